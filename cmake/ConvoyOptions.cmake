@@ -1,0 +1,35 @@
+# Compiler settings that every target of the project shares, as the interface target convoy_options.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug or RelWithDebInfo" FORCE)
+endif()
+
+find_program(CONVOY_CCACHE ccache)
+if(CONVOY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CONVOY_CCACHE})
+endif()
+
+add_library(convoy_options INTERFACE)
+target_include_directories(convoy_options INTERFACE ${PROJECT_SOURCE_DIR})
+# No contraction of a*b+c: the same source gives the same bits on machines with and without FMA.
+target_compile_options(convoy_options INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off)
+if(CONVOY_WERROR)
+  target_compile_options(convoy_options INTERFACE -Werror)
+endif()
+if(CONVOY_NATIVE)
+  target_compile_options(convoy_options INTERFACE -march=native)
+endif()
+if(CONVOY_SANITIZE)
+  target_compile_options(convoy_options INTERFACE -fsanitize=${CONVOY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(convoy_options INTERFACE -fsanitize=${CONVOY_SANITIZE})
+endif()
+
+# convoy_library(NAME SOURCES... ): one static library for one folder of the tree.
+function(convoy_library name)
+  add_library(${name} STATIC ${ARGN})
+  target_link_libraries(${name} PUBLIC convoy_options)
+endfunction()

@@ -1,0 +1,112 @@
+#include "core/stage.hpp"
+
+#include <algorithm>
+
+namespace convoy {
+namespace {
+
+void validate_window(const std::string& stage, const char* what, int kernel, int stride, int pad_before,
+                     int pad_after, int extent) {
+  if (kernel < 1 || stride < 1) fail("stage {}: {} kernel and stride must be at least 1", stage, what);
+  if (pad_before < 0 || pad_after < 0 || pad_before >= kernel || pad_after >= kernel) {
+    fail("stage {}: {} padding must be at least 0 and smaller than the kernel ({})", stage, what, kernel);
+  }
+  if (window_output(extent, kernel, stride, pad_before, pad_after) < 1) {
+    fail("stage {}: the {} kernel ({}) does not fit into {} elements with padding {}+{}", stage, what, kernel, extent,
+         pad_before, pad_after);
+  }
+}
+
+constexpr int kLargestExtent = 1 << 20;
+
+void copy_filters(const Tensor& from, int from_first, Tensor& to, int to_first, int count) {
+  const std::size_t size = from.shape().sample_size();
+  std::copy_n(from.data() + static_cast<std::size_t>(from_first) * size, static_cast<std::size_t>(count) * size,
+              to.data() + static_cast<std::size_t>(to_first) * size);
+}
+
+}  // namespace
+
+int window_output(int extent, int kernel, int stride, int pad_before, int pad_after) {
+  const int room = extent + pad_before + pad_after - kernel;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+Shape input_shape(const Stage& stage, int batch) { return {batch, stage.channels, stage.height, stage.width}; }
+
+Shape conv_shape(const Stage& stage, int batch, int filters) {
+  const Convolution& conv = stage.conv;
+  return {batch, filters, window_output(stage.height, conv.kernel_h, conv.stride_h, conv.pad.top, conv.pad.bottom),
+          window_output(stage.width, conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right)};
+}
+
+Shape pooled_shape(const Pooling& pool, const Shape& in) {
+  return {in.n, in.c, window_output(in.h, pool.kernel_h, pool.stride_h, pool.pad.top, pool.pad.bottom),
+          window_output(in.w, pool.kernel_w, pool.stride_w, pool.pad.left, pool.pad.right)};
+}
+
+Shape output_shape(const Stage& stage, int batch, int filters) {
+  Shape shape = conv_shape(stage, batch, filters);
+  for (const ChannelLayer& layer : stage.after) {
+    if (const auto* pool = std::get_if<Pooling>(&layer)) shape = pooled_shape(*pool, shape);
+  }
+  return shape;
+}
+
+Shape weight_shape(const Stage& stage, int filters) {
+  return {filters, stage.channels, stage.conv.kernel_h, stage.conv.kernel_w};
+}
+
+void validate(const Stage& stage) {
+  const Convolution& conv = stage.conv;
+  for (const int extent : {stage.channels, stage.height, stage.width, conv.filters}) {
+    if (extent < 1 || extent > kLargestExtent) {
+      fail("stage {}: channels, height, width and filters must lie in 1 .. {}", stage.name, kLargestExtent);
+    }
+  }
+  validate_window(stage.name, "convolution", conv.kernel_h, conv.stride_h, conv.pad.top, conv.pad.bottom, stage.height);
+  validate_window(stage.name, "convolution", conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right, stage.width);
+  Shape shape = conv_shape(stage, 1, 1);
+  for (const ChannelLayer& layer : stage.after) {
+    if (const auto* pool = std::get_if<Pooling>(&layer)) {
+      validate_window(stage.name, "pooling", pool->kernel_h, pool->stride_h, pool->pad.top, pool->pad.bottom, shape.h);
+      validate_window(stage.name, "pooling", pool->kernel_w, pool->stride_w, pool->pad.left, pool->pad.right, shape.w);
+      shape = pooled_shape(*pool, shape);
+    } else if (const auto* dropout = std::get_if<Dropout>(&layer)) {
+      if (!(dropout->rate >= 0.0F && dropout->rate < 1.0F)) {
+        fail("stage {}: dropout rate {} must lie in [0, 1)", stage.name, dropout->rate);
+      }
+    }
+  }
+}
+
+double conv_flops(const Stage& stage, int batch, int filters) {
+  return 2.0 * static_cast<double>(weight_shape(stage, 1).sample_size()) *
+         static_cast<double>(conv_shape(stage, batch, filters).size());
+}
+
+ShardState zero_state(const Stage& stage, int filters) {
+  const Shape weights = weight_shape(stage, filters);
+  const Shape bias{filters, 1};
+  return {Tensor(weights, 0.0F), Tensor(bias, 0.0F), Tensor(weights, 0.0F), Tensor(bias, 0.0F)};
+}
+
+ShardState slice(const ShardState& whole, FilterRange range) {
+  const auto cut = [range](const Tensor& from) {
+    Shape shape = from.shape();
+    shape.n = range.count;
+    Tensor part(shape);
+    copy_filters(from, range.first, part, 0, range.count);
+    return part;
+  };
+  return {cut(whole.weights), cut(whole.bias), cut(whole.weight_velocity), cut(whole.bias_velocity)};
+}
+
+void paste(const ShardState& part, FilterRange range, ShardState& whole) {
+  copy_filters(part.weights, 0, whole.weights, range.first, range.count);
+  copy_filters(part.bias, 0, whole.bias, range.first, range.count);
+  copy_filters(part.weight_velocity, 0, whole.weight_velocity, range.first, range.count);
+  copy_filters(part.bias_velocity, 0, whole.bias_velocity, range.first, range.count);
+}
+
+}  // namespace convoy

@@ -1,0 +1,37 @@
+// The second seam: what the training loop knows of the trunk. One implementation runs in process on local devices, the
+// other on slaves; the loop cannot tell them apart.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/stage.hpp"
+#include "core/tensor.hpp"
+
+namespace convoy {
+
+/// How one member spent its time since the last report, in seconds.
+struct MemberTime {
+  std::string member;
+  double compute = 0.0;
+  double transfer = 0.0;
+  double wait = 0.0;
+};
+
+class Trunk {
+ public:
+  virtual ~Trunk() = default;
+  /// Images (batch, channels, height, width), normalised, to the last stage's maps. The result belongs to the trunk and
+  /// holds until its next forward.
+  virtual const Tensor& forward(const Tensor& images, const Pass& pass) = 0;
+  /// From the gradient of the loss by the last forward's maps.
+  virtual void backward(const Tensor& gradient) = 0;
+  virtual void update(const SgdStep& step) = 0;
+  /// Every stage's whole state, in order of the stages.
+  virtual std::vector<ShardState> snapshot() = 0;
+  virtual void load(const std::vector<ShardState>& states) = 0;
+  /// Time spent since the last call, a row a member.
+  virtual std::vector<MemberTime> take_times() = 0;
+};
+
+}  // namespace convoy

@@ -1,0 +1,104 @@
+// A net: a directed acyclic graph of layers, read from a YAML file, with every shape known and checked.
+#pragma once
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/stage.hpp"
+
+namespace convoy {
+
+/// Extents of one sample between two layers.
+struct FeatureShape {
+  int channels = 0;
+  int height = 1;
+  int width = 1;
+  int size() const { return channels * height * width; }
+  bool operator==(const FeatureShape&) const = default;
+};
+
+struct Dense {
+  int units = 0;
+};
+struct Flatten {};
+/// Softmax with cross-entropy; the layer before it gives the logits, one for each class.
+struct SoftmaxCrossEntropy {};
+/// 1/2 sum over classes of (output - one_hot(label))^2, mean over the batch.
+struct SquaredError {};
+
+using LayerSpec =
+    std::variant<Convolution, Activation, Pooling, Dense, Flatten, Dropout, SoftmaxCrossEntropy, SquaredError>;
+
+inline constexpr int kNetInput = -1;
+
+struct Layer {
+  std::string name;
+  LayerSpec spec;
+  std::vector<int> inputs;  ///< indices of earlier layers, or kNetInput
+  FeatureShape output;      ///< of one sample; the losses give {1, 1, 1}
+  int line = 0;             ///< in the net file, from 1
+};
+
+/// When and how the learning rate falls.
+struct Schedule {
+  enum class Kind { constant, step, cosine } kind = Kind::constant;
+  int every = 1;         ///< step: epochs between falls
+  double factor = 0.1;   ///< step: multiplies the rate at each fall
+};
+
+/// The `training:` block; each is a default that a command-line option may replace.
+struct TrainingOptions {
+  int batch = 64;
+  int epochs = 10;
+  double learning_rate = 0.01;
+  double momentum = 0.9;
+  double weight_decay = 0.0;
+  Schedule schedule;
+};
+
+/// The `augment:` block: drawn for each training image.
+struct Augmentation {
+  bool flip = false;  ///< left to right, with probability 1/2
+  int crop = 0;       ///< pixels of zero padding around the image before a random crop to its own size
+};
+
+struct Net {
+  std::string name;
+  std::string file;
+  FeatureShape input;
+  int classes = 0;            ///< outputs of the layer before the loss
+  std::vector<Layer> layers;  ///< in an order where inputs come first; the last is the loss
+  TrainingOptions training;
+  Augmentation augment;
+};
+
+/// Learning rate in epoch `epoch` (from 0, fractional inside an epoch) of `epochs`.
+double learning_rate(const TrainingOptions& options, double epoch);
+
+/// "conv1.filters=150" or "training.batch=128": sets a field of the YAML before it is read, so that every check applies.
+using Overrides = std::vector<std::string>;
+
+/// Reads a net file. Throws Error naming file, line and layer for every mistake: bad YAML, unknown layer type or field,
+/// wrong type or range of a value, unknown or repeated names, shapes that do not fit, cycles, missing loss.
+Net read_net(const std::string& file, const Overrides& overrides = {});
+/// The same from text; `file` serves for messages.
+Net parse_net(const std::string& text, const std::string& file, const Overrides& overrides = {});
+/// The net as YAML that parse_net reads to an equal net: the resolved configuration of a run.
+std::string to_yaml(const Net& net);
+
+/// A net cut into what is distributed and what the master runs.
+struct Cut {
+  std::vector<Stage> trunk;  ///< a chain: each stage's input is the output of the one before, the first's the net's
+  FeatureShape maps;         ///< what the trunk hands to the head (the net's input where there is no trunk)
+  std::vector<Layer> head;   ///< a chain as well: dense, flatten, activation, dropout; the last is the loss
+};
+
+/// Throws Error naming file, line and layer where the net is no chain of stages followed by a head.
+Cut cut(const Net& net);
+
+/// Weights of all layers, in order of the layers, for counts and messages.
+std::size_t parameter_count(const Net& net);
+
+}  // namespace convoy

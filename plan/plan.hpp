@@ -1,0 +1,75 @@
+// A plan: for every stage, who holds which filters. Pure data, made by a pure function, executed by the trunk executors.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "core/stage.hpp"
+
+namespace convoy {
+
+/// One shard of a stage and the member that holds it.
+struct Assignment {
+  int member = 0;  ///< index into Plan::members
+  FilterRange filters;
+  bool operator==(const Assignment&) const = default;
+};
+
+/// All shards of one stage, in ascending order of filters, covering them all. Members without filters are absent.
+struct StagePlan {
+  std::vector<Assignment> shards;
+  bool operator==(const StagePlan&) const = default;
+};
+
+struct Plan {
+  int batch = 0;
+  std::vector<std::string> members;  ///< names: slaves, or "master" for its own device
+  std::vector<StagePlan> stages;     ///< one for each stage of the trunk
+  bool operator==(const Plan&) const = default;
+};
+
+/// Throws Error unless the plan fits the trunk: as many stages, filters covered once and in order, members that exist.
+void validate(const Plan& plan, const std::vector<Stage>& trunk);
+
+/// The plan of a run without slaves: one member holds everything.
+Plan whole_plan(const std::vector<Stage>& trunk, int batch, const std::string& member);
+
+/// Shares of equal filters counts for tests and for devices that were not timed: every stage split by `speeds`
+/// (any positive scale), largest remainder.
+Plan proportional_plan(const std::vector<Stage>& trunk, int batch, const std::vector<std::string>& members,
+                       const std::vector<double>& speeds);
+
+/// JSON as written to a run's plan.json and read by --plan.
+std::string to_json(const Plan& plan);
+/// Throws Error naming `file` and the field.
+Plan plan_from_json(const std::string& text, const std::string& file);
+
+// ---- what the planner knows of the members -------------------------------------------------------------------------
+
+/// Seconds of one batch's forward plus backward for a shard of `filters` filters.
+struct Timing {
+  int filters = 0;
+  double seconds = 0.0;
+};
+
+/// What one member measured and can hold.
+struct MemberProfile {
+  std::string name;
+  std::size_t memory = 0;                   ///< bytes for shards; 0 for no bound
+  std::vector<std::vector<Timing>> stages;  ///< for each stage, ascending filters, at least one timing
+};
+
+/// Seconds predicted for a shard: 0 for none, else piecewise linear through the timings (cost is not linear in the filter count), from
+/// the first timing down and from the last up along the nearest segment; never below the cost of a smaller shard.
+double predict_seconds(const std::vector<Timing>& timings, int filters);
+
+/// Bytes that a shard takes on a device: weights, gradients and velocities, input, its gradient, and all maps of the
+/// batch that forward keeps for backward.
+std::size_t shard_bytes(const Stage& stage, int filters, int batch, bool input_gradient);
+
+/// Makes the plan that minimises, for each stage, the time of its slowest member, within every member's memory.
+/// Members that would only slow a stage get no filters of it. Throws Error with the numbers where the net does not fit.
+Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members);
+
+}  // namespace convoy

@@ -1,0 +1,109 @@
+// Links: ZeroMQ sockets under deadlines. The only header the rest of the program sees of the transport.
+//
+// Each slave makes two connections to the master's one port: "control" (hello, ping, bye; with ZMTP heartbeats, so that
+// a vanished or suspended peer is noticed by either side) and "data" (tasks and tensors; without, because a heartbeat
+// behind a large frame kills a link). A link is used by one thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "wire/message.hpp"
+
+namespace convoy::wire {
+
+using Clock = std::chrono::steady_clock;
+using Deadline = Clock::time_point;
+
+/// Reference-counted bytes of one frame: copies share the memory, sending copies nothing. Immutable once sent.
+class Payload {
+ public:
+  Payload();
+  explicit Payload(std::size_t bytes);  ///< uninitialised
+  Payload(const Payload&);
+  Payload& operator=(const Payload&);
+  Payload(Payload&&) noexcept;
+  Payload& operator=(Payload&&) noexcept;
+  ~Payload();
+
+  std::size_t size() const;
+  bool empty() const { return size() == 0; }
+  std::span<std::byte> bytes();
+  std::span<const std::byte> bytes() const;
+  /// The bytes as floats; throws Error if the size is no multiple of 4.
+  std::span<float> floats();
+  std::span<const float> floats() const;
+
+ private:
+  friend struct PayloadAccess;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct Envelope {
+  Message message;
+  Payload payload;  ///< empty but for Piece
+};
+
+enum class Channel : std::uint8_t { control, data };
+
+struct LinkOptions {
+  std::chrono::milliseconds heartbeat_interval{500};
+  std::chrono::milliseconds heartbeat_timeout{3000};
+  std::size_t max_message_bytes = std::size_t{8} << 20;
+};
+
+/// The master's end: one ROUTER socket, many peers, each known by the id that its connection chose.
+class ServerLink {
+ public:
+  /// Binds, for example to "tcp://*:5570" ("tcp://127.0.0.1:*" picks a free port). Throws Error naming the endpoint.
+  ServerLink(const std::string& endpoint, const LinkOptions& options = {});
+  ~ServerLink();
+  /// With the actual port.
+  std::string endpoint() const;
+
+  struct From {
+    std::string peer;      ///< slave id, the same for both channels
+    Channel channel = Channel::data;
+    Envelope envelope;
+    std::string rejected;  ///< not empty: the bytes were no valid message, and why; envelope is then empty
+  };
+  /// The next message, or nothing at the deadline.
+  std::optional<From> receive(Deadline deadline);
+  /// Throws PeerLost when the peer is not connected or its queue stays full until the deadline.
+  void send(const std::string& peer, Channel channel, const Envelope& envelope, Deadline deadline);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// A slave's end: both connections.
+class ClientLink {
+ public:
+  /// Connects in the background, with retries. Throws Error if the endpoint's text is wrong.
+  ClientLink(const std::string& endpoint, const LinkOptions& options = {});
+  ~ClientLink();
+
+  struct From {
+    Channel channel = Channel::data;
+    Envelope envelope;
+  };
+  /// The next message of either channel, or nothing at the deadline. Throws PeerLost("master") when the master's
+  /// connection broke after it stood, Error when bytes were no valid message.
+  std::optional<From> receive(Deadline deadline);
+  void send(Channel channel, const Envelope& envelope, Deadline deadline);
+  /// Both connections stand.
+  bool connected();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace convoy::wire
