@@ -15,6 +15,8 @@ endif()
 
 add_library(convoy_options INTERFACE)
 target_include_directories(convoy_options INTERFACE ${PROJECT_SOURCE_DIR})
+# Designated initialisers leave fields at their defaults on purpose.
+target_compile_options(convoy_options INTERFACE -Wno-missing-field-initializers)
 # No contraction of a*b+c: the same source gives the same bits on machines with and without FMA.
 target_compile_options(convoy_options INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off)
 if(CONVOY_WERROR)

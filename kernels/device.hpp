@@ -69,6 +69,7 @@ struct DeviceInfo {
   std::string description;  ///< for people: library, instruction set, threads
   int threads = 1;
   std::size_t memory = 0;   ///< bytes it may use
+  int filter_block = 1;     ///< filters computed together (vector width): a shard costs as much as the next multiple
 };
 
 class Device {

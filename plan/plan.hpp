@@ -29,14 +29,17 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+/// The shards of one stage from the filter count of each member.
+StagePlan stage_plan(const std::vector<int>& filters_by_member);
+
 /// Throws Error unless the plan fits the trunk: as many stages, filters covered once and in order, members that exist.
 void validate(const Plan& plan, const std::vector<Stage>& trunk);
 
 /// The plan of a run without slaves: one member holds everything.
 Plan whole_plan(const std::vector<Stage>& trunk, int batch, const std::string& member);
 
-/// Shares of equal filters counts for tests and for devices that were not timed: every stage split by `speeds`
-/// (any positive scale), largest remainder.
+/// Every stage split in proportion to `speeds` (any positive scale), by largest remainder: for shares that the user
+/// names, and for tests.
 Plan proportional_plan(const std::vector<Stage>& trunk, int batch, const std::vector<std::string>& members,
                        const std::vector<double>& speeds);
 
@@ -57,12 +60,14 @@ struct Timing {
 struct MemberProfile {
   std::string name;
   std::size_t memory = 0;                   ///< bytes for shards; 0 for no bound
+  int filter_block = 1;                     ///< filters that its device computes together
   std::vector<std::vector<Timing>> stages;  ///< for each stage, ascending filters, at least one timing
 };
 
-/// Seconds predicted for a shard: 0 for none, else piecewise linear through the timings (cost is not linear in the filter count), from
-/// the first timing down and from the last up along the nearest segment; never below the cost of a smaller shard.
-double predict_seconds(const std::vector<Timing>& timings, int filters);
+/// Seconds predicted for a shard of stage `stage`: 0 for no filters, else piecewise linear through the timings at the
+/// next multiple of filter_block (cost is not linear in the filter count); outside the timings along the nearest
+/// segment; never below the cost of a smaller shard.
+double predict_seconds(const MemberProfile& member, std::size_t stage, int filters);
 
 /// Bytes that a shard takes on a device: weights, gradients and velocities, input, its gradient, and all maps of the
 /// batch that forward keeps for backward.

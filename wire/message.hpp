@@ -25,6 +25,7 @@ struct Hello {
   std::string device;  ///< DeviceInfo::description
   std::uint32_t threads = 1;
   std::uint64_t memory = 0;  ///< bytes for shards; 0 for no bound
+  std::uint32_t filter_block = 1;  ///< DeviceInfo::filter_block
   std::vector<std::string> capabilities;
 };
 /// Master to slave: you are in. The run's tasks follow on the data connection.
@@ -99,6 +100,7 @@ struct Piece {
   std::uint32_t samples = 0;
   std::uint32_t channel = 0;
   std::uint32_t channels = 0;
+  bool operator==(const Piece&) const = default;
 };
 /// Master to slave: you may send `frames` more frames of the result in progress.
 struct Credit {

@@ -1,0 +1,45 @@
+#include "devices/calibrate.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace convoy {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+std::vector<int> calibration_filters(const Stage& stage) {
+  const int whole = stage.conv.filters;
+  std::vector<int> counts{std::min(16, whole), std::max(std::min(16, whole), whole / 2), whole};
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+int calibration_batch(int batch) { return std::clamp(batch / 4, 1, 16); }
+
+double time_shard(Device& device, const ShardSpec& spec, int repeats) {
+  const std::unique_ptr<Shard> shard = device.compile(spec);
+  const auto input = shard->make_input();
+  const auto gradient = shard->make_output_gradient();
+  input->write(Tensor(input->shape(), 0.5F).span());
+  gradient->write(Tensor(gradient->shape(), 0.5F).span());
+
+  std::vector<double> seconds;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int round = 0; round <= repeats; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    shard->forward(*input, {.training = true, .seed = 0});
+    shard->backward(*gradient);
+    if (round > 0) seconds.push_back(seconds_since(start));
+    if (!seconds.empty() && seconds_since(begin) > 2.0) break;
+  }
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
+}  // namespace convoy

@@ -1,0 +1,21 @@
+// Timing a device on the stages it may get.
+#pragma once
+
+#include <vector>
+
+#include "kernels/device.hpp"
+#include "plan/plan.hpp"
+
+namespace convoy {
+
+/// Filter counts at which a stage is timed: cost is not linear in the filter count, so a small, a middle and the whole.
+std::vector<int> calibration_filters(const Stage& stage);
+
+/// Samples per pass while timing: enough to be representative of `batch`, few enough to be quick.
+int calibration_batch(int batch);
+
+/// Median seconds of one forward plus backward of a shard (zero weights and inputs: dense arithmetic takes the same
+/// time), over `repeats` rounds after one to warm up. Stops early, with at least one round, once two seconds are spent.
+double time_shard(Device& device, const ShardSpec& spec, int repeats);
+
+}  // namespace convoy

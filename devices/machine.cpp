@@ -1,0 +1,46 @@
+#include <unistd.h>
+
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <thread>
+
+#include "devices/registry.hpp"
+
+namespace convoy {
+
+int hardware_threads() {
+  const unsigned count = std::thread::hardware_concurrency();
+  return count == 0 ? 1 : static_cast<int>(count);
+}
+
+std::size_t available_memory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  std::size_t kib = 0;
+  std::string unit;
+  while (meminfo >> key >> kib >> unit) {
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) / 2;
+}
+
+std::size_t parse_memory(const std::string& text) {
+  double value = 0.0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  std::string unit(rest, end);
+  while (!unit.empty() && unit.front() == ' ') unit.erase(0, 1);
+  double factor = 0.0;
+  if (unit.empty() || unit == "B") factor = 1.0;
+  if (unit == "K" || unit == "KB" || unit == "KiB") factor = 0x1.0p10;
+  if (unit == "M" || unit == "MB" || unit == "MiB") factor = 0x1.0p20;
+  if (unit == "G" || unit == "GB" || unit == "GiB") factor = 0x1.0p30;
+  const double bytes = value * factor;
+  if (error != std::errc() || !(bytes >= 1.0) || bytes > 0x1.0p50) {
+    fail("'{}' is no amount of memory; write for example 500MiB or 2GiB", text);
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
+}  // namespace convoy

@@ -1,0 +1,34 @@
+// The devices of this program: an explicit table. A backend that was not built in is a row that says so.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/device.hpp"
+
+namespace convoy {
+
+struct DeviceRow {
+  std::string name;         ///< as in --device
+  std::string description;  ///< what it is
+  std::string unusable;     ///< why it cannot be used here; empty when it can
+};
+
+/// Every device the program knows of, usable or not.
+std::vector<DeviceRow> list_devices();
+
+/// The device of that name with `threads` threads; "auto" takes the fastest kind that is built in. Throws Error
+/// listing the known names, or saying why the device cannot be used.
+std::unique_ptr<Device> make_device(const std::string& name, int threads);
+
+/// Threads of this machine: what --threads 0 means.
+int hardware_threads();
+
+/// Physical memory of this machine that is available now, in bytes.
+std::size_t available_memory();
+
+/// "500MiB", "2G", "1.5GiB", "1000000" to bytes (K, M, G are powers of 1024). Throws Error naming the text.
+std::size_t parse_memory(const std::string& text);
+
+}  // namespace convoy

@@ -1,0 +1,48 @@
+// From options to a trunk that computes: alone on this machine, or with slaves under a plan.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+
+#include "kernels/device.hpp"
+#include "master/observer.hpp"
+#include "master/options.hpp"
+#include "master/roster.hpp"
+#include "master/trunk.hpp"
+#include "nets/net.hpp"
+
+namespace convoy {
+
+/// The members of a run and the trunk on them.
+class Cluster {
+ public:
+  /// Waits for the slaves that `options` asks for, times them, plans, and has them compile their shards. Tells observers
+  /// what it waits for. Returns nothing if `stop` was set before the slaves were here.
+  static std::unique_ptr<Cluster> assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
+                                           const Cut& cut, const Observers& observers, const std::atomic<bool>& stop);
+
+  Trunk& trunk() { return *trunk_; }
+  const Plan& plan() const { return plan_; }
+  const Device& device() const { return *device_; }
+  /// Tells the slaves that the run is over, and why.
+  void dismiss(const std::string& reason);
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Roster> roster_;
+  std::unique_ptr<Trunk> trunk_;
+  Plan plan_;
+};
+
+/// Waits for the slaves and makes the plan, without executing it: for `convoy-master plan`.
+struct Planned {
+  std::unique_ptr<Roster> roster;
+  std::vector<MemberProfile> profiles;  ///< without timings where shares were fixed
+  Plan plan;
+};
+std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, const std::string& run,
+                                             const std::vector<Stage>& trunk, int batch, Device* own,
+                                             const Observers& observers, const std::atomic<bool>& stop);
+
+}  // namespace convoy

@@ -1,0 +1,217 @@
+#include "master/head.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/random.hpp"
+#include "kernels/matmul.hpp"
+
+namespace convoy {
+namespace {
+
+template <class T>
+T activate(Activation kind, T x) {
+  switch (kind) {
+    case Activation::relu: return x > T{0} ? x : T{0};
+    case Activation::sigmoid: return T{1} / (T{1} + std::exp(-x));
+    case Activation::tanh: return std::tanh(x);
+  }
+  return x;
+}
+
+/// Slope of the activation from its output.
+template <class T>
+T slope(Activation kind, T y) {
+  switch (kind) {
+    case Activation::relu: return y > T{0} ? T{1} : T{0};
+    case Activation::sigmoid: return y * (T{1} - y);
+    case Activation::tanh: return T{1} - y * y;
+  }
+  return T{1};
+}
+
+template <class T>
+void add_bias(BasicTensor<T>& y, const BasicTensor<T>& bias) {
+  const int units = y.shape().c;
+  for (int n = 0; n < y.shape().n; ++n) {
+    for (int u = 0; u < units; ++u) y.at(n, u) += bias.at(u, 0);
+  }
+}
+
+template <class T>
+void sum_rows(const BasicTensor<T>& rows, BasicTensor<T>& sums) {
+  std::fill(sums.span().begin(), sums.span().end(), T{0});
+  for (int n = 0; n < rows.shape().n; ++n) {
+    for (int u = 0; u < rows.shape().c; ++u) sums.at(u, 0) += rows.at(n, u);
+  }
+}
+
+template <class T>
+void step_values(BasicTensor<T>& values, BasicTensor<T>& velocity, const BasicTensor<T>& gradient, const SgdStep& step) {
+  const T rate = static_cast<T>(step.learning_rate);
+  const T momentum = static_cast<T>(step.momentum);
+  const T decay = static_cast<T>(step.weight_decay);
+  T* w = values.data();
+  T* v = velocity.data();
+  const T* g = gradient.data();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    v[i] = momentum * v[i] + (g[i] + decay * w[i]);
+    w[i] -= rate * v[i];
+  }
+}
+
+/// Softmax with cross-entropy of one sample (row of logits): the loss; `gradient` gets softmax minus one-hot.
+template <class T>
+double cross_entropy(std::span<const T> logits, int label, std::span<T> gradient) {
+  const T top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0.0;
+  for (const T logit : logits) sum += std::exp(static_cast<double>(logit - top));
+  for (std::size_t c = 0; c < logits.size(); ++c) {
+    gradient[c] = static_cast<T>(std::exp(static_cast<double>(logits[c] - top)) / sum);
+  }
+  gradient[static_cast<std::size_t>(label)] -= T{1};
+  return std::log(sum) - static_cast<double>(logits[static_cast<std::size_t>(label)] - top);
+}
+
+/// 1/2 sum (output - one_hot)^2 of one sample.
+template <class T>
+double squared_error(std::span<const T> outputs, int label, std::span<T> gradient) {
+  double sum = 0.0;
+  for (std::size_t c = 0; c < outputs.size(); ++c) {
+    gradient[c] = outputs[c] - (static_cast<int>(c) == label ? T{1} : T{0});
+    sum += 0.5 * static_cast<double>(gradient[c]) * static_cast<double>(gradient[c]);
+  }
+  return sum;
+}
+
+}  // namespace
+
+template <class T>
+Head<T>::Head(const Cut& cut, int batch) : batch_(batch) {
+  int features = cut.maps.size();
+  values_.emplace_back(Shape{batch, features});
+  for (const Layer& layer : cut.head) add_step(layer, features);
+  for (const BasicTensor<T>& value : values_) slopes_.emplace_back(value.shape(), T{0});
+  maps_gradient_ = BasicTensor<T>({batch, cut.maps.channels, cut.maps.height, cut.maps.width}, T{0});
+}
+
+template <class T>
+void Head<T>::add_step(const Layer& layer, int& features) {
+  if (std::holds_alternative<Flatten>(layer.spec)) return;
+  if (std::holds_alternative<SoftmaxCrossEntropy>(layer.spec) || std::holds_alternative<SquaredError>(layer.spec)) {
+    softmax_ = std::holds_alternative<SoftmaxCrossEntropy>(layer.spec);
+    return;
+  }
+  Step step{layer.spec, features, features, -1};
+  if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
+    step.outputs = dense->units;
+    step.dense = static_cast<int>(states_.size());
+    const Shape weights{dense->units, features};
+    const Shape bias{dense->units, 1};
+    states_.push_back({layer.name, BasicTensor<T>(weights, T{0}), BasicTensor<T>(bias, T{0}),
+                       BasicTensor<T>(weights, T{0}), BasicTensor<T>(bias, T{0})});
+    gradients_.push_back({BasicTensor<T>(weights, T{0}), BasicTensor<T>(bias, T{0})});
+    features = dense->units;
+  } else if (!std::holds_alternative<Activation>(layer.spec) && !std::holds_alternative<Dropout>(layer.spec)) {
+    fail("layer {}: cannot be part of the head; only dense, activation, dropout and loss can follow the trunk", layer.name);
+  }
+  steps_.push_back(step);
+  values_.emplace_back(Shape{batch_, features});
+  scales_.resize(steps_.size());
+  if (std::holds_alternative<Dropout>(layer.spec)) scales_.back() = BasicTensor<T>({batch_, features}, T{1});
+}
+
+template <class T>
+const BasicTensor<T>& Head<T>::forward(const BasicTensor<T>& maps, const Pass& pass) {
+  invariant(maps.shape() == maps_gradient_.shape(), "the maps have the head's input shape");
+  std::copy(maps.span().begin(), maps.span().end(), values_[0].span().begin());
+  for (std::size_t i = 0; i < steps_.size(); ++i) forward_step(i, pass);
+  return values_.back();
+}
+
+template <class T>
+void Head<T>::forward_step(std::size_t index, const Pass& pass) {
+  const Step& step = steps_[index];
+  const BasicTensor<T>& x = values_[index];
+  BasicTensor<T>& y = values_[index + 1];
+  if (step.dense >= 0) {
+    const DenseState<T>& state = states_[static_cast<std::size_t>(step.dense)];
+    matmul(Matmul<T>{.m = batch_, .n = step.outputs, .k = step.inputs, .transpose_b = true, .a = x.span(),
+                     .b = state.weights.span(), .c = y.span()});
+    add_bias(y, state.bias);
+  } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
+    for (std::size_t i = 0; i < x.size(); ++i) y.data()[i] = activate(*activation, x.data()[i]);
+  } else {
+    const auto& dropout = std::get<Dropout>(step.spec);
+    BasicTensor<T>& scale = scales_[index];
+    for (int n = 0; n < batch_; ++n) {
+      for (int c = 0; c < step.inputs; ++c) {
+        scale.at(n, c) = pass.training
+                             ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, n, c, 0))
+                             : T{1};
+        y.at(n, c) = x.at(n, c) * scale.at(n, c);
+      }
+    }
+  }
+}
+
+template <class T>
+typename Head<T>::Loss Head<T>::loss(const std::vector<int>& labels, int count) {
+  invariant(static_cast<int>(labels.size()) >= count && count <= batch_, "a label for each counted sample");
+  const BasicTensor<T>& outputs = values_.back();
+  BasicTensor<T>& gradient = slopes_.back();
+  std::fill(gradient.span().begin(), gradient.span().end(), T{0});
+  Loss loss;
+  for (int n = 0; n < count; ++n) {
+    const int label = labels[static_cast<std::size_t>(n)];
+    const auto row = outputs.sample(n);
+    const auto slope_row = gradient.sample(n);
+    invariant(label >= 0 && label < static_cast<int>(row.size()), "labels lie within the classes");
+    loss.sum += softmax_ ? cross_entropy<T>(row, label, slope_row) : squared_error<T>(row, label, slope_row);
+    for (T& value : slope_row) value /= static_cast<T>(count);
+    const auto top = std::max_element(row.begin(), row.end()) - row.begin();
+    if (top == label) ++loss.correct;
+  }
+  return loss;
+}
+
+template <class T>
+const BasicTensor<T>& Head<T>::backward() {
+  for (std::size_t i = steps_.size(); i-- > 0;) backward_step(i);
+  std::copy(slopes_[0].span().begin(), slopes_[0].span().end(), maps_gradient_.span().begin());
+  return maps_gradient_;
+}
+
+template <class T>
+void Head<T>::backward_step(std::size_t index) {
+  const Step& step = steps_[index];
+  const BasicTensor<T>& dy = slopes_[index + 1];
+  BasicTensor<T>& dx = slopes_[index];
+  if (step.dense >= 0) {
+    const auto dense = static_cast<std::size_t>(step.dense);
+    matmul(Matmul<T>{.m = step.outputs, .n = step.inputs, .k = batch_, .transpose_a = true, .a = dy.span(),
+                     .b = values_[index].span(), .c = gradients_[dense].weights.span()});
+    sum_rows(dy, gradients_[dense].bias);
+    matmul(Matmul<T>{.m = batch_, .n = step.inputs, .k = step.outputs, .a = dy.span(),
+                     .b = states_[dense].weights.span(), .c = dx.span()});
+  } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
+    const T* y = values_[index + 1].data();
+    for (std::size_t i = 0; i < dx.size(); ++i) dx.data()[i] = dy.data()[i] * slope(*activation, y[i]);
+  } else {
+    const T* scale = scales_[index].data();
+    for (std::size_t i = 0; i < dx.size(); ++i) dx.data()[i] = dy.data()[i] * scale[i];
+  }
+}
+
+template <class T>
+void Head<T>::update(const SgdStep& step) {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    step_values(states_[i].weights, states_[i].weight_velocity, gradients_[i].weights, step);
+    step_values(states_[i].bias, states_[i].bias_velocity, gradients_[i].bias, step);
+  }
+}
+
+template class Head<float>;
+template class Head<double>;
+
+}  // namespace convoy

@@ -1,0 +1,82 @@
+// The head: what the master runs after the trunk. Dense layers, activations, dropout, and the loss.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/stage.hpp"
+#include "core/tensor.hpp"
+#include "nets/net.hpp"
+
+namespace convoy {
+
+/// Weights of one dense layer, with what belongs to them.
+template <class T>
+struct DenseState {
+  std::string name;
+  BasicTensor<T> weights;  ///< (units, inputs): row u holds what unit u multiplies its inputs with
+  BasicTensor<T> bias;     ///< (units, 1)
+  BasicTensor<T> weight_velocity;
+  BasicTensor<T> bias_velocity;
+};
+
+/// T is float in training and double in gradient checks.
+template <class T>
+class Head {
+ public:
+  /// For batches of `batch` samples. Weights start at zero. Throws Error where a layer cannot be part of a head.
+  Head(const Cut& cut, int batch);
+
+  struct Loss {
+    double sum = 0.0;  ///< over the counted samples
+    int correct = 0;   ///< samples whose largest output is that of their label
+  };
+
+  /// Maps (batch, channels, height, width) to the outputs before the loss, (batch, classes). The result belongs to the
+  /// head and holds until its next forward.
+  const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass);
+  /// Loss of the last forward's outputs over the first `count` samples, and its gradient for backward: that of the mean
+  /// over the count samples. labels.size() >= count.
+  Loss loss(const std::vector<int>& labels, int count);
+  /// Gradient of the mean loss by the maps, in the maps' shape; keeps the gradients of the weights. After loss().
+  const BasicTensor<T>& backward();
+  void update(const SgdStep& step);
+
+  std::vector<DenseState<T>>& states() { return states_; }
+  /// Gradients by weights and bias of dense layer i (of states()), of the last backward.
+  const BasicTensor<T>& weight_gradient(std::size_t i) const { return gradients_[i].weights; }
+  const BasicTensor<T>& bias_gradient(std::size_t i) const { return gradients_[i].bias; }
+
+ private:
+  struct Step {
+    LayerSpec spec;
+    int inputs = 0;   ///< elements of one sample
+    int outputs = 0;
+    int dense = -1;   ///< index into states_
+  };
+  struct DenseGradient {
+    BasicTensor<T> weights;
+    BasicTensor<T> bias;
+  };
+
+  void add_step(const Layer& layer, int& features);
+  void forward_step(std::size_t index, const Pass& pass);
+  void backward_step(std::size_t index);
+
+  int batch_;
+  bool softmax_ = true;
+  std::vector<Step> steps_;
+  std::vector<DenseState<T>> states_;
+  std::vector<DenseGradient> gradients_;
+  std::vector<BasicTensor<T>> values_;     ///< values_[i] is the input of step i, the last the outputs
+  std::vector<BasicTensor<T>> slopes_;     ///< gradients of the loss by values_
+  std::vector<BasicTensor<T>> scales_;     ///< dropout's factors, empty for other steps
+  BasicTensor<T> maps_gradient_;
+};
+
+/// Draws the initial weights of a net from its seed: normal with variance 2 / fan_in in front of a ReLU (He et al.
+/// 2015), 1 / fan_in elsewhere (LeCun et al. 1998); biases zero. The same on every machine and for every split.
+std::vector<ShardState> initial_trunk(const Cut& cut, std::uint64_t seed);
+void initialise_head(Head<float>& head, const Cut& cut, std::uint64_t seed);
+
+}  // namespace convoy

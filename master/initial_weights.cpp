@@ -1,0 +1,53 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/random.hpp"
+#include "master/head.hpp"
+
+namespace convoy {
+namespace {
+
+/// Streams of the run's seed for initial weights: one for each layer that has weights, in order.
+constexpr std::uint64_t kWeightStream = std::uint64_t{1} << 32;
+
+void draw(Tensor& weights, bool before_relu, Random random) {
+  const auto fan_in = static_cast<float>(weights.shape().sample_size());
+  const float deviation = std::sqrt((before_relu ? 2.0F : 1.0F) / fan_in);
+  for (float& weight : weights.span()) weight = deviation * random.normal();
+}
+
+/// Pooling and dropout keep a ReLU's statistics in front of it alone; the first activation decides.
+bool first_activation_is_relu(const Stage& stage) {
+  for (const ChannelLayer& layer : stage.after) {
+    if (const auto* activation = std::get_if<Activation>(&layer)) return *activation == Activation::relu;
+  }
+  return false;
+}
+
+bool relu_follows(const std::vector<Layer>& head, const std::string& dense) {
+  const auto place = std::find_if(head.begin(), head.end(), [&](const Layer& layer) { return layer.name == dense; });
+  for (auto layer = place + 1; layer < head.end() && !std::holds_alternative<Dense>(layer->spec); ++layer) {
+    if (const auto* activation = std::get_if<Activation>(&layer->spec)) return *activation == Activation::relu;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<ShardState> initial_trunk(const Cut& cut, std::uint64_t seed) {
+  std::vector<ShardState> states;
+  for (const Stage& stage : cut.trunk) {
+    states.push_back(zero_state(stage, stage.conv.filters));
+    draw(states.back().weights, first_activation_is_relu(stage), Random(seed, kWeightStream + states.size()));
+  }
+  return states;
+}
+
+void initialise_head(Head<float>& head, const Cut& cut, std::uint64_t seed) {
+  std::uint64_t stream = kWeightStream + cut.trunk.size();
+  for (DenseState<float>& state : head.states()) {
+    draw(state.weights, relu_follows(cut.head, state.name), Random(seed, ++stream));
+  }
+}
+
+}  // namespace convoy

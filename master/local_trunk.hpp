@@ -1,0 +1,32 @@
+// The trunk in this process, on one device; maps stay in the device's layout from stage to stage.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kernels/device.hpp"
+#include "master/trunk.hpp"
+
+namespace convoy {
+
+class LocalTrunk : public Trunk {
+ public:
+  /// `device` must outlive the trunk. An empty `stages` hands the images on as they are. `input` is the shape of one batch.
+  LocalTrunk(const std::vector<Stage>& stages, const Shape& input, Device& device);
+
+  const Tensor& forward(const Tensor& images, const Pass& pass) override;
+  void backward(const Tensor& gradient) override;
+  void update(const SgdStep& step) override;
+  std::vector<ShardState> snapshot() override;
+  void load(const std::vector<ShardState>& states) override;
+  std::vector<MemberTime> take_times() override;
+
+ private:
+  std::vector<std::unique_ptr<Shard>> shards_;
+  std::unique_ptr<DeviceTensor> input_;
+  std::unique_ptr<DeviceTensor> gradient_;
+  Tensor maps_;
+  double compute_ = 0.0;
+};
+
+}  // namespace convoy

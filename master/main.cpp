@@ -1,0 +1,52 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "core/error.hpp"
+#include "core/exit_code.hpp"
+#include "master/options.hpp"
+
+namespace {
+
+std::string quoted(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                             "0123456789_-+=./:,@%") == std::string::npos;
+  return plain ? word : "'" + word + "'";
+}
+
+std::string joined(int argc, char** argv) {
+  std::string line;
+  for (int i = 0; i < argc; ++i) line += (i > 0 ? " " : "") + quoted(argv[i]);
+  return line;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Convoy's master: trains and tests convolutional nets, alone or with slaves"};
+  app.require_subcommand(1);
+  convoy::TrainOptions train;
+  convoy::TestOptions test;
+  convoy::PlanOptions plan;
+  CLI::App& train_app = *app.add_subcommand("train", "train a net");
+  CLI::App& test_app = *app.add_subcommand("test", "test saved weights");
+  CLI::App& plan_app = *app.add_subcommand("plan", "print which slave would hold which filters, without training");
+  convoy::define(train_app, train);
+  convoy::define(test_app, test);
+  convoy::define(plan_app, plan);
+  try {
+    app.parse(argc, argv);
+    if (train_app.parsed()) return convoy::train_command(train, joined(argc, argv));
+    if (test_app.parsed()) return convoy::test_command(test);
+    return convoy::plan_command(plan);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? convoy::kSuccess : convoy::kUsage;
+  } catch (const convoy::PeerLost& error) {
+    fmt::print(stderr, "convoy-master: {}\n", error.what());
+    return convoy::kSlaveLost;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "convoy-master: {}\n", error.what());
+    return convoy::kFailure;
+  }
+}

@@ -1,0 +1,64 @@
+// The master's command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace convoy {
+
+/// What several commands share.
+struct NetOptions {
+  std::string net;                ///< file
+  std::vector<std::string> set;   ///< overrides
+  std::string data = "glyphs";    ///< folder, or "glyphs"
+  std::string device = "auto";
+  int threads = 0;
+  int batch = 0;                  ///< 0: the net file's
+  std::uint64_t seed = 1;
+  std::string format = "text";
+};
+
+struct ClusterOptions {
+  int slaves = 0;
+  std::string listen = "tcp://*:5570";
+  bool share = false;      ///< the master's own device takes a share as well
+  std::string memory;      ///< of the master's own share
+  std::string shares;      ///< "3,2,1": fixed, in order of the members, instead of measured speeds
+  std::string plan;        ///< file: fixed plan
+};
+
+struct TrainOptions {
+  NetOptions net;
+  ClusterOptions cluster;
+  int epochs = 0;          ///< 0: the net file's
+  long steps = 0;          ///< stop after so many; 0: all
+  std::string out;         ///< run folder; empty: runs/<net>-<first free number>
+  std::string weights;     ///< start from these instead of random ones
+  bool resume = false;
+  double checkpoint_seconds = 60.0;
+};
+
+struct TestOptions {
+  NetOptions net;
+  ClusterOptions cluster;
+  std::string weights;
+};
+
+struct PlanOptions {
+  NetOptions net;
+  ClusterOptions cluster;
+};
+
+void define(CLI::App& command, TrainOptions& options);
+void define(CLI::App& command, TestOptions& options);
+void define(CLI::App& command, PlanOptions& options);
+
+/// The commands; each returns the program's exit code and throws Error for bad input. `command_line` is how the user
+/// called the program, for the line that says how to go on.
+int train_command(const TrainOptions& options, const std::string& command_line);
+int test_command(const TestOptions& options);
+int plan_command(const PlanOptions& options);
+
+}  // namespace convoy

@@ -1,0 +1,22 @@
+// Who can do what: members timed on the trunk's stages, for the planner.
+#pragma once
+
+#include <vector>
+
+#include "kernels/device.hpp"
+#include "master/roster.hpp"
+#include "plan/plan.hpp"
+
+namespace convoy {
+
+/// Has every slave, and the master's own device where given, time each stage at several filter counts, all at the same
+/// time as in training. The profiles are in the order of the roster, the master's last. Throws PeerLost or Error naming
+/// the slave.
+std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::size_t own_memory,
+                                           const std::vector<Stage>& trunk, int batch);
+
+/// How long a slave may be silent before it counts as hung: a multiple of the longest task that the plan gives out, and
+/// at least half a minute.
+std::chrono::milliseconds patience_for(const Plan& plan, const std::vector<MemberProfile>& profiles);
+
+}  // namespace convoy

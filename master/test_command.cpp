@@ -1,0 +1,43 @@
+#include <nlohmann/json.hpp>
+
+#include "core/exit_code.hpp"
+#include "master/cluster.hpp"
+#include "master/dataset.hpp"
+#include "master/interrupt.hpp"
+#include "master/load_net.hpp"
+#include "master/train.hpp"
+
+namespace convoy {
+
+int test_command(const TestOptions& options) {
+  const Net net = load_net(options.net);
+  const Cut cut = convoy::cut(net);
+  const DataSet data = open_data(options.net.data, options.net.seed);
+  require_fits(data, net);
+  const ModelState weights = read_weights(options.weights, cut);
+  const Batches test(data, Part::test, net.training.batch, options.net.seed, Augmentation{});
+
+  Observers observers;
+  if (options.net.format == "text") observers.push_back(make_text_observer());
+  catch_interrupts();
+  const auto cluster =
+      Cluster::assemble(options.cluster, options.net, net, cut, observers, interrupt_requested());
+  if (!cluster) return kInterrupted;
+  Head<float> head(cut, net.training.batch);
+  const Model model{cluster->trunk(), head};
+  load(model, weights);
+  const Evaluation result = evaluate(model, test);
+  cluster->dismiss("the test finished");
+  if (options.net.format == "json") {
+    fmt::print("{}\n", nlohmann::ordered_json{{"event", "test"},
+                                              {"images", data.test.count()},
+                                              {"loss", result.loss},
+                                              {"accuracy", result.accuracy}}
+                           .dump());
+  } else {
+    fmt::print("{} test images: loss {:.4f}, accuracy {:.2f} %\n", data.test.count(), result.loss, 100.0 * result.accuracy);
+  }
+  return kSuccess;
+}
+
+}  // namespace convoy

@@ -1,0 +1,189 @@
+#include <filesystem>
+#include <optional>
+
+#include "core/exit_code.hpp"
+#include "master/cluster.hpp"
+#include "master/dataset.hpp"
+#include "master/interrupt.hpp"
+#include "master/load_net.hpp"
+#include "master/run_folder.hpp"
+#include "master/train.hpp"
+
+namespace convoy {
+namespace {
+
+/// What must be equal for a run to go on from a checkpoint.
+std::string fingerprint(const Net& net, const NetOptions& options) {
+  Net training_only = net;
+  training_only.training.epochs = 0;  // a longer run may go on from a shorter one
+  return fmt::format("seed {}, data {}\n{}", options.seed, options.data, to_yaml(training_only));
+}
+
+/// The command that goes on with this run.
+std::string go_on_command(const std::string& command_line, const std::string& folder, const TrainOptions& options) {
+  std::string command = command_line;
+  if (options.out.empty()) command += " --out " + folder;
+  if (!options.resume) command += " --resume";
+  return command;
+}
+
+struct Restored {
+  ModelState model;
+  Progress progress;
+};
+
+Restored restore(const TrainOptions& options, const Cut& cut, const std::string& expected, const Observers& observers) {
+  std::string notice;
+  Checkpoint checkpoint = read_checkpoint(options.out, cut, notice);
+  if (!notice.empty()) {
+    for (const auto& observer : observers) observer->on_notice(notice);
+  }
+  if (checkpoint.fingerprint != expected) {
+    fail("{}: the run was started with another net, seed, batch or data set; resume it with the options of its config.yaml, "
+         "or start a new run with another --out",
+         options.out);
+  }
+  return {std::move(checkpoint.model), {checkpoint.position, checkpoint.epoch_loss, checkpoint.epoch_correct}};
+}
+
+Observers make_observers(const NetOptions& options) {
+  Observers observers;
+  observers.push_back(options.format == "json" ? make_json_observer() : make_text_observer());
+  return observers;
+}
+
+/// One call of `convoy-master train`.
+class TrainCommand {
+ public:
+  TrainCommand(const TrainOptions& options, const std::string& command_line)
+      : options_(options),
+        net_(load_net(options)),
+        cut_(cut(net_)),
+        data_(open_data(options.net.data, options.net.seed)),
+        observers_(make_observers(options.net)),
+        fingerprint_(fingerprint(net_, options.net)) {
+    require_fits(data_, net_);
+    if (options.resume && options.out.empty()) fail("--resume needs --out: the folder of the run to go on with");
+    if (options.resume && !options.weights.empty()) fail("--weights starts a run, --resume goes on with one: give only one");
+    training_ = std::make_unique<Batches>(data_, Part::training, net_.training.batch, options.net.seed, net_.augment);
+    test_ = std::make_unique<Batches>(data_, Part::test, net_.training.batch, options.net.seed, Augmentation{});
+    start_ = initial();
+    folder_ = options.resume ? options.out : make_run_folder(options.out, net_.name);
+    go_on_ = go_on_command(command_line, folder_, options);
+    observers_.push_back(make_file_observer(folder_));
+    write_text(folder_ + "/config.yaml", config(command_line));
+  }
+
+  int run() {
+    catch_interrupts();
+    auto cluster = Cluster::assemble(options_.cluster, options_.net, net_, cut_, observers_, interrupt_requested());
+    if (!cluster) {
+      end({.how = "interrupted while waiting for slaves", .go_on = ""});
+      return kInterrupted;
+    }
+    Head<float> head(cut_, net_.training.batch);
+    const Model model{cluster->trunk(), head};
+    load(model, start_.model);
+    write_text(folder_ + "/plan.json", to_json(cluster->plan()));
+    announce(*cluster);
+    return train_and_end(*cluster, model);
+  }
+
+ private:
+  std::string config(const std::string& command_line) const {
+    return fmt::format("# {}\n# data: {}, seed: {}\n{}", command_line, options_.net.data, options_.net.seed, to_yaml(net_));
+  }
+
+  Restored initial() {
+    if (options_.resume) return restore(options_, cut_, fingerprint_, observers_);
+    if (!options_.weights.empty()) return {read_weights(options_.weights, cut_), {}};
+    Head<float> head(cut_, net_.training.batch);
+    initialise_head(head, cut_, options_.net.seed);
+    return {{initial_trunk(cut_, options_.net.seed), head.states()}, {}};
+  }
+
+  void announce(const Cluster& cluster) {
+    const Position& from = start_.progress.position;
+    RunStart start{.net = net_.name,
+                   .folder = folder_,
+                   .data = options_.net.data,
+                   .device = cluster.device().info().description,
+                   .parameters = parameter_count(net_),
+                   .batch = net_.training.batch,
+                   .epochs = net_.training.epochs,
+                   .training_images = data_.training.count(),
+                   .test_images = data_.test.count(),
+                   .first_step = static_cast<long>(from.epoch) * training_->count() + from.batch,
+                   .stages = cut_.trunk,
+                   .plan = cluster.plan()};
+    for (const auto& observer : observers_) observer->on_start(start);
+  }
+
+  void save(Model model, const Progress& progress) {
+    const Checkpoint checkpoint{.model = state_of(model),
+                                .position = progress.position,
+                                .fingerprint = fingerprint_,
+                                .epoch_loss = progress.epoch_loss,
+                                .epoch_correct = progress.epoch_correct};
+    write_checkpoint(folder_, cut_, checkpoint);
+    write_weights(folder_ + "/weights.safetensors", cut_, checkpoint.model, net_);
+    const Position& at = progress.position;
+    for (const auto& observer : observers_) {
+      observer->on_checkpoint(folder_ + "/checkpoint.safetensors",
+                              static_cast<long>(at.epoch) * training_->count() + at.batch);
+    }
+  }
+
+  int train_and_end(Cluster& cluster, Model model) {
+    const Training training{.net = net_,
+                            .training = *training_,
+                            .test = *test_,
+                            .seed = options_.net.seed,
+                            .max_steps = options_.steps,
+                            .checkpoint_seconds = options_.checkpoint_seconds,
+                            .stop = interrupt_requested()};
+    try {
+      save(model, start_.progress);  // so that there is a checkpoint whatever happens next
+      const Outcome outcome =
+          train(training, model, start_.progress, observers_, [&](const Progress& p) { save(model, p); });
+      cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
+      end({.how = outcome.interrupted ? "interrupted; the step was finished and a checkpoint written" : "finished",
+           .go_on = outcome.interrupted ? go_on_ : "",
+           .test_accuracy = outcome.test_accuracy,
+           .times = outcome.times,
+           .seconds = outcome.seconds});
+      return outcome.interrupted ? kInterrupted : kSuccess;
+    } catch (const PeerLost& lost) {
+      cluster.dismiss("the run ended: " + std::string(lost.what()));
+      end({.how = fmt::format("stopped: {}; the last checkpoint stands", lost.what()), .go_on = go_on_});
+      return kSlaveLost;
+    } catch (const Error& error) {
+      cluster.dismiss("the run ended: " + std::string(error.what()));
+      throw;
+    }
+  }
+
+  void end(const RunEnd& end) {
+    for (const auto& observer : observers_) observer->on_end(end);
+  }
+
+  const TrainOptions& options_;
+  Net net_;
+  Cut cut_;
+  DataSet data_;
+  Observers observers_;
+  std::string fingerprint_;
+  std::unique_ptr<Batches> training_;
+  std::unique_ptr<Batches> test_;
+  Restored start_;
+  std::string folder_;
+  std::string go_on_;
+};
+
+}  // namespace
+
+int train_command(const TrainOptions& options, const std::string& command_line) {
+  return TrainCommand(options, command_line).run();
+}
+
+}  // namespace convoy

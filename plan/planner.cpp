@@ -1,0 +1,198 @@
+// Shares by measured speed: for each stage the filter counts that minimise the time of its slowest member.
+
+#include <algorithm>
+#include <limits>
+
+#include "plan/plan.hpp"
+
+namespace convoy {
+namespace {
+
+int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+double interpolate(const Timing& a, const Timing& b, int filters) {
+  const double slope = (b.seconds - a.seconds) / static_cast<double>(b.filters - a.filters);
+  return a.seconds + slope * static_cast<double>(filters - a.filters);
+}
+
+using Caps = std::vector<std::vector<int>>;  // [member][stage]: filters it may hold
+
+/// The most filters, up to `cap`, that a member computes within `seconds`.
+int filters_within(const MemberProfile& member, std::size_t stage, int cap, double seconds) {
+  int low = 0;
+  int high = cap;
+  while (low < high) {
+    const int middle = low + (high - low + 1) / 2;
+    if (predict_seconds(member, stage, middle) <= seconds) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+std::vector<int> filters_within(const std::vector<MemberProfile>& members, std::size_t stage, const Caps& caps,
+                                double seconds) {
+  std::vector<int> counts;
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    counts.push_back(filters_within(members[m], stage, caps[m][stage], seconds));
+  }
+  return counts;
+}
+
+int sum(const std::vector<int>& counts) {
+  int total = 0;
+  for (const int count : counts) total += count;
+  return total;
+}
+
+/// Takes filters back, one at a time, from whoever would be slowest, until `total` remain.
+void take_back(std::vector<int>& counts, int total, const std::vector<MemberProfile>& members, std::size_t stage) {
+  for (int surplus = sum(counts) - total; surplus > 0; --surplus) {
+    std::size_t slowest = 0;
+    double most = -1.0;
+    for (std::size_t m = 0; m < counts.size(); ++m) {
+      const double seconds = predict_seconds(members[m], stage, counts[m]);
+      if (counts[m] > 0 && seconds >= most) {
+        most = seconds;
+        slowest = m;
+      }
+    }
+    --counts[slowest];
+  }
+}
+
+/// Filter counts by member for one stage, or an empty vector where the caps leave filters over.
+std::vector<int> share(const Stage& stage, std::size_t index, const std::vector<MemberProfile>& members,
+                       const Caps& caps) {
+  const int total = stage.conv.filters;
+  double high = 0.0;
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    high = std::max(high, predict_seconds(members[m], index, caps[m][index]));
+  }
+  std::vector<int> counts = filters_within(members, index, caps, high);
+  if (sum(counts) < total) return {};
+  double low = 0.0;
+  for (int round = 0; round < 60; ++round) {
+    const double middle = (low + high) / 2;
+    std::vector<int> tried = filters_within(members, index, caps, middle);
+    if (sum(tried) >= total) {
+      high = middle;
+      counts = std::move(tried);
+    } else {
+      low = middle;
+    }
+  }
+  take_back(counts, total, members, index);
+  return counts;
+}
+
+std::size_t plan_bytes(const std::vector<Stage>& trunk, const std::vector<std::vector<int>>& counts, int batch,
+                       std::size_t member) {
+  std::size_t bytes = 0;
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    bytes += shard_bytes(trunk[s], counts[s][member], batch, s > 0);
+  }
+  return bytes;
+}
+
+[[noreturn]] void refuse(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members) {
+  constexpr double kMiB = 1024.0 * 1024.0;
+  double need = 0.0;
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    need += static_cast<double>(shard_bytes(trunk[s], trunk[s].conv.filters, batch, s > 0)) / kMiB;
+  }
+  std::string have;
+  for (const MemberProfile& member : members) {
+    have += fmt::format("{}{} {:.0f} MiB", have.empty() ? "" : ", ", member.name,
+                        static_cast<double>(member.memory) / kMiB);
+  }
+  fail("the net does not fit: its stages take {:.0f} MiB at batch {} on one machine (each further machine adds its own "
+       "copy of the stage inputs), and there are: {}; add slaves, raise --memory, or take a smaller --batch",
+       need, batch, have);
+}
+
+/// Lowers the caps of members whose shards exceed their memory; true if any was lowered.
+bool lower_caps(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
+                const std::vector<std::vector<int>>& counts, Caps& caps) {
+  bool lowered = false;
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    const std::size_t bytes = plan_bytes(trunk, counts, batch, m);
+    if (members[m].memory == 0 || bytes <= members[m].memory) continue;
+    lowered = true;
+    const double factor = 0.98 * static_cast<double>(members[m].memory) / static_cast<double>(bytes);
+    for (std::size_t s = 0; s < trunk.size(); ++s) {
+      caps[m][s] = std::min(caps[m][s], static_cast<int>(factor * counts[s][m]));
+    }
+  }
+  return lowered;
+}
+
+/// Timings are noisy: a larger shard that came out faster is taken to cost as much as the smaller one.
+std::vector<MemberProfile> monotone(std::vector<MemberProfile> members) {
+  for (MemberProfile& member : members) {
+    for (std::vector<Timing>& timings : member.stages) {
+      for (std::size_t i = 1; i < timings.size(); ++i) {
+        timings[i].seconds = std::max(timings[i].seconds, timings[i - 1].seconds);
+      }
+    }
+  }
+  return members;
+}
+
+}  // namespace
+
+double predict_seconds(const MemberProfile& member, std::size_t stage, int filters) {
+  if (filters <= 0) return 0.0;
+  const std::vector<Timing>& timings = member.stages[stage];
+  const int rounded = round_up(filters, std::max(1, member.filter_block));
+  const auto next = std::find_if(timings.begin(), timings.end(), [&](const Timing& t) { return t.filters >= rounded; });
+  if (timings.size() == 1) return timings[0].seconds * rounded / timings[0].filters;
+  if (next == timings.begin()) {
+    const double line = interpolate(timings[0], timings[1], rounded);
+    return std::clamp(line, timings[0].seconds * rounded / timings[0].filters, timings[0].seconds);
+  }
+  if (next == timings.end()) {
+    return std::max(interpolate(timings[timings.size() - 2], timings.back(), rounded), timings.back().seconds);
+  }
+  return interpolate(*(next - 1), *next, rounded);
+}
+
+std::size_t shard_bytes(const Stage& stage, int filters, int batch, bool input_gradient) {
+  if (filters <= 0) return 0;
+  const std::size_t input = input_shape(stage, batch).size();
+  std::size_t floats = input * (input_gradient ? 2 : 1);
+  floats += 4 * (weight_shape(stage, filters).size() + static_cast<std::size_t>(filters));
+  Shape maps = conv_shape(stage, batch, filters);
+  floats += 2 * maps.size();
+  for (const ChannelLayer& layer : stage.after) {
+    if (const auto* pool = std::get_if<Pooling>(&layer)) maps = pooled_shape(*pool, maps);
+    floats += 2 * maps.size();
+  }
+  return floats * sizeof(float);
+}
+
+Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& measured) {
+  invariant(!measured.empty(), "a plan needs members");
+  const std::vector<MemberProfile> members = monotone(measured);
+  Caps caps(members.size());
+  for (auto& row : caps) {
+    for (const Stage& stage : trunk) row.push_back(stage.conv.filters);
+  }
+  std::vector<std::vector<int>> counts;
+  do {
+    counts.clear();
+    for (std::size_t s = 0; s < trunk.size(); ++s) {
+      counts.push_back(share(trunk[s], s, members, caps));
+      if (counts.back().empty()) refuse(trunk, batch, members);
+    }
+  } while (lower_caps(trunk, batch, members, counts, caps));
+
+  Plan plan{batch, {}, {}};
+  for (const MemberProfile& member : members) plan.members.push_back(member.name);
+  for (const auto& row : counts) plan.stages.push_back(stage_plan(row));
+  return plan;
+}
+
+}  // namespace convoy

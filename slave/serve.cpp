@@ -1,0 +1,102 @@
+#include "slave/serve.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <optional>
+
+#include "slave/session.hpp"
+#include "wire/link.hpp"
+
+namespace convoy {
+namespace {
+
+using namespace std::chrono_literals;
+using wire::Channel;
+using wire::Clock;
+
+constexpr auto kTick = 200ms;
+constexpr auto kHelloInterval = 500ms;
+
+void say(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+/// Says each text once in a row.
+class Reporter {
+ public:
+  void report(const std::string& line) {
+    if (line == last_) return;
+    last_ = line;
+    say(line);
+  }
+
+ private:
+  std::string last_;
+};
+
+wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info) {
+  return {.version = wire::kProtocolVersion,
+          .name = options.name,
+          .device = info.description,
+          .threads = static_cast<std::uint32_t>(info.threads),
+          .memory = options.memory,
+          .filter_block = static_cast<std::uint32_t>(info.filter_block),
+          .capabilities = {}};
+}
+
+/// Says hello until the master welcomes this slave; the run's name, or nothing once `stop` is set.
+std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello, const std::atomic<bool>& stop,
+                                Reporter& reporter) {
+  auto next_hello = Clock::now();
+  while (!stop) {
+    if (link.connected() && Clock::now() >= next_hello) {
+      link.send(Channel::control, {hello, {}}, Clock::now() + kTick);
+      next_hello = Clock::now() + kHelloInterval;
+    }
+    const auto from = link.receive(Clock::now() + kTick);
+    if (!from) continue;
+    if (const auto* welcome = std::get_if<wire::Welcome>(&from->envelope.message)) {
+      link.send(Channel::data, {wire::Attach{hello.name}, {}}, Clock::now() + kTick);
+      return welcome->run;
+    }
+    if (const auto* refused = std::get_if<wire::Refused>(&from->envelope.message)) {
+      reporter.report("the master does not take this slave: " + refused->reason);
+      next_hello = Clock::now() + 2s;
+    }
+  }
+  return std::nullopt;
+}
+
+/// One run. False once `stop` is set.
+bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop, Reporter& reporter) {
+  wire::ClientLink link(options.master);
+  const std::optional<std::string> run = join(link, hello_of(options, device.info()), stop, reporter);
+  if (!run) return false;
+  reporter.report(fmt::format("joined run {} as {}", *run, options.name));
+  Session session(link, device, options.memory);
+  const std::optional<std::string> reason = session.serve(stop);
+  if (!reason) {
+    link.send(Channel::control, {wire::Bye{"stopped by its user"}, {}}, Clock::now() + kTick);
+    return false;
+  }
+  reporter.report("run over: " + *reason);
+  return true;
+}
+
+}  // namespace
+
+void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop) {
+  Reporter reporter;
+  say(fmt::format("slave {}: {}; waiting for a master at {}", options.name, device.info().description, options.master));
+  while (!stop) {
+    try {
+      if (!serve_run(options, device, stop, reporter) || options.once) return;
+    } catch (const PeerLost& lost) {
+      reporter.report(fmt::format("{}; waiting for the next run at {}", lost.what(), options.master));
+    }
+  }
+}
+
+}  // namespace convoy

@@ -1,0 +1,22 @@
+// The life of a slave: find the master, serve its run, wait for the next. It outlives its masters.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "kernels/device.hpp"
+
+namespace convoy {
+
+struct SlaveOptions {
+  std::string master;      ///< "tcp://HOST:PORT"
+  std::string name;        ///< for people; must be unique among the slaves of a run
+  std::size_t memory = 0;  ///< bytes for shards
+  bool once = false;       ///< leave after the first run instead of waiting for the next
+};
+
+/// Serves runs until `stop` is set (or one run, with options.once). Prints a line whenever something changes. Throws
+/// Error for an address that cannot be one.
+void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop);
+
+}  // namespace convoy

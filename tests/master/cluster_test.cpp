@@ -1,0 +1,141 @@
+// The trunk on slaves against the trunk in process: same results, whatever the number of slaves and the shares.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/random.hpp"
+#include "master/cluster_trunk.hpp"
+#include "master/head.hpp"
+#include "master/local_trunk.hpp"
+#include "master/train.hpp"
+#include "tests/support/slave_threads.hpp"
+
+namespace convoy {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kBatch = 4;
+constexpr int kSteps = 20;
+constexpr std::uint64_t kSeed = 11;
+
+/// Two stages with odd sizes, every kind of channel layer, and a dense head.
+Cut small_net() {
+  Cut cut;
+  cut.trunk = {{.name = "conv1", .channels = 2, .height = 11, .width = 9,
+                .conv = {.filters = 5, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
+                .after = {Activation::relu, Pooling{}}},
+               {.name = "conv2", .channels = 5, .height = 5, .width = 4,
+                .conv = {.filters = 9, .kernel_h = 3, .kernel_w = 2, .pad = {1, 0, 1, 1}},
+                .after = {Activation::tanh, Dropout{0.25F, 0}, Pooling{.kind = PoolKind::average}}}};
+  cut.maps = {9, 2, 2};
+  cut.head = {{.name = "dense1", .spec = Dense{4}}, {.name = "loss", .spec = SoftmaxCrossEntropy{}}};
+  return cut;
+}
+
+struct Result {
+  std::vector<ShardState> trunk;
+  double loss = 0.0;
+};
+
+/// Trains some steps on made-up images; the same for every trunk.
+Result train_some(Trunk& trunk, const Cut& cut) {
+  Head<float> head(cut, kBatch);
+  initialise_head(head, cut, kSeed);
+  trunk.load(initial_trunk(cut, kSeed));
+  Tensor images(input_shape(cut.trunk[0], kBatch));
+  std::vector<int> labels(kBatch);
+  Result result;
+  for (int step = 0; step < kSteps; ++step) {
+    Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
+    for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
+    for (int& label : labels) label = static_cast<int>(random.below(4));
+    result.loss += train_step({trunk, head}, images, labels, {.training = true, .seed = random.next()},
+                              {.learning_rate = 0.05F, .momentum = 0.9F, .weight_decay = 0.001F})
+                       .sum;
+  }
+  result.trunk = trunk.snapshot();
+  return result;
+}
+
+Result train_local(const std::string& device_name) {
+  const Cut cut = small_net();
+  const auto device = make_device(device_name, 1);
+  LocalTrunk trunk(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
+  return train_some(trunk, cut);
+}
+
+Result train_on_slaves(const std::string& device_name, int slaves, const std::vector<double>& shares, bool own) {
+  const Cut cut = small_net();
+  Roster roster("tcp://127.0.0.1:*", "test");
+  SlaveThreads threads(roster.endpoint(), slaves, device_name);
+  const std::atomic<bool> stop{false};
+  roster.gather(slaves, stop, [] {});
+  std::vector<std::string> members;
+  for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
+  const auto device = make_device(device_name, 1);
+  if (own) members.emplace_back("master");
+  ClusterTrunk trunk(cut.trunk, proportional_plan(cut.trunk, kBatch, members, shares), roster,
+                     own ? device.get() : nullptr, 20s);
+  Result result = train_some(trunk, cut);
+  double compute = 0.0;
+  for (const MemberTime& time : trunk.take_times()) compute += time.compute;
+  EXPECT_GT(compute, 0.0);
+  roster.dismiss("the test finished");
+  return result;
+}
+
+void expect_close(const Result& got, const Result& expected) {
+  // Twenty steps of rounding differences in sums of at most 54 products each (and their gradients' 80), fp32.
+  const double tolerance = 64.0 * kSteps * std::sqrt(80.0) * 0x1.0p-24;
+  EXPECT_NEAR(got.loss, expected.loss, tolerance * kSteps);
+  for (std::size_t s = 0; s < expected.trunk.size(); ++s) {
+    const auto a = got.trunk[s].weights.span();
+    const auto b = expected.trunk[s].weights.span();
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << "stage " << s << " weight " << i;
+  }
+}
+
+void expect_equal(const Result& a, const Result& b) {
+  EXPECT_EQ(a.loss, b.loss);
+  for (std::size_t s = 0; s < a.trunk.size(); ++s) {
+    for (const auto part : {&ShardState::weights, &ShardState::bias, &ShardState::weight_velocity}) {
+      const auto x = (a.trunk[s].*part).span();
+      const auto y = (b.trunk[s].*part).span();
+      ASSERT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end())) << "stage " << s;
+    }
+  }
+}
+
+struct ClusterCase {
+  std::string name;
+  std::string device;
+  int slaves;
+  std::vector<double> shares;
+  bool own = false;
+};
+
+class Clusters : public testing::TestWithParam<ClusterCase> {};
+
+TEST_P(Clusters, TrainAsOneMachineDoes) {
+  const ClusterCase& c = GetParam();
+  const Result once = train_on_slaves(c.device, c.slaves, c.shares, c.own);
+  expect_close(once, train_local(c.device));
+  expect_equal(once, train_on_slaves(c.device, c.slaves, c.shares, c.own));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, Clusters,
+    testing::Values(ClusterCase{"One", "eigen", 1, {1}}, ClusterCase{"Two", "eigen", 2, {3, 1}},
+                    ClusterCase{"Three", "eigen", 3, {1, 5, 2}},
+                    ClusterCase{"Seven", "eigen", 7, {1, 2, 1, 3, 1, 1, 2}},
+                    ClusterCase{"OneWithoutFilters", "eigen", 3, {2, 0, 1}},
+                    ClusterCase{"MasterComputesToo", "eigen", 2, {1, 2, 2}, true},
+                    ClusterCase{"MoreSlavesThanFilters", "reference", 12, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+                    ClusterCase{"Reference", "reference", 2, {1, 2}}, ClusterCase{"Cpu", "cpu", 3, {4, 1, 2}}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace convoy

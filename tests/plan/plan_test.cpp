@@ -1,0 +1,205 @@
+#include "plan/plan.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace convoy {
+namespace {
+
+using testing::HasSubstr;
+
+Stage make_stage(int channels, int filters, int extent = 16) {
+  return {.name = fmt::format("conv{}", filters),
+          .channels = channels,
+          .height = extent,
+          .width = extent,
+          .conv = {.filters = filters, .kernel_h = 5, .kernel_w = 5, .pad = {2, 2, 2, 2}},
+          .after = {Activation::relu, Pooling{}}};
+}
+
+/// A member whose time for f filters is fixed + slope * f, timed at three counts.
+MemberProfile linear(const std::string& name, const std::vector<Stage>& trunk, double fixed, double slope) {
+  MemberProfile member{.name = name};
+  for (const Stage& stage : trunk) {
+    const int whole = stage.conv.filters;
+    std::vector<Timing> timings;
+    for (const int filters : {std::max(1, whole / 8), std::max(2, whole / 2), std::max(3, whole)}) {
+      timings.push_back({filters, fixed + slope * filters});
+    }
+    member.stages.push_back(timings);
+  }
+  return member;
+}
+
+std::vector<int> counts(const Plan& plan, std::size_t stage) {
+  std::vector<int> filters(plan.members.size());
+  for (const Assignment& shard : plan.stages[stage].shards) {
+    filters[static_cast<std::size_t>(shard.member)] = shard.filters.count;
+  }
+  return filters;
+}
+
+double slowest(const std::vector<MemberProfile>& members, std::size_t stage, const std::vector<int>& filters) {
+  double most = 0.0;
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    most = std::max(most, predict_seconds(members[m], stage, filters[m]));
+  }
+  return most;
+}
+
+TEST(Proportional, FollowsSpeedsAndCoversEveryFilter) {
+  for (const int filters : {1, 2, 5, 7, 50, 1500}) {
+    for (const int members : {1, 2, 3, 7}) {
+      const std::vector<Stage> trunk{make_stage(3, filters)};
+      std::vector<std::string> names;
+      std::vector<double> speeds;
+      for (int m = 0; m < members; ++m) {
+        names.push_back(std::to_string(m));
+        speeds.push_back(m + 1.0);
+      }
+      const Plan plan = proportional_plan(trunk, 4, names, speeds);
+      EXPECT_NO_THROW(validate(plan, trunk)) << filters << " filters, " << members << " members";
+      const std::vector<int> got = counts(plan, 0);
+      const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+      for (int m = 0; m < members; ++m) {
+        EXPECT_NEAR(got[static_cast<std::size_t>(m)], filters * speeds[static_cast<std::size_t>(m)] / sum, 1.0);
+      }
+    }
+  }
+}
+
+TEST(Proportional, LargestRemainder) {
+  const std::vector<Stage> trunk{make_stage(3, 10)};
+  EXPECT_EQ(counts(proportional_plan(trunk, 1, {"a", "b", "c"}, {1.0, 1.0, 1.0}), 0), (std::vector<int>{4, 3, 3}));
+  EXPECT_EQ(counts(proportional_plan(trunk, 1, {"a", "b"}, {0.0, 5.0}), 0), (std::vector<int>{0, 10}));
+}
+
+TEST(Planner, SharesFollowMeasuredSpeed) {
+  const std::vector<Stage> trunk{make_stage(3, 600), make_stage(600, 1200)};
+  const std::vector<MemberProfile> members{linear("slow", trunk, 0.0, 3.0), linear("fast", trunk, 0.0, 1.0)};
+  const Plan plan = make_plan(trunk, 8, members);
+  validate(plan, trunk);
+  EXPECT_EQ(counts(plan, 0), (std::vector<int>{150, 450}));
+  EXPECT_EQ(counts(plan, 1), (std::vector<int>{300, 900}));
+}
+
+TEST(Planner, LeavesOutWhoOnlySlowsTheConvoy) {
+  const std::vector<Stage> trunk{make_stage(3, 40)};
+  // The second member's start-up alone takes longer than the first needs for everything.
+  const std::vector<MemberProfile> members{linear("good", trunk, 0.0, 1.0), linear("useless", trunk, 100.0, 1.0)};
+  EXPECT_EQ(counts(make_plan(trunk, 8, members), 0), (std::vector<int>{40, 0}));
+}
+
+TEST(Planner, IsOptimalAgainstEverySplit) {
+  const std::vector<Stage> trunk{make_stage(3, 23)};
+  for (const int block : {1, 4, 8}) {
+    std::vector<MemberProfile> members{linear("a", trunk, 2.0, 1.3), linear("b", trunk, 0.5, 2.1),
+                                       linear("c", trunk, 5.0, 0.7)};
+    for (MemberProfile& member : members) member.filter_block = block;
+    double best = 1e9;
+    for (int a = 0; a <= 23; ++a) {
+      for (int b = 0; a + b <= 23; ++b) best = std::min(best, slowest(members, 0, {a, b, 23 - a - b}));
+    }
+    EXPECT_NEAR(slowest(members, 0, counts(make_plan(trunk, 1, members), 0)), best, 1e-9) << "block " << block;
+  }
+}
+
+TEST(Planner, ChargesWholeVectorBlocks) {
+  MemberProfile member{.name = "a", .filter_block = 16, .stages = {{{16, 1.0}, {32, 2.0}, {64, 4.0}}}};
+  EXPECT_DOUBLE_EQ(predict_seconds(member, 0, 1), 1.0);
+  EXPECT_DOUBLE_EQ(predict_seconds(member, 0, 17), 2.0);
+  EXPECT_DOUBLE_EQ(predict_seconds(member, 0, 33), 3.0);
+  EXPECT_DOUBLE_EQ(predict_seconds(member, 0, 0), 0.0);
+}
+
+TEST(Planner, PredictsAlongTheTimings) {
+  const MemberProfile member{.name = "a", .stages = {{{10, 2.0}, {20, 3.0}, {40, 7.0}}}};
+  EXPECT_DOUBLE_EQ(predict_seconds(member, 0, 5), 1.5);
+  EXPECT_DOUBLE_EQ(predict_seconds(member, 0, 15), 2.5);
+  EXPECT_DOUBLE_EQ(predict_seconds(member, 0, 30), 5.0);
+  EXPECT_DOUBLE_EQ(predict_seconds(member, 0, 50), 9.0);
+  const MemberProfile steep{.name = "b", .stages = {{{10, 1.0}, {20, 5.0}}}};
+  EXPECT_DOUBLE_EQ(predict_seconds(steep, 0, 5), 0.5) << "never below zero";
+}
+
+TEST(Planner, RespectsMemory) {
+  const std::vector<Stage> trunk{make_stage(3, 64), make_stage(64, 256)};
+  std::vector<MemberProfile> members{linear("fast", trunk, 0.0, 1.0), linear("slow", trunk, 0.0, 10.0)};
+  const auto bytes_of = [&](const Plan& plan, std::size_t member) {
+    return shard_bytes(trunk[0], counts(plan, 0)[member], 8, false) + shard_bytes(trunk[1], counts(plan, 1)[member], 8, true);
+  };
+  const std::size_t unbounded = bytes_of(make_plan(trunk, 8, members), 0);
+  members[0].memory = unbounded * 6 / 10;
+  const Plan plan = make_plan(trunk, 8, members);
+  validate(plan, trunk);
+  EXPECT_LE(bytes_of(plan, 0), members[0].memory);
+  EXPECT_GT(bytes_of(plan, 0), members[0].memory / 2) << "the fast member's memory is used";
+}
+
+TEST(Planner, RefusesWhatDoesNotFitWithNumbers) {
+  const std::vector<Stage> trunk{make_stage(3, 64)};
+  std::vector<MemberProfile> members{linear("small", trunk, 0.0, 1.0)};
+  members[0].memory = 1000;
+  try {
+    make_plan(trunk, 64, members);
+    FAIL() << "a net of megabytes cannot fit into 1000 bytes";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("small 0 MiB"));
+    EXPECT_THAT(error.what(), HasSubstr("smaller --batch"));
+  }
+}
+
+TEST(Planner, NoisyTimingsStillGiveAPlan) {
+  const std::vector<Stage> trunk{make_stage(3, 64)};
+  const std::vector<MemberProfile> members{{.name = "a", .stages = {{{16, 3.0}, {32, 1.0}, {64, 2.0}}}},
+                                           {.name = "b", .stages = {{{16, 1.0}, {32, 1.0}, {64, 1.0}}}}};
+  EXPECT_NO_THROW(validate(make_plan(trunk, 4, members), trunk));
+}
+
+TEST(PlanJson, RoundTrip) {
+  const std::vector<Stage> trunk{make_stage(3, 10), make_stage(10, 7)};
+  const Plan plan = proportional_plan(trunk, 32, {"a", "b", "c"}, {1.0, 2.0, 0.0});
+  EXPECT_EQ(plan_from_json(to_json(plan), "plan.json"), plan);
+}
+
+struct BadPlan {
+  const char* name;
+  const char* json;
+  const char* expected;
+};
+
+class BadPlans : public testing::TestWithParam<BadPlan> {};
+
+TEST_P(BadPlans, AreRefused) {
+  const std::vector<Stage> trunk{make_stage(3, 10)};
+  try {
+    validate(plan_from_json(GetParam().json, "p.json"), trunk);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(GetParam().expected));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadPlans,
+    testing::Values(
+        BadPlan{"NotJson", "{", "p.json: not a plan"}, BadPlan{"Empty", "{}", "batch"},
+        BadPlan{"WrongType", R"({"batch": "x", "members": [], "stages": []})", "p.json: not a plan"},
+        BadPlan{"Batch", R"({"batch": 0, "members": ["a"], "stages": [{"shards": []}]})", "batch 0"},
+        BadPlan{"StageCount", R"({"batch": 1, "members": ["a"], "stages": []})", "0 stages, the net has 1"},
+        BadPlan{"Gap", R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 1, "filters": 9}]}]})",
+                "leave a gap"},
+        BadPlan{"Short", R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 0, "filters": 9}]}]})",
+                "gives out 9"},
+        BadPlan{"Long", R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 0, "filters": 11}]}]})",
+                "gives out more"},
+        BadPlan{"Member", R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 1, "first": 0, "filters": 10}]}]})",
+                "names member 1"},
+        BadPlan{"Negative", R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 0, "filters": -10}]}]})",
+                "leave a gap"}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace convoy

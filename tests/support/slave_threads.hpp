@@ -1,0 +1,38 @@
+// A cluster of threads: slaves of this process that serve a master at an endpoint, for tests.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "devices/registry.hpp"
+#include "slave/serve.hpp"
+
+namespace convoy {
+
+class SlaveThreads {
+ public:
+  /// Starts `count` slaves named a, b, c, ... on the named device.
+  SlaveThreads(const std::string& endpoint, int count, const std::string& device) {
+    for (int i = 0; i < count; ++i) {
+      threads_.emplace_back([this, endpoint, i, device] {
+        const auto made = make_device(device, 1);
+        serve({.master = endpoint, .name = std::string(1, static_cast<char>('a' + i))}, *made, stop_);
+      });
+    }
+  }
+  ~SlaveThreads() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  SlaveThreads(const SlaveThreads&) = delete;
+  SlaveThreads& operator=(const SlaveThreads&) = delete;
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace convoy
