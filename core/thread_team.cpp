@@ -1,0 +1,58 @@
+#include "core/thread_team.hpp"
+
+namespace convoy {
+
+ThreadTeam::ThreadTeam(int size) {
+  for (int i = 1; i < size; ++i) workers_.emplace_back([this, i] { work(i); });
+}
+
+ThreadTeam::~ThreadTeam() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  start_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadTeam::work(int index) {
+  unsigned long seen = 0;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    start_.wait(lock, [&] { return stop_ || round_ != seen; });
+    if (stop_) return;
+    seen = round_;
+    const auto* job = job_;
+    lock.unlock();
+    (*job)(index);
+    lock.lock();
+    if (--running_ == 0) finish_.notify_one();
+  }
+}
+
+void ThreadTeam::run(const std::function<void(int)>& job) {
+  if (!workers_.empty()) {
+    {
+      const std::lock_guard lock(mutex_);
+      job_ = &job;
+      running_ = static_cast<int>(workers_.size());
+      ++round_;
+    }
+    start_.notify_all();
+  }
+  job(0);
+  if (workers_.empty()) return;
+  std::unique_lock lock(mutex_);
+  finish_.wait(lock, [&] { return running_ == 0; });
+}
+
+void ThreadTeam::split(int count, const std::function<void(int, int, int)>& job) {
+  const int threads = size();
+  run([&](int thread) {
+    const int first = static_cast<int>(static_cast<long>(count) * thread / threads);
+    const int last = static_cast<int>(static_cast<long>(count) * (thread + 1) / threads);
+    if (first < last) job(thread, first, last);
+  });
+}
+
+}  // namespace convoy

@@ -1,0 +1,39 @@
+// A fixed team of threads that run one job at a time.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace convoy {
+
+class ThreadTeam {
+ public:
+  /// `size` threads in all, the caller among them; at least 1.
+  explicit ThreadTeam(int size);
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+  /// Runs job(0) .. job(size - 1), each on its own thread, and returns when all have returned. The job must not throw.
+  void run(const std::function<void(int)>& job);
+  /// Splits 0 .. count - 1 into one contiguous range a thread, the same for the same count and size.
+  void split(int count, const std::function<void(int thread, int first, int last)>& job);
+
+ private:
+  void work(int index);
+
+  std::mutex mutex_;
+  std::condition_variable start_;
+  std::condition_variable finish_;
+  const std::function<void(int)>* job_ = nullptr;
+  unsigned long round_ = 0;
+  int running_ = 0;
+  bool stop_ = false;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,163 @@
+#include "kernels/eigen_device.hpp"
+
+#include <Eigen/Core>
+#include <algorithm>
+
+#include "core/thread_team.hpp"
+#include "kernels/channel_layers.hpp"
+#include "kernels/host_tensor.hpp"
+#include "kernels/im2col.hpp"
+
+namespace convoy {
+namespace {
+
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using View = Eigen::Map<Matrix>;
+using ConstView = Eigen::Map<const Matrix>;
+
+class EigenShard : public Shard {
+ public:
+  EigenShard(const ShardSpec& spec, ThreadTeam& team);
+
+  std::unique_ptr<DeviceTensor> make_input() const override {
+    return std::make_unique<HostTensor<float>>(input_shape(spec_.stage, spec_.batch));
+  }
+  std::unique_ptr<DeviceTensor> make_output_gradient() const override {
+    return std::make_unique<HostTensor<float>>(output_.shape());
+  }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override;
+  const DeviceTensor* backward(const DeviceTensor& output_gradient) override;
+  void update(const SgdStep& step) override { parameters_.update(step); }
+  ShardState state() const override { return parameters_.state(); }
+  void set_state(const ShardState& state) override { parameters_.set_state(state); }
+  void gradients(Tensor& weights, Tensor& bias) const override {
+    weights = parameters_.weight_gradient;
+    bias = parameters_.bias_gradient;
+  }
+
+ private:
+  /// What one thread works in.
+  struct Workspace {
+    Matrix columns;
+    Matrix column_gradient;
+    Matrix weight_gradient;
+    Eigen::VectorXf bias_gradient;
+  };
+
+  void forward_sample(Workspace& work, int n);
+  void backward_sample(Workspace& work, int n);
+  void sum_gradients();
+  ConstView weights() const { return {parameters_.weights.data(), filters_, taps_}; }
+
+  ShardSpec spec_;
+  ThreadTeam& team_;
+  int filters_;
+  int taps_;    ///< weights of one filter
+  int places_;  ///< windows of one map
+  HostParameters<float> parameters_;
+  ChannelLayers<float> layers_;
+  HostTensor<float> output_;
+  HostTensor<float> input_gradient_;
+  std::vector<Workspace> work_;
+  const BasicTensor<float>* input_ = nullptr;
+};
+
+EigenShard::EigenShard(const ShardSpec& spec, ThreadTeam& team)
+    : spec_(spec),
+      team_(team),
+      filters_(spec.filters.count),
+      taps_(static_cast<int>(weight_shape(spec.stage, 1).sample_size())),
+      places_(conv_shape(spec.stage, 1, 1).h * conv_shape(spec.stage, 1, 1).w),
+      parameters_(spec.stage, spec.filters.count),
+      layers_(spec.stage, spec.filters, spec.batch),
+      output_(output_shape(spec.stage, spec.batch, spec.filters.count)),
+      input_gradient_(input_shape(spec.stage, spec.input_gradient ? spec.batch : 0)),
+      work_(static_cast<std::size_t>(team.size())) {
+  for (Workspace& work : work_) {
+    work.columns.resize(taps_, places_);
+    if (spec.input_gradient) work.column_gradient.resize(taps_, places_);
+    work.weight_gradient.resize(filters_, taps_);
+    work.bias_gradient.resize(filters_);
+  }
+}
+
+const DeviceTensor& EigenShard::forward(const DeviceTensor& input, const Pass& pass) {
+  input_ = &host_values<float>(input);
+  invariant(input_->shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
+  team_.split(spec_.batch, [&](int thread, int first, int last) {
+    for (int n = first; n < last; ++n) forward_sample(work_[static_cast<std::size_t>(thread)], n);
+    layers_.forward(first, last, pass);
+  });
+  output_.values = layers_.output();
+  if (!pass.training) input_ = nullptr;
+  return output_;
+}
+
+void EigenShard::forward_sample(Workspace& work, int n) {
+  im2col(spec_.stage, input_->sample(n).data(), work.columns.data());
+  View out(layers_.input().sample(n).data(), filters_, places_);
+  out.noalias() = weights() * work.columns;
+  out.colwise() += Eigen::Map<const Eigen::VectorXf>(parameters_.bias.data(), filters_);
+}
+
+const DeviceTensor* EigenShard::backward(const DeviceTensor& output_gradient) {
+  invariant(input_ != nullptr, "backward follows a forward in training");
+  const BasicTensor<float>& gradient = host_values<float>(output_gradient);
+  invariant(gradient.shape() == output_.shape(), "a gradient of the shard's output shape");
+  layers_.output_gradient() = gradient;
+  for (Workspace& work : work_) {
+    work.weight_gradient.setZero();
+    work.bias_gradient.setZero();
+  }
+  team_.split(spec_.batch, [&](int thread, int first, int last) {
+    layers_.backward(first, last);
+    for (int n = first; n < last; ++n) backward_sample(work_[static_cast<std::size_t>(thread)], n);
+  });
+  sum_gradients();
+  return spec_.input_gradient ? &input_gradient_ : nullptr;
+}
+
+void EigenShard::backward_sample(Workspace& work, int n) {
+  const ConstView dy(layers_.input_gradient().sample(n).data(), filters_, places_);
+  im2col(spec_.stage, input_->sample(n).data(), work.columns.data());
+  work.weight_gradient.noalias() += dy * work.columns.transpose();
+  work.bias_gradient += dy.rowwise().sum();
+  if (!spec_.input_gradient) return;
+  work.column_gradient.noalias() = weights().transpose() * dy;
+  const auto image = input_gradient_.values.sample(n);
+  std::fill(image.begin(), image.end(), 0.0F);
+  col2im(spec_.stage, work.column_gradient.data(), image.data());
+}
+
+void EigenShard::sum_gradients() {
+  View dw(parameters_.weight_gradient.data(), filters_, taps_);
+  Eigen::Map<Eigen::VectorXf> db(parameters_.bias_gradient.data(), filters_);
+  dw.setZero();
+  db.setZero();
+  for (const Workspace& work : work_) {
+    dw += work.weight_gradient;
+    db += work.bias_gradient;
+  }
+}
+
+class EigenDevice : public Device {
+ public:
+  explicit EigenDevice(int threads) : team_(threads) {
+    info_.name = "eigen";
+    info_.threads = threads;
+    info_.description = fmt::format("Eigen {}.{}.{}, {} thread{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION,
+                                    EIGEN_MINOR_VERSION, threads, threads == 1 ? "" : "s");
+  }
+  const DeviceInfo& info() const override { return info_; }
+  std::unique_ptr<Shard> compile(const ShardSpec& spec) override { return std::make_unique<EigenShard>(spec, team_); }
+
+ private:
+  DeviceInfo info_;
+  ThreadTeam team_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_eigen_device(int threads) { return std::make_unique<EigenDevice>(threads); }
+
+}  // namespace convoy

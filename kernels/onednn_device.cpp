@@ -1,0 +1,149 @@
+#include "kernels/onednn_device.hpp"
+
+#include "kernels/onednn_convolution.hpp"
+
+namespace convoy {
+namespace {
+
+const OnednnTensor& own(const DeviceTensor& tensor) {
+  const auto* ours = dynamic_cast<const OnednnTensor*>(&tensor);
+  invariant(ours != nullptr, "a tensor of the same device");
+  return *ours;
+}
+
+class OnednnShard : public Shard {
+ public:
+  OnednnShard(OnednnEngine& engine, const ShardSpec& spec);
+
+  std::unique_ptr<DeviceTensor> make_input() const override {
+    return std::make_unique<OnednnTensor>(engine_, input_shape(spec_.stage, spec_.batch), convolution_.input_desc());
+  }
+  std::unique_ptr<DeviceTensor> make_output_gradient() const override {
+    return std::make_unique<OnednnTensor>(engine_, output_->shape(), output_->memory().get_desc());
+  }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override;
+  const DeviceTensor* backward(const DeviceTensor& output_gradient) override;
+  void update(const SgdStep& step) override {
+    engine_.use_threads();
+    convolution_.update(step);
+  }
+  ShardState state() const override { return convolution_.state(); }
+  void set_state(const ShardState& state) override { convolution_.set_state(state); }
+  void gradients(Tensor& weights, Tensor& bias) const override { convolution_.gradients(weights, bias); }
+
+ private:
+  const Activation* fused() const;
+  void make_layers();
+
+  OnednnEngine& engine_;
+  ShardSpec spec_;
+  OnednnConvolution convolution_;
+  std::vector<std::unique_ptr<OnednnLayer>> layers_;  ///< in order of forward
+  std::vector<OnednnLayer*> backward_order_;
+  std::unique_ptr<OnednnTensor> output_;
+  std::unique_ptr<OnednnTensor> input_gradient_;
+  const dnnl::memory* input_ = nullptr;  ///< of the last training forward
+};
+
+OnednnShard::OnednnShard(OnednnEngine& engine, const ShardSpec& spec)
+    : engine_(engine), spec_(spec), convolution_(engine, spec, fused()) {
+  make_layers();
+  const dnnl::memory& last = layers_.empty() ? convolution_.output() : layers_.back()->output();
+  output_ = std::make_unique<OnednnTensor>(engine, output_shape(spec.stage, spec.batch, spec.filters.count), last);
+  if (spec.input_gradient) {
+    input_gradient_ =
+        std::make_unique<OnednnTensor>(engine, input_shape(spec.stage, spec.batch), convolution_.input_gradient());
+  }
+}
+
+const Activation* OnednnShard::fused() const {
+  return spec_.stage.after.empty() ? nullptr : std::get_if<Activation>(&spec_.stage.after.front());
+}
+
+void OnednnShard::make_layers() {
+  const std::vector<ChannelLayer>& after = spec_.stage.after;
+  Shape shape = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
+  dnnl::memory passed = convolution_.output();
+  if (fused() != nullptr) layers_.push_back(make_onednn_activation_backward(engine_, *fused(), passed));
+  for (std::size_t i = layers_.size(); i < after.size(); ++i) {
+    layers_.push_back(make_onednn_layer(engine_, after[i], shape, passed, spec_.filters.first));
+    passed = layers_.back()->output();
+    if (const auto* pool = std::get_if<Pooling>(&after[i])) shape = pooled_shape(*pool, shape);
+  }
+  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) backward_order_.push_back(layer->get());
+  const auto* pool = after.size() > 1 ? std::get_if<Pooling>(&after[1]) : nullptr;
+  if (fused() == nullptr || *fused() != Activation::relu || pool == nullptr || pool->kind != PoolKind::max) return;
+  // A maximum is positive exactly where the element it came from is: the ReLU's slope may be applied on the pooled side,
+  // which is as many times smaller as the pooling shrinks the maps.
+  layers_[0] = make_onednn_activation_backward(engine_, Activation::relu, layers_[1]->output());
+  backward_order_.back() = layers_[1].get();
+  backward_order_[backward_order_.size() - 2] = layers_[0].get();
+}
+
+const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& pass) {
+  engine_.use_threads();
+  invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
+  input_ = &own(input).memory();
+  convolution_.forward(*input_);
+  for (const auto& layer : layers_) layer->forward(pass);
+  if (!pass.training) input_ = nullptr;
+  return *output_;
+}
+
+const DeviceTensor* OnednnShard::backward(const DeviceTensor& output_gradient) {
+  engine_.use_threads();
+  invariant(input_ != nullptr, "backward follows a forward in training");
+  invariant(output_gradient.shape() == output_->shape(), "a gradient of the shard's output shape");
+  const dnnl::memory* gradient = &own(output_gradient).memory();
+  for (OnednnLayer* layer : backward_order_) gradient = &layer->backward(*gradient);
+  convolution_.find_parameter_gradients(*input_, *gradient);
+  if (!spec_.input_gradient) return nullptr;
+  convolution_.find_input_gradient(*gradient);
+  return input_gradient_.get();
+}
+
+const char* instruction_set(int& filter_block) {
+  filter_block = 16;
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::sse41: filter_block = 8; return "SSE4.1";
+    case dnnl::cpu_isa::avx: filter_block = 8; return "AVX";
+    case dnnl::cpu_isa::avx2: filter_block = 8; return "AVX2";
+    case dnnl::cpu_isa::avx2_vnni: filter_block = 8; return "AVX2";
+    default: return "AVX-512";
+  }
+}
+
+class OnednnDevice : public Device {
+ public:
+  explicit OnednnDevice(int threads) {
+    engine_.threads = threads;
+    const dnnl_version_t& version = *dnnl_version();
+    info_.name = "cpu";
+    info_.threads = threads;
+    const char* set = instruction_set(info_.filter_block);
+    info_.description = fmt::format("oneDNN {}.{}.{}, {}, {} thread{}", version.major, version.minor, version.patch, set,
+                                    threads, threads == 1 ? "" : "s");
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
+    engine_.use_threads();
+    try {
+      return std::make_unique<OnednnShard>(engine_, spec);
+    } catch (const dnnl::error& error) {
+      fail("stage {}, {} filters, batch {}: oneDNN cannot compute it: {}", spec.stage.name, spec.filters.count, spec.batch,
+           error.what());
+    }
+  }
+
+ private:
+  OnednnEngine engine_;
+  DeviceInfo info_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_onednn_device(int threads) { return std::make_unique<OnednnDevice>(threads); }
+
+}  // namespace convoy

@@ -1,0 +1,88 @@
+// What the sources of the oneDNN device share. Includes oneDNN: for kernels/ alone.
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+
+#include "core/stage.hpp"
+#include "kernels/device.hpp"
+
+namespace convoy {
+
+/// The CPU engine and its stream, and how many threads its work takes.
+struct OnednnEngine {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  int threads = 1;
+
+  /// oneDNN takes the calling thread's OpenMP setting, both when a primitive is made and when it runs.
+  void use_threads() const;
+  dnnl::memory make(const dnnl::memory::desc& desc) const { return {desc, engine}; }
+  void reorder(const dnnl::memory& from, const dnnl::memory& to);
+  void run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
+
+ private:
+  // dnnl::reorder looks its kernel up at every call; these are kept for each pair of memories.
+  std::vector<std::pair<std::pair<dnnl::memory::desc, dnnl::memory::desc>, dnnl::reorder>> reorders_;
+};
+
+dnnl::memory::dims dims_of(const Shape& shape);
+/// Plain NCHW (or KCRS) floats.
+dnnl::memory::desc plain_desc(const Shape& shape);
+/// Any layout that oneDNN prefers.
+dnnl::memory::desc any_desc(const Shape& shape);
+
+class OnednnTensor : public DeviceTensor {
+ public:
+  OnednnTensor(OnednnEngine& engine, const Shape& shape, const dnnl::memory::desc& desc)
+      : OnednnTensor(engine, shape, engine.make(desc)) {}
+  /// Shows a memory that somebody else fills.
+  OnednnTensor(OnednnEngine& engine, const Shape& shape, const dnnl::memory& shown)
+      : engine_(engine), shape_(shape), memory_(shown) {}
+
+  Shape shape() const override { return shape_; }
+  void write(std::span<const float> values) override;
+  void read(std::span<float> values) const override;
+  const dnnl::memory& memory() const { return memory_; }
+
+ private:
+  OnednnEngine& engine_;
+  Shape shape_;
+  dnnl::memory memory_;
+};
+
+/// A memory that takes tensors of any layout: passes them on where the layout fits, converts where it does not.
+class OnednnInlet {
+ public:
+  OnednnInlet() = default;
+  explicit OnednnInlet(const dnnl::memory::desc& desc) : desc_(desc) {}
+  const dnnl::memory::desc& desc() const { return desc_; }
+  /// `from` itself or a converted copy that holds until the next call.
+  const dnnl::memory& take(OnednnEngine& engine, const dnnl::memory& from);
+
+ private:
+  dnnl::memory::desc desc_;
+  dnnl::memory converted_;
+};
+
+/// One channel layer after the convolution.
+class OnednnLayer {
+ public:
+  virtual ~OnednnLayer() = default;
+  /// From the memory that the layer was made for to output().
+  virtual void forward(const Pass& pass) = 0;
+  virtual const dnnl::memory& output() const = 0;
+  /// From the gradient by output() to the gradient by its input; the result holds until the next call.
+  virtual const dnnl::memory& backward(const dnnl::memory& gradient) = 0;
+};
+
+/// A layer that reads `input` (of shape `shape`) in that memory's layout. `first_filter` is the whole stage's number of
+/// its first channel.
+std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const ChannelLayer& layer, const Shape& shape,
+                                               const dnnl::memory& input, int first_filter);
+/// Backward alone of an activation whose output is `output`: forward is part of the convolution, or of a layer before.
+std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, Activation activation,
+                                                             const dnnl::memory& output);
+dnnl::algorithm onednn_algorithm(Activation activation);
+
+}  // namespace convoy

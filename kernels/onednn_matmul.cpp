@@ -1,0 +1,21 @@
+#include <omp.h>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "core/error.hpp"
+#include "kernels/matmul.hpp"
+
+namespace convoy {
+
+void matmul(const Matmul<float>& job) {
+  const dnnl_dim_t lda = job.transpose_a ? job.m : job.k;
+  const dnnl_dim_t ldb = job.transpose_b ? job.k : job.n;
+  const dnnl_status_t status =
+      dnnl_sgemm(job.transpose_a ? 'T' : 'N', job.transpose_b ? 'T' : 'N', job.m, job.n, job.k, 1.0F, job.a.data(), lda,
+                 job.b.data(), ldb, job.beta, job.c.data(), job.n);
+  invariant(status == dnnl_success, "oneDNN's matrix product takes every size");
+}
+
+void set_matmul_threads(int threads) { omp_set_num_threads(threads); }
+
+}  // namespace convoy

@@ -1,0 +1,168 @@
+#include "kernels/reference.hpp"
+
+#include <algorithm>
+
+namespace convoy {
+namespace {
+
+/// Calls visit(y, x, r, s) for every place (y, x) of the input, within its borders, that the window at output (oy, ox)
+/// covers with its element (r, s).
+template <class Visit>
+void for_each_tap(const Stage& stage, int oy, int ox, Visit visit) {
+  const Convolution& conv = stage.conv;
+  for (int r = 0; r < conv.kernel_h; ++r) {
+    const int y = oy * conv.stride_h - conv.pad.top + r;
+    if (y < 0 || y >= stage.height) continue;
+    for (int s = 0; s < conv.kernel_w; ++s) {
+      const int x = ox * conv.stride_w - conv.pad.left + s;
+      if (x >= 0 && x < stage.width) visit(y, x, r, s);
+    }
+  }
+}
+
+template <class T>
+class ReferenceDevice : public Device {
+ public:
+  ReferenceDevice(const char* name, const char* description) {
+    info_.name = name;
+    info_.description = description;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  std::unique_ptr<Shard> compile(const ShardSpec& spec) override { return std::make_unique<ReferenceShard<T>>(spec); }
+
+ private:
+  DeviceInfo info_;
+};
+
+}  // namespace
+
+template <class T>
+ReferenceShard<T>::ReferenceShard(const ShardSpec& spec)
+    : parameters(spec.stage, spec.filters.count),
+      spec_(spec),
+      layers_(spec.stage, spec.filters, spec.batch),
+      output_(output_shape(spec.stage, spec.batch, spec.filters.count)),
+      input_gradient_(input_shape(spec.stage, spec.input_gradient ? spec.batch : 0)) {}
+
+template <class T>
+std::unique_ptr<DeviceTensor> ReferenceShard<T>::make_input() const {
+  return std::make_unique<HostTensor<T>>(input_shape(spec_.stage, spec_.batch));
+}
+
+template <class T>
+std::unique_ptr<DeviceTensor> ReferenceShard<T>::make_output_gradient() const {
+  return std::make_unique<HostTensor<T>>(output_.shape());
+}
+
+template <class T>
+const DeviceTensor& ReferenceShard<T>::forward(const DeviceTensor& input, const Pass& pass) {
+  input_ = &host_values<T>(input);
+  invariant(input_->shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
+  convolve();
+  layers_.forward(0, spec_.batch, pass);
+  output_.values = layers_.output();
+  if (!pass.training) input_ = nullptr;
+  return output_;
+}
+
+template <class T>
+void ReferenceShard<T>::convolve() {
+  BasicTensor<T>& out = layers_.input();
+  const Shape shape = out.shape();
+  for (int n = 0; n < shape.n; ++n) {
+    for (int k = 0; k < shape.c; ++k) {
+      for (int oy = 0; oy < shape.h; ++oy) {
+        for (int ox = 0; ox < shape.w; ++ox) {
+          double sum = static_cast<double>(parameters.bias.at(k, 0));
+          for (int c = 0; c < spec_.stage.channels; ++c) {
+            for_each_tap(spec_.stage, oy, ox, [&](int y, int x, int r, int s) {
+              sum += static_cast<double>(input_->at(n, c, y, x)) * static_cast<double>(parameters.weights.at(k, c, r, s));
+            });
+          }
+          out.at(n, k, oy, ox) = static_cast<T>(sum);
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+const DeviceTensor* ReferenceShard<T>::backward(const DeviceTensor& output_gradient) {
+  invariant(input_ != nullptr, "backward follows a forward in training");
+  const BasicTensor<T>& gradient = host_values<T>(output_gradient);
+  invariant(gradient.shape() == output_.shape(), "a gradient of the shard's output shape");
+  layers_.output_gradient() = gradient;
+  layers_.backward(0, spec_.batch);
+  find_parameter_gradients();
+  if (!spec_.input_gradient) return nullptr;
+  find_input_gradient();
+  return &input_gradient_;
+}
+
+template <class T>
+void ReferenceShard<T>::find_parameter_gradients() {
+  const BasicTensor<T>& dy = layers_.input_gradient();
+  const Shape shape = dy.shape();
+  BasicTensor<double> dw(parameters.weights.shape(), 0.0);
+  for (int k = 0; k < shape.c; ++k) {
+    double db = 0.0;
+    for (int n = 0; n < shape.n; ++n) {
+      for (int oy = 0; oy < shape.h; ++oy) {
+        for (int ox = 0; ox < shape.w; ++ox) {
+          const auto slope = static_cast<double>(dy.at(n, k, oy, ox));
+          db += slope;
+          for (int c = 0; c < spec_.stage.channels; ++c) {
+            for_each_tap(spec_.stage, oy, ox, [&](int y, int x, int r, int s) {
+              dw.at(k, c, r, s) += slope * static_cast<double>(input_->at(n, c, y, x));
+            });
+          }
+        }
+      }
+    }
+    parameters.bias_gradient.at(k, 0) = static_cast<T>(db);
+  }
+  std::transform(dw.span().begin(), dw.span().end(), parameters.weight_gradient.data(),
+                 [](double value) { return static_cast<T>(value); });
+}
+
+template <class T>
+void ReferenceShard<T>::find_input_gradient() {
+  const BasicTensor<T>& dy = layers_.input_gradient();
+  const Shape shape = dy.shape();
+  BasicTensor<double> dx(input_gradient_.shape(), 0.0);
+  for (int n = 0; n < shape.n; ++n) {
+    for (int k = 0; k < shape.c; ++k) {
+      for (int oy = 0; oy < shape.h; ++oy) {
+        for (int ox = 0; ox < shape.w; ++ox) {
+          const auto slope = static_cast<double>(dy.at(n, k, oy, ox));
+          for (int c = 0; c < spec_.stage.channels; ++c) {
+            for_each_tap(spec_.stage, oy, ox, [&](int y, int x, int r, int s) {
+              dx.at(n, c, y, x) += slope * static_cast<double>(parameters.weights.at(k, c, r, s));
+            });
+          }
+        }
+      }
+    }
+  }
+  std::transform(dx.span().begin(), dx.span().end(), input_gradient_.values.data(),
+                 [](double value) { return static_cast<T>(value); });
+}
+
+template <class T>
+void ReferenceShard<T>::gradients(Tensor& weights, Tensor& bias) const {
+  weights = HostParameters<T>::convert(parameters.weight_gradient);
+  bias = HostParameters<T>::convert(parameters.bias_gradient);
+}
+
+template class ReferenceShard<float>;
+template class ReferenceShard<double>;
+
+std::unique_ptr<Device> make_reference_device() {
+  return std::make_unique<ReferenceDevice<float>>("reference", "plain loops, float, sums in double, 1 thread");
+}
+
+std::unique_ptr<Device> make_reference64_device() {
+  return std::make_unique<ReferenceDevice<double>>("reference64", "plain loops, double, 1 thread");
+}
+
+}  // namespace convoy

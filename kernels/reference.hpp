@@ -1,0 +1,45 @@
+// The reference device: plain loops, kept for ever as the oracle that other devices are tested against.
+#pragma once
+
+#include <memory>
+
+#include "kernels/channel_layers.hpp"
+#include "kernels/host_tensor.hpp"
+
+namespace convoy {
+
+/// A shard by plain loops in NCHW. T is what tensors and weights are stored in; convolutions sum in double.
+template <class T>
+class ReferenceShard : public Shard {
+ public:
+  explicit ReferenceShard(const ShardSpec& spec);
+
+  std::unique_ptr<DeviceTensor> make_input() const override;
+  std::unique_ptr<DeviceTensor> make_output_gradient() const override;
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override;
+  const DeviceTensor* backward(const DeviceTensor& output_gradient) override;
+  void update(const SgdStep& step) override { parameters.update(step); }
+  ShardState state() const override { return parameters.state(); }
+  void set_state(const ShardState& state) override { parameters.set_state(state); }
+  void gradients(Tensor& weights, Tensor& bias) const override;
+
+  HostParameters<T> parameters;  ///< open to gradient checks
+
+ private:
+  void convolve();
+  void find_parameter_gradients();
+  void find_input_gradient();
+
+  ShardSpec spec_;
+  ChannelLayers<T> layers_;
+  HostTensor<T> output_;
+  HostTensor<T> input_gradient_;
+  const BasicTensor<T>* input_ = nullptr;  ///< of the last training forward
+};
+
+/// "reference": stored in float, summed in double.
+std::unique_ptr<Device> make_reference_device();
+/// "reference64": everything in double, rounded to float only where data enters and leaves.
+std::unique_ptr<Device> make_reference64_device();
+
+}  // namespace convoy

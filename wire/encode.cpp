@@ -1,0 +1,123 @@
+#include <flatbuffers/flatbuffers.h>
+
+#include "wire/codec.hpp"
+#include "wire/protocol_generated.h"
+
+namespace convoy::wire {
+namespace {
+
+using Builder = flatbuffers::FlatBufferBuilder;
+using Layers = std::vector<flatbuffers::Offset<fb::LayerHolder>>;
+
+fb::Pads pads(const Padding& pad) { return {pad.top, pad.left, pad.bottom, pad.right}; }
+
+/// Adds one channel layer to a stage's list.
+struct LayerEncoder {
+  Builder& builder;
+
+  flatbuffers::Offset<fb::LayerHolder> operator()(Activation activation) const {
+    const auto layer = fb::CreateActivationLayer(builder, static_cast<fb::ActivationKind>(activation));
+    return fb::CreateLayerHolder(builder, fb::ChannelLayer::ActivationLayer, layer.Union());
+  }
+  flatbuffers::Offset<fb::LayerHolder> operator()(const Pooling& pool) const {
+    const fb::Pads pad = pads(pool.pad);
+    const auto layer = fb::CreatePoolLayer(builder, static_cast<fb::PoolKind>(pool.kind), pool.kernel_h, pool.kernel_w,
+                                           pool.stride_h, pool.stride_w, &pad);
+    return fb::CreateLayerHolder(builder, fb::ChannelLayer::PoolLayer, layer.Union());
+  }
+  flatbuffers::Offset<fb::LayerHolder> operator()(const Dropout& dropout) const {
+    const auto layer = fb::CreateDropoutLayer(builder, dropout.rate, dropout.stream);
+    return fb::CreateLayerHolder(builder, fb::ChannelLayer::DropoutLayer, layer.Union());
+  }
+};
+
+flatbuffers::Offset<fb::Stage> encode(Builder& builder, const Stage& stage) {
+  const auto name = builder.CreateString(stage.name);
+  const fb::Pads pad = pads(stage.conv.pad);
+  const auto conv = fb::CreateConv(builder, stage.conv.filters, stage.conv.kernel_h, stage.conv.kernel_w,
+                                   stage.conv.stride_h, stage.conv.stride_w, &pad);
+  Layers layers;
+  for (const ChannelLayer& layer : stage.after) layers.push_back(std::visit(LayerEncoder{builder}, layer));
+  const auto after = builder.CreateVector(layers);
+  return fb::CreateStage(builder, name, stage.channels, stage.height, stage.width, conv, after);
+}
+
+/// One overload a message; each gives the union's tag and value.
+struct BodyEncoder {
+  using Result = std::pair<fb::Body, flatbuffers::Offset<void>>;
+  Builder& builder;
+
+  Result operator()(const Hello& m) const {
+    const auto name = builder.CreateString(m.name);
+    const auto device = builder.CreateString(m.device);
+    const auto capabilities = builder.CreateVectorOfStrings(m.capabilities);
+    return {fb::Body::Hello, fb::CreateHello(builder, m.version, name, device, m.threads, m.memory, m.filter_block,
+                                             capabilities)
+                                 .Union()};
+  }
+  Result operator()(const Welcome& m) const {
+    const auto run = builder.CreateString(m.run);
+    return {fb::Body::Welcome, fb::CreateWelcome(builder, m.version, run).Union()};
+  }
+  Result operator()(const Refused& m) const {
+    return {fb::Body::Refused, fb::CreateRefused(builder, builder.CreateString(m.reason)).Union()};
+  }
+  Result operator()(const Bye& m) const {
+    return {fb::Body::Bye, fb::CreateBye(builder, builder.CreateString(m.reason)).Union()};
+  }
+  Result operator()(const Ping&) const { return {fb::Body::Ping, fb::CreatePing(builder).Union()}; }
+  Result operator()(const Attach& m) const {
+    return {fb::Body::Attach, fb::CreateAttach(builder, builder.CreateString(m.name)).Union()};
+  }
+  Result operator()(const Calibrate& m) const {
+    const auto stage = encode(builder, m.stage);
+    return {fb::Body::Calibrate,
+            fb::CreateCalibrate(builder, stage, m.filters, m.batch, m.input_gradient, m.repeats).Union()};
+  }
+  Result operator()(const Calibrated& m) const {
+    return {fb::Body::Calibrated, fb::CreateCalibrated(builder, m.seconds).Union()};
+  }
+  Result operator()(const Hold& m) const {
+    const auto stage = encode(builder, m.stage);
+    return {fb::Body::Hold, fb::CreateHold(builder, m.stage_index, stage, static_cast<std::uint32_t>(m.filters.first),
+                                           static_cast<std::uint32_t>(m.filters.count), m.batch, m.input_gradient)
+                                .Union()};
+  }
+  Result operator()(const Load& m) const { return {fb::Body::Load, fb::CreateLoad(builder, m.stage_index).Union()}; }
+  Result operator()(const Forward& m) const {
+    return {fb::Body::Forward,
+            fb::CreateForward(builder, m.stage_index, m.pass.training, m.pass.seed).Union()};
+  }
+  Result operator()(const Backward& m) const {
+    return {fb::Body::Backward, fb::CreateBackward(builder, m.stage_index).Union()};
+  }
+  Result operator()(const Update& m) const {
+    return {fb::Body::Update,
+            fb::CreateUpdate(builder, m.step.learning_rate, m.step.momentum, m.step.weight_decay).Union()};
+  }
+  Result operator()(const Snapshot& m) const {
+    return {fb::Body::Snapshot, fb::CreateSnapshot(builder, m.stage_index).Union()};
+  }
+  Result operator()(const Piece& m) const {
+    return {fb::Body::Piece, fb::CreatePiece(builder, m.part, m.sample, m.samples, m.channel, m.channels).Union()};
+  }
+  Result operator()(const Credit& m) const { return {fb::Body::Credit, fb::CreateCredit(builder, m.frames).Union()}; }
+  Result operator()(const Done& m) const {
+    return {fb::Body::Done, fb::CreateDone(builder, m.compute, m.transfer, m.wait).Union()};
+  }
+  Result operator()(const Failed& m) const {
+    return {fb::Body::Failed, fb::CreateFailed(builder, builder.CreateString(m.reason)).Union()};
+  }
+};
+
+}  // namespace
+
+std::vector<std::byte> encode(const Message& message) {
+  Builder builder(256);
+  const auto [tag, body] = std::visit(BodyEncoder{builder}, message);
+  fb::FinishHeaderBuffer(builder, fb::CreateHeader(builder, tag, body));
+  const auto* bytes = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
+  return {bytes, bytes + builder.GetSize()};
+}
+
+}  // namespace convoy::wire

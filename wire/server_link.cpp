@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <thread>
+
+#include "wire/socket.hpp"
+
+namespace convoy::wire {
+namespace {
+
+constexpr std::size_t kLongestId = 200;
+constexpr const char* kControlSuffix = "/c";
+constexpr const char* kDataSuffix = "/d";
+
+std::string routing_id(const std::string& peer, Channel channel) {
+  return peer + (channel == Channel::control ? kControlSuffix : kDataSuffix);
+}
+
+/// Splits a routing id into peer and channel; false for one that is not of our making.
+bool parse(const std::string& id, std::string& peer, Channel& channel) {
+  if (id.size() < 3 || id.size() > kLongestId) return false;
+  const bool printable = std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+  const std::string suffix = id.substr(id.size() - 2);
+  if (!printable || (suffix != kControlSuffix && suffix != kDataSuffix)) return false;
+  peer = id.substr(0, id.size() - 2);
+  channel = suffix == kControlSuffix ? Channel::control : Channel::data;
+  return true;
+}
+
+}  // namespace
+
+struct ServerLink::State {
+  zmq::context_t context{1};
+  zmq::socket_t socket{context, zmq::socket_type::router};
+};
+
+ServerLink::ServerLink(const std::string& endpoint, const LinkOptions& options) : state_(std::make_unique<State>()) {
+  configure(state_->socket, options);
+  state_->socket.set(zmq::sockopt::router_mandatory, true);
+  state_->socket.set(zmq::sockopt::router_handover, true);
+  try {
+    state_->socket.bind(endpoint);
+  } catch (const zmq::error_t& error) {
+    fail("cannot listen at '{}': {}; expected for example tcp://*:5570, with a port that is free", endpoint, error.what());
+  }
+}
+
+ServerLink::~ServerLink() = default;
+
+std::string ServerLink::endpoint() const { return state_->socket.get(zmq::sockopt::last_endpoint); }
+
+std::optional<ServerLink::From> ServerLink::receive(Deadline deadline) {
+  zmq::socket_t& socket = state_->socket;
+  while (true) {
+    zmq::message_t id;
+    if (!socket.recv(id, zmq::recv_flags::dontwait)) {
+      if (poll(socket, ZMQ_POLLIN, deadline)) continue;
+      return std::nullopt;
+    }
+    From from;
+    const bool ours = parse(id.to_string(), from.peer, from.channel);
+    Frames frames = id.more() ? receive_frames(socket) : Frames{};
+    if (!ours) {
+      from.rejected = "a peer that is no slave of Convoy";
+      return from;
+    }
+    try {
+      from.envelope = decode_frames(std::move(frames));
+    } catch (const Error& error) {
+      from.rejected = error.what();
+    }
+    return from;
+  }
+}
+
+void ServerLink::send(const std::string& peer, Channel channel, const Envelope& envelope, Deadline deadline) {
+  zmq::socket_t& socket = state_->socket;
+  const std::string id = routing_id(peer, channel);
+  while (true) {
+    try {
+      zmq::message_t route(id.data(), id.size());
+      if (socket.send(route, zmq::send_flags::dontwait | zmq::send_flags::sndmore)) {
+        send_frames(socket, envelope);
+        return;
+      }
+    } catch (const zmq::error_t& error) {
+      if (error.num() == EINTR) continue;
+      if (error.num() == EHOSTUNREACH) throw PeerLost(peer, "it is not connected");
+      throw PeerLost(peer, fmt::format("sending failed: {}", error.what()));
+    }
+    // A ROUTER always polls as writable; a full queue drains at the pace of the network.
+    if (Clock::now() >= deadline) throw PeerLost(peer, "it takes nothing any more: its queue stayed full");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace convoy::wire
