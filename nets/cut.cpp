@@ -1,0 +1,100 @@
+#include <cmath>
+#include <numbers>
+
+#include "nets/net.hpp"
+
+namespace convoy {
+namespace {
+
+[[noreturn]] void fail_at(const Net& net, const Layer& layer, const std::string& what) {
+  fail("{}:{}: layer {}: {}", net.file, layer.line, layer.name, what);
+}
+
+bool has_convolution(const Net& net) {
+  for (const Layer& layer : net.layers) {
+    if (std::holds_alternative<Convolution>(layer.spec)) return true;
+  }
+  return false;
+}
+
+const FeatureShape& input_of(const Net& net, const Layer& layer) {
+  return layer.inputs[0] == kNetInput ? net.input : net.layers[static_cast<std::size_t>(layer.inputs[0])].output;
+}
+
+bool starts_head(const LayerSpec& spec) {
+  return std::holds_alternative<Flatten>(spec) || std::holds_alternative<Dense>(spec) ||
+         std::holds_alternative<SoftmaxCrossEntropy>(spec) || std::holds_alternative<SquaredError>(spec);
+}
+
+void add_to_trunk(const Net& net, const Layer& layer, Cut& cut) {
+  if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
+    const FeatureShape& in = input_of(net, layer);
+    cut.trunk.push_back({.name = layer.name,
+                         .channels = in.channels,
+                         .height = in.height,
+                         .width = in.width,
+                         .conv = *conv,
+                         .after = {}});
+    return;
+  }
+  if (cut.trunk.empty()) {
+    fail_at(net, layer, "it stands before the first convolution; a net begins with conv (or, without any, with dense)");
+  }
+  std::vector<ChannelLayer>& after = cut.trunk.back().after;
+  if (const auto* activation = std::get_if<Activation>(&layer.spec)) after.emplace_back(*activation);
+  if (const auto* pool = std::get_if<Pooling>(&layer.spec)) after.emplace_back(*pool);
+  if (const auto* dropout = std::get_if<Dropout>(&layer.spec)) after.emplace_back(*dropout);
+}
+
+void add_to_head(const Net& net, const Layer& layer, Cut& cut) {
+  if (std::holds_alternative<Convolution>(layer.spec) || std::holds_alternative<Pooling>(layer.spec)) {
+    fail_at(net, layer, "convolution and pooling come before flatten and dense layers; move it up");
+  }
+  cut.head.push_back(layer);
+}
+
+}  // namespace
+
+Cut cut(const Net& net) {
+  Cut cut{.trunk = {}, .maps = net.input, .head = {}};
+  bool in_head = !has_convolution(net);
+  for (const Layer& layer : net.layers) {
+    in_head = in_head || starts_head(layer.spec);
+    if (in_head) {
+      add_to_head(net, layer, cut);
+    } else {
+      add_to_trunk(net, layer, cut);
+      cut.maps = layer.output;
+    }
+  }
+  for (const Stage& stage : cut.trunk) validate(stage);
+  return cut;
+}
+
+double learning_rate(const TrainingOptions& options, double epoch) {
+  const Schedule& schedule = options.schedule;
+  switch (schedule.kind) {
+    case Schedule::Kind::constant: break;
+    case Schedule::Kind::step:
+      return options.learning_rate * std::pow(schedule.factor, std::floor(epoch / schedule.every));
+    case Schedule::Kind::cosine:
+      return options.learning_rate * 0.5 * (1.0 + std::cos(std::numbers::pi * std::min(1.0, epoch / options.epochs)));
+  }
+  return options.learning_rate;
+}
+
+std::size_t parameter_count(const Net& net) {
+  std::size_t count = 0;
+  for (const Layer& layer : net.layers) {
+    const FeatureShape& in = input_of(net, layer);
+    if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
+      count += static_cast<std::size_t>(conv->filters) *
+               (static_cast<std::size_t>(in.channels * conv->kernel_h * conv->kernel_w) + 1);
+    } else if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
+      count += static_cast<std::size_t>(dense->units) * (static_cast<std::size_t>(in.size()) + 1);
+    }
+  }
+  return count;
+}
+
+}  // namespace convoy

@@ -1,0 +1,193 @@
+#include "nets/read_layer.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace convoy {
+namespace {
+
+constexpr int kMostUnits = 1 << 20;
+constexpr int kLargestKernel = 1024;
+constexpr long kMostValues = 1L << 28;
+
+struct LayerType {
+  const char* name;
+  LayerSpec (*read)(Fields& fields, bool& same);
+};
+
+/// Padding as written: a number, [rows, columns], [top, left, bottom, right], `valid` or `same`.
+Padding read_pad(Fields& fields, bool& same) {
+  if (!fields.has("pad")) {
+    return {};
+  }
+  const YAML::Node node = fields.node("pad");
+  if (node.IsScalar() && node.Scalar() == "same") {
+    same = true;
+    return {};
+  }
+  if (node.IsScalar() && node.Scalar() == "valid") return {};
+  if (node.IsSequence() && node.size() == 4) {
+    const std::vector<int> sides = fields.integers("pad", 4, 0, kLargestKernel);
+    return {sides[0], sides[1], sides[2], sides[3]};
+  }
+  const auto [rows, columns] = fields.pair("pad", 0, kLargestKernel);
+  return {rows, columns, rows, columns};
+}
+
+LayerSpec read_conv(Fields& fields, bool& same) {
+  Convolution conv;
+  conv.filters = fields.integer("filters", 1, kMostUnits);
+  std::tie(conv.kernel_h, conv.kernel_w) = std::tuple_cat(fields.pair("kernel", 1, kLargestKernel));
+  if (fields.has("stride")) {
+    std::tie(conv.stride_h, conv.stride_w) = std::tuple_cat(fields.pair("stride", 1, kLargestKernel));
+  }
+  conv.pad = read_pad(fields, same);
+  if (fields.has("groups") && fields.integer("groups", 1, kMostUnits) != 1) {
+    fields.fail("groups", "is larger than 1; grouped convolution is not available, leave groups out");
+  }
+  // Named, so that finish() can suggest them.
+  for (const char* field : {"stride", "pad", "groups"}) {
+    if (fields.has(field)) fields.node(field);
+  }
+  return conv;
+}
+
+template <PoolKind kind>
+LayerSpec read_pool(Fields& fields, bool& same) {
+  Pooling pool{.kind = kind};
+  std::tie(pool.kernel_h, pool.kernel_w) = std::tuple_cat(fields.pair("kernel", 1, kLargestKernel));
+  pool.stride_h = pool.kernel_h;
+  pool.stride_w = pool.kernel_w;
+  if (fields.has("stride")) {
+    std::tie(pool.stride_h, pool.stride_w) = std::tuple_cat(fields.pair("stride", 1, kLargestKernel));
+  }
+  pool.pad = read_pad(fields, same);
+  return pool;
+}
+
+template <Activation kind>
+LayerSpec read_activation(Fields&, bool&) {
+  return kind;
+}
+
+LayerSpec read_dense(Fields& fields, bool&) { return Dense{fields.integer("units", 1, kMostUnits)}; }
+
+LayerSpec read_dropout(Fields& fields, bool&) {
+  const double rate = fields.number("rate", 0.0, 1.0);
+  if (rate >= 1.0) fields.fail("rate", "is 1; nothing would be left, expected less than 1");
+  return Dropout{static_cast<float>(rate), 0};
+}
+
+template <class T>
+LayerSpec read_plain(Fields&, bool&) {
+  return T{};
+}
+
+const std::vector<LayerType>& layer_types() {
+  static const std::vector<LayerType> types = {
+      {"conv", read_conv},
+      {"relu", read_activation<Activation::relu>},
+      {"sigmoid", read_activation<Activation::sigmoid>},
+      {"tanh", read_activation<Activation::tanh>},
+      {"max_pool", read_pool<PoolKind::max>},
+      {"average_pool", read_pool<PoolKind::average>},
+      {"dense", read_dense},
+      {"flatten", read_plain<Flatten>},
+      {"dropout", read_dropout},
+      {"softmax_cross_entropy", read_plain<SoftmaxCrossEntropy>},
+      {"squared_error", read_plain<SquaredError>},
+  };
+  return types;
+}
+
+/// Padding of one direction so that the output is ceil(extent / stride); the odd one goes behind.
+void pad_same(int extent, int kernel, int stride, int& before, int& after) {
+  const int outputs = (extent + stride - 1) / stride;
+  const int total = std::max((outputs - 1) * stride + kernel - extent, 0);
+  before = total / 2;
+  after = total - before;
+}
+
+template <class Window>
+void resolve(Window& window, bool same, const FeatureShape& input, const Fields& fields) {
+  if (same) {
+    pad_same(input.height, window.kernel_h, window.stride_h, window.pad.top, window.pad.bottom);
+    pad_same(input.width, window.kernel_w, window.stride_w, window.pad.left, window.pad.right);
+  }
+  const Padding& pad = window.pad;
+  if (std::max(pad.top, pad.bottom) >= window.kernel_h || std::max(pad.left, pad.right) >= window.kernel_w) {
+    fields.fail(fmt::format("padding {} {} {} {} is not smaller than the kernel {}x{}", pad.top, pad.left, pad.bottom,
+                            pad.right, window.kernel_h, window.kernel_w));
+  }
+  if (window_output(input.height, window.kernel_h, window.stride_h, pad.top, pad.bottom) < 1 ||
+      window_output(input.width, window.kernel_w, window.stride_w, pad.left, pad.right) < 1) {
+    fields.fail(fmt::format("the kernel {}x{} does not fit into its input of {}x{}; make it smaller, add pad, or pool less "
+                            "before it",
+                            window.kernel_h, window.kernel_w, input.height, input.width));
+  }
+}
+
+FeatureShape windows(int channels, const FeatureShape& in, int kernel_h, int kernel_w, int stride_h, int stride_w,
+                     const Padding& pad) {
+  return {channels, window_output(in.height, kernel_h, stride_h, pad.top, pad.bottom),
+          window_output(in.width, kernel_w, stride_w, pad.left, pad.right)};
+}
+
+FeatureShape output_of(const LayerSpec& spec, const FeatureShape& in) {
+  if (const auto* conv = std::get_if<Convolution>(&spec)) {
+    return windows(conv->filters, in, conv->kernel_h, conv->kernel_w, conv->stride_h, conv->stride_w, conv->pad);
+  }
+  if (const auto* pool = std::get_if<Pooling>(&spec)) {
+    return windows(in.channels, in, pool->kernel_h, pool->kernel_w, pool->stride_h, pool->stride_w, pool->pad);
+  }
+  if (const auto* dense = std::get_if<Dense>(&spec)) return {dense->units, 1, 1};
+  if (std::holds_alternative<Flatten>(spec)) return {in.size(), 1, 1};
+  if (std::holds_alternative<Activation>(spec) || std::holds_alternative<Dropout>(spec)) return in;
+  return {1, 1, 1};
+}
+
+}  // namespace
+
+WrittenLayer read_layer(const std::string& file, const YAML::Node& node, std::size_t number, const Applied& applied) {
+  Fields unnamed(file, node, fmt::format("layer number {}", number + 1), "", applied);
+  const std::string name = unnamed.word("name");
+  WrittenLayer written{.layer = {}, .from = {}, .same = false, .fields = Fields(file, node, "layer " + name, name, applied)};
+  Fields& fields = written.fields;
+  fields.word("name");
+  const std::string type = fields.word("type");
+  const auto& types = layer_types();
+  const auto found = std::find_if(types.begin(), types.end(), [&](const LayerType& t) { return type == t.name; });
+  if (found == types.end()) {
+    std::vector<std::string> known;
+    for (const LayerType& t : types) known.emplace_back(t.name);
+    fields.fail("type", fmt::format("is '{}', which is unknown; did you mean {}? Known: {}", type, nearest(type, known),
+                                    fmt::join(known, ", ")));
+  }
+  if (fields.has("from")) written.from = fields.words("from");
+  written.layer.name = name;
+  written.layer.line = fields.line();
+  written.layer.spec = found->read(fields, written.same);
+  fields.finish();
+  return written;
+}
+
+void connect(WrittenLayer& written, const FeatureShape& input) {
+  LayerSpec& spec = written.layer.spec;
+  if (auto* conv = std::get_if<Convolution>(&spec)) resolve(*conv, written.same, input, written.fields);
+  if (auto* pool = std::get_if<Pooling>(&spec)) resolve(*pool, written.same, input, written.fields);
+  const FeatureShape output = output_of(spec, input);
+  const long values = static_cast<long>(output.channels) * output.height * output.width;
+  long weights = 0;
+  if (const auto* conv = std::get_if<Convolution>(&spec)) {
+    weights = static_cast<long>(conv->filters) * input.channels * conv->kernel_h * conv->kernel_w;
+  }
+  if (const auto* dense = std::get_if<Dense>(&spec)) weights = static_cast<long>(dense->units) * input.size();
+  if (values > kMostValues || weights > 4 * kMostValues) {
+    written.fields.fail(fmt::format("it has {} outputs a sample and {} weights, more than the limits of {} and {}", values,
+                                    weights, kMostValues, 4 * kMostValues));
+  }
+  written.layer.output = output;
+}
+
+}  // namespace convoy

@@ -1,0 +1,254 @@
+#include <yaml-cpp/yaml.h>
+
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "nets/read_layer.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr std::size_t kLargestFile = std::size_t{1} << 20;
+constexpr std::size_t kMostLayers = 4096;
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, at);) parts.push_back(part);
+  return parts;
+}
+
+YAML::Node load(const std::string& text, const std::string& what) {
+  try {
+    return YAML::Load(text);
+  } catch (const YAML::Exception& error) {
+    fail("{}:{}: this is no YAML: {}", what, error.mark.line + 1, error.msg);
+  }
+}
+
+/// The map that an override's first word names: a layer, or a block of the file.
+YAML::Node find_owner(const YAML::Node& root, const std::string& owner, const std::string& override) {
+  for (const char* block : {"input", "training", "augment"}) {
+    if (owner == block) return root[owner];
+  }
+  std::vector<std::string> names;
+  for (const auto& layer : root["layers"]) {
+    if (!layer.IsMap() || !layer["name"].IsDefined() || !layer["name"].IsScalar()) continue;
+    if (layer["name"].Scalar() == owner) return layer;
+    names.push_back(layer["name"].Scalar());
+  }
+  fail("--set {}: there is no layer '{}'; the layers are {}, and there are input, training and augment", override, owner,
+       fmt::join(names, ", "));
+}
+
+void apply_override(YAML::Node& root, const std::string& override, Applied& applied) {
+  const std::size_t equals = override.find('=');
+  const std::vector<std::string> path = split(override.substr(0, equals), '.');
+  if (equals == std::string::npos || path.size() < 2 || path.size() > 3 || equals + 1 == override.size()) {
+    fail("--set '{}': expected OWNER.FIELD=VALUE, as in conv1.filters=150 or training.learning_rate=0.01", override);
+  }
+  const std::string value = override.substr(equals + 1);
+  if (!root.IsMap() || !root["layers"].IsSequence()) fail("--set {}: the file has no list of layers", override);
+  for (const char* block : {"training", "augment"}) {
+    if (path[0] == block && !root[block].IsDefined()) root[block] = YAML::Node(YAML::NodeType::Map);
+  }
+  YAML::Node owner = find_owner(root, path[0], override);
+  if (path.size() == 3) {
+    if (!owner[path[1]].IsDefined()) owner[path[1]] = YAML::Node(YAML::NodeType::Map);
+    owner.reset(owner[path[1]]);
+  }
+  if (!owner.IsMap()) fail("--set {}: {} has no fields to set", override, path.size() == 3 ? path[1] : path[0]);
+  owner[path.back()] = load(value, "--set " + override);
+  applied[override.substr(0, equals)] = value;
+}
+
+// ---- blocks --------------------------------------------------------------------------------------------------------
+
+FeatureShape read_input(Fields fields) {
+  const FeatureShape input{fields.integer("channels", 1, 4096), fields.integer("height", 1, 8192),
+                           fields.integer("width", 1, 8192)};
+  fields.finish();
+  return input;
+}
+
+Schedule read_schedule(Fields fields) {
+  Schedule schedule;
+  const std::string kind = fields.word("kind");
+  if (kind == "step") {
+    schedule.kind = Schedule::Kind::step;
+    schedule.every = fields.integer("every", 1, 1000000);
+    if (fields.has("factor")) schedule.factor = fields.number("factor", 1e-6, 1.0);
+  } else if (kind == "cosine") {
+    schedule.kind = Schedule::Kind::cosine;
+  } else if (kind != "constant") {
+    fields.fail("kind", fmt::format("is '{}'; expected constant, step or cosine", kind));
+  }
+  fields.finish();
+  return schedule;
+}
+
+TrainingOptions read_training(Fields fields) {
+  TrainingOptions options;
+  if (fields.has("batch")) options.batch = fields.integer("batch", 1, 65536);
+  if (fields.has("epochs")) options.epochs = fields.integer("epochs", 1, 1000000);
+  if (fields.has("learning_rate")) options.learning_rate = fields.number("learning_rate", 1e-12, 1e6);
+  if (fields.has("momentum")) options.momentum = fields.number("momentum", 0.0, 0.9999);
+  if (fields.has("weight_decay")) options.weight_decay = fields.number("weight_decay", 0.0, 1.0);
+  if (fields.has("schedule")) options.schedule = read_schedule(fields.map("schedule"));
+  fields.finish();
+  return options;
+}
+
+Augmentation read_augmentation(Fields fields, const FeatureShape& input) {
+  Augmentation augment;
+  if (fields.has("flip")) augment.flip = fields.boolean("flip");
+  if (fields.has("crop")) augment.crop = fields.integer("crop", 0, std::min(input.height, input.width));
+  fields.finish();
+  return augment;
+}
+
+// ---- the graph -----------------------------------------------------------------------------------------------------
+
+using Written = std::vector<WrittenLayer>;
+
+/// For each layer, the indices of its inputs in the order of the file.
+std::vector<std::vector<int>> resolve_inputs(const Written& layers) {
+  std::map<std::string, int> index{{"input", kNetInput}};
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const Layer& layer = layers[i].layer;
+    if (!index.emplace(layer.name, static_cast<int>(i)).second) {
+      layers[i].fields.fail("name", layer.name == "input" ? "is 'input', which is the net's own; choose another"
+                                                          : "is that of an earlier layer; names are unique");
+    }
+  }
+  std::vector<std::vector<int>> inputs(layers.size());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].from.empty()) inputs[i] = {static_cast<int>(i) - 1};
+    for (const std::string& name : layers[i].from) {
+      const auto found = index.find(name);
+      if (found == index.end()) layers[i].fields.fail("from", fmt::format("names '{}', but there is no such layer", name));
+      inputs[i].push_back(found->second);
+    }
+    if (inputs[i].size() != 1) layers[i].fields.fail("from", "names several layers; this type takes one input");
+  }
+  return inputs;
+}
+
+/// An order in which inputs come first, keeping that of the file where it can.
+std::vector<int> topological_order(const Written& layers, const std::vector<std::vector<int>>& inputs) {
+  std::vector<int> order;
+  std::vector<bool> placed(layers.size(), false);
+  while (order.size() < layers.size()) {
+    const std::size_t before = order.size();
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const bool ready = std::all_of(inputs[i].begin(), inputs[i].end(), [&](int input) {
+        return input == kNetInput || placed[static_cast<std::size_t>(input)];
+      });
+      if (placed[i] || !ready) continue;
+      placed[i] = true;
+      order.push_back(static_cast<int>(i));
+    }
+    if (order.size() > before) continue;
+    const auto stuck = std::find(placed.begin(), placed.end(), false) - placed.begin();
+    layers[static_cast<std::size_t>(stuck)].fields.fail("it is part of a circle: its input leads back to itself by `from`");
+  }
+  return order;
+}
+
+bool is_loss(const LayerSpec& spec) {
+  return std::holds_alternative<SoftmaxCrossEntropy>(spec) || std::holds_alternative<SquaredError>(spec);
+}
+
+/// Every output is read once, but for the loss, which there is once and last.
+void check_uses(const Written& layers, const std::vector<std::vector<int>>& inputs) {
+  std::vector<int> uses(layers.size(), 0);
+  for (const auto& list : inputs) {
+    for (const int input : list) {
+      if (input != kNetInput) ++uses[static_cast<std::size_t>(input)];
+    }
+  }
+  int losses = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const bool loss = is_loss(layers[i].layer.spec);
+    losses += loss ? 1 : 0;
+    if (loss && losses > 1) layers[i].fields.fail("it is a second loss; a net ends with one");
+    if (loss && uses[i] > 0) layers[i].fields.fail("it is the loss, but another layer reads it; the loss comes last");
+    if (!loss && uses[i] == 0) layers[i].fields.fail("no layer reads its output; connect it by `from`, or remove it");
+    if (!loss && uses[i] > 1) layers[i].fields.fail(fmt::format("{} layers read its output; nets are chains", uses[i]));
+  }
+  if (losses == 0) {
+    layers.back().fields.fail("the net has no loss; end it with softmax_cross_entropy or squared_error");
+  }
+}
+
+void build_graph(Written written, Net& net) {
+  const auto inputs = resolve_inputs(written);
+  const std::vector<int> order = topological_order(written, inputs);
+  check_uses(written, inputs);
+  std::vector<int> new_index(written.size());
+  std::uint32_t dropouts = 0;
+  for (std::size_t place = 0; place < order.size(); ++place) {
+    const auto i = static_cast<std::size_t>(order[place]);
+    new_index[i] = static_cast<int>(place);
+    const int from = inputs[i][0] == kNetInput ? kNetInput : new_index[static_cast<std::size_t>(inputs[i][0])];
+    const FeatureShape input = from == kNetInput ? net.input : net.layers[static_cast<std::size_t>(from)].output;
+    if (auto* dropout = std::get_if<Dropout>(&written[i].layer.spec)) dropout->stream = dropouts++;
+    connect(written[i], input);
+    written[i].layer.inputs = {from};
+    if (is_loss(written[i].layer.spec)) {
+      net.classes = input.size();
+      if (net.classes < 2) written[i].fields.fail("it needs at least two outputs before it, one for each class");
+    }
+    net.layers.push_back(written[i].layer);
+  }
+}
+
+Net read_root(Fields root, const std::string& file, const Applied& applied) {
+  Net net;
+  net.file = file;
+  net.name = root.word("name");
+  net.input = read_input(root.map("input"));
+  const YAML::Node list = root.node("layers");
+  if (!list.IsSequence() || list.size() == 0) root.fail("layers", "is no list; expected one `- {name: ..., type: ...}` a layer");
+  if (list.size() > kMostLayers) root.fail("layers", fmt::format("has {} entries, {} at most", list.size(), kMostLayers));
+  if (root.has("training")) net.training = read_training(root.map("training"));
+  if (root.has("augment")) net.augment = read_augmentation(root.map("augment"), net.input);
+  root.finish();
+  Written layers;
+  for (std::size_t i = 0; i < list.size(); ++i) layers.push_back(read_layer(file, list[i], i, applied));
+  build_graph(std::move(layers), net);
+  return net;
+}
+
+}  // namespace
+
+Net parse_net(const std::string& text, const std::string& file, const Overrides& overrides) {
+  if (text.size() > kLargestFile) fail("{}: {} bytes are too many for a net file", file, text.size());
+  try {
+    YAML::Node root = load(text, file);
+    if (!root.IsMap()) fail("{}:1: expected a net: name, input, layers", file);
+    Applied applied;
+    for (const std::string& override : overrides) apply_override(root, override, applied);
+    Net net = read_root(Fields(file, root, "net", "", applied), file, applied);
+    cut(net);  // so that every error is found here
+    return net;
+  } catch (const YAML::Exception& error) {
+    fail("{}:{}: {}", file, error.mark.line + 1, error.msg);
+  }
+}
+
+Net read_net(const std::string& file, const Overrides& overrides) {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) fail("{}: this is a folder; expected a net file (.yaml)", file);
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) fail("{}: cannot be read; expected a net file, for example nets/lenet.yaml", file);
+  std::string text(kLargestFile + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return parse_net(text, file, overrides);
+}
+
+}  // namespace convoy

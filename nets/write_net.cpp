@@ -1,0 +1,64 @@
+#include "nets/net.hpp"
+
+namespace convoy {
+namespace {
+
+std::string pads(const Padding& pad) {
+  return fmt::format("[{}, {}, {}, {}]", pad.top, pad.left, pad.bottom, pad.right);
+}
+
+struct SpecWriter {
+  std::string operator()(const Convolution& conv) const {
+    return fmt::format("type: conv, filters: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}", conv.filters, conv.kernel_h,
+                       conv.kernel_w, conv.stride_h, conv.stride_w, pads(conv.pad));
+  }
+  std::string operator()(Activation activation) const {
+    switch (activation) {
+      case Activation::relu: return "type: relu";
+      case Activation::sigmoid: return "type: sigmoid";
+      case Activation::tanh: return "type: tanh";
+    }
+    return "type: relu";
+  }
+  std::string operator()(const Pooling& pool) const {
+    return fmt::format("type: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}",
+                       pool.kind == PoolKind::max ? "max_pool" : "average_pool", pool.kernel_h, pool.kernel_w,
+                       pool.stride_h, pool.stride_w, pads(pool.pad));
+  }
+  std::string operator()(const Dense& dense) const { return fmt::format("type: dense, units: {}", dense.units); }
+  std::string operator()(const Flatten&) const { return "type: flatten"; }
+  std::string operator()(const Dropout& dropout) const { return fmt::format("type: dropout, rate: {}", dropout.rate); }
+  std::string operator()(const SoftmaxCrossEntropy&) const { return "type: softmax_cross_entropy"; }
+  std::string operator()(const SquaredError&) const { return "type: squared_error"; }
+};
+
+std::string schedule(const Schedule& schedule) {
+  switch (schedule.kind) {
+    case Schedule::Kind::constant: break;
+    case Schedule::Kind::step:
+      return fmt::format("{{kind: step, every: {}, factor: {}}}", schedule.every, schedule.factor);
+    case Schedule::Kind::cosine: return "{kind: cosine}";
+  }
+  return "{kind: constant}";
+}
+
+}  // namespace
+
+std::string to_yaml(const Net& net) {
+  std::string text = fmt::format("name: {}\ninput: {{channels: {}, height: {}, width: {}}}\nlayers:\n", net.name,
+                                 net.input.channels, net.input.height, net.input.width);
+  for (const Layer& layer : net.layers) {
+    const int input = layer.inputs[0];
+    text += fmt::format("  - {{name: {}, from: {}, {}}}\n", layer.name,
+                        input == kNetInput ? "input" : net.layers[static_cast<std::size_t>(input)].name,
+                        std::visit(SpecWriter{}, layer.spec));
+  }
+  const TrainingOptions& t = net.training;
+  text += fmt::format("training:\n  batch: {}\n  epochs: {}\n  learning_rate: {}\n  momentum: {}\n  weight_decay: {}\n"
+                      "  schedule: {}\naugment: {{flip: {}, crop: {}}}\n",
+                      t.batch, t.epochs, t.learning_rate, t.momentum, t.weight_decay, schedule(t.schedule),
+                      net.augment.flip, net.augment.crop);
+  return text;
+}
+
+}  // namespace convoy
