@@ -55,7 +55,10 @@ Fields::Fields(const std::string& file, const YAML::Node& node, std::string owne
   }
 }
 
-bool Fields::has(const std::string& field) const { return node_[field].IsDefined(); }
+bool Fields::has(const std::string& field) {
+  known_.insert(field);
+  return std::as_const(node_)[field].IsDefined();
+}
 
 int Fields::line() const { return node_.Mark().line + 1; }
 

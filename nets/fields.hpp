@@ -22,7 +22,8 @@ class Fields {
   /// `node` is a map without repeated keys.
   Fields(const std::string& file, const YAML::Node& node, std::string owner, std::string path, const Applied& applied);
 
-  bool has(const std::string& field) const;
+  /// Whether an optional field is given.
+  bool has(const std::string& field);
   int line() const;
 
   /// Each throws Error when the field is missing, or is not of the type, or not within low .. high.

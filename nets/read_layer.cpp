@@ -16,6 +16,12 @@ struct LayerType {
   LayerSpec (*read)(Fields& fields, bool& same);
 };
 
+void set_pair(Fields& fields, const char* field, int& rows, int& columns) {
+  const auto values = fields.pair(field, 1, kLargestKernel);
+  rows = values[0];
+  columns = values[1];
+}
+
 /// Padding as written: a number, [rows, columns], [top, left, bottom, right], `valid` or `same`.
 Padding read_pad(Fields& fields, bool& same) {
   if (!fields.has("pad")) {
@@ -38,17 +44,11 @@ Padding read_pad(Fields& fields, bool& same) {
 LayerSpec read_conv(Fields& fields, bool& same) {
   Convolution conv;
   conv.filters = fields.integer("filters", 1, kMostUnits);
-  std::tie(conv.kernel_h, conv.kernel_w) = std::tuple_cat(fields.pair("kernel", 1, kLargestKernel));
-  if (fields.has("stride")) {
-    std::tie(conv.stride_h, conv.stride_w) = std::tuple_cat(fields.pair("stride", 1, kLargestKernel));
-  }
+  set_pair(fields, "kernel", conv.kernel_h, conv.kernel_w);
+  if (fields.has("stride")) set_pair(fields, "stride", conv.stride_h, conv.stride_w);
   conv.pad = read_pad(fields, same);
   if (fields.has("groups") && fields.integer("groups", 1, kMostUnits) != 1) {
     fields.fail("groups", "is larger than 1; grouped convolution is not available, leave groups out");
-  }
-  // Named, so that finish() can suggest them.
-  for (const char* field : {"stride", "pad", "groups"}) {
-    if (fields.has(field)) fields.node(field);
   }
   return conv;
 }
@@ -56,12 +56,10 @@ LayerSpec read_conv(Fields& fields, bool& same) {
 template <PoolKind kind>
 LayerSpec read_pool(Fields& fields, bool& same) {
   Pooling pool{.kind = kind};
-  std::tie(pool.kernel_h, pool.kernel_w) = std::tuple_cat(fields.pair("kernel", 1, kLargestKernel));
+  set_pair(fields, "kernel", pool.kernel_h, pool.kernel_w);
   pool.stride_h = pool.kernel_h;
   pool.stride_w = pool.kernel_w;
-  if (fields.has("stride")) {
-    std::tie(pool.stride_h, pool.stride_w) = std::tuple_cat(fields.pair("stride", 1, kLargestKernel));
-  }
+  if (fields.has("stride")) set_pair(fields, "stride", pool.stride_h, pool.stride_w);
   pool.pad = read_pad(fields, same);
   return pool;
 }

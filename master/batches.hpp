@@ -1,0 +1,42 @@
+// Batches of a data set: shuffled, normalised, augmented, all drawn from the run's seed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/tensor.hpp"
+#include "master/dataset.hpp"
+
+namespace convoy {
+
+enum class Part : std::uint8_t { training, test };
+
+/// Every batch is a function of (seed, epoch, index), so that a run may go on at any step.
+class Batches {
+ public:
+  /// `data` must outlive this. Pixels become (pixel / 255 - mean) / deviation with each channel's mean and deviation over
+  /// the training images. Throws Error when a training batch is larger than the training set.
+  Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment);
+
+  /// Batches of one epoch. Training leaves an incomplete last batch out (shuffling makes it another one each time);
+  /// testing fills it up with zeros.
+  int count() const;
+  Shape image_shape() const;
+  /// Writes batch `index` of epoch `epoch` (both from 0); returns how many of its samples are images.
+  int fill(int epoch, int index, Tensor& images, std::vector<int>& labels) const;
+
+ private:
+  void shuffle(int epoch) const;
+  void write_image(int image, int epoch, float* to) const;
+
+  const ImageSet& images_;
+  Part part_;
+  int batch_;
+  std::uint64_t seed_;
+  Augmentation augment_;
+  std::vector<std::vector<float>> normalised_;  ///< for each channel, the value of each byte
+  mutable std::vector<int> order_;              ///< of epoch shuffled_
+  mutable int shuffled_ = -1;
+};
+
+}  // namespace convoy

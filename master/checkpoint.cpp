@@ -1,0 +1,147 @@
+#include "master/checkpoint.hpp"
+
+#include <charconv>
+#include <filesystem>
+
+#include "master/safetensors.hpp"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFormat = "convoy checkpoint 1";
+
+std::vector<std::int64_t> conv_dims(const Shape& shape) { return {shape.n, shape.c, shape.h, shape.w}; }
+std::vector<std::int64_t> dense_dims(const Shape& shape) { return {shape.n, shape.c}; }
+std::vector<std::int64_t> bias_dims(const Shape& shape) { return {shape.n}; }
+
+/// Calls visit(name, dims, tensor) for every tensor of a model, in the order of the layers.
+template <class Model, class Visit>
+void for_each_tensor(const Cut& cut, Model& model, bool velocities, Visit visit) {
+  for (std::size_t s = 0; s < cut.trunk.size(); ++s) {
+    auto& state = model.trunk[s];
+    const std::string& name = cut.trunk[s].name;
+    visit(name + ".weight", conv_dims(state.weights.shape()), state.weights);
+    visit(name + ".bias", bias_dims(state.bias.shape()), state.bias);
+    if (!velocities) continue;
+    visit(name + ".weight.velocity", conv_dims(state.weights.shape()), state.weight_velocity);
+    visit(name + ".bias.velocity", bias_dims(state.bias.shape()), state.bias_velocity);
+  }
+  for (auto& state : model.head) {
+    visit(state.name + ".weight", dense_dims(state.weights.shape()), state.weights);
+    visit(state.name + ".bias", bias_dims(state.bias.shape()), state.bias);
+    if (!velocities) continue;
+    visit(state.name + ".weight.velocity", dense_dims(state.weights.shape()), state.weight_velocity);
+    visit(state.name + ".bias.velocity", bias_dims(state.bias.shape()), state.bias_velocity);
+  }
+}
+
+SafetensorsFile to_file(const Cut& cut, const ModelState& model, bool velocities) {
+  SafetensorsFile file;
+  for_each_tensor(cut, model, velocities,
+                  [&](const std::string& name, std::vector<std::int64_t> dims, const Tensor& tensor) {
+                    file.tensors.push_back({name, std::move(dims), {tensor.span().begin(), tensor.span().end()}});
+                  });
+  return file;
+}
+
+/// A model of the cut's shapes with all values zero.
+ModelState zero_model(const Cut& cut) {
+  ModelState model;
+  for (const Stage& stage : cut.trunk) model.trunk.push_back(zero_state(stage, stage.conv.filters));
+  Head<float> head(cut, 1);
+  model.head = head.states();
+  return model;
+}
+
+ModelState from_file(const std::string& name, const SafetensorsFile& file, const Cut& cut, bool velocities) {
+  ModelState model = zero_model(cut);
+  std::size_t used = 0;
+  for_each_tensor(cut, model, velocities,
+                  [&](const std::string& tensor_name, const std::vector<std::int64_t>& dims, Tensor& tensor) {
+                    const NamedTensor& from = file.get(name, tensor_name, dims);
+                    std::copy(from.values.begin(), from.values.end(), tensor.span().begin());
+                    ++used;
+                  });
+  if (used != file.tensors.size()) {
+    fail("{}: it holds {} tensors, the net takes {} of them; the file belongs to another net", name, file.tensors.size(),
+         used);
+  }
+  return model;
+}
+
+std::string metadata(const SafetensorsFile& contents, const std::string& key, const std::string& file) {
+  const auto found = contents.metadata.find(key);
+  if (found == contents.metadata.end()) fail("{}: it has no '{}'; expected a checkpoint of Convoy", file, key);
+  return found->second;
+}
+
+template <class T>
+T number(const SafetensorsFile& contents, const std::string& key, const std::string& file) {
+  const std::string text = metadata(contents, key, file);
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < T{0}) {
+    fail("{}: its '{}' is '{}', expected a number", file, key, text);
+  }
+  return value;
+}
+
+Checkpoint read_one(const std::string& file, const Cut& cut) {
+  const SafetensorsFile contents = read_safetensors(file);
+  if (metadata(contents, "format", file) != kFormat) {
+    fail("{}: its format is '{}', expected '{}'", file, metadata(contents, "format", file), kFormat);
+  }
+  return {.model = from_file(file, contents, cut, true),
+          .position = {number<int>(contents, "epoch", file), number<int>(contents, "batch", file)},
+          .fingerprint = metadata(contents, "fingerprint", file),
+          .epoch_loss = number<double>(contents, "epoch_loss", file),
+          .epoch_correct = number<long>(contents, "epoch_correct", file)};
+}
+
+}  // namespace
+
+void write_weights(const std::string& file, const Cut& cut, const ModelState& model, const Net& net) {
+  SafetensorsFile contents = to_file(cut, model, false);
+  contents.metadata = {{"format", "pt"}, {"net", net.name}};  // "pt": row-major, as PyTorch's
+  write_safetensors(file, contents);
+}
+
+ModelState read_weights(const std::string& file, const Cut& cut) {
+  SafetensorsFile contents = read_safetensors(file);
+  // A checkpoint serves as well: its velocities are not asked for.
+  std::erase_if(contents.tensors, [](const NamedTensor& t) { return t.name.ends_with(".velocity"); });
+  return from_file(file, contents, cut, false);
+}
+
+void write_checkpoint(const std::string& folder, const Cut& cut, const Checkpoint& checkpoint) {
+  SafetensorsFile contents = to_file(cut, checkpoint.model, true);
+  contents.metadata = {{"format", kFormat},
+                       {"epoch", std::to_string(checkpoint.position.epoch)},
+                       {"batch", std::to_string(checkpoint.position.batch)},
+                       {"fingerprint", checkpoint.fingerprint},
+                       {"epoch_loss", fmt::format("{}", checkpoint.epoch_loss)},
+                       {"epoch_correct", std::to_string(checkpoint.epoch_correct)}};
+  const std::string file = folder + "/checkpoint.safetensors";
+  const std::string next = folder + "/checkpoint-next.safetensors";
+  write_safetensors(next, contents);
+  std::error_code error;
+  if (fs::exists(file)) fs::rename(file, folder + "/checkpoint-previous.safetensors", error);
+  if (!error) fs::rename(next, file, error);
+  if (error) fail("{}: the checkpoint cannot be put in place: {}", file, error.message());
+}
+
+Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice) {
+  const std::string file = folder + "/checkpoint.safetensors";
+  const std::string previous = folder + "/checkpoint-previous.safetensors";
+  try {
+    return read_one(file, cut);
+  } catch (const Error& error) {
+    if (!fs::exists(previous)) throw;
+    notice = fmt::format("{}; going on from the checkpoint before it", error.what());
+  }
+  return read_one(previous, cut);
+}
+
+}  // namespace convoy
