@@ -53,7 +53,7 @@ struct Envelope {
 enum class Channel : std::uint8_t { control, data };
 
 struct LinkOptions {
-  std::chrono::milliseconds heartbeat_interval{500};
+  std::chrono::milliseconds heartbeat_interval{250};
   std::chrono::milliseconds heartbeat_timeout{3000};
   std::size_t max_message_bytes = std::size_t{8} << 20;
 };

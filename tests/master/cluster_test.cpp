@@ -117,6 +117,8 @@ struct ClusterCase {
   bool own = false;
 };
 
+void PrintTo(const ClusterCase& c, std::ostream* out) { *out << c.name; }
+
 class Clusters : public testing::TestWithParam<ClusterCase> {};
 
 TEST_P(Clusters, TrainAsOneMachineDoes) {

@@ -29,6 +29,8 @@ struct HeadCase {
   std::vector<LayerSpec> layers;
 };
 
+void PrintTo(const HeadCase& c, std::ostream* out) { *out << c.name; }
+
 class HeadGradients : public testing::TestWithParam<HeadCase> {
  protected:
   static constexpr int kBatch = 4;

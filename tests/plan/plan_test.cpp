@@ -170,6 +170,8 @@ struct BadPlan {
   const char* expected;
 };
 
+void PrintTo(const BadPlan& c, std::ostream* out) { *out << c.name; }
+
 class BadPlans : public testing::TestWithParam<BadPlan> {};
 
 TEST_P(BadPlans, AreRefused) {

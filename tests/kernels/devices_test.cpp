@@ -1,0 +1,153 @@
+// Every device of this build on every case of the list, against the reference in double.
+
+#include <gtest/gtest.h>
+
+#include "core/random.hpp"
+#include "devices/registry.hpp"
+#include "kernels/host_shard.hpp"
+#include "kernels/matmul.hpp"
+#include "tests/support/stage_cases.hpp"
+
+namespace convoy {
+namespace {
+
+class Devices : public testing::TestWithParam<std::tuple<std::string, int, StageCase>> {};
+
+TEST_P(Devices, AgreeWithTheReference) {
+  const auto& [name, threads, stage_case] = GetParam();
+  const auto device = make_device(name, threads);
+  expect_agreement(*device, stage_case.spec);
+}
+
+std::string case_name(const testing::TestParamInfo<Devices::ParamType>& info) {
+  return fmt::format("{}{}_{}", std::get<0>(info.param), std::get<1>(info.param), std::get<2>(info.param).name);
+}
+
+INSTANTIATE_TEST_SUITE_P(Reference, Devices,
+                         testing::Combine(testing::Values("reference"), testing::Values(1), testing::ValuesIn(stage_cases())),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, Devices,
+                         testing::Combine(testing::Values("cpu", "eigen"), testing::Values(1, 2),
+                                          testing::ValuesIn(stage_cases())),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(ManyThreads, Devices,
+                         testing::Combine(testing::Values("eigen"), testing::Values(5), testing::ValuesIn(stage_cases())),
+                         case_name);
+
+// ---- splits --------------------------------------------------------------------------------------------------------
+
+class Splits : public testing::TestWithParam<std::tuple<std::string, int>> {};
+
+/// The shards of a stage, put side by side, are the stage: maps and weight gradients to the bit where the device sums in
+/// the same order, input gradients summed over the shards.
+TEST_P(Splits, ShardsTogetherAreTheStage) {
+  const auto& [name, shards] = GetParam();
+  const auto device = make_device(name, 1);
+  ShardSpec spec = stage_cases()[30].spec;
+  spec.filters = {0, spec.stage.conv.filters};
+  const ShardState state = random_state(spec);
+  const Tensor input = random_input(spec);
+  const Tensor gradient = random_output_gradient(spec);
+  const Pass pass{.training = true, .seed = 5};
+  HostShard whole(*device, spec);
+  whole.shard().set_state(state);
+  const Tensor maps = whole.forward(input.span(), pass);
+  const Tensor slopes = *whole.backward(gradient.span());
+
+  Tensor sum(slopes.shape(), 0.0F);
+  for (int s = 0; s < shards; ++s) {
+    ShardSpec part = spec;
+    part.filters.first = spec.filters.count * s / shards;
+    part.filters.count = spec.filters.count * (s + 1) / shards - part.filters.first;
+    HostShard shard(*device, part);
+    shard.shard().set_state(slice(state, part.filters));
+    const Tensor& output = shard.forward(input.span(), pass);
+    Tensor part_gradient(output.shape());
+    for (int n = 0; n < spec.batch; ++n) {
+      for (int c = 0; c < part.filters.count; ++c) {
+        for (int h = 0; h < maps.shape().h; ++h) {
+          for (int w = 0; w < maps.shape().w; ++w) {
+            ASSERT_NEAR(output.at(n, c, h, w), maps.at(n, part.filters.first + c, h, w), 1e-5);
+            part_gradient.at(n, c, h, w) = gradient.at(n, part.filters.first + c, h, w);
+          }
+        }
+      }
+    }
+    const Tensor& part_slopes = *shard.backward(part_gradient.span());
+    for (std::size_t i = 0; i < sum.size(); ++i) sum.data()[i] += part_slopes.data()[i];
+  }
+  for (std::size_t i = 0; i < sum.size(); ++i) ASSERT_NEAR(sum.data()[i], slopes.data()[i], 1e-4) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Counts, Splits,
+                         testing::Combine(testing::Values("reference", "eigen", "cpu"), testing::Values(1, 2, 3, 7, 20)),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param));
+                         });
+
+// ---- misuse --------------------------------------------------------------------------------------------------------
+
+TEST(Misuse, IsABrokenInvariant) {
+  for (const std::string name : {"reference", "eigen", "cpu"}) {
+    const auto device = make_device(name, 1);
+    const ShardSpec spec = stage_cases()[0].spec;
+    const auto shard = device->compile(spec);
+    const auto input = shard->make_input();
+    const auto gradient = shard->make_output_gradient();
+    EXPECT_THROW(shard->backward(*gradient), BrokenInvariant) << name << ": backward before forward";
+    shard->forward(*input, {.training = false});
+    EXPECT_THROW(shard->backward(*gradient), BrokenInvariant) << name << ": backward after a forward in testing";
+    EXPECT_THROW(shard->forward(*gradient, {}), BrokenInvariant) << name << ": an input of another shape";
+    const auto other = make_device(name == "cpu" ? "reference" : "reference64", 1)->compile(spec)->make_input();
+    if (name != "eigen") {  // which shares its tensors with the reference
+      EXPECT_THROW(shard->forward(*other, {}), BrokenInvariant) << name << ": a foreign tensor";
+    }
+    std::vector<float> few(3);
+    EXPECT_THROW(input->write(few), BrokenInvariant) << name;
+  }
+}
+
+// ---- matrix products -----------------------------------------------------------------------------------------------
+
+template <class T>
+void expect_product(int m, int n, int k, bool transpose_a, bool transpose_b, T beta) {
+  Random random(1, static_cast<std::uint64_t>(m * 10000 + n * 100 + k));
+  const auto fill = [&](int count) {
+    std::vector<T> values(static_cast<std::size_t>(count));
+    for (T& value : values) value = static_cast<T>(random.uniform(-1.0F, 1.0F));
+    return values;
+  };
+  const std::vector<T> a = fill(m * k);
+  const std::vector<T> b = fill(k * n);
+  std::vector<T> c = fill(m * n);
+  const std::vector<T> before = c;
+  matmul(Matmul<T>{.m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = transpose_b, .a = a, .b = b, .c = c, .beta = beta});
+  for (int i = 0; i < m; ++i) {
+    for (int j = 0; j < n; ++j) {
+      const auto at = static_cast<std::size_t>(i * n + j);
+      double sum = static_cast<double>(beta) * static_cast<double>(before[at]);
+      for (int p = 0; p < k; ++p) {
+        const auto x = a[static_cast<std::size_t>(transpose_a ? p * m + i : i * k + p)];
+        const auto y = b[static_cast<std::size_t>(transpose_b ? j * k + p : p * n + j)];
+        sum += static_cast<double>(x) * static_cast<double>(y);
+      }
+      ASSERT_NEAR(c[at], sum, 1e-5) << m << "x" << n << "x" << k << " " << transpose_a << transpose_b;
+    }
+  }
+}
+
+TEST(MatrixProduct, EveryTransposeAndOddSizes) {
+  for (const auto& [m, n, k] : {std::array{1, 1, 1}, {3, 5, 7}, {64, 10, 33}, {10, 65, 64}, {1, 17, 9}, {17, 1, 9}}) {
+    for (const bool ta : {false, true}) {
+      for (const bool tb : {false, true}) {
+        for (const int beta : {0, 1}) {
+          expect_product<float>(m, n, k, ta, tb, static_cast<float>(beta));
+          expect_product<double>(m, n, k, ta, tb, beta);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convoy

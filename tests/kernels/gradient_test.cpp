@@ -1,0 +1,91 @@
+// Gradient checks in double: the reference's analytic gradients against central differences, for the convolution and
+// every channel layer.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+
+#include "kernels/reference.hpp"
+#include "tests/support/stage_cases.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr double kStepSize = 1e-4;
+constexpr Pass kPass{.training = true, .seed = 77};
+
+class Gradients : public testing::TestWithParam<StageCase> {
+ protected:
+  Gradients() : spec_(GetParam().spec), shard_(spec_), input_(input_shape(spec_.stage, spec_.batch)), slope_(output()) {
+    shard_.set_state(random_state(spec_));
+    input_.write(random_input(spec_).span());
+    slope_.write(random_output_gradient(spec_).span());
+  }
+
+  Shape output() const { return output_shape(spec_.stage, spec_.batch, spec_.filters.count); }
+
+  /// The loss whose gradient by the output is slope_.
+  double loss() {
+    const auto& out = host_values<double>(shard_.forward(input_, kPass));
+    double sum = 0.0;
+    for (std::size_t i = 0; i < out.size(); ++i) sum += out.data()[i] * slope_.values.data()[i];
+    return sum;
+  }
+
+  /// Central difference at two step sizes; nothing where they differ, as they do astride a kink of ReLU or max.
+  std::optional<double> difference(double& value) {
+    const auto at_step = [&](double step) {
+      const double at = value;
+      value = at + step;
+      const double above = loss();
+      value = at - step;
+      const double below = loss();
+      value = at;
+      return (above - below) / (2.0 * step);
+    };
+    const double coarse = at_step(kStepSize);
+    const double fine = at_step(kStepSize / 8.0);
+    if (std::abs(coarse - fine) > 1e-5 * (1.0 + std::abs(fine))) return std::nullopt;
+    return fine;
+  }
+
+  void check(BasicTensor<double>& values, const BasicTensor<double>& gradient, const char* what) {
+    // A stride through the values, so that large cases stay quick.
+    const std::size_t stride = std::max<std::size_t>(1, values.size() / 40);
+    std::size_t checked = 0;
+    std::size_t kinks = 0;
+    for (std::size_t i = 0; i < values.size(); i += stride) {
+      const auto expected = difference(values.data()[i]);
+      ++checked;
+      kinks += expected ? 0 : 1;
+      if (!expected) continue;
+      ASSERT_NEAR(gradient.data()[i], *expected, 1e-6 * (1.0 + std::abs(*expected))) << what << " " << i;
+    }
+    EXPECT_LE(kinks * 4, checked) << what << ": too few values lie off the kinks to call this a check";
+  }
+
+  ShardSpec spec_;
+  ReferenceShard<double> shard_;
+  HostTensor<double> input_;
+  HostTensor<double> slope_;
+};
+
+TEST_P(Gradients, MatchCentralDifferences) {
+  loss();
+  const DeviceTensor* by_input = shard_.backward(slope_);
+  const BasicTensor<double> weights = shard_.parameters.weight_gradient;
+  const BasicTensor<double> bias = shard_.parameters.bias_gradient;
+  check(shard_.parameters.weights, weights, "weight");
+  check(shard_.parameters.bias, bias, "bias");
+  if (by_input != nullptr) {
+    const BasicTensor<double> slopes = host_values<double>(*by_input);
+    check(input_.values, slopes, "input");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Gradients, testing::ValuesIn(stage_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,97 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/host_shard.hpp"
+#include "kernels/reference.hpp"
+#include "tests/support/stage_cases.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr Pass kTraining{.training = true, .seed = 77};
+constexpr SgdStep kStep{.learning_rate = 0.05F, .momentum = 0.9F, .weight_decay = 0.01F};
+
+/// What one device makes of one case.
+struct Results {
+  Tensor tested, output, input_gradient, weight_gradient, bias_gradient;
+  ShardState start, end;
+};
+
+Results compute(Device& device, const ShardSpec& spec) {
+  HostShard shard(device, spec);
+  shard.shard().set_state(random_state(spec));
+  Results results;
+  results.start = shard.shard().state();
+  const Tensor input = random_input(spec);
+  const Tensor gradient = random_output_gradient(spec);
+  results.tested = shard.forward(input.span(), {});
+  for (int step = 0; step < 3; ++step) {
+    const Tensor output = shard.forward(input.span(), kTraining);
+    const Tensor* input_gradient = shard.backward(gradient.span());
+    EXPECT_EQ(input_gradient != nullptr, spec.input_gradient);
+    if (step == 0) {
+      results.output = output;
+      if (input_gradient != nullptr) results.input_gradient = *input_gradient;
+      shard.shard().gradients(results.weight_gradient, results.bias_gradient);
+    }
+    shard.shard().update(kStep);
+  }
+  results.end = shard.shard().state();
+  return results;
+}
+
+double largest(const Tensor& tensor) {
+  double most = 0.0;
+  for (const float value : tensor.span()) most = std::max(most, static_cast<double>(std::abs(value)));
+  return most;
+}
+
+/// |got - expected| <= 4 eps sqrt(n) scale: rounding errors of a sum of n products add up like a random walk, each of the
+/// size of the sum's largest value.
+void expect_near(const Tensor& got, const Tensor& expected, double reduction, const char* what) {
+  ASSERT_EQ(got.shape(), expected.shape()) << what;
+  constexpr double kEpsilon = 0x1.0p-23;
+  const double tolerance = 4.0 * kEpsilon * std::sqrt(reduction) * std::max(1.0, largest(expected));
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got.data()[i], expected.data()[i], tolerance) << what << " " << i;
+  }
+}
+
+void expect_same_bits(const Tensor& a, const Tensor& b, const char* what) {
+  EXPECT_TRUE(std::equal(a.span().begin(), a.span().end(), b.span().begin(), b.span().end())) << what;
+}
+
+}  // namespace
+
+void expect_agreement(Device& device, const ShardSpec& spec) {
+  const auto reference = make_reference64_device();
+  const Results expected = compute(*reference, spec);
+  const Results got = compute(device, spec);
+  const Stage& stage = spec.stage;
+  const Shape conv = conv_shape(stage, spec.batch, spec.filters.count);
+  const double taps = static_cast<double>(weight_shape(stage, 1).sample_size()) + 1;
+  const double places = static_cast<double>(conv.n) * conv.h * conv.w + 1;
+  const double senders = static_cast<double>(conv.c) * stage.conv.kernel_h * stage.conv.kernel_w + 1;
+
+  expect_same_bits(got.start.weights, random_state(spec).weights, "state round trip: weights");
+  expect_same_bits(got.start.bias_velocity, random_state(spec).bias_velocity, "state round trip: bias velocity");
+  expect_near(got.tested, expected.tested, taps, "output in testing");
+  expect_near(got.output, expected.output, taps, "output in training");
+  expect_near(got.weight_gradient, expected.weight_gradient, taps + places, "weight gradient");
+  expect_near(got.bias_gradient, expected.bias_gradient, taps + places, "bias gradient");
+  if (spec.input_gradient) expect_near(got.input_gradient, expected.input_gradient, taps + senders, "input gradient");
+  // Three steps: each gradient's error enters with the learning rate, and moves the next step's gradient.
+  const double steps = 9.0 * (taps + places);
+  expect_near(got.end.weights, expected.end.weights, steps, "weights after three steps");
+  expect_near(got.end.weight_velocity, expected.end.weight_velocity, steps, "velocities after three steps");
+  expect_near(got.end.bias, expected.end.bias, steps, "bias after three steps");
+
+  const Results again = compute(device, spec);
+  expect_same_bits(got.output, again.output, "output of a second run");
+  expect_same_bits(got.end.weights, again.end.weights, "weights of a second run");
+  if (spec.input_gradient) expect_same_bits(got.input_gradient, again.input_gradient, "input gradient of a second run");
+}
+
+}  // namespace convoy

@@ -1,0 +1,114 @@
+#include "tests/support/stage_cases.hpp"
+
+#include <ostream>
+
+#include "core/random.hpp"
+
+namespace convoy {
+namespace {
+
+struct Sizes {
+  int batch, channels, height, width, filters;
+};
+
+Stage make(const Sizes& sizes, const Convolution& conv, std::vector<ChannelLayer> after) {
+  Stage stage{.name = "stage",
+              .channels = sizes.channels,
+              .height = sizes.height,
+              .width = sizes.width,
+              .conv = conv,
+              .after = std::move(after)};
+  stage.conv.filters = sizes.filters;
+  return stage;
+}
+
+StageCase whole(std::string name, const Sizes& sizes, const Convolution& conv, std::vector<ChannelLayer> after = {},
+                bool input_gradient = true) {
+  return {std::move(name),
+          {make(sizes, conv, std::move(after)), {0, sizes.filters}, sizes.batch, input_gradient}};
+}
+
+StageCase part(std::string name, const Sizes& sizes, const Convolution& conv, std::vector<ChannelLayer> after,
+               FilterRange filters) {
+  return {std::move(name), {make(sizes, conv, std::move(after)), filters, sizes.batch, true}};
+}
+
+Convolution square(int kernel, int stride = 1, int pad = 0) {
+  return {.kernel_h = kernel, .kernel_w = kernel, .stride_h = stride, .stride_w = stride, .pad = {pad, pad, pad, pad}};
+}
+
+constexpr Pooling kMax2{};
+constexpr Pooling kAverage2{.kind = PoolKind::average};
+constexpr Pooling kMax3Overlapping{.kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad = {1, 1, 1, 1}};
+constexpr Pooling kAverage3Overlapping{
+    .kind = PoolKind::average, .kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad = {1, 1, 1, 1}};
+constexpr Pooling kMaxRectangular{.kernel_h = 2, .kernel_w = 3, .stride_h = 1, .stride_w = 2, .pad = {0, 1, 1, 2}};
+
+std::vector<StageCase> make_cases() {
+  const auto relu = Activation::relu;
+  return {
+      whole("Plain", {2, 3, 8, 8, 4}, square(3)),
+      whole("OneOfEverything", {1, 1, 1, 1, 1}, square(1)),
+      whole("OneFilter", {3, 5, 7, 6, 1}, square(3, 1, 1), {relu}),
+      whole("OneChannelFirstStage", {2, 1, 12, 12, 20}, square(5, 1, 2), {relu, kMax2}, false),
+      whole("ThreeChannelFirstStage", {3, 3, 16, 16, 17}, square(5, 1, 2), {relu, kMax2}, false),
+      whole("FortySevenFilters", {2, 17, 9, 9, 47}, square(3, 1, 1), {relu, kMax2}),
+      whole("Pointwise", {2, 19, 5, 7, 9}, square(1), {relu}),
+      whole("PointwiseStride2", {2, 6, 7, 7, 8}, square(1, 2)),
+      whole("KernelIsInput", {3, 4, 5, 6, 7}, {.kernel_h = 5, .kernel_w = 6}, {Activation::tanh}),
+      whole("Stride2", {2, 3, 11, 10, 5}, square(3, 2, 1), {relu}),
+      whole("Stride3", {2, 3, 13, 14, 5}, square(5, 3, 2)),
+      whole("StrideBeyondKernel", {2, 3, 10, 10, 4}, square(2, 3)),
+      whole("RectangularKernel", {2, 3, 9, 12, 6}, {.kernel_h = 2, .kernel_w = 5, .pad = {1, 2, 0, 2}}),
+      whole("RectangularStride", {2, 3, 9, 12, 6}, {.kernel_h = 3, .kernel_w = 3, .stride_h = 1, .stride_w = 2}),
+      whole("AsymmetricPad", {2, 4, 8, 8, 5}, {.kernel_h = 4, .kernel_w = 4, .pad = {1, 1, 2, 2}}, {relu}),
+      whole("Sigmoid", {2, 3, 6, 6, 5}, square(3), {Activation::sigmoid}),
+      whole("Tanh", {2, 3, 6, 6, 5}, square(3), {Activation::tanh, kAverage2}),
+      whole("MaxPool", {2, 3, 10, 10, 6}, square(3, 1, 1), {kMax2}),
+      whole("AveragePool", {2, 3, 10, 10, 6}, square(3, 1, 1), {relu, kAverage2}),
+      whole("MaxPoolOverlapping", {2, 3, 11, 9, 6}, square(3, 1, 1), {relu, kMax3Overlapping}),
+      whole("AveragePoolOverlapping", {2, 3, 11, 9, 6}, square(3, 1, 1), {relu, kAverage3Overlapping}),
+      whole("MaxPoolRectangular", {2, 3, 8, 11, 6}, square(3), {relu, kMaxRectangular}),
+      whole("PoolThenActivation", {2, 3, 10, 10, 6}, square(3), {kMax2, relu}),
+      whole("TwoActivations", {2, 3, 6, 6, 5}, square(3), {relu, Activation::tanh}),
+      whole("TwoPools", {2, 3, 14, 14, 6}, square(3), {relu, kMax2, kAverage2}),
+      whole("SigmoidThenMaxPool", {2, 3, 10, 10, 6}, square(3), {Activation::sigmoid, kMax2}),
+      whole("Dropout", {2, 3, 8, 8, 6}, square(3), {relu, Dropout{0.3F, 2}}),
+      whole("DropoutThenPool", {2, 3, 8, 8, 6}, square(3), {Dropout{0.5F, 0}, kMax2, relu, Dropout{0.2F, 1}}),
+      whole("LargerBatch", {7, 8, 6, 6, 16}, square(3, 1, 1), {relu, kMax2}),
+      whole("Blocked", {3, 32, 8, 8, 32}, square(3, 1, 1), {relu, kMax2}),
+      part("ShardInTheMiddle", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, kMax2}, {7, 6}),
+      part("ShardOfOneFilter", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, Dropout{0.4F, 1}}, {19, 1}),
+      part("ShardWithDropout", {2, 5, 9, 9, 20}, square(3), {kAverage2, Dropout{0.4F, 1}, Activation::tanh}, {3, 11}),
+  };
+}
+
+Tensor random_tensor(const Shape& shape, std::uint64_t stream) {
+  Random random(2026, stream);
+  Tensor tensor(shape);
+  for (float& value : tensor.span()) value = random.uniform(-1.0F, 1.0F);
+  return tensor;
+}
+
+}  // namespace
+
+void PrintTo(const StageCase& c, std::ostream* out) { *out << c.name; }
+
+const std::vector<StageCase>& stage_cases() {
+  static const std::vector<StageCase> cases = make_cases();
+  return cases;
+}
+
+ShardState random_state(const ShardSpec& spec) {
+  const Shape weights = weight_shape(spec.stage, spec.filters.count);
+  const Shape bias{spec.filters.count, 1};
+  return {random_tensor(weights, 1), random_tensor(bias, 2), random_tensor(weights, 3), random_tensor(bias, 4)};
+}
+
+Tensor random_input(const ShardSpec& spec) { return random_tensor(input_shape(spec.stage, spec.batch), 5); }
+
+Tensor random_output_gradient(const ShardSpec& spec) {
+  return random_tensor(output_shape(spec.stage, spec.batch, spec.filters.count), 6);
+}
+
+}  // namespace convoy

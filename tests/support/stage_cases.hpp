@@ -1,0 +1,32 @@
+// The one list of stages that every device is tested on.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "kernels/device.hpp"
+
+namespace convoy {
+
+struct StageCase {
+  std::string name;
+  ShardSpec spec;
+};
+
+void PrintTo(const StageCase& c, std::ostream* out);
+
+/// Odd sizes, strides, pads, kernels, filter ranges, and every channel layer in many orders; small enough for the
+/// reference device.
+const std::vector<StageCase>& stage_cases();
+
+/// A training state and an input with values in [-1, 1], the same for the same case.
+ShardState random_state(const ShardSpec& spec);
+Tensor random_input(const ShardSpec& spec);
+Tensor random_output_gradient(const ShardSpec& spec);
+
+/// Checks forward (testing and training), gradients, three updates, the state's round trip, and that a second run gives the
+/// same bits, against the reference in double; tolerances scale with the reduction length.
+void expect_agreement(Device& device, const ShardSpec& spec);
+
+}  // namespace convoy
