@@ -49,10 +49,18 @@ class Shard {
   /// and holds until its next forward. With pass.training, `input` must stay as it is until backward has returned.
   virtual const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) = 0;
 
-  /// From the gradient of the loss by the last forward's output: computes the gradients of weights and bias (kept inside)
-  /// and returns this shard's part of the gradient by the input, to be summed over all shards of the stage; null when
-  /// the spec asked for no input gradient. The result belongs to the shard and holds until its next backward.
-  virtual const DeviceTensor* backward(const DeviceTensor& output_gradient) = 0;
+  /// From the gradient of the loss by the last forward's output, in two halves, so that the first's result may travel while
+  /// the second computes. The first returns this shard's part of the gradient by the input, to be summed over all shards
+  /// of the stage; null when the spec asked for none. It belongs to the shard and holds until the next call.
+  virtual const DeviceTensor* backward_input(const DeviceTensor& output_gradient) = 0;
+  /// Then the gradients of weights and bias, kept inside. `output_gradient` must still be as it was.
+  virtual void backward_filters() = 0;
+  /// Both halves.
+  const DeviceTensor* backward(const DeviceTensor& output_gradient) {
+    const DeviceTensor* input_gradient = backward_input(output_gradient);
+    backward_filters();
+    return input_gradient;
+  }
 
   /// Applies the last backward's gradients.
   virtual void update(const SgdStep& step) = 0;

@@ -26,7 +26,8 @@ class EigenShard : public Shard {
     return std::make_unique<HostTensor<float>>(output_.shape());
   }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override;
-  const DeviceTensor* backward(const DeviceTensor& output_gradient) override;
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override;
+  void backward_filters() override;
   void update(const SgdStep& step) override { parameters_.update(step); }
   ShardState state() const override { return parameters_.state(); }
   void set_state(const ShardState& state) override { parameters_.set_state(state); }
@@ -39,13 +40,13 @@ class EigenShard : public Shard {
   /// What one thread works in.
   struct Workspace {
     Matrix columns;
-    Matrix column_gradient;
     Matrix weight_gradient;
     Eigen::VectorXf bias_gradient;
   };
 
   void forward_sample(Workspace& work, int n);
-  void backward_sample(Workspace& work, int n);
+  void backward_input_sample(Workspace& work, int n);
+  void backward_filters_sample(Workspace& work, int n);
   void sum_gradients();
   ConstView weights() const { return {parameters_.weights.data(), filters_, taps_}; }
 
@@ -75,7 +76,6 @@ EigenShard::EigenShard(const ShardSpec& spec, ThreadTeam& team)
       work_(static_cast<std::size_t>(team.size())) {
   for (Workspace& work : work_) {
     work.columns.resize(taps_, places_);
-    if (spec.input_gradient) work.column_gradient.resize(taps_, places_);
     work.weight_gradient.resize(filters_, taps_);
     work.bias_gradient.resize(filters_);
   }
@@ -100,33 +100,44 @@ void EigenShard::forward_sample(Workspace& work, int n) {
   out.colwise() += Eigen::Map<const Eigen::VectorXf>(parameters_.bias.data(), filters_);
 }
 
-const DeviceTensor* EigenShard::backward(const DeviceTensor& output_gradient) {
+const DeviceTensor* EigenShard::backward_input(const DeviceTensor& output_gradient) {
   invariant(input_ != nullptr, "backward follows a forward in training");
   const BasicTensor<float>& gradient = host_values<float>(output_gradient);
   invariant(gradient.shape() == output_.shape(), "a gradient of the shard's output shape");
   layers_.output_gradient() = gradient;
+  team_.split(spec_.batch, [&](int thread, int first, int last) {
+    layers_.backward(first, last);
+    if (!spec_.input_gradient) return;
+    for (int n = first; n < last; ++n) backward_input_sample(work_[static_cast<std::size_t>(thread)], n);
+  });
+  return spec_.input_gradient ? &input_gradient_ : nullptr;
+}
+
+void EigenShard::backward_input_sample(Workspace& work, int n) {
+  const ConstView dy(layers_.input_gradient().sample(n).data(), filters_, places_);
+  work.columns.noalias() = weights().transpose() * dy;
+  const auto image = input_gradient_.values.sample(n);
+  std::fill(image.begin(), image.end(), 0.0F);
+  col2im(spec_.stage, work.columns.data(), image.data());
+}
+
+void EigenShard::backward_filters() {
+  invariant(input_ != nullptr, "backward_filters follows backward_input");
   for (Workspace& work : work_) {
     work.weight_gradient.setZero();
     work.bias_gradient.setZero();
   }
   team_.split(spec_.batch, [&](int thread, int first, int last) {
-    layers_.backward(first, last);
-    for (int n = first; n < last; ++n) backward_sample(work_[static_cast<std::size_t>(thread)], n);
+    for (int n = first; n < last; ++n) backward_filters_sample(work_[static_cast<std::size_t>(thread)], n);
   });
   sum_gradients();
-  return spec_.input_gradient ? &input_gradient_ : nullptr;
 }
 
-void EigenShard::backward_sample(Workspace& work, int n) {
+void EigenShard::backward_filters_sample(Workspace& work, int n) {
   const ConstView dy(layers_.input_gradient().sample(n).data(), filters_, places_);
   im2col(spec_.stage, input_->sample(n).data(), work.columns.data());
   work.weight_gradient.noalias() += dy * work.columns.transpose();
   work.bias_gradient += dy.rowwise().sum();
-  if (!spec_.input_gradient) return;
-  work.column_gradient.noalias() = weights().transpose() * dy;
-  const auto image = input_gradient_.values.sample(n);
-  std::fill(image.begin(), image.end(), 0.0F);
-  col2im(spec_.stage, work.column_gradient.data(), image.data());
 }
 
 void EigenShard::sum_gradients() {

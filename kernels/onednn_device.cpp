@@ -22,7 +22,8 @@ class OnednnShard : public Shard {
     return std::make_unique<OnednnTensor>(engine_, output_->shape(), output_->memory().get_desc());
   }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override;
-  const DeviceTensor* backward(const DeviceTensor& output_gradient) override;
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override;
+  void backward_filters() override;
   void update(const SgdStep& step) override {
     engine_.use_threads();
     convolution_.update(step);
@@ -42,7 +43,8 @@ class OnednnShard : public Shard {
   std::vector<OnednnLayer*> backward_order_;
   std::unique_ptr<OnednnTensor> output_;
   std::unique_ptr<OnednnTensor> input_gradient_;
-  const dnnl::memory* input_ = nullptr;  ///< of the last training forward
+  const dnnl::memory* input_ = nullptr;     ///< of the last training forward
+  const dnnl::memory* gradient_ = nullptr;  ///< by the convolution's own output, of the last backward_input
 };
 
 OnednnShard::OnednnShard(OnednnEngine& engine, const ShardSpec& spec)
@@ -90,16 +92,21 @@ const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& 
   return *output_;
 }
 
-const DeviceTensor* OnednnShard::backward(const DeviceTensor& output_gradient) {
+const DeviceTensor* OnednnShard::backward_input(const DeviceTensor& output_gradient) {
   engine_.use_threads();
   invariant(input_ != nullptr, "backward follows a forward in training");
   invariant(output_gradient.shape() == output_->shape(), "a gradient of the shard's output shape");
-  const dnnl::memory* gradient = &own(output_gradient).memory();
-  for (OnednnLayer* layer : backward_order_) gradient = &layer->backward(*gradient);
-  convolution_.find_parameter_gradients(*input_, *gradient);
+  gradient_ = &own(output_gradient).memory();
+  for (OnednnLayer* layer : backward_order_) gradient_ = &layer->backward(*gradient_);
   if (!spec_.input_gradient) return nullptr;
-  convolution_.find_input_gradient(*gradient);
+  convolution_.find_input_gradient(*gradient_);
   return input_gradient_.get();
+}
+
+void OnednnShard::backward_filters() {
+  engine_.use_threads();
+  invariant(input_ != nullptr && gradient_ != nullptr, "backward_filters follows backward_input");
+  convolution_.find_parameter_gradients(*input_, *gradient_);
 }
 
 const char* instruction_set(int& filter_block) {

@@ -87,20 +87,19 @@ void ReferenceShard<T>::convolve() {
 }
 
 template <class T>
-const DeviceTensor* ReferenceShard<T>::backward(const DeviceTensor& output_gradient) {
+const DeviceTensor* ReferenceShard<T>::backward_input(const DeviceTensor& output_gradient) {
   invariant(input_ != nullptr, "backward follows a forward in training");
   const BasicTensor<T>& gradient = host_values<T>(output_gradient);
   invariant(gradient.shape() == output_.shape(), "a gradient of the shard's output shape");
   layers_.output_gradient() = gradient;
   layers_.backward(0, spec_.batch);
-  find_parameter_gradients();
   if (!spec_.input_gradient) return nullptr;
   find_input_gradient();
   return &input_gradient_;
 }
 
 template <class T>
-void ReferenceShard<T>::find_parameter_gradients() {
+void ReferenceShard<T>::backward_filters() {
   const BasicTensor<T>& dy = layers_.input_gradient();
   const Shape shape = dy.shape();
   BasicTensor<double> dw(parameters.weights.shape(), 0.0);

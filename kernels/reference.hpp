@@ -17,7 +17,8 @@ class ReferenceShard : public Shard {
   std::unique_ptr<DeviceTensor> make_input() const override;
   std::unique_ptr<DeviceTensor> make_output_gradient() const override;
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override;
-  const DeviceTensor* backward(const DeviceTensor& output_gradient) override;
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override;
+  void backward_filters() override;
   void update(const SgdStep& step) override { parameters.update(step); }
   ShardState state() const override { return parameters.state(); }
   void set_state(const ShardState& state) override { parameters.set_state(state); }
@@ -27,7 +28,6 @@ class ReferenceShard : public Shard {
 
  private:
   void convolve();
-  void find_parameter_gradients();
   void find_input_gradient();
 
   ShardSpec spec_;

@@ -1,0 +1,86 @@
+#include <omp.h>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "bench/bare_convolution.hpp"
+
+namespace convoy {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+
+memory::dims dims(const Shape& s) { return {s.n, s.c, s.h, s.w}; }
+memory::desc any(const Shape& s) { return {dims(s), memory::data_type::f32, memory::format_tag::any}; }
+
+class Bare : public BareConvolution {
+ public:
+  Bare(const Stage& stage, int filters, int batch, int threads) : threads_(threads) {
+    omp_set_num_threads(threads);
+    const Convolution& conv = stage.conv;
+    const memory::desc in = any(input_shape(stage, batch));
+    const memory::desc weights = any(weight_shape(stage, filters));
+    const memory::desc bias({filters}, memory::data_type::f32, memory::format_tag::x);
+    const memory::desc out = any(conv_shape(stage, batch, filters));
+    const memory::dims strides{conv.stride_h, conv.stride_w};
+    const memory::dims before{conv.pad.top, conv.pad.left};
+    const memory::dims after{conv.pad.bottom, conv.pad.right};
+    const dnnl::convolution_forward::primitive_desc forward(
+        {dnnl::prop_kind::forward_training, algorithm::convolution_direct, in, weights, bias, out, strides, before, after},
+        engine_);
+    const dnnl::convolution_backward_data::primitive_desc data(
+        {algorithm::convolution_direct, in, weights, out, strides, before, after}, engine_, forward);
+    const dnnl::convolution_backward_weights::primitive_desc filter(
+        {algorithm::convolution_direct, in, weights, bias, out, strides, before, after}, engine_, forward);
+    forward_ = {dnnl::convolution_forward(forward),
+                {{DNNL_ARG_SRC, filled(forward.src_desc())},
+                 {DNNL_ARG_WEIGHTS, filled(forward.weights_desc())},
+                 {DNNL_ARG_BIAS, filled(bias)},
+                 {DNNL_ARG_DST, filled(forward.dst_desc())}}};
+    data_ = {dnnl::convolution_backward_data(data),
+             {{DNNL_ARG_DIFF_DST, filled(data.diff_dst_desc())},
+              {DNNL_ARG_WEIGHTS, filled(data.weights_desc())},
+              {DNNL_ARG_DIFF_SRC, filled(data.diff_src_desc())}}};
+    filter_ = {dnnl::convolution_backward_weights(filter),
+               {{DNNL_ARG_SRC, filled(filter.src_desc())},
+                {DNNL_ARG_DIFF_DST, filled(filter.diff_dst_desc())},
+                {DNNL_ARG_DIFF_WEIGHTS, filled(filter.diff_weights_desc())},
+                {DNNL_ARG_DIFF_BIAS, filled(bias)}}};
+  }
+
+  void forward() override { run(forward_); }
+  void input_gradient() override { run(data_); }
+  void filter_gradient() override { run(filter_); }
+
+ private:
+  struct Pass {
+    dnnl::primitive primitive;
+    std::unordered_map<int, memory> arguments;
+  };
+
+  memory filled(const memory::desc& desc) {
+    memory made(desc, engine_);
+    auto* values = static_cast<float*>(made.get_data_handle());
+    for (std::size_t i = 0; i < desc.get_size() / sizeof(float); ++i) values[i] = 0.001F * static_cast<float>(i % 977);
+    return made;
+  }
+  void run(Pass& pass) {
+    omp_set_num_threads(threads_);
+    pass.primitive.execute(stream_, pass.arguments);
+  }
+
+  int threads_;
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  Pass forward_;
+  Pass data_;
+  Pass filter_;
+};
+
+}  // namespace
+
+std::unique_ptr<BareConvolution> make_bare_convolution(const Stage& stage, int filters, int batch, int threads) {
+  return std::make_unique<Bare>(stage, filters, batch, threads);
+}
+
+}  // namespace convoy

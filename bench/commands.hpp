@@ -1,0 +1,12 @@
+// The benchmarks; each adds itself to the command line and runs from there.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace convoy {
+
+void add_conv(CLI::App& app);
+void add_train(CLI::App& app);
+void add_transport(CLI::App& app);
+
+}  // namespace convoy

@@ -1,0 +1,207 @@
+#include <fmt/core.h>
+
+#include <array>
+#include <functional>
+#include <map>
+
+#include "bench/bare_convolution.hpp"
+#include "bench/commands.hpp"
+#include "bench/peak.hpp"
+#include "bench/statistics.hpp"
+#include "core/random.hpp"
+#include "core/stopwatch.hpp"
+#include "devices/registry.hpp"
+#include "nets/net.hpp"
+
+namespace convoy {
+namespace {
+
+struct ConvOptions {
+  std::string net = "nets/cifar10-500-1500.yaml";
+  std::vector<std::string> set;
+  std::vector<int> shape;  ///< channels, height, width, filters, kernel [, stride [, pad]]
+  std::vector<std::string> devices{"cpu"};
+  std::vector<int> threads{1};
+  std::vector<int> filters;
+  int batch = 64;
+  int repeats = 7;
+  std::string format = "text";
+};
+
+/// One line of the table.
+struct Row {
+  std::string stage;
+  int filters;
+  std::string device;
+  int threads;
+  const char* pass;
+  Quartiles gflops;
+  double peak;       ///< GFLOP/s of the machine on as many threads
+  Quartiles ratio;   ///< to the bare primitive, in the same round; zero without one
+};
+
+void fill_random(DeviceTensor& tensor) {
+  Random random(1, 1);
+  Tensor values(tensor.shape());
+  for (float& value : values.span()) value = random.uniform(-1.0F, 1.0F);
+  tensor.write(values.span());
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const Stopwatch watch;
+  work();
+  return watch.seconds();
+}
+
+/// The shard's convolution alone: its passes, each by itself.
+class DevicePasses {
+ public:
+  DevicePasses(Device& device, const Stage& stage, int filters, int batch, bool first)
+      : shard_(device.compile({.stage = stage, .filters = {0, filters}, .batch = batch, .input_gradient = !first})),
+        input_(shard_->make_input()),
+        gradient_(shard_->make_output_gradient()) {
+    fill_random(*input_);
+    fill_random(*gradient_);
+    ShardState state = zero_state(stage, filters);
+    Random random(1, 2);
+    for (float& weight : state.weights.span()) weight = random.uniform(-0.1F, 0.1F);
+    shard_->set_state(state);
+  }
+  void forward() { shard_->forward(*input_, {.training = true}); }
+  void input_gradient() { shard_->backward_input(*gradient_); }
+  void filter_gradient() { shard_->backward_filters(); }
+
+ private:
+  std::unique_ptr<Shard> shard_;
+  std::unique_ptr<DeviceTensor> input_;
+  std::unique_ptr<DeviceTensor> gradient_;
+};
+
+struct Job {
+  Stage stage;
+  int filters;
+  std::string device;
+  int threads;
+  bool first;  ///< the net's first stage: no input gradient
+};
+
+void measure(const Job& job, const ConvOptions& options, double peak, std::vector<Row>& rows) {
+  const auto device = make_device(job.device, job.threads);
+  DevicePasses ours(*device, job.stage, job.filters, options.batch, job.first);
+  const auto bare = make_bare_convolution(job.stage, job.filters, options.batch, job.threads);
+  const std::array<const char*, 3> names{"forward", "input gradient", "filter gradient"};
+  const std::array<std::function<void()>, 3> passes{[&] { ours.forward(); }, [&] { ours.input_gradient(); },
+                                                    [&] { ours.filter_gradient(); }};
+  const std::array<std::function<void()>, 3> bare_passes{[&] { bare->forward(); }, [&] { bare->input_gradient(); },
+                                                         [&] { bare->filter_gradient(); }};
+  std::array<std::vector<double>, 3> gflops;
+  std::array<std::vector<double>, 3> ratios;
+  const double work = conv_flops(job.stage, options.batch, job.filters) / 1e9;
+  for (int round = -1; round < options.repeats; ++round) {  // the first warms up
+    for (std::size_t p = 0; p < passes.size(); ++p) {
+      if (p == 1 && job.first) {
+        ours.input_gradient();  // makes the gradient known to the filter gradient, and is no pass of a first stage
+        continue;
+      }
+      // Which of the two goes first alternates, so that neither has the warmer cache.
+      double before = bare && round % 2 == 0 ? seconds_of(bare_passes[p]) : 0.0;
+      const double seconds = seconds_of(passes[p]);
+      if (bare && round % 2 != 0) before = seconds_of(bare_passes[p]);
+      if (round < 0) continue;
+      gflops[p].push_back(work / seconds);
+      if (bare) ratios[p].push_back(before / seconds);
+    }
+  }
+  for (std::size_t p = 0; p < passes.size(); ++p) {
+    if (gflops[p].empty()) continue;
+    rows.push_back({job.stage.name, job.filters, job.device, job.threads, names[p], quartiles(gflops[p]), peak,
+                    quartiles(ratios[p])});
+  }
+}
+
+std::vector<Stage> stages_of(const ConvOptions& options) {
+  if (options.shape.empty()) return cut(read_net(options.net, options.set)).trunk;
+  if (options.shape.size() < 5) fail("--shape takes channels,height,width,filters,kernel[,stride[,pad]]");
+  const auto at = [&](std::size_t i, int otherwise) { return i < options.shape.size() ? options.shape[i] : otherwise; };
+  const int kernel = at(4, 1);
+  const int stride = at(5, 1);
+  const int pad = at(6, 0);
+  Stage stage{.name = "conv",
+              .channels = at(0, 1),
+              .height = at(1, 1),
+              .width = at(2, 1),
+              .conv = {.filters = at(3, 1), .kernel_h = kernel, .kernel_w = kernel, .stride_h = stride,
+                       .stride_w = stride, .pad = {pad, pad, pad, pad}},
+              .after = {}};
+  validate(stage);
+  return {stage};
+}
+
+void print(const std::vector<Row>& rows, const std::string& format) {
+  if (format == "csv") {
+    fmt::print("stage,filters,device,threads,pass,gflops,gflops_low,gflops_high,peak_gflops,of_peak,ratio_to_bare,ratio_low,ratio_high\n");
+    for (const Row& r : rows) {
+      fmt::print("{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.3f},{:.3f},{:.3f},{:.3f}\n", r.stage, r.filters, r.device,
+                 r.threads, r.pass, r.gflops.median, r.gflops.low, r.gflops.high, r.peak, r.gflops.median / r.peak,
+                 r.ratio.median, r.ratio.low, r.ratio.high);
+    }
+    return;
+  }
+  fmt::print("{:<10}{:>8} {:<12}{:>8} {:<16}{:>9} {:>15}{:>9}  {}\n", "stage", "filters", "device", "threads", "pass",
+             "GFLOP/s", "quartiles", "of peak", "to bare oneDNN (quartiles)");
+  for (const Row& r : rows) {
+    const std::string ratio = r.ratio.median > 0.0 ? fmt::format("{:.3f} ({:.3f} to {:.3f})", r.ratio.median, r.ratio.low,
+                                                                 r.ratio.high)
+                                                   : std::string("-");
+    fmt::print("{:<10}{:>8} {:<12}{:>8} {:<16}{:>9.1f} {:>6.1f} - {:>6.1f}{:>7.0f} %  {}\n", r.stage, r.filters, r.device,
+               r.threads, r.pass, r.gflops.median, r.gflops.low, r.gflops.high, 100.0 * r.gflops.median / r.peak, ratio);
+  }
+}
+
+void run_conv(const ConvOptions& options) {
+  std::vector<Row> rows;
+  std::map<int, double> peaks;
+  for (const int threads : options.threads) {
+    peaks[threads] = measure_fma_peak(threads);
+    if (options.format == "text") {
+      fmt::print("FMA peak, {} thread{}: {:.0f} GFLOP/s\n", threads, threads == 1 ? "" : "s", peaks[threads]);
+    }
+  }
+  const std::vector<Stage> stages = stages_of(options);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    Stage stage = stages[s];
+    stage.after.clear();
+    const std::vector<int> filters = options.filters.empty() ? std::vector<int>{stage.conv.filters} : options.filters;
+    for (const int count : filters) {
+      if (count > stage.conv.filters) continue;
+      for (const std::string& device : options.devices) {
+        for (const int threads : options.threads) {
+          measure({stage, count, device, threads, options.shape.empty() && s == 0}, options, peaks[threads], rows);
+        }
+      }
+    }
+  }
+  print(rows, options.format);
+}
+
+}  // namespace
+
+void add_conv(CLI::App& app) {
+  auto options = std::make_shared<ConvOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "conv", "speed of each stage's convolution (with bias, without the layers after it) on each device, pass by pass, in "
+              "GFLOP/s with padding counted as work, against the machine's peak and oneDNN's primitive in its own layouts");
+  command.add_option("--net", options->net, "net file whose stages are measured")->capture_default_str();
+  command.add_option("--set", options->set, "override of the net file");
+  command.add_option("--shape", options->shape, "one convolution instead of a net's: channels,height,width,filters,kernel[,stride[,pad]]")
+      ->delimiter(',');
+  command.add_option("--devices", options->devices, "devices, separated by commas")->delimiter(',')->capture_default_str();
+  command.add_option("--threads", options->threads, "numbers of threads, separated by commas")->delimiter(',')->check(CLI::Range(1, 1024))->capture_default_str();
+  command.add_option("--filters", options->filters, "numbers of filters, separated by commas (default: all of the stage)")->delimiter(',')->check(CLI::Range(1, 1 << 20));
+  command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
+  command.add_option("--repeats", options->repeats, "rounds")->check(CLI::Range(1, 1000))->capture_default_str();
+  command.add_option("--format", options->format, "text or csv")->check(CLI::IsMember({"text", "csv"}))->capture_default_str();
+  command.callback([options] { run_conv(*options); });
+}
+
+}  // namespace convoy

@@ -1,0 +1,20 @@
+#include <fmt/core.h>
+
+#include "bench/commands.hpp"
+#include "core/exit_code.hpp"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Convoy's benchmarks; each prints medians over interleaved rounds of one run"};
+  app.require_subcommand(1);
+  convoy::add_conv(app);
+  convoy::add_train(app);
+  try {
+    app.parse(argc, argv);
+    return convoy::kSuccess;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? convoy::kSuccess : convoy::kUsage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "convoy-bench: {}\n", error.what());
+    return convoy::kFailure;
+  }
+}

@@ -1,0 +1,24 @@
+// Medians with their spread.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+namespace convoy {
+
+struct Quartiles {
+  double low = 0.0;
+  double median = 0.0;
+  double high = 0.0;
+};
+
+inline Quartiles quartiles(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double fraction) {
+    return values[static_cast<std::size_t>(fraction * static_cast<double>(values.size() - 1) + 0.5)];
+  };
+  return {at(0.25), at(0.5), at(0.75)};
+}
+
+}  // namespace convoy

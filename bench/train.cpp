@@ -1,0 +1,95 @@
+#include <fmt/core.h>
+
+#include "bench/bare_convolution.hpp"
+#include "bench/commands.hpp"
+#include "bench/statistics.hpp"
+#include "core/random.hpp"
+#include "core/stopwatch.hpp"
+#include "devices/registry.hpp"
+#include "kernels/matmul.hpp"
+#include "master/local_trunk.hpp"
+#include "master/train.hpp"
+
+namespace convoy {
+namespace {
+
+struct TrainBenchOptions {
+  std::string net = "nets/cifar10-50-500.yaml";
+  std::vector<std::string> set;
+  std::string device = "cpu";
+  int threads = 1;
+  int batch = 64;
+  int repeats = 7;
+};
+
+/// Seconds of all bare convolution passes of one training step: what no implementation on these primitives can beat.
+double bare_seconds(const std::vector<std::unique_ptr<BareConvolution>>& stages) {
+  const Stopwatch watch;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    stages[s]->forward();
+    stages[s]->filter_gradient();
+    if (s > 0) stages[s]->input_gradient();
+  }
+  return watch.seconds();
+}
+
+void run_train(const TrainBenchOptions& options) {
+  std::vector<std::string> set = options.set;
+  set.push_back(fmt::format("training.batch={}", options.batch));
+  const Net net = read_net(options.net, set);
+  const Cut parts = cut(net);
+  const Shape input{options.batch, net.input.channels, net.input.height, net.input.width};
+  const auto device = make_device(options.device, options.threads);
+  set_matmul_threads(options.threads);
+  LocalTrunk trunk(parts.trunk, input, *device);
+  Head<float> head(parts, options.batch);
+  trunk.load(initial_trunk(parts, 1));
+  initialise_head(head, parts, 1);
+  std::vector<std::unique_ptr<BareConvolution>> bare;
+  for (const Stage& stage : parts.trunk) {
+    auto convolution = make_bare_convolution(stage, stage.conv.filters, options.batch, options.threads);
+    if (convolution) bare.push_back(std::move(convolution));
+  }
+  Random random(1, 1);
+  Tensor images(input);
+  for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
+  std::vector<int> labels;
+  for (int i = 0; i < options.batch; ++i) labels.push_back(static_cast<int>(random.below(static_cast<std::uint32_t>(net.classes))));
+
+  std::vector<double> rates;
+  std::vector<double> ratios;
+  for (int round = -1; round < options.repeats; ++round) {
+    const double before = bare_seconds(bare);
+    const Stopwatch watch;
+    train_step({trunk, head}, images, labels, {.training = true, .seed = 1}, {.learning_rate = 1e-4F, .momentum = 0.9F});
+    const double seconds = watch.seconds();
+    if (round < 0) continue;
+    rates.push_back(options.batch / seconds);
+    if (!bare.empty()) ratios.push_back(before / seconds);
+  }
+  const Quartiles rate = quartiles(rates);
+  const Quartiles ratio = quartiles(ratios);
+  fmt::print("{}, batch {}, {} ({}): {:.1f} images/s ({:.1f} to {:.1f})\n", net.name, options.batch, options.device,
+             device->info().description, rate.median, rate.low, rate.high);
+  if (!bare.empty()) {
+    fmt::print("bare convolution time / step time: {:.3f} ({:.3f} to {:.3f})\n", ratio.median, ratio.low, ratio.high);
+  }
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  auto options = std::make_shared<TrainBenchOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "train", "whole local training steps in images/s (forward, loss, backward, update; random images), and which part of a "
+               "step oneDNN's bare convolutions take");
+  command.add_option("--net", options->net, "net file")->capture_default_str();
+  command.add_option("--set", options->set, "override of the net file");
+  command.add_option("--device", options->device, "device")->capture_default_str();
+  command.add_option("--threads", options->threads, "threads")->check(CLI::Range(1, 1024))->capture_default_str();
+  command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
+  command.add_option("--repeats", options->repeats, "steps")->check(CLI::Range(1, 10000))->capture_default_str();
+  command.callback([options] { run_train(*options); });
+}
+
+}  // namespace convoy
