@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   convoy::add_conv(app);
   convoy::add_train(app);
+  convoy::add_transport(app);
   try {
     app.parse(argc, argv);
     return convoy::kSuccess;
