@@ -92,10 +92,11 @@ void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>&
   say(fmt::format("slave {}: {}; waiting for a master at {}", options.name, device.info().description, options.master));
   while (!stop) {
     try {
-      if (!serve_run(options, device, stop, reporter) || options.once) return;
+      if (!serve_run(options, device, stop, reporter)) return;
     } catch (const PeerLost& lost) {
       reporter.report(fmt::format("{}; waiting for the next run at {}", lost.what(), options.master));
     }
+    if (options.once) return;
   }
 }
 

@@ -53,6 +53,8 @@ struct Case {
   std::string expected;  ///< part of the message; empty where the line is allowed
 };
 
+void PrintTo(const Case& c, std::ostream* out) { *out << c.path << " " << c.line; }
+
 class IncludeTable : public ::testing::TestWithParam<Case> {};
 
 TEST_P(IncludeTable, Judges) {

@@ -1,0 +1,199 @@
+#include "wire/codec.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "core/random.hpp"
+
+namespace convoy::wire {
+namespace {
+
+using testing::HasSubstr;
+
+Stage sample_stage() {
+  return {.name = "conv1",
+          .channels = 3,
+          .height = 9,
+          .width = 8,
+          .conv = {.filters = 7, .kernel_h = 3, .kernel_w = 2, .stride_h = 1, .stride_w = 2, .pad = {1, 0, 2, 1}},
+          .after = {Activation::tanh, Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3}}};
+}
+
+/// One of each kind, every field with a value of its own.
+std::vector<Message> samples() {
+  return {Hello{1, "garage", "oneDNN", 4, 123456789012, 16, {"a", "b"}},
+          Welcome{1, "lenet"},
+          Refused{"full"},
+          Bye{"done"},
+          Ping{},
+          Attach{"garage"},
+          Calibrate{sample_stage(), 5, 8, true, 3},
+          Calibrated{0.125},
+          Hold{2, sample_stage(), {3, 4}, 64, true},
+          Load{1},
+          Forward{1, {.training = true, .seed = 0x1122334455667788}},
+          Backward{1},
+          Update{{.learning_rate = 0.5F, .momentum = 0.25F, .weight_decay = 0.125F}},
+          Snapshot{1},
+          Piece{1, 2, 3, 4, 5},
+          Credit{4},
+          Done{1.5, 2.5, 3.5},
+          Failed{"no memory"}};
+}
+
+std::string hex(const std::vector<std::byte>& bytes) {
+  std::string text;
+  for (const std::byte b : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(b));
+  return text;
+}
+
+/// Messages have no comparison of their own; their bytes are a function of all their fields.
+void expect_same(const Message& a, const Message& b) {
+  EXPECT_EQ(a.index(), b.index());
+  EXPECT_EQ(hex(encode(a)), hex(encode(b)));
+}
+
+TEST(Codec, RoundTripOfEveryMessage) {
+  ASSERT_EQ(samples().size(), std::variant_size_v<Message>);
+  for (std::size_t i = 0; i < samples().size(); ++i) {
+    EXPECT_EQ(samples()[i].index(), i) << "the samples are in the order of the kinds";
+    expect_same(decode(encode(samples()[i])), samples()[i]);
+  }
+}
+
+TEST(Codec, KeepsEveryField) {
+  const auto hold = std::get<Hold>(decode(encode(samples()[8])));
+  EXPECT_EQ(hold.stage, sample_stage());
+  EXPECT_EQ(hold.filters, (FilterRange{3, 4}));
+  const auto forward = std::get<Forward>(decode(encode(samples()[10])));
+  EXPECT_EQ(forward.pass.seed, 0x1122334455667788U);
+  const auto hello = std::get<Hello>(decode(encode(samples()[0])));
+  EXPECT_EQ(hello.memory, 123456789012U);
+  EXPECT_EQ(hello.capabilities, (std::vector<std::string>{"a", "b"}));
+}
+
+/// The bytes that masters and slaves of other releases send: they change only with kProtocolVersion.
+TEST(Codec, GoldenBytes) {
+  const std::vector<std::string> golden = {
+#include "tests/wire/golden.inc"
+  };
+  ASSERT_EQ(golden.size(), samples().size());
+  for (std::size_t i = 0; i < golden.size(); ++i) EXPECT_EQ(hex(encode(samples()[i])), golden[i]) << name_of(samples()[i]);
+}
+
+TEST(Codec, EveryTruncationIsRefused) {
+  for (const Message& message : samples()) {
+    const std::vector<std::byte> bytes = encode(message);
+    for (std::size_t length = 0; length < bytes.size(); ++length) {
+      // Cut at the end, what is left may still be whole where the last bytes are padding; it must never crash.
+      try {
+        decode(std::span(bytes).first(length));
+      } catch (const Error&) {
+      }
+    }
+    EXPECT_THROW(decode(std::span(bytes).first(bytes.size() / 2)), Error) << name_of(message);
+  }
+}
+
+TEST(Codec, MutationsDecodeToAMessageOrAnError) {
+  Random random(1, 1);
+  int refused = 0;
+  for (int round = 0; round < 20000; ++round) {
+    const auto all = samples();
+    std::vector<std::byte> bytes = encode(all[random.below(static_cast<std::uint32_t>(all.size()))]);
+    for (std::uint32_t i = 1 + random.below(4); i > 0; --i) {
+      bytes[random.below(static_cast<std::uint32_t>(bytes.size()))] = static_cast<std::byte>(random.below(256));
+    }
+    try {
+      encode(decode(bytes));
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+struct BadMessage {
+  std::string name;
+  Message message;
+  std::string expected;
+};
+
+void PrintTo(const BadMessage& bad, std::ostream* out) { *out << bad.name; }
+
+Message calibrate(const std::function<void(Calibrate&)>& change) {
+  Calibrate message{sample_stage(), 5, 8, true, 3};
+  change(message);
+  return message;
+}
+
+Message hold(const std::function<void(Hold&)>& change) {
+  Hold message{2, sample_stage(), {3, 4}, 64, true};
+  change(message);
+  return message;
+}
+
+class BadMessages : public testing::TestWithParam<BadMessage> {};
+
+TEST_P(BadMessages, AreRefused) {
+  try {
+    decode(encode(GetParam().message));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(GetParam().expected));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadMessages,
+    testing::Values(
+        BadMessage{"NamelessHello", Hello{.name = ""}, "without a name"},
+        BadMessage{"LongName", Hello{.name = std::string(5000, 'x')}, "name of 5000 bytes"},
+        BadMessage{"ManyCapabilities", Hello{.name = "a", .capabilities = std::vector<std::string>(65)}, "65 capabilities"},
+        BadMessage{"NoThreads", Hello{.name = "a", .threads = 0}, "threads 0"},
+        BadMessage{"FilterBlock", Hello{.name = "a", .filter_block = 0}, "filter block 0"},
+        BadMessage{"LongReason", Bye{std::string(4097, 'x')}, "reason of 4097"},
+        BadMessage{"StageWithoutChannels", calibrate([](Calibrate& m) { m.stage.channels = 0; }), "stage conv1"},
+        BadMessage{"HugeStage", calibrate([](Calibrate& m) { m.stage.height = 1 << 30; }), "stage conv1"},
+        BadMessage{"KernelDoesNotFit", calibrate([](Calibrate& m) { m.stage.conv.kernel_h = 100; }), "does not fit"},
+        BadMessage{"PadNotSmaller", calibrate([](Calibrate& m) { m.stage.conv.pad.top = 3; }), "padding"},
+        BadMessage{"ZeroStride", calibrate([](Calibrate& m) { m.stage.conv.stride_w = 0; }), "stride"},
+        BadMessage{"ManyLayers", calibrate([](Calibrate& m) { m.stage.after.assign(65, Activation::relu); }), "65 layers"},
+        BadMessage{"DropoutRate", calibrate([](Calibrate& m) { m.stage.after = {Dropout{1.0F, 0}}; }), "dropout rate"},
+        BadMessage{"DropoutNan", calibrate([](Calibrate& m) { m.stage.after = {Dropout{NAN, 0}}; }), "dropout rate"},
+        BadMessage{"TooManyFilters", calibrate([](Calibrate& m) { m.filters = 8; }), "filters 8"},
+        BadMessage{"NoBatch", calibrate([](Calibrate& m) { m.batch = 0; }), "batch 0"},
+        BadMessage{"ManyRepeats", calibrate([](Calibrate& m) { m.repeats = 1000; }), "repeats 1000"},
+        BadMessage{"FirstFilter", hold([](Hold& m) { m.filters.first = 7; }), "first filter 7"},
+        BadMessage{"FilterCount", hold([](Hold& m) { m.filters.count = 5; }), "filter count 5"},
+        BadMessage{"NoFilters", hold([](Hold& m) { m.filters.count = 0; }), "filter count 0"},
+        BadMessage{"LargeBatch", hold([](Hold& m) { m.batch = 65537; }), "batch 65537"},
+        BadMessage{"StageIndex", Load{4096}, "stage index 4096"},
+        BadMessage{"InfiniteRate", Update{{.learning_rate = INFINITY}}, "learning rate is not finite"},
+        BadMessage{"NegativeTime", Done{-1.0, 0.0, 0.0}, "compute -1"}, BadMessage{"NanTime", Calibrated{NAN}, "seconds"},
+        BadMessage{"EmptyPiece", Piece{0, 0, 0, 0, 1}, "samples 0"}, BadMessage{"FifthPart", Piece{4, 0, 1, 0, 1}, "part 4"},
+        BadMessage{"NoCredit", Credit{0}, "credit 0"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Codec, RefusesWhatIsNoMessage) {
+  const auto expect_refused = [](std::vector<std::byte> bytes, const char* expected) {
+    try {
+      decode(bytes);
+      FAIL() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(expected));
+    }
+  };
+  expect_refused({}, "not a message of Convoy");
+  expect_refused(std::vector<std::byte>(100), "not a message of Convoy");
+  expect_refused(std::vector<std::byte>(2 << 20), "a header of 2097152 bytes");
+  std::vector<std::byte> other = encode(Ping{});
+  other[7] = static_cast<std::byte>('9');
+  expect_refused(other, "CVY1");
+}
+
+}  // namespace
+}  // namespace convoy::wire

@@ -1,0 +1,233 @@
+// Links between threads of this process, over real TCP; friendly peers and others.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+#include <zmq.hpp>
+
+#include "wire/codec.hpp"
+#include "wire/link.hpp"
+#include "wire/stream.hpp"
+
+namespace convoy::wire {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+Deadline in(std::chrono::milliseconds time) { return Clock::now() + time; }
+
+/// Waits for a message of kind T from anybody.
+template <class T>
+std::string expect_from_peer(ServerLink& server) {
+  const auto from = server.receive(in(5s));
+  EXPECT_TRUE(from.has_value());
+  if (!from) return "";
+  EXPECT_EQ(from->rejected, "");
+  EXPECT_TRUE(std::holds_alternative<T>(from->envelope.message)) << name_of(from->envelope.message);
+  return from->peer;
+}
+
+TEST(Links, CarryMessagesBothWaysOnBothChannels) {
+  ServerLink server("tcp://127.0.0.1:*");
+  ClientLink client(server.endpoint());
+  client.send(Channel::control, {Hello{.name = "a"}, {}}, in(1s));
+  const std::string peer = expect_from_peer<Hello>(server);
+  client.send(Channel::data, {Attach{"a"}, {}}, in(1s));
+  EXPECT_EQ(expect_from_peer<Attach>(server), peer);
+  EXPECT_TRUE(client.connected());
+  server.send(peer, Channel::control, {Welcome{1, "run"}, {}}, in(1s));
+  server.send(peer, Channel::data, {Load{3}, {}}, in(1s));
+  bool welcome = false;
+  bool load = false;
+  for (int i = 0; i < 2; ++i) {
+    const auto from = client.receive(in(5s));
+    ASSERT_TRUE(from);
+    if (from->channel == Channel::control) welcome = std::holds_alternative<Welcome>(from->envelope.message);
+    if (from->channel == Channel::data) load = std::holds_alternative<Load>(from->envelope.message);
+  }
+  EXPECT_TRUE(welcome && load);
+}
+
+TEST(Links, KeepDeadlines) {
+  ServerLink server("tcp://127.0.0.1:*");
+  ClientLink client(server.endpoint());
+  const auto start = Clock::now();
+  EXPECT_FALSE(server.receive(in(100ms)));
+  EXPECT_FALSE(client.receive(in(100ms)));
+  EXPECT_GE(Clock::now() - start, 200ms);
+  EXPECT_LT(Clock::now() - start, 5s);
+  EXPECT_FALSE(server.receive(Clock::now() - 1s)) << "a deadline in the past";
+}
+
+TEST(Links, CarryLargeTensorsToManyClients) {
+  constexpr int kClients = 7;
+  ServerLink server("tcp://127.0.0.1:*");
+  const Tensor tensor({64, 16, 64, 32}, 3.0F);  // 8 MiB
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kClients; ++i) {
+    threads.emplace_back([&] {
+      ClientLink client(server.endpoint());
+      client.send(Channel::data, {Attach{"x"}, {}}, in(5s));
+      Tensor got(tensor.shape(), 0.0F);
+      Assembler assembler(got.shape(), got.span());
+      while (!assembler.complete()) {
+        const auto from = client.receive(in(20s));
+        ASSERT_TRUE(from);
+        assembler.add(std::get<Piece>(from->envelope.message), from->envelope.payload.floats());
+      }
+      EXPECT_TRUE(std::equal(got.span().begin(), got.span().end(), tensor.data()));
+      client.send(Channel::data, {Done{}, {}}, in(5s));
+      client.receive(in(20s));  // holds the connection until the farewell
+    });
+  }
+  std::vector<std::string> peers;
+  for (int i = 0; i < kClients; ++i) peers.push_back(expect_from_peer<Attach>(server));
+  for (const Envelope& piece : make_pieces(tensor)) {
+    for (const std::string& peer : peers) server.send(peer, Channel::data, piece, in(20s));
+  }
+  for (int i = 0; i < kClients; ++i) {
+    const auto from = server.receive(in(20s));
+    ASSERT_TRUE(from);
+    EXPECT_TRUE(std::holds_alternative<Done>(from->envelope.message));
+    server.send(from->peer, Channel::data, {Bye{"done"}, {}}, in(5s));
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Links, SendingToNobodyIsPeerLost) {
+  ServerLink server("tcp://127.0.0.1:*");
+  EXPECT_THROW(server.send("nobody", Channel::control, {Ping{}, {}}, in(1s)), PeerLost);
+}
+
+TEST(Links, AGoneClientIsNoticedWithinASecond) {
+  ServerLink server("tcp://127.0.0.1:*");
+  auto client = std::make_unique<ClientLink>(server.endpoint());
+  client->send(Channel::control, {Hello{.name = "a"}, {}}, in(1s));
+  const std::string peer = expect_from_peer<Hello>(server);
+  client.reset();
+  const auto start = Clock::now();
+  EXPECT_THROW(
+      while (Clock::now() - start < 5s) {
+        server.send(peer, Channel::control, {Ping{}, {}}, in(10ms));
+        std::this_thread::sleep_for(10ms);
+      },
+      PeerLost);
+  EXPECT_LT(Clock::now() - start, 1s);
+}
+
+TEST(Links, AGoneServerIsNoticedAndItsSuccessorFound) {
+  auto server = std::make_unique<ServerLink>("tcp://127.0.0.1:*");
+  const std::string endpoint = server->endpoint();
+  ClientLink client(endpoint);
+  client.send(Channel::control, {Hello{.name = "a"}, {}}, in(1s));
+  expect_from_peer<Hello>(*server);
+  server.reset();
+  EXPECT_THROW(client.receive(in(5s)), PeerLost);
+  EXPECT_FALSE(client.connected());
+  server = std::make_unique<ServerLink>(endpoint);
+  ClientLink again(endpoint);
+  again.send(Channel::control, {Hello{.name = "a"}, {}}, in(5s));
+  expect_from_peer<Hello>(*server);
+}
+
+TEST(Links, EndWithUnsentMessagesInTime) {
+  const auto start = Clock::now();
+  {
+    ClientLink client("tcp://127.0.0.1:9");  // nobody listens there
+    for (int i = 0; i < 20; ++i) {
+      client.send(Channel::data, {Piece{0, 0, 1, 0, 1}, Payload(1 << 20)}, in(1s));
+    }
+  }
+  EXPECT_LT(Clock::now() - start, 3s);
+}
+
+TEST(Links, BadEndpointsAreErrors) {
+  EXPECT_THROW(ServerLink("nonsense"), Error);
+  EXPECT_THROW(ClientLink("tcp://"), Error);
+  ServerLink server("tcp://127.0.0.1:*");
+  EXPECT_THROW(ServerLink{server.endpoint()}, Error) << "the port is taken";
+}
+
+// ---- peers that are no friends -------------------------------------------------------------------------------------
+
+class Hostile : public testing::Test {
+ protected:
+  zmq::socket_t dealer(const std::string& id) {
+    zmq::socket_t socket(context_, zmq::socket_type::dealer);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::routing_id, id);
+    socket.connect(server_.endpoint());
+    return socket;
+  }
+
+  static void send(zmq::socket_t& socket, const std::vector<std::string>& frames) {
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      const auto flags = i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none;
+      socket.send(zmq::buffer(frames[i]), flags);
+    }
+  }
+
+  static std::string bytes(const Message& message) {
+    const std::vector<std::byte> encoded = encode(message);
+    return {reinterpret_cast<const char*>(encoded.data()), encoded.size()};
+  }
+
+  void expect_rejected(const std::string& id, const std::vector<std::string>& frames, const std::string& why) {
+    zmq::socket_t socket = dealer(id);
+    send(socket, frames);
+    const auto from = server_.receive(in(5s));
+    ASSERT_TRUE(from);
+    EXPECT_THAT(from->rejected, HasSubstr(why));
+  }
+
+  void expect_alive() {
+    ClientLink client(server_.endpoint());
+    client.send(Channel::control, {Hello{.name = "friend"}, {}}, in(5s));
+    expect_from_peer<Hello>(server_);
+  }
+
+  zmq::context_t context_{1};
+  ServerLink server_{"tcp://127.0.0.1:*"};
+};
+
+TEST_F(Hostile, FramesAreRejectedWithAReason) {
+  expect_rejected("x/c", {"rubbish"}, "not a message of Convoy");
+  expect_rejected("y/c", {""}, "not a message of Convoy");
+  expect_rejected("z/d", {bytes(Ping{}), "payload"}, "Ping with a payload frame");
+  expect_rejected("u/d", {bytes(Piece{0, 0, 1, 0, 1})}, "Piece without a payload frame");
+  expect_rejected("v/d", {bytes(Piece{0, 0, 2, 0, 3}), "12345"}, "with 5 bytes");
+  expect_rejected("w/d", {"a", "b", "c", "d"}, "a message of 4 frames");
+  expect_rejected("stranger", {bytes(Ping{})}, "no slave of Convoy");
+  expect_rejected("control\x01/c", {bytes(Ping{})}, "no slave of Convoy");
+  expect_rejected(std::string(250, 'x') + "/c", {bytes(Ping{})}, "no slave of Convoy");
+  expect_alive();
+}
+
+TEST_F(Hostile, OversizeMessagesCostTheirSenderTheConnection) {
+  zmq::socket_t socket = dealer("big/d");
+  socket.send(zmq::buffer(std::string(std::size_t{32} << 20, 'x')), zmq::send_flags::none);
+  EXPECT_FALSE(server_.receive(in(500ms)));
+  expect_alive();
+}
+
+TEST_F(Hostile, PlainTcpRubbishIsIgnored) {
+  const std::string endpoint = server_.endpoint();
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
+  const int handle = socket(AF_INET, SOCK_STREAM, 0);
+  ASSERT_EQ(connect(handle, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const std::string rubbish(10000, '\xff');
+  EXPECT_GT(::send(handle, rubbish.data(), rubbish.size(), MSG_NOSIGNAL), 0);
+  expect_alive();
+  close(handle);
+}
+
+}  // namespace
+}  // namespace convoy::wire
