@@ -1,0 +1,163 @@
+// Net files that are wrong, and what the user is told.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "nets/net.hpp"
+
+namespace convoy {
+namespace {
+
+using testing::HasSubstr;
+
+struct BadNet {
+  std::string name;
+  std::string layers;  ///< list items; or a whole file where it begins with "name:" or "!"
+  std::vector<std::string> expected;
+  Overrides overrides = {};
+};
+
+void PrintTo(const BadNet& bad, std::ostream* out) { *out << bad.name; }
+
+constexpr const char* kHead = "name: test\ninput: {channels: 3, height: 12, width: 10}\nlayers:\n";
+constexpr const char* kTail = "  - {name: out, type: dense, units: 4}\n  - {name: loss, type: softmax_cross_entropy}\n";
+constexpr const char* kConv = "  - {name: c, type: conv, filters: 5, kernel: 3}\n";
+
+/// The layers go to line 4 and on.
+std::string text_of(const BadNet& bad) {
+  if (bad.layers.rfind("name:", 0) == 0) return bad.layers;
+  if (bad.layers.rfind('!', 0) == 0) return bad.layers.substr(1);
+  return kHead + bad.layers + kTail;
+}
+
+class BadNets : public testing::TestWithParam<BadNet> {};
+
+TEST_P(BadNets, AreRefusedWithPlaceAndMend) {
+  try {
+    cut(parse_net(text_of(GetParam()), "t.yaml", GetParam().overrides));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    for (const std::string& expected : GetParam().expected) EXPECT_THAT(error.what(), HasSubstr(expected));
+  }
+}
+
+std::string conv(const std::string& fields) { return "  - {name: c, type: conv, " + fields + "}\n"; }
+
+std::string file(const std::string& layers) { return kHead + layers; }
+
+INSTANTIATE_TEST_SUITE_P(
+    Layers, BadNets,
+    testing::Values(
+        BadNet{"UnknownType", "  - {name: c, type: conf}\n", {"t.yaml:4", "layer c", "'conf'", "did you mean conv"}},
+        BadNet{"UnknownField", conv("filters: 5, kernel: 3, strid: 2"), {"t.yaml:4", "strid", "did you mean stride"}},
+        BadNet{"NoFilters", conv("kernel: 3"), {"t.yaml:4", "layer c", "filters is missing"}},
+        BadNet{"NoKernel", conv("filters: 3"), {"kernel is missing"}},
+        BadNet{"ZeroFilters", conv("filters: 0, kernel: 3"), {"filters is '0'", "from 1 to"}},
+        BadNet{"NegativeFilters", conv("filters: -5, kernel: 3"), {"filters is '-5'"}},
+        BadNet{"HugeFilters", conv("filters: 99999999999999, kernel: 3"), {"filters is '99999999999999'"}},
+        BadNet{"FractionOfAFilter", conv("filters: 2.5, kernel: 3"), {"'2.5'", "whole number"}},
+        BadNet{"FiltersText", conv("filters: many, kernel: 3"), {"'many'"}},
+        BadNet{"FiltersList", conv("filters: [1, 2], kernel: 3"), {"filters is a list"}},
+        BadNet{"KernelOfThree", conv("filters: 2, kernel: [1, 2, 3]"), {"kernel", "list of 2"}},
+        BadNet{"KernelTooLarge", conv("filters: 2, kernel: 13"), {"t.yaml:4: layer c", "13x13 does not fit", "12x10"}},
+        BadNet{"ZeroStride", conv("filters: 2, kernel: 3, stride: 0"), {"stride is '0'"}},
+        BadNet{"PadWord", conv("filters: 2, kernel: 3, pad: some"), {"pad is 'some'"}},
+        BadNet{"PadNotSmaller", conv("filters: 2, kernel: 3, pad: 3"), {"padding 3 3 3 3", "3x3"}},
+        BadNet{"Groups", conv("filters: 2, kernel: 3, groups: 2"), {"groups", "leave groups out"}},
+        BadNet{"NoType", "  - {name: c}\n", {"t.yaml:4", "type is missing"}},
+        BadNet{"NoName", "  - {type: relu}\n", {"t.yaml:4", "layer number 1", "name is missing"}},
+        BadNet{"NameWithDot", "  - {name: a.b, type: relu}\n", {"name is 'a.b'", "letters"}},
+        BadNet{"NameTwice", std::string(kConv) + kConv, {"t.yaml:5", "name", "unique"}},
+        BadNet{"NameInput", "  - {name: input, type: relu}\n", {"choose another"}},
+        BadNet{"FieldTwice", "  - {name: c, type: conv, filters: 1, filters: 2, kernel: 1}\n", {"filters", "twice"}},
+        BadNet{"NotAMap", "  - conv\n", {"t.yaml:4", "expected a map"}},
+        BadNet{"DropoutOne", std::string(kConv) + "  - {name: d, type: dropout, rate: 1}\n", {"t.yaml:5", "rate", "less than 1"}},
+        BadNet{"DropoutNan", std::string(kConv) + "  - {name: d, type: dropout, rate: nan}\n", {"rate is 'nan'"}},
+        BadNet{"PoolWithoutKernel", std::string(kConv) + "  - {name: p, type: max_pool}\n", {"t.yaml:5", "kernel is missing"}},
+        BadNet{"DenseWithoutUnits", "  - {name: d, type: dense}\n", {"units is missing"}},
+        BadNet{"ReluWithField", std::string(kConv) + "  - {name: r, type: relu, slope: 1}\n", {"slope is no field"}},
+        BadNet{"PoolFirst", "  - {name: p, type: max_pool, kernel: 2}\n" + std::string(kConv), {"t.yaml:4: layer p", "before the first convolution"}},
+        BadNet{"ConvAfterDense", "  - {name: d, type: dense, units: 9}\n" + conv("filters: 2, kernel: 1"), {"t.yaml:5: layer c", "move it up"}},
+        BadNet{"PoolInAPerceptron", "  - {name: p, type: max_pool, kernel: 2}\n", {"layer p"}},
+        BadNet{"UnknownFrom", "  - {name: c, type: conv, filters: 5, kernel: 3, from: nowhere}\n", {"from", "'nowhere'"}},
+        BadNet{"TwoInputs", std::string(kConv) + "  - {name: r, type: relu, from: [c, input]}\n", {"takes one input"}},
+        BadNet{"Circle", "  - {name: a, type: relu, from: b}\n  - {name: b, type: relu, from: a}\n" + std::string(kConv), {"circle"}},
+        BadNet{"ReadTwice", std::string(kConv) + "  - {name: r, type: relu}\n  - {name: s, type: relu, from: c}\n", {"layer"}},
+        BadNet{"HugeDense", "  - {name: d, type: dense, units: 1000000}\n  - {name: e, type: dense, units: 1000000}\n", {"more than the limits"}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, BadNets,
+    testing::Values(
+        BadNet{"Empty", "!", {"t.yaml:1"}}, BadNet{"List", "!- a\n- b\n", {"t.yaml:1", "name, input, layers"}},
+        BadNet{"Syntax", "!name: test\ninput: {channels: 3\nlayers: ]\n", {"t.yaml:3", "YAML"}},
+        BadNet{"NoInput", "name: x\nlayers:\n  - {name: a, type: relu}\n", {"input is missing"}},
+        BadNet{"NoLayers", "name: x\ninput: {channels: 1, height: 1, width: 1}\n", {"layers is missing"}},
+        BadNet{"EmptyLayers", "name: x\ninput: {channels: 1, height: 1, width: 1}\nlayers: []\n", {"t.yaml:3", "layers"}},
+        BadNet{"UnknownBlock", "name: x\ninput: {channels: 1, height: 1, width: 1}\nlayers: [a]\ntrainning: {}\n", {"t.yaml:4", "did you mean training"}},
+        BadNet{"InputZero", "name: x\ninput: {channels: 0, height: 1, width: 1}\nlayers: [a]\n", {"t.yaml:2", "channels is '0'"}},
+        BadNet{"NoLoss", file("  - {name: d, type: dense, units: 4}\n"), {"t.yaml:4", "no loss", "softmax_cross_entropy"}},
+        BadNet{"OneClass", file("  - {name: d, type: dense, units: 1}\n  - {name: l, type: squared_error}\n"), {"t.yaml:5", "at least two"}},
+        BadNet{"TwoLosses", file("  - {name: l, type: squared_error}\n  - {name: m, type: squared_error, from: input}\n"), {"t.yaml:5", "second loss"}},
+        BadNet{"LossNotLast", file("  - {name: l, type: squared_error}\n  - {name: d, type: dense, units: 4}\n"), {"t.yaml:4", "loss comes last"}},
+        BadNet{"TooLarge", "!" + std::string((1 << 20) + 1, ' '), {"t.yaml", "too many"}},
+        BadNet{"DeepNesting", "!" + std::string(100000, '['), {"t.yaml"}}),
+    [](const auto& info) { return info.param.name; });
+
+BadNet training(const std::string& name, const std::string& block, std::vector<std::string> expected) {
+  return {name, std::string(kHead) + kConv + kTail + block + "\n", std::move(expected)};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Training, BadNets,
+    testing::Values(training("Batch", "training: {batch: 0}", {"t.yaml:7", "batch is '0'"}),
+                    training("Rate", "training: {learning_rate: -1}", {"learning_rate is '-1'"}),
+                    training("RateText", "training: {learning_rate: fast}", {"'fast'", "expected a number"}),
+                    training("Momentum", "training: {momentum: 1.5}", {"momentum is '1.5'"}),
+                    training("Schedule", "training: {schedule: {kind: linear}}", {"'linear'", "constant, step or cosine"}),
+                    training("ScheduleEvery", "training: {schedule: {kind: step}}", {"every is missing"}),
+                    training("Flip", "augment: {flip: perhaps}", {"flip is 'perhaps'", "true or false"}),
+                    training("Crop", "augment: {crop: 50}", {"crop is '50'"})),
+    [](const auto& info) { return info.param.name; });
+
+BadNet set(const std::string& name, const std::string& override, std::vector<std::string> expected) {
+  return {name, kConv, std::move(expected), {override}};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Overrides, BadNets,
+    testing::Values(set("UnknownLayer", "d.filters=3", {"--set d.filters=3", "no layer 'd'", "c, out, loss"}),
+                    set("UnknownField", "c.colour=red", {"colour", "set by --set c.colour=red"}),
+                    set("BadValue", "c.filters=0", {"set by --set c.filters=0", "filters is '0'"}),
+                    set("NoValue", "c.filters=", {"OWNER.FIELD=VALUE"}), set("NoEquals", "c.filters", {"OWNER.FIELD=VALUE"}),
+                    set("NoField", "c=3", {"OWNER.FIELD=VALUE"}), set("TooDeep", "a.b.c.d=3", {"OWNER.FIELD=VALUE"}),
+                    set("Empty", "", {"OWNER.FIELD=VALUE"}), set("BadYaml", "c.filters=[", {"--set c.filters=["}),
+                    set("IntoAScalar", "c.filters.deep=1", {"--set"}),
+                    set("TrainingField", "training.speed=3", {"speed", "set by --set training.speed=3"})),
+    [](const auto& info) { return info.param.name; });
+
+TEST(NetFiles, MissingFolderAndUnreadable) {
+  const auto error_of = [](const std::string& file) -> std::string {
+    try {
+      read_net(file);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(error_of("/nowhere/net.yaml"), HasSubstr("/nowhere/net.yaml: cannot be read"));
+  EXPECT_THAT(error_of("/proc"), HasSubstr("a folder"));
+}
+
+TEST(NetFiles, AnAliasBombDoesNoHarm) {
+  std::string text = "a: &a [x, x, x, x, x, x, x, x, x]\n";
+  for (char c = 'b'; c <= 'z'; ++c) {
+    text += fmt::format("{}: &{} [", c, c);
+    for (int i = 0; i < 9; ++i) text += fmt::format("{}*{}", i > 0 ? ", " : "", static_cast<char>(c - 1));
+    text += "]\n";
+  }
+  EXPECT_THROW(parse_net(text, "bomb.yaml"), Error);
+}
+
+}  // namespace
+}  // namespace convoy
