@@ -170,17 +170,18 @@ void check_uses(const Written& layers, const std::vector<std::vector<int>>& inpu
       if (input != kNetInput) ++uses[static_cast<std::size_t>(input)];
     }
   }
+  const auto of_loss = [](const WrittenLayer& layer) { return is_loss(layer.layer.spec); };
+  if (std::none_of(layers.begin(), layers.end(), of_loss)) {
+    layers.back().fields.fail("the net has no loss; end it with softmax_cross_entropy or squared_error");
+  }
   int losses = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const bool loss = is_loss(layers[i].layer.spec);
+    const bool loss = of_loss(layers[i]);
     losses += loss ? 1 : 0;
     if (loss && losses > 1) layers[i].fields.fail("it is a second loss; a net ends with one");
     if (loss && uses[i] > 0) layers[i].fields.fail("it is the loss, but another layer reads it; the loss comes last");
     if (!loss && uses[i] == 0) layers[i].fields.fail("no layer reads its output; connect it by `from`, or remove it");
     if (!loss && uses[i] > 1) layers[i].fields.fail(fmt::format("{} layers read its output; nets are chains", uses[i]));
-  }
-  if (losses == 0) {
-    layers.back().fields.fail("the net has no loss; end it with softmax_cross_entropy or squared_error");
   }
 }
 
