@@ -1,9 +1,11 @@
 #include <fmt/core.h>
 
 #include "bench/commands.hpp"
+#include "core/allocator.hpp"
 #include "core/exit_code.hpp"
 
 int main(int argc, char** argv) {
+  convoy::keep_freed_memory();
   CLI::App app{"Convoy's benchmarks; each prints medians over interleaved rounds of one run"};
   app.require_subcommand(1);
   convoy::add_conv(app);

@@ -20,6 +20,8 @@ struct TrainBenchOptions {
   int threads = 1;
   int batch = 64;
   int repeats = 7;
+  bool no_bare = false;
+  std::string format = "text";
 };
 
 /// Seconds of all bare convolution passes of one training step: what no implementation on these primitives can beat.
@@ -31,6 +33,22 @@ double bare_seconds(const std::vector<std::unique_ptr<BareConvolution>>& stages)
     if (s > 0) stages[s]->input_gradient();
   }
   return watch.seconds();
+}
+
+void print_result(const TrainBenchOptions& options, const std::string& net, const std::string& device,
+                  const Quartiles& rate, const Quartiles& ratio, bool compared) {
+  if (options.format == "csv") {
+    fmt::print("net,batch,device,threads,images_s,low,high,bare_to_step,low,high\n");
+    fmt::print("{},{},{},{},{:.2f},{:.2f},{:.2f}", net, options.batch, options.device, options.threads, rate.median,
+               rate.low, rate.high);
+    fmt::print("{}\n", compared ? fmt::format(",{:.3f},{:.3f},{:.3f}", ratio.median, ratio.low, ratio.high) : ",,,");
+    return;
+  }
+  fmt::print("{}, batch {}, {} ({}): {:.1f} images/s ({:.1f} to {:.1f})\n", net, options.batch, options.device, device,
+             rate.median, rate.low, rate.high);
+  if (compared) {
+    fmt::print("bare convolution time / step time: {:.3f} ({:.3f} to {:.3f})\n", ratio.median, ratio.low, ratio.high);
+  }
 }
 
 void run_train(const TrainBenchOptions& options) {
@@ -47,6 +65,7 @@ void run_train(const TrainBenchOptions& options) {
   initialise_head(head, parts, 1);
   std::vector<std::unique_ptr<BareConvolution>> bare;
   for (const Stage& stage : parts.trunk) {
+    if (options.no_bare) break;
     auto convolution = make_bare_convolution(stage, stage.conv.filters, options.batch, options.threads);
     if (convolution) bare.push_back(std::move(convolution));
   }
@@ -69,11 +88,7 @@ void run_train(const TrainBenchOptions& options) {
   }
   const Quartiles rate = quartiles(rates);
   const Quartiles ratio = quartiles(ratios);
-  fmt::print("{}, batch {}, {} ({}): {:.1f} images/s ({:.1f} to {:.1f})\n", net.name, options.batch, options.device,
-             device->info().description, rate.median, rate.low, rate.high);
-  if (!bare.empty()) {
-    fmt::print("bare convolution time / step time: {:.3f} ({:.3f} to {:.3f})\n", ratio.median, ratio.low, ratio.high);
-  }
+  print_result(options, net.name, device->info().description, rate, ratio, !bare.empty());
 }
 
 }  // namespace
@@ -89,6 +104,8 @@ void add_train(CLI::App& app) {
   command.add_option("--threads", options->threads, "threads")->check(CLI::Range(1, 1024))->capture_default_str();
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
   command.add_option("--repeats", options->repeats, "steps")->check(CLI::Range(1, 10000))->capture_default_str();
+  command.add_flag("--no-bare", options->no_bare, "leave the bare convolutions out");
+  command.add_option("--format", options->format, "text or csv")->check(CLI::IsMember({"text", "csv"}))->capture_default_str();
   command.callback([options] { run_train(*options); });
 }
 

@@ -4,7 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
+#include <optional>
+#include <sstream>
 
 #include "bench/commands.hpp"
 #include "bench/raw_socket.hpp"
@@ -22,9 +25,12 @@ using wire::Channel;
 using wire::Clock;
 
 constexpr auto kPatience = 60s;
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+constexpr std::size_t kMostFrameBytes = std::size_t{8} << 20;
 
 struct TransportOptions {
-  std::vector<std::size_t> bytes{65536, 262144, 1048576, 4194304, 16777216, 67108864};
+  std::vector<std::size_t> frames{65536, 262144, 1048576, 4194304, 8388608};
+  std::vector<std::size_t> tensors{65536, 262144, 1048576, 4194304, 16777216, 67108864};
   int repeats = 15;
   int fan_out = 0;
   std::string listen;   ///< this machine sends, the other one connects
@@ -32,54 +38,100 @@ struct TransportOptions {
   std::string format = "text";
 };
 
+/// Bytes of one stream of frames: long enough that its start does not count.
+constexpr std::size_t kStreamBytes = std::size_t{128} << 20;
+
 /// A tensor of so many bytes, in maps of 16 KiB.
 Shape shape_of(std::size_t bytes) { return {static_cast<int>(std::max<std::size_t>(1, bytes / 65536)), 4, 64, 64}; }
 
 [[noreturn]] void timed_out(const char* what) { fail("the other side did not {} within {} s", what, kPatience.count()); }
 
-// ---- the receiving side --------------------------------------------------------------------------------------------
+// ---- what comes next -----------------------------------------------------------------------------------------------
 
-/// Receives tensors, each announced by a Hold whose stage index says how many of the sizes' maps there are, until told bye.
-void receive_all(const std::string& endpoint, const std::string& raw_host, int raw_port) {
-  wire::ClientLink link(endpoint);
-  link.send(Channel::data, {wire::Attach{"receiver"}, {}}, Clock::now() + kPatience);
-  RawSocket raw = raw_port > 0 ? RawSocket::connect(raw_host, raw_port) : RawSocket();
-  std::vector<float> buffer;
-  while (true) {
-    auto from = link.receive(Clock::now() + kPatience);
-    if (!from) timed_out("send anything");
-    if (std::holds_alternative<wire::Bye>(from->envelope.message)) return;
-    const auto* backward = std::get_if<wire::Backward>(&from->envelope.message);
-    const auto* forward = std::get_if<wire::Forward>(&from->envelope.message);
-    if (backward == nullptr && forward == nullptr) continue;
-    const std::size_t bytes = std::size_t{65536} * (backward != nullptr ? backward->stage_index : forward->stage_index);
-    const Shape shape = shape_of(bytes);
-    buffer.resize(shape.size());
-    link.send(Channel::data, {wire::Done{}, {}}, Clock::now() + kPatience);
-    if (backward != nullptr) {
-      raw.receive(buffer.data(), bytes);
-      raw.send("k", 1);
-      continue;
-    }
-    wire::Assembler assembler(shape, buffer);
-    while (!assembler.complete()) {
-      from = link.receive(Clock::now() + kPatience);
-      if (!from) timed_out("send a whole tensor");
-      if (const auto* piece = std::get_if<wire::Piece>(&from->envelope.message)) {
-        assembler.add(*piece, std::as_const(from->envelope.payload).floats());
-      }
-    }
-    link.send(Channel::data, {wire::Done{}, {}}, Clock::now() + kPatience);
-  }
+enum class Way { raw, frames, tensor };
+constexpr std::array<const char*, 3> kWays{"raw", "frames", "tensor"};
+
+/// `count` pieces of `bytes` each are sent next. Travels as the text of a message that benchmarks have no use for.
+struct Order {
+  Way way = Way::raw;
+  std::size_t count = 1;
+  std::size_t bytes = 0;
+};
+
+wire::Message encode(const Order& order) {
+  return wire::Welcome{.run = fmt::format("{} {} {}", kWays[static_cast<std::size_t>(order.way)], order.count, order.bytes)};
 }
 
-// ---- the sending side ----------------------------------------------------------------------------------------------
+std::optional<Order> decode(const wire::Message& message) {
+  const auto* welcome = std::get_if<wire::Welcome>(&message);
+  if (welcome == nullptr) return std::nullopt;
+  std::istringstream words(welcome->run);
+  std::string way;
+  Order order;
+  words >> way >> order.count >> order.bytes;
+  const auto* const found = std::find(kWays.begin(), kWays.end(), way);
+  if (!words || found == kWays.end() || order.bytes > kMostBytes) fail("'{}' is no order of this benchmark", welcome->run);
+  order.way = static_cast<Way>(found - kWays.begin());
+  return order;
+}
 
-struct Timing {
-  std::vector<double> wire;
-  std::vector<double> frames;
-  std::vector<double> raw;
+// ---- the receiving side --------------------------------------------------------------------------------------------
+
+class Receiver {
+ public:
+  Receiver(const std::string& endpoint, const std::string& raw_host, int raw_port)
+      : link_(endpoint), raw_(raw_port > 0 ? RawSocket::connect(raw_host, raw_port) : RawSocket()) {
+    answer(wire::Attach{"receiver"});
+  }
+
+  /// Obeys orders until told bye.
+  void run() {
+    while (true) {
+      const wire::Envelope envelope = next();
+      if (std::holds_alternative<wire::Bye>(envelope.message)) return;
+      const std::optional<Order> order = decode(envelope.message);
+      if (!order) continue;
+      buffer_.resize(order->bytes / sizeof(float));
+      answer(wire::Done{});
+      if (order->way == Way::raw) take_raw(*order);
+      if (order->way == Way::frames) take_frames(*order);
+      if (order->way == Way::tensor) take_tensor(*order);
+    }
+  }
+
+ private:
+  wire::Envelope next() {
+    auto from = link_.receive(Clock::now() + kPatience);
+    if (!from) timed_out("send what it announced");
+    return std::move(from->envelope);
+  }
+  void answer(const wire::Message& message) { link_.send(Channel::data, {message, {}}, Clock::now() + kPatience); }
+
+  void take_raw(const Order& order) {
+    for (std::size_t i = 0; i < order.count; ++i) raw_.receive(buffer_.data(), order.bytes);
+    raw_.send("k", 1);
+  }
+  void take_frames(const Order& order) {
+    for (std::size_t i = 0; i < order.count;) {
+      if (next().payload.size() == order.bytes) ++i;
+    }
+    answer(wire::Done{});
+  }
+  void take_tensor(const Order& order) {
+    wire::Assembler assembler(shape_of(order.bytes), buffer_);
+    while (!assembler.complete()) {
+      const wire::Envelope envelope = next();
+      if (const auto* piece = std::get_if<wire::Piece>(&envelope.message)) assembler.add(*piece, envelope.payload.floats());
+    }
+    answer(wire::Done{});
+  }
+
+  wire::ClientLink link_;
+  RawSocket raw_;
+  std::vector<float> buffer_;
 };
+
+// ---- the sending side ----------------------------------------------------------------------------------------------
 
 class Sender {
  public:
@@ -96,43 +148,44 @@ class Sender {
 
   /// Seconds from a tensor in our memory to the answer that it lies in theirs.
   double send_tensor(const Tensor& tensor) {
-    announce(wire::Forward{static_cast<std::uint32_t>(tensor.bytes() / 65536)});
+    announce({Way::tensor, 1, tensor.bytes()});
     const Stopwatch watch;
-    send_frames(wire::make_pieces(tensor));
+    for (const wire::Envelope& piece : wire::make_pieces(tensor)) send(piece);
+    await_done();
     return watch.seconds();
   }
-  /// The same where the frames are made already, as for every receiver but the first, and for maps that pass through.
-  double send_ready(const Tensor& tensor) {
-    const std::vector<wire::Envelope> pieces = wire::make_pieces(tensor);
-    announce(wire::Forward{static_cast<std::uint32_t>(tensor.bytes() / 65536)});
+  /// Seconds from the first of `count` frames to the answer that all are there.
+  double send_frames(std::size_t count, std::size_t bytes) {
+    const wire::Envelope frame{wire::Piece{.samples = 1, .channels = 1}, wire::Payload(bytes)};
+    announce({Way::frames, count, bytes});
     const Stopwatch watch;
-    send_frames(pieces);
+    for (std::size_t i = 0; i < count; ++i) send(frame);
+    await_done();
     return watch.seconds();
   }
-  double send_raw(RawSocket& raw, const Tensor& tensor) {
-    announce(wire::Backward{static_cast<std::uint32_t>(tensor.bytes() / 65536)});
+  /// The same by a bare socket.
+  double send_raw(RawSocket& raw, std::size_t count, std::size_t bytes) {
+    const std::vector<char> buffer(bytes, 1);
+    announce({Way::raw, count, bytes});
     const Stopwatch watch;
-    raw.send(tensor.data(), tensor.bytes());
+    for (std::size_t i = 0; i < count; ++i) raw.send(buffer.data(), bytes);
     char answer = 0;
     raw.receive(&answer, 1);
     return watch.seconds();
   }
   void dismiss() {
-    for (const std::string& peer : peers_) link_.send(peer, Channel::data, {wire::Bye{"measured"}, {}}, Clock::now() + 1s);
+    send({wire::Bye{"measured"}, {}});
     // Let the farewells leave before the socket closes.
     link_.receive(Clock::now() + 200ms);
   }
 
  private:
-  void announce(const wire::Message& message) {
-    for (const std::string& peer : peers_) link_.send(peer, Channel::data, {message, {}}, Clock::now() + kPatience);
+  void announce(const Order& order) {
+    send({encode(order), {}});
     await_done();
   }
-  void send_frames(const std::vector<wire::Envelope>& pieces) {
-    for (const wire::Envelope& piece : pieces) {
-      for (const std::string& peer : peers_) link_.send(peer, Channel::data, piece, Clock::now() + kPatience);
-    }
-    await_done();
+  void send(const wire::Envelope& envelope) {
+    for (const std::string& peer : peers_) link_.send(peer, Channel::data, envelope, Clock::now() + kPatience);
   }
   void await_done() {
     for (std::size_t i = 0; i < peers_.size(); ++i) {
@@ -188,7 +241,7 @@ class Receivers {
     const std::size_t space = word.find(' ');
     if (space == std::string::npos) _exit(1);
     try {
-      receive_all(word.substr(0, space), "127.0.0.1", std::stoi(word.substr(space + 1)));
+      Receiver(word.substr(0, space), "127.0.0.1", std::stoi(word.substr(space + 1))).run();
     } catch (const std::exception& error) {
       fmt::print(stderr, "receiver: {}\n", error.what());
       _exit(1);
@@ -205,48 +258,49 @@ double peak_mib() {
   return static_cast<double>(usage.ru_maxrss) / 1024.0;
 }
 
-void print_row(std::size_t bytes, const Timing& timing, const std::string& format) {
-  std::vector<double> tensor_ratio;
-  std::vector<double> frame_ratio;
-  for (std::size_t i = 0; i < timing.raw.size(); ++i) {
-    tensor_ratio.push_back(timing.raw[i] / timing.wire[i]);
-    frame_ratio.push_back(timing.raw[i] / timing.frames[i]);
-  }
-  const double mb = static_cast<double>(bytes) / 1e6;
-  const Quartiles raw = quartiles(timing.raw);
-  const Quartiles wire = quartiles(timing.wire);
-  const Quartiles frames = quartiles(timing.frames);
-  const Quartiles a = quartiles(frame_ratio);
-  const Quartiles b = quartiles(tensor_ratio);
+/// One line of a table: the bare socket's and our MB/s, and their ratio in the same round.
+void print_row(const char* what, std::size_t bytes, std::size_t moved, const std::vector<double>& raw,
+               const std::vector<double>& ours, const std::string& format) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < raw.size(); ++i) ratios.push_back(raw[i] / ours[i]);
+  const double mb = static_cast<double>(moved) / 1e6;
+  const double raw_rate = mb / quartiles(raw).median;
+  const double our_rate = mb / quartiles(ours).median;
+  const Quartiles ratio = quartiles(ratios);
   if (format == "csv") {
-    fmt::print("{},{:.1f},{:.1f},{:.1f},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f}\n", bytes, mb / raw.median,
-               mb / frames.median, mb / wire.median, a.median, a.low, a.high, b.median, b.low, b.high);
+    fmt::print("{},{},{:.1f},{:.1f},{:.3f},{:.3f},{:.3f}\n", what, bytes, raw_rate, our_rate, ratio.median, ratio.low,
+               ratio.high);
   } else {
-    fmt::print("{:>10} {:>11.0f} {:>11.0f} {:>11.0f}   {:.2f} ({:.2f} to {:.2f})   {:.2f} ({:.2f} to {:.2f})\n", bytes,
-               mb / raw.median, mb / frames.median, mb / wire.median, a.median, a.low, a.high, b.median, b.low, b.high);
+    fmt::print("{:<8} {:>10} {:>10.0f} {:>10.0f}   {:.2f} ({:.2f} to {:.2f})\n", what, bytes, raw_rate, our_rate,
+               ratio.median, ratio.low, ratio.high);
   }
 }
 
-void measure_sizes(const TransportOptions& options, Sender& sender, RawSocket& raw) {
+void measure(const TransportOptions& options, Sender& sender, RawSocket& raw) {
   if (options.format == "csv") {
-    fmt::print("bytes,raw_mb_s,frames_mb_s,tensor_mb_s,frames_to_raw,low,high,tensor_to_raw,low,high\n");
+    fmt::print("what,bytes,raw_mb_s,ours_mb_s,ratio,low,high\n");
   } else {
-    fmt::print("{:>10} {:>11} {:>11} {:>11}   {}\n", "bytes", "raw MB/s", "frames MB/s", "tensor MB/s",
-               "frames / raw          tensor / raw (quartiles)");
+    fmt::print("{:<8} {:>10} {:>10} {:>10}   {}\n", "what", "bytes", "raw MB/s", "ours MB/s", "ours / raw (quartiles)");
   }
-  for (const std::size_t bytes : options.bytes) {
-    const Tensor tensor(shape_of(bytes), 1.0F);
-    Timing timing;
+  const auto rounds = [&](const char* what, std::size_t bytes, std::size_t count, const auto& send) {
+    std::vector<double> by_raw;
+    std::vector<double> by_us;
     for (int round = -2; round < options.repeats; ++round) {  // two warm up
-      const double by_raw = sender.send_raw(raw, tensor);
-      const double by_frames = sender.send_ready(tensor);
-      const double by_wire = sender.send_tensor(tensor);
+      const double raw_seconds = sender.send_raw(raw, count, bytes);
+      const double our_seconds = send();
       if (round < 0) continue;
-      timing.raw.push_back(by_raw);
-      timing.frames.push_back(by_frames);
-      timing.wire.push_back(by_wire);
+      by_raw.push_back(raw_seconds);
+      by_us.push_back(our_seconds);
     }
-    print_row(tensor.bytes(), timing, options.format);
+    print_row(what, bytes, count * bytes, by_raw, by_us, options.format);
+  };
+  for (const std::size_t bytes : options.frames) {
+    const std::size_t count = kStreamBytes / bytes;
+    rounds("frames", bytes, count, [&] { return sender.send_frames(count, bytes); });
+  }
+  for (const std::size_t bytes : options.tensors) {
+    const Tensor tensor(shape_of(bytes), 1.0F);
+    rounds("tensor", bytes, 1, [&] { return sender.send_tensor(tensor); });
   }
 }
 
@@ -261,7 +315,7 @@ void measure_fan_out(const TransportOptions& options) {
       Sender sender("tcp://127.0.0.1:*");
       receivers.start(sender.endpoint(), 0);
       sender.wait_for_receivers(count);
-      const Tensor tensor(shape_of(options.bytes.back()), 1.0F);
+      const Tensor tensor(shape_of(options.tensors.back()), 1.0F);
       std::vector<double> rates;
       for (int round = 0; round < options.repeats; ++round) {
         rates.push_back(static_cast<double>(tensor.bytes()) * count / 1e6 / sender.send_tensor(tensor));
@@ -279,15 +333,20 @@ void measure_fan_out(const TransportOptions& options) {
   }
 }
 
-void run_transport(const TransportOptions& options) {
-  for (const std::size_t bytes : options.bytes) {
-    if (bytes < 65536 || bytes % 65536 != 0 || bytes > (std::size_t{1} << 30)) {
-      fail("--bytes {}: expected multiples of 65536 up to 1 GiB", bytes);
+void check_sizes(const char* option, const std::vector<std::size_t>& sizes, std::size_t most) {
+  for (const std::size_t bytes : sizes) {
+    if (bytes < 65536 || bytes % 65536 != 0 || bytes > most) {
+      fail("{} {}: expected multiples of 65536 up to {}", option, bytes, most);
     }
   }
+}
+
+void run_transport(const TransportOptions& options) {
+  check_sizes("--frames", options.frames, kMostFrameBytes);
+  check_sizes("--tensors", options.tensors, kMostBytes);
   if (!options.connect.empty()) {
     const auto [host, port] = RawSocket::split(options.connect);
-    return receive_all(options.connect, host, port + 1);
+    return Receiver(options.connect, host, port + 1).run();
   }
   if (options.fan_out > 0) return measure_fan_out(options);
   const bool remote = !options.listen.empty();
@@ -298,7 +357,7 @@ void run_transport(const TransportOptions& options) {
   if (remote) fmt::print("on the other machine run: convoy-bench transport --connect tcp://THIS-HOST:PORT\n");
   sender.wait_for_receivers(1);
   RawSocket raw = listener.accept();
-  measure_sizes(options, sender, raw);
+  measure(options, sender, raw);
   sender.dismiss();
 }
 
@@ -308,12 +367,12 @@ void add_transport(CLI::App& app) {
   auto options = std::make_shared<TransportOptions>();
   CLI::App& command = *app.add_subcommand(
       "transport",
-      "moves tensors to another process (on loopback, or on another machine) and measures from the first send to the answer that "
-      "all is there: through a raw TCP socket, buffer to buffer; as frames through our wire, assembled into a tensor; and as "
-      "tensors, with the copy into the frames as well");
-  command.add_option("--bytes", options->bytes, "sizes, separated by commas, multiples of 65536")->delimiter(',')->capture_default_str();
+      "bandwidth to another process (on loopback, or on another machine) beside a bare TCP socket: of a stream of frames of one "
+      "size, and of one tensor from the sender's memory to the receiver's, cut, copied, sent, put together and answered");
+  command.add_option("--frames", options->frames, "bytes of a frame, separated by commas, multiples of 65536")->delimiter(',')->capture_default_str();
+  command.add_option("--tensors", options->tensors, "bytes of a tensor, separated by commas, multiples of 65536")->delimiter(',')->capture_default_str();
   command.add_option("--repeats", options->repeats, "rounds")->check(CLI::Range(1, 10000))->capture_default_str();
-  command.add_option("--fan-out", options->fan_out, "instead: the last size to 1, 2, 4, ... local receivers up to this number, with the sender's peak memory")
+  command.add_option("--fan-out", options->fan_out, "instead: the last tensor to 1, 2, 4, ... local receivers up to this number, with the sender's peak memory")
       ->check(CLI::Range(0, 64));
   command.add_option("--listen", options->listen, "send to another machine that connects here, for example tcp://*:5580 (uses the next port as well)");
   command.add_option("--connect", options->connect, "receive from the machine that listens there");

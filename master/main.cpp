@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
+#include "core/allocator.hpp"
 #include "core/error.hpp"
 #include "core/exit_code.hpp"
 #include "master/options.hpp"
@@ -24,6 +25,7 @@ std::string joined(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  convoy::keep_freed_memory();
   CLI::App app{"Convoy's master: trains and tests convolutional nets, alone or with slaves"};
   app.require_subcommand(1);
   convoy::TrainOptions train;

@@ -5,6 +5,7 @@
 #include <array>
 #include <csignal>
 
+#include "core/allocator.hpp"
 #include "core/exit_code.hpp"
 #include "devices/registry.hpp"
 #include "slave/serve.hpp"
@@ -72,6 +73,7 @@ int run(Options& options) {
 }  // namespace convoy
 
 int main(int argc, char** argv) {
+  convoy::keep_freed_memory();
   CLI::App app{"Convoy's slave: computes its share of the filters for a master"};
   convoy::Options options;
   convoy::define(app, options);

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Trains the same net with Convoy and with PyTorch on this machine and prints the ratio of their speeds.
+
+    bench/compare_torch.py [--net NET]... [--threads N]... [--rounds N] [--programs FOLDER]
+
+Both do whole training steps (forward, loss, backward, SGD with momentum) on random images with the same number of
+threads, in turns: a few steps here, a few there, round after round, so that a machine that slows down slows both.
+PyTorch runs in each of its memory formats, and the faster one counts. Needs torch (Debian: python3-torch) and PyYAML
+(python3-yaml), and a built convoy-bench."""
+
+import argparse
+import csv
+import io
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--net", action="append", help="net file (default: the 50:500 and the 500:1500 net)")
+    parser.add_argument("--threads", type=int, action="append", help="threads (default: 1 and 2)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=3, help="steps of each in a round")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--programs", default=ROOT / "build/release/bin", help="folder of convoy-bench")
+    options = parser.parse_args()
+    options.net = options.net or [ROOT / "nets/cifar10-50-500.yaml", ROOT / "nets/cifar10-500-1500.yaml"]
+    options.threads = options.threads or [1, 2]
+    return options
+
+
+def build(net, torch):
+    """The net file's layers as a torch module: what the nets of this comparison use, and nothing else."""
+    channels, size = net["input"]["channels"], net["input"]["height"]
+    layers = []
+    for layer in net["layers"]:
+        kind = layer["type"]
+        if kind == "conv":
+            if layer.get("pad") != "same":
+                sys.exit(f"layer {layer['name']}: only pad: same is compared")
+            layers.append(torch.nn.Conv2d(channels, layer["filters"], layer["kernel"], padding="same"))
+            channels = layer["filters"]
+        elif kind == "relu":
+            layers.append(torch.nn.ReLU(inplace=True))
+        elif kind == "max_pool":
+            layers.append(torch.nn.MaxPool2d(layer["kernel"]))
+            size //= layer["kernel"]
+        elif kind == "dense":
+            layers += [torch.nn.Flatten(), torch.nn.Linear(channels * size * size, layer["units"])]
+        elif kind != "softmax_cross_entropy":
+            sys.exit(f"layer {layer['name']}: {kind} is not compared")
+    return torch.nn.Sequential(*layers)
+
+
+class Torch:
+    def __init__(self, net, memory_format, batch, torch):
+        self.model = build(net, torch).to(memory_format=memory_format)
+        shape = (batch, net["input"]["channels"], net["input"]["height"], net["input"]["width"])
+        self.images = torch.randn(shape).contiguous(memory_format=memory_format)
+        self.labels = torch.randint(0, 10, (batch,))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4, momentum=0.9)
+        self.loss = torch.nn.CrossEntropyLoss()
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        self.loss(self.model(self.images), self.labels).backward()
+        self.optimizer.step()
+
+    def rate(self, steps):
+        """images/s; the first step after the other program's turn warms the caches and does not count."""
+        self.step()
+        start = time.perf_counter()
+        for _ in range(steps):
+            self.step()
+        return steps * len(self.labels) / (time.perf_counter() - start)
+
+
+def convoy_rate(options, net, threads):
+    command = [pathlib.Path(options.programs) / "convoy-bench", "train", "--net", net, "--threads", str(threads),
+               "--batch", str(options.batch), "--repeats", str(options.steps), "--no-bare", "--format", "csv"]
+    run = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
+    return float(next(csv.DictReader(io.StringIO(run.stdout)))["images_s"])
+
+
+def main():
+    options = parse_arguments()
+    try:
+        import torch
+        import yaml
+    except ImportError as error:
+        sys.exit(f"compare_torch: {error.name} is not installed; on Debian: apt-get install python3-torch python3-yaml")
+    formats = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
+    print(f"batch {options.batch}, torch {torch.__version__}, {options.rounds} rounds of {options.steps} steps")
+    print(f"{'net':<20} {'threads':>7} {'Convoy':>8} {'NCHW':>8} {'NHWC':>8} images/s   Convoy / the faster (low to high)")
+    for file in options.net:
+        net = yaml.safe_load(pathlib.Path(file).read_text(encoding="utf-8"))
+        for threads in options.threads:
+            torch.set_num_threads(threads)
+            rivals = {name: Torch(net, value, options.batch, torch) for name, value in formats.items()}
+            rates = {name: [] for name in ("Convoy", *formats)}
+            for _ in range(options.rounds):
+                rates["Convoy"].append(convoy_rate(options, file, threads))
+                for name, rival in rivals.items():
+                    rates[name].append(rival.rate(options.steps))
+            faster = max(formats, key=lambda name: statistics.median(rates[name]))
+            ratios = sorted(ours / theirs for ours, theirs in zip(rates["Convoy"], rates[faster]))
+            medians = [statistics.median(rates[name]) for name in rates]
+            print(f"{net['name']:<20} {threads:>7} {medians[0]:>8.1f} {medians[1]:>8.1f} {medians[2]:>8.1f}            "
+                  f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
+
+
+if __name__ == "__main__":
+    main()
