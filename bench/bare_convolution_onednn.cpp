@@ -26,7 +26,8 @@ class Bare : public BareConvolution {
     const memory::dims before{conv.pad.top, conv.pad.left};
     const memory::dims after{conv.pad.bottom, conv.pad.right};
     const dnnl::convolution_forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, algorithm::convolution_direct, in, weights, bias, out, strides, before, after},
+        {dnnl::prop_kind::forward_training, algorithm::convolution_direct, in, weights, bias, out, strides, before,
+         after},
         engine_);
     const dnnl::convolution_backward_data::primitive_desc data(
         {algorithm::convolution_direct, in, weights, out, strides, before, after}, engine_, forward);

@@ -36,8 +36,8 @@ struct Row {
   int threads;
   const char* pass;
   Quartiles gflops;
-  double peak;       ///< GFLOP/s of the machine on as many threads
-  Quartiles ratio;   ///< to the bare primitive, in the same round; zero without one
+  double peak;      ///< GFLOP/s of the machine on as many threads
+  Quartiles ratio;  ///< to the bare primitive, in the same round; zero without one
 };
 
 void fill_random(DeviceTensor& tensor) {
@@ -130,8 +130,12 @@ std::vector<Stage> stages_of(const ConvOptions& options) {
               .channels = at(0, 1),
               .height = at(1, 1),
               .width = at(2, 1),
-              .conv = {.filters = at(3, 1), .kernel_h = kernel, .kernel_w = kernel, .stride_h = stride,
-                       .stride_w = stride, .pad = {pad, pad, pad, pad}},
+              .conv = {.filters = at(3, 1),
+                       .kernel_h = kernel,
+                       .kernel_w = kernel,
+                       .stride_h = stride,
+                       .stride_w = stride,
+                       .pad = {pad, pad, pad, pad}},
               .after = {}};
   validate(stage);
   return {stage};
@@ -139,22 +143,25 @@ std::vector<Stage> stages_of(const ConvOptions& options) {
 
 void print(const std::vector<Row>& rows, const std::string& format) {
   if (format == "csv") {
-    fmt::print("stage,filters,device,threads,pass,gflops,gflops_low,gflops_high,peak_gflops,of_peak,ratio_to_bare,ratio_low,ratio_high\n");
+    fmt::print(
+        "stage,filters,device,threads,pass,gflops,gflops_low,gflops_high,peak_gflops,of_peak,ratio_to_bare,ratio_low,"
+        "ratio_high\n");
     for (const Row& r : rows) {
-      fmt::print("{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.3f},{:.3f},{:.3f},{:.3f}\n", r.stage, r.filters, r.device,
-                 r.threads, r.pass, r.gflops.median, r.gflops.low, r.gflops.high, r.peak, r.gflops.median / r.peak,
-                 r.ratio.median, r.ratio.low, r.ratio.high);
+      fmt::print("{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.3f},{:.3f},{:.3f},{:.3f}\n", r.stage, r.filters,
+                 r.device, r.threads, r.pass, r.gflops.median, r.gflops.low, r.gflops.high, r.peak,
+                 r.gflops.median / r.peak, r.ratio.median, r.ratio.low, r.ratio.high);
     }
     return;
   }
   fmt::print("{:<10}{:>8} {:<12}{:>8} {:<16}{:>9} {:>15}{:>9}  {}\n", "stage", "filters", "device", "threads", "pass",
              "GFLOP/s", "quartiles", "of peak", "to bare oneDNN (quartiles)");
   for (const Row& r : rows) {
-    const std::string ratio = r.ratio.median > 0.0 ? fmt::format("{:.3f} ({:.3f} to {:.3f})", r.ratio.median, r.ratio.low,
-                                                                 r.ratio.high)
-                                                   : std::string("-");
-    fmt::print("{:<10}{:>8} {:<12}{:>8} {:<16}{:>9.1f} {:>6.1f} - {:>6.1f}{:>7.0f} %  {}\n", r.stage, r.filters, r.device,
-               r.threads, r.pass, r.gflops.median, r.gflops.low, r.gflops.high, 100.0 * r.gflops.median / r.peak, ratio);
+    const std::string ratio = r.ratio.median > 0.0
+                                  ? fmt::format("{:.3f} ({:.3f} to {:.3f})", r.ratio.median, r.ratio.low, r.ratio.high)
+                                  : std::string("-");
+    fmt::print("{:<10}{:>8} {:<12}{:>8} {:<16}{:>9.1f} {:>6.1f} - {:>6.1f}{:>7.0f} %  {}\n", r.stage, r.filters,
+               r.device, r.threads, r.pass, r.gflops.median, r.gflops.low, r.gflops.high,
+               100.0 * r.gflops.median / r.peak, ratio);
   }
 }
 
@@ -189,18 +196,31 @@ void run_conv(const ConvOptions& options) {
 void add_conv(CLI::App& app) {
   auto options = std::make_shared<ConvOptions>();
   CLI::App& command = *app.add_subcommand(
-      "conv", "speed of each stage's convolution (with bias, without the layers after it) on each device, pass by pass, in "
-              "GFLOP/s with padding counted as work, against the machine's peak and oneDNN's primitive in its own layouts");
+      "conv",
+      "speed of each stage's convolution (with bias, without the layers after it) on each device, pass by pass, in "
+      "GFLOP/s with padding counted as work, against the machine's peak and oneDNN's primitive in its own layouts");
   command.add_option("--net", options->net, "net file whose stages are measured")->capture_default_str();
   command.add_option("--set", options->set, "override of the net file");
-  command.add_option("--shape", options->shape, "one convolution instead of a net's: channels,height,width,filters,kernel[,stride[,pad]]")
+  command
+      .add_option("--shape", options->shape,
+                  "one convolution instead of a net's: channels,height,width,filters,kernel[,stride[,pad]]")
       ->delimiter(',');
-  command.add_option("--devices", options->devices, "devices, separated by commas")->delimiter(',')->capture_default_str();
-  command.add_option("--threads", options->threads, "numbers of threads, separated by commas")->delimiter(',')->check(CLI::Range(1, 1024))->capture_default_str();
-  command.add_option("--filters", options->filters, "numbers of filters, separated by commas (default: all of the stage)")->delimiter(',')->check(CLI::Range(1, 1 << 20));
+  command.add_option("--devices", options->devices, "devices, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command.add_option("--threads", options->threads, "numbers of threads, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      .add_option("--filters", options->filters, "numbers of filters, separated by commas (default: all of the stage)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20));
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
   command.add_option("--repeats", options->repeats, "rounds")->check(CLI::Range(1, 1000))->capture_default_str();
-  command.add_option("--format", options->format, "text or csv")->check(CLI::IsMember({"text", "csv"}))->capture_default_str();
+  command.add_option("--format", options->format, "text or csv")
+      ->check(CLI::IsMember({"text", "csv"}))
+      ->capture_default_str();
   command.callback([options] { run_conv(*options); });
 }
 

@@ -1,8 +1,8 @@
 #include "bench/raw_socket.hpp"
 
 #include <netdb.h>
-#include <netinet/tcp.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

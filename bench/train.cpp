@@ -73,14 +73,16 @@ void run_train(const TrainBenchOptions& options) {
   Tensor images(input);
   for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
   std::vector<int> labels;
-  for (int i = 0; i < options.batch; ++i) labels.push_back(static_cast<int>(random.below(static_cast<std::uint32_t>(net.classes))));
+  for (int i = 0; i < options.batch; ++i)
+    labels.push_back(static_cast<int>(random.below(static_cast<std::uint32_t>(net.classes))));
 
   std::vector<double> rates;
   std::vector<double> ratios;
   for (int round = -1; round < options.repeats; ++round) {
     const double before = bare_seconds(bare);
     const Stopwatch watch;
-    train_step({trunk, head}, images, labels, {.training = true, .seed = 1}, {.learning_rate = 1e-4F, .momentum = 0.9F});
+    train_step({trunk, head}, images, labels, {.training = true, .seed = 1},
+               {.learning_rate = 1e-4F, .momentum = 0.9F});
     const double seconds = watch.seconds();
     if (round < 0) continue;
     rates.push_back(options.batch / seconds);
@@ -96,8 +98,9 @@ void run_train(const TrainBenchOptions& options) {
 void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainBenchOptions>();
   CLI::App& command = *app.add_subcommand(
-      "train", "whole local training steps in images/s (forward, loss, backward, update; random images), and which part of a "
-               "step oneDNN's bare convolutions take");
+      "train",
+      "whole local training steps in images/s (forward, loss, backward, update; random images), and which part of a "
+      "step oneDNN's bare convolutions take");
   command.add_option("--net", options->net, "net file")->capture_default_str();
   command.add_option("--set", options->set, "override of the net file");
   command.add_option("--device", options->device, "device")->capture_default_str();
@@ -105,7 +108,9 @@ void add_train(CLI::App& app) {
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
   command.add_option("--repeats", options->repeats, "steps")->check(CLI::Range(1, 10000))->capture_default_str();
   command.add_flag("--no-bare", options->no_bare, "leave the bare convolutions out");
-  command.add_option("--format", options->format, "text or csv")->check(CLI::IsMember({"text", "csv"}))->capture_default_str();
+  command.add_option("--format", options->format, "text or csv")
+      ->check(CLI::IsMember({"text", "csv"}))
+      ->capture_default_str();
   command.callback([options] { run_train(*options); });
 }
 

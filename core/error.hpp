@@ -40,8 +40,7 @@ template <class... Args>
 }
 
 /// Throws BrokenInvariant naming the caller's line unless `holds`.
-inline void invariant(bool holds, const char* what,
-                      std::source_location place = std::source_location::current()) {
+inline void invariant(bool holds, const char* what, std::source_location place = std::source_location::current()) {
   if (!holds) {
     throw BrokenInvariant(fmt::format("{}:{}: broken invariant: {}", place.file_name(), place.line(), what));
   }

@@ -4,9 +4,9 @@
 namespace convoy {
 
 inline constexpr int kSuccess = 0;
-inline constexpr int kFailure = 1;      ///< bad input, or nothing more could be done; the message says what
-inline constexpr int kUsage = 2;        ///< the command line cannot be read
-inline constexpr int kSlaveLost = 3;    ///< a slave was lost; the last checkpoint stands
+inline constexpr int kFailure = 1;        ///< bad input, or nothing more could be done; the message says what
+inline constexpr int kUsage = 2;          ///< the command line cannot be read
+inline constexpr int kSlaveLost = 3;      ///< a slave was lost; the last checkpoint stands
 inline constexpr int kInterrupted = 130;  ///< Ctrl-C: the step was finished and a checkpoint written
 
 }  // namespace convoy

@@ -56,9 +56,9 @@ std::uint32_t Random::below(std::uint32_t bound) {
 }
 
 float dropout_scale(std::uint64_t seed, std::uint32_t stream, float rate, int n, int c, int i) {
-  const auto words = philox({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(c),
-                             static_cast<std::uint32_t>(n), stream},
-                            halves(seed));
+  const auto words =
+      philox({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(c), static_cast<std::uint32_t>(n), stream},
+             halves(seed));
   return to_unit(words[0]) < rate ? 0.0F : 1.0F / (1.0F - rate);
 }
 

@@ -5,8 +5,8 @@
 namespace convoy {
 namespace {
 
-void validate_window(const std::string& stage, const char* what, int kernel, int stride, int pad_before,
-                     int pad_after, int extent) {
+void validate_window(const std::string& stage, const char* what, int kernel, int stride, int pad_before, int pad_after,
+                     int extent) {
   if (kernel < 1 || stride < 1) fail("stage {}: {} kernel and stride must be at least 1", stage, what);
   if (pad_before < 0 || pad_after < 0 || pad_before >= kernel || pad_after >= kernel) {
     fail("stage {}: {} padding must be at least 0 and smaller than the kernel ({})", stage, what, kernel);

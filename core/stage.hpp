@@ -61,10 +61,10 @@ struct Dropout {
 using ChannelLayer = std::variant<Activation, Pooling, Dropout>;
 
 struct Stage {
-  std::string name;   ///< that of its convolution
-  int channels = 0;   ///< input channels
-  int height = 0;     ///< input rows
-  int width = 0;      ///< input columns
+  std::string name;  ///< that of its convolution
+  int channels = 0;  ///< input channels
+  int height = 0;    ///< input rows
+  int width = 0;     ///< input columns
   Convolution conv;
   std::vector<ChannelLayer> after;
   bool operator==(const Stage&) const = default;
@@ -99,10 +99,10 @@ double conv_flops(const Stage& stage, int batch, int filters);
 
 /// What belongs to one shard between steps: its weights and the optimizer's state, on the host.
 struct ShardState {
-  Tensor weights;            ///< (filters, channels, kernel_h, kernel_w)
-  Tensor bias;               ///< (filters, 1)
-  Tensor weight_velocity;    ///< as weights: momentum buffer of SGD
-  Tensor bias_velocity;      ///< as bias
+  Tensor weights;          ///< (filters, channels, kernel_h, kernel_w)
+  Tensor bias;             ///< (filters, 1)
+  Tensor weight_velocity;  ///< as weights: momentum buffer of SGD
+  Tensor bias_velocity;    ///< as bias
 };
 
 /// All-zero state of `filters` filters of a stage.
@@ -121,8 +121,8 @@ struct SgdStep {
 
 /// What a forward pass needs to know besides its input.
 struct Pass {
-  bool training = false;     ///< dropout is active and backward will follow
-  std::uint64_t seed = 0;    ///< of this step; feeds dropout
+  bool training = false;   ///< dropout is active and backward will follow
+  std::uint64_t seed = 0;  ///< of this step; feeds dropout
 };
 
 }  // namespace convoy

@@ -89,8 +89,7 @@ class BasicTensor {
 
  private:
   std::size_t index(int n, int c, int h, int w) const {
-    const auto row = (static_cast<std::size_t>(n) * static_cast<std::size_t>(shape_.c) +
-                      static_cast<std::size_t>(c)) *
+    const auto row = (static_cast<std::size_t>(n) * static_cast<std::size_t>(shape_.c) + static_cast<std::size_t>(c)) *
                          static_cast<std::size_t>(shape_.h) +
                      static_cast<std::size_t>(h);
     return row * static_cast<std::size_t>(shape_.w) + static_cast<std::size_t>(w);

@@ -25,13 +25,13 @@ struct Entry {
 const std::vector<Entry>& table() {
   static const std::vector<Entry> entries = {
 #if CONVOY_HAS_ONEDNN
-      {"cpu", "this machine's processor, through oneDNN", "", make_onednn_device},
+    {"cpu", "this machine's processor, through oneDNN", "", make_onednn_device},
 #else
-      {"cpu", "this machine's processor, through Eigen (oneDNN is not built in)", "", make_eigen_device},
+    {"cpu", "this machine's processor, through Eigen (oneDNN is not built in)", "", make_eigen_device},
 #endif
-      {"eigen", "this machine's processor, through Eigen", "", make_eigen_device},
-      {"reference", "plain loops on one core: the oracle of the tests", "", [](int) { return make_reference_device(); }},
-      {"reference64", "the same in double precision", "", [](int) { return make_reference64_device(); }},
+    {"eigen", "this machine's processor, through Eigen", "", make_eigen_device},
+    {"reference", "plain loops on one core: the oracle of the tests", "", [](int) { return make_reference_device(); }},
+    {"reference64", "the same in double precision", "", [](int) { return make_reference64_device(); }},
   };
   return entries;
 }

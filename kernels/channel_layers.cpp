@@ -135,16 +135,16 @@ void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c, const Pass& pa
     for (int e = 0; e < size; ++e) out.values[e] = activate(*activation, in.values[e]);
   } else if (const auto* pool = std::get_if<Pooling>(&layers_[i])) {
     if (pool->kind == PoolKind::average) return average_forward(*pool, in, out);
-    const std::size_t map = static_cast<std::size_t>(n) * static_cast<std::size_t>(values_[i + 1].shape().c) +
-                            static_cast<std::size_t>(c);
+    const std::size_t map =
+        static_cast<std::size_t>(n) * static_cast<std::size_t>(values_[i + 1].shape().c) + static_cast<std::size_t>(c);
     max_forward(*pool, in, out, max_places_[i].data() + map * static_cast<std::size_t>(out.h * out.w));
   } else {
     const auto& dropout = std::get<Dropout>(layers_[i]);
     T* scale = &scales_[i].at(n, c);
     for (int e = 0; e < size; ++e) {
-      scale[e] = pass.training ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, n,
-                                                              first_filter_ + c, e))
-                               : T{1};
+      scale[e] = pass.training
+                     ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, n, first_filter_ + c, e))
+                     : T{1};
       out.values[e] = in.values[e] * scale[e];
     }
   }
@@ -170,8 +170,8 @@ void ChannelLayers<T>::backward_layer(std::size_t i, int n, int c) {
   } else if (const auto* pool = std::get_if<Pooling>(&layers_[i])) {
     std::fill_n(in_slope.values, size, T{0});
     if (pool->kind == PoolKind::average) return average_backward(*pool, in_slope, out_slope);
-    const std::size_t map = static_cast<std::size_t>(n) * static_cast<std::size_t>(slopes_[i + 1].shape().c) +
-                            static_cast<std::size_t>(c);
+    const std::size_t map =
+        static_cast<std::size_t>(n) * static_cast<std::size_t>(slopes_[i + 1].shape().c) + static_cast<std::size_t>(c);
     const int outputs = out_slope.h * out_slope.w;
     const int* places = max_places_[i].data() + map * static_cast<std::size_t>(outputs);
     for (int o = 0; o < outputs; ++o) in_slope.values[places[o]] += out_slope.values[o];

@@ -32,10 +32,10 @@ class ChannelLayers {
 
   std::vector<ChannelLayer> layers_;
   int first_filter_;
-  std::vector<BasicTensor<T>> values_;         ///< values_[i] is the input of layer i
-  std::vector<BasicTensor<T>> slopes_;         ///< gradients by values_
-  std::vector<std::vector<int>> max_places_;   ///< for max pooling: place of each output's winner in its map
-  std::vector<BasicTensor<T>> scales_;         ///< for dropout
+  std::vector<BasicTensor<T>> values_;        ///< values_[i] is the input of layer i
+  std::vector<BasicTensor<T>> slopes_;        ///< gradients by values_
+  std::vector<std::vector<int>> max_places_;  ///< for max pooling: place of each output's winner in its map
+  std::vector<BasicTensor<T>> scales_;        ///< for dropout
 };
 
 }  // namespace convoy

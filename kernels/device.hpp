@@ -76,8 +76,8 @@ struct DeviceInfo {
   std::string name;         ///< as in --device: "cpu", "reference"
   std::string description;  ///< for people: library, instruction set, threads
   int threads = 1;
-  std::size_t memory = 0;   ///< bytes it may use
-  int filter_block = 1;     ///< filters computed together (vector width): a shard costs as much as the next multiple
+  std::size_t memory = 0;  ///< bytes it may use
+  int filter_block = 1;    ///< filters computed together (vector width): a shard costs as much as the next multiple
 };
 
 class Device {

@@ -63,16 +63,19 @@ struct HostParameters {
   }
   static Tensor convert(const BasicTensor<T>& from) {
     Tensor to(from.shape());
-    std::transform(from.span().begin(), from.span().end(), to.data(), [](T value) { return static_cast<float>(value); });
+    std::transform(from.span().begin(), from.span().end(), to.data(),
+                   [](T value) { return static_cast<float>(value); });
     return to;
   }
 
  private:
   static void take(const Tensor& from, BasicTensor<T>& to) {
     invariant(from.shape() == to.shape(), "a state of the shard's shape");
-    std::transform(from.span().begin(), from.span().end(), to.data(), [](float value) { return static_cast<T>(value); });
+    std::transform(from.span().begin(), from.span().end(), to.data(),
+                   [](float value) { return static_cast<T>(value); });
   }
-  static void apply(const SgdStep& step, BasicTensor<T>& values, BasicTensor<T>& velocity, const BasicTensor<T>& gradient) {
+  static void apply(const SgdStep& step, BasicTensor<T>& values, BasicTensor<T>& velocity,
+                    const BasicTensor<T>& gradient) {
     const auto rate = static_cast<T>(step.learning_rate);
     const auto momentum = static_cast<T>(step.momentum);
     const auto decay = static_cast<T>(step.weight_decay);

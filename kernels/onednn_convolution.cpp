@@ -54,12 +54,12 @@ void OnednnConvolution::make_forward(const ShardSpec& spec, const Activation* fu
   }
   const int filters = spec.filters.count;
   const Convolution& conv = spec.stage.conv;
-  forward_desc_ = {{prop_kind::forward_training, algorithm::convolution_direct,
-                    any_desc(input_shape(spec.stage, spec.batch)), any_desc(weight_shape_), bias_desc(filters),
-                    any_desc(conv_shape(spec.stage, spec.batch, filters)), strides(conv), pad_before(conv),
-                    pad_after(conv)},
-                   attributes,
-                   engine_.engine};
+  forward_desc_ = {
+      {prop_kind::forward_training, algorithm::convolution_direct, any_desc(input_shape(spec.stage, spec.batch)),
+       any_desc(weight_shape_), bias_desc(filters), any_desc(conv_shape(spec.stage, spec.batch, filters)),
+       strides(conv), pad_before(conv), pad_after(conv)},
+      attributes,
+      engine_.engine};
   forward_ = dnnl::convolution_forward(forward_desc_);
   input_ = OnednnInlet(forward_desc_.src_desc());
   output_ = engine_.make(forward_desc_.dst_desc());

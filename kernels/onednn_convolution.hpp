@@ -39,18 +39,18 @@ class OnednnConvolution {
   dnnl::convolution_backward_weights weight_gradient_;
   dnnl::convolution_backward_data input_gradient_primitive_;
 
-  OnednnInlet input_;             ///< for forward
-  OnednnInlet gradient_input_;    ///< the same for the filter gradient
-  OnednnInlet gradient_;          ///< output gradient for the filter gradient
-  OnednnInlet gradient_for_data_; ///< output gradient for the input gradient
+  OnednnInlet input_;              ///< for forward
+  OnednnInlet gradient_input_;     ///< the same for the filter gradient
+  OnednnInlet gradient_;           ///< output gradient for the filter gradient
+  OnednnInlet gradient_for_data_;  ///< output gradient for the input gradient
   dnnl::memory output_;
   dnnl::memory input_gradient_;
 
   dnnl::memory weights_, weight_velocity_, weight_slope_;  ///< in the forward primitive's layout
   dnnl::memory bias_, bias_velocity_, bias_slope_;
-  dnnl::memory weight_slope_found_;   ///< in the filter gradient's layout
-  dnnl::memory weights_for_data_;     ///< in the input gradient's layout
-  bool weights_changed_ = true;       ///< since weights_for_data_ was made
+  dnnl::memory weight_slope_found_;  ///< in the filter gradient's layout
+  dnnl::memory weights_for_data_;    ///< in the input gradient's layout
+  bool weights_changed_ = true;      ///< since weights_for_data_ was made
 };
 
 }  // namespace convoy

@@ -128,8 +128,8 @@ class OnednnDevice : public Device {
     info_.name = "cpu";
     info_.threads = threads;
     const char* set = instruction_set(info_.filter_block);
-    info_.description = fmt::format("oneDNN {}.{}.{}, {}, {} thread{}", version.major, version.minor, version.patch, set,
-                                    threads, threads == 1 ? "" : "s");
+    info_.description = fmt::format("oneDNN {}.{}.{}, {}, {} thread{}", version.major, version.minor, version.patch,
+                                    set, threads, threads == 1 ? "" : "s");
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -139,8 +139,8 @@ class OnednnDevice : public Device {
     try {
       return std::make_unique<OnednnShard>(engine_, spec);
     } catch (const dnnl::error& error) {
-      fail("stage {}, {} filters, batch {}: oneDNN cannot compute it: {}", spec.stage.name, spec.filters.count, spec.batch,
-           error.what());
+      fail("stage {}, {} filters, batch {}: oneDNN cannot compute it: {}", spec.stage.name, spec.filters.count,
+           spec.batch, error.what());
     }
   }
 

@@ -88,7 +88,10 @@ algorithm backward_algorithm(Activation activation) {
 class ActivationBackward : public OnednnLayer {
  public:
   ActivationBackward(OnednnEngine& engine, Activation activation, const memory& output)
-      : engine_(engine), output_(output), gradient_(output.get_desc()), input_gradient_(engine.make(output.get_desc())) {
+      : engine_(engine),
+        output_(output),
+        gradient_(output.get_desc()),
+        input_gradient_(engine.make(output.get_desc())) {
     const memory::desc desc = output.get_desc();
     const dnnl::eltwise_forward::primitive_desc hint(
         {prop_kind::forward_training, backward_algorithm(activation), desc, 0.0F}, engine.engine);
@@ -132,8 +135,7 @@ class PoolingLayer : public OnednnLayer {
  public:
   PoolingLayer(OnednnEngine& engine, const Pooling& pool, const Shape& shape, const memory& input)
       : engine_(engine), input_(input) {
-    const algorithm kind =
-        pool.kind == PoolKind::max ? algorithm::pooling_max : algorithm::pooling_avg_exclude_padding;
+    const algorithm kind = pool.kind == PoolKind::max ? algorithm::pooling_max : algorithm::pooling_avg_exclude_padding;
     const memory::dims strides{pool.stride_h, pool.stride_w};
     const memory::dims kernel{pool.kernel_h, pool.kernel_w};
     const memory::dims before{pool.pad.top, pool.pad.left};
@@ -207,9 +209,8 @@ class DropoutLayer : public OnednnLayer {
     for (int n = 0; n < shape.n; ++n) {
       for (int c = 0; c < shape.c; ++c) {
         for (int i = 0; i < shape.h * shape.w; ++i) {
-          *scale++ = pass.training
-                         ? dropout_scale(pass.seed, dropout_.stream, dropout_.rate, n, first_filter_ + c, i)
-                         : 1.0F;
+          *scale++ =
+              pass.training ? dropout_scale(pass.seed, dropout_.stream, dropout_.rate, n, first_filter_ + c, i) : 1.0F;
         }
       }
     }

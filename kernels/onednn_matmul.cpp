@@ -10,9 +10,8 @@ namespace convoy {
 void matmul(const Matmul<float>& job) {
   const dnnl_dim_t lda = job.transpose_a ? job.m : job.k;
   const dnnl_dim_t ldb = job.transpose_b ? job.k : job.n;
-  const dnnl_status_t status =
-      dnnl_sgemm(job.transpose_a ? 'T' : 'N', job.transpose_b ? 'T' : 'N', job.m, job.n, job.k, 1.0F, job.a.data(), lda,
-                 job.b.data(), ldb, job.beta, job.c.data(), job.n);
+  const dnnl_status_t status = dnnl_sgemm(job.transpose_a ? 'T' : 'N', job.transpose_b ? 'T' : 'N', job.m, job.n, job.k,
+                                          1.0F, job.a.data(), lda, job.b.data(), ldb, job.beta, job.c.data(), job.n);
   invariant(status == dnnl_success, "oneDNN's matrix product takes every size");
 }
 

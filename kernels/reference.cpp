@@ -76,7 +76,8 @@ void ReferenceShard<T>::convolve() {
           double sum = static_cast<double>(parameters.bias.at(k, 0));
           for (int c = 0; c < spec_.stage.channels; ++c) {
             for_each_tap(spec_.stage, oy, ox, [&](int y, int x, int r, int s) {
-              sum += static_cast<double>(input_->at(n, c, y, x)) * static_cast<double>(parameters.weights.at(k, c, r, s));
+              sum +=
+                  static_cast<double>(input_->at(n, c, y, x)) * static_cast<double>(parameters.weights.at(k, c, r, s));
             });
           }
           out.at(n, k, oy, ox) = static_cast<T>(sum);

@@ -104,13 +104,15 @@ void Batches::write_image(int image, int epoch, float* to) const {
   int right = 0;
   if (augment_.flip || augment_.crop > 0) {
     // One stream for each image of each epoch: independent of its place in the order.
-    Random random(seed_, kAugmentStream + (static_cast<std::uint64_t>(epoch) << 33) + static_cast<std::uint64_t>(image));
+    Random random(seed_,
+                  kAugmentStream + (static_cast<std::uint64_t>(epoch) << 33) + static_cast<std::uint64_t>(image));
     flip = augment_.flip && random.below(2) == 1;
     const auto range = static_cast<std::uint32_t>(2 * augment_.crop + 1);
     down = static_cast<int>(random.below(range)) - augment_.crop;
     right = static_cast<int>(random.below(range)) - augment_.crop;
   }
-  const std::uint8_t* from = images_.pixels.data() + static_cast<std::size_t>(image) * static_cast<std::size_t>(shape.size());
+  const std::uint8_t* from =
+      images_.pixels.data() + static_cast<std::size_t>(image) * static_cast<std::size_t>(shape.size());
   for (int c = 0; c < shape.channels; ++c) {
     const float* table = normalised_[static_cast<std::size_t>(c)].data();
     const std::uint8_t* map = from + static_cast<std::ptrdiff_t>(c) * shape.height * shape.width;
@@ -120,7 +122,8 @@ void Batches::write_image(int image, int epoch, float* to) const {
       for (int x = 0; x < shape.width; ++x) {
         const int source_x = (flip ? shape.width - 1 - x : x) + right;
         // Outside the image: zero after normalisation, the mean colour.
-        *to++ = inside && source_x >= 0 && source_x < shape.width ? table[map[source_y * shape.width + source_x]] : 0.0F;
+        *to++ =
+            inside && source_x >= 0 && source_x < shape.width ? table[map[source_y * shape.width + source_x]] : 0.0F;
       }
     }
   }

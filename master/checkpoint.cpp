@@ -65,8 +65,8 @@ ModelState from_file(const std::string& name, const SafetensorsFile& file, const
                     ++used;
                   });
   if (used != file.tensors.size()) {
-    fail("{}: it holds {} tensors, the net takes {} of them; the file belongs to another net", name, file.tensors.size(),
-         used);
+    fail("{}: it holds {} tensors, the net takes {} of them; the file belongs to another net", name,
+         file.tensors.size(), used);
   }
   return model;
 }

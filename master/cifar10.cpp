@@ -17,9 +17,10 @@ constexpr int kClasses = 10;
 void append_batch(const std::string& file, ImageSet& images) {
   const std::vector<std::uint8_t> bytes = read_bytes(file, kLargestFile);
   if (bytes.empty() || bytes.size() % kRecord != 0) {
-    fail("{}: {} bytes are no whole number of records of {} (label, then 3x32x32 pixels); it is cut off or not in "
-         "CIFAR-10's binary version",
-         file, bytes.size(), kRecord);
+    fail(
+        "{}: {} bytes are no whole number of records of {} (label, then 3x32x32 pixels); it is cut off or not in "
+        "CIFAR-10's binary version",
+        file, bytes.size(), kRecord);
   }
   for (std::size_t at = 0; at < bytes.size(); at += kRecord) {
     if (bytes[at] >= kClasses) {

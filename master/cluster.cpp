@@ -132,8 +132,8 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
     return cluster;
   }
   if (cut.trunk.empty()) {
-    fail("{}: net {} has no convolutional layer, so there is nothing to share with slaves; leave out --slaves", net.file,
-         net.name);
+    fail("{}: net {} has no convolutional layer, so there is nothing to share with slaves; leave out --slaves",
+         net.file, net.name);
   }
   Device* own = options.share ? cluster->device_.get() : nullptr;
   auto planned = make_plan_with_slaves(options, net.name, cut.trunk, batch, own, observers, stop);

@@ -69,8 +69,8 @@ class ClusterTrunk : public Trunk {
   Roster& roster_;
   std::chrono::milliseconds patience_;
   std::vector<StageRun> runs_;
-  std::vector<int> owed_;     ///< Done messages expected, for each slave
-  std::vector<int> credit_;   ///< frames that a slave may still send
+  std::vector<int> owed_;    ///< Done messages expected, for each slave
+  std::vector<int> credit_;  ///< frames that a slave may still send
   std::vector<MemberTime> times_;
 };
 

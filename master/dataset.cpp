@@ -15,7 +15,9 @@ bool holds(const std::string& folder, const std::string& prefix) {
   return false;
 }
 
-std::string text(const FeatureShape& shape) { return fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width); }
+std::string text(const FeatureShape& shape) {
+  return fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width);
+}
 
 }  // namespace
 
@@ -29,17 +31,20 @@ DataSet open_data(const std::string& place, std::uint64_t seed) {
   if (holds(place, "data_batch_")) return read_cifar10(place);
   if (fs::is_directory(inside, error)) return read_cifar10(inside);
   if (holds(place, "train-images")) return read_mnist(place);
-  fail("{}: no data set was found; expected CIFAR-10's data_batch_1.bin ... and test_batch.bin, or MNIST's "
-       "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (or .gz)",
-       place);
+  fail(
+      "{}: no data set was found; expected CIFAR-10's data_batch_1.bin ... and test_batch.bin, or MNIST's "
+      "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (or .gz)",
+      place);
 }
 
 void require_fits(const DataSet& data, const Net& net) {
   const FeatureShape& have = data.training.shape;
   if (have != net.input) {
-    fail("{}: net {} takes images of {} (channels x rows x columns), data {} has {}; choose another net or other data, or "
-         "set its input, as in --set input.height={}",
-         net.file, net.name, text(net.input), data.name, text(have), have.height);
+    fail(
+        "{}: net {} takes images of {} (channels x rows x columns), data {} has {}; choose another net or other data, "
+        "or "
+        "set its input, as in --set input.height={}",
+        net.file, net.name, text(net.input), data.name, text(have), have.height);
   }
   if (net.classes < data.classes) {
     fail("{}: net {} has {} outputs, data {} has {} classes; set the units of its last dense layer to {}", net.file,

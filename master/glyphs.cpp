@@ -29,16 +29,16 @@ struct Stroke {
 /// Each class as strokes between the points of a 9 x 9 grid, (0, 0) to (8, 8).
 const std::array<std::vector<Stroke>, kClasses>& shapes() {
   static const std::array<std::vector<Stroke>, kClasses> all{{
-      {{{0, 0}, {8, 0}}, {{8, 0}, {8, 8}}, {{8, 8}, {0, 8}}, {{0, 8}, {0, 0}}},                   // square
-      {{{4, 0}, {8, 8}}, {{8, 8}, {0, 8}}, {{0, 8}, {4, 0}}},                                     // triangle
-      {{{4, 0}, {8, 4}}, {{8, 4}, {4, 8}}, {{4, 8}, {0, 4}}, {{0, 4}, {4, 0}}},                   // diamond
-      {{{4, 0}, {4, 8}}, {{0, 4}, {8, 4}}},                                                       // plus
-      {{{0, 0}, {8, 8}}, {{8, 0}, {0, 8}}},                                                       // cross
-      {{{0, 0}, {8, 0}}, {{8, 0}, {0, 8}}, {{0, 8}, {8, 8}}},                                     // Z
-      {{{0, 0}, {0, 8}}, {{0, 0}, {8, 0}}, {{0, 4}, {6, 4}}},                                     // F
-      {{{0, 0}, {0, 8}}, {{0, 8}, {8, 8}}, {{8, 8}, {8, 0}}},                                     // U
-      {{{0, 0}, {4, 8}}, {{4, 8}, {8, 0}}, {{2, 4}, {6, 4}}},                                     // A on its head
-      {{{0, 0}, {0, 8}}, {{8, 0}, {8, 8}}, {{0, 4}, {8, 4}}},                                     // H
+      {{{0, 0}, {8, 0}}, {{8, 0}, {8, 8}}, {{8, 8}, {0, 8}}, {{0, 8}, {0, 0}}},  // square
+      {{{4, 0}, {8, 8}}, {{8, 8}, {0, 8}}, {{0, 8}, {4, 0}}},                    // triangle
+      {{{4, 0}, {8, 4}}, {{8, 4}, {4, 8}}, {{4, 8}, {0, 4}}, {{0, 4}, {4, 0}}},  // diamond
+      {{{4, 0}, {4, 8}}, {{0, 4}, {8, 4}}},                                      // plus
+      {{{0, 0}, {8, 8}}, {{8, 0}, {0, 8}}},                                      // cross
+      {{{0, 0}, {8, 0}}, {{8, 0}, {0, 8}}, {{0, 8}, {8, 8}}},                    // Z
+      {{{0, 0}, {0, 8}}, {{0, 0}, {8, 0}}, {{0, 4}, {6, 4}}},                    // F
+      {{{0, 0}, {0, 8}}, {{0, 8}, {8, 8}}, {{8, 8}, {8, 0}}},                    // U
+      {{{0, 0}, {4, 8}}, {{4, 8}, {8, 0}}, {{2, 4}, {6, 4}}},                    // A on its head
+      {{{0, 0}, {0, 8}}, {{8, 0}, {8, 8}}, {{0, 4}, {8, 4}}},                    // H
   }};
   return all;
 }
@@ -62,7 +62,9 @@ struct Pose {
   int xx, xy, yx, yy, x0, y0;
 
   explicit Pose(Random& random) {
-    const auto between = [&](int low, int high) { return low + static_cast<int>(random.below(static_cast<std::uint32_t>(high - low + 1))); };
+    const auto between = [&](int low, int high) {
+      return low + static_cast<int>(random.below(static_cast<std::uint32_t>(high - low + 1)));
+    };
     const int size = between(280, 520);  // 9 to 16 pixels for the 8 steps
     // A turn by up to about 20 degrees with slant: off-diagonal parts in proportion to the size.
     const int turn = between(-90, 90);

@@ -47,7 +47,8 @@ void sum_rows(const BasicTensor<T>& rows, BasicTensor<T>& sums) {
 }
 
 template <class T>
-void step_values(BasicTensor<T>& values, BasicTensor<T>& velocity, const BasicTensor<T>& gradient, const SgdStep& step) {
+void step_values(BasicTensor<T>& values, BasicTensor<T>& velocity, const BasicTensor<T>& gradient,
+                 const SgdStep& step) {
   const T rate = static_cast<T>(step.learning_rate);
   const T momentum = static_cast<T>(step.momentum);
   const T decay = static_cast<T>(step.weight_decay);
@@ -113,7 +114,8 @@ void Head<T>::add_step(const Layer& layer, int& features) {
     gradients_.push_back({BasicTensor<T>(weights, T{0}), BasicTensor<T>(bias, T{0})});
     features = dense->units;
   } else if (!std::holds_alternative<Activation>(layer.spec) && !std::holds_alternative<Dropout>(layer.spec)) {
-    fail("layer {}: cannot be part of the head; only dense, activation, dropout and loss can follow the trunk", layer.name);
+    fail("layer {}: cannot be part of the head; only dense, activation, dropout and loss can follow the trunk",
+         layer.name);
   }
   steps_.push_back(step);
   values_.emplace_back(Shape{batch_, features});
@@ -136,8 +138,13 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass) {
   BasicTensor<T>& y = values_[index + 1];
   if (step.dense >= 0) {
     const DenseState<T>& state = states_[static_cast<std::size_t>(step.dense)];
-    matmul(Matmul<T>{.m = batch_, .n = step.outputs, .k = step.inputs, .transpose_b = true, .a = x.span(),
-                     .b = state.weights.span(), .c = y.span()});
+    matmul(Matmul<T>{.m = batch_,
+                     .n = step.outputs,
+                     .k = step.inputs,
+                     .transpose_b = true,
+                     .a = x.span(),
+                     .b = state.weights.span(),
+                     .c = y.span()});
     add_bias(y, state.bias);
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
     for (std::size_t i = 0; i < x.size(); ++i) y.data()[i] = activate(*activation, x.data()[i]);
@@ -146,9 +153,8 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass) {
     BasicTensor<T>& scale = scales_[index];
     for (int n = 0; n < batch_; ++n) {
       for (int c = 0; c < step.inputs; ++c) {
-        scale.at(n, c) = pass.training
-                             ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, n, c, 0))
-                             : T{1};
+        scale.at(n, c) =
+            pass.training ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, n, c, 0)) : T{1};
         y.at(n, c) = x.at(n, c) * scale.at(n, c);
       }
     }
@@ -189,11 +195,20 @@ void Head<T>::backward_step(std::size_t index) {
   BasicTensor<T>& dx = slopes_[index];
   if (step.dense >= 0) {
     const auto dense = static_cast<std::size_t>(step.dense);
-    matmul(Matmul<T>{.m = step.outputs, .n = step.inputs, .k = batch_, .transpose_a = true, .a = dy.span(),
-                     .b = values_[index].span(), .c = gradients_[dense].weights.span()});
+    matmul(Matmul<T>{.m = step.outputs,
+                     .n = step.inputs,
+                     .k = batch_,
+                     .transpose_a = true,
+                     .a = dy.span(),
+                     .b = values_[index].span(),
+                     .c = gradients_[dense].weights.span()});
     sum_rows(dy, gradients_[dense].bias);
-    matmul(Matmul<T>{.m = batch_, .n = step.inputs, .k = step.outputs, .a = dy.span(),
-                     .b = states_[dense].weights.span(), .c = dx.span()});
+    matmul(Matmul<T>{.m = batch_,
+                     .n = step.inputs,
+                     .k = step.outputs,
+                     .a = dy.span(),
+                     .b = states_[dense].weights.span(),
+                     .c = dx.span()});
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
     const T* y = values_[index + 1].data();
     for (std::size_t i = 0; i < dx.size(); ++i) dx.data()[i] = dy.data()[i] * slope(*activation, y[i]);

@@ -50,9 +50,9 @@ class Head {
  private:
   struct Step {
     LayerSpec spec;
-    int inputs = 0;   ///< elements of one sample
+    int inputs = 0;  ///< elements of one sample
     int outputs = 0;
-    int dense = -1;   ///< index into states_
+    int dense = -1;  ///< index into states_
   };
   struct DenseGradient {
     BasicTensor<T> weights;
@@ -68,9 +68,9 @@ class Head {
   std::vector<Step> steps_;
   std::vector<DenseState<T>> states_;
   std::vector<DenseGradient> gradients_;
-  std::vector<BasicTensor<T>> values_;     ///< values_[i] is the input of step i, the last the outputs
-  std::vector<BasicTensor<T>> slopes_;     ///< gradients of the loss by values_
-  std::vector<BasicTensor<T>> scales_;     ///< dropout's factors, empty for other steps
+  std::vector<BasicTensor<T>> values_;  ///< values_[i] is the input of step i, the last the outputs
+  std::vector<BasicTensor<T>> slopes_;  ///< gradients of the loss by values_
+  std::vector<BasicTensor<T>> scales_;  ///< dropout's factors, empty for other steps
   BasicTensor<T> maps_gradient_;
 };
 

@@ -7,10 +7,8 @@ namespace convoy {
 LocalTrunk::LocalTrunk(const std::vector<Stage>& stages, const Shape& input, Device& device) {
   Shape maps = input;
   for (const Stage& stage : stages) {
-    shards_.push_back(device.compile({.stage = stage,
-                                      .filters = {0, stage.conv.filters},
-                                      .batch = input.n,
-                                      .input_gradient = !shards_.empty()}));
+    shards_.push_back(device.compile(
+        {.stage = stage, .filters = {0, stage.conv.filters}, .batch = input.n, .input_gradient = !shards_.empty()}));
     maps = output_shape(stage, input.n, stage.conv.filters);
   }
   maps_ = Tensor(maps);

@@ -44,7 +44,8 @@ std::vector<std::uint8_t> read_idx(const std::string& file, std::uint32_t magic,
     values = values > kLargestFile ? values : values * extents[i];
   }
   if (bytes.size() - header != values) {
-    fail("{}: its header promises {} bytes, there are {}; it is cut off or damaged", file, values, bytes.size() - header);
+    fail("{}: its header promises {} bytes, there are {}; it is cut off or damaged", file, values,
+         bytes.size() - header);
   }
   bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(header));
   return bytes;
@@ -56,7 +57,8 @@ ImageSet read_part(const std::string& folder, const std::string& part) {
   std::vector<std::uint32_t> extents(3);
   ImageSet images;
   images.pixels = read_idx(image_file, kImageMagic, extents);
-  if (extents[1] > 4096 || extents[2] > 4096) fail("{}: images of {}x{} are too large", image_file, extents[1], extents[2]);
+  if (extents[1] > 4096 || extents[2] > 4096)
+    fail("{}: images of {}x{} are too large", image_file, extents[1], extents[2]);
   images.shape = {1, static_cast<int>(extents[1]), static_cast<int>(extents[2])};
   std::vector<std::uint32_t> count(1);
   images.labels = read_idx(label_file, kLabelMagic, count);
@@ -75,7 +77,8 @@ ImageSet read_part(const std::string& folder, const std::string& part) {
 }  // namespace
 
 DataSet read_mnist(const std::string& folder) {
-  DataSet data{.name = "MNIST", .classes = kClasses, .training = read_part(folder, "train"), .test = read_part(folder, "t10k")};
+  DataSet data{
+      .name = "MNIST", .classes = kClasses, .training = read_part(folder, "train"), .test = read_part(folder, "t10k")};
   if (data.training.shape != data.test.shape) {
     fail("{}: training and test images differ in size; the files do not belong together", folder);
   }

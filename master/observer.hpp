@@ -15,28 +15,28 @@ struct RunStart {
   std::string net;
   std::string folder;
   std::string data;
-  std::string device;          ///< the master's
+  std::string device;  ///< the master's
   std::size_t parameters = 0;
   int batch = 0;
   int epochs = 0;
   int training_images = 0;
   int test_images = 0;
-  long first_step = 0;         ///< after a resume, the steps already done
+  long first_step = 0;  ///< after a resume, the steps already done
   std::vector<Stage> stages;
   Plan plan;
 };
 
 struct StepReport {
-  int epoch = 1;             ///< from 1
-  int step_in_epoch = 0;     ///< done
+  int epoch = 1;          ///< from 1
+  int step_in_epoch = 0;  ///< done
   int steps_per_epoch = 0;
-  long step = 0;             ///< done, over all epochs
-  double loss = 0.0;         ///< of this step, mean over the batch
-  double mean_loss = 0.0;    ///< over this epoch's steps so far
-  double accuracy = 0.0;     ///< likewise, a fraction
+  long step = 0;           ///< done, over all epochs
+  double loss = 0.0;       ///< of this step, mean over the batch
+  double mean_loss = 0.0;  ///< over this epoch's steps so far
+  double accuracy = 0.0;   ///< likewise, a fraction
   double images_per_second = 0.0;
-  double seconds = 0.0;      ///< this step took
-  double seconds_left = 0.0; ///< of the run, at this pace
+  double seconds = 0.0;       ///< this step took
+  double seconds_left = 0.0;  ///< of the run, at this pace
   double learning_rate = 0.0;
   std::vector<MemberTime> times;  ///< of this step
 };
@@ -54,9 +54,9 @@ struct EpochReport {
 };
 
 struct RunEnd {
-  std::string how;            ///< "finished", "interrupted", or what went wrong
-  std::string go_on;          ///< the command that resumes; empty when finished
-  double test_accuracy = -1;  ///< of the last epoch; negative before the first
+  std::string how;                ///< "finished", "interrupted", or what went wrong
+  std::string go_on;              ///< the command that resumes; empty when finished
+  double test_accuracy = -1;      ///< of the last epoch; negative before the first
   std::vector<MemberTime> times;  ///< over the whole run
   double seconds = 0.0;
 };

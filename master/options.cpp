@@ -5,24 +5,34 @@ namespace {
 
 void define(CLI::App& command, NetOptions& options) {
   command.add_option("net", options.net, "net file, for example nets/lenet.yaml")->required();
-  command.add_option("--set", options.set, "set a field of the net file: LAYER.FIELD=VALUE or training.FIELD=VALUE; repeatable");
-  command.add_option("--data", options.data, "folder with CIFAR-10 (binary) or MNIST (IDX, also gzipped), or 'glyphs', which the program draws itself")
+  command.add_option("--set", options.set,
+                     "set a field of the net file: LAYER.FIELD=VALUE or training.FIELD=VALUE; repeatable");
+  command
+      .add_option(
+          "--data", options.data,
+          "folder with CIFAR-10 (binary) or MNIST (IDX, also gzipped), or 'glyphs', which the program draws itself")
       ->capture_default_str();
-  command.add_option("--device", options.device, "this machine's device, see convoy-slave --list-devices")->capture_default_str();
-  command.add_option("--threads", options.threads, "threads to compute with here (0: all cores)")->check(CLI::Range(0, 1024));
+  command.add_option("--device", options.device, "this machine's device, see convoy-slave --list-devices")
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "threads to compute with here (0: all cores)")
+      ->check(CLI::Range(0, 1024));
   command.add_option("--batch", options.batch, "images a step (default: the net file's)")->check(CLI::Range(1, 65536));
   command.add_option("--seed", options.seed, "seed of all random numbers")->capture_default_str();
   command.add_option("--format", options.format, "text for people, json for programs: one object a line")
-      ->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
 }
 
 void define(CLI::App& command, ClusterOptions& options) {
   command.add_option("--slaves", options.slaves, "slaves to wait for; with 0 this machine computes alone")
-      ->check(CLI::Range(0, 256))->capture_default_str();
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
   command.add_option("--listen", options.listen, "where slaves reach this master")->capture_default_str();
   command.add_flag("--master-share", options.share, "this machine computes a share of the filters itself");
   command.add_option("--memory", options.memory, "most memory for this machine's own share, for example 2GiB");
-  command.add_option("--shares", options.shares, "fixed shares instead of measured speeds: a number for each member, as in 3,2,1; slaves in order of their names, then the master");
+  command.add_option("--shares", options.shares,
+                     "fixed shares instead of measured speeds: a number for each member, as in 3,2,1; slaves in order "
+                     "of their names, then the master");
   command.add_option("--plan", options.plan, "fixed plan: the plan.json of a run with as many members");
 }
 
@@ -33,12 +43,14 @@ void define(CLI::App& command, TrainOptions& options) {
   define(command, options.cluster);
   command.add_option("--epochs", options.epochs, "passes over the training images (default: the net file's)")
       ->check(CLI::Range(1, 1000000));
-  command.add_option("--steps", options.steps, "stop after so many steps, with a checkpoint")->check(CLI::Range(1L, 1000000000L));
+  command.add_option("--steps", options.steps, "stop after so many steps, with a checkpoint")
+      ->check(CLI::Range(1L, 1000000000L));
   command.add_option("--out", options.out, "run folder (default: runs/NET-NUMBER)");
   command.add_option("--weights", options.weights, "start from these weights (.safetensors) instead of random ones");
   command.add_flag("--resume", options.resume, "go on from the last checkpoint in the folder of --out");
   command.add_option("--checkpoint-seconds", options.checkpoint_seconds, "most seconds between checkpoints")
-      ->check(CLI::Range(0.0, 1e9))->capture_default_str();
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
 }
 
 void define(CLI::App& command, TestOptions& options) {

@@ -10,12 +10,12 @@ namespace convoy {
 
 /// What several commands share.
 struct NetOptions {
-  std::string net;                ///< file
-  std::vector<std::string> set;   ///< overrides
-  std::string data = "glyphs";    ///< folder, or "glyphs"
+  std::string net;               ///< file
+  std::vector<std::string> set;  ///< overrides
+  std::string data = "glyphs";   ///< folder, or "glyphs"
   std::string device = "auto";
   int threads = 0;
-  int batch = 0;                  ///< 0: the net file's
+  int batch = 0;  ///< 0: the net file's
   std::uint64_t seed = 1;
   std::string format = "text";
 };
@@ -23,19 +23,19 @@ struct NetOptions {
 struct ClusterOptions {
   int slaves = 0;
   std::string listen = "tcp://*:5570";
-  bool share = false;      ///< the master's own device takes a share as well
-  std::string memory;      ///< of the master's own share
-  std::string shares;      ///< "3,2,1": fixed, in order of the members, instead of measured speeds
-  std::string plan;        ///< file: fixed plan
+  bool share = false;  ///< the master's own device takes a share as well
+  std::string memory;  ///< of the master's own share
+  std::string shares;  ///< "3,2,1": fixed, in order of the members, instead of measured speeds
+  std::string plan;    ///< file: fixed plan
 };
 
 struct TrainOptions {
   NetOptions net;
   ClusterOptions cluster;
-  int epochs = 0;          ///< 0: the net file's
-  long steps = 0;          ///< stop after so many; 0: all
-  std::string out;         ///< run folder; empty: runs/<net>-<first free number>
-  std::string weights;     ///< start from these instead of random ones
+  int epochs = 0;       ///< 0: the net file's
+  long steps = 0;       ///< stop after so many; 0: all
+  std::string out;      ///< run folder; empty: runs/<net>-<first free number>
+  std::string weights;  ///< start from these instead of random ones
   bool resume = false;
   double checkpoint_seconds = 60.0;
 };

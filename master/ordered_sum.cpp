@@ -36,8 +36,10 @@ void OrderedSum::add(std::size_t contributor, const wire::Piece& piece, const wi
   if (from.received == cut_.size()) fail("it sent more of a gradient than there is");
   const wire::Piece& expected = cut_[from.received];
   if (piece != expected) {
-    fail("its gradient's piece {} covers other samples or channels than expected (sample {} channel {}, expected {} and {})",
-         from.received, piece.sample, piece.channel, expected.sample, expected.channel);
+    fail(
+        "its gradient's piece {} covers other samples or channels than expected (sample {} channel {}, expected {} and "
+        "{})",
+        from.received, piece.sample, piece.channel, expected.sample, expected.channel);
   }
   from.held.push_back(payload);
   ++from.received;

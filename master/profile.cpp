@@ -61,8 +61,7 @@ std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::siz
                             {}});
       }
       if (own != nullptr) {
-        const ShardSpec spec{
-            .stage = trunk[s], .filters = {0, filters}, .batch = timed_batch, .input_gradient = s > 0};
+        const ShardSpec spec{.stage = trunk[s], .filters = {0, filters}, .batch = timed_batch, .input_gradient = s > 0};
         profiles.back().stages[s].push_back({filters, scale * time_shard(*own, spec, kRepeats)});
       }
       const std::vector<double> seconds = collect_timings(roster);
@@ -84,7 +83,8 @@ std::chrono::milliseconds patience_for(const Plan& plan, const std::vector<Membe
       longest = std::max(longest, predict_seconds(profiles[member], s, shard.filters.count));
     }
   }
-  return std::max<std::chrono::milliseconds>(30s, std::chrono::milliseconds(static_cast<long>(kMultiple * longest * 1e3)));
+  return std::max<std::chrono::milliseconds>(30s,
+                                             std::chrono::milliseconds(static_cast<long>(kMultiple * longest * 1e3)));
 }
 
 }  // namespace convoy

@@ -57,7 +57,8 @@ void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello)
     return slave.name == hello.name && slave.id != from.peer;
   });
   if (taken || hello.name == "master") {
-    return turn_away(from.peer, fmt::format("the name '{}' is taken; start this slave with another --name", hello.name));
+    return turn_away(from.peer,
+                     fmt::format("the name '{}' is taken; start this slave with another --name", hello.name));
   }
   const std::size_t index = find(from.peer);
   if (index == slaves_.size()) {
@@ -170,7 +171,8 @@ void Roster::reject_control(std::size_t slave, const wire::Message& message) {
 void Roster::judge_silence(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience) {
   for (const std::size_t slave : awaited) {
     if (Clock::now() - seen_[slave].progress > patience) {
-      lost(slaves_[slave], fmt::format("hangs: no answer for {:.0f} s", std::chrono::duration<double>(patience).count()));
+      lost(slaves_[slave],
+           fmt::format("hangs: no answer for {:.0f} s", std::chrono::duration<double>(patience).count()));
     }
   }
 }

@@ -110,7 +110,8 @@ std::vector<std::int64_t> dims_of(const Json& shape, const std::string& place) {
 }
 
 Extent extent_of(const Json& offsets, std::uint64_t data_bytes, const std::string& place) {
-  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
+  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+      !offsets[1].is_number_unsigned()) {
     fail("{}: its data_offsets are not [begin, end]", place);
   }
   const Extent extent{offsets[0].get<std::uint64_t>(), offsets[1].get<std::uint64_t>()};
@@ -213,7 +214,8 @@ SafetensorsFile parse_safetensors(const std::vector<std::uint8_t>& bytes, const 
   }
   const std::uint8_t* data = bytes.data() + kLengthBytes + length;
   const std::uint64_t data_bytes = bytes.size() - kLengthBytes - length;
-  const Json header = parse_header({bytes.begin() + kLengthBytes, bytes.begin() + static_cast<std::ptrdiff_t>(kLengthBytes + length)}, file);
+  const Json header = parse_header(
+      {bytes.begin() + kLengthBytes, bytes.begin() + static_cast<std::ptrdiff_t>(kLengthBytes + length)}, file);
   if (!header.is_object()) fail("{}: its header is no JSON object; expected a safetensors file", file);
   SafetensorsFile contents;
   std::vector<Extent> extents;
@@ -232,6 +234,8 @@ SafetensorsFile parse_safetensors(const std::vector<std::uint8_t>& bytes, const 
   return contents;
 }
 
-SafetensorsFile read_safetensors(const std::string& file) { return parse_safetensors(read_bytes(file, kLargestFile), file); }
+SafetensorsFile read_safetensors(const std::string& file) {
+  return parse_safetensors(read_bytes(file, kLargestFile), file);
+}
 
 }  // namespace convoy

@@ -20,8 +20,7 @@ int test_command(const TestOptions& options) {
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
   catch_interrupts();
-  const auto cluster =
-      Cluster::assemble(options.cluster, options.net, net, cut, observers, interrupt_requested());
+  const auto cluster = Cluster::assemble(options.cluster, options.net, net, cut, observers, interrupt_requested());
   if (!cluster) return kInterrupted;
   Head<float> head(cut, net.training.batch);
   const Model model{cluster->trunk(), head};
@@ -29,13 +28,14 @@ int test_command(const TestOptions& options) {
   const Evaluation result = evaluate(model, test);
   cluster->dismiss("the test finished");
   if (options.net.format == "json") {
-    fmt::print("{}\n", nlohmann::ordered_json{{"event", "test"},
-                                              {"images", data.test.count()},
-                                              {"loss", result.loss},
-                                              {"accuracy", result.accuracy}}
-                           .dump());
+    fmt::print(
+        "{}\n",
+        nlohmann::ordered_json{
+            {"event", "test"}, {"images", data.test.count()}, {"loss", result.loss}, {"accuracy", result.accuracy}}
+            .dump());
   } else {
-    fmt::print("{} test images: loss {:.4f}, accuracy {:.2f} %\n", data.test.count(), result.loss, 100.0 * result.accuracy);
+    fmt::print("{} test images: loss {:.4f}, accuracy {:.2f} %\n", data.test.count(), result.loss,
+               100.0 * result.accuracy);
   }
   return kSuccess;
 }

@@ -44,17 +44,19 @@ class TextObserver : public Observer {
     if (shown_ && since_.seconds() < interval) return;
     shown_ = true;
     since_.restart();
-    show(fmt::format("epoch {}/{}  step {}/{}  {:.0f} images/s  loss {:.4f}  accuracy {:.1f} %  {} left{}", report.epoch,
-                     start_.epochs, report.step_in_epoch, report.steps_per_epoch, report.images_per_second,
-                     report.mean_loss, 100.0 * report.accuracy, duration(report.seconds_left), members_now()));
+    show(fmt::format("epoch {}/{}  step {}/{}  {:.0f} images/s  loss {:.4f}  accuracy {:.1f} %  {} left{}",
+                     report.epoch, start_.epochs, report.step_in_epoch, report.steps_per_epoch,
+                     report.images_per_second, report.mean_loss, 100.0 * report.accuracy, duration(report.seconds_left),
+                     members_now()));
     for (MemberTime& time : recent_) time = {.member = time.member};
   }
 
   void on_epoch(const EpochReport& report) override {
-    line(fmt::format("epoch {}/{}: training loss {:.4f}, accuracy {:.2f} %; test loss {:.4f}, accuracy {:.2f} %; "
-                     "{:.0f} images/s, {}",
-                     report.epoch, start_.epochs, report.train_loss, 100.0 * report.train_accuracy, report.test_loss,
-                     100.0 * report.test_accuracy, report.images_per_second, duration(report.seconds)));
+    line(
+        fmt::format("epoch {}/{}: training loss {:.4f}, accuracy {:.2f} %; test loss {:.4f}, accuracy {:.2f} %; "
+                    "{:.0f} images/s, {}",
+                    report.epoch, start_.epochs, report.train_loss, 100.0 * report.train_accuracy, report.test_loss,
+                    100.0 * report.test_accuracy, report.images_per_second, duration(report.seconds)));
   }
 
   void on_end(const RunEnd& end) override {

@@ -69,7 +69,11 @@ class Loop {
  public:
   Loop(const Training& training, Model model, const Progress& from, const Observers& observers,
        const std::function<void(const Progress&)>& save)
-      : training_(training), model_(model), observers_(observers), save_(save), images_(training.training.image_shape()) {
+      : training_(training),
+        model_(model),
+        observers_(observers),
+        save_(save),
+        images_(training.training.image_shape()) {
     outcome_.progress = from;
   }
 

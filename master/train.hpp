@@ -38,9 +38,9 @@ struct Training {
   const Batches& training;
   const Batches& test;
   std::uint64_t seed = 0;
-  long max_steps = 0;               ///< stops after so many steps in all; 0 for no limit
-  double checkpoint_seconds = 60.0; ///< between checkpoints, besides those at the epochs' ends
-  const std::atomic<bool>& stop;    ///< finish the step and return
+  long max_steps = 0;                ///< stops after so many steps in all; 0 for no limit
+  double checkpoint_seconds = 60.0;  ///< between checkpoints, besides those at the epochs' ends
+  const std::atomic<bool>& stop;     ///< finish the step and return
 };
 
 struct Progress {

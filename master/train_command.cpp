@@ -39,9 +39,11 @@ Restored restore(const TrainOptions& options, const Cut& cut, const std::string&
     for (const auto& observer : observers) observer->on_notice(notice);
   }
   if (checkpoint.fingerprint != expected) {
-    fail("{}: the run was started with another net, seed, batch or data set; resume it with the options of its config.yaml, "
-         "or start a new run with another --out",
-         options.out);
+    fail(
+        "{}: the run was started with another net, seed, batch or data set; resume it with the options of its "
+        "config.yaml, "
+        "or start a new run with another --out",
+        options.out);
   }
   return {std::move(checkpoint.model), {checkpoint.position, checkpoint.epoch_loss, checkpoint.epoch_correct}};
 }
@@ -64,7 +66,8 @@ class TrainCommand {
         fingerprint_(fingerprint(net_, options.net)) {
     require_fits(data_, net_);
     if (options.resume && options.out.empty()) fail("--resume needs --out: the folder of the run to go on with");
-    if (options.resume && !options.weights.empty()) fail("--weights starts a run, --resume goes on with one: give only one");
+    if (options.resume && !options.weights.empty())
+      fail("--weights starts a run, --resume goes on with one: give only one");
     training_ = std::make_unique<Batches>(data_, Part::training, net_.training.batch, options.net.seed, net_.augment);
     test_ = std::make_unique<Batches>(data_, Part::test, net_.training.batch, options.net.seed, Augmentation{});
     start_ = initial();
@@ -91,7 +94,8 @@ class TrainCommand {
 
  private:
   std::string config(const std::string& command_line) const {
-    return fmt::format("# {}\n# data: {}, seed: {}\n{}", command_line, options_.net.data, options_.net.seed, to_yaml(net_));
+    return fmt::format("# {}\n# data: {}, seed: {}\n{}", command_line, options_.net.data, options_.net.seed,
+                       to_yaml(net_));
   }
 
   Restored initial() {

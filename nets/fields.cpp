@@ -39,15 +39,15 @@ std::size_t distance(const std::string& a, const std::string& b) {
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   if (known.empty() || word.size() > 64) return "";
-  return *std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
-    return distance(word, a) < distance(word, b);
-  });
+  return *std::min_element(known.begin(), known.end(),
+                           [&](const auto& a, const auto& b) { return distance(word, a) < distance(word, b); });
 }
 
 Fields::Fields(const std::string& file, const YAML::Node& node, std::string owner, std::string path,
                const Applied& applied)
     : file_(file), node_(node), owner_(std::move(owner)), path_(std::move(path)), applied_(&applied) {
-  if (!node.IsMap()) fail(fmt::format("expected a map of fields, as in {{name: conv1, type: conv}}, found {}", shown(node)));
+  if (!node.IsMap())
+    fail(fmt::format("expected a map of fields, as in {{name: conv1, type: conv}}, found {}", shown(node)));
   std::set<std::string> seen;
   for (const auto& entry : node) {
     if (!entry.first.IsScalar()) fail("field names are plain words");
@@ -171,7 +171,8 @@ void Fields::finish() const {
     const std::string field = entry.first.Scalar();
     if (known_.count(field) > 0) continue;
     const std::vector<std::string> known(known_.begin(), known_.end());
-    fail(field, fmt::format("is no field here; did you mean {}? Known: {}", nearest(field, known), fmt::join(known, ", ")));
+    fail(field,
+         fmt::format("is no field here; did you mean {}? Known: {}", nearest(field, known), fmt::join(known, ", ")));
   }
 }
 

@@ -44,8 +44,8 @@ struct Layer {
 /// When and how the learning rate falls.
 struct Schedule {
   enum class Kind { constant, step, cosine } kind = Kind::constant;
-  int every = 1;         ///< step: epochs between falls
-  double factor = 0.1;   ///< step: multiplies the rate at each fall
+  int every = 1;        ///< step: epochs between falls
+  double factor = 0.1;  ///< step: multiplies the rate at each fall
 };
 
 /// The `training:` block; each is a default that a command-line option may replace.

@@ -120,9 +120,10 @@ void resolve(Window& window, bool same, const FeatureShape& input, const Fields&
   }
   if (window_output(input.height, window.kernel_h, window.stride_h, pad.top, pad.bottom) < 1 ||
       window_output(input.width, window.kernel_w, window.stride_w, pad.left, pad.right) < 1) {
-    fields.fail(fmt::format("the kernel {}x{} does not fit into its input of {}x{}; make it smaller, add pad, or pool less "
-                            "before it",
-                            window.kernel_h, window.kernel_w, input.height, input.width));
+    fields.fail(
+        fmt::format("the kernel {}x{} does not fit into its input of {}x{}; make it smaller, add pad, or pool less "
+                    "before it",
+                    window.kernel_h, window.kernel_w, input.height, input.width));
   }
 }
 
@@ -150,7 +151,8 @@ FeatureShape output_of(const LayerSpec& spec, const FeatureShape& in) {
 WrittenLayer read_layer(const std::string& file, const YAML::Node& node, std::size_t number, const Applied& applied) {
   Fields unnamed(file, node, fmt::format("layer number {}", number + 1), "", applied);
   const std::string name = unnamed.word("name");
-  WrittenLayer written{.layer = {}, .from = {}, .same = false, .fields = Fields(file, node, "layer " + name, name, applied)};
+  WrittenLayer written{
+      .layer = {}, .from = {}, .same = false, .fields = Fields(file, node, "layer " + name, name, applied)};
   Fields& fields = written.fields;
   fields.word("name");
   const std::string type = fields.word("type");
@@ -182,8 +184,8 @@ void connect(WrittenLayer& written, const FeatureShape& input) {
   }
   if (const auto* dense = std::get_if<Dense>(&spec)) weights = static_cast<long>(dense->units) * input.size();
   if (values > kMostValues || weights > 4 * kMostValues) {
-    written.fields.fail(fmt::format("it has {} outputs a sample and {} weights, more than the limits of {} and {}", values,
-                                    weights, kMostValues, 4 * kMostValues));
+    written.fields.fail(fmt::format("it has {} outputs a sample and {} weights, more than the limits of {} and {}",
+                                    values, weights, kMostValues, 4 * kMostValues));
   }
   written.layer.output = output;
 }

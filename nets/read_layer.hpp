@@ -8,10 +8,10 @@ namespace convoy {
 
 /// A layer as written: its input's shape is not known yet, so padding `same` is not resolved.
 struct WrittenLayer {
-  Layer layer;                     ///< without inputs and output
-  std::vector<std::string> from;   ///< names of its inputs; empty: the layer before
-  bool same = false;               ///< padding: output extent is the input's divided by the stride, rounded up
-  Fields fields;                   ///< for messages
+  Layer layer;                    ///< without inputs and output
+  std::vector<std::string> from;  ///< names of its inputs; empty: the layer before
+  bool same = false;              ///< padding: output extent is the input's divided by the stride, rounded up
+  Fields fields;                  ///< for messages
 };
 
 /// Throws Error for unknown types and fields and for values out of range.

@@ -40,8 +40,8 @@ YAML::Node find_owner(const YAML::Node& root, const std::string& owner, const st
     if (layer["name"].Scalar() == owner) return layer;
     names.push_back(layer["name"].Scalar());
   }
-  fail("--set {}: there is no layer '{}'; the layers are {}, and there are input, training and augment", override, owner,
-       fmt::join(names, ", "));
+  fail("--set {}: there is no layer '{}'; the layers are {}, and there are input, training and augment", override,
+       owner, fmt::join(names, ", "));
 }
 
 void apply_override(YAML::Node& root, const std::string& override, Applied& applied) {
@@ -129,7 +129,8 @@ std::vector<std::vector<int>> resolve_inputs(const Written& layers) {
     if (layers[i].from.empty()) inputs[i] = {static_cast<int>(i) - 1};
     for (const std::string& name : layers[i].from) {
       const auto found = index.find(name);
-      if (found == index.end()) layers[i].fields.fail("from", fmt::format("names '{}', but there is no such layer", name));
+      if (found == index.end())
+        layers[i].fields.fail("from", fmt::format("names '{}', but there is no such layer", name));
       inputs[i].push_back(found->second);
     }
     if (inputs[i].size() != 1) layers[i].fields.fail("from", "names several layers; this type takes one input");
@@ -153,7 +154,8 @@ std::vector<int> topological_order(const Written& layers, const std::vector<std:
     }
     if (order.size() > before) continue;
     const auto stuck = std::find(placed.begin(), placed.end(), false) - placed.begin();
-    layers[static_cast<std::size_t>(stuck)].fields.fail("it is part of a circle: its input leads back to itself by `from`");
+    layers[static_cast<std::size_t>(stuck)].fields.fail(
+        "it is part of a circle: its input leads back to itself by `from`");
   }
   return order;
 }
@@ -213,8 +215,10 @@ Net read_root(Fields root, const std::string& file, const Applied& applied) {
   net.name = root.word("name");
   net.input = read_input(root.map("input"));
   const YAML::Node list = root.node("layers");
-  if (!list.IsSequence() || list.size() == 0) root.fail("layers", "is no list; expected one `- {name: ..., type: ...}` a layer");
-  if (list.size() > kMostLayers) root.fail("layers", fmt::format("has {} entries, {} at most", list.size(), kMostLayers));
+  if (!list.IsSequence() || list.size() == 0)
+    root.fail("layers", "is no list; expected one `- {name: ..., type: ...}` a layer");
+  if (list.size() > kMostLayers)
+    root.fail("layers", fmt::format("has {} entries, {} at most", list.size(), kMostLayers));
   if (root.has("training")) net.training = read_training(root.map("training"));
   if (root.has("augment")) net.augment = read_augmentation(root.map("augment"), net.input);
   root.finish();

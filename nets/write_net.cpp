@@ -9,8 +9,8 @@ std::string pads(const Padding& pad) {
 
 struct SpecWriter {
   std::string operator()(const Convolution& conv) const {
-    return fmt::format("type: conv, filters: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}", conv.filters, conv.kernel_h,
-                       conv.kernel_w, conv.stride_h, conv.stride_w, pads(conv.pad));
+    return fmt::format("type: conv, filters: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}", conv.filters,
+                       conv.kernel_h, conv.kernel_w, conv.stride_h, conv.stride_w, pads(conv.pad));
   }
   std::string operator()(Activation activation) const {
     switch (activation) {
@@ -54,10 +54,11 @@ std::string to_yaml(const Net& net) {
                         std::visit(SpecWriter{}, layer.spec));
   }
   const TrainingOptions& t = net.training;
-  text += fmt::format("training:\n  batch: {}\n  epochs: {}\n  learning_rate: {}\n  momentum: {}\n  weight_decay: {}\n"
-                      "  schedule: {}\naugment: {{flip: {}, crop: {}}}\n",
-                      t.batch, t.epochs, t.learning_rate, t.momentum, t.weight_decay, schedule(t.schedule),
-                      net.augment.flip, net.augment.crop);
+  text += fmt::format(
+      "training:\n  batch: {}\n  epochs: {}\n  learning_rate: {}\n  momentum: {}\n  weight_decay: {}\n"
+      "  schedule: {}\naugment: {{flip: {}, crop: {}}}\n",
+      t.batch, t.epochs, t.learning_rate, t.momentum, t.weight_decay, schedule(t.schedule), net.augment.flip,
+      net.augment.crop);
   return text;
 }
 

@@ -88,8 +88,7 @@ std::string to_json(const Plan& plan) {
   for (const StagePlan& stage : plan.stages) {
     Json shards = Json::array();
     for (const Assignment& shard : stage.shards) {
-      shards.push_back(
-          {{"member", shard.member}, {"first", shard.filters.first}, {"filters", shard.filters.count}});
+      shards.push_back({{"member", shard.member}, {"first", shard.filters.first}, {"filters", shard.filters.count}});
     }
     stages.push_back({{"shards", shards}});
   }

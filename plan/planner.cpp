@@ -108,9 +108,10 @@ std::size_t plan_bytes(const std::vector<Stage>& trunk, const std::vector<std::v
     have += fmt::format("{}{} {:.0f} MiB", have.empty() ? "" : ", ", member.name,
                         static_cast<double>(member.memory) / kMiB);
   }
-  fail("the net does not fit: its stages take {:.0f} MiB at batch {} on one machine (each further machine adds its own "
-       "copy of the stage inputs), and there are: {}; add slaves, raise --memory, or take a smaller --batch",
-       need, batch, have);
+  fail(
+      "the net does not fit: its stages take {:.0f} MiB at batch {} on one machine (each further machine adds its own "
+      "copy of the stage inputs), and there are: {}; add slaves, raise --memory, or take a smaller --batch",
+      need, batch, have);
 }
 
 /// Lowers the caps of members whose shards exceed their memory; true if any was lowered.

@@ -45,8 +45,9 @@ void define(CLI::App& app, Options& options) {
   app.add_option("master", options.slave.master, "the master's address, for example tcp://192.168.0.10:5570");
   app.add_option("--device", options.device, "device that computes; see --list-devices")->capture_default_str();
   app.add_option("--threads", options.threads, "threads to compute with (0: all cores)")->check(CLI::Range(0, 1024));
-  app.add_option("--memory", options.memory, "most memory that shards may take, for example 2GiB (default: 3/4 of what "
-                                             "is available now)");
+  app.add_option("--memory", options.memory,
+                 "most memory that shards may take, for example 2GiB (default: 3/4 of what "
+                 "is available now)");
   app.add_option("--name", options.slave.name, "name by which the master calls this slave (default: host-pid)");
   app.add_flag("--once", options.slave.once, "leave after one run instead of waiting for the next");
   app.add_flag("--list-devices", options.list, "list the devices of this program and leave");

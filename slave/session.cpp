@@ -45,8 +45,8 @@ void Session::handle(const wire::Message& message) {
   } catch (const PeerLost&) {
     throw;
   } catch (const std::bad_alloc&) {
-    send(wire::Failed{fmt::format("out of memory during {}; give it less with --memory or a smaller batch",
-                                  wire::name_of(message))});
+    send(wire::Failed{
+        fmt::format("out of memory during {}; give it less with --memory or a smaller batch", wire::name_of(message))});
   } catch (const Error& error) {
     send(wire::Failed{error.what()});
   }
@@ -88,10 +88,12 @@ void Session::on(const wire::Hold& task) {
       shard_bytes(task.stage, task.filters.count, static_cast<int>(task.batch), task.input_gradient);
   const std::size_t held = bytes_held_besides(task.stage_index);
   if (memory_ != 0 && held + bytes > memory_) {
-    fail("filters {} to {} of stage {} at batch {} take {} MiB, and of the {} MiB allowed {} are taken; raise --memory or "
-         "take a smaller --batch",
-         task.filters.first, task.filters.first + task.filters.count - 1, task.stage.name, task.batch, bytes >> 20,
-         memory_ >> 20, held >> 20);
+    fail(
+        "filters {} to {} of stage {} at batch {} take {} MiB, and of the {} MiB allowed {} are taken; raise --memory "
+        "or "
+        "take a smaller --batch",
+        task.filters.first, task.filters.first + task.filters.count - 1, task.stage.name, task.batch, bytes >> 20,
+        memory_ >> 20, held >> 20);
   }
   shards_[task.stage_index] = std::make_unique<HostShard>(device_, ShardSpec{.stage = task.stage,
                                                                              .filters = task.filters,
@@ -175,8 +177,8 @@ void Session::receive_pieces(Assembler& assembler) {
     } else if (const auto* bye = std::get_if<wire::Bye>(&message)) {
       throw PeerLost("master", "the master ended the run: " + bye->reason);
     } else if (!std::holds_alternative<wire::Ping>(message) && !std::holds_alternative<wire::Credit>(message)) {
-      throw PeerLost("master", fmt::format("the master broke the protocol: {} where a Piece was due",
-                                           wire::name_of(message)));
+      throw PeerLost("master",
+                     fmt::format("the master broke the protocol: {} where a Piece was due", wire::name_of(message)));
     }
   }
 }
@@ -193,8 +195,8 @@ void Session::send_tensor(std::vector<wire::Envelope> pieces) {
       } else if (const auto* bye = std::get_if<wire::Bye>(&message)) {
         throw PeerLost("master", "the master ended the run: " + bye->reason);
       } else if (!std::holds_alternative<wire::Ping>(message)) {
-        throw PeerLost("master", fmt::format("the master broke the protocol: {} where Credit was due",
-                                             wire::name_of(message)));
+        throw PeerLost("master",
+                       fmt::format("the master broke the protocol: {} where Credit was due", wire::name_of(message)));
       }
     }
     link_.send(Channel::data, piece, Clock::now() + kTransferPatience);

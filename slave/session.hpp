@@ -53,8 +53,8 @@ class Session {
   std::size_t memory_;
   std::map<std::uint32_t, std::unique_ptr<HostShard>> shards_;
   AlignedVector<float> staging_;
-  Stopwatch watch_;         ///< runs since the last event that times_ counts
-  wire::Done times_;        ///< since the last Done
+  Stopwatch watch_;   ///< runs since the last event that times_ counts
+  wire::Done times_;  ///< since the last Done
   std::optional<std::string> bye_;
 };
 

@@ -43,8 +43,8 @@ ChannelLayer layer_of(const fb::LayerHolder& holder) {
   }
   if (const auto* pool = holder.layer_as_PoolLayer()) {
     const int kind = within(static_cast<int>(pool->kind()), 0, 1, "pooling kind");
-    return Pooling{static_cast<PoolKind>(kind), pool->kernel_h(), pool->kernel_w(),
-                   pool->stride_h(), pool->stride_w(), pad_of(pool->pad())};
+    return Pooling{static_cast<PoolKind>(kind), pool->kernel_h(), pool->kernel_w(), pool->stride_h(), pool->stride_w(),
+                   pad_of(pool->pad())};
   }
   if (const auto* dropout = holder.layer_as_DropoutLayer()) return Dropout{dropout->rate(), dropout->stream()};
   fail("a channel layer of an unknown kind");
@@ -132,7 +132,8 @@ Update read(const fb::Update& t) {
 Message read(const fb::Header& header) {
   switch (header.body_type()) {
     case fb::Body::Hello: return read(*header.body_as_Hello());
-    case fb::Body::Welcome: return Welcome{header.body_as_Welcome()->version(), text(header.body_as_Welcome()->run(), "run")};
+    case fb::Body::Welcome:
+      return Welcome{header.body_as_Welcome()->version(), text(header.body_as_Welcome()->run(), "run")};
     case fb::Body::Refused: return Refused{text(header.body_as_Refused()->reason(), "reason")};
     case fb::Body::Bye: return Bye{text(header.body_as_Bye()->reason(), "reason")};
     case fb::Body::Ping: return Ping{};
@@ -167,7 +168,8 @@ Message decode(std::span<const std::byte> bytes) {
   // The format wants its buffer aligned; a frame in the middle of a receive buffer need not be.
   const AlignedVector<std::byte> aligned(bytes.begin(), bytes.end());
   const auto* data = reinterpret_cast<const std::uint8_t*>(aligned.data());
-  if (bytes.size() < 12 || !fb::HeaderBufferHasIdentifier(data)) fail("not a message of Convoy (no CVY1 in its header)");
+  if (bytes.size() < 12 || !fb::HeaderBufferHasIdentifier(data))
+    fail("not a message of Convoy (no CVY1 in its header)");
   flatbuffers::Verifier verifier(data, bytes.size(), /*max_depth=*/16, /*max_tables=*/256);
   if (!fb::VerifyHeaderBuffer(verifier)) fail("a damaged message");
   const fb::Header& header = *fb::GetHeader(data);
@@ -177,7 +179,7 @@ Message decode(std::span<const std::byte> bytes) {
 
 std::string name_of(const Message& message) {
   constexpr std::array<const char*, std::variant_size_v<Message>> kNames{
-      "Hello", "Welcome", "Refused", "Bye",    "Ping",     "Attach", "Calibrate", "Calibrated", "Hold",
+      "Hello", "Welcome", "Refused",  "Bye",    "Ping",     "Attach", "Calibrate", "Calibrated", "Hold",
       "Load",  "Forward", "Backward", "Update", "Snapshot", "Piece",  "Credit",    "Done",       "Failed"};
   return kNames[message.index()];
 }

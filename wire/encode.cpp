@@ -51,9 +51,9 @@ struct BodyEncoder {
     const auto name = builder.CreateString(m.name);
     const auto device = builder.CreateString(m.device);
     const auto capabilities = builder.CreateVectorOfStrings(m.capabilities);
-    return {fb::Body::Hello, fb::CreateHello(builder, m.version, name, device, m.threads, m.memory, m.filter_block,
-                                             capabilities)
-                                 .Union()};
+    return {
+        fb::Body::Hello,
+        fb::CreateHello(builder, m.version, name, device, m.threads, m.memory, m.filter_block, capabilities).Union()};
   }
   Result operator()(const Welcome& m) const {
     const auto run = builder.CreateString(m.run);
@@ -85,8 +85,7 @@ struct BodyEncoder {
   }
   Result operator()(const Load& m) const { return {fb::Body::Load, fb::CreateLoad(builder, m.stage_index).Union()}; }
   Result operator()(const Forward& m) const {
-    return {fb::Body::Forward,
-            fb::CreateForward(builder, m.stage_index, m.pass.training, m.pass.seed).Union()};
+    return {fb::Body::Forward, fb::CreateForward(builder, m.stage_index, m.pass.training, m.pass.seed).Union()};
   }
   Result operator()(const Backward& m) const {
     return {fb::Body::Backward, fb::CreateBackward(builder, m.stage_index).Union()};

@@ -68,7 +68,7 @@ class ServerLink {
   std::string endpoint() const;
 
   struct From {
-    std::string peer;      ///< slave id, the same for both channels
+    std::string peer;  ///< slave id, the same for both channels
     Channel channel = Channel::data;
     Envelope envelope;
     std::string rejected;  ///< not empty: the bytes were no valid message, and why; envelope is then empty

@@ -24,7 +24,7 @@ struct Hello {
   std::string name;    ///< chosen with --name, else host-pid; how messages call the slave
   std::string device;  ///< DeviceInfo::description
   std::uint32_t threads = 1;
-  std::uint64_t memory = 0;  ///< bytes for shards; 0 for no bound
+  std::uint64_t memory = 0;        ///< bytes for shards; 0 for no bound
   std::uint32_t filter_block = 1;  ///< DeviceInfo::filter_block
   std::vector<std::string> capabilities;
 };

@@ -77,7 +77,8 @@ Envelope decode_frames(Frames&& frames) {
   const auto& extents = std::get<Piece>(envelope.message);
   const std::size_t rows = static_cast<std::size_t>(extents.samples) * extents.channels * sizeof(float);
   if (frames.payload.size() == 0 || frames.payload.size() % rows != 0) {
-    fail("a Piece of {} samples and {} channels with {} bytes", extents.samples, extents.channels, frames.payload.size());
+    fail("a Piece of {} samples and {} channels with {} bytes", extents.samples, extents.channels,
+         frames.payload.size());
   }
   envelope.payload = PayloadAccess::wrap(std::move(frames.payload));
   return envelope;

@@ -39,7 +39,8 @@ ServerLink::ServerLink(const std::string& endpoint, const LinkOptions& options) 
   try {
     state_->socket.bind(endpoint);
   } catch (const zmq::error_t& error) {
-    fail("cannot listen at '{}': {}; expected for example tcp://*:5570, with a port that is free", endpoint, error.what());
+    fail("cannot listen at '{}': {}; expected for example tcp://*:5570, with a port that is free", endpoint,
+         error.what());
   }
 }
 

@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::size_t kLargestPiece = std::size_t{8} << 20;
 
-std::size_t map_size(const Shape& shape) { return static_cast<std::size_t>(shape.h) * static_cast<std::size_t>(shape.w); }
+std::size_t map_size(const Shape& shape) {
+  return static_cast<std::size_t>(shape.h) * static_cast<std::size_t>(shape.w);
+}
 
 std::uint32_t u32(std::size_t value) { return static_cast<std::uint32_t>(value); }
 
@@ -104,8 +106,8 @@ void Assembler::add(const Piece& piece, std::span<const float> values) {
   if (piece.part != 0 || piece.samples == 0 || piece.channels == 0 || piece.sample >= samples ||
       piece.samples > samples - piece.sample || piece.channel >= channels ||
       piece.channels > channels - piece.channel) {
-    fail("a Piece (part {}, samples {}+{}, channels {}+{}) outside its tensor of {} samples and {} channels", piece.part,
-         piece.sample, piece.samples, piece.channel, piece.channels, samples, channels);
+    fail("a Piece (part {}, samples {}+{}, channels {}+{}) outside its tensor of {} samples and {} channels",
+         piece.part, piece.sample, piece.samples, piece.channel, piece.channels, samples, channels);
   }
   const std::size_t map = map_size(shape_);
   const std::size_t length = piece.channels * map;

@@ -32,8 +32,7 @@ std::vector<Line> lines_of(const std::string& markdown) {
 using Look = std::function<void(const std::smatch&)>;
 
 void each_match(const std::string& text, const std::regex& pattern, const Look& look) {
-  for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match)
-    look(*match);
+  for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match) look(*match);
 }
 
 /// The pieces of code of a line: all of it in a block, else what stands between backticks.

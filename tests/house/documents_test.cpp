@@ -54,8 +54,7 @@ std::string help_of(const std::string& command) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(line.c_str(), "r"), pclose);
   std::string text;
   std::array<char, 4096> chunk{};
-  while (std::fgets(chunk.data(), static_cast<int>(chunk.size()), pipe.get()) != nullptr)
-    text += chunk.data();
+  while (std::fgets(chunk.data(), static_cast<int>(chunk.size()), pipe.get()) != nullptr) text += chunk.data();
   return text;
 }
 
@@ -92,8 +91,7 @@ TEST(Documents, ReadmeNamesOptionsThatExist) {
   const std::vector<OptionClaim> options = named_options(read(kRoot / "README.md"));
   EXPECT_GT(options.size(), 5U);
   for (const OptionClaim& claim : options) {
-    ASSERT_FALSE(claim.program.empty())
-        << "README.md:" << claim.line << ": " << claim.option << " of which program?";
+    ASSERT_FALSE(claim.program.empty()) << "README.md:" << claim.line << ": " << claim.option << " of which program?";
     if (!helps.contains(claim.program)) helps[claim.program] = help_of(claim.program);
     const std::string& help = helps[claim.program];
     EXPECT_FALSE(help.empty()) << "README.md:" << claim.line << ": " << claim.program << " was not built";
@@ -118,8 +116,8 @@ TEST(Documents, FindsOptionsOfTheProgramNamedLast) {
   const std::string text =
       "`convoy-master train`:\n| `--slaves N` | x |\n```\nconvoy-slave tcp://h:1 --name a\n```\n`ctest "
       "--no`\n";
-  EXPECT_THAT(named_options(text), ElementsAre(OptionClaim{"convoy-master train", "--slaves", 2},
-                                               OptionClaim{"convoy-slave", "--name", 4}));
+  EXPECT_THAT(named_options(text),
+              ElementsAre(OptionClaim{"convoy-master train", "--slaves", 2}, OptionClaim{"convoy-slave", "--name", 4}));
 }
 
 }  // namespace

@@ -24,14 +24,16 @@ std::string case_name(const testing::TestParamInfo<Devices::ParamType>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Reference, Devices,
-                         testing::Combine(testing::Values("reference"), testing::Values(1), testing::ValuesIn(stage_cases())),
+                         testing::Combine(testing::Values("reference"), testing::Values(1),
+                                          testing::ValuesIn(stage_cases())),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, Devices,
                          testing::Combine(testing::Values("cpu", "eigen"), testing::Values(1, 2),
                                           testing::ValuesIn(stage_cases())),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(ManyThreads, Devices,
-                         testing::Combine(testing::Values("eigen"), testing::Values(5), testing::ValuesIn(stage_cases())),
+                         testing::Combine(testing::Values("eigen"), testing::Values(5),
+                                          testing::ValuesIn(stage_cases())),
                          case_name);
 
 // ---- splits --------------------------------------------------------------------------------------------------------
@@ -79,11 +81,9 @@ TEST_P(Splits, ShardsTogetherAreTheStage) {
   for (std::size_t i = 0; i < sum.size(); ++i) ASSERT_NEAR(sum.data()[i], slopes.data()[i], 1e-4) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Counts, Splits,
-                         testing::Combine(testing::Values("reference", "eigen", "cpu"), testing::Values(1, 2, 3, 7, 20)),
-                         [](const auto& info) {
-                           return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Counts, Splits, testing::Combine(testing::Values("reference", "eigen", "cpu"), testing::Values(1, 2, 3, 7, 20)),
+    [](const auto& info) { return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param)); });
 
 // ---- misuse --------------------------------------------------------------------------------------------------------
 
@@ -119,7 +119,15 @@ void expect_product(int m, int n, int k, bool transpose_a, bool transpose_b, T b
   const std::vector<T> b = fill(k * n);
   std::vector<T> c = fill(m * n);
   const std::vector<T> before = c;
-  matmul(Matmul<T>{.m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = transpose_b, .a = a, .b = b, .c = c, .beta = beta});
+  matmul(Matmul<T>{.m = m,
+                   .n = n,
+                   .k = k,
+                   .transpose_a = transpose_a,
+                   .transpose_b = transpose_b,
+                   .a = a,
+                   .b = b,
+                   .c = c,
+                   .beta = beta});
   for (int i = 0; i < m; ++i) {
     for (int j = 0; j < n; ++j) {
       const auto at = static_cast<std::size_t>(i * n + j);

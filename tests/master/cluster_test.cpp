@@ -23,10 +23,16 @@ constexpr std::uint64_t kSeed = 11;
 /// Two stages with odd sizes, every kind of channel layer, and a dense head.
 Cut small_net() {
   Cut cut;
-  cut.trunk = {{.name = "conv1", .channels = 2, .height = 11, .width = 9,
+  cut.trunk = {{.name = "conv1",
+                .channels = 2,
+                .height = 11,
+                .width = 9,
                 .conv = {.filters = 5, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
                 .after = {Activation::relu, Pooling{}}},
-               {.name = "conv2", .channels = 5, .height = 5, .width = 4,
+               {.name = "conv2",
+                .channels = 5,
+                .height = 5,
+                .width = 4,
                 .conv = {.filters = 9, .kernel_h = 3, .kernel_w = 2, .pad = {1, 0, 1, 1}},
                 .after = {Activation::tanh, Dropout{0.25F, 0}, Pooling{.kind = PoolKind::average}}}};
   cut.maps = {9, 2, 2};

@@ -112,7 +112,7 @@ TEST(Head, LossAndCorrectCount) {
   Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{}}), 2);
   BasicTensor<double> logits({2, 3});
   for (int c = 0; c < 3; ++c) {
-    logits.at(0, c) = c;          // softmax picks class 2
+    logits.at(0, c) = c;           // softmax picks class 2
     logits.at(1, c) = 1000.0 * c;  // no overflow
   }
   head.forward(logits, {});
@@ -159,8 +159,12 @@ TEST(Head, UpdateIsMomentumWithDecay) {
 
 TEST(InitialWeights, AreHeScaledAndIndependentOfOrder) {
   Cut cut = make_cut({8, 1, 1}, {Dense{400}, Activation::relu, Dense{3}, SoftmaxCrossEntropy{}});
-  cut.trunk = {{.name = "conv1", .channels = 30, .height = 8, .width = 8,
-                .conv = {.filters = 40, .kernel_h = 3, .kernel_w = 3}, .after = {Activation::relu}}};
+  cut.trunk = {{.name = "conv1",
+                .channels = 30,
+                .height = 8,
+                .width = 8,
+                .conv = {.filters = 40, .kernel_h = 3, .kernel_w = 3},
+                .after = {Activation::relu}}};
   const auto spread = [](std::span<const float> values) {
     double sum = 0.0;
     for (const float value : values) sum += static_cast<double>(value) * value;

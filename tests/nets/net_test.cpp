@@ -92,8 +92,9 @@ TEST(NetText, RoundTrip) {
   - {name: r, type: relu}
   - {name: d2, type: dropout, rate: 0.5}
 )";
-  const Net net = parse_net(net_of(layers, "training: {learning_rate: 0.1, momentum: 0.3, schedule: {kind: step, every: 3, "
-                                           "factor: 0.2}}\naugment: {flip: yes, crop: 2}\n"),
+  const Net net = parse_net(net_of(layers,
+                                   "training: {learning_rate: 0.1, momentum: 0.3, schedule: {kind: step, every: 3, "
+                                   "factor: 0.2}}\naugment: {flip: yes, crop: 2}\n"),
                             "t.yaml");
   const Net again = parse_net(to_yaml(net), "again.yaml");
   EXPECT_EQ(to_yaml(again), to_yaml(net));
@@ -121,7 +122,8 @@ TEST(NetCut, StagesTakeTheirChannelLayers) {
 }
 
 TEST(NetCut, APerceptronHasNoTrunk) {
-  const Cut parts = cut(parse_net(net_of("  - {name: h, type: dense, units: 8}\n  - {name: r, type: relu}\n"), "t.yaml"));
+  const Cut parts =
+      cut(parse_net(net_of("  - {name: h, type: dense, units: 8}\n  - {name: r, type: relu}\n"), "t.yaml"));
   EXPECT_TRUE(parts.trunk.empty());
   EXPECT_EQ(parts.maps, (FeatureShape{3, 12, 10}));
 }
@@ -173,19 +175,19 @@ TEST_P(ShippedNets, HaveTheirPublishedSize) {
 }
 
 // Worked out by hand: K1 (75 + 1) + K2 (25 K1 + 1) + 10 (64 K2 + 1) parameters; 2 (75 K1 1024 + 25 K1 K2 256 + 640 K2) FLOP.
-INSTANTIATE_TEST_SUITE_P(
-    All, ShippedNets,
-    testing::Values(Shipped{"cifar10-50-500", 3800 + 625500 + 320010, 7.68 + 320.0 + 0.64},
-                    Shipped{"cifar10-150-800", 11400 + 3000800 + 512010, 23.04 + 1536.0 + 1.024},
-                    Shipped{"cifar10-300-1000", 22800 + 7501000 + 640010, 46.08 + 3840.0 + 1.28},
-                    Shipped{"cifar10-500-1500", 38000 + 18751500 + 960010, 76.8 + 9600.0 + 1.92},
-                    Shipped{"lenet", 520 + 25050 + 400500 + 5010, 0.576 + 3.2 + 0.8 + 0.01},
-                    Shipped{"glyphs", 416 + 12832 + 100416 + 650, 0.6272 + 5.0176 + 0.200704 + 0.00128}),
-    [](const auto& info) {
-      std::string name = info.param.file;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(All, ShippedNets,
+                         testing::Values(Shipped{"cifar10-50-500", 3800 + 625500 + 320010, 7.68 + 320.0 + 0.64},
+                                         Shipped{"cifar10-150-800", 11400 + 3000800 + 512010, 23.04 + 1536.0 + 1.024},
+                                         Shipped{"cifar10-300-1000", 22800 + 7501000 + 640010, 46.08 + 3840.0 + 1.28},
+                                         Shipped{"cifar10-500-1500", 38000 + 18751500 + 960010, 76.8 + 9600.0 + 1.92},
+                                         Shipped{"lenet", 520 + 25050 + 400500 + 5010, 0.576 + 3.2 + 0.8 + 0.01},
+                                         Shipped{"glyphs", 416 + 12832 + 100416 + 650,
+                                                 0.6272 + 5.0176 + 0.200704 + 0.00128}),
+                         [](const auto& info) {
+                           std::string name = info.param.file;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 TEST(NetText, MutationsParseOrAreErrors) {
   std::ifstream stream(kSource + "/nets/lenet.yaml");
@@ -199,8 +201,10 @@ TEST(NetText, MutationsParseOrAreErrors) {
     for (std::uint32_t i = 1 + random.below(5); i > 0; --i) {
       const std::size_t at = random.below(static_cast<std::uint32_t>(mutated.size()));
       const char letter = letters[random.below(static_cast<std::uint32_t>(letters.size()))];
-      if (random.below(2) == 0) mutated[at] = letter;
-      else mutated.insert(at, 1, letter);
+      if (random.below(2) == 0)
+        mutated[at] = letter;
+      else
+        mutated.insert(at, 1, letter);
     }
     try {
       cut(parse_net(mutated, "mutated.yaml"));

@@ -128,7 +128,8 @@ TEST(Planner, RespectsMemory) {
   const std::vector<Stage> trunk{make_stage(3, 64), make_stage(64, 256)};
   std::vector<MemberProfile> members{linear("fast", trunk, 0.0, 1.0), linear("slow", trunk, 0.0, 10.0)};
   const auto bytes_of = [&](const Plan& plan, std::size_t member) {
-    return shard_bytes(trunk[0], counts(plan, 0)[member], 8, false) + shard_bytes(trunk[1], counts(plan, 1)[member], 8, true);
+    return shard_bytes(trunk[0], counts(plan, 0)[member], 8, false) +
+           shard_bytes(trunk[1], counts(plan, 1)[member], 8, true);
   };
   const std::size_t unbounded = bytes_of(make_plan(trunk, 8, members), 0);
   members[0].memory = unbounded * 6 / 10;
@@ -191,16 +192,22 @@ INSTANTIATE_TEST_SUITE_P(
         BadPlan{"WrongType", R"({"batch": "x", "members": [], "stages": []})", "p.json: not a plan"},
         BadPlan{"Batch", R"({"batch": 0, "members": ["a"], "stages": [{"shards": []}]})", "batch 0"},
         BadPlan{"StageCount", R"({"batch": 1, "members": ["a"], "stages": []})", "0 stages, the net has 1"},
-        BadPlan{"Gap", R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 1, "filters": 9}]}]})",
+        BadPlan{"Gap",
+                R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 1, "filters": 9}]}]})",
                 "leave a gap"},
-        BadPlan{"Short", R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 0, "filters": 9}]}]})",
+        BadPlan{"Short",
+                R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 0, "filters": 9}]}]})",
                 "gives out 9"},
-        BadPlan{"Long", R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 0, "filters": 11}]}]})",
+        BadPlan{"Long",
+                R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 0, "filters": 11}]}]})",
                 "gives out more"},
-        BadPlan{"Member", R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 1, "first": 0, "filters": 10}]}]})",
+        BadPlan{"Member",
+                R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 1, "first": 0, "filters": 10}]}]})",
                 "names member 1"},
-        BadPlan{"Negative", R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 0, "filters": -10}]}]})",
-                "leave a gap"}),
+        BadPlan{
+            "Negative",
+            R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 0, "filters": -10}]}]})",
+            "leave a gap"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -55,9 +55,13 @@ class Programs : public testing::Test {
 
   /// `train` on glyphs with a small net, small enough for a test and long enough to be disturbed.
   std::vector<std::string> training(const std::string& out, std::vector<std::string> more) const {
-    std::vector<std::string> arguments{"train",   kSource + "/nets/glyphs.yaml", "--set", "conv1.filters=6", "--set",
-                                       "conv2.filters=9", "--batch", "50", "--threads", "1", "--out", out, "--listen",
-                                       endpoint_};
+    std::vector<std::string> arguments{"train",     kSource + "/nets/glyphs.yaml",
+                                       "--set",     "conv1.filters=6",
+                                       "--set",     "conv2.filters=9",
+                                       "--batch",   "50",
+                                       "--threads", "1",
+                                       "--out",     out,
+                                       "--listen",  endpoint_};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
@@ -103,7 +107,8 @@ TEST_F(Programs, SlavesServeOneRunAfterAnotherWithTheSameBits) {
     ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
     EXPECT_THAT(train.output(), AllOf(HasSubstr("compute"), HasSubstr("run folder: " + folder(run))));
   }
-  EXPECT_EQ(file_bytes(folder("first") + "/weights.safetensors"), file_bytes(folder("second") + "/weights.safetensors"));
+  EXPECT_EQ(file_bytes(folder("first") + "/weights.safetensors"),
+            file_bytes(folder("second") + "/weights.safetensors"));
   EXPECT_TRUE(a.running()) << a.output();
   a.signal(SIGINT);
   EXPECT_EQ(a.wait(10s), kSuccess) << a.output();
@@ -245,13 +250,21 @@ INSTANTIATE_TEST_SUITE_P(
         BadCommand{"ResumeNowhere", kMaster, {"train", kGlyphs, "--resume"}, kFailure, "--out"},
         BadCommand{"ResumeEmpty", kMaster, {"train", kGlyphs, "--resume", "--out", "SCRATCH"}, kFailure, "checkpoint"},
         BadCommand{"OutUnwritable", kMaster, {"train", kGlyphs, "--out", "/proc/none/run"}, kFailure, "/proc/none/run"},
-        BadCommand{"MissingWeights", kMaster, {"test", kGlyphs, "--weights", "SCRATCH/w.safetensors"}, kFailure, "w.safetensors"},
+        BadCommand{"MissingWeights",
+                   kMaster,
+                   {"test", kGlyphs, "--weights", "SCRATCH/w.safetensors"},
+                   kFailure,
+                   "w.safetensors"},
         BadCommand{"TestWithoutWeights", kMaster, {"test", kGlyphs}, kUsage, "--weights"},
         BadCommand{"BatchTooLarge", kMaster, {"train", kGlyphs, "--batch", "60000"}, kFailure, "60000"},
         BadCommand{"SlaveNoAddress", kSlave, {}, kFailure, "no master's address"},
         BadCommand{"SlaveBadAddress", kSlave, {"nonsense"}, kFailure, "nonsense"},
         BadCommand{"SlaveDevice", kSlave, {"tcp://127.0.0.1:1", "--device", "warp"}, kFailure, "unknown device 'warp'"},
-        BadCommand{"SlaveMemory", kSlave, {"tcp://127.0.0.1:1", "--memory", "lots"}, kFailure, "'lots' is no amount of memory"},
+        BadCommand{"SlaveMemory",
+                   kSlave,
+                   {"tcp://127.0.0.1:1", "--memory", "lots"},
+                   kFailure,
+                   "'lots' is no amount of memory"},
         BadCommand{"SlaveThreads", kSlave, {"tcp://127.0.0.1:1", "--threads", "many"}, kUsage, "--threads"}),
     [](const auto& info) { return info.param.name; });
 

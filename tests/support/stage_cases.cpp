@@ -24,8 +24,7 @@ Stage make(const Sizes& sizes, const Convolution& conv, std::vector<ChannelLayer
 
 StageCase whole(std::string name, const Sizes& sizes, const Convolution& conv, std::vector<ChannelLayer> after = {},
                 bool input_gradient = true) {
-  return {std::move(name),
-          {make(sizes, conv, std::move(after)), {0, sizes.filters}, sizes.batch, input_gradient}};
+  return {std::move(name), {make(sizes, conv, std::move(after)), {0, sizes.filters}, sizes.batch, input_gradient}};
 }
 
 StageCase part(std::string name, const Sizes& sizes, const Convolution& conv, std::vector<ChannelLayer> after,

@@ -81,7 +81,8 @@ TEST(Codec, GoldenBytes) {
 #include "tests/wire/golden.inc"
   };
   ASSERT_EQ(golden.size(), samples().size());
-  for (std::size_t i = 0; i < golden.size(); ++i) EXPECT_EQ(hex(encode(samples()[i])), golden[i]) << name_of(samples()[i]);
+  for (std::size_t i = 0; i < golden.size(); ++i)
+    EXPECT_EQ(hex(encode(samples()[i])), golden[i]) << name_of(samples()[i]);
 }
 
 TEST(Codec, EveryTruncationIsRefused) {
@@ -152,7 +153,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadMessage{"NamelessHello", Hello{.name = ""}, "without a name"},
         BadMessage{"LongName", Hello{.name = std::string(5000, 'x')}, "name of 5000 bytes"},
-        BadMessage{"ManyCapabilities", Hello{.name = "a", .capabilities = std::vector<std::string>(65)}, "65 capabilities"},
+        BadMessage{"ManyCapabilities", Hello{.name = "a", .capabilities = std::vector<std::string>(65)},
+                   "65 capabilities"},
         BadMessage{"NoThreads", Hello{.name = "a", .threads = 0}, "threads 0"},
         BadMessage{"FilterBlock", Hello{.name = "a", .filter_block = 0}, "filter block 0"},
         BadMessage{"LongReason", Bye{std::string(4097, 'x')}, "reason of 4097"},
@@ -161,9 +163,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"KernelDoesNotFit", calibrate([](Calibrate& m) { m.stage.conv.kernel_h = 100; }), "does not fit"},
         BadMessage{"PadNotSmaller", calibrate([](Calibrate& m) { m.stage.conv.pad.top = 3; }), "padding"},
         BadMessage{"ZeroStride", calibrate([](Calibrate& m) { m.stage.conv.stride_w = 0; }), "stride"},
-        BadMessage{"ManyLayers", calibrate([](Calibrate& m) { m.stage.after.assign(65, Activation::relu); }), "65 layers"},
-        BadMessage{"DropoutRate", calibrate([](Calibrate& m) { m.stage.after = {Dropout{1.0F, 0}}; }), "dropout rate"},
-        BadMessage{"DropoutNan", calibrate([](Calibrate& m) { m.stage.after = {Dropout{NAN, 0}}; }), "dropout rate"},
+        BadMessage{"ManyLayers", calibrate([](Calibrate& m) { m.stage.after.assign(65, Activation::relu); }),
+                   "65 layers"},
+        BadMessage{"DropoutRate", calibrate([](Calibrate& m) {
+                     m.stage.after = {Dropout{1.0F, 0}};
+                   }),
+                   "dropout rate"},
+        BadMessage{"DropoutNan", calibrate([](Calibrate& m) {
+                     m.stage.after = {Dropout{NAN, 0}};
+                   }),
+                   "dropout rate"},
         BadMessage{"TooManyFilters", calibrate([](Calibrate& m) { m.filters = 8; }), "filters 8"},
         BadMessage{"NoBatch", calibrate([](Calibrate& m) { m.batch = 0; }), "batch 0"},
         BadMessage{"ManyRepeats", calibrate([](Calibrate& m) { m.repeats = 1000; }), "repeats 1000"},
@@ -173,9 +182,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"LargeBatch", hold([](Hold& m) { m.batch = 65537; }), "batch 65537"},
         BadMessage{"StageIndex", Load{4096}, "stage index 4096"},
         BadMessage{"InfiniteRate", Update{{.learning_rate = INFINITY}}, "learning rate is not finite"},
-        BadMessage{"NegativeTime", Done{-1.0, 0.0, 0.0}, "compute -1"}, BadMessage{"NanTime", Calibrated{NAN}, "seconds"},
-        BadMessage{"EmptyPiece", Piece{0, 0, 0, 0, 1}, "samples 0"}, BadMessage{"FifthPart", Piece{4, 0, 1, 0, 1}, "part 4"},
-        BadMessage{"NoCredit", Credit{0}, "credit 0"}),
+        BadMessage{"NegativeTime", Done{-1.0, 0.0, 0.0}, "compute -1"},
+        BadMessage{"NanTime", Calibrated{NAN}, "seconds"}, BadMessage{"EmptyPiece", Piece{0, 0, 0, 0, 1}, "samples 0"},
+        BadMessage{"FifthPart", Piece{4, 0, 1, 0, 1}, "part 4"}, BadMessage{"NoCredit", Credit{0}, "credit 0"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(Codec, RefusesWhatIsNoMessage) {

@@ -40,8 +40,9 @@ TEST_P(Shapes, PiecesMakeTheTensorAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Odd, Shapes,
-                         testing::Values(Shape{1, 1, 1, 1}, Shape{7, 5, 3, 2}, Shape{300, 3, 32, 32}, Shape{3, 700, 20, 21},
-                                         Shape{2, 3, 600, 601}, Shape{1, 2, 1024, 1024}, Shape{65, 1, 1, 1}));
+                         testing::Values(Shape{1, 1, 1, 1}, Shape{7, 5, 3, 2}, Shape{300, 3, 32, 32},
+                                         Shape{3, 700, 20, 21}, Shape{2, 3, 600, 601}, Shape{1, 2, 1024, 1024},
+                                         Shape{65, 1, 1, 1}));
 
 TEST(Pieces, OfAChannelRange) {
   const Tensor tensor = counting({3, 7, 2, 5});
@@ -73,10 +74,12 @@ TEST(Pieces, FromSeveralSenders) {
 }
 
 TEST(Pieces, OfAState) {
-  const Stage stage{.name = "s", .channels = 3, .height = 8, .width = 8, .conv = {.filters = 5, .kernel_h = 3, .kernel_w = 3}};
+  const Stage stage{
+      .name = "s", .channels = 3, .height = 8, .width = 8, .conv = {.filters = 5, .kernel_h = 3, .kernel_w = 3}};
   ShardState state = zero_state(stage, 5);
   float next = 0.0F;
-  for (const auto part : {&ShardState::weights, &ShardState::bias, &ShardState::weight_velocity, &ShardState::bias_velocity}) {
+  for (const auto part :
+       {&ShardState::weights, &ShardState::bias, &ShardState::weight_velocity, &ShardState::bias_velocity}) {
     for (float& value : (state.*part).span()) value = next++;
   }
   ShardState again = zero_state(stage, 5);
@@ -90,9 +93,7 @@ TEST(Pieces, OfAState) {
   EXPECT_TRUE(equal(state.weight_velocity, again.weight_velocity) && equal(state.bias_velocity, again.bias_velocity));
 }
 
-TEST(Pieces, RefuseMapsBeyondAMessage) {
-  EXPECT_THROW(cut_pieces({1, 1, 1 << 12, 1 << 12}), Error);
-}
+TEST(Pieces, RefuseMapsBeyondAMessage) { EXPECT_THROW(cut_pieces({1, 1, 1 << 12, 1 << 12}), Error); }
 
 TEST(Payload, SharesItsBytesAndChecksFloats) {
   Payload a(4096);
@@ -125,20 +126,19 @@ TEST_P(BadPieces, AreRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Table, BadPieces,
-    testing::Values(BadPiece{"Part", {1, 0, 1, 0, 1}, 4, "outside its tensor"},
-                    BadPiece{"Sample", {0, 4, 1, 0, 1}, 4, "outside its tensor"},
-                    BadPiece{"Samples", {0, 3, 2, 0, 1}, 8, "outside its tensor"},
-                    BadPiece{"Channel", {0, 0, 1, 6, 1}, 4, "outside its tensor"},
-                    BadPiece{"Channels", {0, 0, 1, 4, 3}, 12, "outside its tensor"},
-                    BadPiece{"WrapsAround", {0, 1, 0xFFFFFFFF, 1, 1}, 4, "outside its tensor"},
-                    BadPiece{"NoSamples", {0, 0, 0, 0, 1}, 0, "outside its tensor"},
-                    BadPiece{"FewValues", {0, 0, 1, 0, 2}, 7, "7 values where 8"},
-                    BadPiece{"ManyValues", {0, 0, 1, 0, 2}, 9, "9 values where 8"},
-                    BadPiece{"Again", {0, 1, 1, 2, 2}, 8, "what came before"},
-                    BadPiece{"Overlap", {0, 0, 2, 3, 1}, 8, "what came before"}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Table, BadPieces,
+                         testing::Values(BadPiece{"Part", {1, 0, 1, 0, 1}, 4, "outside its tensor"},
+                                         BadPiece{"Sample", {0, 4, 1, 0, 1}, 4, "outside its tensor"},
+                                         BadPiece{"Samples", {0, 3, 2, 0, 1}, 8, "outside its tensor"},
+                                         BadPiece{"Channel", {0, 0, 1, 6, 1}, 4, "outside its tensor"},
+                                         BadPiece{"Channels", {0, 0, 1, 4, 3}, 12, "outside its tensor"},
+                                         BadPiece{"WrapsAround", {0, 1, 0xFFFFFFFF, 1, 1}, 4, "outside its tensor"},
+                                         BadPiece{"NoSamples", {0, 0, 0, 0, 1}, 0, "outside its tensor"},
+                                         BadPiece{"FewValues", {0, 0, 1, 0, 2}, 7, "7 values where 8"},
+                                         BadPiece{"ManyValues", {0, 0, 1, 0, 2}, 9, "9 values where 8"},
+                                         BadPiece{"Again", {0, 1, 1, 2, 2}, 8, "what came before"},
+                                         BadPiece{"Overlap", {0, 0, 2, 3, 1}, 8, "what came before"}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace convoy::wire

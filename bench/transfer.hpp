@@ -1,0 +1,47 @@
+// Sends data to a receiving process, through Convoy's wire or a bare socket, and takes the time until it is there.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/raw_socket.hpp"
+#include "core/tensor.hpp"
+#include "wire/link.hpp"
+
+namespace convoy {
+
+constexpr std::size_t kMostTransferBytes = std::size_t{1} << 30;
+
+/// A tensor of so many bytes, in maps of 16 KiB.
+Shape transfer_shape(std::size_t bytes);
+
+/// Takes what a TransferSender at `endpoint` sends, until dismissed; on a bare socket too where `raw_port` is not 0.
+/// Throws Error when the sender falls silent.
+void receive_transfers(const std::string& endpoint, const std::string& raw_host, int raw_port);
+
+/// All times are from the first byte to the answer that everything lies in the receivers' memory. Every wait ends with
+/// an Error after a minute.
+class TransferSender {
+ public:
+  explicit TransferSender(const std::string& endpoint) : link_(endpoint) {}
+
+  std::string endpoint() const { return link_.endpoint(); }
+  void wait_for_receivers(int count);
+  /// Seconds to move one tensor into a tensor of each receiver: cut, copied, sent, put together.
+  double send_tensor(const Tensor& tensor);
+  /// Seconds to move `count` frames of `bytes` each.
+  double send_frames(std::size_t count, std::size_t bytes);
+  /// The same by a bare socket.
+  double send_raw(RawSocket& raw, std::size_t count, std::size_t bytes);
+  void dismiss();
+
+ private:
+  void announce(const wire::Message& order);
+  void send(const wire::Envelope& envelope);
+  void await_done();
+
+  wire::ServerLink link_;
+  std::vector<std::string> peers_;
+};
+
+}  // namespace convoy
