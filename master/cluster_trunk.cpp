@@ -91,7 +91,7 @@ void ClusterTrunk::broke_protocol(std::size_t slave, const std::string& what) co
   throw PeerLost(name, fmt::format("slave {} broke the protocol: {}", name, what));
 }
 
-void ClusterTrunk::collect(const PieceHandler& on_piece) {
+void ClusterTrunk::collect(const PieceHandler& on_piece, const DoneHandler& on_done) {
   while (std::any_of(owed_.begin(), owed_.end(), [](int owed) { return owed > 0; })) {
     const auto [slave, envelope] = roster_.receive(awaited(), patience_);
     if (owed_[slave] == 0) broke_protocol(slave, "an unasked " + wire::name_of(envelope.message));
@@ -100,6 +100,7 @@ void ClusterTrunk::collect(const PieceHandler& on_piece) {
       on_piece(slave, *piece, envelope.payload);
     } else if (const auto* done = std::get_if<wire::Done>(&envelope.message)) {
       --owed_[slave];
+      if (on_done) on_done(slave);
       times_[slave].compute += done->compute;
       times_[slave].transfer += done->transfer;
       times_[slave].wait += done->wait;
@@ -143,7 +144,9 @@ std::vector<ClusterTrunk::InputPiece> ClusterTrunk::forward_stage(std::size_t s,
   const auto take = [&](int member, Envelope envelope) {
     auto& piece = std::get<Piece>(envelope.message);
     const FilterRange range = ranges[static_cast<std::size_t>(member)];
-    if (piece.channel + piece.channels > static_cast<std::uint32_t>(range.count)) fail("a Piece outside its filters");
+    if (std::uint64_t{piece.channel} + piece.channels > static_cast<std::uint64_t>(range.count)) {
+      fail("a Piece outside its filters");
+    }
     piece.channel += static_cast<std::uint32_t>(range.first);
     whole.add(piece, std::as_const(envelope.payload).floats());
     output.push_back({member, std::move(envelope)});
@@ -154,15 +157,18 @@ std::vector<ClusterTrunk::InputPiece> ClusterTrunk::forward_stage(std::size_t s,
     times_.back().compute += watch.seconds();
     for (Envelope& piece : wire::make_pieces(maps)) take(static_cast<int>(slave_count()), std::move(piece));
   }
-  collect([&](std::size_t slave, const Piece& piece, const wire::Payload& payload) {
+  const auto take_from_slave = [&](std::size_t slave, const Piece& piece, const wire::Payload& payload) {
     try {
       take(static_cast<int>(slave), {piece, payload});
     } catch (const Error& error) {
       broke_protocol(slave, error.what());
     }
     grant(slave);
+  };
+  collect(take_from_slave, [&](std::size_t slave) {
+    if (!whole.complete(ranges[slave])) broke_protocol(slave, "Done before the end of its maps");
   });
-  if (!whole.complete()) fail("stage {}: the slaves' maps do not cover all filters", stages_[s].name);
+  invariant(whole.complete(), "the shards cover the stage");
   return output;
 }
 
@@ -206,15 +212,20 @@ void ClusterTrunk::sum_input_gradient(std::size_t s, const Tensor* own_part) {
   };
   if (own_part != nullptr) sum.give(contributor_of(slave_count()), *own_part);
   advance();
-  collect([&](std::size_t slave, const Piece& piece, const wire::Payload& payload) {
+  const auto take = [&](std::size_t slave, const Piece& piece, const wire::Payload& payload) {
     try {
       sum.add(contributor_of(slave), piece, payload);
     } catch (const Error& error) {
       broke_protocol(slave, error.what());
     }
     advance();
-  });
-  if (s > 0 && !sum.complete()) fail("stage {}: a slave's input gradient is incomplete", stages_[s].name);
+  };
+  // At once, since the slaves behind it in the sum wait for its pieces.
+  const auto finish = [&](std::size_t slave) {
+    if (!sum.received(contributor_of(slave))) broke_protocol(slave, "Done before the end of its input gradient");
+  };
+  collect(take, finish);
+  invariant(sum.complete(), "every contributor's gradient is summed");
 }
 
 // ---- update and state ----------------------------------------------------------------------------------------------

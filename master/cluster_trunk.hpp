@@ -44,6 +44,7 @@ class ClusterTrunk : public Trunk {
     Tensor input_gradient;  ///< sum over the shards
   };
   using PieceHandler = std::function<void(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload)>;
+  using DoneHandler = std::function<void(std::size_t slave)>;
 
   std::size_t slave_count() const { return roster_.slaves().size(); }
   bool is_own(int member) const { return static_cast<std::size_t>(member) == slave_count(); }
@@ -53,7 +54,7 @@ class ClusterTrunk : public Trunk {
   /// Counts a task that member must answer with Done.
   void expect(int member);
   /// Handles answers until every expected Done is here.
-  void collect(const PieceHandler& on_piece);
+  void collect(const PieceHandler& on_piece, const DoneHandler& on_done = {});
   std::vector<std::size_t> awaited() const;
   void grant(std::size_t slave);
   [[noreturn]] void broke_protocol(std::size_t slave, const std::string& what) const;

@@ -41,9 +41,15 @@ void OrderedSum::add(std::size_t contributor, const wire::Piece& piece, const wi
         "{})",
         from.received, piece.sample, piece.channel, expected.sample, expected.channel);
   }
+  const std::size_t values = piece.samples * slab_of(piece, sum_.shape()).length;
+  if (payload.size() != values * sizeof(float)) {
+    fail("its gradient's piece {} has {} bytes, expected {}", from.received, payload.size(), values * sizeof(float));
+  }
   from.held.push_back(payload);
   ++from.received;
 }
+
+bool OrderedSum::received(std::size_t contributor) const { return contributors_[contributor].received == cut_.size(); }
 
 bool OrderedSum::ready(std::size_t contributor) const {
   const Contributor& from = contributors_[contributor];

@@ -17,10 +17,13 @@ class OrderedSum {
 
   /// A contributor's whole tensor, at hand at once; must outlive this.
   void give(std::size_t contributor, const Tensor& whole);
-  /// A contributor's next piece. Throws Error unless pieces come in the order and cut of wire::cut_pieces.
+  /// A contributor's next piece. Throws Error unless pieces come in the order and cut of wire::cut_pieces, with as many
+  /// values as they cover.
   void add(std::size_t contributor, const wire::Piece& piece, const wire::Payload& payload);
   /// Adds what can be added now; calls `consumed` for each piece of add() that is no longer held.
   void advance(const std::function<void(std::size_t contributor)>& consumed);
+  /// All of a contributor's pieces came.
+  bool received(std::size_t contributor) const;
   /// Everything has been added.
   bool complete() const;
 

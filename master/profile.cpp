@@ -1,7 +1,7 @@
 #include "master/profile.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <map>
 
 #include "devices/calibrate.hpp"
 
@@ -14,11 +14,9 @@ constexpr int kRepeats = 3;
 /// A slave that needs longer than this for one timing (which stops early on slow devices) is of no use.
 constexpr auto kCalibrationPatience = 120s;
 
-/// Collects one Calibrated from every slave, into seconds.
-std::vector<double> collect_timings(Roster& roster) {
-  std::vector<std::size_t> awaited(roster.slaves().size());
-  std::iota(awaited.begin(), awaited.end(), std::size_t{0});
-  std::vector<double> seconds(awaited.size());
+/// Collects one Calibrated from each of the `awaited` slaves: seconds by slave.
+std::map<std::size_t, double> collect_timings(Roster& roster, std::vector<std::size_t> awaited) {
+  std::map<std::size_t, double> seconds;
   while (!awaited.empty()) {
     const auto [slave, envelope] = roster.receive(awaited, kCalibrationPatience);
     const std::string& name = roster.slaves()[slave].name;
@@ -37,6 +35,11 @@ std::vector<double> collect_timings(Roster& roster) {
   return seconds;
 }
 
+bool holds(const MemberProfile& member, const ShardSpec& spec) {
+  return member.memory == 0 ||
+         shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient) <= member.memory;
+}
+
 }  // namespace
 
 std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::size_t own_memory,
@@ -52,21 +55,23 @@ std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::siz
   const double scale = static_cast<double>(batch) / timed_batch;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     for (const int filters : calibration_filters(trunk[s])) {
+      const ShardSpec spec{.stage = trunk[s], .filters = {0, filters}, .batch = timed_batch, .input_gradient = s > 0};
+      std::vector<std::size_t> asked;
       for (std::size_t slave = 0; slave < roster.slaves().size(); ++slave) {
-        roster.send(slave, {wire::Calibrate{.stage = trunk[s],
+        if (!holds(profiles[slave], spec)) continue;
+        asked.push_back(slave);
+        roster.send(slave, {wire::Calibrate{.stage = spec.stage,
                                             .filters = static_cast<std::uint32_t>(filters),
                                             .batch = static_cast<std::uint32_t>(timed_batch),
-                                            .input_gradient = s > 0,
+                                            .input_gradient = spec.input_gradient,
                                             .repeats = kRepeats},
                             {}});
       }
-      if (own != nullptr) {
-        const ShardSpec spec{.stage = trunk[s], .filters = {0, filters}, .batch = timed_batch, .input_gradient = s > 0};
+      if (own != nullptr && holds(profiles.back(), spec)) {
         profiles.back().stages[s].push_back({filters, scale * time_shard(*own, spec, kRepeats)});
       }
-      const std::vector<double> seconds = collect_timings(roster);
-      for (std::size_t slave = 0; slave < seconds.size(); ++slave) {
-        profiles[slave].stages[s].push_back({filters, scale * seconds[slave]});
+      for (const auto& [slave, seconds] : collect_timings(roster, asked)) {
+        profiles[slave].stages[s].push_back({filters, scale * seconds});
       }
     }
   }

@@ -103,8 +103,10 @@ std::vector<std::int64_t> dims_of(const Json& shape, const std::string& place) {
       fail("{}: its shape has the extent {}", place, extent.dump());
     }
     dims.push_back(extent.get<std::int64_t>());
-    count *= extent.get<std::uint64_t>();
-    if (count > kLargestFile) fail("{}: its shape has too many values", place);
+    // Neither factor is beyond the limit of 2^34: checked before the product wraps around.
+    const auto factor = extent.get<std::uint64_t>();
+    if (factor > 0 && count > kLargestFile / factor) fail("{}: its shape has too many values", place);
+    count *= factor;
   }
   return dims;
 }

@@ -61,12 +61,12 @@ struct MemberProfile {
   std::string name;
   std::size_t memory = 0;                   ///< bytes for shards; 0 for no bound
   int filter_block = 1;                     ///< filters that its device computes together
-  std::vector<std::vector<Timing>> stages;  ///< for each stage, ascending filters, at least one timing
+  std::vector<std::vector<Timing>> stages;  ///< for each stage, ascending filters; none: it cannot hold any
 };
 
 /// Seconds predicted for a shard of stage `stage`: 0 for no filters, else piecewise linear through the timings at the
 /// next multiple of filter_block (cost is not linear in the filter count); outside the timings along the nearest
-/// segment; never below the cost of a smaller shard.
+/// segment; never below the cost of a smaller shard; infinite where there are no timings.
 double predict_seconds(const MemberProfile& member, std::size_t stage, int filters);
 
 /// Bytes that a shard takes on a device: weights, gradients and velocities, input, its gradient, and all maps of the

@@ -147,6 +147,7 @@ std::vector<MemberProfile> monotone(std::vector<MemberProfile> members) {
 double predict_seconds(const MemberProfile& member, std::size_t stage, int filters) {
   if (filters <= 0) return 0.0;
   const std::vector<Timing>& timings = member.stages[stage];
+  if (timings.empty()) return std::numeric_limits<double>::infinity();
   const int rounded = round_up(filters, std::max(1, member.filter_block));
   const auto next = std::find_if(timings.begin(), timings.end(), [&](const Timing& t) { return t.filters >= rounded; });
   if (timings.size() == 1) return timings[0].seconds * rounded / timings[0].filters;
@@ -178,8 +179,10 @@ Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<Mem
   invariant(!measured.empty(), "a plan needs members");
   const std::vector<MemberProfile> members = monotone(measured);
   Caps caps(members.size());
-  for (auto& row : caps) {
-    for (const Stage& stage : trunk) row.push_back(stage.conv.filters);
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    for (std::size_t s = 0; s < trunk.size(); ++s) {
+      caps[m].push_back(members[m].stages[s].empty() ? 0 : trunk[s].conv.filters);
+    }
   }
   std::vector<std::vector<int>> counts;
   do {

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <optional>
+#include <thread>
 
 #include "slave/session.hpp"
 #include "wire/link.hpp"
@@ -95,6 +96,8 @@ void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>&
       if (!serve_run(options, device, stop, reporter)) return;
     } catch (const PeerLost& lost) {
       reporter.report(fmt::format("{}; waiting for the next run at {}", lost.what(), options.master));
+      // Whatever answers there may break every connection at once.
+      if (!options.once) std::this_thread::sleep_for(kHelloInterval);
     }
     if (options.once) return;
   }

@@ -77,6 +77,11 @@ void Session::on(const wire::Calibrate& task) {
                        .filters = {0, static_cast<int>(task.filters)},
                        .batch = static_cast<int>(task.batch),
                        .input_gradient = task.input_gradient};
+  const std::size_t bytes = shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient);
+  if (memory_ != 0 && bytes > memory_) {
+    fail("timing {} filters of stage {} takes {} MiB of the {} MiB allowed; raise --memory or take a smaller --batch",
+         spec.filters.count, spec.stage.name, bytes >> 20, memory_ >> 20);
+  }
   send(wire::Calibrated{time_shard(device_, spec, static_cast<int>(task.repeats))});
   watch_.restart();
 }
@@ -90,8 +95,7 @@ void Session::on(const wire::Hold& task) {
   if (memory_ != 0 && held + bytes > memory_) {
     fail(
         "filters {} to {} of stage {} at batch {} take {} MiB, and of the {} MiB allowed {} are taken; raise --memory "
-        "or "
-        "take a smaller --batch",
+        "or take a smaller --batch",
         task.filters.first, task.filters.first + task.filters.count - 1, task.stage.name, task.batch, bytes >> 20,
         memory_ >> 20, held >> 20);
   }
@@ -184,14 +188,14 @@ void Session::receive_pieces(Assembler& assembler) {
 }
 
 void Session::send_tensor(std::vector<wire::Envelope> pieces) {
-  int credit = wire::kInitialCredit;
+  std::uint64_t credit = wire::kInitialCredit;
   for (wire::Envelope& piece : pieces) {
     while (credit == 0) {
       const auto from = link_.receive(Clock::now() + kTransferPatience);
       if (!from) fail("the master stopped taking a tensor");
       const wire::Message& message = from->envelope.message;
       if (const auto* more = std::get_if<wire::Credit>(&message)) {
-        credit += static_cast<int>(more->frames);
+        credit += more->frames;
       } else if (const auto* bye = std::get_if<wire::Bye>(&message)) {
         throw PeerLost("master", "the master ended the run: " + bye->reason);
       } else if (!std::holds_alternative<wire::Ping>(message)) {

@@ -21,7 +21,7 @@ class Session {
   Session(wire::ClientLink& link, Device& device, std::size_t memory);
 
   /// Serves until the master says bye (returns its reason) or `stop` is set (returns nothing; the caller says bye).
-  /// Throws PeerLost when the master is gone, Error when it broke the protocol. A task that fails here is answered with Failed.
+  /// Throws PeerLost when the master is gone or broke the protocol. A task that fails here is answered with Failed.
   std::optional<std::string> serve(const std::atomic<bool>& stop);
 
  private:

@@ -77,7 +77,12 @@ std::optional<ClientLink::From> ClientLink::receive(Deadline deadline) {
     for (const Channel channel : {Channel::control, Channel::data}) {
       zmq::socket_t& socket = channel == Channel::control ? state.control : state.data;
       Frames frames = receive_frames(socket);
-      if (frames.count > 0) return From{channel, decode_frames(std::move(frames))};
+      if (frames.count == 0) continue;
+      try {
+        return From{channel, decode_frames(std::move(frames))};
+      } catch (const Error& error) {
+        throw PeerLost("master", fmt::format("the master broke the protocol: {}", error.what()));
+      }
     }
     std::array<zmq::pollitem_t, 3> items{{{state.control.handle(), 0, ZMQ_POLLIN, 0},
                                           {state.data.handle(), 0, ZMQ_POLLIN, 0},

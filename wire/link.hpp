@@ -95,7 +95,7 @@ class ClientLink {
     Envelope envelope;
   };
   /// The next message of either channel, or nothing at the deadline. Throws PeerLost("master") when the master's
-  /// connection broke after it stood, Error when bytes were no valid message.
+  /// connection broke after it stood, or when its bytes were no valid message.
   std::optional<From> receive(Deadline deadline);
   void send(Channel channel, const Envelope& envelope, Deadline deadline);
   /// Both connections stand.

@@ -136,6 +136,14 @@ void StateAssembler::add(const Piece& piece, std::span<const float> values) {
   parts_[piece.part].add(within, values);
 }
 
+bool Assembler::complete(FilterRange channels) const {
+  for (int n = 0; n < shape_.n; ++n) {
+    const auto first = have_.begin() + static_cast<std::ptrdiff_t>(n) * shape_.c + channels.first;
+    if (std::find(first, first + channels.count, false) != first + channels.count) return false;
+  }
+  return true;
+}
+
 bool StateAssembler::complete() const {
   return std::all_of(parts_.begin(), parts_.end(), [](const Assembler& part) { return part.complete(); });
 }

@@ -38,6 +38,8 @@ class Assembler {
   /// Throws Error when the piece lies outside the tensor, came before, or has another number of values.
   void add(const Piece& piece, std::span<const float> values);
   bool complete() const { return missing_ == 0; }
+  /// These channels of every sample are there.
+  bool complete(FilterRange channels) const;
 
  private:
   Shape shape_;

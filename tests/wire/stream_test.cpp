@@ -5,6 +5,14 @@
 
 #include <numeric>
 
+namespace convoy {
+
+void PrintTo(const Shape& shape, std::ostream* out) {
+  *out << shape.n << '_' << shape.c << '_' << shape.h << '_' << shape.w;
+}
+
+}  // namespace convoy
+
 namespace convoy::wire {
 namespace {
 
@@ -42,7 +50,8 @@ TEST_P(Shapes, PiecesMakeTheTensorAgain) {
 INSTANTIATE_TEST_SUITE_P(Odd, Shapes,
                          testing::Values(Shape{1, 1, 1, 1}, Shape{7, 5, 3, 2}, Shape{300, 3, 32, 32},
                                          Shape{3, 700, 20, 21}, Shape{2, 3, 600, 601}, Shape{1, 2, 1024, 1024},
-                                         Shape{65, 1, 1, 1}));
+                                         Shape{65, 1, 1, 1}),
+                         testing::PrintToStringParamName());
 
 TEST(Pieces, OfAChannelRange) {
   const Tensor tensor = counting({3, 7, 2, 5});
@@ -110,6 +119,8 @@ struct BadPiece {
   std::size_t values;
   const char* expected;
 };
+
+void PrintTo(const BadPiece& bad, std::ostream* out) { *out << bad.name; }
 
 class BadPieces : public testing::TestWithParam<BadPiece> {};
 

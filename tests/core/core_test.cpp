@@ -1,0 +1,192 @@
+// Random numbers, stages, and the team of threads.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "core/stage.hpp"
+#include "core/thread_team.hpp"
+
+namespace convoy {
+namespace {
+
+using Words = std::array<std::uint32_t, 4>;
+
+/// The known answers that the authors of Philox publish with their library (Random123, kat_vectors, philox4x32 10).
+TEST(Philox, KnownAnswers) {
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words{0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8}));
+  const std::uint32_t ones = 0xFFFFFFFF;
+  EXPECT_EQ(philox({ones, ones, ones, ones}, {ones, ones}), (Words{0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD}));
+  EXPECT_EQ(philox({0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344}, {0xA4093822, 0x299F31D0}),
+            (Words{0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1}));
+}
+
+TEST(Random, EqualNamesGiveEqualSequencesOthersDoNot) {
+  Random a(1, 2);
+  Random b(1, 2);
+  Random c(1, 3);
+  Random d(2, 2);
+  int same_c = 0;
+  int same_d = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint32_t word = a.next();
+    EXPECT_EQ(word, b.next());
+    same_c += word == c.next() ? 1 : 0;
+    same_d += word == d.next() ? 1 : 0;
+  }
+  EXPECT_LT(same_c + same_d, 3);
+}
+
+TEST(Random, DistributionsHaveTheirMoments) {
+  Random random(7, 1);
+  constexpr int kDraws = 200000;
+  double uniform = 0.0;
+  double normal = 0.0;
+  double squares = 0.0;
+  std::array<int, 6> sides{};
+  for (int i = 0; i < kDraws; ++i) {
+    const float u = random.uniform();
+    ASSERT_TRUE(u >= 0.0F && u < 1.0F);
+    uniform += u;
+    const float z = random.normal();
+    ASSERT_TRUE(std::isfinite(z));
+    normal += z;
+    squares += z * z;
+    ++sides.at(random.below(6));
+  }
+  // Five standard deviations of each mean.
+  EXPECT_NEAR(uniform / kDraws, 0.5, 5 * 0.2887 / std::sqrt(kDraws));
+  EXPECT_NEAR(normal / kDraws, 0.0, 5 / std::sqrt(kDraws));
+  EXPECT_NEAR(squares / kDraws, 1.0, 5 * std::sqrt(2.0 / kDraws));
+  for (const int count : sides) EXPECT_NEAR(count, kDraws / 6.0, 5 * std::sqrt(kDraws * 5.0 / 36.0));
+}
+
+TEST(Random, ShuffleIsAPermutation) {
+  std::vector<int> items(100);
+  std::iota(items.begin(), items.end(), 0);
+  Random(1, 1).shuffle(items);
+  EXPECT_FALSE(std::is_sorted(items.begin(), items.end()));
+  std::sort(items.begin(), items.end());
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(items[static_cast<std::size_t>(i)], i);
+}
+
+TEST(Random, DropoutDropsItsRateAndKeepsTheMean) {
+  int dropped = 0;
+  double sum = 0.0;
+  for (int i = 0; i < 40000; ++i) {
+    const float scale = dropout_scale(5, 0, 0.25F, i % 4, i / 1000, i % 1000);
+    if (scale == 0.0F) ++dropped;
+    sum += scale;
+  }
+  EXPECT_NEAR(dropped, 10000, 5 * std::sqrt(40000 * 0.1875));
+  EXPECT_NEAR(sum / 40000, 1.0, 0.02);
+}
+
+// ---- stages --------------------------------------------------------------------------------------------------------
+
+Stage good_stage() {
+  return {.name = "conv7",
+          .channels = 3,
+          .height = 11,
+          .width = 8,
+          .conv = {.filters = 5, .kernel_h = 3, .kernel_w = 2, .stride_h = 2, .stride_w = 1, .pad = {1, 0, 1, 1}},
+          .after = {Activation::relu, Pooling{.kernel_h = 3, .kernel_w = 2, .stride_h = 2, .stride_w = 2}}};
+}
+
+TEST(Stages, ShapesAndWork) {
+  const Stage stage = good_stage();
+  EXPECT_NO_THROW(validate(stage));
+  EXPECT_EQ(input_shape(stage, 4), (Shape{4, 3, 11, 8}));
+  EXPECT_EQ(conv_shape(stage, 4, 5), (Shape{4, 5, 6, 8}));
+  EXPECT_EQ(output_shape(stage, 4, 2), (Shape{4, 2, 2, 4}));
+  EXPECT_EQ(weight_shape(stage, 2), (Shape{2, 3, 3, 2}));
+  EXPECT_EQ(conv_flops(stage, 4, 5), 2.0 * 4 * 5 * 6 * 8 * 3 * 3 * 2);
+}
+
+struct BadStage {
+  const char* name;
+  void (*spoil)(Stage&);
+};
+
+void PrintTo(const BadStage& bad, std::ostream* out) { *out << bad.name; }
+
+class BadStages : public testing::TestWithParam<BadStage> {};
+
+TEST_P(BadStages, AreRefusedByName) {
+  Stage stage = good_stage();
+  GetParam().spoil(stage);
+  try {
+    validate(stage);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("conv7"), std::string::npos) << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadStages,
+    testing::Values(BadStage{"NoFilters", [](Stage& s) { s.conv.filters = 0; }},
+                    BadStage{"NegativeChannels", [](Stage& s) { s.channels = -1; }},
+                    BadStage{"NoRows", [](Stage& s) { s.height = 0; }},
+                    BadStage{"NoStride", [](Stage& s) { s.conv.stride_w = 0; }},
+                    BadStage{"NoKernel", [](Stage& s) { s.conv.kernel_h = 0; }},
+                    BadStage{"KernelBeyondTheMap", [](Stage& s) { s.conv.kernel_w = 99; }},
+                    BadStage{"NegativePad", [](Stage& s) { s.conv.pad.top = -1; }},
+                    BadStage{"PadAsLargeAsTheKernel", [](Stage& s) { s.conv.pad.left = 2; }},
+                    BadStage{"PoolBeyondTheMap", [](Stage& s) { s.after = {Pooling{.kernel_h = 50, .kernel_w = 50}}; }},
+                    BadStage{"PoolWithoutStride", [](Stage& s) { s.after = {Pooling{.stride_h = 0}}; }},
+                    BadStage{"DropoutOfEverything", [](Stage& s) { s.after = {Dropout{.rate = 1.0F}}; }}),
+    [](const auto& each) { return each.param.name; });
+
+TEST(States, SliceAndPasteAreInverse) {
+  const Stage stage = good_stage();
+  ShardState whole = zero_state(stage, 5);
+  float value = 0.0F;
+  for (Tensor* tensor : {&whole.weights, &whole.bias, &whole.weight_velocity, &whole.bias_velocity}) {
+    for (float& x : tensor->span()) x = ++value;
+  }
+  ShardState again = zero_state(stage, 5);
+  for (const FilterRange range : {FilterRange{0, 2}, FilterRange{2, 1}, FilterRange{3, 2}}) {
+    paste(slice(whole, range), range, again);
+  }
+  for (const auto part :
+       {&ShardState::weights, &ShardState::bias, &ShardState::weight_velocity, &ShardState::bias_velocity}) {
+    const auto a = (whole.*part).span();
+    EXPECT_TRUE(std::equal(a.begin(), a.end(), (again.*part).span().begin()));
+  }
+  EXPECT_EQ(slice(whole, {3, 2}).weights.at(0, 0, 0, 0), whole.weights.at(3, 0, 0, 0));
+}
+
+// ---- threads -------------------------------------------------------------------------------------------------------
+
+TEST(ThreadTeam, RunsEachJobOnceAndReturnsWhenAllAreDone) {
+  for (const int size : {1, 2, 5}) {
+    ThreadTeam team(size);
+    EXPECT_EQ(team.size(), size);
+    for (int round = 0; round < 200; ++round) {
+      std::vector<int> ran(static_cast<std::size_t>(size), 0);  // no atomics: run() orders everything
+      team.run([&](int i) { ++ran[static_cast<std::size_t>(i)]; });
+      EXPECT_EQ(std::count(ran.begin(), ran.end(), 1), size);
+    }
+  }
+}
+
+TEST(ThreadTeam, SplitCoversEverythingOnceInOrder) {
+  ThreadTeam team(3);
+  for (const int count : {0, 1, 2, 3, 10, 100}) {
+    std::vector<int> owner(static_cast<std::size_t>(count), -1);
+    team.split(count, [&](int thread, int first, int last) {
+      for (int i = first; i < last; ++i) owner[static_cast<std::size_t>(i)] = thread;
+    });
+    EXPECT_TRUE(std::is_sorted(owner.begin(), owner.end()));
+    EXPECT_EQ(std::count(owner.begin(), owner.end(), -1), 0);
+  }
+}
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,83 @@
+// The table of devices, sizes of memory, and timing.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "devices/calibrate.hpp"
+#include "devices/registry.hpp"
+
+namespace convoy {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Registry, EveryRowIsUsableOrSaysWhyNot) {
+  bool reference = false;
+  for (const DeviceRow& row : list_devices()) {
+    EXPECT_FALSE(row.description.empty()) << row.name;
+    reference = reference || row.name == "reference";
+    if (row.unusable.empty()) {
+      EXPECT_GE(make_device(row.name, 1)->info().threads, 1) << row.name;
+    } else {
+      EXPECT_THROW(make_device(row.name, 1), Error) << row.name;
+    }
+  }
+  EXPECT_TRUE(reference);
+  EXPECT_NE(make_device("auto", 1), nullptr);
+}
+
+TEST(Registry, UnknownNamesListTheKnownOnes) {
+  try {
+    make_device("abacus", 1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("abacus"));
+    EXPECT_THAT(error.what(), HasSubstr("reference"));
+  }
+}
+
+TEST(Memory, IsReadInAllUsualForms) {
+  EXPECT_EQ(parse_memory("1000000"), 1000000U);
+  EXPECT_EQ(parse_memory("3K"), 3U << 10);
+  EXPECT_EQ(parse_memory("500MiB"), 500U << 20);
+  EXPECT_EQ(parse_memory("2G"), std::size_t{2} << 30);
+  EXPECT_EQ(parse_memory("1.5GiB"), (std::size_t{3} << 30) / 2);
+}
+
+TEST(Memory, OtherTextsAreRefused) {
+  for (const char* text : {"", "much", "-1G", "0", "1X", "1G1", "nan", "inf", "1e30G", "G", "1 GB please"}) {
+    EXPECT_THROW(parse_memory(text), Error) << text;
+  }
+}
+
+TEST(Calibration, TimesASmallAMiddleAndTheWhole) {
+  Stage stage{.name = "c", .channels = 1, .height = 8, .width = 8, .conv = {.filters = 100}, .after = {}};
+  EXPECT_THAT(calibration_filters(stage), testing::ElementsAre(16, 50, 100));
+  stage.conv.filters = 20;
+  EXPECT_THAT(calibration_filters(stage), testing::ElementsAre(16, 20));
+  stage.conv.filters = 3;
+  EXPECT_THAT(calibration_filters(stage), testing::ElementsAre(3));
+  EXPECT_EQ(calibration_batch(1), 1);
+  EXPECT_EQ(calibration_batch(64), 16);
+  EXPECT_EQ(calibration_batch(4096), 16);
+}
+
+TEST(Calibration, LargerShardsTakeLonger) {
+  const auto device = make_device("reference", 1);
+  const Stage stage{.name = "c",
+                    .channels = 4,
+                    .height = 16,
+                    .width = 16,
+                    .conv = {.filters = 64, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
+                    .after = {Activation::relu}};
+  const double small = time_shard(*device, {.stage = stage, .filters = {0, 1}, .batch = 2}, 3);
+  const double large = time_shard(*device, {.stage = stage, .filters = {0, 64}, .batch = 2}, 3);
+  EXPECT_GT(small, 0.0);
+  EXPECT_GT(large, small);
+}
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,38 @@
+#include "tests/support/files.hpp"
+
+#include <zlib.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "core/error.hpp"
+
+namespace convoy {
+
+std::string real_data(const std::string& name) {
+  const char* named = std::getenv("CONVOY_TEST_DATA");
+  const std::string folder =
+      (named != nullptr ? std::string(named) : std::string(CONVOY_SOURCE_DIR) + "/../shared/data") + "/" + name;
+  return std::filesystem::is_directory(folder) ? folder : "";
+}
+
+Bytes read_file(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void write_file(const std::string& file, const Bytes& bytes) {
+  std::ofstream out(file, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  invariant(out.good(), "a test's file is written");
+}
+
+void write_gzip(const std::string& file, const Bytes& bytes) {
+  gzFile out = gzopen(file.c_str(), "wb");
+  const int written = gzwrite(out, bytes.data(), static_cast<unsigned>(bytes.size()));
+  invariant(gzclose(out) == Z_OK && written == static_cast<int>(bytes.size()), "a test's file is written");
+}
+
+}  // namespace convoy
