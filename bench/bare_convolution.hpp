@@ -1,7 +1,8 @@
-// oneDNN's convolution primitives by themselves, in the layouts they like best: what the cpu device is measured against.
+// oneDNN's convolution primitives by themselves: what the cpu device is measured against.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "core/stage.hpp"
 
@@ -15,7 +16,9 @@ class BareConvolution {
   virtual void filter_gradient() = 0;
 };
 
-/// With bias, on random data; null where oneDNN is not built in.
-std::unique_ptr<BareConvolution> make_bare_convolution(const Stage& stage, int filters, int batch, int threads);
+/// One for each layout of the maps worth trying (the primitives' own choice, and channels last), with bias, on random
+/// data; the fastest counts. Empty where oneDNN is not built in.
+std::vector<std::unique_ptr<BareConvolution>> make_bare_convolutions(const Stage& stage, int filters, int batch,
+                                                                     int threads);
 
 }  // namespace convoy

@@ -11,17 +11,17 @@ using dnnl::algorithm;
 using dnnl::memory;
 
 memory::dims dims(const Shape& s) { return {s.n, s.c, s.h, s.w}; }
-memory::desc any(const Shape& s) { return {dims(s), memory::data_type::f32, memory::format_tag::any}; }
+memory::desc desc(const Shape& s, memory::format_tag layout) { return {dims(s), memory::data_type::f32, layout}; }
 
 class Bare : public BareConvolution {
  public:
-  Bare(const Stage& stage, int filters, int batch, int threads) : threads_(threads) {
+  Bare(const Stage& stage, int filters, int batch, int threads, memory::format_tag layout) : threads_(threads) {
     omp_set_num_threads(threads);
     const Convolution& conv = stage.conv;
-    const memory::desc in = any(input_shape(stage, batch));
-    const memory::desc weights = any(weight_shape(stage, filters));
+    const memory::desc in = desc(input_shape(stage, batch), layout);
+    const memory::desc weights = desc(weight_shape(stage, filters), memory::format_tag::any);
     const memory::desc bias({filters}, memory::data_type::f32, memory::format_tag::x);
-    const memory::desc out = any(conv_shape(stage, batch, filters));
+    const memory::desc out = desc(conv_shape(stage, batch, filters), layout);
     const memory::dims strides{conv.stride_h, conv.stride_w};
     const memory::dims before{conv.pad.top, conv.pad.left};
     const memory::dims after{conv.pad.bottom, conv.pad.right};
@@ -80,8 +80,15 @@ class Bare : public BareConvolution {
 
 }  // namespace
 
-std::unique_ptr<BareConvolution> make_bare_convolution(const Stage& stage, int filters, int batch, int threads) {
-  return std::make_unique<Bare>(stage, filters, batch, threads);
+std::vector<std::unique_ptr<BareConvolution>> make_bare_convolutions(const Stage& stage, int filters, int batch,
+                                                                     int threads) {
+  std::vector<std::unique_ptr<BareConvolution>> made;
+  made.push_back(std::make_unique<Bare>(stage, filters, batch, threads, memory::format_tag::any));
+  // oneDNN falls back to its slow reference for some passes with very few channels in this layout.
+  if (stage.channels >= 16) {
+    made.push_back(std::make_unique<Bare>(stage, filters, batch, threads, memory::format_tag::nhwc));
+  }
+  return made;
 }
 
 }  // namespace convoy

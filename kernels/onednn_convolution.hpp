@@ -1,4 +1,4 @@
-// The convolution of one shard in oneDNN's preferred layouts: primitives, weights, gradients, optimizer.
+// The convolution of one shard in the layouts that are fastest for it: primitives, weights, gradients, optimizer.
 #pragma once
 
 #include "kernels/onednn_engine.hpp"
@@ -34,6 +34,8 @@ class OnednnConvolution {
 
   OnednnEngine& engine_;
   Shape weight_shape_;
+  dnnl::memory::desc input_desc_;  ///< layout asked of the primitives
+  dnnl::memory::desc output_desc_;
   dnnl::convolution_forward::primitive_desc forward_desc_;
   dnnl::convolution_forward forward_;
   dnnl::convolution_backward_weights weight_gradient_;

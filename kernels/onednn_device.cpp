@@ -128,6 +128,7 @@ class OnednnDevice : public Device {
     info_.name = "cpu";
     info_.threads = threads;
     const char* set = instruction_set(info_.filter_block);
+    engine_.vector_width = info_.filter_block;
     info_.description = fmt::format("oneDNN {}.{}.{}, {}, {} thread{}", version.major, version.minor, version.patch,
                                     set, threads, threads == 1 ? "" : "s");
   }

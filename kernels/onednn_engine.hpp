@@ -14,6 +14,7 @@ struct OnednnEngine {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   int threads = 1;
+  int vector_width = 16;  ///< floats that its instructions take at once
 
   /// oneDNN takes the calling thread's OpenMP setting, both when a primitive is made and when it runs.
   void use_threads() const;
@@ -29,8 +30,8 @@ struct OnednnEngine {
 dnnl::memory::dims dims_of(const Shape& shape);
 /// Plain NCHW (or KCRS) floats.
 dnnl::memory::desc plain_desc(const Shape& shape);
-/// Any layout that oneDNN prefers.
-dnnl::memory::desc any_desc(const Shape& shape);
+/// Floats in a layout; `any` leaves it to the primitive.
+dnnl::memory::desc desc_of(const Shape& shape, dnnl::memory::format_tag layout);
 
 class OnednnTensor : public DeviceTensor {
  public:

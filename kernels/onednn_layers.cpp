@@ -35,7 +35,9 @@ memory::desc plain_desc(const Shape& shape) {
   return {dims_of(shape), memory::data_type::f32, memory::format_tag::nchw};
 }
 
-memory::desc any_desc(const Shape& shape) { return {dims_of(shape), memory::data_type::f32, memory::format_tag::any}; }
+memory::desc desc_of(const Shape& shape, memory::format_tag layout) {
+  return {dims_of(shape), memory::data_type::f32, layout};
+}
 
 void OnednnTensor::write(std::span<const float> values) {
   invariant(values.size() == shape_.size(), "as many values as the tensor holds");
@@ -141,8 +143,8 @@ class PoolingLayer : public OnednnLayer {
     const memory::dims before{pool.pad.top, pool.pad.left};
     const memory::dims after{pool.pad.bottom, pool.pad.right};
     const dnnl::pooling_forward::primitive_desc forward(
-        {prop_kind::forward_training, kind, input.get_desc(), any_desc(pooled_shape(pool, shape)), strides, kernel,
-         before, after},
+        {prop_kind::forward_training, kind, input.get_desc(),
+         desc_of(pooled_shape(pool, shape), memory::format_tag::any), strides, kernel, before, after},
         engine.engine);
     const dnnl::pooling_backward::primitive_desc backward(
         {kind, input.get_desc(), forward.dst_desc(), strides, kernel, before, after}, engine.engine, forward);

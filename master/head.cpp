@@ -90,10 +90,8 @@ double squared_error(std::span<const T> outputs, int label, std::span<T> gradien
 template <class T>
 Head<T>::Head(const Cut& cut, int batch) : batch_(batch) {
   int features = cut.maps.size();
-  values_.emplace_back(Shape{batch, features});
+  slopes_.emplace_back(Shape{batch, cut.maps.channels, cut.maps.height, cut.maps.width}, T{0});
   for (const Layer& layer : cut.head) add_step(layer, features);
-  for (const BasicTensor<T>& value : values_) slopes_.emplace_back(value.shape(), T{0});
-  maps_gradient_ = BasicTensor<T>({batch, cut.maps.channels, cut.maps.height, cut.maps.width}, T{0});
 }
 
 template <class T>
@@ -118,24 +116,25 @@ void Head<T>::add_step(const Layer& layer, int& features) {
          layer.name);
   }
   steps_.push_back(step);
-  values_.emplace_back(Shape{batch_, features});
+  outputs_.emplace_back(Shape{batch_, features});
+  slopes_.emplace_back(Shape{batch_, features}, T{0});
   scales_.resize(steps_.size());
   if (std::holds_alternative<Dropout>(layer.spec)) scales_.back() = BasicTensor<T>({batch_, features}, T{1});
 }
 
 template <class T>
 const BasicTensor<T>& Head<T>::forward(const BasicTensor<T>& maps, const Pass& pass) {
-  invariant(maps.shape() == maps_gradient_.shape(), "the maps have the head's input shape");
-  std::copy(maps.span().begin(), maps.span().end(), values_[0].span().begin());
+  invariant(maps.shape() == slopes_[0].shape(), "the maps have the head's input shape");
+  maps_ = &maps;
   for (std::size_t i = 0; i < steps_.size(); ++i) forward_step(i, pass);
-  return values_.back();
+  return value(steps_.size());
 }
 
 template <class T>
 void Head<T>::forward_step(std::size_t index, const Pass& pass) {
   const Step& step = steps_[index];
-  const BasicTensor<T>& x = values_[index];
-  BasicTensor<T>& y = values_[index + 1];
+  const BasicTensor<T>& x = value(index);
+  BasicTensor<T>& y = outputs_[index];
   if (step.dense >= 0) {
     const DenseState<T>& state = states_[static_cast<std::size_t>(step.dense)];
     matmul(Matmul<T>{.m = batch_,
@@ -155,7 +154,7 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass) {
       for (int c = 0; c < step.inputs; ++c) {
         scale.at(n, c) =
             pass.training ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, n, c, 0)) : T{1};
-        y.at(n, c) = x.at(n, c) * scale.at(n, c);
+        y.at(n, c) = x.sample(n)[static_cast<std::size_t>(c)] * scale.at(n, c);
       }
     }
   }
@@ -164,7 +163,7 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass) {
 template <class T>
 typename Head<T>::Loss Head<T>::loss(const std::vector<int>& labels, int count) {
   invariant(static_cast<int>(labels.size()) >= count && count <= batch_, "a label for each counted sample");
-  const BasicTensor<T>& outputs = values_.back();
+  const BasicTensor<T>& outputs = value(steps_.size());
   BasicTensor<T>& gradient = slopes_.back();
   std::fill(gradient.span().begin(), gradient.span().end(), T{0});
   Loss loss;
@@ -184,8 +183,7 @@ typename Head<T>::Loss Head<T>::loss(const std::vector<int>& labels, int count) 
 template <class T>
 const BasicTensor<T>& Head<T>::backward() {
   for (std::size_t i = steps_.size(); i-- > 0;) backward_step(i);
-  std::copy(slopes_[0].span().begin(), slopes_[0].span().end(), maps_gradient_.span().begin());
-  return maps_gradient_;
+  return slopes_[0];
 }
 
 template <class T>
@@ -200,7 +198,7 @@ void Head<T>::backward_step(std::size_t index) {
                      .k = batch_,
                      .transpose_a = true,
                      .a = dy.span(),
-                     .b = values_[index].span(),
+                     .b = value(index).span(),
                      .c = gradients_[dense].weights.span()});
     sum_rows(dy, gradients_[dense].bias);
     matmul(Matmul<T>{.m = batch_,
@@ -210,7 +208,7 @@ void Head<T>::backward_step(std::size_t index) {
                      .b = states_[dense].weights.span(),
                      .c = dx.span()});
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
-    const T* y = values_[index + 1].data();
+    const T* y = outputs_[index].data();
     for (std::size_t i = 0; i < dx.size(); ++i) dx.data()[i] = dy.data()[i] * slope(*activation, y[i]);
   } else {
     const T* scale = scales_[index].data();

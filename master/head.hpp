@@ -32,8 +32,8 @@ class Head {
     int correct = 0;   ///< samples whose largest output is that of their label
   };
 
-  /// Maps (batch, channels, height, width) to the outputs before the loss, (batch, classes). The result belongs to the
-  /// head and holds until its next forward.
+  /// Maps (batch, channels, height, width), which must live until backward, to the outputs before the loss,
+  /// (batch, classes). The result belongs to the head and holds until its next forward.
   const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass);
   /// Loss of the last forward's outputs over the first `count` samples, and its gradient for backward: that of the mean
   /// over the count samples. labels.size() >= count.
@@ -60,6 +60,8 @@ class Head {
   };
 
   void add_step(const Layer& layer, int& features);
+  /// The input of step `index`; behind the last, what goes into the loss.
+  const BasicTensor<T>& value(std::size_t index) const { return index == 0 ? *maps_ : outputs_[index - 1]; }
   void forward_step(std::size_t index, const Pass& pass);
   void backward_step(std::size_t index);
 
@@ -68,10 +70,10 @@ class Head {
   std::vector<Step> steps_;
   std::vector<DenseState<T>> states_;
   std::vector<DenseGradient> gradients_;
-  std::vector<BasicTensor<T>> values_;  ///< values_[i] is the input of step i, the last the outputs
-  std::vector<BasicTensor<T>> slopes_;  ///< gradients of the loss by values_
-  std::vector<BasicTensor<T>> scales_;  ///< dropout's factors, empty for other steps
-  BasicTensor<T> maps_gradient_;
+  const BasicTensor<T>* maps_ = nullptr;  ///< the last forward's
+  std::vector<BasicTensor<T>> outputs_;   ///< of each step
+  std::vector<BasicTensor<T>> slopes_;    ///< gradients of the loss by value(i)
+  std::vector<BasicTensor<T>> scales_;    ///< dropout's factors, empty for other steps
 };
 
 /// Draws the initial weights of a net from its seed: normal with variance 2 / fan_in in front of a ReLU (He et al.

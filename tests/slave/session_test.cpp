@@ -251,8 +251,8 @@ TEST(Slave, OutlivesAMasterThatVanishes) {
 
 /// Bytes that are no message at all, from whatever listens at the address.
 TEST(Slave, SurvivesGarbageOnItsControlConnection) {
-  zmq::context_t context;
-  auto garbage = std::make_unique<zmq::socket_t>(context, zmq::socket_type::router);
+  auto context = std::make_unique<zmq::context_t>();
+  auto garbage = std::make_unique<zmq::socket_t>(*context, zmq::socket_type::router);
   garbage->set(zmq::sockopt::linger, 200);
   garbage->bind("tcp://127.0.0.1:*");
   const std::string endpoint = garbage->get(zmq::sockopt::last_endpoint);
@@ -267,6 +267,7 @@ TEST(Slave, SurvivesGarbageOnItsControlConnection) {
   zmq::message_t next;
   ASSERT_TRUE(garbage->recv(next)) << "it says hello again, on a new connection";
   garbage.reset();
+  context.reset();  // waits until the port is free
   FakeMaster master(endpoint);
   EXPECT_TRUE(master.welcome());
   EXPECT_FALSE(slave.over());

@@ -59,7 +59,7 @@ TEST(Links, KeepDeadlines) {
   const auto start = Clock::now();
   EXPECT_FALSE(server.receive(in(100ms)));
   EXPECT_FALSE(client.receive(in(100ms)));
-  EXPECT_GE(Clock::now() - start, 200ms);
+  EXPECT_GE(Clock::now() - start, 190ms) << "ZeroMQ's own clock counts in milliseconds, so that it may be early";
   EXPECT_LT(Clock::now() - start, 5s);
   EXPECT_FALSE(server.receive(Clock::now() - 1s)) << "a deadline in the past";
 }
