@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace convoy {
@@ -16,7 +17,7 @@ inline Quartiles quartiles(std::vector<double> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
   const auto at = [&](double fraction) {
-    return values[static_cast<std::size_t>(fraction * static_cast<double>(values.size() - 1) + 0.5)];
+    return values[static_cast<std::size_t>(std::lround(fraction * static_cast<double>(values.size() - 1)))];
   };
   return {at(0.25), at(0.5), at(0.75)};
 }

@@ -81,6 +81,8 @@ std::unique_ptr<Observer> make_text_observer();
 std::unique_ptr<Observer> make_json_observer();
 /// `folder`/results.csv (a row an epoch) and `folder`/events.jsonl (everything); appends when they exist.
 std::unique_ptr<Observer> make_file_observer(const std::string& folder);
+/// `folder`/curves.gnuplot, and curves.png at the end where gnuplot is installed.
+std::unique_ptr<Observer> make_plot_observer(const std::string& folder);
 
 /// Share of the convolution work (by FLOPs) that each member of a plan has, as fractions.
 std::vector<double> work_shares(const std::vector<Stage>& stages, const Plan& plan);

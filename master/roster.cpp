@@ -84,17 +84,14 @@ void Roster::drop(std::size_t slave) {
   seen_.erase(seen_.begin() + static_cast<std::ptrdiff_t>(slave));
 }
 
-bool Roster::drop_vanished() {
-  bool dropped = false;
+void Roster::drop_vanished() {
   for (std::size_t i = slaves_.size(); i-- > 0;) {
     try {
       link_.send(slaves_[i].id, wire::Channel::control, {wire::Ping{}, {}}, Clock::now());
     } catch (const PeerLost&) {
       drop(i);
-      dropped = true;
     }
   }
-  return dropped;
 }
 
 void Roster::handle_newcomer(const wire::ServerLink::From& from) {
@@ -112,14 +109,13 @@ bool Roster::gather(int count, const std::atomic<bool>& stop, const std::functio
   changed();
   while (attached() < count) {
     if (stop) return false;
-    const int before = attached();
-    bool dropped = false;
+    const std::size_t before = slaves_.size();
     if (const auto from = link_.receive(Clock::now() + kTick)) {
       if (from->rejected.empty()) handle_newcomer(*from);
     } else {
-      dropped = drop_vanished();
+      drop_vanished();
     }
-    if (attached() != before || dropped) changed();
+    if (slaves_.size() != before) changed();
   }
   std::vector<std::size_t> order(slaves_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -61,7 +61,7 @@ class Roster {
   void admit(const wire::ServerLink::From& from, const wire::Hello& hello);
   void handle_newcomer(const wire::ServerLink::From& from);
   void drop(std::size_t slave);
-  bool drop_vanished();
+  void drop_vanished();
   void ping_all();
   void turn_away(const std::string& peer, const std::string& reason);
   std::size_t find(const std::string& id) const;

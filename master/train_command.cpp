@@ -74,6 +74,7 @@ class TrainCommand {
     folder_ = options.resume ? options.out : make_run_folder(options.out, net_.name);
     go_on_ = go_on_command(command_line, folder_, options);
     observers_.push_back(make_file_observer(folder_));
+    observers_.push_back(make_plot_observer(folder_));
     write_text(folder_ + "/config.yaml", config(command_line));
   }
 

@@ -15,7 +15,7 @@ std::string shown(const YAML::Node& node) {
   if (node.IsSequence()) return "a list";
   if (node.IsMap()) return "a map";
   if (!node.IsScalar()) return "nothing";
-  const std::string text = node.Scalar();
+  const std::string& text = node.Scalar();
   return text.size() > 40 ? "'" + text.substr(0, 40) + "...'" : "'" + text + "'";
 }
 

@@ -59,8 +59,11 @@ Frames receive_frames(zmq::socket_t& socket) {
     zmq::message_t frame;
     if (!socket.recv(frame, zmq::recv_flags::dontwait)) break;
     more = frame.more();
-    if (frames.count == 0) frames.header = std::move(frame);
-    if (frames.count == 1) frames.payload = std::move(frame);
+    if (frames.count == 0) {
+      frames.header = std::move(frame);
+    } else if (frames.count == 1) {
+      frames.payload = std::move(frame);
+    }
     ++frames.count;
   }
   return frames;

@@ -81,8 +81,8 @@ class Programs : public testing::Test {
 TEST_F(Programs, TrainAloneAndTest) {
   Process train = master(training(folder("run"), {"--epochs", "1"}));
   ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
-  for (const std::string file :
-       {"config.yaml", "plan.json", "results.csv", "events.jsonl", "weights.safetensors", "checkpoint.safetensors"}) {
+  for (const std::string file : {"config.yaml", "plan.json", "results.csv", "events.jsonl", "weights.safetensors",
+                                 "checkpoint.safetensors", "curves.gnuplot"}) {
     EXPECT_TRUE(std::filesystem::exists(folder("run") + "/" + file)) << file;
   }
   Process test = master({"test", folder("run") + "/config.yaml", "--weights", folder("run") + "/weights.safetensors",
