@@ -15,15 +15,26 @@ memory::dims strides(const Convolution& conv) { return {conv.stride_h, conv.stri
 memory::dims pad_before(const Convolution& conv) { return {conv.pad.top, conv.pad.left}; }
 memory::dims pad_after(const Convolution& conv) { return {conv.pad.bottom, conv.pad.right}; }
 
-/// The layout of a convolution's maps. Left to itself ("any") oneDNN 2.6 blocks channels by the vector's width and
-/// computes on the padding: 28 % more work for 50 channels. Channels last, its kernels for AVX-512 need no padding of
-/// the input; measured (convoy-bench conv), that pays from some 4 % of padding on. A rule and not a timing decides, so
-/// that equal runs take equal kernels and give equal bits.
-memory::format_tag layout_of(const Stage& stage, int vector_width) {
-  constexpr int kAvx512 = 16;
+// Left to itself ("any") oneDNN 2.6 blocks channels by the vector's width and computes on the padding: 28 % more work for
+// 50 channels. Channels last, its kernels for AVX-512 need no padding of the input, and those of the forward pass and the
+// input gradient gain with many channels too. The limits are measured (convoy-bench conv); rules and not timings decide,
+// so that equal runs take equal kernels and give equal bits.
+
+constexpr int kAvx512 = 16;
+
+bool blocks_badly(const Stage& stage, int vector_width) {
   const int padding = (vector_width - stage.channels % vector_width) % vector_width;
-  const bool wasteful = stage.channels > vector_width && 25 * padding > stage.channels;
-  return vector_width == kAvx512 && wasteful ? memory::format_tag::nhwc : memory::format_tag::any;
+  return vector_width == kAvx512 && stage.channels > vector_width && 25 * padding > stage.channels;
+}
+
+/// For the forward pass and the input gradient.
+memory::format_tag maps_layout(const Stage& stage, int vector_width) {
+  const bool many = vector_width == kAvx512 && stage.channels >= 256;
+  return many || blocks_badly(stage, vector_width) ? memory::format_tag::nhwc : memory::format_tag::any;
+}
+
+memory::format_tag filter_gradient_layout(const Stage& stage, int vector_width) {
+  return blocks_badly(stage, vector_width) ? memory::format_tag::nhwc : memory::format_tag::any;
 }
 
 void clear(const memory& target) { std::memset(target.get_data_handle(), 0, target.get_desc().get_size()); }
@@ -52,9 +63,9 @@ void copy_out(const memory& from, Tensor& to) { std::memcpy(to.data(), from.get_
 OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec, const Activation* fused)
     : engine_(engine),
       weight_shape_(weight_shape(spec.stage, spec.filters.count)),
-      input_desc_(desc_of(input_shape(spec.stage, spec.batch), layout_of(spec.stage, engine.vector_width))),
-      output_desc_(
-          desc_of(conv_shape(spec.stage, spec.batch, spec.filters.count), layout_of(spec.stage, engine.vector_width))) {
+      input_desc_(desc_of(input_shape(spec.stage, spec.batch), maps_layout(spec.stage, engine.vector_width))),
+      output_desc_(desc_of(conv_shape(spec.stage, spec.batch, spec.filters.count),
+                           maps_layout(spec.stage, engine.vector_width))) {
   make_forward(spec, fused);
   make_weight_gradient(spec);
   if (spec.input_gradient) make_input_gradient(spec);
@@ -91,9 +102,11 @@ void OnednnConvolution::make_forward(const ShardSpec& spec, const Activation* fu
 void OnednnConvolution::make_weight_gradient(const ShardSpec& spec) {
   const Convolution& conv = spec.stage.conv;
   const int filters = spec.filters.count;
+  const memory::format_tag layout = filter_gradient_layout(spec.stage, engine_.vector_width);
   const dnnl::convolution_backward_weights::primitive_desc desc(
-      {algorithm::convolution_direct, input_desc_, desc_of(weight_shape_, memory::format_tag::any), bias_desc(filters),
-       output_desc_, strides(conv), pad_before(conv), pad_after(conv)},
+      {algorithm::convolution_direct, desc_of(input_shape(spec.stage, spec.batch), layout),
+       desc_of(weight_shape_, memory::format_tag::any), bias_desc(filters),
+       desc_of(conv_shape(spec.stage, spec.batch, filters), layout), strides(conv), pad_before(conv), pad_after(conv)},
       engine_.engine, forward_desc_);
   weight_gradient_ = dnnl::convolution_backward_weights(desc);
   gradient_input_ = OnednnInlet(desc.src_desc());
