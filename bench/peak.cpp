@@ -78,7 +78,7 @@ double measure_fma_peak(int threads) {
   ThreadTeam team(threads);
   std::atomic<float> sink{0.0F};
   double best = 0.0;
-  for (int round = 0; round < 5; ++round) {
+  for (int round = 0; round < 30; ++round) {
     const Stopwatch watch;
     team.run([&](int) { sink = loop.run(1e-6F); });
     const double flops = 2.0 * kRounds * kChains * loop.lanes * threads;

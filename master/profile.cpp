@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kRepeats = 3;
+constexpr int kRepeats = 5;
 /// A slave that needs longer than this for one timing (which stops early on slow devices) is of no use.
 constexpr auto kCalibrationPatience = 120s;
 
