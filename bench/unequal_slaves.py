@@ -3,10 +3,10 @@
 
     bench/unequal_slaves.py [--slave core=N[,isa=AVX2][,busy]]... [--net NET] [--set FIELD=VALUE]... [--rounds N]
 
-Each slave has one thread on a core of its own. isa=AVX2 takes AVX-512 from its oneDNN, busy lets a second program compete
-for its core. In every round each slave trains alone, then all together, so that a machine that slows down slows all.
-From the steps alone: each slave's computing time c, and the overhead o of a step (transfer, dense layers, loss). The ideal
-step of all is 1 / sum(1 / c) + o, and the ideal share of a slave is its 1 / c over the sum. Linux."""
+Each slave has one thread on a core of its own. isa=AVX2 takes AVX-512 from its oneDNN, busy lets a second program
+compete for its core. In every round each slave trains alone, then all together, so that a machine that slows down slows
+all. From the steps alone: each slave's computing time c, and the overhead o of a step (transfer, dense layers, loss).
+The ideal step of all is 1 / sum(1 / c) + o, and the ideal share of a slave is its 1 / c over the sum. Linux."""
 
 import argparse
 import json
@@ -43,7 +43,8 @@ def parse_arguments():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs")
+    parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin",
+                        help="folder of the programs")
     options = parser.parse_args()
     options.slave = options.slave or [parse_slave("core=0"), parse_slave("core=1,isa=AVX2")]
     options.set = options.set or ["conv1.filters=50", "conv2.filters=500"]
@@ -71,8 +72,9 @@ def train(options, slaves):
                for slave in slaves.values() if slave["busy"]]
     address = f"tcp://127.0.0.1:{free_port()}"
     processes = [start_slave(options, name, slave, address) for name, slave in slaves.items()]
-    command = [options.programs / "convoy-master", "train", options.net, "--slaves", str(len(slaves)), "--listen", address,
-               "--steps", str(options.steps), "--batch", str(options.batch), "--threads", "1", "--format", "json"]
+    command = [options.programs / "convoy-master", "train", options.net, "--slaves", str(len(slaves)),
+               "--listen", address, "--steps", str(options.steps), "--batch", str(options.batch),
+               "--threads", "1", "--format", "json"]
     for field in options.set:
         command += ["--set", field]
     try:
@@ -134,7 +136,8 @@ def main():
     for name, slave in slaves.items():
         print(f"{name:<10} {slave['core']:>5} {slave['isa'] or 'all':>8} {'yes' if slave['busy'] else 'no':>5}   "
               f"{spread(given[name], '.3f')}   {spread(fair[name], '.3f')}")
-    print(f"step / ideal: {spread(ratios, '.3f')}; longest wait of a slave {100 * statistics.median(idle):.0f} % of a step")
+    print(f"step / ideal: {spread(ratios, '.3f')}; "
+          f"longest wait of a slave {100 * statistics.median(idle):.0f} % of a step")
 
 
 if __name__ == "__main__":

@@ -111,8 +111,8 @@ ShardState zero_state(const Stage& stage, int filters);
 ShardState slice(const ShardState& whole, FilterRange range);
 void paste(const ShardState& part, FilterRange range, ShardState& whole);
 
-/// One update by SGD with momentum and weight decay (as in Sutskever et al. 2013, in the form used by Caffe and PyTorch):
-/// v = momentum * v + (gradient + weight_decay * w);  w = w - learning_rate * v. Weights and biases alike.
+/// One update by SGD with momentum and weight decay (as in Sutskever et al. 2013, in the form used by Caffe and
+/// PyTorch): v = momentum * v + (gradient + weight_decay * w);  w = w - learning_rate * v. Weights and biases alike.
 struct SgdStep {
   float learning_rate = 0.01F;
   float momentum = 0.0F;

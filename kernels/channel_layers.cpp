@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/random.hpp"
+#include "kernels/activation.hpp"
 
 namespace convoy {
 namespace {
@@ -77,26 +78,6 @@ void average_backward(const Pooling& pool, Map<T> in_slope, Map<T> out_slope) {
       }
     }
   });
-}
-
-template <class T>
-T activate(Activation kind, T x) {
-  switch (kind) {
-    case Activation::relu: return x > T{0} ? x : T{0};
-    case Activation::sigmoid: return T{1} / (T{1} + std::exp(-x));
-    case Activation::tanh: return std::tanh(x);
-  }
-  return x;
-}
-
-template <class T>
-T activation_slope(Activation kind, T y) {
-  switch (kind) {
-    case Activation::relu: return y > T{0} ? T{1} : T{0};
-    case Activation::sigmoid: return y * (T{1} - y);
-    case Activation::tanh: return T{1} - y * y;
-  }
-  return T{1};
 }
 
 }  // namespace

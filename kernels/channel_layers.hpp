@@ -8,8 +8,8 @@
 
 namespace convoy {
 
-/// All layers after a stage's convolution, for one shard. Samples are independent, so that callers may run ranges of them
-/// on several threads.
+/// All layers after a stage's convolution, for one shard. Samples are independent, so that callers may run ranges of
+/// them on several threads.
 template <class T>
 class ChannelLayers {
  public:

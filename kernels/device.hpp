@@ -1,8 +1,8 @@
 // The device seam. A device computes shards: a filter range of one stage, whole (convolution, bias, activation,
 // pooling), forward and backward, and keeps the shard's weights and optimizer state. It knows no network and no net.
 //
-// Activations pass from shard to shard as the device's own opaque tensors, in its layout and its memory. Conversion from
-// and to host NCHW floats is an explicit step, done only where data enters or leaves the device.
+// Activations pass from shard to shard as the device's own opaque tensors, in its layout and its memory. Conversion
+// from and to host NCHW floats is an explicit step, done only where data enters or leaves the device.
 //
 // Threads: one device, its shards and tensors are used by one thread at a time.
 #pragma once
@@ -40,18 +40,19 @@ class Shard {
  public:
   virtual ~Shard() = default;
 
-  /// New tensors in the layout that this shard reads fastest. forward and backward take any tensor of the right shape of
-  /// the same device, and convert where the layout differs.
+  /// New tensors in the layout that this shard reads fastest. forward and backward take any tensor of the right shape
+  /// of the same device, and convert where the layout differs.
   virtual std::unique_ptr<DeviceTensor> make_input() const = 0;
   virtual std::unique_ptr<DeviceTensor> make_output_gradient() const = 0;
 
-  /// Input (batch, channels, height, width) to output_shape(stage, batch, filters.count). The result belongs to the shard
-  /// and holds until its next forward. With pass.training, `input` must stay as it is until backward has returned.
+  /// Input (batch, channels, height, width) to output_shape(stage, batch, filters.count). The result belongs to the
+  /// shard and holds until its next forward. With pass.training, `input` must stay as it is until backward has
+  /// returned.
   virtual const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) = 0;
 
-  /// From the gradient of the loss by the last forward's output, in two halves, so that the first's result may travel while
-  /// the second computes. The first returns this shard's part of the gradient by the input, to be summed over all shards
-  /// of the stage; null when the spec asked for none. It belongs to the shard and holds until the next call.
+  /// From the gradient of the loss by the last forward's output, in two halves, so that the first's result may travel
+  /// while the second computes. The first returns this shard's part of the gradient by the input, to be summed over all
+  /// shards of the stage; null when the spec asked for none. It belongs to the shard and holds until the next call.
   virtual const DeviceTensor* backward_input(const DeviceTensor& output_gradient) = 0;
   /// Then the gradients of weights and bias, kept inside. `output_gradient` must still be as it was.
   virtual void backward_filters() = 0;

@@ -7,8 +7,8 @@
 
 namespace convoy {
 
-/// "eigen". Samples are divided among the threads; the filter gradient is summed in the threads' order, so equal numbers
-/// of threads give equal bits.
+/// "eigen". Samples are divided among the threads; the filter gradient is summed in the threads' order, so equal
+/// numbers of threads give equal bits.
 std::unique_ptr<Device> make_eigen_device(int threads);
 
 }  // namespace convoy

@@ -5,8 +5,8 @@
 
 namespace convoy {
 
-/// c (m x n) = op(a) (m x k) * op(b) (k x n) + beta * c, all row-major without gaps. op transposes where its flag is set: a is then
-/// stored (k x m), b (n x k).
+/// c (m x n) = op(a) (m x k) * op(b) (k x n) + beta * c, all row-major without gaps. op transposes where its flag is
+/// set: a is then stored (k x m), b (n x k).
 template <class T>
 struct Matmul {
   int m = 0;

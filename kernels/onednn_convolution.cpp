@@ -15,10 +15,10 @@ memory::dims strides(const Convolution& conv) { return {conv.stride_h, conv.stri
 memory::dims pad_before(const Convolution& conv) { return {conv.pad.top, conv.pad.left}; }
 memory::dims pad_after(const Convolution& conv) { return {conv.pad.bottom, conv.pad.right}; }
 
-// Left to itself ("any") oneDNN 2.6 blocks channels by the vector's width and computes on the padding: 28 % more work for
-// 50 channels. Channels last, its kernels for AVX-512 need no padding of the input, and those of the forward pass and the
-// input gradient gain with many channels too. The limits are measured (convoy-bench conv); rules and not timings decide,
-// so that equal runs take equal kernels and give equal bits.
+// Left to itself ("any") oneDNN 2.6 blocks channels by the vector's width and computes on the padding: 28 % more work
+// for 50 channels. Channels last, its kernels for AVX-512 need no padding of the input, and those of the forward pass
+// and the input gradient gain with many channels too. The limits are measured (convoy-bench conv); rules and not
+// timings decide, so that equal runs take equal kernels and give equal bits.
 
 constexpr int kAvx512 = 16;
 

@@ -75,8 +75,8 @@ void OnednnShard::make_layers() {
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) backward_order_.push_back(layer->get());
   const auto* pool = after.size() > 1 ? std::get_if<Pooling>(&after[1]) : nullptr;
   if (fused() == nullptr || *fused() != Activation::relu || pool == nullptr || pool->kind != PoolKind::max) return;
-  // A maximum is positive exactly where the element it came from is: the ReLU's slope may be applied on the pooled side,
-  // which is as many times smaller as the pooling shrinks the maps.
+  // A maximum is positive exactly where the element it came from is: the ReLU's slope may be applied on the pooled
+  // side, which is as many times smaller as the pooling shrinks the maps.
   layers_[0] = make_onednn_activation_backward(engine_, Activation::relu, layers_[1]->output());
   backward_order_.back() = layers_[1].get();
   backward_order_[backward_order_.size() - 2] = layers_[0].get();

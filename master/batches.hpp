@@ -14,8 +14,8 @@ enum class Part : std::uint8_t { training, test };
 /// Every batch is a function of (seed, epoch, index), so that a run may go on at any step.
 class Batches {
  public:
-  /// `data` must outlive this. Pixels become (pixel / 255 - mean) / deviation with each channel's mean and deviation over
-  /// the training images. Throws Error when a training batch is larger than the training set.
+  /// `data` must outlive this. Pixels become (pixel / 255 - mean) / deviation with each channel's mean and deviation
+  /// over the training images. Throws Error when a training batch is larger than the training set.
   Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment);
 
   /// Batches of one epoch. Training leaves an incomplete last batch out (shuffling makes it another one each time);

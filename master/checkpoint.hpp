@@ -1,7 +1,8 @@
 // A net's weights and a run's state in safetensors files.
 //
-// Names: "<layer>.weight" and "<layer>.bias"; in checkpoints also "<layer>.weight.velocity" and "<layer>.bias.velocity".
-// Convolution weights are (filters, channels, rows, columns), dense weights (units, inputs), biases (filters or units).
+// Names: "<layer>.weight" and "<layer>.bias"; in checkpoints also "<layer>.weight.velocity" and
+// "<layer>.bias.velocity". Convolution weights are (filters, channels, rows, columns), dense weights (units, inputs),
+// biases (filters or units).
 #pragma once
 
 #include <cstdint>

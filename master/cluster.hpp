@@ -17,8 +17,8 @@ namespace convoy {
 /// The members of a run and the trunk on them.
 class Cluster {
  public:
-  /// Waits for the slaves that `options` asks for, times them, plans, and has them compile their shards. Tells observers
-  /// what it waits for. Returns nothing if `stop` was set before the slaves were here.
+  /// Waits for the slaves that `options` asks for, times them, plans, and has them compile their shards. Tells
+  /// observers what it waits for. Returns nothing if `stop` was set before the slaves were here.
   static std::unique_ptr<Cluster> assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop);
 

@@ -1,8 +1,9 @@
 // The trunk on slaves, in a star: the master sends each stage's input to the slaves that hold its shards and gathers
-// their maps; frames that one slave sent go on to the others as they are. Partial input gradients are summed in the order
-// of the shards, whatever the order they arrive in, so that the same plan gives the same bits.
+// their maps; frames that one slave sent go on to the others as they are. Partial input gradients are summed in the
+// order of the shards, whatever the order they arrive in, so that the same plan gives the same bits.
 //
-// Memory: one set of the stages' maps (as shared frames), and at most kInitialCredit frames a slave of partial gradients.
+// Memory: one set of the stages' maps (as shared frames), and at most kInitialCredit frames a slave of partial
+// gradients.
 #pragma once
 
 #include <chrono>

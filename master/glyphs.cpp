@@ -1,5 +1,5 @@
-// Ten classes of glyphs made of strokes. Places are whole multiples of 1/256 pixel and all arithmetic is on integers, so
-// that every machine draws the same bytes.
+// Ten classes of glyphs made of strokes. Places are whole multiples of 1/256 pixel and all arithmetic is on integers,
+// so that every machine draws the same bytes.
 
 #include <algorithm>
 #include <array>

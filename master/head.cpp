@@ -4,31 +4,11 @@
 #include <cmath>
 
 #include "core/random.hpp"
+#include "kernels/activation.hpp"
 #include "kernels/matmul.hpp"
 
 namespace convoy {
 namespace {
-
-template <class T>
-T activate(Activation kind, T x) {
-  switch (kind) {
-    case Activation::relu: return x > T{0} ? x : T{0};
-    case Activation::sigmoid: return T{1} / (T{1} + std::exp(-x));
-    case Activation::tanh: return std::tanh(x);
-  }
-  return x;
-}
-
-/// Slope of the activation from its output.
-template <class T>
-T slope(Activation kind, T y) {
-  switch (kind) {
-    case Activation::relu: return y > T{0} ? T{1} : T{0};
-    case Activation::sigmoid: return y * (T{1} - y);
-    case Activation::tanh: return T{1} - y * y;
-  }
-  return T{1};
-}
 
 template <class T>
 void add_bias(BasicTensor<T>& y, const BasicTensor<T>& bias) {
@@ -209,7 +189,7 @@ void Head<T>::backward_step(std::size_t index) {
                      .c = dx.span()});
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
     const T* y = outputs_[index].data();
-    for (std::size_t i = 0; i < dx.size(); ++i) dx.data()[i] = dy.data()[i] * slope(*activation, y[i]);
+    for (std::size_t i = 0; i < dx.size(); ++i) dx.data()[i] = dy.data()[i] * activation_slope(*activation, y[i]);
   } else {
     const T* scale = scales_[index].data();
     for (std::size_t i = 0; i < dx.size(); ++i) dx.data()[i] = dy.data()[i] * scale[i];

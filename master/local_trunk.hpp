@@ -11,7 +11,8 @@ namespace convoy {
 
 class LocalTrunk : public Trunk {
  public:
-  /// `device` must outlive the trunk. An empty `stages` hands the images on as they are. `input` is the shape of one batch.
+  /// `device` must outlive the trunk. An empty `stages` hands the images on as they are. `input` is the shape of one
+  /// batch.
   LocalTrunk(const std::vector<Stage>& stages, const Shape& input, Device& device);
 
   const Tensor& forward(const Tensor& images, const Pass& pass) override;

@@ -1,5 +1,5 @@
-// What a run tells of itself, to whoever watches: progress lines, files, JSON. Observers stand beside the training step,
-// never inside it.
+// What a run tells of itself, to whoever watches: progress lines, files, JSON. Observers stand beside the training
+// step, never inside it.
 #pragma once
 
 #include <memory>

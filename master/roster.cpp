@@ -11,7 +11,8 @@ using wire::Clock;
 
 constexpr auto kTick = 100ms;
 constexpr auto kPingInterval = 250ms;
-/// How long a send may stand in a full queue: the queue holds a whole set of maps, so this is a peer that takes nothing.
+/// How long a send may stand in a full queue: the queue holds a whole set of maps, so this is a peer that takes
+/// nothing.
 constexpr auto kSendPatience = 60s;
 
 [[noreturn]] void lost(const SlaveInfo& slave, const std::string& what) {

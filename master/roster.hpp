@@ -31,8 +31,8 @@ class Roster {
   /// With the port in use.
   std::string endpoint() const { return link_.endpoint(); }
 
-  /// Admits slaves until `count` are here, in order of their names from then on. Calls `changed` at the start and whenever
-  /// one comes or goes. False if `stop` was set before.
+  /// Admits slaves until `count` are here, in order of their names from then on. Calls `changed` at the start and
+  /// whenever one comes or goes. False if `stop` was set before.
   bool gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed);
 
   const std::vector<SlaveInfo>& slaves() const { return slaves_; }

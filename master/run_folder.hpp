@@ -8,7 +8,8 @@
 
 namespace convoy {
 
-/// Makes the folder, `out` or runs/<net>-<first free number>. Throws Error when `out` already holds a run, or cannot be made.
+/// Makes the folder, `out` or runs/<net>-<first free number>. Throws Error when `out` already holds a run, or cannot be
+/// made.
 std::string make_run_folder(const std::string& out, const std::string& net);
 
 /// Writes `text` to `file` whole or not at all. Throws Error naming the file.

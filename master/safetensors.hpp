@@ -23,7 +23,8 @@ struct SafetensorsFile {
   const NamedTensor& get(const std::string& file, const std::string& name, const std::vector<std::int64_t>& dims) const;
 };
 
-/// Written to a temporary name, synced and renamed: the file is there whole or not at all. Throws Error naming the file.
+/// Written to a temporary name, synced and renamed: the file is there whole or not at all. Throws Error naming the
+/// file.
 void write_safetensors(const std::string& file, const SafetensorsFile& contents);
 
 /// Throws Error naming the file and the tensor for everything that is not well formed; only F32 is read.

@@ -77,7 +77,8 @@ struct Net {
 /// Learning rate in epoch `epoch` (from 0, fractional inside an epoch) of `epochs`.
 double learning_rate(const TrainingOptions& options, double epoch);
 
-/// "conv1.filters=150" or "training.batch=128": sets a field of the YAML before it is read, so that every check applies.
+/// "conv1.filters=150" or "training.batch=128": sets a field of the YAML before it is read, so that every check
+/// applies.
 using Overrides = std::vector<std::string>;
 
 /// Reads a net file. Throws Error naming file, line and layer for every mistake: bad YAML, unknown layer type or field,

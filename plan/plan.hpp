@@ -1,4 +1,5 @@
-// A plan: for every stage, who holds which filters. Pure data, made by a pure function, executed by the trunk executors.
+// A plan: for every stage, who holds which filters. Pure data, made by a pure function, executed by the trunk
+// executors.
 #pragma once
 
 #include <cstddef>

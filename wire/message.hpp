@@ -1,5 +1,5 @@
-// The messages between master and slaves, as plain structs. PROTOCOL.md gives the grammar and the order; codec.hpp turns
-// them into bytes and back; link.hpp carries them.
+// The messages between master and slaves, as plain structs. PROTOCOL.md gives the grammar and the order; codec.hpp
+// turns them into bytes and back; link.hpp carries them.
 #pragma once
 
 #include <cstdint>
@@ -91,9 +91,10 @@ struct Update {
 struct Snapshot {
   std::uint32_t stage_index = 0;
 };
-/// A piece of a tensor in NCHW: channels [channel, channel + channels) of sample range [sample, sample + samples) of the
-/// tensor that the task in progress moves; the payload holds samples * channels * row elements as little-endian floats.
-/// States use part 0..3 (weights, bias, weight velocity, bias velocity), sample = filter. Everything else has part 0.
+/// A piece of a tensor in NCHW: channels [channel, channel + channels) of sample range [sample, sample + samples) of
+/// the tensor that the task in progress moves; the payload holds samples * channels * row elements as little-endian
+/// floats. States use part 0..3 (weights, bias, weight velocity, bias velocity), sample = filter. Everything else has
+/// part 0.
 struct Piece {
   std::uint32_t part = 0;
   std::uint32_t sample = 0;

@@ -17,8 +17,8 @@ namespace convoy::wire {
 /// Frames of a result that a slave may send before the master grants more.
 inline constexpr int kInitialCredit = 4;
 
-/// The extents of the pieces of a tensor of `shape`, in the order in which they travel. Throws Error when one channel of
-/// one sample is larger than a message may be.
+/// The extents of the pieces of a tensor of `shape`, in the order in which they travel. Throws Error when one channel
+/// of one sample is larger than a message may be.
 std::vector<Piece> cut_pieces(const Shape& shape);
 
 /// All of a tensor; the copy into the payloads is the only one.

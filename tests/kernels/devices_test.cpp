@@ -40,8 +40,8 @@ INSTANTIATE_TEST_SUITE_P(ManyThreads, Devices,
 
 class Splits : public testing::TestWithParam<std::tuple<std::string, int>> {};
 
-/// The shards of a stage, put side by side, are the stage: maps and weight gradients to the bit where the device sums in
-/// the same order, input gradients summed over the shards.
+/// The shards of a stage, put side by side, are the stage: maps and weight gradients to the bit where the device sums
+/// in the same order, input gradients summed over the shards.
 TEST_P(Splits, ShardsTogetherAreTheStage) {
   const auto& [name, shards] = GetParam();
   const auto device = make_device(name, 1);

@@ -51,7 +51,8 @@ TEST(Glyphs, NoImageIsInBothSets) {
   for (int i = 0; i < 500; ++i) EXPECT_FALSE(seen.contains(image(data.test, i)));
 }
 
-/// Softmax regression on the pixels, the best of what a linear classifier does here, trained until it gains no more on images that it has not seen.
+/// Softmax regression on the pixels, the best of what a linear classifier does here, trained until it gains no more on
+/// images that it has not seen.
 TEST(Glyphs, ALinearClassifierStaysUnderNinetyPercent) {
   const DataSet data = draw_glyphs(1);
   constexpr int kBatch = 50;

@@ -174,7 +174,8 @@ TEST_P(ShippedNets, HaveTheirPublishedSize) {
   EXPECT_NE(text.str().find(fmt::format("{} parameters", GetParam().parameters)), std::string::npos);
 }
 
-// Worked out by hand: K1 (75 + 1) + K2 (25 K1 + 1) + 10 (64 K2 + 1) parameters; 2 (75 K1 1024 + 25 K1 K2 256 + 640 K2) FLOP.
+// Worked out by hand: K1 (75 + 1) + K2 (25 K1 + 1) + 10 (64 K2 + 1) parameters; 2 (75 K1 1024 + 25 K1 K2 256 + 640 K2)
+// FLOP.
 INSTANTIATE_TEST_SUITE_P(All, ShippedNets,
                          testing::Values(Shipped{"cifar10-50-500", 3800 + 625500 + 320010, 7.68 + 320.0 + 0.64},
                                          Shipped{"cifar10-150-800", 11400 + 3000800 + 512010, 23.04 + 1536.0 + 1.024},

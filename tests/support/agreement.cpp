@@ -48,8 +48,8 @@ double largest(const Tensor& tensor) {
   return most;
 }
 
-/// |got - expected| <= 4 eps sqrt(n) scale: rounding errors of a sum of n products add up like a random walk, each of the
-/// size of the sum's largest value.
+/// |got - expected| <= 4 eps sqrt(n) scale: rounding errors of a sum of n products add up like a random walk, each of
+/// the size of the sum's largest value.
 void expect_near(const Tensor& got, const Tensor& expected, double reduction, const char* what) {
   ASSERT_EQ(got.shape(), expected.shape()) << what;
   constexpr double kEpsilon = 0x1.0p-23;

@@ -25,8 +25,8 @@ ShardState random_state(const ShardSpec& spec);
 Tensor random_input(const ShardSpec& spec);
 Tensor random_output_gradient(const ShardSpec& spec);
 
-/// Checks forward (testing and training), gradients, three updates, the state's round trip, and that a second run gives the
-/// same bits, against the reference in double; tolerances scale with the reduction length.
+/// Checks forward (testing and training), gradients, three updates, the state's round trip, and that a second run gives
+/// the same bits, against the reference in double; tolerances scale with the reduction length.
 void expect_agreement(Device& device, const ShardSpec& spec);
 
 }  // namespace convoy
