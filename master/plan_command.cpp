@@ -1,7 +1,7 @@
 #include "core/exit_code.hpp"
+#include "core/stop_signal.hpp"
 #include "devices/registry.hpp"
 #include "master/cluster.hpp"
-#include "master/interrupt.hpp"
 #include "master/load_net.hpp"
 
 namespace convoy {
@@ -41,9 +41,8 @@ int plan_command(const PlanOptions& options) {
   if (alone) cluster.listen = "tcp://127.0.0.1:*";
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
-  catch_interrupts();
   const auto planned = make_plan_with_slaves(cluster, net.name, cut.trunk, net.training.batch,
-                                             own ? device.get() : nullptr, observers, interrupt_requested());
+                                             own ? device.get() : nullptr, observers, catch_stop_signals());
   if (!planned) return kInterrupted;
   if (options.net.format == "json") {
     fmt::print("{}", to_json(planned->plan));

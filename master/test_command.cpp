@@ -1,9 +1,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/exit_code.hpp"
+#include "core/stop_signal.hpp"
 #include "master/cluster.hpp"
 #include "master/dataset.hpp"
-#include "master/interrupt.hpp"
 #include "master/load_net.hpp"
 #include "master/train.hpp"
 
@@ -19,8 +19,7 @@ int test_command(const TestOptions& options) {
 
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
-  catch_interrupts();
-  const auto cluster = Cluster::assemble(options.cluster, options.net, net, cut, observers, interrupt_requested());
+  const auto cluster = Cluster::assemble(options.cluster, options.net, net, cut, observers, catch_stop_signals());
   if (!cluster) return kInterrupted;
   Head<float> head(cut, net.training.batch);
   const Model model{cluster->trunk(), head};

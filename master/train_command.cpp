@@ -2,9 +2,9 @@
 #include <optional>
 
 #include "core/exit_code.hpp"
+#include "core/stop_signal.hpp"
 #include "master/cluster.hpp"
 #include "master/dataset.hpp"
-#include "master/interrupt.hpp"
 #include "master/load_net.hpp"
 #include "master/run_folder.hpp"
 #include "master/train.hpp"
@@ -79,8 +79,8 @@ class TrainCommand {
   }
 
   int run() {
-    catch_interrupts();
-    auto cluster = Cluster::assemble(options_.cluster, options_.net, net_, cut_, observers_, interrupt_requested());
+    const std::atomic<bool>& stop = catch_stop_signals();
+    auto cluster = Cluster::assemble(options_.cluster, options_.net, net_, cut_, observers_, stop);
     if (!cluster) {
       end({.how = "interrupted while waiting for slaves", .go_on = ""});
       return kInterrupted;
@@ -90,7 +90,7 @@ class TrainCommand {
     load(model, start_.model);
     write_text(folder_ + "/plan.json", to_json(cluster->plan()));
     announce(*cluster);
-    return train_and_end(*cluster, model);
+    return train_and_end(*cluster, model, stop);
   }
 
  private:
@@ -139,14 +139,14 @@ class TrainCommand {
     }
   }
 
-  int train_and_end(Cluster& cluster, Model model) {
+  int train_and_end(Cluster& cluster, Model model, const std::atomic<bool>& stop) {
     const Training training{.net = net_,
                             .training = *training_,
                             .test = *test_,
                             .seed = options_.net.seed,
                             .max_steps = options_.steps,
                             .checkpoint_seconds = options_.checkpoint_seconds,
-                            .stop = interrupt_requested()};
+                            .stop = stop};
     try {
       save(model, start_.progress);  // so that there is a checkpoint whatever happens next
       const Outcome outcome =

@@ -3,22 +3,15 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
-#include <csignal>
 
 #include "core/allocator.hpp"
 #include "core/exit_code.hpp"
+#include "core/stop_signal.hpp"
 #include "devices/registry.hpp"
 #include "slave/serve.hpp"
 
 namespace convoy {
 namespace {
-
-std::atomic<bool> stop_requested{false};
-
-void request_stop(int signal) {
-  stop_requested = true;
-  std::signal(signal, SIG_DFL);  // a second one ends the program at once
-}
 
 std::string default_name() {
   std::array<char, 256> host{};
@@ -64,9 +57,7 @@ int run(Options& options) {
   if (options.slave.name.empty()) options.slave.name = default_name();
   const auto device = make_device(options.device, options.threads);
   options.slave.memory = options.memory.empty() ? available_memory() / 4 * 3 : parse_memory(options.memory);
-  std::signal(SIGINT, request_stop);
-  std::signal(SIGTERM, request_stop);
-  serve(options.slave, *device, stop_requested);
+  serve(options.slave, *device, catch_stop_signals());
   return kSuccess;
 }
 
@@ -74,6 +65,7 @@ int run(Options& options) {
 }  // namespace convoy
 
 int main(int argc, char** argv) {
+  convoy::isolate_stop_signals();
   convoy::keep_freed_memory();
   CLI::App app{"Convoy's slave: computes its share of the filters for a master"};
   convoy::Options options;

@@ -1,0 +1,60 @@
+#include "core/stop_signal.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include "core/error.hpp"
+
+namespace convoy {
+namespace {
+
+std::atomic<bool> isolated{false};
+std::atomic<bool> caught{false};
+std::atomic<bool> requested{false};
+
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
+/// The program's end by this signal, as its parent sees it too.
+[[noreturn]] void end_by(int signal) {
+  std::signal(signal, SIG_DFL);
+  const sigset_t set = stop_signals();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  std::raise(signal);
+  std::_Exit(128 + signal);
+}
+
+void wait_for_signals() {
+  const sigset_t set = stop_signals();
+  while (true) {
+    int signal = 0;
+    if (sigwait(&set, &signal) != 0) continue;
+    if (!caught || requested.exchange(true)) end_by(signal);
+  }
+}
+
+}  // namespace
+
+void isolate_stop_signals() {
+  // A shell starts what runs in the background with SIGINT ignored.
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  const sigset_t set = stop_signals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  std::thread(wait_for_signals).detach();
+  isolated = true;
+}
+
+const std::atomic<bool>& catch_stop_signals() {
+  invariant(isolated, "main isolates the signals before anything catches them");
+  caught = true;
+  return requested;
+}
+
+}  // namespace convoy
