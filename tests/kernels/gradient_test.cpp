@@ -52,7 +52,7 @@ class Gradients : public testing::TestWithParam<StageCase> {
 
   void check(BasicTensor<double>& values, const BasicTensor<double>& gradient, const char* what) {
     // A stride through the values, so that large cases stay quick.
-    const std::size_t stride = std::max<std::size_t>(1, values.size() / 40);
+    const std::size_t stride = std::max<std::size_t>(1, values.size() / 20);
     std::size_t checked = 0;
     std::size_t kinks = 0;
     for (std::size_t i = 0; i < values.size(); i += stride) {
