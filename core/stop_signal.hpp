@@ -5,10 +5,10 @@
 
 namespace convoy {
 
-/// Blocks both signals in every thread to come and hands them to a thread of their own; for the start of main, before any
-/// other thread. No handler ever runs on a thread that computes: oneDNN 2.6.3's kernels for AVX-512 keep values below the
-/// stack pointer, where a handler's frame overwrites them (found here; half of the runs under a timer's signals broke).
-/// Until catch_stop_signals() either signal ends the program as if it had not been touched.
+/// Blocks both signals in every thread to come and hands them to a thread of their own; for the start of main, before
+/// any other thread. No handler ever runs on a thread that computes: oneDNN 2.6.3's kernels for AVX-512 keep values
+/// below the stack pointer, where a handler's frame overwrites them (found here; half of the runs under a timer's
+/// signals broke). Until catch_stop_signals() either signal ends the program as if it had not been touched.
 void isolate_stop_signals();
 
 /// From now on the first signal sets the flag; the second ends the program at once.

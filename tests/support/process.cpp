@@ -1,6 +1,7 @@
 #include "tests/support/process.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,8 +26,14 @@ Process::Process(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
+    // In a group of its own: the kernel sends SIGHUP to a whole group that loses its shell while one of it is stopped.
+    // And the child ends with its parent, since Ctrl-C at the tests does not reach its group.
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(127);
     dup2(file, STDOUT_FILENO);
     dup2(file, STDERR_FILENO);
     execv(arguments[0], arguments.data());
