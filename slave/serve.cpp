@@ -37,6 +37,10 @@ class Reporter {
   std::string last_;
 };
 
+std::string waiting(const SlaveOptions& options) {
+  return options.once ? "" : "; waiting for the next run at " + options.master;
+}
+
 wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info) {
   return {.version = wire::kProtocolVersion,
           .name = options.name,
@@ -82,7 +86,7 @@ bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bo
     link.send(Channel::control, {wire::Bye{"stopped by its user"}, {}}, Clock::now() + kTick);
     return false;
   }
-  reporter.report("run over: " + *reason);
+  reporter.report(fmt::format("run over: {}{}", *reason, waiting(options)));
   return true;
 }
 
@@ -95,11 +99,11 @@ void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>&
     try {
       if (!serve_run(options, device, stop, reporter)) return;
     } catch (const PeerLost& lost) {
-      reporter.report(fmt::format("{}; waiting for the next run at {}", lost.what(), options.master));
-      // Whatever answers there may break every connection at once.
-      if (!options.once) std::this_thread::sleep_for(kHelloInterval);
+      reporter.report(fmt::format("{}{}", lost.what(), waiting(options)));
     }
     if (options.once) return;
+    // The master may be about to leave, and whatever answers next may break every connection at once.
+    std::this_thread::sleep_for(kHelloInterval);
   }
 }
 
