@@ -1,10 +1,13 @@
 // oneDNN's convolution primitives by themselves: what the cpu device is measured against.
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <vector>
 
 #include "core/stage.hpp"
+#include "core/stopwatch.hpp"
 
 namespace convoy {
 
@@ -16,9 +19,21 @@ class BareConvolution {
   virtual void filter_gradient() = 0;
 };
 
+using BareLayouts = std::vector<std::unique_ptr<BareConvolution>>;
+
 /// One for each layout of the maps worth trying (the primitives' own choice, and channels last), with bias, on random
-/// data; the fastest counts. Empty where oneDNN is not built in.
-std::vector<std::unique_ptr<BareConvolution>> make_bare_convolutions(const Stage& stage, int filters, int batch,
-                                                                     int threads);
+/// data. Empty where oneDNN is not built in.
+BareLayouts make_bare_convolutions(const Stage& stage, int filters, int batch, int threads);
+
+/// Seconds of one pass in the layout that is fastest for it; infinity where there is none.
+inline double fastest_seconds(const BareLayouts& layouts, void (BareConvolution::*pass)()) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& layout : layouts) {
+    const Stopwatch watch;
+    (layout.get()->*pass)();
+    least = std::min(least, watch.seconds());
+  }
+  return least;
+}
 
 }  // namespace convoy

@@ -80,9 +80,8 @@ class Bare : public BareConvolution {
 
 }  // namespace
 
-std::vector<std::unique_ptr<BareConvolution>> make_bare_convolutions(const Stage& stage, int filters, int batch,
-                                                                     int threads) {
-  std::vector<std::unique_ptr<BareConvolution>> made;
+BareLayouts make_bare_convolutions(const Stage& stage, int filters, int batch, int threads) {
+  BareLayouts made;
   made.push_back(std::make_unique<Bare>(stage, filters, batch, threads, memory::format_tag::any));
   // oneDNN falls back to its slow reference for some passes with very few channels in this layout.
   if (stage.channels >= 16) {

@@ -1,9 +1,7 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <array>
 #include <functional>
-#include <limits>
 #include <map>
 
 #include "bench/bare_convolution.hpp"
@@ -94,15 +92,8 @@ void measure(const Job& job, const ConvOptions& options, double peak, std::vecto
   const std::array<const char*, 3> names{"forward", "input gradient", "filter gradient"};
   const std::array<std::function<void()>, 3> passes{[&] { ours.forward(); }, [&] { ours.input_gradient(); },
                                                     [&] { ours.filter_gradient(); }};
-  const auto bare_seconds = [&](std::size_t pass) {
-    double least = bare.empty() ? 0.0 : std::numeric_limits<double>::infinity();
-    for (const auto& each : bare) {
-      const std::array<std::function<void()>, 3> its{[&] { each->forward(); }, [&] { each->input_gradient(); },
-                                                     [&] { each->filter_gradient(); }};
-      least = std::min(least, seconds_of(its[pass]));
-    }
-    return least;
-  };
+  const std::array<void (BareConvolution::*)(), 3> bare_passes{
+      &BareConvolution::forward, &BareConvolution::input_gradient, &BareConvolution::filter_gradient};
   std::array<std::vector<double>, 3> gflops;
   std::array<std::vector<double>, 3> ratios;
   const double work = conv_flops(job.stage, options.batch, job.filters) / 1e9;
@@ -113,9 +104,9 @@ void measure(const Job& job, const ConvOptions& options, double peak, std::vecto
         continue;
       }
       // Which of the two goes first alternates, so that neither has the warmer cache.
-      double before = round % 2 == 0 ? bare_seconds(p) : 0.0;
+      double before = round % 2 == 0 ? fastest_seconds(bare, bare_passes[p]) : 0.0;
       const double seconds = seconds_of(passes[p]);
-      if (round % 2 != 0) before = bare_seconds(p);
+      if (round % 2 != 0) before = fastest_seconds(bare, bare_passes[p]);
       if (round < 0) continue;
       gflops[p].push_back(work / seconds);
       if (!bare.empty()) ratios[p].push_back(before / seconds);

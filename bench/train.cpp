@@ -1,8 +1,5 @@
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <limits>
-
 #include "bench/bare_convolution.hpp"
 #include "bench/commands.hpp"
 #include "bench/statistics.hpp"
@@ -27,19 +24,14 @@ struct TrainBenchOptions {
   std::string format = "text";
 };
 
-/// Seconds of all bare convolution passes of one training step: what no implementation on these primitives can beat.
-double bare_seconds(const std::vector<std::vector<std::unique_ptr<BareConvolution>>>& stages) {
+/// Seconds of all bare convolution passes of one training step, each in its fastest layout: what no implementation on
+/// these primitives can beat.
+double bare_seconds(const std::vector<BareLayouts>& stages) {
   double seconds = 0.0;
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const auto& layout : stages[s]) {
-      const Stopwatch watch;
-      layout->forward();
-      layout->filter_gradient();
-      if (s > 0) layout->input_gradient();
-      least = std::min(least, watch.seconds());
-    }
-    seconds += least;
+    seconds += fastest_seconds(stages[s], &BareConvolution::forward);
+    seconds += fastest_seconds(stages[s], &BareConvolution::filter_gradient);
+    if (s > 0) seconds += fastest_seconds(stages[s], &BareConvolution::input_gradient);
   }
   return seconds;
 }
@@ -72,7 +64,7 @@ void run_train(const TrainBenchOptions& options) {
   Head<float> head(parts, options.batch);
   trunk.load(initial_trunk(parts, 1));
   initialise_head(head, parts, 1);
-  std::vector<std::vector<std::unique_ptr<BareConvolution>>> bare;
+  std::vector<BareLayouts> bare;
   for (const Stage& stage : parts.trunk) {
     if (options.no_bare) break;
     auto layouts = make_bare_convolutions(stage, stage.conv.filters, options.batch, options.threads);

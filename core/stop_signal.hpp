@@ -6,9 +6,9 @@
 namespace convoy {
 
 /// Blocks both signals in every thread to come and hands them to a thread of their own; for the start of main, before
-/// any other thread. No handler ever runs on a thread that computes: oneDNN 2.6.3's kernels for AVX-512 keep values
-/// below the stack pointer, where a handler's frame overwrites them (found here; half of the runs under a timer's
-/// signals broke). Until catch_stop_signals() either signal ends the program as if it had not been touched.
+/// any other thread. No handler ever runs on a thread that computes: oneDNN 2.6.3's kernels for AVX-512 do not
+/// survive a handler's frame on their stack (14 of 30 short runs broke under a timer's signals, none with the handler
+/// on a stack of its own). Until catch_stop_signals() either signal ends the program as if it had not been touched.
 void isolate_stop_signals();
 
 /// From now on the first signal sets the flag; the second ends the program at once.

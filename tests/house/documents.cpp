@@ -63,12 +63,12 @@ std::vector<Claim> relative_links(const std::string& markdown) {
 std::vector<Claim> named_paths(const std::string& markdown) {
   static const std::regex path(
       R"((^|[\s"'=(])((?:scripts|nets|docs|tests|bench|core|kernels|cl|plan|devices|wire|master|slave|cmake|\.ci)/[^\s"'`,;:)]*))");
-  static const std::regex placeholder(R"(.*([*<>{}\[\]$|]|\.\.\.|NAME|NET|FOLDER).*)");
+  static const std::regex stands_for_many(R"(.*([*<>{}\[\]$|]|\.\.\.|NAME|NET|FOLDER).*)");
   std::vector<Claim> paths;
   for (const Line& line : lines_of(markdown)) {
     for (const std::string& code : code_of(line)) {
       each_match(code, path, [&](const std::smatch& match) {
-        if (!std::regex_match(match[2].str(), placeholder)) paths.push_back({match[2], line.number});
+        if (!std::regex_match(match[2].str(), stands_for_many)) paths.push_back({match[2], line.number});
       });
     }
   }

@@ -17,9 +17,9 @@ struct Claim {
 /// left out.
 std::vector<Claim> relative_links(const std::string& markdown);
 
-/// Everything in code (inline or in a block) that starts with a folder of the tree and a slash:
-/// "scripts/demo", "nets/glyphs.yaml". Left out are names with capitals or signs that mark a placeholder, and
-/// build/ and runs/, which the programs make.
+/// Everything in code (inline or in a block) that starts with a folder of the tree and a slash: "scripts/demo",
+/// "nets/glyphs.yaml". Left out are paths that stand for many: with a sign such as * or <, or with NAME, NET or FOLDER
+/// in them.
 std::vector<Claim> named_paths(const std::string& markdown);
 
 /// Long options ("--listen") in code, with the program ("convoy-master train") whose heading or command line
