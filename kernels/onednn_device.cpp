@@ -39,8 +39,7 @@ class OnednnShard : public Shard {
   OnednnEngine& engine_;
   ShardSpec spec_;
   OnednnConvolution convolution_;
-  std::vector<std::unique_ptr<OnednnLayer>> layers_;  ///< in order of forward
-  std::vector<OnednnLayer*> backward_order_;
+  std::vector<std::unique_ptr<OnednnLayer>> layers_;
   std::unique_ptr<OnednnTensor> output_;
   std::unique_ptr<OnednnTensor> input_gradient_;
   const dnnl::memory* input_ = nullptr;     ///< of the last training forward
@@ -66,20 +65,16 @@ void OnednnShard::make_layers() {
   const std::vector<ChannelLayer>& after = spec_.stage.after;
   Shape shape = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
   dnnl::memory passed = convolution_.output();
-  if (fused() != nullptr) layers_.push_back(make_onednn_activation_backward(engine_, *fused(), passed));
-  for (std::size_t i = layers_.size(); i < after.size(); ++i) {
-    layers_.push_back(make_onednn_layer(engine_, after[i], shape, passed, spec_.filters.first));
+  std::size_t i = fused() == nullptr ? 0 : 1;
+  const auto* next = i < after.size() ? std::get_if<Pooling>(&after[i]) : nullptr;
+  const bool pooled_relu = i == 1 && *fused() == Activation::relu && next != nullptr && next->kind == PoolKind::max;
+  if (i == 1 && !pooled_relu) layers_.push_back(make_onednn_activation_backward(engine_, *fused(), passed));
+  for (; i < after.size(); ++i) {
+    layers_.push_back(
+        make_onednn_layer(engine_, after[i], shape, passed, spec_.filters.first, pooled_relu && i == 1));
     passed = layers_.back()->output();
     if (const auto* pool = std::get_if<Pooling>(&after[i])) shape = pooled_shape(*pool, shape);
   }
-  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) backward_order_.push_back(layer->get());
-  const auto* pool = after.size() > 1 ? std::get_if<Pooling>(&after[1]) : nullptr;
-  if (fused() == nullptr || *fused() != Activation::relu || pool == nullptr || pool->kind != PoolKind::max) return;
-  // A maximum is positive exactly where the element it came from is: the ReLU's slope may be applied on the pooled
-  // side, which is as many times smaller as the pooling shrinks the maps.
-  layers_[0] = make_onednn_activation_backward(engine_, Activation::relu, layers_[1]->output());
-  backward_order_.back() = layers_[1].get();
-  backward_order_[backward_order_.size() - 2] = layers_[0].get();
 }
 
 const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& pass) {
@@ -97,7 +92,7 @@ const DeviceTensor* OnednnShard::backward_input(const DeviceTensor& output_gradi
   invariant(input_ != nullptr, "backward follows a forward in training");
   invariant(output_gradient.shape() == output_->shape(), "a gradient of the shard's output shape");
   gradient_ = &own(output_gradient).memory();
-  for (OnednnLayer* layer : backward_order_) gradient_ = &layer->backward(*gradient_);
+  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) gradient_ = &(*layer)->backward(*gradient_);
   if (!spec_.input_gradient) return nullptr;
   convolution_.find_input_gradient(*gradient_);
   return input_gradient_.get();

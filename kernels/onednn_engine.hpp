@@ -78,9 +78,10 @@ class OnednnLayer {
 };
 
 /// A layer that reads `input` (of shape `shape`) in that memory's layout. `first_filter` is the whole stage's number of
-/// its first channel.
+/// its first channel. `after_relu`: the input is a ReLU's output, and the layer's backward is to include the ReLU's
+/// (for max pooling alone).
 std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const ChannelLayer& layer, const Shape& shape,
-                                               const dnnl::memory& input, int first_filter);
+                                               const dnnl::memory& input, int first_filter, bool after_relu);
 /// Backward alone of an activation whose output is `output`: forward is part of the convolution, or of a layer before.
 std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, Activation activation,
                                                              const dnnl::memory& output);
