@@ -1,7 +1,7 @@
-// The convolution of one shard in the layouts that are fastest for it: primitives, weights, gradients, optimizer.
+// The convolution of one shard with its parameters, in the layouts that are fastest for it.
 #pragma once
 
-#include "kernels/onednn_engine.hpp"
+#include "kernels/onednn_channels.hpp"
 
 namespace convoy {
 
@@ -10,7 +10,7 @@ class OnednnConvolution {
   /// `fused`: an activation computed with the convolution, or nothing.
   OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec, const Activation* fused);
 
-  const dnnl::memory::desc& input_desc() const { return input_.desc(); }
+  const dnnl::memory::desc& input_desc() const { return input_desc_; }
   const dnnl::memory& output() const { return output_; }
   const dnnl::memory& input_gradient() const { return input_gradient_; }
 
@@ -26,33 +26,17 @@ class OnednnConvolution {
   void gradients(Tensor& weights, Tensor& bias) const;
 
  private:
-  void make_forward(const ShardSpec& spec, const Activation* fused);
-  void make_weight_gradient(const ShardSpec& spec);
-  void make_input_gradient(const ShardSpec& spec);
-  void export_weights(const dnnl::memory& from, Tensor& to) const;
-  void import_weights(const Tensor& from, const dnnl::memory& to) const;
+  Tensor read_weights(dnnl::memory OnednnParameters::*what) const;
+  void write_weights(const Tensor& from, dnnl::memory OnednnParameters::*what);
+  Tensor read_bias(const dnnl::memory& from) const;
 
   OnednnEngine& engine_;
   Shape weight_shape_;
-  dnnl::memory::desc input_desc_;  ///< layout asked of the primitives
-  dnnl::memory::desc output_desc_;
-  dnnl::convolution_forward::primitive_desc forward_desc_;
-  dnnl::convolution_forward forward_;
-  dnnl::convolution_backward_weights weight_gradient_;
-  dnnl::convolution_backward_data input_gradient_primitive_;
-
-  OnednnInlet input_;              ///< for forward
-  OnednnInlet gradient_input_;     ///< the same for the filter gradient
-  OnednnInlet gradient_;           ///< output gradient for the filter gradient
-  OnednnInlet gradient_for_data_;  ///< output gradient for the input gradient
+  std::vector<OnednnChannels> parts_;  ///< together all input channels
+  OnednnParameters bias_;
+  dnnl::memory::desc input_desc_;
   dnnl::memory output_;
   dnnl::memory input_gradient_;
-
-  dnnl::memory weights_, weight_velocity_, weight_slope_;  ///< in the forward primitive's layout
-  dnnl::memory bias_, bias_velocity_, bias_slope_;
-  dnnl::memory weight_slope_found_;  ///< in the filter gradient's layout
-  dnnl::memory weights_for_data_;    ///< in the input gradient's layout
-  bool weights_changed_ = true;      ///< since weights_for_data_ was made
 };
 
 }  // namespace convoy

@@ -70,8 +70,7 @@ void OnednnShard::make_layers() {
   const bool pooled_relu = i == 1 && *fused() == Activation::relu && next != nullptr && next->kind == PoolKind::max;
   if (i == 1 && !pooled_relu) layers_.push_back(make_onednn_activation_backward(engine_, *fused(), passed));
   for (; i < after.size(); ++i) {
-    layers_.push_back(
-        make_onednn_layer(engine_, after[i], shape, passed, spec_.filters.first, pooled_relu && i == 1));
+    layers_.push_back(make_onednn_layer(engine_, after[i], shape, passed, spec_.filters.first, pooled_relu && i == 1));
     passed = layers_.back()->output();
     if (const auto* pool = std::get_if<Pooling>(&after[i])) shape = pooled_shape(*pool, shape);
   }

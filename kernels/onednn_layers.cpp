@@ -214,9 +214,7 @@ class AveragePoolLayer : public OnednnLayer {
     gradient_ = OnednnInlet(forward.dst_desc());
   }
 
-  void forward(const Pass&) override {
-    engine_.run(forward_, {{DNNL_ARG_SRC, input_}, {DNNL_ARG_DST, output_}});
-  }
+  void forward(const Pass&) override { engine_.run(forward_, {{DNNL_ARG_SRC, input_}, {DNNL_ARG_DST, output_}}); }
   const memory& output() const override { return output_; }
   const memory& backward(const memory& gradient) override {
     engine_.run(backward_,

@@ -45,7 +45,7 @@ class Splits : public testing::TestWithParam<std::tuple<std::string, int>> {};
 TEST_P(Splits, ShardsTogetherAreTheStage) {
   const auto& [name, shards] = GetParam();
   const auto device = make_device(name, 1);
-  ShardSpec spec = stage_cases()[30].spec;
+  ShardSpec spec = stage_case("ShardInTheMiddle").spec;
   spec.filters = {0, spec.stage.conv.filters};
   const ShardState state = random_state(spec);
   const Tensor input = random_input(spec);
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Misuse, IsABrokenInvariant) {
   for (const std::string name : {"reference", "eigen", "cpu"}) {
     const auto device = make_device(name, 1);
-    const ShardSpec spec = stage_cases()[0].spec;
+    const ShardSpec spec = stage_case("Plain").spec;
     const auto shard = device->compile(spec);
     const auto input = shard->make_input();
     const auto gradient = shard->make_output_gradient();

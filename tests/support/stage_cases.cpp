@@ -1,5 +1,6 @@
 #include "tests/support/stage_cases.hpp"
 
+#include <algorithm>
 #include <ostream>
 
 #include "core/random.hpp"
@@ -76,6 +77,15 @@ std::vector<StageCase> make_cases() {
       whole("DropoutThenPool", {2, 3, 8, 8, 6}, square(3), {Dropout{0.5F, 0}, kMax2, relu, Dropout{0.2F, 1}}),
       whole("LargerBatch", {7, 8, 6, 6, 16}, square(3, 1, 1), {relu, kMax2}),
       whole("Blocked", {3, 32, 8, 8, 32}, square(3, 1, 1), {relu, kMax2}),
+      // Channels that the cpu device convolves in two parts where its vectors hold 16.
+      whole("FiftyChannels", {3, 50, 8, 8, 33}, square(5, 1, 2), {relu, kMax2}),
+      whole("OneChannelLeftOver", {2, 33, 7, 9, 5}, {.kernel_h = 4, .kernel_w = 4, .pad = {1, 2, 2, 1}}, {relu}),
+      whole("ThreeChannelsLeftOver", {2, 19, 9, 8, 20}, {.kernel_h = 2, .kernel_w = 5, .pad = {1, 2, 0, 2}}, {kMax2}),
+      whole("LeftOverFirstStage", {2, 18, 8, 8, 20}, square(3, 1, 1), {relu, kMax3Overlapping}, false),
+      part("LeftOverShard", {2, 50, 6, 6, 40}, square(3, 1, 1), {Activation::tanh, kAverage2}, {13, 19}),
+      // Channels last.
+      whole("TwentySixChannels", {2, 26, 7, 7, 35}, square(3, 1, 1), {relu, kMaxRectangular}),
+      whole("ManyChannels", {2, 260, 6, 6, 37}, square(3, 1, 1), {relu, kMax2}),
       part("ShardInTheMiddle", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, kMax2}, {7, 6}),
       part("ShardOfOneFilter", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, Dropout{0.4F, 1}}, {19, 1}),
       part("ShardWithDropout", {2, 5, 9, 9, 20}, square(3), {kAverage2, Dropout{0.4F, 1}, Activation::tanh}, {3, 11}),
@@ -96,6 +106,10 @@ void PrintTo(const StageCase& c, std::ostream* out) { *out << c.name; }
 const std::vector<StageCase>& stage_cases() {
   static const std::vector<StageCase> cases = make_cases();
   return cases;
+}
+
+const StageCase& stage_case(const std::string& name) {
+  return *std::ranges::find(stage_cases(), name, &StageCase::name);
 }
 
 ShardState random_state(const ShardSpec& spec) {

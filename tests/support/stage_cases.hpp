@@ -19,6 +19,8 @@ void PrintTo(const StageCase& c, std::ostream* out);
 /// Odd sizes, strides, pads, kernels, filter ranges, and every channel layer in many orders; small enough for the
 /// reference device.
 const std::vector<StageCase>& stage_cases();
+/// The one of that name.
+const StageCase& stage_case(const std::string& name);
 
 /// A training state and an input with values in [-1, 1], the same for the same case.
 ShardState random_state(const ShardSpec& spec);

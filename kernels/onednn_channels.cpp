@@ -1,0 +1,252 @@
+#include "kernels/onednn_channels.hpp"
+
+#include <cstring>
+
+#include "kernels/im2col.hpp"
+
+namespace convoy {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+using dnnl::prop_kind;
+
+memory::dims strides(const Convolution& conv) { return {conv.stride_h, conv.stride_w}; }
+memory::dims pad_before(const Convolution& conv) { return {conv.pad.top, conv.pad.left}; }
+memory::dims pad_after(const Convolution& conv) { return {conv.pad.bottom, conv.pad.right}; }
+
+/// The stage with the part's channels alone.
+Stage stage_of(const ShardSpec& spec, const ChannelPart& part) {
+  Stage stage = spec.stage;
+  stage.channels = part.count;
+  return stage;
+}
+
+memory::desc input_desc_of(const ShardSpec& spec, const ChannelPart& part, memory::format_tag layout) {
+  return desc_of(input_shape(stage_of(spec, part), spec.batch), layout);
+}
+
+memory::desc output_desc_of(const ShardSpec& spec, memory::format_tag layout) {
+  return desc_of(conv_shape(spec.stage, spec.batch, spec.filters.count), layout);
+}
+
+/// No bias for parts after the first.
+memory::desc bias_desc_of(const ShardSpec& spec, const ChannelPart& part) {
+  if (part.first > 0) return {};
+  return {{spec.filters.count}, memory::data_type::f32, memory::format_tag::x};
+}
+
+/// By oneDNN's own backward convolution.
+class ConvolutionBackward : public OnednnInputGradient {
+ public:
+  ConvolutionBackward(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
+                      const dnnl::convolution_forward::primitive_desc& forward)
+      : engine_(engine) {
+    const Convolution& conv = spec.stage.conv;
+    const Shape weights = weight_shape(stage_of(spec, part), spec.filters.count);
+    const dnnl::convolution_backward_data::primitive_desc desc(
+        {algorithm::convolution_direct, input_desc_of(spec, part, part.maps.input),
+         desc_of(weights, memory::format_tag::any), output_desc_of(spec, part.maps.output), strides(conv),
+         pad_before(conv), pad_after(conv)},
+        engine.engine, forward);
+    primitive_ = dnnl::convolution_backward_data(desc);
+    gradient_ = OnednnInlet(desc.diff_dst_desc());
+    weights_ = OnednnInlet(desc.weights_desc());
+    desc_ = desc.diff_src_desc();
+  }
+
+  const memory::desc& desc() const override { return desc_; }
+  void take_weights(const memory& weights) override { taken_weights_ = weights_.take(engine_, weights); }
+  void find(const memory& gradient, const memory& input_gradient) override {
+    const bool fits = input_gradient.get_desc() == desc_;
+    if (!fits && !found_) found_ = engine_.make(desc_);
+    engine_.run(primitive_, {{DNNL_ARG_DIFF_DST, gradient_.take(engine_, gradient)},
+                             {DNNL_ARG_WEIGHTS, taken_weights_},
+                             {DNNL_ARG_DIFF_SRC, fits ? input_gradient : found_}});
+    if (!fits) engine_.reorder(found_, input_gradient);
+  }
+
+ private:
+  OnednnEngine& engine_;
+  dnnl::convolution_backward_data primitive_;
+  OnednnInlet gradient_;
+  OnednnInlet weights_;
+  memory taken_weights_;
+  memory::desc desc_;
+  memory found_;
+};
+
+/// By the product of gradient and weights, which is the matrix of the input gradient's columns (im2col.hpp): vectors
+/// hold a filter's weights for the part's channels and places of the kernel, full where the channels alone would fill
+/// a small part of one. A 1x1 convolution is that product for maps in any layout.
+class ColumnsBackward : public OnednnInputGradient {
+ public:
+  ColumnsBackward(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part)
+      : engine_(engine),
+        stage_(stage_of(spec, part)),
+        weight_shape_(weight_shape(stage_, spec.filters.count)),
+        found_(input_shape(stage_, spec.batch)),
+        columns_(conv_shape(stage_, spec.batch, weights_of_filter())),
+        plain_weights_(engine.make(plain_desc(weight_shape_))) {
+    const dnnl::convolution_forward::primitive_desc desc(
+        {prop_kind::forward_inference,
+         algorithm::convolution_direct,
+         output_desc_of(spec, part.maps.output),
+         desc_of({weights_of_filter(), weight_shape_.n}, memory::format_tag::any),
+         desc_of(columns_.shape(), memory::format_tag::any),
+         {1, 1},
+         {0, 0},
+         {0, 0}},
+        engine.engine);
+    product_ = dnnl::convolution_forward(desc);
+    gradient_ = OnednnInlet(desc.src_desc());
+    weights_ = engine.make(desc.weights_desc());
+    product_columns_ = engine.make(desc.dst_desc());
+    desc_ = plain_desc(found_.shape());
+  }
+
+  const memory::desc& desc() const override { return desc_; }
+
+  void take_weights(const memory& weights) override {
+    engine_.reorder(weights, plain_weights_);
+    // (filters, weights of a filter) seen as its transpose.
+    const memory::desc transposed({weights_of_filter(), weight_shape_.n, 1, 1}, memory::data_type::f32,
+                                  memory::dims{1, weights_of_filter(), 1, 1});
+    engine_.reorder(memory(transposed, engine_.engine, plain_weights_.get_data_handle()), weights_);
+  }
+
+  void find(const memory& gradient, const memory& input_gradient) override {
+    engine_.run(product_, {{DNNL_ARG_SRC, gradient_.take(engine_, gradient)},
+                           {DNNL_ARG_WEIGHTS, weights_},
+                           {DNNL_ARG_DST, product_columns_}});
+    engine_.reorder(product_columns_, memory(plain_desc(columns_.shape()), engine_.engine, columns_.data()));
+#pragma omp parallel for schedule(static)
+    for (int n = 0; n < found_.shape().n; ++n) {
+      std::fill_n(&found_.at(n, 0), found_.shape().sample_size(), 0.0F);
+      col2im(stage_, &columns_.at(n, 0), &found_.at(n, 0));
+    }
+    engine_.reorder(memory(desc_, engine_.engine, found_.data()), input_gradient);
+  }
+
+ private:
+  int weights_of_filter() const { return weight_shape_.c * weight_shape_.h * weight_shape_.w; }
+
+  OnednnEngine& engine_;
+  Stage stage_;
+  Shape weight_shape_;
+  Tensor found_;
+  Tensor columns_;  ///< of each sample
+  memory plain_weights_;
+  memory weights_;  ///< (weights of a filter, filters, 1, 1) as the product reads them
+  memory product_columns_;
+  memory::desc desc_;
+  OnednnInlet gradient_;
+  dnnl::convolution_forward product_;
+};
+
+}  // namespace
+
+memory channels_of(const memory& whole, const ChannelPart& part) {
+  const memory::desc desc = whole.get_desc();
+  memory::dims dims = desc.dims();
+  if (dims[1] == part.count) return whole;
+  dims[1] = part.count;
+  return {desc.submemory_desc(dims, {0, part.first, 0, 0}), whole.get_engine(), whole.get_data_handle()};
+}
+
+OnednnParameters::OnednnParameters(const OnednnEngine& engine, const memory::desc& desc)
+    : values(engine.make(desc)), velocity(engine.make(desc)), gradient(engine.make(desc)) {
+  for (const memory* part : {&values, &velocity, &gradient}) {
+    std::memset(part->get_data_handle(), 0, desc.get_size());
+  }
+}
+
+void OnednnParameters::update(const SgdStep& step) const {
+  // On whole buffers: the layout does not matter, and padding stays zero because its gradient is.
+  auto* w = static_cast<float*>(values.get_data_handle());
+  auto* v = static_cast<float*>(velocity.get_data_handle());
+  const auto* g = static_cast<const float*>(gradient.get_data_handle());
+  const std::size_t count = values.get_desc().get_size() / sizeof(float);
+  const float rate = step.learning_rate;
+  const float momentum = step.momentum;
+  const float decay = step.weight_decay;
+#pragma omp parallel for schedule(static) if (count > 65536)
+  for (std::size_t i = 0; i < count; ++i) {
+    v[i] = momentum * v[i] + (g[i] + decay * w[i]);
+    w[i] -= rate * v[i];
+  }
+}
+
+OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
+                               const Activation* fused)
+    : engine_(engine), part_(part), weight_shape_(weight_shape(stage_of(spec, part), spec.filters.count)) {
+  make_forward(spec, fused);
+  make_filter_gradient(spec);
+  if (!spec.input_gradient) return;
+  if (part.columns) {
+    input_gradient_ = std::make_unique<ColumnsBackward>(engine, spec, part);
+  } else {
+    input_gradient_ = std::make_unique<ConvolutionBackward>(engine, spec, part, forward_desc_);
+  }
+}
+
+void OnednnChannels::make_forward(const ShardSpec& spec, const Activation* fused) {
+  dnnl::post_ops operations;
+  if (part_.first > 0) operations.append_sum();
+  if (fused != nullptr) operations.append_eltwise(1.0F, onednn_algorithm(*fused), 0.0F, 0.0F);
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(operations);
+  const Convolution& conv = spec.stage.conv;
+  forward_desc_ = {
+      {prop_kind::forward_training, algorithm::convolution_direct, input_desc_of(spec, part_, part_.maps.input),
+       desc_of(weight_shape_, memory::format_tag::any), bias_desc_of(spec, part_),
+       output_desc_of(spec, part_.maps.output), strides(conv), pad_before(conv), pad_after(conv)},
+      attributes,
+      engine_.engine};
+  forward_ = dnnl::convolution_forward(forward_desc_);
+  input_ = OnednnInlet(forward_desc_.src_desc());
+  weights_ = OnednnParameters(engine_, forward_desc_.weights_desc());
+}
+
+void OnednnChannels::make_filter_gradient(const ShardSpec& spec) {
+  const Convolution& conv = spec.stage.conv;
+  const dnnl::convolution_backward_weights::primitive_desc desc(
+      {algorithm::convolution_direct, input_desc_of(spec, part_, part_.for_filter_gradient.input),
+       desc_of(weight_shape_, memory::format_tag::any), bias_desc_of(spec, part_),
+       output_desc_of(spec, part_.for_filter_gradient.output), strides(conv), pad_before(conv), pad_after(conv)},
+      engine_.engine, forward_desc_);
+  filter_gradient_ = dnnl::convolution_backward_weights(desc);
+  input_for_filters_ = OnednnInlet(desc.src_desc());
+  output_gradient_ = OnednnInlet(desc.diff_dst_desc());
+  weights_gradient_ = desc.diff_weights_desc() == weights_.gradient.get_desc() ? weights_.gradient
+                                                                               : engine_.make(desc.diff_weights_desc());
+}
+
+void OnednnChannels::forward(const memory& input, const memory& bias, const memory& output) {
+  engine_.run(forward_, {{DNNL_ARG_SRC, input_.take(engine_, channels_of(input, part_))},
+                         {DNNL_ARG_WEIGHTS, weights_.values},
+                         {DNNL_ARG_BIAS, part_.first > 0 ? memory() : bias},
+                         {DNNL_ARG_DST, output}});
+}
+
+void OnednnChannels::find_parameter_gradients(const memory& input, const memory& gradient,
+                                              const memory& bias_gradient) {
+  engine_.run(filter_gradient_, {{DNNL_ARG_SRC, input_for_filters_.take(engine_, channels_of(input, part_))},
+                                 {DNNL_ARG_DIFF_DST, output_gradient_.take(engine_, gradient)},
+                                 {DNNL_ARG_DIFF_WEIGHTS, weights_gradient_},
+                                 {DNNL_ARG_DIFF_BIAS, part_.first > 0 ? memory() : bias_gradient}});
+  if (weights_gradient_ != weights_.gradient) engine_.reorder(weights_gradient_, weights_.gradient);
+}
+
+void OnednnChannels::find_input_gradient(const memory& gradient, const memory& input_gradient) {
+  if (weights_changed_) input_gradient_->take_weights(weights_.values);
+  weights_changed_ = false;
+  input_gradient_->find(gradient, channels_of(input_gradient, part_));
+}
+
+void OnednnChannels::update(const SgdStep& step) {
+  weights_.update(step);
+  weights_changed_ = true;
+}
+
+}  // namespace convoy

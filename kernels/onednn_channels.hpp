@@ -1,0 +1,87 @@
+// The convolution of some of a stage's input channels: primitives, weights, gradients.
+#pragma once
+
+#include <memory>
+
+#include "kernels/onednn_engine.hpp"
+
+namespace convoy {
+
+/// Layouts of a convolution's maps.
+struct MapLayouts {
+  dnnl::memory::format_tag input;
+  dnnl::memory::format_tag output;
+};
+
+/// Input channels first .. first + count - 1 of a stage, and how they are convolved.
+struct ChannelPart {
+  int first = 0;
+  int count = 0;
+  MapLayouts maps;                 ///< of the forward pass and the input gradient
+  MapLayouts for_filter_gradient;  ///< of the filter gradient
+  bool columns = false;            ///< find the input gradient by a product with a matrix of columns
+};
+
+/// A part's channels of maps or of weights: a view, or `whole` itself where the part is all of it.
+dnnl::memory channels_of(const dnnl::memory& whole, const ChannelPart& part);
+
+/// Weights or biases with what SGD needs; all zero at first.
+struct OnednnParameters {
+  dnnl::memory values;
+  dnnl::memory velocity;
+  dnnl::memory gradient;
+
+  OnednnParameters() = default;
+  OnednnParameters(const OnednnEngine& engine, const dnnl::memory::desc& desc);
+  void update(const SgdStep& step) const;
+};
+
+/// Finds the gradient by a part's input from the gradient by the convolution's output.
+class OnednnInputGradient {
+ public:
+  virtual ~OnednnInputGradient() = default;
+  virtual const dnnl::memory::desc& desc() const = 0;  ///< the layout that costs no conversion
+  virtual void take_weights(const dnnl::memory& weights) = 0;
+  virtual void find(const dnnl::memory& gradient, const dnnl::memory& input_gradient) = 0;
+};
+
+/// One part. Takes whole inputs and writes whole input gradients: its own channels of them.
+class OnednnChannels {
+ public:
+  /// The first part sets the output and adds the bias; others add to it. `fused`: an activation to follow, or nothing.
+  OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part, const Activation* fused);
+
+  const ChannelPart& part() const { return part_; }
+  const dnnl::memory::desc& input_desc() const { return input_.desc(); }
+  dnnl::memory::desc output_desc() const { return forward_desc_.dst_desc(); }
+  const dnnl::memory::desc& input_gradient_desc() const { return input_gradient_->desc(); }
+  const OnednnParameters& weights() const { return weights_; }
+
+  void forward(const dnnl::memory& input, const dnnl::memory& bias, const dnnl::memory& output);
+  /// `bias_gradient` is written by the first part alone.
+  void find_parameter_gradients(const dnnl::memory& input, const dnnl::memory& gradient,
+                                const dnnl::memory& bias_gradient);
+  void find_input_gradient(const dnnl::memory& gradient, const dnnl::memory& input_gradient);
+  void update(const SgdStep& step);
+  void weights_changed() { weights_changed_ = true; }
+
+ private:
+  void make_forward(const ShardSpec& spec, const Activation* fused);
+  void make_filter_gradient(const ShardSpec& spec);
+
+  OnednnEngine& engine_;
+  ChannelPart part_;
+  Shape weight_shape_;
+  dnnl::convolution_forward::primitive_desc forward_desc_;
+  dnnl::convolution_forward forward_;
+  dnnl::convolution_backward_weights filter_gradient_;
+  std::unique_ptr<OnednnInputGradient> input_gradient_;
+  OnednnInlet input_;              ///< for forward
+  OnednnInlet input_for_filters_;  ///< the same for the filter gradient
+  OnednnInlet output_gradient_;    ///< for the filter gradient
+  OnednnParameters weights_;       ///< in the forward primitive's layout
+  dnnl::memory weights_gradient_;  ///< in the filter gradient's layout
+  bool weights_changed_ = true;    ///< since the input gradient took them
+};
+
+}  // namespace convoy
