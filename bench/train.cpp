@@ -24,8 +24,8 @@ struct TrainBenchOptions {
   std::string format = "text";
 };
 
-/// Seconds of all bare convolution passes of one training step, each in its fastest layout: what no implementation on
-/// these primitives can beat.
+/// Seconds of all bare convolution passes of one training step, each in its fastest layout: what no step beats that
+/// convolves with one primitive a stage and pass.
 double bare_seconds(const std::vector<BareLayouts>& stages) {
   double seconds = 0.0;
   for (std::size_t s = 0; s < stages.size(); ++s) {
