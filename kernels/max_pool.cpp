@@ -19,13 +19,11 @@ constexpr int kWidth = 4;
 
 /// Several lanes in one vector, and one lane by itself.
 struct Several {
-  static constexpr int kLanes = kWidth;
   using Value = float __attribute__((vector_size(kWidth * sizeof(float))));
   using Place = std::int32_t __attribute__((vector_size(kWidth * sizeof(std::int32_t))));
   using Stored = PoolPlace __attribute__((vector_size(kWidth * sizeof(PoolPlace))));
 };
 struct Single {
-  static constexpr int kLanes = 1;
   using Value = float;
   using Place = std::int32_t;
 };
