@@ -19,7 +19,10 @@ void make_folder(const std::string& folder) {
 
 std::string make_run_folder(const std::string& out, const std::string& net) {
   if (!out.empty()) {
-    if (fs::exists(out + "/events.jsonl")) {
+    // Where no event was written the run never began: a port that was taken, say.
+    std::error_code absent;
+    const std::uintmax_t events = fs::file_size(out + "/events.jsonl", absent);
+    if (!absent && events > 0) {
       fail("{} already holds a run; go on with it by --resume, or choose another folder with --out", out);
     }
     make_folder(out);

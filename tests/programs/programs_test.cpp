@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -97,6 +98,18 @@ TEST_F(Programs, TrainAloneAndTest) {
   const double tested = std::stod(output.substr(output.find("\"accuracy\":") + 11));
   EXPECT_NEAR(tested, std::stod(cell), 1e-6) << output;
   EXPECT_GT(tested, 0.3);
+}
+
+TEST_F(Programs, ARunThatNeverBeganLeavesItsFolderFree) {
+  std::vector<std::string> wrong = training(folder("run"), {"--slaves", "1"});
+  std::ranges::replace(wrong, endpoint_, "127.0.0.1:1");
+  Process failed = master(wrong);
+  EXPECT_EQ(failed.wait(30s), kFailure) << failed.output();
+  Process train = master(training(folder("run"), {"--steps", "2"}));
+  ASSERT_EQ(train.wait(60s), kSuccess) << train.output();
+  Process again = master(training(folder("run"), {"--steps", "2"}));
+  EXPECT_EQ(again.wait(30s), kFailure) << again.output();
+  EXPECT_THAT(again.output(), HasSubstr("already holds a run"));
 }
 
 TEST_F(Programs, SlavesServeOneRunAfterAnotherWithTheSameBits) {

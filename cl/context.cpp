@@ -1,0 +1,304 @@
+#include "cl/context.hpp"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "core/error.hpp"
+
+namespace convoy {
+namespace {
+
+/// Fowler, Noll and Vo's 64-bit hash, 1a.
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
+}
+
+/// Where programs are kept; empty where there is no such place.
+std::filesystem::path cache_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+    return std::filesystem::path(cache) / "convoy/opencl";
+  }
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
+    return std::filesystem::path(home) / ".cache/convoy/opencl";
+  }
+  return {};
+}
+
+std::filesystem::path cache_file(const std::string& key) {
+  const std::filesystem::path folder = cache_folder();
+  return folder.empty() ? folder : folder / fmt::format("{:016x}.bin", hash_of(key));
+}
+
+double items_in(const ClRange& range) {
+  return static_cast<double>(range[0]) * static_cast<double>(range[1]) * static_cast<double>(range[2]);
+}
+
+}  // namespace
+
+ClBuffer::~ClBuffer() {
+  if (memory_ != nullptr && !context_->lost_) opencl().clReleaseMemObject(memory_);
+}
+
+ClContext::ClContext(const ClDeviceId& device, const ClSettings& settings)
+    : device_(device),
+      settings_(settings),
+      processor_((device_info<cl_device_type>(device.device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0),
+      fma_((device_info<cl_device_fp_config>(device.device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA) != 0),
+      largest_buffer_(device_info<cl_ulong>(device.device, CL_DEVICE_MAX_MEM_ALLOC_SIZE)) {
+  cl_int code = CL_SUCCESS;
+  context_ = opencl().clCreateContext(nullptr, 1, &device_.device, nullptr, nullptr, &code);
+  check_opencl(code, "clCreateContext on " + device_.name);
+  queue_ = opencl().clCreateCommandQueue(context_, device_.device, CL_QUEUE_PROFILING_ENABLE, &code);
+  if (code != CL_SUCCESS) opencl().clReleaseContext(context_);
+  check_opencl(code, "clCreateCommandQueue on " + device_.name);
+}
+
+ClContext::~ClContext() {
+  if (lost_) return;
+  for (const Pending& pending : pending_) opencl().clReleaseEvent(pending.event);
+  for (cl_kernel kernel : kernels_) opencl().clReleaseKernel(kernel);
+  for (cl_program program : programs_) opencl().clReleaseProgram(program);
+  opencl().clReleaseCommandQueue(queue_);
+  opencl().clReleaseContext(context_);
+}
+
+ClBuffer ClContext::allocate(std::size_t bytes, const std::string& what) {
+  constexpr double kMiB = 1024.0 * 1024.0;
+  if (bytes > largest_buffer_) {
+    fail("{} needs {:.1f} MiB in one piece; {} gives at most {:.1f} MiB: take a smaller batch or fewer filters", what,
+         static_cast<double>(bytes) / kMiB, device_.name, static_cast<double>(largest_buffer_) / kMiB);
+  }
+  cl_int code = CL_SUCCESS;
+  const cl_mem memory = opencl().clCreateBuffer(context_, CL_MEM_READ_WRITE, std::max<std::size_t>(bytes, 4), nullptr, &code);
+  check_opencl(code, fmt::format("{:.1f} MiB for {} on {}", static_cast<double>(bytes) / kMiB, what, device_.name));
+  ClBuffer buffer(*this, memory, bytes);
+  fill_with_zeros(buffer);
+  return buffer;
+}
+
+void ClContext::fill_with_zeros(const ClBuffer& buffer) {
+  const cl_int zero = 0;
+  cl_event event = nullptr;
+  check_opencl(opencl().clEnqueueFillBuffer(queue_, buffer.memory(), &zero, sizeof(zero), 0,
+                                            buffer.bytes() / sizeof(zero) * sizeof(zero), 0, nullptr, &event),
+               "clEnqueueFillBuffer on " + device_.name);
+  pending_.push_back({nullptr, 0.0, event});
+}
+
+void ClContext::write(const ClBuffer& to, std::span<const float> values, std::size_t first) {
+  invariant((first + values.size()) * sizeof(float) <= to.bytes(), "values that fit the buffer");
+  cl_event event = nullptr;
+  check_opencl(opencl().clEnqueueWriteBuffer(queue_, to.memory(), CL_FALSE, first * sizeof(float), values.size_bytes(),
+                                             values.data(), 0, nullptr, &event),
+               "clEnqueueWriteBuffer on " + device_.name);
+  pending_.push_back({nullptr, 0.0, event});
+  finish();  // the caller may change the values now
+}
+
+void ClContext::read(const ClBuffer& from, std::span<float> values, std::size_t first) {
+  invariant((first + values.size()) * sizeof(float) <= from.bytes(), "values that the buffer holds");
+  cl_event event = nullptr;
+  check_opencl(opencl().clEnqueueReadBuffer(queue_, from.memory(), CL_FALSE, first * sizeof(float), values.size_bytes(),
+                                            values.data(), 0, nullptr, &event),
+               "clEnqueueReadBuffer on " + device_.name);
+  pending_.push_back({nullptr, 0.0, event});
+  finish();
+}
+
+void ClContext::set_argument(ClKernel& kernel, cl_uint index, std::size_t size, const void* value) {
+  const cl_int code = opencl().clSetKernelArg(kernel.handle, index, size, value);
+  if (code != CL_SUCCESS) check_opencl(code, fmt::format("argument {} of kernel {}", index, kernel.name));
+}
+
+void ClContext::enqueue(ClKernel& kernel, const ClRange& range) {
+  if (kernel.seconds_per_item > 0.0) return enqueue_pieces(kernel, {0, 0, 0}, range);
+  // A first slice tells how long the others will take.
+  const std::size_t along = range[2] > 1 ? 2 : 1;
+  ClRange slice = range;
+  slice[along] = 1;
+  enqueue_piece(kernel, {0, 0, 0}, slice);
+  finish();
+  ClRange first{0, 0, 0};
+  ClRange rest = range;
+  first[along] = 1;
+  rest[along] -= 1;
+  if (rest[along] > 0) enqueue_pieces(kernel, first, rest);
+}
+
+void ClContext::enqueue_pieces(ClKernel& kernel, const ClRange& first, const ClRange& range) {
+  const std::size_t along = range[2] > 1 ? 2 : range[1] > 1 ? 1 : 0;
+  // Only the last piece along the first dimension may end within a work-group.
+  const std::size_t unit = along == 0 ? group_of(kernel, range) : 1;
+  const std::size_t half = (range[along] / 2 + unit - 1) / unit * unit;
+  if (items_in(range) * kernel.seconds_per_item <= settings_.launch_time.count() || half == 0 || half >= range[along]) {
+    return enqueue_piece(kernel, first, range);
+  }
+  ClRange front = range;
+  ClRange back = range;
+  ClRange back_first = first;
+  front[along] = half;
+  back[along] -= half;
+  back_first[along] += half;
+  enqueue_pieces(kernel, first, front);
+  enqueue_pieces(kernel, back_first, back);
+}
+
+std::size_t ClContext::group_of(const ClKernel& kernel, const ClRange& range) const {
+  if (range[0] == 1) return 1;
+  std::size_t group = settings_.group;
+  if (group == 0) {
+    group = processor_ ? 1 : 64;
+    while (group / 2 >= range[0]) group /= 2;
+  }
+  return std::min(group, kernel.largest_group);
+}
+
+void ClContext::enqueue_piece(ClKernel& kernel, const ClRange& first, const ClRange& range) {
+  const std::size_t group = group_of(kernel, range);
+  const ClRange local{group, 1, 1};
+  const ClRange global{(range[0] + group - 1) / group * group, range[1], range[2]};
+  cl_event event = nullptr;
+  const cl_int code = opencl().clEnqueueNDRangeKernel(queue_, kernel.handle, 3, first.data(), global.data(),
+                                                      local.data(), 0, nullptr, &event);
+  if (code != CL_SUCCESS) check_opencl(code, fmt::format("kernel {} on {}", kernel.name, device_.name));
+  pending_.push_back({&kernel, items_in(range), event});
+  check_opencl(opencl().clFlush(queue_), "clFlush on " + device_.name);
+}
+
+void ClContext::finish() {
+  check_opencl(opencl().clFlush(queue_), "clFlush on " + device_.name);
+  // Taken out first: a failure must not leave released events behind.
+  const std::vector<Pending> pending = std::exchange(pending_, {});
+  for (const Pending& p : pending) wait(p);
+}
+
+void ClContext::wait(const Pending& pending) {
+  const char* what = pending.kernel != nullptr ? pending.kernel->name.c_str() : "copy";
+  const auto start = std::chrono::steady_clock::now();
+  auto pause = std::chrono::microseconds(0);
+  for (;;) {
+    cl_int status = CL_QUEUED;
+    const cl_int code = lost_ ? CL_SUCCESS
+                              : opencl().clGetEventInfo(pending.event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                                        sizeof(status), &status, nullptr);
+    if (code == CL_SUCCESS && status == CL_COMPLETE) break;
+    const bool late = std::chrono::steady_clock::now() - start > settings_.patience;
+    if (code == CL_SUCCESS && status > CL_COMPLETE && !late) {
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause + std::chrono::microseconds(1), std::chrono::microseconds(500));
+      continue;
+    }
+    lost_ = true;
+    if (code != CL_SUCCESS) check_opencl(code, fmt::format("waiting for {} on {}", what, device_.name));
+    if (status < 0) fail("OpenCL: {} failed on {}: {}", what, device_.name, opencl_error(status));
+    fail("OpenCL: {} did not end within {:.0f} s on {}: the driver hangs, or the device is far too slow", what,
+         settings_.patience.count(), device_.name);
+  }
+  if (pending.kernel != nullptr) {
+    cl_ulong begin = 0;
+    cl_ulong end = 0;
+    if (opencl().clGetEventProfilingInfo(pending.event, CL_PROFILING_COMMAND_START, sizeof(begin), &begin, nullptr) ==
+            CL_SUCCESS &&
+        opencl().clGetEventProfilingInfo(pending.event, CL_PROFILING_COMMAND_END, sizeof(end), &end, nullptr) ==
+            CL_SUCCESS &&
+        end > begin) {
+      pending.kernel->seconds_per_item = 1e-9 * static_cast<double>(end - begin) / pending.items;
+    }
+  }
+  opencl().clReleaseEvent(pending.event);
+}
+
+std::vector<ClKernel> ClContext::build(const std::string& source, const std::string& options,
+                                       const std::vector<std::string>& names) {
+  const cl_program program = program_of(source, options);
+  std::vector<ClKernel> kernels;
+  for (const std::string& name : names) {
+    cl_int code = CL_SUCCESS;
+    const cl_kernel handle = opencl().clCreateKernel(program, name.c_str(), &code);
+    check_opencl(code, fmt::format("kernel {} on {}", name, device_.name));
+    kernels_.push_back(handle);
+    std::size_t largest = 1;
+    check_opencl(opencl().clGetKernelWorkGroupInfo(handle, device_.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(largest),
+                                                   &largest, nullptr),
+                 "clGetKernelWorkGroupInfo on " + device_.name);
+    kernels.push_back({.name = name, .handle = handle, .largest_group = std::max<std::size_t>(largest, 1)});
+  }
+  return kernels;
+}
+
+cl_program ClContext::program_of(const std::string& source, const std::string& options) {
+  const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}", device_.platform_name, device_.name, device_.driver, options, source);
+  if (const cl_program program = cached_program(key, options); program != nullptr) return program;
+  cl_int code = CL_SUCCESS;
+  const char* text = source.c_str();
+  const cl_program program = opencl().clCreateProgramWithSource(context_, 1, &text, nullptr, &code);
+  check_opencl(code, "clCreateProgramWithSource on " + device_.name);
+  programs_.push_back(program);
+  code = opencl().clBuildProgram(program, 1, &device_.device, options.c_str(), nullptr, nullptr);
+  if (code != CL_SUCCESS) {
+    std::string log(16384, '\0');
+    opencl().clGetProgramBuildInfo(program, device_.device, CL_PROGRAM_BUILD_LOG, log.size() - 1, log.data(), nullptr);
+    fail("OpenCL: the compiler of {} ({} {}) refused Convoy's kernels: {}; it says:\n{}", device_.name,
+         device_.platform_name, device_.driver, opencl_error(code), log.c_str());
+  }
+  cache(program, key);
+  return program;
+}
+
+// A file of the cache: the key's length and the key, then the binary. Whatever is wrong with one, the program is built
+// from its source again.
+
+cl_program ClContext::cached_program(const std::string& key, const std::string& options) {
+  std::ifstream file(cache_file(key), std::ios::binary);
+  if (!file) return nullptr;
+  const std::string content((std::istreambuf_iterator<char>(file)), {});
+  if (content.size() <= key.size() || content.compare(0, key.size(), key) != 0) return nullptr;
+  const auto* binary = reinterpret_cast<const unsigned char*>(content.data()) + key.size();
+  const std::size_t size = content.size() - key.size();
+  cl_int status = CL_SUCCESS;
+  cl_int code = CL_SUCCESS;
+  const cl_program program =
+      opencl().clCreateProgramWithBinary(context_, 1, &device_.device, &size, &binary, &status, &code);
+  if (code != CL_SUCCESS || status != CL_SUCCESS) return nullptr;
+  if (opencl().clBuildProgram(program, 1, &device_.device, options.c_str(), nullptr, nullptr) != CL_SUCCESS) {
+    opencl().clReleaseProgram(program);
+    return nullptr;
+  }
+  programs_.push_back(program);
+  return program;
+}
+
+void ClContext::cache(cl_program program, const std::string& key) const {
+  const std::filesystem::path path = cache_file(key);
+  std::size_t size = 0;
+  if (path.empty() || opencl().clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) != CL_SUCCESS ||
+      size == 0) {
+    return;
+  }
+  std::vector<unsigned char> binary(size);
+  unsigned char* to = binary.data();
+  if (opencl().clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(to), &to, nullptr) != CL_SUCCESS) return;
+  std::error_code ignored;
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  // Written aside and renamed: another slave may read it at the same time.
+  const std::filesystem::path aside = path.string() + fmt::format(".{}", ::getpid());
+  {
+    std::ofstream file(aside, std::ios::binary);
+    file << key;
+    file.write(reinterpret_cast<const char*>(binary.data()), static_cast<std::streamsize>(binary.size()));
+    if (!file) return;
+  }
+  std::filesystem::rename(aside, path, ignored);
+}
+
+}  // namespace convoy

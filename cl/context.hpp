@@ -1,0 +1,140 @@
+// One OpenCL device at work: memory, programs, launches. Every wait ends: a device that does not answer is an Error.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "cl/opencl.hpp"
+
+namespace convoy {
+
+class ClContext;
+
+/// Memory of a device, released with the object.
+class ClBuffer {
+ public:
+  ClBuffer() = default;
+  ClBuffer(ClContext& context, cl_mem memory, std::size_t bytes) : context_(&context), memory_(memory), bytes_(bytes) {}
+  ClBuffer(ClBuffer&& other) noexcept { swap(other); }
+  ClBuffer& operator=(ClBuffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~ClBuffer();
+
+  cl_mem memory() const { return memory_; }
+  std::size_t bytes() const { return bytes_; }
+  explicit operator bool() const { return memory_ != nullptr; }
+
+ private:
+  void swap(ClBuffer& other) noexcept {
+    std::swap(context_, other.context_);
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+  }
+
+  ClContext* context_ = nullptr;
+  cl_mem memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// Work-items in three dimensions.
+using ClRange = std::array<std::size_t, 3>;
+
+/// A kernel of a program, and what is known of its speed.
+struct ClKernel {
+  std::string name;
+  cl_kernel handle = nullptr;
+  std::size_t largest_group = 1;  ///< work-items that one work-group may have
+  double seconds_per_item = 0.0;  ///< as last measured; 0 before the first launch
+};
+
+struct ClSettings {
+  std::size_t group = 0;  ///< work-items of a work-group; 0: one on processors, up to 64 elsewhere
+  std::chrono::duration<double> patience{30.0};     ///< for what was enqueued to end
+  std::chrono::duration<double> launch_time{0.03};  ///< that one launch should take at most: phones reset longer ones
+};
+
+class ClContext {
+ public:
+  ClContext(const ClDeviceId& device, const ClSettings& settings);
+  ~ClContext();
+  ClContext(const ClContext&) = delete;
+  ClContext& operator=(const ClContext&) = delete;
+
+  const ClDeviceId& device() const { return device_; }
+  bool is_processor() const { return processor_; }
+  /// Whether fused multiply-add is as fast as a multiplication.
+  bool has_fma() const { return fma_; }
+
+  /// New memory, filled with zeros. Throws Error naming `what` and both sizes where the device has no room.
+  ClBuffer allocate(std::size_t bytes, const std::string& what);
+  void write(const ClBuffer& to, std::span<const float> values, std::size_t first = 0);
+  /// Waits for all that was enqueued before.
+  void read(const ClBuffer& from, std::span<float> values, std::size_t first = 0);
+  void fill_with_zeros(const ClBuffer& buffer);
+
+  /// Kernels of the program, in the order of `names`; from the cache on disk where this device, driver, source and
+  /// options were built before. Throws Error with the compiler's own words.
+  std::vector<ClKernel> build(const std::string& source, const std::string& options,
+                              const std::vector<std::string>& names);
+
+  /// Enqueues a kernel over a range, in as many launches as keep each within settings.launch_time. Arguments are
+  /// buffers, or numbers of the kernel's own types. Kernels take the range's end themselves: a work-group may reach
+  /// beyond it.
+  template <class... Args>
+  void launch(ClKernel& kernel, const ClRange& range, const Args&... args) {
+    cl_uint index = 0;
+    (set_argument(kernel, index++, args), ...);
+    enqueue(kernel, range);
+  }
+
+  /// Waits until all that was enqueued has ended. Throws Error after settings.patience, or when the device failed.
+  void finish();
+
+ private:
+  struct Pending {
+    ClKernel* kernel;  ///< null for other commands
+    double items;
+    cl_event event;
+  };
+
+  void set_argument(ClKernel& kernel, cl_uint index, const ClBuffer& buffer) {
+    const cl_mem memory = buffer.memory();
+    set_argument(kernel, index, sizeof(memory), &memory);
+  }
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void set_argument(ClKernel& kernel, cl_uint index, T value) {
+    set_argument(kernel, index, sizeof(value), &value);
+  }
+  void set_argument(ClKernel& kernel, cl_uint index, std::size_t size, const void* value);
+
+  std::size_t group_of(const ClKernel& kernel, const ClRange& range) const;
+  void enqueue(ClKernel& kernel, const ClRange& range);
+  void enqueue_pieces(ClKernel& kernel, const ClRange& first, const ClRange& range);
+  void enqueue_piece(ClKernel& kernel, const ClRange& first, const ClRange& range);
+  void wait(const Pending& pending);
+  cl_program program_of(const std::string& source, const std::string& options);
+  cl_program cached_program(const std::string& key, const std::string& options);
+  void cache(cl_program program, const std::string& key) const;
+
+  friend class ClBuffer;
+
+  ClDeviceId device_;
+  ClSettings settings_;
+  bool processor_ = false;
+  bool fma_ = false;
+  std::size_t largest_buffer_ = 0;
+  cl_context context_ = nullptr;
+  cl_command_queue queue_ = nullptr;
+  std::vector<cl_program> programs_;
+  std::vector<cl_kernel> kernels_;
+  std::vector<Pending> pending_;
+  bool lost_ = false;  ///< the device hangs: to release anything might hang too
+};
+
+}  // namespace convoy

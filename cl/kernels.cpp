@@ -1,0 +1,44 @@
+#include "cl/kernels.hpp"
+
+#include <fmt/format.h>
+
+namespace convoy {
+namespace {
+
+std::string common_options(const ClContext& context) {
+  return context.is_processor() ? "-cl-std=CL1.2 -DPROCESSOR" : "-cl-std=CL1.2";
+}
+
+}  // namespace
+
+LayerKernels::LayerKernels(ClContext& context) {
+  const std::vector<std::pair<const char*, ClKernel*>> all = {{"pack", &pack},
+                                                              {"pack_weights", &pack_weights},
+                                                              {"apply_activation", &apply_activation},
+                                                              {"activation_gradient", &activation_gradient},
+                                                              {"multiply", &multiply},
+                                                              {"max_pool", &max_pool},
+                                                              {"max_pool_gradient", &max_pool_gradient},
+                                                              {"average_pool", &average_pool},
+                                                              {"average_pool_gradient", &average_pool_gradient},
+                                                              {"sum_maps", &sum_maps},
+                                                              {"sum_slices", &sum_slices},
+                                                              {"update", &update}};
+  std::vector<std::string> names;
+  for (const auto& [name, kernel] : all) names.emplace_back(name);
+  const std::vector<ClKernel> built = context.build(kLayersSource, common_options(context), names);
+  for (std::size_t i = 0; i < all.size(); ++i) *all[i].second = built[i];
+}
+
+ConvolutionKernels::ConvolutionKernels(ClContext& context, const ClTile& tile, const Convolution& geometry) {
+  const std::string options = fmt::format(
+      "{} -DKERNEL_H={} -DKERNEL_W={} -DSTRIDE_H={} -DSTRIDE_W={} -DWIDTH={} -DFILTERS={} -DGRADIENT_FILTERS={} "
+      "-DGRADIENT_TAPS={}{}",
+      common_options(context), geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile.width,
+      tile.filters, tile.gradient_filters, tile.gradient_taps, context.has_fma() ? " -DFMA" : "");
+  const std::vector<ClKernel> built = context.build(kConvolutionSource, options, {"convolve", "filter_gradient"});
+  convolve = built[0];
+  filter_gradient = built[1];
+}
+
+}  // namespace convoy

@@ -1,0 +1,247 @@
+// Everything but the convolutions. Maps are plain NCHW floats unless called packed. The third index of a work-item is a
+// map (sample and channel together); on processors a work-item takes all of it, elsewhere one element.
+
+#ifdef PROCESSOR
+#define FOR_ROWS(y, height) for (int y = 0; y < (height); ++y)
+#define FOR_COLUMNS(x, width) for (int x = 0; x < (width); ++x)
+#else
+#define FOR_ROWS(y, height) for (int y = get_global_id(1); y < (height); y += get_global_size(1))
+#define FOR_COLUMNS(x, width) for (int x = get_global_id(0); x < (width); x += get_global_size(0))
+#endif
+
+// ---- packing --------------------------------------------------------------------------------------------------------
+// Packed maps have a border, and space behind each row, that stay zero: kernels read whole vectors without asking where
+// the map ends. A row is cut into as many phases as the convolution's stride: columns 0, s, 2s, ... then 1, s + 1, ...,
+// so that a stride's columns lie side by side.
+
+// Row y, column x of a map goes to row top + y * step_y, column left + x * step_x of the packed map.
+kernel void pack(global const float* restrict maps, global float* restrict packed, int height, int width, int plane,
+                 int phases, int pitch, int top, int left, int step_y, int step_x) {
+  const size_t map = get_global_id(2);
+  FOR_ROWS(y, height) {
+    global const float* from = maps + (map * height + y) * width;
+    global float* to = packed + map * plane + (top + y * step_y) * phases * pitch;
+    if (phases == 1 && step_x == 1) {
+      FOR_COLUMNS(x, width) to[left + x] = from[x];
+    } else {
+      FOR_COLUMNS(x, width) {
+        const int column = left + x * step_x;
+        if (column / phases < pitch) to[column % phases * pitch + column / phases] = from[x];
+      }
+    }
+  }
+}
+
+// Weights (filters, channels, taps) to (blocks of `block` filters, channels, taps, filters of the block); zeros where
+// filters run out. `swapped`: channels take the place of filters and taps run backward, for the input gradient.
+kernel void pack_weights(global const float* restrict weights, global float* restrict packed, int filters, int channels,
+                         int taps, int block, int swapped) {
+  const int outer = swapped ? channels : filters;
+  const int inner = swapped ? filters : channels;
+  const int b = get_global_id(2);
+  FOR_ROWS(i, inner) {
+    FOR_COLUMNS(t, taps) {
+      for (int f = 0; f < block; ++f) {
+        const int o = b * block + f;
+        const int from = swapped ? (i * channels + o) * taps + taps - 1 - t : (o * channels + i) * taps + t;
+        packed[((size_t)(b * inner + i) * taps + t) * block + f] = o < outer ? weights[from] : 0.0f;
+      }
+    }
+  }
+}
+
+// ---- layers after a convolution -------------------------------------------------------------------------------------
+
+// As in convolve.
+float activate(int activation, float value) {
+  switch (activation) {
+    case 1: return fmax(value, 0.0f);
+    case 2: return 1.0f / (1.0f + exp(-value));
+    case 3: return tanh(value);
+    default: return value;
+  }
+}
+
+kernel void apply_activation(global const float* restrict input, global float* restrict output, int height, int width,
+                             int activation) {
+  const size_t map = get_global_id(2);
+  FOR_ROWS(y, height) {
+    const size_t row = (map * height + y) * width;
+    FOR_COLUMNS(x, width) output[row + x] = activate(activation, input[row + x]);
+  }
+}
+
+// From the gradient by the output to that by the input; slopes are found from the output.
+kernel void activation_gradient(global const float* restrict output, global const float* restrict gradient,
+                                global float* restrict input_gradient, int height, int width, int activation) {
+  const size_t map = get_global_id(2);
+  FOR_ROWS(y, height) {
+    const size_t row = (map * height + y) * width;
+    FOR_COLUMNS(x, width) {
+      const float value = output[row + x];
+      const float slope = activation == 1   ? (value > 0.0f ? 1.0f : 0.0f)
+                          : activation == 2 ? value * (1.0f - value)
+                                            : 1.0f - value * value;
+      input_gradient[row + x] = gradient[row + x] * slope;
+    }
+  }
+}
+
+kernel void multiply(global const float* restrict input, global const float* restrict factors,
+                     global float* restrict output, int height, int width) {
+  const size_t map = get_global_id(2);
+  FOR_ROWS(y, height) {
+    const size_t row = (map * height + y) * width;
+    FOR_COLUMNS(x, width) output[row + x] = input[row + x] * factors[row + x];
+  }
+}
+
+// A window of kernel_h x kernel_w over a map of height x width, at a pooled map of out_height x out_width.
+
+// Padding never wins, of equal elements the first does. `places` says where in its window the maximum was; behind a
+// ReLU a maximum of zero has no place (-1): the ReLU's slope is zero there.
+kernel void max_pool(global const float* restrict input, global float* restrict output, global int* restrict places,
+                     int height, int width, int out_height, int out_width, int kernel_h, int kernel_w, int stride_h,
+                     int stride_w, int top, int left, int after_relu) {
+  const size_t map = get_global_id(2);
+  global const float* from = input + map * height * width;
+  FOR_ROWS(out_y, out_height) {
+    FOR_COLUMNS(out_x, out_width) {
+      float best = 0.0f;
+      int place = -1;
+      for (int r = 0; r < kernel_h; ++r) {
+        for (int s = 0; s < kernel_w; ++s) {
+          const int y = out_y * stride_h - top + r;
+          const int x = out_x * stride_w - left + s;
+          if (y < 0 || y >= height || x < 0 || x >= width) continue;
+          const float value = from[y * width + x];
+          if (place < 0 || value > best) {
+            best = value;
+            place = r * kernel_w + s;
+          }
+        }
+      }
+      const size_t to = (map * out_height + out_y) * out_width + out_x;
+      output[to] = best;
+      places[to] = after_relu && !(best > 0.0f) ? -1 : place;
+    }
+  }
+}
+
+// Each element gathers from the windows that took it, in the windows' order.
+kernel void max_pool_gradient(global const float* restrict gradient, global const int* restrict places,
+                              global float* restrict input_gradient, int height, int width, int out_height,
+                              int out_width, int kernel_h, int kernel_w, int stride_h, int stride_w, int top,
+                              int left) {
+  const size_t map = get_global_id(2);
+  const size_t pooled = map * out_height * out_width;
+  FOR_ROWS(y, height) {
+    const int first_y = max(0, (y + top - kernel_h + stride_h) / stride_h);
+    const int last_y = min(out_height - 1, (y + top) / stride_h);
+    FOR_COLUMNS(x, width) {
+      const int first_x = max(0, (x + left - kernel_w + stride_w) / stride_w);
+      const int last_x = min(out_width - 1, (x + left) / stride_w);
+      float sum = 0.0f;
+      for (int out_y = first_y; out_y <= last_y; ++out_y) {
+        for (int out_x = first_x; out_x <= last_x; ++out_x) {
+          const int place = (y + top - out_y * stride_h) * kernel_w + x + left - out_x * stride_w;
+          const size_t at = pooled + out_y * out_width + out_x;
+          sum += places[at] == place ? gradient[at] : 0.0f;
+        }
+      }
+      input_gradient[(map * height + y) * width + x] = sum;
+    }
+  }
+}
+
+// Elements of the map under a window's rows or columns.
+int covered(int position, int stride, int kernel_size, int before, int extent) {
+  const int start = position * stride - before;
+  return min(start + kernel_size, extent) - max(start, 0);
+}
+
+// Divides by the number of elements inside the map.
+kernel void average_pool(global const float* restrict input, global float* restrict output, int height, int width,
+                         int out_height, int out_width, int kernel_h, int kernel_w, int stride_h, int stride_w, int top,
+                         int left) {
+  const size_t map = get_global_id(2);
+  global const float* from = input + map * height * width;
+  FOR_ROWS(out_y, out_height) {
+    const int rows = covered(out_y, stride_h, kernel_h, top, height);
+    FOR_COLUMNS(out_x, out_width) {
+      const int columns = covered(out_x, stride_w, kernel_w, left, width);
+      float sum = 0.0f;
+      for (int r = 0; r < rows; ++r) {
+        for (int s = 0; s < columns; ++s) {
+          sum += from[(max(out_y * stride_h - top, 0) + r) * width + max(out_x * stride_w - left, 0) + s];
+        }
+      }
+      output[(map * out_height + out_y) * out_width + out_x] = sum / (rows * columns);
+    }
+  }
+}
+
+kernel void average_pool_gradient(global const float* restrict gradient, global float* restrict input_gradient,
+                                  int height, int width, int out_height, int out_width, int kernel_h, int kernel_w,
+                                  int stride_h, int stride_w, int top, int left) {
+  const size_t map = get_global_id(2);
+  const size_t pooled = map * out_height * out_width;
+  FOR_ROWS(y, height) {
+    const int first_y = max(0, (y + top - kernel_h + stride_h) / stride_h);
+    const int last_y = min(out_height - 1, (y + top) / stride_h);
+    FOR_COLUMNS(x, width) {
+      const int first_x = max(0, (x + left - kernel_w + stride_w) / stride_w);
+      const int last_x = min(out_width - 1, (x + left) / stride_w);
+      float sum = 0.0f;
+      for (int out_y = first_y; out_y <= last_y; ++out_y) {
+        const int rows = covered(out_y, stride_h, kernel_h, top, height);
+        for (int out_x = first_x; out_x <= last_x; ++out_x) {
+          const int columns = covered(out_x, stride_w, kernel_w, left, width);
+          sum += gradient[pooled + out_y * out_width + out_x] / (rows * columns);
+        }
+      }
+      input_gradient[(map * height + y) * width + x] = sum;
+    }
+  }
+}
+
+// ---- gradients and parameters ---------------------------------------------------------------------------------------
+
+// The sum of each of `maps` packed gradients, from element `origin` of each.
+kernel void sum_maps(global const float* restrict packed, global float* restrict sums, int maps, int height, int width,
+                     int plane, int row, int origin) {
+  const int map = get_global_id(0);
+  if (map >= maps) return;
+  global const float* from = packed + (size_t)map * plane + origin;
+  float total = 0.0f;
+  for (int y = 0; y < height; ++y) {
+    float sum = 0.0f;
+    for (int x = 0; x < width; ++x) sum += from[y * row + x];
+    total += sum;
+  }
+  sums[map] = total;
+}
+
+// (slices, count) to its sums over the slices, in their order. A work-item takes `chunk` values, here and below.
+kernel void sum_slices(global const float* restrict slices, global float* restrict sums, int number, int count,
+                       int chunk) {
+  const int first = get_global_id(0) * chunk;
+  const int last = min(first + chunk, count);
+  for (int i = first; i < last; ++i) {
+    float sum = 0.0f;
+    for (int s = 0; s < number; ++s) sum += slices[(size_t)s * count + i];
+    sums[i] = sum;
+  }
+}
+
+// SGD with momentum and weight decay.
+kernel void update(global float* restrict values, global float* restrict velocity, global const float* restrict gradient,
+                   int count, int chunk, float rate, float momentum, float decay) {
+  const int first = get_global_id(0) * chunk;
+  const int last = min(first + chunk, count);
+  for (int i = first; i < last; ++i) {
+    const float v = momentum * velocity[i] + (gradient[i] + decay * values[i]);
+    velocity[i] = v;
+    values[i] -= rate * v;
+  }
+}

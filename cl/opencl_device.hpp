@@ -1,0 +1,14 @@
+// Devices that OpenCL drives: GPUs of desktops and phones, and processors through PoCL.
+#pragma once
+
+#include <memory>
+
+#include "cl/context.hpp"
+#include "kernels/device.hpp"
+
+namespace convoy {
+
+/// The OpenCL device of that number (opencl_devices()). Throws Error where there is none or it cannot be used.
+std::unique_ptr<Device> make_opencl_device(int number, const ClSettings& settings = {});
+
+}  // namespace convoy
