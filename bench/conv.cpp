@@ -47,9 +47,11 @@ void fill_random(DeviceTensor& tensor) {
   tensor.write(values.span());
 }
 
-double seconds_of(const std::function<void()>& work) {
+double seconds_of(Device& device, const std::function<void()>& work) {
+  device.finish();
   const Stopwatch watch;
   work();
+  device.finish();
   return watch.seconds();
 }
 
@@ -105,7 +107,7 @@ void measure(const Job& job, const ConvOptions& options, double peak, std::vecto
       }
       // Which of the two goes first alternates, so that neither has the warmer cache.
       double before = round % 2 == 0 ? fastest_seconds(bare, bare_passes[p]) : 0.0;
-      const double seconds = seconds_of(passes[p]);
+      const double seconds = seconds_of(*device, passes[p]);
       if (round % 2 != 0) before = fastest_seconds(bare, bare_passes[p]);
       if (round < 0) continue;
       gflops[p].push_back(work / seconds);

@@ -5,11 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <thread>
+#include <mutex>
 
 #include "core/error.hpp"
 
@@ -79,7 +80,8 @@ ClBuffer ClContext::allocate(std::size_t bytes, const std::string& what) {
          static_cast<double>(bytes) / kMiB, device_.name, static_cast<double>(largest_buffer_) / kMiB);
   }
   cl_int code = CL_SUCCESS;
-  const cl_mem memory = opencl().clCreateBuffer(context_, CL_MEM_READ_WRITE, std::max<std::size_t>(bytes, 4), nullptr, &code);
+  const cl_mem memory =
+      opencl().clCreateBuffer(context_, CL_MEM_READ_WRITE, std::max<std::size_t>(bytes, 4), nullptr, &code);
   check_opencl(code, fmt::format("{:.1f} MiB for {} on {}", static_cast<double>(bytes) / kMiB, what, device_.name));
   ClBuffer buffer(*this, memory, bytes);
   fill_with_zeros(buffer);
@@ -89,18 +91,18 @@ ClBuffer ClContext::allocate(std::size_t bytes, const std::string& what) {
 void ClContext::fill_with_zeros(const ClBuffer& buffer) {
   const cl_int zero = 0;
   cl_event event = nullptr;
-  check_opencl(opencl().clEnqueueFillBuffer(queue_, buffer.memory(), &zero, sizeof(zero), 0,
-                                            buffer.bytes() / sizeof(zero) * sizeof(zero), 0, nullptr, &event),
-               "clEnqueueFillBuffer on " + device_.name);
+  check(opencl().clEnqueueFillBuffer(queue_, buffer.memory(), &zero, sizeof(zero), 0,
+                                     buffer.bytes() / sizeof(zero) * sizeof(zero), 0, nullptr, &event),
+        "clEnqueueFillBuffer");
   pending_.push_back({nullptr, 0.0, event});
 }
 
 void ClContext::write(const ClBuffer& to, std::span<const float> values, std::size_t first) {
   invariant((first + values.size()) * sizeof(float) <= to.bytes(), "values that fit the buffer");
   cl_event event = nullptr;
-  check_opencl(opencl().clEnqueueWriteBuffer(queue_, to.memory(), CL_FALSE, first * sizeof(float), values.size_bytes(),
-                                             values.data(), 0, nullptr, &event),
-               "clEnqueueWriteBuffer on " + device_.name);
+  check(opencl().clEnqueueWriteBuffer(queue_, to.memory(), CL_FALSE, first * sizeof(float), values.size_bytes(),
+                                      values.data(), 0, nullptr, &event),
+        "clEnqueueWriteBuffer");
   pending_.push_back({nullptr, 0.0, event});
   finish();  // the caller may change the values now
 }
@@ -108,16 +110,16 @@ void ClContext::write(const ClBuffer& to, std::span<const float> values, std::si
 void ClContext::read(const ClBuffer& from, std::span<float> values, std::size_t first) {
   invariant((first + values.size()) * sizeof(float) <= from.bytes(), "values that the buffer holds");
   cl_event event = nullptr;
-  check_opencl(opencl().clEnqueueReadBuffer(queue_, from.memory(), CL_FALSE, first * sizeof(float), values.size_bytes(),
-                                            values.data(), 0, nullptr, &event),
-               "clEnqueueReadBuffer on " + device_.name);
+  check(opencl().clEnqueueReadBuffer(queue_, from.memory(), CL_FALSE, first * sizeof(float), values.size_bytes(),
+                                     values.data(), 0, nullptr, &event),
+        "clEnqueueReadBuffer");
   pending_.push_back({nullptr, 0.0, event});
   finish();
 }
 
 void ClContext::set_argument(ClKernel& kernel, cl_uint index, std::size_t size, const void* value) {
   const cl_int code = opencl().clSetKernelArg(kernel.handle, index, size, value);
-  if (code != CL_SUCCESS) check_opencl(code, fmt::format("argument {} of kernel {}", index, kernel.name));
+  invariant(code == CL_SUCCESS, "kernels take the arguments that they are given");
 }
 
 void ClContext::enqueue(ClKernel& kernel, const ClRange& range) {
@@ -170,39 +172,73 @@ void ClContext::enqueue_piece(ClKernel& kernel, const ClRange& first, const ClRa
   cl_event event = nullptr;
   const cl_int code = opencl().clEnqueueNDRangeKernel(queue_, kernel.handle, 3, first.data(), global.data(),
                                                       local.data(), 0, nullptr, &event);
-  if (code != CL_SUCCESS) check_opencl(code, fmt::format("kernel {} on {}", kernel.name, device_.name));
+  check(code, kernel.name);
   pending_.push_back({&kernel, items_in(range), event});
-  check_opencl(opencl().clFlush(queue_), "clFlush on " + device_.name);
+  check(opencl().clFlush(queue_), "clFlush");
 }
 
 void ClContext::finish() {
-  check_opencl(opencl().clFlush(queue_), "clFlush on " + device_.name);
-  // Taken out first: a failure must not leave released events behind.
-  const std::vector<Pending> pending = std::exchange(pending_, {});
-  for (const Pending& p : pending) wait(p);
+  if (pending_.empty()) return;
+  check(opencl().clFlush(queue_), "clFlush");
+  wait_for_last();
+  for (const Pending& pending : std::exchange(pending_, {})) collect(pending);
 }
 
-void ClContext::wait(const Pending& pending) {
-  const char* what = pending.kernel != nullptr ? pending.kernel->name.c_str() : "copy";
-  const auto start = std::chrono::steady_clock::now();
-  auto pause = std::chrono::microseconds(0);
-  for (;;) {
-    cl_int status = CL_QUEUED;
-    const cl_int code = lost_ ? CL_SUCCESS
-                              : opencl().clGetEventInfo(pending.event, CL_EVENT_COMMAND_EXECUTION_STATUS,
-                                                        sizeof(status), &status, nullptr);
-    if (code == CL_SUCCESS && status == CL_COMPLETE) break;
-    const bool late = std::chrono::steady_clock::now() - start > settings_.patience;
-    if (code == CL_SUCCESS && status > CL_COMPLETE && !late) {
-      std::this_thread::sleep_for(pause);
-      pause = std::min(2 * pause + std::chrono::microseconds(1), std::chrono::microseconds(500));
+void ClContext::wait_for_last() {
+  struct Signal {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+  };
+  // Shared with the driver's thread, which may come long after this wait has given up.
+  auto signal = std::make_shared<Signal>();
+  const auto tell = [](cl_event, cl_int, void* data) {
+    const std::unique_ptr<std::shared_ptr<Signal>> owner(static_cast<std::shared_ptr<Signal>*>(data));
+    const std::lock_guard lock((*owner)->mutex);
+    (*owner)->done = true;
+    (*owner)->changed.notify_all();
+  };
+  auto given = std::make_unique<std::shared_ptr<Signal>>(signal);
+  check(opencl().clSetEventCallback(pending_.back().event, CL_COMPLETE, tell, given.get()), "clSetEventCallback");
+  given.release();
+  const auto unfinished = [&] {
+    return std::ranges::find_if(pending_, [&](const Pending& pending) { return status_of(pending) > CL_COMPLETE; });
+  };
+  auto oldest = pending_.begin();
+  std::unique_lock lock(signal->mutex);
+  while (!signal->changed.wait_for(lock, settings_.patience, [&] { return signal->done; })) {
+    const auto now = unfinished();
+    if (now == pending_.end()) return;
+    if (now != oldest) {  // slow, but it goes on
+      oldest = now;
       continue;
     }
-    lost_ = true;
-    if (code != CL_SUCCESS) check_opencl(code, fmt::format("waiting for {} on {}", what, device_.name));
-    if (status < 0) fail("OpenCL: {} failed on {}: {}", what, device_.name, opencl_error(status));
-    fail("OpenCL: {} did not end within {:.0f} s on {}: the driver hangs, or the device is far too slow", what,
-         settings_.patience.count(), device_.name);
+    lose(fmt::format("{} did not end within {:.3g} s: the driver hangs, or the device is far too slow",
+                     now->kernel != nullptr ? now->kernel->name : "a copy", settings_.patience.count()));
+  }
+}
+
+void ClContext::lose(const std::string& why) {
+  lost_ = true;
+  throw DeviceLost(fmt::format("OpenCL device {}: {}", device_.name, why));
+}
+
+void ClContext::check(cl_int code, const std::string& what) {
+  if (code != CL_SUCCESS) lose(fmt::format("{}: {}", what, opencl_error(code)));
+}
+
+cl_int ClContext::status_of(const Pending& pending) {
+  cl_int status = CL_QUEUED;
+  check(opencl().clGetEventInfo(pending.event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, nullptr),
+        "clGetEventInfo");
+  return status;
+}
+
+void ClContext::collect(const Pending& pending) {
+  const cl_int status = status_of(pending);
+  if (status < 0) {
+    lose(fmt::format("{} failed: {}", pending.kernel != nullptr ? pending.kernel->name : "a copy",
+                     opencl_error(status)));
   }
   if (pending.kernel != nullptr) {
     cl_ulong begin = 0;
@@ -237,7 +273,8 @@ std::vector<ClKernel> ClContext::build(const std::string& source, const std::str
 }
 
 cl_program ClContext::program_of(const std::string& source, const std::string& options) {
-  const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}", device_.platform_name, device_.name, device_.driver, options, source);
+  const std::string key =
+      fmt::format("{}\n{}\n{}\n{}\n{}", device_.platform_name, device_.name, device_.driver, options, source);
   if (const cl_program program = cached_program(key, options); program != nullptr) return program;
   cl_int code = CL_SUCCESS;
   const char* text = source.c_str();
@@ -281,7 +318,8 @@ cl_program ClContext::cached_program(const std::string& key, const std::string& 
 void ClContext::cache(cl_program program, const std::string& key) const {
   const std::filesystem::path path = cache_file(key);
   std::size_t size = 0;
-  if (path.empty() || opencl().clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) != CL_SUCCESS ||
+  if (path.empty() ||
+      opencl().clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) != CL_SUCCESS ||
       size == 0) {
     return;
   }

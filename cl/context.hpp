@@ -1,4 +1,4 @@
-// One OpenCL device at work: memory, programs, launches. Every wait ends: a device that does not answer is an Error.
+// One OpenCL device at work: memory, programs, launches. Every wait ends: a device that does not answer is DeviceLost.
 #pragma once
 
 #include <array>
@@ -92,7 +92,8 @@ class ClContext {
     enqueue(kernel, range);
   }
 
-  /// Waits until all that was enqueued has ended. Throws Error after settings.patience, or when the device failed.
+  /// Waits until all that was enqueued has ended. Throws DeviceLost when nothing more of it ends for settings.patience,
+  /// or when the device failed.
   void finish();
 
  private:
@@ -107,17 +108,20 @@ class ClContext {
     set_argument(kernel, index, sizeof(memory), &memory);
   }
   template <class T>
-    requires std::is_arithmetic_v<T>
-  void set_argument(ClKernel& kernel, cl_uint index, T value) {
-    set_argument(kernel, index, sizeof(value), &value);
-  }
+  requires std::is_arithmetic_v<T>
+  void set_argument(ClKernel& kernel, cl_uint index, T value) { set_argument(kernel, index, sizeof(value), &value); }
   void set_argument(ClKernel& kernel, cl_uint index, std::size_t size, const void* value);
 
   std::size_t group_of(const ClKernel& kernel, const ClRange& range) const;
   void enqueue(ClKernel& kernel, const ClRange& range);
   void enqueue_pieces(ClKernel& kernel, const ClRange& first, const ClRange& range);
   void enqueue_piece(ClKernel& kernel, const ClRange& first, const ClRange& range);
-  void wait(const Pending& pending);
+  void wait_for_last();
+  void collect(const Pending& pending);
+  cl_int status_of(const Pending& pending);
+  [[noreturn]] void lose(const std::string& why);
+  /// For commands to the device: what fails is lost.
+  void check(cl_int code, const std::string& what);
   cl_program program_of(const std::string& source, const std::string& options);
   cl_program cached_program(const std::string& key, const std::string& options);
   void cache(cl_program program, const std::string& key) const;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 namespace convoy {
 namespace {
 
@@ -21,7 +24,6 @@ LayerKernels::LayerKernels(ClContext& context) {
                                                               {"max_pool_gradient", &max_pool_gradient},
                                                               {"average_pool", &average_pool},
                                                               {"average_pool_gradient", &average_pool_gradient},
-                                                              {"sum_maps", &sum_maps},
                                                               {"sum_slices", &sum_slices},
                                                               {"update", &update}};
   std::vector<std::string> names;
@@ -30,15 +32,27 @@ LayerKernels::LayerKernels(ClContext& context) {
   for (std::size_t i = 0; i < all.size(); ++i) *all[i].second = built[i];
 }
 
-ConvolutionKernels::ConvolutionKernels(ClContext& context, const ClTile& tile, const Convolution& geometry) {
+int filters_of_tile(int filters) {
+  // Cost of a tile relative to what it computes: a small one loads more for each multiplication (measured on PoCL).
+  constexpr std::array<std::pair<int, double>, 3> kTiles{{{8, 1.05}, {10, 1.0}, {12, 1.0}}};
+  const auto cost = [&](const std::pair<int, double>& tile) {
+    return (filters + tile.first - 1) / tile.first * tile.first * tile.second;
+  };
+  return std::ranges::min(kTiles, {}, cost).first;
+}
+
+ConvolutionKernels::ConvolutionKernels(ClContext& context, const ClTile& tile_of_item, const Convolution& geometry)
+    : tile(tile_of_item) {
   const std::string options = fmt::format(
       "{} -DKERNEL_H={} -DKERNEL_W={} -DSTRIDE_H={} -DSTRIDE_W={} -DWIDTH={} -DFILTERS={} -DGRADIENT_FILTERS={} "
-      "-DGRADIENT_TAPS={}{}",
+      "-DGRADIENT_TAPS={} -DGRADIENT_BLOCKS={}{}",
       common_options(context), geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile.width,
-      tile.filters, tile.gradient_filters, tile.gradient_taps, context.has_fma() ? " -DFMA" : "");
-  const std::vector<ClKernel> built = context.build(kConvolutionSource, options, {"convolve", "filter_gradient"});
+      tile.filters, tile.gradient_filters, tile.gradient_taps, tile.gradient_blocks, context.has_fma() ? " -DFMA" : "");
+  const std::vector<ClKernel> built =
+      context.build(kConvolutionSource, options, {"convolve", "filter_gradient", "sum_maps"});
   convolve = built[0];
   filter_gradient = built[1];
+  sum_maps = built[2];
 }
 
 }  // namespace convoy

@@ -13,8 +13,8 @@ extern const char* const kConvolutionSource;
 extern const char* const kLayersSource;
 
 struct LayerKernels {
-  ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, max_pool, max_pool_gradient, average_pool,
-      average_pool_gradient, sum_maps, sum_slices, update;
+  ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, max_pool, max_pool_gradient,
+      average_pool, average_pool_gradient, sum_slices, update;
 
   explicit LayerKernels(ClContext& context);
 };
@@ -22,13 +22,18 @@ struct LayerKernels {
 /// How much a work-item of the convolutions computes.
 struct ClTile {
   int width = 4;             ///< columns in a vector
-  int filters = 8;           ///< of `convolve`
-  int gradient_filters = 4;  ///< of `filter_gradient`
+  int filters = 8;           ///< of `convolve`, for two vectors each
+  int gradient_filters = 5;  ///< of `filter_gradient`, times as many taps
   int gradient_taps = 5;
+  int gradient_blocks = 5;  ///< of taps, one after another
 };
 
+/// The number of filters for a work-item's tile that wastes least on `filters` of them.
+int filters_of_tile(int filters);
+
 struct ConvolutionKernels {
-  ClKernel convolve, filter_gradient;
+  ClTile tile;
+  ClKernel convolve, filter_gradient, sum_maps;
 
   ConvolutionKernels(ClContext& context, const ClTile& tile, const Convolution& geometry);
 };

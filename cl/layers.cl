@@ -14,13 +14,15 @@
 // the map ends. A row is cut into as many phases as the convolution's stride: columns 0, s, 2s, ... then 1, s + 1, ...,
 // so that a stride's columns lie side by side.
 
-// Row y, column x of a map goes to row top + y * step_y, column left + x * step_x of the packed map.
-kernel void pack(global const float* restrict maps, global float* restrict packed, int height, int width, int plane,
-                 int phases, int pitch, int top, int left, int step_y, int step_x) {
+// Row y, column x of a map goes to row top + y * step_y, column left + x * step_x of the packed map; maps lie by sample,
+// or by channel, as `sample` and `channel` (elements from one to the next) say.
+kernel void pack(global const float* restrict maps, global float* restrict packed, int channels, int height, int width,
+                 ulong sample, ulong channel, int phases, int pitch, int top, int left, int step_y, int step_x) {
   const size_t map = get_global_id(2);
+  global float* plane = packed + map / channels * sample + map % channels * channel;
   FOR_ROWS(y, height) {
     global const float* from = maps + (map * height + y) * width;
-    global float* to = packed + map * plane + (top + y * step_y) * phases * pitch;
+    global float* to = plane + (top + y * step_y) * phases * pitch;
     if (phases == 1 && step_x == 1) {
       FOR_COLUMNS(x, width) to[left + x] = from[x];
     } else {
@@ -206,21 +208,6 @@ kernel void average_pool_gradient(global const float* restrict gradient, global 
 }
 
 // ---- gradients and parameters ---------------------------------------------------------------------------------------
-
-// The sum of each of `maps` packed gradients, from element `origin` of each.
-kernel void sum_maps(global const float* restrict packed, global float* restrict sums, int maps, int height, int width,
-                     int plane, int row, int origin) {
-  const int map = get_global_id(0);
-  if (map >= maps) return;
-  global const float* from = packed + (size_t)map * plane + origin;
-  float total = 0.0f;
-  for (int y = 0; y < height; ++y) {
-    float sum = 0.0f;
-    for (int x = 0; x < width; ++x) sum += from[y * row + x];
-    total += sum;
-  }
-  sums[map] = total;
-}
 
 // (slices, count) to its sums over the slices, in their order. A work-item takes `chunk` values, here and below.
 kernel void sum_slices(global const float* restrict slices, global float* restrict sums, int number, int count,

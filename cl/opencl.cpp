@@ -36,7 +36,7 @@ OpenCl load() {
     }
     OpenCl functions;
     const char* missing = nullptr;
-#define CONVOY_LOAD(function)                                                                   \
+#define CONVOY_LOAD(function)                                                                     \
   functions.function = reinterpret_cast<decltype(functions.function)>(dlsym(library, #function)); \
   if (functions.function == nullptr) missing = #function;
     CONVOY_OPENCL_FUNCTIONS(CONVOY_LOAD)

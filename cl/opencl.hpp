@@ -38,10 +38,9 @@ namespace convoy {
   X(clEnqueueReadBuffer)           \
   X(clEnqueueWriteBuffer)          \
   X(clEnqueueFillBuffer)           \
-  X(clEnqueueMapBuffer)            \
-  X(clEnqueueUnmapMemObject)       \
   X(clFlush)                       \
   X(clGetEventInfo)                \
+  X(clSetEventCallback)            \
   X(clGetEventProfilingInfo)       \
   X(clReleaseEvent)
 

@@ -18,17 +18,25 @@ int blocks(int value, int size) { return (value + size - 1) / size; }
 struct Shared {
   ClContext context;
   LayerKernels layers;
-  ClTile tile;
-  std::map<std::tuple<int, int, int, int>, ConvolutionKernels> convolutions;  ///< by kernel and stride
+  int units;  ///< compute units: a processor's cores
+  int vector_width = 4;
+  std::map<std::tuple<int, int, int, int, int>, ConvolutionKernels> convolutions;  ///< by geometry and tile
 
-  Shared(const ClDeviceId& device, const ClSettings& settings) : context(device, settings), layers(context) {
-    tile.width = context.is_processor()
-                     ? std::clamp(static_cast<int>(device_info<cl_uint>(device.device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT)), 4, 16)
-                     : 4;
+  Shared(const ClDeviceId& device, const ClSettings& settings)
+      : context(device, settings),
+        layers(context),
+        units(static_cast<int>(device_info<cl_uint>(device.device, CL_DEVICE_MAX_COMPUTE_UNITS))) {
+    if (context.is_processor()) {
+      const auto native = device_info<cl_uint>(device.device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
+      vector_width = native >= 16 ? 16 : native >= 8 ? 8 : 4;
+    }
   }
 
-  ConvolutionKernels& convolution(const Convolution& geometry) {
-    const std::tuple key{geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w};
+  /// Kernels for a convolution that yields `filters` maps.
+  ConvolutionKernels& convolution(const Convolution& geometry, int filters) {
+    const ClTile tile{
+        .width = vector_width, .filters = filters_of_tile(filters), .gradient_blocks = context.is_processor() ? 5 : 1};
+    const std::tuple key{geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile.filters};
     const auto known = convolutions.find(key);
     if (known != convolutions.end()) return known->second;
     return convolutions.emplace(key, ConvolutionKernels(context, tile, geometry)).first->second;
@@ -86,6 +94,7 @@ class PackedMaps {
     int left = 0;
     int step_y = 1;
     int step_x = 1;
+    bool by_channel = false;  ///< all samples of a channel together
   };
 
   PackedMaps() = default;
@@ -97,14 +106,15 @@ class PackedMaps {
   int row() const { return geometry_.phases * geometry_.pitch; }
   int plane() const { return geometry_.rows * row(); }
   int phase() const { return geometry_.pitch; }
-  int origin() const { return geometry_.top * row() + geometry_.left; }
   const ClBuffer& buffer() const { return buffer_; }
-  explicit operator bool() const { return static_cast<bool>(buffer_); }
 
   void fill(Shared& shared, const ClBuffer& plain) {
     const Geometry& g = geometry_;
-    shared.context.launch(shared.layers.pack, shared.over_maps(maps_), plain, buffer_, maps_.h, maps_.w, plane(),
-                          g.phases, g.pitch, g.top, g.left, g.step_y, g.step_x);
+    const auto size = static_cast<cl_ulong>(plane());
+    const cl_ulong sample = g.by_channel ? size : size * static_cast<cl_ulong>(maps_.c);
+    const cl_ulong channel = g.by_channel ? size * static_cast<cl_ulong>(maps_.n) : size;
+    shared.context.launch(shared.layers.pack, shared.over_maps(maps_), plain, buffer_, maps_.c, maps_.h, maps_.w,
+                          sample, channel, g.phases, g.pitch, g.top, g.left, g.step_y, g.step_x);
   }
 
  private:
@@ -182,9 +192,9 @@ class ClPooling : public ClLayer {
     const Shape out = output_.shape();
     const Pooling& p = pool_;
     if (p.kind == PoolKind::max) {
-      shared_.context.launch(shared_.layers.max_pool, shared_.over_maps(out), input_.buffer(), output_.buffer(), places_,
-                             in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top,
-                             p.pad.left, after_relu_);
+      shared_.context.launch(shared_.layers.max_pool, shared_.over_maps(out), input_.buffer(), output_.buffer(),
+                             places_, in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w,
+                             p.pad.top, p.pad.left, after_relu_);
     } else {
       shared_.context.launch(shared_.layers.average_pool, shared_.over_maps(out), input_.buffer(), output_.buffer(),
                              in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top,
@@ -318,10 +328,13 @@ class ClShard : public Shard {
 
   const ClTensor& last() const { return layers_.empty() ? *maps_ : layers_.back()->output(); }
   const ClTensor& own(const DeviceTensor& tensor) const;
+  int tap_groups() const {
+    return blocks(spec_.stage.channels * taps_, kernels_.tile.gradient_taps * kernels_.tile.gradient_blocks);
+  }
   void make_layers();
   void make_packed();
   void weights_changed() { forward_weights_stale_ = backward_weights_stale_ = true; }
-  void pack_weights(const ClBuffer& to, bool swapped);
+  void pack_weights(const ConvolutionKernels& kernels, const ClBuffer& to, bool swapped);
   void convolve(ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights, const ClBuffer& bias,
                 int channels, const ClTensor& to, int activation);
 
@@ -338,12 +351,12 @@ class ClShard : public Shard {
   ClBuffer backward_weights_;  ///< packed, swapped
   bool forward_weights_stale_ = true;
   bool backward_weights_stale_ = true;
-  int activation_ = 0;  ///< fused with the convolution
+  int activation_ = 0;              ///< fused with the convolution
   std::unique_ptr<ClTensor> maps_;  ///< after convolution and fused activation
   std::vector<std::unique_ptr<ClLayer>> layers_;
   PackedMaps input_;
-  PackedMaps gradient_;  ///< by the convolution's output
-  PackedMaps spread_;    ///< the same with the strides' zeros between its elements, where strides are not 1
+  PackedMaps gradient_;         ///< by the convolution's output, for the filter gradient
+  PackedMaps spread_gradient_;  ///< the same for the input gradient
   std::unique_ptr<ClTensor> input_gradient_;
   ClBuffer no_bias_;
   int slices_ = 1;  ///< of the batch, for the filter gradient
@@ -358,30 +371,29 @@ ClShard::ClShard(Shared& shared, const ShardSpec& spec)
       what_(fmt::format("stage {}: ", spec.stage.name)),
       filters_(spec.filters.count),
       taps_(spec.stage.conv.kernel_h * spec.stage.conv.kernel_w),
-      kernels_(shared.convolution(spec.stage.conv)),
+      kernels_(shared.convolution(spec.stage.conv, spec.filters.count)),
       weights_(shared.context, weight_shape(spec.stage, spec.filters.count), what_ + "weights"),
       bias_(shared.context, {spec.filters.count, 1}, what_ + "biases") {
-  const auto packed_bytes = [&](int outer, int inner) {
-    return static_cast<std::size_t>(round_up(outer, shared_.tile.filters)) * inner * taps_ * sizeof(float);
+  const auto packed_bytes = [&](const ConvolutionKernels& kernels, int outer, int inner) {
+    return static_cast<std::size_t>(round_up(outer, kernels.tile.filters)) * inner * taps_ * sizeof(float);
   };
   ClContext& context = shared_.context;
-  forward_weights_ = context.allocate(packed_bytes(filters_, spec.stage.channels), what_ + "packed weights");
+  forward_weights_ = context.allocate(packed_bytes(kernels_, filters_, spec.stage.channels), what_ + "packed weights");
   make_packed();
   make_layers();
   if (spec.input_gradient) {
     Convolution swapped = spec.stage.conv;
     swapped.stride_h = swapped.stride_w = 1;
-    backward_kernels_ = &shared_.convolution(swapped);
-    backward_weights_ = context.allocate(packed_bytes(spec.stage.channels, filters_), what_ + "packed weights");
+    backward_kernels_ = &shared_.convolution(swapped, spec.stage.channels);
+    backward_weights_ =
+        context.allocate(packed_bytes(*backward_kernels_, spec.stage.channels, filters_), what_ + "packed weights");
     input_gradient_ =
         std::make_unique<ClTensor>(context, input_shape(spec.stage, spec.batch), what_ + "gradient by the input");
     no_bias_ = context.allocate(static_cast<std::size_t>(spec.stage.channels) * sizeof(float), what_ + "biases");
   }
   // Enough work-items for the device; more slices only where the weights alone are too few.
-  const auto units = static_cast<int>(device_info<cl_uint>(context.device().device, CL_DEVICE_MAX_COMPUTE_UNITS));
-  const int wanted = units * (context.is_processor() ? 4 : 256);
-  const int items = blocks(spec.stage.channels * taps_, shared_.tile.gradient_taps) *
-                    blocks(filters_, shared_.tile.gradient_filters);
+  const int wanted = shared_.units * (context.is_processor() ? 4 : 256);
+  const int items = tap_groups() * blocks(filters_, kernels_.tile.gradient_filters);
   slices_ = std::clamp(blocks(wanted, items), 1, spec.batch);
   if (slices_ > 1) {
     weight_slices_ = context.allocate(slices_ * weights_.values.shape().size() * sizeof(float), what_ + "gradients");
@@ -395,7 +407,7 @@ void ClShard::make_packed() {
   const Convolution& conv = stage.conv;
   const Shape in = input_shape(stage, spec_.batch);
   const Shape out = conv_shape(stage, spec_.batch, filters_);
-  const int vector = shared_.tile.width;
+  const int vector = shared_.vector_width;
   input_ = PackedMaps(shared_, in,
                       {.rows = std::max((out.h - 1) * conv.stride_h + conv.kernel_h, conv.pad.top + in.h),
                        .pitch = round_up(out.w, vector) + (conv.kernel_w - 1) / conv.stride_w,
@@ -403,31 +415,21 @@ void ClShard::make_packed() {
                        .top = conv.pad.top,
                        .left = conv.pad.left},
                       what_ + "padded input maps");
-  // The gradient's own border makes the input gradient a convolution of stride 1; the filter gradient reads the same
-  // memory from its first element on.
+  gradient_ = PackedMaps(shared_, out, {.rows = out.h, .pitch = round_up(out.w, vector), .by_channel = true},
+                         what_ + "gradient");
+  if (!spec_.input_gradient) return;
+  // With a border, and zeros between its elements where strides skip, the input gradient is a convolution of stride 1.
   const int top = conv.kernel_h - 1 - conv.pad.top;
   const int left = conv.kernel_w - 1 - conv.pad.left;
-  const int rows = in.h + conv.kernel_h - 1;
-  const int pitch = round_up(in.w, vector) + conv.kernel_w - 1;
-  if (!spec_.input_gradient || conv.stride_h > 1 || conv.stride_w > 1) {
-    gradient_ = PackedMaps(shared_, out, {.rows = out.h, .pitch = round_up(out.w, vector)}, what_ + "gradient");
-    if (!spec_.input_gradient) return;
-    spread_ = PackedMaps(shared_, out,
-                         {.rows = std::max(rows, top + (out.h - 1) * conv.stride_h + 1),
-                          .pitch = std::max(pitch, left + (out.w - 1) * conv.stride_w + 1),
-                          .top = top,
-                          .left = left,
-                          .step_y = conv.stride_h,
-                          .step_x = conv.stride_w},
-                         what_ + "padded gradient");
-  } else {
-    gradient_ = PackedMaps(shared_, out,
-                           {.rows = std::max(rows, top + out.h),
-                            .pitch = std::max(pitch, left + round_up(out.w, vector)),
-                            .top = top,
-                            .left = left},
-                           what_ + "padded gradient");
-  }
+  spread_gradient_ =
+      PackedMaps(shared_, out,
+                 {.rows = std::max(in.h + conv.kernel_h - 1, top + (out.h - 1) * conv.stride_h + 1),
+                  .pitch = std::max(round_up(in.w, vector) + conv.kernel_w - 1, left + (out.w - 1) * conv.stride_w + 1),
+                  .top = top,
+                  .left = left,
+                  .step_y = conv.stride_h,
+                  .step_x = conv.stride_w},
+                 what_ + "padded gradient");
 }
 
 void ClShard::make_layers() {
@@ -461,13 +463,13 @@ const ClTensor& ClShard::own(const DeviceTensor& tensor) const {
   return *ours;
 }
 
-void ClShard::pack_weights(const ClBuffer& to, bool swapped) {
-  const int block = shared_.tile.filters;
+void ClShard::pack_weights(const ConvolutionKernels& kernels, const ClBuffer& to, bool swapped) {
+  const int block = kernels.tile.filters;
   const int channels = spec_.stage.channels;
   const auto outer = static_cast<std::size_t>(blocks(swapped ? channels : filters_, block));
   const auto inner = static_cast<std::size_t>(swapped ? filters_ : channels);
-  const ClRange range = shared_.context.is_processor() ? ClRange{1, 1, outer}
-                                                       : ClRange{static_cast<std::size_t>(taps_), inner, outer};
+  const ClRange range =
+      shared_.context.is_processor() ? ClRange{1, 1, outer} : ClRange{static_cast<std::size_t>(taps_), inner, outer};
   shared_.context.launch(shared_.layers.pack_weights, range, weights_.values.buffer(), to, filters_, channels, taps_,
                          block, swapped ? 1 : 0);
 }
@@ -475,16 +477,21 @@ void ClShard::pack_weights(const ClBuffer& to, bool swapped) {
 void ClShard::convolve(ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights,
                        const ClBuffer& bias, int channels, const ClTensor& to, int activation) {
   const Shape out = to.shape();
-  const ClRange range{static_cast<std::size_t>(blocks(out.w, shared_.tile.width)) * out.h,
-                      static_cast<std::size_t>(blocks(out.c, shared_.tile.filters)), static_cast<std::size_t>(out.n)};
-  shared_.context.launch(kernels.convolve, range, from.buffer(), weights, bias, to.buffer(), channels, from.plane(),
-                         from.row(), from.phase(), out.c, out.h, out.w, activation);
+  const int pairs = blocks(blocks(out.w, kernels.tile.width) * out.h, 2);
+  const int filter_blocks = blocks(out.c, kernels.tile.filters);
+  // A work-item costs a processor as much as some thousand multiplications: few large ones, but enough for its cores.
+  const int items =
+      shared_.context.is_processor() ? std::clamp(blocks(4 * shared_.units, filter_blocks * out.n), 1, pairs) : pairs;
+  const ClRange range{static_cast<std::size_t>(items), static_cast<std::size_t>(filter_blocks),
+                      static_cast<std::size_t>(out.n)};
+  shared_.context.launch(kernels.convolve, range, from.buffer(), weights, bias, to.buffer(), items, channels,
+                         from.plane(), from.row(), from.phase(), out.c, out.h, out.w, activation);
 }
 
 const DeviceTensor& ClShard::forward(const DeviceTensor& input, const Pass& pass) {
   invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
   known_ = Known::nothing;
-  if (forward_weights_stale_) pack_weights(forward_weights_, false);
+  if (forward_weights_stale_) pack_weights(kernels_, forward_weights_, false);
   forward_weights_stale_ = false;
   input_.fill(shared_, own(input).buffer());
   convolve(kernels_, input_, forward_weights_, bias_.values.buffer(), spec_.stage.channels, *maps_, activation_);
@@ -501,11 +508,10 @@ const DeviceTensor* ClShard::backward_input(const DeviceTensor& output_gradient)
   gradient_.fill(shared_, *gradient);
   known_ = Known::gradient;
   if (!spec_.input_gradient) return nullptr;
-  if (spread_) spread_.fill(shared_, *gradient);
-  if (backward_weights_stale_) pack_weights(backward_weights_, true);
+  spread_gradient_.fill(shared_, *gradient);
+  if (backward_weights_stale_) pack_weights(*backward_kernels_, backward_weights_, true);
   backward_weights_stale_ = false;
-  convolve(*backward_kernels_, spread_ ? spread_ : gradient_, backward_weights_, no_bias_, filters_, *input_gradient_,
-           0);
+  convolve(*backward_kernels_, spread_gradient_, backward_weights_, no_bias_, filters_, *input_gradient_, 0);
   return input_gradient_.get();
 }
 
@@ -514,19 +520,22 @@ void ClShard::backward_filters() {
   const Shape out = maps_->shape();
   const int weights = static_cast<int>(weights_.values.shape().size());
   const ClBuffer& sums = slices_ > 1 ? weight_slices_ : weights_.gradient.buffer();
-  const ClRange range{static_cast<std::size_t>(blocks(spec_.stage.channels * taps_, shared_.tile.gradient_taps)),
-                      static_cast<std::size_t>(blocks(filters_, shared_.tile.gradient_filters)),
+  const ClRange range{static_cast<std::size_t>(tap_groups()),
+                      static_cast<std::size_t>(blocks(filters_, kernels_.tile.gradient_filters)),
                       static_cast<std::size_t>(slices_)};
+  constexpr int kCache = 16 << 10;  // half of a small first cache, in bytes
+  const int sample = kernels_.tile.gradient_filters * gradient_.plane() * static_cast<int>(sizeof(float));
+  const int chunk = std::max(1, kCache / sample);
   ClContext& context = shared_.context;
   context.launch(kernels_.filter_gradient, range, input_.buffer(), gradient_.buffer(), sums, spec_.batch, slices_,
-                 spec_.stage.channels, input_.plane(), input_.row(), input_.phase(), filters_, out.h, out.w,
-                 gradient_.plane(), gradient_.row(), gradient_.origin());
+                 chunk, spec_.stage.channels, input_.plane(), input_.row(), input_.phase(), filters_, out.h, out.w,
+                 gradient_.plane(), gradient_.row());
   if (slices_ > 1) {
     context.launch(shared_.layers.sum_slices, shared_.chunks(weights), sums, weights_.gradient.buffer(), slices_,
                    weights, shared_.chunk());
   }
-  const int maps = out.n * out.c;
-  context.launch(shared_.layers.sum_maps, {static_cast<std::size_t>(maps), 1, 1}, gradient_.buffer(), bias_slices_, maps, out.h, out.w, gradient_.plane(), gradient_.row(), gradient_.origin());
+  context.launch(kernels_.sum_maps, {static_cast<std::size_t>(out.n) * out.c, 1, 1}, gradient_.buffer(), bias_slices_,
+                 spec_.batch, filters_, out.h, out.w, gradient_.plane(), gradient_.row());
   context.launch(shared_.layers.sum_slices, shared_.chunks(filters_), bias_slices_, bias_.gradient.buffer(),
                  spec_.batch, filters_, shared_.chunk());
 }
@@ -546,11 +555,12 @@ class ClDevice : public Device {
     info_.name = fmt::format("opencl:{}", id.number);
     info_.description = fmt::format("{} ({}, driver {})", id.name, id.platform_name, id.driver);
     info_.memory = device_info<cl_ulong>(id.device, CL_DEVICE_GLOBAL_MEM_SIZE);
-    info_.filter_block = shared_.tile.filters;
+    info_.filter_block = 2;
   }
 
   const DeviceInfo& info() const override { return info_; }
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override { return std::make_unique<ClShard>(shared_, spec); }
+  void finish() override { shared_.context.finish(); }
 
  private:
   Shared shared_;

@@ -28,6 +28,12 @@ class PeerLost : public Error {
   std::string peer_;
 };
 
+/// A device that failed or hangs: what it holds is lost, and it cannot be used again by this process.
+class DeviceLost : public Error {
+ public:
+  using Error::Error;
+};
+
 class BrokenInvariant : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -34,6 +34,7 @@ double time_shard(Device& device, const ShardSpec& spec, int repeats) {
     const auto start = std::chrono::steady_clock::now();
     shard->forward(*input, {.training = true, .seed = 0});
     shard->backward(*gradient);
+    device.finish();
     if (round > 0) seconds.push_back(seconds_since(start));
     if (!seconds.empty() && seconds_since(begin) > 2.0) break;
   }

@@ -25,6 +25,11 @@ std::size_t available_memory() {
   return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) / 2;
 }
 
+std::size_t default_memory(const DeviceInfo& info) {
+  const std::size_t whole = info.memory > 0 ? info.memory : available_memory();
+  return whole / 4 * 3;
+}
+
 std::size_t parse_memory(const std::string& text) {
   double value = 0.0;
   const char* end = text.data() + text.size();

@@ -28,6 +28,10 @@ int hardware_threads();
 /// Physical memory of this machine that is available now, in bytes.
 std::size_t available_memory();
 
+/// What shards may take on a device where its user does not say: 3/4 of its own memory, or of what is available on this
+/// machine.
+std::size_t default_memory(const DeviceInfo& info);
+
 /// "500MiB", "2G", "1.5GiB", "1000000" to bytes (K, M, G are powers of 1024). Throws Error naming the text.
 std::size_t parse_memory(const std::string& text);
 

@@ -77,7 +77,7 @@ struct DeviceInfo {
   std::string name;         ///< as in --device: "cpu", "reference"
   std::string description;  ///< for people: library, instruction set, threads
   int threads = 1;
-  std::size_t memory = 0;  ///< bytes it may use
+  std::size_t memory = 0;  ///< bytes of its own; 0: it computes in the machine's memory
   int filter_block = 1;    ///< filters computed together (vector width): a shard costs as much as the next multiple
 };
 
@@ -88,6 +88,8 @@ class Device {
   /// Does all heavy work once: chooses algorithms and layouts, builds kernels, allocates. Weights start at zero.
   /// Throws Error when the device cannot hold or compute the shard.
   virtual std::unique_ptr<Shard> compile(const ShardSpec& spec) = 0;
+  /// Waits until all that was asked of the device is done. Reading a tensor waits as well; timing needs this.
+  virtual void finish() {}
 };
 
 }  // namespace convoy

@@ -112,7 +112,12 @@ std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, cons
     planned.plan = proportional_plan(trunk, batch, members, parse_shares(options.shares, members.size()));
   } else {
     notice(observers, "timing the members on the net's stages");
-    const std::size_t memory = options.memory.empty() ? available_memory() / 4 * 3 : parse_memory(options.memory);
+    std::size_t memory = 0;  // only this machine's own share asks for it
+    if (!options.memory.empty()) {
+      memory = parse_memory(options.memory);
+    } else if (own != nullptr) {
+      memory = default_memory(own->info());
+    }
     planned.profiles = profile_members(roster, own, memory, trunk, batch);
     planned.plan = make_plan(trunk, batch, planned.profiles);
   }

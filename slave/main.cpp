@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 
 #include "core/allocator.hpp"
 #include "core/exit_code.hpp"
@@ -56,7 +58,7 @@ int run(Options& options) {
   }
   if (options.slave.name.empty()) options.slave.name = default_name();
   const auto device = make_device(options.device, options.threads);
-  options.slave.memory = options.memory.empty() ? available_memory() / 4 * 3 : parse_memory(options.memory);
+  options.slave.memory = options.memory.empty() ? default_memory(device->info()) : parse_memory(options.memory);
   serve(options.slave, *device, catch_stop_signals());
   return kSuccess;
 }
@@ -75,6 +77,10 @@ int main(int argc, char** argv) {
     return convoy::run(options);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? convoy::kSuccess : convoy::kUsage;
+  } catch (const convoy::DeviceLost& error) {
+    fmt::print(stderr, "convoy-slave: {}\n", error.what());
+    std::fflush(nullptr);
+    std::_Exit(convoy::kFailure);  // the driver's own end might wait for the device for ever
   } catch (const std::exception& error) {
     fmt::print(stderr, "convoy-slave: {}\n", error.what());
     return convoy::kFailure;

@@ -44,6 +44,9 @@ void Session::handle(const wire::Message& message) {
     std::visit([this](const auto& task) { on(task); }, message);
   } catch (const PeerLost&) {
     throw;
+  } catch (const DeviceLost& error) {
+    send(wire::Failed{error.what()});
+    throw;
   } catch (const std::bad_alloc&) {
     send(wire::Failed{
         fmt::format("out of memory during {}; give it less with --memory or a smaller batch", wire::name_of(message))});

@@ -32,12 +32,20 @@ TEST_P(OpenClDevices, AgreeWithTheReference) {
   expect_agreement(*device, stage_case.spec);
 }
 
-// Work-groups as the device likes them, of an odd size, and larger than most ranges.
-INSTANTIATE_TEST_SUITE_P(Groups, OpenClDevices,
-                         testing::Combine(testing::Values(0, 3, 64), testing::ValuesIn(stage_cases())),
-                         [](const auto& info) {
-                           return fmt::format("Of{}_{}", std::get<0>(info.param), std::get<1>(info.param).name);
-                         });
+std::string case_name(const testing::TestParamInfo<OpenClDevices::ParamType>& info) {
+  return fmt::format("Of{}_{}", std::get<0>(info.param), std::get<1>(info.param).name);
+}
+
+// Work-groups as the device likes them; then of an odd size, and larger than most ranges.
+INSTANTIATE_TEST_SUITE_P(Groups, OpenClDevices, testing::Combine(testing::Values(0), testing::ValuesIn(stage_cases())),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(OddGroups, OpenClDevices,
+                         testing::Combine(testing::Values(3, 64),
+                                          testing::Values(stage_case("OneOfEverything"), stage_case("FiftyChannels"),
+                                                          stage_case("MaxPoolOverlapping"),
+                                                          stage_case("AveragePoolOverlapping"),
+                                                          stage_case("DropoutThenPool"))),
+                         case_name);
 
 }  // namespace
 }  // namespace convoy

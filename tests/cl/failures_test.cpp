@@ -1,0 +1,110 @@
+// What a bad driver or device leads to, with a fake library in the place of OpenCL's.
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "cl/opencl_device.hpp"
+#include "core/error.hpp"
+#include "devices/registry.hpp"
+#include "kernels/host_shard.hpp"
+#include "tests/cl/fake_opencl.hpp"
+#include "tests/support/stage_cases.hpp"
+
+namespace convoy {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class OpenClFailures : public testing::Test {
+ protected:
+  void behave(const FakeOpenCl& behaviour) {
+    setenv("CONVOY_OPENCL_LIBRARY", FAKE_OPENCL, 1);
+    static void* const library = dlopen(FAKE_OPENCL, RTLD_NOW);
+    ASSERT_NE(library, nullptr) << dlerror();
+    reinterpret_cast<decltype(&fake_opencl_behave)>(dlsym(library, "fake_opencl_behave"))(&behaviour);
+  }
+
+  /// A device, a shard and its passes: the text of the Error that they end with.
+  template <class Kind = Error>
+  static std::string error_of_passes() {
+    try {
+      const auto device = make_opencl_device(0, {.patience = std::chrono::milliseconds(50)});
+      const ShardSpec spec = stage_case("MaxPool").spec;
+      HostShard shard(*device, spec);
+      shard.forward(random_input(spec).span(), {.training = true});
+      shard.backward(random_output_gradient(spec).span());
+      return "no error";
+    } catch (const Kind& error) {
+      return error.what();
+    }
+  }
+};
+
+TEST_F(OpenClFailures, NoneWhereTheLibraryWorks) {
+  behave({});
+  EXPECT_EQ(error_of_passes(), "no error");
+}
+
+TEST_F(OpenClFailures, NoDriver) {
+  behave({.no_driver = true});
+  EXPECT_THAT(error_of_passes(), HasSubstr("no driver"));
+  bool listed = false;
+  for (const DeviceRow& row : list_devices()) {
+    if (row.name == "opencl") listed = row.unusable.find("no driver") != std::string::npos;
+  }
+  EXPECT_TRUE(listed);
+}
+
+TEST_F(OpenClFailures, AnOldVersion) {
+  behave({.old_version = true});
+  EXPECT_THAT(error_of_passes(), AllOf(HasSubstr("OpenCL 1.1"), HasSubstr("Fake GPU")));
+}
+
+TEST_F(OpenClFailures, NoCompiler) {
+  behave({.no_compiler = true});
+  EXPECT_THAT(error_of_passes(), HasSubstr("no compiler"));
+}
+
+TEST_F(OpenClFailures, NoSuchDevice) {
+  behave({});
+  EXPECT_THAT([] { make_device("opencl:7", 1); }, testing::ThrowsMessage<Error>(HasSubstr("no opencl:7")));
+  EXPECT_THAT([] { make_device("opencl:x", 1); }, testing::ThrowsMessage<Error>(HasSubstr("opencl:NUMBER")));
+}
+
+TEST_F(OpenClFailures, TheCompilerRefuses) {
+  behave({.build_fails = true});
+  EXPECT_THAT(error_of_passes(), AllOf(HasSubstr("CL_BUILD_PROGRAM_FAILURE"), HasSubstr("knows no vload16")));
+}
+
+TEST_F(OpenClFailures, OutOfMemory) {
+  behave({.out_of_memory = true});
+  EXPECT_THAT(error_of_passes(),
+              AllOf(HasSubstr("CL_MEM_OBJECT_ALLOCATION_FAILURE"), HasSubstr("MiB"), HasSubstr("Fake GPU")));
+}
+
+TEST_F(OpenClFailures, ABufferTooLarge) {
+  behave({.largest_buffer = 512});
+  EXPECT_THAT(error_of_passes(), AllOf(HasSubstr("in one piece"), HasSubstr("smaller batch"), HasSubstr("stage ")));
+}
+
+TEST_F(OpenClFailures, AKernelThatHangs) {
+  behave({.kernels_hang = true});
+  EXPECT_THAT(error_of_passes<DeviceLost>(), AllOf(HasSubstr("did not end within 0.05 s"), HasSubstr("Fake GPU")));
+}
+
+TEST_F(OpenClFailures, AKernelThatFails) {
+  behave({.kernels_fail = true});
+  EXPECT_THAT(error_of_passes<DeviceLost>(), AllOf(HasSubstr("CL_OUT_OF_RESOURCES"), HasSubstr("pack")));
+}
+
+TEST_F(OpenClFailures, ADeviceThatVanishes) {
+  behave({.vanishes_after = 3});
+  EXPECT_THAT(error_of_passes<DeviceLost>(), HasSubstr("CL_DEVICE_NOT_AVAILABLE"));
+}
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,188 @@
+// An OpenCL library with one device that computes nothing, loaded in the place of a real one: it fails on request.
+
+#define CL_TARGET_OPENCL_VERSION 120
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#include "tests/cl/fake_opencl.hpp"
+
+#include <CL/cl.h>
+
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace {
+
+FakeOpenCl fake;
+int kernels_launched = 0;
+
+struct Event {
+  cl_int status;
+};
+
+template <class Handle>
+Handle handle(std::uintptr_t value) {
+  return reinterpret_cast<Handle>(value);
+}
+
+cl_int answer(const void* value, size_t bytes, size_t room, void* to, size_t* size) {
+  if (size != nullptr) *size = bytes;
+  if (to == nullptr) return CL_SUCCESS;
+  if (room < bytes) return CL_INVALID_VALUE;
+  std::memcpy(to, value, bytes);
+  return CL_SUCCESS;
+}
+
+cl_int answer_text(const char* text, size_t room, void* to, size_t* size) {
+  return answer(text, std::strlen(text) + 1, room, to, size);
+}
+
+template <class T>
+cl_int answer_value(T value, size_t room, void* to, size_t* size) {
+  return answer(&value, sizeof(value), room, to, size);
+}
+
+cl_int give_event(cl_event* to, cl_int status) {
+  if (to != nullptr) *to = reinterpret_cast<cl_event>(new Event{status});
+  return CL_SUCCESS;
+}
+
+std::vector<char>& bytes_of(cl_mem memory) { return *reinterpret_cast<std::vector<char>*>(memory); }
+Event& event_of(cl_event event) { return *reinterpret_cast<Event*>(event); }
+
+template <class T>
+T created(cl_int* code, T value) {
+  if (code != nullptr) *code = CL_SUCCESS;
+  return value;
+}
+
+}  // namespace
+
+extern "C" {
+
+void fake_opencl_behave(const FakeOpenCl* behaviour) {
+  fake = *behaviour;
+  kernels_launched = 0;
+}
+
+cl_int clGetPlatformIDs(cl_uint, cl_platform_id* platforms, cl_uint* count) {
+  if (fake.no_driver) return -1001;
+  if (count != nullptr) *count = 1;
+  if (platforms != nullptr) *platforms = handle<cl_platform_id>(1);
+  return CL_SUCCESS;
+}
+cl_int clGetPlatformInfo(cl_platform_id, cl_platform_info, size_t room, void* to, size_t* size) {
+  return answer_text("Fake platform", room, to, size);
+}
+cl_int clGetDeviceIDs(cl_platform_id, cl_device_type, cl_uint, cl_device_id* devices, cl_uint* count) {
+  if (count != nullptr) *count = 1;
+  if (devices != nullptr) *devices = handle<cl_device_id>(2);
+  return CL_SUCCESS;
+}
+cl_int clGetDeviceInfo(cl_device_id, cl_device_info what, size_t room, void* to, size_t* size) {
+  switch (what) {
+    case CL_DEVICE_NAME: return answer_text("Fake GPU", room, to, size);
+    case CL_DRIVER_VERSION: return answer_text("0.1", room, to, size);
+    case CL_DEVICE_VERSION:
+      return answer_text(fake.old_version ? "OpenCL 1.1 fake" : "OpenCL 1.2 fake", room, to, size);
+    case CL_DEVICE_TYPE: return answer_value<cl_device_type>(CL_DEVICE_TYPE_GPU, room, to, size);
+    case CL_DEVICE_AVAILABLE:
+    case CL_DEVICE_ENDIAN_LITTLE: return answer_value<cl_bool>(CL_TRUE, room, to, size);
+    case CL_DEVICE_COMPILER_AVAILABLE:
+      return answer_value<cl_bool>(fake.no_compiler ? CL_FALSE : CL_TRUE, room, to, size);
+    case CL_DEVICE_SINGLE_FP_CONFIG: return answer_value<cl_device_fp_config>(CL_FP_FMA, room, to, size);
+    case CL_DEVICE_MAX_COMPUTE_UNITS: return answer_value<cl_uint>(4, room, to, size);
+    case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT: return answer_value<cl_uint>(1, room, to, size);
+    case CL_DEVICE_MAX_MEM_ALLOC_SIZE: return answer_value<cl_ulong>(fake.largest_buffer, room, to, size);
+    case CL_DEVICE_GLOBAL_MEM_SIZE: return answer_value<cl_ulong>(4 * fake.largest_buffer, room, to, size);
+    default: return CL_INVALID_VALUE;
+  }
+}
+cl_context clCreateContext(const cl_context_properties*, cl_uint, const cl_device_id*,
+                           void (*)(const char*, const void*, size_t, void*), void*, cl_int* code) {
+  return created(code, handle<cl_context>(3));
+}
+cl_int clReleaseContext(cl_context) { return CL_SUCCESS; }
+cl_command_queue clCreateCommandQueue(cl_context, cl_device_id, cl_command_queue_properties, cl_int* code) {
+  return created(code, handle<cl_command_queue>(4));
+}
+cl_int clReleaseCommandQueue(cl_command_queue) { return CL_SUCCESS; }
+
+cl_mem clCreateBuffer(cl_context, cl_mem_flags, size_t bytes, void*, cl_int* code) {
+  if (fake.out_of_memory) {
+    *code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    return nullptr;
+  }
+  return created(code, reinterpret_cast<cl_mem>(new std::vector<char>(bytes)));
+}
+cl_int clReleaseMemObject(cl_mem memory) {
+  delete &bytes_of(memory);
+  return CL_SUCCESS;
+}
+
+cl_program clCreateProgramWithSource(cl_context, cl_uint, const char**, const size_t*, cl_int* code) {
+  return created(code, handle<cl_program>(5));
+}
+cl_program clCreateProgramWithBinary(cl_context, cl_uint, const cl_device_id*, const size_t*, const unsigned char**,
+                                     cl_int*, cl_int* code) {
+  *code = CL_INVALID_BINARY;
+  return nullptr;
+}
+cl_int clBuildProgram(cl_program, cl_uint, const cl_device_id*, const char*, void (*)(cl_program, void*), void*) {
+  return fake.build_fails ? CL_BUILD_PROGRAM_FAILURE : CL_SUCCESS;
+}
+cl_int clGetProgramBuildInfo(cl_program, cl_device_id, cl_program_build_info, size_t room, void* to, size_t* size) {
+  return answer_text("convoy.cl:7: error: this compiler knows no vload16", room, to, size);
+}
+cl_int clGetProgramInfo(cl_program, cl_program_info, size_t, void*, size_t*) { return CL_INVALID_VALUE; }
+cl_int clReleaseProgram(cl_program) { return CL_SUCCESS; }
+cl_kernel clCreateKernel(cl_program, const char*, cl_int* code) { return created(code, handle<cl_kernel>(6)); }
+cl_int clReleaseKernel(cl_kernel) { return CL_SUCCESS; }
+cl_int clSetKernelArg(cl_kernel, cl_uint, size_t, const void*) { return CL_SUCCESS; }
+cl_int clGetKernelWorkGroupInfo(cl_kernel, cl_device_id, cl_kernel_work_group_info, size_t room, void* to,
+                                size_t* size) {
+  return answer_value<size_t>(256, room, to, size);
+}
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*,
+                              cl_uint, const cl_event*, cl_event* event) {
+  ++kernels_launched;
+  if (fake.vanishes_after > 0 && kernels_launched > fake.vanishes_after) return CL_DEVICE_NOT_AVAILABLE;
+  if (fake.kernels_fail) return give_event(event, CL_OUT_OF_RESOURCES);
+  return give_event(event, fake.kernels_hang ? CL_RUNNING : CL_COMPLETE);
+}
+cl_int clEnqueueReadBuffer(cl_command_queue, cl_mem memory, cl_bool, size_t offset, size_t bytes, void* to, cl_uint,
+                           const cl_event*, cl_event* event) {
+  std::memcpy(to, bytes_of(memory).data() + offset, bytes);
+  return give_event(event, CL_COMPLETE);
+}
+cl_int clEnqueueWriteBuffer(cl_command_queue, cl_mem memory, cl_bool, size_t offset, size_t bytes, const void* from,
+                            cl_uint, const cl_event*, cl_event* event) {
+  std::memcpy(bytes_of(memory).data() + offset, from, bytes);
+  return give_event(event, CL_COMPLETE);
+}
+cl_int clEnqueueFillBuffer(cl_command_queue, cl_mem, const void*, size_t, size_t, size_t, cl_uint, const cl_event*,
+                           cl_event* event) {
+  return give_event(event, CL_COMPLETE);
+}
+cl_int clFlush(cl_command_queue) { return CL_SUCCESS; }
+
+cl_int clGetEventInfo(cl_event event, cl_event_info, size_t room, void* to, size_t* size) {
+  return answer_value<cl_int>(event_of(event).status, room, to, size);
+}
+cl_int clSetEventCallback(cl_event event, cl_int, void (*tell)(cl_event, cl_int, void*), void* data) {
+  // Commands run in order: what comes behind one that hangs does not end either.
+  if (event_of(event).status <= CL_COMPLETE && !(fake.kernels_hang && kernels_launched > 0)) {
+    tell(event, event_of(event).status, data);
+  }
+  return CL_SUCCESS;
+}
+cl_int clGetEventProfilingInfo(cl_event, cl_profiling_info what, size_t room, void* to, size_t* size) {
+  return answer_value<cl_ulong>(what == CL_PROFILING_COMMAND_END ? 2000 : 1000, room, to, size);
+}
+cl_int clReleaseEvent(cl_event event) {
+  delete &event_of(event);
+  return CL_SUCCESS;
+}
+
+}  // extern "C"
