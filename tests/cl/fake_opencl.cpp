@@ -6,19 +6,30 @@
 
 #include <CL/cl.h>
 
+#include <cstdlib>
 #include <cstring>
-#include <new>
-#include <string>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace {
 
-FakeOpenCl fake;
+/// Programs that load this library cannot ask for a behaviour: the environment does.
+FakeOpenCl fake{.vanishes_after = std::getenv("FAKE_OPENCL_VANISHES") != nullptr ? 20 : 0,
+                .largest_buffer = std::uint64_t{1} << 24};
 int kernels_launched = 0;
 
 struct Event {
   cl_int status;
 };
+
+/// What Convoy made and has not released: a device that hangs is left alone.
+std::map<const void*, std::unique_ptr<Event>> events;
+std::map<const void*, std::unique_ptr<std::vector<char>>> buffers;
+/// Told when the library behaves otherwise: later than anybody waits.
+std::vector<std::function<void()>> late_calls;
 
 template <class Handle>
 Handle handle(std::uintptr_t value) {
@@ -43,7 +54,9 @@ cl_int answer_value(T value, size_t room, void* to, size_t* size) {
 }
 
 cl_int give_event(cl_event* to, cl_int status) {
-  if (to != nullptr) *to = reinterpret_cast<cl_event>(new Event{status});
+  auto event = std::make_unique<Event>(Event{status});
+  *to = reinterpret_cast<cl_event>(event.get());
+  events.emplace(event.get(), std::move(event));
   return CL_SUCCESS;
 }
 
@@ -63,6 +76,9 @@ extern "C" {
 void fake_opencl_behave(const FakeOpenCl* behaviour) {
   fake = *behaviour;
   kernels_launched = 0;
+  for (const auto& call : std::exchange(late_calls, {})) call();
+  events.clear();
+  buffers.clear();
 }
 
 cl_int clGetPlatformIDs(cl_uint, cl_platform_id* platforms, cl_uint* count) {
@@ -113,10 +129,13 @@ cl_mem clCreateBuffer(cl_context, cl_mem_flags, size_t bytes, void*, cl_int* cod
     *code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     return nullptr;
   }
-  return created(code, reinterpret_cast<cl_mem>(new std::vector<char>(bytes)));
+  auto buffer = std::make_unique<std::vector<char>>(bytes);
+  auto* memory = reinterpret_cast<cl_mem>(buffer.get());
+  buffers.emplace(buffer.get(), std::move(buffer));
+  return created(code, memory);
 }
 cl_int clReleaseMemObject(cl_mem memory) {
-  delete &bytes_of(memory);
+  buffers.erase(memory);
   return CL_SUCCESS;
 }
 
@@ -174,6 +193,8 @@ cl_int clSetEventCallback(cl_event event, cl_int, void (*tell)(cl_event, cl_int,
   // Commands run in order: what comes behind one that hangs does not end either.
   if (event_of(event).status <= CL_COMPLETE && !(fake.kernels_hang && kernels_launched > 0)) {
     tell(event, event_of(event).status, data);
+  } else {
+    late_calls.emplace_back([=] { tell(event, CL_COMPLETE, data); });
   }
   return CL_SUCCESS;
 }
@@ -181,7 +202,7 @@ cl_int clGetEventProfilingInfo(cl_event, cl_profiling_info what, size_t room, vo
   return answer_value<cl_ulong>(what == CL_PROFILING_COMMAND_END ? 2000 : 1000, room, to, size);
 }
 cl_int clReleaseEvent(cl_event event) {
-  delete &event_of(event);
+  events.erase(event);
   return CL_SUCCESS;
 }
 

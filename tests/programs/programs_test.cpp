@@ -100,6 +100,19 @@ TEST_F(Programs, TrainAloneAndTest) {
   EXPECT_GT(tested, 0.3);
 }
 
+#ifdef FAKE_OPENCL
+TEST_F(Programs, ASlaveWhoseDeviceVanishesSaysSoAndEnds) {
+  Process good = slave("good");
+  Process bad({"/usr/bin/env", std::string("CONVOY_OPENCL_LIBRARY=") + FAKE_OPENCL, "FAKE_OPENCL_VANISHES=1", kSlave,
+               endpoint_, "--name", "bad", "--device", "opencl:0"});
+  Process train = master(training(folder("run"), {"--slaves", "2", "--shares", "1,1", "--steps", "20"}));
+  EXPECT_EQ(bad.wait(60s), kFailure);
+  EXPECT_THAT(bad.output(), AllOf(HasSubstr("Fake GPU"), HasSubstr("CL_DEVICE_NOT_AVAILABLE")));
+  EXPECT_NE(train.wait(60s), kSuccess);
+  EXPECT_THAT(train.output(), AllOf(HasSubstr("bad"), HasSubstr("CL_DEVICE_NOT_AVAILABLE")));
+}
+#endif
+
 TEST_F(Programs, ARunThatNeverBeganLeavesItsFolderFree) {
   std::vector<std::string> wrong = training(folder("run"), {"--slaves", "1"});
   std::ranges::replace(wrong, endpoint_, "127.0.0.1:1");

@@ -14,10 +14,10 @@ namespace convoy {
 
 class SlaveThreads {
  public:
-  /// Starts `count` slaves named a, b, c, ... on the named device.
-  SlaveThreads(const std::string& endpoint, int count, const std::string& device) {
+  /// Starts `count` slaves named a, b, c, ... on the named devices in turns.
+  SlaveThreads(const std::string& endpoint, int count, const std::vector<std::string>& devices) {
     for (int i = 0; i < count; ++i) {
-      threads_.emplace_back([this, endpoint, i, device] {
+      threads_.emplace_back([this, endpoint, i, device = devices[static_cast<std::size_t>(i) % devices.size()]] {
         const auto made = make_device(device, 1);
         serve({.master = endpoint, .name = std::string(1, static_cast<char>('a' + i))}, *made, stop_);
       });
