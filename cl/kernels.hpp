@@ -1,8 +1,6 @@
 // The kernels of the .cl files, compiled for one device.
 #pragma once
 
-#include <map>
-
 #include "cl/context.hpp"
 #include "core/stage.hpp"
 

@@ -114,6 +114,12 @@ void check_opencl(cl_int code, const std::string& what) {
   if (code != CL_SUCCESS) fail("OpenCL: {}: {}", what, opencl_error(code));
 }
 
+std::string describe(const ClDeviceId& id) {
+  const auto memory = static_cast<double>(device_info<cl_ulong>(id.device, CL_DEVICE_GLOBAL_MEM_SIZE));
+  return fmt::format("{}, {:.1f} GiB ({}, driver {})", id.name, memory / static_cast<double>(1 << 30), id.platform_name,
+                     id.driver);
+}
+
 std::vector<ClDeviceId> opencl_devices() {
   cl_uint count = 0;
   const cl_int code = opencl().clGetPlatformIDs(0, nullptr, &count);

@@ -46,7 +46,7 @@ namespace convoy {
 
 /// The library's functions by their own names.
 struct OpenCl {
-#define CONVOY_DECLARE(name) decltype(&::name) name = nullptr;
+#define CONVOY_DECLARE(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses): names
   CONVOY_OPENCL_FUNCTIONS(CONVOY_DECLARE)
 #undef CONVOY_DECLARE
 };
@@ -70,6 +70,9 @@ struct ClDeviceId {
   std::string driver;  ///< version
   std::string unusable;
 };
+
+/// For people: name, platform, driver, memory.
+std::string describe(const ClDeviceId& id);
 
 /// All devices of all platforms. Throws Error where there is no library or no driver.
 std::vector<ClDeviceId> opencl_devices();

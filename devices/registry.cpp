@@ -47,8 +47,7 @@ std::vector<DeviceRow> opencl_rows() {
   try {
     std::vector<DeviceRow> rows;
     for (const ClDeviceId& id : opencl_devices()) {
-      rows.push_back({fmt::format("{}:{}", kOpenCl, id.number),
-                      fmt::format("{} ({}, driver {})", id.name, id.platform_name, id.driver), id.unusable});
+      rows.push_back({fmt::format("{}:{}", kOpenCl, id.number), describe(id), id.unusable});
     }
     return rows;
   } catch (const Error& error) {

@@ -50,7 +50,7 @@ const std::vector<Library>& libraries() {
       {"yaml-cpp", std::regex("yaml-cpp/.*"), {"nets", "tests"}},
       {"CLI11", std::regex("CLI/.*"), {"master", "slave", "bench"}},
       {"GoogleTest", std::regex("g(test|mock)/.*"), {"tests"}},
-      {"OpenCL", std::regex("(CL|OpenCL)/.*"), {"cl"}},
+      {"OpenCL", std::regex("(CL|OpenCL)/.*"), {"cl", "tests"}},
       {"CUDA", std::regex("(cuda|cudnn|cublas|nvml|nvrtc).*"), {"kernels"}},
   };
   return table;

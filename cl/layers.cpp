@@ -1,0 +1,170 @@
+#include "cl/layers.hpp"
+
+#include "core/random.hpp"
+
+namespace convoy {
+
+int code_of(Activation activation) {
+  switch (activation) {
+    case Activation::relu: return 1;
+    case Activation::sigmoid: return 2;
+    case Activation::tanh: return 3;
+  }
+  return 0;
+}
+
+namespace {
+
+class ClActivation : public ClLayer {
+ public:
+  /// `fused`: the input holds the activation's output already.
+  ClActivation(ClShared& shared, Activation activation, const ClTensor& input, bool fused, const std::string& what)
+      : shared_(shared),
+        activation_(code_of(activation)),
+        input_(input),
+        input_gradient_(shared.context, input.shape(), what) {
+    if (!fused) own_output_ = std::make_unique<ClTensor>(shared.context, input.shape(), what);
+  }
+
+  void forward(const Pass&) override {
+    if (own_output_ == nullptr) return;
+    const Shape shape = input_.shape();
+    shared_.context.launch(shared_.layers.apply_activation, shared_.over_maps(shape), input_.buffer(),
+                           own_output_->buffer(), shape.h, shape.w, activation_);
+  }
+  const ClTensor& output() const override { return own_output_ == nullptr ? input_ : *own_output_; }
+  const ClBuffer& backward(const ClBuffer& gradient) override {
+    const Shape shape = input_.shape();
+    shared_.context.launch(shared_.layers.activation_gradient, shared_.over_maps(shape), output().buffer(), gradient,
+                           input_gradient_.buffer(), shape.h, shape.w, activation_);
+    return input_gradient_.buffer();
+  }
+
+ private:
+  ClShared& shared_;
+  int activation_;
+  const ClTensor& input_;
+  ClTensor input_gradient_;
+  std::unique_ptr<ClTensor> own_output_;
+};
+
+class ClPooling : public ClLayer {
+ public:
+  ClPooling(ClShared& shared, const Pooling& pool, const ClTensor& input, bool after_relu, const std::string& what)
+      : shared_(shared),
+        pool_(pool),
+        after_relu_(after_relu ? 1 : 0),
+        input_(input),
+        output_(shared.context, pooled_shape(pool, input.shape()), what),
+        input_gradient_(shared.context, input.shape(), what) {
+    if (pool.kind == PoolKind::max) places_ = shared.context.allocate(output_.shape().size() * sizeof(cl_int), what);
+  }
+
+  void forward(const Pass&) override {
+    const Shape in = input_.shape();
+    const Shape out = output_.shape();
+    const Pooling& p = pool_;
+    if (p.kind == PoolKind::max) {
+      shared_.context.launch(shared_.layers.max_pool, shared_.over_maps(out), input_.buffer(), output_.buffer(),
+                             places_, in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w,
+                             p.pad.top, p.pad.left, after_relu_);
+    } else {
+      shared_.context.launch(shared_.layers.average_pool, shared_.over_maps(out), input_.buffer(), output_.buffer(),
+                             in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top,
+                             p.pad.left);
+    }
+  }
+  const ClTensor& output() const override { return output_; }
+  const ClBuffer& backward(const ClBuffer& gradient) override {
+    const Shape in = input_.shape();
+    const Shape out = output_.shape();
+    const Pooling& p = pool_;
+    if (p.kind == PoolKind::max) {
+      shared_.context.launch(shared_.layers.max_pool_gradient, shared_.over_maps(in), gradient, places_,
+                             input_gradient_.buffer(), in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h,
+                             p.stride_w, p.pad.top, p.pad.left);
+    } else {
+      shared_.context.launch(shared_.layers.average_pool_gradient, shared_.over_maps(in), gradient,
+                             input_gradient_.buffer(), in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h,
+                             p.stride_w, p.pad.top, p.pad.left);
+    }
+    return input_gradient_.buffer();
+  }
+
+ private:
+  ClShared& shared_;
+  Pooling pool_;
+  int after_relu_;
+  const ClTensor& input_;
+  ClTensor output_;
+  ClTensor input_gradient_;
+  ClBuffer places_;
+};
+
+/// The host draws the mask: the generator's integers are the same everywhere.
+class ClDropout : public ClLayer {
+ public:
+  ClDropout(ClShared& shared, const Dropout& dropout, const ClTensor& input, int first_filter, const std::string& what)
+      : shared_(shared),
+        dropout_(dropout),
+        first_filter_(first_filter),
+        input_(input),
+        factors_(shared.context, input.shape(), what),
+        output_(shared.context, input.shape(), what),
+        input_gradient_(shared.context, input.shape(), what) {}
+
+  void forward(const Pass& pass) override {
+    const Shape shape = input_.shape();
+    Tensor factors(shape, 1.0F);
+    float* factor = factors.data();
+    for (int n = 0; pass.training && n < shape.n; ++n) {
+      for (int c = 0; c < shape.c; ++c) {
+        for (int i = 0; i < shape.h * shape.w; ++i) {
+          *factor++ = dropout_scale(pass.seed, dropout_.stream, dropout_.rate, n, first_filter_ + c, i);
+        }
+      }
+    }
+    factors_.write(factors.span());
+    multiply(input_.buffer(), output_.buffer());
+  }
+  const ClTensor& output() const override { return output_; }
+  const ClBuffer& backward(const ClBuffer& gradient) override {
+    multiply(gradient, input_gradient_.buffer());
+    return input_gradient_.buffer();
+  }
+
+ private:
+  void multiply(const ClBuffer& from, const ClBuffer& to) {
+    const Shape shape = input_.shape();
+    shared_.context.launch(shared_.layers.multiply, shared_.over_maps(shape), from, factors_.buffer(), to, shape.h,
+                           shape.w);
+  }
+
+  ClShared& shared_;
+  Dropout dropout_;
+  int first_filter_;
+  const ClTensor& input_;
+  ClTensor factors_;
+  ClTensor output_;
+  ClTensor input_gradient_;
+};
+
+}  // namespace
+
+std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& layer, const ClTensor& input,
+                                       int first_filter, bool after_relu, const std::string& what) {
+  if (const auto* activation = std::get_if<Activation>(&layer)) {
+    return std::make_unique<ClActivation>(shared, *activation, input, false, what);
+  }
+  if (const auto* pool = std::get_if<Pooling>(&layer)) {
+    return std::make_unique<ClPooling>(shared, *pool, input, after_relu, what);
+  }
+  return std::make_unique<ClDropout>(shared, std::get<Dropout>(layer), input, first_filter, what);
+}
+
+std::unique_ptr<ClLayer> make_cl_fused_activation(ClShared& shared, Activation activation, const ClTensor& output,
+                                                  const std::string& what) {
+  return std::make_unique<ClActivation>(shared, activation, output, true, what);
+}
+
+}  // namespace convoy

@@ -1,0 +1,28 @@
+// The layers after a convolution on an OpenCL device.
+#pragma once
+
+#include "cl/shared.hpp"
+
+namespace convoy {
+
+/// A layer after the convolution.
+class ClLayer {
+ public:
+  virtual ~ClLayer() = default;
+  virtual void forward(const Pass& pass) = 0;
+  virtual const ClTensor& output() const = 0;
+  /// From the gradient by output() to the gradient by its input.
+  virtual const ClBuffer& backward(const ClBuffer& gradient) = 0;
+};
+
+/// A layer that reads `input`. `first_filter` is the whole stage's number of its first channel; `after_relu`: the input is
+/// a ReLU's output, and the layer's backward is to include the ReLU's (for max pooling alone). `what` names the stage.
+std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& layer, const ClTensor& input,
+                                       int first_filter, bool after_relu, const std::string& what);
+/// Backward alone of an activation that the convolution applied to `output`.
+std::unique_ptr<ClLayer> make_cl_fused_activation(ClShared& shared, Activation activation, const ClTensor& output,
+                                                  const std::string& what);
+/// As the kernels number them.
+int code_of(Activation activation);
+
+}  // namespace convoy

@@ -1,0 +1,126 @@
+// What the sources of the OpenCL device share.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "cl/kernels.hpp"
+#include "core/error.hpp"
+#include "kernels/device.hpp"
+
+namespace convoy {
+
+inline int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
+inline int blocks(int value, int size) { return (value + size - 1) / size; }
+
+/// What a device's shards share.
+struct ClShared {
+  ClContext context;
+  LayerKernels layers;
+  int units;  ///< compute units: a processor's cores
+  int vector_width = 4;
+  std::map<std::tuple<int, int, int, int, int>, ConvolutionKernels> convolutions;  ///< by geometry and tile
+
+  ClShared(const ClDeviceId& device, const ClSettings& settings)
+      : context(device, settings),
+        layers(context),
+        units(static_cast<int>(device_info<cl_uint>(device.device, CL_DEVICE_MAX_COMPUTE_UNITS))) {
+    if (context.is_processor()) {
+      const auto native = device_info<cl_uint>(device.device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
+      vector_width = native >= 16 ? 16 : native >= 8 ? 8 : 4;
+    }
+  }
+
+  /// Kernels for a convolution that yields `filters` maps.
+  ConvolutionKernels& convolution(const Convolution& geometry, int filters) {
+    const ClTile tile{
+        .width = vector_width, .filters = filters_of_tile(filters), .gradient_blocks = context.is_processor() ? 5 : 1};
+    const std::tuple key{geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile.filters};
+    const auto known = convolutions.find(key);
+    if (known != convolutions.end()) return known->second;
+    return convolutions.emplace(key, ConvolutionKernels(context, tile, geometry)).first->second;
+  }
+
+  /// Values that a work-item takes of a plain list: a stretch on processors, one elsewhere.
+  int chunk() const { return context.is_processor() ? 256 : 1; }
+  ClRange chunks(int count) const { return {static_cast<std::size_t>(blocks(count, chunk())), 1, 1}; }
+
+  /// For kernels whose work-items take maps: all of one, or one element.
+  ClRange over_maps(const Shape& maps) const {
+    const auto count = static_cast<std::size_t>(maps.n) * static_cast<std::size_t>(maps.c);
+    if (context.is_processor()) return {1, 1, count};
+    return {static_cast<std::size_t>(maps.w), static_cast<std::size_t>(maps.h), count};
+  }
+};
+
+/// Plain NCHW floats on the device.
+class ClTensor : public DeviceTensor {
+ public:
+  ClTensor(ClContext& context, const Shape& shape, const std::string& what)
+      : context_(context), shape_(shape), buffer_(context.allocate(shape.size() * sizeof(float), what)) {}
+
+  Shape shape() const override { return shape_; }
+  void write(std::span<const float> values) override {
+    invariant(values.size() == shape_.size(), "as many values as the tensor holds");
+    context_.write(buffer_, values);
+  }
+  void read(std::span<float> values) const override {
+    invariant(values.size() == shape_.size(), "as many values as the tensor holds");
+    context_.read(buffer_, values);
+  }
+  Tensor to_host() const {
+    Tensor tensor(shape_);
+    read(tensor.span());
+    return tensor;
+  }
+  const ClBuffer& buffer() const { return buffer_; }
+  const ClContext& context() const { return context_; }
+
+ private:
+  ClContext& context_;
+  Shape shape_;
+  ClBuffer buffer_;
+};
+
+/// Maps with a border of zeros, as layers.cl says.
+class PackedMaps {
+ public:
+  struct Geometry {
+    int rows = 0;
+    int pitch = 0;
+    int phases = 1;
+    int top = 0;
+    int left = 0;
+    int step_y = 1;
+    int step_x = 1;
+    bool by_channel = false;  ///< all samples of a channel together
+  };
+
+  PackedMaps() = default;
+  PackedMaps(ClShared& shared, const Shape& maps, const Geometry& geometry, const std::string& what)
+      : maps_(maps),
+        geometry_(geometry),
+        buffer_(shared.context.allocate(static_cast<std::size_t>(maps.n) * maps.c * plane() * sizeof(float), what)) {}
+
+  int row() const { return geometry_.phases * geometry_.pitch; }
+  int plane() const { return geometry_.rows * row(); }
+  int phase() const { return geometry_.pitch; }
+  const ClBuffer& buffer() const { return buffer_; }
+
+  void fill(ClShared& shared, const ClBuffer& plain) {
+    const Geometry& g = geometry_;
+    const auto size = static_cast<cl_ulong>(plane());
+    const cl_ulong sample = g.by_channel ? size : size * static_cast<cl_ulong>(maps_.c);
+    const cl_ulong channel = g.by_channel ? size * static_cast<cl_ulong>(maps_.n) : size;
+    shared.context.launch(shared.layers.pack, shared.over_maps(maps_), plain, buffer_, maps_.c, maps_.h, maps_.w,
+                          sample, channel, g.phases, g.pitch, g.top, g.left, g.step_y, g.step_x);
+  }
+
+ private:
+  Shape maps_;
+  Geometry geometry_;
+  ClBuffer buffer_;
+};
+
+}  // namespace convoy
