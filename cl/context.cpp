@@ -117,13 +117,13 @@ void ClContext::read(const ClBuffer& from, std::span<float> values, std::size_t 
   finish();
 }
 
-void ClContext::set_argument(ClKernel& kernel, cl_uint index, std::size_t size, const void* value) {
+void ClContext::set_argument(const ClKernel& kernel, cl_uint index, std::size_t size, const void* value) {
   const cl_int code = opencl().clSetKernelArg(kernel.handle, index, size, value);
   invariant(code == CL_SUCCESS, "kernels take the arguments that they are given");
 }
 
-void ClContext::enqueue(ClKernel& kernel, const ClRange& range) {
-  if (kernel.seconds_per_item > 0.0) return enqueue_pieces(kernel, {0, 0, 0}, range);
+void ClContext::enqueue(const ClKernel& kernel, const ClRange& range) {
+  if (kernel.timing->seconds_per_item > 0.0) return enqueue_pieces(kernel, {0, 0, 0}, range);
   // A first slice tells how long the others will take.
   const std::size_t along = range[2] > 1 ? 2 : 1;
   ClRange slice = range;
@@ -137,12 +137,13 @@ void ClContext::enqueue(ClKernel& kernel, const ClRange& range) {
   if (rest[along] > 0) enqueue_pieces(kernel, first, rest);
 }
 
-void ClContext::enqueue_pieces(ClKernel& kernel, const ClRange& first, const ClRange& range) {
+void ClContext::enqueue_pieces(const ClKernel& kernel, const ClRange& first, const ClRange& range) {
   const std::size_t along = range[2] > 1 ? 2 : range[1] > 1 ? 1 : 0;
   // Only the last piece along the first dimension may end within a work-group.
   const std::size_t unit = along == 0 ? group_of(kernel, range) : 1;
   const std::size_t half = (range[along] / 2 + unit - 1) / unit * unit;
-  if (items_in(range) * kernel.seconds_per_item <= settings_.launch_time.count() || half == 0 || half >= range[along]) {
+  if (items_in(range) * kernel.timing->seconds_per_item <= settings_.launch_time.count() || half == 0 ||
+      half >= range[along]) {
     return enqueue_piece(kernel, first, range);
   }
   ClRange front = range;
@@ -165,15 +166,15 @@ std::size_t ClContext::group_of(const ClKernel& kernel, const ClRange& range) co
   return std::min(group, kernel.largest_group);
 }
 
-void ClContext::enqueue_piece(ClKernel& kernel, const ClRange& first, const ClRange& range) {
+void ClContext::enqueue_piece(const ClKernel& kernel, const ClRange& first, const ClRange& range) {
   const std::size_t group = group_of(kernel, range);
   const ClRange local{group, 1, 1};
   const ClRange global{(range[0] + group - 1) / group * group, range[1], range[2]};
   cl_event event = nullptr;
   const cl_int code = opencl().clEnqueueNDRangeKernel(queue_, kernel.handle, 3, first.data(), global.data(),
                                                       local.data(), 0, nullptr, &event);
-  check(code, kernel.name);
-  pending_.push_back({&kernel, items_in(range), event});
+  check(code, kernel.timing->kernel);
+  pending_.push_back({kernel.timing, items_in(range), event});
   check(opencl().clFlush(queue_), "clFlush");
 }
 
@@ -213,8 +214,8 @@ void ClContext::wait_for_last() {
       oldest = now;
       continue;
     }
-    lose(fmt::format("{} did not end within {:.3g} s: the driver hangs, or the device is far too slow",
-                     now->kernel != nullptr ? now->kernel->name : "a copy", settings_.patience.count()));
+    lose(fmt::format("{} did not end within {:.3g} s: the driver hangs, or the device is far too slow", now->what(),
+                     settings_.patience.count()));
   }
 }
 
@@ -237,10 +238,9 @@ cl_int ClContext::status_of(const Pending& pending) {
 void ClContext::collect(const Pending& pending) {
   const cl_int status = status_of(pending);
   if (status < 0) {
-    lose(fmt::format("{} failed: {}", pending.kernel != nullptr ? pending.kernel->name : "a copy",
-                     opencl_error(status)));
+    lose(fmt::format("{} failed: {}", pending.what(), opencl_error(status)));
   }
-  if (pending.kernel != nullptr) {
+  if (pending.timing != nullptr) {
     cl_ulong begin = 0;
     cl_ulong end = 0;
     if (opencl().clGetEventProfilingInfo(pending.event, CL_PROFILING_COMMAND_START, sizeof(begin), &begin, nullptr) ==
@@ -248,7 +248,7 @@ void ClContext::collect(const Pending& pending) {
         opencl().clGetEventProfilingInfo(pending.event, CL_PROFILING_COMMAND_END, sizeof(end), &end, nullptr) ==
             CL_SUCCESS &&
         end > begin) {
-      pending.kernel->seconds_per_item = 1e-9 * static_cast<double>(end - begin) / pending.items;
+      pending.timing->seconds_per_item = 1e-9 * static_cast<double>(end - begin) / pending.items;
     }
   }
   opencl().clReleaseEvent(pending.event);
@@ -267,7 +267,9 @@ std::vector<ClKernel> ClContext::build(const std::string& source, const std::str
     check_opencl(opencl().clGetKernelWorkGroupInfo(handle, device_.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(largest),
                                                    &largest, nullptr),
                  "clGetKernelWorkGroupInfo on " + device_.name);
-    kernels.push_back({.name = name, .handle = handle, .largest_group = std::max<std::size_t>(largest, 1)});
+    kernels.push_back({.handle = handle,
+                       .largest_group = std::max<std::size_t>(largest, 1),
+                       .timing = std::make_shared<ClTiming>(ClTiming{.kernel = name})});
   }
   return kernels;
 }

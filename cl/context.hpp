@@ -44,12 +44,22 @@ class ClBuffer {
 /// Work-items in three dimensions.
 using ClRange = std::array<std::size_t, 3>;
 
-/// A kernel of a program, and what is known of its speed.
-struct ClKernel {
-  std::string name;
-  cl_kernel handle = nullptr;
-  std::size_t largest_group = 1;  ///< work-items that one work-group may have
+/// What is known of a kernel's speed.
+struct ClTiming {
+  std::string kernel;
   double seconds_per_item = 0.0;  ///< as last measured; 0 before the first launch
+};
+
+/// A kernel of a program.
+struct ClKernel {
+  cl_kernel handle = nullptr;
+  std::size_t largest_group = 1;     ///< work-items that one work-group may have
+  std::shared_ptr<ClTiming> timing;  ///< shared by all copies
+
+  /// The same kernel for launches whose work-items have a cost of their own.
+  ClKernel timed_apart() const {
+    return {handle, largest_group, std::make_shared<ClTiming>(ClTiming{.kernel = timing->kernel})};
+  }
 };
 
 struct ClSettings {
@@ -86,7 +96,7 @@ class ClContext {
   /// buffers, or numbers of the kernel's own types. Kernels take the range's end themselves: a work-group may reach
   /// beyond it.
   template <class... Args>
-  void launch(ClKernel& kernel, const ClRange& range, const Args&... args) {
+  void launch(const ClKernel& kernel, const ClRange& range, const Args&... args) {
     cl_uint index = 0;
     (set_argument(kernel, index++, args), ...);
     enqueue(kernel, range);
@@ -98,24 +108,28 @@ class ClContext {
 
  private:
   struct Pending {
-    ClKernel* kernel;  ///< null for other commands
+    std::shared_ptr<ClTiming> timing;  ///< null for other commands
     double items;
     cl_event event;
+
+    std::string what() const { return timing != nullptr ? timing->kernel : "a copy"; }
   };
 
-  void set_argument(ClKernel& kernel, cl_uint index, const ClBuffer& buffer) {
+  void set_argument(const ClKernel& kernel, cl_uint index, const ClBuffer& buffer) {
     const cl_mem memory = buffer.memory();
     set_argument(kernel, index, sizeof(memory), &memory);
   }
   template <class T>
   requires std::is_arithmetic_v<T>
-  void set_argument(ClKernel& kernel, cl_uint index, T value) { set_argument(kernel, index, sizeof(value), &value); }
-  void set_argument(ClKernel& kernel, cl_uint index, std::size_t size, const void* value);
+  void set_argument(const ClKernel& kernel, cl_uint index, T value) {
+    set_argument(kernel, index, sizeof(value), &value);
+  }
+  void set_argument(const ClKernel& kernel, cl_uint index, std::size_t size, const void* value);
 
   std::size_t group_of(const ClKernel& kernel, const ClRange& range) const;
-  void enqueue(ClKernel& kernel, const ClRange& range);
-  void enqueue_pieces(ClKernel& kernel, const ClRange& first, const ClRange& range);
-  void enqueue_piece(ClKernel& kernel, const ClRange& first, const ClRange& range);
+  void enqueue(const ClKernel& kernel, const ClRange& range);
+  void enqueue_pieces(const ClKernel& kernel, const ClRange& first, const ClRange& range);
+  void enqueue_piece(const ClKernel& kernel, const ClRange& first, const ClRange& range);
   void wait_for_last();
   void collect(const Pending& pending);
   cl_int status_of(const Pending& pending);

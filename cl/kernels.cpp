@@ -55,4 +55,10 @@ ConvolutionKernels::ConvolutionKernels(ClContext& context, const ClTile& tile_of
   sum_maps = built[2];
 }
 
+ConvolutionKernels ConvolutionKernels::timed_apart() const {
+  ConvolutionKernels copy = *this;
+  for (ClKernel* kernel : {&copy.convolve, &copy.filter_gradient, &copy.sum_maps}) *kernel = kernel->timed_apart();
+  return copy;
+}
+
 }  // namespace convoy

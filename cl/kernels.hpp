@@ -34,6 +34,8 @@ struct ConvolutionKernels {
   ClKernel convolve, filter_gradient, sum_maps;
 
   ConvolutionKernels(ClContext& context, const ClTile& tile, const Convolution& geometry);
+  /// For one convolution: what a work-item costs depends on its channels and maps.
+  ConvolutionKernels timed_apart() const;
 };
 
 }  // namespace convoy

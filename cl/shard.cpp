@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace convoy {
 namespace {
@@ -66,16 +67,16 @@ class ClShard : public Shard {
   void make_packed();
   void weights_changed() { forward_weights_stale_ = backward_weights_stale_ = true; }
   void pack_weights(const ConvolutionKernels& kernels, const ClBuffer& to, bool swapped);
-  void convolve(ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights, const ClBuffer& bias,
-                int channels, const ClTensor& to, int activation);
+  void convolve(const ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights,
+                const ClBuffer& bias, int channels, const ClTensor& to, int activation);
 
   ClShared& shared_;
   ShardSpec spec_;
   std::string what_;  ///< "stage conv2: ", for errors
   int filters_;
   int taps_;  ///< of one channel
-  ConvolutionKernels& kernels_;
-  ConvolutionKernels* backward_kernels_ = nullptr;
+  ConvolutionKernels kernels_;
+  std::optional<ConvolutionKernels> backward_kernels_;
   ClParameters weights_;
   ClParameters bias_;
   ClBuffer forward_weights_;   ///< packed
@@ -115,7 +116,7 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
   if (spec.input_gradient) {
     Convolution swapped = spec.stage.conv;
     swapped.stride_h = swapped.stride_w = 1;
-    backward_kernels_ = &shared_.convolution(swapped, spec.stage.channels);
+    backward_kernels_ = shared_.convolution(swapped, spec.stage.channels);
     backward_weights_ =
         context.allocate(packed_bytes(*backward_kernels_, spec.stage.channels, filters_), what_ + "packed weights");
     input_gradient_ =
@@ -199,7 +200,7 @@ void ClShard::pack_weights(const ConvolutionKernels& kernels, const ClBuffer& to
                          block, swapped ? 1 : 0);
 }
 
-void ClShard::convolve(ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights,
+void ClShard::convolve(const ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights,
                        const ClBuffer& bias, int channels, const ClTensor& to, int activation) {
   const Shape out = to.shape();
   const int pairs = blocks(blocks(out.w, kernels.tile.width) * out.h, 2);

@@ -33,13 +33,13 @@ struct ClShared {
   }
 
   /// Kernels for a convolution that yields `filters` maps.
-  ConvolutionKernels& convolution(const Convolution& geometry, int filters) {
+  ConvolutionKernels convolution(const Convolution& geometry, int filters) {
     const ClTile tile{
         .width = vector_width, .filters = filters_of_tile(filters), .gradient_blocks = context.is_processor() ? 5 : 1};
     const std::tuple key{geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile.filters};
     const auto known = convolutions.find(key);
-    if (known != convolutions.end()) return known->second;
-    return convolutions.emplace(key, ConvolutionKernels(context, tile, geometry)).first->second;
+    if (known != convolutions.end()) return known->second.timed_apart();
+    return convolutions.emplace(key, ConvolutionKernels(context, tile, geometry)).first->second.timed_apart();
   }
 
   /// Values that a work-item takes of a plain list: a stretch on processors, one elsewhere.
