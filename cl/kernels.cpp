@@ -36,7 +36,8 @@ int filters_of_tile(int filters) {
   // Cost of a tile relative to what it computes: a small one loads more for each multiplication (measured on PoCL).
   constexpr std::array<std::pair<int, double>, 3> kTiles{{{8, 1.05}, {10, 1.0}, {12, 1.0}}};
   const auto cost = [&](const std::pair<int, double>& tile) {
-    return static_cast<double>((filters + tile.first - 1) / tile.first * tile.first) * tile.second;
+    const int tiles = (filters + tile.first - 1) / tile.first;
+    return tiles * tile.first * tile.second;
   };
   return std::ranges::min(kTiles, {}, cost).first;
 }
