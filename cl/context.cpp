@@ -97,21 +97,21 @@ void ClContext::fill_with_zeros(const ClBuffer& buffer) {
   pending_.push_back({nullptr, 0.0, event});
 }
 
-void ClContext::write(const ClBuffer& to, std::span<const float> values, std::size_t first) {
-  invariant((first + values.size()) * sizeof(float) <= to.bytes(), "values that fit the buffer");
+void ClContext::write(const ClBuffer& to, std::span<const float> values) {
+  invariant(values.size_bytes() <= to.bytes(), "values that fit the buffer");
   cl_event event = nullptr;
-  check(opencl().clEnqueueWriteBuffer(queue_, to.memory(), CL_FALSE, first * sizeof(float), values.size_bytes(),
-                                      values.data(), 0, nullptr, &event),
+  check(opencl().clEnqueueWriteBuffer(queue_, to.memory(), CL_FALSE, 0, values.size_bytes(), values.data(), 0, nullptr,
+                                      &event),
         "clEnqueueWriteBuffer");
   pending_.push_back({nullptr, 0.0, event});
   finish();  // the caller may change the values now
 }
 
-void ClContext::read(const ClBuffer& from, std::span<float> values, std::size_t first) {
-  invariant((first + values.size()) * sizeof(float) <= from.bytes(), "values that the buffer holds");
+void ClContext::read(const ClBuffer& from, std::span<float> values) {
+  invariant(values.size_bytes() <= from.bytes(), "values that the buffer holds");
   cl_event event = nullptr;
-  check(opencl().clEnqueueReadBuffer(queue_, from.memory(), CL_FALSE, first * sizeof(float), values.size_bytes(),
-                                     values.data(), 0, nullptr, &event),
+  check(opencl().clEnqueueReadBuffer(queue_, from.memory(), CL_FALSE, 0, values.size_bytes(), values.data(), 0, nullptr,
+                                     &event),
         "clEnqueueReadBuffer");
   pending_.push_back({nullptr, 0.0, event});
   finish();

@@ -64,7 +64,7 @@ struct ClKernel {
 
 struct ClSettings {
   std::size_t group = 0;  ///< work-items of a work-group; 0: one on processors, up to 64 elsewhere
-  std::chrono::duration<double> patience{30.0};     ///< for what was enqueued to end
+  std::chrono::duration<double> patience{30.0};     ///< with a device of which nothing ends
   std::chrono::duration<double> launch_time{0.03};  ///< that one launch should take at most: phones reset longer ones
 };
 
@@ -77,15 +77,14 @@ class ClContext {
 
   const ClDeviceId& device() const { return device_; }
   bool is_processor() const { return processor_; }
-  /// Whether fused multiply-add is as fast as a multiplication.
+  /// Whether the device says that it has fused multiply-add.
   bool has_fma() const { return fma_; }
 
   /// New memory, filled with zeros. Throws Error naming `what` and both sizes where the device has no room.
   ClBuffer allocate(std::size_t bytes, const std::string& what);
-  void write(const ClBuffer& to, std::span<const float> values, std::size_t first = 0);
-  /// Waits for all that was enqueued before.
-  void read(const ClBuffer& from, std::span<float> values, std::size_t first = 0);
-  void fill_with_zeros(const ClBuffer& buffer);
+  /// Both wait for all that was enqueued before.
+  void write(const ClBuffer& to, std::span<const float> values);
+  void read(const ClBuffer& from, std::span<float> values);
 
   /// Kernels of the program, in the order of `names`; from the cache on disk where this device, driver, source and
   /// options were built before. Throws Error with the compiler's own words.
@@ -126,6 +125,7 @@ class ClContext {
   }
   void set_argument(const ClKernel& kernel, cl_uint index, std::size_t size, const void* value);
 
+  void fill_with_zeros(const ClBuffer& buffer);
   std::size_t group_of(const ClKernel& kernel, const ClRange& range) const;
   void enqueue(const ClKernel& kernel, const ClRange& range);
   void enqueue_pieces(const ClKernel& kernel, const ClRange& first, const ClRange& range);

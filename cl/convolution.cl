@@ -4,7 +4,7 @@
 //   FILTERS   filters that a work-item of `convolve` computes
 //   GRADIENT_FILTERS, GRADIENT_TAPS  weights whose gradients a work-item of `filter_gradient` computes together, and
 //   GRADIENT_BLOCKS  times as many taps one after another
-//   FMA       defined where the device's fused multiply-add is fast
+//   FMA       defined where the device has fused multiply-add
 // Sums run in a fixed order: the same shard gives the same bits.
 
 #define JOIN_(a, b) a##b

@@ -130,6 +130,12 @@ kernel void max_pool(global const float* restrict input, global float* restrict 
   }
 }
 
+// First and last of the windows' rows or columns that cover an element.
+int first_over(int element, int stride, int kernel_size, int before) {
+  return max(0, (element + before - kernel_size + stride) / stride);
+}
+int last_over(int element, int stride, int before, int windows) { return min(windows - 1, (element + before) / stride); }
+
 // Each element gathers from the windows that took it, in the windows' order.
 kernel void max_pool_gradient(global const float* restrict gradient, global const int* restrict places,
                               global float* restrict input_gradient, int height, int width, int out_height,
@@ -138,11 +144,11 @@ kernel void max_pool_gradient(global const float* restrict gradient, global cons
   const size_t map = get_global_id(2);
   const size_t pooled = map * out_height * out_width;
   FOR_ROWS(y, height) {
-    const int first_y = max(0, (y + top - kernel_h + stride_h) / stride_h);
-    const int last_y = min(out_height - 1, (y + top) / stride_h);
+    const int first_y = first_over(y, stride_h, kernel_h, top);
+    const int last_y = last_over(y, stride_h, top, out_height);
     FOR_COLUMNS(x, width) {
-      const int first_x = max(0, (x + left - kernel_w + stride_w) / stride_w);
-      const int last_x = min(out_width - 1, (x + left) / stride_w);
+      const int first_x = first_over(x, stride_w, kernel_w, left);
+      const int last_x = last_over(x, stride_w, left, out_width);
       float sum = 0.0f;
       for (int out_y = first_y; out_y <= last_y; ++out_y) {
         for (int out_x = first_x; out_x <= last_x; ++out_x) {
@@ -189,11 +195,11 @@ kernel void average_pool_gradient(global const float* restrict gradient, global 
   const size_t map = get_global_id(2);
   const size_t pooled = map * out_height * out_width;
   FOR_ROWS(y, height) {
-    const int first_y = max(0, (y + top - kernel_h + stride_h) / stride_h);
-    const int last_y = min(out_height - 1, (y + top) / stride_h);
+    const int first_y = first_over(y, stride_h, kernel_h, top);
+    const int last_y = last_over(y, stride_h, top, out_height);
     FOR_COLUMNS(x, width) {
-      const int first_x = max(0, (x + left - kernel_w + stride_w) / stride_w);
-      const int last_x = min(out_width - 1, (x + left) / stride_w);
+      const int first_x = first_over(x, stride_w, kernel_w, left);
+      const int last_x = last_over(x, stride_w, left, out_width);
       float sum = 0.0f;
       for (int out_y = first_y; out_y <= last_y; ++out_y) {
         const int rows = covered(out_y, stride_h, kernel_h, top, height);

@@ -13,7 +13,7 @@ class ClDevice : public Device {
     info_.name = fmt::format("opencl:{}", id.number);
     info_.description = describe(id);
     info_.memory = device_info<cl_ulong>(id.device, CL_DEVICE_GLOBAL_MEM_SIZE);
-    info_.filter_block = 2;
+    info_.filter_block = 2;  // tiles hold 8, 10 or 12 filters (filters_of_tile)
   }
 
   const DeviceInfo& info() const override { return info_; }

@@ -99,36 +99,38 @@ void gather(std::span<const PoolCover> covers, const float* gradient, const Pool
 
 }  // namespace
 
+template <class Rows, class Columns, class Cover>
+MaxPool::CoverTable::CoverTable(const Shape& map, Rows rows_of, Columns columns_of, Cover cover) {
+  for (int y = 0; y < map.h; ++y) {
+    const Range rows = rows_of(y);
+    for (int x = 0; x < map.w; ++x) {
+      const Range columns = columns_of(x);
+      for (int r = rows.first; r < rows.last; ++r) {
+        for (int c = columns.first; c < columns.last; ++c) covers.push_back(cover(y, x, r, c));
+      }
+      ends.push_back(covers.size());
+    }
+  }
+}
+
 MaxPool::MaxPool(const Pooling& pool, const LanedMaps& maps)
     : in_(maps), out_(pooled_shape(pool, {1, 1, maps.height, maps.width})) {
   invariant(pool.kernel_h * pool.kernel_w < kNoPlace, "a window whose places fit 16 bits");
   const auto place = [&](int y, int x, int out_y, int out_x) {
     return (y - out_y * pool.stride_h + pool.pad.top) * pool.kernel_w + x - out_x * pool.stride_w + pool.pad.left;
   };
-  for (int out_y = 0; out_y < out_.h; ++out_y) {
-    const Range rows = under(out_y, pool.stride_h, pool.kernel_h, pool.pad.top, in_.height);
-    for (int out_x = 0; out_x < out_.w; ++out_x) {
-      const Range columns = under(out_x, pool.stride_w, pool.kernel_w, pool.pad.left, in_.width);
-      for (int y = rows.first; y < rows.last; ++y) {
-        for (int x = columns.first; x < columns.last; ++x) {
-          elements_.covers.push_back({lanes_in(y * in_.width + x), place(y, x, out_y, out_x)});
-        }
-      }
-      elements_.ends.push_back(elements_.covers.size());
-    }
-  }
-  for (int y = 0; y < in_.height; ++y) {
-    const Range rows = over(y, pool.stride_h, pool.kernel_h, pool.pad.top, out_.h);
-    for (int x = 0; x < in_.width; ++x) {
-      const Range columns = over(x, pool.stride_w, pool.kernel_w, pool.pad.left, out_.w);
-      for (int out_y = rows.first; out_y < rows.last; ++out_y) {
-        for (int out_x = columns.first; out_x < columns.last; ++out_x) {
-          windows_.covers.push_back({lanes_in(out_y * out_.w + out_x), place(y, x, out_y, out_x)});
-        }
-      }
-      windows_.ends.push_back(windows_.covers.size());
-    }
-  }
+  elements_ = CoverTable(
+      out_, [&](int y) { return under(y, pool.stride_h, pool.kernel_h, pool.pad.top, in_.height); },
+      [&](int x) { return under(x, pool.stride_w, pool.kernel_w, pool.pad.left, in_.width); },
+      [&](int out_y, int out_x, int y, int x) {
+        return PoolCover{lanes_in(y * in_.width + x), place(y, x, out_y, out_x)};
+      });
+  windows_ = CoverTable(
+      {1, 1, in_.height, in_.width}, [&](int y) { return over(y, pool.stride_h, pool.kernel_h, pool.pad.top, out_.h); },
+      [&](int x) { return over(x, pool.stride_w, pool.kernel_w, pool.pad.left, out_.w); },
+      [&](int y, int x, int out_y, int out_x) {
+        return PoolCover{lanes_in(out_y * out_.w + out_x), place(y, x, out_y, out_x)};
+      });
 }
 
 std::span<const PoolCover> MaxPool::CoverTable::of(std::size_t pixel) const {

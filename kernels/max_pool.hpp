@@ -44,6 +44,11 @@ class MaxPool {
  private:
   /// For each pixel what covers it, or what it covers: found once, so that the passes only read.
   struct CoverTable {
+    CoverTable() = default;
+    /// For each pixel of the map in rows, cover(pixel's y, x, other's y, x) of the others in rows_of(y), columns_of(x).
+    template <class Rows, class Columns, class Cover>
+    CoverTable(const Shape& map, Rows rows_of, Columns columns_of, Cover cover);
+
     std::vector<PoolCover> covers;
     std::vector<std::size_t> ends;  ///< of each pixel's covers
     std::span<const PoolCover> of(std::size_t pixel) const;
