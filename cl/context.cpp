@@ -53,7 +53,8 @@ ClBuffer::~ClBuffer() {
 ClContext::ClContext(const ClDeviceId& device, const ClSettings& settings)
     : device_(device),
       settings_(settings),
-      processor_((device_info<cl_device_type>(device.device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0),
+      processor_(settings.processor.value_or(
+          (device_info<cl_device_type>(device.device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0)),
       fma_((device_info<cl_device_fp_config>(device.device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA) != 0),
       largest_buffer_(device_info<cl_ulong>(device.device, CL_DEVICE_MAX_MEM_ALLOC_SIZE)) {
   cl_int code = CL_SUCCESS;

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
 
@@ -63,7 +64,8 @@ struct ClKernel {
 };
 
 struct ClSettings {
-  std::size_t group = 0;  ///< work-items of a work-group; 0: one on processors, up to 64 elsewhere
+  std::optional<bool> processor;  ///< take the device for a processor, or for a GPU; unset: what it says it is
+  std::size_t group = 0;          ///< work-items of a work-group; 0: one on processors, up to 64 elsewhere
   std::chrono::duration<double> patience{30.0};     ///< with a device of which nothing ends
   std::chrono::duration<double> launch_time{0.03};  ///< that one launch should take at most: phones reset longer ones
 };

@@ -22,6 +22,21 @@ std::pair<int, std::string> usable_device() {
   }
 }
 
+/// The kernels' variant for GPUs, on whatever there is.
+class OpenClAsGpu : public testing::TestWithParam<StageCase> {};
+
+TEST_P(OpenClAsGpu, AgreesWithTheReference) {
+  const auto [number, why] = usable_device();
+  if (number < 0) GTEST_SKIP() << why;
+  expect_agreement(*make_opencl_device(number, {.processor = false}), GetParam().spec);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, OpenClAsGpu,
+                         testing::Values(stage_case("OneOfEverything"), stage_case("FiftyChannels"),
+                                         stage_case("Stride3"), stage_case("MaxPoolOverlapping"),
+                                         stage_case("AveragePoolOverlapping"), stage_case("DropoutThenPool")),
+                         [](const auto& info) { return info.param.name; });
+
 class OpenClDevices : public testing::TestWithParam<std::tuple<int, StageCase>> {};
 
 TEST_P(OpenClDevices, AgreeWithTheReference) {
