@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Convoy's benchmarks; each prints medians over interleaved rounds of one run"};
   app.require_subcommand(1);
   convoy::add_conv(app);
+  convoy::add_operators(app);
   convoy::add_train(app);
   convoy::add_transport(app);
   try {

@@ -145,6 +145,7 @@ std::vector<ClDeviceId> opencl_devices() {
                        .name = text_of(device, CL_DEVICE_NAME),
                        .platform_name = name_of(platform),
                        .driver = text_of(device, CL_DRIVER_VERSION),
+                       .processor = (device_info<cl_device_type>(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0,
                        .unusable = why_unusable(device)});
     }
   }

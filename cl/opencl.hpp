@@ -68,6 +68,7 @@ struct ClDeviceId {
   std::string name;
   std::string platform_name;
   std::string driver;  ///< version
+  bool processor = false;  ///< the machine's own, not a GPU
   std::string unusable;
 };
 

@@ -43,4 +43,18 @@ double time_shard(Device& device, const ShardSpec& spec, int repeats) {
   return *middle;
 }
 
+double measure_speed(Device& device) {
+  const Stage stage{.name = "speed",
+                    .channels = 64,
+                    .height = 16,
+                    .width = 16,
+                    .conv = {.filters = 64, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
+                    .after = {Activation::relu}};
+  // Larger batches until the time is more than a launch's: slow devices are not kept waiting for long.
+  for (int batch = 1;; batch *= 4) {
+    const double seconds = time_shard(device, {.stage = stage, .filters = {0, 64}, .batch = batch}, 3);
+    if (seconds > 0.02 || batch >= 256) return 3.0 * conv_flops(stage, batch, 64) / seconds / 1e9;
+  }
+}
+
 }  // namespace convoy

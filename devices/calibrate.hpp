@@ -18,4 +18,8 @@ int calibration_batch(int batch);
 /// time), over `repeats` rounds after one to warm up. Stops early, with at least one round, once two seconds are spent.
 double time_shard(Device& device, const ShardSpec& spec, int repeats);
 
+/// GFLOP/s of forward and backward on a convolution of middle size (64 filters of 3x3 on 64 maps of 16x16), in a second
+/// or two: to compare devices, not to plan with.
+double measure_speed(Device& device);
+
 }  // namespace convoy

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <functional>
 
+#include "devices/calibrate.hpp"
+#include "devices/check_device.hpp"
 #include "kernels/eigen_device.hpp"
 #include "kernels/reference.hpp"
 #if CONVOY_HAS_ONEDNN
@@ -22,20 +24,23 @@ namespace {
 struct Entry {
   const char* name;
   const char* description;
-  const char* unusable;
   std::function<std::unique_ptr<Device>(int threads)> make;
 };
+
+constexpr std::string_view kAuto = "auto";
+constexpr std::string_view kCheck = "check:";
+constexpr std::string_view kProcessor = "cpu";
 
 const std::vector<Entry>& table() {
   static const std::vector<Entry> entries = {
 #if CONVOY_HAS_ONEDNN
-    {"cpu", "this machine's processor, through oneDNN", "", make_onednn_device},
+    {"cpu", "this machine's processor, through oneDNN", make_onednn_device},
 #else
-    {"cpu", "this machine's processor, through Eigen (oneDNN is not built in)", "", make_eigen_device},
+    {"cpu", "this machine's processor, through Eigen (oneDNN is not built in)", make_eigen_device},
 #endif
-    {"eigen", "this machine's processor, through Eigen", "", make_eigen_device},
-    {"reference", "plain loops on one core: the oracle of the tests", "", [](int) { return make_reference_device(); }},
-    {"reference64", "the same in double precision", "", [](int) { return make_reference64_device(); }},
+    {"eigen", "this machine's processor, through Eigen", make_eigen_device},
+    {"reference", "plain loops on one core: the oracle of the tests", [](int) { return make_reference_device(); }},
+    {"reference64", "the same in double precision", [](int) { return make_reference64_device(); }},
   };
   return entries;
 }
@@ -47,7 +52,7 @@ std::vector<DeviceRow> opencl_rows() {
   try {
     std::vector<DeviceRow> rows;
     for (const ClDeviceId& id : opencl_devices()) {
-      rows.push_back({fmt::format("{}:{}", kOpenCl, id.number), describe(id), id.unusable});
+      rows.push_back({fmt::format("{}:{}", kOpenCl, id.number), describe(id), id.unusable, !id.processor});
     }
     return rows;
   } catch (const Error& error) {
@@ -76,27 +81,72 @@ std::unique_ptr<Device> make_opencl(const std::string& name) {
 }
 #endif
 
+/// A device by its own name.
+std::unique_ptr<Device> make_named(const std::string& name, int threads) {
+  if (name == kOpenCl || name.starts_with(fmt::format("{}:", kOpenCl))) return make_opencl(name);
+  std::vector<std::string> names;
+  for (const Entry& entry : table()) {
+    if (entry.name == name) return entry.make(threads);
+    names.emplace_back(entry.name);
+  }
+  fail("unknown device '{}'; this program has: auto, {}, opencl:NUMBER, check:DEVICE,DEVICE", name,
+       fmt::join(names, ", "));
+}
+
+std::unique_ptr<Device> make_fastest(int threads) {
+  std::unique_ptr<Device> fastest = make_named(std::string(kProcessor), threads);
+  double best = 0.0;
+  for (const DeviceRow& row : list_devices()) {
+    if (!row.automatic || !row.unusable.empty() || row.name == kProcessor) continue;
+    if (best == 0.0) best = measure_speed(*fastest);
+    try {
+      std::unique_ptr<Device> device = make_named(row.name, threads);
+      const double speed = measure_speed(*device);
+      if (speed <= best) continue;
+      best = speed;
+      fastest = std::move(device);
+    } catch (const Error& error) {
+      fmt::print(stderr, "device {} is left out: {}\n", row.name, error.what());
+    }
+  }
+  return fastest;
+}
+
+/// Where the first device of a list ends.
+std::size_t end_of_first(std::string_view list) {
+  std::size_t end = list.find(',');
+  if (list.starts_with(kCheck) && end != std::string_view::npos) end = list.find(',', end + 1);
+  return std::min(end, list.size());
+}
+
 }  // namespace
 
 std::vector<DeviceRow> list_devices() {
   std::vector<DeviceRow> rows;
-  for (const Entry& entry : table()) rows.push_back({entry.name, entry.description, entry.unusable});
+  for (const Entry& entry : table()) rows.push_back({entry.name, entry.description, "", entry.name == kProcessor});
   for (DeviceRow& row : opencl_rows()) rows.push_back(std::move(row));
   return rows;
 }
 
-std::unique_ptr<Device> make_device(const std::string& name, int threads) {
-  if (name == kOpenCl || name.starts_with(fmt::format("{}:", kOpenCl))) return make_opencl(name);
+std::vector<std::string> split_devices(const std::string& list) {
   std::vector<std::string> names;
-  for (const Entry& entry : table()) {
-    if (entry.name != (name == "auto" ? "cpu" : name)) {
-      names.emplace_back(entry.name);
-      continue;
-    }
-    if (*entry.unusable != '\0') fail("device {} cannot be used here: {}", name, entry.unusable);
-    return entry.make(threads > 0 ? threads : hardware_threads());
+  std::string_view rest = list;
+  while (true) {
+    const std::size_t end = end_of_first(rest);
+    if (end == 0) fail("--device '{}': a name is missing; write for example opencl:0,cpu", list);
+    names.emplace_back(rest.substr(0, end));
+    if (end == rest.size()) return names;
+    rest.remove_prefix(end + 1);
   }
-  fail("unknown device '{}'; this program has: auto, {}, opencl:NUMBER", name, fmt::join(names, ", "));
+}
+
+std::unique_ptr<Device> make_device(const std::string& name, int threads) {
+  if (threads <= 0) threads = hardware_threads();
+  if (name == kAuto) return make_fastest(threads);
+  if (!name.starts_with(kCheck)) return make_named(name, threads);
+  const std::vector<std::string> pair = split_devices(name.substr(kCheck.size()));
+  if (pair.size() != 2) fail("device '{}': expected check:DEVICE,DEVICE, for example check:cpu,opencl:0", name);
+  return make_check_device(make_device(pair[0], threads), make_device(pair[1], threads));
 }
 
 }  // namespace convoy

@@ -13,14 +13,20 @@ struct DeviceRow {
   std::string name;         ///< as in --device
   std::string description;  ///< what it is
   std::string unusable;     ///< why it cannot be used here; empty when it can
+  bool automatic = false;   ///< "auto" considers it: neither an oracle nor a second way to use the processor
 };
 
 /// Every device the program knows of, usable or not.
 std::vector<DeviceRow> list_devices();
 
-/// The device of that name with `threads` threads; "auto" takes the fastest kind that is built in. Throws Error
-/// listing the known names, or saying why the device cannot be used.
+/// The device of that name, with `threads` threads (0: all cores) where it computes on the processor. "auto" is the
+/// fastest of the usable automatic rows, by a short timing where there are several; "check:A,B" computes on A and
+/// compares with B (devices/check_device.hpp). Throws Error listing the known names, or saying why the device cannot be
+/// used.
 std::unique_ptr<Device> make_device(const std::string& name, int threads);
+
+/// "cuda:0,check:cpu,opencl:0,cpu" to its three names. Throws Error where one is missing.
+std::vector<std::string> split_devices(const std::string& list);
 
 /// Threads of this machine: what --threads 0 means.
 int hardware_threads();

@@ -5,12 +5,15 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 
 #include "core/allocator.hpp"
 #include "core/exit_code.hpp"
 #include "core/stop_signal.hpp"
+#include "devices/calibrate.hpp"
 #include "devices/registry.hpp"
 #include "slave/serve.hpp"
+#include "slave/several.hpp"
 
 namespace convoy {
 namespace {
@@ -21,10 +24,26 @@ std::string default_name() {
   return fmt::format("{}-{}", host.data(), getpid());
 }
 
-void print_devices() {
+/// Each device with its speed and the memory that its shards may take, or why it cannot be used.
+void print_devices(int threads) {
+  fmt::print("{:<12} {:>8}  {:>8}  {}\n", "device", "GFLOP/s", "memory", "");
   for (const DeviceRow& row : list_devices()) {
-    fmt::print("{:<12} {}{}\n", row.name, row.description,
-               row.unusable.empty() ? "" : fmt::format("; unusable here: {}", row.unusable));
+    std::string unusable = row.unusable;
+    if (unusable.empty()) {
+      try {
+        const auto device = make_device(row.name, threads);
+        const double memory = static_cast<double>(default_memory(device->info())) / static_cast<double>(1 << 30);
+        const std::string& detail = device->info().description;
+        fmt::print("{:<12} {:>8.3g}  {:>4.1f} GiB  {}{}\n", row.name, measure_speed(*device), memory, row.description,
+                   detail == row.description ? "" : "; " + detail);
+      } catch (const std::exception& error) {
+        unusable = error.what();
+      }
+    }
+    if (!unusable.empty()) {
+      fmt::print("{:<12} {:>8}  {:>8}  {}; unusable here: {}\n", row.name, "-", "-", row.description, unusable);
+    }
+    std::fflush(stdout);
   }
 }
 
@@ -38,51 +57,73 @@ struct Options {
 
 void define(CLI::App& app, Options& options) {
   app.add_option("master", options.slave.master, "the master's address, for example tcp://192.168.0.10:5570");
-  app.add_option("--device", options.device, "device that computes; see --list-devices")->capture_default_str();
+  app.add_option("--device", options.device, "device that computes, or several with commas, each a slave of its own; see --list-devices")->capture_default_str();
   app.add_option("--threads", options.threads, "threads to compute with (0: all cores)")->check(CLI::Range(0, 1024));
   app.add_option("--memory", options.memory,
                  "most memory that shards may take, for example 2GiB (default: 3/4 of what "
                  "is available now)");
   app.add_option("--name", options.slave.name, "name by which the master calls this slave (default: host-pid)");
   app.add_flag("--once", options.slave.once, "leave after one run instead of waiting for the next");
-  app.add_flag("--list-devices", options.list, "list the devices of this program and leave");
+  app.add_flag("--list-devices", options.list, "list the devices of this machine, time each, and leave");
 }
 
-int run(Options& options) {
+void serve_on(Options options, const std::string& device_name) {
+  isolate_stop_signals();
+  const auto device = make_device(device_name, options.threads);
+  options.slave.memory = options.memory.empty() ? default_memory(device->info()) : parse_memory(options.memory);
+  serve(options.slave, *device, catch_stop_signals());
+}
+
+/// Says what goes wrong; the exit code.
+int report_errors(const std::function<int()>& work) {
+  try {
+    return work();
+  } catch (const DeviceLost& error) {
+    fmt::print(stderr, "convoy-slave: {}\n", error.what());
+    std::fflush(nullptr);
+    std::_Exit(kFailure);  // the driver's own end might wait for the device for ever
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "convoy-slave: {}\n", error.what());
+    return kFailure;
+  }
+}
+
+int run(const Options& options) {
   if (options.list) {
-    print_devices();
+    print_devices(options.threads);
     return kSuccess;
   }
   if (options.slave.master.empty()) {
     fail("no master's address; give it, as in: convoy-slave tcp://192.168.0.10:5570 (the master prints it)");
   }
-  if (options.slave.name.empty()) options.slave.name = default_name();
-  const auto device = make_device(options.device, options.threads);
-  options.slave.memory = options.memory.empty() ? default_memory(device->info()) : parse_memory(options.memory);
-  serve(options.slave, *device, catch_stop_signals());
-  return kSuccess;
+  const std::vector<std::string> devices = split_devices(options.device);
+  const auto slave_on = [&](const std::string& device) {
+    Options own = options;
+    if (own.slave.name.empty()) {
+      own.slave.name = default_name();
+    } else if (devices.size() > 1) {
+      own.slave.name += "-" + device;
+    }
+    return report_errors([&] {
+      serve_on(own, device);
+      return kSuccess;
+    });
+  };
+  return devices.size() == 1 ? slave_on(devices.front()) : run_each_apart(devices, slave_on);
 }
 
 }  // namespace
 }  // namespace convoy
 
 int main(int argc, char** argv) {
-  convoy::isolate_stop_signals();
   convoy::keep_freed_memory();
   CLI::App app{"Convoy's slave: computes its share of the filters for a master"};
   convoy::Options options;
   convoy::define(app, options);
   try {
     app.parse(argc, argv);
-    return convoy::run(options);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? convoy::kSuccess : convoy::kUsage;
-  } catch (const convoy::DeviceLost& error) {
-    fmt::print(stderr, "convoy-slave: {}\n", error.what());
-    std::fflush(nullptr);
-    std::_Exit(convoy::kFailure);  // the driver's own end might wait for the device for ever
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "convoy-slave: {}\n", error.what());
-    return convoy::kFailure;
   }
+  return convoy::report_errors([&] { return convoy::run(options); });
 }

@@ -39,6 +39,22 @@ TEST(Registry, UnknownNamesListTheKnownOnes) {
   }
 }
 
+TEST(Registry, ListsOfDevicesAreSplit) {
+  using testing::ElementsAre;
+  EXPECT_THAT(split_devices("cpu"), ElementsAre("cpu"));
+  EXPECT_THAT(split_devices("opencl:0,cpu"), ElementsAre("opencl:0", "cpu"));
+  EXPECT_THAT(split_devices("cpu,check:cpu,eigen,opencl:1"), ElementsAre("cpu", "check:cpu,eigen", "opencl:1"));
+  EXPECT_THAT(split_devices("check:cpu,eigen"), ElementsAre("check:cpu,eigen"));
+  for (const char* list : {"", ",cpu", "cpu,", "cpu,,eigen"}) EXPECT_THROW(split_devices(list), Error) << list;
+}
+
+TEST(Registry, ACheckNamesTwoDevices) {
+  EXPECT_EQ(make_device("check:reference,eigen", 1)->info().name, "check:reference,eigen");
+  for (const char* name : {"check:cpu", "check:cpu,", "check:cpu,abacus", "check:", "check:cpu,eigen,cpu"}) {
+    EXPECT_THROW(make_device(name, 1), Error) << name;
+  }
+}
+
 TEST(Memory, IsReadInAllUsualForms) {
   EXPECT_EQ(parse_memory("1000000"), 1000000U);
   EXPECT_EQ(parse_memory("3K"), 3U << 10);

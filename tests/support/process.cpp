@@ -1,7 +1,11 @@
 #include "tests/support/process.hpp"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +107,18 @@ TemporaryFolder::TemporaryFolder() {
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+std::string free_endpoint() {
+  const int handle = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  bind(handle, reinterpret_cast<sockaddr*>(&address), size);
+  getsockname(handle, reinterpret_cast<sockaddr*>(&address), &size);
+  close(handle);
+  return fmt::format("tcp://127.0.0.1:{}", ntohs(address.sin_port));
 }
 
 }  // namespace convoy

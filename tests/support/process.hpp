@@ -33,6 +33,9 @@ class Process {
   std::string file_;
 };
 
+/// "tcp://127.0.0.1:PORT" with a port that nobody listens at now.
+std::string free_endpoint();
+
 /// A folder of its own under the system's temporary folder, removed with all it holds.
 class TemporaryFolder {
  public:

@@ -1,0 +1,180 @@
+#include <fmt/core.h>
+
+#include <map>
+#include <optional>
+
+#include "bench/commands.hpp"
+#include "bench/statistics.hpp"
+#include "core/random.hpp"
+#include "core/stopwatch.hpp"
+#include "devices/registry.hpp"
+#include "master/initial_weights.hpp"
+#include "master/local_trunk.hpp"
+
+namespace convoy {
+namespace {
+
+struct OperatorsOptions {
+  std::vector<std::string> nets{"nets/big-mlp.yaml", "nets/lenet.yaml"};
+  std::vector<std::string> devices;
+  int batch = 64;
+  int repeats = 5;
+  std::string format = "text";
+};
+
+/// A dense layer as a convolution whose kernel covers the whole map: the same sums, so that every device has it.
+Stage dense_stage(const std::string& name, const Shape& in, int units) {
+  return {.name = name,
+          .channels = in.c,
+          .height = in.h,
+          .width = in.w,
+          .conv = {.filters = units, .kernel_h = in.h, .kernel_w = in.w},
+          .after = {}};
+}
+
+/// All of a net but its loss, as a chain of stages.
+std::vector<Stage> stages_of(const Net& net) {
+  const Cut parts = cut(net);
+  std::vector<Stage> stages = parts.trunk;
+  Shape maps{1, parts.maps.channels, parts.maps.height, parts.maps.width};
+  for (const Layer& layer : parts.head) {
+    if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
+      stages.push_back(dense_stage(layer.name, maps, dense->units));
+      maps = output_shape(stages.back(), 1, dense->units);
+    } else if (const auto* activation = std::get_if<Activation>(&layer.spec)) {
+      stages.back().after.emplace_back(*activation);
+    } else if (const auto* dropout = std::get_if<Dropout>(&layer.spec)) {
+      stages.back().after.emplace_back(*dropout);
+    }
+  }
+  return stages;
+}
+
+/// One way to compute a net: a device, and the net on it.
+struct Candidate {
+  std::string label;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<LocalTrunk> trunk;
+  std::vector<double> seconds;
+
+  double images_per_second(int batch) const { return batch / quartiles(seconds).median; }
+};
+
+std::string label_of(const std::string& name, const Device& device) {
+  if (name.starts_with("cpu") || name.starts_with("eigen")) {
+    return fmt::format("{}, {} thread{}", name, device.info().threads, device.info().threads == 1 ? "" : "s");
+  }
+  return name;
+}
+
+/// Devices to compare: those asked for, or the loops of the oracle, the processor with one and with all threads, and
+/// every other usable one. Those that cannot be used are named on stderr.
+std::vector<Candidate> candidates(const OperatorsOptions& options) {
+  std::vector<std::pair<std::string, int>> wanted;
+  for (const std::string& name : options.devices) wanted.emplace_back(name, 0);
+  if (wanted.empty()) {
+    wanted = {{"reference", 1}, {"cpu", 1}};
+    if (hardware_threads() > 1) wanted.emplace_back("cpu", 0);
+    for (const DeviceRow& row : list_devices()) {
+      if (!row.unusable.empty()) fmt::print(stderr, "left out: {}: {}\n", row.name, row.unusable);
+      if (row.unusable.empty() && row.name.find(':') != std::string::npos) wanted.emplace_back(row.name, 0);
+    }
+  }
+  std::vector<Candidate> found;
+  for (const auto& [name, threads] : wanted) {
+    auto device = make_device(name, threads);
+    const std::string label = label_of(name, *device);
+    found.push_back({.label = label, .device = std::move(device), .trunk = nullptr, .seconds = {}});
+  }
+  return found;
+}
+
+std::vector<ShardState> random_states(const std::vector<Stage>& stages) {
+  std::vector<ShardState> states;
+  Random random(1, 2);
+  for (const Stage& stage : stages) {
+    states.push_back(zero_state(stage, stage.conv.filters));
+    for (float& weight : states.back().weights.span()) weight = random.uniform(-0.05F, 0.05F);
+  }
+  return states;
+}
+
+void measure(const Net& net, const OperatorsOptions& options, std::vector<Candidate>& all) {
+  const std::vector<Stage> stages = stages_of(net);
+  const Shape input{options.batch, net.input.channels, net.input.height, net.input.width};
+  Random random(1, 1);
+  Tensor images(input);
+  for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
+  const Tensor gradient(output_shape(stages.back(), options.batch, stages.back().conv.filters), 1e-3F);
+  for (Candidate& candidate : all) {
+    candidate.trunk = std::make_unique<LocalTrunk>(stages, input, *candidate.device);
+    candidate.trunk->load(random_states(stages));
+    candidate.seconds.clear();
+  }
+  for (int round = -1; round < options.repeats; ++round) {  // the first warms up
+    for (Candidate& candidate : all) {
+      const Stopwatch watch;
+      candidate.trunk->forward(images, {.training = true, .seed = 1});
+      candidate.trunk->backward(gradient);
+      candidate.trunk->update({.learning_rate = 1e-6F, .momentum = 0.9F});
+      candidate.device->finish();
+      if (round >= 0) candidate.seconds.push_back(watch.seconds());
+    }
+  }
+  for (Candidate& candidate : all) candidate.trunk.reset();
+}
+
+void print(const std::string& net, const OperatorsOptions& options, const std::vector<Candidate>& all) {
+  const bool csv = options.format == "csv";
+  if (!csv) {
+    fmt::print("{}, batch {}: forward, backward and update of all its layers\n", net, options.batch);
+    fmt::print("  {:<22}{:>12} {:>22}", "", "images/s", "quartiles");
+    for (const Candidate& other : all) fmt::print("{:>16}", "/ " + other.label);
+    fmt::print("\n");
+  }
+  for (const Candidate& candidate : all) {
+    const Quartiles seconds = quartiles(candidate.seconds);
+    const double rate = options.batch / seconds.median;
+    fmt::print(fmt::runtime(csv ? "{},{},\"{}\",{:.2f},{:.2f},{:.2f}" : "  {2:<22}{3:>12.1f} {4:>10.1f} - {5:>9.1f}"), net,
+               options.batch, candidate.label, rate, options.batch / seconds.high, options.batch / seconds.low);
+    for (const Candidate& other : all) {
+      fmt::print(fmt::runtime(csv ? ",{:.3f}" : "{:>16.3g}"), rate / other.images_per_second(options.batch));
+    }
+    fmt::print("\n");
+  }
+}
+
+void run_operators(const OperatorsOptions& options) {
+  std::vector<Candidate> all = candidates(options);
+  if (options.format == "csv") {
+    fmt::print("net,batch,device,images_s,low,high");
+    for (const Candidate& other : all) fmt::print(",\"speedup over {}\"", other.label);
+    fmt::print("\n");
+  }
+  for (const std::string& file : options.nets) {
+    const Net net = read_net(file);
+    measure(net, options, all);
+    print(net.name, options, all);
+  }
+}
+
+}  // namespace
+
+void add_operators(CLI::App& app) {
+  auto options = std::make_shared<OperatorsOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "operators",
+      "a dense and a convolutional net computed by each set of operators: plain loops, the vectorized processor, OpenCL, "
+      "and whatever else this machine has, with every speedup over every other");
+  command.add_option("--nets", options->nets, "net files, separated by commas")->delimiter(',')->capture_default_str();
+  command.add_option("--devices", options->devices, "devices, separated by commas (default: all that can be used)")
+      ->delimiter(',');
+  command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
+  command.add_option("--repeats", options->repeats, "rounds")->check(CLI::Range(1, 10000))->capture_default_str();
+  command.add_option("--format", options->format, "text or csv")
+      ->check(CLI::IsMember({"text", "csv"}))
+      ->capture_default_str();
+  command.callback([options] { run_operators(*options); });
+}
+
+}  // namespace convoy

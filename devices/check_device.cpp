@@ -1,0 +1,178 @@
+#include "devices/check_device.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace convoy {
+namespace {
+
+/// The names of both devices, and what they compute.
+struct Subject {
+  std::string first;
+  std::string second;
+  std::string stage;
+};
+
+std::string place_of(const Shape& shape, std::size_t index) {
+  const auto w = static_cast<std::size_t>(shape.w);
+  const auto h = static_cast<std::size_t>(shape.h);
+  const auto c = static_cast<std::size_t>(shape.c);
+  return fmt::format("({}, {}, {}, {})", index / (w * h * c), index / (w * h) % c, index / w % h, index % w);
+}
+
+/// Throws Error where more than `may_differ` of the elements differ by more than a thousandth of their root mean square
+/// (rounding leaves some hundred thousandths in sums of a hundred thousand products), or where one is not a number.
+void compare(const Tensor& ours, const Tensor& theirs, const Subject& subject, const char* what, double may_differ) {
+  double squares = 0.0;
+  for (const float value : theirs.span()) squares += static_cast<double>(value) * value;
+  const double tolerance = 1e-3 * std::sqrt(squares / static_cast<double>(theirs.size())) + 1e-30;
+  std::size_t different = 0;
+  std::size_t worst = 0;
+  double most = -1.0;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(ours.data()[i]) - static_cast<double>(theirs.data()[i]));
+    if (difference <= tolerance) continue;  // false for what is not a number
+    ++different;
+    if (difference > most || std::isnan(difference)) {
+      worst = i;
+      most = std::isnan(difference) ? INFINITY : difference;
+    }
+  }
+  if (static_cast<double>(different) <= may_differ * static_cast<double>(ours.size())) return;
+  fail(
+      "devices {} and {} disagree on stage {}, {}: {} of {} elements differ by more than {:.2g}, most that at {} "
+      "(sample, channel, row, column): {} and {}",
+      subject.first, subject.second, subject.stage, what, different, ours.size(), tolerance,
+      place_of(ours.shape(), worst), ours.data()[worst], theirs.data()[worst]);
+}
+
+Tensor to_host(const DeviceTensor& tensor) {
+  Tensor host(tensor.shape());
+  tensor.read(host.span());
+  return host;
+}
+
+class CheckTensor : public DeviceTensor {
+ public:
+  CheckTensor(std::unique_ptr<DeviceTensor> first, std::unique_ptr<DeviceTensor> second)
+      : first_(std::move(first)), second_(std::move(second)) {}
+  Shape shape() const override { return first_->shape(); }
+  void write(std::span<const float> values) override {
+    first_->write(values);
+    second_->write(values);
+  }
+  void read(std::span<float> values) const override { first_->read(values); }
+  DeviceTensor& first() const { return *first_; }
+  DeviceTensor& second() const { return *second_; }
+
+ private:
+  std::unique_ptr<DeviceTensor> first_;
+  std::unique_ptr<DeviceTensor> second_;
+};
+
+class CheckShard : public Shard {
+ public:
+  CheckShard(Device& first, Device& second, const ShardSpec& spec)
+      : subject_{.first = first.info().name, .second = second.info().name, .stage = spec.stage.name},
+        first_(first.compile(spec)),
+        second_(second.compile(spec)) {
+    output_ = std::make_unique<CheckTensor>(first_->make_output_gradient(), second_->make_output_gradient());
+    input_gradient_ = std::make_unique<CheckTensor>(first_->make_input(), second_->make_input());
+  }
+
+  std::unique_ptr<DeviceTensor> make_input() const override {
+    return std::make_unique<CheckTensor>(first_->make_input(), second_->make_input());
+  }
+  std::unique_ptr<DeviceTensor> make_output_gradient() const override {
+    return std::make_unique<CheckTensor>(first_->make_output_gradient(), second_->make_output_gradient());
+  }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override {
+    const CheckTensor& both = own(input);
+    const Tensor ours = to_host(first_->forward(both.first(), pass));
+    compare(ours, to_host(second_->forward(both.second(), pass)), subject_, "forward", 0.0);
+    output_->write(ours.span());
+    return *output_;
+  }
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override {
+    const CheckTensor& both = own(output_gradient);
+    const DeviceTensor* ours = first_->backward_input(both.first());
+    const DeviceTensor* theirs = second_->backward_input(both.second());
+    if (ours == nullptr) return nullptr;
+    const Tensor host = to_host(*ours);
+    compare(host, to_host(*theirs), subject_, "input gradient", 0.01);
+    input_gradient_->write(host.span());
+    return input_gradient_.get();
+  }
+  void backward_filters() override {
+    first_->backward_filters();
+    second_->backward_filters();
+    Tensor weights;
+    Tensor bias;
+    Tensor their_weights;
+    Tensor their_bias;
+    first_->gradients(weights, bias);
+    second_->gradients(their_weights, their_bias);
+    compare(weights, their_weights, subject_, "gradient by the weights", 0.01);
+    compare(bias, their_bias, subject_, "gradient by the biases", 0.01);
+  }
+  void update(const SgdStep& step) override {
+    first_->update(step);
+    second_->update(step);
+    const ShardState ours = first_->state();
+    const ShardState theirs = second_->state();
+    compare(ours.weights, theirs.weights, subject_, "weights after the update", 0.01);
+    compare(ours.bias, theirs.bias, subject_, "biases after the update", 0.01);
+    second_->set_state(ours);
+  }
+  ShardState state() const override { return first_->state(); }
+  void set_state(const ShardState& state) override {
+    first_->set_state(state);
+    second_->set_state(state);
+  }
+  void gradients(Tensor& weights, Tensor& bias) const override { first_->gradients(weights, bias); }
+
+ private:
+  static const CheckTensor& own(const DeviceTensor& tensor) {
+    const auto* both = dynamic_cast<const CheckTensor*>(&tensor);
+    invariant(both != nullptr, "a tensor of the same device");
+    return *both;
+  }
+
+  Subject subject_;
+  std::unique_ptr<Shard> first_;
+  std::unique_ptr<Shard> second_;
+  std::unique_ptr<CheckTensor> output_;
+  std::unique_ptr<CheckTensor> input_gradient_;
+};
+
+class CheckDevice : public Device {
+ public:
+  CheckDevice(std::unique_ptr<Device> first, std::unique_ptr<Device> second)
+      : first_(std::move(first)), second_(std::move(second)), info_(first_->info()) {
+    info_.name = fmt::format("check:{},{}", first_->info().name, second_->info().name);
+    info_.description = fmt::format("{}, checked against {}", first_->info().description, second_->info().description);
+  }
+  const DeviceInfo& info() const override { return info_; }
+  std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
+    return std::make_unique<CheckShard>(*first_, *second_, spec);
+  }
+  void finish() override {
+    first_->finish();
+    second_->finish();
+  }
+
+ private:
+  std::unique_ptr<Device> first_;
+  std::unique_ptr<Device> second_;
+  DeviceInfo info_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_check_device(std::unique_ptr<Device> first, std::unique_ptr<Device> second) {
+  return std::make_unique<CheckDevice>(std::move(first), std::move(second));
+}
+
+}  // namespace convoy

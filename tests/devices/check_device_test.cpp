@@ -1,0 +1,124 @@
+// Two devices side by side: agreement, and every way of disagreeing.
+
+#include "devices/check_device.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "devices/registry.hpp"
+#include "kernels/reference.hpp"
+#include "tests/support/stage_cases.hpp"
+
+namespace convoy {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+enum class Wrong { output, input_gradient, weight_gradient, bias_gradient, update };
+
+/// The reference, wrong in one element of one result.
+class WrongShard : public Shard {
+ public:
+  WrongShard(Wrong wrong, std::unique_ptr<Shard> shard) : wrong_(wrong), shard_(std::move(shard)) {
+    output_ = shard_->make_output_gradient();
+    gradient_ = shard_->make_input();
+  }
+  std::unique_ptr<DeviceTensor> make_input() const override { return shard_->make_input(); }
+  std::unique_ptr<DeviceTensor> make_output_gradient() const override { return shard_->make_output_gradient(); }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override {
+    return spoilt(Wrong::output, shard_->forward(input, pass), *output_, 1);
+  }
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override {
+    // An element in a hundred may differ; more may not.
+    return &spoilt(Wrong::input_gradient, *shard_->backward_input(output_gradient), *gradient_, 20);
+  }
+  void backward_filters() override { shard_->backward_filters(); }
+  void update(const SgdStep& step) override {
+    shard_->update(step);
+    if (wrong_ != Wrong::update) return;
+    ShardState state = shard_->state();
+    for (float& weight : state.weights.span()) weight *= 1.01F;
+    shard_->set_state(state);
+  }
+  ShardState state() const override { return shard_->state(); }
+  void set_state(const ShardState& state) override { shard_->set_state(state); }
+  void gradients(Tensor& weights, Tensor& bias) const override {
+    shard_->gradients(weights, bias);
+    if (wrong_ == Wrong::weight_gradient) {
+      for (float& value : weights.span()) value = -value;
+    }
+    if (wrong_ == Wrong::bias_gradient) bias.data()[0] = NAN;
+  }
+
+ private:
+  const DeviceTensor& spoilt(Wrong wrong, const DeviceTensor& right, DeviceTensor& copy, std::size_t one_in) const {
+    if (wrong != wrong_) return right;
+    Tensor values(right.shape());
+    right.read(values.span());
+    if (one_in == 1) {
+      values.data()[1] += 1.0F;
+    } else {
+      for (std::size_t i = 0; i < values.size(); i += one_in) values.data()[i] += 1.0F;
+    }
+    copy.write(values.span());
+    return copy;
+  }
+
+  Wrong wrong_;
+  std::unique_ptr<Shard> shard_;
+  std::unique_ptr<DeviceTensor> output_;
+  std::unique_ptr<DeviceTensor> gradient_;
+};
+
+class WrongDevice : public Device {
+ public:
+  explicit WrongDevice(Wrong wrong) : wrong_(wrong), device_(make_reference_device()) {}
+  const DeviceInfo& info() const override { return device_->info(); }
+  std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
+    return std::make_unique<WrongShard>(wrong_, device_->compile(spec));
+  }
+
+ private:
+  Wrong wrong_;
+  std::unique_ptr<Device> device_;
+};
+
+void train_a_step(Device& device) {
+  const ShardSpec& spec = stage_case("ShardInTheMiddle").spec;
+  const auto shard = device.compile(spec);
+  const auto input = shard->make_input();
+  const auto gradient = shard->make_output_gradient();
+  shard->set_state(random_state(spec));
+  input->write(random_input(spec).span());
+  gradient->write(random_output_gradient(spec).span());
+  shard->forward(*input, {.training = true, .seed = 3});
+  shard->backward(*gradient);
+  shard->update({.learning_rate = 0.1F, .momentum = 0.9F});
+}
+
+TEST(CheckDevice, AgreesWithTheReferenceOnEveryCase) {
+  const auto device = make_device("check:reference,cpu", 1);
+  for (const StageCase& c : stage_cases()) {
+    SCOPED_TRACE(c.name);
+    expect_agreement(*device, c.spec);
+  }
+}
+
+TEST(CheckDevice, NamesStageAndPassOfADisagreement) {
+  const std::vector<std::pair<Wrong, std::string>> table = {{Wrong::output, "forward"},
+                                                            {Wrong::input_gradient, "input gradient"},
+                                                            {Wrong::weight_gradient, "gradient by the weights"},
+                                                            {Wrong::bias_gradient, "gradient by the biases"},
+                                                            {Wrong::update, "weights after the update"}};
+  const std::string stage = stage_case("ShardInTheMiddle").spec.stage.name;
+  for (const auto& [wrong, pass] : table) {
+    const auto device = make_check_device(make_reference_device(), std::make_unique<WrongDevice>(wrong));
+    EXPECT_THAT([&] { train_a_step(*device); },
+                testing::ThrowsMessage<Error>(AllOf(HasSubstr("disagree"), HasSubstr(stage), HasSubstr(pass))))
+        << pass;
+  }
+}
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,108 @@
+// One run over processors of two kinds and an OpenCL device: convoy-slave for aarch64 under qemu beside those of this
+// machine. Skips where the cross build (scripts/sysroot, scripts/build aarch64) or qemu-user is missing.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/exit_code.hpp"
+#include "devices/registry.hpp"
+#include "master/safetensors.hpp"
+#include "tests/support/process.hpp"
+
+namespace convoy {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+const std::string kSource = CONVOY_SOURCE_DIR;
+const std::string kSysroot = kSource + "/build/aarch64-sysroot";
+const std::string kAarch64Slave = kSource + "/build/aarch64/bin/convoy-slave";
+
+bool on_path(const std::string& program) { return Process({"/usr/bin/env", "which", program}).wait(10s) == 0; }
+
+class Aarch64 : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(kAarch64Slave)) {
+      GTEST_SKIP() << "no slave for aarch64: run scripts/sysroot and scripts/build aarch64";
+    }
+  }
+};
+
+TEST_F(Aarch64, TheSlaveLinksZeroMqAndTheCompilersLibrariesAlone) {
+  if (!on_path("readelf")) GTEST_SKIP() << "no readelf (binutils)";
+  Process readelf({"/usr/bin/env", "readelf", "--dynamic", "--wide", kAarch64Slave});
+  ASSERT_EQ(readelf.wait(10s), 0) << readelf.output();
+  const std::set<std::string> allowed{"libzmq.so.5", "libstdc++.so.6", "libm.so.6",
+                                      "libgcc_s.so.1", "libc.so.6", "ld-linux-aarch64.so.1"};
+  const std::string output = readelf.output();
+  const std::regex needed(R"(\(NEEDED\)[^\[]*\[([^\]]+)\])");
+  int libraries = 0;
+  for (std::sregex_iterator i(output.begin(), output.end(), needed), end; i != end; ++i, ++libraries) {
+    EXPECT_TRUE(allowed.contains((*i)[1])) << (*i)[1];
+  }
+  EXPECT_GE(libraries, 3) << output;
+}
+
+bool has_opencl() {
+  for (const DeviceRow& row : list_devices()) {
+    if (row.name == "opencl:0") return row.unusable.empty();
+  }
+  return false;
+}
+
+/// Trains some steps of a small net; the weights.
+SafetensorsFile train(const std::string& out, std::vector<std::string> more) {
+  std::vector<std::string> command{
+      CONVOY_MASTER,      "train",   kSource + "/nets/glyphs.yaml", "--set",     "conv1.filters=8", "--set",
+      "conv2.filters=12", "--batch", "20",                          "--steps",   "10",              "--device",
+      "cpu",              "--out",   out,                           "--threads", "1"};
+  command.insert(command.end(), more.begin(), more.end());
+  Process master(command);
+  EXPECT_EQ(master.wait(200s), kSuccess) << master.output();
+  return read_safetensors(out + "/weights.safetensors");
+}
+
+TEST_F(Aarch64, JoinsARunWithOtherDevices) {
+  if (!on_path("qemu-aarch64")) GTEST_SKIP() << "no qemu-aarch64 (Debian: apt-get install qemu-user)";
+  const TemporaryFolder scratch;
+  const std::string endpoint = free_endpoint();
+  std::vector<Process> slaves;
+  slaves.emplace_back(std::vector<std::string>{"/usr/bin/env", "qemu-aarch64", "-L", kSysroot, kAarch64Slave, endpoint,
+                                               "--name", "a-phone", "--threads", "1"});
+  slaves.emplace_back(
+      std::vector<std::string>{CONVOY_SLAVE, endpoint, "--name", "b-cpu", "--device", "cpu", "--threads", "1"});
+  std::string shares = "2,3";
+  if (has_opencl()) {
+    slaves.emplace_back(std::vector<std::string>{CONVOY_SLAVE, endpoint, "--name", "c-opencl", "--device", "opencl:0"});
+    shares += ",3";
+  }
+  const SafetensorsFile mixed = train(scratch.path() + "/mixed", {"--slaves", std::to_string(slaves.size()), "--shares",
+                                                                  shares, "--listen", endpoint});
+  const SafetensorsFile local = train(scratch.path() + "/local", {});
+
+  // Ten steps, each with the roundings of sums of at most 20 x 28 x 28 products, next to weights around a tenth.
+  const double tolerance = 10.0 * std::sqrt(20.0 * 28.0 * 28.0) * 0x1.0p-24;
+  ASSERT_EQ(mixed.tensors.size(), local.tensors.size());
+  double change = 0.0;
+  for (std::size_t t = 0; t < local.tensors.size(); ++t) {
+    const NamedTensor& expected = local.tensors[t];
+    const NamedTensor& got = mixed.get("mixed", expected.name, expected.dims);
+    for (std::size_t i = 0; i < expected.values.size(); ++i) {
+      ASSERT_NEAR(got.values[i], expected.values[i], tolerance) << expected.name << " " << i;
+      change += std::abs(got.values[i] - expected.values[i]);
+    }
+  }
+  EXPECT_GT(change, 0.0) << "other devices sum in another order: equal bits mean that they did not take part";
+}
+
+}  // namespace
+}  // namespace convoy
