@@ -1,8 +1,6 @@
 // oneDNN's convolution primitives by themselves: what the cpu device is measured against.
 #pragma once
 
-#include <algorithm>
-#include <limits>
 #include <memory>
 #include <vector>
 
@@ -25,15 +23,15 @@ using BareLayouts = std::vector<std::unique_ptr<BareConvolution>>;
 /// data. Empty where oneDNN is not built in.
 BareLayouts make_bare_convolutions(const Stage& stage, int filters, int batch, int threads);
 
-/// Seconds of one pass in the layout that is fastest for it; infinity where there is none.
-inline double fastest_seconds(const BareLayouts& layouts, void (BareConvolution::*pass)()) {
-  double least = std::numeric_limits<double>::infinity();
+/// Seconds of one pass in each layout.
+inline std::vector<double> seconds_by_layout(const BareLayouts& layouts, void (BareConvolution::*pass)()) {
+  std::vector<double> seconds;
   for (const auto& layout : layouts) {
     const Stopwatch watch;
     (layout.get()->*pass)();
-    least = std::min(least, watch.seconds());
+    seconds.push_back(watch.seconds());
   }
-  return least;
+  return seconds;
 }
 
 }  // namespace convoy

@@ -25,6 +25,8 @@ struct ConvOptions {
   std::vector<int> filters;
   int batch = 64;
   int repeats = 7;
+  bool tf32 = false;
+  bool fp16 = false;
   std::string format = "text";
 };
 
@@ -37,7 +39,7 @@ struct Row {
   const char* pass;
   Quartiles gflops;
   double peak;      ///< GFLOP/s of the machine on as many threads
-  Quartiles ratio;  ///< to the bare primitive, in the same round; zero without one
+  Quartiles ratio;  ///< to the bare primitive, in the same round, in the layout with the best median; zero without one
 };
 
 void fill_random(DeviceTensor& tensor) {
@@ -87,8 +89,26 @@ struct Job {
   bool first;  ///< the net's first stage: no input gradient
 };
 
+/// What was measured of one pass.
+struct Samples {
+  std::vector<double> ours;               ///< seconds, by round
+  std::vector<std::vector<double>> bare;  ///< the same, of each layout: rounds of layouts
+
+  /// Ratios to the layout that is fastest by its median. The fastest of each round would be compared by its luck.
+  Quartiles ratio() const {
+    Quartiles lowest;
+    for (std::size_t layout = 0; !bare.empty() && layout < bare.front().size(); ++layout) {
+      std::vector<double> ratios;
+      for (std::size_t round = 0; round < ours.size(); ++round) ratios.push_back(bare[round][layout] / ours[round]);
+      const Quartiles found = quartiles(ratios);
+      if (layout == 0 || found.median < lowest.median) lowest = found;
+    }
+    return lowest;
+  }
+};
+
 void measure(const Job& job, const ConvOptions& options, double peak, std::vector<Row>& rows) {
-  const auto device = make_device(job.device, job.threads);
+  const auto device = make_device(job.device, {.threads = job.threads, .tf32 = options.tf32, .fp16 = options.fp16});
   DevicePasses ours(*device, job.stage, job.filters, options.batch, job.first);
   const auto bare = make_bare_convolutions(job.stage, job.filters, options.batch, job.threads);
   const std::array<const char*, 3> names{"forward", "input gradient", "filter gradient"};
@@ -96,9 +116,7 @@ void measure(const Job& job, const ConvOptions& options, double peak, std::vecto
                                                     [&] { ours.filter_gradient(); }};
   const std::array<void (BareConvolution::*)(), 3> bare_passes{
       &BareConvolution::forward, &BareConvolution::input_gradient, &BareConvolution::filter_gradient};
-  std::array<std::vector<double>, 3> gflops;
-  std::array<std::vector<double>, 3> ratios;
-  const double work = conv_flops(job.stage, options.batch, job.filters) / 1e9;
+  std::array<Samples, 3> samples;
   for (int round = -1; round < options.repeats; ++round) {  // the first warms up
     for (std::size_t p = 0; p < passes.size(); ++p) {
       if (p == 1 && job.first) {
@@ -106,18 +124,22 @@ void measure(const Job& job, const ConvOptions& options, double peak, std::vecto
         continue;
       }
       // Which of the two goes first alternates, so that neither has the warmer cache.
-      double before = round % 2 == 0 ? fastest_seconds(bare, bare_passes[p]) : 0.0;
+      std::vector<double> others;
+      if (round % 2 == 0) others = seconds_by_layout(bare, bare_passes[p]);
       const double seconds = seconds_of(*device, passes[p]);
-      if (round % 2 != 0) before = fastest_seconds(bare, bare_passes[p]);
+      if (round % 2 != 0) others = seconds_by_layout(bare, bare_passes[p]);
       if (round < 0) continue;
-      gflops[p].push_back(work / seconds);
-      if (!bare.empty()) ratios[p].push_back(before / seconds);
+      samples[p].ours.push_back(seconds);
+      if (!others.empty()) samples[p].bare.push_back(others);
     }
   }
+  const double work = conv_flops(job.stage, options.batch, job.filters) / 1e9;
   for (std::size_t p = 0; p < passes.size(); ++p) {
-    if (gflops[p].empty()) continue;
-    rows.push_back({job.stage.name, job.filters, job.device, job.threads, names[p], quartiles(gflops[p]), peak,
-                    quartiles(ratios[p])});
+    if (samples[p].ours.empty()) continue;
+    std::vector<double> gflops;
+    for (const double seconds : samples[p].ours) gflops.push_back(work / seconds);
+    rows.push_back(
+        {job.stage.name, job.filters, job.device, job.threads, names[p], quartiles(gflops), peak, samples[p].ratio()});
   }
 }
 
@@ -221,6 +243,8 @@ void add_conv(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 20));
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
   command.add_option("--repeats", options->repeats, "rounds")->check(CLI::Range(1, 1000))->capture_default_str();
+  command.add_flag("--tf32", options->tf32, "let NVIDIA GPUs round factors to 10 bits");
+  command.add_flag("--fp16", options->fp16, "keep what OpenCL's convolutions read in 16 bits");
   command.add_option("--format", options->format, "text or csv")
       ->check(CLI::IsMember({"text", "csv"}))
       ->capture_default_str();

@@ -8,8 +8,8 @@
 #include "core/random.hpp"
 #include "core/stopwatch.hpp"
 #include "devices/registry.hpp"
-#include "master/initial_weights.hpp"
 #include "master/local_trunk.hpp"
+#include "nets/net.hpp"
 
 namespace convoy {
 namespace {
@@ -82,7 +82,7 @@ std::vector<Candidate> candidates(const OperatorsOptions& options) {
   }
   std::vector<Candidate> found;
   for (const auto& [name, threads] : wanted) {
-    auto device = make_device(name, threads);
+    auto device = make_device(name, {.threads = threads});
     const std::string label = label_of(name, *device);
     found.push_back({.label = label, .device = std::move(device), .trunk = nullptr, .seconds = {}});
   }
@@ -129,16 +129,16 @@ void print(const std::string& net, const OperatorsOptions& options, const std::v
   if (!csv) {
     fmt::print("{}, batch {}: forward, backward and update of all its layers\n", net, options.batch);
     fmt::print("  {:<22}{:>12} {:>22}", "", "images/s", "quartiles");
-    for (const Candidate& other : all) fmt::print("{:>16}", "/ " + other.label);
+    for (const Candidate& other : all) fmt::print("{:>18}", "/ " + other.label);
     fmt::print("\n");
   }
   for (const Candidate& candidate : all) {
     const Quartiles seconds = quartiles(candidate.seconds);
     const double rate = options.batch / seconds.median;
-    fmt::print(fmt::runtime(csv ? "{},{},\"{}\",{:.2f},{:.2f},{:.2f}" : "  {2:<22}{3:>12.1f} {4:>10.1f} - {5:>9.1f}"), net,
-               options.batch, candidate.label, rate, options.batch / seconds.high, options.batch / seconds.low);
+    fmt::print(fmt::runtime(csv ? "{},{},\"{}\",{:.2f},{:.2f},{:.2f}" : "  {2:<22}{3:>12.1f} {4:>10.1f} - {5:>9.1f}"),
+               net, options.batch, candidate.label, rate, options.batch / seconds.high, options.batch / seconds.low);
     for (const Candidate& other : all) {
-      fmt::print(fmt::runtime(csv ? ",{:.3f}" : "{:>16.3g}"), rate / other.images_per_second(options.batch));
+      fmt::print(fmt::runtime(csv ? ",{:.3f}" : "{:>18.3g}"), rate / other.images_per_second(options.batch));
     }
     fmt::print("\n");
   }
@@ -162,10 +162,10 @@ void run_operators(const OperatorsOptions& options) {
 
 void add_operators(CLI::App& app) {
   auto options = std::make_shared<OperatorsOptions>();
-  CLI::App& command = *app.add_subcommand(
-      "operators",
-      "a dense and a convolutional net computed by each set of operators: plain loops, the vectorized processor, OpenCL, "
-      "and whatever else this machine has, with every speedup over every other");
+  CLI::App& command = *app.add_subcommand("operators",
+                                          "a dense and a convolutional net computed by each set of operators: plain "
+                                          "loops, the vectorized processor, OpenCL, "
+                                          "and whatever else this machine has, with every speedup over every other");
   command.add_option("--nets", options->nets, "net files, separated by commas")->delimiter(',')->capture_default_str();
   command.add_option("--devices", options->devices, "devices, separated by commas (default: all that can be used)")
       ->delimiter(',');

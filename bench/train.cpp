@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "bench/bare_convolution.hpp"
 #include "bench/commands.hpp"
 #include "bench/statistics.hpp"
@@ -28,10 +30,12 @@ struct TrainBenchOptions {
 /// convolves with one primitive a stage and pass.
 double bare_seconds(const std::vector<BareLayouts>& stages) {
   double seconds = 0.0;
+  const auto fastest = [&](std::size_t stage, void (BareConvolution::*pass)()) {
+    return std::ranges::min(seconds_by_layout(stages[stage], pass));
+  };
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    seconds += fastest_seconds(stages[s], &BareConvolution::forward);
-    seconds += fastest_seconds(stages[s], &BareConvolution::filter_gradient);
-    if (s > 0) seconds += fastest_seconds(stages[s], &BareConvolution::input_gradient);
+    seconds += fastest(s, &BareConvolution::forward) + fastest(s, &BareConvolution::filter_gradient);
+    if (s > 0) seconds += fastest(s, &BareConvolution::input_gradient);
   }
   return seconds;
 }
@@ -58,7 +62,7 @@ void run_train(const TrainBenchOptions& options) {
   const Net net = read_net(options.net, set);
   const Cut parts = cut(net);
   const Shape input{options.batch, net.input.channels, net.input.height, net.input.width};
-  const auto device = make_device(options.device, options.threads);
+  const auto device = make_device(options.device, {.threads = options.threads});
   set_matmul_threads(options.threads);
   LocalTrunk trunk(parts.trunk, input, *device);
   Head<float> head(parts, options.batch);

@@ -2,43 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 
+#include "cl/cache.hpp"
 #include "core/error.hpp"
 
 namespace convoy {
 namespace {
-
-/// Fowler, Noll and Vo's 64-bit hash, 1a.
-std::uint64_t hash_of(const std::string& text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return hash;
-}
-
-/// Where programs are kept; empty where there is no such place.
-std::filesystem::path cache_folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
-    return std::filesystem::path(cache) / "convoy/opencl";
-  }
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
-    return std::filesystem::path(home) / ".cache/convoy/opencl";
-  }
-  return {};
-}
-
-std::filesystem::path cache_file(const std::string& key) {
-  const std::filesystem::path folder = cache_folder();
-  return folder.empty() ? folder : folder / fmt::format("{:016x}.bin", hash_of(key));
-}
 
 double items_in(const ClRange& range) {
   return static_cast<double>(range[0]) * static_cast<double>(range[1]) * static_cast<double>(range[2]);
@@ -56,6 +29,8 @@ ClContext::ClContext(const ClDeviceId& device, const ClSettings& settings)
       processor_(settings.processor.value_or(
           (device_info<cl_device_type>(device.device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0)),
       fma_((device_info<cl_device_fp_config>(device.device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA) != 0),
+      shares_memory_(settings.shares_memory.value_or(
+          device_info<cl_bool>(device.device, CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE)),
       largest_buffer_(device_info<cl_ulong>(device.device, CL_DEVICE_MAX_MEM_ALLOC_SIZE)) {
   cl_int code = CL_SUCCESS;
   context_ = opencl().clCreateContext(nullptr, 1, &device_.device, nullptr, nullptr, &code);
@@ -81,8 +56,8 @@ ClBuffer ClContext::allocate(std::size_t bytes, const std::string& what) {
          static_cast<double>(bytes) / kMiB, device_.name, static_cast<double>(largest_buffer_) / kMiB);
   }
   cl_int code = CL_SUCCESS;
-  const cl_mem memory =
-      opencl().clCreateBuffer(context_, CL_MEM_READ_WRITE, std::max<std::size_t>(bytes, 4), nullptr, &code);
+  const cl_mem_flags flags = CL_MEM_READ_WRITE | (shares_memory_ ? CL_MEM_ALLOC_HOST_PTR : 0);
+  const cl_mem memory = opencl().clCreateBuffer(context_, flags, std::max<std::size_t>(bytes, 4), nullptr, &code);
   check_opencl(code, fmt::format("{:.1f} MiB for {} on {}", static_cast<double>(bytes) / kMiB, what, device_.name));
   ClBuffer buffer(*this, memory, bytes);
   fill_with_zeros(buffer);
@@ -98,8 +73,31 @@ void ClContext::fill_with_zeros(const ClBuffer& buffer) {
   pending_.push_back({nullptr, 0.0, event});
 }
 
+void* ClContext::borrow(const ClBuffer& buffer, std::size_t bytes, cl_map_flags why) {
+  cl_int code = CL_SUCCESS;
+  cl_event event = nullptr;
+  void* memory =
+      opencl().clEnqueueMapBuffer(queue_, buffer.memory(), CL_FALSE, why, 0, bytes, 0, nullptr, &event, &code);
+  check(code, "clEnqueueMapBuffer");
+  pending_.push_back({nullptr, 0.0, event});
+  finish();
+  return memory;
+}
+
+void ClContext::give_back(const ClBuffer& buffer, void* memory) {
+  cl_event event = nullptr;
+  check(opencl().clEnqueueUnmapMemObject(queue_, buffer.memory(), memory, 0, nullptr, &event),
+        "clEnqueueUnmapMemObject");
+  pending_.push_back({nullptr, 0.0, event});
+}
+
 void ClContext::write(const ClBuffer& to, std::span<const float> values) {
   invariant(values.size_bytes() <= to.bytes(), "values that fit the buffer");
+  if (shares_memory_) {
+    void* memory = borrow(to, values.size_bytes(), CL_MAP_WRITE_INVALIDATE_REGION);
+    std::memcpy(memory, values.data(), values.size_bytes());
+    return give_back(to, memory);
+  }
   cl_event event = nullptr;
   check(opencl().clEnqueueWriteBuffer(queue_, to.memory(), CL_FALSE, 0, values.size_bytes(), values.data(), 0, nullptr,
                                       &event),
@@ -110,6 +108,11 @@ void ClContext::write(const ClBuffer& to, std::span<const float> values) {
 
 void ClContext::read(const ClBuffer& from, std::span<float> values) {
   invariant(values.size_bytes() <= from.bytes(), "values that the buffer holds");
+  if (shares_memory_) {
+    void* memory = borrow(from, values.size_bytes(), CL_MAP_READ);
+    std::memcpy(values.data(), memory, values.size_bytes());
+    return give_back(from, memory);
+  }
   cl_event event = nullptr;
   check(opencl().clEnqueueReadBuffer(queue_, from.memory(), CL_FALSE, 0, values.size_bytes(), values.data(), 0, nullptr,
                                      &event),
@@ -176,6 +179,14 @@ void ClContext::enqueue_piece(const ClKernel& kernel, const ClRange& first, cons
                                                       local.data(), 0, nullptr, &event);
   check(code, kernel.timing->kernel);
   pending_.push_back({kernel.timing, items_in(range), event});
+  check(opencl().clFlush(queue_), "clFlush");
+}
+
+void ClContext::enqueue_other(const std::string& what,
+                              const std::function<void(cl_command_queue*, cl_event*)>& command) {
+  cl_event event = nullptr;
+  command(&queue_, &event);
+  pending_.push_back({std::make_shared<ClTiming>(ClTiming{.kernel = what}), 1.0, event});
   check(opencl().clFlush(queue_), "clFlush");
 }
 
@@ -275,9 +286,12 @@ std::vector<ClKernel> ClContext::build(const std::string& source, const std::str
   return kernels;
 }
 
+std::string ClContext::identity() const {
+  return fmt::format("{}\n{}\n{}", device_.platform_name, device_.name, device_.driver);
+}
+
 cl_program ClContext::program_of(const std::string& source, const std::string& options) {
-  const std::string key =
-      fmt::format("{}\n{}\n{}\n{}\n{}", device_.platform_name, device_.name, device_.driver, options, source);
+  const std::string key = fmt::format("{}\n{}\n{}", identity(), options, source);
   if (const cl_program program = cached_program(key, options); program != nullptr) return program;
   cl_int code = CL_SUCCESS;
   const char* text = source.c_str();
@@ -291,20 +305,16 @@ cl_program ClContext::program_of(const std::string& source, const std::string& o
     fail("OpenCL: the compiler of {} ({} {}) refused Convoy's kernels: {}; it says:\n{}", device_.name,
          device_.platform_name, device_.driver, opencl_error(code), log.c_str());
   }
-  cache(program, key);
+  keep(program, key);
   return program;
 }
 
-// A file of the cache: the key's length and the key, then the binary. Whatever is wrong with one, the program is built
-// from its source again.
-
+// Whatever is wrong with a program that was kept, it is built from its source again.
 cl_program ClContext::cached_program(const std::string& key, const std::string& options) {
-  std::ifstream file(cache_file(key), std::ios::binary);
-  if (!file) return nullptr;
-  const std::string content((std::istreambuf_iterator<char>(file)), {});
-  if (content.size() <= key.size() || content.compare(0, key.size(), key) != 0) return nullptr;
-  const auto* binary = reinterpret_cast<const unsigned char*>(content.data()) + key.size();
-  const std::size_t size = content.size() - key.size();
+  const std::optional<std::string> kept = recall(key);
+  if (!kept) return nullptr;
+  const auto* binary = reinterpret_cast<const unsigned char*>(kept->data());
+  const std::size_t size = kept->size();
   cl_int status = CL_SUCCESS;
   cl_int code = CL_SUCCESS;
   const cl_program program =
@@ -318,28 +328,17 @@ cl_program ClContext::cached_program(const std::string& key, const std::string& 
   return program;
 }
 
-void ClContext::cache(cl_program program, const std::string& key) const {
-  const std::filesystem::path path = cache_file(key);
+void ClContext::keep(cl_program program, const std::string& key) const {
   std::size_t size = 0;
-  if (path.empty() ||
-      opencl().clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) != CL_SUCCESS ||
+  if (opencl().clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) != CL_SUCCESS ||
       size == 0) {
     return;
   }
-  std::vector<unsigned char> binary(size);
-  unsigned char* to = binary.data();
-  if (opencl().clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(to), &to, nullptr) != CL_SUCCESS) return;
-  std::error_code ignored;
-  std::filesystem::create_directories(path.parent_path(), ignored);
-  // Written aside and renamed: another slave may read it at the same time.
-  const std::filesystem::path aside = path.string() + fmt::format(".{}", ::getpid());
-  {
-    std::ofstream file(aside, std::ios::binary);
-    file << key;
-    file.write(reinterpret_cast<const char*>(binary.data()), static_cast<std::streamsize>(binary.size()));
-    if (!file) return;
+  std::string binary(size, '\0');
+  auto* to = reinterpret_cast<unsigned char*>(binary.data());
+  if (opencl().clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(to), &to, nullptr) == CL_SUCCESS) {
+    remember(key, binary);
   }
-  std::filesystem::rename(aside, path, ignored);
 }
 
 }  // namespace convoy

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -63,9 +64,16 @@ struct ClKernel {
   }
 };
 
+/// How convolutions are computed: by kernels of our own, by products of matrices (CLBlast), or, pass by pass, by what
+/// is faster.
+enum class ClConvolutions { own, products, faster };
+
 struct ClSettings {
-  std::optional<bool> processor;  ///< take the device for a processor, or for a GPU; unset: what it says it is
-  std::size_t group = 0;          ///< work-items of a work-group; 0: one on processors, up to 64 elsewhere
+  std::optional<bool> processor;      ///< take the device for a processor, or for a GPU; unset: what it says it is
+  std::optional<bool> shares_memory;  ///< take its memory for the host's, or not; unset: what it says
+  std::size_t group = 0;              ///< work-items of a work-group; 0: one on processors, up to 64 elsewhere
+  ClConvolutions convolutions = ClConvolutions::faster;
+  bool half = false;                                ///< convolutions read maps and weights in 16 bits
   std::chrono::duration<double> patience{30.0};     ///< with a device of which nothing ends
   std::chrono::duration<double> launch_time{0.03};  ///< that one launch should take at most: phones reset longer ones
 };
@@ -78,9 +86,12 @@ class ClContext {
   ClContext& operator=(const ClContext&) = delete;
 
   const ClDeviceId& device() const { return device_; }
+  /// Platform, device and driver: what is found out about one holds for its like.
+  std::string identity() const;
   bool is_processor() const { return processor_; }
   /// Whether the device says that it has fused multiply-add.
   bool has_fma() const { return fma_; }
+  const ClSettings& settings() const { return settings_; }
 
   /// New memory, filled with zeros. Throws Error naming `what` and both sizes where the device has no room.
   ClBuffer allocate(std::size_t bytes, const std::string& what);
@@ -102,6 +113,9 @@ class ClContext {
     (set_argument(kernel, index++, args), ...);
     enqueue(kernel, range);
   }
+
+  /// Enqueues what another library computes: `command` gets the queue, and a place for its last event.
+  void enqueue_other(const std::string& what, const std::function<void(cl_command_queue*, cl_event*)>& command);
 
   /// Waits until all that was enqueued has ended. Throws DeviceLost when nothing more of it ends for settings.patience,
   /// or when the device failed.
@@ -127,6 +141,9 @@ class ClContext {
   }
   void set_argument(const ClKernel& kernel, cl_uint index, std::size_t size, const void* value);
 
+  /// Memory of a device that shares it with the host, for the host: no driver copies it. Ends with give_back.
+  void* borrow(const ClBuffer& buffer, std::size_t bytes, cl_map_flags why);
+  void give_back(const ClBuffer& buffer, void* memory);
   void fill_with_zeros(const ClBuffer& buffer);
   std::size_t group_of(const ClKernel& kernel, const ClRange& range) const;
   void enqueue(const ClKernel& kernel, const ClRange& range);
@@ -140,7 +157,7 @@ class ClContext {
   void check(cl_int code, const std::string& what);
   cl_program program_of(const std::string& source, const std::string& options);
   cl_program cached_program(const std::string& key, const std::string& options);
-  void cache(cl_program program, const std::string& key) const;
+  void keep(cl_program program, const std::string& key) const;
 
   friend class ClBuffer;
 
@@ -148,6 +165,7 @@ class ClContext {
   ClSettings settings_;
   bool processor_ = false;
   bool fma_ = false;
+  bool shares_memory_ = false;  ///< with the host
   std::size_t largest_buffer_ = 0;
   cl_context context_ = nullptr;
   cl_command_queue queue_ = nullptr;

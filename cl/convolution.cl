@@ -5,8 +5,18 @@
 //   GRADIENT_FILTERS, GRADIENT_TAPS  weights whose gradients a work-item of `filter_gradient` computes together, and
 //   GRADIENT_BLOCKS  times as many taps one after another
 //   FMA       defined where the device has fused multiply-add
+//   HALF      defined where the packed input and the weights are in 16 bits; sums, and gradients, are in 32
 // Sums run in a fixed order: the same shard gives the same bits.
 
+#ifdef HALF
+#define STORED half
+#define LOAD_STORED JOIN(vload_half, WIDTH)
+#define WEIGHT(at, weights) vload_half(at, weights)
+#else
+#define STORED float
+#define LOAD_STORED LOAD
+#define WEIGHT(at, weights) (weights)[at]
+#endif
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 #define VECTOR JOIN(float, WIDTH)
@@ -51,7 +61,7 @@ void put(VECTOR values, global float* map, int out_y, int out_x, int width) {
 // each weight serves twice. `items` work-items share a map's pairs. `plane`, `row` and `phase` are what lies between
 // channels, rows and phases of the packed input; weights as by pack_weights. `activation`: 0 none, 1 ReLU, 2 sigmoid,
 // 3 tanh.
-kernel void convolve(global const float* restrict packed, global const float* restrict weights,
+kernel void convolve(global const STORED* restrict packed, global const STORED* restrict weights,
                      global const float* restrict bias, global float* restrict output, int items, int channels,
                      int plane, int row, int phase, int filters, int height, int width, int activation) {
   const int in_row = (width + WIDTH - 1) / WIDTH;
@@ -66,8 +76,8 @@ kernel void convolve(global const float* restrict packed, global const float* re
     const int right_y = right / in_row;
     const int right_x = right % in_row * WIDTH;
     const int apart = (right_y - left_y) * STRIDE_H * row + right_x - left_x;
-    global const float* from = packed + n * channels * plane + left_y * STRIDE_H * row + left_x;
-    global const float* w = weights + (size_t)first * channels * (KERNEL_H * KERNEL_W);
+    global const STORED* from = packed + n * channels * plane + left_y * STRIDE_H * row + left_x;
+    global const STORED* w = weights + (size_t)first * channels * (KERNEL_H * KERNEL_W);
 
     VECTOR left_sum[FILTERS];
     VECTOR right_sum[FILTERS];
@@ -78,11 +88,11 @@ kernel void convolve(global const float* restrict packed, global const float* re
 #pragma unroll
         for (int s = 0; s < KERNEL_W; ++s, w += FILTERS) {
           const int at = r * row + s % STRIDE_W * phase + s / STRIDE_W;
-          const VECTOR left_values = LOAD(0, from + at);
-          const VECTOR right_values = LOAD(0, from + apart + at);
+          const VECTOR left_values = LOAD_STORED(0, from + at);
+          const VECTOR right_values = LOAD_STORED(0, from + apart + at);
 #pragma unroll
           for (int f = 0; f < FILTERS; ++f) {
-            const VECTOR weight = w[f];
+            const VECTOR weight = WEIGHT(f, w);
             left_sum[f] = MULTIPLY_ADD(left_values, weight, left_sum[f]);
             right_sum[f] = MULTIPLY_ADD(right_values, weight, right_sum[f]);
           }
@@ -105,7 +115,7 @@ kernel void convolve(global const float* restrict packed, global const float* re
 // that it is read as one stream. Writes (slices, filters, taps), each the sum over the slice's samples and the output's
 // places. A work-item goes through `chunk` samples with one block of taps after another, while they are in the first
 // cache.
-kernel void filter_gradient(global const float* restrict packed, global const float* restrict gradient,
+kernel void filter_gradient(global const STORED* restrict packed, global const float* restrict gradient,
                             global float* restrict sums, int batch, int slices, int chunk, int channels, int plane,
                             int row, int phase, int filters, int height, int width, int gradient_plane,
                             int gradient_row) {
@@ -143,7 +153,7 @@ kernel void filter_gradient(global const float* restrict packed, global const fl
         for (int f = 0; f < GRADIENT_FILTERS; ++f) part[f][t] = sum[b][f][t];
       }
       for (int n = start; n < min(start + chunk, last_sample); ++n) {
-        global const float* input_of = packed + (size_t)n * channels * plane;
+        global const STORED* input_of = packed + (size_t)n * channels * plane;
         global const float* gradient_of = gradient + (size_t)n * gradient_plane;
         for (int y = 0; y < height; ++y, input_of += STRIDE_H * row, gradient_of += gradient_row) {
           for (int x = 0; x < width; x += WIDTH) {
@@ -152,7 +162,7 @@ kernel void filter_gradient(global const float* restrict packed, global const fl
             for (int f = 0; f < GRADIENT_FILTERS; ++f) slopes[f] = LOAD(0, gradient_of + filter_at[f] + x);
 #pragma unroll
             for (int t = 0; t < GRADIENT_TAPS; ++t) {
-              const VECTOR values = LOAD(0, input_of + at[t] + x);
+              const VECTOR values = LOAD_STORED(0, input_of + at[t] + x);
 #pragma unroll
               for (int f = 0; f < GRADIENT_FILTERS; ++f) part[f][t] = MULTIPLY_ADD(slopes[f], values, part[f][t]);
             }
@@ -176,14 +186,15 @@ kernel void filter_gradient(global const float* restrict packed, global const fl
   }
 }
 
-// The sums of packed gradients as above, map by map, as (samples, filters): slices of the bias gradient.
-kernel void sum_maps(global const float* restrict packed, global float* restrict sums, int batch, int filters,
-                     int height, int width, int plane, int row) {
+// The sums of plain maps of `size` elements, as (samples, filters): slices of the bias gradient.
+kernel void sum_maps(global const float* restrict maps, global float* restrict sums, int count, int size) {
   const int map = get_global_id(0);
-  if (map >= batch * filters) return;
+  if (map >= count) return;
+  global const float* from = maps + (size_t)map * size;
   VECTOR sum = 0.0f;
-  for (int y = 0; y < height; ++y) {
-    for (int x = 0; x < width; x += WIDTH) sum += LOAD(0, packed + (size_t)map * plane + y * row + x);
-  }
-  sums[map % batch * filters + map / batch] = total(sum);
+  int i = 0;
+  for (; i + WIDTH <= size; i += WIDTH) sum += LOAD(0, from + i);
+  float rest = 0.0f;
+  for (; i < size; ++i) rest += from[i];
+  sums[map] = total(sum) + rest;
 }

@@ -30,6 +30,20 @@ LayerKernels::LayerKernels(ClContext& context) {
   for (const auto& [name, kernel] : all) names.emplace_back(name);
   const std::vector<ClKernel> built = context.build(kLayersSource, common_options(context), names);
   for (std::size_t i = 0; i < all.size(); ++i) *all[i].second = built[i];
+  if (!context.settings().half) return;
+  const std::vector<ClKernel> half =
+      context.build(kLayersSource, common_options(context) + " -DHALF", {"pack", "pack_weights"});
+  pack_half = half[0];
+  pack_weights_half = half[1];
+}
+
+ColumnKernels::ColumnKernels(ClContext& context) {
+  const std::vector<ClKernel> built = context.build(kColumnsSource, common_options(context),
+                                                    {"to_columns", "from_columns", "from_channels", "to_channels"});
+  to_columns = built[0];
+  from_columns = built[1];
+  from_channels = built[2];
+  to_channels = built[3];
 }
 
 int filters_of_tile(int filters) {
@@ -46,9 +60,10 @@ ConvolutionKernels::ConvolutionKernels(ClContext& context, const ClTile& tile_of
     : tile(tile_of_item) {
   const std::string options = fmt::format(
       "{} -DKERNEL_H={} -DKERNEL_W={} -DSTRIDE_H={} -DSTRIDE_W={} -DWIDTH={} -DFILTERS={} -DGRADIENT_FILTERS={} "
-      "-DGRADIENT_TAPS={} -DGRADIENT_BLOCKS={}{}",
+      "-DGRADIENT_TAPS={} -DGRADIENT_BLOCKS={}{}{}",
       common_options(context), geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile.width,
-      tile.filters, tile.gradient_filters, tile.gradient_taps, tile.gradient_blocks, context.has_fma() ? " -DFMA" : "");
+      tile.filters, tile.gradient_filters, tile.gradient_taps, tile.gradient_blocks, context.has_fma() ? " -DFMA" : "",
+      tile.half ? " -DHALF" : "");
   const std::vector<ClKernel> built =
       context.build(kConvolutionSource, options, {"convolve", "filter_gradient", "sum_maps"});
   convolve = built[0];

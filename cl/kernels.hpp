@@ -9,12 +9,21 @@ namespace convoy {
 /// The text of a .cl file, embedded when the program was built.
 extern const char* const kConvolutionSource;
 extern const char* const kLayersSource;
+extern const char* const kColumnsSource;
 
 struct LayerKernels {
   ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, max_pool, max_pool_gradient,
       average_pool, average_pool_gradient, sum_slices, update;
+  ClKernel pack_half, pack_weights_half;  ///< built where settings.half asks for them
 
   explicit LayerKernels(ClContext& context);
+};
+
+/// What products of matrices need around them.
+struct ColumnKernels {
+  ClKernel to_columns, from_columns, from_channels, to_channels;
+
+  explicit ColumnKernels(ClContext& context);
 };
 
 /// How much a work-item of the convolutions computes.
@@ -24,6 +33,7 @@ struct ClTile {
   int gradient_filters = 5;  ///< of `filter_gradient`, times as many taps
   int gradient_taps = 5;
   int gradient_blocks = 5;  ///< of taps, one after another
+  bool half = false;        ///< input and weights in 16 bits
 };
 
 /// The number of filters for a work-item's tile that wastes least on `filters` of them.

@@ -9,6 +9,15 @@
 #define FOR_COLUMNS(x, width) for (int x = get_global_id(0); x < (width); x += get_global_size(0))
 #endif
 
+// Packed values are in 16 bits where HALF is defined.
+#ifdef HALF
+#define STORED half
+#define PUT(value, at, to) vstore_half(value, at, to)
+#else
+#define STORED float
+#define PUT(value, at, to) (to)[at] = (value)
+#endif
+
 // ---- packing --------------------------------------------------------------------------------------------------------
 // Packed maps have a border, and space behind each row, that stay zero: kernels read whole vectors without asking where
 // the map ends. A row is cut into as many phases as the convolution's stride: columns 0, s, 2s, ... then 1, s + 1, ...,
@@ -16,19 +25,19 @@
 
 // Row y, column x of a map goes to row top + y * step_y, column left + x * step_x of the packed map; maps lie by sample,
 // or by channel, as `sample` and `channel` (elements from one to the next) say.
-kernel void pack(global const float* restrict maps, global float* restrict packed, int channels, int height, int width,
+kernel void pack(global const float* restrict maps, global STORED* restrict packed, int channels, int height, int width,
                  ulong sample, ulong channel, int phases, int pitch, int top, int left, int step_y, int step_x) {
   const size_t map = get_global_id(2);
-  global float* plane = packed + map / channels * sample + map % channels * channel;
+  global STORED* plane = packed + map / channels * sample + map % channels * channel;
   FOR_ROWS(y, height) {
     global const float* from = maps + (map * height + y) * width;
-    global float* to = plane + (top + y * step_y) * phases * pitch;
+    global STORED* to = plane + (top + y * step_y) * phases * pitch;
     if (phases == 1 && step_x == 1) {
-      FOR_COLUMNS(x, width) to[left + x] = from[x];
+      FOR_COLUMNS(x, width) PUT(from[x], left + x, to);
     } else {
       FOR_COLUMNS(x, width) {
         const int column = left + x * step_x;
-        if (column / phases < pitch) to[column % phases * pitch + column / phases] = from[x];
+        if (column / phases < pitch) PUT(from[x], column % phases * pitch + column / phases, to);
       }
     }
   }
@@ -36,7 +45,7 @@ kernel void pack(global const float* restrict maps, global float* restrict packe
 
 // Weights (filters, channels, taps) to (blocks of `block` filters, channels, taps, filters of the block); zeros where
 // filters run out. `swapped`: channels take the place of filters and taps run backward, for the input gradient.
-kernel void pack_weights(global const float* restrict weights, global float* restrict packed, int filters, int channels,
+kernel void pack_weights(global const float* restrict weights, global STORED* restrict packed, int filters, int channels,
                          int taps, int block, int swapped) {
   const int outer = swapped ? channels : filters;
   const int inner = swapped ? filters : channels;
@@ -46,7 +55,7 @@ kernel void pack_weights(global const float* restrict weights, global float* res
       for (int f = 0; f < block; ++f) {
         const int o = b * block + f;
         const int from = swapped ? (i * channels + o) * taps + taps - 1 - t : (o * channels + i) * taps + t;
-        packed[((size_t)(b * inner + i) * taps + t) * block + f] = o < outer ? weights[from] : 0.0f;
+        PUT(o < outer ? weights[from] : 0.0f, ((size_t)(b * inner + i) * taps + t) * block + f, packed);
       }
     }
   }

@@ -1,6 +1,6 @@
 #include "cl/layers.hpp"
 
-#include "core/random.hpp"
+#include "kernels/dropout.hpp"
 
 namespace convoy {
 
@@ -109,22 +109,14 @@ class ClDropout : public ClLayer {
         dropout_(dropout),
         first_filter_(first_filter),
         input_(input),
+        mask_(input.shape()),
         factors_(shared.context, input.shape(), what),
         output_(shared.context, input.shape(), what),
         input_gradient_(shared.context, input.shape(), what) {}
 
   void forward(const Pass& pass) override {
-    const Shape shape = input_.shape();
-    Tensor factors(shape, 1.0F);
-    float* factor = factors.data();
-    for (int n = 0; pass.training && n < shape.n; ++n) {
-      for (int c = 0; c < shape.c; ++c) {
-        for (int i = 0; i < shape.h * shape.w; ++i) {
-          *factor++ = dropout_scale(pass.seed, dropout_.stream, dropout_.rate, n, first_filter_ + c, i);
-        }
-      }
-    }
-    factors_.write(factors.span());
+    draw_dropout_mask(dropout_, pass, first_filter_, mask_);
+    factors_.write(mask_.span());
     multiply(input_.buffer(), output_.buffer());
   }
   const ClTensor& output() const override { return output_; }
@@ -144,6 +136,7 @@ class ClDropout : public ClLayer {
   Dropout dropout_;
   int first_filter_;
   const ClTensor& input_;
+  Tensor mask_;
   ClTensor factors_;
   ClTensor output_;
   ClTensor input_gradient_;

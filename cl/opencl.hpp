@@ -38,6 +38,8 @@ namespace convoy {
   X(clEnqueueReadBuffer)           \
   X(clEnqueueWriteBuffer)          \
   X(clEnqueueFillBuffer)           \
+  X(clEnqueueMapBuffer)            \
+  X(clEnqueueUnmapMemObject)       \
   X(clFlush)                       \
   X(clGetEventInfo)                \
   X(clSetEventCallback)            \
@@ -67,7 +69,7 @@ struct ClDeviceId {
   cl_device_id device = nullptr;
   std::string name;
   std::string platform_name;
-  std::string driver;  ///< version
+  std::string driver;      ///< version
   bool processor = false;  ///< the machine's own, not a GPU
   std::string unusable;
 };

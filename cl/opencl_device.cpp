@@ -11,7 +11,7 @@ class ClDevice : public Device {
  public:
   ClDevice(const ClDeviceId& id, const ClSettings& settings) : shared_(id, settings) {
     info_.name = fmt::format("opencl:{}", id.number);
-    info_.description = describe(id);
+    info_.description = describe(id) + (settings.half ? ", 16-bit maps" : "");
     info_.memory = device_info<cl_ulong>(id.device, CL_DEVICE_GLOBAL_MEM_SIZE);
     info_.filter_block = 2;  // tiles hold 8, 10 or 12 filters (filters_of_tile)
   }

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 
 #include "cl/kernels.hpp"
@@ -12,6 +13,8 @@
 namespace convoy {
 
 inline int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
+/// Bytes of a packed value.
+inline std::size_t stored_bytes(bool half) { return half ? sizeof(cl_half) : sizeof(float); }
 inline int blocks(int value, int size) { return (value + size - 1) / size; }
 
 /// What a device's shards share.
@@ -20,7 +23,8 @@ struct ClShared {
   LayerKernels layers;
   int units;  ///< compute units: a processor's cores
   int vector_width = 4;
-  std::map<std::tuple<int, int, int, int, int>, ConvolutionKernels> convolutions;  ///< by geometry and tile
+  std::map<std::tuple<int, int, int, int, int, bool>, ConvolutionKernels> convolutions;  ///< by geometry and tile
+  std::optional<ColumnKernels> columns;
 
   ClShared(const ClDeviceId& device, const ClSettings& settings)
       : context(device, settings),
@@ -32,14 +36,27 @@ struct ClShared {
     }
   }
 
-  /// Kernels for a convolution that yields `filters` maps.
-  ConvolutionKernels convolution(const Convolution& geometry, int filters) {
-    const ClTile tile{
-        .width = vector_width, .filters = filters_of_tile(filters), .gradient_blocks = context.is_processor() ? 5 : 1};
-    const std::tuple key{geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile.filters};
+  /// Kernels for a convolution that yields `filters` maps; `half`: it reads 16 bits.
+  ConvolutionKernels convolution(const Convolution& geometry, int filters, bool half) {
+    const ClTile tile{.width = vector_width,
+                      .filters = filters_of_tile(filters),
+                      .gradient_blocks = context.is_processor() ? 5 : 1,
+                      .half = half};
+    const std::tuple key{geometry.kernel_h, geometry.kernel_w, geometry.stride_h,
+                         geometry.stride_w, tile.filters,      tile.half};
     const auto known = convolutions.find(key);
     if (known != convolutions.end()) return known->second.timed_apart();
     return convolutions.emplace(key, ConvolutionKernels(context, tile, geometry)).first->second.timed_apart();
+  }
+
+  /// Kernels for convolutions by products; what a work-item costs depends on the convolution.
+  ColumnKernels column_kernels() {
+    if (!columns) columns.emplace(context);
+    ColumnKernels apart = *columns;
+    for (ClKernel* kernel : {&apart.to_columns, &apart.from_columns, &apart.from_channels, &apart.to_channels}) {
+      *kernel = kernel->timed_apart();
+    }
+    return apart;
   }
 
   /// Values that a work-item takes of a plain list: a stretch on processors, one elsewhere.
@@ -95,13 +112,15 @@ class PackedMaps {
     int step_y = 1;
     int step_x = 1;
     bool by_channel = false;  ///< all samples of a channel together
+    bool half = false;        ///< in 16 bits
   };
 
   PackedMaps() = default;
   PackedMaps(ClShared& shared, const Shape& maps, const Geometry& geometry, const std::string& what)
       : maps_(maps),
         geometry_(geometry),
-        buffer_(shared.context.allocate(static_cast<std::size_t>(maps.n) * maps.c * plane() * sizeof(float), what)) {}
+        buffer_(shared.context.allocate(
+            static_cast<std::size_t>(maps.n) * maps.c * plane() * stored_bytes(geometry.half), what)) {}
 
   int row() const { return geometry_.phases * geometry_.pitch; }
   int plane() const { return geometry_.rows * row(); }
@@ -113,8 +132,9 @@ class PackedMaps {
     const auto size = static_cast<cl_ulong>(plane());
     const cl_ulong sample = g.by_channel ? size : size * static_cast<cl_ulong>(maps_.c);
     const cl_ulong channel = g.by_channel ? size * static_cast<cl_ulong>(maps_.n) : size;
-    shared.context.launch(shared.layers.pack, shared.over_maps(maps_), plain, buffer_, maps_.c, maps_.h, maps_.w,
-                          sample, channel, g.phases, g.pitch, g.top, g.left, g.step_y, g.step_x);
+    shared.context.launch(g.half ? shared.layers.pack_half : shared.layers.pack, shared.over_maps(maps_), plain,
+                          buffer_, maps_.c, maps_.h, maps_.w, sample, channel, g.phases, g.pitch, g.top, g.left,
+                          g.step_y, g.step_x);
   }
 
  private:

@@ -11,25 +11,29 @@ endif()
 find_program(CONVOY_CCACHE ccache)
 if(CONVOY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CONVOY_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CONVOY_CCACHE})
 endif()
 
 add_library(convoy_options INTERFACE)
 target_include_directories(convoy_options INTERFACE ${PROJECT_SOURCE_DIR})
 # Designated initialisers leave fields at their defaults on purpose.
-target_compile_options(convoy_options INTERFACE -Wno-missing-field-initializers)
+target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
 # No contraction of a*b+c: the same source gives the same bits on machines with and without FMA.
-target_compile_options(convoy_options INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off)
+target_compile_options(convoy_options INTERFACE
+                       $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -ffp-contract=off>)
 if(CONVOY_WERROR)
-  target_compile_options(convoy_options INTERFACE -Werror)
+  target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+                                                  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
 if(CONVOY_NATIVE)
-  target_compile_options(convoy_options INTERFACE -march=native)
+  target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
 endif()
 if(CONVOY_SANITIZE)
-  target_compile_options(convoy_options INTERFACE -fsanitize=${CONVOY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CONVOY_SANITIZE}
+                                                  -fno-omit-frame-pointer -fno-sanitize-recover=all>)
   target_link_options(convoy_options INTERFACE -fsanitize=${CONVOY_SANITIZE})
   # With sanitizers GCC 12 sees uninitialised values in its own <regex>.
-  target_compile_options(convoy_options INTERFACE -Wno-maybe-uninitialized)
+  target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
 endif()
 
 # convoy_library(NAME SOURCES... ): one static library for one folder of the tree.

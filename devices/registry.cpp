@@ -17,6 +17,9 @@
 #if CONVOY_HAS_OPENCL
 #include "cl/opencl_device.hpp"
 #endif
+#if CONVOY_HAS_CUDA
+#include "devices/cuda.hpp"
+#endif
 
 namespace convoy {
 namespace {
@@ -46,6 +49,22 @@ const std::vector<Entry>& table() {
 }
 
 constexpr std::string_view kOpenCl = "opencl";
+constexpr std::string_view kCuda = "cuda";
+constexpr std::string_view kCublas = "cublas";
+
+bool is_kind(std::string_view name, std::string_view kind) {
+  return name == kind || name.starts_with(fmt::format("{}:", kind));
+}
+
+/// 2 of "opencl:2"; "opencl" is the first.
+[[maybe_unused]] int number_of(std::string_view name, std::string_view kind) {
+  if (name == kind) return 0;
+  const std::string_view text = name.substr(kind.size() + 1);
+  int number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (code != std::errc() || end != text.data() + text.size()) fail("device '{}': expected {}:NUMBER", name, kind);
+  return number;
+}
 
 #if CONVOY_HAS_OPENCL
 std::vector<DeviceRow> opencl_rows() {
@@ -60,47 +79,71 @@ std::vector<DeviceRow> opencl_rows() {
   }
 }
 
-/// "opencl:2"; "opencl" is the first.
-std::unique_ptr<Device> make_opencl(const std::string& name) {
-  std::string_view number = std::string_view(name).substr(kOpenCl.size());
-  int index = 0;
-  if (!number.empty()) {
-    number.remove_prefix(1);
-    const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), index);
-    if (code != std::errc() || end != number.data() + number.size()) fail("device '{}': expected opencl:NUMBER", name);
-  }
-  return make_opencl_device(index);
+std::unique_ptr<Device> make_opencl(const std::string& name, const DeviceOptions& options) {
+  return make_opencl_device(number_of(name, kOpenCl), {.half = options.fp16});
 }
 #else
 std::vector<DeviceRow> opencl_rows() {
   return {{std::string(kOpenCl), "devices with an OpenCL driver", "this program was built without OpenCL's headers"}};
 }
 
-std::unique_ptr<Device> make_opencl(const std::string& name) {
+std::unique_ptr<Device> make_opencl(const std::string& name, const DeviceOptions&) {
   fail("device {} cannot be used here: {}", name, opencl_rows().front().unusable);
 }
 #endif
 
+#if CONVOY_HAS_CUDA
+/// Each GPU once for each library that may convolve on it; the second is for comparison.
+std::vector<DeviceRow> cuda_rows() {
+  try {
+    std::vector<DeviceRow> rows;
+    for (const CudaRow& gpu : cuda_gpus()) {
+      rows.push_back({fmt::format("{}:{}", kCuda, gpu.number), gpu.description, "", true});
+      if (!cuda_has_cudnn()) continue;
+      rows.push_back({fmt::format("{}:{}", kCublas, gpu.number), gpu.description + ", without cuDNN", ""});
+    }
+    return rows;
+  } catch (const Error& error) {
+    return {{std::string(kCuda), "NVIDIA GPUs", error.what()}};
+  }
+}
+
+std::unique_ptr<Device> make_gpu(const std::string& name, bool cudnn, const DeviceOptions& options) {
+  const int number = number_of(name, cudnn ? kCuda : kCublas);
+  return make_cuda({.name = name, .number = number, .cudnn = cudnn, .tf32 = options.tf32});
+}
+#else
+std::vector<DeviceRow> cuda_rows() {
+  return {{std::string(kCuda), "NVIDIA GPUs", "this program was built without CUDA's compiler"}};
+}
+
+std::unique_ptr<Device> make_gpu(const std::string& name, bool, const DeviceOptions&) {
+  fail("device {} cannot be used here: {}", name, cuda_rows().front().unusable);
+}
+#endif
+
 /// A device by its own name.
-std::unique_ptr<Device> make_named(const std::string& name, int threads) {
-  if (name == kOpenCl || name.starts_with(fmt::format("{}:", kOpenCl))) return make_opencl(name);
+std::unique_ptr<Device> make_named(const std::string& name, const DeviceOptions& options) {
+  if (is_kind(name, kOpenCl)) return make_opencl(name, options);
+  if (is_kind(name, kCuda)) return make_gpu(name, true, options);
+  if (is_kind(name, kCublas)) return make_gpu(name, false, options);
   std::vector<std::string> names;
   for (const Entry& entry : table()) {
-    if (entry.name == name) return entry.make(threads);
+    if (entry.name == name) return entry.make(options.threads > 0 ? options.threads : hardware_threads());
     names.emplace_back(entry.name);
   }
-  fail("unknown device '{}'; this program has: auto, {}, opencl:NUMBER, check:DEVICE,DEVICE", name,
+  fail("unknown device '{}'; this program has: auto, {}, cuda:NUMBER, opencl:NUMBER, check:DEVICE,DEVICE", name,
        fmt::join(names, ", "));
 }
 
-std::unique_ptr<Device> make_fastest(int threads) {
-  std::unique_ptr<Device> fastest = make_named(std::string(kProcessor), threads);
+std::unique_ptr<Device> make_fastest(const DeviceOptions& options) {
+  std::unique_ptr<Device> fastest = make_named(std::string(kProcessor), options);
   double best = 0.0;
   for (const DeviceRow& row : list_devices()) {
     if (!row.automatic || !row.unusable.empty() || row.name == kProcessor) continue;
     if (best == 0.0) best = measure_speed(*fastest);
     try {
-      std::unique_ptr<Device> device = make_named(row.name, threads);
+      std::unique_ptr<Device> device = make_named(row.name, options);
       const double speed = measure_speed(*device);
       if (speed <= best) continue;
       best = speed;
@@ -124,6 +167,7 @@ std::size_t end_of_first(std::string_view list) {
 std::vector<DeviceRow> list_devices() {
   std::vector<DeviceRow> rows;
   for (const Entry& entry : table()) rows.push_back({entry.name, entry.description, "", entry.name == kProcessor});
+  for (DeviceRow& row : cuda_rows()) rows.push_back(std::move(row));
   for (DeviceRow& row : opencl_rows()) rows.push_back(std::move(row));
   return rows;
 }
@@ -140,13 +184,12 @@ std::vector<std::string> split_devices(const std::string& list) {
   }
 }
 
-std::unique_ptr<Device> make_device(const std::string& name, int threads) {
-  if (threads <= 0) threads = hardware_threads();
-  if (name == kAuto) return make_fastest(threads);
-  if (!name.starts_with(kCheck)) return make_named(name, threads);
+std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions& options) {
+  if (name == kAuto) return make_fastest(options);
+  if (!name.starts_with(kCheck)) return make_named(name, options);
   const std::vector<std::string> pair = split_devices(name.substr(kCheck.size()));
   if (pair.size() != 2) fail("device '{}': expected check:DEVICE,DEVICE, for example check:cpu,opencl:0", name);
-  return make_check_device(make_device(pair[0], threads), make_device(pair[1], threads));
+  return make_check_device(make_device(pair[0], options), make_device(pair[1], options));
 }
 
 }  // namespace convoy

@@ -128,8 +128,9 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop) {
   auto cluster = std::make_unique<Cluster>();
   const int batch = net.training.batch;
-  cluster->device_ = make_device(net_options.device, net_options.threads);
-  set_matmul_threads(cluster->device_->info().threads);
+  cluster->device_ = make_device(net_options.device, net_options.device_options);
+  const int threads = net_options.device_options.threads;
+  set_matmul_threads(threads > 0 ? threads : hardware_threads());
   if (options.slaves == 0) {
     const Shape input{batch, net.input.channels, net.input.height, net.input.width};
     cluster->trunk_ = std::make_unique<LocalTrunk>(cut.trunk, input, *cluster->device_);

@@ -14,8 +14,11 @@ void define(CLI::App& command, NetOptions& options) {
       ->capture_default_str();
   command.add_option("--device", options.device, "this machine's device, see convoy-slave --list-devices")
       ->capture_default_str();
-  command.add_option("--threads", options.threads, "threads to compute with here (0: all cores)")
+  DeviceOptions& device = options.device_options;
+  command.add_option("--threads", device.threads, "threads to compute with here (0: all cores)")
       ->check(CLI::Range(0, 1024));
+  command.add_flag("--tf32", device.tf32, "let an NVIDIA GPU round factors to 10 bits of mantissa, for speed");
+  command.add_flag("--fp16", device.fp16, "keep what convolutions on an OpenCL device read in 16 bits");
   command.add_option("--batch", options.batch, "images a step (default: the net file's)")->check(CLI::Range(1, 65536));
   command.add_option("--seed", options.seed, "seed of all random numbers")->capture_default_str();
   command.add_option("--format", options.format, "text for people, json for programs: one object a line")

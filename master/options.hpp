@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "devices/registry.hpp"
+
 namespace convoy {
 
 /// What several commands share.
@@ -14,7 +16,7 @@ struct NetOptions {
   std::vector<std::string> set;  ///< overrides
   std::string data = "glyphs";   ///< folder, or "glyphs"
   std::string device = "auto";
-  int threads = 0;
+  DeviceOptions device_options;
   int batch = 0;  ///< 0: the net file's
   std::uint64_t seed = 1;
   std::string format = "text";

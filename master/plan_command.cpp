@@ -34,7 +34,7 @@ int plan_command(const PlanOptions& options) {
   const Net net = load_net(options.net);
   const Cut cut = convoy::cut(net);
   if (cut.trunk.empty()) fail("{}: net {} has no convolutional layer, so there is nothing to plan", net.file, net.name);
-  const auto device = make_device(options.net.device, options.net.threads);
+  const auto device = make_device(options.net.device, options.net.device_options);
   const bool alone = options.cluster.slaves == 0;
   const bool own = options.cluster.share || alone;
   ClusterOptions cluster = options.cluster;

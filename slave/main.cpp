@@ -25,13 +25,13 @@ std::string default_name() {
 }
 
 /// Each device with its speed and the memory that its shards may take, or why it cannot be used.
-void print_devices(int threads) {
+void print_devices(const DeviceOptions& options) {
   fmt::print("{:<12} {:>8}  {:>8}  {}\n", "device", "GFLOP/s", "memory", "");
   for (const DeviceRow& row : list_devices()) {
     std::string unusable = row.unusable;
     if (unusable.empty()) {
       try {
-        const auto device = make_device(row.name, threads);
+        const auto device = make_device(row.name, options);
         const double memory = static_cast<double>(default_memory(device->info())) / static_cast<double>(1 << 30);
         const std::string& detail = device->info().description;
         fmt::print("{:<12} {:>8.3g}  {:>4.1f} GiB  {}{}\n", row.name, measure_speed(*device), memory, row.description,
@@ -51,14 +51,21 @@ struct Options {
   SlaveOptions slave;
   std::string device = "auto";
   std::string memory;
-  int threads = 0;
+  DeviceOptions device_options;
   bool list = false;
 };
 
 void define(CLI::App& app, Options& options) {
   app.add_option("master", options.slave.master, "the master's address, for example tcp://192.168.0.10:5570");
-  app.add_option("--device", options.device, "device that computes, or several with commas, each a slave of its own; see --list-devices")->capture_default_str();
-  app.add_option("--threads", options.threads, "threads to compute with (0: all cores)")->check(CLI::Range(0, 1024));
+  app.add_option("--device", options.device,
+                 "device that computes, or several with commas, each a slave of its own; see --list-devices")
+      ->capture_default_str();
+  app.add_option("--threads", options.device_options.threads, "threads to compute with (0: all cores)")
+      ->check(CLI::Range(0, 1024));
+  app.add_flag("--tf32", options.device_options.tf32,
+               "let NVIDIA GPUs round factors to 10 bits of mantissa, for speed");
+  app.add_flag("--fp16", options.device_options.fp16,
+               "keep what convolutions on OpenCL devices read, input maps and weights, in 16 bits");
   app.add_option("--memory", options.memory,
                  "most memory that shards may take, for example 2GiB (default: 3/4 of what "
                  "is available now)");
@@ -69,7 +76,7 @@ void define(CLI::App& app, Options& options) {
 
 void serve_on(Options options, const std::string& device_name) {
   isolate_stop_signals();
-  const auto device = make_device(device_name, options.threads);
+  const auto device = make_device(device_name, options.device_options);
   options.slave.memory = options.memory.empty() ? default_memory(device->info()) : parse_memory(options.memory);
   serve(options.slave, *device, catch_stop_signals());
 }
@@ -90,7 +97,7 @@ int report_errors(const std::function<int()>& work) {
 
 int run(const Options& options) {
   if (options.list) {
-    print_devices(options.threads);
+    print_devices(options.device_options);
     return kSuccess;
   }
   if (options.slave.master.empty()) {

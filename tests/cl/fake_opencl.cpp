@@ -102,6 +102,7 @@ cl_int clGetDeviceInfo(cl_device_id, cl_device_info what, size_t room, void* to,
     case CL_DEVICE_VERSION:
       return answer_text(fake.old_version ? "OpenCL 1.1 fake" : "OpenCL 1.2 fake", room, to, size);
     case CL_DEVICE_TYPE: return answer_value<cl_device_type>(CL_DEVICE_TYPE_GPU, room, to, size);
+    case CL_DEVICE_HOST_UNIFIED_MEMORY: return answer_value<cl_bool>(CL_FALSE, room, to, size);
     case CL_DEVICE_AVAILABLE:
     case CL_DEVICE_ENDIAN_LITTLE: return answer_value<cl_bool>(CL_TRUE, room, to, size);
     case CL_DEVICE_COMPILER_AVAILABLE:
@@ -182,6 +183,14 @@ cl_int clEnqueueWriteBuffer(cl_command_queue, cl_mem memory, cl_bool, size_t off
 }
 cl_int clEnqueueFillBuffer(cl_command_queue, cl_mem, const void*, size_t, size_t, size_t, cl_uint, const cl_event*,
                            cl_event* event) {
+  return give_event(event, CL_COMPLETE);
+}
+void* clEnqueueMapBuffer(cl_command_queue, cl_mem memory, cl_bool, cl_map_flags, size_t offset, size_t, cl_uint,
+                         const cl_event*, cl_event* event, cl_int* code) {
+  *code = give_event(event, CL_COMPLETE);
+  return bytes_of(memory).data() + offset;
+}
+cl_int clEnqueueUnmapMemObject(cl_command_queue, cl_mem, void*, cl_uint, const cl_event*, cl_event* event) {
   return give_event(event, CL_COMPLETE);
 }
 cl_int clFlush(cl_command_queue) { return CL_SUCCESS; }

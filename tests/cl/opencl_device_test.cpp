@@ -4,7 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "cl/choice.hpp"
+#include "cl/clblast.hpp"
 #include "core/error.hpp"
+#include "kernels/host_shard.hpp"
+#include "tests/support/process.hpp"
 #include "tests/support/stage_cases.hpp"
 
 namespace convoy {
@@ -22,13 +31,13 @@ std::pair<int, std::string> usable_device() {
   }
 }
 
-/// The kernels' variant for GPUs, on whatever there is.
+/// The kernels' variant for GPUs, and copies instead of shared memory, on whatever there is.
 class OpenClAsGpu : public testing::TestWithParam<StageCase> {};
 
 TEST_P(OpenClAsGpu, AgreesWithTheReference) {
   const auto [number, why] = usable_device();
   if (number < 0) GTEST_SKIP() << why;
-  expect_agreement(*make_opencl_device(number, {.processor = false}), GetParam().spec);
+  expect_agreement(*make_opencl_device(number, {.processor = false, .shares_memory = false}), GetParam().spec);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, OpenClAsGpu,
@@ -61,6 +70,89 @@ INSTANTIATE_TEST_SUITE_P(OddGroups, OpenClDevices,
                                                           stage_case("AveragePoolOverlapping"),
                                                           stage_case("DropoutThenPool"))),
                          case_name);
+
+// ---- products of matrices ------------------------------------------------------------------------------------------
+
+class OpenClProducts : public testing::TestWithParam<StageCase> {};
+
+TEST_P(OpenClProducts, AgreeWithTheReference) {
+  const auto [number, why] = usable_device();
+  if (number < 0) GTEST_SKIP() << why;
+  if (!clblast_missing().empty()) GTEST_SKIP() << "no CLBlast: " << clblast_missing();
+  expect_agreement(*make_opencl_device(number, {.convolutions = ClConvolutions::products}), GetParam().spec);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, OpenClProducts, testing::ValuesIn(stage_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(OpenClChoice, IsTimedOnceAndRemembered) {
+  const auto [number, why] = usable_device();
+  if (number < 0) GTEST_SKIP() << why;
+  if (!clblast_missing().empty()) GTEST_SKIP() << "no CLBlast: " << clblast_missing();
+  const TemporaryFolder cache;
+  setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
+  const ShardSpec& spec = stage_case("FiftyChannels").spec;
+  ClShared shared(opencl_devices()[static_cast<std::size_t>(number)], {});
+  const ClChoice first = choose_convolutions(shared, spec);
+  const auto kept = [&] {
+    int choices = 0;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(cache.path())) {
+      std::ifstream stream(file.path());
+      std::string line;
+      choices += std::getline(stream, line) && line == "convolutions of" ? 1 : 0;
+    }
+    return choices;
+  };
+  EXPECT_EQ(kept(), 1);
+  const ClChoice second = choose_convolutions(shared, spec);
+  EXPECT_EQ(kept(), 1);
+  EXPECT_EQ(first.forward, second.forward);
+  EXPECT_EQ(first.input_gradient, second.input_gradient);
+  EXPECT_EQ(first.filter_gradient, second.filter_gradient);
+  unsetenv("XDG_CACHE_HOME");
+}
+
+// ---- 16-bit storage ------------------------------------------------------------------------------------------------
+
+// Cases without jumps: rounding may turn a ReLU or move a maximum, and the gradient with it.
+class OpenClHalf : public testing::TestWithParam<StageCase> {};
+
+TEST_P(OpenClHalf, AgreesWithinItsRounding) {
+  const auto [number, why] = usable_device();
+  if (number < 0) GTEST_SKIP() << why;
+  expect_agreement(*make_opencl_device(number, {.half = true}), GetParam().spec, 0x1.0p-10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, OpenClHalf,
+                         testing::Values(stage_case("Plain"), stage_case("Stride3"), stage_case("RectangularStride"),
+                                         stage_case("Tanh"), stage_case("LeftOverShard"),
+                                         stage_case("ShardWithDropout")),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(OpenClHalfStorage, AgreesInTheKernelsForGpus) {
+  const auto [number, why] = usable_device();
+  if (number < 0) GTEST_SKIP() << why;
+  const auto device = make_opencl_device(number, {.processor = false, .half = true});
+  expect_agreement(*device, stage_case("Stride3").spec, 0x1.0p-10);
+}
+
+TEST(OpenClHalfStorage, RoundsWhatConvolutionsRead) {
+  const auto [number, why] = usable_device();
+  if (number < 0) GTEST_SKIP() << why;
+  const ShardSpec& spec = stage_case("Stride3").spec;
+  std::vector<Tensor> outputs;
+  for (const bool half : {false, true}) {
+    const auto device = make_opencl_device(number, {.half = half});
+    HostShard shard(*device, spec);
+    shard.shard().set_state(random_state(spec));
+    outputs.push_back(shard.forward(random_input(spec).span(), {}));
+  }
+  double most = 0.0;
+  for (std::size_t i = 0; i < outputs[0].size(); ++i) {
+    most = std::max(most, std::abs(static_cast<double>(outputs[0].data()[i]) - outputs[1].data()[i]));
+  }
+  EXPECT_GT(most, 1e-4) << "75 products of values to 1, rounded to 11 bits";
+}
 
 }  // namespace
 }  // namespace convoy

@@ -98,7 +98,7 @@ void train_a_step(Device& device) {
 }
 
 TEST(CheckDevice, AgreesWithTheReferenceOnEveryCase) {
-  const auto device = make_device("check:reference,cpu", 1);
+  const auto device = make_device("check:reference,cpu", {.threads = 1});
   for (const StageCase& c : stage_cases()) {
     SCOPED_TRACE(c.name);
     expect_agreement(*device, c.spec);

@@ -20,18 +20,18 @@ TEST(Registry, EveryRowIsUsableOrSaysWhyNot) {
     EXPECT_FALSE(row.description.empty()) << row.name;
     reference = reference || row.name == "reference";
     if (row.unusable.empty()) {
-      EXPECT_GE(make_device(row.name, 1)->info().threads, 1) << row.name;
+      EXPECT_GE(make_device(row.name, {.threads = 1})->info().threads, 1) << row.name;
     } else {
-      EXPECT_THROW(make_device(row.name, 1), Error) << row.name;
+      EXPECT_THROW(make_device(row.name, {.threads = 1}), Error) << row.name;
     }
   }
   EXPECT_TRUE(reference);
-  EXPECT_NE(make_device("auto", 1), nullptr);
+  EXPECT_NE(make_device("auto", {.threads = 1}), nullptr);
 }
 
 TEST(Registry, UnknownNamesListTheKnownOnes) {
   try {
-    make_device("abacus", 1);
+    make_device("abacus", {.threads = 1});
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("abacus"));
@@ -49,9 +49,9 @@ TEST(Registry, ListsOfDevicesAreSplit) {
 }
 
 TEST(Registry, ACheckNamesTwoDevices) {
-  EXPECT_EQ(make_device("check:reference,eigen", 1)->info().name, "check:reference,eigen");
+  EXPECT_EQ(make_device("check:reference,eigen", {.threads = 1})->info().name, "check:reference,eigen");
   for (const char* name : {"check:cpu", "check:cpu,", "check:cpu,abacus", "check:", "check:cpu,eigen,cpu"}) {
-    EXPECT_THROW(make_device(name, 1), Error) << name;
+    EXPECT_THROW(make_device(name, {.threads = 1}), Error) << name;
   }
 }
 
@@ -82,7 +82,7 @@ TEST(Calibration, TimesASmallAMiddleAndTheWhole) {
 }
 
 TEST(Calibration, LargerShardsTakeLonger) {
-  const auto device = make_device("reference", 1);
+  const auto device = make_device("reference", {.threads = 1});
   const Stage stage{.name = "c",
                     .channels = 4,
                     .height = 16,

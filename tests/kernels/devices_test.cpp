@@ -15,7 +15,7 @@ class Devices : public testing::TestWithParam<std::tuple<std::string, int, Stage
 
 TEST_P(Devices, AgreeWithTheReference) {
   const auto& [name, threads, stage_case] = GetParam();
-  const auto device = make_device(name, threads);
+  const auto device = make_device(name, {.threads = threads});
   expect_agreement(*device, stage_case.spec);
 }
 
@@ -44,7 +44,7 @@ class Splits : public testing::TestWithParam<std::tuple<std::string, int>> {};
 /// in the same order, input gradients summed over the shards.
 TEST_P(Splits, ShardsTogetherAreTheStage) {
   const auto& [name, shards] = GetParam();
-  const auto device = make_device(name, 1);
+  const auto device = make_device(name, {.threads = 1});
   ShardSpec spec = stage_case("ShardInTheMiddle").spec;
   spec.filters = {0, spec.stage.conv.filters};
   const ShardState state = random_state(spec);
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Misuse, IsABrokenInvariant) {
   for (const std::string name : {"reference", "eigen", "cpu"}) {
-    const auto device = make_device(name, 1);
+    const auto device = make_device(name, {.threads = 1});
     const ShardSpec spec = stage_case("Plain").spec;
     const auto shard = device->compile(spec);
     const auto input = shard->make_input();
@@ -98,7 +98,7 @@ TEST(Misuse, IsABrokenInvariant) {
     shard->forward(*input, {.training = false});
     EXPECT_THROW(shard->backward(*gradient), BrokenInvariant) << name << ": backward after a forward in testing";
     EXPECT_THROW(shard->forward(*gradient, {}), BrokenInvariant) << name << ": an input of another shape";
-    const auto other = make_device("reference64", 1)->compile(spec)->make_input();
+    const auto other = make_device("reference64", {.threads = 1})->compile(spec)->make_input();
     EXPECT_THROW(shard->forward(*other, {}), BrokenInvariant) << name << ": a foreign tensor";
     std::vector<float> few(3);
     EXPECT_THROW(input->write(few), BrokenInvariant) << name;

@@ -68,7 +68,7 @@ Result train_some(Trunk& trunk, const Cut& cut) {
 
 Result train_local(const std::string& device_name) {
   const Cut cut = small_net();
-  const auto device = make_device(device_name, 1);
+  const auto device = make_device(device_name, {.threads = 1});
   LocalTrunk trunk(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
   return train_some(trunk, cut);
 }
@@ -84,7 +84,7 @@ Result train_on_slaves(const Names& devices, int slaves, const std::vector<doubl
   roster.gather(slaves, stop, [] {});
   std::vector<std::string> members;
   for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
-  const auto device = make_device(devices.front(), 1);
+  const auto device = make_device(devices.front(), {.threads = 1});
   if (own) members.emplace_back("master");
   ClusterTrunk trunk(cut.trunk, proportional_plan(cut.trunk, kBatch, members, shares), roster,
                      own ? device.get() : nullptr, 20s);

@@ -41,8 +41,8 @@ TEST_F(Aarch64, TheSlaveLinksZeroMqAndTheCompilersLibrariesAlone) {
   if (!on_path("readelf")) GTEST_SKIP() << "no readelf (binutils)";
   Process readelf({"/usr/bin/env", "readelf", "--dynamic", "--wide", kAarch64Slave});
   ASSERT_EQ(readelf.wait(10s), 0) << readelf.output();
-  const std::set<std::string> allowed{"libzmq.so.5", "libstdc++.so.6", "libm.so.6",
-                                      "libgcc_s.so.1", "libc.so.6", "ld-linux-aarch64.so.1"};
+  const std::set<std::string> allowed{"libzmq.so.5",   "libstdc++.so.6", "libm.so.6",
+                                      "libgcc_s.so.1", "libc.so.6",      "ld-linux-aarch64.so.1"};
   const std::string output = readelf.output();
   const std::regex needed(R"(\(NEEDED\)[^\[]*\[([^\]]+)\])");
   int libraries = 0;
@@ -61,10 +61,23 @@ bool has_opencl() {
 
 /// Trains some steps of a small net; the weights.
 SafetensorsFile train(const std::string& out, std::vector<std::string> more) {
-  std::vector<std::string> command{
-      CONVOY_MASTER,      "train",   kSource + "/nets/glyphs.yaml", "--set",     "conv1.filters=8", "--set",
-      "conv2.filters=12", "--batch", "20",                          "--steps",   "10",              "--device",
-      "cpu",              "--out",   out,                           "--threads", "1"};
+  std::vector<std::string> command{CONVOY_MASTER,
+                                   "train",
+                                   kSource + "/nets/glyphs.yaml",
+                                   "--set",
+                                   "conv1.filters=8",
+                                   "--set",
+                                   "conv2.filters=12",
+                                   "--batch",
+                                   "20",
+                                   "--steps",
+                                   "10",
+                                   "--device",
+                                   "cpu",
+                                   "--out",
+                                   out,
+                                   "--threads",
+                                   "1"};
   command.insert(command.end(), more.begin(), more.end());
   Process master(command);
   EXPECT_EQ(master.wait(200s), kSuccess) << master.output();
@@ -85,8 +98,8 @@ TEST_F(Aarch64, JoinsARunWithOtherDevices) {
     slaves.emplace_back(std::vector<std::string>{CONVOY_SLAVE, endpoint, "--name", "c-opencl", "--device", "opencl:0"});
     shares += ",3";
   }
-  const SafetensorsFile mixed = train(scratch.path() + "/mixed", {"--slaves", std::to_string(slaves.size()), "--shares",
-                                                                  shares, "--listen", endpoint});
+  const SafetensorsFile mixed = train(
+      scratch.path() + "/mixed", {"--slaves", std::to_string(slaves.size()), "--shares", shares, "--listen", endpoint});
   const SafetensorsFile local = train(scratch.path() + "/local", {});
 
   // Ten steps, each with the roundings of sums of at most 20 x 28 x 28 products, next to weights around a tenth.

@@ -38,7 +38,7 @@ class SlaveThread {
  public:
   explicit SlaveThread(const std::string& endpoint, std::size_t memory = 0)
       : thread_([this, endpoint, memory] {
-          const auto device = make_device("reference", 1);
+          const auto device = make_device("reference", {.threads = 1});
           serve({.master = endpoint, .name = "worker", .memory = memory}, *device, stop_);
           over_ = true;
         }) {}

@@ -48,12 +48,11 @@ double largest(const Tensor& tensor) {
   return most;
 }
 
-/// |got - expected| <= 4 eps sqrt(n) scale: rounding errors of a sum of n products add up like a random walk, each of
+/// |got - expected| <= 4 epsilon sqrt(n) scale: rounding errors of a sum of n products add up like a random walk, each of
 /// the size of the sum's largest value.
-void expect_near(const Tensor& got, const Tensor& expected, double reduction, const char* what) {
+void expect_near(const Tensor& got, const Tensor& expected, double epsilon, double reduction, const char* what) {
   ASSERT_EQ(got.shape(), expected.shape()) << what;
-  constexpr double kEpsilon = 0x1.0p-23;
-  const double tolerance = 4.0 * kEpsilon * std::sqrt(reduction) * std::max(1.0, largest(expected));
+  const double tolerance = 4.0 * epsilon * std::sqrt(reduction) * std::max(1.0, largest(expected));
   for (std::size_t i = 0; i < got.size(); ++i) {
     ASSERT_NEAR(got.data()[i], expected.data()[i], tolerance) << what << " " << i;
   }
@@ -65,7 +64,7 @@ void expect_same_bits(const Tensor& a, const Tensor& b, const char* what) {
 
 }  // namespace
 
-void expect_agreement(Device& device, const ShardSpec& spec) {
+void expect_agreement(Device& device, const ShardSpec& spec, double epsilon) {
   const auto reference = make_reference64_device();
   const Results expected = compute(*reference, spec);
   const Results got = compute(device, spec);
@@ -77,16 +76,17 @@ void expect_agreement(Device& device, const ShardSpec& spec) {
 
   expect_same_bits(got.start.weights, random_state(spec).weights, "state round trip: weights");
   expect_same_bits(got.start.bias_velocity, random_state(spec).bias_velocity, "state round trip: bias velocity");
-  expect_near(got.tested, expected.tested, taps, "output in testing");
-  expect_near(got.output, expected.output, taps, "output in training");
-  expect_near(got.weight_gradient, expected.weight_gradient, taps + places, "weight gradient");
-  expect_near(got.bias_gradient, expected.bias_gradient, taps + places, "bias gradient");
-  if (spec.input_gradient) expect_near(got.input_gradient, expected.input_gradient, taps + senders, "input gradient");
+  expect_near(got.tested, expected.tested, epsilon, taps, "output in testing");
+  expect_near(got.output, expected.output, epsilon, taps, "output in training");
+  expect_near(got.weight_gradient, expected.weight_gradient, epsilon, taps + places, "weight gradient");
+  expect_near(got.bias_gradient, expected.bias_gradient, epsilon, taps + places, "bias gradient");
+  if (spec.input_gradient)
+    expect_near(got.input_gradient, expected.input_gradient, epsilon, taps + senders, "input gradient");
   // Three steps: each gradient's error enters with the learning rate, and moves the next step's gradient.
   const double steps = 9.0 * (taps + places);
-  expect_near(got.end.weights, expected.end.weights, steps, "weights after three steps");
-  expect_near(got.end.weight_velocity, expected.end.weight_velocity, steps, "velocities after three steps");
-  expect_near(got.end.bias, expected.end.bias, steps, "bias after three steps");
+  expect_near(got.end.weights, expected.end.weights, epsilon, steps, "weights after three steps");
+  expect_near(got.end.weight_velocity, expected.end.weight_velocity, epsilon, steps, "velocities after three steps");
+  expect_near(got.end.bias, expected.end.bias, epsilon, steps, "bias after three steps");
 
   const Results again = compute(device, spec);
   expect_same_bits(got.output, again.output, "output of a second run");

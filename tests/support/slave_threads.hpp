@@ -18,7 +18,7 @@ class SlaveThreads {
   SlaveThreads(const std::string& endpoint, int count, const std::vector<std::string>& devices) {
     for (int i = 0; i < count; ++i) {
       threads_.emplace_back([this, endpoint, i, device = devices[static_cast<std::size_t>(i) % devices.size()]] {
-        const auto made = make_device(device, 1);
+        const auto made = make_device(device, {.threads = 1});
         serve({.master = endpoint, .name = std::string(1, static_cast<char>('a' + i))}, *made, stop_);
       });
     }

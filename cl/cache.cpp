@@ -1,0 +1,65 @@
+#include "cl/cache.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace convoy {
+namespace {
+
+/// Fowler, Noll and Vo's 64-bit hash, 1a.
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
+}
+
+/// Empty where there is no such place.
+std::filesystem::path folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+    return std::filesystem::path(cache) / "convoy/opencl";
+  }
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
+    return std::filesystem::path(home) / ".cache/convoy/opencl";
+  }
+  return {};
+}
+
+std::filesystem::path file_of(const std::string& key) {
+  const std::filesystem::path in = folder();
+  return in.empty() ? in : in / fmt::format("{:016x}.bin", hash_of(key));
+}
+
+}  // namespace
+
+// A file holds the key, so that another of the same hash is not taken for it, and the value.
+
+std::optional<std::string> recall(const std::string& key) {
+  std::ifstream file(file_of(key), std::ios::binary);
+  if (!file) return std::nullopt;
+  const std::string content((std::istreambuf_iterator<char>(file)), {});
+  if (content.size() <= key.size() || content.compare(0, key.size(), key) != 0) return std::nullopt;
+  return content.substr(key.size());
+}
+
+void remember(const std::string& key, const std::string& value) {
+  const std::filesystem::path path = file_of(key);
+  if (path.empty()) return;
+  std::error_code ignored;
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  // Written aside and renamed: another slave may read it at the same time.
+  const std::filesystem::path aside = path.string() + fmt::format(".{}", ::getpid());
+  {
+    std::ofstream file(aside, std::ios::binary);
+    file << key << value;
+    if (!file) return;
+  }
+  std::filesystem::rename(aside, path, ignored);
+}
+
+}  // namespace convoy

@@ -1,0 +1,29 @@
+// The three passes of a convolution on an OpenCL device, by kernels of our own or by products of matrices.
+#pragma once
+
+#include "cl/shared.hpp"
+
+namespace convoy {
+
+class ClConvolution {
+ public:
+  virtual ~ClConvolution() = default;
+  /// What is kept of inputs or weights for later passes is out of date.
+  virtual void input_changed() {}
+  virtual void weights_changed() {}
+  /// Input to maps, with bias and activation (as code_of numbers it).
+  virtual void forward(const ClBuffer& input, const ClBuffer& weights, const ClBuffer& bias, int activation,
+                       const ClBuffer& maps) = 0;
+  /// From the gradient by the convolution's output to that by its input.
+  virtual void input_gradient(const ClBuffer& gradient, const ClBuffer& weights, const ClBuffer& input_gradient) = 0;
+  virtual void filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) = 0;
+};
+
+/// Kernels of our own (convolution.cl).
+std::unique_ptr<ClConvolution> make_own_convolution(ClShared& shared, const ShardSpec& spec);
+
+/// Products of matrices by CLBlast, with kernels of our own around them (columns.cl). Throws Error where there is no
+/// CLBlast.
+std::unique_ptr<ClConvolution> make_product_convolution(ClShared& shared, const ShardSpec& spec);
+
+}  // namespace convoy

@@ -1,0 +1,176 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "cl/convolution.hpp"
+
+namespace convoy {
+namespace {
+
+class OwnConvolution : public ClConvolution {
+ public:
+  OwnConvolution(ClShared& shared, const ShardSpec& spec);
+
+  void input_changed() override { input_packed_ = false; }
+  void weights_changed() override { forward_weights_packed_ = backward_weights_packed_ = false; }
+  void forward(const ClBuffer& input, const ClBuffer& weights, const ClBuffer& bias, int activation,
+               const ClBuffer& maps) override {
+    if (!forward_weights_packed_) pack_weights(kernels_, weights, forward_weights_, false);
+    forward_weights_packed_ = true;
+    pack_input(input);
+    convolve(kernels_, input_, forward_weights_, bias, in_.c, out_, maps, activation);
+  }
+  void input_gradient(const ClBuffer& gradient, const ClBuffer& weights, const ClBuffer& input_gradient) override {
+    if (!backward_weights_packed_) pack_weights(*backward_kernels_, weights, backward_weights_, true);
+    backward_weights_packed_ = true;
+    spread_gradient_.fill(shared_, gradient);
+    convolve(*backward_kernels_, spread_gradient_, backward_weights_, no_bias_, out_.c, in_, input_gradient, 0);
+  }
+  void filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) override;
+
+ private:
+  int tap_groups() const { return blocks(in_.c * taps_, kernels_.tile.gradient_taps * kernels_.tile.gradient_blocks); }
+  void make_packed(const Convolution& conv, bool input_gradient, const std::string& what);
+  void make_slices(const std::string& what);
+  void pack_input(const ClBuffer& input) {
+    if (!input_packed_) input_.fill(shared_, input);
+    input_packed_ = true;
+  }
+  void pack_weights(const ConvolutionKernels& kernels, const ClBuffer& from, const ClBuffer& to, bool swapped);
+  void convolve(const ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights,
+                const ClBuffer& bias, int channels, const Shape& out, const ClBuffer& to, int activation);
+
+  ClShared& shared_;
+  Shape in_;
+  Shape out_;
+  int taps_;  ///< of one channel
+  ConvolutionKernels kernels_;
+  std::optional<ConvolutionKernels> backward_kernels_;
+  ClBuffer forward_weights_;   ///< packed
+  ClBuffer backward_weights_;  ///< packed, swapped
+  bool forward_weights_packed_ = false;
+  bool backward_weights_packed_ = false;
+  bool input_packed_ = false;
+  PackedMaps input_;
+  PackedMaps gradient_;         ///< by the convolution's output, for the filter gradient
+  PackedMaps spread_gradient_;  ///< the same for the input gradient
+  ClBuffer no_bias_;
+  int slices_ = 1;  ///< of the batch, for the filter gradient
+  ClBuffer weight_slices_;
+};
+
+OwnConvolution::OwnConvolution(ClShared& shared, const ShardSpec& spec)
+    : shared_(shared),
+      in_(input_shape(spec.stage, spec.batch)),
+      out_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
+      taps_(spec.stage.conv.kernel_h * spec.stage.conv.kernel_w),
+      kernels_(shared.convolution(spec.stage.conv, spec.filters.count, shared.context.settings().half)) {
+  const std::string what = fmt::format("stage {}: ", spec.stage.name);
+  const auto packed_bytes = [&](const ConvolutionKernels& kernels, int outer, int inner) {
+    return static_cast<std::size_t>(round_up(outer, kernels.tile.filters)) * inner * taps_ *
+           stored_bytes(kernels.tile.half);
+  };
+  ClContext& context = shared_.context;
+  forward_weights_ = context.allocate(packed_bytes(kernels_, out_.c, in_.c), what + "packed weights");
+  make_packed(spec.stage.conv, spec.input_gradient, what);
+  if (spec.input_gradient) {
+    Convolution swapped = spec.stage.conv;
+    swapped.stride_h = swapped.stride_w = 1;
+    backward_kernels_ = shared_.convolution(swapped, in_.c, false);
+    backward_weights_ = context.allocate(packed_bytes(*backward_kernels_, in_.c, out_.c), what + "packed weights");
+    no_bias_ = context.allocate(static_cast<std::size_t>(in_.c) * sizeof(float), what + "biases");
+  }
+  make_slices(what);
+}
+
+void OwnConvolution::make_packed(const Convolution& conv, bool input_gradient, const std::string& what) {
+  const int vector = shared_.vector_width;
+  input_ = PackedMaps(shared_, in_,
+                      {.rows = std::max((out_.h - 1) * conv.stride_h + conv.kernel_h, conv.pad.top + in_.h),
+                       .pitch = round_up(out_.w, vector) + (conv.kernel_w - 1) / conv.stride_w,
+                       .phases = conv.stride_w,
+                       .top = conv.pad.top,
+                       .left = conv.pad.left,
+                       .half = kernels_.tile.half},
+                      what + "padded input maps");
+  gradient_ = PackedMaps(shared_, out_, {.rows = out_.h, .pitch = round_up(out_.w, vector), .by_channel = true},
+                         what + "gradient");
+  if (!input_gradient) return;
+  // With a border, and zeros between its elements where strides skip, the input gradient is a convolution of stride 1.
+  const int top = conv.kernel_h - 1 - conv.pad.top;
+  const int left = conv.kernel_w - 1 - conv.pad.left;
+  spread_gradient_ = PackedMaps(
+      shared_, out_,
+      {.rows = std::max(in_.h + conv.kernel_h - 1, top + (out_.h - 1) * conv.stride_h + 1),
+       .pitch = std::max(round_up(in_.w, vector) + conv.kernel_w - 1, left + (out_.w - 1) * conv.stride_w + 1),
+       .top = top,
+       .left = left,
+       .step_y = conv.stride_h,
+       .step_x = conv.stride_w},
+      what + "padded gradient");
+}
+
+void OwnConvolution::make_slices(const std::string& what) {
+  // Enough work-items for the device; more slices only where the weights alone are too few.
+  const int wanted = shared_.units * (shared_.context.is_processor() ? 4 : 256);
+  const int items = tap_groups() * blocks(out_.c, kernels_.tile.gradient_filters);
+  slices_ = std::clamp(blocks(wanted, items), 1, out_.n);
+  if (slices_ == 1) return;
+  const auto weights = static_cast<std::size_t>(out_.c) * in_.c * taps_;
+  weight_slices_ = shared_.context.allocate(slices_ * weights * sizeof(float), what + "gradients");
+}
+
+void OwnConvolution::pack_weights(const ConvolutionKernels& kernels, const ClBuffer& from, const ClBuffer& to,
+                                  bool swapped) {
+  const int block = kernels.tile.filters;
+  const auto outer = static_cast<std::size_t>(blocks(swapped ? in_.c : out_.c, block));
+  const auto inner = static_cast<std::size_t>(swapped ? out_.c : in_.c);
+  const ClRange range =
+      shared_.context.is_processor() ? ClRange{1, 1, outer} : ClRange{static_cast<std::size_t>(taps_), inner, outer};
+  const LayerKernels& layers = shared_.layers;
+  shared_.context.launch(kernels.tile.half ? layers.pack_weights_half : layers.pack_weights, range, from, to, out_.c,
+                         in_.c, taps_, block, swapped ? 1 : 0);
+}
+
+void OwnConvolution::convolve(const ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights,
+                              const ClBuffer& bias, int channels, const Shape& out, const ClBuffer& to,
+                              int activation) {
+  const int pairs = blocks(blocks(out.w, kernels.tile.width) * out.h, 2);
+  const int filter_blocks = blocks(out.c, kernels.tile.filters);
+  // A work-item costs a processor as much as some thousand multiplications: few large ones, but enough for its cores.
+  const int items =
+      shared_.context.is_processor() ? std::clamp(blocks(4 * shared_.units, filter_blocks * out.n), 1, pairs) : pairs;
+  const ClRange range{static_cast<std::size_t>(items), static_cast<std::size_t>(filter_blocks),
+                      static_cast<std::size_t>(out.n)};
+  shared_.context.launch(kernels.convolve, range, from.buffer(), weights, bias, to, items, channels, from.plane(),
+                         from.row(), from.phase(), out.c, out.h, out.w, activation);
+}
+
+void OwnConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) {
+  pack_input(input);
+  gradient_.fill(shared_, gradient);
+  const int weights = out_.c * in_.c * taps_;
+  const ClBuffer& sums = slices_ > 1 ? weight_slices_ : weight_gradient;
+  const ClRange range{static_cast<std::size_t>(tap_groups()),
+                      static_cast<std::size_t>(blocks(out_.c, kernels_.tile.gradient_filters)),
+                      static_cast<std::size_t>(slices_)};
+  constexpr int kCache = 16 << 10;  // half of a small first cache, in bytes
+  const int sample = kernels_.tile.gradient_filters * gradient_.plane() * static_cast<int>(sizeof(float));
+  const int chunk = std::max(1, kCache / sample);
+  ClContext& context = shared_.context;
+  context.launch(kernels_.filter_gradient, range, input_.buffer(), gradient_.buffer(), sums, out_.n, slices_, chunk,
+                 in_.c, input_.plane(), input_.row(), input_.phase(), out_.c, out_.h, out_.w, gradient_.plane(),
+                 gradient_.row());
+  if (slices_ == 1) return;
+  context.launch(shared_.layers.sum_slices, shared_.chunks(weights), sums, weight_gradient, slices_, weights,
+                 shared_.chunk());
+}
+
+}  // namespace
+
+std::unique_ptr<ClConvolution> make_own_convolution(ClShared& shared, const ShardSpec& spec) {
+  return std::make_unique<OwnConvolution>(shared, spec);
+}
+
+}  // namespace convoy

@@ -1,0 +1,79 @@
+#include "devices/cuda.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace convoy {
+namespace {
+
+constexpr const char* kModule = "convoy-cuda.so";
+
+struct Module {
+  decltype(&convoy_cuda_version) version = nullptr;
+  decltype(&convoy_cuda_has_cudnn) has_cudnn = nullptr;
+  decltype(&convoy_cuda_list) list = nullptr;
+  decltype(&convoy_cuda_make) make = nullptr;
+};
+
+/// Where the module may be: beside the program, a folder above (tests), or installed.
+std::vector<std::string> places() {
+  if (const char* named = std::getenv("CONVOY_CUDA_MODULE")) return {named};
+  std::error_code ignored;
+  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  return {folder / kModule, folder.parent_path() / kModule, folder.parent_path() / "lib" / "convoy" / kModule};
+}
+
+template <class Function>
+void find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (function == nullptr) fail("{} has no function {}: it belongs to another version of Convoy", kModule, name);
+}
+
+Module open_module() {
+  std::string tried;
+  for (const std::string& place : places()) {
+    if (!std::filesystem::exists(place)) {
+      tried += (tried.empty() ? "" : ", ") + place;
+      continue;
+    }
+    // Never closed: CUDA's threads do not survive it.
+    void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) fail("{} cannot be loaded: {}", place, dlerror());
+    Module module;
+    find(library, "convoy_cuda_version", module.version);
+    if (module.version() != std::string(CONVOY_VERSION)) {
+      fail("{} is of version {}, this program of {}; build both together", place, module.version(), CONVOY_VERSION);
+    }
+    find(library, "convoy_cuda_has_cudnn", module.has_cudnn);
+    find(library, "convoy_cuda_list", module.list);
+    find(library, "convoy_cuda_make", module.make);
+    return module;
+  }
+  fail("no {}; it is built where CUDA's compiler is (-DCONVOY_CUDA=ON says what is missing); looked at {}", kModule,
+       tried);
+}
+
+const Module& module() {
+  static const Module opened = open_module();
+  return opened;
+}
+
+}  // namespace
+
+std::vector<CudaRow> cuda_gpus() {
+  std::vector<CudaRow> rows;
+  module().list(rows);
+  return rows;
+}
+
+bool cuda_has_cudnn() { return module().has_cudnn(); }
+
+std::unique_ptr<Device> make_cuda(const CudaRequest& request) {
+  std::unique_ptr<Device> device;
+  module().make(request, device);
+  return device;
+}
+
+}  // namespace convoy

@@ -1,0 +1,186 @@
+#include "kernels/cuda_device.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "kernels/cuda_layers.hpp"
+
+namespace convoy {
+
+void cuda::raise(const std::string& what, bool lost) {
+  if (lost) throw DeviceLost(what);
+  throw Error(what);
+}
+
+namespace {
+
+/// Weights or biases with what SGD needs.
+struct CudaParameters {
+  CudaTensor values;
+  CudaTensor velocity;
+  CudaTensor gradient;
+
+  CudaParameters(cuda::Gpu& gpu, const Shape& shape, const std::string& what)
+      : values(gpu, shape, what), velocity(gpu, shape, what), gradient(gpu, shape, what) {}
+
+  void update(cuda::Gpu& gpu, const SgdStep& step) {
+    gpu.run(cuda::Update{step.learning_rate, step.momentum, step.weight_decay, gradient.data(), velocity.data(),
+                         values.data()},
+            values.size());
+  }
+};
+
+class CudaShard : public Shard {
+ public:
+  CudaShard(cuda::Gpu& gpu, const ShardSpec& spec, std::unique_ptr<CudaConvolution> convolution)
+      : gpu_(gpu),
+        spec_(spec),
+        what_(fmt::format("stage {}: ", spec.stage.name)),
+        convolution_(std::move(convolution)),
+        weights_(gpu, weight_shape(spec.stage, spec.filters.count), what_ + "weights"),
+        bias_(gpu, {spec.filters.count, 1}, what_ + "biases"),
+        maps_(gpu, conv_shape(spec.stage, spec.batch, spec.filters.count), what_ + "maps") {
+    if (spec.input_gradient) {
+      input_gradient_ =
+          std::make_unique<CudaTensor>(gpu, input_shape(spec.stage, spec.batch), what_ + "gradient by the input");
+    }
+    make_layers();
+    gpu.finish();
+  }
+
+  std::unique_ptr<DeviceTensor> make_input() const override {
+    return std::make_unique<CudaTensor>(gpu_, input_shape(spec_.stage, spec_.batch), what_ + "input maps");
+  }
+  std::unique_ptr<DeviceTensor> make_output_gradient() const override {
+    return std::make_unique<CudaTensor>(gpu_, last().shape(), what_ + "gradient by the output");
+  }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override {
+    invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
+    input_ = nullptr;
+    gradient_ = nullptr;
+    const CudaTensor& maps = own(input);
+    convolution_->forward(maps.data(), weights_.values.data(), bias_.values.data(), activation_, maps_.data());
+    for (const auto& layer : layers_) layer->forward(pass);
+    if (pass.training) input_ = maps.data();
+    return last();
+  }
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override {
+    invariant(input_ != nullptr, "backward follows a forward in training");
+    invariant(output_gradient.shape() == last().shape(), "a gradient of the shard's output shape");
+    gradient_ = own(output_gradient).data();
+    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) gradient_ = (*layer)->backward(gradient_);
+    if (input_gradient_ == nullptr) return nullptr;
+    convolution_->input_gradient(gradient_, weights_.values.data(), input_gradient_->data());
+    return input_gradient_.get();
+  }
+  void backward_filters() override {
+    invariant(gradient_ != nullptr, "backward_filters follows backward_input");
+    convolution_->filter_gradient(input_, gradient_, weights_.gradient.data(), bias_.gradient.data());
+  }
+  void update(const SgdStep& step) override {
+    weights_.update(gpu_, step);
+    bias_.update(gpu_, step);
+  }
+  ShardState state() const override {
+    return {.weights = weights_.values.to_host(),
+            .bias = bias_.values.to_host(),
+            .weight_velocity = weights_.velocity.to_host(),
+            .bias_velocity = bias_.velocity.to_host()};
+  }
+  void set_state(const ShardState& state) override {
+    invariant(state.weights.shape() == weights_.values.shape(), "a state of the shard's shape");
+    weights_.values.write(state.weights.span());
+    bias_.values.write(state.bias.span());
+    weights_.velocity.write(state.weight_velocity.span());
+    bias_.velocity.write(state.bias_velocity.span());
+  }
+  void gradients(Tensor& weights, Tensor& bias) const override {
+    weights = weights_.gradient.to_host();
+    bias = bias_.gradient.to_host();
+  }
+
+ private:
+  const CudaTensor& last() const { return layers_.empty() ? maps_ : layers_.back()->output(); }
+  const CudaTensor& own(const DeviceTensor& tensor) const {
+    const auto* ours = dynamic_cast<const CudaTensor*>(&tensor);
+    invariant(ours != nullptr && &ours->gpu() == &gpu_, "a tensor of the same device");
+    return *ours;
+  }
+  void make_layers() {
+    const std::vector<ChannelLayer>& after = spec_.stage.after;
+    const auto* fused = after.empty() ? nullptr : std::get_if<Activation>(&after.front());
+    bool after_relu = false;
+    if (fused != nullptr) {
+      activation_ = cuda_number_of(*fused);
+      const auto* pool = after.size() > 1 ? std::get_if<Pooling>(&after[1]) : nullptr;
+      after_relu = *fused == Activation::relu && pool != nullptr && pool->kind == PoolKind::max;
+      if (!after_relu) layers_.push_back(make_cuda_fused_activation(gpu_, *fused, maps_, what_ + "maps"));
+    }
+    for (std::size_t i = fused != nullptr ? 1 : 0; i < after.size(); ++i) {
+      layers_.push_back(
+          make_cuda_layer(gpu_, after[i], last(), spec_.filters.first, after_relu && i == 1, what_ + "maps"));
+    }
+  }
+
+  cuda::Gpu& gpu_;
+  ShardSpec spec_;
+  std::string what_;  ///< "stage conv2: ", for errors
+  std::unique_ptr<CudaConvolution> convolution_;
+  CudaParameters weights_;
+  CudaParameters bias_;
+  CudaTensor maps_;  ///< after convolution and fused activation
+  int activation_ = 0;
+  std::vector<std::unique_ptr<CudaLayer>> layers_;
+  std::unique_ptr<CudaTensor> input_gradient_;
+  const float* input_ = nullptr;     ///< of the last forward in training
+  const float* gradient_ = nullptr;  ///< by the convolution's output, of the last backward
+};
+
+/// Kernels count in ints.
+void check_sizes(const ShardSpec& spec) {
+  const auto most = static_cast<std::size_t>(std::numeric_limits<int>::max() / 2);
+  const std::size_t in = input_shape(spec.stage, spec.batch).size();
+  const std::size_t out = conv_shape(spec.stage, spec.batch, spec.filters.count).size();
+  if (std::max(in, out) > most) {
+    fail(
+        "stage {}: maps of {} values for one batch are more than the cuda device computes at once ({}); make the batch "
+        "smaller",
+        spec.stage.name, std::max(in, out), most);
+  }
+}
+
+class CudaDevice : public Device {
+ public:
+  CudaDevice(const std::string& name, const std::string& library, std::unique_ptr<cuda::Gpu> gpu,
+             MakeCudaConvolution make)
+      : gpu_(std::move(gpu)), make_(make) {
+    info_.name = name;
+    info_.description =
+        fmt::format("{}, {}, {}{}", gpu_->info().name, gpu_->info().detail, library, gpu_->tf32() ? ", TF32" : "");
+    info_.memory = gpu_->info().memory;
+    info_.filter_block = 8;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
+    check_sizes(spec);
+    std::unique_ptr<CudaConvolution> convolution = make_(*gpu_, spec);
+    if (convolution == nullptr) convolution = make_product_convolution(*gpu_, spec);
+    return std::make_unique<CudaShard>(*gpu_, spec, std::move(convolution));
+  }
+  void finish() override { gpu_->finish(); }
+
+ private:
+  std::unique_ptr<cuda::Gpu> gpu_;
+  MakeCudaConvolution make_;
+  DeviceInfo info_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cuda_device(const std::string& name, const std::string& library,
+                                         std::unique_ptr<cuda::Gpu> gpu, MakeCudaConvolution make) {
+  return std::make_unique<CudaDevice>(name, library, std::move(gpu), make);
+}
+
+}  // namespace convoy

@@ -1,0 +1,326 @@
+// What one thread of each CUDA kernel does, as C++17 that the host runs as well: the tests compute whole stages with
+// these on a machine without a GPU (tests/kernels/host_gpu.cpp). Maps are NCHW floats; `i` counts the kernel's results.
+#pragma once
+
+#ifdef __CUDACC__
+#define CONVOY_BOTH __host__ __device__
+#else
+#include <cmath>
+#define CONVOY_BOTH
+#endif
+
+namespace convoy::cuda {
+
+/// A sliding window, of a convolution or of pooling, over maps of height x width, at out_height x out_width places.
+struct Window {
+  int height;
+  int width;
+  int out_height;
+  int out_width;
+  int kernel_h;
+  int kernel_w;
+  int stride_h;
+  int stride_w;
+  int top;
+  int left;
+};
+
+/// Window positions first .. last - 1 that cover a row or column.
+struct Cover {
+  int first;
+  int last;
+};
+
+CONVOY_BOTH inline int smaller(int a, int b) { return a < b ? a : b; }
+CONVOY_BOTH inline int larger(int a, int b) { return a > b ? a : b; }
+
+CONVOY_BOTH inline Cover cover(int position, int before, int kernel, int stride, int positions) {
+  const int reach = position + before;
+  return {reach < kernel ? 0 : (reach - kernel) / stride + 1, smaller(reach / stride + 1, positions)};
+}
+
+/// Rows or columns first .. last - 1 of the map that lie under a window.
+CONVOY_BOTH inline Cover inside(int position, int before, int kernel, int stride, int extent) {
+  const int start = position * stride - before;
+  return {larger(start, 0), smaller(start + kernel, extent)};
+}
+
+/// As they are numbered for kernels: 0 none, 1 ReLU, 2 sigmoid, 3 tanh.
+CONVOY_BOTH inline float activate(int activation, float value) {
+  switch (activation) {
+    case 1: return value > 0.0F ? value : 0.0F;
+    case 2: return 1.0F / (1.0F + expf(-value));
+    case 3: return tanhf(value);
+    default: return value;
+  }
+}
+
+/// The slope of an activation, from its output.
+CONVOY_BOTH inline float slope(int activation, float output) {
+  switch (activation) {
+    case 1: return output > 0.0F ? 1.0F : 0.0F;
+    case 2: return output * (1.0F - output);
+    case 3: return 1.0F - output * output;
+    default: return 1.0F;
+  }
+}
+
+// ---- convolution by matrix products ---------------------------------------------------------------------------------
+// Columns are a matrix (channels * kernel_h * kernel_w, samples * places): what each weight meets at each place of the
+// output (Chellapilla et al., "High performance convolutional neural networks for document processing", 2006). Maps "by
+// channel" are a matrix (channels, samples * places).
+
+/// Maps to columns.
+struct ToColumns {
+  Window window;
+  int channels;
+  int samples;
+  const float* maps;
+  float* columns;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const Window& w = window;
+    const int out_x = i % w.out_width;
+    const int out_y = i / w.out_width % w.out_height;
+    const int places = w.out_width * w.out_height;
+    const int n = i / places % samples;
+    const int tap = i / places / samples;
+    const int y = out_y * w.stride_h - w.top + tap / w.kernel_w % w.kernel_h;
+    const int x = out_x * w.stride_w - w.left + tap % w.kernel_w;
+    const int c = tap / (w.kernel_w * w.kernel_h);
+    const bool within = y >= 0 && y < w.height && x >= 0 && x < w.width;
+    columns[i] = within ? maps[((n * channels + c) * w.height + y) * w.width + x] : 0.0F;
+  }
+};
+
+/// Gradients by columns to those by maps; each sums its own in a fixed order.
+struct FromColumns {
+  Window window;
+  int channels;
+  int samples;
+  const float* columns;
+  float* maps;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const Window& w = window;
+    const int x = i % w.width;
+    const int y = i / w.width % w.height;
+    const int c = i / (w.width * w.height) % channels;
+    const int n = i / (w.width * w.height) / channels;
+    const Cover rows = cover(y, w.top, w.kernel_h, w.stride_h, w.out_height);
+    const Cover across = cover(x, w.left, w.kernel_w, w.stride_w, w.out_width);
+    float sum = 0.0F;
+    for (int out_y = rows.first; out_y < rows.last; ++out_y) {
+      const int r = y + w.top - out_y * w.stride_h;
+      for (int out_x = across.first; out_x < across.last; ++out_x) {
+        const int s = x + w.left - out_x * w.stride_w;
+        const int tap = (c * w.kernel_h + r) * w.kernel_w + s;
+        sum += columns[((tap * samples + n) * w.out_height + out_y) * w.out_width + out_x];
+      }
+    }
+    maps[i] = sum;
+  }
+};
+
+/// Maps by channel, to which each channel's bias is added and the activation applied, to maps.
+struct FromChannels {
+  int channels;
+  int samples;
+  int places;
+  int activation;
+  const float* by_channel;
+  const float* bias;
+  float* maps;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const int p = i % places;
+    const int c = i / places % channels;
+    const int n = i / places / channels;
+    maps[i] = activate(activation, by_channel[(c * samples + n) * places + p] + bias[c]);
+  }
+};
+
+/// Maps to maps by channel.
+struct ToChannels {
+  int channels;
+  int samples;
+  int places;
+  const float* maps;
+  float* by_channel;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const int p = i % places;
+    const int n = i / places % samples;
+    const int c = i / places / samples;
+    by_channel[i] = maps[(n * channels + c) * places + p];
+  }
+};
+
+/// Adds each channel's bias and applies the activation, in place.
+struct AddBias {
+  int channels;
+  int places;
+  int activation;
+  const float* bias;
+  float* maps;
+
+  CONVOY_BOTH void operator()(int i) const { maps[i] = activate(activation, maps[i] + bias[i / places % channels]); }
+};
+
+// ---- layers after a convolution -------------------------------------------------------------------------------------
+
+struct Activate {
+  int activation;
+  const float* input;
+  float* output;
+
+  CONVOY_BOTH void operator()(int i) const { output[i] = activate(activation, input[i]); }
+};
+
+/// From the gradient by the output to that by the input.
+struct ActivateGradient {
+  int activation;
+  const float* output;
+  const float* gradient;
+  float* input_gradient;
+
+  CONVOY_BOTH void operator()(int i) const { input_gradient[i] = gradient[i] * slope(activation, output[i]); }
+};
+
+struct Multiply {
+  const float* input;
+  const float* factors;
+  float* output;
+
+  CONVOY_BOTH void operator()(int i) const { output[i] = input[i] * factors[i]; }
+};
+
+/// Padding never wins, of equal elements the first does. `places` says where in its map the maximum was; behind a ReLU a
+/// maximum of zero has none (-1): the ReLU's slope is zero there.
+struct MaxPool {
+  Window window;
+  bool after_relu;
+  const float* input;
+  float* output;
+  int* places;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const Window& w = window;
+    const int out_x = i % w.out_width;
+    const int out_y = i / w.out_width % w.out_height;
+    const float* map = input + i / (w.out_width * w.out_height) * (w.height * w.width);
+    const Cover rows = inside(out_y, w.top, w.kernel_h, w.stride_h, w.height);
+    const Cover across = inside(out_x, w.left, w.kernel_w, w.stride_w, w.width);
+    int best = rows.first * w.width + across.first;
+    for (int y = rows.first; y < rows.last; ++y) {
+      for (int x = across.first; x < across.last; ++x) {
+        if (map[y * w.width + x] > map[best]) best = y * w.width + x;
+      }
+    }
+    output[i] = map[best];
+    places[i] = after_relu && !(map[best] > 0.0F) ? -1 : best;
+  }
+};
+
+struct MaxPoolGradient {
+  Window window;
+  const float* gradient;
+  const int* places;
+  float* input_gradient;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const Window& w = window;
+    const int x = i % w.width;
+    const int y = i / w.width % w.height;
+    const int map = i / (w.width * w.height) * (w.out_width * w.out_height);
+    const Cover rows = cover(y, w.top, w.kernel_h, w.stride_h, w.out_height);
+    const Cover across = cover(x, w.left, w.kernel_w, w.stride_w, w.out_width);
+    float sum = 0.0F;
+    for (int out_y = rows.first; out_y < rows.last; ++out_y) {
+      for (int out_x = across.first; out_x < across.last; ++out_x) {
+        const int at = map + out_y * w.out_width + out_x;
+        if (places[at] == y * w.width + x) sum += gradient[at];
+      }
+    }
+    input_gradient[i] = sum;
+  }
+};
+
+/// Divides by the number of elements inside the map.
+struct AveragePool {
+  Window window;
+  const float* input;
+  float* output;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const Window& w = window;
+    const Cover rows = inside(i / w.out_width % w.out_height, w.top, w.kernel_h, w.stride_h, w.height);
+    const Cover across = inside(i % w.out_width, w.left, w.kernel_w, w.stride_w, w.width);
+    const float* map = input + i / (w.out_width * w.out_height) * (w.height * w.width);
+    float sum = 0.0F;
+    for (int y = rows.first; y < rows.last; ++y) {
+      for (int x = across.first; x < across.last; ++x) sum += map[y * w.width + x];
+    }
+    output[i] = sum / static_cast<float>((rows.last - rows.first) * (across.last - across.first));
+  }
+};
+
+struct AveragePoolGradient {
+  Window window;
+  const float* gradient;
+  float* input_gradient;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const Window& w = window;
+    const int x = i % w.width;
+    const int y = i / w.width % w.height;
+    const int map = i / (w.width * w.height) * (w.out_width * w.out_height);
+    const Cover rows = cover(y, w.top, w.kernel_h, w.stride_h, w.out_height);
+    const Cover across = cover(x, w.left, w.kernel_w, w.stride_w, w.out_width);
+    float sum = 0.0F;
+    for (int out_y = rows.first; out_y < rows.last; ++out_y) {
+      const Cover under = inside(out_y, w.top, w.kernel_h, w.stride_h, w.height);
+      for (int out_x = across.first; out_x < across.last; ++out_x) {
+        const Cover beside = inside(out_x, w.left, w.kernel_w, w.stride_w, w.width);
+        const int elements = (under.last - under.first) * (beside.last - beside.first);
+        sum += gradient[map + out_y * w.out_width + out_x] / static_cast<float>(elements);
+      }
+    }
+    input_gradient[i] = sum;
+  }
+};
+
+// ---- parameters -----------------------------------------------------------------------------------------------------
+
+/// SGD with momentum and weight decay (core/stage.hpp, SgdStep).
+struct Update {
+  float learning_rate;
+  float momentum;
+  float weight_decay;
+  const float* gradient;
+  float* velocity;
+  float* values;
+
+  CONVOY_BOTH void operator()(int i) const {
+    velocity[i] = momentum * velocity[i] + (gradient[i] + weight_decay * values[i]);
+    values[i] -= learning_rate * velocity[i];
+  }
+};
+
+// Every kernel, for declarations and definitions of Gpu::run.
+#define CONVOY_CUDA_ELEMENTS(X) \
+  X(ToColumns)                  \
+  X(FromColumns)                \
+  X(FromChannels)               \
+  X(ToChannels)                 \
+  X(AddBias)                    \
+  X(Activate)                   \
+  X(ActivateGradient)           \
+  X(Multiply)                   \
+  X(MaxPool)                    \
+  X(MaxPoolGradient)            \
+  X(AveragePool)                \
+  X(AveragePoolGradient)        \
+  X(Update)
+
+}  // namespace convoy::cuda

@@ -1,0 +1,259 @@
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "kernels/cuda_gpu.hpp"
+
+namespace convoy::cuda {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{4} << 20;  // bytes that are copied at once, through page-locked memory
+constexpr std::chrono::seconds kPatience{120};
+constexpr int kThreads = 256;
+
+std::string versions() {
+  int driver = 0;
+  int runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  const auto text = [](int version) {
+    return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+  };
+  return "CUDA " + text(runtime) + ", driver for " + text(driver);
+}
+
+std::string describe(cudaError_t code) {
+  return std::string(cudaGetErrorString(code)) + " (" + cudaGetErrorName(code) + ")";
+}
+
+void check(cudaError_t code, const std::string& what) {
+  if (code == cudaSuccess) return;
+  // What remains set after it was fetched has broken the process's context.
+  cudaGetLastError();
+  const bool lost = cudaPeekAtLastError() != cudaSuccess || code == cudaErrorLaunchFailure ||
+                    code == cudaErrorIllegalAddress || code == cudaErrorLaunchTimeout ||
+                    code == cudaErrorECCUncorrectable || code == cudaErrorDevicesUnavailable;
+  raise("CUDA: " + what + ": " + describe(code), lost);
+}
+
+void check(cublasStatus_t code, const std::string& what) {
+  if (code == CUBLAS_STATUS_SUCCESS) return;
+  raise("cuBLAS: " + what + ": " + cublasGetStatusString(code), code == CUBLAS_STATUS_EXECUTION_FAILED);
+}
+
+template <class Element>
+__global__ void for_each(Element element, int count) {
+  const int step = static_cast<int>(gridDim.x * blockDim.x);
+  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
+    element(static_cast<int>(i));
+  }
+}
+
+// A block for each channel. Each thread sums every kThreads-th element, then the threads' sums are added in pairs: the
+// order is the same every time.
+__global__ void add_channels(const float* maps, int samples, int places, float* sums) {
+  __shared__ float part[kThreads];
+  const int channels = static_cast<int>(gridDim.x);
+  const int channel = static_cast<int>(blockIdx.x);
+  float sum = 0.0F;
+  for (int i = static_cast<int>(threadIdx.x); i < samples * places; i += kThreads) {
+    sum += maps[(static_cast<std::size_t>(i / places) * channels + channel) * places + i % places];
+  }
+  part[threadIdx.x] = sum;
+  __syncthreads();
+  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) sums[channel] = part[0];
+}
+
+}  // namespace
+
+std::vector<GpuInfo> list_gpus() {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code != cudaSuccess) {
+    cudaGetLastError();
+    raise("no GPU that CUDA can use: " + describe(code) + "; an NVIDIA GPU needs its driver", false);
+  }
+  std::vector<GpuInfo> gpus;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, i), "cudaGetDeviceProperties");
+    const auto gib = static_cast<double>(properties.totalGlobalMem) / static_cast<double>(1 << 30);
+    GpuInfo gpu;
+    gpu.number = i;
+    gpu.name = properties.name;
+    gpu.memory = properties.totalGlobalMem;
+    gpu.detail = std::to_string(static_cast<int>(gib + 0.5)) + " GiB, compute capability " +
+                 std::to_string(properties.major) + "." + std::to_string(properties.minor) + ", " + versions();
+    gpus.push_back(gpu);
+  }
+  return gpus;
+}
+
+struct Gpu::State {
+  cudaStream_t compute = nullptr;
+  cudaStream_t copy = nullptr;
+  cudaEvent_t computed = nullptr;    ///< what the copy stream waits for
+  cudaEvent_t halves[2] = {};        ///< the last copy through each half of `staging`
+  char* staging = nullptr;           ///< page-locked, two pieces
+  cublasHandle_t blas = nullptr;
+  bool lost = false;
+
+  ~State() {
+    if (lost) return;  // to release anything might wait for ever
+    if (blas != nullptr) cublasDestroy(blas);
+    for (cudaEvent_t event : {computed, halves[0], halves[1]}) {
+      if (event != nullptr) cudaEventDestroy(event);
+    }
+    if (staging != nullptr) cudaFreeHost(staging);
+    for (cudaStream_t stream : {compute, copy}) {
+      if (stream != nullptr) cudaStreamDestroy(stream);
+    }
+  }
+
+  void wait(cudaEvent_t event, const std::string& what) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (true) {
+      const cudaError_t code = cudaEventQuery(event);
+      if (code == cudaSuccess) return;
+      if (code != cudaErrorNotReady) {
+        lost = true;
+        check(code, what);
+      }
+      const auto waited = std::chrono::steady_clock::now() - begin;
+      if (waited > kPatience) {
+        lost = true;
+        raise("CUDA: " + what + ": nothing ended for two minutes; the GPU hangs", true);
+      }
+      if (waited > std::chrono::milliseconds(2)) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  /// Copies to come follow everything that was asked of the GPU.
+  void copies_follow_computing() {
+    check(cudaEventRecord(computed, compute), "cudaEventRecord");
+    check(cudaStreamWaitEvent(copy, computed, 0), "cudaStreamWaitEvent");
+  }
+};
+
+Gpu::Gpu(int number, bool tf32) : tf32_(tf32), state_(std::make_unique<State>()) {
+  const std::vector<GpuInfo> gpus = list_gpus();
+  if (number < 0 || static_cast<std::size_t>(number) >= gpus.size()) {
+    raise("there is no GPU " + std::to_string(number) + "; CUDA finds " + std::to_string(gpus.size()), false);
+  }
+  info_ = gpus[static_cast<std::size_t>(number)];
+  State& s = *state_;
+  check(cudaSetDevice(number), "cudaSetDevice");
+  check(cudaStreamCreateWithFlags(&s.compute, cudaStreamNonBlocking), "cudaStreamCreate");
+  check(cudaStreamCreateWithFlags(&s.copy, cudaStreamNonBlocking), "cudaStreamCreate");
+  for (cudaEvent_t* event : {&s.computed, &s.halves[0], &s.halves[1]}) {
+    check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
+  }
+  check(cudaHostAlloc(reinterpret_cast<void**>(&s.staging), 2 * kPiece, cudaHostAllocDefault), "page-locked memory");
+  check(cublasCreate(&s.blas), "cublasCreate");
+  check(cublasSetStream(s.blas, s.compute), "cublasSetStream");
+  check(cublasSetMathMode(s.blas, tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH), "cublasSetMathMode");
+}
+
+Gpu::~Gpu() = default;
+
+void* Gpu::allocate(std::size_t bytes, const std::string& what) {
+  void* memory = nullptr;
+  const cudaError_t code = cudaMalloc(&memory, std::max<std::size_t>(bytes, 1));
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    std::size_t available = 0;
+    std::size_t total = 0;
+    cudaMemGetInfo(&available, &total);
+    raise(info_.name + ": no room for " + what + " (" + std::to_string(bytes >> 20) + " MiB; " +
+              std::to_string(available >> 20) + " of " + std::to_string(total >> 20) +
+              " MiB are free); give this slave less with --memory, or make the batch smaller",
+          false);
+  }
+  check(code, "memory for " + what);
+  check(cudaMemsetAsync(memory, 0, std::max<std::size_t>(bytes, 1), state_->compute), "filling memory");
+  return memory;
+}
+
+void Gpu::release(void* memory) noexcept {
+  if (!state_->lost) cudaFree(memory);
+}
+
+void Gpu::write(float* to, const float* from, std::size_t count) {
+  State& s = *state_;
+  s.copies_follow_computing();
+  const std::size_t bytes = count * sizeof(float);
+  int half = 0;
+  for (std::size_t at = 0; at < bytes; at += kPiece, half = 1 - half) {
+    const std::size_t piece = std::min(kPiece, bytes - at);
+    s.wait(s.halves[half], "a copy to the GPU");
+    char* through = s.staging + half * kPiece;
+    std::memcpy(through, reinterpret_cast<const char*>(from) + at, piece);
+    check(cudaMemcpyAsync(reinterpret_cast<char*>(to) + at, through, piece, cudaMemcpyHostToDevice, s.copy), "a copy");
+    check(cudaEventRecord(s.halves[half], s.copy), "cudaEventRecord");
+  }
+  for (cudaEvent_t copied : s.halves) check(cudaStreamWaitEvent(s.compute, copied, 0), "cudaStreamWaitEvent");
+}
+
+void Gpu::read(const float* from, float* to, std::size_t count) {
+  State& s = *state_;
+  s.copies_follow_computing();
+  const std::size_t bytes = count * sizeof(float);
+  const std::size_t pieces = (bytes + kPiece - 1) / kPiece;
+  // One piece is copied out of page-locked memory while the next arrives there.
+  for (std::size_t p = 0; p <= pieces; ++p) {
+    if (p < pieces) {
+      const std::size_t at = p * kPiece;
+      s.wait(s.halves[p % 2], "a copy from the GPU");
+      check(cudaMemcpyAsync(s.staging + p % 2 * kPiece, reinterpret_cast<const char*>(from) + at,
+                            std::min(kPiece, bytes - at), cudaMemcpyDeviceToHost, s.copy),
+            "a copy");
+      check(cudaEventRecord(s.halves[p % 2], s.copy), "cudaEventRecord");
+    }
+    if (p == 0) continue;
+    const std::size_t at = (p - 1) * kPiece;
+    s.wait(s.halves[(p - 1) % 2], "a copy from the GPU");
+    std::memcpy(reinterpret_cast<char*>(to) + at, s.staging + (p - 1) % 2 * kPiece, std::min(kPiece, bytes - at));
+  }
+}
+
+void Gpu::finish() {
+  State& s = *state_;
+  check(cudaEventRecord(s.computed, s.compute), "cudaEventRecord");
+  s.wait(s.computed, "computing");
+}
+
+void Gpu::multiply(const Product& p) {
+  // cuBLAS is column-major: it sees every matrix transposed, and computes c' = op(b)' op(a)'.
+  const float alpha = 1.0F;
+  check(cublasSgemm(state_->blas, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+                    p.n, p.m, p.k, &alpha, p.b, p.transpose_b ? p.k : p.n, p.a, p.transpose_a ? p.m : p.k, &p.beta, p.c,
+                    p.n),
+        "a matrix product");
+}
+
+void Gpu::sum_channels(const float* maps, int samples, int channels, int places, float* sums) {
+  add_channels<<<static_cast<unsigned>(channels), kThreads, 0, state_->compute>>>(maps, samples, places, sums);
+  check(cudaGetLastError(), "sums of channels");
+}
+
+// A grid is kept to a million blocks: for_each goes on from there.
+#define CONVOY_DEFINE(Element)                                                                          \
+  void Gpu::run(const Element& element, int count) {                                                    \
+    const int blocks = std::min((count + kThreads - 1) / kThreads, 1 << 20);                            \
+    for_each<<<static_cast<unsigned>(blocks), kThreads, 0, state_->compute>>>(element, count);          \
+    check(cudaGetLastError(), #Element);                                                                \
+  }
+CONVOY_CUDA_ELEMENTS(CONVOY_DEFINE)
+#undef CONVOY_DEFINE
+
+void* Gpu::stream() const { return state_->compute; }
+
+}  // namespace convoy::cuda

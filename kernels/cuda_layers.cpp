@@ -1,0 +1,151 @@
+#include "kernels/cuda_layers.hpp"
+
+#include "kernels/dropout.hpp"
+
+namespace convoy {
+
+int cuda_number_of(Activation activation) {
+  switch (activation) {
+    case Activation::relu: return 1;
+    case Activation::sigmoid: return 2;
+    case Activation::tanh: return 3;
+  }
+  return 0;
+}
+
+namespace {
+
+class CudaActivation : public CudaLayer {
+ public:
+  /// `fused`: the input holds the activation's output already.
+  CudaActivation(cuda::Gpu& gpu, Activation activation, const CudaTensor& input, bool fused, const std::string& what)
+      : gpu_(gpu),
+        activation_(cuda_number_of(activation)),
+        input_(input),
+        input_gradient_(gpu, input.shape().size(), what) {
+    if (!fused) own_output_ = std::make_unique<CudaTensor>(gpu, input.shape(), what);
+  }
+
+  void forward(const Pass&) override {
+    if (own_output_ == nullptr) return;
+    gpu_.run(cuda::Activate{activation_, input_.data(), own_output_->data()}, input_.size());
+  }
+  const CudaTensor& output() const override { return own_output_ == nullptr ? input_ : *own_output_; }
+  const float* backward(const float* gradient) override {
+    gpu_.run(cuda::ActivateGradient{activation_, output().data(), gradient, input_gradient_.data()}, input_.size());
+    return input_gradient_.data();
+  }
+
+ private:
+  cuda::Gpu& gpu_;
+  int activation_;
+  const CudaTensor& input_;
+  cuda::Memory<float> input_gradient_;
+  std::unique_ptr<CudaTensor> own_output_;
+};
+
+class CudaPooling : public CudaLayer {
+ public:
+  CudaPooling(cuda::Gpu& gpu, const Pooling& pool, const CudaTensor& input, bool after_relu, const std::string& what)
+      : gpu_(gpu),
+        kind_(pool.kind),
+        after_relu_(after_relu),
+        input_(input),
+        output_(gpu, pooled_shape(pool, input.shape()), what),
+        input_gradient_(gpu, input.shape().size(), what),
+        window_{.height = input.shape().h,
+                .width = input.shape().w,
+                .out_height = output_.shape().h,
+                .out_width = output_.shape().w,
+                .kernel_h = pool.kernel_h,
+                .kernel_w = pool.kernel_w,
+                .stride_h = pool.stride_h,
+                .stride_w = pool.stride_w,
+                .top = pool.pad.top,
+                .left = pool.pad.left} {
+    if (kind_ == PoolKind::max) places_ = {gpu, output_.shape().size(), what};
+  }
+
+  void forward(const Pass&) override {
+    if (kind_ == PoolKind::max) {
+      gpu_.run(cuda::MaxPool{window_, after_relu_, input_.data(), output_.data(), places_.data()}, output_.size());
+    } else {
+      gpu_.run(cuda::AveragePool{window_, input_.data(), output_.data()}, output_.size());
+    }
+  }
+  const CudaTensor& output() const override { return output_; }
+  const float* backward(const float* gradient) override {
+    if (kind_ == PoolKind::max) {
+      gpu_.run(cuda::MaxPoolGradient{window_, gradient, places_.data(), input_gradient_.data()}, input_.size());
+    } else {
+      gpu_.run(cuda::AveragePoolGradient{window_, gradient, input_gradient_.data()}, input_.size());
+    }
+    return input_gradient_.data();
+  }
+
+ private:
+  cuda::Gpu& gpu_;
+  PoolKind kind_;
+  bool after_relu_;
+  const CudaTensor& input_;
+  CudaTensor output_;
+  cuda::Memory<float> input_gradient_;
+  cuda::Window window_;
+  cuda::Memory<int> places_;
+};
+
+/// The host draws the mask: the generator's integers are the same everywhere.
+class CudaDropout : public CudaLayer {
+ public:
+  CudaDropout(cuda::Gpu& gpu, const Dropout& dropout, const CudaTensor& input, int first_filter,
+              const std::string& what)
+      : gpu_(gpu),
+        dropout_(dropout),
+        first_filter_(first_filter),
+        input_(input),
+        mask_(input.shape()),
+        factors_(gpu, input.shape(), what),
+        output_(gpu, input.shape(), what),
+        input_gradient_(gpu, input.shape().size(), what) {}
+
+  void forward(const Pass& pass) override {
+    draw_dropout_mask(dropout_, pass, first_filter_, mask_);
+    factors_.write(mask_.span());
+    gpu_.run(cuda::Multiply{input_.data(), factors_.data(), output_.data()}, input_.size());
+  }
+  const CudaTensor& output() const override { return output_; }
+  const float* backward(const float* gradient) override {
+    gpu_.run(cuda::Multiply{gradient, factors_.data(), input_gradient_.data()}, input_.size());
+    return input_gradient_.data();
+  }
+
+ private:
+  cuda::Gpu& gpu_;
+  Dropout dropout_;
+  int first_filter_;
+  const CudaTensor& input_;
+  Tensor mask_;
+  CudaTensor factors_;
+  CudaTensor output_;
+  cuda::Memory<float> input_gradient_;
+};
+
+}  // namespace
+
+std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,
+                                           int first_filter, bool after_relu, const std::string& what) {
+  if (const auto* activation = std::get_if<Activation>(&layer)) {
+    return std::make_unique<CudaActivation>(gpu, *activation, input, false, what);
+  }
+  if (const auto* pool = std::get_if<Pooling>(&layer)) {
+    return std::make_unique<CudaPooling>(gpu, *pool, input, after_relu, what);
+  }
+  return std::make_unique<CudaDropout>(gpu, std::get<Dropout>(layer), input, first_filter, what);
+}
+
+std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, Activation activation, const CudaTensor& output,
+                                                      const std::string& what) {
+  return std::make_unique<CudaActivation>(gpu, activation, output, true, what);
+}
+
+}  // namespace convoy

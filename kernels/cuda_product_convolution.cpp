@@ -1,0 +1,130 @@
+#include <algorithm>
+
+#include "kernels/cuda_convolution.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr std::size_t kMostColumns = std::size_t{256} << 20;  // bytes; what larger products gain is little
+
+class ProductConvolution : public CudaConvolution {
+ public:
+  ProductConvolution(cuda::Gpu& gpu, const ShardSpec& spec)
+      : gpu_(gpu),
+        channels_(spec.stage.channels),
+        filters_(spec.filters.count),
+        batch_(spec.batch),
+        taps_(static_cast<int>(weight_shape(spec.stage, 1).sample_size())) {
+    const Convolution& conv = spec.stage.conv;
+    const Shape out = conv_shape(spec.stage, 1, 1);
+    window_ = {.height = spec.stage.height,
+               .width = spec.stage.width,
+               .out_height = out.h,
+               .out_width = out.w,
+               .kernel_h = conv.kernel_h,
+               .kernel_w = conv.kernel_w,
+               .stride_h = conv.stride_h,
+               .stride_w = conv.stride_w,
+               .top = conv.pad.top,
+               .left = conv.pad.left};
+    places_ = out.h * out.w;
+    in_size_ = static_cast<int>(input_shape(spec.stage, 1).sample_size());
+    const std::size_t sample = static_cast<std::size_t>(taps_) * static_cast<std::size_t>(places_);
+    const std::size_t room = std::min(kMostColumns, gpu.info().memory / 16) / sizeof(float);
+    samples_ = static_cast<int>(std::clamp<std::size_t>(room / sample, 1, static_cast<std::size_t>(batch_)));
+    const std::string what = "stage " + spec.stage.name + ": ";
+    const auto samples = static_cast<std::size_t>(samples_);
+    columns_ = {gpu, samples * sample, what + "columns"};
+    by_channel_ = {gpu, samples * static_cast<std::size_t>(filters_ * places_), what + "maps by channel"};
+  }
+
+  void forward(const float* input, const float* weights, const float* bias, int activation, float* maps) override {
+    for_each_part([&](int first, int samples) {
+      to_columns(input, first, samples);
+      gpu_.multiply({.m = filters_,
+                     .n = samples * places_,
+                     .k = taps_,
+                     .transpose_a = false,
+                     .transpose_b = false,
+                     .a = weights,
+                     .b = columns_.data(),
+                     .c = by_channel_.data(),
+                     .beta = 0.0F});
+      gpu_.run(cuda::FromChannels{filters_, samples, places_, activation, by_channel_.data(), bias,
+                                  maps + at(first, filters_ * places_)},
+               samples * filters_ * places_);
+    });
+  }
+
+  void input_gradient(const float* gradient, const float* weights, float* input_gradient) override {
+    for_each_part([&](int first, int samples) {
+      to_channels(gradient, first, samples);
+      gpu_.multiply({.m = taps_,
+                     .n = samples * places_,
+                     .k = filters_,
+                     .transpose_a = true,
+                     .transpose_b = false,
+                     .a = weights,
+                     .b = by_channel_.data(),
+                     .c = columns_.data(),
+                     .beta = 0.0F});
+      gpu_.run(cuda::FromColumns{window_, channels_, samples, columns_.data(), input_gradient + at(first, in_size_)},
+               samples * in_size_);
+    });
+  }
+
+  void filter_gradient(const float* input, const float* gradient, float* weight_gradient,
+                       float* bias_gradient) override {
+    for_each_part([&](int first, int samples) {
+      to_columns(input, first, samples);
+      to_channels(gradient, first, samples);
+      gpu_.multiply({.m = filters_,
+                     .n = taps_,
+                     .k = samples * places_,
+                     .transpose_a = false,
+                     .transpose_b = true,
+                     .a = by_channel_.data(),
+                     .b = columns_.data(),
+                     .c = weight_gradient,
+                     .beta = first == 0 ? 0.0F : 1.0F});
+    });
+    gpu_.sum_channels(gradient, batch_, filters_, places_, bias_gradient);
+  }
+
+ private:
+  static std::size_t at(int sample, int size) {
+    return static_cast<std::size_t>(sample) * static_cast<std::size_t>(size);
+  }
+  template <class Part>
+  void for_each_part(Part part) {
+    for (int first = 0; first < batch_; first += samples_) part(first, std::min(samples_, batch_ - first));
+  }
+  void to_columns(const float* input, int first, int samples) {
+    gpu_.run(cuda::ToColumns{window_, channels_, samples, input + at(first, in_size_), columns_.data()},
+             taps_ * samples * places_);
+  }
+  void to_channels(const float* gradient, int first, int samples) {
+    gpu_.run(cuda::ToChannels{filters_, samples, places_, gradient + at(first, filters_ * places_), by_channel_.data()},
+             samples * filters_ * places_);
+  }
+
+  cuda::Gpu& gpu_;
+  cuda::Window window_{};
+  int channels_;
+  int filters_;
+  int batch_;
+  int taps_;         ///< weights of a filter
+  int places_ = 0;   ///< of the output
+  int in_size_ = 0;  ///< of one sample
+  int samples_ = 1;  ///< computed together
+  cuda::Memory<float> columns_;
+  cuda::Memory<float> by_channel_;
+};
+
+}  // namespace
+
+std::unique_ptr<CudaConvolution> make_product_convolution(cuda::Gpu& gpu, const ShardSpec& spec) {
+  return std::make_unique<ProductConvolution>(gpu, spec);
+}
+
+}  // namespace convoy

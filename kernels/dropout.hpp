@@ -1,0 +1,29 @@
+// Dropout's mask, for devices that have the host draw it.
+#pragma once
+
+#include <algorithm>
+
+#include "core/random.hpp"
+#include "core/stage.hpp"
+
+namespace convoy {
+
+/// Fills `mask` with dropout_scale of every element of maps whose first channel is `first_filter` of the whole stage;
+/// with ones when not training.
+inline void draw_dropout_mask(const Dropout& dropout, const Pass& pass, int first_filter, Tensor& mask) {
+  if (!pass.training) {
+    std::ranges::fill(mask.span(), 1.0F);
+    return;
+  }
+  const Shape& shape = mask.shape();
+  float* factor = mask.data();
+  for (int n = 0; n < shape.n; ++n) {
+    for (int c = 0; c < shape.c; ++c) {
+      for (int i = 0; i < shape.h * shape.w; ++i) {
+        *factor++ = dropout_scale(pass.seed, dropout.stream, dropout.rate, n, first_filter + c, i);
+      }
+    }
+  }
+}
+
+}  // namespace convoy

@@ -1,0 +1,57 @@
+// The CUDA device on a GPU of plain loops (host_gpu.cpp): its shards, layers, products and every kernel's index arithmetic.
+
+#include "kernels/cuda_device.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "tests/kernels/host_gpu.hpp"
+#include "tests/support/stage_cases.hpp"
+
+namespace convoy {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+std::unique_ptr<Device> host_device(const HostGpuLimits& limits = {}) {
+  host_gpu_limits() = limits;
+  return make_cuda_device("cuda:0", "loops", std::make_unique<cuda::Gpu>(0, false), make_product_convolution);
+}
+
+class CudaOnHost : public testing::TestWithParam<StageCase> {
+ protected:
+  void TearDown() override { host_gpu_limits() = {}; }
+};
+
+TEST_P(CudaOnHost, AgreesWithTheReference) { expect_agreement(*host_device(), GetParam().spec); }
+
+/// A GPU that says it has so little memory that columns are made for a sample or two at once.
+TEST_P(CudaOnHost, AgreesInParts) {
+  expect_agreement(*host_device({.memory = std::size_t{16} << 10}), GetParam().spec);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, CudaOnHost, testing::ValuesIn(stage_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(CudaFailures, NoRoomNamesStageAndTensor) {
+  const auto device = host_device({.room = 1000});
+  EXPECT_THAT([&] { device->compile(stage_case("Plain").spec); }, ThrowsMessage<Error>(HasSubstr("no room for stage")));
+  host_gpu_limits() = {};
+}
+
+TEST(CudaFailures, MapsBeyondTheKernelsNumbersAreRefused) {
+  ShardSpec spec = stage_case("Plain").spec;
+  spec.batch = 1 << 27;
+  EXPECT_THAT([&] { host_device()->compile(spec); }, ThrowsMessage<Error>(HasSubstr("make the batch smaller")));
+}
+
+TEST(CudaFailures, ALostGpuIsADeviceLost) {
+  const auto device = host_device({.lost = true});
+  EXPECT_THROW(device->finish(), DeviceLost);
+  host_gpu_limits() = {};
+}
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,88 @@
+// A GPU of plain loops: the same elements that CUDA's kernels run, one after another on the host. With it the CUDA device
+// computes every case on a machine without a GPU; only the launches, copies and libraries of cuda_gpu.cu are not tested.
+
+#include "tests/kernels/host_gpu.hpp"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "kernels/matmul.hpp"
+
+namespace convoy {
+
+HostGpuLimits& host_gpu_limits() {
+  static HostGpuLimits limits;
+  return limits;
+}
+
+namespace cuda {
+
+struct Gpu::State {
+  std::size_t allocated = 0;
+  std::map<void*, std::vector<char>> memory;
+};
+
+std::vector<GpuInfo> list_gpus() {
+  GpuInfo gpu;
+  gpu.name = "loops on the host";
+  gpu.detail = "for tests";
+  gpu.memory = host_gpu_limits().memory;
+  return {gpu};
+}
+
+Gpu::Gpu(int, bool tf32) : info_(list_gpus().front()), tf32_(tf32), state_(std::make_unique<State>()) {}
+Gpu::~Gpu() = default;
+
+void* Gpu::allocate(std::size_t bytes, const std::string& what) {
+  if (state_->allocated + bytes > host_gpu_limits().room) raise("no room for " + what, false);
+  state_->allocated += bytes;
+  std::vector<char> block(std::max<std::size_t>(bytes, 1));
+  void* place = block.data();
+  state_->memory.emplace(place, std::move(block));
+  return place;
+}
+
+void Gpu::release(void* memory) noexcept { state_->memory.erase(memory); }
+void Gpu::write(float* to, const float* from, std::size_t count) { std::copy_n(from, count, to); }
+void Gpu::read(const float* from, float* to, std::size_t count) { std::copy_n(from, count, to); }
+
+void Gpu::finish() {
+  if (host_gpu_limits().lost) raise("CUDA: computing: unspecified launch failure", true);
+}
+
+void Gpu::multiply(const Product& p) {
+  const auto m = static_cast<std::size_t>(p.m);
+  const auto n = static_cast<std::size_t>(p.n);
+  const auto k = static_cast<std::size_t>(p.k);
+  matmul(Matmul<float>{.m = p.m,
+                       .n = p.n,
+                       .k = p.k,
+                       .transpose_a = p.transpose_a,
+                       .transpose_b = p.transpose_b,
+                       .a = {p.a, m * k},
+                       .b = {p.b, k * n},
+                       .c = {p.c, m * n},
+                       .beta = p.beta});
+}
+
+void Gpu::sum_channels(const float* maps, int samples, int channels, int places, float* sums) {
+  for (int c = 0; c < channels; ++c) {
+    sums[c] = 0.0F;
+    for (int n = 0; n < samples; ++n) {
+      for (int p = 0; p < places; ++p) sums[c] += maps[(n * channels + c) * places + p];
+    }
+  }
+}
+
+#define CONVOY_DEFINE(Element)                       \
+  void Gpu::run(const Element& element, int count) { \
+    for (int i = count - 1; i >= 0; --i) element(i); \
+  }
+CONVOY_CUDA_ELEMENTS(CONVOY_DEFINE)
+#undef CONVOY_DEFINE
+
+void* Gpu::stream() const { return nullptr; }
+
+}  // namespace cuda
+}  // namespace convoy
