@@ -20,7 +20,9 @@ double items_in(const ClRange& range) {
 }  // namespace
 
 ClBuffer::~ClBuffer() {
-  if (memory_ != nullptr && !context_->lost_) opencl().clReleaseMemObject(memory_);
+  if (memory_ == nullptr || context_->lost_) return;
+  context_->allocated_ -= bytes_;
+  opencl().clReleaseMemObject(memory_);
 }
 
 ClContext::ClContext(const ClDeviceId& device, const ClSettings& settings)
@@ -60,6 +62,7 @@ ClBuffer ClContext::allocate(std::size_t bytes, const std::string& what) {
   const cl_mem memory = opencl().clCreateBuffer(context_, flags, std::max<std::size_t>(bytes, 4), nullptr, &code);
   check_opencl(code, fmt::format("{:.1f} MiB for {} on {}", static_cast<double>(bytes) / kMiB, what, device_.name));
   ClBuffer buffer(*this, memory, bytes);
+  allocated_ += bytes;
   fill_with_zeros(buffer);
   return buffer;
 }

@@ -93,6 +93,8 @@ class ClContext {
   bool has_fma() const { return fma_; }
   const ClSettings& settings() const { return settings_; }
 
+  /// Bytes of all buffers that there are.
+  std::size_t allocated() const { return allocated_; }
   /// New memory, filled with zeros. Throws Error naming `what` and both sizes where the device has no room.
   ClBuffer allocate(std::size_t bytes, const std::string& what);
   /// Both wait for all that was enqueued before.
@@ -167,6 +169,7 @@ class ClContext {
   bool fma_ = false;
   bool shares_memory_ = false;  ///< with the host
   std::size_t largest_buffer_ = 0;
+  std::size_t allocated_ = 0;
   cl_context context_ = nullptr;
   cl_command_queue queue_ = nullptr;
   std::vector<cl_program> programs_;

@@ -13,7 +13,8 @@ class ClDevice : public Device {
     info_.name = fmt::format("opencl:{}", id.number);
     info_.description = describe(id) + (settings.half ? ", 16-bit maps" : "");
     info_.memory = device_info<cl_ulong>(id.device, CL_DEVICE_GLOBAL_MEM_SIZE);
-    info_.filter_block = 2;  // tiles hold 8, 10 or 12 filters (filters_of_tile)
+    info_.memory_factor = 1.4;  // what is packed besides (tests/cl, OpenClMemory)
+    info_.filter_block = 2;     // tiles hold 8, 10 or 12 filters (filters_of_tile)
   }
 
   const DeviceInfo& info() const override { return info_; }

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "cl/clblast.hpp"
@@ -27,10 +25,8 @@ class ProductConvolution : public ClConvolution {
     const double work = static_cast<double>(sample) * out_.c;
     const auto fit = std::min(static_cast<double>(kMostColumns / sizeof(float) / sample), kMostWork / work);
     samples_ = static_cast<int>(std::clamp(fit, 1.0, static_cast<double>(out_.n)));
-    const std::string what = fmt::format("stage {}: ", spec.stage.name);
-    columns_ = shared.context.allocate(samples_ * sample * sizeof(float), what + "columns");
-    by_channel_ = shared.context.allocate(static_cast<std::size_t>(samples_) * out_.c * places_ * sizeof(float),
-                                          what + "maps by channel");
+    columns();
+    by_channel();
   }
 
   void forward(const ClBuffer& input, const ClBuffer& weights, const ClBuffer& bias, int activation,
@@ -39,8 +35,8 @@ class ProductConvolution : public ClConvolution {
       to_columns(input, first, samples);
       multiply(shared_.context,
                {.m = out_.c, .n = samples * places_, .k = taps_, .transpose_a = false, .transpose_b = false, .beta = 0},
-               weights, columns_, by_channel_);
-      shared_.context.launch(kernels_.from_channels, range(places_, out_.c, samples), by_channel_, bias, maps, first,
+               weights, columns(), by_channel());
+      shared_.context.launch(kernels_.from_channels, range(places_, out_.c, samples), by_channel(), bias, maps, first,
                              samples, out_.c, places_, activation);
     });
   }
@@ -49,8 +45,8 @@ class ProductConvolution : public ClConvolution {
       to_channels(gradient, first, samples);
       multiply(shared_.context,
                {.m = taps_, .n = samples * places_, .k = out_.c, .transpose_a = true, .transpose_b = false, .beta = 0},
-               weights, by_channel_, columns_);
-      launch_window(kernels_.from_columns, range(in_.h * in_.w, in_.c, samples), columns_, input_gradient, first,
+               weights, by_channel(), columns());
+      launch_window(kernels_.from_columns, range(in_.h * in_.w, in_.c, samples), columns(), input_gradient, first,
                     samples);
     });
   }
@@ -65,11 +61,17 @@ class ProductConvolution : public ClConvolution {
                 .transpose_a = false,
                 .transpose_b = true,
                 .beta = first == 0 ? 0.0F : 1.0F},
-               by_channel_, columns_, weight_gradient);
+               by_channel(), columns(), weight_gradient);
     });
   }
 
  private:
+  const ClBuffer& columns() {
+    return shared_.column_scratch.at_least(shared_.context, sizeof(float) * samples_ * taps_ * places_);
+  }
+  const ClBuffer& by_channel() {
+    return shared_.channel_scratch.at_least(shared_.context, sizeof(float) * samples_ * out_.c * places_);
+  }
   template <class Part>
   void for_each_part(Part part) {
     for (int first = 0; first < out_.n; first += samples_) part(first, std::min(samples_, out_.n - first));
@@ -85,11 +87,11 @@ class ProductConvolution : public ClConvolution {
                            conv_.kernel_w, conv_.stride_h, conv_.stride_w, conv_.pad.top, conv_.pad.left);
   }
   void to_columns(const ClBuffer& input, int first, int samples) {
-    launch_window(kernels_.to_columns, range(places_, samples, taps_), input, columns_, first, samples);
+    launch_window(kernels_.to_columns, range(places_, samples, taps_), input, columns(), first, samples);
   }
   void to_channels(const ClBuffer& gradient, int first, int samples) {
-    shared_.context.launch(kernels_.to_channels, range(places_, samples, out_.c), gradient, by_channel_, first, samples,
-                           out_.c, places_);
+    shared_.context.launch(kernels_.to_channels, range(places_, samples, out_.c), gradient, by_channel(), first,
+                           samples, out_.c, places_);
   }
 
   ClShared& shared_;
@@ -100,8 +102,6 @@ class ProductConvolution : public ClConvolution {
   int taps_;         ///< weights of a filter
   int places_;       ///< of the output
   int samples_ = 1;  ///< computed together
-  ClBuffer columns_;
-  ClBuffer by_channel_;
 };
 
 }  // namespace

@@ -17,6 +17,19 @@ inline int round_up(int value, int multiple) { return (value + multiple - 1) / m
 inline std::size_t stored_bytes(bool half) { return half ? sizeof(cl_half) : sizeof(float); }
 inline int blocks(int value, int size) { return (value + size - 1) / size; }
 
+/// Memory that all convolutions of a device use in turns, as much as the neediest asked for.
+class ClScratch {
+ public:
+  const ClBuffer& at_least(ClContext& context, std::size_t bytes) {
+    if (bytes > buffer_.bytes()) buffer_ = context.allocate(bytes, "what convolutions compute with");
+    return buffer_;
+  }
+  std::size_t bytes() const { return buffer_.bytes(); }
+
+ private:
+  ClBuffer buffer_;
+};
+
 /// What a device's shards share.
 struct ClShared {
   ClContext context;
@@ -25,6 +38,8 @@ struct ClShared {
   int vector_width = 4;
   std::map<std::tuple<int, int, int, int, int, bool>, ConvolutionKernels> convolutions;  ///< by geometry and tile
   std::optional<ColumnKernels> columns;
+  ClScratch column_scratch;
+  ClScratch channel_scratch;
 
   ClShared(const ClDeviceId& device, const ClSettings& settings)
       : context(device, settings),

@@ -8,6 +8,31 @@
 
 namespace convoy {
 
+/// Memory that all convolutions of a device use in turns: each as much as the neediest asked for.
+class CudaScratch {
+ public:
+  /// The columns, or a library's workspace.
+  float* columns(cuda::Gpu& gpu, std::size_t count) { return at_least(gpu, columns_, count); }
+  float* by_channel(cuda::Gpu& gpu, std::size_t count) { return at_least(gpu, by_channel_, count); }
+
+ private:
+  struct Part {
+    cuda::Memory<float> memory;
+    std::size_t count = 0;
+  };
+  static float* at_least(cuda::Gpu& gpu, Part& part, std::size_t count) {
+    if (count > part.count) {
+      gpu.finish();
+      part = {};
+      part = {cuda::Memory<float>(gpu, count, "what convolutions compute with"), count};
+    }
+    return part.memory.data();
+  }
+
+  Part columns_;
+  Part by_channel_;
+};
+
 class CudaConvolution {
  public:
   virtual ~CudaConvolution() = default;
@@ -21,11 +46,11 @@ class CudaConvolution {
 };
 
 /// Products of matrices (cuBLAS) with kernels of our own around them. Any convolution.
-std::unique_ptr<CudaConvolution> make_product_convolution(cuda::Gpu& gpu, const ShardSpec& spec);
+std::unique_ptr<CudaConvolution> make_product_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
 
 /// Whether cuDNN is built in.
 bool has_cudnn();
 /// cuDNN's deterministic algorithms; null for what it cannot compute (padding that differs from side to side).
-std::unique_ptr<CudaConvolution> make_cudnn_convolution(cuda::Gpu& gpu, const ShardSpec& spec);
+std::unique_ptr<CudaConvolution> make_cudnn_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
 
 }  // namespace convoy

@@ -159,19 +159,21 @@ class CudaDevice : public Device {
     info_.description =
         fmt::format("{}, {}, {}{}", gpu_->info().name, gpu_->info().detail, library, gpu_->tf32() ? ", TF32" : "");
     info_.memory = gpu_->info().memory;
+    info_.memory_factor = 1.4;
     info_.filter_block = 8;
   }
   const DeviceInfo& info() const override { return info_; }
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
     check_sizes(spec);
-    std::unique_ptr<CudaConvolution> convolution = make_(*gpu_, spec);
-    if (convolution == nullptr) convolution = make_product_convolution(*gpu_, spec);
+    std::unique_ptr<CudaConvolution> convolution = make_(*gpu_, scratch_, spec);
+    if (convolution == nullptr) convolution = make_product_convolution(*gpu_, scratch_, spec);
     return std::make_unique<CudaShard>(*gpu_, spec, std::move(convolution));
   }
   void finish() override { gpu_->finish(); }
 
  private:
   std::unique_ptr<cuda::Gpu> gpu_;
+  CudaScratch scratch_;
   MakeCudaConvolution make_;
   DeviceInfo info_;
 };

@@ -9,7 +9,8 @@
 namespace convoy {
 
 /// Makes the convolution of a shard; null where it cannot, and matrix products take its place.
-using MakeCudaConvolution = std::unique_ptr<CudaConvolution> (*)(cuda::Gpu& gpu, const ShardSpec& spec);
+using MakeCudaConvolution = std::unique_ptr<CudaConvolution> (*)(cuda::Gpu& gpu, CudaScratch& scratch,
+                                                                 const ShardSpec& spec);
 
 /// The device `name` on a GPU, with `library` for its convolutions.
 std::unique_ptr<Device> make_cuda_device(const std::string& name, const std::string& library,

@@ -54,8 +54,8 @@ const Algorithm& choose(const std::vector<Algorithm>& proposed, bool tf32, const
 
 class DnnConvolution : public CudaConvolution {
  public:
-  DnnConvolution(cuda::Gpu& gpu, const ShardSpec& spec)
-      : gpu_(gpu), out_(conv_shape(spec.stage, spec.batch, spec.filters.count)) {
+  DnnConvolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec)
+      : gpu_(gpu), scratch_(scratch), out_(conv_shape(spec.stage, spec.batch, spec.filters.count)) {
     const Convolution& conv = spec.stage.conv;
     describe(input_, input_shape(spec.stage, spec.batch));
     describe(output_, out_);
@@ -68,26 +68,25 @@ class DnnConvolution : public CudaConvolution {
     check(cudnnSetConvolutionMathType(geometry_, gpu.tf32() ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH), "the math type");
     check(cudnnSetStream(library_, static_cast<cudaStream_t>(gpu.stream())), "cudnnSetStream");
     choose_algorithms(spec.input_gradient);
-    workspace_ = {gpu, workspace_bytes_ / sizeof(float) + 1, "stage " + spec.stage.name + ": cuDNN's workspace"};
+    workspace();
   }
 
   void forward(const float* input, const float* weights, const float* bias, int activation, float* maps) override {
-    check(cudnnConvolutionForward(library_, &kOne, input_, input, filters_, weights, geometry_, forward_,
-                                  workspace_.data(), workspace_bytes_, &kZero, output_, maps),
+    check(cudnnConvolutionForward(library_, &kOne, input_, input, filters_, weights, geometry_, forward_, workspace(),
+                                  workspace_bytes_, &kZero, output_, maps),
           "forward");
     gpu_.run(cuda::AddBias{out_.c, out_.h * out_.w, activation, bias, maps}, static_cast<int>(out_.size()));
   }
   void input_gradient(const float* gradient, const float* weights, float* input_gradient) override {
-    check(
-        cudnnConvolutionBackwardData(library_, &kOne, filters_, weights, output_, gradient, geometry_, backward_input_,
-                                     workspace_.data(), workspace_bytes_, &kZero, input_, input_gradient),
-        "input gradient");
+    check(cudnnConvolutionBackwardData(library_, &kOne, filters_, weights, output_, gradient, geometry_,
+                                       backward_input_, workspace(), workspace_bytes_, &kZero, input_, input_gradient),
+          "input gradient");
   }
   void filter_gradient(const float* input, const float* gradient, float* weight_gradient,
                        float* bias_gradient) override {
     check(
         cudnnConvolutionBackwardFilter(library_, &kOne, input_, input, output_, gradient, geometry_, backward_filters_,
-                                       workspace_.data(), workspace_bytes_, &kZero, filters_, weight_gradient),
+                                       workspace(), workspace_bytes_, &kZero, filters_, weight_gradient),
         "filter gradient");
     gpu_.sum_channels(gradient, out_.n, out_.c, out_.h * out_.w, bias_gradient);
   }
@@ -95,6 +94,8 @@ class DnnConvolution : public CudaConvolution {
  private:
   static constexpr float kOne = 1.0F;
   static constexpr float kZero = 0.0F;
+
+  float* workspace() { return scratch_.columns(gpu_, workspace_bytes_ / sizeof(float) + 1); }
 
   void choose_algorithms(bool input_gradient) {
     int count = 0;
@@ -128,6 +129,7 @@ class DnnConvolution : public CudaConvolution {
   }
 
   cuda::Gpu& gpu_;
+  CudaScratch& scratch_;
   Library library_;
   Maps input_;
   Maps output_;
@@ -138,17 +140,16 @@ class DnnConvolution : public CudaConvolution {
   cudnnConvolutionBwdDataAlgo_t backward_input_{};
   cudnnConvolutionBwdFilterAlgo_t backward_filters_{};
   std::size_t workspace_bytes_ = 0;
-  cuda::Memory<float> workspace_;
 };
 
 }  // namespace
 
 bool has_cudnn() { return true; }
 
-std::unique_ptr<CudaConvolution> make_cudnn_convolution(cuda::Gpu& gpu, const ShardSpec& spec) {
+std::unique_ptr<CudaConvolution> make_cudnn_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec) {
   const Padding& pad = spec.stage.conv.pad;
   if (pad.top != pad.bottom || pad.left != pad.right) return nullptr;
-  return std::make_unique<DnnConvolution>(gpu, spec);
+  return std::make_unique<DnnConvolution>(gpu, scratch, spec);
 }
 
 }  // namespace convoy

@@ -9,8 +9,9 @@ constexpr std::size_t kMostColumns = std::size_t{256} << 20;  // bytes; what lar
 
 class ProductConvolution : public CudaConvolution {
  public:
-  ProductConvolution(cuda::Gpu& gpu, const ShardSpec& spec)
+  ProductConvolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec)
       : gpu_(gpu),
+        scratch_(scratch),
         channels_(spec.stage.channels),
         filters_(spec.filters.count),
         batch_(spec.batch),
@@ -32,10 +33,8 @@ class ProductConvolution : public CudaConvolution {
     const std::size_t sample = static_cast<std::size_t>(taps_) * static_cast<std::size_t>(places_);
     const std::size_t room = std::min(kMostColumns, gpu.info().memory / 16) / sizeof(float);
     samples_ = static_cast<int>(std::clamp<std::size_t>(room / sample, 1, static_cast<std::size_t>(batch_)));
-    const std::string what = "stage " + spec.stage.name + ": ";
-    const auto samples = static_cast<std::size_t>(samples_);
-    columns_ = {gpu, samples * sample, what + "columns"};
-    by_channel_ = {gpu, samples * static_cast<std::size_t>(filters_ * places_), what + "maps by channel"};
+    columns();
+    by_channel();
   }
 
   void forward(const float* input, const float* weights, const float* bias, int activation, float* maps) override {
@@ -47,10 +46,10 @@ class ProductConvolution : public CudaConvolution {
                      .transpose_a = false,
                      .transpose_b = false,
                      .a = weights,
-                     .b = columns_.data(),
-                     .c = by_channel_.data(),
+                     .b = columns(),
+                     .c = by_channel(),
                      .beta = 0.0F});
-      gpu_.run(cuda::FromChannels{filters_, samples, places_, activation, by_channel_.data(), bias,
+      gpu_.run(cuda::FromChannels{filters_, samples, places_, activation, by_channel(), bias,
                                   maps + at(first, filters_ * places_)},
                samples * filters_ * places_);
     });
@@ -65,10 +64,10 @@ class ProductConvolution : public CudaConvolution {
                      .transpose_a = true,
                      .transpose_b = false,
                      .a = weights,
-                     .b = by_channel_.data(),
-                     .c = columns_.data(),
+                     .b = by_channel(),
+                     .c = columns(),
                      .beta = 0.0F});
-      gpu_.run(cuda::FromColumns{window_, channels_, samples, columns_.data(), input_gradient + at(first, in_size_)},
+      gpu_.run(cuda::FromColumns{window_, channels_, samples, columns(), input_gradient + at(first, in_size_)},
                samples * in_size_);
     });
   }
@@ -83,8 +82,8 @@ class ProductConvolution : public CudaConvolution {
                      .k = samples * places_,
                      .transpose_a = false,
                      .transpose_b = true,
-                     .a = by_channel_.data(),
-                     .b = columns_.data(),
+                     .a = by_channel(),
+                     .b = columns(),
                      .c = weight_gradient,
                      .beta = first == 0 ? 0.0F : 1.0F});
     });
@@ -92,6 +91,8 @@ class ProductConvolution : public CudaConvolution {
   }
 
  private:
+  float* columns() { return scratch_.columns(gpu_, at(samples_, taps_ * places_)); }
+  float* by_channel() { return scratch_.by_channel(gpu_, at(samples_, filters_ * places_)); }
   static std::size_t at(int sample, int size) {
     return static_cast<std::size_t>(sample) * static_cast<std::size_t>(size);
   }
@@ -100,15 +101,16 @@ class ProductConvolution : public CudaConvolution {
     for (int first = 0; first < batch_; first += samples_) part(first, std::min(samples_, batch_ - first));
   }
   void to_columns(const float* input, int first, int samples) {
-    gpu_.run(cuda::ToColumns{window_, channels_, samples, input + at(first, in_size_), columns_.data()},
+    gpu_.run(cuda::ToColumns{window_, channels_, samples, input + at(first, in_size_), columns()},
              taps_ * samples * places_);
   }
   void to_channels(const float* gradient, int first, int samples) {
-    gpu_.run(cuda::ToChannels{filters_, samples, places_, gradient + at(first, filters_ * places_), by_channel_.data()},
+    gpu_.run(cuda::ToChannels{filters_, samples, places_, gradient + at(first, filters_ * places_), by_channel()},
              samples * filters_ * places_);
   }
 
   cuda::Gpu& gpu_;
+  CudaScratch& scratch_;
   cuda::Window window_{};
   int channels_;
   int filters_;
@@ -117,14 +119,12 @@ class ProductConvolution : public CudaConvolution {
   int places_ = 0;   ///< of the output
   int in_size_ = 0;  ///< of one sample
   int samples_ = 1;  ///< computed together
-  cuda::Memory<float> columns_;
-  cuda::Memory<float> by_channel_;
 };
 
 }  // namespace
 
-std::unique_ptr<CudaConvolution> make_product_convolution(cuda::Gpu& gpu, const ShardSpec& spec) {
-  return std::make_unique<ProductConvolution>(gpu, spec);
+std::unique_ptr<CudaConvolution> make_product_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec) {
+  return std::make_unique<ProductConvolution>(gpu, scratch, spec);
 }
 
 }  // namespace convoy

@@ -5,6 +5,6 @@ namespace convoy {
 
 bool has_cudnn() { return false; }
 
-std::unique_ptr<CudaConvolution> make_cudnn_convolution(cuda::Gpu&, const ShardSpec&) { return nullptr; }
+std::unique_ptr<CudaConvolution> make_cudnn_convolution(cuda::Gpu&, CudaScratch&, const ShardSpec&) { return nullptr; }
 
 }  // namespace convoy

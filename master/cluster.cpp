@@ -118,6 +118,9 @@ std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, cons
     } else if (own != nullptr) {
       memory = default_memory(own->info());
     }
+    if (own != nullptr) {
+      memory = static_cast<std::size_t>(static_cast<double>(memory) / own->info().memory_factor);
+    }
     planned.profiles = profile_members(roster, own, memory, trunk, batch);
     planned.plan = make_plan(trunk, batch, planned.profiles);
   }

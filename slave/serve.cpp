@@ -46,7 +46,7 @@ wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info) {
           .name = options.name,
           .device = info.description,
           .threads = static_cast<std::uint32_t>(info.threads),
-          .memory = options.memory,
+          .memory = static_cast<std::uint64_t>(static_cast<double>(options.memory) / info.memory_factor),
           .filter_block = static_cast<std::uint32_t>(info.filter_block),
           .capabilities = {}};
 }

@@ -66,11 +66,16 @@ HostShard& Session::shard(std::uint32_t stage_index) {
   return *found->second;
 }
 
+std::size_t Session::bytes_of(const ShardSpec& spec) const {
+  const std::size_t counted = shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient);
+  return static_cast<std::size_t>(device_.info().memory_factor * static_cast<double>(counted));
+}
+
 std::size_t Session::bytes_held_besides(std::uint32_t stage_index) const {
   std::size_t bytes = 0;
   for (const auto& [index, held] : shards_) {
     const ShardSpec& spec = held->spec();
-    if (index != stage_index) bytes += shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient);
+    if (index != stage_index) bytes += bytes_of(spec);
   }
   return bytes;
 }
@@ -80,7 +85,7 @@ void Session::on(const wire::Calibrate& task) {
                        .filters = {0, static_cast<int>(task.filters)},
                        .batch = static_cast<int>(task.batch),
                        .input_gradient = task.input_gradient};
-  const std::size_t bytes = shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient);
+  const std::size_t bytes = bytes_of(spec);
   if (memory_ != 0 && bytes > memory_) {
     fail("timing {} filters of stage {} takes {} MiB of the {} MiB allowed; raise --memory or take a smaller --batch",
          spec.filters.count, spec.stage.name, bytes >> 20, memory_ >> 20);
@@ -92,8 +97,11 @@ void Session::on(const wire::Calibrate& task) {
 void Session::on(const wire::Hold& task) {
   if (task.stage_index >= kMostStages) fail("stage index {} is beyond the limit of {}", task.stage_index, kMostStages);
   shards_.erase(task.stage_index);
-  const std::size_t bytes =
-      shard_bytes(task.stage, task.filters.count, static_cast<int>(task.batch), task.input_gradient);
+  const ShardSpec spec{.stage = task.stage,
+                       .filters = task.filters,
+                       .batch = static_cast<int>(task.batch),
+                       .input_gradient = task.input_gradient};
+  const std::size_t bytes = bytes_of(spec);
   const std::size_t held = bytes_held_besides(task.stage_index);
   if (memory_ != 0 && held + bytes > memory_) {
     fail(
@@ -102,10 +110,7 @@ void Session::on(const wire::Hold& task) {
         task.filters.first, task.filters.first + task.filters.count - 1, task.stage.name, task.batch, bytes >> 20,
         memory_ >> 20, held >> 20);
   }
-  shards_[task.stage_index] = std::make_unique<HostShard>(device_, ShardSpec{.stage = task.stage,
-                                                                             .filters = task.filters,
-                                                                             .batch = static_cast<int>(task.batch),
-                                                                             .input_gradient = task.input_gradient});
+  shards_[task.stage_index] = std::make_unique<HostShard>(device_, spec);
   times_.compute += watch_.restart();
   finish();
 }

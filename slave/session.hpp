@@ -46,6 +46,8 @@ class Session {
   void send_tensor(std::vector<wire::Envelope> pieces);
   void finish();
   void send(const wire::Message& message);
+  /// What a shard takes on the device.
+  std::size_t bytes_of(const ShardSpec& spec) const;
   std::size_t bytes_held_besides(std::uint32_t stage_index) const;
 
   wire::ClientLink& link_;

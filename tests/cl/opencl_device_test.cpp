@@ -11,8 +11,11 @@
 
 #include "cl/choice.hpp"
 #include "cl/clblast.hpp"
+#include "cl/shard.hpp"
 #include "core/error.hpp"
 #include "kernels/host_shard.hpp"
+#include "nets/net.hpp"
+#include "plan/plan.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/stage_cases.hpp"
 
@@ -70,6 +73,37 @@ INSTANTIATE_TEST_SUITE_P(OddGroups, OpenClDevices,
                                                           stage_case("AveragePoolOverlapping"),
                                                           stage_case("DropoutThenPool"))),
                          case_name);
+
+// ---- memory --------------------------------------------------------------------------------------------------------
+
+TEST(OpenClMemory, IsWhatPlansCountOn) {
+  const auto [number, why] = usable_device();
+  if (number < 0) GTEST_SKIP() << why;
+  const double factor = make_opencl_device(number)->info().memory_factor;
+  for (const ClConvolutions way : {ClConvolutions::own, ClConvolutions::products}) {
+    if (way == ClConvolutions::products && !clblast_missing().empty()) continue;
+    for (const std::string net : {"lenet", "cifar10-50-500", "glyphs"}) {
+      for (const int filters : {7, 50}) {
+        ClShared shared(opencl_devices()[static_cast<std::size_t>(number)], {.convolutions = way});
+        std::vector<std::unique_ptr<Shard>> shards;
+        std::vector<std::unique_ptr<DeviceTensor>> tensors;
+        double counted = 0.0;
+        const Cut parts = cut(read_net(std::string(CONVOY_SOURCE_DIR) + "/nets/" + net + ".yaml"));
+        for (const Stage& stage : parts.trunk) {
+          ShardSpec spec{.stage = stage, .filters = {0, std::min(filters, stage.conv.filters)}, .batch = 64};
+          spec.input_gradient = &stage != &parts.trunk.front();
+          shards.push_back(make_cl_shard(shared, spec));
+          tensors.push_back(shards.back()->make_input());
+          tensors.push_back(shards.back()->make_output_gradient());
+          counted += static_cast<double>(shard_bytes(stage, spec.filters.count, spec.batch, spec.input_gradient));
+        }
+        const std::size_t scratch = shared.column_scratch.bytes() + shared.channel_scratch.bytes();
+        EXPECT_LE(static_cast<double>(shared.context.allocated() - scratch), factor * counted)
+            << net << ", " << filters << " filters";
+      }
+    }
+  }
+}
 
 // ---- products of matrices ------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "core/error.hpp"
 #include "devices/calibrate.hpp"
@@ -53,6 +54,28 @@ TEST(Registry, ACheckNamesTwoDevices) {
   for (const char* name : {"check:cpu", "check:cpu,", "check:cpu,abacus", "check:", "check:cpu,eigen,cpu"}) {
     EXPECT_THROW(make_device(name, {.threads = 1}), Error) << name;
   }
+}
+
+class CudaModule : public testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("CONVOY_CUDA_MODULE", "/nowhere/convoy-cuda.so", 1);
+    for (const DeviceRow& row : list_devices()) {
+      if (row.unusable == "this program was built without CUDA's compiler") GTEST_SKIP() << row.unusable;
+    }
+  }
+  void TearDown() override { unsetenv("CONVOY_CUDA_MODULE"); }
+
+  static void expect_refusal(const std::string& why) {
+    EXPECT_THAT([] { make_device("cuda:0", {}); }, testing::ThrowsMessage<Error>(HasSubstr(why)));
+  }
+};
+
+TEST_F(CudaModule, ThatIsMissingIsNamed) { expect_refusal("looked at /nowhere/convoy-cuda.so"); }
+
+TEST_F(CudaModule, ThatIsNoLibraryIsRefused) {
+  setenv("CONVOY_CUDA_MODULE", "/proc/self/cmdline", 1);
+  expect_refusal("/proc/self/cmdline cannot be loaded");
 }
 
 TEST(Memory, IsReadInAllUsualForms) {
