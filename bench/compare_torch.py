@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Trains the same net with Convoy and with PyTorch on this machine and prints the ratio of their speeds.
 
-    bench/compare_torch.py [--net NET]... [--threads N]... [--rounds N] [--programs FOLDER]
+    bench/compare_torch.py [--net NET]... [--threads N]... [--device cuda:0] [--rounds N] [--programs FOLDER]
 
 Both do whole training steps (forward, loss, backward, SGD with momentum) on random images with the same number of
 threads, in turns: a few steps here, a few there, round after round, so that a machine that slows down slows both.
-PyTorch runs in each of its memory formats, and the faster one counts. Needs torch (Debian: python3-torch) and PyYAML
+PyTorch runs in each of its memory formats, and the faster one counts. With --device cuda:0 both use that GPU, in 32-bit
+floats without TF32. Needs torch (Debian: python3-torch) and PyYAML
 (python3-yaml), and a built convoy-bench."""
 
 import argparse
@@ -24,13 +25,14 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--net", action="append", help="net file (default: the 50:500 and the 500:1500 net)")
     parser.add_argument("--threads", type=int, action="append", help="threads (default: 1 and 2)")
+    parser.add_argument("--device", default="cpu", help="Convoy's device; PyTorch takes the same GPU (default: cpu)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="steps of each in a round")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--programs", default=ROOT / "build/release/bin", help="folder of convoy-bench")
     options = parser.parse_args()
     options.net = options.net or [ROOT / "nets/cifar10-50-500.yaml", ROOT / "nets/cifar10-500-1500.yaml"]
-    options.threads = options.threads or [1, 2]
+    options.threads = options.threads or ([1, 2] if options.device == "cpu" else [1])
     return options
 
 
@@ -58,11 +60,12 @@ def build(net, torch):
 
 
 class Torch:
-    def __init__(self, net, memory_format, batch, torch):
-        self.model = build(net, torch).to(memory_format=memory_format)
+    def __init__(self, net, memory_format, batch, device, torch):
+        self.wait = torch.cuda.synchronize if device != "cpu" else lambda: None
+        self.model = build(net, torch).to(device=device, memory_format=memory_format)
         shape = (batch, net["input"]["channels"], net["input"]["height"], net["input"]["width"])
-        self.images = torch.randn(shape).contiguous(memory_format=memory_format)
-        self.labels = torch.randint(0, 10, (batch,))
+        self.images = torch.randn(shape, device=device).contiguous(memory_format=memory_format)
+        self.labels = torch.randint(0, 10, (batch,), device=device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4, momentum=0.9)
         self.loss = torch.nn.CrossEntropyLoss()
 
@@ -74,15 +77,33 @@ class Torch:
     def rate(self, steps):
         """images/s; the first step after the other program's turn warms the caches and does not count."""
         self.step()
+        self.wait()
         start = time.perf_counter()
         for _ in range(steps):
             self.step()
+        self.wait()
         return steps * len(self.labels) / (time.perf_counter() - start)
+
+
+def torch_device(name, torch):
+    """PyTorch's device for Convoy's, with the same numbers."""
+    kind, _, number = name.partition(":")
+    if kind in ("cpu", "eigen"):
+        return "cpu"
+    if kind not in ("cuda", "cublas"):
+        sys.exit(f"compare_torch: PyTorch has nothing like {name}")
+    if not torch.cuda.is_available():
+        print(f"skipped: PyTorch sees no GPU for {name}")
+        sys.exit(0)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    return f"cuda:{number or 0}"
 
 
 def convoy_rate(options, net, threads):
     command = [pathlib.Path(options.programs) / "convoy-bench", "train", "--net", net, "--threads", str(threads),
-               "--batch", str(options.batch), "--repeats", str(options.steps), "--no-bare", "--format", "csv"]
+               "--device", options.device, "--batch", str(options.batch), "--repeats", str(options.steps), "--no-bare",
+               "--format", "csv"]
     run = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
     return float(next(csv.DictReader(io.StringIO(run.stdout)))["images_s"])
 
@@ -94,6 +115,7 @@ def main():
         import yaml
     except ImportError as error:
         sys.exit(f"compare_torch: {error.name} is not installed; on Debian: apt-get install python3-torch python3-yaml")
+    rival_device = torch_device(options.device, torch)
     formats = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
     print(f"batch {options.batch}, torch {torch.__version__}, {options.rounds} rounds of {options.steps} steps")
     print(f"{'net':<20} {'threads':>7} {'Convoy':>8} {'NCHW':>8} {'NHWC':>8} images/s   Convoy / the faster (low to high)")
@@ -101,7 +123,7 @@ def main():
         net = yaml.safe_load(pathlib.Path(file).read_text(encoding="utf-8"))
         for threads in options.threads:
             torch.set_num_threads(threads)
-            rivals = {name: Torch(net, value, options.batch, torch) for name, value in formats.items()}
+            rivals = {name: Torch(net, value, options.batch, rival_device, torch) for name, value in formats.items()}
             rates = {name: [] for name in ("Convoy", *formats)}
             for _ in range(options.rounds):
                 rates["Convoy"].append(convoy_rate(options, file, threads))

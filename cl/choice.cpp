@@ -63,9 +63,9 @@ ShardSpec for_timing(const ShardSpec& spec) {
 ClChoice measure(ClShared& shared, const ShardSpec& wanted) {
   const ShardSpec spec = for_timing(wanted);
   const Operands operands(shared.context, spec);
-  const auto own = make_own_convolution(shared, spec);
+  const auto direct = make_direct_convolution(shared, spec);
   const auto products = make_product_convolution(shared, spec);
-  const auto ours = seconds_of_passes(shared, *own, operands, spec.input_gradient);
+  const auto ours = seconds_of_passes(shared, *direct, operands, spec.input_gradient);
   const auto theirs = seconds_of_passes(shared, *products, operands, spec.input_gradient);
   const auto faster = [&](std::size_t pass) { return theirs[pass] < 0.9 * ours[pass]; };
   return {.forward = faster(0), .input_gradient = faster(1), .filter_gradient = faster(2)};
@@ -84,18 +84,18 @@ std::string key_of(ClShared& shared, const ShardSpec& spec) {
 
 ClChoice choose_convolutions(ClShared& shared, const ShardSpec& spec) {
   switch (shared.context.settings().convolutions) {
-    case ClConvolutions::own: return {};
+    case ClConvolutions::direct: return {};
     case ClConvolutions::products: return {true, true, true};
     case ClConvolutions::faster: break;
   }
   if (!clblast_missing().empty()) return {};
   const std::string key = key_of(shared, spec);
-  // A letter for each pass: o, kernels of our own; p, products. A first stage never timed its input gradient.
+  // A letter for each pass: d, direct; p, products. A first stage never timed its input gradient.
   if (const auto known = recall(key); known && known->size() == 3 && !(spec.input_gradient && (*known)[1] == '-')) {
     return {(*known)[0] == 'p', (*known)[1] == 'p', (*known)[2] == 'p'};
   }
   const ClChoice choice = measure(shared, spec);
-  const auto letter = [](bool products) { return products ? 'p' : 'o'; };
+  const auto letter = [](bool products) { return products ? 'p' : 'd'; };
   remember(key, {letter(choice.forward), spec.input_gradient ? letter(choice.input_gradient) : '-',
                  letter(choice.filter_gradient)});
   return choice;

@@ -64,9 +64,9 @@ struct ClKernel {
   }
 };
 
-/// How convolutions are computed: by kernels of our own, by products of matrices (CLBlast), or, pass by pass, by what
-/// is faster.
-enum class ClConvolutions { own, products, faster };
+/// How convolutions are computed: directly, by kernels of our own; by products of matrices (CLBlast); or, pass by pass,
+/// by what is faster.
+enum class ClConvolutions { direct, products, faster };
 
 struct ClSettings {
   std::optional<bool> processor;      ///< take the device for a processor, or for a GPU; unset: what it says it is

@@ -1,4 +1,4 @@
-// The three passes of a convolution on an OpenCL device, by kernels of our own or by products of matrices.
+// The three passes of a convolution on an OpenCL device, directly or by products of matrices.
 #pragma once
 
 #include "cl/shared.hpp"
@@ -19,8 +19,8 @@ class ClConvolution {
   virtual void filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) = 0;
 };
 
-/// Kernels of our own (convolution.cl).
-std::unique_ptr<ClConvolution> make_own_convolution(ClShared& shared, const ShardSpec& spec);
+/// Directly, by kernels of our own (convolution.cl).
+std::unique_ptr<ClConvolution> make_direct_convolution(ClShared& shared, const ShardSpec& spec);
 
 /// Products of matrices by CLBlast, with kernels of our own around them (columns.cl). Throws Error where there is no
 /// CLBlast.

@@ -60,11 +60,11 @@ class ClShard : public Shard {
   void make_layers();
   void make_convolutions();
   void weights_changed() {
-    for (const auto& convolution : {own_.get(), products_.get()}) {
+    for (const auto& convolution : {direct_.get(), products_.get()}) {
       if (convolution != nullptr) convolution->weights_changed();
     }
   }
-  ClConvolution& by(bool products) const { return products ? *products_ : *own_; }
+  ClConvolution& by(bool products) const { return products ? *products_ : *direct_; }
   void find_bias_gradient(const ClBuffer& gradient);
 
   ClShared& shared_;
@@ -73,7 +73,7 @@ class ClShard : public Shard {
   ClParameters weights_;
   ClParameters bias_;
   ClChoice choice_;
-  std::unique_ptr<ClConvolution> own_;       ///< null where nothing uses it
+  std::unique_ptr<ClConvolution> direct_;       ///< null where nothing uses it
   std::unique_ptr<ClConvolution> products_;  ///< the same
   ClKernel sum_maps_;
   int activation_ = 0;              ///< fused with the convolution
@@ -107,7 +107,7 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
 
 void ClShard::make_convolutions() {
   const bool all = choice_.forward && choice_.filter_gradient && (choice_.input_gradient || !spec_.input_gradient);
-  if (!all) own_ = make_own_convolution(shared_, spec_);
+  if (!all) direct_ = make_direct_convolution(shared_, spec_);
   if (choice_.any()) products_ = make_product_convolution(shared_, spec_);
 }
 
@@ -142,7 +142,7 @@ const DeviceTensor& ClShard::forward(const DeviceTensor& input, const Pass& pass
   const ClBuffer& maps = own(input).buffer();
   input_ = pass.training ? &maps : nullptr;
   gradient_ = nullptr;
-  if (own_ != nullptr) own_->input_changed();
+  if (direct_ != nullptr) direct_->input_changed();
   by(choice_.forward).forward(maps, weights_.values.buffer(), bias_.values.buffer(), activation_, maps_->buffer());
   for (const auto& layer : layers_) layer->forward(pass);
   return last();

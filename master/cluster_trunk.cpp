@@ -25,6 +25,7 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
   invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members are those at hand");
   for (const std::string& member : plan_.members) times_.push_back({.member = member});
   hold_shards(own);
+  ready_ = true;
 }
 
 void ClusterTrunk::hold_shards(Device* own) {
@@ -105,7 +106,11 @@ void ClusterTrunk::collect(const PieceHandler& on_piece, const DoneHandler& on_d
       times_[slave].transfer += done->transfer;
       times_[slave].wait += done->wait;
     } else if (const auto* failed = std::get_if<wire::Failed>(&envelope.message)) {
-      fail("slave {}: {}", roster_.slaves()[slave].name, failed->reason);
+      const std::string& name = roster_.slaves()[slave].name;
+      const std::string why = fmt::format("slave {} failed: {}", name, failed->reason);
+      // One that cannot hold its shard is a mistake in the setup; one that fails later is lost, and others may go on.
+      if (!ready_) throw Error(why);
+      throw PeerLost(name, why);
     } else {
       broke_protocol(slave, wire::name_of(envelope.message) + " where Piece or Done was due");
     }

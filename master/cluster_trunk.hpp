@@ -70,6 +70,7 @@ class ClusterTrunk : public Trunk {
   Plan plan_;
   Roster& roster_;
   std::chrono::milliseconds patience_;
+  bool ready_ = false;  ///< every member holds its shards
   std::vector<StageRun> runs_;
   std::vector<int> owed_;    ///< Done messages expected, for each slave
   std::vector<int> credit_;  ///< frames that a slave may still send

@@ -80,7 +80,7 @@ TEST(OpenClMemory, IsWhatPlansCountOn) {
   const auto [number, why] = usable_device();
   if (number < 0) GTEST_SKIP() << why;
   const double factor = make_opencl_device(number)->info().memory_factor;
-  for (const ClConvolutions way : {ClConvolutions::own, ClConvolutions::products}) {
+  for (const ClConvolutions way : {ClConvolutions::direct, ClConvolutions::products}) {
     if (way == ClConvolutions::products && !clblast_missing().empty()) continue;
     for (const std::string net : {"lenet", "cifar10-50-500", "glyphs"}) {
       for (const int filters : {7, 50}) {

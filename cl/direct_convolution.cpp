@@ -8,9 +8,9 @@
 namespace convoy {
 namespace {
 
-class OwnConvolution : public ClConvolution {
+class DirectConvolution : public ClConvolution {
  public:
-  OwnConvolution(ClShared& shared, const ShardSpec& spec);
+  DirectConvolution(ClShared& shared, const ShardSpec& spec);
 
   void input_changed() override { input_packed_ = false; }
   void weights_changed() override { forward_weights_packed_ = backward_weights_packed_ = false; }
@@ -60,7 +60,7 @@ class OwnConvolution : public ClConvolution {
   ClBuffer weight_slices_;
 };
 
-OwnConvolution::OwnConvolution(ClShared& shared, const ShardSpec& spec)
+DirectConvolution::DirectConvolution(ClShared& shared, const ShardSpec& spec)
     : shared_(shared),
       in_(input_shape(spec.stage, spec.batch)),
       out_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
@@ -84,7 +84,7 @@ OwnConvolution::OwnConvolution(ClShared& shared, const ShardSpec& spec)
   make_slices(what);
 }
 
-void OwnConvolution::make_packed(const Convolution& conv, bool input_gradient, const std::string& what) {
+void DirectConvolution::make_packed(const Convolution& conv, bool input_gradient, const std::string& what) {
   const int vector = shared_.vector_width;
   input_ = PackedMaps(shared_, in_,
                       {.rows = std::max((out_.h - 1) * conv.stride_h + conv.kernel_h, conv.pad.top + in_.h),
@@ -111,7 +111,7 @@ void OwnConvolution::make_packed(const Convolution& conv, bool input_gradient, c
       what + "padded gradient");
 }
 
-void OwnConvolution::make_slices(const std::string& what) {
+void DirectConvolution::make_slices(const std::string& what) {
   // Enough work-items for the device; more slices only where the weights alone are too few.
   const int wanted = shared_.units * (shared_.context.is_processor() ? 4 : 256);
   const int items = tap_groups() * blocks(out_.c, kernels_.tile.gradient_filters);
@@ -121,7 +121,7 @@ void OwnConvolution::make_slices(const std::string& what) {
   weight_slices_ = shared_.context.allocate(slices_ * weights * sizeof(float), what + "gradients");
 }
 
-void OwnConvolution::pack_weights(const ConvolutionKernels& kernels, const ClBuffer& from, const ClBuffer& to,
+void DirectConvolution::pack_weights(const ConvolutionKernels& kernels, const ClBuffer& from, const ClBuffer& to,
                                   bool swapped) {
   const int block = kernels.tile.filters;
   const auto outer = static_cast<std::size_t>(blocks(swapped ? in_.c : out_.c, block));
@@ -133,7 +133,7 @@ void OwnConvolution::pack_weights(const ConvolutionKernels& kernels, const ClBuf
                          in_.c, taps_, block, swapped ? 1 : 0);
 }
 
-void OwnConvolution::convolve(const ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights,
+void DirectConvolution::convolve(const ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights,
                               const ClBuffer& bias, int channels, const Shape& out, const ClBuffer& to,
                               int activation) {
   const int pairs = blocks(blocks(out.w, kernels.tile.width) * out.h, 2);
@@ -147,7 +147,7 @@ void OwnConvolution::convolve(const ConvolutionKernels& kernels, const PackedMap
                          from.row(), from.phase(), out.c, out.h, out.w, activation);
 }
 
-void OwnConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) {
+void DirectConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) {
   pack_input(input);
   gradient_.fill(shared_, gradient);
   const int weights = out_.c * in_.c * taps_;
@@ -169,8 +169,8 @@ void OwnConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& grad
 
 }  // namespace
 
-std::unique_ptr<ClConvolution> make_own_convolution(ClShared& shared, const ShardSpec& spec) {
-  return std::make_unique<OwnConvolution>(shared, spec);
+std::unique_ptr<ClConvolution> make_direct_convolution(ClShared& shared, const ShardSpec& spec) {
+  return std::make_unique<DirectConvolution>(shared, spec);
 }
 
 }  // namespace convoy
