@@ -22,7 +22,7 @@ class ClConvolution {
 /// Directly, by kernels of our own (convolution.cl).
 std::unique_ptr<ClConvolution> make_direct_convolution(ClShared& shared, const ShardSpec& spec);
 
-/// Products of matrices by CLBlast, with kernels of our own around them (columns.cl). Throws Error where there is no
+/// Products of matrices by CLBlast, with kernels of our own around them (layers.cl). Throws Error where there is no
 /// CLBlast.
 std::unique_ptr<ClConvolution> make_product_convolution(ClShared& shared, const ShardSpec& spec);
 

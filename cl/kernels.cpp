@@ -38,7 +38,7 @@ LayerKernels::LayerKernels(ClContext& context) {
 }
 
 ColumnKernels::ColumnKernels(ClContext& context) {
-  const std::vector<ClKernel> built = context.build(kColumnsSource, common_options(context),
+  const std::vector<ClKernel> built = context.build(kLayersSource, common_options(context),
                                                     {"to_columns", "from_columns", "from_channels", "to_channels"});
   to_columns = built[0];
   from_columns = built[1];

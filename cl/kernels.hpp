@@ -9,7 +9,6 @@ namespace convoy {
 /// The text of a .cl file, embedded when the program was built.
 extern const char* const kConvolutionSource;
 extern const char* const kLayersSource;
-extern const char* const kColumnsSource;
 
 struct LayerKernels {
   ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, max_pool, max_pool_gradient,

@@ -1,17 +1,9 @@
 #include "cl/layers.hpp"
 
+#include "kernels/activation.hpp"
 #include "kernels/dropout.hpp"
 
 namespace convoy {
-
-int code_of(Activation activation) {
-  switch (activation) {
-    case Activation::relu: return 1;
-    case Activation::sigmoid: return 2;
-    case Activation::tanh: return 3;
-  }
-  return 0;
-}
 
 namespace {
 

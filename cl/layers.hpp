@@ -22,7 +22,5 @@ std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& lay
 /// Backward alone of an activation that the convolution applied to `output`.
 std::unique_ptr<ClLayer> make_cl_fused_activation(ClShared& shared, Activation activation, const ClTensor& output,
                                                   const std::string& what);
-/// As the kernels number them.
-int code_of(Activation activation);
 
 }  // namespace convoy

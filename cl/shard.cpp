@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cl/choice.hpp"
+#include "kernels/activation.hpp"
 
 namespace convoy {
 namespace {

@@ -17,9 +17,11 @@ struct Module {
   decltype(&convoy_cuda_make) make = nullptr;
 };
 
+const char* named_module() { return std::getenv("CONVOY_CUDA_MODULE"); }
+
 /// Where the module may be: beside the program, a folder above (tests), or installed.
 std::vector<std::string> places() {
-  if (const char* named = std::getenv("CONVOY_CUDA_MODULE")) return {named};
+  if (named_module() != nullptr) return {named_module()};
   std::error_code ignored;
   const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
   return {folder / kModule, folder.parent_path() / kModule, folder.parent_path() / "lib" / "convoy" / kModule};
@@ -31,6 +33,13 @@ void find(void* library, const char* name, Function& function) {
   if (function == nullptr) fail("{} has no function {}: it belongs to another version of Convoy", kModule, name);
 }
 
+/// CUDA's libraries take hundreds of MiB of memory: not for a machine that cannot use them.
+void check_driver() {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver == nullptr) fail("no NVIDIA driver: {}", dlerror());
+  dlclose(driver);
+}
+
 Module open_module() {
   std::string tried;
   for (const std::string& place : places()) {
@@ -38,6 +47,7 @@ Module open_module() {
       tried += (tried.empty() ? "" : ", ") + place;
       continue;
     }
+    if (named_module() == nullptr) check_driver();
     // Never closed: CUDA's threads do not survive it.
     void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) fail("{} cannot be loaded: {}", place, dlerror());

@@ -28,4 +28,14 @@ T activation_slope(Activation kind, T y) {
   return T{1};
 }
 
+/// As kernels on GPUs number them; 0 is none.
+inline int code_of(Activation activation) {
+  switch (activation) {
+    case Activation::relu: return 1;
+    case Activation::sigmoid: return 2;
+    case Activation::tanh: return 3;
+  }
+  return 0;
+}
+
 }  // namespace convoy

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "kernels/activation.hpp"
 #include "kernels/cuda_layers.hpp"
 
 namespace convoy {
@@ -112,7 +113,7 @@ class CudaShard : public Shard {
     const auto* fused = after.empty() ? nullptr : std::get_if<Activation>(&after.front());
     bool after_relu = false;
     if (fused != nullptr) {
-      activation_ = cuda_number_of(*fused);
+      activation_ = code_of(*fused);
       const auto* pool = after.size() > 1 ? std::get_if<Pooling>(&after[1]) : nullptr;
       after_relu = *fused == Activation::relu && pool != nullptr && pool->kind == PoolKind::max;
       if (!after_relu) layers_.push_back(make_cuda_fused_activation(gpu_, *fused, maps_, what_ + "maps"));

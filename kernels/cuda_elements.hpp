@@ -45,6 +45,35 @@ CONVOY_BOTH inline Cover inside(int position, int before, int kernel, int stride
   return {larger(start, 0), smaller(start + kernel, extent)};
 }
 
+/// Element i of maps: its place, and the windows' positions that cover it.
+struct Element {
+  int map;
+  int y;
+  int x;
+  Cover rows;
+  Cover across;
+};
+
+CONVOY_BOTH inline Element element_of(const Window& w, int i) {
+  const int x = i % w.width;
+  const int y = i / w.width % w.height;
+  return {i / (w.width * w.height), y, x, cover(y, w.top, w.kernel_h, w.stride_h, w.out_height),
+          cover(x, w.left, w.kernel_w, w.stride_w, w.out_width)};
+}
+
+/// Place i of pooled maps: the map's first element in the input, and what lies under the window.
+struct Place {
+  int map;
+  Cover rows;
+  Cover across;
+};
+
+CONVOY_BOTH inline Place place_of(const Window& w, int i) {
+  return {i / (w.out_width * w.out_height) * (w.height * w.width),
+          inside(i / w.out_width % w.out_height, w.top, w.kernel_h, w.stride_h, w.height),
+          inside(i % w.out_width, w.left, w.kernel_w, w.stride_w, w.width)};
+}
+
 /// As they are numbered for kernels: 0 none, 1 ReLU, 2 sigmoid, 3 tanh.
 CONVOY_BOTH inline float activate(int activation, float value) {
   switch (activation) {
@@ -103,17 +132,14 @@ struct FromColumns {
 
   CONVOY_BOTH void operator()(int i) const {
     const Window& w = window;
-    const int x = i % w.width;
-    const int y = i / w.width % w.height;
-    const int c = i / (w.width * w.height) % channels;
-    const int n = i / (w.width * w.height) / channels;
-    const Cover rows = cover(y, w.top, w.kernel_h, w.stride_h, w.out_height);
-    const Cover across = cover(x, w.left, w.kernel_w, w.stride_w, w.out_width);
+    const Element e = element_of(w, i);
+    const int c = e.map % channels;
+    const int n = e.map / channels;
     float sum = 0.0F;
-    for (int out_y = rows.first; out_y < rows.last; ++out_y) {
-      const int r = y + w.top - out_y * w.stride_h;
-      for (int out_x = across.first; out_x < across.last; ++out_x) {
-        const int s = x + w.left - out_x * w.stride_w;
+    for (int out_y = e.rows.first; out_y < e.rows.last; ++out_y) {
+      const int r = e.y + w.top - out_y * w.stride_h;
+      for (int out_x = e.across.first; out_x < e.across.last; ++out_x) {
+        const int s = e.x + w.left - out_x * w.stride_w;
         const int tap = (c * w.kernel_h + r) * w.kernel_w + s;
         sum += columns[((tap * samples + n) * w.out_height + out_y) * w.out_width + out_x];
       }
@@ -205,16 +231,12 @@ struct MaxPool {
   int* places;
 
   CONVOY_BOTH void operator()(int i) const {
-    const Window& w = window;
-    const int out_x = i % w.out_width;
-    const int out_y = i / w.out_width % w.out_height;
-    const float* map = input + i / (w.out_width * w.out_height) * (w.height * w.width);
-    const Cover rows = inside(out_y, w.top, w.kernel_h, w.stride_h, w.height);
-    const Cover across = inside(out_x, w.left, w.kernel_w, w.stride_w, w.width);
-    int best = rows.first * w.width + across.first;
-    for (int y = rows.first; y < rows.last; ++y) {
-      for (int x = across.first; x < across.last; ++x) {
-        if (map[y * w.width + x] > map[best]) best = y * w.width + x;
+    const Place p = place_of(window, i);
+    const float* map = input + p.map;
+    int best = p.rows.first * window.width + p.across.first;
+    for (int y = p.rows.first; y < p.rows.last; ++y) {
+      for (int x = p.across.first; x < p.across.last; ++x) {
+        if (map[y * window.width + x] > map[best]) best = y * window.width + x;
       }
     }
     output[i] = map[best];
@@ -230,16 +252,12 @@ struct MaxPoolGradient {
 
   CONVOY_BOTH void operator()(int i) const {
     const Window& w = window;
-    const int x = i % w.width;
-    const int y = i / w.width % w.height;
-    const int map = i / (w.width * w.height) * (w.out_width * w.out_height);
-    const Cover rows = cover(y, w.top, w.kernel_h, w.stride_h, w.out_height);
-    const Cover across = cover(x, w.left, w.kernel_w, w.stride_w, w.out_width);
+    const Element e = element_of(w, i);
     float sum = 0.0F;
-    for (int out_y = rows.first; out_y < rows.last; ++out_y) {
-      for (int out_x = across.first; out_x < across.last; ++out_x) {
-        const int at = map + out_y * w.out_width + out_x;
-        if (places[at] == y * w.width + x) sum += gradient[at];
+    for (int out_y = e.rows.first; out_y < e.rows.last; ++out_y) {
+      for (int out_x = e.across.first; out_x < e.across.last; ++out_x) {
+        const int at = (e.map * w.out_height + out_y) * w.out_width + out_x;
+        if (places[at] == e.y * w.width + e.x) sum += gradient[at];
       }
     }
     input_gradient[i] = sum;
@@ -253,15 +271,12 @@ struct AveragePool {
   float* output;
 
   CONVOY_BOTH void operator()(int i) const {
-    const Window& w = window;
-    const Cover rows = inside(i / w.out_width % w.out_height, w.top, w.kernel_h, w.stride_h, w.height);
-    const Cover across = inside(i % w.out_width, w.left, w.kernel_w, w.stride_w, w.width);
-    const float* map = input + i / (w.out_width * w.out_height) * (w.height * w.width);
+    const Place p = place_of(window, i);
     float sum = 0.0F;
-    for (int y = rows.first; y < rows.last; ++y) {
-      for (int x = across.first; x < across.last; ++x) sum += map[y * w.width + x];
+    for (int y = p.rows.first; y < p.rows.last; ++y) {
+      for (int x = p.across.first; x < p.across.last; ++x) sum += input[p.map + y * window.width + x];
     }
-    output[i] = sum / static_cast<float>((rows.last - rows.first) * (across.last - across.first));
+    output[i] = sum / static_cast<float>((p.rows.last - p.rows.first) * (p.across.last - p.across.first));
   }
 };
 
@@ -272,18 +287,14 @@ struct AveragePoolGradient {
 
   CONVOY_BOTH void operator()(int i) const {
     const Window& w = window;
-    const int x = i % w.width;
-    const int y = i / w.width % w.height;
-    const int map = i / (w.width * w.height) * (w.out_width * w.out_height);
-    const Cover rows = cover(y, w.top, w.kernel_h, w.stride_h, w.out_height);
-    const Cover across = cover(x, w.left, w.kernel_w, w.stride_w, w.out_width);
+    const Element e = element_of(w, i);
     float sum = 0.0F;
-    for (int out_y = rows.first; out_y < rows.last; ++out_y) {
+    for (int out_y = e.rows.first; out_y < e.rows.last; ++out_y) {
       const Cover under = inside(out_y, w.top, w.kernel_h, w.stride_h, w.height);
-      for (int out_x = across.first; out_x < across.last; ++out_x) {
+      for (int out_x = e.across.first; out_x < e.across.last; ++out_x) {
         const Cover beside = inside(out_x, w.left, w.kernel_w, w.stride_w, w.width);
         const int elements = (under.last - under.first) * (beside.last - beside.first);
-        sum += gradient[map + out_y * w.out_width + out_x] / static_cast<float>(elements);
+        sum += gradient[(e.map * w.out_height + out_y) * w.out_width + out_x] / static_cast<float>(elements);
       }
     }
     input_gradient[i] = sum;

@@ -1,17 +1,9 @@
 #include "kernels/cuda_layers.hpp"
 
+#include "kernels/activation.hpp"
 #include "kernels/dropout.hpp"
 
 namespace convoy {
-
-int cuda_number_of(Activation activation) {
-  switch (activation) {
-    case Activation::relu: return 1;
-    case Activation::sigmoid: return 2;
-    case Activation::tanh: return 3;
-  }
-  return 0;
-}
 
 namespace {
 
@@ -20,7 +12,7 @@ class CudaActivation : public CudaLayer {
   /// `fused`: the input holds the activation's output already.
   CudaActivation(cuda::Gpu& gpu, Activation activation, const CudaTensor& input, bool fused, const std::string& what)
       : gpu_(gpu),
-        activation_(cuda_number_of(activation)),
+        activation_(code_of(activation)),
         input_(input),
         input_gradient_(gpu, input.shape().size(), what) {
     if (!fused) own_output_ = std::make_unique<CudaTensor>(gpu, input.shape(), what);

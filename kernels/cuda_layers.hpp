@@ -53,7 +53,5 @@ std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& l
 /// Backward alone of an activation that the convolution applied to `output`.
 std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, Activation activation, const CudaTensor& output,
                                                       const std::string& what);
-/// As cuda::activate numbers them.
-int cuda_number_of(Activation activation);
 
 }  // namespace convoy

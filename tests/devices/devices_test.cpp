@@ -78,6 +78,19 @@ TEST_F(CudaModule, ThatIsNoLibraryIsRefused) {
   expect_refusal("/proc/self/cmdline cannot be loaded");
 }
 
+#ifdef CUDA_MODULE
+TEST_F(CudaModule, IsLoadedAndSaysWhatThereIs) {
+  setenv("CONVOY_CUDA_MODULE", CUDA_MODULE, 1);
+  bool found = false;
+  for (const DeviceRow& row : list_devices()) {
+    if (!row.name.starts_with("cuda")) continue;
+    found = true;
+    EXPECT_THAT(row.unusable, testing::AnyOf("", HasSubstr("no GPU that CUDA can use")));
+  }
+  EXPECT_TRUE(found);
+}
+#endif
+
 TEST(Memory, IsReadInAllUsualForms) {
   EXPECT_EQ(parse_memory("1000000"), 1000000U);
   EXPECT_EQ(parse_memory("3K"), 3U << 10);
