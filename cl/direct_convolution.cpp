@@ -122,7 +122,7 @@ void DirectConvolution::make_slices(const std::string& what) {
 }
 
 void DirectConvolution::pack_weights(const ConvolutionKernels& kernels, const ClBuffer& from, const ClBuffer& to,
-                                  bool swapped) {
+                                     bool swapped) {
   const int block = kernels.tile.filters;
   const auto outer = static_cast<std::size_t>(blocks(swapped ? in_.c : out_.c, block));
   const auto inner = static_cast<std::size_t>(swapped ? out_.c : in_.c);
@@ -134,8 +134,8 @@ void DirectConvolution::pack_weights(const ConvolutionKernels& kernels, const Cl
 }
 
 void DirectConvolution::convolve(const ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights,
-                              const ClBuffer& bias, int channels, const Shape& out, const ClBuffer& to,
-                              int activation) {
+                                 const ClBuffer& bias, int channels, const Shape& out, const ClBuffer& to,
+                                 int activation) {
   const int pairs = blocks(blocks(out.w, kernels.tile.width) * out.h, 2);
   const int filter_blocks = blocks(out.c, kernels.tile.filters);
   // A work-item costs a processor as much as some thousand multiplications: few large ones, but enough for its cores.
@@ -147,7 +147,8 @@ void DirectConvolution::convolve(const ConvolutionKernels& kernels, const Packed
                          from.row(), from.phase(), out.c, out.h, out.w, activation);
 }
 
-void DirectConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) {
+void DirectConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& gradient,
+                                        const ClBuffer& weight_gradient) {
   pack_input(input);
   gradient_.fill(shared_, gradient);
   const int weights = out_.c * in_.c * taps_;

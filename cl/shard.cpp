@@ -74,7 +74,7 @@ class ClShard : public Shard {
   ClParameters weights_;
   ClParameters bias_;
   ClChoice choice_;
-  std::unique_ptr<ClConvolution> direct_;       ///< null where nothing uses it
+  std::unique_ptr<ClConvolution> direct_;    ///< null where nothing uses it
   std::unique_ptr<ClConvolution> products_;  ///< the same
   ClKernel sum_maps_;
   int activation_ = 0;              ///< fused with the convolution

@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 
@@ -178,7 +179,9 @@ std::vector<std::string> split_devices(const std::string& list) {
   while (true) {
     const std::size_t end = end_of_first(rest);
     if (end == 0) fail("--device '{}': a name is missing; write for example opencl:0,cpu", list);
-    names.emplace_back(rest.substr(0, end));
+    const std::string name(rest.substr(0, end));
+    if (std::ranges::find(names, name) != names.end()) fail("--device '{}': {} is named twice", list, name);
+    names.push_back(name);
     if (end == rest.size()) return names;
     rest.remove_prefix(end + 1);
   }

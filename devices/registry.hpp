@@ -30,7 +30,7 @@ struct DeviceOptions {
 /// used.
 std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions& options);
 
-/// "cuda:0,check:cpu,opencl:0,cpu" to its three names. Throws Error where one is missing.
+/// "cuda:0,check:cpu,opencl:0,cpu" to its three names. Throws Error where one is missing or repeated.
 std::vector<std::string> split_devices(const std::string& list);
 
 /// Threads of this machine: what --threads 0 means.

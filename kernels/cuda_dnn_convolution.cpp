@@ -72,18 +72,21 @@ class DnnConvolution : public CudaConvolution {
   }
 
   void forward(const float* input, const float* weights, const float* bias, int activation, float* maps) override {
+    gpu_.use();
     check(cudnnConvolutionForward(library_, &kOne, input_, input, filters_, weights, geometry_, forward_, workspace(),
                                   workspace_bytes_, &kZero, output_, maps),
           "forward");
     gpu_.run(cuda::AddBias{out_.c, out_.h * out_.w, activation, bias, maps}, static_cast<int>(out_.size()));
   }
   void input_gradient(const float* gradient, const float* weights, float* input_gradient) override {
+    gpu_.use();
     check(cudnnConvolutionBackwardData(library_, &kOne, filters_, weights, output_, gradient, geometry_,
                                        backward_input_, workspace(), workspace_bytes_, &kZero, input_, input_gradient),
           "input gradient");
   }
   void filter_gradient(const float* input, const float* gradient, float* weight_gradient,
                        float* bias_gradient) override {
+    gpu_.use();
     check(
         cudnnConvolutionBackwardFilter(library_, &kOne, input_, input, output_, gradient, geometry_, backward_filters_,
                                        workspace(), workspace_bytes_, &kZero, filters_, weight_gradient),
@@ -149,6 +152,7 @@ bool has_cudnn() { return true; }
 std::unique_ptr<CudaConvolution> make_cudnn_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec) {
   const Padding& pad = spec.stage.conv.pad;
   if (pad.top != pad.bottom || pad.left != pad.right) return nullptr;
+  gpu.use();
   return std::make_unique<DnnConvolution>(gpu, scratch, spec);
 }
 

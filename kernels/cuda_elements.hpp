@@ -46,7 +46,7 @@ CONVOY_BOTH inline Cover inside(int position, int before, int kernel, int stride
 }
 
 /// Element i of maps: its place, and the windows' positions that cover it.
-struct Element {
+struct MapElement {
   int map;
   int y;
   int x;
@@ -54,7 +54,7 @@ struct Element {
   Cover across;
 };
 
-CONVOY_BOTH inline Element element_of(const Window& w, int i) {
+CONVOY_BOTH inline MapElement element_of(const Window& w, int i) {
   const int x = i % w.width;
   const int y = i / w.width % w.height;
   return {i / (w.width * w.height), y, x, cover(y, w.top, w.kernel_h, w.stride_h, w.out_height),
@@ -132,7 +132,7 @@ struct FromColumns {
 
   CONVOY_BOTH void operator()(int i) const {
     const Window& w = window;
-    const Element e = element_of(w, i);
+    const MapElement e = element_of(w, i);
     const int c = e.map % channels;
     const int n = e.map / channels;
     float sum = 0.0F;
@@ -252,7 +252,7 @@ struct MaxPoolGradient {
 
   CONVOY_BOTH void operator()(int i) const {
     const Window& w = window;
-    const Element e = element_of(w, i);
+    const MapElement e = element_of(w, i);
     float sum = 0.0F;
     for (int out_y = e.rows.first; out_y < e.rows.last; ++out_y) {
       for (int out_x = e.across.first; out_x < e.across.last; ++out_x) {
@@ -287,7 +287,7 @@ struct AveragePoolGradient {
 
   CONVOY_BOTH void operator()(int i) const {
     const Window& w = window;
-    const Element e = element_of(w, i);
+    const MapElement e = element_of(w, i);
     float sum = 0.0F;
     for (int out_y = e.rows.first; out_y < e.rows.last; ++out_y) {
       const Cover under = inside(out_y, w.top, w.kernel_h, w.stride_h, w.height);

@@ -164,7 +164,10 @@ Gpu::Gpu(int number, bool tf32) : tf32_(tf32), state_(std::make_unique<State>())
 
 Gpu::~Gpu() = default;
 
+void Gpu::use() const { check(cudaSetDevice(info_.number), "cudaSetDevice"); }
+
 void* Gpu::allocate(std::size_t bytes, const std::string& what) {
+  use();
   void* memory = nullptr;
   const cudaError_t code = cudaMalloc(&memory, std::max<std::size_t>(bytes, 1));
   if (code == cudaErrorMemoryAllocation) {
@@ -187,6 +190,7 @@ void Gpu::release(void* memory) noexcept {
 }
 
 void Gpu::write(float* to, const float* from, std::size_t count) {
+  use();
   State& s = *state_;
   s.copies_follow_computing();
   const std::size_t bytes = count * sizeof(float);
@@ -203,6 +207,7 @@ void Gpu::write(float* to, const float* from, std::size_t count) {
 }
 
 void Gpu::read(const float* from, float* to, std::size_t count) {
+  use();
   State& s = *state_;
   s.copies_follow_computing();
   const std::size_t bytes = count * sizeof(float);
@@ -225,12 +230,14 @@ void Gpu::read(const float* from, float* to, std::size_t count) {
 }
 
 void Gpu::finish() {
+  use();
   State& s = *state_;
   check(cudaEventRecord(s.computed, s.compute), "cudaEventRecord");
   s.wait(s.computed, "computing");
 }
 
 void Gpu::multiply(const Product& p) {
+  use();
   // cuBLAS is column-major: it sees every matrix transposed, and computes c' = op(b)' op(a)'.
   const float alpha = 1.0F;
   check(cublasSgemm(state_->blas, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
@@ -240,13 +247,15 @@ void Gpu::multiply(const Product& p) {
 }
 
 void Gpu::sum_channels(const float* maps, int samples, int channels, int places, float* sums) {
+  use();
   add_channels<<<static_cast<unsigned>(channels), kThreads, 0, state_->compute>>>(maps, samples, places, sums);
   check(cudaGetLastError(), "sums of channels");
 }
 
 // A grid is kept to a million blocks: for_each goes on from there.
 #define CONVOY_DEFINE(Element)                                                                          \
-  void Gpu::run(const Element& element, int count) {                                                    \
+  void Gpu::run(Element element, int count) {                                                           \
+    use();                                                                                              \
     const int blocks = std::min((count + kThreads - 1) / kThreads, 1 << 20);                            \
     for_each<<<static_cast<unsigned>(blocks), kThreads, 0, state_->compute>>>(element, count);          \
     check(cudaGetLastError(), #Element);                                                                \

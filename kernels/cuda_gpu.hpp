@@ -51,6 +51,8 @@ class Gpu {
   const GpuInfo& info() const { return info_; }
   bool tf32() const { return tf32_; }
 
+  /// Makes this GPU the calling thread's, as libraries want it; every function below does.
+  void use() const;
   /// Memory filled with zeros; `what` names it where there is no room.
   void* allocate(std::size_t bytes, const std::string& what);
   void release(void* memory) noexcept;
@@ -62,7 +64,7 @@ class Gpu {
   /// The sum of each channel of (samples, channels, places), in a fixed order.
   void sum_channels(const float* maps, int samples, int channels, int places, float* sums);
 // element(i) for i = 0 .. count - 1, in any order.
-#define CONVOY_DECLARE(Element) void run(const Element& element, int count);
+#define CONVOY_DECLARE(Element) void run(Element element, int count);
   CONVOY_CUDA_ELEMENTS(CONVOY_DECLARE)
 #undef CONVOY_DECLARE
 

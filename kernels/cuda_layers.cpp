@@ -11,10 +11,7 @@ class CudaActivation : public CudaLayer {
  public:
   /// `fused`: the input holds the activation's output already.
   CudaActivation(cuda::Gpu& gpu, Activation activation, const CudaTensor& input, bool fused, const std::string& what)
-      : gpu_(gpu),
-        activation_(code_of(activation)),
-        input_(input),
-        input_gradient_(gpu, input.shape().size(), what) {
+      : gpu_(gpu), activation_(code_of(activation)), input_(input), input_gradient_(gpu, input.shape().size(), what) {
     if (!fused) own_output_ = std::make_unique<CudaTensor>(gpu, input.shape(), what);
   }
 

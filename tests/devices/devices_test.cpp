@@ -46,7 +46,8 @@ TEST(Registry, ListsOfDevicesAreSplit) {
   EXPECT_THAT(split_devices("opencl:0,cpu"), ElementsAre("opencl:0", "cpu"));
   EXPECT_THAT(split_devices("cpu,check:cpu,eigen,opencl:1"), ElementsAre("cpu", "check:cpu,eigen", "opencl:1"));
   EXPECT_THAT(split_devices("check:cpu,eigen"), ElementsAre("check:cpu,eigen"));
-  for (const char* list : {"", ",cpu", "cpu,", "cpu,,eigen"}) EXPECT_THROW(split_devices(list), Error) << list;
+  for (const char* list : {"", ",cpu", "cpu,", "cpu,,eigen", "cpu,cpu"})
+    EXPECT_THROW(split_devices(list), Error) << list;
 }
 
 TEST(Registry, ACheckNamesTwoDevices) {

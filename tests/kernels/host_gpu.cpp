@@ -34,6 +34,8 @@ std::vector<GpuInfo> list_gpus() {
 Gpu::Gpu(int, bool tf32) : info_(list_gpus().front()), tf32_(tf32), state_(std::make_unique<State>()) {}
 Gpu::~Gpu() = default;
 
+void Gpu::use() const {}
+
 void* Gpu::allocate(std::size_t bytes, const std::string& what) {
   if (state_->allocated + bytes > host_gpu_limits().room) raise("no room for " + what, false);
   state_->allocated += bytes;
@@ -76,7 +78,7 @@ void Gpu::sum_channels(const float* maps, int samples, int channels, int places,
 }
 
 #define CONVOY_DEFINE(Element)                       \
-  void Gpu::run(const Element& element, int count) { \
+  void Gpu::run(Element element, int count) {        \
     for (int i = count - 1; i >= 0; --i) element(i); \
   }
 CONVOY_CUDA_ELEMENTS(CONVOY_DEFINE)
