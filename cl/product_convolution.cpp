@@ -6,7 +6,7 @@
 namespace convoy {
 namespace {
 
-constexpr std::size_t kMostColumns = std::size_t{64} << 20;  // bytes
+constexpr double kMostColumns = 0x1.0p26;  // bytes
 /// Multiplications that a product may have: it is one launch, and phones reset a GPU that one keeps for long.
 constexpr double kMostWork = 2e9;
 
@@ -23,7 +23,8 @@ class ProductConvolution : public ClConvolution {
     if (!clblast_missing().empty()) fail("no CLBlast: {}", clblast_missing());
     const std::size_t sample = static_cast<std::size_t>(taps_) * places_;
     const double work = static_cast<double>(sample) * out_.c;
-    const auto fit = std::min(static_cast<double>(kMostColumns / sizeof(float) / sample), kMostWork / work);
+    const double columns_bytes = static_cast<double>(sample) * sizeof(float);
+    const double fit = std::min(kMostColumns / columns_bytes, kMostWork / work);
     samples_ = static_cast<int>(std::clamp(fit, 1.0, static_cast<double>(out_.n)));
     columns();
     by_channel();

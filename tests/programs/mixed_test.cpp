@@ -1,7 +1,6 @@
 // One run over processors of two kinds and an OpenCL device: convoy-slave for aarch64 under qemu beside those of this
 // machine. Skips where the cross build (scripts/sysroot, scripts/build aarch64) or qemu-user is missing.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +19,6 @@ namespace convoy {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
 
 const std::string kSource = CONVOY_SOURCE_DIR;
 const std::string kSysroot = kSource + "/build/aarch64-sysroot";
