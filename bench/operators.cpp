@@ -41,7 +41,12 @@ std::vector<Stage> stages_of(const Net& net) {
     if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
       stages.push_back(dense_stage(layer.name, maps, dense->units));
       maps = output_shape(stages.back(), 1, dense->units);
-    } else if (const auto* activation = std::get_if<Activation>(&layer.spec)) {
+      continue;
+    }
+    if (stages.empty() && !std::holds_alternative<Flatten>(layer.spec)) {
+      fail("{}: layer {}: a convolution or a dense layer comes first here", net.file, layer.name);
+    }
+    if (const auto* activation = std::get_if<Activation>(&layer.spec)) {
       stages.back().after.emplace_back(*activation);
     } else if (const auto* dropout = std::get_if<Dropout>(&layer.spec)) {
       stages.back().after.emplace_back(*dropout);
@@ -135,10 +140,16 @@ void print(const std::string& net, const OperatorsOptions& options, const std::v
   for (const Candidate& candidate : all) {
     const Quartiles seconds = quartiles(candidate.seconds);
     const double rate = options.batch / seconds.median;
-    fmt::print(fmt::runtime(csv ? "{},{},\"{}\",{:.2f},{:.2f},{:.2f}" : "  {2:<22}{3:>12.1f} {4:>10.1f} - {5:>9.1f}"),
-               net, options.batch, candidate.label, rate, options.batch / seconds.high, options.batch / seconds.low);
+    const double low = options.batch / seconds.high;
+    const double high = options.batch / seconds.low;
+    if (csv) {
+      fmt::print("{},{},\"{}\",{:.2f},{:.2f},{:.2f}", net, options.batch, candidate.label, rate, low, high);
+    } else {
+      fmt::print("  {:<22}{:>12.1f} {:>10.1f} - {:>9.1f}", candidate.label, rate, low, high);
+    }
     for (const Candidate& other : all) {
-      fmt::print(fmt::runtime(csv ? ",{:.3f}" : "{:>18.3g}"), rate / other.images_per_second(options.batch));
+      const double speedup = rate / other.images_per_second(options.batch);
+      fmt::print("{}", csv ? fmt::format(",{:.3f}", speedup) : fmt::format("{:>18.3g}", speedup));
     }
     fmt::print("\n");
   }

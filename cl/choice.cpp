@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "cl/cache.hpp"
 #include "cl/clblast.hpp"
@@ -94,7 +95,14 @@ ClChoice choose_convolutions(ClShared& shared, const ShardSpec& spec) {
   if (const auto known = recall(key); known && known->size() == 3 && !(spec.input_gradient && (*known)[1] == '-')) {
     return {(*known)[0] == 'p', (*known)[1] == 'p', (*known)[2] == 'p'};
   }
-  const ClChoice choice = measure(shared, spec);
+  ClChoice choice;
+  try {
+    choice = measure(shared, spec);
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const Error&) {
+    // CLBlast refuses, or there is no room for both ways: the direct one needs neither.
+  }
   const auto letter = [](bool products) { return products ? 'p' : 'd'; };
   remember(key, {letter(choice.forward), spec.input_gradient ? letter(choice.input_gradient) : '-',
                  letter(choice.filter_gradient)});
