@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/large_pages.hpp"
 
 namespace convoy {
 
@@ -37,7 +38,11 @@ struct AlignedAllocator {
   template <class U>
   AlignedAllocator(const AlignedAllocator<U>&) {}
 
-  T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kAlignment)); }
+  T* allocate(std::size_t count) {
+    void* data = ::operator new(count * sizeof(T), kAlignment);
+    prefer_large_pages(data, count * sizeof(T));
+    return static_cast<T*>(data);
+  }
   void deallocate(T* data, std::size_t) { ::operator delete(data, kAlignment); }
   template <class U>
   void construct(U* place) {

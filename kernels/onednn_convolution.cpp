@@ -11,7 +11,7 @@ using Layout = memory::format_tag;
 // Left to itself ("any") oneDNN 2.6 blocks channels by the vector's width and computes on the padding: 28 % more work
 // for 50 channels. Where few channels are left over, whole blocks by themselves and the rest by itself need none;
 // otherwise, channels last, the kernels of the forward pass and the filter gradient need none for the input, and with
-// many channels they are faster anyway. The limits are measured (convoy-bench conv); rules and not timings decide, so
+// many channels and not too few filters they are faster anyway. The limits are measured (convoy-bench conv); rules and not timings decide, so
 // that equal runs take equal kernels and give equal bits.
 
 constexpr int kAvx512 = 16;
@@ -34,7 +34,7 @@ bool split_pays(const Stage& stage, int vector_width) {
          usual(conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right);
 }
 
-std::vector<ChannelPart> parts_of(const Stage& stage, int vector_width) {
+std::vector<ChannelPart> parts_of(const Stage& stage, int filters, int vector_width) {
   if (split_pays(stage, vector_width)) {
     const int whole = stage.channels / kAvx512 * kAvx512;
     const MapLayouts blocks{Layout::nChw16c, Layout::nChw16c};
@@ -44,9 +44,11 @@ std::vector<ChannelPart> parts_of(const Stage& stage, int vector_width) {
         {.first = whole, .count = stage.channels - whole, .maps = rest, .for_filter_gradient = rest, .columns = true}};
   }
   const bool badly = blocks_badly(stage, vector_width);
-  const bool many = vector_width == kAvx512 && stage.channels >= 256;
+  const bool many = vector_width == kAvx512 && stage.channels >= 256 && filters >= 64;
   const Layout maps = many || badly ? Layout::nhwc : Layout::any;
-  const Layout filter_gradient = badly ? Layout::nhwc : Layout::any;
+  // With many filters too, the gradient's speed in blocks pays for the change of layout.
+  const bool stays = badly || (many && filters < 256);
+  const Layout filter_gradient = stays ? Layout::nhwc : Layout::any;
   return {{.first = 0,
            .count = stage.channels,
            .maps = {maps, maps},
@@ -59,7 +61,7 @@ OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec
     : engine_(engine),
       weight_shape_(weight_shape(spec.stage, spec.filters.count)),
       bias_(engine, {{spec.filters.count}, memory::data_type::f32, Layout::x}) {
-  const std::vector<ChannelPart> parts = parts_of(spec.stage, engine.vector_width);
+  const std::vector<ChannelPart> parts = parts_of(spec.stage, spec.filters.count, engine.vector_width);
   for (const ChannelPart& part : parts) {
     parts_.emplace_back(engine, spec, part, &part == &parts.back() ? fused : nullptr);
   }

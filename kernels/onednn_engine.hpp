@@ -18,7 +18,7 @@ struct OnednnEngine {
 
   /// oneDNN takes the calling thread's OpenMP setting, both when a primitive is made and when it runs.
   void use_threads() const;
-  dnnl::memory make(const dnnl::memory::desc& desc) const { return {desc, engine}; }
+  dnnl::memory make(const dnnl::memory::desc& desc) const;
   void reorder(const dnnl::memory& from, const dnnl::memory& to);
   void run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "core/large_pages.hpp"
 #include "core/random.hpp"
 #include "kernels/max_pool.hpp"
 #include "kernels/onednn_engine.hpp"
@@ -15,6 +16,12 @@ using dnnl::memory;
 using dnnl::prop_kind;
 
 void OnednnEngine::use_threads() const { omp_set_num_threads(threads); }
+
+memory OnednnEngine::make(const memory::desc& desc) const {
+  memory made(desc, engine);
+  prefer_large_pages(made.get_data_handle(), desc.get_size());
+  return made;
+}
 
 void OnednnEngine::reorder(const memory& from, const memory& to) {
   use_threads();
