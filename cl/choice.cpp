@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "cl/cache.hpp"
 #include "cl/clblast.hpp"
@@ -61,51 +62,86 @@ ShardSpec for_timing(const ShardSpec& spec) {
   return few;
 }
 
-ClChoice measure(ClShared& shared, const ShardSpec& wanted) {
+/// What there is to choose from besides direct convolutions of buffers.
+struct Ways {
+  bool products;
+  bool images;
+};
+
+Ways ways_of(const ClContext& context) {
+  const bool wanted = context.settings().images.value_or(!context.is_processor());
+  return {.products = clblast_missing().empty(), .images = wanted && context.has_images()};
+}
+
+/// Seconds of each pass of a way that the device may refuse: nothing where it does.
+template <class Make>
+std::optional<std::array<double, 3>> try_way(ClShared& shared, const Operands& operands, bool input_gradient,
+                                             Make make) {
+  try {
+    const std::unique_ptr<ClConvolution> convolution = make();
+    return seconds_of_passes(shared, *convolution, operands, input_gradient);
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+ClChoice measure(ClShared& shared, const ShardSpec& wanted, const Ways& ways) {
   const ShardSpec spec = for_timing(wanted);
   const Operands operands(shared.context, spec);
-  const auto direct = make_direct_convolution(shared, spec);
-  const auto products = make_product_convolution(shared, spec);
-  const auto ours = seconds_of_passes(shared, *direct, operands, spec.input_gradient);
-  const auto theirs = seconds_of_passes(shared, *products, operands, spec.input_gradient);
-  const auto faster = [&](std::size_t pass) { return theirs[pass] < 0.9 * ours[pass]; };
-  return {.forward = faster(0), .input_gradient = faster(1), .filter_gradient = faster(2)};
+  const auto time = [&](auto make) { return try_way(shared, operands, spec.input_gradient, make); };
+  auto ours = time([&] { return make_direct_convolution(shared, spec, false, nullptr); });
+  if (!ours) return {};
+  ClChoice choice;
+  if (ways.images) {
+    const auto images = time([&] { return make_direct_convolution(shared, spec, true, nullptr); });
+    choice.images = images && (*images)[0] + (*images)[1] < 0.9 * ((*ours)[0] + (*ours)[1]);
+    if (choice.images) ours = images;
+  }
+  if (!ways.products) return choice;
+  const auto products = time([&] { return make_product_convolution(shared, spec); });
+  const auto faster = [&](std::size_t pass) { return products && (*products)[pass] < 0.9 * (*ours)[pass]; };
+  choice.forward = faster(0);
+  choice.input_gradient = faster(1);
+  choice.filter_gradient = faster(2);
+  return choice;
 }
 
 /// All that the timing depends on but the number of samples.
-std::string key_of(ClShared& shared, const ShardSpec& spec) {
+std::string key_of(ClShared& shared, const ShardSpec& spec, const Ways& ways) {
   const Convolution& c = spec.stage.conv;
-  return fmt::format("convolutions of\n{}\n{} {} {} {} {} {} {} {} {} {} {} {} {}\n", shared.context.identity(),
+  return fmt::format("convolutions of\n{}\n{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}\n",
+                     shared.context.identity(),
                      spec.stage.channels, spec.stage.height, spec.stage.width, spec.filters.count, c.kernel_h,
                      c.kernel_w, c.stride_h, c.stride_w, c.pad.top, c.pad.left, c.pad.bottom, c.pad.right,
-                     shared.context.settings().half ? "half" : "float");
+                     shared.context.settings().half ? "half" : "float", ways.products ? "products" : "-",
+                     ways.images ? "images" : "-");
 }
 
 }  // namespace
 
 ClChoice choose_convolutions(ClShared& shared, const ShardSpec& spec) {
   switch (shared.context.settings().convolutions) {
-    case ClConvolutions::direct: return {};
-    case ClConvolutions::products: return {true, true, true};
+    case ClConvolutions::direct: return {.images = shared.context.settings().images.value_or(false)};
+    case ClConvolutions::products: return {.forward = true, .input_gradient = true, .filter_gradient = true};
     case ClConvolutions::faster: break;
   }
-  if (!clblast_missing().empty()) return {};
-  const std::string key = key_of(shared, spec);
-  // A letter for each pass: d, direct; p, products. A first stage never timed its input gradient.
-  if (const auto known = recall(key); known && known->size() == 3 && !(spec.input_gradient && (*known)[1] == '-')) {
-    return {(*known)[0] == 'p', (*known)[1] == 'p', (*known)[2] == 'p'};
+  const Ways ways = ways_of(shared.context);
+  if (!ways.products && !ways.images) return {};
+  const std::string key = key_of(shared, spec, ways);
+  // A letter for each pass: d, direct; p, products; and one for what direct ones read: i, images; b, buffers. A first
+  // stage never timed its input gradient.
+  if (const auto known = recall(key); known && known->size() == 4 && !(spec.input_gradient && (*known)[1] == '-')) {
+    return {.forward = (*known)[0] == 'p',
+            .input_gradient = (*known)[1] == 'p',
+            .filter_gradient = (*known)[2] == 'p',
+            .images = (*known)[3] == 'i'};
   }
-  ClChoice choice;
-  try {
-    choice = measure(shared, spec);
-  } catch (const DeviceLost&) {
-    throw;
-  } catch (const Error&) {
-    // CLBlast refuses, or there is no room for both ways: the direct one needs neither.
-  }
+  const ClChoice choice = measure(shared, spec, ways);
   const auto letter = [](bool products) { return products ? 'p' : 'd'; };
   remember(key, {letter(choice.forward), spec.input_gradient ? letter(choice.input_gradient) : '-',
-                 letter(choice.filter_gradient)});
+                 letter(choice.filter_gradient), choice.images ? 'i' : 'b'});
   return choice;
 }
 

@@ -17,6 +17,11 @@ double items_in(const ClRange& range) {
   return static_cast<double>(range[0]) * static_cast<double>(range[1]) * static_cast<double>(range[2]);
 }
 
+std::size_t most_texels_of(cl_device_id device) {
+  if (device_info<cl_bool>(device, CL_DEVICE_IMAGE_SUPPORT) == CL_FALSE) return 0;
+  return device_info<std::size_t>(device, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE);
+}
+
 }  // namespace
 
 ClBuffer::~ClBuffer() {
@@ -33,7 +38,8 @@ ClContext::ClContext(const ClDeviceId& device, const ClSettings& settings)
       fma_((device_info<cl_device_fp_config>(device.device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA) != 0),
       shares_memory_(settings.shares_memory.value_or(
           device_info<cl_bool>(device.device, CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE)),
-      largest_buffer_(device_info<cl_ulong>(device.device, CL_DEVICE_MAX_MEM_ALLOC_SIZE)) {
+      largest_buffer_(device_info<cl_ulong>(device.device, CL_DEVICE_MAX_MEM_ALLOC_SIZE)),
+      most_texels_(most_texels_of(device.device)) {
   cl_int code = CL_SUCCESS;
   context_ = opencl().clCreateContext(nullptr, 1, &device_.device, nullptr, nullptr, &code);
   check_opencl(code, "clCreateContext on " + device_.name);
@@ -65,6 +71,23 @@ ClBuffer ClContext::allocate(std::size_t bytes, const std::string& what) {
   allocated_ += bytes;
   fill_with_zeros(buffer);
   return buffer;
+}
+
+ClBuffer ClContext::image_of(const ClBuffer& buffer, bool half, const std::string& what) {
+  const std::size_t texels = buffer.bytes() / (half ? 4 * sizeof(cl_half) : 4 * sizeof(cl_float));
+  if (texels > most_texels_) {
+    fail("{} would be an image of {} texels; {} takes at most {}", what, texels, device_.name, most_texels_);
+  }
+  const cl_image_format format{.image_channel_order = CL_RGBA,
+                               .image_channel_data_type = static_cast<cl_channel_type>(half ? CL_HALF_FLOAT : CL_FLOAT)};
+  cl_image_desc desc{};
+  desc.image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER;
+  desc.image_width = texels;
+  desc.buffer = buffer.memory();
+  cl_int code = CL_SUCCESS;
+  const cl_mem image = opencl().clCreateImage(context_, CL_MEM_READ_ONLY, &format, &desc, nullptr, &code);
+  check_opencl(code, fmt::format("an image of {} on {}", what, device_.name));
+  return {*this, image, 0};
 }
 
 void ClContext::fill_with_zeros(const ClBuffer& buffer) {

@@ -15,7 +15,7 @@ namespace convoy {
 
 class ClContext;
 
-/// Memory of a device, released with the object.
+/// Memory of a device, or an image that shows a buffer's; released with the object.
 class ClBuffer {
  public:
   ClBuffer() = default;
@@ -73,6 +73,7 @@ struct ClSettings {
   std::optional<bool> shares_memory;  ///< take its memory for the host's, or not; unset: what it says
   std::size_t group = 0;              ///< work-items of a work-group; 0: one on processors, up to 64 elsewhere
   ClConvolutions convolutions = ClConvolutions::faster;
+  std::optional<bool> images;  ///< direct convolutions read images, or buffers; unset: what is faster on a GPU
   bool half = false;                                ///< convolutions read maps and weights in 16 bits
   std::chrono::duration<double> patience{30.0};     ///< with a device of which nothing ends
   std::chrono::duration<double> launch_time{0.03};  ///< that one launch should take at most: phones reset longer ones
@@ -97,6 +98,10 @@ class ClContext {
   std::size_t allocated() const { return allocated_; }
   /// New memory, filled with zeros. Throws Error naming `what` and both sizes where the device has no room.
   ClBuffer allocate(std::size_t bytes, const std::string& what);
+  /// Whether buffers can be shown as images.
+  bool has_images() const { return most_texels_ > 0; }
+  /// The buffer as an image of texels of four floats, or of four 16-bit ones. Throws Error where it is too large for one.
+  ClBuffer image_of(const ClBuffer& buffer, bool half, const std::string& what);
   /// Both wait for all that was enqueued before.
   void write(const ClBuffer& to, std::span<const float> values);
   void read(const ClBuffer& from, std::span<float> values);
@@ -169,6 +174,7 @@ class ClContext {
   bool fma_ = false;
   bool shares_memory_ = false;  ///< with the host
   std::size_t largest_buffer_ = 0;
+  std::size_t most_texels_ = 0;  ///< of an image
   std::size_t allocated_ = 0;
   cl_context context_ = nullptr;
   cl_command_queue queue_ = nullptr;

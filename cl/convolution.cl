@@ -6,6 +6,8 @@
 //   GRADIENT_BLOCKS  times as many taps one after another
 //   FMA       defined where the device has fused multiply-add
 //   HALF      defined where the packed input and the weights are in 16 bits; sums, and gradients, are in 32
+//   IMAGES    defined where `convolve` reads both as images: WIDTH is 4, and rows, planes and FILTERS are multiples of 4
+//   POOL      defined where `convolve` pools: maxima of 2 x 2 places, without padding; an odd last row or column falls off
 // Sums run in a fixed order: the same shard gives the same bits.
 
 #ifdef HALF
@@ -26,6 +28,26 @@
 #define MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #else
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
+#endif
+
+#ifdef IMAGES
+// Texels of four values, by the cache that some GPUs (Adreno) have for images alone.
+#define MAPS read_only image1d_buffer_t
+#define WEIGHTS read_only image1d_buffer_t
+#define PHASES (STRIDE_W < KERNEL_W ? STRIDE_W : KERNEL_W)
+#define TEXELS (1 + ((KERNEL_W - 1) / STRIDE_W + 3) / 4)
+
+// What the taps of one row of the kernel meet, phase by phase.
+void read_row(MAPS packed, int at, int phase, float values[PHASES * TEXELS * 4]) {
+#pragma unroll
+  for (int p = 0; p < PHASES; ++p) {
+#pragma unroll
+    for (int t = 0; t < TEXELS; ++t) vstore4(read_imagef(packed, (at + p * phase) / 4 + t), p * TEXELS + t, values);
+  }
+}
+#else
+#define MAPS global const STORED* restrict
+#define WEIGHTS global const STORED* restrict
 #endif
 
 VECTOR activate(int activation, VECTOR value) {
@@ -57,27 +79,86 @@ void put(VECTOR values, global float* map, int out_y, int out_x, int width) {
   for (int i = 0; i < width - out_x; ++i) to[i] = part[i];
 }
 
-// Work-items: pairs of vectors of an output map (its rows one after another), blocks of filters, samples; a pair, so that
-// each weight serves twice. `items` work-items share a map's pairs. `plane`, `row` and `phase` are what lies between
-// channels, rows and phases of the packed input; weights as by pack_weights. `activation`: 0 none, 1 ReLU, 2 sigmoid,
-// 3 tanh.
-kernel void convolve(global const STORED* restrict packed, global const STORED* restrict weights,
-                     global const float* restrict bias, global float* restrict output, int items, int channels,
-                     int plane, int row, int phase, int filters, int height, int width, int activation) {
+#ifdef POOL
+#if WIDTH == 16
+#define POOLED float8
+#define PLACES int8
+#define STORE_POOLED vstore8
+#elif WIDTH == 8
+#define POOLED float4
+#define PLACES int4
+#define STORE_POOLED vstore4
+#else
+#define POOLED float2
+#define PLACES int2
+#define STORE_POOLED vstore2
+#endif
+
+// The maxima of two rows' vectors and their places, as max_pool (layers.cl) finds them: the first of equals; behind a ReLU
+// a maximum of zero has no place.
+void pool(VECTOR upper, VECTOR lower, int after_relu, global float* map, global int* places, int x, int width) {
+  POOLED best = upper.even;
+  PLACES place = 0;
+  place = select(place, (PLACES)1, upper.odd > best);
+  best = upper.odd > best ? upper.odd : best;
+  place = select(place, (PLACES)2, lower.even > best);
+  best = lower.even > best ? lower.even : best;
+  place = select(place, (PLACES)3, lower.odd > best);
+  best = lower.odd > best ? lower.odd : best;
+  if (after_relu) place = select((PLACES)-1, place, best > 0.0f);
+  if (x + WIDTH / 2 <= width) {
+    STORE_POOLED(best, 0, map + x);
+    STORE_POOLED(place, 0, places + x);
+    return;
+  }
+  float best_of[WIDTH / 2];
+  int place_of[WIDTH / 2];
+  STORE_POOLED(best, 0, best_of);
+  STORE_POOLED(place, 0, place_of);
+  for (int i = 0; i < width - x; ++i) {
+    map[x + i] = best_of[i];
+    places[x + i] = place_of[i];
+  }
+}
+#endif
+
+// Work-items: pairs of vectors of an output map, blocks of filters, samples; a pair, so that each weight serves twice: two
+// neighbours (a map's rows one after another), or, to be pooled, one above the other. `items` work-items share a map's
+// pairs. `plane`, `row` and `phase` are what lies between channels, rows and phases of the packed input; weights as by
+// pack_weights. `activation`: 0 none, 1 ReLU, 2 sigmoid, 3 tanh. With POOL the output and `places` are pooled maps.
+kernel void convolve(MAPS packed, WEIGHTS weights, global const float* restrict bias, global float* restrict output,
+#ifdef POOL
+                     global int* restrict places,
+#endif
+                     int items, int channels, int plane, int row, int phase, int filters, int height, int width,
+                     int activation) {
   const int in_row = (width + WIDTH - 1) / WIDTH;
+#ifdef POOL
+  const int pairs = in_row * (height / 2);
+#else
   const int vectors = in_row * height;
+  const int pairs = (vectors + 1) / 2;
+#endif
   const int first = get_global_id(1) * FILTERS;
   const size_t n = get_global_id(2);
   if (get_global_id(0) >= items) return;
-  for (int left = get_global_id(0) * 2; left < vectors; left += items * 2) {
+  for (int pair = get_global_id(0); pair < pairs; pair += items) {
+#ifdef POOL
+    const int left_y = pair / in_row * 2;
+    const int left_x = pair % in_row * WIDTH;
+    const int right_y = left_y + 1;
+    const int right_x = left_x;
+#else
+    const int left = pair * 2;
     const int right = min(left + 1, vectors - 1);
     const int left_y = left / in_row;
     const int left_x = left % in_row * WIDTH;
     const int right_y = right / in_row;
     const int right_x = right % in_row * WIDTH;
+#endif
     const int apart = (right_y - left_y) * STRIDE_H * row + right_x - left_x;
-    global const STORED* from = packed + n * channels * plane + left_y * STRIDE_H * row + left_x;
-    global const STORED* w = weights + (size_t)first * channels * (KERNEL_H * KERNEL_W);
+    size_t from = n * channels * plane + left_y * STRIDE_H * row + left_x;
+    size_t w = (size_t)first * channels * (KERNEL_H * KERNEL_W);
 
     VECTOR left_sum[FILTERS];
     VECTOR right_sum[FILTERS];
@@ -85,14 +166,33 @@ kernel void convolve(global const STORED* restrict packed, global const STORED* 
     for (int f = 0; f < FILTERS; ++f) left_sum[f] = right_sum[f] = 0.0f;
     for (int c = 0; c < channels; ++c, from += plane) {
       for (int r = 0; r < KERNEL_H; ++r) {
+#ifdef IMAGES
+        float left_row[PHASES * TEXELS * 4];
+        float right_row[PHASES * TEXELS * 4];
+        read_row(packed, from + r * row, phase, left_row);
+        read_row(packed, from + apart + r * row, phase, right_row);
+#endif
 #pragma unroll
         for (int s = 0; s < KERNEL_W; ++s, w += FILTERS) {
+#ifdef IMAGES
+          const int at = s % STRIDE_W * (TEXELS * 4) + s / STRIDE_W;
+          const VECTOR left_values = vload4(0, left_row + at);
+          const VECTOR right_values = vload4(0, right_row + at);
+          float weight_of[FILTERS];
+#pragma unroll
+          for (int f = 0; f < FILTERS / 4; ++f) vstore4(read_imagef(weights, (int)(w / 4) + f), f, weight_of);
+#else
           const int at = r * row + s % STRIDE_W * phase + s / STRIDE_W;
-          const VECTOR left_values = LOAD_STORED(0, from + at);
-          const VECTOR right_values = LOAD_STORED(0, from + apart + at);
+          const VECTOR left_values = LOAD_STORED(0, packed + from + at);
+          const VECTOR right_values = LOAD_STORED(0, packed + from + apart + at);
+#endif
 #pragma unroll
           for (int f = 0; f < FILTERS; ++f) {
-            const VECTOR weight = WEIGHT(f, w);
+#ifdef IMAGES
+            const VECTOR weight = weight_of[f];
+#else
+            const VECTOR weight = WEIGHT(f, weights + w);
+#endif
             left_sum[f] = MULTIPLY_ADD(left_values, weight, left_sum[f]);
             right_sum[f] = MULTIPLY_ADD(right_values, weight, right_sum[f]);
           }
@@ -103,9 +203,16 @@ kernel void convolve(global const STORED* restrict packed, global const STORED* 
 #pragma unroll
     for (int f = 0; f < FILTERS; ++f) {
       if (first + f >= filters) break;
+      const VECTOR left_value = activate(activation, left_sum[f] + bias[first + f]);
+      const VECTOR right_value = activate(activation, right_sum[f] + bias[first + f]);
+#ifdef POOL
+      const size_t map = ((n * filters + first + f) * (height / 2) + left_y / 2) * (width / 2);
+      pool(left_value, right_value, activation == 1, output + map, places + map, left_x / 2, width / 2);
+#else
       global float* map = output + (n * filters + first + f) * height * width;
-      put(activate(activation, left_sum[f] + bias[first + f]), map, left_y, left_x, width);
-      if (right > left) put(activate(activation, right_sum[f] + bias[first + f]), map, right_y, right_x, width);
+      put(left_value, map, left_y, left_x, width);
+      if (right > left) put(right_value, map, right_y, right_x, width);
+#endif
     }
   }
 }
@@ -184,17 +291,4 @@ kernel void filter_gradient(global const STORED* restrict packed, global const f
       }
     }
   }
-}
-
-// The sums of plain maps of `size` elements, as (samples, filters): slices of the bias gradient.
-kernel void sum_maps(global const float* restrict maps, global float* restrict sums, int count, int size) {
-  const int map = get_global_id(0);
-  if (map >= count) return;
-  global const float* from = maps + (size_t)map * size;
-  VECTOR sum = 0.0f;
-  int i = 0;
-  for (; i + WIDTH <= size; i += WIDTH) sum += LOAD(0, from + i);
-  float rest = 0.0f;
-  for (; i < size; ++i) rest += from[i];
-  sums[map] = total(sum) + rest;
 }

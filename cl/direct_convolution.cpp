@@ -8,9 +8,16 @@
 namespace convoy {
 namespace {
 
+ClTile tile_for(ClShared& shared, int filters, bool images, bool pools) {
+  ClTile tile = shared.tile_for(filters, images);
+  tile.half = shared.context.settings().half;
+  tile.pools = pools;
+  return tile;
+}
+
 class DirectConvolution : public ClConvolution {
  public:
-  DirectConvolution(ClShared& shared, const ShardSpec& spec);
+  DirectConvolution(ClShared& shared, const ShardSpec& spec, bool images, const ClBuffer* places);
 
   void input_changed() override { input_packed_ = false; }
   void weights_changed() override { forward_weights_packed_ = backward_weights_packed_ = false; }
@@ -19,36 +26,48 @@ class DirectConvolution : public ClConvolution {
     if (!forward_weights_packed_) pack_weights(kernels_, weights, forward_weights_, false);
     forward_weights_packed_ = true;
     pack_input(input);
-    convolve(kernels_, input_, forward_weights_, bias, in_.c, out_, maps, activation);
+    convolve(kernels_, forward_images_, input_, forward_weights_, bias, in_.c, out_, maps, activation);
   }
   void input_gradient(const ClBuffer& gradient, const ClBuffer& weights, const ClBuffer& input_gradient) override {
     if (!backward_weights_packed_) pack_weights(*backward_kernels_, weights, backward_weights_, true);
     backward_weights_packed_ = true;
     spread_gradient_.fill(shared_, gradient);
-    convolve(*backward_kernels_, spread_gradient_, backward_weights_, no_bias_, out_.c, in_, input_gradient, 0);
+    convolve(*backward_kernels_, backward_images_, spread_gradient_, backward_weights_, no_bias_, out_.c, in_,
+             input_gradient, 0);
   }
   void filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) override;
 
  private:
+  /// Maps and weights as images, where `convolve` reads such.
+  struct Images {
+    ClBuffer maps;
+    ClBuffer weights;
+  };
+
   int tap_groups() const { return blocks(in_.c * taps_, kernels_.tile.gradient_taps * kernels_.tile.gradient_blocks); }
   void make_packed(const Convolution& conv, bool input_gradient, const std::string& what);
+  void make_images(const std::string& what);
   void make_slices(const std::string& what);
   void pack_input(const ClBuffer& input) {
     if (!input_packed_) input_.fill(shared_, input);
     input_packed_ = true;
   }
   void pack_weights(const ConvolutionKernels& kernels, const ClBuffer& from, const ClBuffer& to, bool swapped);
-  void convolve(const ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights,
-                const ClBuffer& bias, int channels, const Shape& out, const ClBuffer& to, int activation);
+  void convolve(const ConvolutionKernels& kernels, const Images& images, const PackedMaps& from,
+                const ClBuffer& weights, const ClBuffer& bias, int channels, const Shape& out, const ClBuffer& to,
+                int activation);
 
   ClShared& shared_;
   Shape in_;
   Shape out_;
   int taps_;  ///< of one channel
+  const ClBuffer* places_;  ///< of maxima; null where the forward pass does not pool
   ConvolutionKernels kernels_;
   std::optional<ConvolutionKernels> backward_kernels_;
   ClBuffer forward_weights_;   ///< packed
   ClBuffer backward_weights_;  ///< packed, swapped
+  Images forward_images_;
+  Images backward_images_;
   bool forward_weights_packed_ = false;
   bool backward_weights_packed_ = false;
   bool input_packed_ = false;
@@ -60,12 +79,13 @@ class DirectConvolution : public ClConvolution {
   ClBuffer weight_slices_;
 };
 
-DirectConvolution::DirectConvolution(ClShared& shared, const ShardSpec& spec)
+DirectConvolution::DirectConvolution(ClShared& shared, const ShardSpec& spec, bool images, const ClBuffer* places)
     : shared_(shared),
       in_(input_shape(spec.stage, spec.batch)),
       out_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
       taps_(spec.stage.conv.kernel_h * spec.stage.conv.kernel_w),
-      kernels_(shared.convolution(spec.stage.conv, spec.filters.count, shared.context.settings().half)) {
+      places_(places),
+      kernels_(shared.convolution(spec.stage.conv, tile_for(shared, spec.filters.count, images, places != nullptr))) {
   const std::string what = fmt::format("stage {}: ", spec.stage.name);
   const auto packed_bytes = [&](const ConvolutionKernels& kernels, int outer, int inner) {
     return static_cast<std::size_t>(round_up(outer, kernels.tile.filters)) * inner * taps_ *
@@ -77,18 +97,29 @@ DirectConvolution::DirectConvolution(ClShared& shared, const ShardSpec& spec)
   if (spec.input_gradient) {
     Convolution swapped = spec.stage.conv;
     swapped.stride_h = swapped.stride_w = 1;
-    backward_kernels_ = shared_.convolution(swapped, in_.c, false);
+    backward_kernels_ = shared_.convolution(swapped, shared_.tile_for(in_.c, images));
     backward_weights_ = context.allocate(packed_bytes(*backward_kernels_, in_.c, out_.c), what + "packed weights");
     no_bias_ = context.allocate(static_cast<std::size_t>(in_.c) * sizeof(float), what + "biases");
   }
+  if (images) make_images(what);
   make_slices(what);
+}
+
+void DirectConvolution::make_images(const std::string& what) {
+  const auto show = [&](const PackedMaps& maps, const ClBuffer& weights, bool half) -> Images {
+    ClContext& context = shared_.context;
+    return {context.image_of(maps.buffer(), half, what + "maps"), context.image_of(weights, half, what + "weights")};
+  };
+  forward_images_ = show(input_, forward_weights_, kernels_.tile.half);
+  if (backward_kernels_) backward_images_ = show(spread_gradient_, backward_weights_, backward_kernels_->tile.half);
 }
 
 void DirectConvolution::make_packed(const Convolution& conv, bool input_gradient, const std::string& what) {
   const int vector = shared_.vector_width;
+  const int texel = kernels_.tile.images ? 4 : 1;  // rows begin with one
   input_ = PackedMaps(shared_, in_,
                       {.rows = std::max((out_.h - 1) * conv.stride_h + conv.kernel_h, conv.pad.top + in_.h),
-                       .pitch = round_up(out_.w, vector) + (conv.kernel_w - 1) / conv.stride_w,
+                       .pitch = round_up(round_up(out_.w, vector) + (conv.kernel_w - 1) / conv.stride_w, texel),
                        .phases = conv.stride_w,
                        .top = conv.pad.top,
                        .left = conv.pad.left,
@@ -103,7 +134,8 @@ void DirectConvolution::make_packed(const Convolution& conv, bool input_gradient
   spread_gradient_ = PackedMaps(
       shared_, out_,
       {.rows = std::max(in_.h + conv.kernel_h - 1, top + (out_.h - 1) * conv.stride_h + 1),
-       .pitch = std::max(round_up(in_.w, vector) + conv.kernel_w - 1, left + (out_.w - 1) * conv.stride_w + 1),
+       .pitch = round_up(
+           std::max(round_up(in_.w, vector) + conv.kernel_w - 1, left + (out_.w - 1) * conv.stride_w + 1), texel),
        .top = top,
        .left = left,
        .step_y = conv.stride_h,
@@ -133,18 +165,28 @@ void DirectConvolution::pack_weights(const ConvolutionKernels& kernels, const Cl
                          in_.c, taps_, block, swapped ? 1 : 0);
 }
 
-void DirectConvolution::convolve(const ConvolutionKernels& kernels, const PackedMaps& from, const ClBuffer& weights,
-                                 const ClBuffer& bias, int channels, const Shape& out, const ClBuffer& to,
-                                 int activation) {
-  const int pairs = blocks(blocks(out.w, kernels.tile.width) * out.h, 2);
+void DirectConvolution::convolve(const ConvolutionKernels& kernels, const Images& images, const PackedMaps& from,
+                                 const ClBuffer& weights, const ClBuffer& bias, int channels, const Shape& out,
+                                 const ClBuffer& to, int activation) {
+  const int in_row = blocks(out.w, kernels.tile.width);
+  const int pairs = kernels.tile.pools ? in_row * (out.h / 2) : blocks(in_row * out.h, 2);
   const int filter_blocks = blocks(out.c, kernels.tile.filters);
   // A work-item costs a processor as much as some thousand multiplications: few large ones, but enough for its cores.
   const int items =
       shared_.context.is_processor() ? std::clamp(blocks(4 * shared_.units, filter_blocks * out.n), 1, pairs) : pairs;
   const ClRange range{static_cast<std::size_t>(items), static_cast<std::size_t>(filter_blocks),
                       static_cast<std::size_t>(out.n)};
-  shared_.context.launch(kernels.convolve, range, from.buffer(), weights, bias, to, items, channels, from.plane(),
-                         from.row(), from.phase(), out.c, out.h, out.w, activation);
+  const ClBuffer& maps = kernels.tile.images ? images.maps : from.buffer();
+  const ClBuffer& factors = kernels.tile.images ? images.weights : weights;
+  const auto launch = [&](const auto&... results) {
+    shared_.context.launch(kernels.convolve, range, maps, factors, bias, results..., items, channels, from.plane(),
+                           from.row(), from.phase(), out.c, out.h, out.w, activation);
+  };
+  if (kernels.tile.pools) {
+    launch(to, *places_);
+  } else {
+    launch(to);
+  }
 }
 
 void DirectConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& gradient,
@@ -170,8 +212,9 @@ void DirectConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& g
 
 }  // namespace
 
-std::unique_ptr<ClConvolution> make_direct_convolution(ClShared& shared, const ShardSpec& spec) {
-  return std::make_unique<DirectConvolution>(shared, spec);
+std::unique_ptr<ClConvolution> make_direct_convolution(ClShared& shared, const ShardSpec& spec, bool images,
+                                                       const ClBuffer* places) {
+  return std::make_unique<DirectConvolution>(shared, spec, images, places);
 }
 
 }  // namespace convoy

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace convoy {
 namespace {
@@ -24,6 +25,7 @@ LayerKernels::LayerKernels(ClContext& context) {
                                                               {"max_pool_gradient", &max_pool_gradient},
                                                               {"average_pool", &average_pool},
                                                               {"average_pool_gradient", &average_pool_gradient},
+                                                              {"sum_maps", &sum_maps},
                                                               {"sum_slices", &sum_slices},
                                                               {"update", &update}};
   std::vector<std::string> names;
@@ -46,10 +48,11 @@ ColumnKernels::ColumnKernels(ClContext& context) {
   to_channels = built[3];
 }
 
-int filters_of_tile(int filters) {
+int filters_of_tile(int filters, bool images) {
   // Cost of a tile relative to what it computes: a small one loads more for each multiplication (measured on PoCL).
   constexpr std::array<std::pair<int, double>, 3> kTiles{{{8, 1.05}, {10, 1.0}, {12, 1.0}}};
   const auto cost = [&](const std::pair<int, double>& tile) {
+    if (images && tile.first % 4 != 0) return std::numeric_limits<double>::max();
     const int tiles = (filters + tile.first - 1) / tile.first;
     return tiles * tile.first * tile.second;
   };
@@ -60,20 +63,19 @@ ConvolutionKernels::ConvolutionKernels(ClContext& context, const ClTile& tile_of
     : tile(tile_of_item) {
   const std::string options = fmt::format(
       "{} -DKERNEL_H={} -DKERNEL_W={} -DSTRIDE_H={} -DSTRIDE_W={} -DWIDTH={} -DFILTERS={} -DGRADIENT_FILTERS={} "
-      "-DGRADIENT_TAPS={} -DGRADIENT_BLOCKS={}{}{}",
+      "-DGRADIENT_TAPS={} -DGRADIENT_BLOCKS={}{}{}{}{}",
       common_options(context), geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile.width,
       tile.filters, tile.gradient_filters, tile.gradient_taps, tile.gradient_blocks, context.has_fma() ? " -DFMA" : "",
-      tile.half ? " -DHALF" : "");
+      tile.half ? " -DHALF" : "", tile.images ? " -DIMAGES" : "", tile.pools ? " -DPOOL" : "");
   const std::vector<ClKernel> built =
-      context.build(kConvolutionSource, options, {"convolve", "filter_gradient", "sum_maps"});
+      context.build(kConvolutionSource, options, {"convolve", "filter_gradient"});
   convolve = built[0];
   filter_gradient = built[1];
-  sum_maps = built[2];
 }
 
 ConvolutionKernels ConvolutionKernels::timed_apart() const {
   ConvolutionKernels copy = *this;
-  for (ClKernel* kernel : {&copy.convolve, &copy.filter_gradient, &copy.sum_maps}) *kernel = kernel->timed_apart();
+  for (ClKernel* kernel : {&copy.convolve, &copy.filter_gradient}) *kernel = kernel->timed_apart();
   return copy;
 }
 

@@ -12,7 +12,7 @@ extern const char* const kLayersSource;
 
 struct LayerKernels {
   ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, max_pool, max_pool_gradient,
-      average_pool, average_pool_gradient, sum_slices, update;
+      average_pool, average_pool_gradient, sum_maps, sum_slices, update;
   ClKernel pack_half, pack_weights_half;  ///< built where settings.half asks for them
 
   explicit LayerKernels(ClContext& context);
@@ -33,14 +33,17 @@ struct ClTile {
   int gradient_taps = 5;
   int gradient_blocks = 5;  ///< of taps, one after another
   bool half = false;        ///< input and weights in 16 bits
+  bool images = false;      ///< `convolve` reads them as images
+  bool pools = false;       ///< `convolve` pools
+  auto operator<=>(const ClTile&) const = default;
 };
 
-/// The number of filters for a work-item's tile that wastes least on `filters` of them.
-int filters_of_tile(int filters);
+/// The number of filters for a work-item's tile that wastes least on `filters` of them; of texels, whole ones.
+int filters_of_tile(int filters, bool images);
 
 struct ConvolutionKernels {
   ClTile tile;
-  ClKernel convolve, filter_gradient, sum_maps;
+  ClKernel convolve, filter_gradient;
 
   ConvolutionKernels(ClContext& context, const ClTile& tile, const Convolution& geometry);
   /// For one convolution: what a work-item costs depends on its channels and maps.

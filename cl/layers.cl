@@ -224,6 +224,21 @@ kernel void average_pool_gradient(global const float* restrict gradient, global 
 
 // ---- gradients and parameters ---------------------------------------------------------------------------------------
 
+// The sums of plain maps of `size` elements, as (samples, filters): slices of the bias gradient.
+kernel void sum_maps(global const float* restrict maps, global float* restrict sums, int count, int size) {
+  const int map = get_global_id(0);
+  if (map >= count) return;
+  global const float* from = maps + (size_t)map * size;
+  float16 part = 0.0f;
+  int i = 0;
+  for (; i + 16 <= size; i += 16) part += vload16(0, from + i);
+  float sum = 0.0f;
+  for (; i < size; ++i) sum += from[i];
+  const float8 eight = part.lo + part.hi;
+  const float4 four = eight.lo + eight.hi;
+  sums[map] = sum + ((four.x + four.y) + (four.z + four.w));
+}
+
 // (slices, count) to its sums over the slices, in their order. A work-item takes `chunk` values, here and below.
 kernel void sum_slices(global const float* restrict slices, global float* restrict sums, int number, int count,
                        int chunk) {

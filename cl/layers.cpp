@@ -40,6 +40,34 @@ class ClActivation : public ClLayer {
   std::unique_ptr<ClTensor> own_output_;
 };
 
+void find_max_pool_gradient(ClShared& shared, const Pooling& p, const Shape& in, const Shape& out,
+                            const ClBuffer& gradient, const ClBuffer& places, const ClBuffer& input_gradient) {
+  shared.context.launch(shared.layers.max_pool_gradient, shared.over_maps(in), gradient, places, input_gradient, in.h,
+                        in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left);
+}
+
+class ClFusedPooling : public ClLayer {
+ public:
+  ClFusedPooling(ClShared& shared, const Pooling& pool, const Shape& from, const ClTensor& output,
+                 const ClBuffer& places, const std::string& what)
+      : shared_(shared), pool_(pool), output_(output), places_(places), input_gradient_(shared.context, from, what) {}
+
+  void forward(const Pass&) override {}
+  const ClTensor& output() const override { return output_; }
+  const ClBuffer& backward(const ClBuffer& gradient) override {
+    find_max_pool_gradient(shared_, pool_, input_gradient_.shape(), output_.shape(), gradient, places_,
+                           input_gradient_.buffer());
+    return input_gradient_.buffer();
+  }
+
+ private:
+  ClShared& shared_;
+  Pooling pool_;
+  const ClTensor& output_;
+  const ClBuffer& places_;
+  ClTensor input_gradient_;
+};
+
 class ClPooling : public ClLayer {
  public:
   ClPooling(ClShared& shared, const Pooling& pool, const ClTensor& input, bool after_relu, const std::string& what)
@@ -72,9 +100,7 @@ class ClPooling : public ClLayer {
     const Shape out = output_.shape();
     const Pooling& p = pool_;
     if (p.kind == PoolKind::max) {
-      shared_.context.launch(shared_.layers.max_pool_gradient, shared_.over_maps(in), gradient, places_,
-                             input_gradient_.buffer(), in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h,
-                             p.stride_w, p.pad.top, p.pad.left);
+      find_max_pool_gradient(shared_, p, in, out, gradient, places_, input_gradient_.buffer());
     } else {
       shared_.context.launch(shared_.layers.average_pool_gradient, shared_.over_maps(in), gradient,
                              input_gradient_.buffer(), in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h,
@@ -145,6 +171,12 @@ std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& lay
     return std::make_unique<ClPooling>(shared, *pool, input, after_relu, what);
   }
   return std::make_unique<ClDropout>(shared, std::get<Dropout>(layer), input, first_filter, what);
+}
+
+std::unique_ptr<ClLayer> make_cl_fused_pooling(ClShared& shared, const Pooling& pool, const Shape& from,
+                                               const ClTensor& output, const ClBuffer& places,
+                                               const std::string& what) {
+  return std::make_unique<ClFusedPooling>(shared, pool, from, output, places, what);
 }
 
 std::unique_ptr<ClLayer> make_cl_fused_activation(ClShared& shared, Activation activation, const ClTensor& output,

@@ -23,6 +23,7 @@ namespace convoy {
   X(clCreateCommandQueue)          \
   X(clReleaseCommandQueue)         \
   X(clCreateBuffer)                \
+  X(clCreateImage)                 \
   X(clReleaseMemObject)            \
   X(clCreateProgramWithSource)     \
   X(clCreateProgramWithBinary)     \

@@ -8,6 +8,10 @@
 namespace convoy {
 namespace {
 
+/// The pooling that direct convolutions do themselves.
+constexpr Pooling kFusedPooling{
+    .kind = PoolKind::max, .kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2, .pad = {}};
+
 /// Weights or biases with what SGD needs.
 struct ClParameters {
   ClTensor values;
@@ -76,9 +80,10 @@ class ClShard : public Shard {
   ClChoice choice_;
   std::unique_ptr<ClConvolution> direct_;    ///< null where nothing uses it
   std::unique_ptr<ClConvolution> products_;  ///< the same
-  ClKernel sum_maps_;
+  ClKernel sum_maps_;               ///< timed apart: a work-item takes a map of this shard's
   int activation_ = 0;              ///< fused with the convolution
-  std::unique_ptr<ClTensor> maps_;  ///< after convolution and fused activation
+  std::unique_ptr<ClTensor> maps_;  ///< after convolution, fused activation and fused pooling
+  ClBuffer places_;                 ///< of the maxima, where pooling is fused
   std::vector<std::unique_ptr<ClLayer>> layers_;
   std::unique_ptr<ClTensor> input_gradient_;
   ClBuffer bias_slices_;                ///< sums over each map
@@ -93,10 +98,10 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
       weights_(shared.context, weight_shape(spec.stage, spec.filters.count), what_ + "weights"),
       bias_(shared.context, {spec.filters.count, 1}, what_ + "biases"),
       choice_(choose_convolutions(shared, spec)),
-      sum_maps_(shared.convolution(spec.stage.conv, spec.filters.count, shared.context.settings().half).sum_maps) {
+      sum_maps_(shared.layers.sum_maps.timed_apart()) {
   ClContext& context = shared_.context;
-  make_convolutions();
   make_layers();
+  make_convolutions();
   if (spec.input_gradient) {
     input_gradient_ =
         std::make_unique<ClTensor>(context, input_shape(spec.stage, spec.batch), what_ + "gradient by the input");
@@ -108,27 +113,38 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
 
 void ClShard::make_convolutions() {
   const bool all = choice_.forward && choice_.filter_gradient && (choice_.input_gradient || !spec_.input_gradient);
-  if (!all) direct_ = make_direct_convolution(shared_, spec_);
+  if (!all) direct_ = make_direct_convolution(shared_, spec_, choice_.images, places_ ? &places_ : nullptr);
   if (choice_.any()) products_ = make_product_convolution(shared_, spec_);
 }
 
 void ClShard::make_layers() {
   const std::vector<ChannelLayer>& after = spec_.stage.after;
-  maps_ = std::make_unique<ClTensor>(shared_.context, conv_shape(spec_.stage, spec_.batch, spec_.filters.count),
-                                     what_ + "maps");
+  const Shape convolved = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
+  std::size_t next = 0;
   const auto* fused = after.empty() ? nullptr : std::get_if<Activation>(&after.front());
-  std::size_t i = 0;
-  bool after_relu = false;
   if (fused != nullptr) {
-    i = 1;
     activation_ = code_of(*fused);
-    const auto* pool = after.size() > 1 ? std::get_if<Pooling>(&after[1]) : nullptr;
-    after_relu = *fused == Activation::relu && pool != nullptr && pool->kind == PoolKind::max;
-    if (!after_relu) layers_.push_back(make_cl_fused_activation(shared_, *fused, *maps_, what_ + "maps"));
+    next = 1;
   }
-  for (; i < after.size(); ++i) {
+  const auto* pool = next < after.size() ? std::get_if<Pooling>(&after[next]) : nullptr;
+  const bool relu = fused != nullptr && *fused == Activation::relu;
+  const bool max_after_relu = relu && pool != nullptr && pool->kind == PoolKind::max;
+  // Pooled maps and places are all that the gradient needs: the maps themselves are not kept.
+  const bool fits = (fused == nullptr || relu) && pool != nullptr && *pool == kFusedPooling;
+  if (fits && !choice_.forward) {
+    maps_ = std::make_unique<ClTensor>(shared_.context, pooled_shape(*pool, convolved), what_ + "maps");
+    places_ = shared_.context.allocate(maps_->shape().size() * sizeof(cl_int), what_ + "maps");
+    layers_.push_back(make_cl_fused_pooling(shared_, *pool, convolved, *maps_, places_, what_ + "maps"));
+    ++next;
+  } else {
+    maps_ = std::make_unique<ClTensor>(shared_.context, convolved, what_ + "maps");
+    if (fused != nullptr && !max_after_relu) {
+      layers_.push_back(make_cl_fused_activation(shared_, *fused, *maps_, what_ + "maps"));
+    }
+  }
+  for (std::size_t i = next; i < after.size(); ++i) {
     layers_.push_back(
-        make_cl_layer(shared_, after[i], last(), spec_.filters.first, after_relu && i == 1, what_ + "maps"));
+        make_cl_layer(shared_, after[i], last(), spec_.filters.first, max_after_relu && i == 1, what_ + "maps"));
   }
 }
 
@@ -166,7 +182,7 @@ void ClShard::backward_filters() {
 }
 
 void ClShard::find_bias_gradient(const ClBuffer& gradient) {
-  const Shape out = maps_->shape();
+  const Shape out = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
   const int maps = out.n * out.c;
   shared_.context.launch(sum_maps_, {static_cast<std::size_t>(maps), 1, 1}, gradient, bias_slices_, maps,
                          out.h * out.w);

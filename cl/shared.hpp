@@ -36,7 +36,7 @@ struct ClShared {
   LayerKernels layers;
   int units;  ///< compute units: a processor's cores
   int vector_width = 4;
-  std::map<std::tuple<int, int, int, int, int, bool>, ConvolutionKernels> convolutions;  ///< by geometry and tile
+  std::map<std::tuple<int, int, int, int, ClTile>, ConvolutionKernels> convolutions;  ///< by geometry
   std::optional<ColumnKernels> columns;
   ClScratch column_scratch;
   ClScratch channel_scratch;
@@ -51,14 +51,15 @@ struct ClShared {
     }
   }
 
-  /// Kernels for a convolution that yields `filters` maps; `half`: it reads 16 bits.
-  ConvolutionKernels convolution(const Convolution& geometry, int filters, bool half) {
-    const ClTile tile{.width = vector_width,
-                      .filters = filters_of_tile(filters),
-                      .gradient_blocks = context.is_processor() ? 5 : 1,
-                      .half = half};
-    const std::tuple key{geometry.kernel_h, geometry.kernel_w, geometry.stride_h,
-                         geometry.stride_w, tile.filters,      tile.half};
+  /// How a convolution that yields `filters` maps is cut into work-items.
+  ClTile tile_for(int filters, bool images) const {
+    return {.width = vector_width,
+            .filters = filters_of_tile(filters, images),
+            .gradient_blocks = context.is_processor() ? 5 : 1,
+            .images = images};
+  }
+  ConvolutionKernels convolution(const Convolution& geometry, const ClTile& tile) {
+    const std::tuple key{geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile};
     const auto known = convolutions.find(key);
     if (known != convolutions.end()) return known->second.timed_apart();
     return convolutions.emplace(key, ConvolutionKernels(context, tile, geometry)).first->second.timed_apart();

@@ -11,6 +11,7 @@
 #include "devices/registry.hpp"
 #include "kernels/host_shard.hpp"
 #include "tests/cl/fake_opencl.hpp"
+#include "tests/support/process.hpp"
 #include "tests/support/stage_cases.hpp"
 
 namespace convoy {
@@ -33,9 +34,10 @@ class OpenClFailures : public testing::Test {
 
   /// A device, a shard and its passes: the text of the Error that they end with.
   template <class Kind = Error>
-  static std::string error_of_passes() {
+  static std::string error_of_passes(ClSettings settings = {}) {
     try {
-      const auto device = make_opencl_device(0, {.patience = std::chrono::milliseconds(50)});
+      settings.patience = std::chrono::milliseconds(50);
+      const auto device = make_opencl_device(0, settings);
       const ShardSpec spec = stage_case("MaxPool").spec;
       HostShard shard(*device, spec);
       shard.forward(random_input(spec).span(), {.training = true});
@@ -93,6 +95,16 @@ TEST_F(OpenClFailures, OutOfMemory) {
 TEST_F(OpenClFailures, ABufferTooLarge) {
   behave({.largest_buffer = 512});
   EXPECT_THAT(error_of_passes(), AllOf(HasSubstr("in one piece"), HasSubstr("smaller batch"), HasSubstr("stage ")));
+}
+
+TEST_F(OpenClFailures, ImagesThatAreRefusedAreNotChosen) {
+  behave({.has_images = true});
+  const TemporaryFolder cache;
+  setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
+  EXPECT_EQ(error_of_passes(), "no error");
+  unsetenv("XDG_CACHE_HOME");
+  EXPECT_THAT(error_of_passes({.convolutions = ClConvolutions::direct, .images = true}),
+              AllOf(HasSubstr("image of"), HasSubstr("CL_INVALID_OPERATION"), HasSubstr("Fake GPU")));
 }
 
 TEST_F(OpenClFailures, AKernelThatHangs) {

@@ -102,6 +102,8 @@ cl_int clGetDeviceInfo(cl_device_id, cl_device_info what, size_t room, void* to,
     case CL_DEVICE_VERSION:
       return answer_text(fake.old_version ? "OpenCL 1.1 fake" : "OpenCL 1.2 fake", room, to, size);
     case CL_DEVICE_TYPE: return answer_value<cl_device_type>(CL_DEVICE_TYPE_GPU, room, to, size);
+    case CL_DEVICE_IMAGE_SUPPORT: return answer_value<cl_bool>(fake.has_images ? CL_TRUE : CL_FALSE, room, to, size);
+    case CL_DEVICE_IMAGE_MAX_BUFFER_SIZE: return answer_value<std::size_t>(65536, room, to, size);
     case CL_DEVICE_HOST_UNIFIED_MEMORY: return answer_value<cl_bool>(CL_FALSE, room, to, size);
     case CL_DEVICE_AVAILABLE:
     case CL_DEVICE_ENDIAN_LITTLE: return answer_value<cl_bool>(CL_TRUE, room, to, size);
@@ -134,6 +136,10 @@ cl_mem clCreateBuffer(cl_context, cl_mem_flags, size_t bytes, void*, cl_int* cod
   auto* memory = reinterpret_cast<cl_mem>(buffer.get());
   buffers.emplace(buffer.get(), std::move(buffer));
   return created(code, memory);
+}
+cl_mem clCreateImage(cl_context, cl_mem_flags, const cl_image_format*, const cl_image_desc*, void*, cl_int* code) {
+  *code = CL_INVALID_OPERATION;
+  return nullptr;
 }
 cl_int clReleaseMemObject(cl_mem memory) {
   buffers.erase(memory);

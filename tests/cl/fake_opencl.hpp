@@ -9,6 +9,7 @@ struct FakeOpenCl {
   bool no_compiler = false;
   bool build_fails = false;
   bool out_of_memory = false;
+  bool has_images = false;  ///< it says so, and refuses every one
   bool kernels_hang = false;
   bool kernels_fail = false;
   int vanishes_after = 0;  ///< kernels; 0: never

@@ -49,6 +49,27 @@ INSTANTIATE_TEST_SUITE_P(Cases, OpenClAsGpu,
                                          stage_case("AveragePoolOverlapping"), stage_case("DropoutThenPool")),
                          [](const auto& info) { return info.param.name; });
 
+/// The kernels' variant that reads maps and weights as images.
+class OpenClImages : public testing::TestWithParam<StageCase> {};
+
+TEST_P(OpenClImages, AgreeWithTheReference) {
+  const auto [number, why] = usable_device();
+  if (number < 0) GTEST_SKIP() << why;
+  const ClSettings settings{.processor = false, .convolutions = ClConvolutions::direct, .images = true};
+  if (!ClContext(opencl_devices()[static_cast<std::size_t>(number)], settings).has_images()) {
+    GTEST_SKIP() << "the device has no images of buffers";
+  }
+  expect_agreement(*make_opencl_device(number, settings), GetParam().spec);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, OpenClImages,
+                         testing::Values(stage_case("OneOfEverything"), stage_case("FortySevenFilters"),
+                                         stage_case("FiftyChannels"), stage_case("Stride2"), stage_case("Stride3"),
+                                         stage_case("StrideBeyondKernel"), stage_case("RectangularStride"),
+                                         stage_case("KernelIsInput"), stage_case("AsymmetricPad"),
+                                         stage_case("PoolThenActivation")),
+                         [](const auto& info) { return info.param.name; });
+
 class OpenClDevices : public testing::TestWithParam<std::tuple<int, StageCase>> {};
 
 TEST_P(OpenClDevices, AgreeWithTheReference) {
@@ -168,6 +189,17 @@ TEST(OpenClHalfStorage, AgreesInTheKernelsForGpus) {
   if (number < 0) GTEST_SKIP() << why;
   const auto device = make_opencl_device(number, {.processor = false, .half = true});
   expect_agreement(*device, stage_case("Stride3").spec, 0x1.0p-10);
+}
+
+TEST(OpenClHalfStorage, AgreesInImages) {
+  const auto [number, why] = usable_device();
+  if (number < 0) GTEST_SKIP() << why;
+  const ClSettings settings{
+      .processor = false, .convolutions = ClConvolutions::direct, .images = true, .half = true};
+  if (!ClContext(opencl_devices()[static_cast<std::size_t>(number)], settings).has_images()) {
+    GTEST_SKIP() << "the device has no images of buffers";
+  }
+  expect_agreement(*make_opencl_device(number, settings), stage_case("Stride3").spec, 0x1.0p-10);
 }
 
 TEST(OpenClHalfStorage, RoundsWhatConvolutionsRead) {
