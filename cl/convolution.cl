@@ -218,14 +218,14 @@ kernel void convolve(MAPS packed, WEIGHTS weights, global const float* restrict 
 }
 
 // Work-items: groups of GRADIENT_BLOCKS blocks of taps (channel, kernel row and column together), blocks of filters,
-// slices of the batch. Both maps are packed; the gradient has no border and lies by filter, all samples of one together, so
-// that it is read as one stream. Writes (slices, filters, taps), each the sum over the slice's samples and the output's
+// slices of the batch. The input is packed; the gradient has no border, its rows are whole vectors, and from row to row,
+// sample to sample and filter to filter there lie `gradient_row`, `gradient_sample` and `gradient_filter`. Writes (slices, filters, taps), each the sum over the slice's samples and the output's
 // places. A work-item goes through `chunk` samples with one block of taps after another, while they are in the first
 // cache.
 kernel void filter_gradient(global const STORED* restrict packed, global const float* restrict gradient,
                             global float* restrict sums, int batch, int slices, int chunk, int channels, int plane,
-                            int row, int phase, int filters, int height, int width, int gradient_plane,
-                            int gradient_row) {
+                            int row, int phase, int filters, int height, int width, ulong gradient_sample,
+                            ulong gradient_filter, int gradient_row) {
   const int taps = channels * KERNEL_H * KERNEL_W;
   const int first_tap = get_global_id(0) * (GRADIENT_BLOCKS * GRADIENT_TAPS);
   if (first_tap >= taps) return;
@@ -241,7 +241,7 @@ kernel void filter_gradient(global const STORED* restrict packed, global const f
     tap_at[t] = tap / (KERNEL_W * KERNEL_H) * plane + r * row + s % STRIDE_W * phase + s / STRIDE_W;
   }
 #pragma unroll
-  for (int f = 0; f < GRADIENT_FILTERS; ++f) filter_at[f] = (size_t)min(first_filter + f, filters - 1) * batch * gradient_plane;
+  for (int f = 0; f < GRADIENT_FILTERS; ++f) filter_at[f] = min(first_filter + f, filters - 1) * gradient_filter;
   for (int b = 0; b < GRADIENT_BLOCKS; ++b) {
     for (int f = 0; f < GRADIENT_FILTERS; ++f) {
       for (int t = 0; t < GRADIENT_TAPS; ++t) sum[b][f][t] = 0.0f;
@@ -261,7 +261,7 @@ kernel void filter_gradient(global const STORED* restrict packed, global const f
       }
       for (int n = start; n < min(start + chunk, last_sample); ++n) {
         global const STORED* input_of = packed + (size_t)n * channels * plane;
-        global const float* gradient_of = gradient + (size_t)n * gradient_plane;
+        global const float* gradient_of = gradient + n * gradient_sample;
         for (int y = 0; y < height; ++y, input_of += STRIDE_H * row, gradient_of += gradient_row) {
           for (int x = 0; x < width; x += WIDTH) {
             VECTOR slopes[GRADIENT_FILTERS];

@@ -72,8 +72,8 @@ class DirectConvolution : public ClConvolution {
   bool backward_weights_packed_ = false;
   bool input_packed_ = false;
   PackedMaps input_;
-  PackedMaps gradient_;         ///< by the convolution's output, for the filter gradient
-  PackedMaps spread_gradient_;  ///< the same for the input gradient
+  std::optional<PackedMaps> gradient_;  ///< by the convolution's output, where its rows are no whole vectors
+  PackedMaps spread_gradient_;          ///< the same for the input gradient
   ClBuffer no_bias_;
   int slices_ = 1;  ///< of the batch, for the filter gradient
   ClBuffer weight_slices_;
@@ -125,8 +125,11 @@ void DirectConvolution::make_packed(const Convolution& conv, bool input_gradient
                        .left = conv.pad.left,
                        .half = kernels_.tile.half},
                       what + "padded input maps");
-  gradient_ = PackedMaps(shared_, out_, {.rows = out_.h, .pitch = round_up(out_.w, vector), .by_channel = true},
-                         what + "gradient");
+  if (out_.w % vector != 0) {
+    gradient_.emplace(shared_, out_,
+                      PackedMaps::Geometry{.rows = out_.h, .pitch = round_up(out_.w, vector), .by_channel = true},
+                      what + "gradient");
+  }
   if (!input_gradient) return;
   // With a border, and zeros between its elements where strides skip, the input gradient is a convolution of stride 1.
   const int top = conv.kernel_h - 1 - conv.pad.top;
@@ -192,19 +195,21 @@ void DirectConvolution::convolve(const ConvolutionKernels& kernels, const Images
 void DirectConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& gradient,
                                         const ClBuffer& weight_gradient) {
   pack_input(input);
-  gradient_.fill(shared_, gradient);
+  if (gradient_) gradient_->fill(shared_, gradient);
+  const int plane = gradient_ ? gradient_->plane() : out_.h * out_.w;
+  const cl_ulong sample = gradient_ ? plane : plane * out_.c;
+  const cl_ulong filter = gradient_ ? plane * out_.n : plane;
   const int weights = out_.c * in_.c * taps_;
   const ClBuffer& sums = slices_ > 1 ? weight_slices_ : weight_gradient;
   const ClRange range{static_cast<std::size_t>(tap_groups()),
                       static_cast<std::size_t>(blocks(out_.c, kernels_.tile.gradient_filters)),
                       static_cast<std::size_t>(slices_)};
   constexpr int kCache = 16 << 10;  // half of a small first cache, in bytes
-  const int sample = kernels_.tile.gradient_filters * gradient_.plane() * static_cast<int>(sizeof(float));
-  const int chunk = std::max(1, kCache / sample);
+  const int chunk = std::max(1, kCache / (kernels_.tile.gradient_filters * plane * static_cast<int>(sizeof(float))));
   ClContext& context = shared_.context;
-  context.launch(kernels_.filter_gradient, range, input_.buffer(), gradient_.buffer(), sums, out_.n, slices_, chunk,
-                 in_.c, input_.plane(), input_.row(), input_.phase(), out_.c, out_.h, out_.w, gradient_.plane(),
-                 gradient_.row());
+  context.launch(kernels_.filter_gradient, range, input_.buffer(), gradient_ ? gradient_->buffer() : gradient, sums,
+                 out_.n, slices_, chunk, in_.c, input_.plane(), input_.row(), input_.phase(), out_.c, out_.h, out_.w,
+                 sample, filter, gradient_ ? gradient_->row() : out_.w);
   if (slices_ == 1) return;
   context.launch(shared_.layers.sum_slices, shared_.chunks(weights), sums, weight_gradient, slices_, weights,
                  shared_.chunk());
