@@ -43,12 +43,14 @@ std::array<double, 3> seconds_of_passes(ClShared& shared, ClConvolution& convolu
       seconds[pass] = watch.seconds();
     }
   };
+  const SampleRange batch{0, with.maps.shape().n};
   time(0, [&] {
-    convolution.forward(with.input.buffer(), with.weights.buffer(), with.bias.buffer(), 0, with.maps.buffer());
+    convolution.forward(with.input.buffer(), with.weights.buffer(), with.bias.buffer(), 0, with.maps.buffer(), batch);
   });
   if (input_gradient) {
-    time(1,
-         [&] { convolution.input_gradient(with.maps.buffer(), with.weights.buffer(), with.input_gradient.buffer()); });
+    time(1, [&] {
+      convolution.input_gradient(with.maps.buffer(), with.weights.buffer(), with.input_gradient.buffer(), batch);
+    });
   }
   time(2, [&] { convolution.filter_gradient(with.input.buffer(), with.maps.buffer(), with.weights.buffer()); });
   return seconds;

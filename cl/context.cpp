@@ -99,11 +99,11 @@ void ClContext::fill_with_zeros(const ClBuffer& buffer) {
   pending_.push_back({nullptr, 0.0, event});
 }
 
-void* ClContext::borrow(const ClBuffer& buffer, std::size_t bytes, cl_map_flags why) {
+void* ClContext::borrow(const ClBuffer& buffer, std::size_t offset, std::size_t bytes, cl_map_flags why) {
   cl_int code = CL_SUCCESS;
   cl_event event = nullptr;
   void* memory =
-      opencl().clEnqueueMapBuffer(queue_, buffer.memory(), CL_FALSE, why, 0, bytes, 0, nullptr, &event, &code);
+      opencl().clEnqueueMapBuffer(queue_, buffer.memory(), CL_FALSE, why, offset, bytes, 0, nullptr, &event, &code);
   check(code, "clEnqueueMapBuffer");
   pending_.push_back({nullptr, 0.0, event});
   finish();
@@ -117,31 +117,33 @@ void ClContext::give_back(const ClBuffer& buffer, void* memory) {
   pending_.push_back({nullptr, 0.0, event});
 }
 
-void ClContext::write(const ClBuffer& to, std::span<const float> values) {
-  invariant(values.size_bytes() <= to.bytes(), "values that fit the buffer");
+void ClContext::write(const ClBuffer& to, std::size_t first, std::span<const float> values) {
+  const std::size_t offset = first * sizeof(float);
+  invariant(offset + values.size_bytes() <= to.bytes(), "values that fit the buffer");
   if (shares_memory_) {
-    void* memory = borrow(to, values.size_bytes(), CL_MAP_WRITE_INVALIDATE_REGION);
+    void* memory = borrow(to, offset, values.size_bytes(), CL_MAP_WRITE_INVALIDATE_REGION);
     std::memcpy(memory, values.data(), values.size_bytes());
     return give_back(to, memory);
   }
   cl_event event = nullptr;
-  check(opencl().clEnqueueWriteBuffer(queue_, to.memory(), CL_FALSE, 0, values.size_bytes(), values.data(), 0, nullptr,
-                                      &event),
+  check(opencl().clEnqueueWriteBuffer(queue_, to.memory(), CL_FALSE, offset, values.size_bytes(), values.data(), 0,
+                                      nullptr, &event),
         "clEnqueueWriteBuffer");
   pending_.push_back({nullptr, 0.0, event});
   finish();  // the caller may change the values now
 }
 
-void ClContext::read(const ClBuffer& from, std::span<float> values) {
-  invariant(values.size_bytes() <= from.bytes(), "values that the buffer holds");
+void ClContext::read(const ClBuffer& from, std::size_t first, std::span<float> values) {
+  const std::size_t offset = first * sizeof(float);
+  invariant(offset + values.size_bytes() <= from.bytes(), "values that the buffer holds");
   if (shares_memory_) {
-    void* memory = borrow(from, values.size_bytes(), CL_MAP_READ);
+    void* memory = borrow(from, offset, values.size_bytes(), CL_MAP_READ);
     std::memcpy(values.data(), memory, values.size_bytes());
     return give_back(from, memory);
   }
   cl_event event = nullptr;
-  check(opencl().clEnqueueReadBuffer(queue_, from.memory(), CL_FALSE, 0, values.size_bytes(), values.data(), 0, nullptr,
-                                     &event),
+  check(opencl().clEnqueueReadBuffer(queue_, from.memory(), CL_FALSE, offset, values.size_bytes(), values.data(), 0,
+                                     nullptr, &event),
         "clEnqueueReadBuffer");
   pending_.push_back({nullptr, 0.0, event});
   finish();
@@ -152,17 +154,16 @@ void ClContext::set_argument(const ClKernel& kernel, cl_uint index, std::size_t 
   invariant(code == CL_SUCCESS, "kernels take the arguments that they are given");
 }
 
-void ClContext::enqueue(const ClKernel& kernel, const ClRange& range) {
-  if (kernel.timing->seconds_per_item > 0.0) return enqueue_pieces(kernel, {0, 0, 0}, range);
+void ClContext::enqueue(const ClKernel& kernel, ClRange first, const ClRange& range) {
+  if (kernel.timing->seconds_per_item > 0.0) return enqueue_pieces(kernel, first, range);
   // A first slice tells how long the others will take.
   const std::size_t along = range[2] > 1 ? 2 : 1;
   ClRange slice = range;
   slice[along] = 1;
-  enqueue_piece(kernel, {0, 0, 0}, slice);
+  enqueue_piece(kernel, first, slice);
   finish();
-  ClRange first{0, 0, 0};
   ClRange rest = range;
-  first[along] = 1;
+  first[along] += 1;
   rest[along] -= 1;
   if (rest[along] > 0) enqueue_pieces(kernel, first, rest);
 }

@@ -102,9 +102,9 @@ class ClContext {
   bool has_images() const { return most_texels_ > 0; }
   /// The buffer as an image of texels of four floats, or of four 16-bit ones. Throws Error where it is too large for one.
   ClBuffer image_of(const ClBuffer& buffer, bool half, const std::string& what);
-  /// Both wait for all that was enqueued before.
-  void write(const ClBuffer& to, std::span<const float> values);
-  void read(const ClBuffer& from, std::span<float> values);
+  /// Both begin at element `first` of the buffer, and wait for all that was enqueued before.
+  void write(const ClBuffer& to, std::size_t first, std::span<const float> values);
+  void read(const ClBuffer& from, std::size_t first, std::span<float> values);
 
   /// Kernels of the program, in the order of `names`; from the cache on disk where this device, driver, source and
   /// options were built before. Throws Error with the compiler's own words.
@@ -116,9 +116,14 @@ class ClContext {
   /// beyond it.
   template <class... Args>
   void launch(const ClKernel& kernel, const ClRange& range, const Args&... args) {
+    launch_from(kernel, 0, range, args...);
+  }
+  /// The same where the third index begins at `third`.
+  template <class... Args>
+  void launch_from(const ClKernel& kernel, std::size_t third, const ClRange& range, const Args&... args) {
     cl_uint index = 0;
     (set_argument(kernel, index++, args), ...);
-    enqueue(kernel, range);
+    enqueue(kernel, {0, 0, third}, range);
   }
 
   /// Enqueues what another library computes: `command` gets the queue, and a place for its last event.
@@ -149,11 +154,11 @@ class ClContext {
   void set_argument(const ClKernel& kernel, cl_uint index, std::size_t size, const void* value);
 
   /// Memory of a device that shares it with the host, for the host: no driver copies it. Ends with give_back.
-  void* borrow(const ClBuffer& buffer, std::size_t bytes, cl_map_flags why);
+  void* borrow(const ClBuffer& buffer, std::size_t offset, std::size_t bytes, cl_map_flags why);
   void give_back(const ClBuffer& buffer, void* memory);
   void fill_with_zeros(const ClBuffer& buffer);
   std::size_t group_of(const ClKernel& kernel, const ClRange& range) const;
-  void enqueue(const ClKernel& kernel, const ClRange& range);
+  void enqueue(const ClKernel& kernel, ClRange first, const ClRange& range);
   void enqueue_pieces(const ClKernel& kernel, const ClRange& first, const ClRange& range);
   void enqueue_piece(const ClKernel& kernel, const ClRange& first, const ClRange& range);
   void wait_for_last();

@@ -5,6 +5,7 @@
 
 namespace convoy {
 
+/// Samples are those of a micro-batch, of buffers that hold the batch.
 class ClConvolution {
  public:
   virtual ~ClConvolution() = default;
@@ -13,9 +14,11 @@ class ClConvolution {
   virtual void weights_changed() {}
   /// Input to maps, with bias and activation (as code_of numbers it), pooled where it was made so.
   virtual void forward(const ClBuffer& input, const ClBuffer& weights, const ClBuffer& bias, int activation,
-                       const ClBuffer& maps) = 0;
+                       const ClBuffer& maps, SampleRange samples) = 0;
   /// From the gradient by the convolution's output to that by its input.
-  virtual void input_gradient(const ClBuffer& gradient, const ClBuffer& weights, const ClBuffer& input_gradient) = 0;
+  virtual void input_gradient(const ClBuffer& gradient, const ClBuffer& weights, const ClBuffer& input_gradient,
+                              SampleRange samples) = 0;
+  /// Of the batch.
   virtual void filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) = 0;
 };
 

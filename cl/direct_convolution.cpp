@@ -19,21 +19,22 @@ class DirectConvolution : public ClConvolution {
  public:
   DirectConvolution(ClShared& shared, const ShardSpec& spec, bool images, const ClBuffer* places);
 
-  void input_changed() override { input_packed_ = false; }
+  void input_changed() override { packed_samples_ = 0; }
   void weights_changed() override { forward_weights_packed_ = backward_weights_packed_ = false; }
   void forward(const ClBuffer& input, const ClBuffer& weights, const ClBuffer& bias, int activation,
-               const ClBuffer& maps) override {
+               const ClBuffer& maps, SampleRange samples) override {
     if (!forward_weights_packed_) pack_weights(kernels_, weights, forward_weights_, false);
     forward_weights_packed_ = true;
-    pack_input(input);
-    convolve(kernels_, forward_images_, input_, forward_weights_, bias, in_.c, out_, maps, activation);
+    pack_input(input, samples);
+    convolve(kernels_, forward_images_, input_, forward_weights_, bias, in_.c, out_, maps, activation, samples);
   }
-  void input_gradient(const ClBuffer& gradient, const ClBuffer& weights, const ClBuffer& input_gradient) override {
+  void input_gradient(const ClBuffer& gradient, const ClBuffer& weights, const ClBuffer& input_gradient,
+                      SampleRange samples) override {
     if (!backward_weights_packed_) pack_weights(*backward_kernels_, weights, backward_weights_, true);
     backward_weights_packed_ = true;
-    spread_gradient_.fill(shared_, gradient);
+    spread_gradient_.fill(shared_, gradient, samples);
     convolve(*backward_kernels_, backward_images_, spread_gradient_, backward_weights_, no_bias_, out_.c, in_,
-             input_gradient, 0);
+             input_gradient, 0, samples);
   }
   void filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) override;
 
@@ -48,14 +49,14 @@ class DirectConvolution : public ClConvolution {
   void make_packed(const Convolution& conv, bool input_gradient, const std::string& what);
   void make_images(const std::string& what);
   void make_slices(const std::string& what);
-  void pack_input(const ClBuffer& input) {
-    if (!input_packed_) input_.fill(shared_, input);
-    input_packed_ = true;
+  void pack_input(const ClBuffer& input, SampleRange samples) {
+    input_.fill(shared_, input, samples);
+    packed_samples_ += samples.count;
   }
   void pack_weights(const ConvolutionKernels& kernels, const ClBuffer& from, const ClBuffer& to, bool swapped);
   void convolve(const ConvolutionKernels& kernels, const Images& images, const PackedMaps& from,
                 const ClBuffer& weights, const ClBuffer& bias, int channels, const Shape& out, const ClBuffer& to,
-                int activation);
+                int activation, SampleRange samples);
 
   ClShared& shared_;
   Shape in_;
@@ -70,7 +71,7 @@ class DirectConvolution : public ClConvolution {
   Images backward_images_;
   bool forward_weights_packed_ = false;
   bool backward_weights_packed_ = false;
-  bool input_packed_ = false;
+  int packed_samples_ = 0;  ///< of the last input
   PackedMaps input_;
   std::optional<PackedMaps> gradient_;  ///< by the convolution's output, where its rows are no whole vectors
   PackedMaps spread_gradient_;          ///< the same for the input gradient
@@ -170,20 +171,22 @@ void DirectConvolution::pack_weights(const ConvolutionKernels& kernels, const Cl
 
 void DirectConvolution::convolve(const ConvolutionKernels& kernels, const Images& images, const PackedMaps& from,
                                  const ClBuffer& weights, const ClBuffer& bias, int channels, const Shape& out,
-                                 const ClBuffer& to, int activation) {
+                                 const ClBuffer& to, int activation, SampleRange samples) {
   const int in_row = blocks(out.w, kernels.tile.width);
   const int pairs = kernels.tile.pools ? in_row * (out.h / 2) : blocks(in_row * out.h, 2);
   const int filter_blocks = blocks(out.c, kernels.tile.filters);
   // A work-item costs a processor as much as some thousand multiplications: few large ones, but enough for its cores.
   const int items =
-      shared_.context.is_processor() ? std::clamp(blocks(4 * shared_.units, filter_blocks * out.n), 1, pairs) : pairs;
+      shared_.context.is_processor() ? std::clamp(blocks(4 * shared_.units, filter_blocks * samples.count), 1, pairs)
+                                     : pairs;
   const ClRange range{static_cast<std::size_t>(items), static_cast<std::size_t>(filter_blocks),
-                      static_cast<std::size_t>(out.n)};
+                      static_cast<std::size_t>(samples.count)};
   const ClBuffer& maps = kernels.tile.images ? images.maps : from.buffer();
   const ClBuffer& factors = kernels.tile.images ? images.weights : weights;
   const auto launch = [&](const auto&... results) {
-    shared_.context.launch(kernels.convolve, range, maps, factors, bias, results..., items, channels, from.plane(),
-                           from.row(), from.phase(), out.c, out.h, out.w, activation);
+    shared_.context.launch_from(kernels.convolve, static_cast<std::size_t>(samples.first), range, maps, factors, bias,
+                                results..., items, channels, from.plane(), from.row(), from.phase(), out.c, out.h,
+                                out.w, activation);
   };
   if (kernels.tile.pools) {
     launch(to, *places_);
@@ -194,8 +197,9 @@ void DirectConvolution::convolve(const ConvolutionKernels& kernels, const Images
 
 void DirectConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& gradient,
                                         const ClBuffer& weight_gradient) {
-  pack_input(input);
-  if (gradient_) gradient_->fill(shared_, gradient);
+  const SampleRange batch{0, out_.n};
+  if (packed_samples_ < out_.n) pack_input(input, batch);
+  if (gradient_) gradient_->fill(shared_, gradient, batch);
   const int plane = gradient_ ? gradient_->plane() : out_.h * out_.w;
   const cl_ulong sample = gradient_ ? plane : plane * out_.c;
   const cl_ulong filter = gradient_ ? plane * out_.n : plane;

@@ -18,16 +18,16 @@ class ClActivation : public ClLayer {
     if (!fused) own_output_ = std::make_unique<ClTensor>(shared.context, input.shape(), what);
   }
 
-  void forward(const Pass&) override {
+  void forward(const Pass&, SampleRange samples) override {
     if (own_output_ == nullptr) return;
     const Shape shape = input_.shape();
-    shared_.context.launch(shared_.layers.apply_activation, shared_.over_maps(shape), input_.buffer(),
+    shared_.launch_over_maps(shared_.layers.apply_activation, shape, samples, input_.buffer(),
                            own_output_->buffer(), shape.h, shape.w, activation_);
   }
   const ClTensor& output() const override { return own_output_ == nullptr ? input_ : *own_output_; }
-  const ClBuffer& backward(const ClBuffer& gradient) override {
+  const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
     const Shape shape = input_.shape();
-    shared_.context.launch(shared_.layers.activation_gradient, shared_.over_maps(shape), output().buffer(), gradient,
+    shared_.launch_over_maps(shared_.layers.activation_gradient, shape, samples, output().buffer(), gradient,
                            input_gradient_.buffer(), shape.h, shape.w, activation_);
     return input_gradient_.buffer();
   }
@@ -41,9 +41,9 @@ class ClActivation : public ClLayer {
 };
 
 void find_max_pool_gradient(ClShared& shared, const Pooling& p, const Shape& in, const Shape& out,
-                            const ClBuffer& gradient, const ClBuffer& places, const ClBuffer& input_gradient) {
-  shared.context.launch(shared.layers.max_pool_gradient, shared.over_maps(in), gradient, places, input_gradient, in.h,
-                        in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left);
+                            SampleRange samples, const ClBuffer& gradient, const ClBuffer& places, const ClBuffer& input_gradient) {
+  shared.launch_over_maps(shared.layers.max_pool_gradient, in, samples, gradient, places, input_gradient, in.h, in.w,
+                          out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left);
 }
 
 class ClFusedPooling : public ClLayer {
@@ -52,10 +52,10 @@ class ClFusedPooling : public ClLayer {
                  const ClBuffer& places, const std::string& what)
       : shared_(shared), pool_(pool), output_(output), places_(places), input_gradient_(shared.context, from, what) {}
 
-  void forward(const Pass&) override {}
+  void forward(const Pass&, SampleRange) override {}
   const ClTensor& output() const override { return output_; }
-  const ClBuffer& backward(const ClBuffer& gradient) override {
-    find_max_pool_gradient(shared_, pool_, input_gradient_.shape(), output_.shape(), gradient, places_,
+  const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
+    find_max_pool_gradient(shared_, pool_, input_gradient_.shape(), output_.shape(), samples, gradient, places_,
                            input_gradient_.buffer());
     return input_gradient_.buffer();
   }
@@ -80,29 +80,29 @@ class ClPooling : public ClLayer {
     if (pool.kind == PoolKind::max) places_ = shared.context.allocate(output_.shape().size() * sizeof(cl_int), what);
   }
 
-  void forward(const Pass&) override {
+  void forward(const Pass&, SampleRange samples) override {
     const Shape in = input_.shape();
     const Shape out = output_.shape();
     const Pooling& p = pool_;
     if (p.kind == PoolKind::max) {
-      shared_.context.launch(shared_.layers.max_pool, shared_.over_maps(out), input_.buffer(), output_.buffer(),
+      shared_.launch_over_maps(shared_.layers.max_pool, out, samples, input_.buffer(), output_.buffer(),
                              places_, in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w,
                              p.pad.top, p.pad.left, after_relu_);
     } else {
-      shared_.context.launch(shared_.layers.average_pool, shared_.over_maps(out), input_.buffer(), output_.buffer(),
+      shared_.launch_over_maps(shared_.layers.average_pool, out, samples, input_.buffer(), output_.buffer(),
                              in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top,
                              p.pad.left);
     }
   }
   const ClTensor& output() const override { return output_; }
-  const ClBuffer& backward(const ClBuffer& gradient) override {
+  const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
     const Shape in = input_.shape();
     const Shape out = output_.shape();
     const Pooling& p = pool_;
     if (p.kind == PoolKind::max) {
-      find_max_pool_gradient(shared_, p, in, out, gradient, places_, input_gradient_.buffer());
+      find_max_pool_gradient(shared_, p, in, out, samples, gradient, places_, input_gradient_.buffer());
     } else {
-      shared_.context.launch(shared_.layers.average_pool_gradient, shared_.over_maps(in), gradient,
+      shared_.launch_over_maps(shared_.layers.average_pool_gradient, in, samples, gradient,
                              input_gradient_.buffer(), in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h,
                              p.stride_w, p.pad.top, p.pad.left);
     }
@@ -132,21 +132,21 @@ class ClDropout : public ClLayer {
         output_(shared.context, input.shape(), what),
         input_gradient_(shared.context, input.shape(), what) {}
 
-  void forward(const Pass& pass) override {
-    draw_dropout_mask(dropout_, pass, first_filter_, mask_);
-    factors_.write(mask_.span());
-    multiply(input_.buffer(), output_.buffer());
+  void forward(const Pass& pass, SampleRange samples) override {
+    draw_dropout_mask(dropout_, pass, first_filter_, samples, mask_);
+    factors_.write(samples, mask_.samples(samples.first, samples.count));
+    multiply(input_.buffer(), output_.buffer(), samples);
   }
   const ClTensor& output() const override { return output_; }
-  const ClBuffer& backward(const ClBuffer& gradient) override {
-    multiply(gradient, input_gradient_.buffer());
+  const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
+    multiply(gradient, input_gradient_.buffer(), samples);
     return input_gradient_.buffer();
   }
 
  private:
-  void multiply(const ClBuffer& from, const ClBuffer& to) {
+  void multiply(const ClBuffer& from, const ClBuffer& to, SampleRange samples) {
     const Shape shape = input_.shape();
-    shared_.context.launch(shared_.layers.multiply, shared_.over_maps(shape), from, factors_.buffer(), to, shape.h,
+    shared_.launch_over_maps(shared_.layers.multiply, shape, samples, from, factors_.buffer(), to, shape.h,
                            shape.w);
   }
 

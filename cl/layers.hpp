@@ -5,14 +5,14 @@
 
 namespace convoy {
 
-/// A layer after the convolution.
+/// A layer after the convolution. Samples are those of a micro-batch, of buffers that hold the batch.
 class ClLayer {
  public:
   virtual ~ClLayer() = default;
-  virtual void forward(const Pass& pass) = 0;
+  virtual void forward(const Pass& pass, SampleRange samples) = 0;
   virtual const ClTensor& output() const = 0;
   /// From the gradient by output() to the gradient by its input.
-  virtual const ClBuffer& backward(const ClBuffer& gradient) = 0;
+  virtual const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) = 0;
 };
 
 /// A layer that reads `input`. `first_filter` is the whole stage's number of its first channel; `after_relu`: the input is

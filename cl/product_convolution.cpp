@@ -31,8 +31,8 @@ class ProductConvolution : public ClConvolution {
   }
 
   void forward(const ClBuffer& input, const ClBuffer& weights, const ClBuffer& bias, int activation,
-               const ClBuffer& maps) override {
-    for_each_part([&](int first, int samples) {
+               const ClBuffer& maps, SampleRange micro_batch) override {
+    for_each_part(micro_batch, [&](int first, int samples) {
       to_columns(input, first, samples);
       multiply(shared_.context,
                {.m = out_.c, .n = samples * places_, .k = taps_, .transpose_a = false, .transpose_b = false, .beta = 0},
@@ -41,8 +41,9 @@ class ProductConvolution : public ClConvolution {
                              samples, out_.c, places_, activation);
     });
   }
-  void input_gradient(const ClBuffer& gradient, const ClBuffer& weights, const ClBuffer& input_gradient) override {
-    for_each_part([&](int first, int samples) {
+  void input_gradient(const ClBuffer& gradient, const ClBuffer& weights, const ClBuffer& input_gradient,
+                      SampleRange micro_batch) override {
+    for_each_part(micro_batch, [&](int first, int samples) {
       to_channels(gradient, first, samples);
       multiply(shared_.context,
                {.m = taps_, .n = samples * places_, .k = out_.c, .transpose_a = true, .transpose_b = false, .beta = 0},
@@ -52,7 +53,7 @@ class ProductConvolution : public ClConvolution {
     });
   }
   void filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) override {
-    for_each_part([&](int first, int samples) {
+    for_each_part({0, out_.n}, [&](int first, int samples) {
       to_columns(input, first, samples);
       to_channels(gradient, first, samples);
       multiply(shared_.context,
@@ -74,8 +75,9 @@ class ProductConvolution : public ClConvolution {
     return shared_.channel_scratch.at_least(shared_.context, sizeof(float) * samples_ * out_.c * places_);
   }
   template <class Part>
-  void for_each_part(Part part) {
-    for (int first = 0; first < out_.n; first += samples_) part(first, std::min(samples_, out_.n - first));
+  void for_each_part(SampleRange all, Part part) {
+    const int end = all.first + all.count;
+    for (int first = all.first; first < end; first += samples_) part(first, std::min(samples_, end - first));
   }
   /// Places, which a processor's work-item takes all, and the other two dimensions.
   ClRange range(int places, int second, int third) const {

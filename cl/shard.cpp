@@ -39,8 +39,9 @@ class ClShard : public Shard {
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
     return std::make_unique<ClTensor>(shared_.context, last().shape(), what_ + "gradient by the output");
   }
-  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override;
-  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override;
+  const ShardSpec& spec() const override { return spec_; }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
   void update(const SgdStep& step) override {
     weights_.update(shared_, step);
@@ -154,24 +155,27 @@ const ClTensor& ClShard::own(const DeviceTensor& tensor) const {
   return *ours;
 }
 
-const DeviceTensor& ClShard::forward(const DeviceTensor& input, const Pass& pass) {
+const DeviceTensor& ClShard::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
   invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
   const ClBuffer& maps = own(input).buffer();
   input_ = pass.training ? &maps : nullptr;
   gradient_ = nullptr;
-  if (direct_ != nullptr) direct_->input_changed();
-  by(choice_.forward).forward(maps, weights_.values.buffer(), bias_.values.buffer(), activation_, maps_->buffer());
-  for (const auto& layer : layers_) layer->forward(pass);
+  if (direct_ != nullptr && samples.first == 0) direct_->input_changed();
+  by(choice_.forward)
+      .forward(maps, weights_.values.buffer(), bias_.values.buffer(), activation_, maps_->buffer(), samples);
+  for (const auto& layer : layers_) layer->forward(pass, samples);
   return last();
 }
 
-const DeviceTensor* ClShard::backward_input(const DeviceTensor& output_gradient) {
+const DeviceTensor* ClShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
   invariant(input_ != nullptr, "backward follows a forward in training");
   invariant(output_gradient.shape() == last().shape(), "a gradient of the shard's output shape");
   gradient_ = &own(output_gradient).buffer();
-  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) gradient_ = &(*layer)->backward(*gradient_);
+  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+    gradient_ = &(*layer)->backward(*gradient_, samples);
+  }
   if (!spec_.input_gradient) return nullptr;
-  by(choice_.input_gradient).input_gradient(*gradient_, weights_.values.buffer(), input_gradient_->buffer());
+  by(choice_.input_gradient).input_gradient(*gradient_, weights_.values.buffer(), input_gradient_->buffer(), samples);
   return input_gradient_.get();
 }
 

@@ -79,11 +79,15 @@ struct ClShared {
   int chunk() const { return context.is_processor() ? 256 : 1; }
   ClRange chunks(int count) const { return {static_cast<std::size_t>(blocks(count, chunk())), 1, 1}; }
 
-  /// For kernels whose work-items take maps: all of one, or one element.
-  ClRange over_maps(const Shape& maps) const {
-    const auto count = static_cast<std::size_t>(maps.n) * static_cast<std::size_t>(maps.c);
-    if (context.is_processor()) return {1, 1, count};
-    return {static_cast<std::size_t>(maps.w), static_cast<std::size_t>(maps.h), count};
+  /// For samples of maps and kernels whose work-items take maps: all of one, or one element.
+  template <class... Args>
+  void launch_over_maps(const ClKernel& kernel, const Shape& maps, SampleRange samples, const Args&... args) {
+    const auto channels = static_cast<std::size_t>(maps.c);
+    const std::size_t count = static_cast<std::size_t>(samples.count) * channels;
+    const ClRange range = context.is_processor()
+                              ? ClRange{1, 1, count}
+                              : ClRange{static_cast<std::size_t>(maps.w), static_cast<std::size_t>(maps.h), count};
+    context.launch_from(kernel, static_cast<std::size_t>(samples.first) * channels, range, args...);
   }
 };
 
@@ -93,14 +97,16 @@ class ClTensor : public DeviceTensor {
   ClTensor(ClContext& context, const Shape& shape, const std::string& what)
       : context_(context), shape_(shape), buffer_(context.allocate(shape.size() * sizeof(float), what)) {}
 
+  using DeviceTensor::read;
+  using DeviceTensor::write;
   Shape shape() const override { return shape_; }
-  void write(std::span<const float> values) override {
-    invariant(values.size() == shape_.size(), "as many values as the tensor holds");
-    context_.write(buffer_, values);
+  void write(SampleRange samples, std::span<const float> values) override {
+    invariant(values.size() == size_of(samples.count), "as many values as the samples hold");
+    context_.write(buffer_, size_of(samples.first), values);
   }
-  void read(std::span<float> values) const override {
-    invariant(values.size() == shape_.size(), "as many values as the tensor holds");
-    context_.read(buffer_, values);
+  void read(SampleRange samples, std::span<float> values) const override {
+    invariant(values.size() == size_of(samples.count), "as many values as the samples hold");
+    context_.read(buffer_, size_of(samples.first), values);
   }
   Tensor to_host() const {
     Tensor tensor(shape_);
@@ -111,6 +117,8 @@ class ClTensor : public DeviceTensor {
   const ClContext& context() const { return context_; }
 
  private:
+  std::size_t size_of(int samples) const { return static_cast<std::size_t>(samples) * shape_.sample_size(); }
+
   ClContext& context_;
   Shape shape_;
   ClBuffer buffer_;
@@ -143,14 +151,14 @@ class PackedMaps {
   int phase() const { return geometry_.pitch; }
   const ClBuffer& buffer() const { return buffer_; }
 
-  void fill(ClShared& shared, const ClBuffer& plain) {
+  void fill(ClShared& shared, const ClBuffer& plain, SampleRange samples) {
     const Geometry& g = geometry_;
     const auto size = static_cast<cl_ulong>(plane());
     const cl_ulong sample = g.by_channel ? size : size * static_cast<cl_ulong>(maps_.c);
     const cl_ulong channel = g.by_channel ? size * static_cast<cl_ulong>(maps_.n) : size;
-    shared.context.launch(g.half ? shared.layers.pack_half : shared.layers.pack, shared.over_maps(maps_), plain,
-                          buffer_, maps_.c, maps_.h, maps_.w, sample, channel, g.phases, g.pitch, g.top, g.left,
-                          g.step_y, g.step_x);
+    shared.launch_over_maps(g.half ? shared.layers.pack_half : shared.layers.pack, maps_, samples, plain, buffer_,
+                            maps_.c, maps_.h, maps_.w, sample, channel, g.phases, g.pitch, g.top, g.left, g.step_y,
+                            g.step_x);
   }
 
  private:

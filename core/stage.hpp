@@ -77,6 +77,13 @@ struct FilterRange {
   bool operator==(const FilterRange&) const = default;
 };
 
+/// Samples first .. first + count - 1 of a batch.
+struct SampleRange {
+  int first = 0;
+  int count = 0;
+  bool operator==(const SampleRange&) const = default;
+};
+
 /// Output extent of a window sliding over `extent` elements; 0 or less when it does not fit.
 int window_output(int extent, int kernel, int stride, int pad_before, int pad_after);
 

@@ -86,6 +86,16 @@ class BasicTensor {
     return span().subspan(static_cast<std::size_t>(n) * shape_.sample_size(), shape_.sample_size());
   }
 
+  /// All elements of samples first .. first + count - 1.
+  std::span<T> samples(int first, int count) {
+    return span().subspan(static_cast<std::size_t>(first) * shape_.sample_size(),
+                          static_cast<std::size_t>(count) * shape_.sample_size());
+  }
+  std::span<const T> samples(int first, int count) const {
+    return span().subspan(static_cast<std::size_t>(first) * shape_.sample_size(),
+                          static_cast<std::size_t>(count) * shape_.sample_size());
+  }
+
   /// The same elements under another shape of equal size.
   void reshape(Shape shape) {
     invariant(shape.size() == size(), "reshape keeps the number of elements");

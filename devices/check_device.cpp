@@ -15,16 +15,18 @@ struct Subject {
   std::string stage;
 };
 
-std::string place_of(const Shape& shape, std::size_t index) {
+std::string place_of(const Shape& shape, std::size_t index, int first_sample) {
   const auto w = static_cast<std::size_t>(shape.w);
   const auto h = static_cast<std::size_t>(shape.h);
   const auto c = static_cast<std::size_t>(shape.c);
-  return fmt::format("({}, {}, {}, {})", index / (w * h * c), index / (w * h) % c, index / w % h, index % w);
+  return fmt::format("({}, {}, {}, {})", index / (w * h * c) + static_cast<std::size_t>(first_sample),
+                     index / (w * h) % c, index / w % h, index % w);
 }
 
 /// Throws Error where more than `may_differ` of the elements differ by more than a thousandth of their root mean square
 /// (rounding leaves some hundred thousandths in sums of a hundred thousand products), or where one is not a number.
-void compare(const Tensor& ours, const Tensor& theirs, const Subject& subject, const char* what, double may_differ) {
+void compare(const Tensor& ours, const Tensor& theirs, const Subject& subject, const char* what, double may_differ,
+             int first_sample = 0) {
   double squares = 0.0;
   for (const float value : theirs.span()) squares += static_cast<double>(value) * value;
   const double tolerance = 1e-3 * std::sqrt(squares / static_cast<double>(theirs.size())) + 1e-30;
@@ -45,12 +47,14 @@ void compare(const Tensor& ours, const Tensor& theirs, const Subject& subject, c
       "devices {} and {} disagree on stage {}, {}: {} of {} elements differ by more than {:.2g}, most that at {} "
       "(sample, channel, row, column): {} and {}",
       subject.first, subject.second, subject.stage, what, different, ours.size(), tolerance,
-      place_of(ours.shape(), worst), ours.data()[worst], theirs.data()[worst]);
+      place_of(ours.shape(), worst, first_sample), ours.data()[worst], theirs.data()[worst]);
 }
 
-Tensor to_host(const DeviceTensor& tensor) {
-  Tensor host(tensor.shape());
-  tensor.read(host.span());
+Tensor to_host(const DeviceTensor& tensor, SampleRange samples) {
+  Shape shape = tensor.shape();
+  shape.n = samples.count;
+  Tensor host(shape);
+  tensor.read(samples, host.span());
   return host;
 }
 
@@ -59,11 +63,11 @@ class CheckTensor : public DeviceTensor {
   CheckTensor(std::unique_ptr<DeviceTensor> first, std::unique_ptr<DeviceTensor> second)
       : first_(std::move(first)), second_(std::move(second)) {}
   Shape shape() const override { return first_->shape(); }
-  void write(std::span<const float> values) override {
-    first_->write(values);
-    second_->write(values);
+  void write(SampleRange samples, std::span<const float> values) override {
+    first_->write(samples, values);
+    second_->write(samples, values);
   }
-  void read(std::span<float> values) const override { first_->read(values); }
+  void read(SampleRange samples, std::span<float> values) const override { first_->read(samples, values); }
   DeviceTensor& first() const { return *first_; }
   DeviceTensor& second() const { return *second_; }
 
@@ -75,7 +79,8 @@ class CheckTensor : public DeviceTensor {
 class CheckShard : public Shard {
  public:
   CheckShard(Device& first, Device& second, const ShardSpec& spec)
-      : subject_{.first = first.info().name, .second = second.info().name, .stage = spec.stage.name},
+      : spec_(spec),
+        subject_{.first = first.info().name, .second = second.info().name, .stage = spec.stage.name},
         first_(first.compile(spec)),
         second_(second.compile(spec)) {
     output_ = std::make_unique<CheckTensor>(first_->make_output_gradient(), second_->make_output_gradient());
@@ -88,21 +93,23 @@ class CheckShard : public Shard {
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
     return std::make_unique<CheckTensor>(first_->make_output_gradient(), second_->make_output_gradient());
   }
-  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override {
+  const ShardSpec& spec() const override { return spec_; }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override {
     const CheckTensor& both = own(input);
-    const Tensor ours = to_host(first_->forward(both.first(), pass));
-    compare(ours, to_host(second_->forward(both.second(), pass)), subject_, "forward", 0.0);
-    output_->write(ours.span());
+    const Tensor ours = to_host(first_->forward(both.first(), pass, samples), samples);
+    compare(ours, to_host(second_->forward(both.second(), pass, samples), samples), subject_, "forward", 0.0,
+            samples.first);
+    output_->write(samples, ours.span());
     return *output_;
   }
-  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override {
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
     const CheckTensor& both = own(output_gradient);
-    const DeviceTensor* ours = first_->backward_input(both.first());
-    const DeviceTensor* theirs = second_->backward_input(both.second());
+    const DeviceTensor* ours = first_->backward_input(both.first(), samples);
+    const DeviceTensor* theirs = second_->backward_input(both.second(), samples);
     if (ours == nullptr) return nullptr;
-    const Tensor host = to_host(*ours);
-    compare(host, to_host(*theirs), subject_, "input gradient", 0.01);
-    input_gradient_->write(host.span());
+    const Tensor host = to_host(*ours, samples);
+    compare(host, to_host(*theirs, samples), subject_, "input gradient", 0.01, samples.first);
+    input_gradient_->write(samples, host.span());
     return input_gradient_.get();
   }
   void backward_filters() override {
@@ -140,6 +147,7 @@ class CheckShard : public Shard {
     return *both;
   }
 
+  ShardSpec spec_;
   Subject subject_;
   std::unique_ptr<Shard> first_;
   std::unique_ptr<Shard> second_;

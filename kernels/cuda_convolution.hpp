@@ -33,6 +33,7 @@ class CudaScratch {
   Part by_channel_;
 };
 
+/// Maps and gradients are those of samples, a micro-batch, but for the filter gradient: there, of the batch.
 class CudaConvolution {
  public:
   virtual ~CudaConvolution() = default;

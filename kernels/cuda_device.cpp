@@ -56,28 +56,32 @@ class CudaShard : public Shard {
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
     return std::make_unique<CudaTensor>(gpu_, last().shape(), what_ + "gradient by the output");
   }
-  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override {
+  const ShardSpec& spec() const override { return spec_; }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override {
     invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
     input_ = nullptr;
     gradient_ = nullptr;
     const CudaTensor& maps = own(input);
-    convolution_->forward(maps.data(), weights_.values.data(), bias_.values.data(), activation_, maps_.data());
-    for (const auto& layer : layers_) layer->forward(pass);
+    convolution_->forward(maps.data(samples), weights_.values.data(), bias_.values.data(), activation_,
+                          maps_.data(samples));
+    for (const auto& layer : layers_) layer->forward(pass, samples);
     if (pass.training) input_ = maps.data();
     return last();
   }
-  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override {
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
     invariant(input_ != nullptr, "backward follows a forward in training");
     invariant(output_gradient.shape() == last().shape(), "a gradient of the shard's output shape");
-    gradient_ = own(output_gradient).data();
-    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) gradient_ = (*layer)->backward(gradient_);
+    gradient_ = &own(output_gradient);
+    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+      gradient_ = &(*layer)->backward(*gradient_, samples);
+    }
     if (input_gradient_ == nullptr) return nullptr;
-    convolution_->input_gradient(gradient_, weights_.values.data(), input_gradient_->data());
+    convolution_->input_gradient(gradient_->data(samples), weights_.values.data(), input_gradient_->data(samples));
     return input_gradient_.get();
   }
   void backward_filters() override {
     invariant(gradient_ != nullptr, "backward_filters follows backward_input");
-    convolution_->filter_gradient(input_, gradient_, weights_.gradient.data(), bias_.gradient.data());
+    convolution_->filter_gradient(input_, gradient_->data(), weights_.gradient.data(), bias_.gradient.data());
   }
   void update(const SgdStep& step) override {
     weights_.update(gpu_, step);
@@ -135,7 +139,7 @@ class CudaShard : public Shard {
   std::vector<std::unique_ptr<CudaLayer>> layers_;
   std::unique_ptr<CudaTensor> input_gradient_;
   const float* input_ = nullptr;     ///< of the last forward in training
-  const float* gradient_ = nullptr;  ///< by the convolution's output, of the last backward
+  const CudaTensor* gradient_ = nullptr;  ///< by the convolution's output, of the last backward
 };
 
 /// Kernels count in ints.

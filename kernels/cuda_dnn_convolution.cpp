@@ -55,10 +55,14 @@ const Algorithm& choose(const std::vector<Algorithm>& proposed, bool tf32, const
 class DnnConvolution : public CudaConvolution {
  public:
   DnnConvolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec)
-      : gpu_(gpu), scratch_(scratch), out_(conv_shape(spec.stage, spec.batch, spec.filters.count)) {
+      : gpu_(gpu), scratch_(scratch), batch_out_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
+        micro_batches_(spec.micro_batches) {
     const Convolution& conv = spec.stage.conv;
-    describe(input_, input_shape(spec.stage, spec.batch));
-    describe(output_, out_);
+    const int micro_batch = spec.batch / spec.micro_batches;
+    describe(input_, input_shape(spec.stage, micro_batch));
+    describe(output_, conv_shape(spec.stage, micro_batch, spec.filters.count));
+    describe(batch_input_, input_shape(spec.stage, spec.batch));
+    describe(batch_output_, batch_out_);
     check(cudnnSetFilter4dDescriptor(filters_, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, spec.filters.count,
                                      spec.stage.channels, conv.kernel_h, conv.kernel_w),
           "the filters' shape");
@@ -76,7 +80,8 @@ class DnnConvolution : public CudaConvolution {
     check(cudnnConvolutionForward(library_, &kOne, input_, input, filters_, weights, geometry_, forward_, workspace(),
                                   workspace_bytes_, &kZero, output_, maps),
           "forward");
-    gpu_.run(cuda::AddBias{out_.c, out_.h * out_.w, activation, bias, maps}, static_cast<int>(out_.size()));
+    gpu_.run(cuda::AddBias{batch_out_.c, batch_out_.h * batch_out_.w, activation, bias, maps},
+             static_cast<int>(batch_out_.size()) / micro_batches_);
   }
   void input_gradient(const float* gradient, const float* weights, float* input_gradient) override {
     gpu_.use();
@@ -88,10 +93,11 @@ class DnnConvolution : public CudaConvolution {
                        float* bias_gradient) override {
     gpu_.use();
     check(
-        cudnnConvolutionBackwardFilter(library_, &kOne, input_, input, output_, gradient, geometry_, backward_filters_,
-                                       workspace(), workspace_bytes_, &kZero, filters_, weight_gradient),
+        cudnnConvolutionBackwardFilter(library_, &kOne, batch_input_, input, batch_output_, gradient, geometry_,
+                                       backward_filters_, workspace(), workspace_bytes_, &kZero, filters_,
+                                       weight_gradient),
         "filter gradient");
-    gpu_.sum_channels(gradient, out_.n, out_.c, out_.h * out_.w, bias_gradient);
+    gpu_.sum_channels(gradient, batch_out_.n, batch_out_.c, batch_out_.h * batch_out_.w, bias_gradient);
   }
 
  private:
@@ -113,7 +119,7 @@ class DnnConvolution : public CudaConvolution {
     needs(f.memory);
     std::vector<cudnnConvolutionBwdFilterAlgoPerf_t> filters(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT);
     check(
-        cudnnGetConvolutionBackwardFilterAlgorithm_v7(library_, input_, output_, geometry_, filters_,
+        cudnnGetConvolutionBackwardFilterAlgorithm_v7(library_, batch_input_, batch_output_, geometry_, filters_,
                                                       CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT, &count, filters.data()),
         "algorithms of the filter gradient");
     filters.resize(static_cast<std::size_t>(count));
@@ -134,11 +140,14 @@ class DnnConvolution : public CudaConvolution {
   cuda::Gpu& gpu_;
   CudaScratch& scratch_;
   Library library_;
-  Maps input_;
+  Maps input_;  ///< of a micro-batch
   Maps output_;
+  Maps batch_input_;
+  Maps batch_output_;
   Filters filters_;
   Geometry geometry_;
-  Shape out_;
+  Shape batch_out_;
+  int micro_batches_;
   cudnnConvolutionFwdAlgo_t forward_{};
   cudnnConvolutionBwdDataAlgo_t backward_input_{};
   cudnnConvolutionBwdFilterAlgo_t backward_filters_{};

@@ -7,29 +7,34 @@ namespace convoy {
 
 namespace {
 
+/// As kernels count.
+int size_of(const CudaTensor& tensor, SampleRange samples) { return static_cast<int>(tensor.size_of(samples)); }
+
 class CudaActivation : public CudaLayer {
  public:
   /// `fused`: the input holds the activation's output already.
   CudaActivation(cuda::Gpu& gpu, Activation activation, const CudaTensor& input, bool fused, const std::string& what)
-      : gpu_(gpu), activation_(code_of(activation)), input_(input), input_gradient_(gpu, input.shape().size(), what) {
+      : gpu_(gpu), activation_(code_of(activation)), input_(input), input_gradient_(gpu, input.shape(), what) {
     if (!fused) own_output_ = std::make_unique<CudaTensor>(gpu, input.shape(), what);
   }
 
-  void forward(const Pass&) override {
+  void forward(const Pass&, SampleRange samples) override {
     if (own_output_ == nullptr) return;
-    gpu_.run(cuda::Activate{activation_, input_.data(), own_output_->data()}, input_.size());
+    gpu_.run(cuda::Activate{activation_, input_.data(samples), own_output_->data(samples)}, size_of(input_, samples));
   }
   const CudaTensor& output() const override { return own_output_ == nullptr ? input_ : *own_output_; }
-  const float* backward(const float* gradient) override {
-    gpu_.run(cuda::ActivateGradient{activation_, output().data(), gradient, input_gradient_.data()}, input_.size());
-    return input_gradient_.data();
+  const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
+    gpu_.run(cuda::ActivateGradient{activation_, output().data(samples), gradient.data(samples),
+                                    input_gradient_.data(samples)},
+             size_of(input_, samples));
+    return input_gradient_;
   }
 
  private:
   cuda::Gpu& gpu_;
   int activation_;
   const CudaTensor& input_;
-  cuda::Memory<float> input_gradient_;
+  CudaTensor input_gradient_;
   std::unique_ptr<CudaTensor> own_output_;
 };
 
@@ -41,7 +46,7 @@ class CudaPooling : public CudaLayer {
         after_relu_(after_relu),
         input_(input),
         output_(gpu, pooled_shape(pool, input.shape()), what),
-        input_gradient_(gpu, input.shape().size(), what),
+        input_gradient_(gpu, input.shape(), what),
         window_{.height = input.shape().h,
                 .width = input.shape().w,
                 .out_height = output_.shape().h,
@@ -55,30 +60,39 @@ class CudaPooling : public CudaLayer {
     if (kind_ == PoolKind::max) places_ = {gpu, output_.shape().size(), what};
   }
 
-  void forward(const Pass&) override {
+  void forward(const Pass&, SampleRange samples) override {
     if (kind_ == PoolKind::max) {
-      gpu_.run(cuda::MaxPool{window_, after_relu_, input_.data(), output_.data(), places_.data()}, output_.size());
+      gpu_.run(
+          cuda::MaxPool{window_, after_relu_, input_.data(samples), output_.data(samples), places(samples)},
+          size_of(output_, samples));
     } else {
-      gpu_.run(cuda::AveragePool{window_, input_.data(), output_.data()}, output_.size());
+      gpu_.run(cuda::AveragePool{window_, input_.data(samples), output_.data(samples)}, size_of(output_, samples));
     }
   }
   const CudaTensor& output() const override { return output_; }
-  const float* backward(const float* gradient) override {
+  const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
     if (kind_ == PoolKind::max) {
-      gpu_.run(cuda::MaxPoolGradient{window_, gradient, places_.data(), input_gradient_.data()}, input_.size());
+      gpu_.run(
+          cuda::MaxPoolGradient{window_, gradient.data(samples), places(samples), input_gradient_.data(samples)},
+          size_of(input_, samples));
     } else {
-      gpu_.run(cuda::AveragePoolGradient{window_, gradient, input_gradient_.data()}, input_.size());
+      gpu_.run(cuda::AveragePoolGradient{window_, gradient.data(samples), input_gradient_.data(samples)},
+               size_of(input_, samples));
     }
-    return input_gradient_.data();
+    return input_gradient_;
   }
 
  private:
+  int* places(SampleRange samples) const {
+    return places_.data() + static_cast<std::size_t>(samples.first) * output_.shape().sample_size();
+  }
+
   cuda::Gpu& gpu_;
   PoolKind kind_;
   bool after_relu_;
   const CudaTensor& input_;
   CudaTensor output_;
-  cuda::Memory<float> input_gradient_;
+  CudaTensor input_gradient_;
   cuda::Window window_;
   cuda::Memory<int> places_;
 };
@@ -95,20 +109,24 @@ class CudaDropout : public CudaLayer {
         mask_(input.shape()),
         factors_(gpu, input.shape(), what),
         output_(gpu, input.shape(), what),
-        input_gradient_(gpu, input.shape().size(), what) {}
+        input_gradient_(gpu, input.shape(), what) {}
 
-  void forward(const Pass& pass) override {
-    draw_dropout_mask(dropout_, pass, first_filter_, mask_);
-    factors_.write(mask_.span());
-    gpu_.run(cuda::Multiply{input_.data(), factors_.data(), output_.data()}, input_.size());
+  void forward(const Pass& pass, SampleRange samples) override {
+    draw_dropout_mask(dropout_, pass, first_filter_, samples, mask_);
+    factors_.write(samples, mask_.samples(samples.first, samples.count));
+    multiply(input_, output_, samples);
   }
   const CudaTensor& output() const override { return output_; }
-  const float* backward(const float* gradient) override {
-    gpu_.run(cuda::Multiply{gradient, factors_.data(), input_gradient_.data()}, input_.size());
-    return input_gradient_.data();
+  const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
+    multiply(gradient, input_gradient_, samples);
+    return input_gradient_;
   }
 
  private:
+  void multiply(const CudaTensor& from, const CudaTensor& to, SampleRange samples) {
+    gpu_.run(cuda::Multiply{from.data(samples), factors_.data(samples), to.data(samples)}, size_of(input_, samples));
+  }
+
   cuda::Gpu& gpu_;
   Dropout dropout_;
   int first_filter_;
@@ -116,7 +134,7 @@ class CudaDropout : public CudaLayer {
   Tensor mask_;
   CudaTensor factors_;
   CudaTensor output_;
-  cuda::Memory<float> input_gradient_;
+  CudaTensor input_gradient_;
 };
 
 }  // namespace

@@ -13,13 +13,15 @@ class CudaTensor : public DeviceTensor {
       : gpu_(gpu), shape_(shape), memory_(gpu, shape.size(), what) {}
 
   Shape shape() const override { return shape_; }
-  void write(std::span<const float> values) override {
-    invariant(values.size() == shape_.size(), "as many values as the tensor holds");
-    gpu_.write(memory_.data(), values.data(), values.size());
+  using DeviceTensor::read;
+  using DeviceTensor::write;
+  void write(SampleRange samples, std::span<const float> values) override {
+    invariant(values.size() == size_of(samples), "as many values as the samples hold");
+    gpu_.write(data(samples), values.data(), values.size());
   }
-  void read(std::span<float> values) const override {
-    invariant(values.size() == shape_.size(), "as many values as the tensor holds");
-    gpu_.read(memory_.data(), values.data(), values.size());
+  void read(SampleRange samples, std::span<float> values) const override {
+    invariant(values.size() == size_of(samples), "as many values as the samples hold");
+    gpu_.read(data(samples), values.data(), values.size());
   }
   Tensor to_host() const {
     Tensor tensor(shape_);
@@ -28,6 +30,13 @@ class CudaTensor : public DeviceTensor {
   }
   int size() const { return static_cast<int>(shape_.size()); }
   float* data() const { return memory_.data(); }
+  /// The same of some samples.
+  std::size_t size_of(SampleRange samples) const {
+    return static_cast<std::size_t>(samples.count) * shape_.sample_size();
+  }
+  float* data(SampleRange samples) const {
+    return memory_.data() + static_cast<std::size_t>(samples.first) * shape_.sample_size();
+  }
   const cuda::Gpu& gpu() const { return gpu_; }
 
  private:
@@ -36,14 +45,14 @@ class CudaTensor : public DeviceTensor {
   cuda::Memory<float> memory_;
 };
 
-/// A layer after the convolution.
+/// A layer after the convolution. Samples are those of a micro-batch, of tensors that hold the batch.
 class CudaLayer {
  public:
   virtual ~CudaLayer() = default;
-  virtual void forward(const Pass& pass) = 0;
+  virtual void forward(const Pass& pass, SampleRange samples) = 0;
   virtual const CudaTensor& output() const = 0;
   /// From the gradient by output() to the gradient by its input.
-  virtual const float* backward(const float* gradient) = 0;
+  virtual const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) = 0;
 };
 
 /// A layer that reads `input`. `first_filter` is the whole stage's number of its first channel; `after_relu`: the input is

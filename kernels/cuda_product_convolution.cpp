@@ -15,6 +15,7 @@ class ProductConvolution : public CudaConvolution {
         channels_(spec.stage.channels),
         filters_(spec.filters.count),
         batch_(spec.batch),
+        micro_batch_(spec.batch / spec.micro_batches),
         taps_(static_cast<int>(weight_shape(spec.stage, 1).sample_size())) {
     const Convolution& conv = spec.stage.conv;
     const Shape out = conv_shape(spec.stage, 1, 1);
@@ -38,7 +39,7 @@ class ProductConvolution : public CudaConvolution {
   }
 
   void forward(const float* input, const float* weights, const float* bias, int activation, float* maps) override {
-    for_each_part([&](int first, int samples) {
+    for_each_part(micro_batch_, [&](int first, int samples) {
       to_columns(input, first, samples);
       gpu_.multiply({.m = filters_,
                      .n = samples * places_,
@@ -56,7 +57,7 @@ class ProductConvolution : public CudaConvolution {
   }
 
   void input_gradient(const float* gradient, const float* weights, float* input_gradient) override {
-    for_each_part([&](int first, int samples) {
+    for_each_part(micro_batch_, [&](int first, int samples) {
       to_channels(gradient, first, samples);
       gpu_.multiply({.m = taps_,
                      .n = samples * places_,
@@ -74,7 +75,7 @@ class ProductConvolution : public CudaConvolution {
 
   void filter_gradient(const float* input, const float* gradient, float* weight_gradient,
                        float* bias_gradient) override {
-    for_each_part([&](int first, int samples) {
+    for_each_part(batch_, [&](int first, int samples) {
       to_columns(input, first, samples);
       to_channels(gradient, first, samples);
       gpu_.multiply({.m = filters_,
@@ -97,8 +98,8 @@ class ProductConvolution : public CudaConvolution {
     return static_cast<std::size_t>(sample) * static_cast<std::size_t>(size);
   }
   template <class Part>
-  void for_each_part(Part part) {
-    for (int first = 0; first < batch_; first += samples_) part(first, std::min(samples_, batch_ - first));
+  void for_each_part(int samples, Part part) {
+    for (int first = 0; first < samples; first += samples_) part(first, std::min(samples_, samples - first));
   }
   void to_columns(const float* input, int first, int samples) {
     gpu_.run(cuda::ToColumns{window_, channels_, samples, input + at(first, in_size_), columns()},
@@ -115,6 +116,7 @@ class ProductConvolution : public CudaConvolution {
   int channels_;
   int filters_;
   int batch_;
+  int micro_batch_;  ///< samples of one
   int taps_;         ///< weights of a filter
   int places_ = 0;   ///< of the output
   int in_size_ = 0;  ///< of one sample

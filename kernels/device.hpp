@@ -22,10 +22,14 @@ class DeviceTensor {
  public:
   virtual ~DeviceTensor() = default;
   virtual Shape shape() const = 0;
-  /// Fills the tensor from NCHW floats; `values.size()` must equal `shape().size()`.
-  virtual void write(std::span<const float> values) = 0;
-  /// Converts the tensor to NCHW floats; `values.size()` must equal `shape().size()`.
-  virtual void read(std::span<float> values) const = 0;
+  /// Fills samples from NCHW floats, as many as the samples hold.
+  virtual void write(SampleRange samples, std::span<const float> values) = 0;
+  /// Converts samples to NCHW floats, as many as they hold.
+  virtual void read(SampleRange samples, std::span<float> values) const = 0;
+
+  /// The same for all of the batch.
+  void write(std::span<const float> values) { write({0, shape().n}, values); }
+  void read(std::span<float> values) const { read({0, shape().n}, values); }
 };
 
 struct ShardSpec {
@@ -33,28 +37,54 @@ struct ShardSpec {
   FilterRange filters;         ///< within the stage's filters, count at least 1
   int batch = 1;               ///< samples of every pass
   bool input_gradient = true;  ///< false for a first stage: its input gradient is never needed
+  int micro_batches = 1;       ///< equal parts, in samples, in which forward and backward_input take the batch
 };
 
+/// The samples of a micro-batch.
+inline SampleRange micro_batch(const ShardSpec& spec, int index) {
+  const int count = spec.batch / spec.micro_batches;
+  return {index * count, count};
+}
+
 /// One shard, compiled for a batch size. The order of calls is forward, backward, update; forward alone for testing.
+/// Forward and the input gradient come by micro-batch, so that one may travel while the next is computed, in ascending
+/// order; the filter gradient is that of the whole batch, at once.
 class Shard {
  public:
   virtual ~Shard() = default;
+  virtual const ShardSpec& spec() const = 0;
 
   /// New tensors in the layout that this shard reads fastest. forward and backward take any tensor of the right shape
   /// of the same device, and convert where the layout differs.
   virtual std::unique_ptr<DeviceTensor> make_input() const = 0;
   virtual std::unique_ptr<DeviceTensor> make_output_gradient() const = 0;
 
-  /// Input (batch, channels, height, width) to output_shape(stage, batch, filters.count). The result belongs to the
-  /// shard and holds until its next forward. With pass.training, `input` must stay as it is until backward has
-  /// returned.
-  virtual const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) = 0;
+  /// Samples of the input (batch, channels, height, width), one micro-batch, to the same samples of
+  /// output_shape(stage, batch, filters.count). The result belongs to the shard and holds until their next forward. With
+  /// pass.training, `input` must stay as it is until backward has returned.
+  virtual const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) = 0;
+  /// All micro-batches.
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) {
+    const DeviceTensor* output = nullptr;
+    for (int i = 0; i < spec().micro_batches; ++i) output = &forward(input, pass, micro_batch(spec(), i));
+    return *output;
+  }
 
   /// From the gradient of the loss by the last forward's output, in two halves, so that the first's result may travel
-  /// while the second computes. The first returns this shard's part of the gradient by the input, to be summed over all
-  /// shards of the stage; null when the spec asked for none. It belongs to the shard and holds until the next call.
-  virtual const DeviceTensor* backward_input(const DeviceTensor& output_gradient) = 0;
-  /// Then the gradients of weights and bias, kept inside. `output_gradient` must still be as it was.
+  /// while the second computes. The first finds, for samples that are one micro-batch, this shard's part of the gradient
+  /// by the input, to be summed over all shards of the stage; null when the spec asked for none. It belongs to the shard
+  /// and holds until the next call.
+  virtual const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) = 0;
+  /// All micro-batches.
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) {
+    const DeviceTensor* input_gradient = nullptr;
+    for (int i = 0; i < spec().micro_batches; ++i) {
+      input_gradient = backward_input(output_gradient, micro_batch(spec(), i));
+    }
+    return input_gradient;
+  }
+  /// Then, for all of the batch, the gradients of weights and bias, kept inside. `output_gradient` must still be as it
+  /// was.
   virtual void backward_filters() = 0;
   /// Both halves.
   const DeviceTensor* backward(const DeviceTensor& output_gradient) {

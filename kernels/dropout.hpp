@@ -8,16 +8,18 @@
 
 namespace convoy {
 
-/// Fills `mask` with dropout_scale of every element of maps whose first channel is `first_filter` of the whole stage;
-/// with ones when not training.
-inline void draw_dropout_mask(const Dropout& dropout, const Pass& pass, int first_filter, Tensor& mask) {
+/// Fills samples of `mask` with dropout_scale of every element of maps whose first channel is `first_filter` of the whole
+/// stage; with ones when not training.
+inline void draw_dropout_mask(const Dropout& dropout, const Pass& pass, int first_filter, SampleRange samples,
+                              Tensor& mask) {
+  const std::span<float> drawn = mask.samples(samples.first, samples.count);
   if (!pass.training) {
-    std::ranges::fill(mask.span(), 1.0F);
+    std::ranges::fill(drawn, 1.0F);
     return;
   }
   const Shape& shape = mask.shape();
-  float* factor = mask.data();
-  for (int n = 0; n < shape.n; ++n) {
+  float* factor = drawn.data();
+  for (int n = samples.first; n < samples.first + samples.count; ++n) {
     for (int c = 0; c < shape.c; ++c) {
       for (int i = 0; i < shape.h * shape.w; ++i) {
         *factor++ = dropout_scale(pass.seed, dropout.stream, dropout.rate, n, first_filter + c, i);

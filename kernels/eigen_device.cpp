@@ -25,8 +25,9 @@ class EigenShard : public Shard {
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
     return std::make_unique<HostTensor<float>>(output_.shape());
   }
-  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override;
-  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override;
+  const ShardSpec& spec() const override { return spec_; }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
   void update(const SgdStep& step) override { parameters_.update(step); }
   ShardState state() const override { return parameters_.state(); }
@@ -44,6 +45,13 @@ class EigenShard : public Shard {
     Eigen::VectorXf bias_gradient;
   };
 
+  /// work(workspace, first, last): samples first .. last - 1 of the range, on each thread its own.
+  template <class Work>
+  void split(SampleRange samples, Work work) {
+    team_.split(samples.count, [&](int thread, int first, int last) {
+      work(work_[static_cast<std::size_t>(thread)], samples.first + first, samples.first + last);
+    });
+  }
   void forward_sample(Workspace& work, int n);
   void backward_input_sample(Workspace& work, int n);
   void backward_filters_sample(Workspace& work, int n);
@@ -81,14 +89,15 @@ EigenShard::EigenShard(const ShardSpec& spec, ThreadTeam& team)
   }
 }
 
-const DeviceTensor& EigenShard::forward(const DeviceTensor& input, const Pass& pass) {
+const DeviceTensor& EigenShard::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
   input_ = &host_values<float>(input);
   invariant(input_->shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
-  team_.split(spec_.batch, [&](int thread, int first, int last) {
-    for (int n = first; n < last; ++n) forward_sample(work_[static_cast<std::size_t>(thread)], n);
+  split(samples, [&](Workspace& work, int first, int last) {
+    for (int n = first; n < last; ++n) forward_sample(work, n);
     layers_.forward(first, last, pass);
   });
-  output_.values = layers_.output();
+  std::ranges::copy(layers_.output().samples(samples.first, samples.count),
+                    output_.values.samples(samples.first, samples.count).begin());
   if (!pass.training) input_ = nullptr;
   return output_;
 }
@@ -100,15 +109,16 @@ void EigenShard::forward_sample(Workspace& work, int n) {
   out.colwise() += Eigen::Map<const Eigen::VectorXf>(parameters_.bias.data(), filters_);
 }
 
-const DeviceTensor* EigenShard::backward_input(const DeviceTensor& output_gradient) {
+const DeviceTensor* EigenShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
   invariant(input_ != nullptr, "backward follows a forward in training");
   const BasicTensor<float>& gradient = host_values<float>(output_gradient);
   invariant(gradient.shape() == output_.shape(), "a gradient of the shard's output shape");
-  layers_.output_gradient() = gradient;
-  team_.split(spec_.batch, [&](int thread, int first, int last) {
+  std::ranges::copy(gradient.samples(samples.first, samples.count),
+                    layers_.output_gradient().samples(samples.first, samples.count).begin());
+  split(samples, [&](Workspace& work, int first, int last) {
     layers_.backward(first, last);
     if (!spec_.input_gradient) return;
-    for (int n = first; n < last; ++n) backward_input_sample(work_[static_cast<std::size_t>(thread)], n);
+    for (int n = first; n < last; ++n) backward_input_sample(work, n);
   });
   return spec_.input_gradient ? &input_gradient_ : nullptr;
 }
@@ -127,8 +137,8 @@ void EigenShard::backward_filters() {
     work.weight_gradient.setZero();
     work.bias_gradient.setZero();
   }
-  team_.split(spec_.batch, [&](int thread, int first, int last) {
-    for (int n = first; n < last; ++n) backward_filters_sample(work_[static_cast<std::size_t>(thread)], n);
+  split({0, spec_.batch}, [&](Workspace& work, int first, int last) {
+    for (int n = first; n < last; ++n) backward_filters_sample(work, n);
   });
   sum_gradients();
 }

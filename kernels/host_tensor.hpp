@@ -13,14 +13,17 @@ class HostTensor : public DeviceTensor {
   explicit HostTensor(const Shape& shape) : values(shape, T{0}) {}
 
   Shape shape() const override { return values.shape(); }
-  void write(std::span<const float> from) override {
-    invariant(from.size() == values.size(), "as many values as the tensor holds");
-    std::transform(from.begin(), from.end(), values.data(), [](float value) { return static_cast<T>(value); });
+  using DeviceTensor::read;
+  using DeviceTensor::write;
+  void write(SampleRange samples, std::span<const float> from) override {
+    const std::span<T> to = values.samples(samples.first, samples.count);
+    invariant(from.size() == to.size(), "as many values as the samples hold");
+    std::transform(from.begin(), from.end(), to.begin(), [](float value) { return static_cast<T>(value); });
   }
-  void read(std::span<float> to) const override {
-    invariant(to.size() == values.size(), "as many values as the tensor holds");
-    std::transform(values.span().begin(), values.span().end(), to.begin(),
-                   [](T value) { return static_cast<float>(value); });
+  void read(SampleRange samples, std::span<float> to) const override {
+    const std::span<const T> from = values.samples(samples.first, samples.count);
+    invariant(to.size() == from.size(), "as many values as the samples hold");
+    std::transform(from.begin(), from.end(), to.begin(), [](T value) { return static_cast<float>(value); });
   }
 
   BasicTensor<T> values;

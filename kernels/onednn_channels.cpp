@@ -180,29 +180,35 @@ void OnednnParameters::update(const SgdStep& step) const {
 OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
                                const Activation* fused)
     : engine_(engine), part_(part), weight_shape_(weight_shape(stage_of(spec, part), spec.filters.count)) {
-  make_forward(spec, fused);
+  ShardSpec micro_batch = spec;
+  micro_batch.batch /= spec.micro_batches;
+  make_forward(micro_batch, fused);
   make_filter_gradient(spec);
   if (!spec.input_gradient) return;
   if (part.columns) {
-    input_gradient_ = std::make_unique<ColumnsBackward>(engine, spec, part);
+    input_gradient_ = std::make_unique<ColumnsBackward>(engine, micro_batch, part);
   } else {
-    input_gradient_ = std::make_unique<ConvolutionBackward>(engine, spec, part, forward_desc_);
+    input_gradient_ = std::make_unique<ConvolutionBackward>(engine, micro_batch, part, forward_desc_);
   }
 }
 
-void OnednnChannels::make_forward(const ShardSpec& spec, const Activation* fused) {
+dnnl::convolution_forward::primitive_desc OnednnChannels::forward_desc(const ShardSpec& spec,
+                                                                       const Activation* fused) const {
   dnnl::post_ops operations;
   if (part_.first > 0) operations.append_sum();
   if (fused != nullptr) operations.append_eltwise(1.0F, onednn_algorithm(*fused), 0.0F, 0.0F);
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(operations);
   const Convolution& conv = spec.stage.conv;
-  forward_desc_ = {
-      {prop_kind::forward_training, algorithm::convolution_direct, input_desc_of(spec, part_, part_.maps.input),
-       desc_of(weight_shape_, memory::format_tag::any), bias_desc_of(spec, part_),
-       output_desc_of(spec, part_.maps.output), strides(conv), pad_before(conv), pad_after(conv)},
-      attributes,
-      engine_.engine};
+  return {{prop_kind::forward_training, algorithm::convolution_direct, input_desc_of(spec, part_, part_.maps.input),
+           desc_of(weight_shape_, memory::format_tag::any), bias_desc_of(spec, part_),
+           output_desc_of(spec, part_.maps.output), strides(conv), pad_before(conv), pad_after(conv)},
+          attributes,
+          engine_.engine};
+}
+
+void OnednnChannels::make_forward(const ShardSpec& spec, const Activation* fused) {
+  forward_desc_ = forward_desc(spec, fused);
   forward_ = dnnl::convolution_forward(forward_desc_);
   input_ = OnednnInlet(forward_desc_.src_desc());
   weights_ = OnednnParameters(engine_, forward_desc_.weights_desc());
@@ -214,7 +220,7 @@ void OnednnChannels::make_filter_gradient(const ShardSpec& spec) {
       {algorithm::convolution_direct, input_desc_of(spec, part_, part_.for_filter_gradient.input),
        desc_of(weight_shape_, memory::format_tag::any), bias_desc_of(spec, part_),
        output_desc_of(spec, part_.for_filter_gradient.output), strides(conv), pad_before(conv), pad_after(conv)},
-      engine_.engine, forward_desc_);
+      engine_.engine, forward_desc(spec, nullptr));
   filter_gradient_ = dnnl::convolution_backward_weights(desc);
   input_for_filters_ = OnednnInlet(desc.src_desc());
   output_gradient_ = OnednnInlet(desc.diff_dst_desc());

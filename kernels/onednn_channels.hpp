@@ -45,7 +45,8 @@ class OnednnInputGradient {
   virtual void find(const dnnl::memory& gradient, const dnnl::memory& input_gradient) = 0;
 };
 
-/// One part. Takes whole inputs and writes whole input gradients: its own channels of them.
+/// One part. Takes all channels of inputs and of input gradients, and uses its own; those and outputs are of a
+/// micro-batch, but for the filter gradient.
 class OnednnChannels {
  public:
   /// The first part sets the output and adds the bias; others add to it. `fused`: an activation to follow, or nothing.
@@ -66,6 +67,7 @@ class OnednnChannels {
   void weights_changed() { weights_changed_ = true; }
 
  private:
+  dnnl::convolution_forward::primitive_desc forward_desc(const ShardSpec& spec, const Activation* fused) const;
   void make_forward(const ShardSpec& spec, const Activation* fused);
   void make_filter_gradient(const ShardSpec& spec);
 

@@ -59,6 +59,8 @@ std::vector<ChannelPart> parts_of(const Stage& stage, int filters, int vector_wi
 
 OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec, const Activation* fused)
     : engine_(engine),
+      input_shape_(input_shape(spec.stage, spec.batch)),
+      output_shape_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
       weight_shape_(weight_shape(spec.stage, spec.filters.count)),
       bias_(engine, {{spec.filters.count}, memory::data_type::f32, Layout::x}) {
   const std::vector<ChannelPart> parts = parts_of(spec.stage, spec.filters.count, engine.vector_width);
@@ -66,23 +68,31 @@ OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec
     parts_.emplace_back(engine, spec, part, &part == &parts.back() ? fused : nullptr);
   }
   // Parts take their channels from plain maps, and write them there, with little effort.
-  const memory::desc plain = plain_desc(input_shape(spec.stage, spec.batch));
   const bool whole = parts_.size() == 1;
-  input_desc_ = whole ? parts_.front().input_desc() : plain;
-  output_ = engine.make(parts_.front().output_desc());
-  if (spec.input_gradient) input_gradient_ = engine.make(whole ? parts_.front().input_gradient_desc() : plain);
+  const auto batch_of = [&](const memory::desc& of_micro_batch, Shape shape) {
+    shape.n /= spec.micro_batches;
+    return with_samples(of_micro_batch, shape, spec.batch);
+  };
+  const memory::desc plain = plain_desc(input_shape_);
+  input_desc_ = whole ? batch_of(parts_.front().input_desc(), input_shape_) : plain;
+  output_ = engine.make(batch_of(parts_.front().output_desc(), output_shape_));
+  if (spec.input_gradient) {
+    input_gradient_ = engine.make(whole ? batch_of(parts_.front().input_gradient_desc(), input_shape_) : plain);
+  }
 }
 
-void OnednnConvolution::forward(const memory& input) {
-  for (OnednnChannels& part : parts_) part.forward(input, bias_.values, output_);
+void OnednnConvolution::forward(const memory& input, SampleRange samples) {
+  const memory output = samples_of(output_, output_shape_, samples);
+  for (OnednnChannels& part : parts_) part.forward(input, bias_.values, output);
 }
 
 void OnednnConvolution::find_parameter_gradients(const memory& input, const memory& gradient) {
   for (OnednnChannels& part : parts_) part.find_parameter_gradients(input, gradient, bias_.gradient);
 }
 
-void OnednnConvolution::find_input_gradient(const memory& gradient) {
-  for (OnednnChannels& part : parts_) part.find_input_gradient(gradient, input_gradient_);
+void OnednnConvolution::find_input_gradient(const memory& gradient, SampleRange samples) {
+  const memory input_gradient = samples_of(input_gradient_, input_shape_, samples);
+  for (OnednnChannels& part : parts_) part.find_input_gradient(gradient, input_gradient);
 }
 
 void OnednnConvolution::update(const SgdStep& step) {

@@ -14,11 +14,13 @@ class OnednnConvolution {
   const dnnl::memory& output() const { return output_; }
   const dnnl::memory& input_gradient() const { return input_gradient_; }
 
-  /// Input in any layout to output(), fused activation applied.
-  void forward(const dnnl::memory& input);
-  /// From the gradient by the convolution's own output (before the activation); `input` as in forward.
+  /// Samples, one micro-batch, of the input in any layout to those of output(), fused activation applied.
+  void forward(const dnnl::memory& input, SampleRange samples);
+  /// From the gradient by the same samples of the convolution's own output (before the activation) to those of
+  /// input_gradient().
+  void find_input_gradient(const dnnl::memory& gradient, SampleRange samples);
+  /// From input and gradient of the whole batch.
   void find_parameter_gradients(const dnnl::memory& input, const dnnl::memory& gradient);
-  void find_input_gradient(const dnnl::memory& gradient);
   void update(const SgdStep& step);
 
   ShardState state() const;
@@ -31,6 +33,8 @@ class OnednnConvolution {
   Tensor read_bias(const dnnl::memory& from) const;
 
   OnednnEngine& engine_;
+  Shape input_shape_;
+  Shape output_shape_;
   Shape weight_shape_;
   std::vector<OnednnChannels> parts_;  ///< together all input channels
   OnednnParameters bias_;

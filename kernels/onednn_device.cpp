@@ -21,8 +21,9 @@ class OnednnShard : public Shard {
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
     return std::make_unique<OnednnTensor>(engine_, output_->shape(), output_->memory().get_desc());
   }
-  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override;
-  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override;
+  const ShardSpec& spec() const override { return spec_; }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
   void update(const SgdStep& step) override {
     engine_.use_threads();
@@ -64,36 +65,45 @@ const Activation* OnednnShard::fused() const {
 void OnednnShard::make_layers() {
   const std::vector<ChannelLayer>& after = spec_.stage.after;
   Shape shape = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
+  const int micro_batch = spec_.batch / spec_.micro_batches;
   dnnl::memory passed = convolution_.output();
   std::size_t i = fused() == nullptr ? 0 : 1;
   const auto* next = i < after.size() ? std::get_if<Pooling>(&after[i]) : nullptr;
   const bool pooled_relu = i == 1 && *fused() == Activation::relu && next != nullptr && next->kind == PoolKind::max;
-  if (i == 1 && !pooled_relu) layers_.push_back(make_onednn_activation_backward(engine_, *fused(), passed));
+  if (i == 1 && !pooled_relu) {
+    layers_.push_back(make_onednn_activation_backward(engine_, *fused(), shape, micro_batch, passed));
+  }
   for (; i < after.size(); ++i) {
-    layers_.push_back(make_onednn_layer(engine_, after[i], shape, passed, spec_.filters.first, pooled_relu && i == 1));
+    layers_.push_back(make_onednn_layer(engine_, after[i], shape, micro_batch, passed, spec_.filters.first,
+                                        pooled_relu && i == 1));
     passed = layers_.back()->output();
     if (const auto* pool = std::get_if<Pooling>(&after[i])) shape = pooled_shape(*pool, shape);
   }
 }
 
-const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& pass) {
+const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
   engine_.use_threads();
   invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
   input_ = &own(input).memory();
-  convolution_.forward(*input_);
-  for (const auto& layer : layers_) layer->forward(pass);
+  convolution_.forward(samples_of(*input_, input.shape(), samples), samples);
+  for (const auto& layer : layers_) layer->forward(pass, samples);
   if (!pass.training) input_ = nullptr;
   return *output_;
 }
 
-const DeviceTensor* OnednnShard::backward_input(const DeviceTensor& output_gradient) {
+const DeviceTensor* OnednnShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
   engine_.use_threads();
   invariant(input_ != nullptr, "backward follows a forward in training");
   invariant(output_gradient.shape() == output_->shape(), "a gradient of the shard's output shape");
   gradient_ = &own(output_gradient).memory();
-  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) gradient_ = &(*layer)->backward(*gradient_);
+  Shape shape = output_->shape();
+  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+    (*layer)->backward(samples_of(*gradient_, shape, samples), samples);
+    gradient_ = &(*layer)->input_gradient();
+    shape = (*layer)->input_shape();
+  }
   if (!spec_.input_gradient) return nullptr;
-  convolution_.find_input_gradient(*gradient_);
+  convolution_.find_input_gradient(samples_of(*gradient_, shape, samples), samples);
   return input_gradient_.get();
 }
 

@@ -32,6 +32,12 @@ dnnl::memory::dims dims_of(const Shape& shape);
 dnnl::memory::desc plain_desc(const Shape& shape);
 /// Floats in a layout; `any` leaves it to the primitive.
 dnnl::memory::desc desc_of(const Shape& shape, dnnl::memory::format_tag layout);
+/// The layout of a primitive's maps of that shape.
+dnnl::memory::format_tag layout_of(const dnnl::memory::desc& desc, const Shape& shape);
+/// The same layout for maps of another number of samples.
+dnnl::memory::desc with_samples(const dnnl::memory::desc& desc, const Shape& shape, int samples);
+/// Samples of maps of that shape: a view, or `maps` itself where they are all of them.
+dnnl::memory samples_of(const dnnl::memory& maps, const Shape& shape, SampleRange samples);
 
 class OnednnTensor : public DeviceTensor {
  public:
@@ -41,9 +47,11 @@ class OnednnTensor : public DeviceTensor {
   OnednnTensor(OnednnEngine& engine, const Shape& shape, const dnnl::memory& shown)
       : engine_(engine), shape_(shape), memory_(shown) {}
 
+  using DeviceTensor::read;
+  using DeviceTensor::write;
   Shape shape() const override { return shape_; }
-  void write(std::span<const float> values) override;
-  void read(std::span<float> values) const override;
+  void write(SampleRange samples, std::span<const float> values) override;
+  void read(SampleRange samples, std::span<float> values) const override;
   const dnnl::memory& memory() const { return memory_; }
 
  private:
@@ -66,24 +74,29 @@ class OnednnInlet {
   dnnl::memory converted_;
 };
 
-/// One channel layer after the convolution.
+/// One channel layer after the convolution. Samples are those of a micro-batch.
 class OnednnLayer {
  public:
   virtual ~OnednnLayer() = default;
   /// From the memory that the layer was made for to output().
-  virtual void forward(const Pass& pass) = 0;
+  virtual void forward(const Pass& pass, SampleRange samples) = 0;
   virtual const dnnl::memory& output() const = 0;
-  /// From the gradient by output() to the gradient by its input; the result holds until the next call.
-  virtual const dnnl::memory& backward(const dnnl::memory& gradient) = 0;
+  /// From the gradient by these samples of output() to those of input_gradient().
+  virtual void backward(const dnnl::memory& gradient, SampleRange samples) = 0;
+  virtual const dnnl::memory& input_gradient() const = 0;
+  /// Of the batch.
+  virtual const Shape& input_shape() const = 0;
 };
 
-/// A layer that reads `input` (of shape `shape`) in that memory's layout. `first_filter` is the whole stage's number of
-/// its first channel. `after_relu`: the input is a ReLU's output, and the layer's backward is to include the ReLU's
+/// A layer that reads `input` (of shape `shape`, that of the batch) in that memory's layout. `micro_batch`: samples of
+/// one. `first_filter` is the whole stage's number of its first channel. `after_relu`: the input is a ReLU's output, and the layer's backward is to include the ReLU's
 /// (for max pooling alone).
 std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const ChannelLayer& layer, const Shape& shape,
-                                               const dnnl::memory& input, int first_filter, bool after_relu);
+                                               int micro_batch, const dnnl::memory& input, int first_filter,
+                                               bool after_relu);
 /// Backward alone of an activation whose output is `output`: forward is part of the convolution, or of a layer before.
 std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, Activation activation,
+                                                             const Shape& shape, int micro_batch,
                                                              const dnnl::memory& output);
 dnnl::algorithm onednn_algorithm(Activation activation);
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "core/large_pages.hpp"
-#include "core/random.hpp"
+#include "kernels/dropout.hpp"
 #include "kernels/max_pool.hpp"
 #include "kernels/onednn_engine.hpp"
 
@@ -47,24 +47,48 @@ memory::desc desc_of(const Shape& shape, memory::format_tag layout) {
   return {dims_of(shape), memory::data_type::f32, layout};
 }
 
-void OnednnTensor::write(std::span<const float> values) {
-  invariant(values.size() == shape_.size(), "as many values as the tensor holds");
-  const dnnl::memory::desc plain = plain_desc(shape_);
-  if (memory_.get_desc() == plain) {
-    std::memcpy(memory_.get_data_handle(), values.data(), values.size_bytes());
-    return;
+memory::format_tag layout_of(const memory::desc& desc, const Shape& shape) {
+  using Tag = memory::format_tag;
+  // All that oneDNN has on CPUs.
+  for (const Tag tag : {Tag::nhwc, Tag::nChw16c, Tag::nChw8c, Tag::nChw4c}) {
+    if (desc == desc_of(shape, tag)) return tag;
   }
-  engine_.reorder(dnnl::memory(plain, engine_.engine, const_cast<float*>(values.data())), memory_);
+  invariant(desc == plain_desc(shape), "maps with channels last, in blocks, or plain");
+  return Tag::nchw;
 }
 
-void OnednnTensor::read(std::span<float> values) const {
-  invariant(values.size() == shape_.size(), "as many values as the tensor holds");
-  const dnnl::memory::desc plain = plain_desc(shape_);
-  if (memory_.get_desc() == plain) {
-    std::memcpy(values.data(), memory_.get_data_handle(), values.size_bytes());
+memory::desc with_samples(const memory::desc& desc, const Shape& shape, int samples) {
+  return desc_of({samples, shape.c, shape.h, shape.w}, layout_of(desc, shape));
+}
+
+memory samples_of(const memory& maps, const Shape& shape, SampleRange samples) {
+  if (samples.count == shape.n) return maps;
+  const memory::desc desc = maps.get_desc();
+  const std::size_t sample = desc.get_size() / static_cast<std::size_t>(shape.n);
+  auto* data = static_cast<std::byte*>(maps.get_data_handle()) + static_cast<std::size_t>(samples.first) * sample;
+  return {with_samples(desc, shape, samples.count), maps.get_engine(), data};
+}
+
+void OnednnTensor::write(SampleRange samples, std::span<const float> values) {
+  const dnnl::memory to = samples_of(memory_, shape_, samples);
+  const dnnl::memory::desc plain = plain_desc({samples.count, shape_.c, shape_.h, shape_.w});
+  invariant(values.size_bytes() == plain.get_size(), "as many values as the samples hold");
+  if (to.get_desc() == plain) {
+    std::memcpy(to.get_data_handle(), values.data(), values.size_bytes());
     return;
   }
-  engine_.reorder(memory_, dnnl::memory(plain, engine_.engine, values.data()));
+  engine_.reorder(dnnl::memory(plain, engine_.engine, const_cast<float*>(values.data())), to);
+}
+
+void OnednnTensor::read(SampleRange samples, std::span<float> values) const {
+  const dnnl::memory from = samples_of(memory_, shape_, samples);
+  const dnnl::memory::desc plain = plain_desc({samples.count, shape_.c, shape_.h, shape_.w});
+  invariant(values.size_bytes() == plain.get_size(), "as many values as the samples hold");
+  if (from.get_desc() == plain) {
+    std::memcpy(values.data(), from.get_data_handle(), values.size_bytes());
+    return;
+  }
+  engine_.reorder(from, dnnl::memory(plain, engine_.engine, values.data()));
 }
 
 const memory& OnednnInlet::take(OnednnEngine& engine, const memory& from) {
@@ -97,28 +121,29 @@ algorithm backward_algorithm(Activation activation) {
 
 class ActivationBackward : public OnednnLayer {
  public:
-  ActivationBackward(OnednnEngine& engine, Activation activation, const memory& output)
-      : engine_(engine),
-        output_(output),
-        gradient_(output.get_desc()),
-        input_gradient_(engine.make(output.get_desc())) {
-    const memory::desc desc = output.get_desc();
+  ActivationBackward(OnednnEngine& engine, Activation activation, const Shape& shape, int micro_batch,
+                     const memory& output)
+      : engine_(engine), shape_(shape), output_(output), input_gradient_(engine.make(output.get_desc())) {
+    const memory::desc desc = with_samples(output.get_desc(), shape, micro_batch);
     const dnnl::eltwise_forward::primitive_desc hint(
         {prop_kind::forward_training, backward_algorithm(activation), desc, 0.0F}, engine.engine);
     backward_ = dnnl::eltwise_backward({{backward_algorithm(activation), desc, desc, 0.0F}, engine.engine, hint});
+    gradient_ = OnednnInlet(desc);
   }
 
-  void forward(const Pass&) override {}
+  void forward(const Pass&, SampleRange) override {}
   const memory& output() const override { return output_; }
-  const memory& backward(const memory& gradient) override {
-    engine_.run(backward_, {{DNNL_ARG_DST, output_},
+  void backward(const memory& gradient, SampleRange samples) override {
+    engine_.run(backward_, {{DNNL_ARG_DST, samples_of(output_, shape_, samples)},
                             {DNNL_ARG_DIFF_DST, gradient_.take(engine_, gradient)},
-                            {DNNL_ARG_DIFF_SRC, input_gradient_}});
-    return input_gradient_;
+                            {DNNL_ARG_DIFF_SRC, samples_of(input_gradient_, shape_, samples)}});
   }
+  const memory& input_gradient() const override { return input_gradient_; }
+  const Shape& input_shape() const override { return shape_; }
 
  protected:
   OnednnEngine& engine_;
+  Shape shape_;
   memory output_;
 
  private:
@@ -129,27 +154,21 @@ class ActivationBackward : public OnednnLayer {
 
 class ActivationLayer : public ActivationBackward {
  public:
-  ActivationLayer(OnednnEngine& engine, Activation activation, const memory& input)
-      : ActivationBackward(engine, activation, engine.make(input.get_desc())), input_(input) {
+  ActivationLayer(OnednnEngine& engine, Activation activation, const Shape& shape, int micro_batch, const memory& input)
+      : ActivationBackward(engine, activation, shape, micro_batch, engine.make(input.get_desc())), input_(input) {
+    const memory::desc desc = with_samples(input.get_desc(), shape, micro_batch);
     forward_ = dnnl::eltwise_forward(
-        {{prop_kind::forward_training, onednn_algorithm(activation), input.get_desc(), 0.0F}, engine.engine});
+        {{prop_kind::forward_training, onednn_algorithm(activation), desc, 0.0F}, engine.engine});
   }
-  void forward(const Pass&) override { engine_.run(forward_, {{DNNL_ARG_SRC, input_}, {DNNL_ARG_DST, output_}}); }
+  void forward(const Pass&, SampleRange samples) override {
+    engine_.run(forward_, {{DNNL_ARG_SRC, samples_of(input_, shape_, samples)},
+                           {DNNL_ARG_DST, samples_of(output_, shape_, samples)}});
+  }
 
  private:
   memory input_;
   dnnl::eltwise_forward forward_;
 };
-
-/// The layout of a primitive's maps: all that oneDNN has on CPUs.
-memory::format_tag layout_of(const memory::desc& desc, const Shape& shape) {
-  using Tag = memory::format_tag;
-  for (const Tag tag : {Tag::nhwc, Tag::nChw16c, Tag::nChw8c, Tag::nChw4c}) {
-    if (desc == desc_of(shape, tag)) return tag;
-  }
-  invariant(desc == plain_desc(shape), "maps with channels last, in blocks, or plain");
-  return Tag::nchw;
-}
 
 LanedMaps lanes_of(memory::format_tag layout, const Shape& shape) {
   const auto in_blocks = [&](int block) {
@@ -169,30 +188,43 @@ float* values_of(const memory& maps) { return static_cast<float*>(maps.get_data_
 /// 1.3 to 3 times as fast as oneDNN 2.6's max pooling, and it finds the slope of a ReLU before it by the way.
 class MaxPoolLayer : public OnednnLayer {
  public:
-  MaxPoolLayer(OnednnEngine& engine, const Pooling& pool, const Shape& shape, const memory& input, bool after_relu)
+  MaxPoolLayer(OnednnEngine& engine, const Pooling& pool, const Shape& shape, int micro_batch, const memory& input,
+               bool after_relu)
       : engine_(engine),
+        shape_(shape),
+        pooled_(pooled_shape(pool, shape)),
         input_(input),
         after_relu_(after_relu),
-        pool_(pool, lanes_of(layout_of(input.get_desc(), shape), shape)),
-        output_(engine.make(desc_of(pooled_shape(pool, shape), layout_of(input.get_desc(), shape)))),
+        pool_(pool, lanes_of(layout_of(input.get_desc(), shape), {micro_batch, shape.c, shape.h, shape.w})),
+        output_(engine.make(desc_of(pooled_, layout_of(input.get_desc(), shape)))),
         input_gradient_(engine.make(input.get_desc())),
-        gradient_(output_.get_desc()),
+        gradient_(with_samples(output_.get_desc(), pooled_, micro_batch)),
         places_(output_.get_desc().get_size() / sizeof(float)) {}
 
-  void forward(const Pass&) override {
-    pool_.forward(values_of(input_), after_relu_, values_of(output_), places_.data());
+  void forward(const Pass&, SampleRange samples) override {
+    pool_.forward(values_of(samples_of(input_, shape_, samples)), after_relu_,
+                  values_of(samples_of(output_, pooled_, samples)), places_of(samples));
   }
   const memory& output() const override { return output_; }
-  const memory& backward(const memory& gradient) override {
-    pool_.backward(values_of(gradient_.take(engine_, gradient)), places_.data(), values_of(input_gradient_));
-    return input_gradient_;
+  void backward(const memory& gradient, SampleRange samples) override {
+    pool_.backward(values_of(gradient_.take(engine_, gradient)), places_of(samples),
+                   values_of(samples_of(input_gradient_, shape_, samples)));
   }
+  const memory& input_gradient() const override { return input_gradient_; }
+  const Shape& input_shape() const override { return shape_; }
 
  private:
+  PoolPlace* places_of(SampleRange samples) {
+    const std::size_t sample = places_.size() / static_cast<std::size_t>(pooled_.n);
+    return places_.data() + static_cast<std::size_t>(samples.first) * sample;
+  }
+
   OnednnEngine& engine_;
+  Shape shape_;
+  Shape pooled_;
   memory input_;
   bool after_relu_;
-  MaxPool pool_;
+  MaxPool pool_;  ///< of a micro-batch
   memory output_;
   memory input_gradient_;
   OnednnInlet gradient_;
@@ -201,36 +233,44 @@ class MaxPoolLayer : public OnednnLayer {
 
 class AveragePoolLayer : public OnednnLayer {
  public:
-  AveragePoolLayer(OnednnEngine& engine, const Pooling& pool, const Shape& shape, const memory& input)
-      : engine_(engine), input_(input) {
+  AveragePoolLayer(OnednnEngine& engine, const Pooling& pool, const Shape& shape, int micro_batch, const memory& input)
+      : engine_(engine), shape_(shape), pooled_(pooled_shape(pool, shape)), input_(input) {
     const algorithm kind = algorithm::pooling_avg_exclude_padding;
     const memory::dims strides{pool.stride_h, pool.stride_w};
     const memory::dims kernel{pool.kernel_h, pool.kernel_w};
     const memory::dims before{pool.pad.top, pool.pad.left};
     const memory::dims after{pool.pad.bottom, pool.pad.right};
+    const memory::desc in = with_samples(input.get_desc(), shape, micro_batch);
+    Shape out = pooled_;
+    out.n = micro_batch;
     const dnnl::pooling_forward::primitive_desc forward(
-        {prop_kind::forward_training, kind, input.get_desc(),
-         desc_of(pooled_shape(pool, shape), memory::format_tag::any), strides, kernel, before, after},
+        {prop_kind::forward_training, kind, in, desc_of(out, memory::format_tag::any), strides, kernel, before, after},
         engine.engine);
     const dnnl::pooling_backward::primitive_desc backward(
-        {kind, input.get_desc(), forward.dst_desc(), strides, kernel, before, after}, engine.engine, forward);
+        {kind, in, forward.dst_desc(), strides, kernel, before, after}, engine.engine, forward);
     forward_ = dnnl::pooling_forward(forward);
     backward_ = dnnl::pooling_backward(backward);
-    output_ = engine.make(forward.dst_desc());
+    output_ = engine.make(with_samples(forward.dst_desc(), out, shape.n));
     input_gradient_ = engine.make(input.get_desc());
     gradient_ = OnednnInlet(forward.dst_desc());
   }
 
-  void forward(const Pass&) override { engine_.run(forward_, {{DNNL_ARG_SRC, input_}, {DNNL_ARG_DST, output_}}); }
-  const memory& output() const override { return output_; }
-  const memory& backward(const memory& gradient) override {
-    engine_.run(backward_,
-                {{DNNL_ARG_DIFF_DST, gradient_.take(engine_, gradient)}, {DNNL_ARG_DIFF_SRC, input_gradient_}});
-    return input_gradient_;
+  void forward(const Pass&, SampleRange samples) override {
+    engine_.run(forward_, {{DNNL_ARG_SRC, samples_of(input_, shape_, samples)},
+                           {DNNL_ARG_DST, samples_of(output_, pooled_, samples)}});
   }
+  const memory& output() const override { return output_; }
+  void backward(const memory& gradient, SampleRange samples) override {
+    engine_.run(backward_, {{DNNL_ARG_DIFF_DST, gradient_.take(engine_, gradient)},
+                            {DNNL_ARG_DIFF_SRC, samples_of(input_gradient_, shape_, samples)}});
+  }
+  const memory& input_gradient() const override { return input_gradient_; }
+  const Shape& input_shape() const override { return shape_; }
 
  private:
   OnednnEngine& engine_;
+  Shape shape_;
+  Shape pooled_;
   memory input_;
   memory output_;
   memory input_gradient_;
@@ -241,51 +281,46 @@ class AveragePoolLayer : public OnednnLayer {
 
 class DropoutLayer : public OnednnLayer {
  public:
-  DropoutLayer(OnednnEngine& engine, const Dropout& dropout, const Shape& shape, const memory& input, int first_filter)
+  DropoutLayer(OnednnEngine& engine, const Dropout& dropout, const Shape& shape, int micro_batch, const memory& input,
+               int first_filter)
       : engine_(engine),
         dropout_(dropout),
         first_filter_(first_filter),
+        shape_(shape),
         input_(input),
         output_(engine.make(input.get_desc())),
         plain_(shape),
         scale_(engine.make(input.get_desc())),
-        gradient_(input.get_desc()),
+        gradient_(with_samples(input.get_desc(), shape, micro_batch)),
         input_gradient_(engine.make(input.get_desc())) {
-    const memory::desc desc = input.get_desc();
+    const memory::desc& desc = gradient_.desc();
     multiply_ = dnnl::binary({{algorithm::binary_mul, desc, desc, desc}, engine.engine});
   }
 
-  void forward(const Pass& pass) override {
-    draw(pass);
-    multiply(input_, output_);
+  void forward(const Pass& pass, SampleRange samples) override {
+    draw_dropout_mask(dropout_, pass, first_filter_, samples, plain_);
+    const memory plain(plain_desc(shape_), engine_.engine, plain_.data());
+    engine_.reorder(samples_of(plain, shape_, samples), samples_of(scale_, shape_, samples));
+    multiply(samples_of(input_, shape_, samples), output_, samples);
   }
   const memory& output() const override { return output_; }
-  const memory& backward(const memory& gradient) override {
-    multiply(gradient_.take(engine_, gradient), input_gradient_);
-    return input_gradient_;
+  void backward(const memory& gradient, SampleRange samples) override {
+    multiply(gradient_.take(engine_, gradient), input_gradient_, samples);
   }
+  const memory& input_gradient() const override { return input_gradient_; }
+  const Shape& input_shape() const override { return shape_; }
 
  private:
-  void draw(const Pass& pass) {
-    const Shape& shape = plain_.shape();
-    float* scale = plain_.data();
-    for (int n = 0; n < shape.n; ++n) {
-      for (int c = 0; c < shape.c; ++c) {
-        for (int i = 0; i < shape.h * shape.w; ++i) {
-          *scale++ =
-              pass.training ? dropout_scale(pass.seed, dropout_.stream, dropout_.rate, n, first_filter_ + c, i) : 1.0F;
-        }
-      }
-    }
-    engine_.reorder(memory(plain_desc(shape), engine_.engine, plain_.data()), scale_);
-  }
-  void multiply(const memory& from, const memory& to) {
-    engine_.run(multiply_, {{DNNL_ARG_SRC_0, from}, {DNNL_ARG_SRC_1, scale_}, {DNNL_ARG_DST, to}});
+  void multiply(const memory& from, const memory& to, SampleRange samples) {
+    engine_.run(multiply_, {{DNNL_ARG_SRC_0, from},
+                            {DNNL_ARG_SRC_1, samples_of(scale_, shape_, samples)},
+                            {DNNL_ARG_DST, samples_of(to, shape_, samples)}});
   }
 
   OnednnEngine& engine_;
   Dropout dropout_;
   int first_filter_;
+  Shape shape_;
   memory input_;
   memory output_;
   Tensor plain_;
@@ -298,22 +333,24 @@ class DropoutLayer : public OnednnLayer {
 }  // namespace
 
 std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const ChannelLayer& layer, const Shape& shape,
-                                               const memory& input, int first_filter, bool after_relu) {
+                                               int micro_batch, const memory& input, int first_filter,
+                                               bool after_relu) {
   if (const auto* activation = std::get_if<Activation>(&layer)) {
-    return std::make_unique<ActivationLayer>(engine, *activation, input);
+    return std::make_unique<ActivationLayer>(engine, *activation, shape, micro_batch, input);
   }
   if (const auto* pool = std::get_if<Pooling>(&layer)) {
     if (pool->kind == PoolKind::max) {
-      return std::make_unique<MaxPoolLayer>(engine, *pool, shape, input, after_relu);
+      return std::make_unique<MaxPoolLayer>(engine, *pool, shape, micro_batch, input, after_relu);
     }
-    return std::make_unique<AveragePoolLayer>(engine, *pool, shape, input);
+    return std::make_unique<AveragePoolLayer>(engine, *pool, shape, micro_batch, input);
   }
-  return std::make_unique<DropoutLayer>(engine, std::get<Dropout>(layer), shape, input, first_filter);
+  return std::make_unique<DropoutLayer>(engine, std::get<Dropout>(layer), shape, micro_batch, input, first_filter);
 }
 
 std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, Activation activation,
+                                                             const Shape& shape, int micro_batch,
                                                              const memory& output) {
-  return std::make_unique<ActivationBackward>(engine, activation, output);
+  return std::make_unique<ActivationBackward>(engine, activation, shape, micro_batch, output);
 }
 
 }  // namespace convoy

@@ -55,21 +55,22 @@ std::unique_ptr<DeviceTensor> ReferenceShard<T>::make_output_gradient() const {
 }
 
 template <class T>
-const DeviceTensor& ReferenceShard<T>::forward(const DeviceTensor& input, const Pass& pass) {
+const DeviceTensor& ReferenceShard<T>::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
   input_ = &host_values<T>(input);
   invariant(input_->shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
-  convolve();
-  layers_.forward(0, spec_.batch, pass);
-  output_.values = layers_.output();
+  convolve(samples);
+  layers_.forward(samples.first, samples.first + samples.count, pass);
+  std::ranges::copy(layers_.output().samples(samples.first, samples.count),
+                    output_.values.samples(samples.first, samples.count).begin());
   if (!pass.training) input_ = nullptr;
   return output_;
 }
 
 template <class T>
-void ReferenceShard<T>::convolve() {
+void ReferenceShard<T>::convolve(SampleRange samples) {
   BasicTensor<T>& out = layers_.input();
   const Shape shape = out.shape();
-  for (int n = 0; n < shape.n; ++n) {
+  for (int n = samples.first; n < samples.first + samples.count; ++n) {
     for (int k = 0; k < shape.c; ++k) {
       for (int oy = 0; oy < shape.h; ++oy) {
         for (int ox = 0; ox < shape.w; ++ox) {
@@ -88,14 +89,15 @@ void ReferenceShard<T>::convolve() {
 }
 
 template <class T>
-const DeviceTensor* ReferenceShard<T>::backward_input(const DeviceTensor& output_gradient) {
+const DeviceTensor* ReferenceShard<T>::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
   invariant(input_ != nullptr, "backward follows a forward in training");
   const BasicTensor<T>& gradient = host_values<T>(output_gradient);
   invariant(gradient.shape() == output_.shape(), "a gradient of the shard's output shape");
-  layers_.output_gradient() = gradient;
-  layers_.backward(0, spec_.batch);
+  std::ranges::copy(gradient.samples(samples.first, samples.count),
+                    layers_.output_gradient().samples(samples.first, samples.count).begin());
+  layers_.backward(samples.first, samples.first + samples.count);
   if (!spec_.input_gradient) return nullptr;
-  find_input_gradient();
+  find_input_gradient(samples);
   return &input_gradient_;
 }
 
@@ -126,11 +128,11 @@ void ReferenceShard<T>::backward_filters() {
 }
 
 template <class T>
-void ReferenceShard<T>::find_input_gradient() {
+void ReferenceShard<T>::find_input_gradient(SampleRange samples) {
   const BasicTensor<T>& dy = layers_.input_gradient();
   const Shape shape = dy.shape();
   BasicTensor<double> dx(input_gradient_.shape(), 0.0);
-  for (int n = 0; n < shape.n; ++n) {
+  for (int n = samples.first; n < samples.first + samples.count; ++n) {
     for (int k = 0; k < shape.c; ++k) {
       for (int oy = 0; oy < shape.h; ++oy) {
         for (int ox = 0; ox < shape.w; ++ox) {
@@ -144,8 +146,9 @@ void ReferenceShard<T>::find_input_gradient() {
       }
     }
   }
-  std::transform(dx.span().begin(), dx.span().end(), input_gradient_.values.data(),
-                 [](double value) { return static_cast<T>(value); });
+  std::ranges::transform(dx.samples(samples.first, samples.count),
+                         input_gradient_.values.samples(samples.first, samples.count).begin(),
+                         [](double value) { return static_cast<T>(value); });
 }
 
 template <class T>

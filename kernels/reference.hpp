@@ -16,8 +16,11 @@ class ReferenceShard : public Shard {
 
   std::unique_ptr<DeviceTensor> make_input() const override;
   std::unique_ptr<DeviceTensor> make_output_gradient() const override;
-  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override;
-  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override;
+  using Shard::backward_input;
+  using Shard::forward;
+  const ShardSpec& spec() const override { return spec_; }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
   void update(const SgdStep& step) override { parameters.update(step); }
   ShardState state() const override { return parameters.state(); }
@@ -27,8 +30,8 @@ class ReferenceShard : public Shard {
   HostParameters<T> parameters;  ///< open to gradient checks
 
  private:
-  void convolve();
-  void find_input_gradient();
+  void convolve(SampleRange samples);
+  void find_input_gradient(SampleRange samples);
 
   ShardSpec spec_;
   ChannelLayers<T> layers_;

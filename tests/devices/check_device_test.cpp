@@ -26,12 +26,13 @@ class WrongShard : public Shard {
   }
   std::unique_ptr<DeviceTensor> make_input() const override { return shard_->make_input(); }
   std::unique_ptr<DeviceTensor> make_output_gradient() const override { return shard_->make_output_gradient(); }
-  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) override {
-    return spoilt(Wrong::output, shard_->forward(input, pass), *output_, 1);
+  const ShardSpec& spec() const override { return shard_->spec(); }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override {
+    return spoilt(Wrong::output, shard_->forward(input, pass, samples), *output_, 1);
   }
-  const DeviceTensor* backward_input(const DeviceTensor& output_gradient) override {
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
     // An element in a hundred may differ; more may not.
-    return &spoilt(Wrong::input_gradient, *shard_->backward_input(output_gradient), *gradient_, 20);
+    return &spoilt(Wrong::input_gradient, *shard_->backward_input(output_gradient, samples), *gradient_, 20);
   }
   void backward_filters() override { shard_->backward_filters(); }
   void update(const SgdStep& step) override {

@@ -62,20 +62,13 @@ void expect_same_bits(const Tensor& a, const Tensor& b, const char* what) {
   EXPECT_TRUE(std::equal(a.span().begin(), a.span().end(), b.span().begin(), b.span().end())) << what;
 }
 
-}  // namespace
-
-void expect_agreement(Device& device, const ShardSpec& spec, double epsilon) {
-  const auto reference = make_reference64_device();
-  const Results expected = compute(*reference, spec);
-  const Results got = compute(device, spec);
+void expect_near(const Results& got, const Results& expected, const ShardSpec& spec, double epsilon) {
   const Stage& stage = spec.stage;
   const Shape conv = conv_shape(stage, spec.batch, spec.filters.count);
   const double taps = static_cast<double>(weight_shape(stage, 1).sample_size()) + 1;
   const double places = static_cast<double>(conv.n) * conv.h * conv.w + 1;
   const double senders = static_cast<double>(conv.c) * stage.conv.kernel_h * stage.conv.kernel_w + 1;
 
-  expect_same_bits(got.start.weights, random_state(spec).weights, "state round trip: weights");
-  expect_same_bits(got.start.bias_velocity, random_state(spec).bias_velocity, "state round trip: bias velocity");
   expect_near(got.tested, expected.tested, epsilon, taps, "output in testing");
   expect_near(got.output, expected.output, epsilon, taps, "output in training");
   expect_near(got.weight_gradient, expected.weight_gradient, epsilon, taps + places, "weight gradient");
@@ -87,11 +80,27 @@ void expect_agreement(Device& device, const ShardSpec& spec, double epsilon) {
   expect_near(got.end.weights, expected.end.weights, epsilon, steps, "weights after three steps");
   expect_near(got.end.weight_velocity, expected.end.weight_velocity, epsilon, steps, "velocities after three steps");
   expect_near(got.end.bias, expected.end.bias, epsilon, steps, "bias after three steps");
+}
+
+}  // namespace
+
+void expect_agreement(Device& device, const ShardSpec& spec, double epsilon) {
+  const auto reference = make_reference64_device();
+  const Results expected = compute(*reference, spec);
+  const Results got = compute(device, spec);
+  expect_same_bits(got.start.weights, random_state(spec).weights, "state round trip: weights");
+  expect_same_bits(got.start.bias_velocity, random_state(spec).bias_velocity, "state round trip: bias velocity");
+  expect_near(got, expected, spec, epsilon);
 
   const Results again = compute(device, spec);
   expect_same_bits(got.output, again.output, "output of a second run");
   expect_same_bits(got.end.weights, again.end.weights, "weights of a second run");
   if (spec.input_gradient) expect_same_bits(got.input_gradient, again.input_gradient, "input gradient of a second run");
+
+  SCOPED_TRACE("in micro-batches of one sample");
+  ShardSpec one_by_one = spec;
+  one_by_one.micro_batches = spec.batch;
+  expect_near(compute(device, one_by_one), expected, spec, epsilon);
 }
 
 }  // namespace convoy
