@@ -27,6 +27,7 @@ struct ConvOptions {
   int repeats = 7;
   bool tf32 = false;
   bool fp16 = false;
+  std::string compute = "fp32";
   std::string format = "text";
 };
 
@@ -108,7 +109,9 @@ struct Samples {
 };
 
 void measure(const Job& job, const ConvOptions& options, double peak, std::vector<Row>& rows) {
-  const auto device = make_device(job.device, {.threads = job.threads, .tf32 = options.tf32, .fp16 = options.fp16});
+  const auto device = make_device(
+      job.device,
+      {.threads = job.threads, .tf32 = options.tf32, .fp16 = options.fp16, .bf16 = options.compute == "bf16"});
   DevicePasses ours(*device, job.stage, job.filters, options.batch, job.first);
   const auto bare = make_bare_convolutions(job.stage, job.filters, options.batch, job.threads);
   const std::array<const char*, 3> names{"forward", "input gradient", "filter gradient"};
@@ -245,6 +248,9 @@ void add_conv(CLI::App& app) {
   command.add_option("--repeats", options->repeats, "rounds")->check(CLI::Range(1, 1000))->capture_default_str();
   command.add_flag("--tf32", options->tf32, "let NVIDIA GPUs round factors to 10 bits");
   command.add_flag("--fp16", options->fp16, "keep what OpenCL's convolutions read in 16 bits");
+  command.add_option("--compute", options->compute, "fp32 or bf16, of the cpu device")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
   command.add_option("--format", options->format, "text or csv")
       ->check(CLI::IsMember({"text", "csv"}))
       ->capture_default_str();

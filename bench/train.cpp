@@ -23,6 +23,7 @@ struct TrainBenchOptions {
   int batch = 64;
   int repeats = 7;
   bool no_bare = false;
+  std::string compute = "fp32";
   std::string format = "text";
 };
 
@@ -62,7 +63,7 @@ void run_train(const TrainBenchOptions& options) {
   const Net net = read_net(options.net, set);
   const Cut parts = cut(net);
   const Shape input{options.batch, net.input.channels, net.input.height, net.input.width};
-  const auto device = make_device(options.device, {.threads = options.threads});
+  const auto device = make_device(options.device, {.threads = options.threads, .bf16 = options.compute == "bf16"});
   set_matmul_threads(options.threads);
   LocalTrunk trunk(parts.trunk, input, *device);
   Head<float> head(parts, options.batch);
@@ -114,6 +115,9 @@ void add_train(CLI::App& app) {
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
   command.add_option("--repeats", options->repeats, "steps")->check(CLI::Range(1, 10000))->capture_default_str();
   command.add_flag("--no-bare", options->no_bare, "leave the bare convolutions out");
+  command.add_option("--compute", options->compute, "fp32 or bf16, of the cpu device")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
   command.add_option("--format", options->format, "text or csv")
       ->check(CLI::IsMember({"text", "csv"}))
       ->capture_default_str();

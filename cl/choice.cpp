@@ -113,8 +113,7 @@ ClChoice measure(ClShared& shared, const ShardSpec& wanted, const Ways& ways) {
 /// All that the timing depends on but the number of samples.
 std::string key_of(ClShared& shared, const ShardSpec& spec, const Ways& ways) {
   const Convolution& c = spec.stage.conv;
-  return fmt::format("convolutions of\n{}\n{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}\n",
-                     shared.context.identity(),
+  return fmt::format("convolutions of\n{}\n{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}\n", shared.context.identity(),
                      spec.stage.channels, spec.stage.height, spec.stage.width, spec.filters.count, c.kernel_h,
                      c.kernel_w, c.stride_h, c.stride_w, c.pad.top, c.pad.left, c.pad.bottom, c.pad.right,
                      shared.context.settings().half ? "half" : "float", ways.products ? "products" : "-",

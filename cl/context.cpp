@@ -78,8 +78,9 @@ ClBuffer ClContext::image_of(const ClBuffer& buffer, bool half, const std::strin
   if (texels > most_texels_) {
     fail("{} would be an image of {} texels; {} takes at most {}", what, texels, device_.name, most_texels_);
   }
-  const cl_image_format format{.image_channel_order = CL_RGBA,
-                               .image_channel_data_type = static_cast<cl_channel_type>(half ? CL_HALF_FLOAT : CL_FLOAT)};
+  const cl_image_format format{
+      .image_channel_order = CL_RGBA,
+      .image_channel_data_type = static_cast<cl_channel_type>(half ? CL_HALF_FLOAT : CL_FLOAT)};
   cl_image_desc desc{};
   desc.image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER;
   desc.image_width = texels;

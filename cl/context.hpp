@@ -74,7 +74,7 @@ struct ClSettings {
   std::size_t group = 0;              ///< work-items of a work-group; 0: one on processors, up to 64 elsewhere
   ClConvolutions convolutions = ClConvolutions::faster;
   std::optional<bool> images;  ///< direct convolutions read images, or buffers; unset: what is faster on a GPU
-  bool half = false;                                ///< convolutions read maps and weights in 16 bits
+  bool half = false;           ///< convolutions read maps and weights in 16 bits
   std::chrono::duration<double> patience{30.0};     ///< with a device of which nothing ends
   std::chrono::duration<double> launch_time{0.03};  ///< that one launch should take at most: phones reset longer ones
 };

@@ -61,7 +61,7 @@ class DirectConvolution : public ClConvolution {
   ClShared& shared_;
   Shape in_;
   Shape out_;
-  int taps_;  ///< of one channel
+  int taps_;                ///< of one channel
   const ClBuffer* places_;  ///< of maxima; null where the forward pass does not pool
   ConvolutionKernels kernels_;
   std::optional<ConvolutionKernels> backward_kernels_;
@@ -138,8 +138,8 @@ void DirectConvolution::make_packed(const Convolution& conv, bool input_gradient
   spread_gradient_ = PackedMaps(
       shared_, out_,
       {.rows = std::max(in_.h + conv.kernel_h - 1, top + (out_.h - 1) * conv.stride_h + 1),
-       .pitch = round_up(
-           std::max(round_up(in_.w, vector) + conv.kernel_w - 1, left + (out_.w - 1) * conv.stride_w + 1), texel),
+       .pitch = round_up(std::max(round_up(in_.w, vector) + conv.kernel_w - 1, left + (out_.w - 1) * conv.stride_w + 1),
+                         texel),
        .top = top,
        .left = left,
        .step_y = conv.stride_h,
@@ -176,9 +176,9 @@ void DirectConvolution::convolve(const ConvolutionKernels& kernels, const Images
   const int pairs = kernels.tile.pools ? in_row * (out.h / 2) : blocks(in_row * out.h, 2);
   const int filter_blocks = blocks(out.c, kernels.tile.filters);
   // A work-item costs a processor as much as some thousand multiplications: few large ones, but enough for its cores.
-  const int items =
-      shared_.context.is_processor() ? std::clamp(blocks(4 * shared_.units, filter_blocks * samples.count), 1, pairs)
-                                     : pairs;
+  const int items = shared_.context.is_processor()
+                        ? std::clamp(blocks(4 * shared_.units, filter_blocks * samples.count), 1, pairs)
+                        : pairs;
   const ClRange range{static_cast<std::size_t>(items), static_cast<std::size_t>(filter_blocks),
                       static_cast<std::size_t>(samples.count)};
   const ClBuffer& maps = kernels.tile.images ? images.maps : from.buffer();

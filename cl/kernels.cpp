@@ -67,8 +67,7 @@ ConvolutionKernels::ConvolutionKernels(ClContext& context, const ClTile& tile_of
       common_options(context), geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile.width,
       tile.filters, tile.gradient_filters, tile.gradient_taps, tile.gradient_blocks, context.has_fma() ? " -DFMA" : "",
       tile.half ? " -DHALF" : "", tile.images ? " -DIMAGES" : "", tile.pools ? " -DPOOL" : "");
-  const std::vector<ClKernel> built =
-      context.build(kConvolutionSource, options, {"convolve", "filter_gradient"});
+  const std::vector<ClKernel> built = context.build(kConvolutionSource, options, {"convolve", "filter_gradient"});
   convolve = built[0];
   filter_gradient = built[1];
 }

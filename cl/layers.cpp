@@ -21,14 +21,14 @@ class ClActivation : public ClLayer {
   void forward(const Pass&, SampleRange samples) override {
     if (own_output_ == nullptr) return;
     const Shape shape = input_.shape();
-    shared_.launch_over_maps(shared_.layers.apply_activation, shape, samples, input_.buffer(),
-                           own_output_->buffer(), shape.h, shape.w, activation_);
+    shared_.launch_over_maps(shared_.layers.apply_activation, shape, samples, input_.buffer(), own_output_->buffer(),
+                             shape.h, shape.w, activation_);
   }
   const ClTensor& output() const override { return own_output_ == nullptr ? input_ : *own_output_; }
   const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
     const Shape shape = input_.shape();
     shared_.launch_over_maps(shared_.layers.activation_gradient, shape, samples, output().buffer(), gradient,
-                           input_gradient_.buffer(), shape.h, shape.w, activation_);
+                             input_gradient_.buffer(), shape.h, shape.w, activation_);
     return input_gradient_.buffer();
   }
 
@@ -40,8 +40,8 @@ class ClActivation : public ClLayer {
   std::unique_ptr<ClTensor> own_output_;
 };
 
-void find_max_pool_gradient(ClShared& shared, const Pooling& p, const Shape& in, const Shape& out,
-                            SampleRange samples, const ClBuffer& gradient, const ClBuffer& places, const ClBuffer& input_gradient) {
+void find_max_pool_gradient(ClShared& shared, const Pooling& p, const Shape& in, const Shape& out, SampleRange samples,
+                            const ClBuffer& gradient, const ClBuffer& places, const ClBuffer& input_gradient) {
   shared.launch_over_maps(shared.layers.max_pool_gradient, in, samples, gradient, places, input_gradient, in.h, in.w,
                           out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left);
 }
@@ -85,13 +85,12 @@ class ClPooling : public ClLayer {
     const Shape out = output_.shape();
     const Pooling& p = pool_;
     if (p.kind == PoolKind::max) {
-      shared_.launch_over_maps(shared_.layers.max_pool, out, samples, input_.buffer(), output_.buffer(),
-                             places_, in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w,
-                             p.pad.top, p.pad.left, after_relu_);
+      shared_.launch_over_maps(shared_.layers.max_pool, out, samples, input_.buffer(), output_.buffer(), places_, in.h,
+                               in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top,
+                               p.pad.left, after_relu_);
     } else {
-      shared_.launch_over_maps(shared_.layers.average_pool, out, samples, input_.buffer(), output_.buffer(),
-                             in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top,
-                             p.pad.left);
+      shared_.launch_over_maps(shared_.layers.average_pool, out, samples, input_.buffer(), output_.buffer(), in.h, in.w,
+                               out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left);
     }
   }
   const ClTensor& output() const override { return output_; }
@@ -102,9 +101,9 @@ class ClPooling : public ClLayer {
     if (p.kind == PoolKind::max) {
       find_max_pool_gradient(shared_, p, in, out, samples, gradient, places_, input_gradient_.buffer());
     } else {
-      shared_.launch_over_maps(shared_.layers.average_pool_gradient, in, samples, gradient,
-                             input_gradient_.buffer(), in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h,
-                             p.stride_w, p.pad.top, p.pad.left);
+      shared_.launch_over_maps(shared_.layers.average_pool_gradient, in, samples, gradient, input_gradient_.buffer(),
+                               in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top,
+                               p.pad.left);
     }
     return input_gradient_.buffer();
   }
@@ -146,8 +145,7 @@ class ClDropout : public ClLayer {
  private:
   void multiply(const ClBuffer& from, const ClBuffer& to, SampleRange samples) {
     const Shape shape = input_.shape();
-    shared_.launch_over_maps(shared_.layers.multiply, shape, samples, from, factors_.buffer(), to, shape.h,
-                           shape.w);
+    shared_.launch_over_maps(shared_.layers.multiply, shape, samples, from, factors_.buffer(), to, shape.h, shape.w);
   }
 
   ClShared& shared_;

@@ -81,10 +81,10 @@ class ClShard : public Shard {
   ClChoice choice_;
   std::unique_ptr<ClConvolution> direct_;    ///< null where nothing uses it
   std::unique_ptr<ClConvolution> products_;  ///< the same
-  ClKernel sum_maps_;               ///< timed apart: a work-item takes a map of this shard's
-  int activation_ = 0;              ///< fused with the convolution
-  std::unique_ptr<ClTensor> maps_;  ///< after convolution, fused activation and fused pooling
-  ClBuffer places_;                 ///< of the maxima, where pooling is fused
+  ClKernel sum_maps_;                        ///< timed apart: a work-item takes a map of this shard's
+  int activation_ = 0;                       ///< fused with the convolution
+  std::unique_ptr<ClTensor> maps_;           ///< after convolution, fused activation and fused pooling
+  ClBuffer places_;                          ///< of the maxima, where pooling is fused
   std::vector<std::unique_ptr<ClLayer>> layers_;
   std::unique_ptr<ClTensor> input_gradient_;
   ClBuffer bias_slices_;                ///< sums over each map

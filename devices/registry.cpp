@@ -29,6 +29,7 @@ struct Entry {
   const char* name;
   const char* description;
   std::function<std::unique_ptr<Device>(int threads)> make;
+  std::function<std::unique_ptr<Device>(int threads)> make_bf16;  ///< empty: it has no such arithmetic
 };
 
 constexpr std::string_view kAuto = "auto";
@@ -38,13 +39,14 @@ constexpr std::string_view kProcessor = "cpu";
 const std::vector<Entry>& table() {
   static const std::vector<Entry> entries = {
 #if CONVOY_HAS_ONEDNN
-    {"cpu", "this machine's processor, through oneDNN", make_onednn_device},
+    {"cpu", "this machine's processor, through oneDNN", [](int threads) { return make_onednn_device(threads, false); },
+     [](int threads) { return make_onednn_device(threads, true); }},
 #else
-    {"cpu", "this machine's processor, through Eigen (oneDNN is not built in)", make_eigen_device},
+    {"cpu", "this machine's processor, through Eigen (oneDNN is not built in)", make_eigen_device, {}},
 #endif
-    {"eigen", "this machine's processor, through Eigen", make_eigen_device},
-    {"reference", "plain loops on one core: the oracle of the tests", [](int) { return make_reference_device(); }},
-    {"reference64", "the same in double precision", [](int) { return make_reference64_device(); }},
+    {"eigen", "this machine's processor, through Eigen", make_eigen_device, {}},
+    {"reference", "plain loops on one core: the oracle of the tests", [](int) { return make_reference_device(); }, {}},
+    {"reference64", "the same in double precision", [](int) { return make_reference64_device(); }, {}},
   };
   return entries;
 }
@@ -123,14 +125,25 @@ std::unique_ptr<Device> make_gpu(const std::string& name, bool, const DeviceOpti
 }
 #endif
 
+[[noreturn]] void refuse_bf16(const std::string& name) {
+  fail(
+      "device {} does not compute in bfloat16; leave out --compute bf16, or take the device cpu of a program with "
+      "oneDNN",
+      name);
+}
+
 /// A device by its own name.
 std::unique_ptr<Device> make_named(const std::string& name, const DeviceOptions& options) {
+  if (options.bf16 && (is_kind(name, kOpenCl) || is_kind(name, kCuda) || is_kind(name, kCublas))) refuse_bf16(name);
   if (is_kind(name, kOpenCl)) return make_opencl(name, options);
   if (is_kind(name, kCuda)) return make_gpu(name, true, options);
   if (is_kind(name, kCublas)) return make_gpu(name, false, options);
   std::vector<std::string> names;
   for (const Entry& entry : table()) {
-    if (entry.name == name) return entry.make(options.threads > 0 ? options.threads : hardware_threads());
+    if (entry.name == name) {
+      if (options.bf16 && !entry.make_bf16) refuse_bf16(name);
+      return (options.bf16 ? entry.make_bf16 : entry.make)(options.threads > 0 ? options.threads : hardware_threads());
+    }
     names.emplace_back(entry.name);
   }
   fail("unknown device '{}'; this program has: auto, {}, cuda:NUMBER, opencl:NUMBER, check:DEVICE,DEVICE", name,
@@ -139,6 +152,7 @@ std::unique_ptr<Device> make_named(const std::string& name, const DeviceOptions&
 
 std::unique_ptr<Device> make_fastest(const DeviceOptions& options) {
   std::unique_ptr<Device> fastest = make_named(std::string(kProcessor), options);
+  if (options.bf16) return fastest;  // the one that can
   double best = 0.0;
   for (const DeviceRow& row : list_devices()) {
     if (!row.automatic || !row.unusable.empty() || row.name == kProcessor) continue;

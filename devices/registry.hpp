@@ -23,11 +23,12 @@ struct DeviceOptions {
   int threads = 0;    ///< of the processor's devices; 0: all cores
   bool tf32 = false;  ///< NVIDIA GPUs may round factors to 10 bits of mantissa, for speed
   bool fp16 = false;  ///< OpenCL devices keep what convolutions read, input maps and weights, in 16 bits
+  bool bf16 = false;  ///< "cpu" multiplies bfloat16 in convolutions; other devices refuse
 };
 
-/// The device of that name. "auto" is the fastest of the usable automatic rows, by a short timing where there are several; "check:A,B" computes on A and
-/// compares with B (devices/check_device.hpp). Throws Error listing the known names, or saying why the device cannot be
-/// used.
+/// The device of that name. "auto" is the fastest of the usable automatic rows, by a short timing where there are several;
+/// "check:A,B" computes on A and compares with B (devices/check_device.hpp). Throws Error listing the known names, or
+/// saying why the device cannot be used.
 std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions& options);
 
 /// "cuda:0,check:cpu,opencl:0,cpu" to its three names. Throws Error where one is missing or repeated.

@@ -138,7 +138,7 @@ class CudaShard : public Shard {
   int activation_ = 0;
   std::vector<std::unique_ptr<CudaLayer>> layers_;
   std::unique_ptr<CudaTensor> input_gradient_;
-  const float* input_ = nullptr;     ///< of the last forward in training
+  const float* input_ = nullptr;          ///< of the last forward in training
   const CudaTensor* gradient_ = nullptr;  ///< by the convolution's output, of the last backward
 };
 

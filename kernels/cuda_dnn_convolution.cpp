@@ -55,7 +55,9 @@ const Algorithm& choose(const std::vector<Algorithm>& proposed, bool tf32, const
 class DnnConvolution : public CudaConvolution {
  public:
   DnnConvolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec)
-      : gpu_(gpu), scratch_(scratch), batch_out_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
+      : gpu_(gpu),
+        scratch_(scratch),
+        batch_out_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
         micro_batches_(spec.micro_batches) {
     const Convolution& conv = spec.stage.conv;
     const int micro_batch = spec.batch / spec.micro_batches;
@@ -92,11 +94,10 @@ class DnnConvolution : public CudaConvolution {
   void filter_gradient(const float* input, const float* gradient, float* weight_gradient,
                        float* bias_gradient) override {
     gpu_.use();
-    check(
-        cudnnConvolutionBackwardFilter(library_, &kOne, batch_input_, input, batch_output_, gradient, geometry_,
-                                       backward_filters_, workspace(), workspace_bytes_, &kZero, filters_,
-                                       weight_gradient),
-        "filter gradient");
+    check(cudnnConvolutionBackwardFilter(library_, &kOne, batch_input_, input, batch_output_, gradient, geometry_,
+                                         backward_filters_, workspace(), workspace_bytes_, &kZero, filters_,
+                                         weight_gradient),
+          "filter gradient");
     gpu_.sum_channels(gradient, batch_out_.n, batch_out_.c, batch_out_.h * batch_out_.w, bias_gradient);
   }
 

@@ -62,9 +62,8 @@ class CudaPooling : public CudaLayer {
 
   void forward(const Pass&, SampleRange samples) override {
     if (kind_ == PoolKind::max) {
-      gpu_.run(
-          cuda::MaxPool{window_, after_relu_, input_.data(samples), output_.data(samples), places(samples)},
-          size_of(output_, samples));
+      gpu_.run(cuda::MaxPool{window_, after_relu_, input_.data(samples), output_.data(samples), places(samples)},
+               size_of(output_, samples));
     } else {
       gpu_.run(cuda::AveragePool{window_, input_.data(samples), output_.data(samples)}, size_of(output_, samples));
     }
@@ -72,9 +71,8 @@ class CudaPooling : public CudaLayer {
   const CudaTensor& output() const override { return output_; }
   const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
     if (kind_ == PoolKind::max) {
-      gpu_.run(
-          cuda::MaxPoolGradient{window_, gradient.data(samples), places(samples), input_gradient_.data(samples)},
-          size_of(input_, samples));
+      gpu_.run(cuda::MaxPoolGradient{window_, gradient.data(samples), places(samples), input_gradient_.data(samples)},
+               size_of(input_, samples));
     } else {
       gpu_.run(cuda::AveragePoolGradient{window_, gradient.data(samples), input_gradient_.data(samples)},
                size_of(input_, samples));

@@ -22,12 +22,14 @@ Stage stage_of(const ShardSpec& spec, const ChannelPart& part) {
   return stage;
 }
 
-memory::desc input_desc_of(const ShardSpec& spec, const ChannelPart& part, memory::format_tag layout) {
-  return desc_of(input_shape(stage_of(spec, part), spec.batch), layout);
+using Type = memory::data_type;
+
+memory::desc input_desc_of(const ShardSpec& spec, const ChannelPart& part, memory::format_tag layout, Type type) {
+  return desc_of(input_shape(stage_of(spec, part), spec.batch), layout, type);
 }
 
-memory::desc output_desc_of(const ShardSpec& spec, memory::format_tag layout) {
-  return desc_of(conv_shape(spec.stage, spec.batch, spec.filters.count), layout);
+memory::desc output_desc_of(const ShardSpec& spec, memory::format_tag layout, Type type = Type::f32) {
+  return desc_of(conv_shape(spec.stage, spec.batch, spec.filters.count), layout, type);
 }
 
 /// No bias for parts after the first.
@@ -45,9 +47,9 @@ class ConvolutionBackward : public OnednnInputGradient {
     const Convolution& conv = spec.stage.conv;
     const Shape weights = weight_shape(stage_of(spec, part), spec.filters.count);
     const dnnl::convolution_backward_data::primitive_desc desc(
-        {algorithm::convolution_direct, input_desc_of(spec, part, part.maps.input),
-         desc_of(weights, memory::format_tag::any), output_desc_of(spec, part.maps.output), strides(conv),
-         pad_before(conv), pad_after(conv)},
+        {algorithm::convolution_direct, input_desc_of(spec, part, part.maps.input, Type::f32),
+         desc_of(weights, memory::format_tag::any, part.factors), output_desc_of(spec, part.maps.output, part.factors),
+         strides(conv), pad_before(conv), pad_after(conv)},
         engine.engine, forward);
     primitive_ = dnnl::convolution_backward_data(desc);
     gradient_ = OnednnInlet(desc.diff_dst_desc());
@@ -200,8 +202,9 @@ dnnl::convolution_forward::primitive_desc OnednnChannels::forward_desc(const Sha
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(operations);
   const Convolution& conv = spec.stage.conv;
-  return {{prop_kind::forward_training, algorithm::convolution_direct, input_desc_of(spec, part_, part_.maps.input),
-           desc_of(weight_shape_, memory::format_tag::any), bias_desc_of(spec, part_),
+  return {{prop_kind::forward_training, algorithm::convolution_direct,
+           input_desc_of(spec, part_, part_.maps.input, part_.factors),
+           desc_of(weight_shape_, memory::format_tag::any, part_.factors), bias_desc_of(spec, part_),
            output_desc_of(spec, part_.maps.output), strides(conv), pad_before(conv), pad_after(conv)},
           attributes,
           engine_.engine};
@@ -211,15 +214,18 @@ void OnednnChannels::make_forward(const ShardSpec& spec, const Activation* fused
   forward_desc_ = forward_desc(spec, fused);
   forward_ = dnnl::convolution_forward(forward_desc_);
   input_ = OnednnInlet(forward_desc_.src_desc());
-  weights_ = OnednnParameters(engine_, forward_desc_.weights_desc());
+  forward_weights_ = OnednnInlet(forward_desc_.weights_desc());
+  const bool floats = part_.factors == Type::f32;
+  weights_ = OnednnParameters(engine_, floats ? forward_desc_.weights_desc() : plain_desc(weight_shape_));
 }
 
 void OnednnChannels::make_filter_gradient(const ShardSpec& spec) {
   const Convolution& conv = spec.stage.conv;
   const dnnl::convolution_backward_weights::primitive_desc desc(
-      {algorithm::convolution_direct, input_desc_of(spec, part_, part_.for_filter_gradient.input),
+      {algorithm::convolution_direct, input_desc_of(spec, part_, part_.for_filter_gradient.input, part_.factors),
        desc_of(weight_shape_, memory::format_tag::any), bias_desc_of(spec, part_),
-       output_desc_of(spec, part_.for_filter_gradient.output), strides(conv), pad_before(conv), pad_after(conv)},
+       output_desc_of(spec, part_.for_filter_gradient.output, part_.factors), strides(conv), pad_before(conv),
+       pad_after(conv)},
       engine_.engine, forward_desc(spec, nullptr));
   filter_gradient_ = dnnl::convolution_backward_weights(desc);
   input_for_filters_ = OnednnInlet(desc.src_desc());
@@ -229,8 +235,10 @@ void OnednnChannels::make_filter_gradient(const ShardSpec& spec) {
 }
 
 void OnednnChannels::forward(const memory& input, const memory& bias, const memory& output) {
+  if (forward_stale_) taken_weights_ = forward_weights_.take(engine_, weights_.values);
+  forward_stale_ = false;
   engine_.run(forward_, {{DNNL_ARG_SRC, input_.take(engine_, channels_of(input, part_))},
-                         {DNNL_ARG_WEIGHTS, weights_.values},
+                         {DNNL_ARG_WEIGHTS, taken_weights_},
                          {DNNL_ARG_BIAS, part_.first > 0 ? memory() : bias},
                          {DNNL_ARG_DST, output}});
 }
@@ -245,14 +253,14 @@ void OnednnChannels::find_parameter_gradients(const memory& input, const memory&
 }
 
 void OnednnChannels::find_input_gradient(const memory& gradient, const memory& input_gradient) {
-  if (weights_changed_) input_gradient_->take_weights(weights_.values);
-  weights_changed_ = false;
+  if (backward_stale_) input_gradient_->take_weights(weights_.values);
+  backward_stale_ = false;
   input_gradient_->find(gradient, channels_of(input_gradient, part_));
 }
 
 void OnednnChannels::update(const SgdStep& step) {
   weights_.update(step);
-  weights_changed_ = true;
+  weights_changed();
 }
 
 }  // namespace convoy

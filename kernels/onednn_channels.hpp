@@ -20,6 +20,8 @@ struct ChannelPart {
   MapLayouts maps;                 ///< of the forward pass and the input gradient
   MapLayouts for_filter_gradient;  ///< of the filter gradient
   bool columns = false;            ///< find the input gradient by a product with a matrix of columns
+  /// Of what is multiplied: inputs, weights and gradients by the output. Sums, and what is kept of weights, are floats.
+  dnnl::memory::data_type factors = dnnl::memory::data_type::f32;
 };
 
 /// A part's channels of maps or of weights: a view, or `whole` itself where the part is all of it.
@@ -64,7 +66,7 @@ class OnednnChannels {
                                 const dnnl::memory& bias_gradient);
   void find_input_gradient(const dnnl::memory& gradient, const dnnl::memory& input_gradient);
   void update(const SgdStep& step);
-  void weights_changed() { weights_changed_ = true; }
+  void weights_changed() { forward_stale_ = backward_stale_ = true; }
 
  private:
   dnnl::convolution_forward::primitive_desc forward_desc(const ShardSpec& spec, const Activation* fused) const;
@@ -81,9 +83,12 @@ class OnednnChannels {
   OnednnInlet input_;              ///< for forward
   OnednnInlet input_for_filters_;  ///< the same for the filter gradient
   OnednnInlet output_gradient_;    ///< for the filter gradient
-  OnednnParameters weights_;       ///< in the forward primitive's layout
+  OnednnInlet forward_weights_;
+  dnnl::memory taken_weights_;     ///< as forward reads them
+  OnednnParameters weights_;       ///< in the forward primitive's layout, where it takes floats
   dnnl::memory weights_gradient_;  ///< in the filter gradient's layout
-  bool weights_changed_ = true;    ///< since the input gradient took them
+  bool forward_stale_ = true;      ///< the weights changed since forward took them
+  bool backward_stale_ = true;     ///< or the input gradient
 };
 
 }  // namespace convoy

@@ -34,7 +34,19 @@ bool split_pays(const Stage& stage, int vector_width) {
          usual(conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right);
 }
 
-std::vector<ChannelPart> parts_of(const Stage& stage, int filters, int vector_width) {
+std::vector<ChannelPart> parts_in_bf16(const Stage& stage, int vector_width) {
+  const Layout layout = blocks_badly(stage, vector_width) ? Layout::nhwc : Layout::any;
+  return {{.first = 0,
+           .count = stage.channels,
+           .maps = {layout, layout},
+           .for_filter_gradient = {layout, layout},
+           .factors = memory::data_type::bf16}};
+}
+
+std::vector<ChannelPart> parts_of(const Stage& stage, int filters, const OnednnEngine& engine) {
+  const int vector_width = engine.vector_width;
+  // With few channels the instructions for bfloat16 have little to multiply, and floats are faster.
+  if (engine.bf16 && stage.channels >= kAvx512) return parts_in_bf16(stage, vector_width);
   if (split_pays(stage, vector_width)) {
     const int whole = stage.channels / kAvx512 * kAvx512;
     const MapLayouts blocks{Layout::nChw16c, Layout::nChw16c};
@@ -63,7 +75,7 @@ OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec
       output_shape_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
       weight_shape_(weight_shape(spec.stage, spec.filters.count)),
       bias_(engine, {{spec.filters.count}, memory::data_type::f32, Layout::x}) {
-  const std::vector<ChannelPart> parts = parts_of(spec.stage, spec.filters.count, engine.vector_width);
+  const std::vector<ChannelPart> parts = parts_of(spec.stage, spec.filters.count, engine);
   for (const ChannelPart& part : parts) {
     parts_.emplace_back(engine, spec, part, &part == &parts.back() ? fused : nullptr);
   }

@@ -74,8 +74,8 @@ void OnednnShard::make_layers() {
     layers_.push_back(make_onednn_activation_backward(engine_, *fused(), shape, micro_batch, passed));
   }
   for (; i < after.size(); ++i) {
-    layers_.push_back(make_onednn_layer(engine_, after[i], shape, micro_batch, passed, spec_.filters.first,
-                                        pooled_relu && i == 1));
+    layers_.push_back(
+        make_onednn_layer(engine_, after[i], shape, micro_batch, passed, spec_.filters.first, pooled_relu && i == 1));
     passed = layers_.back()->output();
     if (const auto* pool = std::get_if<Pooling>(&after[i])) shape = pooled_shape(*pool, shape);
   }
@@ -124,17 +124,31 @@ const char* instruction_set(int& filter_block) {
   }
 }
 
+bool has_bf16() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::avx512_core_bf16:
+    case dnnl::cpu_isa::avx512_core_amx: return true;
+    default: return false;
+  }
+}
+
 class OnednnDevice : public Device {
  public:
-  explicit OnednnDevice(int threads) {
+  OnednnDevice(int threads, bool bf16) {
+    if (bf16 && !has_bf16()) {
+      fail(
+          "this processor has no instructions for bfloat16 (AVX-512 BF16, AMX), or oneDNN may not use them: leave out "
+          "--compute bf16");
+    }
     engine_.threads = threads;
+    engine_.bf16 = bf16;
     const dnnl_version_t& version = *dnnl_version();
     info_.name = "cpu";
     info_.threads = threads;
     const char* set = instruction_set(info_.filter_block);
     engine_.vector_width = info_.filter_block;
-    info_.description = fmt::format("oneDNN {}.{}.{}, {}, {} thread{}", version.major, version.minor, version.patch,
-                                    set, threads, threads == 1 ? "" : "s");
+    info_.description = fmt::format("oneDNN {}.{}.{}, {}, {} thread{}{}", version.major, version.minor, version.patch,
+                                    set, threads, threads == 1 ? "" : "s", bf16 ? ", bfloat16" : "");
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -156,6 +170,8 @@ class OnednnDevice : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> make_onednn_device(int threads) { return std::make_unique<OnednnDevice>(threads); }
+std::unique_ptr<Device> make_onednn_device(int threads, bool bf16) {
+  return std::make_unique<OnednnDevice>(threads, bf16);
+}
 
 }  // namespace convoy

@@ -15,6 +15,7 @@ struct OnednnEngine {
   dnnl::stream stream{engine};
   int threads = 1;
   int vector_width = 16;  ///< floats that its instructions take at once
+  bool bf16 = false;      ///< convolutions multiply bfloat16, and sum in floats
 
   /// oneDNN takes the calling thread's OpenMP setting, both when a primitive is made and when it runs.
   void use_threads() const;
@@ -30,8 +31,9 @@ struct OnednnEngine {
 dnnl::memory::dims dims_of(const Shape& shape);
 /// Plain NCHW (or KCRS) floats.
 dnnl::memory::desc plain_desc(const Shape& shape);
-/// Floats in a layout; `any` leaves it to the primitive.
-dnnl::memory::desc desc_of(const Shape& shape, dnnl::memory::format_tag layout);
+/// Values in a layout; `any` leaves it to the primitive.
+dnnl::memory::desc desc_of(const Shape& shape, dnnl::memory::format_tag layout,
+                           dnnl::memory::data_type type = dnnl::memory::data_type::f32);
 /// The layout of a primitive's maps of that shape.
 dnnl::memory::format_tag layout_of(const dnnl::memory::desc& desc, const Shape& shape);
 /// The same layout for maps of another number of samples.

@@ -43,22 +43,22 @@ memory::desc plain_desc(const Shape& shape) {
   return {dims_of(shape), memory::data_type::f32, memory::format_tag::nchw};
 }
 
-memory::desc desc_of(const Shape& shape, memory::format_tag layout) {
-  return {dims_of(shape), memory::data_type::f32, layout};
+memory::desc desc_of(const Shape& shape, memory::format_tag layout, memory::data_type type) {
+  return {dims_of(shape), type, layout};
 }
 
 memory::format_tag layout_of(const memory::desc& desc, const Shape& shape) {
   using Tag = memory::format_tag;
   // All that oneDNN has on CPUs.
   for (const Tag tag : {Tag::nhwc, Tag::nChw16c, Tag::nChw8c, Tag::nChw4c}) {
-    if (desc == desc_of(shape, tag)) return tag;
+    if (desc == desc_of(shape, tag, desc.data_type())) return tag;
   }
-  invariant(desc == plain_desc(shape), "maps with channels last, in blocks, or plain");
+  invariant(desc == desc_of(shape, Tag::nchw, desc.data_type()), "maps with channels last, in blocks, or plain");
   return Tag::nchw;
 }
 
 memory::desc with_samples(const memory::desc& desc, const Shape& shape, int samples) {
-  return desc_of({samples, shape.c, shape.h, shape.w}, layout_of(desc, shape));
+  return desc_of({samples, shape.c, shape.h, shape.w}, layout_of(desc, shape), desc.data_type());
 }
 
 memory samples_of(const memory& maps, const Shape& shape, SampleRange samples) {
@@ -157,8 +157,8 @@ class ActivationLayer : public ActivationBackward {
   ActivationLayer(OnednnEngine& engine, Activation activation, const Shape& shape, int micro_batch, const memory& input)
       : ActivationBackward(engine, activation, shape, micro_batch, engine.make(input.get_desc())), input_(input) {
     const memory::desc desc = with_samples(input.get_desc(), shape, micro_batch);
-    forward_ = dnnl::eltwise_forward(
-        {{prop_kind::forward_training, onednn_algorithm(activation), desc, 0.0F}, engine.engine});
+    forward_ =
+        dnnl::eltwise_forward({{prop_kind::forward_training, onednn_algorithm(activation), desc, 0.0F}, engine.engine});
   }
   void forward(const Pass&, SampleRange samples) override {
     engine_.run(forward_, {{DNNL_ARG_SRC, samples_of(input_, shape_, samples)},

@@ -19,6 +19,13 @@ void define(CLI::App& command, NetOptions& options) {
       ->check(CLI::Range(0, 1024));
   command.add_flag("--tf32", device.tf32, "let an NVIDIA GPU round factors to 10 bits of mantissa, for speed");
   command.add_flag("--fp16", device.fp16, "keep what convolutions on an OpenCL device read in 16 bits");
+  command
+      .add_option_function<std::string>(
+          "--compute", [&device](const std::string& type) { device.bf16 = type == "bf16"; },
+          "fp32, or bf16: convolutions on this machine's cpu device multiply bfloat16 and sum in fp32, for speed where "
+          "the processor has instructions for it")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->default_str("fp32");
   command.add_option("--batch", options.batch, "images a step (default: the net file's)")->check(CLI::Range(1, 65536));
   command.add_option("--seed", options.seed, "seed of all random numbers")->capture_default_str();
   command.add_option("--format", options.format, "text for people, json for programs: one object a line")

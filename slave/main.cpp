@@ -66,6 +66,13 @@ void define(CLI::App& app, Options& options) {
                "let NVIDIA GPUs round factors to 10 bits of mantissa, for speed");
   app.add_flag("--fp16", options.device_options.fp16,
                "keep what convolutions on OpenCL devices read, input maps and weights, in 16 bits");
+  app.add_option_function<std::string>(
+         "--compute", [&options](const std::string& type) { options.device_options.bf16 = type == "bf16"; },
+         "fp32, or bf16: convolutions on the cpu device multiply bfloat16 and sum in fp32, for speed where the "
+         "processor "
+         "has instructions for it")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->default_str("fp32");
   app.add_option("--memory", options.memory,
                  "most memory that shards may take, for example 2GiB (default: 3/4 of what "
                  "is available now)");

@@ -194,8 +194,7 @@ TEST(OpenClHalfStorage, AgreesInTheKernelsForGpus) {
 TEST(OpenClHalfStorage, AgreesInImages) {
   const auto [number, why] = usable_device();
   if (number < 0) GTEST_SKIP() << why;
-  const ClSettings settings{
-      .processor = false, .convolutions = ClConvolutions::direct, .images = true, .half = true};
+  const ClSettings settings{.processor = false, .convolutions = ClConvolutions::direct, .images = true, .half = true};
   if (!ClContext(opencl_devices()[static_cast<std::size_t>(number)], settings).has_images()) {
     GTEST_SKIP() << "the device has no images of buffers";
   }

@@ -99,7 +99,7 @@ std::string check_library(const std::string& path, const std::string& header) {
     }
   }
   const bool standard = header.find('.') == std::string::npos && header.find('/') == std::string::npos;
-  const bool c_library = header == "malloc.h";
+  const bool c_library = header == "malloc.h" || header == "sys/mman.h";
   if (from == "core" && !standard && !c_library && !header.starts_with("fmt/")) {
     return fmt::format("<{}>: core/ includes the standard libraries and fmt, nothing else", header);
   }

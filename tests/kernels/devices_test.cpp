@@ -1,6 +1,9 @@
 // Every device of this build on every case of the list, against the reference in double.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "core/random.hpp"
 #include "devices/registry.hpp"
@@ -35,6 +38,62 @@ INSTANTIATE_TEST_SUITE_P(ManyThreads, Devices,
                          testing::Combine(testing::Values("eigen"), testing::Values(5),
                                           testing::ValuesIn(stage_cases())),
                          case_name);
+
+// ---- bfloat16 ------------------------------------------------------------------------------------------------------
+
+/// The cpu device with bfloat16 products, or nothing and the reason.
+std::pair<std::unique_ptr<Device>, std::string> bf16_device() {
+  try {
+    return {make_device("cpu", {.threads = 1, .bf16 = true}), ""};
+  } catch (const Error& error) {
+    return {nullptr, error.what()};
+  }
+}
+
+/// Layers without jumps: rounding may turn a ReLU or move a maximum, and the gradient with it.
+ShardSpec smooth(const std::string& name) {
+  ShardSpec spec = stage_case(name).spec;
+  spec.stage.after = {Activation::tanh, Pooling{.kind = PoolKind::average}};
+  return spec;
+}
+
+class InBf16 : public testing::TestWithParam<std::string> {};
+
+TEST_P(InBf16, AgreesWithinItsRounding) {
+  const auto [device, why] = bf16_device();
+  if (device == nullptr) GTEST_SKIP() << why;
+  expect_agreement(*device, smooth(GetParam()), 0x1.0p-8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, InBf16,
+                         testing::Values("FiftyChannels", "ManyChannels", "Blocked", "OneChannelLeftOver",
+                                         "LeftOverShard", "TwentySixChannels", "FortySevenFilters"));
+
+TEST(InBf16, RoundsWhatConvolutionsMultiply) {
+  const auto [device, why] = bf16_device();
+  if (device == nullptr) GTEST_SKIP() << why;
+  const auto in_floats = make_device("cpu", {.threads = 1});
+  const ShardSpec spec = smooth("FiftyChannels");
+  std::vector<Tensor> outputs;
+  for (Device* each : {device.get(), in_floats.get()}) {
+    HostShard shard(*each, spec);
+    shard.shard().set_state(random_state(spec));
+    outputs.push_back(shard.forward(random_input(spec).span(), {}));
+  }
+  float most = 0.0F;
+  for (std::size_t i = 0; i < outputs[0].size(); ++i) {
+    most = std::max(most, std::abs(outputs[0].data()[i] - outputs[1].data()[i]));
+  }
+  EXPECT_GT(most, 1e-4F);
+}
+
+TEST(InBf16, IsRefusedByDevicesWithoutIt) {
+  for (const std::string name : {"reference", "eigen", "opencl:0", "cuda:0"}) {
+    EXPECT_THAT([&] { make_device(name, {.threads = 1, .bf16 = true}); },
+                testing::ThrowsMessage<Error>(testing::HasSubstr("does not compute in bfloat16")))
+        << name;
+  }
+}
 
 // ---- splits --------------------------------------------------------------------------------------------------------
 
