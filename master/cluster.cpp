@@ -79,6 +79,12 @@ Plan read_plan(const std::string& file, const std::vector<std::string>& members,
   plan.members = members;
   plan.batch = batch;
   validate(plan, trunk);
+  if (plan.exchange != Exchange::star || plan.wire != NumberType::fp32 || plan.micro_batches != 1) {
+    fail(
+        "{}: it asks for exchange {}, wire {} and {} micro-batches; this version runs star, fp32 and 1 (the others can "
+        "be simulated: convoy-bench simulate)",
+        file, to_string(plan.exchange), to_string(plan.wire), plan.micro_batches);
+  }
   return plan;
 }
 

@@ -1,6 +1,9 @@
 #include "plan/plan.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -32,7 +35,37 @@ Assignment assignment_from_json(const Json& json) {
   return {json.at("member").get<int>(), {json.at("first").get<int>(), json.at("filters").get<int>()}};
 }
 
+template <class T>
+struct Name {
+  T value;
+  const char* text;
+};
+constexpr std::array<Name<Exchange>, 2> kExchanges{{{Exchange::star, "star"}, {Exchange::ring, "ring"}}};
+constexpr std::array<Name<NumberType>, 3> kTypes{
+    {{NumberType::fp32, "fp32"}, {NumberType::bf16, "bf16"}, {NumberType::fp16, "fp16"}}};
+
+template <class T, std::size_t N>
+const char* name_of(T value, const std::array<Name<T>, N>& names) {
+  return std::ranges::find(names, value, &Name<T>::value)->text;
+}
+
+template <class T, std::size_t N>
+T value_of(const std::string& text, const std::array<Name<T>, N>& names, const char* what) {
+  const auto found = std::ranges::find_if(names, [&](const Name<T>& name) { return text == name.text; });
+  if (found != names.end()) return found->value;
+  std::vector<const char*> known;
+  for (const Name<T>& name : names) known.push_back(name.text);
+  fail("{} '{}': expected {}", what, text, fmt::join(known, " or "));
+}
+
 }  // namespace
+
+std::string to_string(Exchange exchange) { return name_of(exchange, kExchanges); }
+std::string to_string(NumberType type) { return name_of(type, kTypes); }
+Exchange exchange_from(const std::string& text) { return value_of(text, kExchanges, "exchange"); }
+NumberType number_type_from(const std::string& text) { return value_of(text, kTypes, "number type"); }
+
+std::size_t bytes_of(NumberType type) { return type == NumberType::fp32 ? 4 : 2; }
 
 StagePlan stage_plan(const std::vector<int>& filters_by_member) {
   StagePlan plan;
@@ -47,10 +80,16 @@ StagePlan stage_plan(const std::vector<int>& filters_by_member) {
 
 void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   if (plan.batch < 1) fail("plan: batch {} must be at least 1", plan.batch);
+  if (plan.micro_batches < 1 || plan.batch % plan.micro_batches != 0) {
+    fail("plan: a batch of {} does not come in {} equal micro-batches", plan.batch, plan.micro_batches);
+  }
   if (plan.stages.size() != trunk.size()) {
     fail("plan: it has {} stages, the net has {}; make the plan for this net", plan.stages.size(), trunk.size());
   }
   for (std::size_t s = 0; s < trunk.size(); ++s) {
+    if (plan.stages[s].replicated && (plan.exchange == Exchange::star || s + 1 == trunk.size())) {
+      fail("plan: stage {} cannot be replicated: its maps go to the master", trunk[s].name);
+    }
     int next = 0;
     for (const Assignment& shard : plan.stages[s].shards) {
       if (shard.member < 0 || shard.member >= static_cast<int>(plan.members.size())) {
@@ -90,9 +129,16 @@ std::string to_json(const Plan& plan) {
     for (const Assignment& shard : stage.shards) {
       shards.push_back({{"member", shard.member}, {"first", shard.filters.first}, {"filters", shard.filters.count}});
     }
-    stages.push_back({{"shards", shards}});
+    stages.push_back({{"shards", shards}, {"replicated", stage.replicated}});
   }
-  return Json{{"batch", plan.batch}, {"members", plan.members}, {"stages", stages}}.dump(1) + "\n";
+  return Json{{"batch", plan.batch},
+              {"members", plan.members},
+              {"stages", stages},
+              {"exchange", to_string(plan.exchange)},
+              {"wire", to_string(plan.wire)},
+              {"micro_batches", plan.micro_batches}}
+             .dump(1) +
+         "\n";
 }
 
 Plan plan_from_json(const std::string& text, const std::string& file) {
@@ -102,7 +148,11 @@ Plan plan_from_json(const std::string& text, const std::string& file) {
     for (const Json& stage : json.at("stages")) {
       StagePlan& shards = plan.stages.emplace_back();
       for (const Json& shard : stage.at("shards")) shards.shards.push_back(assignment_from_json(shard));
+      shards.replicated = stage.value("replicated", false);
     }
+    plan.exchange = exchange_from(json.value("exchange", "star"));
+    plan.wire = number_type_from(json.value("wire", "fp32"));
+    plan.micro_batches = json.value("micro_batches", 1);
     return plan;
   } catch (const Json::exception& error) {
     fail("{}: not a plan: {}; expected what a run writes to its plan.json", file, error.what());

@@ -20,15 +20,37 @@ struct Assignment {
 /// All shards of one stage, in ascending order of filters, covering them all. Members without filters are absent.
 struct StagePlan {
   std::vector<Assignment> shards;
+  /// Every member that needs the stage's maps computes them all itself, instead of having them sent: for stages that cost
+  /// less to compute than to send. Backward stays split by the shards; after an update the weights are sent around.
+  bool replicated = false;
   bool operator==(const StagePlan&) const = default;
 };
 
+/// How maps and gradients travel between the members of a stage and those of the next.
+enum class Exchange {
+  star,  ///< through the master, which also sums the gradients
+  ring   ///< from slave to slave: every holder of filters sums the gradient of its own maps
+};
+
+/// Of the values that travel.
+enum class NumberType { fp32, bf16, fp16 };
+std::size_t bytes_of(NumberType type);
+
 struct Plan {
   int batch = 0;
-  std::vector<std::string> members;  ///< names: slaves, or "master" for its own device
+  std::vector<std::string> members;  ///< names: slaves, or "master", last, for its own device
   std::vector<StagePlan> stages;     ///< one for each stage of the trunk
+  Exchange exchange = Exchange::star;
+  NumberType wire = NumberType::fp32;
+  int micro_batches = 1;  ///< equal parts of the batch, of which one may travel while the next is computed
   bool operator==(const Plan&) const = default;
 };
+
+/// "ring", "bf16"; the second throw Error listing what there is.
+std::string to_string(Exchange exchange);
+std::string to_string(NumberType type);
+Exchange exchange_from(const std::string& text);
+NumberType number_type_from(const std::string& text);
 
 /// The shards of one stage from the filter count of each member.
 StagePlan stage_plan(const std::vector<int>& filters_by_member);

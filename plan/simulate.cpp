@@ -1,0 +1,199 @@
+#include "plan/simulate.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <map>
+#include <queue>
+#include <set>
+
+namespace convoy {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+class Simulation {
+ public:
+  Simulation(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk, const ClusterModel& cluster)
+      : graph_(graph),
+        plan_(plan),
+        trunk_(trunk),
+        cluster_(cluster),
+        missing_(graph.tasks.size()),
+        followers_(graph.tasks.size()),
+        computing_(static_cast<std::size_t>(graph.nodes), {-1, kNever}),
+        ready_(static_cast<std::size_t>(graph.nodes)) {
+    result_.nodes.resize(static_cast<std::size_t>(graph.nodes));
+    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+      missing_[i] = graph.tasks[i].after.size();
+      for (const int before : graph.tasks[i].after) followers_[at(before)].push_back(static_cast<int>(i));
+    }
+  }
+
+  Simulated run() {
+    for (std::size_t i = 0; i < missing_.size(); ++i) {
+      if (missing_[i] == 0) start(static_cast<int>(i));
+    }
+    std::size_t done = 0;
+    while (done < graph_.tasks.size()) {
+      share_links();
+      advance_to(next_event());
+      done += finish_what_ended();
+    }
+    result_.seconds = now_;
+    return result_;
+  }
+
+ private:
+  struct Computing {
+    int task;
+    double end;
+  };
+  /// The sends of one pair of nodes; the first is on its way.
+  struct Flow {
+    std::deque<int> sends;
+    double left = 0.0;  ///< bytes of the first
+    double rate = 0.0;
+  };
+
+  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+  const Task& task(int index) const { return graph_.tasks[at(index)]; }
+
+  void start(int index) {
+    const Task& started = task(index);
+    if (started.kind != TaskKind::send) {
+      ready_[at(started.node)].insert(index);
+      return take_next(started.node);
+    }
+    const double bytes = bytes_of(started, plan_, trunk_);
+    result_.nodes[at(started.node)].bytes_out += bytes;
+    result_.nodes[at(started.to)].bytes_in += bytes;
+    Flow& flow = flows_[{started.node, started.to}];
+    flow.sends.push_back(index);
+    if (flow.sends.size() == 1) flow.left = bytes;
+  }
+
+  void take_next(int node) {
+    std::set<int>& ready = ready_[at(node)];
+    if (computing_[at(node)].task >= 0 || ready.empty()) return;
+    const int first = *ready.begin();
+    ready.erase(ready.begin());
+    const double seconds = cluster_.compute(task(first));
+    computing_[at(node)] = {first, now_ + seconds};
+    result_.nodes[at(node)].compute += seconds;
+  }
+
+  /// Max-min fair rates: again and again the card with the least left for each of its flows settles them.
+  void share_links() {
+    std::vector<Flow*> open;
+    std::vector<std::pair<int, int>> ends;
+    for (auto& [pair, flow] : flows_) {
+      if (flow.sends.empty()) continue;
+      open.push_back(&flow);
+      ends.push_back(pair);
+    }
+    const std::size_t nodes = cluster_.links.size();
+    std::vector<double> room(2 * nodes);  // of each card, out and in
+    std::vector<int> users(2 * nodes, 0);
+    for (std::size_t n = 0; n < nodes; ++n) {
+      room[n] = cluster_.links[n].out;
+      room[nodes + n] = cluster_.links[n].in;
+    }
+    const auto out = [&](std::size_t flow) { return at(ends[flow].first); };
+    const auto in = [&](std::size_t flow) { return nodes + at(ends[flow].second); };
+    for (std::size_t f = 0; f < open.size(); ++f) {
+      ++users[out(f)];
+      ++users[in(f)];
+    }
+    std::vector<bool> settled(open.size(), false);
+    for (std::size_t left = open.size(); left > 0;) {
+      std::size_t tightest = 0;
+      double least = kNever;
+      for (std::size_t card = 0; card < room.size(); ++card) {
+        if (users[card] > 0 && room[card] / users[card] < least) {
+          least = room[card] / users[card];
+          tightest = card;
+        }
+      }
+      for (std::size_t f = 0; f < open.size(); ++f) {
+        if (settled[f] || (out(f) != tightest && in(f) != tightest)) continue;
+        settled[f] = true;
+        --left;
+        open[f]->rate = least;
+        for (const std::size_t card : {out(f), in(f)}) {
+          room[card] = std::max(0.0, room[card] - least);
+          --users[card];
+        }
+      }
+    }
+  }
+
+  double next_event() const {
+    double next = arrivals_.empty() ? kNever : arrivals_.top().first;
+    for (const Computing& each : computing_) next = std::min(next, each.end);
+    for (const auto& [pair, flow] : flows_) {
+      if (!flow.sends.empty()) next = std::min(next, now_ + flow.left / flow.rate);
+    }
+    invariant(next < kNever, "a graph whose tasks do not wait for each other");
+    return next;
+  }
+
+  void advance_to(double time) {
+    for (auto& [pair, flow] : flows_) {
+      if (!flow.sends.empty()) flow.left -= flow.rate * (time - now_);
+    }
+    now_ = time;
+  }
+
+  std::size_t finish_what_ended() {
+    std::vector<int> ended;
+    for (std::size_t node = 0; node < computing_.size(); ++node) {
+      if (computing_[node].end > now_) continue;
+      ended.push_back(computing_[node].task);
+      computing_[node] = {-1, kNever};
+    }
+    for (auto& [pair, flow] : flows_) {
+      // What is left of rounding: less than a byte.
+      if (flow.sends.empty() || flow.left > 0.5) continue;
+      arrivals_.emplace(now_ + cluster_.latency, flow.sends.front());
+      flow.sends.pop_front();
+      if (!flow.sends.empty()) flow.left = bytes_of(task(flow.sends.front()), plan_, trunk_);
+    }
+    while (!arrivals_.empty() && arrivals_.top().first <= now_) {
+      ended.push_back(arrivals_.top().second);
+      arrivals_.pop();
+    }
+    for (const int index : ended) {
+      for (const int follower : followers_[at(index)]) {
+        if (--missing_[at(follower)] == 0) start(follower);
+      }
+    }
+    for (int node = 0; node < graph_.nodes; ++node) take_next(node);
+    return ended.size();
+  }
+
+  using Arrival = std::pair<double, int>;
+
+  const TaskGraph& graph_;
+  const Plan& plan_;
+  const std::vector<Stage>& trunk_;
+  const ClusterModel& cluster_;
+  double now_ = 0.0;
+  std::vector<std::size_t> missing_;         ///< of what a task waits for
+  std::vector<std::vector<int>> followers_;  ///< who wait for a task
+  std::vector<Computing> computing_;         ///< by node
+  std::vector<std::set<int>> ready_;
+  std::map<std::pair<int, int>, Flow> flows_;
+  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> arrivals_;
+  Simulated result_;
+};
+
+}  // namespace
+
+Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
+                   const ClusterModel& cluster) {
+  invariant(cluster.links.size() == static_cast<std::size_t>(graph.nodes), "a link for each node");
+  return Simulation(graph, plan, trunk, cluster).run();
+}
+
+}  // namespace convoy

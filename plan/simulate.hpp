@@ -1,0 +1,43 @@
+// How long a step of a plan would take on machines that are described: a discrete-event model with contention on links.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "plan/task_graph.hpp"
+
+namespace convoy {
+
+/// A node's network card, in bytes per second each way. Whatever lies between two cards is as fast as they are (a
+/// switch).
+struct NodeLink {
+  double out = 0.0;
+  double in = 0.0;
+};
+
+struct ClusterModel {
+  std::vector<NodeLink> links;  ///< by node of the graph
+  double latency = 0.0;         ///< seconds from the end of a send to what waits for it
+  /// Seconds that a node computes on a task that is no send.
+  std::function<double(const Task&)> compute;
+};
+
+/// What a node did in a step.
+struct NodeUse {
+  double compute = 0.0;    ///< seconds
+  double bytes_out = 0.0;  ///< sent
+  double bytes_in = 0.0;   ///< received
+};
+
+struct Simulated {
+  double seconds = 0.0;  ///< of the step
+  std::vector<NodeUse> nodes;
+};
+
+/// Each node computes one task at a time, the first of those that are ready. Sends of one pair of nodes go one after
+/// another; those of different pairs share cards fairly: no send can be faster without one that is slower becoming
+/// slower still (max-min fairness, which TCP on a switched LAN comes near).
+Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
+                   const ClusterModel& cluster);
+
+}  // namespace convoy

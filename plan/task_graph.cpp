@@ -1,0 +1,255 @@
+#include "plan/task_graph.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace convoy {
+namespace {
+
+/// Builds the graph stage by stage. X(s) is the input of stage s, X(stages) the trunk's output.
+class Builder {
+ public:
+  Builder(const Plan& plan, const std::vector<Stage>& trunk) : plan_(plan), trunk_(trunk) {
+    const auto members = static_cast<int>(plan.members.size());
+    const bool own = !plan.members.empty() && plan.members.back() == "master";
+    graph_.master = own ? members - 1 : members;
+    graph_.nodes = graph_.master + 1;
+    find_users();
+  }
+
+  TaskGraph build() {
+    const auto stages = static_cast<int>(trunk_.size());
+    for (int s = 0; s < stages; ++s) {
+      for (int m = 0; m < plan_.micro_batches; ++m) forward(s, m);
+    }
+    for (int m = 0; m < plan_.micro_batches; ++m) deliver_maps(stages, m);
+    head();
+    for (int s = stages - 1; s >= 0; --s) {
+      for (int m = 0; m < plan_.micro_batches; ++m) backward_input(s, m);
+    }
+    // Last, so that a node does them where nobody waits for it.
+    for (int s = stages - 1; s >= 0; --s) backward_filters(s);
+    update();
+    return std::move(graph_);
+  }
+
+ private:
+  using Shards = std::vector<Assignment>;
+
+  const Shards& shards(int stage) const { return plan_.stages[static_cast<std::size_t>(stage)].shards; }
+  bool replicated(int stage) const { return plan_.stages[static_cast<std::size_t>(stage)].replicated; }
+  bool direct(int from, int to) const {
+    return plan_.exchange == Exchange::ring || from == graph_.master || to == graph_.master;
+  }
+
+  /// users_[s]: who needs X(s), for forward or backward of stage s; at last, the master.
+  void find_users() {
+    const std::size_t stages = trunk_.size();
+    users_.resize(stages + 1);
+    users_[stages] = {graph_.master};
+    for (std::size_t s = stages; s-- > 0;) {
+      for (const Assignment& shard : shards(static_cast<int>(s))) users_[s].push_back(shard.member);
+      if (!replicated(static_cast<int>(s))) continue;
+      for (const int user : users_[s + 1]) {
+        if (std::ranges::find(users_[s], user) == users_[s].end()) users_[s].push_back(user);
+      }
+    }
+  }
+
+  int add(Task task) {
+    graph_.tasks.push_back(std::move(task));
+    return static_cast<int>(graph_.tasks.size()) - 1;
+  }
+
+  /// What a node must have of X(s) before it computes: sends that bring it, and its own computing.
+  std::vector<int>& needs(int s, int micro_batch, int node) { return needs_[{s, micro_batch, node}]; }
+
+  int send(int from, int to, Cargo cargo, int s, int micro_batch, FilterRange channels, std::vector<int> after) {
+    return add({.kind = TaskKind::send,
+                .node = from,
+                .stage = s,
+                .micro_batch = micro_batch,
+                .filters = channels,
+                .cargo = cargo,
+                .to = to,
+                .after = std::move(after)});
+  }
+
+  /// Brings X(s) of a micro-batch to all that need it; what they compute of it is done.
+  void deliver_maps(int s, int m) {
+    const std::vector<int>& users = users_[static_cast<std::size_t>(s)];
+    if (s == 0) {
+      for (const int user : users) {
+        if (user == graph_.master) continue;
+        needs(s, m, user).push_back(send(graph_.master, user, Cargo::maps, s, m, {0, trunk_[0].channels}, {}));
+      }
+      return;
+    }
+    for (const Assignment& shard : shards(s - 1)) {
+      if (replicated(s - 1)) break;  // whoever needs it computes it
+      const int made = computed_.at({s - 1, m, shard.member});
+      int at_master = -1;
+      // The receivers in turn, beginning behind the sender, so that not all send to the same one first.
+      for (std::size_t i = 0; i < users.size(); ++i) {
+        const int user = users[(i + position(users, shard.member) + 1) % users.size()];
+        if (user == shard.member) {
+          needs(s, m, user).push_back(made);
+        } else if (direct(shard.member, user)) {
+          const int sent = user == graph_.master && at_master >= 0
+                               ? at_master
+                               : send(shard.member, user, Cargo::maps, s, m, shard.filters, {made});
+          if (user == graph_.master) at_master = sent;
+          needs(s, m, user).push_back(sent);
+        } else {
+          if (at_master < 0) {
+            at_master = send(shard.member, graph_.master, Cargo::maps, s, m, shard.filters, {made});
+          }
+          needs(s, m, user).push_back(send(graph_.master, user, Cargo::maps, s, m, shard.filters, {at_master}));
+        }
+      }
+    }
+  }
+
+  static std::size_t position(const std::vector<int>& nodes, int node) {
+    return static_cast<std::size_t>(std::ranges::find(nodes, node) - nodes.begin());
+  }
+
+  void forward(int s, int m) {
+    deliver_maps(s, m);
+    const FilterRange all{0, trunk_[static_cast<std::size_t>(s)].conv.filters};
+    const auto compute = [&](int node, FilterRange filters) {
+      const int task = add({.kind = TaskKind::forward,
+                            .node = node,
+                            .stage = s,
+                            .micro_batch = m,
+                            .filters = filters,
+                            .after = needs(s, m, node)});
+      computed_[{s, m, node}] = task;
+      if (replicated(s)) needs(s + 1, m, node).push_back(task);
+    };
+    if (replicated(s)) {
+      for (const int user : users_[static_cast<std::size_t>(s)]) compute(user, all);
+    } else {
+      for (const Assignment& shard : shards(s)) compute(shard.member, shard.filters);
+    }
+  }
+
+  void head() {
+    const auto last = static_cast<int>(trunk_.size());
+    std::vector<int> after;
+    for (int m = 0; m < plan_.micro_batches; ++m) {
+      const std::vector<int>& maps = needs(last, m, graph_.master);
+      after.insert(after.end(), maps.begin(), maps.end());
+    }
+    const int task = add({.kind = TaskKind::head, .node = graph_.master, .stage = last, .after = std::move(after)});
+    for (int m = 0; m < plan_.micro_batches; ++m) {
+      for (const Assignment& shard : shards(last - 1)) {
+        gradients_[{last, m, shard.member}] =
+            shard.member == graph_.master
+                ? std::vector<int>{task}
+                : std::vector<int>{send(graph_.master, shard.member, Cargo::gradient, last, m, shard.filters, {task})};
+      }
+    }
+  }
+
+  /// Of all shards, from the gradient by X(s + 1) to that by X(s), which goes to the holders of stage s - 1.
+  void backward_input(int s, int m) {
+    std::vector<int> parts;
+    for (const Assignment& shard : shards(s)) {
+      parts.push_back(add({.kind = TaskKind::backward_input,
+                           .node = shard.member,
+                           .stage = s,
+                           .micro_batch = m,
+                           .filters = shard.filters,
+                           .after = gradients_.at({s + 1, m, shard.member})}));
+      backward_[{s, shard.member}].push_back(parts.back());
+    }
+    if (s == 0) return;
+    if (plan_.exchange == Exchange::ring) {
+      for (const Assignment& owner : shards(s - 1)) sum_at(owner.member, s, m, owner.filters, parts);
+      return;
+    }
+    const int total = sum_at(graph_.master, s, m, {0, trunk_[static_cast<std::size_t>(s)].channels}, parts);
+    for (const Assignment& owner : shards(s - 1)) {
+      if (owner.member == graph_.master) continue;
+      gradients_[{s, m, owner.member}] = {
+          send(graph_.master, owner.member, Cargo::gradient, s, m, owner.filters, {total})};
+    }
+  }
+
+  /// The sum of all shards' parts of these channels, at a node.
+  int sum_at(int node, int s, int m, FilterRange channels, const std::vector<int>& parts) {
+    std::vector<int> arrived;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const int from = shards(s)[i].member;
+      arrived.push_back(from == node ? parts[i] : send(from, node, Cargo::part, s, m, channels, {parts[i]}));
+    }
+    const int total = add({.kind = TaskKind::sum,
+                           .node = node,
+                           .stage = s,
+                           .micro_batch = m,
+                           .filters = channels,
+                           .after = std::move(arrived)});
+    gradients_[{s, m, node}] = {total};
+    return total;
+  }
+
+  void backward_filters(int s) {
+    for (const Assignment& shard : shards(s)) {
+      filters_[shard.member].push_back(add({.kind = TaskKind::backward_filters,
+                                            .node = shard.member,
+                                            .stage = s,
+                                            .filters = shard.filters,
+                                            .after = backward_.at({s, shard.member})}));
+    }
+  }
+
+  void update() {
+    std::map<int, int> updated;
+    for (const auto& [node, after] : filters_) {
+      updated[node] = add({.kind = TaskKind::update, .node = node, .after = after});
+    }
+    for (int s = 0; s < static_cast<int>(trunk_.size()); ++s) {
+      if (!replicated(s)) continue;
+      for (const Assignment& shard : shards(s)) {
+        for (const int user : users_[static_cast<std::size_t>(s)]) {
+          if (user == shard.member) continue;
+          send(shard.member, user, Cargo::weights, s, 0, shard.filters, {updated.at(shard.member)});
+        }
+      }
+    }
+  }
+
+  using Key = std::tuple<int, int, int>;  // stage, micro-batch, node
+
+  const Plan& plan_;
+  const std::vector<Stage>& trunk_;
+  TaskGraph graph_;
+  std::vector<std::vector<int>> users_;
+  std::map<Key, std::vector<int>> needs_;
+  std::map<Key, int> computed_;
+  std::map<Key, std::vector<int>> gradients_;  ///< what brings a node its channels of the gradient by X(stage)
+  std::map<std::pair<int, int>, std::vector<int>> backward_;
+  std::map<int, std::vector<int>> filters_;
+};
+
+}  // namespace
+
+TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk) { return Builder(plan, trunk).build(); }
+
+double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk) {
+  if (task.kind != TaskKind::send) return 0.0;
+  const auto s = static_cast<std::size_t>(task.stage);
+  if (task.cargo == Cargo::weights) {
+    return static_cast<double>(
+        (weight_shape(trunk[s], task.filters.count).size() + static_cast<std::size_t>(task.filters.count)) *
+        sizeof(float));
+  }
+  const int samples = plan.batch / plan.micro_batches;
+  Shape shape = s < trunk.size() ? input_shape(trunk[s], samples) : output_shape(trunk.back(), samples, 1);
+  shape.c = task.filters.count;
+  return static_cast<double>(shape.size() * bytes_of(plan.wire));
+}
+
+}  // namespace convoy

@@ -1,0 +1,54 @@
+// A step of training as a plan has it done: what each node computes and sends, and what that waits for. Pure data, made by
+// a pure function, the same for everybody who has the plan.
+#pragma once
+
+#include <vector>
+
+#include "plan/plan.hpp"
+
+namespace convoy {
+
+enum class TaskKind {
+  forward,           ///< of a micro-batch
+  backward_input,    ///< of a micro-batch: the gradient by the stage's input, and by its convolution's output
+  backward_filters,  ///< of the batch
+  update,            ///< all of a node's shards
+  sum,               ///< adds the parts of a micro-batch's gradient up, in the order of the shards
+  head,              ///< dense layers and loss, forward and backward, on the master
+  send
+};
+
+/// What a send carries. X is the input of stage `stage`; for a stage beyond the last, the trunk's output.
+enum class Cargo {
+  maps,      ///< channels `filters` of X
+  part,      ///< channels `filters` of one shard's part of the gradient by X
+  gradient,  ///< channels `filters` of the gradient by X
+  weights    ///< filters `filters` of the stage
+};
+
+struct Task {
+  TaskKind kind = TaskKind::forward;
+  int node = 0;  ///< who computes, or sends
+  int stage = 0;
+  int micro_batch = 0;
+  FilterRange filters;  ///< computed, or carried
+  Cargo cargo = Cargo::maps;
+  int to = -1;             ///< who receives
+  std::vector<int> after;  ///< indices of earlier tasks
+};
+
+/// Nodes are the plan's members in their order, and the master: the member of that name, or one more.
+struct TaskGraph {
+  int nodes = 0;
+  int master = 0;
+  std::vector<Task>
+      tasks;  ///< in an order in which they could be done one by one; of what is ready, a node does the first
+};
+
+/// The plan must be valid for the trunk.
+TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk);
+
+/// Bytes that a send carries, in the plan's number type; weights and their like in 32 bits.
+double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk);
+
+}  // namespace convoy

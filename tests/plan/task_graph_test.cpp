@@ -1,0 +1,297 @@
+#include "plan/task_graph.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.hpp"
+#include "plan/simulate.hpp"
+
+namespace convoy {
+namespace {
+
+using testing::HasSubstr;
+
+/// The stages of 500:1500 for CIFAR-10.
+std::vector<Stage> trunk_of_500_1500() {
+  const auto stage = [](const char* name, int channels, int extent, int filters) {
+    return Stage{.name = name,
+                 .channels = channels,
+                 .height = extent,
+                 .width = extent,
+                 .conv = {.filters = filters, .kernel_h = 5, .kernel_w = 5, .pad = {2, 2, 2, 2}},
+                 .after = {Activation::relu, Pooling{}}};
+  };
+  return {stage("conv1", 3, 32, 500), stage("conv2", 500, 16, 1500)};
+}
+
+struct PlanCase {
+  std::string name;
+  int slaves;
+  bool own;  ///< the master has a share as well
+  Exchange exchange;
+  bool replicated;
+  int micro_batches;
+};
+
+void PrintTo(const PlanCase& c, std::ostream* out) { *out << c.name; }
+
+Plan plan_of(const PlanCase& c, const std::vector<Stage>& trunk, int batch) {
+  std::vector<std::string> members;
+  std::vector<double> speeds;
+  for (int i = 0; i < c.slaves; ++i) {
+    members.push_back(fmt::format("slave{}", i));
+    speeds.push_back(1.0 + i % 3);
+  }
+  if (c.own) {
+    members.emplace_back("master");
+    speeds.push_back(1.0);
+  }
+  Plan plan = proportional_plan(trunk, batch, members, speeds);
+  plan.exchange = c.exchange;
+  plan.micro_batches = c.micro_batches;
+  plan.stages[0].replicated = c.replicated;
+  validate(plan, trunk);
+  return plan;
+}
+
+class TaskGraphs : public testing::TestWithParam<PlanCase> {};
+
+TEST_P(TaskGraphs, WaitOnlyForWhatComesBefore) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  const Plan plan = plan_of(GetParam(), trunk, 24);
+  const TaskGraph graph = make_task_graph(plan, trunk);
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const Task& task = graph.tasks[i];
+    EXPECT_TRUE(task.node >= 0 && task.node < graph.nodes);
+    EXPECT_EQ(task.kind == TaskKind::send, task.to >= 0);
+    EXPECT_TRUE(task.to < graph.nodes && task.to != task.node);
+    for (const int before : task.after) EXPECT_LT(before, static_cast<int>(i));
+    // What a node computes or sends, it has computed itself or was sent.
+    for (const int before : task.after) {
+      const Task& earlier = graph.tasks[static_cast<std::size_t>(before)];
+      EXPECT_EQ(earlier.kind == TaskKind::send ? earlier.to : earlier.node, task.node);
+    }
+  }
+}
+
+/// Channels of X(stage) that a node has, by its own computing and by what it was sent.
+using Have = std::map<std::tuple<int, int, int>, std::vector<FilterRange>>;  // stage, micro-batch, node
+
+int distinct_channels(std::vector<FilterRange> ranges) {
+  std::ranges::sort(ranges, {}, &FilterRange::first);
+  int end = 0;
+  int count = 0;
+  for (const FilterRange& range : ranges) {
+    const int last = range.first + range.count;
+    count += std::max(0, last - std::max(end, range.first));
+    end = std::max(end, last);
+  }
+  return count;
+}
+
+TEST_P(TaskGraphs, BringWholeInputsToWhoeverComputesAndWholeOutputsToTheMaster) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  const Plan plan = plan_of(GetParam(), trunk, 24);
+  const TaskGraph graph = make_task_graph(plan, trunk);
+  Have have;
+  for (const Task& task : graph.tasks) {
+    if (task.kind == TaskKind::send && task.cargo == Cargo::maps) {
+      have[{task.stage, task.micro_batch, task.to}].push_back(task.filters);
+    }
+    if (task.kind == TaskKind::forward) {
+      const bool images_at_hand = task.stage == 0 && task.node == graph.master;
+      if (!images_at_hand) {
+        EXPECT_EQ(distinct_channels(have[{task.stage, task.micro_batch, task.node}]),
+                  trunk[static_cast<std::size_t>(task.stage)].channels);
+      }
+      have[{task.stage + 1, task.micro_batch, task.node}].push_back(task.filters);
+    }
+    if (task.kind == TaskKind::head) {
+      for (int m = 0; m < plan.micro_batches; ++m) {
+        EXPECT_EQ(distinct_channels(have[{2, m, graph.master}]), 1500);
+      }
+    }
+  }
+}
+
+TEST_P(TaskGraphs, SumEveryPartOfEveryChannelOnce) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  const Plan plan = plan_of(GetParam(), trunk, 24);
+  const TaskGraph graph = make_task_graph(plan, trunk);
+  int channels = 0;
+  for (const Task& task : graph.tasks) {
+    if (task.kind != TaskKind::sum) continue;
+    channels += task.filters.count;
+    EXPECT_EQ(task.after.size(), plan.stages[1].shards.size()) << "a part from each shard";
+  }
+  EXPECT_EQ(channels, 500 * plan.micro_batches);
+}
+
+TEST_P(TaskGraphs, ComputeEveryPassOfEveryShard) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  const Plan plan = plan_of(GetParam(), trunk, 24);
+  std::map<TaskKind, int> filters;
+  for (const Task& task : make_task_graph(plan, trunk).tasks) {
+    if (task.stage == 1 || !plan.stages[0].replicated || task.kind != TaskKind::forward) {
+      filters[task.kind] += task.filters.count;
+    }
+  }
+  const int forward = plan.stages[0].replicated ? 1500 : 2000;
+  EXPECT_EQ(filters[TaskKind::forward], forward * plan.micro_batches);
+  EXPECT_EQ(filters[TaskKind::backward_input], 2000 * plan.micro_batches);
+  EXPECT_EQ(filters[TaskKind::backward_filters], 2000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, TaskGraphs,
+                         testing::Values(PlanCase{"OneSlave", 1, false, Exchange::star, false, 1},
+                                         PlanCase{"Star", 3, false, Exchange::star, false, 4},
+                                         PlanCase{"StarWithMaster", 2, true, Exchange::star, false, 3},
+                                         PlanCase{"Ring", 3, false, Exchange::ring, false, 1},
+                                         PlanCase{"RingWithMaster", 3, true, Exchange::ring, false, 2},
+                                         PlanCase{"Replicated", 4, false, Exchange::ring, true, 8},
+                                         PlanCase{"ReplicatedWithMaster", 4, true, Exchange::ring, true, 2}),
+                         [](const auto& info) { return info.param.name; });
+
+// ---- traffic: design's arithmetic, in KiB per image -------------------------------------------------------------------
+
+/// Bytes of the master's link per image: out and in.
+std::pair<double, double> traffic(const PlanCase& c, NumberType wire) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  Plan plan = plan_of(c, trunk, 24);
+  plan.wire = wire;
+  double out = 0.0;
+  double in = 0.0;
+  const TaskGraph graph = make_task_graph(plan, trunk);
+  for (const Task& task : graph.tasks) {
+    const double bytes = bytes_of(task, plan, trunk) / 24 / 1024;
+    if (task.kind == TaskKind::send && task.node == graph.master) out += bytes;
+    if (task.kind == TaskKind::send && task.to == graph.master) in += bytes;
+  }
+  return {out, in};
+}
+
+TEST(Traffic, OfAStar) {
+  // Images and maps of conv1 to every slave but its own, gradients to their owners; and maps and parts from all.
+  const auto [out, in] = traffic({"", 4, false, Exchange::star, false, 1}, NumberType::fp32);
+  EXPECT_NEAR(out, 4 * 12 + 3 * 500 + 500 + 375, 1.0);
+  EXPECT_NEAR(in, 500 + 375 + 4 * 500, 1.0);
+}
+
+TEST(Traffic, OfARing) {
+  const auto [out, in] = traffic({"", 4, false, Exchange::ring, false, 1}, NumberType::fp32);
+  EXPECT_NEAR(out, 4 * 12 + 375, 1.0);
+  EXPECT_NEAR(in, 375, 1.0);
+}
+
+TEST(Traffic, IsHalfIn16Bits) {
+  const PlanCase ring{"", 4, false, Exchange::ring, true, 2};
+  EXPECT_NEAR(traffic(ring, NumberType::bf16).first, traffic(ring, NumberType::fp32).first / 2, 0.5);
+  EXPECT_NEAR(traffic(ring, NumberType::fp16).second, traffic(ring, NumberType::fp32).second / 2, 0.5);
+}
+
+// ---- simulation -----------------------------------------------------------------------------------------------------
+
+constexpr double kFlops = 1e11;
+
+ClusterModel cluster_of(const std::vector<Stage>& trunk, const Plan& plan, int nodes, double bytes_per_second) {
+  ClusterModel cluster;
+  cluster.links.assign(static_cast<std::size_t>(nodes), {bytes_per_second, bytes_per_second});
+  cluster.compute = [&trunk, &plan](const Task& task) {
+    const bool batch = task.kind == TaskKind::backward_filters;
+    if (!batch && task.kind != TaskKind::forward && task.kind != TaskKind::backward_input) return 0.0;
+    const int samples = batch ? plan.batch : plan.batch / plan.micro_batches;
+    return conv_flops(trunk[static_cast<std::size_t>(task.stage)], samples, task.filters.count) / kFlops;
+  };
+  return cluster;
+}
+
+double seconds_of(const PlanCase& c, double bytes_per_second) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  Plan plan = plan_of(c, trunk, 24);
+  const TaskGraph graph = make_task_graph(plan, trunk);
+  return simulate(graph, plan, trunk, cluster_of(trunk, plan, graph.nodes, bytes_per_second)).seconds;
+}
+
+TEST(Simulation, OfOneSlaveBehindAFastLinkIsItsComputing) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  double flops = 0.0;
+  for (const Stage& stage : trunk) flops += 3.0 * conv_flops(stage, 24, stage.conv.filters);
+  EXPECT_NEAR(seconds_of({"", 1, false, Exchange::ring, false, 1}, 1e15), flops / kFlops, 1e-6);
+  EXPECT_NEAR(seconds_of({"", 1, false, Exchange::star, false, 4}, 1e15), flops / kFlops, 1e-6);
+}
+
+TEST(Simulation, OfASlowLinkIsItsTransfer) {
+  // The busiest card: the master's, outward in the star.
+  const double bytes = (4 * 12 + 4 * 500 + 375) * 1024.0 * 24;
+  const double seconds = seconds_of({"", 4, false, Exchange::star, false, 1}, 1e4);
+  EXPECT_GT(seconds, bytes / 1e4);
+  EXPECT_LT(seconds, 2.5 * bytes / 1e4) << "there and back";
+}
+
+TEST(Simulation, MicroBatchesHideTransfer) {
+  const double whole = seconds_of({"", 4, false, Exchange::ring, false, 1}, 1e8);
+  const double in_parts = seconds_of({"", 4, false, Exchange::ring, false, 8}, 1e8);
+  EXPECT_LT(in_parts, 0.95 * whole);
+}
+
+TEST(Simulation, OfARingOutrunsThatOfAStar) {
+  EXPECT_LT(seconds_of({"", 4, false, Exchange::ring, false, 4}, 1e8),
+            seconds_of({"", 4, false, Exchange::star, false, 4}, 1e8));
+}
+
+TEST(Simulation, SendersToOneReceiverShareItsCard) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  Plan plan = plan_of({"", 2, false, Exchange::ring, false, 1}, trunk, 24);
+  // Two sends of 1.5 and 3 MB to node 2, at once.
+  TaskGraph graph{.nodes = 3, .master = 2, .tasks = {}};
+  for (const int node : {0, 1}) {
+    graph.tasks.push_back({.kind = TaskKind::send,
+                           .node = node,
+                           .stage = 2,
+                           .filters = {0, 250 * (node + 1)},
+                           .cargo = Cargo::maps,
+                           .to = 2});
+  }
+  const double small = bytes_of(graph.tasks[0], plan, trunk);
+  ClusterModel cluster = cluster_of(trunk, plan, 3, 1e6);
+  cluster.latency = 0.25;
+  const Simulated step = simulate(graph, plan, trunk, cluster);
+  EXPECT_NEAR(step.seconds, 3 * small / 1e6 + 0.25, 1e-5) << "the card is busy until both are through";
+  EXPECT_DOUBLE_EQ(step.nodes[2].bytes_in, 3 * small);
+}
+
+// ---- plans ----------------------------------------------------------------------------------------------------------
+
+TEST(Plans, NameWhatCannotBe) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  const Plan plan = plan_of({"", 2, false, Exchange::ring, false, 1}, trunk, 24);
+  const auto expect = [&](Plan wrong, const std::string& text) {
+    EXPECT_THAT([&] { validate(wrong, trunk); }, testing::ThrowsMessage<Error>(HasSubstr(text)));
+  };
+  Plan parts = plan;
+  parts.micro_batches = 5;
+  expect(parts, "a batch of 24 does not come in 5 equal micro-batches");
+  Plan star = plan;
+  star.exchange = Exchange::star;
+  star.stages[0].replicated = true;
+  expect(star, "conv1 cannot be replicated");
+  Plan last = plan;
+  last.stages[1].replicated = true;
+  expect(last, "conv2 cannot be replicated");
+}
+
+TEST(Plans, SurviveJson) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  Plan plan = plan_of({"", 3, true, Exchange::ring, true, 4}, trunk, 24);
+  plan.wire = NumberType::bf16;
+  EXPECT_EQ(plan_from_json(to_json(plan), "plan.json"), plan);
+  EXPECT_THAT([] { exchange_from("mesh"); }, testing::ThrowsMessage<Error>(HasSubstr("expected star or ring")));
+  EXPECT_THAT([] { number_type_from("int4"); },
+              testing::ThrowsMessage<Error>(HasSubstr("expected fp32 or bf16 or fp16")));
+}
+
+}  // namespace
+}  // namespace convoy
