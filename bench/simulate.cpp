@@ -139,8 +139,8 @@ void add_simulate(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "simulate",
       "time of a training step on machines that are described, by a discrete-event model of the same task graph that a "
-      "plan stands for, with contention on the links; speedup over the fastest of them alone. Runs execute star, fp32 "
-      "and one micro-batch so far; the rest is what they would gain");
+      "plan stands for, with contention on the links; speedup over the fastest of them alone. Runs execute star "
+      "with one micro-batch so far; the rest is what they would gain");
   command.add_option("--net", options->net, "net file")->capture_default_str();
   command.add_option("--set", options->set, "override of the net file");
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();

@@ -97,8 +97,7 @@ class Receiver {
     wire::Assembler assembler(transfer_shape(order.bytes), buffer_);
     while (!assembler.complete()) {
       const wire::Envelope envelope = next();
-      if (const auto* piece = std::get_if<wire::Piece>(&envelope.message))
-        assembler.add(*piece, envelope.payload.floats());
+      if (const auto* piece = std::get_if<wire::Piece>(&envelope.message)) assembler.add(*piece, envelope.payload);
     }
     answer(wire::Done{});
   }

@@ -79,11 +79,11 @@ Plan read_plan(const std::string& file, const std::vector<std::string>& members,
   plan.members = members;
   plan.batch = batch;
   validate(plan, trunk);
-  if (plan.exchange != Exchange::star || plan.wire != NumberType::fp32 || plan.micro_batches != 1) {
+  if (plan.exchange != Exchange::star || plan.micro_batches != 1) {
     fail(
-        "{}: it asks for exchange {}, wire {} and {} micro-batches; this version runs star, fp32 and 1 (the others can "
-        "be simulated: convoy-bench simulate)",
-        file, to_string(plan.exchange), to_string(plan.wire), plan.micro_batches);
+        "{}: it asks for exchange {} and {} micro-batches; this version runs star and 1 (others can be simulated: "
+        "convoy-bench simulate)",
+        file, to_string(plan.exchange), plan.micro_batches);
   }
   return plan;
 }
@@ -130,6 +130,7 @@ std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, cons
     planned.profiles = profile_members(roster, own, memory, trunk, batch);
     planned.plan = make_plan(trunk, batch, planned.profiles);
   }
+  if (!options.wire.empty()) planned.plan.wire = number_type_from(options.wire);
   return planned;
 }
 

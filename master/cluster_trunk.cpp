@@ -23,6 +23,12 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
   validate(plan_, stages_);
   invariant(!stages_.empty(), "a cluster needs stages to share");
   invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members are those at hand");
+  for (const SlaveInfo& slave : roster_.slaves()) {
+    if (plan_.wire != NumberType::fp32 && !slave.sixteen_bits) {
+      fail("slave {} cannot send and receive {}; run this release of Convoy on it, or leave out --wire", slave.name,
+           to_string(plan_.wire));
+    }
+  }
   for (const std::string& member : plan_.members) times_.push_back({.member = member});
   hold_shards(own);
   ready_ = true;
@@ -44,7 +50,8 @@ void ClusterTrunk::hold_shards(Device* own) {
                                     .stage = stages_[s],
                                     .filters = shard.filters,
                                     .batch = static_cast<std::uint32_t>(batch()),
-                                    .input_gradient = s > 0});
+                                    .input_gradient = s > 0,
+                                    .wire = plan_.wire});
       expect(shard.member);
     }
   }
@@ -121,7 +128,7 @@ void ClusterTrunk::collect(const PieceHandler& on_piece, const DoneHandler& on_d
 
 const Tensor& ClusterTrunk::forward(const Tensor& images, const Pass& pass) {
   std::vector<InputPiece> pieces;
-  for (Envelope& piece : wire::make_pieces(images)) pieces.push_back({-1, std::move(piece)});
+  for (Envelope& piece : wire::make_pieces(images, plan_.wire)) pieces.push_back({-1, std::move(piece)});
   const Tensor* host_input = &images;
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     pieces = forward_stage(s, pieces, *host_input, pass);
@@ -135,7 +142,7 @@ std::vector<ClusterTrunk::InputPiece> ClusterTrunk::forward_stage(std::size_t s,
   std::vector<FilterRange> ranges(plan_.members.size());
   std::vector<InputPiece> output;
   const Shape shape = output_shape(stages_[s], batch(), stages_[s].conv.filters);
-  wire::Assembler whole(shape, runs_[s].output.span());
+  wire::Assembler whole(shape, runs_[s].output.span(), plan_.wire);
   for (const Assignment& shard : plan_.stages[s].shards) {
     ranges[static_cast<std::size_t>(shard.member)] = shard.filters;
     if (is_own(shard.member)) continue;
@@ -153,14 +160,14 @@ std::vector<ClusterTrunk::InputPiece> ClusterTrunk::forward_stage(std::size_t s,
       fail("a Piece outside its filters");
     }
     piece.channel += static_cast<std::uint32_t>(range.first);
-    whole.add(piece, std::as_const(envelope.payload).floats());
+    whole.add(piece, envelope.payload);
     output.push_back({member, std::move(envelope)});
   };
   if (runs_[s].own) {
     const Stopwatch watch;
     const Tensor& maps = runs_[s].own->forward(host_input.span(), pass);
     times_.back().compute += watch.seconds();
-    for (Envelope& piece : wire::make_pieces(maps)) take(static_cast<int>(slave_count()), std::move(piece));
+    for (Envelope& piece : wire::make_pieces(maps, plan_.wire)) take(static_cast<int>(slave_count()), std::move(piece));
   }
   const auto take_from_slave = [&](std::size_t slave, const Piece& piece, const wire::Payload& payload) {
     try {
@@ -192,7 +199,7 @@ void ClusterTrunk::backward_stage(std::size_t s, const Tensor& gradient) {
   for (const Assignment& shard : plan_.stages[s].shards) {
     if (is_own(shard.member)) continue;
     send(shard.member, wire::Backward{static_cast<std::uint32_t>(s)});
-    send(shard.member, wire::make_pieces(gradient, shard.filters));
+    send(shard.member, wire::make_pieces(gradient, shard.filters, plan_.wire));
     expect(shard.member);
   }
   if (runs_[s].own) {
@@ -211,7 +218,7 @@ void ClusterTrunk::sum_input_gradient(std::size_t s, const Tensor* own_part) {
     });
     return static_cast<std::size_t>(shard - shards.begin());
   };
-  OrderedSum sum(runs_[s].input_gradient, shards.size());
+  OrderedSum sum(runs_[s].input_gradient, shards.size(), plan_.wire);
   const auto advance = [&] {
     sum.advance([&](std::size_t contributor) { grant(static_cast<std::size_t>(shards[contributor].member)); });
   };
@@ -263,7 +270,7 @@ std::vector<ShardState> ClusterTrunk::snapshot() {
       expect(shard.member);
       collect([&](std::size_t slave, const Piece& piece, const wire::Payload& payload) {
         try {
-          assembler.add(piece, payload.floats());
+          assembler.add(piece, payload);
         } catch (const Error& error) {
           broke_protocol(slave, error.what());
         }

@@ -43,6 +43,11 @@ void define(CLI::App& command, ClusterOptions& options) {
   command.add_option("--shares", options.shares,
                      "fixed shares instead of measured speeds: a number for each member, as in 3,2,1; slaves in order "
                      "of their names, then the master");
+  command
+      .add_option("--wire", options.wire,
+                  "fp32, bf16 or fp16: number type in which maps and gradients travel; sums are in fp32 (default: the "
+                  "plan's, or fp32)")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   command.add_option("--plan", options.plan, "fixed plan: the plan.json of a run with as many members");
 }
 

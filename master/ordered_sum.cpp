@@ -26,8 +26,8 @@ void accumulate(const float* from, float* to, std::size_t count, bool first) {
 
 }  // namespace
 
-OrderedSum::OrderedSum(Tensor& sum, std::size_t contributors)
-    : sum_(sum), cut_(wire::cut_pieces(sum.shape())), contributors_(contributors) {}
+OrderedSum::OrderedSum(Tensor& sum, std::size_t contributors, NumberType type)
+    : sum_(sum), type_(type), cut_(wire::cut_pieces(sum.shape())), contributors_(contributors) {}
 
 void OrderedSum::give(std::size_t contributor, const Tensor& whole) { contributors_[contributor].whole = &whole; }
 
@@ -42,8 +42,8 @@ void OrderedSum::add(std::size_t contributor, const wire::Piece& piece, const wi
         from.received, piece.sample, piece.channel, expected.sample, expected.channel);
   }
   const std::size_t values = piece.samples * slab_of(piece, sum_.shape()).length;
-  if (payload.size() != values * sizeof(float)) {
-    fail("its gradient's piece {} has {} bytes, expected {}", from.received, payload.size(), values * sizeof(float));
+  if (payload.size() != values * bytes_of(type_)) {
+    fail("its gradient's piece {} has {} bytes, expected {}", from.received, payload.size(), values * bytes_of(type_));
   }
   from.held.push_back(payload);
   ++from.received;
@@ -61,10 +61,16 @@ void OrderedSum::add_next(std::size_t contributor) {
   Contributor& from = contributors_[contributor];
   const wire::Piece& piece = cut_[from.added];
   const Slab slab = slab_of(piece, sum_.shape());
-  const float* received = from.whole == nullptr ? std::as_const(from.held.front()).floats().data() : nullptr;
+  const std::byte* received = from.whole == nullptr ? std::as_const(from.held.front()).bytes().data() : nullptr;
+  decoded_.resize(slab.length);
   for (std::uint32_t i = 0; i < piece.samples; ++i) {
     const int n = static_cast<int>(piece.sample + i);
-    const float* values = received != nullptr ? received + i * slab.length : from.whole->sample(n).data() + slab.offset;
+    const float* values = decoded_.data();
+    if (received != nullptr) {
+      decode(type_, received + i * slab.length * bytes_of(type_), decoded_);
+    } else {
+      values = from.whole->sample(n).data() + slab.offset;
+    }
     accumulate(values, sum_.sample(n).data() + slab.offset, slab.length, contributor == 0);
   }
   ++from.added;

@@ -12,8 +12,9 @@ namespace convoy {
 
 class OrderedSum {
  public:
-  /// Sums `contributors` tensors of sum's shape into `sum`, which must outlive this.
-  OrderedSum(Tensor& sum, std::size_t contributors);
+  /// Sums `contributors` tensors of sum's shape into `sum`, which must outlive this; in floats, whatever the type of the
+  /// pieces.
+  OrderedSum(Tensor& sum, std::size_t contributors, NumberType type = NumberType::fp32);
 
   /// A contributor's whole tensor, at hand at once; must outlive this.
   void give(std::size_t contributor, const Tensor& whole);
@@ -38,6 +39,8 @@ class OrderedSum {
   void add_next(std::size_t contributor);
 
   Tensor& sum_;
+  NumberType type_;
+  AlignedVector<float> decoded_;  ///< a sample of a piece
   std::vector<wire::Piece> cut_;
   std::vector<Contributor> contributors_;
 };

@@ -66,12 +66,14 @@ void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello)
     slaves_.emplace_back();
     seen_.emplace_back();
   }
-  slaves_[index] = {.id = from.peer,
-                    .name = hello.name,
-                    .device = hello.device,
-                    .threads = static_cast<int>(hello.threads),
-                    .memory = hello.memory,
-                    .filter_block = static_cast<int>(hello.filter_block)};
+  slaves_[index] = {
+      .id = from.peer,
+      .name = hello.name,
+      .device = hello.device,
+      .threads = static_cast<int>(hello.threads),
+      .memory = hello.memory,
+      .filter_block = static_cast<int>(hello.filter_block),
+      .sixteen_bits = std::ranges::find(hello.capabilities, wire::kSixteenBits) != hello.capabilities.end()};
   try {
     link_.send(from.peer, wire::Channel::control, {wire::Welcome{wire::kProtocolVersion, run_}, {}},
                Clock::now() + kTick);

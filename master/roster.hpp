@@ -19,6 +19,7 @@ struct SlaveInfo {
   int threads = 1;
   std::size_t memory = 0;
   int filter_block = 1;
+  bool sixteen_bits = false;  ///< takes and gives maps in bf16 and fp16
 };
 
 class Roster {

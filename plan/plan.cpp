@@ -65,8 +65,6 @@ std::string to_string(NumberType type) { return name_of(type, kTypes); }
 Exchange exchange_from(const std::string& text) { return value_of(text, kExchanges, "exchange"); }
 NumberType number_type_from(const std::string& text) { return value_of(text, kTypes, "number type"); }
 
-std::size_t bytes_of(NumberType type) { return type == NumberType::fp32 ? 4 : 2; }
-
 StagePlan stage_plan(const std::vector<int>& filters_by_member) {
   StagePlan plan;
   int first = 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/number_type.hpp"
 #include "core/stage.hpp"
 
 namespace convoy {
@@ -32,17 +33,13 @@ enum class Exchange {
   ring   ///< from slave to slave: every holder of filters sums the gradient of its own maps
 };
 
-/// Of the values that travel.
-enum class NumberType { fp32, bf16, fp16 };
-std::size_t bytes_of(NumberType type);
-
 struct Plan {
   int batch = 0;
   std::vector<std::string> members;  ///< names: slaves, or "master", last, for its own device
   std::vector<StagePlan> stages;     ///< one for each stage of the trunk
   Exchange exchange = Exchange::star;
-  NumberType wire = NumberType::fp32;
-  int micro_batches = 1;  ///< equal parts of the batch, of which one may travel while the next is computed
+  NumberType wire = NumberType::fp32;  ///< of maps and gradients that travel
+  int micro_batches = 1;               ///< equal parts of the batch, of which one may travel while the next is computed
   bool operator==(const Plan&) const = default;
 };
 

@@ -48,7 +48,7 @@ wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info) {
           .threads = static_cast<std::uint32_t>(info.threads),
           .memory = static_cast<std::uint64_t>(static_cast<double>(options.memory) / info.memory_factor),
           .filter_block = static_cast<std::uint32_t>(info.filter_block),
-          .capabilities = {}};
+          .capabilities = {wire::kSixteenBits}};
 }
 
 /// Says hello until the master welcomes this slave; the run's name, or nothing once `stop` is set.

@@ -111,6 +111,7 @@ void Session::on(const wire::Hold& task) {
         memory_ >> 20, held >> 20);
   }
   shards_[task.stage_index] = std::make_unique<HostShard>(device_, spec);
+  wire_ = task.wire;
   times_.compute += watch_.restart();
   finish();
 }
@@ -142,7 +143,7 @@ void Session::on(const wire::Forward& task) {
   times_.transfer += watch_.restart();
   const Tensor& maps = held.forward(input, task.pass);
   times_.compute += watch_.restart();
-  send_tensor(wire::make_pieces(maps));
+  send_tensor(wire::make_pieces(maps, wire_));
   finish();
 }
 
@@ -152,7 +153,7 @@ void Session::on(const wire::Backward& task) {
   times_.transfer += watch_.restart();
   const Tensor* input_gradient = held.backward(gradient);
   times_.compute += watch_.restart();
-  if (input_gradient != nullptr) send_tensor(wire::make_pieces(*input_gradient));
+  if (input_gradient != nullptr) send_tensor(wire::make_pieces(*input_gradient, wire_));
   finish();
 }
 
@@ -172,7 +173,7 @@ void Session::on(const wire::Snapshot& task) {
 std::span<const float> Session::receive_tensor(const Shape& shape, const std::function<void(wire::Assembler&)>& have) {
   if (staging_.size() < shape.size()) staging_.resize(shape.size());
   const std::span<float> values(staging_.data(), shape.size());
-  wire::Assembler assembler(shape, values);
+  wire::Assembler assembler(shape, values, wire_);
   if (have) have(assembler);
   receive_pieces(assembler);
   return values;
@@ -185,7 +186,7 @@ void Session::receive_pieces(Assembler& assembler) {
     if (!from) fail("the master stopped in the middle of a tensor");
     const wire::Message& message = from->envelope.message;
     if (const auto* piece = std::get_if<wire::Piece>(&message)) {
-      assembler.add(*piece, from->envelope.payload.floats());
+      assembler.add(*piece, from->envelope.payload);
     } else if (const auto* bye = std::get_if<wire::Bye>(&message)) {
       throw PeerLost("master", "the master ended the run: " + bye->reason);
     } else if (!std::holds_alternative<wire::Ping>(message) && !std::holds_alternative<wire::Credit>(message)) {

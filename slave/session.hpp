@@ -54,6 +54,7 @@ class Session {
   Device& device_;
   std::size_t memory_;
   std::map<std::uint32_t, std::unique_ptr<HostShard>> shards_;
+  NumberType wire_ = NumberType::fp32;  ///< of maps and gradients, as the master asked when it had the shards held
   AlignedVector<float> staging_;
   Stopwatch watch_;   ///< runs since the last event that times_ counts
   wire::Done times_;  ///< since the last Done

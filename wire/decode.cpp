@@ -111,7 +111,8 @@ Hold read(const fb::Hold& t) {
           .stage = stage,
           .filters = {static_cast<int>(first), static_cast<int>(count)},
           .batch = batch_of(t.batch()),
-          .input_gradient = t.input_gradient()};
+          .input_gradient = t.input_gradient(),
+          .wire = static_cast<NumberType>(within(static_cast<int>(t.wire()), 0, 2, "number type"))};
 }
 
 Piece read(const fb::Piece& t) {

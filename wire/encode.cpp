@@ -80,7 +80,8 @@ struct BodyEncoder {
   Result operator()(const Hold& m) const {
     const auto stage = encode(builder, m.stage);
     return {fb::Body::Hold, fb::CreateHold(builder, m.stage_index, stage, static_cast<std::uint32_t>(m.filters.first),
-                                           static_cast<std::uint32_t>(m.filters.count), m.batch, m.input_gradient)
+                                           static_cast<std::uint32_t>(m.filters.count), m.batch, m.input_gradient,
+                                           static_cast<fb::NumberType>(m.wire))
                                 .Union()};
   }
   Result operator()(const Load& m) const { return {fb::Body::Load, fb::CreateLoad(builder, m.stage_index).Union()}; }

@@ -8,11 +8,14 @@
 #include <variant>
 #include <vector>
 
+#include "core/number_type.hpp"
 #include "core/stage.hpp"
 
 namespace convoy::wire {
 
 inline constexpr std::uint32_t kProtocolVersion = 1;
+/// The capability of taking and giving Pieces in bf16 and fp16.
+inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Payload bytes of one tensor frame at most; larger tensors travel as several.
 inline constexpr std::size_t kFrameBytes = std::size_t{1} << 20;
 
@@ -24,9 +27,9 @@ struct Hello {
   std::string name;    ///< chosen with --name, else host-pid; how messages call the slave
   std::string device;  ///< DeviceInfo::description
   std::uint32_t threads = 1;
-  std::uint64_t memory = 0;        ///< bytes for shards; 0 for no bound
-  std::uint32_t filter_block = 1;  ///< DeviceInfo::filter_block
-  std::vector<std::string> capabilities;
+  std::uint64_t memory = 0;               ///< bytes for shards; 0 for no bound
+  std::uint32_t filter_block = 1;         ///< DeviceInfo::filter_block
+  std::vector<std::string> capabilities;  ///< kSixteenBits
 };
 /// Master to slave: you are in. The run's tasks follow on the data connection.
 struct Welcome {
@@ -68,6 +71,7 @@ struct Hold {
   FilterRange filters;
   std::uint32_t batch = 1;
   bool input_gradient = true;
+  NumberType wire = NumberType::fp32;  ///< of the Pieces of its maps and gradients, either way
 };
 /// Master to slave: the shard's state follows as frames (weights, bias, velocities). Answered by Done.
 struct Load {

@@ -78,8 +78,8 @@ Envelope decode_frames(Frames&& frames) {
   }
   if (!piece) return envelope;
   const auto& extents = std::get<Piece>(envelope.message);
-  const std::size_t rows = static_cast<std::size_t>(extents.samples) * extents.channels * sizeof(float);
-  if (frames.payload.size() == 0 || frames.payload.size() % rows != 0) {
+  const std::size_t least = static_cast<std::size_t>(extents.samples) * extents.channels * bytes_of(NumberType::bf16);
+  if (frames.payload.size() == 0 || frames.payload.size() % least != 0) {
     fail("a Piece of {} samples and {} channels with {} bytes", extents.samples, extents.channels,
          frames.payload.size());
   }

@@ -16,15 +16,15 @@ std::size_t map_size(const Shape& shape) {
 std::uint32_t u32(std::size_t value) { return static_cast<std::uint32_t>(value); }
 
 /// Copies channels [first, ...) of the piece's samples out of `tensor`.
-Envelope fill_piece(const Tensor& tensor, int first_channel, const Piece& piece) {
+Envelope fill_piece(const Tensor& tensor, int first_channel, const Piece& piece, NumberType type) {
   const std::size_t map = map_size(tensor.shape());
   const std::size_t length = piece.channels * map;
-  Envelope envelope{piece, Payload(piece.samples * length * sizeof(float))};
-  float* to = envelope.payload.floats().data();
+  Envelope envelope{piece, Payload(piece.samples * length * bytes_of(type))};
+  std::byte* to = envelope.payload.bytes().data();
   for (std::uint32_t i = 0; i < piece.samples; ++i) {
     const auto sample = tensor.sample(static_cast<int>(piece.sample + i));
-    const float* from = sample.data() + (static_cast<std::size_t>(first_channel) + piece.channel) * map;
-    std::copy_n(from, length, to + i * length);
+    const std::size_t first = (static_cast<std::size_t>(first_channel) + piece.channel) * map;
+    encode(type, sample.subspan(first, length), to + i * length * bytes_of(type));
   }
   return envelope;
 }
@@ -59,14 +59,18 @@ std::vector<Piece> cut_pieces(const Shape& shape) {
   return pieces;
 }
 
-std::vector<Envelope> make_pieces(const Tensor& tensor) { return make_pieces(tensor, {0, tensor.shape().c}); }
+std::vector<Envelope> make_pieces(const Tensor& tensor, NumberType type) {
+  return make_pieces(tensor, {0, tensor.shape().c}, type);
+}
 
-std::vector<Envelope> make_pieces(const Tensor& tensor, FilterRange channels) {
+std::vector<Envelope> make_pieces(const Tensor& tensor, FilterRange channels, NumberType type) {
   Shape shape = tensor.shape();
   invariant(channels.first >= 0 && channels.first + channels.count <= shape.c, "channels lie within the tensor");
   shape.c = channels.count;
   std::vector<Envelope> envelopes;
-  for (const Piece& piece : cut_pieces(shape)) envelopes.push_back(fill_piece(tensor, channels.first, piece));
+  for (const Piece& piece : cut_pieces(shape)) {
+    envelopes.push_back(fill_piece(tensor, channels.first, piece, type));
+  }
   return envelopes;
 }
 
@@ -92,15 +96,16 @@ std::vector<Envelope> make_state_pieces(const ShardState& state) {
   return envelopes;
 }
 
-Assembler::Assembler(const Shape& shape, std::span<float> values)
+Assembler::Assembler(const Shape& shape, std::span<float> values, NumberType type)
     : shape_(shape),
       values_(values),
+      type_(type),
       have_(static_cast<std::size_t>(shape.n) * static_cast<std::size_t>(shape.c), false),
       missing_(have_.size()) {
   invariant(values.empty() || values.size() == shape.size(), "the tensor has room for its values");
 }
 
-void Assembler::add(const Piece& piece, std::span<const float> values) {
+void Assembler::add(const Piece& piece, std::span<const std::byte> bytes, NumberType type) {
   const auto samples = static_cast<std::uint32_t>(shape_.n);
   const auto channels = static_cast<std::uint32_t>(shape_.c);
   if (piece.part != 0 || piece.samples == 0 || piece.channels == 0 || piece.sample >= samples ||
@@ -111,8 +116,9 @@ void Assembler::add(const Piece& piece, std::span<const float> values) {
   }
   const std::size_t map = map_size(shape_);
   const std::size_t length = piece.channels * map;
-  if (values.size() != piece.samples * length) {
-    fail("a Piece with {} values where {} are due", values.size(), piece.samples * length);
+  const std::size_t sample_bytes = length * bytes_of(type);
+  if (bytes.size() != piece.samples * sample_bytes) {
+    fail("a Piece with {} bytes where {} are due", bytes.size(), piece.samples * sample_bytes);
   }
   for (std::uint32_t i = 0; i < piece.samples; ++i) {
     const std::size_t first = static_cast<std::size_t>(piece.sample + i) * channels + piece.channel;
@@ -120,7 +126,7 @@ void Assembler::add(const Piece& piece, std::span<const float> values) {
       if (have_[c]) fail("a Piece of what came before (sample {}, channel {})", c / channels, c % channels);
       have_[c] = true;
     }
-    if (!values_.empty()) std::copy_n(values.data() + i * length, length, values_.data() + first * map);
+    if (!values_.empty()) decode(type, bytes.data() + i * sample_bytes, values_.subspan(first * map, length));
   }
   missing_ -= static_cast<std::size_t>(piece.samples) * piece.channels;
 }
@@ -129,11 +135,11 @@ StateAssembler::StateAssembler(ShardState& state) {
   for (const StatePart part : kStateParts) parts_.emplace_back((state.*part).shape(), (state.*part).span());
 }
 
-void StateAssembler::add(const Piece& piece, std::span<const float> values) {
+void StateAssembler::add(const Piece& piece, const Payload& payload) {
   if (piece.part >= parts_.size()) fail("a Piece of part {} where a state has {}", piece.part, parts_.size());
   Piece within = piece;
   within.part = 0;
-  parts_[piece.part].add(within, values);
+  parts_[piece.part].add(within, payload);
 }
 
 bool Assembler::complete(FilterRange channels) const {

@@ -76,7 +76,8 @@ Result train_local(const std::string& device_name) {
 using Names = std::vector<std::string>;
 
 /// `devices` in turns; the master's own is the first.
-Result train_on_slaves(const Names& devices, int slaves, const std::vector<double>& shares, bool own) {
+Result train_on_slaves(const Names& devices, int slaves, const std::vector<double>& shares, bool own,
+                       NumberType wire = NumberType::fp32) {
   const Cut cut = small_net();
   Roster roster("tcp://127.0.0.1:*", "test");
   SlaveThreads threads(roster.endpoint(), slaves, devices);
@@ -86,8 +87,9 @@ Result train_on_slaves(const Names& devices, int slaves, const std::vector<doubl
   for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
   const auto device = make_device(devices.front(), {.threads = 1});
   if (own) members.emplace_back("master");
-  ClusterTrunk trunk(cut.trunk, proportional_plan(cut.trunk, kBatch, members, shares), roster,
-                     own ? device.get() : nullptr, 20s);
+  Plan plan = proportional_plan(cut.trunk, kBatch, members, shares);
+  plan.wire = wire;
+  ClusterTrunk trunk(cut.trunk, plan, roster, own ? device.get() : nullptr, 20s);
   Result result = train_some(trunk, cut);
   double compute = 0.0;
   for (const MemberTime& time : trunk.take_times()) compute += time.compute;
@@ -96,9 +98,10 @@ Result train_on_slaves(const Names& devices, int slaves, const std::vector<doubl
   return result;
 }
 
-void expect_close(const Result& got, const Result& expected) {
-  // Twenty steps of rounding differences in sums of at most 54 products each (and their gradients' 80), fp32.
-  const double tolerance = 64.0 * kSteps * std::sqrt(80.0) * 0x1.0p-24;
+/// `epsilon`: of the number type that travels.
+void expect_close(const Result& got, const Result& expected, double epsilon = 0x1.0p-24) {
+  // Twenty steps of rounding differences in sums of at most 54 products each (and their gradients' 80).
+  const double tolerance = 64.0 * kSteps * std::sqrt(80.0) * epsilon;
   EXPECT_NEAR(got.loss, expected.loss, tolerance * kSteps);
   for (std::size_t s = 0; s < expected.trunk.size(); ++s) {
     const auto a = got.trunk[s].weights.span();
@@ -142,6 +145,22 @@ TEST_P(Clusters, TrainAsOneMachineDoes) {
   expect_close(once, train_local(c.devices.front()));
   expect_equal(once, train_on_slaves(c.devices, c.slaves, c.shares, c.own));
 }
+
+/// Rounded to 16 bits on the wire: near the run in floats, not equal to it, and the same every time.
+class NarrowWires : public testing::TestWithParam<NumberType> {};
+
+TEST_P(NarrowWires, TrainLikeFloatsButForRounding) {
+  const Names devices{"eigen"};
+  const Result once = train_on_slaves(devices, 3, {1, 5, 2, 1}, true, GetParam());
+  expect_equal(once, train_on_slaves(devices, 3, {1, 5, 2, 1}, true, GetParam()));
+  const Result floats = train_local("eigen");
+  // Twenty small steps: far less than the bound for the worst.
+  expect_close(once, floats, GetParam() == NumberType::bf16 ? 0x1.0p-17 : 0x1.0p-20);
+  EXPECT_NE(once.loss, floats.loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, NarrowWires, testing::Values(NumberType::bf16, NumberType::fp16),
+                         [](const auto& info) { return to_string(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(
     Sizes, Clusters,

@@ -13,6 +13,7 @@ namespace convoy {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::HasSubstr;
 using wire::Channel;
 using wire::Clock;
@@ -175,10 +176,12 @@ const std::vector<HostileCase>& hostile_cases() {
 }
 
 /// What goes wrong in one step of training with the slave at the roster.
-std::string error_of_a_step(Roster& roster) {
+std::string error_of_a_step(Roster& roster, NumberType wire = NumberType::fp32) {
   const std::vector<Stage> stages = two_stages();
+  Plan plan = proportional_plan(stages, kBatch, {"evil"}, {1.0});
+  plan.wire = wire;
   try {
-    ClusterTrunk trunk(stages, proportional_plan(stages, kBatch, {"evil"}, {1.0}), roster, nullptr, 1s);
+    ClusterTrunk trunk(stages, plan, roster, nullptr, 1s);
     std::vector<ShardState> states;
     for (const Stage& stage : stages) states.push_back(zero_state(stage, stage.conv.filters));
     trunk.load(states);
@@ -211,13 +214,15 @@ TEST_P(HostileSlave, IsNamed) {
 INSTANTIATE_TEST_SUITE_P(Table, HostileSlave, testing::ValuesIn(hostile_cases()),
                          [](const auto& each) { return each.param.name; });
 
-TEST(HostileSlave, TheFakeByItselfIsWellBehaved) {
+TEST(HostileSlave, TheFakeByItselfIsWellBehavedButKnowsFloatsAlone) {
   Roster roster("tcp://127.0.0.1:*", "test");
   FakeSlave slave(roster.endpoint(), "nothing", [](FakeSlave&) {});
   std::atomic<bool> stop{false};
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
   roster.gather(1, never, [] {});
+  EXPECT_THAT(error_of_a_step(roster, NumberType::bf16),
+              AllOf(HasSubstr("evil"), HasSubstr("cannot send and receive bf16"), HasSubstr("--wire")));
   EXPECT_EQ(error_of_a_step(roster), "");
   stop = true;
   thread.join();

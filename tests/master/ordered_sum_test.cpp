@@ -54,6 +54,26 @@ TEST(OrderedSum, IsTheSameToTheBitInEveryOrderOfArrival) {
   }
 }
 
+TEST(OrderedSum, AddsRoundedPiecesInFloats) {
+  const std::vector<Tensor> tensors{drawn(0), drawn(1)};
+  Tensor sum(kShape);
+  OrderedSum ordered(sum, 2, NumberType::bf16);
+  std::vector<Tensor> rounded(2, Tensor(kShape));
+  for (std::size_t member = 0; member < 2; ++member) {
+    std::vector<std::byte> bytes(2 * sum.size());
+    encode(NumberType::bf16, tensors[member].span(), bytes.data());
+    decode(NumberType::bf16, bytes.data(), rounded[member].span());
+    for (const wire::Envelope& piece : wire::make_pieces(tensors[member], NumberType::bf16)) {
+      ordered.add(member, std::get<wire::Piece>(piece.message), piece.payload);
+    }
+  }
+  ordered.advance([](std::size_t) {});
+  ASSERT_TRUE(ordered.complete());
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    ASSERT_EQ(sum.data()[i], rounded[0].data()[i] + rounded[1].data()[i]);
+  }
+}
+
 TEST(OrderedSum, RefusesPiecesOutOfTurnAndTooMany) {
   const Tensor tensor = drawn(0);
   const auto pieces = wire::make_pieces(tensor);

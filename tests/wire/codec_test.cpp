@@ -178,6 +178,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"ManyRepeats", calibrate([](Calibrate& m) { m.repeats = 1000; }), "repeats 1000"},
         BadMessage{"FirstFilter", hold([](Hold& m) { m.filters.first = 7; }), "first filter 7"},
         BadMessage{"FilterCount", hold([](Hold& m) { m.filters.count = 5; }), "filter count 5"},
+        BadMessage{"NumberType", hold([](Hold& m) { m.wire = static_cast<NumberType>(3); }), "number type 3"},
         BadMessage{"NoFilters", hold([](Hold& m) { m.filters.count = 0; }), "filter count 0"},
         BadMessage{"LargeBatch", hold([](Hold& m) { m.batch = 65537; }), "batch 65537"},
         BadMessage{"StageIndex", Load{4096}, "stage index 4096"},

@@ -78,7 +78,7 @@ TEST(Links, CarryLargeTensorsToManyClients) {
       while (!assembler.complete()) {
         const auto from = client.receive(in(20s));
         ASSERT_TRUE(from);
-        assembler.add(std::get<Piece>(from->envelope.message), from->envelope.payload.floats());
+        assembler.add(std::get<Piece>(from->envelope.message), from->envelope.payload);
       }
       EXPECT_TRUE(std::equal(got.span().begin(), got.span().end(), tensor.data()));
       client.send(Channel::data, {Done{}, {}}, in(5s));

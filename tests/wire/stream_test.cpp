@@ -41,7 +41,7 @@ TEST_P(Shapes, PiecesMakeTheTensorAgain) {
     EXPECT_FALSE(assembler.complete());
     EXPECT_LE(pieces[i].payload.size(), std::max(kFrameBytes, sizeof(float) * tensor.shape().h * tensor.shape().w));
     EXPECT_EQ(std::get<Piece>(pieces[i].message), cut[i]);
-    assembler.add(cut[i], pieces[i].payload.floats());
+    assembler.add(cut[i], pieces[i].payload);
   }
   EXPECT_TRUE(assembler.complete());
   EXPECT_TRUE(equal(tensor, again));
@@ -60,11 +60,39 @@ TEST(Pieces, OfAChannelRange) {
   Tensor again(slice.shape());
   Assembler assembler(again.shape(), again.span());
   for (const Envelope& piece : make_pieces(tensor, range)) {
-    assembler.add(std::get<Piece>(piece.message), piece.payload.floats());
+    assembler.add(std::get<Piece>(piece.message), piece.payload);
   }
   EXPECT_TRUE(assembler.complete());
   EXPECT_TRUE(equal(slice, again));
   EXPECT_EQ(slice.at(1, 0, 1, 2), tensor.at(1, 2, 1, 2));
+}
+
+TEST(Pieces, In16Bits) {
+  Tensor tensor = counting({3, 7, 20, 50});
+  for (float& value : tensor.span()) value /= 3.0F;
+  for (const NumberType type : {NumberType::bf16, NumberType::fp16}) {
+    Tensor again(tensor.shape());
+    Assembler assembler(again.shape(), again.span(), type);
+    for (const Envelope& piece : make_pieces(tensor, type)) {
+      const auto& extents = std::get<Piece>(piece.message);
+      EXPECT_EQ(piece.payload.size(), 2U * extents.samples * extents.channels * 20 * 50);
+      assembler.add(extents, piece.payload);
+    }
+    EXPECT_TRUE(assembler.complete());
+    Tensor rounded(tensor.shape());
+    std::vector<std::byte> bytes(2 * tensor.size());
+    encode(type, tensor.span(), bytes.data());
+    decode(type, bytes.data(), rounded.span());
+    EXPECT_TRUE(equal(rounded, again));
+    EXPECT_FALSE(equal(tensor, again));
+  }
+}
+
+TEST(Pieces, OfAnotherTypeAreRefused) {
+  const Tensor tensor = counting({1, 2, 3, 3});
+  Assembler assembler(tensor.shape(), {}, NumberType::bf16);
+  const Envelope piece = make_pieces(tensor).front();
+  EXPECT_THROW(assembler.add(std::get<Piece>(piece.message), piece.payload), Error);
 }
 
 TEST(Pieces, FromSeveralSenders) {
@@ -75,7 +103,7 @@ TEST(Pieces, FromSeveralSenders) {
     for (const Envelope& envelope : make_pieces(tensor, range)) {
       Piece piece = std::get<Piece>(envelope.message);
       piece.channel += static_cast<std::uint32_t>(range.first);
-      assembler.add(piece, envelope.payload.floats());
+      assembler.add(piece, envelope.payload);
     }
   }
   EXPECT_TRUE(assembler.complete());
@@ -95,7 +123,7 @@ TEST(Pieces, OfAState) {
   StateAssembler assembler(again);
   for (const Envelope& envelope : make_state_pieces(state)) {
     EXPECT_FALSE(assembler.complete());
-    assembler.add(std::get<Piece>(envelope.message), envelope.payload.floats());
+    assembler.add(std::get<Piece>(envelope.message), envelope.payload);
   }
   EXPECT_TRUE(assembler.complete());
   EXPECT_TRUE(equal(state.weights, again.weights) && equal(state.bias, again.bias));
@@ -145,8 +173,8 @@ INSTANTIATE_TEST_SUITE_P(Table, BadPieces,
                                          BadPiece{"Channels", {0, 0, 1, 4, 3}, 12, "outside its tensor"},
                                          BadPiece{"WrapsAround", {0, 1, 0xFFFFFFFF, 1, 1}, 4, "outside its tensor"},
                                          BadPiece{"NoSamples", {0, 0, 0, 0, 1}, 0, "outside its tensor"},
-                                         BadPiece{"FewValues", {0, 0, 1, 0, 2}, 7, "7 values where 8"},
-                                         BadPiece{"ManyValues", {0, 0, 1, 0, 2}, 9, "9 values where 8"},
+                                         BadPiece{"FewValues", {0, 0, 1, 0, 2}, 7, "28 bytes where 32"},
+                                         BadPiece{"ManyValues", {0, 0, 1, 0, 2}, 9, "36 bytes where 32"},
                                          BadPiece{"Again", {0, 1, 1, 2, 2}, 8, "what came before"},
                                          BadPiece{"Overlap", {0, 0, 2, 3, 1}, 8, "what came before"}),
                          [](const auto& info) { return info.param.name; });

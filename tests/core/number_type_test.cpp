@@ -1,0 +1,131 @@
+#include "core/number_type.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "core/random.hpp"
+
+namespace convoy {
+namespace {
+
+float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+std::vector<std::uint16_t> encoded(NumberType type, const std::vector<float>& values) {
+  std::vector<std::uint16_t> result(values.size());
+  encode(type, values, reinterpret_cast<std::byte*>(result.data()));
+  return result;
+}
+
+std::vector<float> decoded(NumberType type, const std::vector<std::uint16_t>& values) {
+  std::vector<float> result(values.size());
+  decode(type, reinterpret_cast<const std::byte*>(values.data()), result);
+  return result;
+}
+
+class SixteenBits : public testing::TestWithParam<NumberType> {
+ protected:
+  /// Every value of the type.
+  static std::vector<std::uint16_t> all() {
+    std::vector<std::uint16_t> values(65536);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(i);
+    return values;
+  }
+};
+
+TEST_P(SixteenBits, EveryValueSurvives) {
+  const std::vector<std::uint16_t> values = all();
+  const std::vector<float> floats = decoded(GetParam(), values);
+  const std::vector<std::uint16_t> again = encoded(GetParam(), floats);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(floats[i])) {
+      EXPECT_TRUE(std::isnan(decoded(GetParam(), {again[i]})[0])) << i;
+    } else {
+      EXPECT_EQ(again[i], values[i]);
+    }
+  }
+}
+
+/// The nearest of all finite values, of two equally near the even one: found by search, in double precision.
+std::uint16_t nearest(const std::vector<std::pair<double, std::uint16_t>>& sorted, double value) {
+  const auto above = std::ranges::lower_bound(sorted, value, {}, &std::pair<double, std::uint16_t>::first);
+  if (above == sorted.begin()) return above->second;
+  if (above == sorted.end()) return sorted.back().second;
+  const auto below = above - 1;
+  const double up = above->first - value;
+  const double down = value - below->first;
+  if (up == down) return above->second % 2 == 0 ? above->second : below->second;
+  return up < down ? above->second : below->second;
+}
+
+TEST_P(SixteenBits, RoundsToNearestEven) {
+  const std::vector<std::uint16_t> values = all();
+  const std::vector<float> floats = decoded(GetParam(), values);
+  std::vector<std::pair<double, std::uint16_t>> sorted;  // positive ones
+  for (std::size_t i = 0; i < 32768; ++i) {
+    if (std::isfinite(floats[i])) sorted.emplace_back(floats[i], values[i]);
+  }
+  ASSERT_TRUE(std::ranges::is_sorted(sorted));
+  const auto largest = static_cast<float>(sorted.back().first);
+  std::vector<float> tried;
+  // Ties, and what lies a bit beside them.
+  for (std::size_t i = 0; i + 1 < sorted.size(); i += 7) {
+    const auto tie = static_cast<float>((sorted[i].first + sorted[i + 1].first) / 2);
+    tried.insert(tried.end(), {tie, std::nextafter(tie, 0.0F), std::nextafter(tie, largest)});
+  }
+  Random random(5, 6);
+  while (tried.size() < 100000) {
+    const float value = from_bits(random.next() & 0x7FFFFFFFU);
+    if (value <= largest) tried.push_back(value);
+  }
+  const std::vector<std::uint16_t> got = encoded(GetParam(), tried);
+  for (std::size_t i = 0; i < tried.size(); ++i) ASSERT_EQ(got[i], nearest(sorted, tried[i])) << tried[i];
+  for (float& value : tried) value = -value;
+  const std::vector<std::uint16_t> negative = encoded(GetParam(), tried);
+  for (std::size_t i = 0; i < tried.size(); ++i) ASSERT_EQ(negative[i], got[i] | 0x8000U);
+}
+
+TEST_P(SixteenBits, KeepsWhatIsNoFiniteNumber) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> odd{infinity, -infinity, std::nanf(""), from_bits(0x7F800001U), from_bits(0x7FFFFFFFU)};
+  const std::vector<float> got = decoded(GetParam(), encoded(GetParam(), odd));
+  EXPECT_EQ(got[0], infinity);
+  EXPECT_EQ(got[1], -infinity);
+  for (std::size_t i = 2; i < odd.size(); ++i) EXPECT_TRUE(std::isnan(got[i])) << i;
+}
+
+TEST_P(SixteenBits, TakesAnyNumberOfValuesAtAnyPlace) {
+  for (const std::size_t count : {0U, 1U, 7U, 16U, 33U}) {
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = 0.25F * static_cast<float>(i);
+    std::vector<std::byte> frame(2 * count + 1);
+    encode(GetParam(), values, frame.data() + 1);
+    std::vector<float> again(count);
+    decode(GetParam(), frame.data() + 1, again);
+    EXPECT_EQ(again, values);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, SixteenBits, testing::Values(NumberType::bf16, NumberType::fp16),
+                         [](const auto& info) { return info.param == NumberType::bf16 ? "bf16" : "fp16"; });
+
+TEST(NumberTypes, Fp16EndsAt65504) {
+  EXPECT_EQ(encoded(NumberType::fp16, {65504.0F, 65519.0F, 65520.0F, 1e30F}),
+            (std::vector<std::uint16_t>{0x7BFF, 0x7BFF, 0x7C00, 0x7C00}));
+}
+
+TEST(NumberTypes, Fp32IsItself) {
+  const std::vector<float> values{1.5F, -0.0F, 3e-40F};
+  std::vector<std::byte> frame(values.size() * bytes_of(NumberType::fp32));
+  encode(NumberType::fp32, values, frame.data());
+  EXPECT_EQ(std::memcmp(frame.data(), values.data(), frame.size()), 0);
+}
+
+}  // namespace
+}  // namespace convoy
