@@ -175,7 +175,8 @@ class OpenClHalf : public testing::TestWithParam<StageCase> {};
 TEST_P(OpenClHalf, AgreesWithinItsRounding) {
   const auto [number, why] = usable_device();
   if (number < 0) GTEST_SKIP() << why;
-  expect_agreement(*make_opencl_device(number, {.half = true}), GetParam().spec, 0x1.0p-10);
+  expect_agreement(*make_opencl_device(number, {.convolutions = ClConvolutions::direct, .half = true}), GetParam().spec,
+                   0x1.0p-10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, OpenClHalf,
@@ -187,7 +188,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, OpenClHalf,
 TEST(OpenClHalfStorage, AgreesInTheKernelsForGpus) {
   const auto [number, why] = usable_device();
   if (number < 0) GTEST_SKIP() << why;
-  const auto device = make_opencl_device(number, {.processor = false, .half = true});
+  const auto device =
+      make_opencl_device(number, {.processor = false, .convolutions = ClConvolutions::direct, .half = true});
   expect_agreement(*device, stage_case("Stride3").spec, 0x1.0p-10);
 }
 
@@ -207,7 +209,7 @@ TEST(OpenClHalfStorage, RoundsWhatConvolutionsRead) {
   const ShardSpec& spec = stage_case("Stride3").spec;
   std::vector<Tensor> outputs;
   for (const bool half : {false, true}) {
-    const auto device = make_opencl_device(number, {.half = half});
+    const auto device = make_opencl_device(number, {.convolutions = ClConvolutions::direct, .half = half});
     HostShard shard(*device, spec);
     shard.shard().set_state(random_state(spec));
     outputs.push_back(shard.forward(random_input(spec).span(), {}));
