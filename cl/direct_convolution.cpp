@@ -200,16 +200,17 @@ void DirectConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& g
   const SampleRange batch{0, out_.n};
   if (packed_samples_ < out_.n) pack_input(input, batch);
   if (gradient_) gradient_->fill(shared_, gradient, batch);
-  const int plane = gradient_ ? gradient_->plane() : out_.h * out_.w;
-  const cl_ulong sample = gradient_ ? plane : plane * out_.c;
-  const cl_ulong filter = gradient_ ? plane * out_.n : plane;
+  const auto plane = static_cast<cl_ulong>(gradient_ ? gradient_->plane() : out_.h * out_.w);
+  const cl_ulong sample = gradient_ ? plane : plane * static_cast<cl_ulong>(out_.c);
+  const cl_ulong filter = gradient_ ? plane * static_cast<cl_ulong>(out_.n) : plane;
   const int weights = out_.c * in_.c * taps_;
   const ClBuffer& sums = slices_ > 1 ? weight_slices_ : weight_gradient;
   const ClRange range{static_cast<std::size_t>(tap_groups()),
                       static_cast<std::size_t>(blocks(out_.c, kernels_.tile.gradient_filters)),
                       static_cast<std::size_t>(slices_)};
-  constexpr int kCache = 16 << 10;  // half of a small first cache, in bytes
-  const int chunk = std::max(1, kCache / (kernels_.tile.gradient_filters * plane * static_cast<int>(sizeof(float))));
+  constexpr cl_ulong kCache = 16 << 10;  // half of a small first cache, in bytes
+  const cl_ulong together = static_cast<cl_ulong>(kernels_.tile.gradient_filters) * plane * sizeof(float);
+  const int chunk = static_cast<int>(std::max<cl_ulong>(1, kCache / together));
   ClContext& context = shared_.context;
   context.launch(kernels_.filter_gradient, range, input_.buffer(), gradient_ ? gradient_->buffer() : gradient, sums,
                  out_.n, slices_, chunk, in_.c, input_.plane(), input_.row(), input_.phase(), out_.c, out_.h, out_.w,
