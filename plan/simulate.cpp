@@ -20,14 +20,11 @@ class Simulation {
         trunk_(trunk),
         cluster_(cluster),
         missing_(graph.tasks.size()),
-        followers_(graph.tasks.size()),
+        followers_(followers_of(graph)),
         computing_(static_cast<std::size_t>(graph.nodes), {-1, kNever}),
         ready_(static_cast<std::size_t>(graph.nodes)) {
     result_.nodes.resize(static_cast<std::size_t>(graph.nodes));
-    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-      missing_[i] = graph.tasks[i].after.size();
-      for (const int before : graph.tasks[i].after) followers_[at(before)].push_back(static_cast<int>(i));
-    }
+    for (std::size_t i = 0; i < graph.tasks.size(); ++i) missing_[i] = graph.tasks[i].after.size();
   }
 
   Simulated run() {

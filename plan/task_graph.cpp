@@ -18,13 +18,15 @@ class Builder {
     find_users();
   }
 
-  TaskGraph build() {
+  TaskGraph build(bool training) {
     const auto stages = static_cast<int>(trunk_.size());
     for (int s = 0; s < stages; ++s) {
       for (int m = 0; m < plan_.micro_batches; ++m) forward(s, m);
     }
     for (int m = 0; m < plan_.micro_batches; ++m) deliver_maps(stages, m);
     head();
+    if (!training) return std::move(graph_);
+    deliver_gradient();
     for (int s = stages - 1; s >= 0; --s) {
       for (int m = 0; m < plan_.micro_batches; ++m) backward_input(s, m);
     }
@@ -142,13 +144,18 @@ class Builder {
       const std::vector<int>& maps = needs(last, m, graph_.master);
       after.insert(after.end(), maps.begin(), maps.end());
     }
-    const int task = add({.kind = TaskKind::head, .node = graph_.master, .stage = last, .after = std::move(after)});
+    head_ = add({.kind = TaskKind::head, .node = graph_.master, .stage = last, .after = std::move(after)});
+  }
+
+  /// Of the loss by the trunk's output.
+  void deliver_gradient() {
+    const auto last = static_cast<int>(trunk_.size());
     for (int m = 0; m < plan_.micro_batches; ++m) {
       for (const Assignment& shard : shards(last - 1)) {
         gradients_[{last, m, shard.member}] =
             shard.member == graph_.master
-                ? std::vector<int>{task}
-                : std::vector<int>{send(graph_.master, shard.member, Cargo::gradient, last, m, shard.filters, {task})};
+                ? std::vector<int>{head_}
+                : std::vector<int>{send(graph_.master, shard.member, Cargo::gradient, last, m, shard.filters, {head_})};
       }
     }
   }
@@ -226,6 +233,7 @@ class Builder {
   const Plan& plan_;
   const std::vector<Stage>& trunk_;
   TaskGraph graph_;
+  int head_ = -1;
   std::vector<std::vector<int>> users_;
   std::map<Key, std::vector<int>> needs_;
   std::map<Key, int> computed_;
@@ -236,7 +244,18 @@ class Builder {
 
 }  // namespace
 
-TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk) { return Builder(plan, trunk).build(); }
+TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk, bool training) {
+  return Builder(plan, trunk).build(training);
+}
+
+std::vector<std::vector<int>> followers_of(const TaskGraph& graph) {
+  std::vector<std::vector<int>> followers(graph.tasks.size());
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    for (const int before : graph.tasks[i].after)
+      followers[static_cast<std::size_t>(before)].push_back(static_cast<int>(i));
+  }
+  return followers;
+}
 
 double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk) {
   if (task.kind != TaskKind::send) return 0.0;

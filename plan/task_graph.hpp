@@ -45,8 +45,11 @@ struct TaskGraph {
       tasks;  ///< in an order in which they could be done one by one; of what is ready, a node does the first
 };
 
-/// The plan must be valid for the trunk.
-TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk);
+/// A step of training, or a forward pass that ends with the head. The plan must be valid for the trunk.
+TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk, bool training = true);
+
+/// For each task those that wait for it.
+std::vector<std::vector<int>> followers_of(const TaskGraph& graph);
 
 /// Bytes that a send carries, in the plan's number type; weights and their like in 32 bits.
 double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk);

@@ -23,6 +23,7 @@ const std::map<std::string, Names>& folder_table() {
       {"kernels", {"core"}},
       {"cl", {"core", "kernels"}},
       {"plan", {"core"}},
+      {"exchange", {"core", "plan", "kernels"}},
       {"devices", {"core", "plan", "kernels", "cl"}},
       {"wire", {"core", "plan/plan.hpp"}},
       {"slave", {"core", "plan", "kernels", "devices", "wire"}},

@@ -1,0 +1,308 @@
+// Nodes that execute a plan's task graph together, against the trunk on one device: the same weights, whatever the plan,
+// the order in which parcels arrive, and whose turn it is.
+
+#include "exchange/node.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+
+#include "core/random.hpp"
+#include "devices/registry.hpp"
+#include "master/local_trunk.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr int kBatch = 6;
+constexpr int kSteps = 5;
+constexpr SgdStep kSgd{.learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 0.001F};
+
+/// Three stages with odd sizes and every kind of channel layer.
+std::vector<Stage> trunk() {
+  return {{.name = "conv1",
+           .channels = 2,
+           .height = 11,
+           .width = 9,
+           .conv = {.filters = 7, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
+           .after = {Activation::relu, Pooling{}}},
+          {.name = "conv2",
+           .channels = 7,
+           .height = 5,
+           .width = 4,
+           .conv = {.filters = 9, .kernel_h = 3, .kernel_w = 2, .pad = {1, 0, 1, 1}},
+           .after = {Activation::tanh, Dropout{0.25F, 0}}},
+          {.name = "conv3",
+           .channels = 9,
+           .height = 5,
+           .width = 4,
+           .conv = {.filters = 5, .kernel_h = 2, .kernel_w = 2},
+           .after = {Pooling{.kind = PoolKind::average}}}};
+}
+
+Tensor drawn(const Shape& shape, std::uint64_t stream, float scale) {
+  Tensor tensor(shape);
+  Random random(3, stream);
+  for (float& value : tensor.span()) value = random.uniform(-scale, scale);
+  return tensor;
+}
+
+std::vector<ShardState> start() {
+  std::vector<ShardState> states;
+  for (const Stage& stage : trunk()) {
+    ShardState state = zero_state(stage, stage.conv.filters);
+    state.weights = drawn(state.weights.shape(), 50 + states.size(), 0.4F);
+    state.bias = drawn(state.bias.shape(), 60 + states.size(), 0.1F);
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+Shape images_shape() { return input_shape(trunk()[0], kBatch); }
+
+/// A head: the gradient of a little of the squared distance to a target.
+Tensor gradient_of(const Tensor& output, int step) {
+  Tensor gradient = drawn(output.shape(), 200 + static_cast<std::uint64_t>(step), 1.0F);
+  for (std::size_t i = 0; i < output.size(); ++i) gradient.data()[i] = 0.05F * (output.data()[i] - gradient.data()[i]);
+  return gradient;
+}
+
+struct Result {
+  Tensor tested;  ///< output of a forward pass at the end
+  std::vector<ShardState> states;
+};
+
+Pass pass_of(int step) { return {.training = true, .seed = 77U + static_cast<std::uint64_t>(step)}; }
+
+Result train_local(const std::string& name) {
+  const auto device = make_device(name, {.threads = 1});
+  LocalTrunk local(trunk(), images_shape(), *device);
+  local.load(start());
+  for (int step = 0; step < kSteps; ++step) {
+    const Tensor images = drawn(images_shape(), 100 + static_cast<std::uint64_t>(step), 1.0F);
+    local.backward(gradient_of(local.forward(images, pass_of(step)), step));
+    local.update(kSgd);
+  }
+  return {local.forward(drawn(images_shape(), 99, 1.0F), {}), local.snapshot()};
+}
+
+/// All nodes of a plan in one thread, with the turns and the arrivals drawn from a seed.
+class Nodes {
+ public:
+  Nodes(const Plan& plan, const std::string& device, std::uint64_t seed) : plan_(plan), random_(seed, 0) {
+    const TaskGraph graph = make_task_graph(plan, trunk());
+    master_ = graph.master;
+    for (int i = 0; i < graph.nodes; ++i) devices_.push_back(make_device(device, {.threads = 1}));
+    for (int i = 0; i < graph.nodes; ++i) {
+      const auto send = [this, i](Parcel&& parcel) { queues_[{i, parcel.to}].push_back(std::move(parcel)); };
+      nodes_.push_back(std::make_unique<Node>(plan, trunk(), i, devices_[static_cast<std::size_t>(i)].get(), send, 37));
+    }
+    const std::vector<ShardState> states = start();
+    for (const auto& node : nodes_) {
+      for (std::size_t s = 0; s < states.size(); ++s) node->set_state(s, states[s]);
+    }
+  }
+
+  const Tensor& forward(const Tensor& images, const Pass& pass) {
+    for (const auto& node : nodes_) node->begin(pass, node.get() == &master() ? &images : nullptr);
+    run_until([&] { return master().output_ready(); });
+    if (!pass.training) run_until([&] { return finished(); });
+    return master().output();
+  }
+  void backward(const Tensor& gradient) { master().give_gradient(gradient); }
+  void update() {
+    for (const auto& node : nodes_) {
+      if (random_.below(2) == 0) one_turn();
+      node->allow_update(kSgd);
+    }
+    run_until([&] { return finished(); });
+  }
+  std::vector<ShardState> states() const {
+    std::vector<ShardState> states;
+    for (std::size_t s = 0; s < trunk().size(); ++s) {
+      ShardState whole = zero_state(trunk()[s], trunk()[s].conv.filters);
+      for (const Assignment& shard : plan_.stages[s].shards) {
+        paste(nodes_[static_cast<std::size_t>(shard.member)]->state(s), shard.filters, whole);
+      }
+      states.push_back(std::move(whole));
+    }
+    return states;
+  }
+  Node& master() { return *nodes_[static_cast<std::size_t>(master_)]; }
+
+ private:
+  bool finished() const {
+    return std::ranges::all_of(nodes_, [](const auto& node) { return node->finished(); });
+  }
+
+  /// Some node works, or some parcel arrives: of each pair of nodes in the order of sending.
+  void one_turn() {
+    if (random_.below(2) == 0) {
+      nodes_[random_.below(static_cast<std::uint32_t>(nodes_.size()))]->work();
+      return;
+    }
+    if (queues_.empty()) return;
+    auto queue = queues_.begin();
+    std::advance(queue, random_.below(static_cast<std::uint32_t>(queues_.size())));
+    if (queue->second.empty()) return;
+    const Parcel parcel = std::move(queue->second.front());
+    queue->second.pop_front();
+    nodes_[static_cast<std::size_t>(parcel.to)]->receive(parcel.task, parcel.first, parcel.bytes);
+  }
+
+  template <class Done>
+  void run_until(Done done) {
+    for (int turn = 0; !done(); ++turn) {
+      ASSERT_LT(turn, 1000000) << "nobody has anything to do";
+      one_turn();
+    }
+  }
+
+  Plan plan_;
+  Random random_;
+  int master_ = 0;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::map<std::pair<int, int>, std::deque<Parcel>> queues_;
+};
+
+Result train_on_nodes(const Plan& plan, const std::string& device, std::uint64_t seed) {
+  Nodes nodes(plan, device, seed);
+  for (int step = 0; step < kSteps; ++step) {
+    const Tensor images = drawn(images_shape(), 100 + static_cast<std::uint64_t>(step), 1.0F);
+    nodes.backward(gradient_of(nodes.forward(images, pass_of(step)), step));
+    nodes.update();
+  }
+  Result result;
+  result.tested = nodes.forward(drawn(images_shape(), 99, 1.0F), {});
+  result.states = nodes.states();
+  return result;
+}
+
+void expect_close(const Result& got, const Result& expected, float tolerance) {
+  for (std::size_t i = 0; i < expected.tested.size(); ++i) {
+    ASSERT_NEAR(got.tested.data()[i], expected.tested.data()[i], 10 * tolerance) << "output " << i;
+  }
+  for (std::size_t s = 0; s < expected.states.size(); ++s) {
+    for (const auto part : {&ShardState::weights, &ShardState::bias, &ShardState::weight_velocity}) {
+      const auto a = (got.states[s].*part).span();
+      const auto b = (expected.states[s].*part).span();
+      for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << "stage " << s << ", " << i;
+    }
+  }
+}
+
+bool same_bits(const Result& a, const Result& b) {
+  for (std::size_t s = 0; s < a.states.size(); ++s) {
+    for (const auto part : {&ShardState::weights, &ShardState::bias, &ShardState::weight_velocity}) {
+      if (!std::ranges::equal((a.states[s].*part).span(), (b.states[s].*part).span())) return false;
+    }
+  }
+  return std::ranges::equal(a.tested.span(), b.tested.span());
+}
+
+struct NodesCase {
+  std::string name;
+  std::vector<double> shares;
+  bool own = false;  ///< the last share is the master's
+  Exchange exchange = Exchange::star;
+  int micro_batches = 1;
+  std::vector<bool> replicated{false, false, false};
+};
+
+void PrintTo(const NodesCase& c, std::ostream* out) { *out << c.name; }
+
+Plan plan_of(const NodesCase& c) {
+  std::vector<std::string> members;
+  for (std::size_t i = 0; i < c.shares.size(); ++i) members.push_back(fmt::format("slave{}", i));
+  if (c.own) members.back() = "master";
+  Plan plan = proportional_plan(trunk(), kBatch, members, c.shares);
+  plan.exchange = c.exchange;
+  plan.micro_batches = c.micro_batches;
+  for (std::size_t s = 0; s < 3; ++s) plan.stages[s].replicated = c.replicated[s];
+  validate(plan, trunk());
+  return plan;
+}
+
+class NodesTogether : public testing::TestWithParam<NodesCase> {};
+
+TEST_P(NodesTogether, TrainAsOneDeviceDoes) {
+  const Plan plan = plan_of(GetParam());
+  const Result once = train_on_nodes(plan, "eigen", 1);
+  expect_close(once, train_local("eigen"), 2e-5F);
+  EXPECT_TRUE(same_bits(once, train_on_nodes(plan, "eigen", 2))) << "another order of turns and arrivals";
+}
+
+constexpr auto kStar = Exchange::star;
+constexpr auto kRing = Exchange::ring;
+
+INSTANTIATE_TEST_SUITE_P(
+    Plans, NodesTogether,
+    testing::Values(NodesCase{"OneSlave", {1}}, NodesCase{"MasterAlone", {1}, true}, NodesCase{"Star", {3, 1, 2}},
+                    NodesCase{"StarWithMaster", {1, 2, 2}, true, kStar, 3},
+                    NodesCase{"StarInMicroBatches", {3, 1}, false, kStar, 6},
+                    NodesCase{"Ring", {3, 1, 2}, false, kRing}, NodesCase{"RingOfOne", {1}, false, kRing, 2},
+                    NodesCase{"RingInMicroBatches", {1, 2, 1, 3}, false, kRing, 3},
+                    NodesCase{"RingWithMaster", {1, 2, 2}, true, kRing, 2},
+                    NodesCase{"OneWithoutFilters", {2, 0, 1}, false, kRing, 2},
+                    NodesCase{"FirstReplicated", {1, 3, 1}, false, kRing, 2, {true, false, false}},
+                    NodesCase{"TwoReplicated", {2, 1, 1}, true, kRing, 3, {true, true, false}},
+                    NodesCase{"MoreSlavesThanFilters", {1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, false, kRing, 2}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Exchanges, GiveTheSameBits) {
+  const Result star = train_on_nodes(plan_of({"", {3, 1, 2}, false, kStar, 2}), "eigen", 1);
+  const Result ring = train_on_nodes(plan_of({"", {3, 1, 2}, false, kRing, 2}), "eigen", 1);
+  EXPECT_TRUE(same_bits(star, ring));
+}
+
+TEST(Exchanges, In16BitsAreNearAndRepeatable) {
+  for (const NumberType type : {NumberType::bf16, NumberType::fp16}) {
+    Plan plan = plan_of({"", {3, 1, 2}, true, kRing, 2, {true, false, false}});
+    plan.wire = type;
+    const Result once = train_on_nodes(plan, "eigen", 1);
+    EXPECT_TRUE(same_bits(once, train_on_nodes(plan, "eigen", 5)));
+    const Result floats = train_local("eigen");
+    expect_close(once, floats, type == NumberType::bf16 ? 0.05F : 0.01F);
+    EXPECT_FALSE(same_bits(once, floats));
+  }
+}
+
+TEST(Exchanges, WorkOnEveryDevice) {
+  const Plan plan = plan_of({"", {3, 1, 2}, false, kRing, 3, {true, false, false}});
+  for (const std::string device : {"reference", "cpu"}) {
+    expect_close(train_on_nodes(plan, device, 1), train_local(device), 2e-5F);
+  }
+}
+
+TEST(NodeParcels, ThatDoNotBelongAreRefused) {
+  const Plan plan = plan_of({"", {1, 1}, false, kRing});
+  const auto device = make_device("eigen", {.threads = 1});
+  Node node(plan, trunk(), 0, device.get(), [](Parcel&&) {});
+  node.begin({.training = true}, nullptr);
+  const TaskGraph graph = make_task_graph(plan, trunk());
+  const auto to_node = std::ranges::find_if(graph.tasks, [](const Task& task) { return task.to == 0; });
+  const auto index = static_cast<int>(to_node - graph.tasks.begin());
+  const std::vector<std::byte> bytes(8);
+  const auto expect = [&](int task, std::size_t first, std::size_t size, const std::string& text) {
+    EXPECT_THAT(
+        [&] {
+          node.receive(task, first, {bytes.data(), size});
+        },
+        testing::ThrowsMessage<Error>(testing::HasSubstr(text)));
+  };
+  expect(-1, 0, 8, "sends nothing here");
+  expect(1 << 20, 0, 8, "sends nothing here");
+  expect(index + 1, 0, 8, "sends nothing here");
+  expect(index, 1, 8, "values 1 to 3");
+  expect(index, 0, 7, "where 0 to");
+  expect(index, 0, 0, "where 0 to");
+  node.receive(index, 0, bytes);
+  expect(index, 0, 8, "where 2 to");
+}
+
+}  // namespace
+}  // namespace convoy
