@@ -29,7 +29,7 @@ const std::map<std::string, Names>& folder_table() {
       {"slave", {"core", "plan", "kernels", "devices", "wire"}},
       {"master", {"core", "nets", "plan", "kernels", "devices", "wire"}},
       {"bench", {"core", "nets", "plan", "kernels", "cl", "devices", "wire", "slave", "master"}},
-      {"tests", {"core", "nets", "plan", "kernels", "cl", "devices", "wire", "slave", "master", "bench"}},
+      {"tests", {"core", "nets", "plan", "exchange", "kernels", "cl", "devices", "wire", "slave", "master", "bench"}},
   };
   return table;
 }
