@@ -28,8 +28,8 @@ namespace {
 struct Entry {
   const char* name;
   const char* description;
-  std::function<std::unique_ptr<Device>(int threads)> make;
-  std::function<std::unique_ptr<Device>(int threads)> make_bf16;  ///< empty: it has no such arithmetic
+  bool has_bf16;
+  std::function<std::unique_ptr<Device>(int threads, bool bf16)> make;
 };
 
 constexpr std::string_view kAuto = "auto";
@@ -37,16 +37,17 @@ constexpr std::string_view kCheck = "check:";
 constexpr std::string_view kProcessor = "cpu";
 
 const std::vector<Entry>& table() {
+  const auto eigen = [](int threads, bool) { return make_eigen_device(threads); };
   static const std::vector<Entry> entries = {
 #if CONVOY_HAS_ONEDNN
-    {"cpu", "this machine's processor, through oneDNN", [](int threads) { return make_onednn_device(threads, false); },
-     [](int threads) { return make_onednn_device(threads, true); }},
+    {"cpu", "this machine's processor, through oneDNN", true, make_onednn_device},
 #else
-    {"cpu", "this machine's processor, through Eigen (oneDNN is not built in)", make_eigen_device, {}},
+    {"cpu", "this machine's processor, through Eigen (oneDNN is not built in)", false, eigen},
 #endif
-    {"eigen", "this machine's processor, through Eigen", make_eigen_device, {}},
-    {"reference", "plain loops on one core: the oracle of the tests", [](int) { return make_reference_device(); }, {}},
-    {"reference64", "the same in double precision", [](int) { return make_reference64_device(); }, {}},
+    {"eigen", "this machine's processor, through Eigen", false, eigen},
+    {"reference", "plain loops on one core: the oracle of the tests", false,
+     [](int, bool) { return make_reference_device(); }},
+    {"reference64", "the same in double precision", false, [](int, bool) { return make_reference64_device(); }},
   };
   return entries;
 }
@@ -141,8 +142,8 @@ std::unique_ptr<Device> make_named(const std::string& name, const DeviceOptions&
   std::vector<std::string> names;
   for (const Entry& entry : table()) {
     if (entry.name == name) {
-      if (options.bf16 && !entry.make_bf16) refuse_bf16(name);
-      return (options.bf16 ? entry.make_bf16 : entry.make)(options.threads > 0 ? options.threads : hardware_threads());
+      if (options.bf16 && !entry.has_bf16) refuse_bf16(name);
+      return entry.make(options.threads > 0 ? options.threads : hardware_threads(), options.bf16);
     }
     names.emplace_back(entry.name);
   }
