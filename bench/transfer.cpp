@@ -71,7 +71,7 @@ class Receiver {
       answer(wire::Done{});
       if (order->way == Way::raw) take_raw(*order);
       if (order->way == Way::frames) take_frames(*order);
-      if (order->way == Way::tensor) take_tensor(*order);
+      if (order->way == Way::tensor) take_tensor();
     }
   }
 
@@ -93,11 +93,11 @@ class Receiver {
     }
     answer(wire::Done{});
   }
-  void take_tensor(const Order& order) {
-    wire::Assembler assembler(transfer_shape(order.bytes), buffer_);
-    while (!assembler.complete()) {
+  void take_tensor() {
+    wire::ValueReader reader({buffer_});
+    while (!reader.complete()) {
       const wire::Envelope envelope = next();
-      if (const auto* piece = std::get_if<wire::Piece>(&envelope.message)) assembler.add(*piece, envelope.payload);
+      if (const auto* piece = std::get_if<wire::Piece>(&envelope.message)) reader.add(*piece, envelope.payload);
     }
     answer(wire::Done{});
   }
@@ -128,13 +128,13 @@ void TransferSender::wait_for_receivers(int count) {
 double TransferSender::send_tensor(const Tensor& tensor) {
   announce(encode({Way::tensor, 1, tensor.bytes()}));
   const Stopwatch watch;
-  for (const wire::Envelope& piece : wire::make_pieces(tensor)) send(piece);
+  wire::send_values({}, {tensor.span()}, [this](const wire::Envelope& piece) { send(piece); });
   await_done();
   return watch.seconds();
 }
 
 double TransferSender::send_frames(std::size_t count, std::size_t bytes) {
-  const wire::Envelope frame{wire::Piece{.samples = 1, .channels = 1}, wire::Payload(bytes)};
+  const wire::Envelope frame{wire::Piece{}, wire::Payload(bytes)};
   announce(encode({Way::frames, count, bytes}));
   const Stopwatch watch;
   for (std::size_t i = 0; i < count; ++i) send(frame);

@@ -2,6 +2,7 @@
 // no network: whoever owns it carries the bytes.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,22 +16,37 @@
 
 namespace convoy {
 
+/// Bytes, and what keeps them where they are.
+struct Bytes {
+  std::shared_ptr<const void> owner;
+  std::span<const std::byte> values;
+};
+
 /// Part of what a send of the graph carries: values from `first` on, in the order of NCHW, in the plan's number type
-/// (weights, then biases, in fp32).
+/// (weights, then biases, in fp32). Several parcels may share their bytes.
 struct Parcel {
   int task = 0;
   int to = 0;
   std::size_t first = 0;
-  std::vector<std::byte> bytes;
+  Bytes bytes;
+};
+
+/// Parcels with parts of gradients that a slave may send the master in a star before the first grant; each grant is for
+/// one more. So the master holds a bounded number of what it cannot add up yet.
+inline constexpr int kInitialCredit = 4;
+
+/// How a node reaches the others.
+struct Carrier {
+  std::function<void(Parcel&&)> send;
+  /// Node `to` may send one more part of a gradient.
+  std::function<void(int to)> grant;
 };
 
 class Node {
  public:
-  using Send = std::function<void(Parcel&&)>;
-
   /// Node `index` of the plan's graph. `device` computes its shards; a node without shards needs none. Compiles them; their
   /// state is zero. Throws Error where the device cannot hold them. `most_values`: of a parcel.
-  Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device* device, Send send,
+  Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device* device, Carrier carrier,
        std::size_t most_values = std::size_t{1} << 18U);
   ~Node();
 
@@ -45,18 +61,29 @@ class Node {
   /// Tasks that update wait for this.
   void allow_update(const SgdStep& step);
 
-  /// Takes values of a send to this node, in their order. Throws Error where this step has no such send, or other values
+  /// Takes values that node `from` sends, in their order. Throws Error where this step has no such send, or other values
   /// are due.
-  void receive(int task, std::size_t first, std::span<const std::byte> bytes);
+  void receive(int from, int task, std::size_t first, const Bytes& bytes);
+  /// The master has taken a part of a gradient.
+  void grant();
   /// Does the first task that is ready, if there is one.
   bool work();
-  /// Nothing of the step is left to do or to come.
-  bool finished() const { return left_ == 0; }
+  /// Nothing of the step is left to do or to come; a training step ends with an update.
+  bool finished() const { return left_ == 0 && (!pass_.training || sgd_.has_value()); }
 
   /// The state of the node's own shard of a stage.
   ShardState state(std::size_t stage) const;
-  /// Takes what the node holds of a whole stage's state.
-  void set_state(std::size_t stage, const ShardState& whole);
+  /// Takes the state of held_filters() of a stage.
+  void set_state(std::size_t stage, const ShardState& state);
+  /// Seconds that the device computed since the last call.
+  double take_seconds() { return std::exchange(seconds_, 0.0); }
+
+  /// Of the training step.
+  const TaskGraph& graph() const { return training_; }
+  const Stage& stage(std::size_t index) const { return trunk_[index]; }
+  /// own_filters() and held_filters() of the node; empty for stages that there are not.
+  FilterRange own(std::size_t stage) const;
+  FilterRange held(std::size_t stage) const;
 
  private:
   struct Piece;   ///< a compiled range of a stage's filters
@@ -70,17 +97,25 @@ class Node {
   void release(int index);
   void forward(const Task& task);
   void backward_input(const Task& task);
-  void add_up(const Task& task);
+  void add_own_part(int sum);
+  void add(int sum, Flight& flight, const Bytes& bytes);
+  std::vector<int> add_up(int sum);
   void send(int index);
+  void send_parts();
+  std::size_t send_some(int index, std::size_t first, std::size_t most);
+  Bytes encoded(int index, std::size_t first, std::size_t count);
+  Slab& slab_of(const Task& sent);
+  void place(const Task& sent, std::size_t first, const Bytes& bytes);
   void take_weights(const Task& task, std::span<const float> values);
   const Task& task(int index) const { return graph_->tasks[static_cast<std::size_t>(index)]; }
   SampleRange samples_of(const Task& task) const;
-  std::size_t values_of(const Task& task) const;
+  NumberType type_of(const Task& sent) const;
+  std::size_t values_of(const Task& sent) const;
 
   Plan plan_;
   std::vector<Stage> trunk_;
   int index_;
-  Send send_;
+  Carrier carrier_;
   std::size_t most_values_;
   TaskGraph training_;
   TaskGraph testing_;
@@ -92,16 +127,24 @@ class Node {
   std::vector<std::vector<Piece>> pieces_;  ///< by stage: the node's shard first, then what it computes besides
   std::map<int, Slab> maps_;                ///< inputs of stages; behind the last, the trunk's output
   std::map<int, Slab> gradients_;           ///< by those
-  std::map<int, Tensor> parts_;             ///< the own shard's part of the gradient by a stage's input
+  std::map<int, Slab> parts_;               ///< the own shard's part of the gradient by a stage's input
 
   Pass pass_;
   std::optional<SgdStep> sgd_;
   bool output_ready_ = false;
   std::vector<std::size_t> missing_;  ///< of what each task waits for
+  std::vector<bool> done_;
   std::set<int> ready_;
   std::vector<int> waiting_updates_;
-  std::map<int, Flight> flights_;
   std::size_t left_ = 0;
+  double seconds_ = 0.0;
+
+  std::map<int, Flight> flights_;
+  std::map<int, std::size_t> turns_;  ///< of each sum: parts added
+  std::deque<int> parts_to_send_;     ///< in a star, to the master, in the graph's order
+  std::size_t part_sent_ = 0;         ///< values of the first of them
+  int credit_ = kInitialCredit;
+  std::vector<Parcel> shared_;  ///< of the last send: those of the same values to others share its bytes
   AlignedVector<float> scratch_;
 };
 

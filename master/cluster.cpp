@@ -79,13 +79,18 @@ Plan read_plan(const std::string& file, const std::vector<std::string>& members,
   plan.members = members;
   plan.batch = batch;
   validate(plan, trunk);
-  if (plan.exchange != Exchange::star || plan.micro_batches != 1) {
-    fail(
-        "{}: it asks for exchange {} and {} micro-batches; this version runs star and 1 (others can be simulated: "
-        "convoy-bench simulate)",
-        file, to_string(plan.exchange), plan.micro_batches);
-  }
   return plan;
+}
+
+/// What the user asks for besides shares.
+void override_plan(const ClusterOptions& options, Plan& plan) {
+  if (!options.wire.empty()) plan.wire = number_type_from(options.wire);
+  if (!options.exchange.empty()) plan.exchange = exchange_from(options.exchange);
+  if (options.micro_batch == 0) return;
+  if (plan.batch % options.micro_batch != 0) {
+    fail("--micro-batch {}: the batch of {} is no multiple of it", options.micro_batch, plan.batch);
+  }
+  plan.micro_batches = plan.batch / options.micro_batch;
 }
 
 }  // namespace
@@ -130,7 +135,7 @@ std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, cons
     planned.profiles = profile_members(roster, own, memory, trunk, batch);
     planned.plan = make_plan(trunk, batch, planned.profiles);
   }
-  if (!options.wire.empty()) planned.plan.wire = number_type_from(options.wire);
+  override_plan(options, planned.plan);
   return planned;
 }
 
@@ -156,8 +161,14 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
   if (!planned) return nullptr;
   cluster->roster_ = std::move(planned->roster);
   cluster->plan_ = planned->plan;
-  cluster->trunk_ = std::make_unique<ClusterTrunk>(cut.trunk, cluster->plan_, *cluster->roster_, own,
-                                                   patience_for(cluster->plan_, planned->profiles));
+  const auto patience = patience_for(cluster->plan_, planned->profiles);
+  try {
+    cluster->trunk_ = std::make_unique<ClusterTrunk>(cut.trunk, cluster->plan_, *cluster->roster_, own, patience);
+  } catch (const Unreachable& error) {
+    notice(observers, fmt::format("{}; maps go through the master instead (--exchange star)", error.what()));
+    cluster->plan_.exchange = Exchange::star;
+    cluster->trunk_ = std::make_unique<ClusterTrunk>(cut.trunk, cluster->plan_, *cluster->roster_, own, patience);
+  }
   return cluster;
 }
 

@@ -48,6 +48,15 @@ void define(CLI::App& command, ClusterOptions& options) {
                   "fp32, bf16 or fp16: number type in which maps and gradients travel; sums are in fp32 (default: the "
                   "plan's, or fp32)")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  command
+      .add_option("--exchange", options.exchange,
+                  "star: maps go through the master; ring: from slave to slave (default: the plan's)")
+      ->check(CLI::IsMember({"star", "ring"}));
+  command
+      .add_option("--micro-batch", options.micro_batch,
+                  "images that travel together while the next are computed; the batch is a multiple (default: the "
+                  "plan's)")
+      ->check(CLI::Range(1, 65536));
   command.add_option("--plan", options.plan, "fixed plan: the plan.json of a run with as many members");
 }
 

@@ -18,7 +18,7 @@ constexpr auto kCalibrationPatience = 120s;
 std::map<std::size_t, double> collect_timings(Roster& roster, std::vector<std::size_t> awaited) {
   std::map<std::size_t, double> seconds;
   while (!awaited.empty()) {
-    const auto [slave, envelope] = roster.receive(awaited, kCalibrationPatience);
+    const auto [slave, envelope] = *roster.receive(awaited, kCalibrationPatience);
     const std::string& name = roster.slaves()[slave].name;
     if (const auto* failed = std::get_if<wire::Failed>(&envelope.message)) {
       fail("slave {} cannot compute the net: {}", name, failed->reason);

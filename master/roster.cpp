@@ -73,7 +73,9 @@ void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello)
       .threads = static_cast<int>(hello.threads),
       .memory = hello.memory,
       .filter_block = static_cast<int>(hello.filter_block),
-      .sixteen_bits = std::ranges::find(hello.capabilities, wire::kSixteenBits) != hello.capabilities.end()};
+      .sixteen_bits = std::ranges::find(hello.capabilities, wire::kSixteenBits) != hello.capabilities.end(),
+      .address = from.address,
+      .peer_port = static_cast<int>(hello.peer_port)};
   try {
     link_.send(from.peer, wire::Channel::control, {wire::Welcome{wire::kProtocolVersion, run_}, {}},
                Clock::now() + kTick);
@@ -176,12 +178,14 @@ void Roster::judge_silence(const std::vector<std::size_t>& awaited, std::chrono:
   }
 }
 
-Roster::Arrival Roster::receive(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience) {
+std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& awaited,
+                                               std::chrono::milliseconds patience, wire::Deadline deadline) {
   while (true) {
     ping_all();
-    auto from = link_.receive(Clock::now() + kTick);
+    auto from = link_.receive(std::min(deadline, Clock::now() + kTick));
     if (!from) {
       judge_silence(awaited, patience);
+      if (Clock::now() >= deadline) return std::nullopt;
       continue;
     }
     const std::size_t slave = find(from->peer);
@@ -198,7 +202,8 @@ Roster::Arrival Roster::receive(const std::vector<std::size_t>& awaited, std::ch
     }
     seen_[slave].progress = Clock::now();
     if (std::holds_alternative<wire::Attach>(from->envelope.message)) continue;
-    return {slave, std::move(from->envelope)};
+    if (std::holds_alternative<wire::Ping>(from->envelope.message)) continue;
+    return Arrival{slave, std::move(from->envelope)};
   }
 }
 

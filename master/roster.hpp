@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct SlaveInfo {
   std::size_t memory = 0;
   int filter_block = 1;
   bool sixteen_bits = false;  ///< takes and gives maps in bf16 and fp16
+  std::string address;        ///< IP address, as the master sees it
+  int peer_port = 0;          ///< where it listens for other slaves; 0: it does not
 };
 
 class Roster {
@@ -45,10 +48,11 @@ class Roster {
     std::size_t slave = 0;
     wire::Envelope envelope;
   };
-  /// The next message on a slave's data connection. Meanwhile pings everybody and turns newcomers away. Throws PeerLost
-  /// naming the slave when one is gone, leaves, breaks the protocol, or when a slave of `awaited` (indices) has neither
-  /// sent nor been sent anything for `patience`.
-  Arrival receive(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience);
+  /// The next message on a slave's data connection but signs of life, or nothing at the deadline. Meanwhile pings
+  /// everybody and turns newcomers away. Throws PeerLost naming the slave when one is gone, leaves, breaks the protocol,
+  /// or when a slave of `awaited` (indices) has neither sent nor been sent anything for `patience`.
+  std::optional<Arrival> receive(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience,
+                                 wire::Deadline deadline = wire::Deadline::max());
 
   /// Ends the run for all slaves.
   void dismiss(const std::string& reason);

@@ -257,6 +257,27 @@ std::vector<std::vector<int>> followers_of(const TaskGraph& graph) {
   return followers;
 }
 
+FilterRange own_filters(const Plan& plan, std::size_t stage, int node) {
+  for (const Assignment& shard : plan.stages[stage].shards) {
+    if (shard.member == node) return shard.filters;
+  }
+  return {};
+}
+
+FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node) {
+  FilterRange held = own_filters(plan, stage, node);
+  for (const Task& task : graph.tasks) {
+    const bool here = task.node == node && task.kind == TaskKind::forward && task.stage == static_cast<int>(stage);
+    if (here && task.filters.count > held.count) held = task.filters;
+  }
+  return held;
+}
+
+bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan) {
+  return task.kind == TaskKind::send && task.cargo == Cargo::part && task.to == graph.master &&
+         plan.exchange == Exchange::star;
+}
+
 double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk) {
   if (task.kind != TaskKind::send) return 0.0;
   const auto s = static_cast<std::size_t>(task.stage);

@@ -51,6 +51,14 @@ TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk, boo
 /// For each task those that wait for it.
 std::vector<std::vector<int>> followers_of(const TaskGraph& graph);
 
+/// Of stage `stage`: the filters that a node's shard has; those that it computes at all, which where it replicates the
+/// stage are all. Empty ranges for none.
+FilterRange own_filters(const Plan& plan, std::size_t stage, int node);
+FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node);
+
+/// A part of a gradient to the master of a star, which receives one from every shard: whoever sends it waits for credit.
+bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan);
+
 /// Bytes that a send carries, in the plan's number type; weights and their like in 32 bits.
 double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk);
 

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -77,6 +78,10 @@ void define(CLI::App& app, Options& options) {
                  "most memory that shards may take, for example 2GiB (default: 3/4 of what "
                  "is available now)");
   app.add_option("--name", options.slave.name, "name by which the master calls this slave (default: host-pid)");
+  app.add_option("--peer-port", options.slave.peer_port,
+                 "TCP port at which other slaves reach this one, for a firewall's sake; with several devices each takes "
+                 "the next (default: any that is free)")
+      ->check(CLI::Range(1, 65535));
   app.add_flag("--once", options.slave.once, "leave after one run instead of waiting for the next");
   app.add_flag("--list-devices", options.list, "list the devices of this machine, time each, and leave");
 }
@@ -117,6 +122,9 @@ int run(const Options& options) {
       own.slave.name = default_name();
     } else if (devices.size() > 1) {
       own.slave.name += "-" + device;
+    }
+    if (own.slave.peer_port != 0) {
+      own.slave.peer_port += static_cast<int>(std::ranges::find(devices, device) - devices.begin());
     }
     return report_errors([&] {
       serve_on(own, device);

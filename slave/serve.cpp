@@ -41,14 +41,15 @@ std::string waiting(const SlaveOptions& options) {
   return options.once ? "" : "; waiting for the next run at " + options.master;
 }
 
-wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info) {
+wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, int peer_port) {
   return {.version = wire::kProtocolVersion,
           .name = options.name,
           .device = info.description,
           .threads = static_cast<std::uint32_t>(info.threads),
           .memory = static_cast<std::uint64_t>(static_cast<double>(options.memory) / info.memory_factor),
           .filter_block = static_cast<std::uint32_t>(info.filter_block),
-          .capabilities = {wire::kSixteenBits}};
+          .capabilities = {wire::kSixteenBits},
+          .peer_port = static_cast<std::uint32_t>(peer_port)};
 }
 
 /// Says hello until the master welcomes this slave; the run's name, or nothing once `stop` is set.
@@ -76,8 +77,9 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
 
 /// One run. False once `stop` is set.
 bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop, Reporter& reporter) {
-  wire::ClientLink link(options.master);
-  const std::optional<std::string> run = join(link, hello_of(options, device.info()), stop, reporter);
+  wire::ClientLink link(options.master, {}, options.peer_port);
+  const wire::Hello hello = hello_of(options, device.info(), link.peer_port());
+  const std::optional<std::string> run = join(link, hello, stop, reporter);
   if (!run) return false;
   reporter.report(fmt::format("joined run {} as {}", *run, options.name));
   Session session(link, device, options.memory);

@@ -12,6 +12,7 @@ struct SlaveOptions {
   std::string master;      ///< "tcp://HOST:PORT"
   std::string name;        ///< for people; must be unique among the slaves of a run
   std::size_t memory = 0;  ///< bytes for shards
+  int peer_port = 0;       ///< TCP port to listen at for other slaves; 0: any that is free
   bool once = false;       ///< leave after the first run instead of waiting for the next
 };
 

@@ -4,6 +4,7 @@
 
 #include "devices/calibrate.hpp"
 #include "plan/plan.hpp"
+#include "wire/stream.hpp"
 
 namespace convoy {
 namespace {
@@ -13,46 +14,90 @@ using wire::Channel;
 using wire::Clock;
 
 constexpr auto kTick = 200ms;
+/// How often a slave that is at work, or waits for others, shows the master that it does not hang.
+constexpr auto kSignInterval = 1s;
+/// How long a peer that does not answer is tried.
+constexpr auto kMeetingPatience = 5s;
 /// How long the master may leave a started transfer without progress. It computes a share itself and serves others
 /// meanwhile; whether it lives at all is the control connection's matter.
 constexpr auto kTransferPatience = 10min;
 
-constexpr std::uint32_t kMostStages = 4096;
-
 }  // namespace
 
 Session::Session(wire::ClientLink& link, Device& device, std::size_t memory)
-    : link_(link), device_(device), memory_(memory) {}
+    : link_(link), device_(device), memory_(memory), sign_(Clock::now()) {}
 
 std::optional<std::string> Session::serve(const std::atomic<bool>& stop) {
   watch_.restart();
   while (!stop && !bye_) {
-    const auto from = link_.receive(Clock::now() + kTick);
-    if (!from) continue;
-    times_.wait += watch_.restart();
-    handle(from->envelope.message);
+    // Whatever has come is taken before the next task begins: others may wait for what it brings about.
+    std::optional<wire::ClientLink::From> from;
+    const bool received = try_to("waiting", [&] { from = link_.receive(Clock::now()); });
+    if (received && !from && !work()) {
+      try_to("waiting", [&] { from = link_.receive(Clock::now() + kTick); });
+      times_.wait += watch_.restart();
+    }
+    if (from) take(*from);
+    show_life();
   }
   return bye_;
 }
 
-void Session::handle(const wire::Message& message) {
-  if (const auto* bye = std::get_if<wire::Bye>(&message)) {
-    bye_ = bye->reason;
-    return;
-  }
+/// False where it failed, which the master is told.
+template <class Action>
+bool Session::try_to(const std::string& what, Action action) {
   try {
-    std::visit([this](const auto& task) { on(task); }, message);
+    action();
+    return true;
   } catch (const PeerLost&) {
     throw;
   } catch (const DeviceLost& error) {
     send(wire::Failed{error.what()});
     throw;
   } catch (const std::bad_alloc&) {
-    send(wire::Failed{
-        fmt::format("out of memory during {}; give it less with --memory or a smaller batch", wire::name_of(message))});
+    send(wire::Failed{fmt::format("out of memory during {}; give it less with --memory or a smaller batch", what)});
   } catch (const Error& error) {
     send(wire::Failed{error.what()});
   }
+  return false;
+}
+
+void Session::take(const wire::ClientLink::From& from) {
+  const wire::Message& message = from.envelope.message;
+  if (const auto* bye = std::get_if<wire::Bye>(&message)) {
+    bye_ = bye->reason;
+    return;
+  }
+  try_to(wire::name_of(message), [&] {
+    const auto* piece = std::get_if<wire::Piece>(&message);
+    if (from.channel == Channel::peer) {
+      if (from.node < 0 || static_cast<std::size_t>(from.node) >= members_.size() || from.node == index_) return;
+      try {
+        if (!from.rejected.empty()) throw Error(from.rejected);
+        if (piece == nullptr) fail("{} where a Piece was due", wire::name_of(message));
+        receive(from.node, *piece, from.envelope.payload);
+      } catch (const Error& error) {
+        fail("slave {} broke the protocol: {}", members_[static_cast<std::size_t>(from.node)], error.what());
+      }
+    } else if (piece != nullptr) {
+      receive(node().graph().master, *piece, from.envelope.payload);
+    } else {
+      std::visit([this](const auto& each) { on(each); }, message);
+    }
+  });
+  finish_step();
+}
+
+bool Session::work() {
+  if (!node_ || !in_step_) return false;
+  times_.transfer += watch_.restart();
+  bool worked = false;
+  if (!try_to("a step", [&] { worked = node_->work(); })) in_step_ = false;
+  const double computed = node_->take_seconds();
+  times_.compute += computed;
+  times_.transfer += std::max(0.0, watch_.restart() - computed);
+  finish_step();
+  return worked;
 }
 
 template <class T>
@@ -60,24 +105,14 @@ void Session::on(const T& message) {
   fail("a master does not send {}", wire::name_of(message));
 }
 
-HostShard& Session::shard(std::uint32_t stage_index) {
-  const auto found = shards_.find(stage_index);
-  if (found == shards_.end()) fail("there is no shard of stage {} here", stage_index);
-  return *found->second;
+Node& Session::node() {
+  if (!node_) fail("there is no plan here yet");
+  return *node_;
 }
 
 std::size_t Session::bytes_of(const ShardSpec& spec) const {
   const std::size_t counted = shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient);
   return static_cast<std::size_t>(device_.info().memory_factor * static_cast<double>(counted));
-}
-
-std::size_t Session::bytes_held_besides(std::uint32_t stage_index) const {
-  std::size_t bytes = 0;
-  for (const auto& [index, held] : shards_) {
-    const ShardSpec& spec = held->spec();
-    if (index != stage_index) bytes += bytes_of(spec);
-  }
-  return bytes;
 }
 
 void Session::on(const wire::Calibrate& task) {
@@ -94,128 +129,143 @@ void Session::on(const wire::Calibrate& task) {
   watch_.restart();
 }
 
-void Session::on(const wire::Hold& task) {
-  if (task.stage_index >= kMostStages) fail("stage index {} is beyond the limit of {}", task.stage_index, kMostStages);
-  shards_.erase(task.stage_index);
-  const ShardSpec spec{.stage = task.stage,
-                       .filters = task.filters,
-                       .batch = static_cast<int>(task.batch),
-                       .input_gradient = task.input_gradient};
-  const std::size_t bytes = bytes_of(spec);
-  const std::size_t held = bytes_held_besides(task.stage_index);
-  if (memory_ != 0 && held + bytes > memory_) {
-    fail(
-        "filters {} to {} of stage {} at batch {} take {} MiB, and of the {} MiB allowed {} are taken; raise --memory "
-        "or take a smaller --batch",
-        task.filters.first, task.filters.first + task.filters.count - 1, task.stage.name, task.batch, bytes >> 20,
-        memory_ >> 20, held >> 20);
+// ---- the plan ------------------------------------------------------------------------------------------------------
+
+void Session::on(const wire::Assign& task) {
+  node_.reset();
+  early_.clear();
+  in_step_ = false;
+  step_ = 0;
+  index_ = static_cast<int>(task.node);
+  members_ = task.plan.members;
+  check_memory(task);
+  meet_peers(task);
+  node_ = std::make_unique<Node>(
+      task.plan, task.trunk, index_, &device_,
+      Carrier{.send = [this](Parcel&& parcel) { carry(std::move(parcel)); },
+              .grant = [](int) { invariant(false, "the master alone grants"); }});
+  const std::vector<std::string> unreached = link_.unreached(Clock::now() + kMeetingPatience);
+  if (!unreached.empty()) {
+    node_.reset();
+    return send(wire::Unreached{unreached});
   }
-  shards_[task.stage_index] = std::make_unique<HostShard>(device_, spec);
-  wire_ = task.wire;
   times_.compute += watch_.restart();
   finish();
+}
+
+void Session::check_memory(const wire::Assign& task) const {
+  if (memory_ == 0) return;
+  const TaskGraph graph = make_task_graph(task.plan, task.trunk);
+  std::size_t taken = 0;
+  for (std::size_t s = 0; s < task.trunk.size(); ++s) {
+    const FilterRange held = held_filters(task.plan, graph, s, index_);
+    if (held.count == 0) continue;
+    const std::size_t bytes =
+        bytes_of({.stage = task.trunk[s], .filters = held, .batch = task.plan.batch, .input_gradient = s > 0});
+    if (taken + bytes > memory_) {
+      fail(
+          "filters {} to {} of stage {} at batch {} take {} MiB, and of the {} MiB allowed {} are taken; raise "
+          "--memory or take a smaller --batch",
+          held.first, held.first + held.count - 1, task.trunk[s].name, task.plan.batch, bytes >> 20, memory_ >> 20,
+          taken >> 20);
+    }
+    taken += bytes;
+  }
+}
+
+/// Connects to whom this node sends.
+void Session::meet_peers(const wire::Assign& task) {
+  const TaskGraph graph = make_task_graph(task.plan, task.trunk);
+  std::vector<wire::ClientLink::Peer> peers;
+  for (const Task& each : graph.tasks) {
+    if (each.kind != TaskKind::send || each.node != index_ || each.to == graph.master) continue;
+    if (std::ranges::any_of(peers, [&](const auto& peer) { return peer.node == each.to; })) continue;
+    const auto to = static_cast<std::size_t>(each.to);
+    if (to >= task.peers.size() || task.peers[to].empty()) fail("no address of slave {}", members_[to]);
+    peers.push_back({.node = each.to, .name = members_[to], .endpoint = task.peers[to]});
+  }
+  link_.meet(task.token, index_, peers);
 }
 
 void Session::on(const wire::Load& task) {
-  HostShard& held = shard(task.stage_index);
-  ShardState state = zero_state(held.spec().stage, held.spec().filters.count);
-  wire::StateAssembler assembler(state);
-  receive_pieces(assembler);
-  held.shard().set_state(state);
-  finish();
-}
-
-void Session::on(const wire::Forward& task) {
-  HostShard& held = shard(task.stage_index);
-  const auto own_part = [&](wire::Assembler& assembler) {
-    const auto before = task.stage_index == 0 ? shards_.end() : shards_.find(task.stage_index - 1);
-    if (before == shards_.end()) return;
-    const HostShard& made = *before->second;
-    const FilterRange range = made.spec().filters;
-    assembler.add({.part = 0,
-                   .sample = 0,
-                   .samples = static_cast<std::uint32_t>(made.spec().batch),
-                   .channel = static_cast<std::uint32_t>(range.first),
-                   .channels = static_cast<std::uint32_t>(range.count)},
-                  made.output().span());
-  };
-  const std::span<const float> input = receive_tensor(held.input_shape(), own_part);
-  times_.transfer += watch_.restart();
-  const Tensor& maps = held.forward(input, task.pass);
-  times_.compute += watch_.restart();
-  send_tensor(wire::make_pieces(maps, wire_));
-  finish();
-}
-
-void Session::on(const wire::Backward& task) {
-  HostShard& held = shard(task.stage_index);
-  const std::span<const float> gradient = receive_tensor(held.output_shape());
-  times_.transfer += watch_.restart();
-  const Tensor* input_gradient = held.backward(gradient);
-  times_.compute += watch_.restart();
-  if (input_gradient != nullptr) send_tensor(wire::make_pieces(*input_gradient, wire_));
-  finish();
-}
-
-void Session::on(const wire::Update& task) {
-  for (auto& [index, held] : shards_) held->shard().update(task.step);
-  times_.compute += watch_.restart();
-  finish();
-}
-
-void Session::on(const wire::Snapshot& task) {
-  send_tensor(wire::make_state_pieces(shard(task.stage_index).shard().state()));
-  finish();
-}
-
-// ---- moving tensors ------------------------------------------------------------------------------------------------
-
-std::span<const float> Session::receive_tensor(const Shape& shape, const std::function<void(wire::Assembler&)>& have) {
-  if (staging_.size() < shape.size()) staging_.resize(shape.size());
-  const std::span<float> values(staging_.data(), shape.size());
-  wire::Assembler assembler(shape, values, wire_);
-  if (have) have(assembler);
-  receive_pieces(assembler);
-  return values;
-}
-
-template <class Assembler>
-void Session::receive_pieces(Assembler& assembler) {
-  while (!assembler.complete()) {
+  const FilterRange held = node().held(task.stage_index);
+  if (held.count == 0) fail("nothing of stage {} is computed here", task.stage_index);
+  ShardState state = zero_state(node().stage(task.stage_index), held.count);
+  wire::ValueReader reader(wire::values_of(state));
+  while (!reader.complete()) {
     const auto from = link_.receive(Clock::now() + kTransferPatience);
-    if (!from) fail("the master stopped in the middle of a tensor");
+    if (!from) fail("the master stopped in the middle of a state");
+    if (from->channel == Channel::peer) fail("a Piece from a peer in the middle of a state");
     const wire::Message& message = from->envelope.message;
     if (const auto* piece = std::get_if<wire::Piece>(&message)) {
-      assembler.add(*piece, from->envelope.payload);
+      reader.add(*piece, from->envelope.payload);
     } else if (const auto* bye = std::get_if<wire::Bye>(&message)) {
       throw PeerLost("master", "the master ended the run: " + bye->reason);
-    } else if (!std::holds_alternative<wire::Ping>(message) && !std::holds_alternative<wire::Credit>(message)) {
+    } else if (!std::holds_alternative<wire::Ping>(message)) {
       throw PeerLost("master",
                      fmt::format("the master broke the protocol: {} where a Piece was due", wire::name_of(message)));
     }
   }
+  node().set_state(task.stage_index, state);
+  finish();
 }
 
-void Session::send_tensor(std::vector<wire::Envelope> pieces) {
-  std::uint64_t credit = wire::kInitialCredit;
-  for (wire::Envelope& piece : pieces) {
-    while (credit == 0) {
-      const auto from = link_.receive(Clock::now() + kTransferPatience);
-      if (!from) fail("the master stopped taking a tensor");
-      const wire::Message& message = from->envelope.message;
-      if (const auto* more = std::get_if<wire::Credit>(&message)) {
-        credit += more->frames;
-      } else if (const auto* bye = std::get_if<wire::Bye>(&message)) {
-        throw PeerLost("master", "the master ended the run: " + bye->reason);
-      } else if (!std::holds_alternative<wire::Ping>(message)) {
-        throw PeerLost("master",
-                       fmt::format("the master broke the protocol: {} where Credit was due", wire::name_of(message)));
-      }
-    }
-    link_.send(Channel::data, piece, Clock::now() + kTransferPatience);
-    piece.payload = {};
-    --credit;
+void Session::on(const wire::Snapshot& task) {
+  if (in_step_) fail("a Snapshot in the middle of a step");
+  if (node().own(task.stage_index).count == 0) fail("there is no shard of stage {} here", task.stage_index);
+  const ShardState state = node().state(task.stage_index);
+  wire::send_values({.step = 0, .task = task.stage_index, .first = 0}, wire::values_of(state),
+                    [this](const wire::Envelope& piece) {
+                      link_.send(Channel::data, piece, Clock::now() + kTransferPatience);
+                    });
+  finish();
+}
+
+// ---- a step --------------------------------------------------------------------------------------------------------
+
+void Session::on(const wire::Step& step) {
+  if (in_step_ || step.number != step_ + 1) fail("step {} where {} was due", step.number, step_ + 1);
+  step_ = step.number;
+  in_step_ = true;
+  node().begin(step.pass, nullptr);
+  for (Early& early : std::exchange(early_, {})) receive(early.from, early.piece, early.payload);
+}
+
+void Session::on(const wire::Update& task) {
+  if (!in_step_) fail("an Update without a step");
+  node().allow_update(task.step);
+}
+
+void Session::on(const wire::Credit& credit) {
+  for (std::uint32_t i = 0; i < credit.pieces; ++i) node().grant();
+}
+
+void Session::receive(int from, const wire::Piece& piece, const wire::Payload& payload) {
+  if (piece.step == step_ + 1 && from != node().graph().master) {
+    early_.push_back({from, piece, payload});
+    return;
   }
+  if (!in_step_ || piece.step != step_) fail("a Piece of step {} in step {}", piece.step, step_);
+  const auto owner = std::make_shared<wire::Payload>(payload);
+  node().receive(from, static_cast<int>(piece.task), piece.first, {owner, std::as_const(*owner).bytes()});
+}
+
+void Session::carry(Parcel&& parcel) {
+  const wire::Envelope envelope{wire::Piece{.step = step_,
+                                            .task = static_cast<std::uint32_t>(parcel.task),
+                                            .first = parcel.first},
+                                wire::Payload(parcel.bytes.owner, parcel.bytes.values)};
+  if (parcel.to == node_->graph().master) {
+    link_.send(Channel::data, envelope, Clock::now() + kTransferPatience);
+  } else {
+    link_.send_to_peer(parcel.to, envelope, Clock::now() + kTransferPatience);
+  }
+}
+
+void Session::finish_step() {
+  if (!in_step_ || !node_ || !node_->finished()) return;
+  in_step_ = false;
+  finish();
 }
 
 void Session::finish() {
@@ -224,8 +274,13 @@ void Session::finish() {
   times_ = {};
 }
 
+void Session::show_life() {
+  if (Clock::now() >= sign_) send(wire::Ping{});
+}
+
 void Session::send(const wire::Message& message) {
   link_.send(Channel::data, {message, {}}, Clock::now() + kTransferPatience);
+  sign_ = Clock::now() + kSignInterval;
 }
 
 }  // namespace convoy

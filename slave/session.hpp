@@ -1,17 +1,15 @@
-// One run as a slave sees it: from the master's welcome to its bye. Holds shards, answers tasks in order.
+// One run as a slave sees it: from the master's welcome to its bye. It is a node of the master's plan.
 #pragma once
 
 #include <atomic>
-#include <functional>
-#include <map>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "core/stopwatch.hpp"
-#include "kernels/host_shard.hpp"
+#include "exchange/node.hpp"
 #include "wire/link.hpp"
-#include "wire/stream.hpp"
 
 namespace convoy {
 
@@ -21,43 +19,56 @@ class Session {
   Session(wire::ClientLink& link, Device& device, std::size_t memory);
 
   /// Serves until the master says bye (returns its reason) or `stop` is set (returns nothing; the caller says bye).
-  /// Throws PeerLost when the master is gone or broke the protocol. A task that fails here is answered with Failed.
+  /// Throws PeerLost when the master is gone or broke the protocol. What fails here is answered with Failed.
   std::optional<std::string> serve(const std::atomic<bool>& stop);
 
+  /// What serve() does in turns: takes a message; works at a task of the step, false if there is none to do.
+  void take(const wire::ClientLink::From& from);
+  bool work();
+
  private:
-  void handle(const wire::Message& message);
+  template <class Action>
+  bool try_to(const std::string& what, Action action);
   void on(const wire::Calibrate& task);
-  void on(const wire::Hold& task);
+  void on(const wire::Assign& task);
   void on(const wire::Load& task);
-  void on(const wire::Forward& task);
-  void on(const wire::Backward& task);
+  void on(const wire::Step& step);
   void on(const wire::Update& task);
   void on(const wire::Snapshot& task);
-  void on(const wire::Credit&) {}  // for frames that were already sent
+  void on(const wire::Credit& credit);
   void on(const wire::Ping&) {}
   template <class T>
   void on(const T& message);  // whatever a master never sends
 
-  HostShard& shard(std::uint32_t stage_index);
-  /// Receives the pieces of a tensor into `values`; `have` is called first, with the assembler, for what is at hand.
-  std::span<const float> receive_tensor(const Shape& shape, const std::function<void(wire::Assembler&)>& have = {});
-  template <class Assembler>
-  void receive_pieces(Assembler& assembler);
-  void send_tensor(std::vector<wire::Envelope> pieces);
+  Node& node();
+  void check_memory(const wire::Assign& task) const;
+  void meet_peers(const wire::Assign& task);
+  void carry(Parcel&& parcel);
+  void receive(int from, const wire::Piece& piece, const wire::Payload& payload);
+  void finish_step();
   void finish();
+  void show_life();
   void send(const wire::Message& message);
-  /// What a shard takes on the device.
   std::size_t bytes_of(const ShardSpec& spec) const;
-  std::size_t bytes_held_besides(std::uint32_t stage_index) const;
 
   wire::ClientLink& link_;
   Device& device_;
   std::size_t memory_;
-  std::map<std::uint32_t, std::unique_ptr<HostShard>> shards_;
-  NumberType wire_ = NumberType::fp32;  ///< of maps and gradients, as the master asked when it had the shards held
-  AlignedVector<float> staging_;
-  Stopwatch watch_;   ///< runs since the last event that times_ counts
-  wire::Done times_;  ///< since the last Done
+  std::unique_ptr<Node> node_;
+  int index_ = 0;  ///< of the node
+  std::vector<std::string> members_;
+  std::uint64_t step_ = 0;
+  bool in_step_ = false;
+  /// Of the next step, whose beginning the master told other slaves first.
+  struct Early {
+    int from;
+    wire::Piece piece;
+    wire::Payload payload;
+  };
+  std::deque<Early> early_;
+  Stopwatch watch_;      ///< runs since the last event that times_ counts
+  wire::Done times_;     ///< since the last Done
+  wire::Deadline sign_;  ///< when the master has to hear of this slave again
   std::optional<std::string> bye_;
 };
 

@@ -1,6 +1,11 @@
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <list>
 #include <random>
+#include <thread>
 
 #include "wire/socket.hpp"
 
@@ -13,16 +18,76 @@ std::string make_id() {
   return fmt::format("{}-{:08x}{:08x}", getpid(), entropy(), entropy());
 }
 
-constexpr const char* kMonitorEndpoint = "inproc://control-monitor";
+/// Follows whether a socket's one connection stands.
+class Monitor {
+ public:
+  Monitor(zmq::context_t& context, zmq::socket_t& watched, const std::string& name)
+      : watched_(watched), events_(context, zmq::socket_type::pair) {
+    const std::string endpoint = "inproc://monitor-" + name;
+    zmq_socket_monitor(watched.handle(), endpoint.c_str(), ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED);
+    events_.set(zmq::sockopt::linger, 0);
+    events_.connect(endpoint);
+  }
+  ~Monitor() {
+    // This end must go before the socket that feeds it.
+    zmq_socket_monitor(watched_.handle(), nullptr, 0);
+  }
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+  /// Takes what happened; false when the connection broke after it stood.
+  bool watch() {
+    zmq::message_t event;
+    while (events_.recv(event, zmq::recv_flags::dontwait)) {
+      std::uint16_t number = 0;
+      std::copy_n(event.data<std::uint8_t>(), sizeof number, reinterpret_cast<std::uint8_t*>(&number));
+      zmq::message_t address;
+      if (event.more() && !events_.recv(address)) break;
+      if (number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) stands_ = true;
+      if (number == ZMQ_EVENT_DISCONNECTED && stands_) {
+        stands_ = false;
+        return false;
+      }
+    }
+    return true;
+  }
+  bool stands() const { return stands_; }
+  void* handle() { return events_.handle(); }
+
+ private:
+  zmq::socket_t& watched_;
+  zmq::socket_t events_;
+  bool stands_ = false;
+};
+
+/// The host of "tcp://HOST:PORT".
+std::string host_of(const std::string& endpoint) {
+  const std::size_t begin = endpoint.find("//");
+  const std::size_t end = endpoint.rfind(':');
+  if (begin == std::string::npos || end == std::string::npos || end < begin + 2) return endpoint;
+  return endpoint.substr(begin + 2, end - begin - 2);
+}
 
 }  // namespace
 
 struct ClientLink::State {
+  /// The way to another slave.
+  struct PeerSocket {
+    Peer peer;
+    zmq::socket_t socket;
+    std::unique_ptr<Monitor> monitor;
+  };
+
+  LinkOptions options;
+  std::string host;  ///< the master's
   zmq::context_t context{1};
   zmq::socket_t control{context, zmq::socket_type::dealer};
   zmq::socket_t data{context, zmq::socket_type::dealer};
-  zmq::socket_t monitor{context, zmq::socket_type::pair};
-  bool stands = false;
+  zmq::socket_t from_peers{context, zmq::socket_type::router};
+  std::optional<Monitor> master;
+  std::string token;  ///< of the run
+  std::list<PeerSocket> peers;
+  int meetings = 0;
 
   void connect(zmq::socket_t& socket, const std::string& endpoint, const std::string& id) {
     socket.set(zmq::sockopt::routing_id, id);
@@ -31,31 +96,62 @@ struct ClientLink::State {
     socket.connect(endpoint);
   }
 
-  /// Follows the control connection's life. Throws PeerLost when it broke after it stood.
+  /// Throws PeerLost when the master's connection broke after it stood.
   void watch() {
-    zmq::message_t event;
-    while (monitor.recv(event, zmq::recv_flags::dontwait)) {
-      std::uint16_t number = 0;
-      std::copy_n(event.data<std::uint8_t>(), sizeof number, reinterpret_cast<std::uint8_t*>(&number));
-      zmq::message_t address;
-      if (event.more() && !monitor.recv(address)) break;
-      if (number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) stands = true;
-      if (number == ZMQ_EVENT_DISCONNECTED && stands) {
-        stands = false;
-        throw PeerLost("master", "the connection to the master broke");
+    if (!master->watch()) throw PeerLost("master", "the connection to the master broke");
+  }
+  void watch_peers() {
+    for (PeerSocket& each : peers) {
+      if (!each.monitor->watch()) fail("the link to slave {} broke", each.peer.name);
+    }
+  }
+
+  /// The next message of a peer of this run.
+  std::optional<From> receive_from_peer() {
+    while (true) {
+      zmq::message_t id;
+      if (!from_peers.recv(id, zmq::recv_flags::dontwait)) return std::nullopt;
+      Frames frames = id.more() ? receive_frames(from_peers) : Frames{};
+      const std::string sender = id.to_string();
+      const std::string of_this_run = token + "/";
+      if (token.empty() || !sender.starts_with(of_this_run)) continue;
+      From from{.channel = Channel::peer, .envelope = {}, .node = -1, .rejected = {}};
+      const char* number = sender.data() + of_this_run.size();
+      if (std::from_chars(number, sender.data() + sender.size(), from.node).ptr != sender.data() + sender.size()) {
+        continue;
+      }
+      try {
+        from.envelope = decode_frames(std::move(frames));
+      } catch (const Error& error) {
+        from.rejected = error.what();
+      }
+      return from;
+    }
+  }
+
+  std::optional<From> receive_from_master() {
+    for (const Channel channel : {Channel::control, Channel::data}) {
+      Frames frames = receive_frames(channel == Channel::control ? control : data);
+      if (frames.count == 0) continue;
+      try {
+        return From{.channel = channel, .envelope = decode_frames(std::move(frames)), .node = -1, .rejected = {}};
+      } catch (const Error& error) {
+        throw PeerLost("master", fmt::format("the master broke the protocol: {}", error.what()));
       }
     }
+    return std::nullopt;
   }
 };
 
-ClientLink::ClientLink(const std::string& endpoint, const LinkOptions& options) : state_(std::make_unique<State>()) {
+ClientLink::ClientLink(const std::string& endpoint, const LinkOptions& options, int peer_port)
+    : state_(std::make_unique<State>()) {
   State& state = *state_;
-  for (zmq::socket_t* socket : {&state.control, &state.data}) configure(*socket, options);
+  state.options = options;
+  state.host = host_of(endpoint);
+  for (zmq::socket_t* socket : {&state.control, &state.data, &state.from_peers}) configure(*socket, options);
   configure_heartbeat(state.control, options);
   state.data.set(zmq::sockopt::tcp_keepalive, 1);
-  zmq_socket_monitor(state.control.handle(), kMonitorEndpoint, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED);
-  state.monitor.set(zmq::sockopt::linger, 0);
-  state.monitor.connect(kMonitorEndpoint);
+  state.master.emplace(state.context, state.control, "master");
   const std::string id = make_id();
   try {
     state.connect(state.control, endpoint, id + "/c");
@@ -63,30 +159,32 @@ ClientLink::ClientLink(const std::string& endpoint, const LinkOptions& options) 
   } catch (const zmq::error_t& error) {
     fail("cannot connect to '{}': {}; expected for example tcp://192.168.0.10:5570", endpoint, error.what());
   }
+  state.from_peers.set(zmq::sockopt::router_handover, true);
+  try {
+    state.from_peers.bind(peer_port == 0 ? "tcp://*:*" : fmt::format("tcp://*:{}", peer_port));
+  } catch (const zmq::error_t& error) {
+    fail("cannot listen for other slaves at port {}: {}; choose another --peer-port", peer_port, error.what());
+  }
 }
 
-ClientLink::~ClientLink() {
-  // The monitor's end must go before the socket that feeds it.
-  zmq_socket_monitor(state_->control.handle(), nullptr, 0);
+ClientLink::~ClientLink() = default;
+
+int ClientLink::peer_port() const {
+  const std::string endpoint = state_->from_peers.get(zmq::sockopt::last_endpoint);
+  return std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
 }
 
 std::optional<ClientLink::From> ClientLink::receive(Deadline deadline) {
   State& state = *state_;
   while (true) {
     state.watch();
-    for (const Channel channel : {Channel::control, Channel::data}) {
-      zmq::socket_t& socket = channel == Channel::control ? state.control : state.data;
-      Frames frames = receive_frames(socket);
-      if (frames.count == 0) continue;
-      try {
-        return From{channel, decode_frames(std::move(frames))};
-      } catch (const Error& error) {
-        throw PeerLost("master", fmt::format("the master broke the protocol: {}", error.what()));
-      }
-    }
-    std::array<zmq::pollitem_t, 3> items{{{state.control.handle(), 0, ZMQ_POLLIN, 0},
+    if (auto from = state.receive_from_master()) return from;
+    if (auto from = state.receive_from_peer()) return from;
+    state.watch_peers();
+    std::array<zmq::pollitem_t, 4> items{{{state.control.handle(), 0, ZMQ_POLLIN, 0},
                                           {state.data.handle(), 0, ZMQ_POLLIN, 0},
-                                          {state.monitor.handle(), 0, ZMQ_POLLIN, 0}}};
+                                          {state.from_peers.handle(), 0, ZMQ_POLLIN, 0},
+                                          {state.master->handle(), 0, ZMQ_POLLIN, 0}}};
     try {
       if (zmq::poll(items.data(), items.size(), remaining(deadline)) == 0) return std::nullopt;
     } catch (const zmq::error_t& error) {
@@ -114,7 +212,59 @@ void ClientLink::send(Channel channel, const Envelope& envelope, Deadline deadli
 
 bool ClientLink::connected() {
   state_->watch();
-  return state_->stands;
+  return state_->master->stands();
+}
+
+// ---- other slaves --------------------------------------------------------------------------------------------------
+
+void ClientLink::meet(const std::string& token, int self, const std::vector<Peer>& peers) {
+  State& state = *state_;
+  for (State::PeerSocket& each : state.peers) each.monitor.reset();
+  state.peers.clear();
+  state.token = token;
+  ++state.meetings;
+  for (const Peer& peer : peers) {
+    state.peers.push_back({peer, zmq::socket_t(state.context, zmq::socket_type::dealer), nullptr});
+    State::PeerSocket& link = state.peers.back();
+    configure(link.socket, state.options);
+    link.socket.set(zmq::sockopt::tcp_keepalive, 1);
+    link.monitor = std::make_unique<Monitor>(state.context, link.socket, fmt::format("{}-{}", state.meetings, peer.node));
+    const std::string host = peer.endpoint.starts_with(':') ? state.host : "";
+    try {
+      state.connect(link.socket, "tcp://" + host + peer.endpoint, fmt::format("{}/{}", token, self));
+    } catch (const zmq::error_t& error) {
+      fail("cannot connect to slave {} at '{}{}': {}", peer.name, host, peer.endpoint, error.what());
+    }
+  }
+}
+
+std::vector<std::string> ClientLink::unreached(Deadline deadline) {
+  while (true) {
+    std::vector<std::string> names;
+    for (State::PeerSocket& each : state_->peers) {
+      each.monitor->watch();
+      if (!each.monitor->stands()) names.push_back(each.peer.name);
+    }
+    if (names.empty() || Clock::now() >= deadline) return names;
+    state_->watch();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+void ClientLink::send_to_peer(int node, const Envelope& envelope, Deadline deadline) {
+  const auto found = std::ranges::find_if(state_->peers, [&](const auto& each) { return each.peer.node == node; });
+  invariant(found != state_->peers.end(), "a peer that was met");
+  while (true) {
+    try {
+      if (send_frames(found->socket, envelope)) return;
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) fail("sending to slave {} failed: {}", found->peer.name, error.what());
+    }
+    state_->watch();
+    if (!poll(found->socket, ZMQ_POLLOUT, Clock::now() + std::chrono::milliseconds(200)) && Clock::now() >= deadline) {
+      fail("slave {} takes nothing any more", found->peer.name);
+    }
+  }
 }
 
 }  // namespace convoy::wire

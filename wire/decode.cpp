@@ -11,17 +11,29 @@ namespace {
 
 constexpr std::size_t kMostHeaderBytes = std::size_t{1} << 20;
 constexpr std::size_t kLongestText = 4096;
-constexpr std::size_t kMostCapabilities = 64;
+constexpr std::uint32_t kMostCapabilities = 64;
 constexpr std::size_t kMostLayers = 64;
 constexpr std::uint32_t kLargestBatch = 65536;
 constexpr std::uint32_t kMostStages = 4096;
 constexpr std::uint32_t kMostRepeats = 100;
-constexpr std::uint32_t kMostParts = 4;
+constexpr std::uint32_t kMostMembers = 1024;
+constexpr std::uint32_t kMostTasks = 1U << 30;
+constexpr std::uint64_t kMostValues = std::uint64_t{1} << 48;
+constexpr std::size_t kLongestToken = 64;
 
 std::string text(const flatbuffers::String* value, const char* field) {
   if (value == nullptr) return {};
   if (value->size() > kLongestText) fail("{} of {} bytes, {} at most", field, value->size(), kLongestText);
   return value->str();
+}
+
+std::vector<std::string> texts(const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>* list,
+                               std::uint32_t most, const char* field) {
+  std::vector<std::string> read;
+  if (list == nullptr) return read;
+  if (list->size() > most) fail("{} {}, {} at most", list->size(), field, most);
+  for (const flatbuffers::String* item : *list) read.push_back(text(item, field));
+  return read;
 }
 
 template <class T>
@@ -87,12 +99,9 @@ Hello read(const fb::Hello& t) {
               .threads = within(t.threads(), 1U, 65536U, "threads"),
               .memory = t.memory(),
               .filter_block = within(t.filter_block(), 1U, 1024U, "filter block"),
-              .capabilities = {}};
+              .capabilities = texts(t.capabilities(), kMostCapabilities, "capabilities"),
+              .peer_port = within(t.peer_port(), 0U, 65535U, "peer port")};
   if (hello.name.empty()) fail("a Hello without a name");
-  if (const auto* list = t.capabilities()) {
-    if (list->size() > kMostCapabilities) fail("{} capabilities, {} at most", list->size(), kMostCapabilities);
-    for (const flatbuffers::String* item : *list) hello.capabilities.push_back(text(item, "capability"));
-  }
   return hello;
 }
 
@@ -102,26 +111,52 @@ Calibrate read(const fb::Calibrate& t) {
   return {stage, filters, batch_of(t.batch()), t.input_gradient(), within(t.repeats(), 1U, kMostRepeats, "repeats")};
 }
 
-Hold read(const fb::Hold& t) {
-  const Stage stage = stage_of(t.stage());
-  const auto filters = static_cast<std::uint32_t>(stage.conv.filters);
-  const auto first = within(t.first(), 0U, filters - 1, "first filter");
-  const auto count = within(t.count(), 1U, filters - first, "filter count");
-  return {.stage_index = stage_index_of(t.stage_index()),
-          .stage = stage,
-          .filters = {static_cast<int>(first), static_cast<int>(count)},
-          .batch = batch_of(t.batch()),
-          .input_gradient = t.input_gradient(),
-          .wire = static_cast<NumberType>(within(static_cast<int>(t.wire()), 0, 2, "number type"))};
+Plan read(const fb::Plan& t) {
+  constexpr std::uint32_t kMostFilters = 1U << 24;
+  const auto number = [](std::uint32_t value, std::uint32_t most, const char* field) {
+    return static_cast<int>(within(value, 0U, most, field));
+  };
+  Plan plan{.batch = static_cast<int>(batch_of(t.batch())),
+            .members = texts(t.members(), kMostMembers, "members"),
+            .stages = {},
+            .exchange = static_cast<Exchange>(within(static_cast<int>(t.exchange()), 0, 1, "exchange")),
+            .wire = static_cast<NumberType>(within(static_cast<int>(t.wire()), 0, 2, "number type")),
+            .micro_batches = static_cast<int>(within(t.micro_batches(), 1U, kLargestBatch, "micro-batches"))};
+  if (t.stages() == nullptr || t.stages()->size() > kMostStages) fail("a plan without stages, or with too many");
+  for (const fb::StagePlan* stage : *t.stages()) {
+    StagePlan read{.shards = {}, .replicated = stage->replicated()};
+    if (const auto* shards = stage->shards()) {
+      if (shards->size() > kMostMembers) fail("{} shards, {} at most", shards->size(), kMostMembers);
+      for (const fb::Assignment* shard : *shards) {
+        read.shards.push_back({.member = number(shard->member(), kMostMembers - 1, "member"),
+                               .filters = {number(shard->first(), kMostFilters, "first filter"),
+                                           number(shard->count(), kMostFilters, "filter count")}});
+      }
+    }
+    plan.stages.push_back(std::move(read));
+  }
+  return plan;
+}
+
+Assign read(const fb::Assign& t) {
+  if (t.trunk() == nullptr || t.plan() == nullptr) fail("an Assign without a trunk or a plan");
+  if (t.trunk()->size() > kMostStages) fail("{} stages, {} at most", t.trunk()->size(), kMostStages);
+  Assign assign{.trunk = {},
+                .plan = read(*t.plan()),
+                .node = within(t.node(), 0U, kMostMembers - 1, "node"),
+                .token = text(t.token(), "token"),
+                .peers = texts(t.peers(), kMostMembers, "peers")};
+  if (assign.token.size() > kLongestToken) fail("token of {} bytes, {} at most", assign.token.size(), kLongestToken);
+  for (const fb::Stage* stage : *t.trunk()) assign.trunk.push_back(stage_of(stage));
+  validate(assign.plan, assign.trunk);
+  if (assign.node >= assign.plan.members.size()) fail("node {} of {}", assign.node, assign.plan.members.size());
+  return assign;
 }
 
 Piece read(const fb::Piece& t) {
-  constexpr std::uint32_t kMost = 1U << 24;
-  return {.part = within(t.part(), 0U, kMostParts - 1, "part"),
-          .sample = within(t.sample(), 0U, kMost, "sample"),
-          .samples = within(t.samples(), 1U, kMost, "samples"),
-          .channel = within(t.channel(), 0U, kMost, "channel"),
-          .channels = within(t.channels(), 1U, kMost, "channels")};
+  return {.step = t.step(),
+          .task = within(t.task(), 0U, kMostTasks, "task"),
+          .first = within(t.first(), std::uint64_t{0}, kMostValues, "first value")};
 }
 
 Update read(const fb::Update& t) {
@@ -141,22 +176,23 @@ Message read(const fb::Header& header) {
     case fb::Body::Attach: return Attach{text(header.body_as_Attach()->name(), "name")};
     case fb::Body::Calibrate: return read(*header.body_as_Calibrate());
     case fb::Body::Calibrated: return Calibrated{seconds(header.body_as_Calibrated()->seconds(), "seconds")};
-    case fb::Body::Hold: return read(*header.body_as_Hold());
+    case fb::Body::Assign: return read(*header.body_as_Assign());
     case fb::Body::Load: return Load{stage_index_of(header.body_as_Load()->stage_index())};
-    case fb::Body::Forward: {
-      const fb::Forward& t = *header.body_as_Forward();
-      return Forward{stage_index_of(t.stage_index()), {.training = t.training(), .seed = t.seed()}};
+    case fb::Body::Step: {
+      const fb::Step& t = *header.body_as_Step();
+      if (t.number() == 0) fail("a Step of number 0");
+      return Step{t.number(), {.training = t.training(), .seed = t.seed()}};
     }
-    case fb::Body::Backward: return Backward{stage_index_of(header.body_as_Backward()->stage_index())};
     case fb::Body::Update: return read(*header.body_as_Update());
     case fb::Body::Snapshot: return Snapshot{stage_index_of(header.body_as_Snapshot()->stage_index())};
     case fb::Body::Piece: return read(*header.body_as_Piece());
-    case fb::Body::Credit: return Credit{within(header.body_as_Credit()->frames(), 1U, 1U << 20, "credit")};
+    case fb::Body::Credit: return Credit{within(header.body_as_Credit()->pieces(), 1U, 1U << 20, "credit")};
     case fb::Body::Done: {
       const fb::Done& t = *header.body_as_Done();
       return Done{seconds(t.compute(), "compute"), seconds(t.transfer(), "transfer"), seconds(t.wait(), "wait")};
     }
     case fb::Body::Failed: return Failed{text(header.body_as_Failed()->reason(), "reason")};
+    case fb::Body::Unreached: return Unreached{texts(header.body_as_Unreached()->peers(), kMostMembers, "peers")};
     case fb::Body::NONE: break;
   }
   fail("a message of an unknown kind ({}); is the peer of another release?", static_cast<int>(header.body_type()));
@@ -170,8 +206,8 @@ Message decode(std::span<const std::byte> bytes) {
   const AlignedVector<std::byte> aligned(bytes.begin(), bytes.end());
   const auto* data = reinterpret_cast<const std::uint8_t*>(aligned.data());
   if (bytes.size() < 12 || !fb::HeaderBufferHasIdentifier(data))
-    fail("not a message of Convoy (no CVY1 in its header)");
-  flatbuffers::Verifier verifier(data, bytes.size(), /*max_depth=*/16, /*max_tables=*/256);
+    fail("not a message of Convoy (no CVY2 in its header)");
+  flatbuffers::Verifier verifier(data, bytes.size(), /*max_depth=*/16, /*max_tables=*/1U << 17U);
   if (!fb::VerifyHeaderBuffer(verifier)) fail("a damaged message");
   const fb::Header& header = *fb::GetHeader(data);
   if (header.body() == nullptr) fail("a message without a body");
@@ -180,8 +216,8 @@ Message decode(std::span<const std::byte> bytes) {
 
 std::string name_of(const Message& message) {
   constexpr std::array<const char*, std::variant_size_v<Message>> kNames{
-      "Hello", "Welcome", "Refused",  "Bye",    "Ping",     "Attach", "Calibrate", "Calibrated", "Hold",
-      "Load",  "Forward", "Backward", "Update", "Snapshot", "Piece",  "Credit",    "Done",       "Failed"};
+      "Hello", "Welcome", "Refused", "Bye",      "Ping",  "Attach", "Calibrate", "Calibrated", "Assign",
+      "Load",  "Step",    "Update",  "Snapshot", "Piece", "Credit", "Done",      "Failed", "Unreached"};
   return kNames[message.index()];
 }
 

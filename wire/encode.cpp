@@ -42,6 +42,22 @@ flatbuffers::Offset<fb::Stage> encode(Builder& builder, const Stage& stage) {
   return fb::CreateStage(builder, name, stage.channels, stage.height, stage.width, conv, after);
 }
 
+flatbuffers::Offset<fb::Plan> encode(Builder& builder, const Plan& plan) {
+  const auto u32 = [](int value) { return static_cast<std::uint32_t>(value); };
+  const auto members = builder.CreateVectorOfStrings(plan.members);
+  std::vector<flatbuffers::Offset<fb::StagePlan>> stages;
+  for (const StagePlan& stage : plan.stages) {
+    std::vector<fb::Assignment> shards;
+    for (const Assignment& shard : stage.shards) {
+      shards.emplace_back(u32(shard.member), u32(shard.filters.first), u32(shard.filters.count));
+    }
+    stages.push_back(fb::CreateStagePlan(builder, builder.CreateVectorOfStructs(shards), stage.replicated));
+  }
+  return fb::CreatePlan(builder, u32(plan.batch), members, builder.CreateVector(stages),
+                        static_cast<fb::Exchange>(plan.exchange), static_cast<fb::NumberType>(plan.wire),
+                        u32(plan.micro_batches));
+}
+
 /// One overload a message; each gives the union's tag and value.
 struct BodyEncoder {
   using Result = std::pair<fb::Body, flatbuffers::Offset<void>>;
@@ -51,9 +67,9 @@ struct BodyEncoder {
     const auto name = builder.CreateString(m.name);
     const auto device = builder.CreateString(m.device);
     const auto capabilities = builder.CreateVectorOfStrings(m.capabilities);
-    return {
-        fb::Body::Hello,
-        fb::CreateHello(builder, m.version, name, device, m.threads, m.memory, m.filter_block, capabilities).Union()};
+    return {fb::Body::Hello, fb::CreateHello(builder, m.version, name, device, m.threads, m.memory, m.filter_block,
+                                             capabilities, m.peer_port)
+                                 .Union()};
   }
   Result operator()(const Welcome& m) const {
     const auto run = builder.CreateString(m.run);
@@ -77,19 +93,18 @@ struct BodyEncoder {
   Result operator()(const Calibrated& m) const {
     return {fb::Body::Calibrated, fb::CreateCalibrated(builder, m.seconds).Union()};
   }
-  Result operator()(const Hold& m) const {
-    const auto stage = encode(builder, m.stage);
-    return {fb::Body::Hold, fb::CreateHold(builder, m.stage_index, stage, static_cast<std::uint32_t>(m.filters.first),
-                                           static_cast<std::uint32_t>(m.filters.count), m.batch, m.input_gradient,
-                                           static_cast<fb::NumberType>(m.wire))
-                                .Union()};
+  Result operator()(const Assign& m) const {
+    std::vector<flatbuffers::Offset<fb::Stage>> stages;
+    for (const Stage& stage : m.trunk) stages.push_back(encode(builder, stage));
+    const auto trunk = builder.CreateVector(stages);
+    const auto plan = encode(builder, m.plan);
+    const auto token = builder.CreateString(m.token);
+    const auto peers = builder.CreateVectorOfStrings(m.peers);
+    return {fb::Body::Assign, fb::CreateAssign(builder, trunk, plan, m.node, token, peers).Union()};
   }
   Result operator()(const Load& m) const { return {fb::Body::Load, fb::CreateLoad(builder, m.stage_index).Union()}; }
-  Result operator()(const Forward& m) const {
-    return {fb::Body::Forward, fb::CreateForward(builder, m.stage_index, m.pass.training, m.pass.seed).Union()};
-  }
-  Result operator()(const Backward& m) const {
-    return {fb::Body::Backward, fb::CreateBackward(builder, m.stage_index).Union()};
+  Result operator()(const Step& m) const {
+    return {fb::Body::Step, fb::CreateStep(builder, m.number, m.pass.training, m.pass.seed).Union()};
   }
   Result operator()(const Update& m) const {
     return {fb::Body::Update,
@@ -99,11 +114,14 @@ struct BodyEncoder {
     return {fb::Body::Snapshot, fb::CreateSnapshot(builder, m.stage_index).Union()};
   }
   Result operator()(const Piece& m) const {
-    return {fb::Body::Piece, fb::CreatePiece(builder, m.part, m.sample, m.samples, m.channel, m.channels).Union()};
+    return {fb::Body::Piece, fb::CreatePiece(builder, m.step, m.task, m.first).Union()};
   }
-  Result operator()(const Credit& m) const { return {fb::Body::Credit, fb::CreateCredit(builder, m.frames).Union()}; }
+  Result operator()(const Credit& m) const { return {fb::Body::Credit, fb::CreateCredit(builder, m.pieces).Union()}; }
   Result operator()(const Done& m) const {
     return {fb::Body::Done, fb::CreateDone(builder, m.compute, m.transfer, m.wait).Union()};
+  }
+  Result operator()(const Unreached& m) const {
+    return {fb::Body::Unreached, fb::CreateUnreached(builder, builder.CreateVectorOfStrings(m.peers)).Union()};
   }
   Result operator()(const Failed& m) const {
     return {fb::Body::Failed, fb::CreateFailed(builder, builder.CreateString(m.reason)).Union()};

@@ -2,7 +2,8 @@
 //
 // Each slave makes two connections to the master's one port: "control" (hello, ping, bye; with ZMTP heartbeats, so that
 // a vanished or suspended peer is noticed by either side) and "data" (tasks and tensors; without, because a heartbeat
-// behind a large frame kills a link). A link is used by one thread.
+// behind a large frame kills a link). Slaves listen for one another, and connect to those that they send to. A link is
+// used by one thread.
 #pragma once
 
 #include <chrono>
@@ -25,6 +26,8 @@ class Payload {
  public:
   Payload();
   explicit Payload(std::size_t bytes);  ///< uninitialised
+  /// Shows bytes that `owner` keeps; the last copy of the payload drops it, in whatever thread.
+  Payload(std::shared_ptr<const void> owner, std::span<const std::byte> bytes);
   Payload(const Payload&);
   Payload& operator=(const Payload&);
   Payload(Payload&&) noexcept;
@@ -50,7 +53,8 @@ struct Envelope {
   Payload payload;  ///< empty but for Piece
 };
 
-enum class Channel : std::uint8_t { control, data };
+/// To and from the master; from another slave.
+enum class Channel : std::uint8_t { control, data, peer };
 
 struct LinkOptions {
   std::chrono::milliseconds heartbeat_interval{250};
@@ -72,6 +76,7 @@ class ServerLink {
     Channel channel = Channel::data;
     Envelope envelope;
     std::string rejected;  ///< not empty: the bytes were no valid message, and why; envelope is then empty
+    std::string address;   ///< IP address of a peer's control connection
   };
   /// The next message, or nothing at the deadline.
   std::optional<From> receive(Deadline deadline);
@@ -83,23 +88,42 @@ class ServerLink {
   std::unique_ptr<State> state_;
 };
 
-/// A slave's end: both connections.
+/// A slave's end: both connections to the master, and those from and to other slaves.
 class ClientLink {
  public:
-  /// Connects in the background, with retries. Throws Error if the endpoint's text is wrong.
-  ClientLink(const std::string& endpoint, const LinkOptions& options = {});
+  /// Connects in the background, with retries, and listens for other slaves at TCP port `peer_port`, 0 for any that is
+  /// free. Throws Error if the endpoint's text is wrong, or the port taken.
+  explicit ClientLink(const std::string& endpoint, const LinkOptions& options = {}, int peer_port = 0);
   ~ClientLink();
+  /// The port in use.
+  int peer_port() const;
 
   struct From {
     Channel channel = Channel::data;
     Envelope envelope;
+    int node = -1;         ///< of a peer
+    std::string rejected;  ///< not empty: a peer's bytes were no valid message, and why
   };
-  /// The next message of either channel, or nothing at the deadline. Throws PeerLost("master") when the master's
-  /// connection broke after it stood, or when its bytes were no valid message.
+  /// The next message of any channel, or nothing at the deadline. Throws PeerLost("master") when the master's
+  /// connection broke after it stood, or when its bytes were no valid message; Error naming the peer to which a link
+  /// broke.
   std::optional<From> receive(Deadline deadline);
   void send(Channel channel, const Envelope& envelope, Deadline deadline);
   /// Both connections stand.
   bool connected();
+
+  struct Peer {
+    int node = 0;
+    std::string name;      ///< for people
+    std::string endpoint;  ///< "HOST:PORT"; without a host, on that of the master
+  };
+  /// Drops the links to peers that there are, and connects to these as node `self` of the run with that token; what other
+  /// runs' peers send is ignored from now on.
+  void meet(const std::string& token, int self, const std::vector<Peer>& peers);
+  /// Waits until all peers are reached; the names of those that were not at the deadline.
+  std::vector<std::string> unreached(Deadline deadline);
+  /// Throws Error naming the peer that takes nothing any more.
+  void send_to_peer(int node, const Envelope& envelope, Deadline deadline);
 
  private:
   struct State;

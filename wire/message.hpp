@@ -8,16 +8,16 @@
 #include <variant>
 #include <vector>
 
-#include "core/number_type.hpp"
 #include "core/stage.hpp"
+#include "plan/plan.hpp"
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 /// The capability of taking and giving Pieces in bf16 and fp16.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
-/// Payload bytes of one tensor frame at most; larger tensors travel as several.
-inline constexpr std::size_t kFrameBytes = std::size_t{1} << 20;
+/// Payload bytes of a Piece at most; larger tensors travel as several.
+inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 // ---- control connection --------------------------------------------------------------------------------------------
 
@@ -30,6 +30,7 @@ struct Hello {
   std::uint64_t memory = 0;               ///< bytes for shards; 0 for no bound
   std::uint32_t filter_block = 1;         ///< DeviceInfo::filter_block
   std::vector<std::string> capabilities;  ///< kSixteenBits
+  std::uint32_t peer_port = 0;            ///< TCP port on which it listens for other slaves; 0 for none
 };
 /// Master to slave: you are in. The run's tasks follow on the data connection.
 struct Welcome {
@@ -64,66 +65,62 @@ struct Calibrate {
 struct Calibrated {
   double seconds = 0.0;  ///< median of one forward plus backward
 };
-/// Master to slave: hold this shard. One for each shard; drops a shard of the same stage held before. Answered by Done.
-struct Hold {
-  std::uint32_t stage_index = 0;
-  Stage stage;
-  FilterRange filters;
-  std::uint32_t batch = 1;
-  bool input_gradient = true;
-  NumberType wire = NumberType::fp32;  ///< of the Pieces of its maps and gradients, either way
+/// Master to slave: the plan of the run and which node of it the slave is; drops what it held before. Answered by Done
+/// once its shards are compiled and all peers that it sends to are reached, else by Unreached or Failed.
+struct Assign {
+  std::vector<Stage> trunk;
+  Plan plan;
+  std::uint32_t node = 0;
+  std::string token;               ///< of the run: what peers say with other tokens is ignored
+  std::vector<std::string> peers;  ///< by member, where it listens for peers: "HOST:PORT", or ":PORT" on the master's host
 };
-/// Master to slave: the shard's state follows as frames (weights, bias, velocities). Answered by Done.
+/// Master to slave: the state of what the slave computes of the stage follows as Pieces. Answered by Done.
 struct Load {
   std::uint32_t stage_index = 0;
 };
-/// Master to slave: the stage's input follows as frames; answered by the output's frames, then Done.
-struct Forward {
-  std::uint32_t stage_index = 0;
+/// Master to slave: a step begins. Answered by Done when nothing of it is left to do for the slave.
+struct Step {
+  std::uint64_t number = 0;  ///< from 1 on, one more each time
   Pass pass;
 };
-/// Master to slave: the gradient of the shard's output follows; answered by the partial input gradient's frames (if the
-/// shard was held with input_gradient), then Done.
-struct Backward {
-  std::uint32_t stage_index = 0;
-};
-/// Master to slave: update all shards. Answered by Done.
+/// Master to slave: update the shards as soon as their gradients are known.
 struct Update {
   SgdStep step;
 };
-/// Master to slave: answered by the shard's state as frames, then Done.
+/// Master to slave: answered by the state of the slave's shard as Pieces, then Done.
 struct Snapshot {
   std::uint32_t stage_index = 0;
 };
-/// A piece of a tensor in NCHW: channels [channel, channel + channels) of sample range [sample, sample + samples) of
-/// the tensor that the task in progress moves; the payload holds samples * channels * row elements as little-endian
-/// floats. States use part 0..3 (weights, bias, weight velocity, bias velocity), sample = filter. Everything else has
-/// part 0.
+/// Values from `first` on, in the payload: of the send `task` of the plan's graph in step `step`; or, where step is 0, of
+/// the state of stage `task` (weights, biases, velocities of the weights and of the biases; in fp32).
 struct Piece {
-  std::uint32_t part = 0;
-  std::uint32_t sample = 0;
-  std::uint32_t samples = 0;
-  std::uint32_t channel = 0;
-  std::uint32_t channels = 0;
+  std::uint64_t step = 0;
+  std::uint32_t task = 0;
+  std::uint64_t first = 0;
   bool operator==(const Piece&) const = default;
 };
-/// Master to slave: you may send `frames` more frames of the result in progress.
+/// Master to slave, in a star: it may send `pieces` more Pieces with parts of gradients.
 struct Credit {
-  std::uint32_t frames = 0;
+  std::uint32_t pieces = 0;
 };
-/// Slave to master: the task is finished. Times since the last Done, in seconds.
+/// Slave to master: what was asked is done. Times since the last Done, in seconds.
 struct Done {
   double compute = 0.0;
   double transfer = 0.0;
   double wait = 0.0;
 };
-/// Slave to master: the task failed (out of memory, a device's error); the text is for the user.
+/// Slave to master: it failed (out of memory, a device's error); the text is for the user.
 struct Failed {
   std::string reason;
 };
 
-using Message = std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Hold, Load, Forward,
-                             Backward, Update, Snapshot, Piece, Credit, Done, Failed>;
+/// Slave to master, in answer to Assign: it cannot connect to these slaves, and has dropped the plan.
+struct Unreached {
+  std::vector<std::string> peers;  ///< names
+};
+
+using Message = std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step,
+                             Update, Snapshot, Piece, Credit, Done, Failed, Unreached>;
 
 /// "Forward", "Piece": for messages to people.
 std::string name_of(const Message& message);

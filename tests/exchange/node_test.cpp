@@ -18,6 +18,7 @@ namespace convoy {
 namespace {
 
 constexpr int kBatch = 6;
+constexpr int kGrant = -1;  ///< in place of a parcel's task: one more part of a gradient may be sent
 constexpr int kSteps = 5;
 constexpr SgdStep kSgd{.learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 0.001F};
 
@@ -97,12 +98,17 @@ class Nodes {
     master_ = graph.master;
     for (int i = 0; i < graph.nodes; ++i) devices_.push_back(make_device(device, {.threads = 1}));
     for (int i = 0; i < graph.nodes; ++i) {
-      const auto send = [this, i](Parcel&& parcel) { queues_[{i, parcel.to}].push_back(std::move(parcel)); };
-      nodes_.push_back(std::make_unique<Node>(plan, trunk(), i, devices_[static_cast<std::size_t>(i)].get(), send, 37));
+      const Carrier carrier{
+          .send = [this, i](Parcel&& parcel) { queues_[{i, parcel.to}].push_back(std::move(parcel)); },
+          .grant = [this, i](int to) { queues_[{i, to}].push_back({.task = kGrant, .to = to}); }};
+      nodes_.push_back(std::make_unique<Node>(plan, trunk(), i, devices_[static_cast<std::size_t>(i)].get(), carrier, 37));
     }
     const std::vector<ShardState> states = start();
-    for (const auto& node : nodes_) {
-      for (std::size_t s = 0; s < states.size(); ++s) node->set_state(s, states[s]);
+    for (int i = 0; i < graph.nodes; ++i) {
+      for (std::size_t s = 0; s < states.size(); ++s) {
+        const FilterRange held = held_filters(plan, graph, s, i);
+        if (held.count > 0) nodes_[static_cast<std::size_t>(i)]->set_state(s, slice(states[s], held));
+      }
     }
   }
 
@@ -150,7 +156,12 @@ class Nodes {
     if (queue->second.empty()) return;
     const Parcel parcel = std::move(queue->second.front());
     queue->second.pop_front();
-    nodes_[static_cast<std::size_t>(parcel.to)]->receive(parcel.task, parcel.first, parcel.bytes);
+    Node& to = *nodes_[static_cast<std::size_t>(parcel.to)];
+    if (parcel.task == kGrant) {
+      to.grant();
+    } else {
+      to.receive(queue->first.first, parcel.task, parcel.first, parcel.bytes);
+    }
   }
 
   template <class Done>
@@ -281,27 +292,28 @@ TEST(Exchanges, WorkOnEveryDevice) {
 TEST(NodeParcels, ThatDoNotBelongAreRefused) {
   const Plan plan = plan_of({"", {1, 1}, false, kRing});
   const auto device = make_device("eigen", {.threads = 1});
-  Node node(plan, trunk(), 0, device.get(), [](Parcel&&) {});
+  Node node(plan, trunk(), 0, device.get(), {.send = [](Parcel&&) {}, .grant = [](int) {}});
   node.begin({.training = true}, nullptr);
   const TaskGraph graph = make_task_graph(plan, trunk());
   const auto to_node = std::ranges::find_if(graph.tasks, [](const Task& task) { return task.to == 0; });
   const auto index = static_cast<int>(to_node - graph.tasks.begin());
   const std::vector<std::byte> bytes(8);
-  const auto expect = [&](int task, std::size_t first, std::size_t size, const std::string& text) {
-    EXPECT_THAT(
-        [&] {
-          node.receive(task, first, {bytes.data(), size});
-        },
-        testing::ThrowsMessage<Error>(testing::HasSubstr(text)));
+  const int from = to_node->node;
+  const auto receive = [&](int sender, int task, std::size_t first, std::size_t size) {
+    node.receive(sender, task, first, {nullptr, {bytes.data(), size}});
   };
-  expect(-1, 0, 8, "sends nothing here");
-  expect(1 << 20, 0, 8, "sends nothing here");
-  expect(index + 1, 0, 8, "sends nothing here");
-  expect(index, 1, 8, "values 1 to 3");
-  expect(index, 0, 7, "where 0 to");
-  expect(index, 0, 0, "where 0 to");
-  node.receive(index, 0, bytes);
-  expect(index, 0, 8, "where 2 to");
+  const auto expect = [&](int sender, int task, std::size_t first, std::size_t size, const std::string& text) {
+    EXPECT_THAT([&] { receive(sender, task, first, size); }, testing::ThrowsMessage<Error>(testing::HasSubstr(text)));
+  };
+  expect(from, -1, 0, 8, "none to send here");
+  expect(from, 1 << 20, 0, 8, "none to send here");
+  expect(from, index + 1, 0, 8, "none to send here");
+  expect(from + 1, index, 0, 8, "none to send here");
+  expect(from, index, 1, 8, "from value 1 on");
+  expect(from, index, 0, 7, "where values 0 to");
+  expect(from, index, 0, 0, "where values 0 to");
+  receive(from, index, 0, 8);
+  expect(from, index, 0, 8, "where values 2 to");
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ const std::map<std::string, Names>& folder_table() {
       {"exchange", {"core", "plan", "kernels"}},
       {"devices", {"core", "plan", "kernels", "cl"}},
       {"wire", {"core", "plan/plan.hpp"}},
-      {"slave", {"core", "plan", "kernels", "devices", "wire"}},
-      {"master", {"core", "nets", "plan", "kernels", "devices", "wire"}},
+      {"slave", {"core", "plan", "exchange", "kernels", "devices", "wire"}},
+      {"master", {"core", "nets", "plan", "exchange", "kernels", "devices", "wire"}},
       {"bench", {"core", "nets", "plan", "kernels", "cl", "devices", "wire", "slave", "master"}},
       {"tests", {"core", "nets", "plan", "exchange", "kernels", "cl", "devices", "wire", "slave", "master", "bench"}},
   };
