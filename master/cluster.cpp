@@ -85,7 +85,7 @@ Plan read_plan(const std::string& file, const std::vector<std::string>& members,
 /// What the user asks for besides shares.
 void override_plan(const ClusterOptions& options, Plan& plan) {
   if (!options.wire.empty()) plan.wire = number_type_from(options.wire);
-  if (!options.exchange.empty()) plan.exchange = exchange_from(options.exchange);
+  if (!options.exchange.empty()) set_exchange(plan, exchange_from(options.exchange));
   if (options.micro_batch == 0) return;
   if (plan.batch % options.micro_batch != 0) {
     fail("--micro-batch {}: the batch of {} is no multiple of it", options.micro_batch, plan.batch);
@@ -166,7 +166,7 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
     cluster->trunk_ = std::make_unique<ClusterTrunk>(cut.trunk, cluster->plan_, *cluster->roster_, own, patience);
   } catch (const Unreachable& error) {
     notice(observers, fmt::format("{}; maps go through the master instead (--exchange star)", error.what()));
-    cluster->plan_.exchange = Exchange::star;
+    set_exchange(cluster->plan_, Exchange::star);
     cluster->trunk_ = std::make_unique<ClusterTrunk>(cut.trunk, cluster->plan_, *cluster->roster_, own, patience);
   }
   return cluster;

@@ -65,6 +65,12 @@ std::string to_string(NumberType type) { return name_of(type, kTypes); }
 Exchange exchange_from(const std::string& text) { return value_of(text, kExchanges, "exchange"); }
 NumberType number_type_from(const std::string& text) { return value_of(text, kTypes, "number type"); }
 
+void set_exchange(Plan& plan, Exchange exchange) {
+  plan.exchange = exchange;
+  if (exchange == Exchange::ring) return;
+  for (StagePlan& stage : plan.stages) stage.replicated = false;
+}
+
 StagePlan stage_plan(const std::vector<int>& filters_by_member) {
   StagePlan plan;
   int first = 0;

@@ -49,6 +49,9 @@ std::string to_string(NumberType type);
 Exchange exchange_from(const std::string& text);
 NumberType number_type_from(const std::string& text);
 
+/// A star replicates no stage: its maps go through the master.
+void set_exchange(Plan& plan, Exchange exchange);
+
 /// The shards of one stage from the filter count of each member.
 StagePlan stage_plan(const std::vector<int>& filters_by_member);
 

@@ -139,12 +139,12 @@ void Session::on(const wire::Assign& task) {
   index_ = static_cast<int>(task.node);
   members_ = task.plan.members;
   check_memory(task);
-  meet_peers(task);
+  std::vector<std::string> unreached = meet_peers(task);
   node_ = std::make_unique<Node>(
       task.plan, task.trunk, index_, &device_,
       Carrier{.send = [this](Parcel&& parcel) { carry(std::move(parcel)); },
               .grant = [](int) { invariant(false, "the master alone grants"); }});
-  const std::vector<std::string> unreached = link_.unreached(Clock::now() + kMeetingPatience);
+  if (unreached.empty()) unreached = link_.unreached(Clock::now() + kMeetingPatience);
   if (!unreached.empty()) {
     node_.reset();
     return send(wire::Unreached{unreached});
@@ -173,18 +173,21 @@ void Session::check_memory(const wire::Assign& task) const {
   }
 }
 
-/// Connects to whom this node sends.
-void Session::meet_peers(const wire::Assign& task) {
+/// Connects to whom this node sends; returns the names of those that nobody can connect to.
+std::vector<std::string> Session::meet_peers(const wire::Assign& task) {
   const TaskGraph graph = make_task_graph(task.plan, task.trunk);
   std::vector<wire::ClientLink::Peer> peers;
+  std::vector<std::string> unreached;
   for (const Task& each : graph.tasks) {
     if (each.kind != TaskKind::send || each.node != index_ || each.to == graph.master) continue;
     if (std::ranges::any_of(peers, [&](const auto& peer) { return peer.node == each.to; })) continue;
     const auto to = static_cast<std::size_t>(each.to);
-    if (to >= task.peers.size() || task.peers[to].empty()) fail("no address of slave {}", members_[to]);
-    peers.push_back({.node = each.to, .name = members_[to], .endpoint = task.peers[to]});
+    const bool known = to < task.peers.size() && !task.peers[to].empty();
+    if (!known && !std::ranges::count(unreached, members_[to])) unreached.push_back(members_[to]);
+    if (known) peers.push_back({.node = each.to, .name = members_[to], .endpoint = task.peers[to]});
   }
   link_.meet(task.token, index_, peers);
+  return unreached;
 }
 
 void Session::on(const wire::Load& task) {

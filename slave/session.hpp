@@ -42,7 +42,7 @@ class Session {
 
   Node& node();
   void check_memory(const wire::Assign& task) const;
-  void meet_peers(const wire::Assign& task);
+  std::vector<std::string> meet_peers(const wire::Assign& task);
   void carry(Parcel&& parcel);
   void receive(int from, const wire::Piece& piece, const wire::Payload& payload);
   void finish_step();

@@ -148,6 +148,12 @@ Assign read(const fb::Assign& t) {
                 .peers = texts(t.peers(), kMostMembers, "peers")};
   if (assign.token.size() > kLongestToken) fail("token of {} bytes, {} at most", assign.token.size(), kLongestToken);
   for (const fb::Stage* stage : *t.trunk()) assign.trunk.push_back(stage_of(stage));
+  for (std::size_t s = 1; s < assign.trunk.size(); ++s) {
+    const Stage& before = assign.trunk[s - 1];
+    if (input_shape(assign.trunk[s], 1) != output_shape(before, 1, before.conv.filters)) {
+      fail("stage {} does not take the maps of stage {}", assign.trunk[s].name, before.name);
+    }
+  }
   validate(assign.plan, assign.trunk);
   if (assign.node >= assign.plan.members.size()) fail("node {} of {}", assign.node, assign.plan.members.size());
   return assign;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "core/random.hpp"
 #include "master/cluster_trunk.hpp"
@@ -77,7 +78,7 @@ using Names = std::vector<std::string>;
 
 /// `devices` in turns; the master's own is the first.
 Result train_on_slaves(const Names& devices, int slaves, const std::vector<double>& shares, bool own,
-                       NumberType wire = NumberType::fp32) {
+                       const std::function<void(Plan&)>& change = {}) {
   const Cut cut = small_net();
   Roster roster("tcp://127.0.0.1:*", "test");
   SlaveThreads threads(roster.endpoint(), slaves, devices);
@@ -88,7 +89,7 @@ Result train_on_slaves(const Names& devices, int slaves, const std::vector<doubl
   const auto device = make_device(devices.front(), {.threads = 1});
   if (own) members.emplace_back("master");
   Plan plan = proportional_plan(cut.trunk, kBatch, members, shares);
-  plan.wire = wire;
+  if (change) change(plan);
   ClusterTrunk trunk(cut.trunk, plan, roster, own ? device.get() : nullptr, 20s);
   Result result = train_some(trunk, cut);
   double compute = 0.0;
@@ -141,9 +142,24 @@ TEST_P(Clusters, TrainAsOneMachineDoes) {
         std::ranges::any_of(c.devices, [&](const std::string& name) { return name.starts_with(row.name); });
     if (wanted && !row.unusable.empty()) GTEST_SKIP() << row.name << ": " << row.unusable;
   }
-  const Result once = train_on_slaves(c.devices, c.slaves, c.shares, c.own);
-  expect_close(once, train_local(c.devices.front()));
-  expect_equal(once, train_on_slaves(c.devices, c.slaves, c.shares, c.own));
+  const Result star = train_on_slaves(c.devices, c.slaves, c.shares, c.own);
+  expect_close(star, train_local(c.devices.front()));
+  const auto in_a_ring = [](Plan& plan) { plan.exchange = Exchange::ring; };
+  expect_equal(star, train_on_slaves(c.devices, c.slaves, c.shares, c.own, in_a_ring));
+}
+
+/// Of the same number of micro-batches, with the first stage replicated or not.
+TEST(ClustersInMicroBatches, AreRepeatableToTheBit) {
+  for (const bool replicated : {false, true}) {
+    const auto change = [&](Plan& plan) {
+      plan.exchange = Exchange::ring;
+      plan.micro_batches = 2;
+      plan.stages[0].replicated = replicated;
+    };
+    const Result once = train_on_slaves({"eigen"}, 3, {1, 5, 2}, false, change);
+    expect_close(once, train_local("eigen"));
+    expect_equal(once, train_on_slaves({"eigen"}, 3, {1, 5, 2}, false, change));
+  }
 }
 
 /// Rounded to 16 bits on the wire: near the run in floats, not equal to it, and the same every time.
@@ -151,8 +167,9 @@ class NarrowWires : public testing::TestWithParam<NumberType> {};
 
 TEST_P(NarrowWires, TrainLikeFloatsButForRounding) {
   const Names devices{"eigen"};
-  const Result once = train_on_slaves(devices, 3, {1, 5, 2, 1}, true, GetParam());
-  expect_equal(once, train_on_slaves(devices, 3, {1, 5, 2, 1}, true, GetParam()));
+  const auto narrow = [](Plan& plan) { plan.wire = GetParam(); };
+  const Result once = train_on_slaves(devices, 3, {1, 5, 2, 1}, true, narrow);
+  expect_equal(once, train_on_slaves(devices, 3, {1, 5, 2, 1}, true, narrow));
   const Result floats = train_local("eigen");
   // Twenty small steps: far less than the bound for the worst.
   expect_close(once, floats, GetParam() == NumberType::bf16 ? 0x1.0p-17 : 0x1.0p-20);

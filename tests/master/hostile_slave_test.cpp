@@ -3,11 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <map>
 #include <thread>
 
+#include "devices/registry.hpp"
 #include "master/cluster_trunk.hpp"
+#include "slave/session.hpp"
+#include "tests/support/slave_threads.hpp"
 
 namespace convoy {
 namespace {
@@ -26,13 +27,17 @@ std::vector<Stage> two_stages() {
           {.name = "conv2", .channels = 4, .height = 6, .width = 6, .conv = conv, .after = {Activation::relu}}};
 }
 
-/// Answers every task at once, with zeros, until the message that it is to misbehave at.
+/// A slave like any other, until the message that it is to misbehave at.
 class FakeSlave {
  public:
   using Misdeed = void (*)(FakeSlave& slave);
 
   FakeSlave(const std::string& endpoint, std::string at, Misdeed misdeed)
-      : link_(std::make_unique<wire::ClientLink>(endpoint)), at_(std::move(at)), misdeed_(misdeed) {}
+      : device_(make_device("reference", {.threads = 1})),
+        link_(std::make_unique<wire::ClientLink>(endpoint)),
+        session_(*link_, *device_, 0),
+        at_(std::move(at)),
+        misdeed_(misdeed) {}
 
   /// Until told to stop, or the master ends the run.
   void run(const std::atomic<bool>& stop) {
@@ -40,14 +45,16 @@ class FakeSlave {
       send(wire::Hello{.version = wire::kProtocolVersion, .name = "evil", .device = "none", .threads = 1},
            Channel::control);
       while (!stop && link_ != nullptr) {
-        const auto from = link_->receive(Clock::now() + 50ms);
-        if (!from) continue;
-        if (std::holds_alternative<wire::Welcome>(from->envelope.message)) {
+        const auto from = link_->receive(Clock::now() + 5ms);
+        if (hangs_) continue;
+        if (from && std::holds_alternative<wire::Welcome>(from->envelope.message)) {
           send(wire::Attach{"evil"});
-        } else if (wire::name_of(from->envelope.message) == at_) {
+        } else if (from && wire::name_of(from->envelope.message) == at_) {
           misdeed_(*this);
-        } else {
-          std::visit([this](const auto& message) { on(message); }, from->envelope.message);
+        } else if (from) {
+          session_.take(*from);
+        }
+        while (link_ != nullptr && session_.work()) {
         }
       }
     } catch (const PeerLost&) {
@@ -58,49 +65,29 @@ class FakeSlave {
   void send(const wire::Message& message, Channel channel = Channel::data) {
     link_->send(channel, {message, {}}, Clock::now() + 5s);
   }
-  void send_zeros(const Shape& shape) {
-    for (const wire::Envelope& piece : wire::make_pieces(Tensor(shape, 0.0F))) send_piece(piece);
+  void send_piece(const wire::Piece& piece, std::size_t bytes) {
+    link_->send(Channel::data, {piece, wire::Payload(bytes)}, Clock::now() + 5s);
   }
-  void send_piece(const wire::Envelope& piece) { link_->send(Channel::data, piece, Clock::now() + 5s); }
   void vanish() { link_.reset(); }
+  void hang() { hangs_ = true; }
 
  private:
-  template <class T>
-  void on(const T&) {}  // Ping, Piece, Credit, Bye
-  void on(const wire::Hold& hold) {
-    held_[hold.stage_index] = hold;
-    send(wire::Done{});
-  }
-  void on(const wire::Load&) { send(wire::Done{}); }
-  void on(const wire::Update&) { send(wire::Done{}); }
-  void on(const wire::Forward& task) {
-    const wire::Hold& hold = held_.at(task.stage_index);
-    send_zeros(output_shape(hold.stage, kBatch, hold.filters.count));
-    send(wire::Done{});
-  }
-  void on(const wire::Backward& task) {
-    const wire::Hold& hold = held_.at(task.stage_index);
-    if (hold.input_gradient) send_zeros(input_shape(hold.stage, kBatch));
-    send(wire::Done{});
-  }
-  void on(const wire::Snapshot& task) {
-    const wire::Hold& hold = held_.at(task.stage_index);
-    for (const wire::Envelope& piece : wire::make_state_pieces(zero_state(hold.stage, hold.filters.count))) {
-      send_piece(piece);
-    }
-    send(wire::Done{});
-  }
-
+  std::unique_ptr<Device> device_;
   std::unique_ptr<wire::ClientLink> link_;
+  Session session_;
   std::string at_;
   Misdeed misdeed_;
-  std::map<std::uint32_t, wire::Hold> held_;
+  bool hangs_ = false;
 };
 
-wire::Envelope piece(wire::Piece extents, std::size_t floats) {
-  wire::Payload payload(floats * sizeof(float));
-  std::ranges::fill(payload.floats(), 0.0F);
-  return {extents, payload};
+/// The task of the first send of that cargo from the slave, in a plan in which it holds everything.
+std::uint32_t send_of(Cargo cargo) {
+  const TaskGraph graph = make_task_graph(proportional_plan(two_stages(), kBatch, {"evil"}, {1.0}), two_stages());
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const Task& task = graph.tasks[i];
+    if (task.kind == TaskKind::send && task.node == 0 && task.cargo == cargo) return static_cast<std::uint32_t>(i);
+  }
+  return 0;
 }
 
 struct HostileCase {
@@ -112,65 +99,63 @@ struct HostileCase {
 
 void PrintTo(const HostileCase& each, std::ostream* out) { *out << each.name; }
 
+/// Bytes of all maps of either stage, in a batch.
+constexpr std::size_t kMaps = sizeof(float) * kBatch * 4 * 6 * 6;
+
 const std::vector<HostileCase>& hostile_cases() {
+  static const std::uint32_t maps = send_of(Cargo::maps);
+  static const std::uint32_t part = send_of(Cargo::part);
   static const std::vector<HostileCase> cases{
-      {"FailsToHold", "Hold", [](FakeSlave& s) { s.send(wire::Failed{"out of memory"}); }, "out of memory"},
-      {"PieceForHold", "Hold",
-       [](FakeSlave& s) {
-         s.send_zeros({1, 1, 1, 1});
-       },
-       "an unasked Piece"},
-      {"OtherAnswer", "Hold", [](FakeSlave& s) { s.send(wire::Calibrated{1.0}); }, "Calibrated where Piece or Done"},
-      {"DoneTwice", "Update",
+      {"FailsToHold", "Assign", [](FakeSlave& s) { s.send(wire::Failed{"out of memory"}); }, "out of memory"},
+      {"PieceForAssign", "Assign", [](FakeSlave& s) { s.send_piece({}, 4); }, "broke the protocol: a Piece of step 0"},
+      {"OtherAnswer", "Assign", [](FakeSlave& s) { s.send(wire::Calibrated{1.0}); }, "Calibrated where Piece or Done"},
+      {"DoneTwice", "Step",
        [](FakeSlave& s) {
          s.send(wire::Done{});
          s.send(wire::Done{});
        },
-       "broke the protocol"},
+       "broke the protocol: an unasked Done"},
+      {"UnreachedLate", "Step", [](FakeSlave& s) { s.send(wire::Unreached{{"nobody"}}); }, "Unreached where Piece"},
       {"Leaves", "Load", [](FakeSlave& s) { s.send(wire::Bye{"unplugged"}, Channel::control); }, "unplugged"},
       {"TaskOnControl", "Load", [](FakeSlave& s) { s.send(wire::Done{}, Channel::control); },
        "Done on its control connection"},
-      {"Vanishes", "Forward", [](FakeSlave& s) { s.vanish(); }, "is gone"},
-      {"VanishesWhileHolding", "Hold", [](FakeSlave& s) { s.vanish(); }, "is gone"},
-      {"Hangs", "Forward", [](FakeSlave&) {}, "hangs: no answer for"},
-      {"HangsInBackward", "Backward", [](FakeSlave&) {}, "hangs: no answer for"},
-      {"MapsOfOtherFilters", "Forward",
-       [](FakeSlave& s) { s.send_piece(piece({.samples = 2, .channel = 1, .channels = 4}, 288)); },
-       "a Piece outside its filters"},
-      {"ChannelsThatWrapAround", "Forward",
-       [](FakeSlave& s) { s.send_piece(piece({.samples = 2, .channel = 0xFFFFFFFF, .channels = 2}, 144)); },
-       "broke the protocol: channel 4294967295"},
-      {"MapsTwice", "Forward",
+      {"Vanishes", "Step", [](FakeSlave& s) { s.vanish(); }, "is gone"},
+      {"VanishesWhileHolding", "Assign", [](FakeSlave& s) { s.vanish(); }, "is gone"},
+      {"Hangs", "Step", [](FakeSlave& s) { s.hang(); }, "hangs: no answer for"},
+      {"HangsInUpdate", "Update", [](FakeSlave&) {}, "hangs: no answer for"},
+      {"OfAnotherStep", "Step", [](FakeSlave& s) { s.send_piece({.step = 2, .task = maps}, kMaps); },
+       "a Piece of step 2 in step 1"},
+      {"OfNoTask", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = 1U << 29}, kMaps); }, "none to send here"},
+      {"OfATaskThatSendsNothing", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = part + 1}, kMaps); },
+       "none to send here"},
+      {"MapsTwice", "Step",
        [](FakeSlave& s) {
-         s.send_zeros({kBatch, 4, 6, 6});
-         s.send_zeros({kBatch, 4, 6, 6});
+         s.send_piece({.step = 1, .task = maps}, kMaps);
+         s.send_piece({.step = 1, .task = maps}, kMaps);
        },
-       "broke the protocol"},
-      {"MapsCutShort", "Forward", [](FakeSlave& s) { s.send_piece(piece({.samples = 2, .channels = 4}, 12)); },
-       "broke the protocol"},
-      {"MapsIncomplete", "Forward",
+       "none to send here"},
+      {"TooManyMaps", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = maps}, kMaps + 4); },
+       "1156 bytes from value 0 on"},
+      {"MapsBeyondTheEnd", "Step",
+       [](FakeSlave& s) { s.send_piece({.step = 1, .task = maps, .first = std::uint64_t{1} << 40}, kMaps); },
+       "where values 0 to 288 are due"},
+      {"HalfAValue", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = maps}, 6); }, "6 bytes from value 0 on"},
+      {"MapsIncomplete", "Step",
        [](FakeSlave& s) {
-         s.send_piece(piece({.samples = 1, .channels = 4}, 144));
+         s.send_piece({.step = 1, .task = maps}, kMaps / 2);
+         s.send(wire::Done{});
          s.send(wire::Done{});
        },
-       "Done before the end of its maps"},
-      {"BeyondItsCredit", "Forward",
+       "an unasked Done"},
+      {"BeyondItsCredit", "Step",
        [](FakeSlave& s) {
-         for (std::uint32_t c = 0; c < 2; ++c) {
-           for (std::uint32_t n = 0; n < 4; ++n)
-             s.send_piece(piece({.sample = n, .samples = 1, .channel = c, .channels = 1}, 36));
-         }
+         // Of the second stage's input gradient, before its turn: nothing is added up before the loss is known.
+         for (std::uint64_t i = 0; i < 6; ++i) s.send_piece({.step = 1, .task = part, .first = i}, 4);
+         s.send(wire::Calibrated{1.0});
        },
        "broke the protocol"},
-      {"GradientNotSent", "Backward", [](FakeSlave& s) { s.send(wire::Done{}); },
-       "Done before the end of its input gradient"},
-      {"GradientCutShort", "Backward", [](FakeSlave& s) { s.send_piece(piece({.samples = 2, .channels = 4}, 8)); },
-       "has 32 bytes, expected 1152"},
-      {"GradientOfOtherExtents", "Backward",
-       [](FakeSlave& s) { s.send_piece(piece({.samples = 1, .channels = 4}, 144)); }, "covers other samples"},
       {"SnapshotIncomplete", "Snapshot", [](FakeSlave& s) { s.send(wire::Done{}); }, "its snapshot is incomplete"},
-      {"SnapshotOfOtherShape", "Snapshot",
-       [](FakeSlave& s) { s.send_piece(piece({.part = 0, .samples = 9, .channels = 1}, 81)); }, "broke the protocol"},
+      {"SnapshotTooLong", "Snapshot", [](FakeSlave& s) { s.send_piece({}, 4 * 37); }, "36 at most are due"},
   };
   return cases;
 }
@@ -224,6 +209,26 @@ TEST(HostileSlave, TheFakeByItselfIsWellBehavedButKnowsFloatsAlone) {
   EXPECT_THAT(error_of_a_step(roster, NumberType::bf16),
               AllOf(HasSubstr("evil"), HasSubstr("cannot send and receive bf16"), HasSubstr("--wire")));
   EXPECT_EQ(error_of_a_step(roster), "");
+  stop = true;
+  thread.join();
+}
+
+/// The fake does not say where it listens for other slaves.
+TEST(HostileSlave, ThatOthersCannotReachEndsARingButNotAStar) {
+  Roster roster("tcp://127.0.0.1:*", "test");
+  FakeSlave slave(roster.endpoint(), "nothing", [](FakeSlave&) {});
+  const SlaveThreads other(roster.endpoint(), 1, {"reference"});
+  std::atomic<bool> stop{false};
+  std::thread thread([&] { slave.run(stop); });
+  const std::atomic<bool> never{false};
+  roster.gather(2, never, [] {});
+  Plan plan = proportional_plan(two_stages(), kBatch, {"a", "evil"}, {1.0, 1.0});
+  set_exchange(plan, Exchange::ring);
+  EXPECT_THAT([&] { ClusterTrunk(two_stages(), plan, roster, nullptr, 10s); },
+              testing::ThrowsMessage<Unreachable>(HasSubstr("slave a cannot connect to evil")));
+  set_exchange(plan, Exchange::star);
+  ClusterTrunk trunk(two_stages(), plan, roster, nullptr, 10s);
+  EXPECT_EQ(trunk.forward(Tensor(input_shape(two_stages()[0], kBatch), 1.0F), {}).shape().c, 4);
   stop = true;
   thread.join();
 }

@@ -3,12 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 #include <zmq.hpp>
 
 #include "devices/registry.hpp"
 #include "slave/serve.hpp"
-#include "wire/stream.hpp"
+#include "wire/link.hpp"
 
 namespace convoy {
 namespace {
@@ -29,9 +30,16 @@ Stage stage() {
           .after = {Activation::relu}};
 }
 
-wire::Hold hold_of(const Stage& stage) {
-  return {.stage_index = 0, .stage = stage, .filters = {0, 4}, .batch = kBatch, .input_gradient = true};
+/// All of one stage on one slave.
+wire::Assign assign_of(std::uint32_t batch = kBatch) {
+  return {.trunk = {stage()},
+          .plan = proportional_plan({stage()}, static_cast<int>(batch), {"worker"}, {1.0}),
+          .node = 0,
+          .token = "token",
+          .peers = {}};
 }
+
+constexpr std::size_t kImages = sizeof(float) * kBatch * 6 * 6;
 
 /// A slave in a thread.
 class SlaveThread {
@@ -71,7 +79,7 @@ class FakeMaster {
       if (!from) continue;
       if (std::holds_alternative<wire::Hello>(from->envelope.message) && from->peer != peer_) {
         fresh_ = from->peer;
-        link_->send(fresh_, Channel::control, {wire::Welcome{1, "run"}, {}}, Clock::now() + 5s);
+        link_->send(fresh_, Channel::control, {wire::Welcome{wire::kProtocolVersion, "run"}, {}}, Clock::now() + 5s);
       } else if (std::holds_alternative<wire::Attach>(from->envelope.message) && from->peer == fresh_) {
         peer_ = fresh_;
         return true;
@@ -83,15 +91,23 @@ class FakeMaster {
   void send(const wire::Envelope& envelope, Channel channel = Channel::data) {
     link_->send(peer_, channel, envelope, Clock::now() + 5s);
   }
-  void send(const std::vector<wire::Envelope>& envelopes) {
-    for (const wire::Envelope& envelope : envelopes) send(envelope);
+  void send_piece(const wire::Piece& piece, std::size_t bytes) {
+    wire::Envelope envelope{piece, wire::Payload(bytes)};
+    std::ranges::fill(envelope.payload.bytes(), std::byte{0});
+    send(envelope);
+  }
+  /// Has the slave hold its shard.
+  void assign() {
+    send(assign_of());
+    next();
   }
   /// The next message on the data connection.
   wire::Message next() {
     const auto until = Clock::now() + 20s;
     while (Clock::now() < until) {
       const auto from = link_->receive(until);
-      if (from && from->channel == Channel::data && from->peer == peer_) return from->envelope.message;
+      if (!from || from->channel != Channel::data || from->peer != peer_) continue;
+      if (!std::holds_alternative<wire::Ping>(from->envelope.message)) return from->envelope.message;
     }
     return wire::Failed{"nothing came"};
   }
@@ -120,46 +136,80 @@ void PrintTo(const BadTask& bad, std::ostream* out) { *out << bad.name; }
 
 const std::vector<BadTask>& bad_tasks() {
   static const std::vector<BadTask> cases{
-      {"NoShard",
+      {"NoPlan", [](FakeMaster& m) { m.send(wire::Step{1, {}}); }, "there is no plan here yet"},
+      {"NoPlanToLoad", [](FakeMaster& m) { m.send(wire::Load{0}); }, "there is no plan here yet"},
+      {"NoStageToLoad",
        [](FakeMaster& m) {
-         m.send(wire::Forward{3, {}});
+         m.assign();
+         m.send(wire::Load{1});
        },
-       "there is no shard of stage 3 here"},
-      {"NoShardToLoad", [](FakeMaster& m) { m.send(wire::Load{0}); }, "there is no shard of stage 0"},
-      {"NoShardToSnapshot", [](FakeMaster& m) { m.send(wire::Snapshot{1}); }, "there is no shard of stage 1"},
+       "nothing of stage 1"},
+      {"NoStageToSnapshot",
+       [](FakeMaster& m) {
+         m.assign();
+         m.send(wire::Snapshot{1});
+       },
+       "there is no shard of stage 1"},
       {"NotATask", [](FakeMaster& m) { m.send(wire::Done{}); }, "a master does not send Done"},
-      {"APieceByItself",
-       [](FakeMaster& m) {
-         m.send(wire::make_pieces(Tensor({1, 1, 1, 1}, 0.0F)));
-       },
-       "a master does not send Piece"},
-      {"TooLargeToHold",
-       [](FakeMaster& m) {
-         wire::Hold hold = hold_of(stage());
-         hold.batch = 4096;
-         m.send(hold);
-       },
-       "raise --memory"},
+      {"APieceByItself", [](FakeMaster& m) { m.send_piece({.step = 1}, 4); }, "there is no plan here yet"},
+      {"TooLargeToHold", [](FakeMaster& m) { m.send(assign_of(4096)); }, "raise --memory"},
       {"TooLargeToTime", [](FakeMaster& m) { m.send(wire::Calibrate{.stage = stage(), .filters = 4, .batch = 4096}); },
        "raise --memory"},
-      {"PieceOfOtherExtents",
+      {"NoAddressOfAPeer",
        [](FakeMaster& m) {
-         m.send(hold_of(stage()));
-         m.next();
-         m.send(wire::Forward{0, {.training = true}});
-         m.send(wire::make_pieces(Tensor({1, 9, 6, 6}, 0.0F)));
+         wire::Assign assign = assign_of();
+         assign.trunk.push_back({.name = "conv2",
+                                 .channels = 4,
+                                 .height = 6,
+                                 .width = 6,
+                                 .conv = {.filters = 2, .kernel_h = 1, .kernel_w = 1},
+                                 .after = {}});
+         assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
+         assign.plan.exchange = Exchange::ring;
+         m.send(assign);
        },
-       "Piece"},
-      {"PieceTwice",
+       "Unreached"},
+      {"StepOutOfTurn",
        [](FakeMaster& m) {
-         m.send(hold_of(stage()));
-         m.next();
-         m.send(wire::Forward{0, {.training = true}});
-         const auto half = wire::make_pieces(Tensor({1, 1, 6, 6}, 0.0F));
-         m.send(half);
-         m.send(half);
+         m.assign();
+         m.send(wire::Step{2, {}});
        },
-       "Piece"},
+       "step 2 where 1 was due"},
+      {"UpdateWithoutStep",
+       [](FakeMaster& m) {
+         m.assign();
+         m.send(wire::Update{});
+       },
+       "an Update without a step"},
+      {"SnapshotInAStep",
+       [](FakeMaster& m) {
+         m.assign();
+         m.send(wire::Step{1, {.training = true}});
+         m.send(wire::Snapshot{0});
+       },
+       "in the middle of a step"},
+      {"PieceOfAnotherStep",
+       [](FakeMaster& m) {
+         m.assign();
+         m.send(wire::Step{1, {.training = true}});
+         m.send_piece({.step = 2}, kImages);
+       },
+       "a Piece of step 2 in step 1"},
+      {"TooManyImages",
+       [](FakeMaster& m) {
+         m.assign();
+         m.send(wire::Step{1, {.training = true}});
+         m.send_piece({.step = 1}, kImages + 4);
+       },
+       "292 bytes from value 0 on"},
+      {"ImagesTwice",
+       [](FakeMaster& m) {
+         m.assign();
+         m.send(wire::Step{1, {.training = true}});
+         m.send_piece({.step = 1}, kImages / 2);
+         m.send_piece({.step = 1}, kImages / 2);
+       },
+       "from value 0 on of task 0, where values 36 to 72"},
   };
   return cases;
 }
@@ -191,31 +241,30 @@ void PrintTo(const BrokenRun& broken, std::ostream* out) { *out << broken.name; 
 
 const std::vector<BrokenRun>& broken_runs() {
   static const std::vector<BrokenRun> cases{
-      {"ATaskInTheMiddleOfATensor",
+      {"ATaskInTheMiddleOfAState",
        [](FakeMaster& m) {
-         m.send(hold_of(stage()));
-         m.next();
-         m.send(wire::Forward{0, {}});
+         m.assign();
+         m.send(wire::Load{0});
          m.send(wire::Update{});
        }},
-      {"StageIndexBeyondTheLimit",
+      {"StageIndexBeyondTheLimit", [](FakeMaster& m) { m.send(wire::Load{1U << 30}); }},
+      {"ByeInTheMiddleOfAState",
        [](FakeMaster& m) {
-         wire::Hold hold = hold_of(stage());
-         hold.stage_index = 1U << 30;
-         m.send(hold);
-       }},
-      {"ByeInTheMiddleOfATensor",
-       [](FakeMaster& m) {
-         m.send(hold_of(stage()));
-         m.next();
+         m.assign();
          m.send(wire::Load{0});
+         m.send(wire::Bye{"interrupted"}, Channel::control);
+       }},
+      {"ByeInTheMiddleOfAStep",
+       [](FakeMaster& m) {
+         m.assign();
+         m.send(wire::Step{1, {.training = true}});
+         m.send_piece({.step = 1}, kImages / 2);
          m.send(wire::Bye{"interrupted"}, Channel::control);
        }},
       {"NoMessage",
        [](FakeMaster& m) {
-         // A Piece whose payload is no multiple of four bytes cannot be read as one.
-         m.send(wire::Envelope{wire::Piece{.samples = 1, .channels = 1}, wire::Payload(3)});
-         m.send(wire::Bye{"enough"}, Channel::control);
+         // A message other than a Piece has no payload.
+         m.send(wire::Envelope{wire::Ping{}, wire::Payload(3)});
        }},
   };
   return cases;
@@ -240,13 +289,12 @@ TEST(Slave, OutlivesAMasterThatVanishes) {
   const std::string endpoint = first->endpoint();
   const SlaveThread slave(endpoint);
   ASSERT_TRUE(first->welcome());
-  first->send(hold_of(stage()));
-  first->next();
+  first->assign();
   first->go_away();
   FakeMaster second(endpoint);
   EXPECT_TRUE(second.welcome());
-  second.send(wire::Forward{0, {}});
-  EXPECT_THAT(second.failure(), HasSubstr("there is no shard")) << "nothing is left of the run before";
+  second.send(wire::Step{1, {}});
+  EXPECT_THAT(second.failure(), HasSubstr("there is no plan")) << "nothing is left of the run before";
 }
 
 /// Bytes that are no message at all, from whatever listens at the address.

@@ -22,9 +22,31 @@ Stage sample_stage() {
           .after = {Activation::tanh, Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3}}};
 }
 
+/// What follows sample_stage() in a trunk.
+Stage next_stage() {
+  const Shape maps = output_shape(sample_stage(), 1, 7);
+  return {.name = "conv2",
+          .channels = maps.c,
+          .height = maps.h,
+          .width = maps.w,
+          .conv = {.filters = 2, .kernel_h = 1, .kernel_w = 1},
+          .after = {}};
+}
+
+Assign sample_assign() {
+  Plan plan{.batch = 64,
+            .members = {"garage", "attic"},
+            .stages = {stage_plan({3, 4}), stage_plan({1, 1})},
+            .exchange = Exchange::ring,
+            .wire = NumberType::bf16,
+            .micro_batches = 8};
+  plan.stages[0].replicated = true;
+  return {{sample_stage(), next_stage()}, plan, 1, "token", {":5571", "10.0.0.2:5571"}};
+}
+
 /// One of each kind, every field with a value of its own.
 std::vector<Message> samples() {
-  return {Hello{1, "garage", "oneDNN", 4, 123456789012, 16, {"a", "b"}},
+  return {Hello{1, "garage", "oneDNN", 4, 123456789012, 16, {"a", "b"}, 5571},
           Welcome{1, "lenet"},
           Refused{"full"},
           Bye{"done"},
@@ -32,16 +54,16 @@ std::vector<Message> samples() {
           Attach{"garage"},
           Calibrate{sample_stage(), 5, 8, true, 3},
           Calibrated{0.125},
-          Hold{2, sample_stage(), {3, 4}, 64, true},
+          sample_assign(),
           Load{1},
-          Forward{1, {.training = true, .seed = 0x1122334455667788}},
-          Backward{1},
+          Step{9, {.training = true, .seed = 0x1122334455667788}},
           Update{{.learning_rate = 0.5F, .momentum = 0.25F, .weight_decay = 0.125F}},
           Snapshot{1},
-          Piece{1, 2, 3, 4, 5},
+          Piece{1, 2, 3},
           Credit{4},
           Done{1.5, 2.5, 3.5},
-          Failed{"no memory"}};
+          Failed{"no memory"},
+          Unreached{{"attic", "cellar"}}};
 }
 
 std::string hex(const std::vector<std::byte>& bytes) {
@@ -65,11 +87,12 @@ TEST(Codec, RoundTripOfEveryMessage) {
 }
 
 TEST(Codec, KeepsEveryField) {
-  const auto hold = std::get<Hold>(decode(encode(samples()[8])));
-  EXPECT_EQ(hold.stage, sample_stage());
-  EXPECT_EQ(hold.filters, (FilterRange{3, 4}));
-  const auto forward = std::get<Forward>(decode(encode(samples()[10])));
-  EXPECT_EQ(forward.pass.seed, 0x1122334455667788U);
+  const auto assign = std::get<Assign>(decode(encode(samples()[8])));
+  EXPECT_EQ(assign.trunk, (std::vector<Stage>{sample_stage(), next_stage()}));
+  EXPECT_EQ(assign.plan, sample_assign().plan);
+  EXPECT_EQ(assign.peers, sample_assign().peers);
+  const auto step = std::get<Step>(decode(encode(samples()[10])));
+  EXPECT_EQ(step.pass.seed, 0x1122334455667788U);
   const auto hello = std::get<Hello>(decode(encode(samples()[0])));
   EXPECT_EQ(hello.memory, 123456789012U);
   EXPECT_EQ(hello.capabilities, (std::vector<std::string>{"a", "b"}));
@@ -131,8 +154,8 @@ Message calibrate(const std::function<void(Calibrate&)>& change) {
   return message;
 }
 
-Message hold(const std::function<void(Hold&)>& change) {
-  Hold message{2, sample_stage(), {3, 4}, 64, true};
+Message assign(const std::function<void(Assign&)>& change) {
+  Assign message = sample_assign();
   change(message);
   return message;
 }
@@ -176,16 +199,23 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"TooManyFilters", calibrate([](Calibrate& m) { m.filters = 8; }), "filters 8"},
         BadMessage{"NoBatch", calibrate([](Calibrate& m) { m.batch = 0; }), "batch 0"},
         BadMessage{"ManyRepeats", calibrate([](Calibrate& m) { m.repeats = 1000; }), "repeats 1000"},
-        BadMessage{"FirstFilter", hold([](Hold& m) { m.filters.first = 7; }), "first filter 7"},
-        BadMessage{"FilterCount", hold([](Hold& m) { m.filters.count = 5; }), "filter count 5"},
-        BadMessage{"NumberType", hold([](Hold& m) { m.wire = static_cast<NumberType>(3); }), "number type 3"},
-        BadMessage{"NoFilters", hold([](Hold& m) { m.filters.count = 0; }), "filter count 0"},
-        BadMessage{"LargeBatch", hold([](Hold& m) { m.batch = 65537; }), "batch 65537"},
+        BadMessage{"Uncovered", assign([](Assign& m) { m.plan.stages[0].shards.pop_back(); }), "stage conv1"},
+        BadMessage{"NegativeFilter", assign([](Assign& m) { m.plan.stages[0].shards[0].filters.first = -1; }),
+                   "first filter 4294967295"},
+        BadMessage{"ManyMembers", assign([](Assign& m) { m.plan.members.resize(1025); }), "1025 members"},
+        BadMessage{"NumberType", assign([](Assign& m) { m.plan.wire = static_cast<NumberType>(3); }), "number type 3"},
+        BadMessage{"Exchange", assign([](Assign& m) { m.plan.exchange = static_cast<Exchange>(2); }), "exchange 2"},
+        BadMessage{"MicroBatches", assign([](Assign& m) { m.plan.micro_batches = 0; }), "micro-batches 0"},
+        BadMessage{"TornTrunk", assign([](Assign& m) { m.trunk[1].height += 1; }), "stage conv2 does not take the maps"},
+        BadMessage{"Node", assign([](Assign& m) { m.node = 2; }), "node 2 of 2"},
+        BadMessage{"LongToken", assign([](Assign& m) { m.token.assign(65, 'x'); }), "token of 65"},
+        BadMessage{"LargeBatch", assign([](Assign& m) { m.plan.batch = 65537; }), "batch 65537"},
+        BadMessage{"StepZero", Step{0, {}}, "number 0"}, BadMessage{"PeerPort", Hello{.name = "a", .peer_port = 65536}, "peer port 65536"},
         BadMessage{"StageIndex", Load{4096}, "stage index 4096"},
         BadMessage{"InfiniteRate", Update{{.learning_rate = INFINITY}}, "learning rate is not finite"},
         BadMessage{"NegativeTime", Done{-1.0, 0.0, 0.0}, "compute -1"},
-        BadMessage{"NanTime", Calibrated{NAN}, "seconds"}, BadMessage{"EmptyPiece", Piece{0, 0, 0, 0, 1}, "samples 0"},
-        BadMessage{"FifthPart", Piece{4, 0, 1, 0, 1}, "part 4"}, BadMessage{"NoCredit", Credit{0}, "credit 0"}),
+        BadMessage{"NanTime", Calibrated{NAN}, "seconds"}, BadMessage{"Task", Piece{1, 0xFFFFFFFF, 0}, "task 4294967295"},
+        BadMessage{"FirstValue", Piece{1, 0, std::uint64_t{1} << 60}, "first value"}, BadMessage{"NoCredit", Credit{0}, "credit 0"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(Codec, RefusesWhatIsNoMessage) {
@@ -202,7 +232,7 @@ TEST(Codec, RefusesWhatIsNoMessage) {
   expect_refused(std::vector<std::byte>(2 << 20), "a header of 2097152 bytes");
   std::vector<std::byte> other = encode(Ping{});
   other[7] = static_cast<std::byte>('9');
-  expect_refused(other, "CVY1");
+  expect_refused(other, "CVY2");
 }
 
 }  // namespace

@@ -1,0 +1,213 @@
+// What a node sends, receives and adds up.
+
+#include "exchange/node_parts.hpp"
+
+namespace convoy {
+
+// ---- sums ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+void accumulate(const float* from, std::span<float> to, bool first) {
+  if (first) {
+    std::copy_n(from, to.size(), to.data());
+  } else {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+  }
+}
+
+}  // namespace
+
+/// Adds what is here and whose turn it is, in the order of the shards, whatever order their parts came in. The sends that
+/// are all added.
+std::vector<int> Node::add_up(int index) {
+  const Task& sum = task(index);
+  std::size_t& turn = turns_[index];
+  std::vector<int> added;
+  for (; turn < sum.after.size(); ++turn) {
+    const int next = sum.after[turn];
+    if (task(next).kind != TaskKind::send) {
+      if (!done_[static_cast<std::size_t>(next)]) break;
+      add_own_part(index);
+      continue;
+    }
+    Flight& flight = flights_[next];
+    while (!flight.held.empty()) {
+      add(index, flight, flight.held.front());
+      flight.held.pop_front();
+      if (needs_credit(task(next), *graph_, plan_)) carrier_.grant(task(next).node);
+    }
+    if (flight.added < values_of(task(next))) break;
+    flights_.erase(next);
+    added.push_back(next);
+  }
+  return added;
+}
+
+void Node::add_own_part(int index) {
+  const Task& sum = task(index);
+  const SampleRange samples = samples_of(sum);
+  const bool first = turns_.at(index) == 0;
+  for (int n = samples.first; n < samples.first + samples.count; ++n) {
+    accumulate(parts_.at(sum.stage).run(n, sum.filters).data(), gradients_.at(sum.stage).run(n, sum.filters), first);
+  }
+}
+
+void Node::add(int index, Flight& flight, const Bytes& bytes) {
+  const Task& sum = task(index);
+  const bool first = turns_.at(index) == 0;
+  const std::byte* from = bytes.values.data();
+  const std::size_t count = bytes.values.size() / bytes_of(plan_.wire);
+  gradients_.at(sum.stage).for_each_run(samples_of(sum), sum.filters, flight.added, count, [&](std::span<float> run) {
+    if (first) {
+      decode(plan_.wire, from, run);
+    } else {
+      scratch_.resize(run.size());
+      decode(plan_.wire, from, scratch_);
+      accumulate(scratch_.data(), run, false);
+    }
+    from += run.size() * bytes_of(plan_.wire);
+  });
+  flight.added += count;
+}
+
+// ---- sending and receiving -----------------------------------------------------------------------------------------
+
+Node::Slab& Node::slab_of(const Task& sent) {
+  switch (sent.cargo) {
+    case Cargo::gradient: return gradients_.at(sent.stage);
+    case Cargo::part: return parts_.at(sent.stage);
+    default: return maps_.at(sent.stage);
+  }
+}
+
+void Node::send(int index) {
+  const std::size_t all = values_of(task(index));
+  for (std::size_t first = 0; first < all;) first += send_some(index, first, most_values_);
+  finish(index);
+}
+
+/// In the graph's order, one after another, as far as the credit goes: with any other order two senders could wait for
+/// each other, each with its credit spent on parts whose turn is not yet.
+void Node::send_parts() {
+  while (credit_ > 0 && !parts_to_send_.empty() && done_[static_cast<std::size_t>(parts_to_send_.front())]) {
+    const int index = parts_to_send_.front();
+    part_sent_ += send_some(index, part_sent_, most_values_);
+    --credit_;
+    if (part_sent_ < values_of(task(index))) continue;
+    part_sent_ = 0;
+    parts_to_send_.pop_front();
+    finish(index);
+  }
+}
+
+void Node::grant() {
+  ++credit_;
+  send_parts();
+}
+
+std::size_t Node::send_some(int index, std::size_t first, std::size_t most) {
+  const std::size_t count = std::min(most, values_of(task(index)) - first);
+  carrier_.send({.task = index, .to = task(index).to, .first = first, .bytes = encoded(index, first, count)});
+  return count;
+}
+
+Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
+  const Task& sent = task(index);
+  const auto same_values = [&](const Task& other) {
+    return sent.cargo == other.cargo && sent.stage == other.stage && sent.micro_batch == other.micro_batch &&
+           sent.filters == other.filters;
+  };
+  if (!shared_.empty() && !same_values(task(shared_.front().task))) shared_.clear();
+  for (const Parcel& parcel : shared_) {
+    if (parcel.first == first) return parcel.bytes;
+  }
+  const NumberType type = type_of(sent);
+  const auto owner = std::make_shared<AlignedVector<std::byte>>(count * bytes_of(type));
+  std::byte* to = owner->data();
+  if (sent.cargo == Cargo::weights) {
+    const ShardState state = pieces_[static_cast<std::size_t>(sent.stage)].front().shard->state();
+    scratch_.assign(state.weights.span().begin(), state.weights.span().end());
+    scratch_.insert(scratch_.end(), state.bias.span().begin(), state.bias.span().end());
+    encode(type, std::span<const float>(scratch_).subspan(first, count), to);
+  } else {
+    slab_of(sent).for_each_run(samples_of(sent), sent.filters, first, count, [&](std::span<const float> run) {
+      encode(type, run, to);
+      to += run.size() * bytes_of(type);
+    });
+  }
+  const Bytes bytes{owner, *owner};
+  if (sent.cargo != Cargo::part) shared_.push_back({.task = index, .to = sent.to, .first = first, .bytes = bytes});
+  return bytes;
+}
+
+void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
+  if (graph_ == nullptr || index < 0 || static_cast<std::size_t>(index) >= graph_->tasks.size() ||
+      task(index).kind != TaskKind::send || task(index).to != index_ || task(index).node != from ||
+      done_[static_cast<std::size_t>(index)]) {
+    fail("values of task {}, of which it has none to send here", index);
+  }
+  const Task& sent = task(index);
+  const std::size_t all = values_of(sent);
+  Flight& flight = flights_[index];
+  const std::size_t size = bytes_of(type_of(sent));
+  const std::size_t count = bytes.values.size() / size;
+  if (first != flight.received || count == 0 || count * size != bytes.values.size() || count > all - first) {
+    fail("{} bytes from value {} on of task {}, where values {} to {} are due, of {} bytes", bytes.values.size(), first,
+         index, flight.received, all, size);
+  }
+  flight.received += count;
+  if (sent.cargo == Cargo::part) {
+    if (needs_credit(sent, *graph_, plan_) && flight.held.size() >= static_cast<std::size_t>(kInitialCredit)) {
+      fail("more parts of a gradient than its credit allows");
+    }
+    flight.held.push_back(bytes);
+    for (const int follower : (*followers_)[static_cast<std::size_t>(index)]) {
+      for (const int added : add_up(follower)) finish(added);
+    }
+    return;
+  }
+  if (sent.cargo == Cargo::weights) {
+    flight.held.push_back(bytes);
+  } else {
+    place(sent, first, bytes);
+  }
+  if (flight.received < all) return;
+  if (sent.cargo == Cargo::weights) {
+    scratch_.resize(all);
+    std::byte* to = std::as_writable_bytes(std::span(scratch_)).data();
+    for (const Bytes& part : flight.held) to = std::ranges::copy(part.values, to).out;
+    take_weights(sent, scratch_);
+  }
+  flights_.erase(index);
+  finish(index);
+}
+
+void Node::place(const Task& sent, std::size_t first, const Bytes& bytes) {
+  const std::byte* from = bytes.values.data();
+  const std::size_t count = bytes.values.size() / bytes_of(plan_.wire);
+  slab_of(sent).for_each_run(samples_of(sent), sent.filters, first, count, [&](std::span<float> run) {
+    decode(plan_.wire, from, run);
+    from += run.size() * bytes_of(plan_.wire);
+  });
+}
+
+/// Of another member's filters of a replicated stage.
+void Node::take_weights(const Task& task, std::span<const float> values) {
+  const Stage& stage = trunk_[static_cast<std::size_t>(task.stage)];
+  const std::size_t filter = weight_shape(stage, 1).size();
+  const float* biases = values.data() + filter * static_cast<std::size_t>(task.filters.count);
+  for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
+    if (piece.gradient != nullptr) continue;  // the own shard
+    if (!piece.fresh) piece.fresh = piece.shard->state();
+    for (int f = task.filters.first; f < task.filters.first + task.filters.count; ++f) {
+      const int within = f - piece.filters.first;
+      if (within < 0 || within >= piece.filters.count) continue;
+      const auto at = static_cast<std::size_t>(f - task.filters.first);
+      std::copy_n(values.data() + at * filter, filter, &piece.fresh->weights.at(within, 0));
+      piece.fresh->bias.at(within, 0) = biases[at];
+    }
+  }
+}
+
+}  // namespace convoy
