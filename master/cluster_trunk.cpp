@@ -72,10 +72,9 @@ void ClusterTrunk::send_all(const wire::Message& message) {
 }
 
 void ClusterTrunk::carry(const Parcel& parcel) {
-  roster_.send(
-      static_cast<std::size_t>(parcel.to),
-      {wire::Piece{.step = step_, .task = static_cast<std::uint32_t>(parcel.task), .first = parcel.first},
-       wire::Payload(parcel.bytes.owner, parcel.bytes.values)});
+  roster_.send(static_cast<std::size_t>(parcel.to),
+               {wire::Piece{.step = step_, .task = static_cast<std::uint32_t>(parcel.task), .first = parcel.first},
+                wire::Payload(parcel.bytes.owner, parcel.bytes.values)});
 }
 
 void ClusterTrunk::expect_all() {
@@ -106,9 +105,7 @@ void ClusterTrunk::run_until(const std::function<bool()>& over) {
 }
 
 void ClusterTrunk::settle() {
-  run_until([this] {
-    return node_->finished() && std::ranges::none_of(owed_, [](int owed) { return owed > 0; });
-  });
+  run_until([this] { return node_->finished() && std::ranges::none_of(owed_, [](int owed) { return owed > 0; }); });
 }
 
 void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {

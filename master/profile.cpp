@@ -80,6 +80,7 @@ std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::siz
 
 std::chrono::milliseconds patience_for(const Plan& plan, const std::vector<MemberProfile>& profiles) {
   constexpr double kMultiple = 20.0;
+  if (profiles.empty()) return 10min;
   double longest = 0.0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     for (const Assignment& shard : plan.stages[s].shards) {

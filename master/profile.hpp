@@ -16,7 +16,7 @@ std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::siz
                                            const std::vector<Stage>& trunk, int batch);
 
 /// How long a slave may be silent before it counts as hung: a multiple of the longest task that the plan gives out, and
-/// at least half a minute.
+/// at least half a minute; ten minutes where nobody was timed.
 std::chrono::milliseconds patience_for(const Plan& plan, const std::vector<MemberProfile>& profiles);
 
 }  // namespace convoy

@@ -78,9 +78,10 @@ void define(CLI::App& app, Options& options) {
                  "most memory that shards may take, for example 2GiB (default: 3/4 of what "
                  "is available now)");
   app.add_option("--name", options.slave.name, "name by which the master calls this slave (default: host-pid)");
-  app.add_option("--peer-port", options.slave.peer_port,
-                 "TCP port at which other slaves reach this one, for a firewall's sake; with several devices each takes "
-                 "the next (default: any that is free)")
+  app.add_option(
+         "--peer-port", options.slave.peer_port,
+         "TCP port at which other slaves reach this one, for a firewall's sake; with several devices each takes "
+         "the next (default: any that is free)")
       ->check(CLI::Range(1, 65535));
   app.add_flag("--once", options.slave.once, "leave after one run instead of waiting for the next");
   app.add_flag("--list-devices", options.list, "list the devices of this machine, time each, and leave");

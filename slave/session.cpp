@@ -140,10 +140,9 @@ void Session::on(const wire::Assign& task) {
   members_ = task.plan.members;
   check_memory(task);
   std::vector<std::string> unreached = meet_peers(task);
-  node_ = std::make_unique<Node>(
-      task.plan, task.trunk, index_, &device_,
-      Carrier{.send = [this](Parcel&& parcel) { carry(std::move(parcel)); },
-              .grant = [](int) { invariant(false, "the master alone grants"); }});
+  node_ = std::make_unique<Node>(task.plan, task.trunk, index_, &device_,
+                                 Carrier{.send = [this](Parcel&& parcel) { carry(std::move(parcel)); },
+                                         .grant = [](int) { invariant(false, "the master alone grants"); }});
   if (unreached.empty()) unreached = link_.unreached(Clock::now() + kMeetingPatience);
   if (!unreached.empty()) {
     node_.reset();
@@ -217,10 +216,9 @@ void Session::on(const wire::Snapshot& task) {
   if (in_step_) fail("a Snapshot in the middle of a step");
   if (node().own(task.stage_index).count == 0) fail("there is no shard of stage {} here", task.stage_index);
   const ShardState state = node().state(task.stage_index);
-  wire::send_values({.step = 0, .task = task.stage_index, .first = 0}, wire::values_of(state),
-                    [this](const wire::Envelope& piece) {
-                      link_.send(Channel::data, piece, Clock::now() + kTransferPatience);
-                    });
+  wire::send_values(
+      {.step = 0, .task = task.stage_index, .first = 0}, wire::values_of(state),
+      [this](const wire::Envelope& piece) { link_.send(Channel::data, piece, Clock::now() + kTransferPatience); });
   finish();
 }
 
@@ -254,10 +252,9 @@ void Session::receive(int from, const wire::Piece& piece, const wire::Payload& p
 }
 
 void Session::carry(Parcel&& parcel) {
-  const wire::Envelope envelope{wire::Piece{.step = step_,
-                                            .task = static_cast<std::uint32_t>(parcel.task),
-                                            .first = parcel.first},
-                                wire::Payload(parcel.bytes.owner, parcel.bytes.values)};
+  const wire::Envelope envelope{
+      wire::Piece{.step = step_, .task = static_cast<std::uint32_t>(parcel.task), .first = parcel.first},
+      wire::Payload(parcel.bytes.owner, parcel.bytes.values)};
   if (parcel.to == node_->graph().master) {
     link_.send(Channel::data, envelope, Clock::now() + kTransferPatience);
   } else {

@@ -228,7 +228,8 @@ void ClientLink::meet(const std::string& token, int self, const std::vector<Peer
     State::PeerSocket& link = state.peers.back();
     configure(link.socket, state.options);
     link.socket.set(zmq::sockopt::tcp_keepalive, 1);
-    link.monitor = std::make_unique<Monitor>(state.context, link.socket, fmt::format("{}-{}", state.meetings, peer.node));
+    link.monitor =
+        std::make_unique<Monitor>(state.context, link.socket, fmt::format("{}-{}", state.meetings, peer.node));
     const std::string host = peer.endpoint.starts_with(':') ? state.host : "";
     try {
       state.connect(link.socket, "tcp://" + host + peer.endpoint, fmt::format("{}/{}", token, self));

@@ -71,8 +71,9 @@ struct Assign {
   std::vector<Stage> trunk;
   Plan plan;
   std::uint32_t node = 0;
-  std::string token;               ///< of the run: what peers say with other tokens is ignored
-  std::vector<std::string> peers;  ///< by member, where it listens for peers: "HOST:PORT", or ":PORT" on the master's host
+  std::string token;  ///< of the run: what peers say with other tokens is ignored
+  std::vector<std::string>
+      peers;  ///< by member, where it listens for peers: "HOST:PORT", or ":PORT" on the master's host
 };
 /// Master to slave: the state of what the slave computes of the stage follows as Pieces. Answered by Done.
 struct Load {

@@ -9,8 +9,8 @@
 #include "cl/opencl_device.hpp"
 #include "core/error.hpp"
 #include "devices/registry.hpp"
-#include "kernels/host_shard.hpp"
 #include "tests/cl/fake_opencl.hpp"
+#include "tests/support/host_shard.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/stage_cases.hpp"
 

@@ -13,9 +13,9 @@
 #include "cl/clblast.hpp"
 #include "cl/shard.hpp"
 #include "core/error.hpp"
-#include "kernels/host_shard.hpp"
 #include "nets/net.hpp"
 #include "plan/plan.hpp"
+#include "tests/support/host_shard.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/stage_cases.hpp"
 

@@ -98,10 +98,16 @@ class Nodes {
     master_ = graph.master;
     for (int i = 0; i < graph.nodes; ++i) devices_.push_back(make_device(device, {.threads = 1}));
     for (int i = 0; i < graph.nodes; ++i) {
-      const Carrier carrier{
-          .send = [this, i](Parcel&& parcel) { queues_[{i, parcel.to}].push_back(std::move(parcel)); },
-          .grant = [this, i](int to) { queues_[{i, to}].push_back({.task = kGrant, .to = to}); }};
-      nodes_.push_back(std::make_unique<Node>(plan, trunk(), i, devices_[static_cast<std::size_t>(i)].get(), carrier, 37));
+      const Carrier carrier{.send =
+                                [this, i](Parcel&& parcel) {
+                                  queues_[{i, parcel.to}].push_back(std::move(parcel));
+                                },
+                            .grant =
+                                [this, i](int to) {
+                                  queues_[{i, to}].push_back({.task = kGrant, .to = to});
+                                }};
+      nodes_.push_back(
+          std::make_unique<Node>(plan, trunk(), i, devices_[static_cast<std::size_t>(i)].get(), carrier, 37));
     }
     const std::vector<ShardState> states = start();
     for (int i = 0; i < graph.nodes; ++i) {

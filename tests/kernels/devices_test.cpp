@@ -7,8 +7,8 @@
 
 #include "core/random.hpp"
 #include "devices/registry.hpp"
-#include "kernels/host_shard.hpp"
 #include "kernels/matmul.hpp"
+#include "tests/support/host_shard.hpp"
 #include "tests/support/stage_cases.hpp"
 
 namespace convoy {

@@ -125,7 +125,8 @@ const std::vector<HostileCase>& hostile_cases() {
       {"HangsInUpdate", "Update", [](FakeSlave&) {}, "hangs: no answer for"},
       {"OfAnotherStep", "Step", [](FakeSlave& s) { s.send_piece({.step = 2, .task = maps}, kMaps); },
        "a Piece of step 2 in step 1"},
-      {"OfNoTask", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = 1U << 29}, kMaps); }, "none to send here"},
+      {"OfNoTask", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = 1U << 29}, kMaps); },
+       "none to send here"},
       {"OfATaskThatSendsNothing", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = part + 1}, kMaps); },
        "none to send here"},
       {"MapsTwice", "Step",
@@ -139,7 +140,8 @@ const std::vector<HostileCase>& hostile_cases() {
       {"MapsBeyondTheEnd", "Step",
        [](FakeSlave& s) { s.send_piece({.step = 1, .task = maps, .first = std::uint64_t{1} << 40}, kMaps); },
        "where values 0 to 288 are due"},
-      {"HalfAValue", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = maps}, 6); }, "6 bytes from value 0 on"},
+      {"HalfAValue", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = maps}, 6); },
+       "6 bytes from value 0 on"},
       {"MapsIncomplete", "Step",
        [](FakeSlave& s) {
          s.send_piece({.step = 1, .task = maps}, kMaps / 2);

@@ -136,7 +136,11 @@ void PrintTo(const BadTask& bad, std::ostream* out) { *out << bad.name; }
 
 const std::vector<BadTask>& bad_tasks() {
   static const std::vector<BadTask> cases{
-      {"NoPlan", [](FakeMaster& m) { m.send(wire::Step{1, {}}); }, "there is no plan here yet"},
+      {"NoPlan",
+       [](FakeMaster& m) {
+         m.send(wire::Step{1, {}});
+       },
+       "there is no plan here yet"},
       {"NoPlanToLoad", [](FakeMaster& m) { m.send(wire::Load{0}); }, "there is no plan here yet"},
       {"NoStageToLoad",
        [](FakeMaster& m) {

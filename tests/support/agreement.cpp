@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/host_shard.hpp"
 #include "kernels/reference.hpp"
+#include "tests/support/host_shard.hpp"
 #include "tests/support/stage_cases.hpp"
 
 namespace convoy {

@@ -194,8 +194,11 @@ TEST(PeerLinks, ThatCannotBeMadeAreNamed) {
   ClientLink a(server.endpoint());
   a.meet("token", 0, {{1, "garage", "127.0.0.1:9"}});
   EXPECT_THAT(a.unreached(in(200ms)), testing::ElementsAre("garage"));
-  EXPECT_THAT([&] { a.meet("token", 0, {{1, "garage", "no address"}}); },
-              testing::ThrowsMessage<Error>(HasSubstr("garage")));
+  EXPECT_THAT(
+      [&] {
+        a.meet("token", 0, {{1, "garage", "no address"}});
+      },
+      testing::ThrowsMessage<Error>(HasSubstr("garage")));
 }
 
 TEST(PeerLinks, ThatBreakAreNamed) {

@@ -60,11 +60,8 @@ TEST(Values, OutOfTurnAreRefused) {
 }
 
 TEST(Values, OfAState) {
-  const Stage stage{.name = "conv",
-                    .channels = 2,
-                    .height = 5,
-                    .width = 5,
-                    .conv = {.filters = 3, .kernel_h = 3, .kernel_w = 3}};
+  const Stage stage{
+      .name = "conv", .channels = 2, .height = 5, .width = 5, .conv = {.filters = 3, .kernel_h = 3, .kernel_w = 3}};
   ShardState state = zero_state(stage, 3);
   float next = 1.0F;
   for (const std::span<float> part : values_of(state)) {
