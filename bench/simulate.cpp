@@ -10,7 +10,6 @@ namespace convoy {
 namespace {
 
 constexpr double kPayload = 0.944;  // of a bit on the wire, what TCP over Ethernet carries: 1 Gbit/s moves 118 MB/s
-constexpr double kSumBytes = 8e9;   // that a machine reads and writes a second where it adds gradients up
 
 struct SimulateOptions {
   std::string net = "nets/cifar10-500-1500.yaml";
@@ -80,12 +79,7 @@ ClusterModel model_of(const SimulateOptions& options, const Plan& plan, const Cu
       case TaskKind::backward_input: return task.stage == 0 ? 0.0 : convolution(micro_batch);
       case TaskKind::backward_filters: return convolution(plan.batch);
       case TaskKind::head: return head_flops(parts) * plan.batch / gflops / 1e9;
-      case TaskKind::sum: {
-        Shape shape = input_shape(parts.trunk[static_cast<std::size_t>(task.stage)], micro_batch);
-        shape.c = task.filters.count;
-        const double read_and_written = 3.0 * static_cast<double>(task.after.size());
-        return read_and_written * static_cast<double>(shape.size() * sizeof(float)) / kSumBytes;
-      }
+      case TaskKind::sum: return sum_seconds(task, plan, parts.trunk);
       default: return 0.0;
     }
   };
@@ -93,7 +87,7 @@ ClusterModel model_of(const SimulateOptions& options, const Plan& plan, const Cu
 }
 
 /// Seconds of a step on one machine of that speed, without any transfer.
-double seconds_alone(const SimulateOptions& options, const Cut& parts, double gflops) {
+double ideal_seconds(const SimulateOptions& options, const Cut& parts, double gflops) {
   double flops = head_flops(parts) * options.batch;
   for (std::size_t s = 0; s < parts.trunk.size(); ++s) {
     flops += (s > 0 ? 3.0 : 2.0) * conv_flops(parts.trunk[s], options.batch, parts.trunk[s].conv.filters);
@@ -104,7 +98,7 @@ double seconds_alone(const SimulateOptions& options, const Cut& parts, double gf
 void run_simulate(const SimulateOptions& options) {
   const Cut parts = cut(read_net(options.net, options.set));
   if (parts.trunk.empty()) fail("{}: the net has no convolutional layer, so there is nothing to share", options.net);
-  const double alone = seconds_alone(options, parts, std::ranges::max(options.gflops));
+  const double alone = ideal_seconds(options, parts, std::ranges::max(options.gflops));
   const bool csv = options.format == "csv";
   fmt::print("{}", csv ? "slaves,exchange,seconds,speedup,ideal,master_out_mb,master_in_mb,busiest_slave_mb\n"
                        : fmt::format("one machine of {:g} GFLOP/s: {:.3f} s a step\n{:>6} {:<9}{:>9}{:>9}{:>8}{:>14}"

@@ -1,13 +1,21 @@
 #include "devices/calibrate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <functional>
 
 namespace convoy {
 namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 }  // namespace
@@ -21,26 +29,30 @@ std::vector<int> calibration_filters(const Stage& stage) {
 
 int calibration_batch(int batch) { return std::clamp(batch / 4, 1, 16); }
 
-double time_shard(Device& device, const ShardSpec& spec, int repeats) {
+Timing time_shard(Device& device, const ShardSpec& spec, int repeats) {
   const std::unique_ptr<Shard> shard = device.compile(spec);
   const auto input = shard->make_input();
   const auto gradient = shard->make_output_gradient();
   input->write(Tensor(input->shape(), 0.5F).span());
   gradient->write(Tensor(gradient->shape(), 0.5F).span());
 
-  std::vector<double> seconds;
+  std::array<std::vector<double>, 3> seconds;
   const auto begin = std::chrono::steady_clock::now();
+  const std::array<std::function<void()>, 3> passes{
+      [&] { shard->forward(*input, {.training = true, .seed = 0}); },
+      [&] { shard->backward_input(*gradient); },
+      [&] { shard->backward_filters(); },
+  };
   for (int round = 0; round <= repeats; ++round) {
-    const auto start = std::chrono::steady_clock::now();
-    shard->forward(*input, {.training = true, .seed = 0});
-    shard->backward(*gradient);
-    device.finish();
-    if (round > 0) seconds.push_back(seconds_since(start));
-    if (!seconds.empty() && seconds_since(begin) > 2.0) break;
+    for (std::size_t i = 0; i < passes.size(); ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      passes[i]();
+      device.finish();
+      if (round > 0) seconds[i].push_back(seconds_since(start));
+    }
+    if (round > 0 && seconds_since(begin) > 2.0) break;
   }
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+  return {spec.filters.count, median(seconds[0]), median(seconds[1]), median(seconds[2])};
 }
 
 double measure_speed(Device& device) {
@@ -52,7 +64,7 @@ double measure_speed(Device& device) {
                     .after = {Activation::relu}};
   // Larger batches until the time is more than a launch's: slow devices are not kept waiting for long.
   for (int batch = 1;; batch *= 4) {
-    const double seconds = time_shard(device, {.stage = stage, .filters = {0, 64}, .batch = batch}, 3);
+    const double seconds = time_shard(device, {.stage = stage, .filters = {0, 64}, .batch = batch}, 3).seconds();
     if (seconds > 0.02 || batch >= 256) return 3.0 * conv_flops(stage, batch, 64) / seconds / 1e9;
   }
 }

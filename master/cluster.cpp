@@ -7,10 +7,13 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 
+#include "core/stopwatch.hpp"
 #include "devices/registry.hpp"
 #include "kernels/matmul.hpp"
 #include "master/cluster_trunk.hpp"
+#include "master/head.hpp"
 #include "master/local_trunk.hpp"
 #include "master/profile.hpp"
 #include "master/run_folder.hpp"
@@ -82,22 +85,66 @@ Plan read_plan(const std::string& file, const std::vector<std::string>& members,
   return plan;
 }
 
+int micro_batches_of(const ClusterOptions& options, int batch) {
+  if (batch % options.micro_batch != 0) {
+    fail("--micro-batch {}: the batch of {} is no multiple of it", options.micro_batch, batch);
+  }
+  return batch / options.micro_batch;
+}
+
 /// What the user asks for besides shares.
 void override_plan(const ClusterOptions& options, Plan& plan) {
   if (!options.wire.empty()) plan.wire = number_type_from(options.wire);
   if (!options.exchange.empty()) set_exchange(plan, exchange_from(options.exchange));
-  if (options.micro_batch == 0) return;
-  if (plan.batch % options.micro_batch != 0) {
-    fail("--micro-batch {}: the batch of {} is no multiple of it", options.micro_batch, plan.batch);
+  if (options.micro_batch > 0) plan.micro_batches = micro_batches_of(options, plan.batch);
+}
+
+/// Seconds that the head takes for a batch, forward and backward.
+double time_head(const Cut& cut, int batch) {
+  Head<float> head(cut, batch);
+  const Tensor maps({batch, cut.maps.channels, cut.maps.height, cut.maps.width}, 0.5F);
+  const std::vector<int> labels(static_cast<std::size_t>(batch), 0);
+  double best = 1e9;
+  for (int round = 0; round < 3; ++round) {
+    const Stopwatch watch;
+    head.forward(maps, {.training = true, .seed = 0});
+    head.loss(labels, batch);
+    head.backward();
+    best = std::min(best, watch.seconds());
   }
-  plan.micro_batches = plan.batch / options.micro_batch;
+  return best;
+}
+
+/// The plan by measured times, and whether this machine alone would do better.
+void measure_and_choose(const ClusterOptions& options, const Cut& cut, int batch, Device& device, Planned& planned) {
+  // Whoever asks for an exchange wants the slaves, whatever the times.
+  const bool maybe_alone = options.exchange.empty() && !planned.roster->slaves().empty();
+  std::size_t memory = 0;
+  if (options.share || maybe_alone) {
+    memory = options.memory.empty() ? default_memory(device.info()) : parse_memory(options.memory);
+    memory = static_cast<std::size_t>(static_cast<double>(memory) / device.info().memory_factor);
+  }
+  Device* timed = options.share || maybe_alone ? &device : nullptr;
+  planned.profiles = profile_members(*planned.roster, timed, memory, cut.trunk, batch);
+  const double head_seconds = time_head(cut, batch);
+  if (maybe_alone) {
+    const double alone = seconds_alone(cut.trunk, planned.profiles.back(), head_seconds);
+    if (std::isfinite(alone)) planned.seconds_alone = alone;
+    if (!options.share) planned.profiles.pop_back();
+  }
+  Wishes wishes;
+  if (!options.exchange.empty()) wishes.exchange = exchange_from(options.exchange);
+  if (!options.wire.empty()) wishes.wire = number_type_from(options.wire);
+  if (options.micro_batch > 0) wishes.micro_batches = micro_batches_of(options, batch);
+  planned.choice = choose_plan(cut.trunk, batch, planned.profiles, wishes, head_seconds);
+  planned.plan = planned.choice->plan;
 }
 
 }  // namespace
 
-std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, const std::string& run,
-                                             const std::vector<Stage>& trunk, int batch, Device* own,
-                                             const Observers& observers, const std::atomic<bool>& stop) {
+std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, const std::string& run, const Cut& cut,
+                                             int batch, Device& device, const Observers& observers,
+                                             const std::atomic<bool>& stop) {
   Planned planned;
   planned.roster = std::make_unique<Roster>(options.listen, run);
   Roster& roster = *planned.roster;
@@ -116,26 +163,17 @@ std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, cons
 
   std::vector<std::string> members;
   for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
-  if (own != nullptr) members.emplace_back("master");
+  if (options.share) members.emplace_back("master");
   if (!options.plan.empty()) {
-    planned.plan = read_plan(options.plan, members, trunk, batch);
+    planned.plan = read_plan(options.plan, members, cut.trunk, batch);
+    override_plan(options, planned.plan);
   } else if (!options.shares.empty()) {
-    planned.plan = proportional_plan(trunk, batch, members, parse_shares(options.shares, members.size()));
+    planned.plan = proportional_plan(cut.trunk, batch, members, parse_shares(options.shares, members.size()));
+    override_plan(options, planned.plan);
   } else {
     notice(observers, "timing the members on the net's stages");
-    std::size_t memory = 0;  // only this machine's own share asks for it
-    if (!options.memory.empty()) {
-      memory = parse_memory(options.memory);
-    } else if (own != nullptr) {
-      memory = default_memory(own->info());
-    }
-    if (own != nullptr) {
-      memory = static_cast<std::size_t>(static_cast<double>(memory) / own->info().memory_factor);
-    }
-    planned.profiles = profile_members(roster, own, memory, trunk, batch);
-    planned.plan = make_plan(trunk, batch, planned.profiles);
+    measure_and_choose(options, cut, batch, device, planned);
   }
-  override_plan(options, planned.plan);
   return planned;
 }
 
@@ -147,18 +185,24 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
   const int threads = net_options.device_options.threads;
   set_matmul_threads(threads > 0 ? threads : hardware_threads());
   if (options.slaves == 0) {
-    const Shape input{batch, net.input.channels, net.input.height, net.input.width};
-    cluster->trunk_ = std::make_unique<LocalTrunk>(cut.trunk, input, *cluster->device_);
-    cluster->plan_ = whole_plan(cut.trunk, batch, "master");
+    cluster->train_alone(cut, net.input, batch);
     return cluster;
   }
   if (cut.trunk.empty()) {
     fail("{}: net {} has no convolutional layer, so there is nothing to share with slaves; leave out --slaves",
          net.file, net.name);
   }
-  Device* own = options.share ? cluster->device_.get() : nullptr;
-  auto planned = make_plan_with_slaves(options, net.name, cut.trunk, batch, own, observers, stop);
+  auto planned = make_plan_with_slaves(options, net.name, cut, batch, *cluster->device_, observers, stop);
   if (!planned) return nullptr;
+  if (planned->better_alone()) {
+    notice(observers, fmt::format("training on this machine alone: a step takes about {:.3g} s, with slaves {:.3g} s or "
+                                  "more; --exchange star and ring use them all the same",
+                                  planned->seconds_alone, planned->choice->predicted.seconds));
+    planned->roster->dismiss("the master trains alone: with slaves it would be slower");
+    cluster->train_alone(cut, net.input, batch);
+    return cluster;
+  }
+  Device* own = options.share ? cluster->device_.get() : nullptr;
   cluster->roster_ = std::move(planned->roster);
   cluster->plan_ = planned->plan;
   const auto patience = patience_for(cluster->plan_, planned->profiles);
@@ -170,6 +214,11 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
     cluster->trunk_ = std::make_unique<ClusterTrunk>(cut.trunk, cluster->plan_, *cluster->roster_, own, patience);
   }
   return cluster;
+}
+
+void Cluster::train_alone(const Cut& cut, const FeatureShape& input, int batch) {
+  trunk_ = std::make_unique<LocalTrunk>(cut.trunk, Shape{batch, input.channels, input.height, input.width}, *device_);
+  plan_ = whole_plan(cut.trunk, batch, "master");
 }
 
 void Cluster::dismiss(const std::string& reason) {

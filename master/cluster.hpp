@@ -11,6 +11,7 @@
 #include "master/roster.hpp"
 #include "master/trunk.hpp"
 #include "nets/net.hpp"
+#include "plan/choose.hpp"
 
 namespace convoy {
 
@@ -29,20 +30,29 @@ class Cluster {
   void dismiss(const std::string& reason);
 
  private:
+  void train_alone(const Cut& cut, const FeatureShape& input, int batch);
+
   std::unique_ptr<Device> device_;
   std::unique_ptr<Roster> roster_;
   std::unique_ptr<Trunk> trunk_;
   Plan plan_;
 };
 
-/// Waits for the slaves and makes the plan, without executing it: for `convoy-master plan`.
+/// A plan before it is executed.
 struct Planned {
   std::unique_ptr<Roster> roster;
   std::vector<MemberProfile> profiles;  ///< without timings where shares were fixed
   Plan plan;
+  std::optional<Choice> choice;  ///< how the plan was found, where times were measured
+  double seconds_alone = 0.0;    ///< of a step on this machine without slaves; 0: not considered
+
+  /// Slaves would only slow the training down.
+  bool better_alone() const { return choice && seconds_alone > 0.0 && seconds_alone <= choice->predicted.seconds; }
 };
-std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, const std::string& run,
-                                             const std::vector<Stage>& trunk, int batch, Device* own,
-                                             const Observers& observers, const std::atomic<bool>& stop);
+/// Waits for the slaves and makes the plan. `device`: this machine's, which is a member with options.share. Nothing if
+/// `stop` was set before the slaves were here.
+std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, const std::string& run, const Cut& cut,
+                                             int batch, Device& device, const Observers& observers,
+                                             const std::atomic<bool>& stop);
 
 }  // namespace convoy

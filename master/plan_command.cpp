@@ -8,23 +8,68 @@ namespace convoy {
 namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
+constexpr std::size_t kShownAlternatives = 8;
 
 void print_stage(const Planned& planned, const Stage& stage, std::size_t s) {
-  const Shape out = output_shape(stage, planned.plan.batch, stage.conv.filters);
-  fmt::print("stage {}: {} filters, {}x{}x{} to {}x{}x{}, {:.2f} GFLOP a pass\n", stage.name, stage.conv.filters,
+  const Plan& plan = planned.plan;
+  const Shape out = output_shape(stage, plan.batch, stage.conv.filters);
+  fmt::print("stage {}: {} filters, {}x{}x{} to {}x{}x{}, {:.2f} GFLOP a pass{}\n", stage.name, stage.conv.filters,
              stage.channels, stage.height, stage.width, out.c, out.h, out.w,
-             conv_flops(stage, planned.plan.batch, stage.conv.filters) / 1e9);
-  for (const Assignment& shard : planned.plan.stages[s].shards) {
+             conv_flops(stage, plan.batch, stage.conv.filters) / 1e9,
+             plan.stages[s].replicated ? "; everybody computes its maps whole" : "");
+  for (const Assignment& shard : plan.stages[s].shards) {
     const auto member = static_cast<std::size_t>(shard.member);
-    const double memory =
-        static_cast<double>(shard_bytes(stage, shard.filters.count, planned.plan.batch, s > 0)) / kMiB;
-    const std::string time =
-        member < planned.profiles.size()
-            ? fmt::format("{:9.2f} ms", 1e3 * predict_seconds(planned.profiles[member], s, shard.filters.count))
-            : std::string("not timed");
-    fmt::print("  {:<16} filters {:>5} to {:>5} ({:>5})  {:>8.1f} MiB  forward and backward {}\n",
-               planned.plan.members[member], shard.filters.first, shard.filters.first + shard.filters.count - 1,
-               shard.filters.count, memory, time);
+    const double memory = static_cast<double>(shard_bytes(stage, shard.filters.count, plan.batch, s > 0)) / kMiB;
+    std::string time = "not timed";
+    if (member < planned.profiles.size()) {
+      const Timing passes = predict_passes(planned.profiles[member], s, shard.filters.count);
+      time = fmt::format("forward {:.2f} ms, backward {:.2f} ms", 1e3 * passes.forward,
+                         1e3 * (passes.backward_input + passes.backward_filters));
+    }
+    fmt::print("  {:<16} filters {:>5} to {:>5} ({:>5})  {:>8.1f} MiB  {}\n", plan.members[member],
+               shard.filters.first, shard.filters.first + shard.filters.count - 1, shard.filters.count, memory, time);
+  }
+}
+
+std::string rate(double bytes_per_second) {
+  return bytes_per_second > 0.0 ? fmt::format("{:.0f} Mbit/s", 8e-6 * bytes_per_second) : "not measured";
+}
+
+/// What the step is predicted to cost everybody, and what was thought of besides.
+void print_choice(const Planned& planned) {
+  const Plan& plan = planned.plan;
+  const Choice& choice = *planned.choice;
+  fmt::print("exchange {}, {} on the wire, {}: a step takes about {:.4g} s\n", to_string(plan.exchange),
+             to_string(plan.wire),
+             plan.micro_batches > 1 ? fmt::format("micro-batches of {}", plan.batch / plan.micro_batches)
+                                    : std::string("whole batches"),
+             choice.predicted.seconds);
+  for (std::size_t node = 0; node < choice.predicted.nodes.size(); ++node) {
+    const NodeUse& use = choice.predicted.nodes[node];
+    const bool timed = node < planned.profiles.size();
+    fmt::print("  {:<16} computes {:.4g} s, idle {:.4g} s; sends {:.2f} MB, receives {:.2f} MB{}\n",
+               node < plan.members.size() ? plan.members[node] : "master", use.compute,
+               choice.predicted.seconds - use.compute, use.bytes_out / 1e6, use.bytes_in / 1e6,
+               timed ? fmt::format("; its link {} out, {} in", rate(planned.profiles[node].link.out),
+                                   rate(planned.profiles[node].link.in))
+                     : "");
+  }
+  for (std::size_t m = 0; m < plan.members.size(); ++m) {
+    const bool works = std::ranges::any_of(plan.stages, [&](const StagePlan& stage) {
+      return std::ranges::any_of(stage.shards, [&](const auto& shard) { return shard.member == static_cast<int>(m); });
+    });
+    if (!works) fmt::print("  {:<16} gets no filters: with it the step would be slower, or its memory is too small\n", plan.members[m]);
+  }
+  if (planned.seconds_alone > 0.0) {
+    fmt::print("this machine alone: {:.4g} s{}\n", planned.seconds_alone,
+               planned.better_alone() ? "; train would not use the slaves" : "");
+  }
+  fmt::print("other plans:\n");
+  const std::size_t shown = std::min(choice.alternatives.size(), kShownAlternatives + 1);
+  for (std::size_t i = 1; i < shown; ++i) {
+    const Alternative& other = choice.alternatives[i];
+    fmt::print("  {:.4g} s ({:+.1f} %)  {}\n", other.seconds,
+               100.0 * (other.seconds / choice.predicted.seconds - 1.0), other.text);
   }
 }
 
@@ -35,19 +80,21 @@ int plan_command(const PlanOptions& options) {
   const Cut cut = convoy::cut(net);
   if (cut.trunk.empty()) fail("{}: net {} has no convolutional layer, so there is nothing to plan", net.file, net.name);
   const auto device = make_device(options.net.device, options.net.device_options);
-  const bool alone = options.cluster.slaves == 0;
-  const bool own = options.cluster.share || alone;
   ClusterOptions cluster = options.cluster;
-  if (alone) cluster.listen = "tcp://127.0.0.1:*";
+  if (cluster.slaves == 0) {
+    cluster.share = true;
+    cluster.listen = "tcp://127.0.0.1:*";
+  }
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
-  const auto planned = make_plan_with_slaves(cluster, net.name, cut.trunk, net.training.batch,
-                                             own ? device.get() : nullptr, observers, catch_stop_signals());
+  const auto planned = make_plan_with_slaves(cluster, net.name, cut, net.training.batch, *device, observers,
+                                             catch_stop_signals());
   if (!planned) return kInterrupted;
   if (options.net.format == "json") {
     fmt::print("{}", to_json(planned->plan));
   } else {
     for (std::size_t s = 0; s < cut.trunk.size(); ++s) print_stage(*planned, cut.trunk[s], s);
+    if (planned->choice) print_choice(*planned);
   }
   planned->roster->dismiss("only a plan was asked for");
   return kSuccess;

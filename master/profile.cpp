@@ -1,8 +1,9 @@
 #include "master/profile.hpp"
 
 #include <algorithm>
-#include <map>
+#include <functional>
 
+#include "core/stopwatch.hpp"
 #include "devices/calibrate.hpp"
 
 namespace convoy {
@@ -14,25 +15,62 @@ constexpr int kRepeats = 5;
 /// A slave that needs longer than this for one timing (which stops early on slow devices) is of no use.
 constexpr auto kCalibrationPatience = 120s;
 
-/// Collects one Calibrated from each of the `awaited` slaves: seconds by slave.
-std::map<std::size_t, double> collect_timings(Roster& roster, std::vector<std::size_t> awaited) {
-  std::map<std::size_t, double> seconds;
-  while (!awaited.empty()) {
-    const auto [slave, envelope] = *roster.receive(awaited, kCalibrationPatience);
-    const std::string& name = roster.slaves()[slave].name;
-    if (const auto* failed = std::get_if<wire::Failed>(&envelope.message)) {
-      fail("slave {} cannot compute the net: {}", name, failed->reason);
-    }
-    const auto* calibrated = std::get_if<wire::Calibrated>(&envelope.message);
-    const auto place = std::find(awaited.begin(), awaited.end(), slave);
-    if (calibrated == nullptr || place == awaited.end()) {
-      throw PeerLost(name, fmt::format("slave {} broke the protocol: {} where Calibrated was due", name,
-                                       wire::name_of(envelope.message)));
-    }
-    seconds[slave] = calibrated->seconds;
-    awaited.erase(place);
+/// The next message of one of the `awaited` slaves, of which `is_due` knows what it may be.
+Roster::Arrival next_answer(Roster& roster, const std::vector<std::size_t>& awaited, const std::string& due,
+                            const std::function<bool(const wire::Message&)>& is_due) {
+  Roster::Arrival arrival = *roster.receive(awaited, kCalibrationPatience);
+  const std::string& name = roster.slaves()[arrival.slave].name;
+  if (const auto* failed = std::get_if<wire::Failed>(&arrival.envelope.message)) {
+    fail("slave {} cannot compute the net: {}", name, failed->reason);
   }
+  if (std::ranges::find(awaited, arrival.slave) == awaited.end() || !is_due(arrival.envelope.message)) {
+    throw PeerLost(name, fmt::format("slave {} broke the protocol: {} where {} was due", name,
+                                     wire::name_of(arrival.envelope.message), due));
+  }
+  return arrival;
+}
+
+/// Takes one Calibrated from each of the `awaited` slaves.
+void collect_timings(Roster& roster, std::vector<std::size_t> awaited,
+                     const std::function<void(std::size_t slave, const wire::Calibrated&)>& take) {
+  while (!awaited.empty()) {
+    const auto [slave, envelope] =
+        next_answer(roster, awaited, "Calibrated", [](const auto& m) { return std::holds_alternative<wire::Calibrated>(m); });
+    take(slave, std::get<wire::Calibrated>(envelope.message));
+    std::erase(awaited, slave);
+  }
+}
+
+/// Sends a slave so many Pieces and has them back: seconds each way.
+NodeLink time_transfer(Roster& roster, std::size_t slave, std::uint32_t pieces) {
+  wire::Envelope piece{wire::Piece{}, wire::Payload(wire::kPieceBytes)};
+  std::ranges::fill(piece.payload.bytes(), std::byte{1});
+  Stopwatch watch;
+  roster.send(slave, {wire::Probe{pieces}, {}});
+  for (std::uint32_t i = 0; i < pieces; ++i) roster.send(slave, piece);
+  next_answer(roster, {slave}, "Done", [](const auto& m) { return std::holds_alternative<wire::Done>(m); });
+  NodeLink seconds{.out = 0.0, .in = watch.restart()};
+  for (std::uint32_t i = 0; i < pieces; ++i) {
+    next_answer(roster, {slave}, "Piece", [](const auto& m) { return std::holds_alternative<wire::Piece>(m); });
+  }
+  seconds.out = watch.seconds();
   return seconds;
+}
+
+/// Bytes a second to and from a slave, and the latency: more and more bytes, until they take long enough to tell.
+void measure_link(Roster& roster, std::size_t slave, MemberProfile& profile) {
+  constexpr double kLongEnough = 0.05;
+  constexpr std::uint32_t kMostPieces = 64;
+  double round_trip = kLongEnough;
+  for (int i = 0; i < 5; ++i) round_trip = std::min(round_trip, time_transfer(roster, slave, 0).in);
+  profile.latency = round_trip / 2.0;
+  for (std::uint32_t pieces = 1;; pieces *= 4) {
+    const NodeLink seconds = time_transfer(roster, slave, pieces);
+    const double bytes = static_cast<double>(pieces) * static_cast<double>(wire::kPieceBytes);
+    const double in = std::max(seconds.in - round_trip, seconds.in / 2.0);
+    profile.link = {.out = bytes / seconds.out, .in = bytes / in};
+    if ((in > kLongEnough && seconds.out > kLongEnough) || pieces == kMostPieces) return;
+  }
 }
 
 bool holds(const MemberProfile& member, const ShardSpec& spec) {
@@ -46,10 +84,14 @@ std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::siz
                                            const std::vector<Stage>& trunk, int batch) {
   std::vector<MemberProfile> profiles;
   const auto add = [&](const std::string& name, std::size_t memory, int block) {
-    profiles.push_back({name, memory, block, std::vector<std::vector<Timing>>(trunk.size())});
+    profiles.push_back({.name = name,
+                        .memory = memory,
+                        .filter_block = block,
+                        .stages = std::vector<std::vector<Timing>>(trunk.size())});
   };
   for (const SlaveInfo& slave : roster.slaves()) add(slave.name, slave.memory, slave.filter_block);
   if (own != nullptr) add("master", own_memory, own->info().filter_block);
+  for (std::size_t slave = 0; slave < roster.slaves().size(); ++slave) measure_link(roster, slave, profiles[slave]);
 
   const int timed_batch = calibration_batch(batch);
   const double scale = static_cast<double>(batch) / timed_batch;
@@ -67,12 +109,16 @@ std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::siz
                                             .repeats = kRepeats},
                             {}});
       }
+      const auto add_timing = [&](MemberProfile& member, double forward, double input, double weights) {
+        member.stages[s].push_back({filters, scale * forward, scale * input, scale * weights});
+      };
       if (own != nullptr && holds(profiles.back(), spec)) {
-        profiles.back().stages[s].push_back({filters, scale * time_shard(*own, spec, kRepeats)});
+        const Timing timing = time_shard(*own, spec, kRepeats);
+        add_timing(profiles.back(), timing.forward, timing.backward_input, timing.backward_filters);
       }
-      for (const auto& [slave, seconds] : collect_timings(roster, asked)) {
-        profiles[slave].stages[s].push_back({filters, scale * seconds});
-      }
+      collect_timings(roster, asked, [&](std::size_t slave, const wire::Calibrated& timing) {
+        add_timing(profiles[slave], timing.forward, timing.backward_input, timing.backward_filters);
+      });
     }
   }
   return profiles;

@@ -9,8 +9,8 @@
 
 namespace convoy {
 
-/// Has every slave, and the master's own device where given, time each stage at several filter counts, all at the same
-/// time as in training. The profiles are in the order of the roster, the master's last. Throws PeerLost or Error naming
+/// Measures the link to each slave, one after another. Then has every slave, and the master's own device where given,
+/// time each stage at several filter counts, all at the same time as in training. The profiles are in the order of the roster, the master's last. Throws PeerLost or Error naming
 /// the slave.
 std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::size_t own_memory,
                                            const std::vector<Stage>& trunk, int batch);

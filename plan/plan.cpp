@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 
 namespace convoy {
 namespace {
@@ -95,7 +96,11 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
       fail("plan: stage {} cannot be replicated: its maps go to the master", trunk[s].name);
     }
     int next = 0;
+    std::set<int> holders;
     for (const Assignment& shard : plan.stages[s].shards) {
+      if (!holders.insert(shard.member).second) {
+        fail("plan: stage {} names member {} twice; give it one range of filters", trunk[s].name, shard.member);
+      }
       if (shard.member < 0 || shard.member >= static_cast<int>(plan.members.size())) {
         fail("plan: stage {} names member {}, but there are {}", trunk[s].name, shard.member, plan.members.size());
       }

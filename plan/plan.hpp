@@ -73,10 +73,20 @@ Plan plan_from_json(const std::string& text, const std::string& file);
 
 // ---- what the planner knows of the members -------------------------------------------------------------------------
 
-/// Seconds of one batch's forward plus backward for a shard of `filters` filters.
+/// Seconds of one batch's passes for a shard of `filters` filters.
 struct Timing {
   int filters = 0;
-  double seconds = 0.0;
+  double forward = 0.0;
+  double backward_input = 0.0;
+  double backward_filters = 0.0;
+  double seconds() const { return forward + backward_input + backward_filters; }
+};
+
+/// A machine's network card, in bytes per second each way. Whatever lies between two cards is as fast as they are (a
+/// switch).
+struct NodeLink {
+  double out = 0.0;
+  double in = 0.0;
 };
 
 /// What one member measured and can hold.
@@ -85,12 +95,16 @@ struct MemberProfile {
   std::size_t memory = 0;                   ///< bytes for shards; 0 for no bound
   int filter_block = 1;                     ///< filters that its device computes together
   std::vector<std::vector<Timing>> stages;  ///< for each stage, ascending filters; none: it cannot hold any
+  NodeLink link;                            ///< zeros: not measured
+  double latency = 0.0;                     ///< seconds from its sending to another's receiving
 };
 
 /// Seconds predicted for a shard of stage `stage`: 0 for no filters, else piecewise linear through the timings at the
 /// next multiple of filter_block (cost is not linear in the filter count); outside the timings along the nearest
 /// segment; never below the cost of a smaller shard; infinite where there are no timings.
 double predict_seconds(const MemberProfile& member, std::size_t stage, int filters);
+/// The same, divided over the passes as in the timing of the next larger shard.
+Timing predict_passes(const MemberProfile& member, std::size_t stage, int filters);
 
 /// Bytes that a shard takes on a device: weights, gradients and velocities, input, its gradient, and all maps of the
 /// batch that forward keeps for backward.

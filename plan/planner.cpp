@@ -11,8 +11,8 @@ namespace {
 int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 double interpolate(const Timing& a, const Timing& b, int filters) {
-  const double slope = (b.seconds - a.seconds) / static_cast<double>(b.filters - a.filters);
-  return a.seconds + slope * static_cast<double>(filters - a.filters);
+  const double slope = (b.seconds() - a.seconds()) / static_cast<double>(b.filters - a.filters);
+  return a.seconds() + slope * static_cast<double>(filters - a.filters);
 }
 
 using Caps = std::vector<std::vector<int>>;  // [member][stage]: filters it may hold
@@ -135,7 +135,10 @@ std::vector<MemberProfile> monotone(std::vector<MemberProfile> members) {
   for (MemberProfile& member : members) {
     for (std::vector<Timing>& timings : member.stages) {
       for (std::size_t i = 1; i < timings.size(); ++i) {
-        timings[i].seconds = std::max(timings[i].seconds, timings[i - 1].seconds);
+        const double factor = std::max(1.0, timings[i - 1].seconds() / timings[i].seconds());
+        for (double* pass : {&timings[i].forward, &timings[i].backward_input, &timings[i].backward_filters}) {
+          *pass *= factor;
+        }
       }
     }
   }
@@ -150,15 +153,24 @@ double predict_seconds(const MemberProfile& member, std::size_t stage, int filte
   if (timings.empty()) return std::numeric_limits<double>::infinity();
   const int rounded = round_up(filters, std::max(1, member.filter_block));
   const auto next = std::find_if(timings.begin(), timings.end(), [&](const Timing& t) { return t.filters >= rounded; });
-  if (timings.size() == 1) return timings[0].seconds * rounded / timings[0].filters;
+  if (timings.size() == 1) return timings[0].seconds() * rounded / timings[0].filters;
   if (next == timings.begin()) {
     const double line = interpolate(timings[0], timings[1], rounded);
-    return std::clamp(line, timings[0].seconds * rounded / timings[0].filters, timings[0].seconds);
+    return std::clamp(line, timings[0].seconds() * rounded / timings[0].filters, timings[0].seconds());
   }
   if (next == timings.end()) {
-    return std::max(interpolate(timings[timings.size() - 2], timings.back(), rounded), timings.back().seconds);
+    return std::max(interpolate(timings[timings.size() - 2], timings.back(), rounded), timings.back().seconds());
   }
   return interpolate(*(next - 1), *next, rounded);
+}
+
+Timing predict_passes(const MemberProfile& member, std::size_t stage, int filters) {
+  const std::vector<Timing>& timings = member.stages[stage];
+  if (filters <= 0 || timings.empty()) return {};
+  auto next = std::find_if(timings.begin(), timings.end(), [&](const Timing& t) { return t.filters >= filters; });
+  if (next == timings.end()) --next;
+  const double factor = predict_seconds(member, stage, filters) / next->seconds();
+  return {filters, factor * next->forward, factor * next->backward_input, factor * next->backward_filters};
 }
 
 std::size_t shard_bytes(const Stage& stage, int filters, int batch, bool input_gradient) {

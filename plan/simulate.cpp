@@ -187,6 +187,14 @@ class Simulation {
 
 }  // namespace
 
+double sum_seconds(const Task& sum, const Plan& plan, const std::vector<Stage>& trunk) {
+  constexpr double kBytesPerSecond = 8e9;
+  Shape shape = input_shape(trunk[static_cast<std::size_t>(sum.stage)], plan.batch / plan.micro_batches);
+  shape.c = sum.filters.count;
+  const double read_and_written = 3.0 * static_cast<double>(sum.after.size());
+  return read_and_written * static_cast<double>(shape.size() * sizeof(float)) / kBytesPerSecond;
+}
+
 Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                    const ClusterModel& cluster) {
   invariant(cluster.links.size() == static_cast<std::size_t>(graph.nodes), "a link for each node");

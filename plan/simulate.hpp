@@ -8,19 +8,15 @@
 
 namespace convoy {
 
-/// A node's network card, in bytes per second each way. Whatever lies between two cards is as fast as they are (a
-/// switch).
-struct NodeLink {
-  double out = 0.0;
-  double in = 0.0;
-};
-
 struct ClusterModel {
   std::vector<NodeLink> links;  ///< by node of the graph
   double latency = 0.0;         ///< seconds from the end of a send to what waits for it
   /// Seconds that a node computes on a task that is no send.
   std::function<double(const Task&)> compute;
 };
+
+/// Seconds that a sum takes a machine of today: what it reads and writes, over the bandwidth of its memory.
+double sum_seconds(const Task& sum, const Plan& plan, const std::vector<Stage>& trunk);
 
 /// What a node did in a step.
 struct NodeUse {

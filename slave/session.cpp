@@ -125,8 +125,34 @@ void Session::on(const wire::Calibrate& task) {
     fail("timing {} filters of stage {} takes {} MiB of the {} MiB allowed; raise --memory or take a smaller --batch",
          spec.filters.count, spec.stage.name, bytes >> 20, memory_ >> 20);
   }
-  send(wire::Calibrated{time_shard(device_, spec, static_cast<int>(task.repeats))});
+  const Timing timing = time_shard(device_, spec, static_cast<int>(task.repeats));
+  send(wire::Calibrated{timing.forward, timing.backward_input, timing.backward_filters});
   watch_.restart();
+}
+
+void Session::on(const wire::Probe& probe) {
+  std::vector<wire::Envelope> pieces;
+  while (pieces.size() < probe.pieces) pieces.push_back(next_piece("a probe"));
+  finish();
+  for (const wire::Envelope& piece : pieces) link_.send(Channel::data, piece, Clock::now() + kTransferPatience);
+}
+
+/// Of what the master alone sends, one after another.
+wire::Envelope Session::next_piece(const std::string& of_what) {
+  while (true) {
+    const auto from = link_.receive(Clock::now() + kTransferPatience);
+    if (!from) fail("the master stopped in the middle of {}", of_what);
+    if (from->channel == Channel::peer) fail("a Piece from a peer in the middle of {}", of_what);
+    const wire::Message& message = from->envelope.message;
+    if (std::holds_alternative<wire::Piece>(message)) return from->envelope;
+    if (const auto* bye = std::get_if<wire::Bye>(&message)) {
+      throw PeerLost("master", "the master ended the run: " + bye->reason);
+    }
+    if (!std::holds_alternative<wire::Ping>(message)) {
+      throw PeerLost("master",
+                     fmt::format("the master broke the protocol: {} where a Piece was due", wire::name_of(message)));
+    }
+  }
 }
 
 // ---- the plan ------------------------------------------------------------------------------------------------------
@@ -195,18 +221,8 @@ void Session::on(const wire::Load& task) {
   ShardState state = zero_state(node().stage(task.stage_index), held.count);
   wire::ValueReader reader(wire::values_of(state));
   while (!reader.complete()) {
-    const auto from = link_.receive(Clock::now() + kTransferPatience);
-    if (!from) fail("the master stopped in the middle of a state");
-    if (from->channel == Channel::peer) fail("a Piece from a peer in the middle of a state");
-    const wire::Message& message = from->envelope.message;
-    if (const auto* piece = std::get_if<wire::Piece>(&message)) {
-      reader.add(*piece, from->envelope.payload);
-    } else if (const auto* bye = std::get_if<wire::Bye>(&message)) {
-      throw PeerLost("master", "the master ended the run: " + bye->reason);
-    } else if (!std::holds_alternative<wire::Ping>(message)) {
-      throw PeerLost("master",
-                     fmt::format("the master broke the protocol: {} where a Piece was due", wire::name_of(message)));
-    }
+    const wire::Envelope envelope = next_piece("a state");
+    reader.add(std::get<wire::Piece>(envelope.message), envelope.payload);
   }
   node().set_state(task.stage_index, state);
   finish();

@@ -30,6 +30,7 @@ class Session {
   template <class Action>
   bool try_to(const std::string& what, Action action);
   void on(const wire::Calibrate& task);
+  void on(const wire::Probe& probe);
   void on(const wire::Assign& task);
   void on(const wire::Load& task);
   void on(const wire::Step& step);
@@ -40,6 +41,7 @@ class Session {
   template <class T>
   void on(const T& message);  // whatever a master never sends
 
+  wire::Envelope next_piece(const std::string& of_what);
   Node& node();
   void check_memory(const wire::Assign& task) const;
   std::vector<std::string> meet_peers(const wire::Assign& task);

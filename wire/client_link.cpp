@@ -74,6 +74,7 @@ struct ClientLink::State {
   /// The way to another slave.
   struct PeerSocket {
     Peer peer;
+    std::string address;
     zmq::socket_t socket;
     std::unique_ptr<Monitor> monitor;
   };
@@ -224,17 +225,18 @@ void ClientLink::meet(const std::string& token, int self, const std::vector<Peer
   state.token = token;
   ++state.meetings;
   for (const Peer& peer : peers) {
-    state.peers.push_back({peer, zmq::socket_t(state.context, zmq::socket_type::dealer), nullptr});
+    const std::string host = peer.endpoint.starts_with(':') ? state.host : "";
+    state.peers.push_back(
+        {peer, host + peer.endpoint, zmq::socket_t(state.context, zmq::socket_type::dealer), nullptr});
     State::PeerSocket& link = state.peers.back();
     configure(link.socket, state.options);
     link.socket.set(zmq::sockopt::tcp_keepalive, 1);
     link.monitor =
         std::make_unique<Monitor>(state.context, link.socket, fmt::format("{}-{}", state.meetings, peer.node));
-    const std::string host = peer.endpoint.starts_with(':') ? state.host : "";
     try {
-      state.connect(link.socket, "tcp://" + host + peer.endpoint, fmt::format("{}/{}", token, self));
+      state.connect(link.socket, "tcp://" + link.address, fmt::format("{}/{}", token, self));
     } catch (const zmq::error_t& error) {
-      fail("cannot connect to slave {} at '{}{}': {}", peer.name, host, peer.endpoint, error.what());
+      fail("cannot connect to slave {} at '{}': {}", peer.name, link.address, error.what());
     }
   }
 }
@@ -244,7 +246,7 @@ std::vector<std::string> ClientLink::unreached(Deadline deadline) {
     std::vector<std::string> names;
     for (State::PeerSocket& each : state_->peers) {
       each.monitor->watch();
-      if (!each.monitor->stands()) names.push_back(each.peer.name);
+      if (!each.monitor->stands()) names.push_back(fmt::format("{} at {}", each.peer.name, each.address));
     }
     if (names.empty() || Clock::now() >= deadline) return names;
     state_->watch();

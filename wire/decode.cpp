@@ -19,6 +19,7 @@ constexpr std::uint32_t kMostRepeats = 100;
 constexpr std::uint32_t kMostMembers = 1024;
 constexpr std::uint32_t kMostTasks = 1U << 30;
 constexpr std::uint64_t kMostValues = std::uint64_t{1} << 48;
+constexpr std::uint32_t kMostProbe = 1024;
 constexpr std::size_t kLongestToken = 64;
 
 std::string text(const flatbuffers::String* value, const char* field) {
@@ -181,7 +182,11 @@ Message read(const fb::Header& header) {
     case fb::Body::Ping: return Ping{};
     case fb::Body::Attach: return Attach{text(header.body_as_Attach()->name(), "name")};
     case fb::Body::Calibrate: return read(*header.body_as_Calibrate());
-    case fb::Body::Calibrated: return Calibrated{seconds(header.body_as_Calibrated()->seconds(), "seconds")};
+    case fb::Body::Calibrated: {
+      const fb::Calibrated& t = *header.body_as_Calibrated();
+      return Calibrated{seconds(t.forward(), "forward"), seconds(t.backward_input(), "backward_input"),
+                        seconds(t.backward_filters(), "backward_filters")};
+    }
     case fb::Body::Assign: return read(*header.body_as_Assign());
     case fb::Body::Load: return Load{stage_index_of(header.body_as_Load()->stage_index())};
     case fb::Body::Step: {
@@ -199,6 +204,7 @@ Message read(const fb::Header& header) {
     }
     case fb::Body::Failed: return Failed{text(header.body_as_Failed()->reason(), "reason")};
     case fb::Body::Unreached: return Unreached{texts(header.body_as_Unreached()->peers(), kMostMembers, "peers")};
+    case fb::Body::Probe: return Probe{within(header.body_as_Probe()->pieces(), 0U, kMostProbe, "pieces")};
     case fb::Body::NONE: break;
   }
   fail("a message of an unknown kind ({}); is the peer of another release?", static_cast<int>(header.body_type()));
@@ -223,7 +229,8 @@ Message decode(std::span<const std::byte> bytes) {
 std::string name_of(const Message& message) {
   constexpr std::array<const char*, std::variant_size_v<Message>> kNames{
       "Hello", "Welcome", "Refused", "Bye",      "Ping",  "Attach", "Calibrate", "Calibrated", "Assign",
-      "Load",  "Step",    "Update",  "Snapshot", "Piece", "Credit", "Done",      "Failed",     "Unreached"};
+      "Load",  "Step",    "Update",  "Snapshot", "Piece", "Credit", "Done",      "Failed",     "Unreached",
+      "Probe"};
   return kNames[message.index()];
 }
 

@@ -91,7 +91,7 @@ struct BodyEncoder {
             fb::CreateCalibrate(builder, stage, m.filters, m.batch, m.input_gradient, m.repeats).Union()};
   }
   Result operator()(const Calibrated& m) const {
-    return {fb::Body::Calibrated, fb::CreateCalibrated(builder, m.seconds).Union()};
+    return {fb::Body::Calibrated, fb::CreateCalibrated(builder, m.forward, m.backward_input, m.backward_filters).Union()};
   }
   Result operator()(const Assign& m) const {
     std::vector<flatbuffers::Offset<fb::Stage>> stages;
@@ -120,6 +120,7 @@ struct BodyEncoder {
   Result operator()(const Done& m) const {
     return {fb::Body::Done, fb::CreateDone(builder, m.compute, m.transfer, m.wait).Union()};
   }
+  Result operator()(const Probe& m) const { return {fb::Body::Probe, fb::CreateProbe(builder, m.pieces).Union()}; }
   Result operator()(const Unreached& m) const {
     return {fb::Body::Unreached, fb::CreateUnreached(builder, builder.CreateVectorOfStrings(m.peers)).Union()};
   }

@@ -120,7 +120,7 @@ class ClientLink {
   /// Drops the links to peers that there are, and connects to these as node `self` of the run with that token; what other
   /// runs' peers send is ignored from now on.
   void meet(const std::string& token, int self, const std::vector<Peer>& peers);
-  /// Waits until all peers are reached; the names of those that were not at the deadline.
+  /// Waits until all peers are reached; names and addresses of those that were not at the deadline.
   std::vector<std::string> unreached(Deadline deadline);
   /// Throws Error naming the peer that takes nothing any more.
   void send_to_peer(int node, const Envelope& envelope, Deadline deadline);

@@ -63,7 +63,9 @@ struct Calibrate {
   std::uint32_t repeats = 3;
 };
 struct Calibrated {
-  double seconds = 0.0;  ///< median of one forward plus backward
+  double forward = 0.0;  ///< median seconds of a pass
+  double backward_input = 0.0;
+  double backward_filters = 0.0;
 };
 /// Master to slave: the plan of the run and which node of it the slave is; drops what it held before. Answered by Done
 /// once its shards are compiled and all peers that it sends to are reached, else by Unreached or Failed.
@@ -120,8 +122,14 @@ struct Unreached {
   std::vector<std::string> peers;  ///< names
 };
 
+/// Master to slave: `pieces` Pieces follow, of any values. Answered by Done when they are here, and by the same Pieces
+/// back: to measure the connection.
+struct Probe {
+  std::uint32_t pieces = 0;
+};
+
 using Message = std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step,
-                             Update, Snapshot, Piece, Credit, Done, Failed, Unreached>;
+                             Update, Snapshot, Piece, Credit, Done, Failed, Unreached, Probe>;
 
 /// "Forward", "Piece": for messages to people.
 std::string name_of(const Message& message);

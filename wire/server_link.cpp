@@ -27,6 +27,7 @@ bool parse(const std::string& id, std::string& peer, Channel& channel) {
 
 /// Of the peer that sent it.
 std::string address_of(const zmq::message_t& message) {
+  // Of the message itself: the frame with the routing id does not always know.
   const char* address = zmq_msg_gets(message.handle(), "Peer-Address");
   return address == nullptr ? "" : address;
 }
@@ -65,7 +66,7 @@ std::optional<ServerLink::From> ServerLink::receive(Deadline deadline) {
     From from;
     const bool ours = parse(id.to_string(), from.peer, from.channel);
     Frames frames = id.more() ? receive_frames(socket) : Frames{};
-    if (from.channel == Channel::control) from.address = address_of(id);
+    if (from.channel == Channel::control) from.address = address_of(frames.header);
     if (!ours) {
       from.rejected = "a peer that is no slave of Convoy";
       return from;

@@ -126,8 +126,8 @@ TEST(Calibration, LargerShardsTakeLonger) {
                     .width = 16,
                     .conv = {.filters = 64, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
                     .after = {Activation::relu}};
-  const double small = time_shard(*device, {.stage = stage, .filters = {0, 1}, .batch = 2}, 3);
-  const double large = time_shard(*device, {.stage = stage, .filters = {0, 64}, .batch = 2}, 3);
+  const double small = time_shard(*device, {.stage = stage, .filters = {0, 1}, .batch = 2}, 3).seconds();
+  const double large = time_shard(*device, {.stage = stage, .filters = {0, 64}, .batch = 2}, 3).seconds();
   EXPECT_GT(small, 0.0);
   EXPECT_GT(large, small);
 }

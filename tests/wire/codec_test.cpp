@@ -53,7 +53,7 @@ std::vector<Message> samples() {
           Ping{},
           Attach{"garage"},
           Calibrate{sample_stage(), 5, 8, true, 3},
-          Calibrated{0.125},
+          Calibrated{0.125, 0.25, 0.5},
           sample_assign(),
           Load{1},
           Step{9, {.training = true, .seed = 0x1122334455667788}},
@@ -63,7 +63,8 @@ std::vector<Message> samples() {
           Credit{4},
           Done{1.5, 2.5, 3.5},
           Failed{"no memory"},
-          Unreached{{"attic", "cellar"}}};
+          Unreached{{"attic", "cellar"}},
+          Probe{16}};
 }
 
 std::string hex(const std::vector<std::byte>& bytes) {
@@ -216,10 +217,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"StageIndex", Load{4096}, "stage index 4096"},
         BadMessage{"InfiniteRate", Update{{.learning_rate = INFINITY}}, "learning rate is not finite"},
         BadMessage{"NegativeTime", Done{-1.0, 0.0, 0.0}, "compute -1"},
-        BadMessage{"NanTime", Calibrated{NAN}, "seconds"},
+        BadMessage{"NanTime", Calibrated{NAN}, "forward"},
         BadMessage{"Task", Piece{1, 0xFFFFFFFF, 0}, "task 4294967295"},
         BadMessage{"FirstValue", Piece{1, 0, std::uint64_t{1} << 60}, "first value"},
-        BadMessage{"NoCredit", Credit{0}, "credit 0"}),
+        BadMessage{"LongProbe", Probe{1025}, "pieces 1025"}, BadMessage{"NoCredit", Credit{0}, "credit 0"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(Codec, RefusesWhatIsNoMessage) {

@@ -53,6 +53,20 @@ TEST(Links, CarryMessagesBothWaysOnBothChannels) {
   EXPECT_TRUE(welcome && load);
 }
 
+TEST(Links, KnowTheAddressOfAPeer) {
+  ServerLink server("tcp://127.0.0.1:*");
+  std::vector<std::unique_ptr<ClientLink>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<ClientLink>(server.endpoint()));
+    clients.back()->send(Channel::control, {Hello{.name = "a"}, {}}, in(1s));
+  }
+  for (int i = 0; i < 3; ++i) {
+    const auto from = server.receive(in(5s));
+    ASSERT_TRUE(from);
+    EXPECT_EQ(from->address, "127.0.0.1");
+  }
+}
+
 TEST(Links, KeepDeadlines) {
   ServerLink server("tcp://127.0.0.1:*");
   ClientLink client(server.endpoint());
@@ -193,7 +207,7 @@ TEST(PeerLinks, ThatCannotBeMadeAreNamed) {
   ServerLink server("tcp://127.0.0.1:*");
   ClientLink a(server.endpoint());
   a.meet("token", 0, {{1, "garage", "127.0.0.1:9"}});
-  EXPECT_THAT(a.unreached(in(200ms)), testing::ElementsAre("garage"));
+  EXPECT_THAT(a.unreached(in(200ms)), testing::ElementsAre("garage at 127.0.0.1:9"));
   EXPECT_THAT(
       [&] {
         a.meet("token", 0, {{1, "garage", "no address"}});

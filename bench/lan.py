@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""An emulated LAN on one machine: each slave, and the master, in a network namespace of its own behind a link of a given
+bandwidth, and held to a share of a core. Prints the time of a training step beside that of one such machine, and beside
+what the planner's model says. Needs root, iproute2 and cgroups; images are drawn, no data is needed.
+
+usage: bench/lan.py [options]      (after scripts/build)
+
+Scaled down, ratios stay: a quarter of a core and 250 Mbit/s stand for a core and 1 Gbit/s.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = ROOT / "build/release/bin"
+BRIDGE = "cvybr"
+PORT = 5570
+
+
+def sh(*words, check=True):
+    """Runs a command quietly; its output."""
+    run = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if check and run.returncode != 0:
+        sys.exit(f"lan.py: {' '.join(map(str, words))}: {run.stderr.strip() or run.stdout.strip()}")
+    return run.stdout
+
+
+class Cgroups:
+    """CPU quotas: cgroup v2 where it is mounted with a cpu controller, else v1, mounted here where it is not."""
+
+    def __init__(self, folder):
+        self.mounted = None
+        self.groups = []
+        v2 = pathlib.Path("/sys/fs/cgroup")
+        if "cpu" in (v2 / "cgroup.subtree_control").read_text().split() if (v2 / "cgroup.subtree_control").exists() else False:
+            self.root, self.version = v2, 2
+        elif (v2 / "cpu/cpu.cfs_quota_us").exists() or (v2 / "cpu/cgroup.procs").exists():
+            self.root, self.version = v2 / "cpu", 1
+        else:
+            self.root, self.version = pathlib.Path(folder) / "cgroup", 1
+            self.root.mkdir()
+            sh("mount", "-t", "cgroup", "-o", "cpu", "none", self.root)
+            self.mounted = self.root
+
+    def make(self, name, share):
+        """A group held to so many cores; a short period, or short kernels would run in bursts."""
+        group = self.root / f"convoy-{os.getpid()}-{name}"
+        group.mkdir()
+        self.groups.append(group)
+        period = 10000
+        quota = max(1000, int(share * period))
+        if self.version == 2:
+            (group / "cpu.max").write_text(f"{quota} {period}")
+        else:
+            (group / "cpu.cfs_period_us").write_text(str(period))
+            (group / "cpu.cfs_quota_us").write_text(str(quota))
+        return group
+
+    def close(self):
+        for group in self.groups:
+            for _ in range(50):
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+                    break
+                time.sleep(0.1)
+        if self.mounted:
+            sh("umount", self.mounted, check=False)
+
+
+class Lan:
+    """A bridge and the machines at it."""
+
+    def __init__(self, folder, mbits):
+        self.cgroups = Cgroups(folder)
+        self.mbits = mbits
+        self.machines = []
+        sh("ip", "link", "del", BRIDGE, check=False)
+        sh("ip", "link", "add", "name", BRIDGE, "type", "bridge")
+        sh("ip", "link", "set", BRIDGE, "up")
+
+    def add(self, name, share):
+        """A machine: namespace, shaped link, CPU group."""
+        number = len(self.machines) + 1
+        space, outer, inner = f"cvy{number}", f"cvyo{number}", f"cvyi{number}"
+        sh("ip", "netns", "del", space, check=False)
+        sh("ip", "netns", "add", space)
+        sh("ip", "link", "add", "name", outer, "type", "veth", "peer", "name", inner)
+        sh("ip", "link", "set", inner, "netns", space)
+        sh("ip", "link", "set", outer, "master", BRIDGE)
+        sh("ip", "link", "set", outer, "up")
+        inside = ["ip", "netns", "exec", space]
+        sh(*inside, "ip", "addr", "add", f"10.77.0.{number}/24", "dev", inner)
+        sh(*inside, "ip", "link", "set", inner, "up")
+        sh(*inside, "ip", "link", "set", "lo", "up")
+        sh(*inside, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=cubic", check=False)
+        shape = ["root", "tbf", "rate", f"{self.mbits}mbit", "burst", "64kb", "latency", "50ms"]
+        sh("tc", "qdisc", "add", "dev", outer, *shape)
+        sh(*inside, "tc", "qdisc", "add", "dev", inner, *shape)
+        machine = {"name": name, "space": space, "outer": outer, "address": f"10.77.0.{number}",
+                   "group": self.cgroups.make(name, share)}
+        self.machines.append(machine)
+        return machine
+
+    def start(self, machine, words, **options):
+        """A process on the machine."""
+        # Into the group first: a namespace has a /sys of its own.
+        command = f'echo $$ > {machine["group"]}/cgroup.procs && exec ip netns exec {machine["space"]} "$@"'
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="1")
+        return subprocess.Popen(["bash", "-c", command, "bash", *map(str, words)], env=environment,
+                                start_new_session=True, text=True, **options)
+
+    def bytes_of(self, machine):
+        """Sent and received by the machine so far."""
+        counters = pathlib.Path("/sys/class/net") / machine["outer"] / "statistics"
+        return int((counters / "rx_bytes").read_text()), int((counters / "tx_bytes").read_text())
+
+    def close(self):
+        for machine in self.machines:
+            sh("ip", "netns", "del", machine["space"], check=False)
+            sh("ip", "link", "del", machine["outer"], check=False)
+        sh("ip", "link", "del", BRIDGE, check=False)
+        self.cgroups.close()
+
+
+def draw_images(folder, count):
+    """CIFAR-10 files of random pixels: `count` images in each of the six files."""
+    generator = random.Random(1)
+    for name in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
+        with open(pathlib.Path(folder) / name, "wb") as file:
+            for _ in range(count):
+                file.write(bytes([generator.randrange(10)]) + generator.randbytes(3072))
+    (pathlib.Path(folder) / "batches.meta.txt").write_text("\n".join(f"class{i}" for i in range(10)) + "\n")
+
+
+def stop(processes):
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def train(options, lan, data, master, slaves, arguments, steps):
+    """Seconds of each step but the first, the notices, and bytes a step on the master's link (out, in)."""
+    words = [BIN / "convoy-master", "train", ROOT / options.net, "--data", data, "--batch", options.batch,
+             "--steps", steps, "--device", "cpu", "--threads", 1, "--format", "json", "--out", f"{data}/run",
+             "--checkpoint-seconds", 100000, *sum((["--set", each] for each in options.set), [])]
+    shutil.rmtree(f"{data}/run", ignore_errors=True)
+    if slaves:
+        words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", *arguments]
+    running = [lan.start(slave, [BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", "--device", "cpu",
+                                 "--threads", 1, "--name", slave["name"], "--once"], stdout=subprocess.DEVNULL)
+               for slave in slaves]
+    seconds, notices, moved = [], [], []
+    try:
+        process = lan.start(master, words, stdout=subprocess.PIPE)
+        running.append(process)
+        for line in process.stdout:
+            with contextlib.suppress(json.JSONDecodeError):
+                event = json.loads(line)
+                if event.get("event") == "notice":
+                    notices.append(event["text"])
+                elif event.get("event") == "step":
+                    seconds.append(event["seconds"])
+                    moved.append(lan.bytes_of(master))
+        if process.wait() != 0:
+            sys.exit("lan.py: the run failed; " + "; ".join(notices[-2:]))
+        plan = json.loads(pathlib.Path(f"{data}/run/plan.json").read_text())
+    finally:
+        stop(running)
+    steps_counted = max(1, len(moved) - 1)
+    traffic = [(moved[-1][i] - moved[0][i]) / steps_counted for i in (0, 1)]
+    return seconds[1:] or seconds, notices, traffic, plan
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--net", default="nets/cifar10-500-1500.yaml", help="with inputs of 3x32x32")
+    parser.add_argument("--set", action="append", default=[], help="as for convoy-master train")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--slaves", default="1,2,4", help="numbers of slaves")
+    parser.add_argument("--shares", default="0.25", help="cores that slaves are held to, in turns")
+    parser.add_argument("--mbits", type=float, default=0.0,
+                        help="bandwidth of each link; 0: what stands to the machine's speed as 1 Gbit/s to --gflops")
+    parser.add_argument("--gflops", type=float, default=240.0)
+    parser.add_argument("--steps", type=int, default=4, help="of which the first is not counted")
+    parser.add_argument("--plans", default="star,ring,auto",
+                        help="separated by commas: star, ring, auto, each with -bf16 where it is to be the wire's type, "
+                        "and with -N for micro-batches of N images")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("lan.py: it makes network namespaces and CPU groups, which takes root")
+    shares = [float(share) for share in options.shares.split(",")]
+    counts = [int(count) for count in options.slaves.split(",")]
+    with tempfile.TemporaryDirectory() as folder:
+        draw_images(folder, max(200, options.batch * options.steps // 5 + 1))
+        lan = Lan(folder, options.mbits or 10000)
+        try:
+            fastest = max(shares)
+            master = lan.add("master", fastest)
+            alone, _, _, _ = train(options, lan, folder, master, [], [], min(options.steps, 3))
+            base = statistics.median(alone)
+            print(f"{options.net}, batch {options.batch}; one machine of {fastest:g} cores: {base:.2f} s a step", flush=True)
+            if not options.mbits:
+                measured = flops(options) / base / 1e9
+                options.mbits = round(1000.0 * measured / options.gflops)
+                print(f"it does {measured:.1f} GFLOP/s; links of {options.mbits:g} Mbit/s stand to it as 1 Gbit/s to "
+                      f"{options.gflops:g} GFLOP/s", flush=True)
+                lan.close()
+                lan = Lan(folder, options.mbits)
+                master = lan.add("master", fastest)
+            slaves = [lan.add(f"s{i + 1:02}", shares[i % len(shares)]) for i in range(max(counts))]
+            print(f"{'slaves':>6} {'plan':<14}{'step/s':>9} {'(least, most)':<18}{'speedup':>8}{'ideal':>7}{'out MB':>9}{'in MB':>9}"
+                  "  exchange", flush=True)
+            for count in counts:
+                for plan in options.plans.split(","):
+                    words = [] if plan.startswith("auto") else ["--exchange", plan.split("-")[0]]
+                    for part in plan.split("-")[1:]:
+                        words += ["--micro-batch", part] if part.isdigit() else ["--wire", part]
+                    seconds, notices, traffic, made = train(options, lan, folder, master, slaves[:count], words,
+                                                            options.steps)
+                    step = statistics.median(seconds)
+                    ideal = sum(shares[i % len(shares)] for i in range(count)) / fastest
+                    for notice in notices:
+                        if "instead" in notice or "alone" in notice:
+                            print(f"       {notice}")
+                    how = made["exchange"]
+                    if made["members"] == ["master"]:
+                        how = "alone"
+                    elif made["micro_batches"] > 1:
+                        how += f", micro-batches of {made['batch'] // made['micro_batches']}"
+                    if any(stage["replicated"] for stage in made["stages"]):
+                        how += ", replicated"
+                    print(f"{count:>6} {plan:<14}{step:>9.2f} {f'({min(seconds):.2f}, {max(seconds):.2f})':<18}"
+                          f"{base / step:>8.2f}{ideal:>7.2f}{traffic[0] / 1e6:>9.1f}{traffic[1] / 1e6:>9.1f}  {how}", flush=True)
+        finally:
+            lan.close()
+
+
+def flops(options):
+    """Of a step, in the net's convolutions, from convoy-master plan's figures."""
+    words = [BIN / "convoy-master", "plan", ROOT / options.net, "--batch", options.batch, "--device", "cpu", "--threads", "1",
+             *sum((["--set", each] for each in options.set), [])]
+    stages = [float(figure) * 1e9 for figure in re.findall(r"([0-9.]+) GFLOP a pass", sh(*words))]
+    return sum(stage * (2 if i == 0 else 3) for i, stage in enumerate(stages))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+#include "plan/choose.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace convoy {
+namespace {
+
+constexpr double kUnmeasured = 1e12;  // bytes a second: costs nothing
+constexpr int kMostMicroBatches = 16;
+constexpr std::size_t kMostReplicated = 2;
+constexpr double kWorthwhile = 0.99;
+
+/// How a plan is made of shares.
+struct Form {
+  Exchange exchange = Exchange::star;
+  int micro_batches = 1;
+  std::size_t replicated = 0;  ///< first stages
+};
+
+std::vector<Form> forms(std::size_t stages, int batch, const Wishes& wishes) {
+  std::vector<int> micro_batches;
+  for (int count = 1; count <= kMostMicroBatches; count *= 2) {
+    if (batch % count == 0) micro_batches.push_back(count);
+  }
+  if (wishes.micro_batches > 0) micro_batches = {wishes.micro_batches};
+  std::vector<Form> all;
+  for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
+    if (wishes.exchange && *wishes.exchange != exchange) continue;
+    const std::size_t most = exchange == Exchange::ring ? std::min(stages - 1, kMostReplicated) : 0;
+    for (std::size_t replicated = 0; replicated <= most; ++replicated) {
+      for (const int count : micro_batches) all.push_back({exchange, count, replicated});
+    }
+  }
+  return all;
+}
+
+class Chooser {
+ public:
+  Chooser(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members, const Wishes& wishes,
+          double head_seconds)
+      : trunk_(trunk), batch_(batch), members_(members), wishes_(wishes), head_seconds_(head_seconds) {
+    order_.resize(members.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::ranges::stable_sort(order_, {}, [&](std::size_t m) { return seconds_alone(trunk, members[m], 0.0); });
+  }
+
+  /// First the form with all members, then how many of them in that form: their product would be too many to try.
+  Choice choose() {
+    for (const Form& form : forms(trunk_.size(), batch_, wishes_)) try_out(form, members_.size());
+    const Form best = best_form_;
+    for (std::size_t count = members_.size() - 1; count > 0; --count) {
+      // Few members need no ring.
+      try_out(best, count);
+      if (!wishes_.exchange && best.exchange == Exchange::ring) try_out({Exchange::star, best.micro_batches, 0}, count);
+    }
+    std::ranges::stable_sort(choice_.alternatives, {}, &Alternative::seconds);
+    return std::move(choice_);
+  }
+
+ private:
+  /// The `count` fastest members.
+  Plan shares(std::size_t count) const {
+    std::vector<MemberProfile> chosen = members_;
+    for (std::size_t i = count; i < order_.size(); ++i) chosen[order_[i]].stages.assign(trunk_.size(), {});
+    return make_plan(trunk_, batch_, chosen);
+  }
+
+  void try_out(const Form& form, std::size_t count) {
+    Plan plan;
+    try {
+      plan = shares(count);
+    } catch (const Error&) {
+      if (count == members_.size()) throw;
+      return;  // too large for so few
+    }
+    plan.wire = wishes_.wire;
+    plan.exchange = form.exchange;
+    plan.micro_batches = form.micro_batches;
+    for (std::size_t s = 0; s < form.replicated; ++s) plan.stages[s].replicated = true;
+    const TaskGraph graph = make_task_graph(plan, trunk_);
+    Simulated predicted =
+        simulate(graph, plan, trunk_, measured_cluster(plan, trunk_, members_, head_seconds_));
+    choice_.alternatives.push_back({describe(form, count), predicted.seconds});
+    // What was looked at first is simpler: a little faster is no reason to leave it.
+    if (!choice_.plan.stages.empty() && predicted.seconds > kWorthwhile * choice_.predicted.seconds) return;
+    choice_.plan = std::move(plan);
+    choice_.predicted = std::move(predicted);
+    best_form_ = form;
+  }
+
+  std::string describe(const Form& form, std::size_t count) const {
+    std::string text = fmt::format("{} of {} members, {}", count, members_.size(), to_string(form.exchange));
+    if (form.micro_batches > 1) text += fmt::format(", micro-batches of {}", batch_ / form.micro_batches);
+    for (std::size_t s = 0; s < form.replicated; ++s) {
+      text += fmt::format("{}{}", s == 0 ? ", everybody computes " : " and ", trunk_[s].name);
+    }
+    return text;
+  }
+
+  const std::vector<Stage>& trunk_;
+  int batch_;
+  const std::vector<MemberProfile>& members_;
+  const Wishes& wishes_;
+  double head_seconds_;
+  std::vector<std::size_t> order_;  ///< members, the fastest first
+  Choice choice_;
+  Form best_form_;
+};
+
+}  // namespace
+
+ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
+                              const std::vector<MemberProfile>& members, double head_seconds) {
+  ClusterModel model;
+  NodeLink master;
+  for (const MemberProfile& member : members) {
+    const auto rate = [](double measured) { return measured > 0.0 ? measured : kUnmeasured; };
+    model.links.push_back({rate(member.link.out), rate(member.link.in)});
+    model.latency = std::max(model.latency, member.latency);
+    // What the master sends and receives is no slower than the fastest slave receives and sends.
+    master.out = std::max(master.out, model.links.back().in);
+    master.in = std::max(master.in, model.links.back().out);
+  }
+  const bool own = !plan.members.empty() && plan.members.back() == "master";
+  if (own) {
+    model.links.back() = {};
+    master = {};
+    for (std::size_t m = 0; m + 1 < members.size(); ++m) {
+      master.out = std::max(master.out, model.links[m].in);
+      master.in = std::max(master.in, model.links[m].out);
+    }
+    if (members.size() == 1) master = {kUnmeasured, kUnmeasured};
+    model.links.back() = master;
+  } else {
+    model.links.push_back(master);
+  }
+  model.compute = [&plan, &trunk, &members, head_seconds](const Task& task) {
+    if (task.kind == TaskKind::head) return head_seconds;
+    if (task.kind == TaskKind::sum) return sum_seconds(task, plan, trunk);
+    if (task.kind == TaskKind::update || task.kind == TaskKind::send) return 0.0;
+    const MemberProfile& member = members[static_cast<std::size_t>(task.node)];
+    const Timing passes = predict_passes(member, static_cast<std::size_t>(task.stage), task.filters.count);
+    switch (task.kind) {
+      case TaskKind::forward: return passes.forward / plan.micro_batches;
+      case TaskKind::backward_input: return passes.backward_input / plan.micro_batches;
+      default: return passes.backward_filters;
+    }
+  };
+  return model;
+}
+
+Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
+                   const Wishes& wishes, double head_seconds) {
+  return Chooser(trunk, batch, members, wishes, head_seconds).choose();
+}
+
+double seconds_alone(const std::vector<Stage>& trunk, const MemberProfile& member, double head_seconds) {
+  double seconds = head_seconds;
+  for (std::size_t s = 0; s < trunk.size(); ++s) seconds += predict_seconds(member, s, trunk[s].conv.filters);
+  return seconds;
+}
+
+}  // namespace convoy
