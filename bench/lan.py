@@ -159,7 +159,8 @@ def train(options, lan, data, master, slaves, arguments, steps):
     if slaves:
         words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", *arguments]
     running = [lan.start(slave, [BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", "--device", "cpu",
-                                 "--threads", 1, "--name", slave["name"], "--once"], stdout=subprocess.DEVNULL)
+                                 "--threads", 1, "--name", slave["name"], "--once"],
+                         stdout=open(f"{data}/{slave['name']}.log", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
                for slave in slaves]
     seconds, notices, moved = [], [], []
     try:
@@ -174,7 +175,8 @@ def train(options, lan, data, master, slaves, arguments, steps):
                     seconds.append(event["seconds"])
                     moved.append(lan.bytes_of(master))
         if process.wait() != 0:
-            sys.exit("lan.py: the run failed; " + "; ".join(notices[-2:]))
+            logs = [pathlib.Path(f"{data}/{slave['name']}.log").read_text().splitlines()[-1:] for slave in slaves]
+            sys.exit(f"lan.py: the run failed; {notices[-2:]}; the slaves' last words: {logs}")
         plan = json.loads(pathlib.Path(f"{data}/run/plan.json").read_text())
     finally:
         stop(running)
@@ -194,6 +196,7 @@ def main():
                         help="bandwidth of each link; 0: what stands to the machine's speed as 1 Gbit/s to --gflops")
     parser.add_argument("--gflops", type=float, default=240.0)
     parser.add_argument("--steps", type=int, default=4, help="of which the first is not counted")
+    parser.add_argument("--alone", type=float, default=0.0, help="seconds of a step on one machine, where known already")
     parser.add_argument("--plans", default="star,ring,auto",
                         help="separated by commas: star, ring, auto, each with -bf16 where it is to be the wire's type, "
                         "and with -N for micro-batches of N images")
@@ -208,8 +211,9 @@ def main():
         try:
             fastest = max(shares)
             master = lan.add("master", fastest)
-            alone, _, _, _ = train(options, lan, folder, master, [], [], min(options.steps, 3))
-            base = statistics.median(alone)
+            base = options.alone
+            if not base:
+                base = statistics.median(train(options, lan, folder, master, [], [], min(options.steps, 3))[0])
             print(f"{options.net}, batch {options.batch}; one machine of {fastest:g} cores: {base:.2f} s a step", flush=True)
             if not options.mbits:
                 measured = flops(options) / base / 1e9
@@ -220,7 +224,7 @@ def main():
                 lan = Lan(folder, options.mbits)
                 master = lan.add("master", fastest)
             slaves = [lan.add(f"s{i + 1:02}", shares[i % len(shares)]) for i in range(max(counts))]
-            print(f"{'slaves':>6} {'plan':<14}{'step/s':>9} {'(least, most)':<18}{'speedup':>8}{'ideal':>7}{'out MB':>9}{'in MB':>9}"
+            print(f"{'slaves':>6} {'plan':<14}{'step/s':>9} {'(least, most)':<18}{'predicted':>10}{'speedup':>8}{'ideal':>7}{'out MB':>9}{'in MB':>9}"
                   "  exchange", flush=True)
             for count in counts:
                 for plan in options.plans.split(","):
@@ -230,6 +234,8 @@ def main():
                     seconds, notices, traffic, made = train(options, lan, folder, master, slaves[:count], words,
                                                             options.steps)
                     step = statistics.median(seconds)
+                    said = re.search(r"a step takes about ([0-9.e+-]+) s", " ".join(notices))
+                    predicted = f"{float(said.group(1)):.2f}" if said else "-"
                     ideal = sum(shares[i % len(shares)] for i in range(count)) / fastest
                     for notice in notices:
                         if "instead" in notice or "alone" in notice:
@@ -242,7 +248,7 @@ def main():
                     if any(stage["replicated"] for stage in made["stages"]):
                         how += ", replicated"
                     print(f"{count:>6} {plan:<14}{step:>9.2f} {f'({min(seconds):.2f}, {max(seconds):.2f})':<18}"
-                          f"{base / step:>8.2f}{ideal:>7.2f}{traffic[0] / 1e6:>9.1f}{traffic[1] / 1e6:>9.1f}  {how}", flush=True)
+                          f"{predicted:>10}{base / step:>8.2f}{ideal:>7.2f}{traffic[0] / 1e6:>9.1f}{traffic[1] / 1e6:>9.1f}  {how}", flush=True)
         finally:
             lan.close()
 

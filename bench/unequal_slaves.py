@@ -72,7 +72,7 @@ def train(options, slaves):
                for slave in slaves.values() if slave["busy"]]
     address = f"tcp://127.0.0.1:{free_port()}"
     processes = [start_slave(options, name, slave, address) for name, slave in slaves.items()]
-    command = [options.programs / "convoy-master", "train", options.net, "--slaves", str(len(slaves)),
+    command = [options.programs / "convoy-master", "train", options.net, "--slaves", str(len(slaves)), "--exchange", "star",
                "--listen", address, "--steps", str(options.steps), "--batch", str(options.batch),
                "--threads", "1", "--format", "json"]
     for field in options.set:

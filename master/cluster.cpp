@@ -173,6 +173,11 @@ std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, cons
   } else {
     notice(observers, "timing the members on the net's stages");
     measure_and_choose(options, cut, batch, device, planned);
+    notice(
+        observers,
+        fmt::format(
+            "plan: {}; a step takes about {:.3g} s{}", describe(planned.plan), planned.choice->predicted.seconds,
+            planned.seconds_alone > 0.0 ? fmt::format(", on this machine alone {:.3g} s", planned.seconds_alone) : ""));
   }
   return planned;
 }
@@ -195,9 +200,8 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
   auto planned = make_plan_with_slaves(options, net.name, cut, batch, *cluster->device_, observers, stop);
   if (!planned) return nullptr;
   if (planned->better_alone()) {
-    notice(observers, fmt::format("training on this machine alone: a step takes about {:.3g} s, with slaves {:.3g} s or "
-                                  "more; --exchange star and ring use them all the same",
-                                  planned->seconds_alone, planned->choice->predicted.seconds));
+    notice(observers,
+           "training on this machine alone, which is faster; --exchange star and ring use slaves all the same");
     planned->roster->dismiss("the master trains alone: with slaves it would be slower");
     cluster->train_alone(cut, net.input, batch);
     return cluster;

@@ -26,8 +26,8 @@ void print_stage(const Planned& planned, const Stage& stage, std::size_t s) {
       time = fmt::format("forward {:.2f} ms, backward {:.2f} ms", 1e3 * passes.forward,
                          1e3 * (passes.backward_input + passes.backward_filters));
     }
-    fmt::print("  {:<16} filters {:>5} to {:>5} ({:>5})  {:>8.1f} MiB  {}\n", plan.members[member],
-               shard.filters.first, shard.filters.first + shard.filters.count - 1, shard.filters.count, memory, time);
+    fmt::print("  {:<16} filters {:>5} to {:>5} ({:>5})  {:>8.1f} MiB  {}\n", plan.members[member], shard.filters.first,
+               shard.filters.first + shard.filters.count - 1, shard.filters.count, memory, time);
   }
 }
 
@@ -39,11 +39,7 @@ std::string rate(double bytes_per_second) {
 void print_choice(const Planned& planned) {
   const Plan& plan = planned.plan;
   const Choice& choice = *planned.choice;
-  fmt::print("exchange {}, {} on the wire, {}: a step takes about {:.4g} s\n", to_string(plan.exchange),
-             to_string(plan.wire),
-             plan.micro_batches > 1 ? fmt::format("micro-batches of {}", plan.batch / plan.micro_batches)
-                                    : std::string("whole batches"),
-             choice.predicted.seconds);
+  fmt::print("{}: a step takes about {:.4g} s\n", describe(plan), choice.predicted.seconds);
   for (std::size_t node = 0; node < choice.predicted.nodes.size(); ++node) {
     const NodeUse& use = choice.predicted.nodes[node];
     const bool timed = node < planned.profiles.size();
@@ -58,7 +54,9 @@ void print_choice(const Planned& planned) {
     const bool works = std::ranges::any_of(plan.stages, [&](const StagePlan& stage) {
       return std::ranges::any_of(stage.shards, [&](const auto& shard) { return shard.member == static_cast<int>(m); });
     });
-    if (!works) fmt::print("  {:<16} gets no filters: with it the step would be slower, or its memory is too small\n", plan.members[m]);
+    if (!works)
+      fmt::print("  {:<16} gets no filters: with it the step would be slower, or its memory is too small\n",
+                 plan.members[m]);
   }
   if (planned.seconds_alone > 0.0) {
     fmt::print("this machine alone: {:.4g} s{}\n", planned.seconds_alone,
@@ -68,8 +66,8 @@ void print_choice(const Planned& planned) {
   const std::size_t shown = std::min(choice.alternatives.size(), kShownAlternatives + 1);
   for (std::size_t i = 1; i < shown; ++i) {
     const Alternative& other = choice.alternatives[i];
-    fmt::print("  {:.4g} s ({:+.1f} %)  {}\n", other.seconds,
-               100.0 * (other.seconds / choice.predicted.seconds - 1.0), other.text);
+    fmt::print("  {:.4g} s ({:+.1f} %)  {}\n", other.seconds, 100.0 * (other.seconds / choice.predicted.seconds - 1.0),
+               other.text);
   }
 }
 
@@ -87,8 +85,8 @@ int plan_command(const PlanOptions& options) {
   }
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
-  const auto planned = make_plan_with_slaves(cluster, net.name, cut, net.training.batch, *device, observers,
-                                             catch_stop_signals());
+  const auto planned =
+      make_plan_with_slaves(cluster, net.name, cut, net.training.batch, *device, observers, catch_stop_signals());
   if (!planned) return kInterrupted;
   if (options.net.format == "json") {
     fmt::print("{}", to_json(planned->plan));

@@ -34,8 +34,8 @@ Roster::Arrival next_answer(Roster& roster, const std::vector<std::size_t>& awai
 void collect_timings(Roster& roster, std::vector<std::size_t> awaited,
                      const std::function<void(std::size_t slave, const wire::Calibrated&)>& take) {
   while (!awaited.empty()) {
-    const auto [slave, envelope] =
-        next_answer(roster, awaited, "Calibrated", [](const auto& m) { return std::holds_alternative<wire::Calibrated>(m); });
+    const auto [slave, envelope] = next_answer(
+        roster, awaited, "Calibrated", [](const auto& m) { return std::holds_alternative<wire::Calibrated>(m); });
     take(slave, std::get<wire::Calibrated>(envelope.message));
     std::erase(awaited, slave);
   }

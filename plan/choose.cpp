@@ -42,7 +42,7 @@ class Chooser {
       : trunk_(trunk), batch_(batch), members_(members), wishes_(wishes), head_seconds_(head_seconds) {
     order_.resize(members.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::ranges::stable_sort(order_, {}, [&](std::size_t m) { return seconds_alone(trunk, members[m], 0.0); });
+    std::ranges::stable_sort(order_, {}, [&](std::size_t m) { return burden(members[m]); });
   }
 
   /// First the form with all members, then how many of them in that form: their product would be too many to try.
@@ -59,6 +59,16 @@ class Chooser {
   }
 
  private:
+  /// Seconds that a member would take for its part if all were like it: computing, and receiving the maps of all.
+  double burden(const MemberProfile& member) const {
+    double bytes = 0.0;
+    for (const Stage& stage : trunk_)
+      bytes += static_cast<double>(input_shape(stage, batch_).size() * bytes_of(wishes_.wire));
+    const double rate = std::min(member.link.in, member.link.out);
+    return seconds_alone(trunk_, member, 0.0) / static_cast<double>(members_.size()) +
+           (rate > 0.0 ? bytes / rate : 0.0);
+  }
+
   /// The `count` fastest members.
   Plan shares(std::size_t count) const {
     std::vector<MemberProfile> chosen = members_;
@@ -79,23 +89,14 @@ class Chooser {
     plan.micro_batches = form.micro_batches;
     for (std::size_t s = 0; s < form.replicated; ++s) plan.stages[s].replicated = true;
     const TaskGraph graph = make_task_graph(plan, trunk_);
-    Simulated predicted =
-        simulate(graph, plan, trunk_, measured_cluster(plan, trunk_, members_, head_seconds_));
-    choice_.alternatives.push_back({describe(form, count), predicted.seconds});
+    Simulated predicted = simulate(graph, plan, trunk_, measured_cluster(plan, trunk_, members_, head_seconds_));
+    choice_.alternatives.push_back(
+        {fmt::format("{} of {} members, {}", count, members_.size(), describe(plan)), predicted.seconds});
     // What was looked at first is simpler: a little faster is no reason to leave it.
     if (!choice_.plan.stages.empty() && predicted.seconds > kWorthwhile * choice_.predicted.seconds) return;
     choice_.plan = std::move(plan);
     choice_.predicted = std::move(predicted);
     best_form_ = form;
-  }
-
-  std::string describe(const Form& form, std::size_t count) const {
-    std::string text = fmt::format("{} of {} members, {}", count, members_.size(), to_string(form.exchange));
-    if (form.micro_batches > 1) text += fmt::format(", micro-batches of {}", batch_ / form.micro_batches);
-    for (std::size_t s = 0; s < form.replicated; ++s) {
-      text += fmt::format("{}{}", s == 0 ? ", everybody computes " : " and ", trunk_[s].name);
-    }
-    return text;
   }
 
   const std::vector<Stage>& trunk_;

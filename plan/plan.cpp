@@ -131,6 +131,14 @@ Plan proportional_plan(const std::vector<Stage>& trunk, int batch, const std::ve
   return plan;
 }
 
+std::string describe(const Plan& plan) {
+  std::string text = fmt::format("{}, {}", to_string(plan.exchange), to_string(plan.wire));
+  if (plan.micro_batches > 1) text += fmt::format(", micro-batches of {}", plan.batch / plan.micro_batches);
+  const auto replicated = std::ranges::count(plan.stages, true, &StagePlan::replicated);
+  if (replicated > 0) text += fmt::format(", first {} replicated", replicated == 1 ? "stage" : "stages");
+  return text;
+}
+
 std::string to_json(const Plan& plan) {
   Json stages = Json::array();
   for (const StagePlan& stage : plan.stages) {

@@ -66,6 +66,9 @@ Plan whole_plan(const std::vector<Stage>& trunk, int batch, const std::string& m
 Plan proportional_plan(const std::vector<Stage>& trunk, int batch, const std::vector<std::string>& members,
                        const std::vector<double>& speeds);
 
+/// How maps travel and what is replicated, for people: "ring, bf16, micro-batches of 16".
+std::string describe(const Plan& plan);
+
 /// JSON as written to a run's plan.json and read by --plan.
 std::string to_json(const Plan& plan);
 /// Throws Error naming `file` and the field.

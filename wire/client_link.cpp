@@ -150,7 +150,7 @@ ClientLink::ClientLink(const std::string& endpoint, const LinkOptions& options, 
   state.options = options;
   state.host = host_of(endpoint);
   for (zmq::socket_t* socket : {&state.control, &state.data, &state.from_peers}) configure(*socket, options);
-  configure_heartbeat(state.control, options);
+  configure_control(state.control, options);
   state.data.set(zmq::sockopt::tcp_keepalive, 1);
   state.master.emplace(state.context, state.control, "master");
   const std::string id = make_id();

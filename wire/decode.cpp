@@ -228,9 +228,8 @@ Message decode(std::span<const std::byte> bytes) {
 
 std::string name_of(const Message& message) {
   constexpr std::array<const char*, std::variant_size_v<Message>> kNames{
-      "Hello", "Welcome", "Refused", "Bye",      "Ping",  "Attach", "Calibrate", "Calibrated", "Assign",
-      "Load",  "Step",    "Update",  "Snapshot", "Piece", "Credit", "Done",      "Failed",     "Unreached",
-      "Probe"};
+      "Hello", "Welcome", "Refused",  "Bye",   "Ping",   "Attach", "Calibrate", "Calibrated", "Assign", "Load",
+      "Step",  "Update",  "Snapshot", "Piece", "Credit", "Done",   "Failed",    "Unreached",  "Probe"};
   return kNames[message.index()];
 }
 

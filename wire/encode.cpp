@@ -91,7 +91,8 @@ struct BodyEncoder {
             fb::CreateCalibrate(builder, stage, m.filters, m.batch, m.input_gradient, m.repeats).Union()};
   }
   Result operator()(const Calibrated& m) const {
-    return {fb::Body::Calibrated, fb::CreateCalibrated(builder, m.forward, m.backward_input, m.backward_filters).Union()};
+    return {fb::Body::Calibrated,
+            fb::CreateCalibrated(builder, m.forward, m.backward_input, m.backward_filters).Union()};
   }
   Result operator()(const Assign& m) const {
     std::vector<flatbuffers::Offset<fb::Stage>> stages;

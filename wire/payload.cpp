@@ -113,7 +113,11 @@ void configure(zmq::socket_t& socket, const LinkOptions& options) {
   socket.set(zmq::sockopt::rcvhwm, 32);
 }
 
-void configure_heartbeat(zmq::socket_t& socket, const LinkOptions& options) {
+void configure_control(zmq::socket_t& socket, const LinkOptions& options) {
+  // The master's pings pile up while a slave computes, for an hour at most. In a full queue the answers to heartbeats
+  // would stand behind them, and the connection would be given up.
+  socket.set(zmq::sockopt::rcvhwm, 1 << 14);
+  socket.set(zmq::sockopt::maxmsgsize, std::int64_t{1} << 16);
   socket.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(options.heartbeat_interval.count()));
   socket.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(options.heartbeat_timeout.count()));
   socket.set(zmq::sockopt::heartbeat_ttl, static_cast<int>(options.heartbeat_timeout.count()));

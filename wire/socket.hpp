@@ -35,7 +35,8 @@ bool send_frames(zmq::socket_t& socket, const Envelope& envelope);
 
 /// Settings of every socket.
 void configure(zmq::socket_t& socket, const LinkOptions& options);
-void configure_heartbeat(zmq::socket_t& socket, const LinkOptions& options);
+/// And those of a slave's control connection, after configure().
+void configure_control(zmq::socket_t& socket, const LinkOptions& options);
 
 /// Milliseconds until the deadline, for poll; 0 when it has passed.
 std::chrono::milliseconds remaining(Deadline deadline);

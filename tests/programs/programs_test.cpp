@@ -40,13 +40,14 @@ class Programs : public testing::Test {
 
   /// `train` on glyphs with a small net, small enough for a test and long enough to be disturbed.
   std::vector<std::string> training(const std::string& out, std::vector<std::string> more) const {
-    std::vector<std::string> arguments{"train",     kSource + "/nets/glyphs.yaml",
-                                       "--set",     "conv1.filters=6",
-                                       "--set",     "conv2.filters=9",
-                                       "--batch",   "50",
-                                       "--threads", "1",
-                                       "--out",     out,
-                                       "--listen",  endpoint_};
+    std::vector<std::string> arguments{"train",      kSource + "/nets/glyphs.yaml",
+                                       "--set",      "conv1.filters=6",
+                                       "--set",      "conv2.filters=9",
+                                       "--batch",    "50",
+                                       "--threads",  "1",
+                                       "--exchange", "star",  // with slaves, whether they make it faster or not
+                                       "--out",      out,
+                                       "--listen",   endpoint_};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
@@ -225,7 +226,37 @@ TEST_F(Programs, PlanIsPrintedWithoutTraining) {
   Process a = slave("a");
   Process plan = master({"plan", kSource + "/nets/glyphs.yaml", "--slaves", "1", "--listen", endpoint_});
   ASSERT_EQ(plan.wait(60s), kSuccess) << plan.output();
-  EXPECT_THAT(plan.output(), AllOf(HasSubstr("stage conv1"), HasSubstr("MiB"), HasSubstr(" ms")));
+  EXPECT_THAT(plan.output(), AllOf(HasSubstr("stage conv1"), HasSubstr("MiB"), HasSubstr(" ms"),
+                                   HasSubstr("a step takes about"), HasSubstr("Mbit/s"), HasSubstr("other plans")));
+}
+
+TEST_F(Programs, ARingOfProcessesGivesTheWeightsOfAStar) {
+  Process a = slave("a");
+  Process b = slave("b");
+  Process c = slave("c");
+  for (const std::string exchange : {"star", "ring"}) {
+    Process train = master({"train", kSource + "/nets/glyphs.yaml", "--slaves", "3", "--shares", "2,1,1", "--exchange",
+                            exchange, "--micro-batch", "10", "--steps", "10", "--listen", endpoint_, "--out",
+                            folder(exchange), "--threads", "1"});
+    ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
+    EXPECT_THAT(file_bytes(folder(exchange) + "/plan.json"), HasSubstr("\"exchange\": \"" + exchange + "\""));
+  }
+  EXPECT_EQ(file_bytes(folder("star") + "/weights.safetensors"), file_bytes(folder("ring") + "/weights.safetensors"));
+}
+
+TEST_F(Programs, ASlaveThatDiesInARingEndsTheRunAndItIsNamed) {
+  Process a = slave("a");
+  Process train =
+      master({"train", kSource + "/nets/glyphs.yaml", "--slaves", "2", "--shares", "1,1", "--exchange", "ring",
+              "--epochs", "50", "--listen", endpoint_, "--out", folder("run"), "--threads", "1", "--format", "json"});
+  {
+    Process b = slave("b");
+    ASSERT_TRUE(train.wait_for("\"step\":20,", 60s)) << train.output();
+    b.signal(SIGKILL);
+    b.wait(10s);
+  }
+  ASSERT_EQ(train.wait(60s), kSlaveLost) << train.output();
+  EXPECT_THAT(train.output(), testing::AnyOf(HasSubstr("slave b is gone"), HasSubstr("the link to slave b broke")));
 }
 
 // ---- bad input -----------------------------------------------------------------------------------------------------

@@ -118,6 +118,19 @@ TEST(Links, SendingToNobodyIsPeerLost) {
   EXPECT_THROW(server.send("nobody", Channel::control, {Ping{}, {}}, in(1s)), PeerLost);
 }
 
+/// While it computes, a slave reads nothing; the master pings four times a second.
+TEST(Links, AClientThatIsBusyStaysConnected) {
+  const LinkOptions impatient{.heartbeat_interval = 50ms, .heartbeat_timeout = 200ms};
+  ServerLink server("tcp://127.0.0.1:*", impatient);
+  ClientLink client(server.endpoint(), impatient);
+  client.send(Channel::control, {Hello{.name = "a"}, {}}, in(1s));
+  const std::string peer = expect_from_peer<Hello>(server);
+  for (int i = 0; i < 1000; ++i) server.send(peer, Channel::control, {Ping{}, {}}, in(1s));
+  std::this_thread::sleep_for(1s);
+  EXPECT_NO_THROW(server.send(peer, Channel::control, {Welcome{1, "run"}, {}}, in(10ms)));
+  EXPECT_TRUE(client.connected());
+}
+
 TEST(Links, AGoneClientIsNoticedWithinASecond) {
   ServerLink server("tcp://127.0.0.1:*");
   auto client = std::make_unique<ClientLink>(server.endpoint());

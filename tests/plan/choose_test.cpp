@@ -1,0 +1,125 @@
+// The choice among plans on machines and networks that are made up.
+
+#include "plan/choose.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace convoy {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kHead = 0.001;
+
+/// Like 500:1500, scaled down: a thin stage in front of a heavy one.
+std::vector<Stage> trunk() {
+  const Convolution thin{.filters = 50, .kernel_h = 5, .kernel_w = 5, .pad = {2, 2, 2, 2}};
+  const Convolution heavy{.filters = 150, .kernel_h = 5, .kernel_w = 5, .pad = {2, 2, 2, 2}};
+  return {{.name = "conv1", .channels = 3, .height = 32, .width = 32, .conv = thin, .after = {Pooling{}}},
+          {.name = "conv2", .channels = 50, .height = 16, .width = 16, .conv = heavy, .after = {Pooling{}}}};
+}
+
+constexpr int kBatch = 64;
+
+/// A machine of so many GFLOP/s behind a link of so many MB/s.
+MemberProfile machine(const std::string& name, double gflops, double mbytes) {
+  MemberProfile member{.name = name, .link = {mbytes * 1e6, mbytes * 1e6}, .latency = 1e-4};
+  for (const Stage& stage : trunk()) {
+    const int all = stage.conv.filters;
+    const double seconds = conv_flops(stage, kBatch, all) / gflops / 1e9;
+    const double input = member.stages.empty() ? 0.0 : seconds;
+    member.stages.push_back({{all / 10, seconds / 10, input / 10, seconds / 10}, {all, seconds, input, seconds}});
+  }
+  return member;
+}
+
+std::vector<MemberProfile> machines(const std::vector<double>& gflops, double mbytes) {
+  std::vector<MemberProfile> members;
+  for (const double each : gflops) members.push_back(machine(fmt::format("m{}", members.size()), each, mbytes));
+  return members;
+}
+
+Choice choose(const std::vector<MemberProfile>& members, const Wishes& wishes = {}) {
+  Choice choice = choose_plan(trunk(), kBatch, members, wishes, kHead);
+  EXPECT_NO_THROW(validate(choice.plan, trunk()));
+  return choice;
+}
+
+int filters_of(const Plan& plan, int member) {
+  int filters = 0;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) filters += own_filters(plan, s, member).count;
+  return filters;
+}
+
+TEST(Choose, UsesAllMachinesOnAFastNetwork) {
+  const auto members = machines({100, 100, 100, 100}, 10000);
+  const double alone = seconds_alone(trunk(), members[0], kHead);
+  EXPECT_LT(choose(members).predicted.seconds, 1.1 * alone / 4);
+}
+
+TEST(Choose, SharesFollowSpeeds) {
+  const Choice choice = choose(machines({400, 200, 100}, 10000));
+  EXPECT_NEAR(own_filters(choice.plan, 1, 0).count, 150.0 * 4 / 7, 2);
+  EXPECT_NEAR(own_filters(choice.plan, 1, 2).count, 150.0 / 7, 2);
+}
+
+/// So that the master may train alone instead.
+TEST(Choose, PredictsALossOnASlowNetwork) {
+  const auto members = machines({100, 100, 100, 100}, 0.1);
+  EXPECT_GT(choose(members).predicted.seconds, seconds_alone(trunk(), members[0], kHead));
+}
+
+TEST(Choose, LeavesOutAMachineThatCostsMoreThanItBrings) {
+  auto members = machines({100, 100, 100}, 1000);
+  members[1].link = {1e5, 1e5};
+  const Choice choice = choose(members);
+  EXPECT_EQ(filters_of(choice.plan, 1), 0) << "its link is the slowest by far";
+  EXPECT_GT(filters_of(choice.plan, 0), 0);
+  EXPECT_GT(filters_of(choice.plan, 2), 0);
+}
+
+TEST(Choose, TakesTheRingWhereTheMastersLinkIsTheLimit) {
+  const auto members = machines({100, 100, 100, 100, 100, 100}, 60);
+  const Choice choice = choose(members);
+  EXPECT_EQ(choice.plan.exchange, Exchange::ring);
+  EXPECT_LT(choice.predicted.seconds, choose(members, {.exchange = Exchange::star}).predicted.seconds);
+}
+
+TEST(Choose, KeepsToWhatIsSettled) {
+  const auto members = machines({100, 100, 100}, 100);
+  const Choice choice = choose(members, {.exchange = Exchange::star, .micro_batches = 4, .wire = NumberType::bf16});
+  EXPECT_EQ(choice.plan.exchange, Exchange::star);
+  EXPECT_EQ(choice.plan.micro_batches, 4);
+  EXPECT_EQ(choice.plan.wire, NumberType::bf16);
+}
+
+TEST(Choose, SaysWhatItLookedAt) {
+  const Choice choice = choose(machines({100, 100, 100}, 100));
+  EXPECT_GT(choice.alternatives.size(), 10U);
+  EXPECT_TRUE(std::ranges::is_sorted(choice.alternatives, {}, &Alternative::seconds));
+  EXPECT_LE(0.99 * choice.predicted.seconds, choice.alternatives.front().seconds) << "but for a simpler plan";
+  EXPECT_TRUE(std::ranges::any_of(choice.alternatives, [](const Alternative& each) {
+    return each.text.find("2 of 3 members") != std::string::npos;
+  }));
+}
+
+TEST(Choose, RefusesANetThatDoesNotFitWithTheNumbers) {
+  auto members = machines({100, 100}, 100);
+  for (MemberProfile& member : members) member.memory = 1 << 20;
+  EXPECT_THAT([&] { choose_plan(trunk(), kBatch, members, {}, kHead); },
+              testing::ThrowsMessage<Error>(HasSubstr("MiB")));
+}
+
+TEST(Choose, TheMastersOwnShareNeedsNoLink) {
+  auto members = machines({100, 100}, 100);
+  members.push_back(machine("master", 100, 0));
+  const Choice choice = choose(members);
+  EXPECT_GT(filters_of(choice.plan, 2), 0);
+  EXPECT_EQ(choice.predicted.nodes.size(), 3U);
+}
+
+}  // namespace
+}  // namespace convoy
