@@ -5,6 +5,7 @@ what the planner's model says. Needs root, iproute2 and cgroups; images are draw
 
 usage: bench/lan.py [options]      (after scripts/build)
 
+The one machine is timed while as many others work: what the emulation costs is not to count as what the LAN does.
 Scaled down, ratios stay: a quarter of a core and 250 Mbit/s stand for a core and 1 Gbit/s.
 """
 import argparse
@@ -93,7 +94,8 @@ class Lan:
         """A machine: namespace, shaped link, CPU group."""
         number = len(self.machines) + 1
         space, outer, inner = f"cvy{number}", f"cvyo{number}", f"cvyi{number}"
-        sh("ip", "netns", "del", space, check=False)
+        sh("ip", "netns", "del", space, check=False)  # of a run that was killed
+        sh("ip", "link", "del", outer, check=False)
         sh("ip", "netns", "add", space)
         sh("ip", "link", "add", "name", outer, "type", "veth", "peer", "name", inner)
         sh("ip", "link", "set", inner, "netns", space)
@@ -150,14 +152,32 @@ def stop(processes):
         process.wait()
 
 
+def command(options, data, run, steps):
+    return [BIN / "convoy-master", "train", ROOT / options.net, "--data", data, "--batch", options.batch,
+            "--steps", steps, "--device", "cpu", "--threads", 1, "--format", "json", "--out", run,
+            "--checkpoint-seconds", 100000, *sum((["--set", each] for each in options.set), [])]
+
+
+def train_alone(options, lan, data, machines, steps):
+    """Seconds of a step of one machine, while as many others are as busy as it is: they share caches and memory."""
+    running = [lan.start(machine, command(options, data, f"{data}/{machine['name']}-alone", steps), stdout=subprocess.PIPE)
+               for machine in machines]
+    try:
+        outputs = [process.communicate()[0] for process in running]
+    finally:
+        stop(running)
+    seconds = []
+    for output in outputs:
+        steps_seen = [json.loads(line)["seconds"] for line in output.splitlines() if line.startswith('{"event":"step"')]
+        seconds += steps_seen[1:]
+    return statistics.median(seconds)
+
+
 def train(options, lan, data, master, slaves, arguments, steps):
     """Seconds of each step but the first, the notices, and bytes a step on the master's link (out, in)."""
-    words = [BIN / "convoy-master", "train", ROOT / options.net, "--data", data, "--batch", options.batch,
-             "--steps", steps, "--device", "cpu", "--threads", 1, "--format", "json", "--out", f"{data}/run",
-             "--checkpoint-seconds", 100000, *sum((["--set", each] for each in options.set), [])]
+    words = command(options, data, f"{data}/run", steps)
     shutil.rmtree(f"{data}/run", ignore_errors=True)
-    if slaves:
-        words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", *arguments]
+    words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", *arguments]
     running = [lan.start(slave, [BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", "--device", "cpu",
                                  "--threads", 1, "--name", slave["name"], "--once"],
                          stdout=open(f"{data}/{slave['name']}.log", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
@@ -210,19 +230,19 @@ def main():
         lan = Lan(folder, options.mbits or 10000)
         try:
             fastest = max(shares)
-            master = lan.add("master", fastest)
             base = options.alone
             if not base:
-                base = statistics.median(train(options, lan, folder, master, [], [], min(options.steps, 3))[0])
+                busy = [lan.add(f"busy{i}", fastest) for i in range(max(counts))]
+                base = train_alone(options, lan, folder, busy, min(options.steps, 3))
             print(f"{options.net}, batch {options.batch}; one machine of {fastest:g} cores: {base:.2f} s a step", flush=True)
             if not options.mbits:
                 measured = flops(options) / base / 1e9
                 options.mbits = round(1000.0 * measured / options.gflops)
                 print(f"it does {measured:.1f} GFLOP/s; links of {options.mbits:g} Mbit/s stand to it as 1 Gbit/s to "
                       f"{options.gflops:g} GFLOP/s", flush=True)
-                lan.close()
-                lan = Lan(folder, options.mbits)
-                master = lan.add("master", fastest)
+            lan.close()
+            lan = Lan(folder, options.mbits)
+            master = lan.add("master", fastest)
             slaves = [lan.add(f"s{i + 1:02}", shares[i % len(shares)]) for i in range(max(counts))]
             print(f"{'slaves':>6} {'plan':<14}{'step/s':>9} {'(least, most)':<18}{'predicted':>10}{'speedup':>8}{'ideal':>7}{'out MB':>9}{'in MB':>9}"
                   "  exchange", flush=True)
