@@ -174,7 +174,8 @@ def train_alone(options, lan, data, machines, steps):
 
 
 def train(options, lan, data, master, slaves, arguments, steps):
-    """Seconds of each step but the first, the notices, and bytes a step on the master's link (out, in)."""
+    """Seconds of each step but the first, the notices, bytes a step on the master's link (out, in), the plan, and what
+    the slaves spent their time with."""
     words = command(options, data, f"{data}/run", steps)
     shutil.rmtree(f"{data}/run", ignore_errors=True)
     words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", *arguments]
@@ -182,7 +183,7 @@ def train(options, lan, data, master, slaves, arguments, steps):
                                  "--threads", 1, "--name", slave["name"], "--once"],
                          stdout=open(f"{data}/{slave['name']}.log", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
                for slave in slaves]
-    seconds, notices, moved = [], [], []
+    seconds, notices, moved, spent = [], [], [], {"compute": 0.0, "transfer": 0.0, "wait": 0.0}
     try:
         process = lan.start(master, words, stdout=subprocess.PIPE)
         running.append(process)
@@ -194,6 +195,9 @@ def train(options, lan, data, master, slaves, arguments, steps):
                 elif event.get("event") == "step":
                     seconds.append(event["seconds"])
                     moved.append(lan.bytes_of(master))
+                    for member in event["times"] if len(seconds) > 1 else []:
+                        for what in spent:
+                            spent[what] += member[what]
         if process.wait() != 0:
             logs = [pathlib.Path(f"{data}/{slave['name']}.log").read_text().splitlines()[-1:] for slave in slaves]
             sys.exit(f"lan.py: the run failed; {notices[-2:]}; the slaves' last words: {logs}")
@@ -202,7 +206,7 @@ def train(options, lan, data, master, slaves, arguments, steps):
         stop(running)
     steps_counted = max(1, len(moved) - 1)
     traffic = [(moved[-1][i] - moved[0][i]) / steps_counted for i in (0, 1)]
-    return seconds[1:] or seconds, notices, traffic, plan
+    return seconds[1:] or seconds, notices, traffic, plan, spent
 
 
 def main():
@@ -251,7 +255,7 @@ def main():
                     words = [] if plan.startswith("auto") else ["--exchange", plan.split("-")[0]]
                     for part in plan.split("-")[1:]:
                         words += ["--micro-batch", part] if part.isdigit() else ["--wire", part]
-                    seconds, notices, traffic, made = train(options, lan, folder, master, slaves[:count], words,
+                    seconds, notices, traffic, made, spent = train(options, lan, folder, master, slaves[:count], words,
                                                             options.steps)
                     step = statistics.median(seconds)
                     said = re.search(r"a step takes about ([0-9.e+-]+) s", " ".join(notices))
@@ -267,6 +271,8 @@ def main():
                         how += f", micro-batches of {made['batch'] // made['micro_batches']}"
                     if any(stage["replicated"] for stage in made["stages"]):
                         how += ", replicated"
+                    whole = sum(spent.values()) or 1.0
+                    how += "; slaves' time: " + ", ".join(f"{what} {100 * part / whole:.0f} %" for what, part in spent.items())
                     print(f"{count:>6} {plan:<14}{step:>9.2f} {f'({min(seconds):.2f}, {max(seconds):.2f})':<18}"
                           f"{predicted:>10}{base / step:>8.2f}{ideal:>7.2f}{traffic[0] / 1e6:>9.1f}{traffic[1] / 1e6:>9.1f}  {how}", flush=True)
         finally:

@@ -17,7 +17,8 @@ Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device*
       testing_(make_task_graph(plan, trunk, false)),
       training_followers_(followers_of(training_)),
       testing_followers_(followers_of(testing_)),
-      pieces_(trunk.size()) {
+      pieces_(trunk.size()),
+      seconds_(trunk.size(), 0.0) {
   compile(device);
   make_slabs();
 }
@@ -189,7 +190,7 @@ bool Node::work() {
       break;
     default: invariant(false, "heads, sums and sends are not worked at");
   }
-  seconds_ += watch.seconds();
+  seconds_[static_cast<std::size_t>(next.stage)] += watch.seconds();
   finish(index);
   return true;
 }

@@ -75,8 +75,8 @@ class Node {
   ShardState state(std::size_t stage) const;
   /// Takes the state of held_filters() of a stage.
   void set_state(std::size_t stage, const ShardState& state);
-  /// Seconds that the device computed since the last call.
-  double take_seconds() { return std::exchange(seconds_, 0.0); }
+  /// Seconds that the device computed since the last call, by stage; updates are the first stage's.
+  std::vector<double> take_seconds() { return std::exchange(seconds_, std::vector<double>(trunk_.size(), 0.0)); }
 
   /// Of the training step.
   const TaskGraph& graph() const { return training_; }
@@ -137,7 +137,7 @@ class Node {
   std::set<int> ready_;
   std::vector<int> waiting_updates_;
   std::size_t left_ = 0;
-  double seconds_ = 0.0;
+  std::vector<double> seconds_;  ///< computed, by stage
 
   std::map<int, Flight> flights_;
   std::map<int, std::size_t> turns_;  ///< of each sum: parts added

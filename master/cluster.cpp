@@ -208,14 +208,21 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
   }
   Device* own = options.share ? cluster->device_.get() : nullptr;
   cluster->roster_ = std::move(planned->roster);
-  cluster->plan_ = planned->plan;
-  const auto patience = patience_for(cluster->plan_, planned->profiles);
+  const auto patience = patience_for(planned->plan, planned->profiles);
+  const Rebalancing rebalancing{.profiles = planned->profiles, .notify = [&observers](const Plan& plan) {
+                                  for (const auto& observer : observers) observer->on_plan(plan);
+                                }};
+  const auto execute = [&](const Plan& plan) {
+    auto trunk = std::make_unique<ClusterTrunk>(cut.trunk, plan, *cluster->roster_, own, patience, rebalancing);
+    cluster->slaves_ = trunk.get();
+    cluster->trunk_ = std::move(trunk);
+  };
   try {
-    cluster->trunk_ = std::make_unique<ClusterTrunk>(cut.trunk, cluster->plan_, *cluster->roster_, own, patience);
+    execute(planned->plan);
   } catch (const Unreachable& error) {
     notice(observers, fmt::format("{}; maps go through the master instead (--exchange star)", error.what()));
-    set_exchange(cluster->plan_, Exchange::star);
-    cluster->trunk_ = std::make_unique<ClusterTrunk>(cut.trunk, cluster->plan_, *cluster->roster_, own, patience);
+    set_exchange(planned->plan, Exchange::star);
+    execute(planned->plan);
   }
   return cluster;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "kernels/device.hpp"
+#include "master/cluster_trunk.hpp"
 #include "master/observer.hpp"
 #include "master/options.hpp"
 #include "master/roster.hpp"
@@ -24,7 +25,8 @@ class Cluster {
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop);
 
   Trunk& trunk() { return *trunk_; }
-  const Plan& plan() const { return plan_; }
+  /// The plan at hand: shares may move in the course of a run.
+  const Plan& plan() const { return slaves_ != nullptr ? slaves_->plan() : plan_; }
   const Device& device() const { return *device_; }
   /// Tells the slaves that the run is over, and why.
   void dismiss(const std::string& reason);
@@ -35,7 +37,8 @@ class Cluster {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Roster> roster_;
   std::unique_ptr<Trunk> trunk_;
-  Plan plan_;
+  const ClusterTrunk* slaves_ = nullptr;  ///< trunk_, where it runs on slaves
+  Plan plan_;                             ///< of a run without
 };
 
 /// A plan before it is executed.

@@ -24,12 +24,15 @@ std::string make_token() {
 }  // namespace
 
 ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own,
-                           std::chrono::milliseconds patience)
+                           std::chrono::milliseconds patience, Rebalancing rebalancing)
     : stages_(std::move(stages)),
       plan_(std::move(plan)),
       roster_(roster),
+      own_(own),
       patience_(patience),
-      owed_(roster.slaves().size(), 0) {
+      owed_(roster.slaves().size(), 0),
+      rebalancing_(std::move(rebalancing)),
+      steps_to_judge_(rebalancing_.first_steps) {
   validate(plan_, stages_);
   invariant(!stages_.empty(), "a cluster needs stages to share");
   invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members are those at hand");
@@ -40,8 +43,15 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
     }
   }
   for (const std::string& member : plan_.members) times_.push_back({.member = member});
+  execute();
+}
+
+/// Has everybody take their part in the plan.
+void ClusterTrunk::execute() {
+  ready_ = false;
+  step_ = 0;
   assign();
-  node_ = std::make_unique<Node>(plan_, stages_, static_cast<int>(slave_count()), own,
+  node_ = std::make_unique<Node>(plan_, stages_, static_cast<int>(slave_count()), own_,
                                  Carrier{.send = [this](Parcel&& parcel) { carry(parcel); },
                                          .grant =
                                              [this](int to) {
@@ -50,6 +60,8 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
   settle();
   if (!unreached_.empty()) throw Unreachable(unreached_);
   ready_ = true;
+  measured_.assign(plan_.members.size(), std::vector<double>(stages_.size(), 0.0));
+  steps_measured_ = 0;
 }
 
 /// Tells every slave which node it is.
@@ -124,6 +136,8 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
     times_[slave].compute += done->compute;
     times_[slave].transfer += done->transfer;
     times_[slave].wait += done->wait;
+    if (!training_ || done->stages.size() != stages_.size()) return;
+    for (std::size_t s = 0; s < stages_.size(); ++s) measured_[slave][s] += done->stages[s];
   } else if (const auto* missed = std::get_if<wire::Unreached>(&envelope.message); missed != nullptr && !ready_) {
     --owed_[slave];
     unreached_ += fmt::format("{}slave {} cannot connect to {}", unreached_.empty() ? "" : "; ", name,
@@ -151,6 +165,8 @@ void ClusterTrunk::take_piece(std::size_t slave, const wire::Piece& piece, const
 
 const Tensor& ClusterTrunk::forward(const Tensor& images, const Pass& pass) {
   settle();
+  count_own_seconds();
+  training_ = pass.training;
   ++step_;
   send_all(wire::Step{.number = step_, .pass = pass});
   expect_all();
@@ -165,7 +181,47 @@ void ClusterTrunk::update(const SgdStep& step) {
   send_all(wire::Update{step});
   node_->allow_update(step);
   settle();
-  if (times_.size() > slave_count()) times_.back().compute += node_->take_seconds();
+  count_own_seconds();
+  count_step();
+}
+
+void ClusterTrunk::count_own_seconds() {
+  if (own_ == nullptr) return;
+  const std::vector<double> seconds = node_->take_seconds();
+  for (std::size_t s = 0; s < stages_.size(); ++s) {
+    times_.back().compute += seconds[s];
+    if (training_) measured_.back()[s] += seconds[s];
+  }
+}
+
+/// The first steps after a plan begins are not like the others.
+void ClusterTrunk::count_step() {
+  constexpr std::uint64_t kWarmUp = 2;
+  if (rebalancing_.profiles.empty()) return;
+  if (step_ <= kWarmUp) {
+    for (std::vector<double>& stages : measured_) std::ranges::fill(stages, 0.0);
+  } else if (++steps_measured_ >= steps_to_judge_) {
+    rebalance();
+  }
+}
+
+/// Moves filters where that saves more than the margin.
+void ClusterTrunk::rebalance() {
+  for (std::vector<double>& stages : measured_) {
+    for (double& seconds : stages) seconds /= steps_measured_;
+  }
+  const auto better =
+      rebalanced(stages_, plan_, corrected(rebalancing_.profiles, plan_, measured_), rebalancing_.margin);
+  if (better) {
+    const std::vector<ShardState> states = snapshot();
+    plan_ = *better;
+    rebalancing_.notify(plan_);
+    execute();
+    load(states);
+    steps_to_judge_ *= 2;
+  }
+  for (std::vector<double>& stages : measured_) std::ranges::fill(stages, 0.0);
+  steps_measured_ = 0;
 }
 
 // ---- state ---------------------------------------------------------------------------------------------------------

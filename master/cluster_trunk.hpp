@@ -9,7 +9,7 @@
 #include "exchange/node.hpp"
 #include "master/roster.hpp"
 #include "master/trunk.hpp"
-#include "plan/plan.hpp"
+#include "plan/rebalance.hpp"
 #include "wire/stream.hpp"
 
 namespace convoy {
@@ -20,13 +20,22 @@ class Unreachable : public Error {
   using Error::Error;
 };
 
+/// How shares follow what a run measures.
+struct Rebalancing {
+  std::vector<MemberProfile> profiles;      ///< of the plan's members; empty: the shares stay
+  std::function<void(const Plan&)> notify;  ///< of a new plan, before its first step
+  int first_steps = 10;                     ///< before shares may move; twice as many after each move
+  double margin = 0.05;                     ///< of a step's time that a move must save
+};
+
 class ClusterTrunk : public Trunk {
  public:
   /// plan.members are the roster's slaves in their order, then "master" when `own` (its device) is given. `patience` is
   /// how long a slave that is owed an answer may be silent. Roster and device must outlive the trunk. Has every slave
   /// compile its shards and reach its peers. Throws PeerLost, Unreachable, or Error naming the slave that cannot hold its
   /// shard; after Unreachable the roster can be used for another plan.
-  ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own, std::chrono::milliseconds patience);
+  ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own, std::chrono::milliseconds patience,
+               Rebalancing rebalancing = {});
 
   const Tensor& forward(const Tensor& images, const Pass& pass) override;
   void backward(const Tensor& gradient) override;
@@ -34,6 +43,9 @@ class ClusterTrunk : public Trunk {
   std::vector<ShardState> snapshot() override;
   void load(const std::vector<ShardState>& states) override;
   std::vector<MemberTime> take_times() override;
+
+  /// The plan at hand.
+  const Plan& plan() const { return plan_; }
 
  private:
   std::size_t slave_count() const { return roster_.slaves().size(); }
@@ -51,17 +63,27 @@ class ClusterTrunk : public Trunk {
   void take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
   std::vector<std::size_t> awaited() const;
   [[noreturn]] void broke_protocol(std::size_t slave, const std::string& what) const;
+  void execute();
   void assign();
+  void count_own_seconds();
+  void count_step();
+  void rebalance();
 
   std::vector<Stage> stages_;
   Plan plan_;
   Roster& roster_;
+  Device* own_;
   std::chrono::milliseconds patience_;
   std::unique_ptr<Node> node_;
   bool ready_ = false;  ///< every member holds its shards
   std::uint64_t step_ = 0;
+  bool training_ = false;  ///< the step at hand
   std::vector<int> owed_;  ///< Done messages expected, for each slave
   std::vector<MemberTime> times_;
+  Rebalancing rebalancing_;
+  MeasuredTimes measured_;  ///< sums since the last judgement
+  int steps_measured_ = 0;
+  int steps_to_judge_ = 0;
   std::string unreached_;  ///< for people
   struct Snapshot {
     std::size_t slave;

@@ -67,6 +67,8 @@ class Observer {
   virtual void on_start(const RunStart&) {}
   /// A line about what is going on besides training: waiting for slaves, calibrating.
   virtual void on_notice(const std::string&) {}
+  /// Filters moved between members: the plan from the next step on.
+  virtual void on_plan(const Plan&) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_epoch(const EpochReport&) {}
   virtual void on_checkpoint(const std::string& /*file*/, long /*step*/) {}

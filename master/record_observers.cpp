@@ -24,17 +24,17 @@ Json times_json(const std::vector<MemberTime>& times) {
   return rows;
 }
 
-Json plan_json(const RunStart& start) {
+Json plan_json(const std::vector<Stage>& stages, const Plan& plan) {
   Json members = Json::array();
-  const std::vector<double> shares = work_shares(start.stages, start.plan);
-  for (std::size_t m = 0; m < start.plan.members.size(); ++m) {
+  const std::vector<double> shares = work_shares(stages, plan);
+  for (std::size_t m = 0; m < plan.members.size(); ++m) {
     Json filters = Json::object();
-    for (std::size_t s = 0; s < start.stages.size(); ++s) {
-      for (const Assignment& shard : start.plan.stages[s].shards) {
-        if (shard.member == static_cast<int>(m)) filters[start.stages[s].name] = shard.filters.count;
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      for (const Assignment& shard : plan.stages[s].shards) {
+        if (shard.member == static_cast<int>(m)) filters[stages[s].name] = shard.filters.count;
       }
     }
-    members.push_back({{"member", start.plan.members[m]}, {"share", shares[m]}, {"filters", filters}});
+    members.push_back({{"member", plan.members[m]}, {"share", shares[m]}, {"filters", filters}});
   }
   return members;
 }
@@ -45,6 +45,7 @@ class JsonObserver : public Observer {
   explicit JsonObserver(std::function<void(const std::string&)> sink) : sink_(std::move(sink)) {}
 
   void on_start(const RunStart& start) override {
+    stages_ = start.stages;
     put({{"event", "start"},
          {"net", start.net},
          {"folder", start.folder},
@@ -56,8 +57,9 @@ class JsonObserver : public Observer {
          {"training_images", start.training_images},
          {"test_images", start.test_images},
          {"first_step", start.first_step},
-         {"members", plan_json(start)}});
+         {"members", plan_json(start.stages, start.plan)}});
   }
+  void on_plan(const Plan& plan) override { put({{"event", "plan"}, {"members", plan_json(stages_, plan)}}); }
   void on_notice(const std::string& text) override { put({{"event", "notice"}, {"text", text}}); }
   void on_step(const StepReport& report) override {
     put({{"event", "step"},
@@ -98,6 +100,7 @@ class JsonObserver : public Observer {
   void put(const Json& json) { sink_(json.dump(-1, ' ', false, Json::error_handler_t::replace)); }
 
   std::function<void(const std::string&)> sink_;
+  std::vector<Stage> stages_;  ///< of the run
 };
 
 std::ofstream open_for_append(const std::string& file) {

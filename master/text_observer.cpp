@@ -32,12 +32,19 @@ class TextObserver : public Observer {
     line(fmt::format("net {}: {} parameters, batch {}, {} epochs of {} images; data {}", start.net, start.parameters,
                      start.batch, start.epochs, start.training_images, start.data));
     for (std::size_t m = 0; m < start.plan.members.size(); ++m) {
-      line(fmt::format("  {:<16} {:5.1f} % of the work{}", start.plan.members[m], 100.0 * shares_[m], filters_of(m)));
+      line(share_of(m));
     }
     if (start.first_step > 0) line(fmt::format("resuming after step {}", start.first_step));
   }
 
   void on_notice(const std::string& text) override { line(text); }
+
+  void on_plan(const Plan& plan) override {
+    start_.plan = plan;
+    shares_ = work_shares(start_.stages, plan);
+    line("shares follow the measured times:");
+    for (std::size_t m = 0; m < plan.members.size(); ++m) line(share_of(m));
+  }
 
   void on_step(const StepReport& report) override {
     add_times(report.times);
@@ -77,6 +84,11 @@ class TextObserver : public Observer {
   }
 
  private:
+  std::string share_of(std::size_t member) const {
+    return fmt::format("  {:<16} {:5.1f} % of the work{}", start_.plan.members[member], 100.0 * shares_[member],
+                       filters_of(member));
+  }
+
   std::string filters_of(std::size_t member) const {
     std::string text;
     for (std::size_t s = 0; s < start_.stages.size(); ++s) {

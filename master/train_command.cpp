@@ -149,8 +149,10 @@ class TrainCommand {
                             .stop = stop};
     try {
       save(model, start_.progress);  // so that there is a checkpoint whatever happens next
-      const Outcome outcome =
-          train(training, model, start_.progress, observers_, [&](const Progress& p) { save(model, p); });
+      const Outcome outcome = train(training, model, start_.progress, observers_, [&](const Progress& p) {
+        save(model, p);
+        write_text(folder_ + "/plan.json", to_json(cluster.plan()));
+      });
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       end({.how = outcome.interrupted ? "interrupted; the step was finished and a checkpoint written" : "finished",
            .go_on = outcome.interrupted ? go_on_ : "",

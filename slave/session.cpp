@@ -93,7 +93,13 @@ bool Session::work() {
   times_.transfer += watch_.restart();
   bool worked = false;
   if (!try_to("a step", [&] { worked = node_->work(); })) in_step_ = false;
-  const double computed = node_->take_seconds();
+  const std::vector<double> stages = node_->take_seconds();
+  times_.stages.resize(stages.size(), 0.0);
+  double computed = 0.0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    computed += stages[s];
+    times_.stages[s] += stages[s];
+  }
   times_.compute += computed;
   times_.transfer += std::max(0.0, watch_.restart() - computed);
   finish_step();

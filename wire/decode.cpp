@@ -200,7 +200,11 @@ Message read(const fb::Header& header) {
     case fb::Body::Credit: return Credit{within(header.body_as_Credit()->pieces(), 1U, 1U << 20, "credit")};
     case fb::Body::Done: {
       const fb::Done& t = *header.body_as_Done();
-      return Done{seconds(t.compute(), "compute"), seconds(t.transfer(), "transfer"), seconds(t.wait(), "wait")};
+      Done done{seconds(t.compute(), "compute"), seconds(t.transfer(), "transfer"), seconds(t.wait(), "wait"), {}};
+      if (t.stages() == nullptr) return done;
+      if (t.stages()->size() > kMostStages) fail("{} stages, {} at most", t.stages()->size(), kMostStages);
+      for (const double each : *t.stages()) done.stages.push_back(seconds(each, "compute of a stage"));
+      return done;
     }
     case fb::Body::Failed: return Failed{text(header.body_as_Failed()->reason(), "reason")};
     case fb::Body::Unreached: return Unreached{texts(header.body_as_Unreached()->peers(), kMostMembers, "peers")};

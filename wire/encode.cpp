@@ -119,7 +119,8 @@ struct BodyEncoder {
   }
   Result operator()(const Credit& m) const { return {fb::Body::Credit, fb::CreateCredit(builder, m.pieces).Union()}; }
   Result operator()(const Done& m) const {
-    return {fb::Body::Done, fb::CreateDone(builder, m.compute, m.transfer, m.wait).Union()};
+    return {fb::Body::Done,
+            fb::CreateDone(builder, m.compute, m.transfer, m.wait, builder.CreateVector(m.stages)).Union()};
   }
   Result operator()(const Probe& m) const { return {fb::Body::Probe, fb::CreateProbe(builder, m.pieces).Union()}; }
   Result operator()(const Unreached& m) const {

@@ -111,6 +111,7 @@ struct Done {
   double compute = 0.0;
   double transfer = 0.0;
   double wait = 0.0;
+  std::vector<double> stages;  ///< of compute, in the plan's stages; empty where there is none
 };
 /// Slave to master: it failed (out of memory, a device's error); the text is for the user.
 struct Failed {

@@ -148,6 +148,30 @@ TEST_P(Clusters, TrainAsOneMachineDoes) {
   expect_equal(star, train_on_slaves(c.devices, c.slaves, c.shares, c.own, in_a_ring));
 }
 
+/// A plan that takes a slow device for as fast as the others is mended by what the run measures.
+TEST(ClustersOutOfBalance, MoveFiltersToWhoIsFaster) {
+  const Cut cut = small_net();
+  Roster roster("tcp://127.0.0.1:*", "test");
+  SlaveThreads threads(roster.endpoint(), 2, {"eigen", "reference"});
+  const std::atomic<bool> stop{false};
+  roster.gather(2, stop, [] {});
+  const Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b"}, {1, 1});
+  MemberProfile alike{.stages = {{{1, 0.01}, {5, 0.05}}, {{1, 0.01}, {9, 0.09}}}};
+  std::vector<Plan> plans;
+  ClusterTrunk trunk(
+      cut.trunk, plan, roster, nullptr, 20s,
+      {.profiles = {alike, alike}, .notify = [&](const Plan& moved) { plans.push_back(moved); }, .first_steps = 5});
+  const Result result = train_some(trunk, cut);
+  ASSERT_FALSE(plans.empty());
+  EXPECT_EQ(trunk.plan(), plans.back());
+  const auto filters = [](const Plan& of, int member) {
+    return own_filters(of, 0, member).count + own_filters(of, 1, member).count;
+  };
+  EXPECT_GT(filters(plans.back(), 0), filters(plan, 0));
+  EXPECT_LT(filters(plans.back(), 1), filters(plan, 1));
+  expect_close(result, train_local("eigen"));
+}
+
 /// Of the same number of micro-batches, with the first stage replicated or not.
 TEST(ClustersInMicroBatches, AreRepeatableToTheBit) {
   for (const bool replicated : {false, true}) {

@@ -61,7 +61,7 @@ std::vector<Message> samples() {
           Snapshot{1},
           Piece{1, 2, 3},
           Credit{4},
-          Done{1.5, 2.5, 3.5},
+          Done{1.5, 2.5, 3.5, {0.5, 1.0}},
           Failed{"no memory"},
           Unreached{{"attic", "cellar"}},
           Probe{16}};
@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"PeerPort", Hello{.name = "a", .peer_port = 65536}, "peer port 65536"},
         BadMessage{"StageIndex", Load{4096}, "stage index 4096"},
         BadMessage{"InfiniteRate", Update{{.learning_rate = INFINITY}}, "learning rate is not finite"},
-        BadMessage{"NegativeTime", Done{-1.0, 0.0, 0.0}, "compute -1"},
+        BadMessage{"NegativeTime", Done{-1.0, 0.0, 0.0, {}}, "compute -1"},
         BadMessage{"NanTime", Calibrated{NAN}, "forward"},
         BadMessage{"Task", Piece{1, 0xFFFFFFFF, 0}, "task 4294967295"},
         BadMessage{"FirstValue", Piece{1, 0, std::uint64_t{1} << 60}, "first value"},

@@ -1,0 +1,71 @@
+#include "plan/rebalance.hpp"
+
+#include <algorithm>
+
+namespace convoy {
+namespace {
+
+/// What a member's shard takes in a step; a replicated stage goes forward whole.
+double shard_seconds(const MemberProfile& member, const StagePlan& stage, std::size_t index, int filters, int all) {
+  const Timing own = predict_passes(member, index, filters);
+  if (!stage.replicated) return own.seconds();
+  return predict_passes(member, index, all).forward + own.backward_input + own.backward_filters;
+}
+
+int filters_in(const StagePlan& stage) {
+  return stage.shards.empty() ? 0 : stage.shards.back().filters.first + stage.shards.back().filters.count;
+}
+
+/// The slowest member's time for each stage, added up.
+double slowest_seconds(const Plan& plan, const std::vector<MemberProfile>& profiles) {
+  double sum = 0.0;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    double slowest = 0.0;
+    for (const Assignment& shard : plan.stages[s].shards) {
+      slowest = std::max(slowest, shard_seconds(profiles[static_cast<std::size_t>(shard.member)], plan.stages[s], s,
+                                                shard.filters.count, filters_in(plan.stages[s])));
+    }
+    sum += slowest;
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::vector<MemberProfile> corrected(const std::vector<MemberProfile>& profiles, const Plan& plan,
+                                     const MeasuredTimes& measured) {
+  std::vector<MemberProfile> now = profiles;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const Assignment& shard : plan.stages[s].shards) {
+      const auto member = static_cast<std::size_t>(shard.member);
+      const double predicted =
+          shard_seconds(profiles[member], plan.stages[s], s, shard.filters.count, filters_in(plan.stages[s]));
+      const double seconds = measured[member][s];
+      if (!(seconds > 0.0) || !(predicted > 0.0)) continue;
+      for (Timing& timing : now[member].stages[s]) {
+        for (double* pass : {&timing.forward, &timing.backward_input, &timing.backward_filters}) {
+          *pass *= seconds / predicted;
+        }
+      }
+    }
+  }
+  return now;
+}
+
+std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan,
+                               const std::vector<MemberProfile>& profiles, double margin) {
+  std::vector<MemberProfile> members = profiles;
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    const bool works = std::ranges::any_of(plan.stages, [&](const StagePlan& stage) {
+      return std::ranges::any_of(stage.shards, [&](const auto& shard) { return shard.member == static_cast<int>(m); });
+    });
+    if (!works) members[m].stages.assign(trunk.size(), {});
+  }
+  const Plan shares = make_plan(trunk, plan.batch, members);
+  Plan better = plan;
+  for (std::size_t s = 0; s < trunk.size(); ++s) better.stages[s].shards = shares.stages[s].shards;
+  if (slowest_seconds(better, profiles) >= (1.0 - margin) * slowest_seconds(plan, profiles)) return std::nullopt;
+  return better;
+}
+
+}  // namespace convoy

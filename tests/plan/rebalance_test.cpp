@@ -1,0 +1,90 @@
+#include "plan/rebalance.hpp"
+
+#include <gtest/gtest.h>
+
+#include "plan/task_graph.hpp"
+
+namespace convoy {
+namespace {
+
+std::vector<Stage> trunk() {
+  const Convolution conv{.filters = 100, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}};
+  return {{.name = "conv1", .channels = 3, .height = 16, .width = 16, .conv = conv, .after = {}},
+          {.name = "conv2", .channels = 100, .height = 16, .width = 16, .conv = conv, .after = {}}};
+}
+
+/// Whose time is so many seconds for each filter, a third of it each pass.
+MemberProfile member(const std::string& name, double first, double second) {
+  MemberProfile profile{.name = name, .stages = {}};
+  for (const double each : {first, second}) {
+    profile.stages.push_back(
+        {{10, 10 * each / 3, 10 * each / 3, 10 * each / 3}, {100, 100 * each / 3, 100 * each / 3, 100 * each / 3}});
+  }
+  return profile;
+}
+
+Plan equal_shares(int members) {
+  std::vector<std::string> names;
+  for (int m = 0; m < members; ++m) names.push_back(fmt::format("m{}", m));
+  return proportional_plan(trunk(), 8, names, std::vector<double>(static_cast<std::size_t>(members), 1.0));
+}
+
+TEST(Rebalance, ScalesTimingsToWhatWasMeasured) {
+  const Plan plan = equal_shares(2);
+  const auto now = corrected({member("m0", 0.1, 0.1), member("m1", 0.1, 0.1)}, plan, {{10.0, 5.0}, {5.0, 5.0}});
+  EXPECT_NEAR(predict_seconds(now[0], 0, 50), 10.0, 1e-9);
+  EXPECT_NEAR(predict_seconds(now[0], 1, 50), 5.0, 1e-9);
+  EXPECT_NEAR(predict_seconds(now[0], 0, 100), 20.0, 1e-9);
+  EXPECT_NEAR(predict_seconds(now[1], 0, 50), 5.0, 1e-9);
+}
+
+TEST(Rebalance, KnowsThatAReplicatedStageGoesForwardWhole) {
+  Plan plan = equal_shares(2);
+  plan.exchange = Exchange::ring;
+  plan.stages[0].replicated = true;
+  // Forward 100 filters, backward 50: a third of 10 and two thirds of 5 seconds.
+  const double as_predicted = 10.0 / 3 + 2 * 5.0 / 3;
+  const auto now =
+      corrected({member("m0", 0.1, 0.1), member("m1", 0.1, 0.1)}, plan, {{as_predicted, 5.0}, {as_predicted, 5.0}});
+  EXPECT_NEAR(predict_seconds(now[0], 0, 50), 5.0, 1e-9);
+}
+
+TEST(Rebalance, MovesFiltersToWhoIsFaster) {
+  const std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.3, 0.3)};
+  const auto better = rebalanced(trunk(), equal_shares(2), profiles, 0.05);
+  ASSERT_TRUE(better);
+  EXPECT_NO_THROW(validate(*better, trunk()));
+  EXPECT_EQ(own_filters(*better, 1, 0).count, 75);
+  EXPECT_FALSE(rebalanced(trunk(), *better, profiles, 0.05)) << "it is balanced now";
+}
+
+TEST(Rebalance, StaysWithinTheMargin) {
+  const std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.104, 0.104)};
+  EXPECT_FALSE(rebalanced(trunk(), equal_shares(2), profiles, 0.05));
+  EXPECT_TRUE(rebalanced(trunk(), equal_shares(2), profiles, 0.005));
+}
+
+TEST(Rebalance, LeavesOutWhoWasLeftOut) {
+  Plan plan = equal_shares(3);
+  for (StagePlan& stage : plan.stages) stage = stage_plan({50, 0, 50});
+  const std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.1, 0.1), member("m2", 0.4, 0.4)};
+  const auto better = rebalanced(trunk(), plan, profiles, 0.05);
+  ASSERT_TRUE(better);
+  EXPECT_EQ(own_filters(*better, 0, 1).count, 0);
+  EXPECT_EQ(own_filters(*better, 0, 0).count, 80);
+}
+
+TEST(Rebalance, KeepsTheFormOfThePlan) {
+  Plan plan = equal_shares(2);
+  plan.exchange = Exchange::ring;
+  plan.micro_batches = 4;
+  plan.wire = NumberType::bf16;
+  const auto better = rebalanced(trunk(), plan, {member("m0", 0.1, 0.1), member("m1", 0.3, 0.3)}, 0.05);
+  ASSERT_TRUE(better);
+  EXPECT_EQ(better->exchange, Exchange::ring);
+  EXPECT_EQ(better->micro_batches, 4);
+  EXPECT_EQ(better->wire, NumberType::bf16);
+}
+
+}  // namespace
+}  // namespace convoy
