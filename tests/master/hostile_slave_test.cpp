@@ -116,8 +116,17 @@ const std::vector<HostileCase>& hostile_cases() {
        },
        "broke the protocol: an unasked Done"},
       {"UnreachedLate", "Step", [](FakeSlave& s) { s.send(wire::Unreached{{"nobody"}}); }, "Unreached where Piece"},
-      {"Leaves", "Load", [](FakeSlave& s) { s.send(wire::Bye{"unplugged"}, Channel::control); }, "unplugged"},
-      {"TaskOnControl", "Load", [](FakeSlave& s) { s.send(wire::Done{}, Channel::control); },
+      {"Leaves", "Load",
+       [](FakeSlave& s) {
+         s.send(wire::Bye{"unplugged"}, Channel::control);
+         s.hang();
+       },
+       "unplugged"},
+      {"TaskOnControl", "Load",
+       [](FakeSlave& s) {
+         s.send(wire::Done{}, Channel::control);
+         s.hang();
+       },
        "Done on its control connection"},
       {"Vanishes", "Step", [](FakeSlave& s) { s.vanish(); }, "is gone"},
       {"VanishesWhileHolding", "Assign", [](FakeSlave& s) { s.vanish(); }, "is gone"},
