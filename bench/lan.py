@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""An emulated LAN on one machine: each slave, and the master, in a network namespace of its own behind a link of a given
-bandwidth, and held to a share of a core. Prints the time of a training step beside that of one such machine, and beside
-what the planner's model says. Needs root, iproute2 and cgroups; images are drawn, no data is needed.
+"""An emulated LAN on one machine: each slave, and the master, in a network namespace of its own behind a link of a
+given bandwidth, and held to a share of a core. Prints the time of a training step beside that of one such machine, and
+beside what the planner's model says. Needs root, iproute2 and cgroups; images are drawn, no data is needed.
 
 usage: bench/lan.py [options]      (after scripts/build)
 
@@ -43,11 +43,12 @@ class Cgroups:
     def __init__(self, folder):
         self.mounted = None
         self.groups = []
-        v2 = pathlib.Path("/sys/fs/cgroup")
-        if "cpu" in (v2 / "cgroup.subtree_control").read_text().split() if (v2 / "cgroup.subtree_control").exists() else False:
-            self.root, self.version = v2, 2
-        elif (v2 / "cpu/cpu.cfs_quota_us").exists() or (v2 / "cpu/cgroup.procs").exists():
-            self.root, self.version = v2 / "cpu", 1
+        mounts = pathlib.Path("/sys/fs/cgroup")
+        controllers = mounts / "cgroup.subtree_control"
+        if controllers.exists() and "cpu" in controllers.read_text().split():
+            self.root, self.version = mounts, 2
+        elif (mounts / "cpu/cgroup.procs").exists():
+            self.root, self.version = mounts / "cpu", 1
         else:
             self.root, self.version = pathlib.Path(folder) / "cgroup", 1
             self.root.mkdir()
@@ -160,8 +161,8 @@ def command(options, data, run, steps):
 
 def train_alone(options, lan, data, machines, steps):
     """Seconds of a step of one machine, while as many others are as busy as it is: they share caches and memory."""
-    running = [lan.start(machine, command(options, data, f"{data}/{machine['name']}-alone", steps), stdout=subprocess.PIPE)
-               for machine in machines]
+    running = [lan.start(machine, command(options, data, f"{data}/{machine['name']}-alone", steps),
+                         stdout=subprocess.PIPE) for machine in machines]
     try:
         outputs = [process.communicate()[0] for process in running]
     finally:
@@ -209,6 +210,33 @@ def train(options, lan, data, master, slaves, arguments, steps):
     return seconds[1:] or seconds, notices, traffic, plan, spent
 
 
+def words_of(plan):
+    """The options of the master for a plan of --plans."""
+    exchange, *rest = plan.split("-")
+    words = [] if exchange == "auto" else ["--exchange", exchange]
+    for each in rest:
+        words += ["--micro-batch", each] if each.isdigit() else ["--wire", each]
+    return words
+
+
+def print_row(count, name, base, ideal, seconds, notices, traffic, plan, spent):
+    step = statistics.median(seconds)
+    said = re.search(r"a step takes about ([0-9.e+-]+) s", " ".join(notices))
+    predicted = f"{float(said.group(1)):.2f}" if said else "-"
+    how = "alone" if plan["members"] == ["master"] else plan["exchange"]
+    if plan["micro_batches"] > 1:
+        how += f", micro-batches of {plan['batch'] // plan['micro_batches']}"
+    if any(stage["replicated"] for stage in plan["stages"]):
+        how += ", replicated"
+    whole = sum(spent.values()) or 1.0
+    how += "; " + ", ".join(f"{what} {100 * part / whole:.0f} %" for what, part in spent.items())
+    for notice in notices:
+        if "instead" in notice or "alone, which" in notice:
+            print(f"       {notice}")
+    print(f"{count:>6} {name:<12}{step:>8.2f} {f'({min(seconds):.2f}, {max(seconds):.2f})':<16}{predicted:>10}"
+          f"{base / step:>8.2f}{ideal:>6.2f}{traffic[0] / 1e6:>8.1f}{traffic[1] / 1e6:>8.1f}  {how}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--net", default="nets/cifar10-500-1500.yaml", help="with inputs of 3x32x32")
@@ -220,10 +248,10 @@ def main():
                         help="bandwidth of each link; 0: what stands to the machine's speed as 1 Gbit/s to --gflops")
     parser.add_argument("--gflops", type=float, default=240.0)
     parser.add_argument("--steps", type=int, default=4, help="of which the first is not counted")
-    parser.add_argument("--alone", type=float, default=0.0, help="seconds of a step on one machine, where known already")
+    parser.add_argument("--alone", type=float, default=0.0, help="seconds of a step on one machine, where known")
     parser.add_argument("--plans", default="star,ring,auto",
-                        help="separated by commas: star, ring, auto, each with -bf16 where it is to be the wire's type, "
-                        "and with -N for micro-batches of N images")
+                        help="separated by commas: star, ring, auto, each with -bf16 where it is to be the wire's type "
+                        "and -N for micro-batches of N images")
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("lan.py: it makes network namespaces and CPU groups, which takes root")
@@ -238,51 +266,32 @@ def main():
             if not base:
                 busy = [lan.add(f"busy{i}", fastest) for i in range(max(counts))]
                 base = train_alone(options, lan, folder, busy, min(options.steps, 3))
-            print(f"{options.net}, batch {options.batch}; one machine of {fastest:g} cores: {base:.2f} s a step", flush=True)
+            print(f"{options.net}, batch {options.batch}; one machine of {fastest:g} cores: {base:.2f} s a step",
+                  flush=True)
             if not options.mbits:
                 measured = flops(options) / base / 1e9
                 options.mbits = round(1000.0 * measured / options.gflops)
-                print(f"it does {measured:.1f} GFLOP/s; links of {options.mbits:g} Mbit/s stand to it as 1 Gbit/s to "
-                      f"{options.gflops:g} GFLOP/s", flush=True)
+                print(f"it does {measured:.1f} GFLOP/s; links of {options.mbits:g} Mbit/s stand to it as 1 Gbit/s "
+                      f"to {options.gflops:g} GFLOP/s", flush=True)
             lan.close()
             lan = Lan(folder, options.mbits)
             master = lan.add("master", fastest)
             slaves = [lan.add(f"s{i + 1:02}", shares[i % len(shares)]) for i in range(max(counts))]
-            print(f"{'slaves':>6} {'plan':<14}{'step/s':>9} {'(least, most)':<18}{'predicted':>10}{'speedup':>8}{'ideal':>7}{'out MB':>9}{'in MB':>9}"
-                  "  exchange", flush=True)
+            print(f"{'slaves':>6} {'plan':<12}{'step/s':>8} {'(least, most)':<16}{'predicted':>10}{'speedup':>8}"
+                  f"{'ideal':>6}{'out MB':>8}{'in MB':>8}  plan; slaves' time", flush=True)
             for count in counts:
+                ideal = sum(shares[i % len(shares)] for i in range(count)) / fastest
                 for plan in options.plans.split(","):
-                    words = [] if plan.startswith("auto") else ["--exchange", plan.split("-")[0]]
-                    for part in plan.split("-")[1:]:
-                        words += ["--micro-batch", part] if part.isdigit() else ["--wire", part]
-                    seconds, notices, traffic, made, spent = train(options, lan, folder, master, slaves[:count], words,
-                                                            options.steps)
-                    step = statistics.median(seconds)
-                    said = re.search(r"a step takes about ([0-9.e+-]+) s", " ".join(notices))
-                    predicted = f"{float(said.group(1)):.2f}" if said else "-"
-                    ideal = sum(shares[i % len(shares)] for i in range(count)) / fastest
-                    for notice in notices:
-                        if "instead" in notice or "alone" in notice:
-                            print(f"       {notice}")
-                    how = made["exchange"]
-                    if made["members"] == ["master"]:
-                        how = "alone"
-                    elif made["micro_batches"] > 1:
-                        how += f", micro-batches of {made['batch'] // made['micro_batches']}"
-                    if any(stage["replicated"] for stage in made["stages"]):
-                        how += ", replicated"
-                    whole = sum(spent.values()) or 1.0
-                    how += "; slaves' time: " + ", ".join(f"{what} {100 * part / whole:.0f} %" for what, part in spent.items())
-                    print(f"{count:>6} {plan:<14}{step:>9.2f} {f'({min(seconds):.2f}, {max(seconds):.2f})':<18}"
-                          f"{predicted:>10}{base / step:>8.2f}{ideal:>7.2f}{traffic[0] / 1e6:>9.1f}{traffic[1] / 1e6:>9.1f}  {how}", flush=True)
+                    run = train(options, lan, folder, master, slaves[:count], words_of(plan), options.steps)
+                    print_row(count, plan, base, ideal, *run)
         finally:
             lan.close()
 
 
 def flops(options):
     """Of a step, in the net's convolutions, from convoy-master plan's figures."""
-    words = [BIN / "convoy-master", "plan", ROOT / options.net, "--batch", options.batch, "--device", "cpu", "--threads", "1",
-             *sum((["--set", each] for each in options.set), [])]
+    words = [BIN / "convoy-master", "plan", ROOT / options.net, "--batch", options.batch, "--device", "cpu",
+             "--threads", "1", *sum((["--set", each] for each in options.set), [])]
     stages = [float(figure) * 1e9 for figure in re.findall(r"([0-9.]+) GFLOP a pass", sh(*words))]
     return sum(stage * (2 if i == 0 else 3) for i, stage in enumerate(stages))
 

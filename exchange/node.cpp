@@ -229,6 +229,14 @@ void Node::backward_input(const Task& task) {
 
 // ---- state ---------------------------------------------------------------------------------------------------------
 
+std::size_t Node::bytes_due() const {
+  double bytes = 0.0;
+  for (const Task& each : training_.tasks) {
+    if (each.to == index_) bytes += bytes_of(each, plan_, trunk_);
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
 FilterRange Node::own(std::size_t stage) const {
   return stage < trunk_.size() ? own_filters(plan_, stage, index_) : FilterRange{};
 }

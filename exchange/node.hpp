@@ -81,6 +81,8 @@ class Node {
   /// Of the training step.
   const TaskGraph& graph() const { return training_; }
   const Stage& stage(std::size_t index) const { return trunk_[index]; }
+  /// Bytes that others send it in a step of training.
+  std::size_t bytes_due() const;
   /// own_filters() and held_filters() of the node; empty for stages that there are not.
   FilterRange own(std::size_t stage) const;
   FilterRange held(std::size_t stage) const;

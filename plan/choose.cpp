@@ -49,7 +49,7 @@ class Chooser {
   Choice choose() {
     for (const Form& form : forms(trunk_.size(), batch_, wishes_)) try_out(form, members_.size());
     const Form best = best_form_;
-    for (std::size_t count = members_.size() - 1; count > 0; --count) {
+    for (std::size_t count = fewer(members_.size()); count > 0; count = fewer(count)) {
       // Few members need no ring.
       try_out(best, count);
       if (!wishes_.exchange && best.exchange == Exchange::ring) try_out({Exchange::star, best.micro_batches, 0}, count);
@@ -59,6 +59,9 @@ class Chooser {
   }
 
  private:
+  /// The next number of members to try: of many, three quarters.
+  static std::size_t fewer(std::size_t count) { return count <= 8 ? count - 1 : count * 3 / 4; }
+
   /// Seconds that a member would take for its part if all were like it: computing, and receiving the maps of all.
   double burden(const MemberProfile& member) const {
     double bytes = 0.0;

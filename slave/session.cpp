@@ -166,6 +166,7 @@ wire::Envelope Session::next_piece(const std::string& of_what) {
 void Session::on(const wire::Assign& task) {
   node_.reset();
   early_.clear();
+  early_bytes_ = 0;
   in_step_ = false;
   step_ = 0;
   index_ = static_cast<int>(task.node);
@@ -251,6 +252,7 @@ void Session::on(const wire::Step& step) {
   step_ = step.number;
   in_step_ = true;
   node().begin(step.pass, nullptr);
+  early_bytes_ = 0;
   for (Early& early : std::exchange(early_, {})) receive(early.from, early.piece, early.payload);
 }
 
@@ -265,6 +267,8 @@ void Session::on(const wire::Credit& credit) {
 
 void Session::receive(int from, const wire::Piece& piece, const wire::Payload& payload) {
   if (piece.step == step_ + 1 && from != node().graph().master) {
+    early_bytes_ += payload.size();
+    if (early_bytes_ > node().bytes_due()) fail("more Pieces of the next step than there are");
     early_.push_back({from, piece, payload});
     return;
   }

@@ -68,6 +68,7 @@ class Session {
     wire::Payload payload;
   };
   std::deque<Early> early_;
+  std::size_t early_bytes_ = 0;
   Stopwatch watch_;      ///< runs since the last event that times_ counts
   wire::Done times_;     ///< since the last Done
   wire::Deadline sign_;  ///< when the master has to hear of this slave again

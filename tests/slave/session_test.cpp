@@ -77,7 +77,9 @@ class FakeMaster {
     while (Clock::now() < until) {
       const auto from = link_->receive(until);
       if (!from) continue;
-      if (std::holds_alternative<wire::Hello>(from->envelope.message) && from->peer != peer_) {
+      const auto* hello = std::get_if<wire::Hello>(&from->envelope.message);
+      if (hello != nullptr && from->peer != peer_) {
+        peer_port_ = static_cast<int>(hello->peer_port);
         fresh_ = from->peer;
         link_->send(fresh_, Channel::control, {wire::Welcome{wire::kProtocolVersion, "run"}, {}}, Clock::now() + 5s);
       } else if (std::holds_alternative<wire::Attach>(from->envelope.message) && from->peer == fresh_) {
@@ -117,11 +119,14 @@ class FakeMaster {
     return failed == nullptr ? wire::name_of(message) : failed->reason;
   }
   void go_away() { link_.reset(); }
+  /// Where the slave listens for others.
+  int peer_port() const { return peer_port_; }
 
  private:
   std::unique_ptr<wire::ServerLink> link_;
   std::string peer_;
   std::string fresh_;
+  int peer_port_ = 0;
 };
 
 // ---- tasks that cannot be done: answered with Failed ---------------------------------------------------------------
@@ -300,6 +305,53 @@ TEST(Slave, OutlivesAMasterThatVanishes) {
   second.send(wire::Step{1, {}});
   EXPECT_THAT(second.failure(), HasSubstr("there is no plan")) << "nothing is left of the run before";
 }
+
+// ---- other slaves that err: the master is told who -----------------------------------------------------------------
+
+struct BadPeer {
+  std::string name;
+  wire::Envelope (*says)();
+  std::string told;
+};
+
+void PrintTo(const BadPeer& bad, std::ostream* out) { *out << bad.name; }
+
+class BadPeers : public testing::TestWithParam<BadPeer> {};
+
+TEST_P(BadPeers, AreNamed) {
+  FakeMaster master;
+  const SlaveThread slave(master.endpoint());
+  ASSERT_TRUE(master.welcome());
+  wire::ClientLink other(master.endpoint());
+  wire::Assign assign = assign_of();
+  assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
+  assign.peers = {fmt::format(":{}", master.peer_port()), fmt::format("127.0.0.1:{}", other.peer_port())};
+  master.send(assign);
+  ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
+  other.meet("token", 1, {{0, "worker", assign.peers[0]}});
+  ASSERT_TRUE(other.unreached(Clock::now() + 5s).empty());
+  other.send_to_peer(0, GetParam().says(), Clock::now() + 5s);
+  EXPECT_THAT(master.failure(), HasSubstr("slave other broke the protocol: " + GetParam().told));
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, BadPeers,
+                         testing::Values(BadPeer{"NoPiece",
+                                                 [] {
+                                                   return wire::Envelope{wire::Update{}, {}};
+                                                 },
+                                                 "Update where a Piece was due"},
+                                         BadPeer{"OfALaterStep",
+                                                 [] {
+                                                   return wire::Envelope{wire::Piece{.step = 2}, wire::Payload(4)};
+                                                 },
+                                                 "a Piece of step 2 in step 0"},
+                                         BadPeer{
+                                             "FarTooMuch",
+                                             [] {
+                                               return wire::Envelope{wire::Piece{.step = 1}, wire::Payload(1 << 20)};
+                                             },
+                                             "more Pieces of the next step than there are"}),
+                         [](const auto& each) { return each.param.name; });
 
 /// Bytes that are no message at all, from whatever listens at the address.
 TEST(Slave, SurvivesGarbageOnItsControlConnection) {
