@@ -139,89 +139,86 @@ struct BadTask {
 
 void PrintTo(const BadTask& bad, std::ostream* out) { *out << bad.name; }
 
-const std::vector<BadTask>& bad_tasks() {
-  static const std::vector<BadTask> cases{
-      {"NoPlan",
-       [](FakeMaster& m) {
-         m.send(wire::Step{1, {}});
-       },
-       "there is no plan here yet"},
-      {"NoPlanToLoad", [](FakeMaster& m) { m.send(wire::Load{0}); }, "there is no plan here yet"},
-      {"NoStageToLoad",
-       [](FakeMaster& m) {
-         m.assign();
-         m.send(wire::Load{1});
-       },
-       "nothing of stage 1"},
-      {"NoStageToSnapshot",
-       [](FakeMaster& m) {
-         m.assign();
-         m.send(wire::Snapshot{1});
-       },
-       "there is no shard of stage 1"},
-      {"NotATask", [](FakeMaster& m) { m.send(wire::Done{}); }, "a master does not send Done"},
-      {"APieceByItself", [](FakeMaster& m) { m.send_piece({.step = 1}, 4); }, "there is no plan here yet"},
-      {"TooLargeToHold", [](FakeMaster& m) { m.send(assign_of(4096)); }, "raise --memory"},
-      {"TooLargeToTime", [](FakeMaster& m) { m.send(wire::Calibrate{.stage = stage(), .filters = 4, .batch = 4096}); },
-       "raise --memory"},
-      {"NoAddressOfAPeer",
-       [](FakeMaster& m) {
-         wire::Assign assign = assign_of();
-         assign.trunk.push_back({.name = "conv2",
-                                 .channels = 4,
-                                 .height = 6,
-                                 .width = 6,
-                                 .conv = {.filters = 2, .kernel_h = 1, .kernel_w = 1},
-                                 .after = {}});
-         assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
-         assign.plan.exchange = Exchange::ring;
-         m.send(assign);
-       },
-       "Unreached"},
-      {"StepOutOfTurn",
-       [](FakeMaster& m) {
-         m.assign();
-         m.send(wire::Step{2, {}});
-       },
-       "step 2 where 1 was due"},
-      {"UpdateWithoutStep",
-       [](FakeMaster& m) {
-         m.assign();
-         m.send(wire::Update{});
-       },
-       "an Update without a step"},
-      {"SnapshotInAStep",
-       [](FakeMaster& m) {
-         m.assign();
-         m.send(wire::Step{1, {.training = true}});
-         m.send(wire::Snapshot{0});
-       },
-       "in the middle of a step"},
-      {"PieceOfAnotherStep",
-       [](FakeMaster& m) {
-         m.assign();
-         m.send(wire::Step{1, {.training = true}});
-         m.send_piece({.step = 2}, kImages);
-       },
-       "a Piece of step 2 in step 1"},
-      {"TooManyImages",
-       [](FakeMaster& m) {
-         m.assign();
-         m.send(wire::Step{1, {.training = true}});
-         m.send_piece({.step = 1}, kImages + 4);
-       },
-       "292 bytes from value 0 on"},
-      {"ImagesTwice",
-       [](FakeMaster& m) {
-         m.assign();
-         m.send(wire::Step{1, {.training = true}});
-         m.send_piece({.step = 1}, kImages / 2);
-         m.send_piece({.step = 1}, kImages / 2);
-       },
-       "from value 0 on of task 0, where values 36 to 72"},
-  };
-  return cases;
-}
+const std::vector<BadTask> kBadTasks{
+    {"NoPlan",
+     [](FakeMaster& m) {
+       m.send(wire::Step{1, {}});
+     },
+     "there is no plan here yet"},
+    {"NoPlanToLoad", [](FakeMaster& m) { m.send(wire::Load{0}); }, "there is no plan here yet"},
+    {"NoStageToLoad",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Load{1});
+     },
+     "nothing of stage 1"},
+    {"NoStageToSnapshot",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Snapshot{1});
+     },
+     "there is no shard of stage 1"},
+    {"NotATask", [](FakeMaster& m) { m.send(wire::Done{}); }, "a master does not send Done"},
+    {"APieceByItself", [](FakeMaster& m) { m.send_piece({.step = 1}, 4); }, "there is no plan here yet"},
+    {"TooLargeToHold", [](FakeMaster& m) { m.send(assign_of(4096)); }, "raise --memory"},
+    {"TooLargeToTime", [](FakeMaster& m) { m.send(wire::Calibrate{.stage = stage(), .filters = 4, .batch = 4096}); },
+     "raise --memory"},
+    {"NoAddressOfAPeer",
+     [](FakeMaster& m) {
+       wire::Assign assign = assign_of();
+       assign.trunk.push_back({.name = "conv2",
+                               .channels = 4,
+                               .height = 6,
+                               .width = 6,
+                               .conv = {.filters = 2, .kernel_h = 1, .kernel_w = 1},
+                               .after = {}});
+       assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
+       assign.plan.exchange = Exchange::ring;
+       m.send(assign);
+     },
+     "Unreached"},
+    {"StepOutOfTurn",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Step{2, {}});
+     },
+     "step 2 where 1 was due"},
+    {"UpdateWithoutStep",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Update{});
+     },
+     "an Update without a step"},
+    {"SnapshotInAStep",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Step{1, {.training = true}});
+       m.send(wire::Snapshot{0});
+     },
+     "in the middle of a step"},
+    {"PieceOfAnotherStep",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Step{1, {.training = true}});
+       m.send_piece({.step = 2}, kImages);
+     },
+     "a Piece of step 2 in step 1"},
+    {"TooManyImages",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Step{1, {.training = true}});
+       m.send_piece({.step = 1}, kImages + 4);
+     },
+     "292 bytes from value 0 on"},
+    {"ImagesTwice",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Step{1, {.training = true}});
+       m.send_piece({.step = 1}, kImages / 2);
+       m.send_piece({.step = 1}, kImages / 2);
+     },
+     "from value 0 on of task 0, where values 36 to 72"},
+};
 
 class BadTasks : public testing::TestWithParam<BadTask> {};
 
@@ -236,7 +233,7 @@ TEST_P(BadTasks, AreAnsweredWithTheReason) {
   EXPECT_FALSE(slave.over());
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, BadTasks, testing::ValuesIn(bad_tasks()),
+INSTANTIATE_TEST_SUITE_P(Table, BadTasks, testing::ValuesIn(kBadTasks),
                          [](const auto& each) { return each.param.name; });
 
 // ---- masters that break off: the slave comes back ------------------------------------------------------------------
