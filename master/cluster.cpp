@@ -142,6 +142,19 @@ void measure_and_choose(const ClusterOptions& options, const Cut& cut, int batch
 
 }  // namespace
 
+std::vector<std::string> idle_members(const Plan& plan) {
+  std::vector<std::string> idle;
+  for (std::size_t m = 0; m < plan.members.size(); ++m) {
+    const bool works = std::ranges::any_of(plan.stages, [&](const StagePlan& stage) {
+      return std::ranges::any_of(stage.shards, [&](const auto& shard) { return shard.member == static_cast<int>(m); });
+    });
+    if (works) continue;
+    idle.push_back(fmt::format("{} gets no filters: with it a step would take longer, or its memory is too small",
+                               plan.members[m]));
+  }
+  return idle;
+}
+
 std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, const std::string& run, const Cut& cut,
                                              int batch, Device& device, const Observers& observers,
                                              const std::atomic<bool>& stop) {
@@ -178,6 +191,7 @@ std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, cons
         fmt::format(
             "plan: {}; a step takes about {:.3g} s{}", describe(planned.plan), planned.choice->predicted.seconds,
             planned.seconds_alone > 0.0 ? fmt::format(", on this machine alone {:.3g} s", planned.seconds_alone) : ""));
+    for (const std::string& idle : idle_members(planned.plan)) notice(observers, idle);
   }
   return planned;
 }

@@ -52,6 +52,9 @@ struct Planned {
   /// Slaves would only slow the training down.
   bool better_alone() const { return choice && seconds_alone > 0.0 && seconds_alone <= choice->predicted.seconds; }
 };
+/// Members to whom a plan gives no filters, in words for people.
+std::vector<std::string> idle_members(const Plan& plan);
+
 /// Waits for the slaves and makes the plan. `device`: this machine's, which is a member with options.share. Nothing if
 /// `stop` was set before the slaves were here.
 std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, const std::string& run, const Cut& cut,

@@ -50,14 +50,7 @@ void print_choice(const Planned& planned) {
                                    rate(planned.profiles[node].link.in))
                      : "");
   }
-  for (std::size_t m = 0; m < plan.members.size(); ++m) {
-    const bool works = std::ranges::any_of(plan.stages, [&](const StagePlan& stage) {
-      return std::ranges::any_of(stage.shards, [&](const auto& shard) { return shard.member == static_cast<int>(m); });
-    });
-    if (!works)
-      fmt::print("  {:<16} gets no filters: with it the step would be slower, or its memory is too small\n",
-                 plan.members[m]);
-  }
+  for (const std::string& idle : idle_members(plan)) fmt::print("  {}\n", idle);
   if (planned.seconds_alone > 0.0) {
     fmt::print("this machine alone: {:.4g} s{}\n", planned.seconds_alone,
                planned.better_alone() ? "; train would not use the slaves" : "");

@@ -9,7 +9,8 @@ namespace {
 constexpr double kUnmeasured = 1e12;  // bytes a second: costs nothing
 constexpr int kMostMicroBatches = 16;
 constexpr std::size_t kMostReplicated = 2;
-constexpr double kWorthwhile = 0.99;
+constexpr double kWorthwhile = 0.99;  ///< of the step so far: a plan that is less simple
+constexpr double kWorthLeavingOut = 0.95;
 
 /// How a plan is made of shares.
 struct Form {
@@ -47,12 +48,14 @@ class Chooser {
 
   /// First the form with all members, then how many of them in that form: their product would be too many to try.
   Choice choose() {
-    for (const Form& form : forms(trunk_.size(), batch_, wishes_)) try_out(form, members_.size());
+    for (const Form& form : forms(trunk_.size(), batch_, wishes_)) try_out(form, members_.size(), kWorthwhile);
     const Form best = best_form_;
     for (std::size_t count = fewer(members_.size()); count > 0; count = fewer(count)) {
       // Few members need no ring.
-      try_out(best, count);
-      if (!wishes_.exchange && best.exchange == Exchange::ring) try_out({Exchange::star, best.micro_batches, 0}, count);
+      try_out(best, count, kWorthLeavingOut);
+      if (!wishes_.exchange && best.exchange == Exchange::ring) {
+        try_out({Exchange::star, best.micro_batches, 0}, count, kWorthLeavingOut);
+      }
     }
     std::ranges::stable_sort(choice_.alternatives, {}, &Alternative::seconds);
     return std::move(choice_);
@@ -79,7 +82,8 @@ class Chooser {
     return make_plan(trunk_, batch_, chosen);
   }
 
-  void try_out(const Form& form, std::size_t count) {
+  /// `worthwhile`: the part of the best step so far that is short enough to change the plan.
+  void try_out(const Form& form, std::size_t count, double worthwhile) {
     Plan plan;
     try {
       plan = shares(count);
@@ -96,7 +100,7 @@ class Chooser {
     choice_.alternatives.push_back(
         {fmt::format("{} of {} members, {}", count, members_.size(), describe(plan)), predicted.seconds});
     // What was looked at first is simpler: a little faster is no reason to leave it.
-    if (!choice_.plan.stages.empty() && predicted.seconds > kWorthwhile * choice_.predicted.seconds) return;
+    if (!choice_.plan.stages.empty() && predicted.seconds > worthwhile * choice_.predicted.seconds) return;
     choice_.plan = std::move(plan);
     choice_.predicted = std::move(predicted);
     best_form_ = form;
