@@ -143,7 +143,7 @@ void Roster::send(std::size_t slave, const wire::Envelope& envelope) {
   try {
     link_.send(slaves_[slave].id, wire::Channel::data, envelope, Clock::now() + kSendPatience);
   } catch (const PeerLost& error) {
-    lost(slaves_[slave], fmt::format("is gone (its connection closed): {}", error.what()));
+    bury(slave, fmt::format("is gone (its connection closed): {}", error.what()));
   }
   seen_[slave].progress = Clock::now();
 }
@@ -151,13 +151,24 @@ void Roster::send(std::size_t slave, const wire::Envelope& envelope) {
 void Roster::ping_all() {
   if (Clock::now() < next_ping_) return;
   next_ping_ = Clock::now() + kPingInterval;
-  for (const SlaveInfo& slave : slaves_) {
+  for (std::size_t slave = 0; slave < slaves_.size(); ++slave) {
     try {
-      link_.send(slave.id, wire::Channel::control, {wire::Ping{}, {}}, Clock::now());
+      link_.send(slaves_[slave].id, wire::Channel::control, {wire::Ping{}, {}}, Clock::now());
     } catch (const PeerLost&) {
-      lost(slave, "is gone (its connection closed or answers no more)");
+      bury(slave, "is gone (its connection closed or answers no more)");
     }
   }
+}
+
+/// A slave that is gone may have said why: its last words lie in the queue.
+void Roster::bury(std::size_t slave, const std::string& how) {
+  while (const auto from = link_.receive(Clock::now())) {
+    if (find(from->peer) != slave || !from->rejected.empty()) continue;
+    const wire::Message& message = from->envelope.message;
+    if (const auto* failed = std::get_if<wire::Failed>(&message)) lost(slaves_[slave], "failed: " + failed->reason);
+    if (const auto* bye = std::get_if<wire::Bye>(&message)) lost(slaves_[slave], "left the run: " + bye->reason);
+  }
+  lost(slaves_[slave], how);
 }
 
 void Roster::reject_control(std::size_t slave, const wire::Message& message) {

@@ -68,6 +68,7 @@ class Roster {
   void drop(std::size_t slave);
   void drop_vanished();
   void ping_all();
+  [[noreturn]] void bury(std::size_t slave, const std::string& how);
   void turn_away(const std::string& peer, const std::string& reason);
   std::size_t find(const std::string& id) const;
   int attached() const;
