@@ -36,16 +36,23 @@ std::vector<MemberProfile> corrected(const std::vector<MemberProfile>& profiles,
                                      const MeasuredTimes& measured) {
   std::vector<MemberProfile> now = profiles;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    std::vector<double> factors(profiles.size(), 0.0);
+    double sum = 0.0;
+    int known = 0;
     for (const Assignment& shard : plan.stages[s].shards) {
       const auto member = static_cast<std::size_t>(shard.member);
       const double predicted =
           shard_seconds(profiles[member], plan.stages[s], s, shard.filters.count, filters_in(plan.stages[s]));
-      const double seconds = measured[member][s];
-      if (!(seconds > 0.0) || !(predicted > 0.0)) continue;
-      for (Timing& timing : now[member].stages[s]) {
-        for (double* pass : {&timing.forward, &timing.backward_input, &timing.backward_filters}) {
-          *pass *= seconds / predicted;
-        }
+      if (!(measured[member][s] > 0.0) || !(predicted > 0.0)) continue;
+      factors[member] = measured[member][s] / predicted;
+      sum += factors[member];
+      ++known;
+    }
+    if (known == 0) continue;
+    for (std::size_t m = 0; m < now.size(); ++m) {
+      const double factor = factors[m] > 0.0 ? factors[m] : sum / known;
+      for (Timing& timing : now[m].stages[s]) {
+        for (double* pass : {&timing.forward, &timing.backward_input, &timing.backward_filters}) *pass *= factor;
       }
     }
   }

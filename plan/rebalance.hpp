@@ -12,7 +12,8 @@ namespace convoy {
 using MeasuredTimes = std::vector<std::vector<double>>;
 
 /// The profiles as the run knows them: all timings of a member for a stage scaled so that they predict what its shard
-/// took. Stages of which it holds nothing keep the timings they have.
+/// took. Whoever holds nothing of a stage is corrected as those who do, on average: a run takes longer than a calibration,
+/// and who was not measured must not look faster for it.
 std::vector<MemberProfile> corrected(const std::vector<MemberProfile>& profiles, const Plan& plan,
                                      const MeasuredTimes& measured);
 

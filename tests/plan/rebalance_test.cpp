@@ -38,6 +38,15 @@ TEST(Rebalance, ScalesTimingsToWhatWasMeasured) {
   EXPECT_NEAR(predict_seconds(now[1], 0, 50), 5.0, 1e-9);
 }
 
+/// Else the stage would go back and forth between equal members.
+TEST(Rebalance, LeavesAStageWithItsHolderThoughItTookLongerThanTimed) {
+  Plan plan = equal_shares(2);
+  plan.stages[0] = stage_plan({100, 0});
+  const std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.1, 0.1)};
+  const auto now = corrected(profiles, plan, {{20.0, 5.0}, {0.0, 5.0}});
+  EXPECT_NEAR(predict_seconds(now[1], 0, 100), 20.0, 1e-9);
+}
+
 TEST(Rebalance, KnowsThatAReplicatedStageGoesForwardWhole) {
   Plan plan = equal_shares(2);
   plan.exchange = Exchange::ring;
