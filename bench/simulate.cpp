@@ -49,9 +49,9 @@ Plan plan_for(const SimulateOptions& options, const std::vector<Stage>& trunk, i
     speeds.push_back(options.gflops[static_cast<std::size_t>(i) % options.gflops.size()]);
   }
   Plan plan = proportional_plan(trunk, options.batch, members, speeds);
-  plan.exchange = exchange;
   plan.wire = number_type_from(options.wire);
   plan.micro_batches = options.micro_batches;
+  set_exchange(plan, exchange);
   for (const std::string& name : options.replicated) {
     const auto stage = std::ranges::find(trunk, name, &Stage::name);
     if (stage == trunk.end()) fail("--replicate {}: the net has no such stage", name);
@@ -79,7 +79,9 @@ ClusterModel model_of(const SimulateOptions& options, const Plan& plan, const Cu
       case TaskKind::backward_input: return task.stage == 0 ? 0.0 : convolution(micro_batch);
       case TaskKind::backward_filters: return convolution(plan.batch);
       case TaskKind::head: return head_flops(parts) * plan.batch / gflops / 1e9;
-      case TaskKind::sum: return sum_seconds(task, plan, parts.trunk);
+      case TaskKind::sum:
+      case TaskKind::layers:
+      case TaskKind::layers_backward: return memory_seconds(task, plan, parts.trunk);
       default: return 0.0;
     }
   };
@@ -133,8 +135,7 @@ void add_simulate(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "simulate",
       "time of a training step on machines that are described, by a discrete-event model of the same task graph that a "
-      "plan stands for, with contention on the links; speedup over the fastest of them alone. Runs execute star "
-      "with one micro-batch so far; the rest is what they would gain");
+      "plan stands for, with contention on the links; speedup over the fastest of them alone");
   command.add_option("--net", options->net, "net file")->capture_default_str();
   command.add_option("--set", options->set, "override of the net file");
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
@@ -155,9 +156,9 @@ void add_simulate(CLI::App& app) {
   command.add_option("--latency", options->latency, "of a message, in ms")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command.add_option("--exchange", options->exchanges, "star, ring, or both")
+  command.add_option("--exchange", options->exchanges, "star, ring, thesis, separated by commas")
       ->delimiter(',')
-      ->check(CLI::IsMember({"star", "ring"}))
+      ->check(CLI::IsMember({"star", "ring", "thesis"}))
       ->capture_default_str();
   command.add_option("--wire", options->wire, "number type of maps and gradients on the wire")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))

@@ -21,6 +21,7 @@ Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device*
       seconds_(trunk.size(), 0.0) {
   compile(device);
   make_slabs();
+  if (plan_.exchange == Exchange::thesis) make_raw_slabs();
 }
 
 Node::~Node() = default;
@@ -31,15 +32,17 @@ void Node::compile(Device* device) {
     const FilterRange held = held_filters(plan_, training_, s, index_);
     std::vector<FilterRange> ranges;
     if (own.count > 0) ranges.push_back(own);
-    if (held.count > own.count) {
+    if (held.count > own.count && !sends_weights()) {
       const int behind = own.first + own.count;
       if (own.first > 0) ranges.push_back({0, own.first});
       if (behind < held.count) ranges.push_back({behind, held.count - behind});
     }
+    Stage stage = trunk_[s];
+    if (plan_.exchange == Exchange::thesis) stage.after.clear();
     for (const FilterRange& range : ranges) {
       invariant(device != nullptr, "a device for a node with shards");
       Piece piece{.filters = range,
-                  .shard = device->compile({.stage = trunk_[s],
+                  .shard = device->compile({.stage = stage,
                                             .filters = range,
                                             .batch = plan_.batch,
                                             .input_gradient = s > 0 && range == own,
@@ -62,8 +65,8 @@ void Node::make_slabs() {
     const FilterRange made = s > 0 ? own_filters(plan_, static_cast<std::size_t>(s - 1), index_) : FilterRange{};
     Shape shape = s < stages ? input_shape(trunk_[static_cast<std::size_t>(s)], plan_.batch)
                              : output_shape(trunk_.back(), plan_.batch, trunk_.back().conv.filters);
-    bool reads = index_ == training_.master && (s == 0 || s == stages || plan_.exchange == Exchange::star);
-    bool sums = index_ == training_.master && (s == stages || plan_.exchange == Exchange::star);
+    bool reads = index_ == training_.master && (s == 0 || s == stages || plan_.exchange != Exchange::ring);
+    bool sums = index_ == training_.master && (s == stages || plan_.exchange != Exchange::ring);
     for (const Task& each : training_.tasks) {
       reads = reads || (each.kind == TaskKind::forward && each.node == index_ && each.stage == s);
     }
@@ -77,6 +80,20 @@ void Node::make_slabs() {
       if (!sums) shape.c = made.count;
       gradients_[s] = {Tensor(shape), sums ? 0 : made.first};
     }
+  }
+}
+
+/// Of the thesis' scheme: what convolutions make is on the master whole.
+void Node::make_raw_slabs() {
+  for (std::size_t s = 0; s < trunk_.size(); ++s) {
+    const FilterRange held = held_filters(plan_, training_, s, index_);
+    if (held.count == 0) continue;
+    const Shape shape = conv_shape(trunk_[s], plan_.batch, held.count);
+    raw_[static_cast<int>(s)] = {Tensor(shape), held.first};
+    raw_gradients_[static_cast<int>(s)] = {Tensor(shape), held.first};
+    if (!sends_weights()) continue;
+    layers_.push_back(std::make_unique<ChannelLayers<float>>(trunk_[s], held, plan_.batch));
+    weights_.push_back(zero_state(trunk_[s], held.count));
   }
 }
 
@@ -182,6 +199,8 @@ bool Node::work() {
   switch (next.kind) {
     case TaskKind::forward: forward(next); break;
     case TaskKind::backward_input: backward_input(next); break;
+    case TaskKind::layers: layers(next); break;
+    case TaskKind::layers_backward: layers_backward(next); break;
     case TaskKind::backward_filters: pieces_[static_cast<std::size_t>(next.stage)].front().shard->backward_filters(); break;
     case TaskKind::update:
       for (std::size_t s = 0; s < trunk_.size(); ++s) {
@@ -199,7 +218,7 @@ void Node::forward(const Task& task) {
   std::vector<Piece>& pieces = pieces_[static_cast<std::size_t>(task.stage)];
   const SampleRange samples = samples_of(task);
   pieces.front().input->write(samples, maps_.at(task.stage).values.samples(samples.first, samples.count));
-  Slab& output = maps_.at(task.stage + 1);
+  Slab& output = made(task.stage);
   for (Piece& piece : pieces) {
     if (piece.fresh) piece.shard->set_state(*std::exchange(piece.fresh, std::nullopt));
     const DeviceTensor& made = piece.shard->forward(*pieces.front().input, pass_, samples);
@@ -214,12 +233,35 @@ void Node::forward(const Task& task) {
   }
 }
 
+/// What a shard of a stage makes, and the gradient by that.
+Node::Slab& Node::made(int stage) {
+  return plan_.exchange == Exchange::thesis ? raw_.at(stage) : maps_.at(stage + 1);
+}
+
+Node::Slab& Node::gradient_by_made(int stage) {
+  return plan_.exchange == Exchange::thesis ? raw_gradients_.at(stage) : gradients_.at(stage + 1);
+}
+
+void Node::layers(const Task& task) {
+  ChannelLayers<float>& layers = *layers_[static_cast<std::size_t>(task.stage)];
+  std::ranges::copy(raw_.at(task.stage).values.span(), layers.input().data());
+  layers.forward(0, plan_.batch, pass_);
+  std::ranges::copy(layers.output().span(), maps_.at(task.stage + 1).values.data());
+}
+
+void Node::layers_backward(const Task& task) {
+  ChannelLayers<float>& layers = *layers_[static_cast<std::size_t>(task.stage)];
+  std::ranges::copy(gradients_.at(task.stage + 1).values.span(), layers.output_gradient().data());
+  layers.backward(0, plan_.batch);
+  std::ranges::copy(layers.input_gradient().span(), raw_gradients_.at(task.stage).values.data());
+}
+
 void Node::backward_input(const Task& task) {
   Piece& piece = pieces_[static_cast<std::size_t>(task.stage)].front();
   const SampleRange samples = samples_of(task);
   scratch_.clear();
   for (int n = samples.first; n < samples.first + samples.count; ++n) {
-    const std::span<const float> run = gradients_.at(task.stage + 1).run(n, piece.filters);
+    const std::span<const float> run = gradient_by_made(task.stage).run(n, piece.filters);
     scratch_.insert(scratch_.end(), run.begin(), run.end());
   }
   piece.gradient->write(samples, scratch_);
@@ -247,12 +289,13 @@ FilterRange Node::held(std::size_t stage) const {
 
 ShardState Node::state(std::size_t stage) const { return pieces_[stage].front().shard->state(); }
 
-void Node::set_state(std::size_t stage, const ShardState& state) {
+void Node::set_state(std::size_t stage, ShardState state) {
   const int first = held(stage).first;
   for (Piece& piece : pieces_[stage]) {
     piece.shard->set_state(slice(state, {piece.filters.first - first, piece.filters.count}));
     piece.fresh.reset();
   }
+  if (sends_weights()) weights_[stage] = std::move(state);
 }
 
 }  // namespace convoy

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/channel_layers.hpp"
 #include "kernels/device.hpp"
 #include "plan/task_graph.hpp"
 
@@ -74,7 +75,7 @@ class Node {
   /// The state of the node's own shard of a stage.
   ShardState state(std::size_t stage) const;
   /// Takes the state of held_filters() of a stage.
-  void set_state(std::size_t stage, const ShardState& state);
+  void set_state(std::size_t stage, ShardState state);
   /// Seconds that the device computed since the last call, by stage; updates are the first stage's.
   std::vector<double> take_seconds() { return std::exchange(seconds_, std::vector<double>(trunk_.size(), 0.0)); }
 
@@ -94,11 +95,14 @@ class Node {
 
   void compile(Device* device);
   void make_slabs();
+  void make_raw_slabs();
   void make_ready(int index);
   void finish(int index);
   void release(int index);
   void forward(const Task& task);
   void backward_input(const Task& task);
+  void layers(const Task& task);
+  void layers_backward(const Task& task);
   void add_own_part(int sum);
   void add(int sum, Flight& flight, const Bytes& bytes);
   std::vector<int> add_up(int sum);
@@ -106,6 +110,9 @@ class Node {
   void send_parts();
   std::size_t send_some(int index, std::size_t first, std::size_t most);
   Bytes encoded(int index, std::size_t first, std::size_t count);
+  bool sends_weights() const { return plan_.exchange == Exchange::thesis && index_ == training_.master; }
+  Slab& made(int stage);
+  Slab& gradient_by_made(int stage);
   Slab& slab_of(const Task& sent);
   void place(const Task& sent, std::size_t first, const Bytes& bytes);
   void take_weights(const Task& task, std::span<const float> values);
@@ -130,6 +137,11 @@ class Node {
   std::map<int, Slab> maps_;                ///< inputs of stages; behind the last, the trunk's output
   std::map<int, Slab> gradients_;           ///< by those
   std::map<int, Slab> parts_;               ///< the own shard's part of the gradient by a stage's input
+  // In the thesis' scheme:
+  std::map<int, Slab> raw_;  ///< what stages' convolutions make
+  std::map<int, Slab> raw_gradients_;
+  std::vector<std::unique_ptr<ChannelLayers<float>>> layers_;  ///< on the master, by stage
+  std::vector<ShardState> weights_;                            ///< on the master, to be sent out; by stage
 
   Pass pass_;
   std::optional<SgdStep> sgd_;

@@ -16,6 +16,17 @@ void accumulate(const float* from, std::span<float> to, bool first) {
   }
 }
 
+/// Weights, then biases, of filters `of` as they travel: those that are among `range` into that range's state.
+void put_weights(FilterRange of, std::span<const float> values, FilterRange range, ShardState& state) {
+  const std::size_t filter = state.weights.shape().sample_size();
+  const float* biases = values.data() + filter * static_cast<std::size_t>(of.count);
+  for (int f = std::max(of.first, range.first); f < std::min(of.first + of.count, range.first + range.count); ++f) {
+    const auto at = static_cast<std::size_t>(f - of.first);
+    std::copy_n(values.data() + at * filter, filter, &state.weights.at(f - range.first, 0));
+    state.bias.at(f - range.first, 0) = biases[at];
+  }
+}
+
 }  // namespace
 
 /// Adds what is here and whose turn it is, in the order of the shards, whatever order their parts came in. The sends that
@@ -77,6 +88,8 @@ Node::Slab& Node::slab_of(const Task& sent) {
   switch (sent.cargo) {
     case Cargo::gradient: return gradients_.at(sent.stage);
     case Cargo::part: return parts_.at(sent.stage);
+    case Cargo::raw_maps: return raw_.at(sent.stage);
+    case Cargo::raw_gradient: return raw_gradients_.at(sent.stage);
     default: return maps_.at(sent.stage);
   }
 }
@@ -126,7 +139,9 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
   const auto owner = std::make_shared<AlignedVector<std::byte>>(count * bytes_of(type));
   std::byte* to = owner->data();
   if (sent.cargo == Cargo::weights) {
-    const ShardState state = pieces_[static_cast<std::size_t>(sent.stage)].front().shard->state();
+    const auto stage = static_cast<std::size_t>(sent.stage);
+    const ShardState state =
+        sends_weights() ? slice(weights_[stage], sent.filters) : pieces_[stage].front().shard->state();
     scratch_.assign(state.weights.span().begin(), state.weights.span().end());
     scratch_.insert(scratch_.end(), state.bias.span().begin(), state.bias.span().end());
     encode(type, std::span<const float>(scratch_).subspan(first, count), to);
@@ -192,21 +207,15 @@ void Node::place(const Task& sent, std::size_t first, const Bytes& bytes) {
   });
 }
 
-/// Of another member's filters of a replicated stage.
+/// Of another member's filters of a replicated stage, or in the thesis' scheme.
 void Node::take_weights(const Task& task, std::span<const float> values) {
-  const Stage& stage = trunk_[static_cast<std::size_t>(task.stage)];
-  const std::size_t filter = weight_shape(stage, 1).size();
-  const float* biases = values.data() + filter * static_cast<std::size_t>(task.filters.count);
-  for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
-    if (piece.gradient != nullptr) continue;  // the own shard
+  const auto stage = static_cast<std::size_t>(task.stage);
+  if (sends_weights()) return put_weights(task.filters, values, held(stage), weights_[stage]);
+  for (Piece& piece : pieces_[stage]) {
+    const bool own = piece.gradient != nullptr;
+    if (own != (plan_.exchange == Exchange::thesis)) continue;
     if (!piece.fresh) piece.fresh = piece.shard->state();
-    for (int f = task.filters.first; f < task.filters.first + task.filters.count; ++f) {
-      const int within = f - piece.filters.first;
-      if (within < 0 || within >= piece.filters.count) continue;
-      const auto at = static_cast<std::size_t>(f - task.filters.first);
-      std::copy_n(values.data() + at * filter, filter, &piece.fresh->weights.at(within, 0));
-      piece.fresh->bias.at(within, 0) = biases[at];
-    }
+    put_weights(task.filters, values, piece.filters, *piece.fresh);
   }
 }
 

@@ -21,6 +21,8 @@
 namespace convoy {
 namespace {
 
+constexpr const char* kThesis = "thesis";  ///< instead of a plan's file
+
 void notice(const Observers& observers, const std::string& text) {
   for (const auto& observer : observers) observer->on_notice(text);
 }
@@ -85,6 +87,12 @@ Plan read_plan(const std::string& file, const std::vector<std::string>& members,
   return plan;
 }
 
+std::optional<Exchange> exchange_wish(const ClusterOptions& options) {
+  if (options.plan == kThesis) return Exchange::thesis;
+  if (options.exchange.empty()) return std::nullopt;
+  return exchange_from(options.exchange);
+}
+
 int micro_batches_of(const ClusterOptions& options, int batch) {
   if (batch % options.micro_batch != 0) {
     fail("--micro-batch {}: the batch of {} is no multiple of it", options.micro_batch, batch);
@@ -95,7 +103,7 @@ int micro_batches_of(const ClusterOptions& options, int batch) {
 /// What the user asks for besides shares.
 void override_plan(const ClusterOptions& options, Plan& plan) {
   if (!options.wire.empty()) plan.wire = number_type_from(options.wire);
-  if (!options.exchange.empty()) set_exchange(plan, exchange_from(options.exchange));
+  if (const auto exchange = exchange_wish(options)) set_exchange(plan, *exchange);
   if (options.micro_batch > 0) plan.micro_batches = micro_batches_of(options, plan.batch);
 }
 
@@ -118,7 +126,8 @@ double time_head(const Cut& cut, int batch) {
 /// The plan by measured times, and whether this machine alone would do better.
 void measure_and_choose(const ClusterOptions& options, const Cut& cut, int batch, Device& device, Planned& planned) {
   // Whoever asks for an exchange wants the slaves, whatever the times.
-  const bool maybe_alone = options.exchange.empty() && !planned.roster->slaves().empty();
+  const std::optional<Exchange> exchange = exchange_wish(options);
+  const bool maybe_alone = !exchange && !planned.roster->slaves().empty();
   std::size_t memory = 0;
   if (options.share || maybe_alone) {
     memory = options.memory.empty() ? default_memory(device.info()) : parse_memory(options.memory);
@@ -132,8 +141,7 @@ void measure_and_choose(const ClusterOptions& options, const Cut& cut, int batch
     if (std::isfinite(alone)) planned.seconds_alone = alone;
     if (!options.share) planned.profiles.pop_back();
   }
-  Wishes wishes;
-  if (!options.exchange.empty()) wishes.exchange = exchange_from(options.exchange);
+  Wishes wishes{.exchange = exchange};
   if (!options.wire.empty()) wishes.wire = number_type_from(options.wire);
   if (options.micro_batch > 0) wishes.micro_batches = micro_batches_of(options, batch);
   planned.choice = choose_plan(cut.trunk, batch, planned.profiles, wishes, head_seconds);
@@ -177,7 +185,11 @@ std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, cons
   std::vector<std::string> members;
   for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
   if (options.share) members.emplace_back("master");
-  if (!options.plan.empty()) {
+  const bool thesis = options.plan == kThesis;
+  if (thesis && (!options.exchange.empty() || options.micro_batch > 0)) {
+    fail("--plan thesis: it has a way of its own to exchange maps; leave out --exchange and --micro-batch");
+  }
+  if (!options.plan.empty() && !thesis) {
     planned.plan = read_plan(options.plan, members, cut.trunk, batch);
     override_plan(options, planned.plan);
   } else if (!options.shares.empty()) {
@@ -223,7 +235,9 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
   Device* own = options.share ? cluster->device_.get() : nullptr;
   cluster->roster_ = std::move(planned->roster);
   const auto patience = patience_for(planned->plan, planned->profiles);
-  const Rebalancing rebalancing{.profiles = planned->profiles, .notify = [&observers](const Plan& plan) {
+  const bool shares_move = planned->plan.exchange != Exchange::thesis;
+  const Rebalancing rebalancing{.profiles = shares_move ? planned->profiles : std::vector<MemberProfile>(),
+                                .notify = [&observers](const Plan& plan) {
                                   for (const auto& observer : observers) observer->on_plan(plan);
                                 }};
   const auto execute = [&](const Plan& plan) {

@@ -57,7 +57,10 @@ void define(CLI::App& command, ClusterOptions& options) {
                   "images that travel together while the next are computed; the batch is a multiple (default: the "
                   "plan's)")
       ->check(CLI::Range(1, 65536));
-  command.add_option("--plan", options.plan, "fixed plan: the plan.json of a run with as many members");
+  command.add_option(
+      "--plan", options.plan,
+      "fixed plan: the plan.json of a run with as many members; or thesis, for comparison: weights and raw "
+      "maps travel each step, and slaves do nothing but convolve");
 }
 
 }  // namespace

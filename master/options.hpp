@@ -28,7 +28,7 @@ struct ClusterOptions {
   bool share = false;    ///< the master's own device takes a share as well
   std::string memory;    ///< of the master's own share
   std::string shares;    ///< "3,2,1": fixed, in order of the members, instead of measured speeds
-  std::string plan;      ///< file: fixed plan
+  std::string plan;      ///< file: fixed plan; or "thesis"
   std::string exchange;  ///< star or ring; empty: the plan's
   int micro_batch = 0;   ///< images; 0: the plan's
   std::string wire;      ///< number type on the wire; empty: the plan's, or fp32

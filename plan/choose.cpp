@@ -25,6 +25,7 @@ std::vector<Form> forms(std::size_t stages, int batch, const Wishes& wishes) {
     if (batch % count == 0) micro_batches.push_back(count);
   }
   if (wishes.micro_batches > 0) micro_batches = {wishes.micro_batches};
+  if (wishes.exchange == Exchange::thesis) return {{.exchange = Exchange::thesis}};
   std::vector<Form> all;
   for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
     if (wishes.exchange && *wishes.exchange != exchange) continue;
@@ -145,7 +146,9 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
   }
   model.compute = [&plan, &trunk, &members, head_seconds](const Task& task) {
     if (task.kind == TaskKind::head) return head_seconds;
-    if (task.kind == TaskKind::sum) return sum_seconds(task, plan, trunk);
+    if (task.kind == TaskKind::sum || task.kind == TaskKind::layers || task.kind == TaskKind::layers_backward) {
+      return memory_seconds(task, plan, trunk);
+    }
     if (task.kind == TaskKind::update || task.kind == TaskKind::send) return 0.0;
     const MemberProfile& member = members[static_cast<std::size_t>(task.node)];
     const Timing passes = predict_passes(member, static_cast<std::size_t>(task.stage), task.filters.count);

@@ -41,7 +41,8 @@ struct Name {
   T value;
   const char* text;
 };
-constexpr std::array<Name<Exchange>, 2> kExchanges{{{Exchange::star, "star"}, {Exchange::ring, "ring"}}};
+constexpr std::array<Name<Exchange>, 3> kExchanges{
+    {{Exchange::star, "star"}, {Exchange::ring, "ring"}, {Exchange::thesis, "thesis"}}};
 constexpr std::array<Name<NumberType>, 3> kTypes{
     {{NumberType::fp32, "fp32"}, {NumberType::bf16, "bf16"}, {NumberType::fp16, "fp16"}}};
 
@@ -70,6 +71,11 @@ void set_exchange(Plan& plan, Exchange exchange) {
   plan.exchange = exchange;
   if (exchange == Exchange::ring) return;
   for (StagePlan& stage : plan.stages) stage.replicated = false;
+  if (exchange == Exchange::thesis) plan.micro_batches = 1;
+}
+
+int filters_in(const StagePlan& stage) {
+  return stage.shards.empty() ? 0 : stage.shards.back().filters.first + stage.shards.back().filters.count;
 }
 
 StagePlan stage_plan(const std::vector<int>& filters_by_member) {
@@ -88,11 +94,14 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   if (plan.micro_batches < 1 || plan.batch % plan.micro_batches != 0) {
     fail("plan: a batch of {} does not come in {} equal micro-batches", plan.batch, plan.micro_batches);
   }
+  if (plan.exchange == Exchange::thesis && plan.micro_batches > 1) {
+    fail("plan: the thesis' scheme sends whole batches, not {} micro-batches", plan.micro_batches);
+  }
   if (plan.stages.size() != trunk.size()) {
     fail("plan: it has {} stages, the net has {}; make the plan for this net", plan.stages.size(), trunk.size());
   }
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    if (plan.stages[s].replicated && (plan.exchange == Exchange::star || s + 1 == trunk.size())) {
+    if (plan.stages[s].replicated && (plan.exchange != Exchange::ring || s + 1 == trunk.size())) {
       fail("plan: stage {} cannot be replicated: its maps go to the master", trunk[s].name);
     }
     int next = 0;

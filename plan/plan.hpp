@@ -30,7 +30,10 @@ struct StagePlan {
 /// How maps and gradients travel between the members of a stage and those of the next.
 enum class Exchange {
   star,  ///< through the master, which also sums the gradients
-  ring   ///< from slave to slave: every holder of filters sums the gradient of its own maps
+  ring,  ///< from slave to slave: every holder of filters sums the gradient of its own maps
+  /// For comparison, the scheme of Marques, Falcao and Alexandre (2018): a star in which weights go out before every
+  /// forward pass and come back after every update, and slaves do nothing but convolve: what follows is the master's.
+  thesis
 };
 
 struct Plan {
@@ -49,8 +52,11 @@ std::string to_string(NumberType type);
 Exchange exchange_from(const std::string& text);
 NumberType number_type_from(const std::string& text);
 
-/// A star replicates no stage: its maps go through the master.
+/// A star replicates no stage: its maps go through the master. The thesis' scheme has no micro-batches either.
 void set_exchange(Plan& plan, Exchange exchange);
+
+/// All filters of a stage.
+int filters_in(const StagePlan& stage);
 
 /// The shards of one stage from the filter count of each member.
 StagePlan stage_plan(const std::vector<int>& filters_by_member);

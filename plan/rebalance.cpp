@@ -12,10 +12,6 @@ double shard_seconds(const MemberProfile& member, const StagePlan& stage, std::s
   return predict_passes(member, index, all).forward + own.backward_input + own.backward_filters;
 }
 
-int filters_in(const StagePlan& stage) {
-  return stage.shards.empty() ? 0 : stage.shards.back().filters.first + stage.shards.back().filters.count;
-}
-
 /// The slowest member's time for each stage, added up.
 double slowest_seconds(const Plan& plan, const std::vector<MemberProfile>& profiles) {
   double sum = 0.0;

@@ -187,12 +187,20 @@ class Simulation {
 
 }  // namespace
 
-double sum_seconds(const Task& sum, const Plan& plan, const std::vector<Stage>& trunk) {
+double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stage>& trunk) {
   constexpr double kBytesPerSecond = 8e9;
-  Shape shape = input_shape(trunk[static_cast<std::size_t>(sum.stage)], plan.batch / plan.micro_batches);
-  shape.c = sum.filters.count;
-  const double read_and_written = 3.0 * static_cast<double>(sum.after.size());
-  return read_and_written * static_cast<double>(shape.size() * sizeof(float)) / kBytesPerSecond;
+  const Stage& stage = trunk[static_cast<std::size_t>(task.stage)];
+  double values = 0.0;
+  if (task.kind == TaskKind::sum) {
+    Shape shape = input_shape(stage, plan.batch / plan.micro_batches);
+    shape.c = task.filters.count;
+    values = 3.0 * static_cast<double>(task.after.size() * shape.size());
+  } else {
+    // Every layer reads and writes, most of them all that the convolution made.
+    const auto layers = static_cast<double>(stage.after.size());
+    values = (1.0 + 2.0 * layers) * static_cast<double>(conv_shape(stage, plan.batch, task.filters.count).size());
+  }
+  return values * sizeof(float) / kBytesPerSecond;
 }
 
 Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,

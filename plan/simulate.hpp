@@ -15,8 +15,9 @@ struct ClusterModel {
   std::function<double(const Task&)> compute;
 };
 
-/// Seconds that a sum takes a machine of today: what it reads and writes, over the bandwidth of its memory.
-double sum_seconds(const Task& sum, const Plan& plan, const std::vector<Stage>& trunk);
+/// Seconds that a sum, or the layers after a convolution, take a machine of today: what they read and write, over the
+/// bandwidth of its memory.
+double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stage>& trunk);
 
 /// What a node did in a step.
 struct NodeUse {

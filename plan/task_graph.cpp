@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "plan/thesis_graph.hpp"
+
 namespace convoy {
 namespace {
 
@@ -11,9 +13,7 @@ namespace {
 class Builder {
  public:
   Builder(const Plan& plan, const std::vector<Stage>& trunk) : plan_(plan), trunk_(trunk) {
-    const auto members = static_cast<int>(plan.members.size());
-    const bool own = !plan.members.empty() && plan.members.back() == "master";
-    graph_.master = own ? members - 1 : members;
+    graph_.master = master_of(plan);
     graph_.nodes = graph_.master + 1;
     find_users();
   }
@@ -244,7 +244,13 @@ class Builder {
 
 }  // namespace
 
+int master_of(const Plan& plan) {
+  const auto members = static_cast<int>(plan.members.size());
+  return !plan.members.empty() && plan.members.back() == "master" ? members - 1 : members;
+}
+
 TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk, bool training) {
+  if (plan.exchange == Exchange::thesis) return make_thesis_graph(plan, trunk, training);
   return Builder(plan, trunk).build(training);
 }
 
@@ -265,6 +271,7 @@ FilterRange own_filters(const Plan& plan, std::size_t stage, int node) {
 }
 
 FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node) {
+  if (plan.exchange == Exchange::thesis && node == graph.master) return {0, filters_in(plan.stages[stage])};
   FilterRange held = own_filters(plan, stage, node);
   for (const Task& task : graph.tasks) {
     const bool here = task.node == node && task.kind == TaskKind::forward && task.stage == static_cast<int>(stage);
@@ -275,7 +282,7 @@ FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t s
 
 bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan) {
   return task.kind == TaskKind::send && task.cargo == Cargo::part && task.to == graph.master &&
-         plan.exchange == Exchange::star;
+         plan.exchange != Exchange::ring;
 }
 
 double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk) {
@@ -287,6 +294,9 @@ double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& tr
         sizeof(float));
   }
   const int samples = plan.batch / plan.micro_batches;
+  if (task.cargo == Cargo::raw_maps || task.cargo == Cargo::raw_gradient) {
+    return static_cast<double>(conv_shape(trunk[s], samples, task.filters.count).size() * bytes_of(plan.wire));
+  }
   Shape shape = s < trunk.size() ? input_shape(trunk[s], samples) : output_shape(trunk.back(), samples, 1);
   shape.c = task.filters.count;
   return static_cast<double>(shape.size() * bytes_of(plan.wire));

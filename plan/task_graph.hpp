@@ -15,15 +15,19 @@ enum class TaskKind {
   update,            ///< all of a node's shards
   sum,               ///< adds the parts of a micro-batch's gradient up, in the order of the shards
   head,              ///< dense layers and loss, forward and backward, on the master
+  layers,            ///< in the thesis' scheme, on the master: what follows a stage's convolution, forward
+  layers_backward,
   send
 };
 
 /// What a send carries. X is the input of stage `stage`; for a stage beyond the last, the trunk's output.
 enum class Cargo {
-  maps,      ///< channels `filters` of X
-  part,      ///< channels `filters` of one shard's part of the gradient by X
-  gradient,  ///< channels `filters` of the gradient by X
-  weights    ///< filters `filters` of the stage
+  maps,         ///< channels `filters` of X
+  part,         ///< channels `filters` of one shard's part of the gradient by X
+  gradient,     ///< channels `filters` of the gradient by X
+  weights,      ///< filters `filters` of the stage
+  raw_maps,     ///< in the thesis' scheme: channels `filters` of the stage's convolution, before the layers after it
+  raw_gradient  ///< by those
 };
 
 struct Task {
@@ -45,18 +49,21 @@ struct TaskGraph {
       tasks;  ///< in an order in which they could be done one by one; of what is ready, a node does the first
 };
 
+/// The node of the master.
+int master_of(const Plan& plan);
+
 /// A step of training, or a forward pass that ends with the head. The plan must be valid for the trunk.
 TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk, bool training = true);
 
 /// For each task those that wait for it.
 std::vector<std::vector<int>> followers_of(const TaskGraph& graph);
 
-/// Of stage `stage`: the filters that a node's shard has; those that it computes at all, which where it replicates the
-/// stage are all. Empty ranges for none.
+/// Of stage `stage`: the filters that a node's shard has; those whose weights it needs at all, which are all where it
+/// replicates the stage, or sends them out. Empty ranges for none.
 FilterRange own_filters(const Plan& plan, std::size_t stage, int node);
 FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node);
 
-/// A part of a gradient to the master of a star, which receives one from every shard: whoever sends it waits for credit.
+/// A part of a gradient to a master that sums, which receives one from every shard: whoever sends it waits for credit.
 bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan);
 
 /// Bytes that a send carries, in the plan's number type; weights and their like in 32 bits.

@@ -255,6 +255,7 @@ TEST_P(NodesTogether, TrainAsOneDeviceDoes) {
 
 constexpr auto kStar = Exchange::star;
 constexpr auto kRing = Exchange::ring;
+constexpr auto kThesis = Exchange::thesis;
 
 INSTANTIATE_TEST_SUITE_P(
     Plans, NodesTogether,
@@ -267,6 +268,8 @@ INSTANTIATE_TEST_SUITE_P(
                     NodesCase{"OneWithoutFilters", {2, 0, 1}, false, kRing, 2},
                     NodesCase{"FirstReplicated", {1, 3, 1}, false, kRing, 2, {true, false, false}},
                     NodesCase{"TwoReplicated", {2, 1, 1}, true, kRing, 3, {true, true, false}},
+                    NodesCase{"Thesis", {3, 1, 2}, false, kThesis},
+                    NodesCase{"ThesisWithMaster", {1, 2, 2}, true, kThesis},
                     NodesCase{"MoreSlavesThanFilters", {1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, false, kRing, 2}),
     [](const auto& info) { return info.param.name; });
 

@@ -107,6 +107,8 @@ TEST_P(TaskGraphs, BringWholeInputsToWhoeverComputesAndWholeOutputsToTheMaster) 
         EXPECT_EQ(distinct_channels(have[{task.stage, task.micro_batch, task.node}]),
                   trunk[static_cast<std::size_t>(task.stage)].channels);
       }
+    }
+    if (task.kind == (plan.exchange == Exchange::thesis ? TaskKind::layers : TaskKind::forward)) {
       have[{task.stage + 1, task.micro_batch, task.node}].push_back(task.filters);
     }
     if (task.kind == TaskKind::head) {
@@ -152,7 +154,9 @@ INSTANTIATE_TEST_SUITE_P(Plans, TaskGraphs,
                                          PlanCase{"Ring", 3, false, Exchange::ring, false, 1},
                                          PlanCase{"RingWithMaster", 3, true, Exchange::ring, false, 2},
                                          PlanCase{"Replicated", 4, false, Exchange::ring, true, 8},
-                                         PlanCase{"ReplicatedWithMaster", 4, true, Exchange::ring, true, 2}),
+                                         PlanCase{"ReplicatedWithMaster", 4, true, Exchange::ring, true, 2},
+                                         PlanCase{"Thesis", 3, false, Exchange::thesis, false, 1},
+                                         PlanCase{"ThesisWithMaster", 2, true, Exchange::thesis, false, 1}),
                          [](const auto& info) { return info.param.name; });
 
 // ---- traffic: design's arithmetic, in KiB per image -------------------------------------------------------------------
@@ -184,6 +188,14 @@ TEST(Traffic, OfARing) {
   const auto [out, in] = traffic({"", 4, false, Exchange::ring, false, 1}, NumberType::fp32);
   EXPECT_NEAR(out, 4 * 12 + 375, 1.0);
   EXPECT_NEAR(in, 375, 1.0);
+}
+
+TEST(Traffic, OfTheThesis) {
+  // Images, inputs and raw maps' gradients out, raw maps and parts in; weights and biases both ways, once a batch of 24.
+  const double weights = (500 * 75 + 500 + 1500 * 12500 + 1500) * 4.0 / 1024 / 24;
+  const auto [out, in] = traffic({"", 4, false, Exchange::thesis, false, 1}, NumberType::fp32);
+  EXPECT_NEAR(out, 4 * 12 + 4 * 500 + 2000 + 1500 + weights, 1.0);
+  EXPECT_NEAR(in, 2000 + 1500 + 4 * 500 + weights, 1.0);
 }
 
 TEST(Traffic, IsHalfIn16Bits) {
@@ -278,6 +290,10 @@ TEST(Plans, NameWhatCannotBe) {
   star.exchange = Exchange::star;
   star.stages[0].replicated = true;
   expect(star, "conv1 cannot be replicated");
+  Plan thesis = plan;
+  thesis.exchange = Exchange::thesis;
+  thesis.micro_batches = 2;
+  expect(thesis, "sends whole batches");
   Plan last = plan;
   last.stages[1].replicated = true;
   expect(last, "conv2 cannot be replicated");
@@ -288,7 +304,8 @@ TEST(Plans, SurviveJson) {
   Plan plan = plan_of({"", 3, true, Exchange::ring, true, 4}, trunk, 24);
   plan.wire = NumberType::bf16;
   EXPECT_EQ(plan_from_json(to_json(plan), "plan.json"), plan);
-  EXPECT_THAT([] { exchange_from("mesh"); }, testing::ThrowsMessage<Error>(HasSubstr("expected star or ring")));
+  EXPECT_THAT([] { exchange_from("mesh"); },
+              testing::ThrowsMessage<Error>(HasSubstr("expected star or ring or thesis")));
   EXPECT_THAT([] { number_type_from("int4"); },
               testing::ThrowsMessage<Error>(HasSubstr("expected fp32 or bf16 or fp16")));
 }

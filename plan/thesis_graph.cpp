@@ -1,0 +1,115 @@
+#include "plan/thesis_graph.hpp"
+
+#include <map>
+
+namespace convoy {
+namespace {
+
+class Builder {
+ public:
+  Builder(const Plan& plan, const std::vector<Stage>& trunk) : plan_(plan), trunk_(trunk) {
+    graph_.master = master_of(plan);
+    graph_.nodes = graph_.master + 1;
+  }
+
+  TaskGraph build(bool training) {
+    const auto stages = static_cast<int>(trunk_.size());
+    for (int s = 0; s < stages; ++s) forward(s);
+    last_ = {add({.kind = TaskKind::head, .node = graph_.master, .stage = stages, .after = last_})};
+    if (!training) return std::move(graph_);
+    for (int s = stages - 1; s >= 0; --s) backward(s);
+    update();
+    return std::move(graph_);
+  }
+
+ private:
+  const std::vector<Assignment>& shards(int stage) const {
+    return plan_.stages[static_cast<std::size_t>(stage)].shards;
+  }
+  FilterRange all(int stage) const { return {0, trunk_[static_cast<std::size_t>(stage)].conv.filters}; }
+  FilterRange inputs(int stage) const { return {0, trunk_[static_cast<std::size_t>(stage)].channels}; }
+
+  int add(Task task) {
+    graph_.tasks.push_back(std::move(task));
+    return static_cast<int>(graph_.tasks.size()) - 1;
+  }
+
+  /// The tasks after which the receiver has it; the sender has it after `after`. Nothing travels from a node to itself.
+  std::vector<int> send(int from, int to, Cargo cargo, int stage, FilterRange filters, const std::vector<int>& after) {
+    if (from == to) return after;
+    return {add({.kind = TaskKind::send,
+                 .node = from,
+                 .stage = stage,
+                 .filters = filters,
+                 .cargo = cargo,
+                 .to = to,
+                 .after = after})};
+  }
+
+  static void append(std::vector<int>& tasks, const std::vector<int>& more) {
+    tasks.insert(tasks.end(), more.begin(), more.end());
+  }
+
+  void forward(int s) {
+    std::vector<int> raw;
+    for (const Assignment& shard : shards(s)) {
+      std::vector<int> needs = send(graph_.master, shard.member, Cargo::maps, s, inputs(s), last_);
+      if (shard.member != graph_.master) {
+        append(needs, send(graph_.master, shard.member, Cargo::weights, s, shard.filters, last_));
+      }
+      const int made = add({.kind = TaskKind::forward,
+                            .node = shard.member,
+                            .stage = s,
+                            .filters = shard.filters,
+                            .after = std::move(needs)});
+      append(raw, send(shard.member, graph_.master, Cargo::raw_maps, s, shard.filters, {made}));
+    }
+    last_ = {add({.kind = TaskKind::layers, .node = graph_.master, .stage = s, .filters = all(s), .after = raw})};
+  }
+
+  void backward(int s) {
+    const int raw =
+        add({.kind = TaskKind::layers_backward, .node = graph_.master, .stage = s, .filters = all(s), .after = last_});
+    std::vector<int> parts;
+    for (const Assignment& shard : shards(s)) {
+      const int part = add({.kind = TaskKind::backward_input,
+                            .node = shard.member,
+                            .stage = s,
+                            .filters = shard.filters,
+                            .after = send(graph_.master, shard.member, Cargo::raw_gradient, s, shard.filters, {raw})});
+      filters_[shard.member].push_back(add({.kind = TaskKind::backward_filters,
+                                            .node = shard.member,
+                                            .stage = s,
+                                            .filters = shard.filters,
+                                            .after = {part}}));
+      if (s > 0) append(parts, send(shard.member, graph_.master, Cargo::part, s, inputs(s), {part}));
+    }
+    if (s > 0) {
+      last_ = {add({.kind = TaskKind::sum, .node = graph_.master, .stage = s, .filters = inputs(s), .after = parts})};
+    }
+  }
+
+  void update() {
+    for (const auto& [node, after] : filters_) {
+      const int updated = add({.kind = TaskKind::update, .node = node, .after = after});
+      for (int s = 0; s < static_cast<int>(trunk_.size()); ++s) {
+        const FilterRange own = own_filters(plan_, static_cast<std::size_t>(s), node);
+        if (own.count > 0) send(node, graph_.master, Cargo::weights, s, own, {updated});
+      }
+    }
+  }
+
+  const Plan& plan_;
+  const std::vector<Stage>& trunk_;
+  TaskGraph graph_;
+  std::vector<int> last_;                    ///< after these the master has what comes next
+  std::map<int, std::vector<int>> filters_;  ///< by node
+};
+
+}  // namespace
+
+TaskGraph make_thesis_graph(const Plan& plan, const std::vector<Stage>& trunk, bool training) {
+  return Builder(plan, trunk).build(training);
+}
+
+}  // namespace convoy
