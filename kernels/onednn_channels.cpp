@@ -47,8 +47,9 @@ class ConvolutionBackward : public OnednnInputGradient {
     const Convolution& conv = spec.stage.conv;
     const Shape weights = weight_shape(stage_of(spec, part), spec.filters.count);
     const dnnl::convolution_backward_data::primitive_desc desc(
-        {algorithm::convolution_direct, input_desc_of(spec, part, part.maps.input, Type::f32),
-         desc_of(weights, memory::format_tag::any, part.factors), output_desc_of(spec, part.maps.output, part.factors),
+        {algorithm::convolution_direct, input_desc_of(spec, part, part.for_input_gradient.input, Type::f32),
+         desc_of(weights, memory::format_tag::any, part.factors),
+         output_desc_of(spec, part.for_input_gradient.output, part.factors),
          strides(conv), pad_before(conv), pad_after(conv)},
         engine.engine, forward);
     primitive_ = dnnl::convolution_backward_data(desc);
@@ -93,7 +94,7 @@ class ColumnsBackward : public OnednnInputGradient {
     const dnnl::convolution_forward::primitive_desc desc(
         {prop_kind::forward_inference,
          algorithm::convolution_direct,
-         output_desc_of(spec, part.maps.output),
+         output_desc_of(spec, part.for_input_gradient.output),
          desc_of({weights_of_filter(), weight_shape_.n}, memory::format_tag::any),
          desc_of(columns_.shape(), memory::format_tag::any),
          {1, 1},

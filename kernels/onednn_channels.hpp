@@ -17,7 +17,8 @@ struct MapLayouts {
 struct ChannelPart {
   int first = 0;
   int count = 0;
-  MapLayouts maps;                 ///< of the forward pass and the input gradient
+  MapLayouts maps;                 ///< of the forward pass
+  MapLayouts for_input_gradient;   ///< of the input gradient
   MapLayouts for_filter_gradient;  ///< of the filter gradient
   bool columns = false;            ///< find the input gradient by a product with a matrix of columns
   /// Of what is multiplied: inputs, weights and gradients by the output. Sums, and what is kept of weights, are floats.

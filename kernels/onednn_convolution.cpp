@@ -39,6 +39,7 @@ std::vector<ChannelPart> parts_in_bf16(const Stage& stage, int vector_width) {
   return {{.first = 0,
            .count = stage.channels,
            .maps = {layout, layout},
+           .for_input_gradient = {layout, layout},
            .for_filter_gradient = {layout, layout},
            .factors = memory::data_type::bf16}};
 }
@@ -51,19 +52,30 @@ std::vector<ChannelPart> parts_of(const Stage& stage, int filters, const OnednnE
     const int whole = stage.channels / kAvx512 * kAvx512;
     const MapLayouts blocks{Layout::nChw16c, Layout::nChw16c};
     const MapLayouts rest{Layout::nchw, Layout::nChw16c};
-    return {
-        {.first = 0, .count = whole, .maps = blocks, .for_filter_gradient = blocks},
-        {.first = whole, .count = stage.channels - whole, .maps = rest, .for_filter_gradient = rest, .columns = true}};
+    return {{.first = 0,
+             .count = whole,
+             .maps = blocks,
+             .for_input_gradient = blocks,
+             .for_filter_gradient = blocks},
+            {.first = whole,
+             .count = stage.channels - whole,
+             .maps = rest,
+             .for_input_gradient = rest,
+             .for_filter_gradient = rest,
+             .columns = true}};
   }
   const bool badly = blocks_badly(stage, vector_width);
   const bool many = vector_width == kAvx512 && stage.channels >= 256 && filters >= 64;
   const Layout maps = many || badly ? Layout::nhwc : Layout::any;
-  // With many filters too, the gradient's speed in blocks pays for the change of layout.
-  const bool stays = badly || (many && filters < 256);
-  const Layout filter_gradient = stays ? Layout::nhwc : Layout::any;
+  // With many filters too, a gradient's speed in blocks pays for the change of layout: on Intel's processors (Sapphire
+  // Rapids) that by the filters, on AMD's (Zen 5) that by the input.
+  const bool pays = many && !badly && filters >= 256;
+  const Layout input_gradient = pays && engine.amd ? Layout::any : maps;
+  const Layout filter_gradient = pays && !engine.amd ? Layout::any : maps;
   return {{.first = 0,
            .count = stage.channels,
            .maps = {maps, maps},
+           .for_input_gradient = {input_gradient, input_gradient},
            .for_filter_gradient = {filter_gradient, filter_gradient}}};
 }
 

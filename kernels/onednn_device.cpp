@@ -132,6 +132,14 @@ bool has_bf16() {
   }
 }
 
+bool is_amd() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("amd") > 0;
+#else
+  return false;
+#endif
+}
+
 class OnednnDevice : public Device {
  public:
   OnednnDevice(int threads, bool bf16) {
@@ -142,6 +150,7 @@ class OnednnDevice : public Device {
     }
     engine_.threads = threads;
     engine_.bf16 = bf16;
+    engine_.amd = is_amd();
     const dnnl_version_t& version = *dnnl_version();
     info_.name = "cpu";
     info_.threads = threads;

@@ -15,6 +15,7 @@ struct OnednnEngine {
   dnnl::stream stream{engine};
   int threads = 1;
   int vector_width = 16;  ///< floats that its instructions take at once
+  bool amd = false;       ///< whose processors prefer other layouts than Intel's
   bool bf16 = false;      ///< convolutions multiply bfloat16, and sum in floats
 
   /// oneDNN takes the calling thread's OpenMP setting, both when a primitive is made and when it runs.
