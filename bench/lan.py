@@ -213,7 +213,7 @@ def train(options, lan, data, master, slaves, arguments, steps):
 def words_of(plan):
     """The options of the master for a plan of --plans."""
     exchange, *rest = plan.split("-")
-    words = [] if exchange == "auto" else ["--exchange", exchange]
+    words = {"auto": [], "thesis": ["--plan", "thesis"]}.get(exchange, ["--exchange", exchange])
     for each in rest:
         words += ["--micro-batch", each] if each.isdigit() else ["--wire", each]
     return words
@@ -250,7 +250,7 @@ def main():
     parser.add_argument("--steps", type=int, default=4, help="of which the first is not counted")
     parser.add_argument("--alone", type=float, default=0.0, help="seconds of a step on one machine, where known")
     parser.add_argument("--plans", default="star,ring,auto",
-                        help="separated by commas: star, ring, auto, each with -bf16 where it is to be the wire's type "
+                        help="separated by commas: star, ring, thesis, auto, each with -bf16 where it is to be the wire's type "
                         "and -N for micro-batches of N images")
     options = parser.parse_args()
     if os.geteuid() != 0:

@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   convoy::add_conv(app);
   convoy::add_operators(app);
   convoy::add_simulate(app);
+  convoy::add_sweep(app);
   convoy::add_train(app);
   convoy::add_transport(app);
   try {

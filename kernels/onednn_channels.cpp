@@ -49,8 +49,8 @@ class ConvolutionBackward : public OnednnInputGradient {
     const dnnl::convolution_backward_data::primitive_desc desc(
         {algorithm::convolution_direct, input_desc_of(spec, part, part.for_input_gradient.input, Type::f32),
          desc_of(weights, memory::format_tag::any, part.factors),
-         output_desc_of(spec, part.for_input_gradient.output, part.factors),
-         strides(conv), pad_before(conv), pad_after(conv)},
+         output_desc_of(spec, part.for_input_gradient.output, part.factors), strides(conv), pad_before(conv),
+         pad_after(conv)},
         engine.engine, forward);
     primitive_ = dnnl::convolution_backward_data(desc);
     gradient_ = OnednnInlet(desc.diff_dst_desc());

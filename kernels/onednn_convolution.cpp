@@ -52,11 +52,7 @@ std::vector<ChannelPart> parts_of(const Stage& stage, int filters, const OnednnE
     const int whole = stage.channels / kAvx512 * kAvx512;
     const MapLayouts blocks{Layout::nChw16c, Layout::nChw16c};
     const MapLayouts rest{Layout::nchw, Layout::nChw16c};
-    return {{.first = 0,
-             .count = whole,
-             .maps = blocks,
-             .for_input_gradient = blocks,
-             .for_filter_gradient = blocks},
+    return {{.first = 0, .count = whole, .maps = blocks, .for_input_gradient = blocks, .for_filter_gradient = blocks},
             {.first = whole,
              .count = stage.channels - whole,
              .maps = rest,

@@ -126,29 +126,39 @@ double time_head(const Cut& cut, int batch) {
 /// The plan by measured times, and whether this machine alone would do better.
 void measure_and_choose(const ClusterOptions& options, const Cut& cut, int batch, Device& device, Planned& planned) {
   // Whoever asks for an exchange wants the slaves, whatever the times.
-  const std::optional<Exchange> exchange = exchange_wish(options);
-  const bool maybe_alone = !exchange && !planned.roster->slaves().empty();
+  const Wishes wishes = wishes_of(options, batch);
+  const bool maybe_alone = !wishes.exchange && !planned.roster->slaves().empty();
   std::size_t memory = 0;
   if (options.share || maybe_alone) {
     memory = options.memory.empty() ? default_memory(device.info()) : parse_memory(options.memory);
     memory = static_cast<std::size_t>(static_cast<double>(memory) / device.info().memory_factor);
   }
   Device* timed = options.share || maybe_alone ? &device : nullptr;
-  planned.profiles = profile_members(*planned.roster, timed, memory, cut.trunk, batch);
-  const double head_seconds = time_head(cut, batch);
+  Calibration& calibration = planned.calibration;
+  calibration.batch = batch;
+  for (const Stage& stage : cut.trunk) calibration.stages.push_back(stage.name);
+  calibration.members = profile_members(*planned.roster, timed, memory, cut.trunk, batch);
+  calibration.head_seconds = time_head(cut, batch);
   if (maybe_alone) {
-    const double alone = seconds_alone(cut.trunk, planned.profiles.back(), head_seconds);
-    if (std::isfinite(alone)) planned.seconds_alone = alone;
-    if (!options.share) planned.profiles.pop_back();
+    const double alone = seconds_alone(cut.trunk, calibration.members.back(), calibration.head_seconds);
+    if (std::isfinite(alone)) calibration.seconds_alone = alone;
+    if (!options.share) calibration.members.pop_back();
   }
-  Wishes wishes{.exchange = exchange};
-  if (!options.wire.empty()) wishes.wire = number_type_from(options.wire);
-  if (options.micro_batch > 0) wishes.micro_batches = micro_batches_of(options, batch);
-  planned.choice = choose_plan(cut.trunk, batch, planned.profiles, wishes, head_seconds);
+  planned.choice = choose_plan(cut.trunk, batch, calibration.members, wishes, calibration.head_seconds);
   planned.plan = planned.choice->plan;
 }
 
 }  // namespace
+
+Wishes wishes_of(const ClusterOptions& options, int batch) {
+  Wishes wishes{.exchange = exchange_wish(options)};
+  if (wishes.exchange == Exchange::thesis && (!options.exchange.empty() || options.micro_batch > 0)) {
+    fail("--plan thesis: it has a way of its own to exchange maps; leave out --exchange and --micro-batch");
+  }
+  if (!options.wire.empty()) wishes.wire = number_type_from(options.wire);
+  if (options.micro_batch > 0) wishes.micro_batches = micro_batches_of(options, batch);
+  return wishes;
+}
 
 std::vector<std::string> idle_members(const Plan& plan) {
   std::vector<std::string> idle;
@@ -166,6 +176,7 @@ std::vector<std::string> idle_members(const Plan& plan) {
 std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, const std::string& run, const Cut& cut,
                                              int batch, Device& device, const Observers& observers,
                                              const std::atomic<bool>& stop) {
+  wishes_of(options, batch);  // what contradicts itself, before anybody is waited for
   Planned planned;
   planned.roster = std::make_unique<Roster>(options.listen, run);
   Roster& roster = *planned.roster;
@@ -186,9 +197,6 @@ std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, cons
   for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
   if (options.share) members.emplace_back("master");
   const bool thesis = options.plan == kThesis;
-  if (thesis && (!options.exchange.empty() || options.micro_batch > 0)) {
-    fail("--plan thesis: it has a way of its own to exchange maps; leave out --exchange and --micro-batch");
-  }
   if (!options.plan.empty() && !thesis) {
     planned.plan = read_plan(options.plan, members, cut.trunk, batch);
     override_plan(options, planned.plan);
@@ -198,11 +206,10 @@ std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, cons
   } else {
     notice(observers, "timing the members on the net's stages");
     measure_and_choose(options, cut, batch, device, planned);
-    notice(
-        observers,
-        fmt::format(
-            "plan: {}; a step takes about {:.3g} s{}", describe(planned.plan), planned.choice->predicted.seconds,
-            planned.seconds_alone > 0.0 ? fmt::format(", on this machine alone {:.3g} s", planned.seconds_alone) : ""));
+    const double alone = planned.calibration.seconds_alone;
+    notice(observers, fmt::format("plan: {}; a step takes about {:.3g} s{}", describe(planned.plan),
+                                  planned.choice->predicted.seconds,
+                                  alone > 0.0 ? fmt::format(", on this machine alone {:.3g} s", alone) : ""));
     for (const std::string& idle : idle_members(planned.plan)) notice(observers, idle);
   }
   return planned;
@@ -225,6 +232,7 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
   }
   auto planned = make_plan_with_slaves(options, net.name, cut, batch, *cluster->device_, observers, stop);
   if (!planned) return nullptr;
+  cluster->calibration_ = planned->calibration;
   if (planned->better_alone()) {
     notice(observers,
            "training on this machine alone, which is faster; --exchange star and ring use slaves all the same");
@@ -234,9 +242,10 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
   }
   Device* own = options.share ? cluster->device_.get() : nullptr;
   cluster->roster_ = std::move(planned->roster);
-  const auto patience = patience_for(planned->plan, planned->profiles);
+  const std::vector<MemberProfile>& profiles = cluster->calibration_.members;
+  const auto patience = patience_for(planned->plan, profiles);
   const bool shares_move = planned->plan.exchange != Exchange::thesis;
-  const Rebalancing rebalancing{.profiles = shares_move ? planned->profiles : std::vector<MemberProfile>(),
+  const Rebalancing rebalancing{.profiles = shares_move ? profiles : std::vector<MemberProfile>(),
                                 .notify = [&observers](const Plan& plan) {
                                   for (const auto& observer : observers) observer->on_plan(plan);
                                 }};

@@ -12,6 +12,7 @@
 #include "master/roster.hpp"
 #include "master/trunk.hpp"
 #include "nets/net.hpp"
+#include "plan/calibration.hpp"
 #include "plan/choose.hpp"
 
 namespace convoy {
@@ -28,6 +29,8 @@ class Cluster {
   /// The plan at hand: shares may move in the course of a run.
   const Plan& plan() const { return slaves_ != nullptr ? slaves_->plan() : plan_; }
   const Device& device() const { return *device_; }
+  /// Without members where nobody was timed.
+  const Calibration& calibration() const { return calibration_; }
   /// Tells the slaves that the run is over, and why.
   void dismiss(const std::string& reason);
 
@@ -39,19 +42,25 @@ class Cluster {
   std::unique_ptr<Trunk> trunk_;
   const ClusterTrunk* slaves_ = nullptr;  ///< trunk_, where it runs on slaves
   Plan plan_;                             ///< of a run without
+  Calibration calibration_;
 };
 
 /// A plan before it is executed.
 struct Planned {
   std::unique_ptr<Roster> roster;
-  std::vector<MemberProfile> profiles;  ///< without timings where shares were fixed
   Plan plan;
+  Calibration calibration;       ///< without members where shares were fixed
   std::optional<Choice> choice;  ///< how the plan was found, where times were measured
-  double seconds_alone = 0.0;    ///< of a step on this machine without slaves; 0: not considered
 
   /// Slaves would only slow the training down.
-  bool better_alone() const { return choice && seconds_alone > 0.0 && seconds_alone <= choice->predicted.seconds; }
+  bool better_alone() const {
+    const double alone = calibration.seconds_alone;
+    return choice && alone > 0.0 && alone <= choice->predicted.seconds;
+  }
 };
+/// What the options settle of a plan. Throws Error where they contradict each other.
+Wishes wishes_of(const ClusterOptions& options, int batch);
+
 /// Members to whom a plan gives no filters, in words for people.
 std::vector<std::string> idle_members(const Plan& plan);
 

@@ -89,6 +89,11 @@ void define(CLI::App& command, TestOptions& options) {
 void define(CLI::App& command, PlanOptions& options) {
   define(command, options.net);
   define(command, options.cluster);
+  command
+      .add_option("--calibration", options.calibration,
+                  "plan for the machines that a run has timed, from its calibration.json, without them")
+      ->excludes("--slaves")
+      ->excludes("--shares");
 }
 
 }  // namespace convoy

@@ -54,6 +54,7 @@ struct TestOptions {
 struct PlanOptions {
   NetOptions net;
   ClusterOptions cluster;
+  std::string calibration;  ///< file, instead of machines that are timed
 };
 
 void define(CLI::App& command, TrainOptions& options);

@@ -3,6 +3,7 @@
 #include "devices/registry.hpp"
 #include "master/cluster.hpp"
 #include "master/load_net.hpp"
+#include "master/run_folder.hpp"
 
 namespace convoy {
 namespace {
@@ -21,8 +22,8 @@ void print_stage(const Planned& planned, const Stage& stage, std::size_t s) {
     const auto member = static_cast<std::size_t>(shard.member);
     const double memory = static_cast<double>(shard_bytes(stage, shard.filters.count, plan.batch, s > 0)) / kMiB;
     std::string time = "not timed";
-    if (member < planned.profiles.size()) {
-      const Timing passes = predict_passes(planned.profiles[member], s, shard.filters.count);
+    if (member < planned.calibration.members.size()) {
+      const Timing passes = predict_passes(planned.calibration.members[member], s, shard.filters.count);
       time = fmt::format("forward {:.2f} ms, backward {:.2f} ms", 1e3 * passes.forward,
                          1e3 * (passes.backward_input + passes.backward_filters));
     }
@@ -42,17 +43,17 @@ void print_choice(const Planned& planned) {
   fmt::print("{}: a step takes about {:.4g} s\n", describe(plan), choice.predicted.seconds);
   for (std::size_t node = 0; node < choice.predicted.nodes.size(); ++node) {
     const NodeUse& use = choice.predicted.nodes[node];
-    const bool timed = node < planned.profiles.size();
+    const bool timed = node < planned.calibration.members.size();
     fmt::print("  {:<16} computes {:.4g} s, idle {:.4g} s; sends {:.2f} MB, receives {:.2f} MB{}\n",
                node < plan.members.size() ? plan.members[node] : "master", use.compute,
                choice.predicted.seconds - use.compute, use.bytes_out / 1e6, use.bytes_in / 1e6,
-               timed ? fmt::format("; its link {} out, {} in", rate(planned.profiles[node].link.out),
-                                   rate(planned.profiles[node].link.in))
+               timed ? fmt::format("; its link {} out, {} in", rate(planned.calibration.members[node].link.out),
+                                   rate(planned.calibration.members[node].link.in))
                      : "");
   }
   for (const std::string& idle : idle_members(plan)) fmt::print("  {}\n", idle);
-  if (planned.seconds_alone > 0.0) {
-    fmt::print("this machine alone: {:.4g} s{}\n", planned.seconds_alone,
+  if (planned.calibration.seconds_alone > 0.0) {
+    fmt::print("the master's machine alone: {:.4g} s{}\n", planned.calibration.seconds_alone,
                planned.better_alone() ? "; train would not use the slaves" : "");
   }
   fmt::print("other plans:\n");
@@ -64,12 +65,8 @@ void print_choice(const Planned& planned) {
   }
 }
 
-}  // namespace
-
-int plan_command(const PlanOptions& options) {
-  const Net net = load_net(options.net);
-  const Cut cut = convoy::cut(net);
-  if (cut.trunk.empty()) fail("{}: net {} has no convolutional layer, so there is nothing to plan", net.file, net.name);
+/// With the machines that are here; nothing if interrupted.
+std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& net, const Cut& cut) {
   const auto device = make_device(options.net.device, options.net.device_options);
   ClusterOptions cluster = options.cluster;
   if (cluster.slaves == 0) {
@@ -78,8 +75,28 @@ int plan_command(const PlanOptions& options) {
   }
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
+  return make_plan_with_slaves(cluster, net.name, cut, net.training.batch, *device, observers, catch_stop_signals());
+}
+
+/// For machines that a run has timed.
+std::optional<Planned> plan_as_timed(const PlanOptions& options, const Net& net, const Cut& cut) {
+  const int batch = net.training.batch;
+  const Wishes wishes = wishes_of(options.cluster, batch);
+  Planned planned;
+  planned.calibration = calibration_from_json(read_text(options.calibration), options.calibration, cut.trunk, batch);
+  planned.choice = choose_plan(cut.trunk, batch, planned.calibration.members, wishes, planned.calibration.head_seconds);
+  planned.plan = planned.choice->plan;
+  return planned;
+}
+
+}  // namespace
+
+int plan_command(const PlanOptions& options) {
+  const Net net = load_net(options.net);
+  const Cut cut = convoy::cut(net);
+  if (cut.trunk.empty()) fail("{}: net {} has no convolutional layer, so there is nothing to plan", net.file, net.name);
   const auto planned =
-      make_plan_with_slaves(cluster, net.name, cut, net.training.batch, *device, observers, catch_stop_signals());
+      options.calibration.empty() ? plan_with_slaves(options, net, cut) : plan_as_timed(options, net, cut);
   if (!planned) return kInterrupted;
   if (options.net.format == "json") {
     fmt::print("{}", to_json(planned->plan));
@@ -87,7 +104,7 @@ int plan_command(const PlanOptions& options) {
     for (std::size_t s = 0; s < cut.trunk.size(); ++s) print_stage(*planned, cut.trunk[s], s);
     if (planned->choice) print_choice(*planned);
   }
-  planned->roster->dismiss("only a plan was asked for");
+  if (planned->roster) planned->roster->dismiss("only a plan was asked for");
   return kSuccess;
 }
 

@@ -1,12 +1,8 @@
-// The curves of a run as a picture, drawn by gnuplot where it is installed.
+// The curves of a run as a picture.
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-
-#include <array>
 #include <fstream>
 
+#include "master/gnuplot.hpp"
 #include "master/observer.hpp"
 
 namespace convoy {
@@ -31,29 +27,6 @@ plot 'results.csv' using 1:4 with linespoints title 'training accuracy', \
      ''            using 1:5 axes x1y2 with lines dashtype 2 title 'test loss'
 )";
 
-/// Runs gnuplot in the folder. A picture is a convenience: without gnuplot the script stays for whoever has it.
-void draw(const std::string& folder) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
-  for (const int stream : {0, 1, 2}) posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_RDWR, 0);
-  // Whoever draws may be interrupted, though this program blocks the signals (core/stop_signal.hpp).
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  std::array<char, 8> program{"gnuplot"};
-  std::array<char, 16> script{"curves.gnuplot"};
-  std::array<char*, 3> arguments{program.data(), script.data(), nullptr};
-  pid_t pid = 0;
-  const int error = posix_spawnp(&pid, program.data(), &actions, &attributes, arguments.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error == 0) waitpid(pid, nullptr, 0);
-}
-
 class PlotObserver : public Observer {
  public:
   explicit PlotObserver(std::string folder) : folder_(std::move(folder)) {
@@ -61,7 +34,7 @@ class PlotObserver : public Observer {
   }
   void on_epoch(const EpochReport&) override { any_ = true; }
   void on_end(const RunEnd&) override {
-    if (any_) draw(folder_);
+    if (any_) run_gnuplot(folder_, "curves.gnuplot");
   }
 
  private:

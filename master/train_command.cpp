@@ -89,6 +89,8 @@ class TrainCommand {
     const Model model{cluster->trunk(), head};
     load(model, start_.model);
     write_text(folder_ + "/plan.json", to_json(cluster->plan()));
+    const Calibration& calibration = cluster->calibration();
+    if (!calibration.members.empty()) write_text(folder_ + "/calibration.json", to_json(calibration));
     announce(*cluster);
     return train_and_end(*cluster, model, stop);
   }

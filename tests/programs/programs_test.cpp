@@ -244,6 +244,23 @@ TEST_F(Programs, ARingOfProcessesGivesTheWeightsOfAStar) {
   EXPECT_EQ(file_bytes(folder("star") + "/weights.safetensors"), file_bytes(folder("ring") + "/weights.safetensors"));
 }
 
+TEST_F(Programs, TheThesisSchemeTrainsAndItsCalibrationPlansAgain) {
+  Process a = slave("a");
+  Process b = slave("b");
+  const std::string net = kSource + "/nets/glyphs.yaml";
+  Process train = master({"train", net, "--slaves", "2", "--plan", "thesis", "--steps", "10", "--listen", endpoint_,
+                          "--out", folder("run"), "--threads", "1"});
+  ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
+  EXPECT_THAT(train.output(), HasSubstr("plan: thesis, fp32; a step takes about"));
+  EXPECT_THAT(file_bytes(folder("run") + "/plan.json"), HasSubstr("\"exchange\": \"thesis\""));
+  Process plan = master({"plan", net, "--calibration", folder("run") + "/calibration.json"});
+  ASSERT_EQ(plan.wait(60s), kSuccess) << plan.output();
+  EXPECT_THAT(plan.output(), AllOf(HasSubstr("a step takes about"), HasSubstr("other plans"), HasSubstr("Mbit/s")));
+  Process other = master({"plan", net, "--batch", "7", "--calibration", folder("run") + "/calibration.json"});
+  EXPECT_EQ(other.wait(60s), kFailure);
+  EXPECT_THAT(other.output(), HasSubstr("calibration.json: its times are of batches of"));
+}
+
 TEST_F(Programs, ASlaveThatDiesInARingEndsTheRunAndItIsNamed) {
   Process a = slave("a");
   Process train =
@@ -311,6 +328,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadCommand{"ResumeNowhere", kMaster, {"train", kGlyphs, "--resume"}, kFailure, "--out"},
         BadCommand{"ResumeEmpty", kMaster, {"train", kGlyphs, "--resume", "--out", "SCRATCH"}, kFailure, "checkpoint"},
         BadCommand{"OutUnwritable", kMaster, {"train", kGlyphs, "--out", "/proc/none/run"}, kFailure, "/proc/none/run"},
+        BadCommand{"ThesisRing",
+                   kMaster,
+                   {"train", kGlyphs, "--slaves", "1", "--plan", "thesis", "--exchange", "ring"},
+                   kFailure,
+                   "--plan thesis"},
+        BadCommand{"Calibration",
+                   kMaster,
+                   {"plan", kGlyphs, "--calibration", "NETS/glyphs.yaml"},
+                   kFailure,
+                   "not a calibration"},
         BadCommand{"MissingWeights",
                    kMaster,
                    {"test", kGlyphs, "--weights", "SCRATCH/w.safetensors"},

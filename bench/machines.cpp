@@ -1,0 +1,98 @@
+#include "bench/machines.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "master/run_folder.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr double kPayload = 0.944;  // of a bit on the wire, what TCP over Ethernet carries: 1 Gbit/s moves 118 MB/s
+
+/// Floating-point operations of the head's matrix products for one image, forward and both gradients.
+double head_flops(const Cut& parts) {
+  double inputs = static_cast<double>(parts.maps.channels) * parts.maps.height * parts.maps.width;
+  double flops = 0.0;
+  for (const Layer& layer : parts.head) {
+    const auto* dense = std::get_if<Dense>(&layer.spec);
+    if (dense == nullptr) continue;
+    flops += 6.0 * inputs * dense->units;
+    inputs = dense->units;
+  }
+  return flops;
+}
+
+MemberProfile described(const Machines& machines, const Cut& parts, int batch, std::size_t index, double mbits) {
+  const double flops = 1e9 * machines.gflops[index % machines.gflops.size()];
+  const double bytes = mbits * 1e6 / 8.0 * kPayload;
+  MemberProfile member{.name = {}, .stages = {}, .link = {bytes, bytes}, .latency = 1e-3 * machines.latency};
+  for (const Stage& stage : parts.trunk) {
+    const double pass = conv_flops(stage, batch, stage.conv.filters) / flops;
+    member.stages.push_back({{.filters = stage.conv.filters,
+                              .forward = pass,
+                              .backward_input = member.stages.empty() ? 0.0 : pass,
+                              .backward_filters = pass}});
+  }
+  return member;
+}
+
+}  // namespace
+
+void add_options(CLI::App& command, Machines& machines) {
+  auto* gflops = command.add_option("--gflops", machines.gflops, "speeds of the slaves, taken in turns")
+                     ->delimiter(',')
+                     ->check(CLI::PositiveNumber)
+                     ->capture_default_str();
+  command.add_option("--master-gflops", machines.master_gflops, "speed of the master")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--latency", machines.latency, "of a message, in ms")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      .add_option("--from-run", machines.from_run,
+                  "folder of a run: its members as it timed them, in turns, instead of speeds and links that are given")
+      ->excludes(gflops);
+}
+
+Calibration calibration_of(const Machines& machines, const Cut& parts, int batch, int slaves, double mbits) {
+  Calibration calibration{.batch = batch, .head_seconds = head_flops(parts) * batch / machines.master_gflops / 1e9};
+  std::vector<MemberProfile> timed;
+  if (!machines.from_run.empty()) {
+    const std::string file = machines.from_run + "/calibration.json";
+    calibration = calibration_from_json(read_text(file), file, parts.trunk, batch);
+    timed = std::exchange(calibration.members, {});
+    std::erase_if(timed, [](const MemberProfile& member) { return member.name == "master"; });
+    if (timed.empty()) fail("{}: none of its members is a slave", file);
+  }
+  for (std::size_t i = 0; i < static_cast<std::size_t>(slaves); ++i) {
+    calibration.members.push_back(timed.empty() ? described(machines, parts, batch, i, mbits)
+                                                : timed[i % timed.size()]);
+    calibration.members.back().name = fmt::format("slave{}", i + 1);
+  }
+  return calibration;
+}
+
+SimulatedPoint simulate_point(const Cut& parts, int batch, const Calibration& calibration, const Wishes& wishes) {
+  SimulatedPoint point;
+  point.choice = choose_plan(parts.trunk, batch, calibration.members, wishes, calibration.head_seconds);
+  point.seconds_alone = std::numeric_limits<double>::infinity();
+  for (const MemberProfile& member : calibration.members) {
+    point.seconds_alone =
+        std::min(point.seconds_alone, convoy::seconds_alone(parts.trunk, member, calibration.head_seconds));
+  }
+  std::set<int> working;
+  for (const StagePlan& stage : point.choice.plan.stages) {
+    for (const Assignment& shard : stage.shards) working.insert(shard.member);
+  }
+  point.working = static_cast<int>(working.size());
+  return point;
+}
+
+std::optional<Exchange> exchange_wish(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  return exchange_from(name);
+}
+
+}  // namespace convoy

@@ -1,0 +1,33 @@
+// The table of a sweep and its pictures.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace convoy {
+
+struct SweepPoint {
+  std::string filters;
+  int batch = 0;
+  int slaves = 0;
+  double mbits = 0.0;  ///< 0: loopback
+  std::string exchange;
+  std::string wire;
+  double seconds = 0.0;  ///< of a step: median, and quartiles
+  double low = 0.0;
+  double high = 0.0;
+  double alone = 0.0;       ///< seconds of a step on one machine
+  int working = 0;          ///< slaves that get filters
+  double master_mib = 0.0;  ///< peak memory; 0: not measured
+  double slave_mib = 0.0;
+  std::string plan;
+};
+
+std::string csv_header();
+std::string csv_row(const SweepPoint& point);
+
+/// Draws speedup, seconds and, where measured, memory against every quantity of which there are several values, a line for
+/// each combination of the others; returns which files, in words for people.
+std::string draw_sweep(const std::vector<SweepPoint>& points, const std::string& folder);
+
+}  // namespace convoy

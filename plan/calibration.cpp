@@ -1,0 +1,113 @@
+#include "plan/calibration.hpp"
+
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+namespace convoy {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json timing_json(const Timing& timing) {
+  return {{"filters", timing.filters},
+          {"forward", timing.forward},
+          {"backward_input", timing.backward_input},
+          {"backward_filters", timing.backward_filters}};
+}
+
+Json member_json(const MemberProfile& member) {
+  Json stages = Json::array();
+  for (const std::vector<Timing>& timings : member.stages) {
+    Json rows = Json::array();
+    for (const Timing& timing : timings) rows.push_back(timing_json(timing));
+    stages.push_back(std::move(rows));
+  }
+  return {{"name", member.name},
+          {"memory", member.memory},
+          {"filter_block", member.filter_block},
+          {"bytes_per_second_out", member.link.out},
+          {"bytes_per_second_in", member.link.in},
+          {"latency", member.latency},
+          {"stages", std::move(stages)}};
+}
+
+/// A time, speed or amount: not negative.
+double amount(const Json& json, const char* field) {
+  const double value = json.at(field).get<double>();
+  if (!(value >= 0.0)) fail("{} is {}, and must not be negative", field, value);
+  return value;
+}
+
+std::vector<Timing> timings_from(const Json& rows, const Stage& stage) {
+  std::vector<Timing> timings;
+  for (const Json& row : rows) {
+    const Timing timing{row.at("filters").get<int>(), amount(row, "forward"), amount(row, "backward_input"),
+                        amount(row, "backward_filters")};
+    const int least = timings.empty() ? 1 : timings.back().filters + 1;
+    if (timing.filters < least || timing.filters > stage.conv.filters) {
+      fail("stage {}: a time of {} filters, where {} to {} were expected", stage.name, timing.filters, least,
+           stage.conv.filters);
+    }
+    if (!(timing.seconds() > 0.0)) fail("stage {}: {} filters in no time", stage.name, timing.filters);
+    timings.push_back(timing);
+  }
+  return timings;
+}
+
+MemberProfile member_from(const Json& json, const std::vector<Stage>& trunk) {
+  MemberProfile member{.name = json.at("name").get<std::string>(),
+                       .memory = json.at("memory").get<std::size_t>(),
+                       .filter_block = json.at("filter_block").get<int>(),
+                       .stages = {},
+                       .link = {amount(json, "bytes_per_second_out"), amount(json, "bytes_per_second_in")},
+                       .latency = amount(json, "latency")};
+  if (member.filter_block < 1 || member.filter_block > 1024)
+    fail("filter_block {} of {}", member.filter_block, member.name);
+  const Json& stages = json.at("stages");
+  if (stages.size() != trunk.size())
+    fail("{} has times of {} stages, not {}", member.name, stages.size(), trunk.size());
+  for (std::size_t s = 0; s < trunk.size(); ++s) member.stages.push_back(timings_from(stages.at(s), trunk[s]));
+  return member;
+}
+
+}  // namespace
+
+std::string to_json(const Calibration& calibration) {
+  Json members = Json::array();
+  for (const MemberProfile& member : calibration.members) members.push_back(member_json(member));
+  return Json{{"batch", calibration.batch},
+              {"stages", calibration.stages},
+              {"head_seconds", calibration.head_seconds},
+              {"seconds_alone", calibration.seconds_alone},
+              {"members", std::move(members)}}
+             .dump(1) +
+         "\n";
+}
+
+Calibration calibration_from_json(const std::string& text, const std::string& file, const std::vector<Stage>& trunk,
+                                  int batch) {
+  try {
+    const Json json = Json::parse(text);
+    Calibration read{.batch = json.at("batch").get<int>(),
+                     .stages = json.at("stages").get<std::vector<std::string>>(),
+                     .head_seconds = amount(json, "head_seconds"),
+                     .members = {},
+                     .seconds_alone = amount(json, "seconds_alone")};
+    std::vector<std::string> names;
+    for (const Stage& stage : trunk) names.push_back(stage.name);
+    if (read.stages != names) {
+      fail("it is of a net with the stages {}; this one has {}", fmt::join(read.stages, ", "), fmt::join(names, ", "));
+    }
+    if (read.batch != batch) fail("its times are of batches of {}; give --batch {}", read.batch, read.batch);
+    for (const Json& member : json.at("members")) read.members.push_back(member_from(member, trunk));
+    if (read.members.empty()) fail("no members");
+    return read;
+  } catch (const Json::exception& error) {
+    fail("{}: not a calibration: {}; expected what a run writes to its calibration.json", file, error.what());
+  } catch (const Error& error) {
+    fail("{}: {}", file, error.what());
+  }
+}
+
+}  // namespace convoy
