@@ -1,17 +1,12 @@
 // The programs as their users run them: real processes over TCP, interrupted and killed for real.
 
+#include "tests/programs/programs.hpp"
+
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
-
-#include "core/error.hpp"
-#include "core/exit_code.hpp"
-#include "tests/support/process.hpp"
 
 namespace convoy {
 namespace {
@@ -19,50 +14,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
-
-const std::string kMaster = CONVOY_MASTER;
-const std::string kSlave = CONVOY_SLAVE;
-const std::string kSource = CONVOY_SOURCE_DIR;
-
-std::string file_bytes(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << stream.rdbuf();
-  return bytes.str();
-}
-
-class Programs : public testing::Test {
- protected:
-  Process master(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), kMaster);
-    return Process(arguments);
-  }
-
-  /// `train` on glyphs with a small net, small enough for a test and long enough to be disturbed.
-  std::vector<std::string> training(const std::string& out, std::vector<std::string> more) const {
-    std::vector<std::string> arguments{"train",      kSource + "/nets/glyphs.yaml",
-                                       "--set",      "conv1.filters=6",
-                                       "--set",      "conv2.filters=9",
-                                       "--batch",    "50",
-                                       "--threads",  "1",
-                                       "--exchange", "star",  // with slaves, whether they make it faster or not
-                                       "--out",      out,
-                                       "--listen",   endpoint_};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-
-  Process slave(const std::string& name, std::vector<std::string> more = {}) const {
-    std::vector<std::string> command{kSlave, endpoint_, "--name", name, "--threads", "1"};
-    command.insert(command.end(), more.begin(), more.end());
-    return Process(command);
-  }
-
-  std::string folder(const std::string& name) const { return scratch_.path() + "/" + name; }
-
-  TemporaryFolder scratch_;
-  std::string endpoint_ = free_endpoint();
-};
 
 TEST_F(Programs, TrainAloneAndTest) {
   Process train = master(training(folder("run"), {"--epochs", "1"}));
@@ -275,92 +226,6 @@ TEST_F(Programs, ASlaveThatDiesInARingEndsTheRunAndItIsNamed) {
   ASSERT_EQ(train.wait(60s), kSlaveLost) << train.output();
   EXPECT_THAT(train.output(), testing::AnyOf(HasSubstr("slave b is gone"), HasSubstr("the link to slave b broke")));
 }
-
-// ---- bad input -----------------------------------------------------------------------------------------------------
-
-struct BadCommand {
-  std::string name;
-  std::string program;
-  std::vector<std::string> arguments;
-  int code;
-  std::string expected;
-};
-
-void PrintTo(const BadCommand& bad, std::ostream* out) { *out << bad.name; }
-
-class BadCommands : public testing::TestWithParam<BadCommand> {};
-
-TEST_P(BadCommands, EndWithAClearError) {
-  const BadCommand& bad = GetParam();
-  const TemporaryFolder scratch;
-  std::vector<std::string> command{bad.program};
-  for (std::string word : bad.arguments) {
-    if (const auto at = word.find("NETS"); at != std::string::npos) word.replace(at, 4, kSource + "/nets");
-    if (const auto at = word.find("SCRATCH"); at != std::string::npos) word.replace(at, 7, scratch.path());
-    command.push_back(word);
-  }
-  Process process(command);
-  EXPECT_EQ(process.wait(30s), bad.code) << process.output();
-  EXPECT_THAT(process.output(), HasSubstr(bad.expected));
-}
-
-const std::string kGlyphs = "NETS/glyphs.yaml";
-
-INSTANTIATE_TEST_SUITE_P(
-    Table, BadCommands,
-    testing::Values(
-        BadCommand{"NoCommand", kMaster, {}, kUsage, "subcommand"},
-        BadCommand{"UnknownCommand", kMaster, {"fly"}, kUsage, "subcommand"},
-        BadCommand{"NoNet", kMaster, {"train"}, kUsage, "net"},
-        BadCommand{"UnknownOption", kMaster, {"train", kGlyphs, "--fast"}, kUsage, "--fast"},
-        BadCommand{"NegativeSlaves", kMaster, {"train", kGlyphs, "--slaves", "-1"}, kUsage, "--slaves"},
-        BadCommand{"ZeroBatch", kMaster, {"train", kGlyphs, "--batch", "0"}, kUsage, "--batch"},
-        BadCommand{"ZeroEpochs", kMaster, {"train", kGlyphs, "--epochs", "0"}, kUsage, "--epochs"},
-        BadCommand{"Format", kMaster, {"train", kGlyphs, "--format", "xml"}, kUsage, "--format"},
-        BadCommand{"SeedText", kMaster, {"train", kGlyphs, "--seed", "abc"}, kUsage, "--seed"},
-        BadCommand{"MissingNet", kMaster, {"train", "SCRATCH/no.yaml"}, kFailure, "no.yaml"},
-        BadCommand{"BadOverride", kMaster, {"train", kGlyphs, "--set", "conv9.filters=3"}, kFailure, "conv9"},
-        BadCommand{"MissingData", kMaster, {"train", kGlyphs, "--data", "SCRATCH/none"}, kFailure, "none"},
-        BadCommand{"EmptyData", kMaster, {"train", kGlyphs, "--data", "SCRATCH"}, kFailure, "data_batch"},
-        BadCommand{"WrongData", kMaster, {"train", "NETS/cifar10-50-500.yaml", "--data", "glyphs"}, kFailure, "32"},
-        BadCommand{"Device", kMaster, {"train", kGlyphs, "--device", "warp"}, kFailure, "unknown device 'warp'"},
-        BadCommand{"Listen", kMaster, {"train", kGlyphs, "--slaves", "1", "--listen", "nowhere"}, kFailure, "nowhere"},
-        BadCommand{"ResumeNowhere", kMaster, {"train", kGlyphs, "--resume"}, kFailure, "--out"},
-        BadCommand{"ResumeEmpty", kMaster, {"train", kGlyphs, "--resume", "--out", "SCRATCH"}, kFailure, "checkpoint"},
-        BadCommand{"OutUnwritable", kMaster, {"train", kGlyphs, "--out", "/proc/none/run"}, kFailure, "/proc/none/run"},
-        BadCommand{"ThesisRing",
-                   kMaster,
-                   {"train", kGlyphs, "--slaves", "1", "--plan", "thesis", "--exchange", "ring"},
-                   kFailure,
-                   "--plan thesis"},
-        BadCommand{"Calibration",
-                   kMaster,
-                   {"plan", kGlyphs, "--calibration", "NETS/glyphs.yaml"},
-                   kFailure,
-                   "not a calibration"},
-        BadCommand{"MissingWeights",
-                   kMaster,
-                   {"test", kGlyphs, "--weights", "SCRATCH/w.safetensors"},
-                   kFailure,
-                   "w.safetensors"},
-        BadCommand{"TestWithoutWeights", kMaster, {"test", kGlyphs}, kUsage, "--weights"},
-        BadCommand{"BatchTooLarge", kMaster, {"train", kGlyphs, "--batch", "60000"}, kFailure, "60000"},
-        BadCommand{"SlaveNoAddress", kSlave, {}, kFailure, "no master's address"},
-        BadCommand{"SlaveBadAddress", kSlave, {"nonsense"}, kFailure, "nonsense"},
-        BadCommand{"SlaveDevice", kSlave, {"tcp://127.0.0.1:1", "--device", "warp"}, kFailure, "unknown device 'warp'"},
-        BadCommand{"SlaveDevices", kSlave, {"tcp://127.0.0.1:1", "--device", "cpu,"}, kFailure, "a name is missing"},
-        BadCommand{"SlaveCheck",
-                   kSlave,
-                   {"tcp://127.0.0.1:1", "--device", "check:cpu"},
-                   kFailure,
-                   "expected check:DEVICE,DEVICE"},
-        BadCommand{"SlaveMemory",
-                   kSlave,
-                   {"tcp://127.0.0.1:1", "--memory", "lots"},
-                   kFailure,
-                   "'lots' is no amount of memory"},
-        BadCommand{"SlaveThreads", kSlave, {"tcp://127.0.0.1:1", "--threads", "many"}, kUsage, "--threads"}),
-    [](const auto& info) { return info.param.name; });
 
 TEST(SlaveProgram, ListsItsDevices) {
   Process list({kSlave, "--list-devices"});

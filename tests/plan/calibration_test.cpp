@@ -1,0 +1,79 @@
+#include "plan/calibration.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+
+namespace convoy {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<Stage> trunk() {
+  const Stage stage{.name = "conv1",
+                    .channels = 3,
+                    .height = 8,
+                    .width = 8,
+                    .conv = {.filters = 20, .kernel_h = 3, .kernel_w = 3},
+                    .after = {}};
+  return {stage};
+}
+
+Calibration calibration() {
+  Calibration made{.batch = 16, .stages = {"conv1"}, .head_seconds = 0.25, .members = {}, .seconds_alone = 3.5};
+  made.members.push_back({.name = "a",
+                          .memory = 1234567890123,
+                          .filter_block = 16,
+                          .stages = {{{10, 0.1, 0.2, 0.3}, {20, 0.2, 0.4, 0.5}}},
+                          .link = {1e8, 2e8},
+                          .latency = 1e-4});
+  made.members.push_back({.name = "b", .stages = {{}}});  // it can hold nothing
+  return made;
+}
+
+TEST(Calibrations, SurviveJson) {
+  const Calibration read = calibration_from_json(to_json(calibration()), "file", trunk(), 16);
+  EXPECT_EQ(to_json(read), to_json(calibration()));
+  EXPECT_EQ(read.members[0].memory, 1234567890123U);
+  EXPECT_EQ(read.members[0].stages[0][1].backward_filters, 0.5);
+  EXPECT_EQ(read.members[0].link.in, 2e8);
+  EXPECT_TRUE(read.members[1].stages[0].empty());
+}
+
+struct BadCalibration {
+  std::string name;
+  std::string what;  ///< of the text, replaced
+  std::string by;
+  std::string error;
+};
+
+void PrintTo(const BadCalibration& bad, std::ostream* out) { *out << bad.name; }
+
+class BadCalibrations : public testing::TestWithParam<BadCalibration> {};
+
+TEST_P(BadCalibrations, AreRefusedWithTheReason) {
+  std::string text = to_json(calibration());
+  const std::size_t at = text.find(GetParam().what);
+  ASSERT_NE(at, std::string::npos) << text;
+  text.replace(at, GetParam().what.size(), GetParam().by);
+  EXPECT_THAT([&] { calibration_from_json(text, "some.json", trunk(), 16); },
+              testing::ThrowsMessage<Error>(testing::AllOf(HasSubstr("some.json"), HasSubstr(GetParam().error))));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadCalibrations,
+    testing::Values(BadCalibration{"NoJson", "{", "", "not a calibration"},
+                    BadCalibration{"NoBatch", "\"batch\"", "\"bitch\"", "batch"},
+                    BadCalibration{"OtherBatch", "\"batch\": 16", "\"batch\": 8", "give --batch 8"},
+                    BadCalibration{"OtherNet", "\"conv1\"", "\"conv7\"", "stages conv7; this one has conv1"},
+                    BadCalibration{"NegativeTime", "0.2", "-0.2", "must not be negative"},
+                    BadCalibration{"TooManyFilters", "\"filters\": 20", "\"filters\": 21", "11 to 20 were expected"},
+                    BadCalibration{"Unordered", "\"filters\": 20", "\"filters\": 10", "11 to 20 were expected"},
+                    BadCalibration{"NoTime", "\"forward\": 0.1", "\"forward\": \"fast\"", "not a calibration"},
+                    BadCalibration{"FilterBlock", "\"filter_block\": 16", "\"filter_block\": 0", "filter_block 0 of a"},
+                    BadCalibration{"Link", "100000000.0", "-1", "bytes_per_second_out"}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace convoy

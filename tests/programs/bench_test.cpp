@@ -1,0 +1,48 @@
+// convoy-bench as its users run it.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "tests/programs/programs.hpp"
+
+namespace convoy {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST_F(Programs, ASweepRunsItsGridAndDrawsIt) {
+  const std::string out = folder("sweep");
+  Process sweep({kBench, "sweep", "--really", "--net", kSource + "/nets/glyphs.yaml", "--filters", "8:12", "--slaves",
+                 "1,2", "--exchange", "ring,thesis", "--batch", "20", "--steps", "3", "--out", out});
+  ASSERT_EQ(sweep.wait(200s), kSuccess) << sweep.output();
+  const std::string table = file_bytes(out + "/sweep.csv");
+  EXPECT_THAT(table, AllOf(HasSubstr("8:12,20,1,0,ring,fp32,"), HasSubstr("8:12,20,2,0,thesis,fp32,")));
+  EXPECT_EQ(std::ranges::count(table, '\n'), 5) << table;
+  for (const std::string picture : {"speedup-by-slaves", "seconds-by-exchange", "memory-by-slaves"}) {
+    EXPECT_THAT(file_bytes(out + "/" + picture + ".gnuplot"), HasSubstr("plot $line0"));
+  }
+}
+
+TEST_F(Programs, ASimulatedSweepTakesTheMachinesOfARun) {
+  Process a = slave("a");
+  const std::string net = kSource + "/nets/glyphs.yaml";
+  Process train =
+      master({"train", net, "--slaves", "1", "--steps", "3", "--listen", endpoint_, "--out", folder("run")});
+  ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
+  const std::vector<std::string> words{kBench,        "sweep",    "--net", net,     "--from-run",
+                                       folder("run"), "--slaves", "1,4",   "--out", folder("sweep")};
+  Process other(words);
+  EXPECT_EQ(other.wait(60s), kFailure) << other.output();
+  EXPECT_THAT(other.output(), HasSubstr("its times are of batches of 50"));
+  std::vector<std::string> same = words;
+  same.insert(same.end(), {"--batch", "50"});
+  Process sweep(same);
+  ASSERT_EQ(sweep.wait(60s), kSuccess) << sweep.output();
+  EXPECT_EQ(std::ranges::count(file_bytes(folder("sweep") + "/sweep.csv"), '\n'), 3);
+}
+
+}  // namespace
+}  // namespace convoy

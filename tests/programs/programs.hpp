@@ -1,0 +1,60 @@
+// The programs as processes, for the tests of what their users see.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "core/error.hpp"
+#include "core/exit_code.hpp"
+#include "tests/support/process.hpp"
+
+namespace convoy {
+
+inline const std::string kMaster = CONVOY_MASTER;
+inline const std::string kSlave = CONVOY_SLAVE;
+inline const std::string kBench = CONVOY_BENCH;
+inline const std::string kSource = CONVOY_SOURCE_DIR;
+
+inline std::string file_bytes(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << stream.rdbuf();
+  return bytes.str();
+}
+
+class Programs : public testing::Test {
+ protected:
+  Process master(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), kMaster);
+    return Process(arguments);
+  }
+
+  /// `train` on glyphs with a small net, small enough for a test and long enough to be disturbed.
+  std::vector<std::string> training(const std::string& out, std::vector<std::string> more) const {
+    std::vector<std::string> arguments{"train",      kSource + "/nets/glyphs.yaml",
+                                       "--set",      "conv1.filters=6",
+                                       "--set",      "conv2.filters=9",
+                                       "--batch",    "50",
+                                       "--threads",  "1",
+                                       "--exchange", "star",  // with slaves, whether they make it faster or not
+                                       "--out",      out,
+                                       "--listen",   endpoint_};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  Process slave(const std::string& name, std::vector<std::string> more = {}) const {
+    std::vector<std::string> command{kSlave, endpoint_, "--name", name, "--threads", "1"};
+    command.insert(command.end(), more.begin(), more.end());
+    return Process(command);
+  }
+
+  std::string folder(const std::string& name) const { return scratch_.path() + "/" + name; }
+
+  TemporaryFolder scratch_;
+  std::string endpoint_ = free_endpoint();
+};
+
+}  // namespace convoy
