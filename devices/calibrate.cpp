@@ -33,15 +33,23 @@ Timing time_shard(Device& device, const ShardSpec& spec, int repeats) {
   const std::unique_ptr<Shard> shard = device.compile(spec);
   const auto input = shard->make_input();
   const auto gradient = shard->make_output_gradient();
-  input->write(Tensor(input->shape(), 0.5F).span());
-  gradient->write(Tensor(gradient->shape(), 0.5F).span());
+  Tensor maps(input->shape(), 0.5F);
+  Tensor gradients(gradient->shape(), 0.5F);
 
-  std::array<std::vector<double>, 3> seconds;
+  std::array<std::vector<double>, 4> seconds;
   const auto begin = std::chrono::steady_clock::now();
-  const std::array<std::function<void()>, 3> passes{
-      [&] { shard->forward(*input, {.training = true, .seed = 0}); },
-      [&] { shard->backward_input(*gradient); },
+  const std::array<std::function<void()>, 4> passes{
+      [&] {
+        input->write(maps.span());
+        shard->forward(*input, {.training = true, .seed = 0}).read(gradients.span());
+      },
+      [&] {
+        gradient->write(gradients.span());
+        const DeviceTensor* part = shard->backward_input(*gradient);
+        if (part != nullptr) part->read(maps.span());
+      },
       [&] { shard->backward_filters(); },
+      [&] { shard->update({.learning_rate = 0.0F}); },
   };
   for (int round = 0; round <= repeats; ++round) {
     for (std::size_t i = 0; i < passes.size(); ++i) {
@@ -52,7 +60,7 @@ Timing time_shard(Device& device, const ShardSpec& spec, int repeats) {
     }
     if (round > 0 && seconds_since(begin) > 2.0) break;
   }
-  return {spec.filters.count, median(seconds[0]), median(seconds[1]), median(seconds[2])};
+  return {spec.filters.count, median(seconds[0]), median(seconds[1]), median(seconds[2]), median(seconds[3])};
 }
 
 double measure_speed(Device& device) {

@@ -14,8 +14,9 @@ std::vector<int> calibration_filters(const Stage& stage);
 /// Samples per pass while timing: enough to be representative of `batch`, few enough to be quick.
 int calibration_batch(int batch);
 
-/// Median seconds of each pass of a shard (zero weights: dense arithmetic takes the same time), over `repeats` rounds
-/// after one to warm up. Stops early, with at least one round, once two seconds are spent.
+/// Median seconds of each pass of a shard and of its update (zero weights: dense arithmetic takes the same time), with what
+/// a node of a plan does beside it: values come from the host and go back there. Over `repeats` rounds after one to warm
+/// up. Stops early, with at least one round, once two seconds are spent.
 Timing time_shard(Device& device, const ShardSpec& spec, int repeats);
 
 /// GFLOP/s of forward and backward on a convolution of middle size (64 filters of 3x3 on 64 maps of 16x16), in a second

@@ -18,7 +18,8 @@ Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device*
       training_followers_(followers_of(training_)),
       testing_followers_(followers_of(testing_)),
       pieces_(trunk.size()),
-      seconds_(trunk.size(), 0.0) {
+      seconds_(trunk.size(), 0.0),
+      credit_(initial_credit(plan)) {
   compile(device);
   make_slabs();
   if (plan_.exchange == Exchange::thesis) make_raw_slabs();
@@ -97,6 +98,11 @@ void Node::make_raw_slabs() {
   }
 }
 
+int initial_credit(const Plan& plan) {
+  constexpr int kOfAll = 64;
+  return std::max(4, kOfAll / std::max(1, static_cast<int>(plan.members.size())));
+}
+
 SampleRange Node::samples_of(const Task& task) const {
   const int count = plan_.batch / plan_.micro_batches;
   return {task.micro_batch * count, count};
@@ -108,6 +114,12 @@ NumberType Node::type_of(const Task& sent) const {
 
 std::size_t Node::values_of(const Task& sent) const {
   return static_cast<std::size_t>(bytes_of(sent, plan_, trunk_)) / bytes_of(type_of(sent));
+}
+
+std::size_t Node::slab_values(const Task& sum) const {
+  Shape shape = input_shape(trunk_[static_cast<std::size_t>(sum.stage)], samples_of(sum).count);
+  shape.c = sum.filters.count;
+  return shape.size();
 }
 
 // ---- the course of a step ------------------------------------------------------------------------------------------
@@ -122,7 +134,7 @@ void Node::begin(const Pass& pass, const Tensor* images) {
   if (images != nullptr) std::ranges::copy(images->span(), maps_.at(0).values.data());
   missing_.clear();
   done_.assign(graph_->tasks.size(), false);
-  turns_.clear();
+  added_.clear();
   shared_.clear();
   for (std::size_t i = 0; i < graph_->tasks.size(); ++i) {
     const Task& each = graph_->tasks[i];
@@ -202,14 +214,10 @@ bool Node::work() {
     case TaskKind::layers: layers(next); break;
     case TaskKind::layers_backward: layers_backward(next); break;
     case TaskKind::backward_filters: pieces_[static_cast<std::size_t>(next.stage)].front().shard->backward_filters(); break;
-    case TaskKind::update:
-      for (std::size_t s = 0; s < trunk_.size(); ++s) {
-        if (own_filters(plan_, s, index_).count > 0) pieces_[s].front().shard->update(*sgd_);
-      }
-      break;
+    case TaskKind::update: update(); break;
     default: invariant(false, "heads, sums and sends are not worked at");
   }
-  seconds_[static_cast<std::size_t>(next.stage)] += watch.seconds();
+  if (next.kind != TaskKind::update) seconds_[static_cast<std::size_t>(next.stage)] += watch.seconds();
   finish(index);
   return true;
 }
@@ -230,6 +238,15 @@ void Node::forward(const Task& task) {
       std::copy_n(from, run.size(), run.data());
       from += run.size();
     }
+  }
+}
+
+void Node::update() {
+  for (std::size_t s = 0; s < trunk_.size(); ++s) {
+    if (own(s).count == 0) continue;
+    const Stopwatch watch;
+    pieces_[s].front().shard->update(*sgd_);
+    seconds_[s] += watch.seconds();
   }
 }
 

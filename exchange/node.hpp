@@ -33,8 +33,9 @@ struct Parcel {
 };
 
 /// Parcels with parts of gradients that a slave may send the master in a star before the first grant; each grant is for
-/// one more. So the master holds a bounded number of what it cannot add up yet.
-inline constexpr int kInitialCredit = 4;
+/// one more. So the master holds a bounded number of what it cannot add up yet, few or many as the slaves may be; and a
+/// slave, which takes grants between its tasks, does not run out of them in a longer one.
+int initial_credit(const Plan& plan);
 
 /// How a node reaches the others.
 struct Carrier {
@@ -76,7 +77,7 @@ class Node {
   ShardState state(std::size_t stage) const;
   /// Takes the state of held_filters() of a stage.
   void set_state(std::size_t stage, ShardState state);
-  /// Seconds that the device computed since the last call, by stage; updates are the first stage's.
+  /// Seconds that the device computed since the last call, by stage.
   std::vector<double> take_seconds() { return std::exchange(seconds_, std::vector<double>(trunk_.size(), 0.0)); }
 
   /// Of the training step.
@@ -101,10 +102,11 @@ class Node {
   void release(int index);
   void forward(const Task& task);
   void backward_input(const Task& task);
+  void update();
   void layers(const Task& task);
   void layers_backward(const Task& task);
-  void add_own_part(int sum);
-  void add(int sum, Flight& flight, const Bytes& bytes);
+  void add_own_part(const Task& sum, bool first, std::size_t begin, std::size_t count);
+  void add(const Task& sum, bool first, std::size_t begin, const Bytes& bytes);
   std::vector<int> add_up(int sum);
   void send(int index);
   void send_parts();
@@ -120,6 +122,7 @@ class Node {
   SampleRange samples_of(const Task& task) const;
   NumberType type_of(const Task& sent) const;
   std::size_t values_of(const Task& sent) const;
+  std::size_t slab_values(const Task& sum) const;
 
   Plan plan_;
   std::vector<Stage> trunk_;
@@ -154,10 +157,10 @@ class Node {
   std::vector<double> seconds_;  ///< computed, by stage
 
   std::map<int, Flight> flights_;
-  std::map<int, std::size_t> turns_;  ///< of each sum: parts added
-  std::deque<int> parts_to_send_;     ///< in a star, to the master, in the graph's order
-  std::size_t part_sent_ = 0;         ///< values of the first of them
-  int credit_ = kInitialCredit;
+  std::map<int, std::vector<std::size_t>> added_;  ///< of each sum: values of each part that are in it
+  std::deque<int> parts_to_send_;                  ///< in a star, to the master, in the graph's order
+  std::size_t part_sent_ = 0;                      ///< values of the first of them
+  int credit_;
   std::vector<Parcel> shared_;  ///< of the last send: those of the same values to others share its bytes
   AlignedVector<float> scratch_;
 };

@@ -44,7 +44,6 @@ struct Node::Slab {
 
 struct Node::Flight {
   std::size_t received = 0;  ///< values
-  std::size_t added = 0;     ///< of a part: values that are in the sum
   std::deque<Bytes> held;    ///< of a part, until its turn; of weights
 };
 

@@ -29,47 +29,54 @@ void put_weights(FilterRange of, std::span<const float> values, FilterRange rang
 
 }  // namespace
 
-/// Adds what is here and whose turn it is, in the order of the shards, whatever order their parts came in. The sends that
-/// are all added.
+/// Adds what is here: to each value the shards' parts in the order of the shards, whatever order they came in, as far as
+/// the shard before has got. The sends that are all added.
 std::vector<int> Node::add_up(int index) {
   const Task& sum = task(index);
-  std::size_t& turn = turns_[index];
-  std::vector<int> added;
-  for (; turn < sum.after.size(); ++turn) {
-    const int next = sum.after[turn];
-    if (task(next).kind != TaskKind::send) {
-      if (!done_[static_cast<std::size_t>(next)]) break;
-      add_own_part(index);
+  std::vector<std::size_t>& added = added_[index];
+  added.resize(sum.after.size());
+  const std::size_t all = slab_values(sum);
+  std::vector<int> through;
+  for (std::size_t turn = 0; turn < sum.after.size(); ++turn) {
+    const std::size_t limit = turn == 0 ? all : added[turn - 1];
+    const int part = sum.after[turn];
+    if (added[turn] == all) continue;
+    if (task(part).kind != TaskKind::send) {
+      if (!done_[static_cast<std::size_t>(part)]) break;
+      add_own_part(sum, turn == 0, added[turn], limit - added[turn]);
+      added[turn] = limit;
       continue;
     }
-    Flight& flight = flights_[next];
-    while (!flight.held.empty()) {
-      add(index, flight, flight.held.front());
-      flight.held.pop_front();
-      if (needs_credit(task(next), *graph_, plan_)) carrier_.grant(task(next).node);
+    std::deque<Bytes>& held = flights_[part].held;
+    while (!held.empty()) {
+      const std::size_t count = held.front().values.size() / bytes_of(plan_.wire);
+      if (added[turn] + count > limit) break;
+      add(sum, turn == 0, added[turn], held.front());
+      added[turn] += count;
+      held.pop_front();
+      if (needs_credit(task(part), *graph_, plan_)) carrier_.grant(task(part).node);
     }
-    if (flight.added < values_of(task(next))) break;
-    flights_.erase(next);
-    added.push_back(next);
+    if (added[turn] < all) continue;
+    flights_.erase(part);
+    through.push_back(part);
   }
-  return added;
+  return through;
 }
 
-void Node::add_own_part(int index) {
-  const Task& sum = task(index);
+void Node::add_own_part(const Task& sum, bool first, std::size_t begin, std::size_t count) {
   const SampleRange samples = samples_of(sum);
-  const bool first = turns_.at(index) == 0;
-  for (int n = samples.first; n < samples.first + samples.count; ++n) {
-    accumulate(parts_.at(sum.stage).run(n, sum.filters).data(), gradients_.at(sum.stage).run(n, sum.filters), first);
-  }
+  std::vector<std::span<const float>> own;
+  parts_.at(sum.stage).for_each_run(samples, sum.filters, begin, count,
+                                    [&](std::span<const float> run) { own.push_back(run); });
+  auto from = own.begin();
+  gradients_.at(sum.stage).for_each_run(samples, sum.filters, begin, count,
+                                        [&](std::span<float> run) { accumulate((from++)->data(), run, first); });
 }
 
-void Node::add(int index, Flight& flight, const Bytes& bytes) {
-  const Task& sum = task(index);
-  const bool first = turns_.at(index) == 0;
+void Node::add(const Task& sum, bool first, std::size_t begin, const Bytes& bytes) {
   const std::byte* from = bytes.values.data();
   const std::size_t count = bytes.values.size() / bytes_of(plan_.wire);
-  gradients_.at(sum.stage).for_each_run(samples_of(sum), sum.filters, flight.added, count, [&](std::span<float> run) {
+  gradients_.at(sum.stage).for_each_run(samples_of(sum), sum.filters, begin, count, [&](std::span<float> run) {
     if (first) {
       decode(plan_.wire, from, run);
     } else {
@@ -79,7 +86,6 @@ void Node::add(int index, Flight& flight, const Bytes& bytes) {
     }
     from += run.size() * bytes_of(plan_.wire);
   });
-  flight.added += count;
 }
 
 // ---- sending and receiving -----------------------------------------------------------------------------------------
@@ -173,7 +179,7 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   }
   flight.received += count;
   if (sent.cargo == Cargo::part) {
-    if (needs_credit(sent, *graph_, plan_) && flight.held.size() >= static_cast<std::size_t>(kInitialCredit)) {
+    if (needs_credit(sent, *graph_, plan_) && flight.held.size() >= static_cast<std::size_t>(initial_credit(plan_))) {
       fail("more parts of a gradient than its credit allows");
     }
     flight.held.push_back(bytes);

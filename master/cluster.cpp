@@ -7,9 +7,9 @@
 
 #include <array>
 #include <charconv>
-#include <cmath>
 
 #include "core/stopwatch.hpp"
+#include "devices/calibrate.hpp"
 #include "devices/registry.hpp"
 #include "kernels/matmul.hpp"
 #include "master/cluster_trunk.hpp"
@@ -123,6 +123,29 @@ double time_head(const Cut& cut, int batch) {
   return best;
 }
 
+/// Seconds of a step on this machine by itself; 0 where its memory is too small.
+double time_alone(const Cut& cut, int batch, Device& device, std::size_t memory, double head_seconds) {
+  std::size_t bytes = 0;
+  for (const Stage& stage : cut.trunk) bytes += shard_bytes(stage, stage.conv.filters, batch, &stage != &cut.trunk[0]);
+  if (memory != 0 && bytes > memory) return 0.0;
+  const int timed = calibration_batch(batch);
+  LocalTrunk trunk(cut.trunk, input_shape(cut.trunk.front(), timed), device);
+  const Tensor images(input_shape(cut.trunk.front(), timed), 0.5F);
+  double passes = 1e9;
+  double update = 1e9;
+  const Stopwatch whole;
+  for (int round = 0; round < 4 && (round < 2 || whole.seconds() < 2.0); ++round) {
+    Stopwatch watch;
+    trunk.backward(trunk.forward(images, {.training = true, .seed = 0}));
+    device.finish();
+    passes = std::min(passes, watch.restart());
+    trunk.update({.learning_rate = 0.0F});
+    device.finish();
+    update = std::min(update, watch.seconds());
+  }
+  return head_seconds + passes * batch / timed + update;
+}
+
 /// The plan by measured times, and whether this machine alone would do better.
 void measure_and_choose(const ClusterOptions& options, const Cut& cut, int batch, Device& device, Planned& planned) {
   // Whoever asks for an exchange wants the slaves, whatever the times.
@@ -133,17 +156,12 @@ void measure_and_choose(const ClusterOptions& options, const Cut& cut, int batch
     memory = options.memory.empty() ? default_memory(device.info()) : parse_memory(options.memory);
     memory = static_cast<std::size_t>(static_cast<double>(memory) / device.info().memory_factor);
   }
-  Device* timed = options.share || maybe_alone ? &device : nullptr;
   Calibration& calibration = planned.calibration;
   calibration.batch = batch;
   for (const Stage& stage : cut.trunk) calibration.stages.push_back(stage.name);
-  calibration.members = profile_members(*planned.roster, timed, memory, cut.trunk, batch);
+  calibration.members = profile_members(*planned.roster, options.share ? &device : nullptr, memory, cut.trunk, batch);
   calibration.head_seconds = time_head(cut, batch);
-  if (maybe_alone) {
-    const double alone = seconds_alone(cut.trunk, calibration.members.back(), calibration.head_seconds);
-    if (std::isfinite(alone)) calibration.seconds_alone = alone;
-    if (!options.share) calibration.members.pop_back();
-  }
+  if (maybe_alone) calibration.seconds_alone = time_alone(cut, batch, device, memory, calibration.head_seconds);
   planned.choice = choose_plan(cut.trunk, batch, calibration.members, wishes, calibration.head_seconds);
   planned.plan = planned.choice->plan;
 }

@@ -59,7 +59,7 @@ NodeLink time_transfer(Roster& roster, std::size_t slave, std::uint32_t pieces) 
 
 /// Bytes a second to and from a slave, and the latency: more and more bytes, until they take long enough to tell.
 void measure_link(Roster& roster, std::size_t slave, MemberProfile& profile) {
-  constexpr double kLongEnough = 0.05;
+  constexpr double kLongEnough = 0.15;
   constexpr std::uint32_t kMostPieces = 64;
   double round_trip = kLongEnough;
   for (int i = 0; i < 5; ++i) round_trip = std::min(round_trip, time_transfer(roster, slave, 0).in);
@@ -109,15 +109,16 @@ std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::siz
                                             .repeats = kRepeats},
                             {}});
       }
-      const auto add_timing = [&](MemberProfile& member, double forward, double input, double weights) {
-        member.stages[s].push_back({filters, scale * forward, scale * input, scale * weights});
+      // An update does not depend on the batch.
+      const auto add_timing = [&](MemberProfile& member, double forward, double input, double weights, double update) {
+        member.stages[s].push_back({filters, scale * forward, scale * input, scale * weights, update});
       };
       if (own != nullptr && holds(profiles.back(), spec)) {
         const Timing timing = time_shard(*own, spec, kRepeats);
-        add_timing(profiles.back(), timing.forward, timing.backward_input, timing.backward_filters);
+        add_timing(profiles.back(), timing.forward, timing.backward_input, timing.backward_filters, timing.update);
       }
       collect_timings(roster, asked, [&](std::size_t slave, const wire::Calibrated& timing) {
-        add_timing(profiles[slave], timing.forward, timing.backward_input, timing.backward_filters);
+        add_timing(profiles[slave], timing.forward, timing.backward_input, timing.backward_filters, timing.update);
       });
     }
   }

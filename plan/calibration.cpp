@@ -13,7 +13,8 @@ Json timing_json(const Timing& timing) {
   return {{"filters", timing.filters},
           {"forward", timing.forward},
           {"backward_input", timing.backward_input},
-          {"backward_filters", timing.backward_filters}};
+          {"backward_filters", timing.backward_filters},
+          {"update", timing.update}};
 }
 
 Json member_json(const MemberProfile& member) {
@@ -43,7 +44,7 @@ std::vector<Timing> timings_from(const Json& rows, const Stage& stage) {
   std::vector<Timing> timings;
   for (const Json& row : rows) {
     const Timing timing{row.at("filters").get<int>(), amount(row, "forward"), amount(row, "backward_input"),
-                        amount(row, "backward_filters")};
+                        amount(row, "backward_filters"), amount(row, "update")};
     const int least = timings.empty() ? 1 : timings.back().filters + 1;
     if (timing.filters < least || timing.filters > stage.conv.filters) {
       fail("stage {}: a time of {} filters, where {} to {} were expected", stage.name, timing.filters, least,

@@ -149,8 +149,15 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
     if (task.kind == TaskKind::sum || task.kind == TaskKind::layers || task.kind == TaskKind::layers_backward) {
       return memory_seconds(task, plan, trunk);
     }
-    if (task.kind == TaskKind::update || task.kind == TaskKind::send) return 0.0;
+    if (task.kind == TaskKind::send) return 0.0;
     const MemberProfile& member = members[static_cast<std::size_t>(task.node)];
+    if (task.kind == TaskKind::update) {
+      double seconds = 0.0;
+      for (std::size_t s = 0; s < trunk.size(); ++s) {
+        seconds += predict_passes(member, s, own_filters(plan, s, task.node).count).update;
+      }
+      return seconds;
+    }
     const Timing passes = predict_passes(member, static_cast<std::size_t>(task.stage), task.filters.count);
     switch (task.kind) {
       case TaskKind::forward: return passes.forward / plan.micro_batches;

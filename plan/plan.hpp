@@ -82,13 +82,14 @@ Plan plan_from_json(const std::string& text, const std::string& file);
 
 // ---- what the planner knows of the members -------------------------------------------------------------------------
 
-/// Seconds of one batch's passes for a shard of `filters` filters.
+/// Seconds of one batch's passes, and of the update, for a shard of `filters` filters.
 struct Timing {
   int filters = 0;
   double forward = 0.0;
   double backward_input = 0.0;
   double backward_filters = 0.0;
-  double seconds() const { return forward + backward_input + backward_filters; }
+  double update = 0.0;
+  double seconds() const { return forward + backward_input + backward_filters + update; }
 };
 
 /// A machine's network card, in bytes per second each way. Whatever lies between two cards is as fast as they are (a

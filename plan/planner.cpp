@@ -136,7 +136,8 @@ std::vector<MemberProfile> monotone(std::vector<MemberProfile> members) {
     for (std::vector<Timing>& timings : member.stages) {
       for (std::size_t i = 1; i < timings.size(); ++i) {
         const double factor = std::max(1.0, timings[i - 1].seconds() / timings[i].seconds());
-        for (double* pass : {&timings[i].forward, &timings[i].backward_input, &timings[i].backward_filters}) {
+        for (double* pass :
+             {&timings[i].forward, &timings[i].backward_input, &timings[i].backward_filters, &timings[i].update}) {
           *pass *= factor;
         }
       }
@@ -170,7 +171,8 @@ Timing predict_passes(const MemberProfile& member, std::size_t stage, int filter
   auto next = std::find_if(timings.begin(), timings.end(), [&](const Timing& t) { return t.filters >= filters; });
   if (next == timings.end()) --next;
   const double factor = predict_seconds(member, stage, filters) / next->seconds();
-  return {filters, factor * next->forward, factor * next->backward_input, factor * next->backward_filters};
+  return {filters, factor * next->forward, factor * next->backward_input, factor * next->backward_filters,
+          factor * next->update};
 }
 
 std::size_t shard_bytes(const Stage& stage, int filters, int batch, bool input_gradient) {

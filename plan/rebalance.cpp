@@ -9,7 +9,7 @@ namespace {
 double shard_seconds(const MemberProfile& member, const StagePlan& stage, std::size_t index, int filters, int all) {
   const Timing own = predict_passes(member, index, filters);
   if (!stage.replicated) return own.seconds();
-  return predict_passes(member, index, all).forward + own.backward_input + own.backward_filters;
+  return predict_passes(member, index, all).forward + own.backward_input + own.backward_filters + own.update;
 }
 
 /// The slowest member's time for each stage, added up.
@@ -48,7 +48,8 @@ std::vector<MemberProfile> corrected(const std::vector<MemberProfile>& profiles,
     for (std::size_t m = 0; m < now.size(); ++m) {
       const double factor = factors[m] > 0.0 ? factors[m] : sum / known;
       for (Timing& timing : now[m].stages[s]) {
-        for (double* pass : {&timing.forward, &timing.backward_input, &timing.backward_filters}) *pass *= factor;
+        for (double* pass : {&timing.forward, &timing.backward_input, &timing.backward_filters, &timing.update})
+          *pass *= factor;
       }
     }
   }

@@ -132,7 +132,7 @@ void Session::on(const wire::Calibrate& task) {
          spec.filters.count, spec.stage.name, bytes >> 20, memory_ >> 20);
   }
   const Timing timing = time_shard(device_, spec, static_cast<int>(task.repeats));
-  send(wire::Calibrated{timing.forward, timing.backward_input, timing.backward_filters});
+  send(wire::Calibrated{timing.forward, timing.backward_input, timing.backward_filters, timing.update});
   watch_.restart();
 }
 

@@ -185,7 +185,7 @@ Message read(const fb::Header& header) {
     case fb::Body::Calibrated: {
       const fb::Calibrated& t = *header.body_as_Calibrated();
       return Calibrated{seconds(t.forward(), "forward"), seconds(t.backward_input(), "backward_input"),
-                        seconds(t.backward_filters(), "backward_filters")};
+                        seconds(t.backward_filters(), "backward_filters"), seconds(t.update(), "update")};
     }
     case fb::Body::Assign: return read(*header.body_as_Assign());
     case fb::Body::Load: return Load{stage_index_of(header.body_as_Load()->stage_index())};

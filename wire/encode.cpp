@@ -92,7 +92,7 @@ struct BodyEncoder {
   }
   Result operator()(const Calibrated& m) const {
     return {fb::Body::Calibrated,
-            fb::CreateCalibrated(builder, m.forward, m.backward_input, m.backward_filters).Union()};
+            fb::CreateCalibrated(builder, m.forward, m.backward_input, m.backward_filters, m.update).Union()};
   }
   Result operator()(const Assign& m) const {
     std::vector<flatbuffers::Offset<fb::Stage>> stages;

@@ -66,6 +66,7 @@ struct Calibrated {
   double forward = 0.0;  ///< median seconds of a pass
   double backward_input = 0.0;
   double backward_filters = 0.0;
+  double update = 0.0;
 };
 /// Master to slave: the plan of the run and which node of it the slave is; drops what it held before. Answered by Done
 /// once its shards are compiled and all peers that it sends to are reached, else by Unreached or Failed.

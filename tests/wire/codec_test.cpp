@@ -53,7 +53,7 @@ std::vector<Message> samples() {
           Ping{},
           Attach{"garage"},
           Calibrate{sample_stage(), 5, 8, true, 3},
-          Calibrated{0.125, 0.25, 0.5},
+          Calibrated{0.125, 0.25, 0.5, 0.75},
           sample_assign(),
           Load{1},
           Step{9, {.training = true, .seed = 0x1122334455667788}},
