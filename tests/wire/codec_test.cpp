@@ -205,7 +205,7 @@ INSTANTIATE_TEST_SUITE_P(
                    "first filter 4294967295"},
         BadMessage{"ManyMembers", assign([](Assign& m) { m.plan.members.resize(1025); }), "1025 members"},
         BadMessage{"NumberType", assign([](Assign& m) { m.plan.wire = static_cast<NumberType>(3); }), "number type 3"},
-        BadMessage{"Exchange", assign([](Assign& m) { m.plan.exchange = static_cast<Exchange>(2); }), "exchange 2"},
+        BadMessage{"Exchange", assign([](Assign& m) { m.plan.exchange = static_cast<Exchange>(3); }), "exchange 3"},
         BadMessage{"MicroBatches", assign([](Assign& m) { m.plan.micro_batches = 0; }), "micro-batches 0"},
         BadMessage{"TornTrunk", assign([](Assign& m) { m.trunk[1].height += 1; }),
                    "stage conv2 does not take the maps"},
