@@ -47,7 +47,8 @@ class Chooser {
     std::ranges::stable_sort(order_, {}, [&](std::size_t m) { return burden(members[m]); });
   }
 
-  /// First the form with all members, then how many of them in that form: their product would be too many to try.
+  /// First the form with all members, then how many of them in that form, then the form again for so many: all products
+  /// would be too many to try.
   Choice choose() {
     for (const Form& form : forms(trunk_.size(), batch_, wishes_)) try_out(form, members_.size(), kWorthwhile);
     const Form best = best_form_;
@@ -57,6 +58,10 @@ class Chooser {
       if (!wishes_.exchange && best.exchange == Exchange::ring) {
         try_out({Exchange::star, best.micro_batches, 0}, count, kWorthLeavingOut);
       }
+    }
+    const std::size_t settled = best_count_;
+    if (settled < members_.size()) {
+      for (const Form& form : forms(trunk_.size(), batch_, wishes_)) try_out(form, settled, kWorthwhile);
     }
     std::ranges::stable_sort(choice_.alternatives, {}, &Alternative::seconds);
     return std::move(choice_);
@@ -105,6 +110,7 @@ class Chooser {
     choice_.plan = std::move(plan);
     choice_.predicted = std::move(predicted);
     best_form_ = form;
+    best_count_ = count;
   }
 
   const std::vector<Stage>& trunk_;
@@ -115,6 +121,7 @@ class Chooser {
   std::vector<std::size_t> order_;  ///< members, the fastest first
   Choice choice_;
   Form best_form_;
+  std::size_t best_count_ = 0;  ///< of members
 };
 
 }  // namespace
