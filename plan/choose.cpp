@@ -17,6 +17,7 @@ struct Form {
   Exchange exchange = Exchange::star;
   int micro_batches = 1;
   std::size_t replicated = 0;  ///< first stages
+  bool relayed = false;
 };
 
 std::vector<Form> forms(std::size_t stages, int batch, const Wishes& wishes) {
@@ -31,7 +32,10 @@ std::vector<Form> forms(std::size_t stages, int batch, const Wishes& wishes) {
     if (wishes.exchange && *wishes.exchange != exchange) continue;
     const std::size_t most = exchange == Exchange::ring ? std::min(stages - 1, kMostReplicated) : 0;
     for (std::size_t replicated = 0; replicated <= most; ++replicated) {
-      for (const int count : micro_batches) all.push_back({exchange, count, replicated});
+      for (const bool relayed : {false, true}) {
+        if (relayed && exchange != Exchange::ring) continue;
+        for (const int count : micro_batches) all.push_back({exchange, count, replicated, relayed});
+      }
     }
   }
   return all;
@@ -56,7 +60,7 @@ class Chooser {
       // Few members need no ring.
       try_out(best, count, kWorthLeavingOut);
       if (!wishes_.exchange && best.exchange == Exchange::ring) {
-        try_out({Exchange::star, best.micro_batches, 0}, count, kWorthLeavingOut);
+        try_out({Exchange::star, best.micro_batches}, count, kWorthLeavingOut);
       }
     }
     const std::size_t settled = best_count_;
@@ -100,6 +104,7 @@ class Chooser {
     plan.wire = wishes_.wire;
     plan.exchange = form.exchange;
     plan.micro_batches = form.micro_batches;
+    plan.relayed = form.relayed;
     for (std::size_t s = 0; s < form.replicated; ++s) plan.stages[s].replicated = true;
     const TaskGraph graph = make_task_graph(plan, trunk_);
     Simulated predicted = simulate(graph, plan, trunk_, measured_cluster(plan, trunk_, members_, head_seconds_));

@@ -71,6 +71,7 @@ void set_exchange(Plan& plan, Exchange exchange) {
   plan.exchange = exchange;
   if (exchange == Exchange::ring) return;
   for (StagePlan& stage : plan.stages) stage.replicated = false;
+  plan.relayed = false;
   if (exchange == Exchange::thesis) plan.micro_batches = 1;
 }
 
@@ -93,6 +94,9 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   if (plan.batch < 1) fail("plan: batch {} must be at least 1", plan.batch);
   if (plan.micro_batches < 1 || plan.batch % plan.micro_batches != 0) {
     fail("plan: a batch of {} does not come in {} equal micro-batches", plan.batch, plan.micro_batches);
+  }
+  if (plan.relayed && plan.exchange != Exchange::ring) {
+    fail("plan: images cannot be relayed where slaves send to the master alone; take the ring");
   }
   if (plan.exchange == Exchange::thesis && plan.micro_batches > 1) {
     fail("plan: the thesis' scheme sends whole batches, not {} micro-batches", plan.micro_batches);
@@ -143,6 +147,7 @@ Plan proportional_plan(const std::vector<Stage>& trunk, int batch, const std::ve
 std::string describe(const Plan& plan) {
   std::string text = fmt::format("{}, {}", to_string(plan.exchange), to_string(plan.wire));
   if (plan.micro_batches > 1) text += fmt::format(", micro-batches of {}", plan.batch / plan.micro_batches);
+  if (plan.relayed) text += ", images relayed";
   const auto replicated = std::ranges::count(plan.stages, true, &StagePlan::replicated);
   if (replicated > 0) text += fmt::format(", first {} replicated", replicated == 1 ? "stage" : "stages");
   return text;
@@ -162,7 +167,8 @@ std::string to_json(const Plan& plan) {
               {"stages", stages},
               {"exchange", to_string(plan.exchange)},
               {"wire", to_string(plan.wire)},
-              {"micro_batches", plan.micro_batches}}
+              {"micro_batches", plan.micro_batches},
+              {"relayed", plan.relayed}}
              .dump(1) +
          "\n";
 }
@@ -179,6 +185,7 @@ Plan plan_from_json(const std::string& text, const std::string& file) {
     plan.exchange = exchange_from(json.value("exchange", "star"));
     plan.wire = number_type_from(json.value("wire", "fp32"));
     plan.micro_batches = json.value("micro_batches", 1);
+    plan.relayed = json.value("relayed", false);
     return plan;
   } catch (const Json::exception& error) {
     fail("{}: not a plan: {}; expected what a run writes to its plan.json", file, error.what());

@@ -43,6 +43,7 @@ struct Plan {
   Exchange exchange = Exchange::star;
   NumberType wire = NumberType::fp32;  ///< of maps and gradients that travel
   int micro_batches = 1;               ///< equal parts of the batch, of which one may travel while the next is computed
+  bool relayed = false;  ///< images go from the master to the first slave, from that to the next, and so on
   bool operator==(const Plan&) const = default;
 };
 
@@ -52,7 +53,8 @@ std::string to_string(NumberType type);
 Exchange exchange_from(const std::string& text);
 NumberType number_type_from(const std::string& text);
 
-/// A star replicates no stage: its maps go through the master. The thesis' scheme has no micro-batches either.
+/// A star replicates no stage and relays no images: all goes through the master. The thesis' scheme has no micro-batches
+/// either.
 void set_exchange(Plan& plan, Exchange exchange);
 
 /// All filters of a stage.

@@ -81,13 +81,7 @@ class Builder {
   /// Brings X(s) of a micro-batch to all that need it; what they compute of it is done.
   void deliver_maps(int s, int m) {
     const std::vector<int>& users = users_[static_cast<std::size_t>(s)];
-    if (s == 0) {
-      for (const int user : users) {
-        if (user == graph_.master) continue;
-        needs(s, m, user).push_back(send(graph_.master, user, Cargo::maps, s, m, {0, trunk_[0].channels}, {}));
-      }
-      return;
-    }
+    if (s == 0) return deliver_images(m);
     for (const Assignment& shard : shards(s - 1)) {
       if (replicated(s - 1)) break;  // whoever needs it computes it
       const int made = computed_.at({s - 1, m, shard.member});
@@ -110,6 +104,19 @@ class Builder {
           needs(s, m, user).push_back(send(graph_.master, user, Cargo::maps, s, m, shard.filters, {at_master}));
         }
       }
+    }
+  }
+
+  void deliver_images(int m) {
+    int from = graph_.master;
+    std::vector<int> here;  // after which `from` has them
+    for (const int user : users_[0]) {
+      if (user == graph_.master) continue;
+      const int sent = send(from, user, Cargo::maps, 0, m, {0, trunk_[0].channels}, here);
+      needs(0, m, user).push_back(sent);
+      if (!plan_.relayed) continue;
+      from = user;
+      here = {sent};
     }
   }
 

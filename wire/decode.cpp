@@ -122,7 +122,8 @@ Plan read(const fb::Plan& t) {
             .stages = {},
             .exchange = static_cast<Exchange>(within(static_cast<int>(t.exchange()), 0, 2, "exchange")),
             .wire = static_cast<NumberType>(within(static_cast<int>(t.wire()), 0, 2, "number type")),
-            .micro_batches = static_cast<int>(within(t.micro_batches(), 1U, kLargestBatch, "micro-batches"))};
+            .micro_batches = static_cast<int>(within(t.micro_batches(), 1U, kLargestBatch, "micro-batches")),
+            .relayed = t.relayed()};
   if (t.stages() == nullptr || t.stages()->size() > kMostStages) fail("a plan without stages, or with too many");
   for (const fb::StagePlan* stage : *t.stages()) {
     StagePlan read{.shards = {}, .replicated = stage->replicated()};

@@ -55,7 +55,7 @@ flatbuffers::Offset<fb::Plan> encode(Builder& builder, const Plan& plan) {
   }
   return fb::CreatePlan(builder, u32(plan.batch), members, builder.CreateVector(stages),
                         static_cast<fb::Exchange>(plan.exchange), static_cast<fb::NumberType>(plan.wire),
-                        u32(plan.micro_batches));
+                        u32(plan.micro_batches), plan.relayed);
 }
 
 /// One overload a message; each gives the union's tag and value.

@@ -228,6 +228,7 @@ struct NodesCase {
   Exchange exchange = Exchange::star;
   int micro_batches = 1;
   std::vector<bool> replicated{false, false, false};
+  bool relayed = false;
 };
 
 void PrintTo(const NodesCase& c, std::ostream* out) { *out << c.name; }
@@ -239,6 +240,7 @@ Plan plan_of(const NodesCase& c) {
   Plan plan = proportional_plan(trunk(), kBatch, members, c.shares);
   plan.exchange = c.exchange;
   plan.micro_batches = c.micro_batches;
+  plan.relayed = c.relayed;
   for (std::size_t s = 0; s < 3; ++s) plan.stages[s].replicated = c.replicated[s];
   validate(plan, trunk());
   return plan;
@@ -268,6 +270,8 @@ INSTANTIATE_TEST_SUITE_P(
                     NodesCase{"OneWithoutFilters", {2, 0, 1}, false, kRing, 2},
                     NodesCase{"FirstReplicated", {1, 3, 1}, false, kRing, 2, {true, false, false}},
                     NodesCase{"TwoReplicated", {2, 1, 1}, true, kRing, 3, {true, true, false}},
+                    NodesCase{"ImagesRelayed", {1, 2, 0, 3}, false, kRing, 3, {true, false, false}, true},
+                    NodesCase{"ImagesRelayedWithMaster", {1, 2, 2}, true, kRing, 2, {false, false, false}, true},
                     NodesCase{"Thesis", {3, 1, 2}, false, kThesis},
                     NodesCase{"ThesisWithMaster", {1, 2, 2}, true, kThesis},
                     NodesCase{"MoreSlavesThanFilters", {1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, false, kRing, 2}),

@@ -190,6 +190,21 @@ TEST(Traffic, OfARing) {
   EXPECT_NEAR(in, 375, 1.0);
 }
 
+TEST(Traffic, OfARingWithImagesRelayedIsNotMoreForMoreSlaves) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  for (const int slaves : {1, 4, 9}) {
+    Plan plan = plan_of({"", slaves, false, Exchange::ring, false, 4}, trunk, 24);
+    plan.relayed = true;
+    validate(plan, trunk);
+    const TaskGraph graph = make_task_graph(plan, trunk);
+    double out = 0.0;
+    for (const Task& task : graph.tasks) {
+      if (task.kind == TaskKind::send && task.node == graph.master) out += bytes_of(task, plan, trunk) / 24 / 1024;
+    }
+    EXPECT_NEAR(out, 12 + 375, 1.0);
+  }
+}
+
 TEST(Traffic, OfTheThesis) {
   // Images, inputs and raw maps' gradients out, raw maps and parts in; weights and biases both ways, once a batch of 24.
   const double weights = (500 * 75 + 500 + 1500 * 12500 + 1500) * 4.0 / 1024 / 24;
@@ -290,6 +305,10 @@ TEST(Plans, NameWhatCannotBe) {
   star.exchange = Exchange::star;
   star.stages[0].replicated = true;
   expect(star, "conv1 cannot be replicated");
+  Plan relayed = star;
+  relayed.stages[0].replicated = false;
+  relayed.relayed = true;
+  expect(relayed, "images cannot be relayed");
   Plan thesis = plan;
   thesis.exchange = Exchange::thesis;
   thesis.micro_batches = 2;

@@ -39,7 +39,8 @@ Assign sample_assign() {
             .stages = {stage_plan({3, 4}), stage_plan({1, 1})},
             .exchange = Exchange::ring,
             .wire = NumberType::bf16,
-            .micro_batches = 8};
+            .micro_batches = 8,
+            .relayed = true};
   plan.stages[0].replicated = true;
   return {{sample_stage(), next_stage()}, plan, 1, "token", {":5571", "10.0.0.2:5571"}};
 }
