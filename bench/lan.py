@@ -238,13 +238,48 @@ def print_row(count, name, base, ideal, seconds, notices, traffic, plan, spent):
             print(f"       {notice}")
     print(f"{count:>6} {name:<12}{step:>8.2f} {f'({min(seconds):.2f}, {max(seconds):.2f})':<16}{predicted:>10}"
           f"{base / step:>8.2f}{ideal:>6.2f}{traffic[0] / 1e6:>8.1f}{traffic[1] / 1e6:>8.1f}  {how}", flush=True)
+    return float(said.group(1)) / step - 1.0 if said and how[:5] != "alone" else None
+
+
+def table(options, folder, shares, counts):
+    """Prints the rows of one net and batch size; by how much of a step each prediction was off."""
+    fastest = max(shares)
+    lan = Lan(folder, options.mbits or 10000)
+    try:
+        base = options.alone
+        if not base:
+            busy = [lan.add(f"busy{i}", fastest) for i in range(max(counts))]
+            base = train_alone(options, lan, folder, busy, min(options.steps, 3))
+        print(f"{options.net}, batch {options.batch}; one machine of {fastest:g} cores: {base:.2f} s a step", flush=True)
+        mbits = options.mbits
+        if not mbits:
+            measured = flops(options) / base / 1e9
+            mbits = round(1000.0 * measured / options.gflops)
+            print(f"it does {measured:.1f} GFLOP/s; links of {mbits:g} Mbit/s stand to it as 1 Gbit/s to "
+                  f"{options.gflops:g} GFLOP/s", flush=True)
+        lan.close()
+        lan = Lan(folder, mbits)
+        master = lan.add("master", fastest)
+        slaves = [lan.add(f"s{i + 1:02}", shares[i % len(shares)]) for i in range(max(counts))]
+        print(f"{'slaves':>6} {'plan':<12}{'step/s':>8} {'(least, most)':<16}{'predicted':>10}{'speedup':>8}"
+              f"{'ideal':>6}{'out MB':>8}{'in MB':>8}  plan; slaves' time", flush=True)
+        errors = []
+        for count in counts:
+            ideal = sum(shares[i % len(shares)] for i in range(count)) / fastest
+            for plan in options.plans.split(","):
+                run = train(options, lan, folder, master, slaves[:count], words_of(plan), options.steps)
+                errors.append(print_row(count, plan, base, ideal, *run))
+        return [error for error in errors if error is not None]
+    finally:
+        lan.close()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--net", default="nets/cifar10-500-1500.yaml", help="with inputs of 3x32x32")
+    parser.add_argument("--net", default="nets/cifar10-500-1500.yaml",
+                        help="with inputs of 3x32x32; several, separated by commas")
     parser.add_argument("--set", action="append", default=[], help="as for convoy-master train")
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--batch", default="64", help="images; several, separated by commas")
     parser.add_argument("--slaves", default="1,2,4", help="numbers of slaves")
     parser.add_argument("--shares", default="0.25", help="cores that slaves are held to, in turns")
     parser.add_argument("--mbits", type=float, default=0.0,
@@ -260,35 +295,18 @@ def main():
         sys.exit("lan.py: it makes network namespaces and CPU groups, which takes root")
     shares = [float(share) for share in options.shares.split(",")]
     counts = [int(count) for count in options.slaves.split(",")]
+    nets = options.net.split(",")
+    batches = [int(batch) for batch in options.batch.split(",")]
+    errors = []
     with tempfile.TemporaryDirectory() as folder:
-        draw_images(folder, max(200, options.batch * options.steps // 5 + 1))
-        lan = Lan(folder, options.mbits or 10000)
-        try:
-            fastest = max(shares)
-            base = options.alone
-            if not base:
-                busy = [lan.add(f"busy{i}", fastest) for i in range(max(counts))]
-                base = train_alone(options, lan, folder, busy, min(options.steps, 3))
-            print(f"{options.net}, batch {options.batch}; one machine of {fastest:g} cores: {base:.2f} s a step",
-                  flush=True)
-            if not options.mbits:
-                measured = flops(options) / base / 1e9
-                options.mbits = round(1000.0 * measured / options.gflops)
-                print(f"it does {measured:.1f} GFLOP/s; links of {options.mbits:g} Mbit/s stand to it as 1 Gbit/s "
-                      f"to {options.gflops:g} GFLOP/s", flush=True)
-            lan.close()
-            lan = Lan(folder, options.mbits)
-            master = lan.add("master", fastest)
-            slaves = [lan.add(f"s{i + 1:02}", shares[i % len(shares)]) for i in range(max(counts))]
-            print(f"{'slaves':>6} {'plan':<12}{'step/s':>8} {'(least, most)':<16}{'predicted':>10}{'speedup':>8}"
-                  f"{'ideal':>6}{'out MB':>8}{'in MB':>8}  plan; slaves' time", flush=True)
-            for count in counts:
-                ideal = sum(shares[i % len(shares)] for i in range(count)) / fastest
-                for plan in options.plans.split(","):
-                    run = train(options, lan, folder, master, slaves[:count], words_of(plan), options.steps)
-                    print_row(count, plan, base, ideal, *run)
-        finally:
-            lan.close()
+        draw_images(folder, max(200, max(batches) * options.steps // 5 + 1))
+        for options.net in nets:
+            for options.batch in batches:
+                errors += table(options, folder, shares, counts)
+    if errors:
+        sizes = [abs(error) for error in errors]
+        print(f"predictions of {len(errors)} steps: off by {100 * statistics.median(sizes):.1f} % in the median, "
+              f"{100 * max(sizes):.1f} % at most; on average {100 * statistics.mean(errors):+.1f} %")
 
 
 def flops(options):

@@ -32,6 +32,11 @@ int window_output(int extent, int kernel, int stride, int pad_before, int pad_af
   return room < 0 ? 0 : room / stride + 1;
 }
 
+FilterRange common(FilterRange a, FilterRange b) {
+  const int first = std::max(a.first, b.first);
+  return {first, std::max(0, std::min(a.first + a.count, b.first + b.count) - first)};
+}
+
 Shape input_shape(const Stage& stage, int batch) { return {batch, stage.channels, stage.height, stage.width}; }
 
 Shape conv_shape(const Stage& stage, int batch, int filters) {

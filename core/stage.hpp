@@ -77,6 +77,9 @@ struct FilterRange {
   bool operator==(const FilterRange&) const = default;
 };
 
+/// Filters in both; none where they do not meet.
+FilterRange common(FilterRange a, FilterRange b);
+
 /// Samples first .. first + count - 1 of a batch.
 struct SampleRange {
   int first = 0;

@@ -304,15 +304,29 @@ FilterRange Node::held(std::size_t stage) const {
   return stage < trunk_.size() ? held_filters(plan_, training_, stage, index_) : FilterRange{};
 }
 
-ShardState Node::state(std::size_t stage) const { return pieces_[stage].front().shard->state(); }
+ShardState Node::state(std::size_t stage, FilterRange filters) const {
+  const Piece& own = pieces_[stage].front();
+  return slice(own.shard->state(), {filters.first - own.filters.first, filters.count});
+}
 
-void Node::set_state(std::size_t stage, ShardState state) {
-  const int first = held(stage).first;
-  for (Piece& piece : pieces_[stage]) {
-    piece.shard->set_state(slice(state, {piece.filters.first - first, piece.filters.count}));
-    piece.fresh.reset();
+std::vector<FilterState> Node::own_states() const {
+  std::vector<FilterState> states;
+  for (std::size_t s = 0; s < trunk_.size(); ++s) {
+    if (own(s).count > 0) states.push_back({s, own(s), state(s, own(s))});
   }
-  if (sends_weights()) weights_[stage] = std::move(state);
+  return states;
+}
+
+void Node::set_state(std::size_t stage, FilterRange filters, const ShardState& state) {
+  const auto part_of = [&](FilterRange some) { return slice(state, {some.first - filters.first, some.count}); };
+  for (Piece& piece : pieces_[stage]) {
+    const FilterRange here = common(piece.filters, filters);
+    if (here.count == 0) continue;
+    ShardState whole = piece.fresh ? *std::exchange(piece.fresh, std::nullopt) : piece.shard->state();
+    paste(part_of(here), {here.first - piece.filters.first, here.count}, whole);
+    piece.shard->set_state(whole);
+  }
+  if (sends_weights()) paste(state, filters, weights_[stage]);
 }
 
 }  // namespace convoy

@@ -37,6 +37,13 @@ struct Parcel {
 /// slave, which takes grants between its tasks, does not run out of them in a longer one.
 int initial_credit(const Plan& plan);
 
+/// The state of some filters of a stage.
+struct FilterState {
+  std::size_t stage = 0;
+  FilterRange filters;
+  ShardState state;
+};
+
 /// How a node reaches the others.
 struct Carrier {
   std::function<void(Parcel&&)> send;
@@ -73,16 +80,18 @@ class Node {
   /// Nothing of the step is left to do or to come; a training step ends with an update.
   bool finished() const { return left_ == 0 && (!pass_.training || sgd_.has_value()); }
 
-  /// The state of the node's own shard of a stage.
-  ShardState state(std::size_t stage) const;
-  /// Takes the state of held_filters() of a stage.
-  void set_state(std::size_t stage, ShardState state);
+  /// The state of filters of the node's own shard of a stage.
+  ShardState state(std::size_t stage, FilterRange filters) const;
+  /// Takes the state of filters of a stage; what of them it does not hold is left out.
+  void set_state(std::size_t stage, FilterRange filters, const ShardState& state);
+  /// Of all its own shards.
+  std::vector<FilterState> own_states() const;
   /// Seconds that the device computed since the last call, by stage.
   std::vector<double> take_seconds() { return std::exchange(seconds_, std::vector<double>(trunk_.size(), 0.0)); }
 
   /// Of the training step.
   const TaskGraph& graph() const { return training_; }
-  const Stage& stage(std::size_t index) const { return trunk_[index]; }
+  const std::vector<Stage>& trunk() const { return trunk_; }
   /// Bytes that others send it in a step of training.
   std::size_t bytes_due() const;
   /// own_filters() and held_filters() of the node; empty for stages that there are not.

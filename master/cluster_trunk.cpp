@@ -43,14 +43,14 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
     }
   }
   for (const std::string& member : plan_.members) times_.push_back({.member = member});
-  execute();
+  execute(false);
 }
 
-/// Has everybody take their part in the plan.
-void ClusterTrunk::execute() {
+/// Has everybody take their part in the plan; `keep`: with the state of the filters that stay with them.
+void ClusterTrunk::execute(bool keep) {
   ready_ = false;
   step_ = 0;
-  assign();
+  assign(keep);
   node_ = std::make_unique<Node>(plan_, stages_, static_cast<int>(slave_count()), own_,
                                  Carrier{.send = [this](Parcel&& parcel) { carry(parcel); },
                                          .grant =
@@ -65,8 +65,8 @@ void ClusterTrunk::execute() {
 }
 
 /// Tells every slave which node it is.
-void ClusterTrunk::assign() {
-  wire::Assign assign{.trunk = stages_, .plan = plan_, .node = 0, .token = make_token(), .peers = {}};
+void ClusterTrunk::assign(bool keep) {
+  wire::Assign assign{.trunk = stages_, .plan = plan_, .node = 0, .token = make_token(), .peers = {}, .keep = keep};
   for (const SlaveInfo& slave : roster_.slaves()) assign.peers.push_back(peer_endpoint(slave));
   for (std::size_t slave = 0; slave < slave_count(); ++slave) {
     assign.node = static_cast<std::uint32_t>(slave);
@@ -213,11 +213,8 @@ void ClusterTrunk::rebalance() {
   const auto better =
       rebalanced(stages_, plan_, corrected(rebalancing_.profiles, plan_, measured_), rebalancing_.margin);
   if (better) {
-    const std::vector<ShardState> states = snapshot();
-    plan_ = *better;
-    rebalancing_.notify(plan_);
-    execute();
-    load(states);
+    rebalancing_.notify(*better);
+    change_plan(*better);
     steps_to_judge_ *= 2;
   }
   for (std::vector<double>& stages : measured_) std::ranges::fill(stages, 0.0);
@@ -226,25 +223,37 @@ void ClusterTrunk::rebalance() {
 
 // ---- state ---------------------------------------------------------------------------------------------------------
 
+ShardState ClusterTrunk::fetch(std::size_t stage, int member, FilterRange filters) {
+  if (!is_slave(member)) return node_->state(stage, filters);
+  const auto slave = static_cast<std::size_t>(member);
+  ShardState part = zero_state(stages_[stage], filters.count);
+  snapshot_ = {slave, wire::ValueReader(wire::values_of(part))};
+  send(slave, wire::Snapshot{static_cast<std::uint32_t>(stage), filters});
+  ++owed_[slave];
+  settle();
+  if (!snapshot_->reader.complete()) broke_protocol(slave, "its snapshot is incomplete");
+  snapshot_.reset();
+  return part;
+}
+
+/// Until it is there: settle().
+void ClusterTrunk::give(int node, const FilterState& part) {
+  if (!is_slave(node)) return node_->set_state(part.stage, part.filters, part.state);
+  const auto slave = static_cast<std::size_t>(node);
+  const auto stage = static_cast<std::uint32_t>(part.stage);
+  send(slave, wire::Load{stage, part.filters});
+  wire::send_values({.step = 0, .task = stage, .first = 0}, wire::values_of(part.state),
+                    [&](const wire::Envelope& piece) { roster_.send(slave, piece); });
+  ++owed_[slave];
+}
+
 std::vector<ShardState> ClusterTrunk::snapshot() {
   settle();
   std::vector<ShardState> states;
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     ShardState whole = zero_state(stages_[s], stages_[s].conv.filters);
     for (const Assignment& shard : plan_.stages[s].shards) {
-      if (!is_slave(shard.member)) {
-        paste(node_->state(s), shard.filters, whole);
-        continue;
-      }
-      const auto slave = static_cast<std::size_t>(shard.member);
-      ShardState part = zero_state(stages_[s], shard.filters.count);
-      snapshot_ = {slave, wire::ValueReader(wire::values_of(part))};
-      send(slave, wire::Snapshot{static_cast<std::uint32_t>(s)});
-      ++owed_[slave];
-      settle();
-      if (!snapshot_->reader.complete()) broke_protocol(slave, "its snapshot is incomplete");
-      snapshot_.reset();
-      paste(part, shard.filters, whole);
+      paste(fetch(s, shard.member, shard.filters), shard.filters, whole);
     }
     states.push_back(std::move(whole));
   }
@@ -257,19 +266,34 @@ void ClusterTrunk::load(const std::vector<ShardState>& states) {
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     for (int node = 0; node <= static_cast<int>(slave_count()); ++node) {
       const FilterRange held = held_filters(plan_, node_->graph(), s, node);
-      if (held.count == 0) continue;
-      const ShardState part = slice(states[s], held);
-      if (!is_slave(node)) {
-        node_->set_state(s, part);
-        continue;
-      }
-      const auto slave = static_cast<std::size_t>(node);
-      send(slave, wire::Load{static_cast<std::uint32_t>(s)});
-      wire::send_values({.step = 0, .task = static_cast<std::uint32_t>(s), .first = 0}, wire::values_of(part),
-                        [&](const wire::Envelope& piece) { roster_.send(slave, piece); });
-      ++owed_[slave];
+      if (held.count > 0) give(node, {s, held, slice(states[s], held)});
     }
   }
+  settle();
+}
+
+void ClusterTrunk::change_plan(const Plan& plan) {
+  validate(plan, stages_);
+  invariant(plan.members == plan_.members && plan.batch == plan_.batch, "a plan for the same members and batches");
+  settle();
+  // What a node has to hold and had no shard of: it is fetched from whose shard it was, before that drops it.
+  std::vector<std::pair<int, FilterState>> moved;
+  const TaskGraph graph = make_task_graph(plan, stages_);
+  for (std::size_t s = 0; s < stages_.size(); ++s) {
+    for (int node = 0; node < graph.nodes; ++node) {
+      const FilterRange held = held_filters(plan, graph, s, node);
+      for (const Assignment& shard : plan_.stages[s].shards) {
+        const FilterRange part = common(held, shard.filters);
+        if (part.count == 0 || shard.member == node) continue;
+        moved.push_back({node, {s, part, fetch(s, shard.member, part)}});
+      }
+    }
+  }
+  const std::vector<FilterState> kept = node_->own_states();
+  plan_ = plan;
+  execute(true);
+  for (const FilterState& each : kept) node_->set_state(each.stage, each.filters, each.state);
+  for (const auto& [node, part] : moved) give(node, part);
   settle();
 }
 

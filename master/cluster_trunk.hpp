@@ -44,6 +44,9 @@ class ClusterTrunk : public Trunk {
   void load(const std::vector<ShardState>& states) override;
   std::vector<MemberTime> take_times() override;
 
+  /// From the next step on another plan for the same members. Filters take their state along; those that stay where they
+  /// are do not travel.
+  void change_plan(const Plan& plan);
   /// The plan at hand.
   const Plan& plan() const { return plan_; }
 
@@ -63,8 +66,10 @@ class ClusterTrunk : public Trunk {
   void take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
   std::vector<std::size_t> awaited() const;
   [[noreturn]] void broke_protocol(std::size_t slave, const std::string& what) const;
-  void execute();
-  void assign();
+  void execute(bool keep);
+  void assign(bool keep);
+  ShardState fetch(std::size_t stage, int member, FilterRange filters);
+  void give(int node, const FilterState& part);
   void count_own_seconds();
   void count_step();
   void rebalance();

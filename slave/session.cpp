@@ -164,6 +164,8 @@ wire::Envelope Session::next_piece(const std::string& of_what) {
 // ---- the plan ------------------------------------------------------------------------------------------------------
 
 void Session::on(const wire::Assign& task) {
+  const bool same_trunk = node_ && node_->trunk() == task.trunk;
+  const std::vector<FilterState> kept = task.keep && same_trunk ? node_->own_states() : std::vector<FilterState>();
   node_.reset();
   early_.clear();
   early_bytes_ = 0;
@@ -181,6 +183,7 @@ void Session::on(const wire::Assign& task) {
     node_.reset();
     return send(wire::Unreached{unreached});
   }
+  for (const FilterState& each : kept) node_->set_state(each.stage, each.filters, each.state);
   times_.compute += watch_.restart();
   finish();
 }
@@ -223,22 +226,27 @@ std::vector<std::string> Session::meet_peers(const wire::Assign& task) {
 }
 
 void Session::on(const wire::Load& task) {
-  const FilterRange held = node().held(task.stage_index);
-  if (held.count == 0) fail("nothing of stage {} is computed here", task.stage_index);
-  ShardState state = zero_state(node().stage(task.stage_index), held.count);
+  if (common(task.filters, node().held(task.stage_index)) != task.filters) {
+    fail("not all of filters {} to {} of stage {} are computed here", task.filters.first,
+         task.filters.first + task.filters.count - 1, task.stage_index);
+  }
+  ShardState state = zero_state(node().trunk()[task.stage_index], task.filters.count);
   wire::ValueReader reader(wire::values_of(state));
   while (!reader.complete()) {
     const wire::Envelope envelope = next_piece("a state");
     reader.add(std::get<wire::Piece>(envelope.message), envelope.payload);
   }
-  node().set_state(task.stage_index, state);
+  node().set_state(task.stage_index, task.filters, state);
   finish();
 }
 
 void Session::on(const wire::Snapshot& task) {
   if (in_step_) fail("a Snapshot in the middle of a step");
-  if (node().own(task.stage_index).count == 0) fail("there is no shard of stage {} here", task.stage_index);
-  const ShardState state = node().state(task.stage_index);
+  if (common(task.filters, node().own(task.stage_index)) != task.filters) {
+    fail("not all of filters {} to {} of stage {} are in a shard here", task.filters.first,
+         task.filters.first + task.filters.count - 1, task.stage_index);
+  }
+  const ShardState state = node().state(task.stage_index, task.filters);
   wire::send_values(
       {.step = 0, .task = task.stage_index, .first = 0}, wire::values_of(state),
       [this](const wire::Envelope& piece) { link_.send(Channel::data, piece, Clock::now() + kTransferPatience); });

@@ -112,8 +112,17 @@ Calibrate read(const fb::Calibrate& t) {
   return {stage, filters, batch_of(t.batch()), t.input_gradient(), within(t.repeats(), 1U, kMostRepeats, "repeats")};
 }
 
+constexpr std::uint32_t kMostFilters = 1U << 24;
+
+/// Load and Snapshot: the filters of a stage whose state is to travel.
+template <class T, class Table>
+T read_state_of(const Table& t) {
+  return {stage_index_of(t.stage_index()),
+          {static_cast<int>(within(t.first(), 0U, kMostFilters, "first filter")),
+           static_cast<int>(within(t.count(), 1U, kMostFilters, "filter count"))}};
+}
+
 Plan read(const fb::Plan& t) {
-  constexpr std::uint32_t kMostFilters = 1U << 24;
   const auto number = [](std::uint32_t value, std::uint32_t most, const char* field) {
     return static_cast<int>(within(value, 0U, most, field));
   };
@@ -147,7 +156,8 @@ Assign read(const fb::Assign& t) {
                 .plan = read(*t.plan()),
                 .node = within(t.node(), 0U, kMostMembers - 1, "node"),
                 .token = text(t.token(), "token"),
-                .peers = texts(t.peers(), kMostMembers, "peers")};
+                .peers = texts(t.peers(), kMostMembers, "peers"),
+                .keep = t.keep()};
   if (assign.token.size() > kLongestToken) fail("token of {} bytes, {} at most", assign.token.size(), kLongestToken);
   for (const fb::Stage* stage : *t.trunk()) assign.trunk.push_back(stage_of(stage));
   for (std::size_t s = 1; s < assign.trunk.size(); ++s) {
@@ -189,14 +199,14 @@ Message read(const fb::Header& header) {
                         seconds(t.backward_filters(), "backward_filters"), seconds(t.update(), "update")};
     }
     case fb::Body::Assign: return read(*header.body_as_Assign());
-    case fb::Body::Load: return Load{stage_index_of(header.body_as_Load()->stage_index())};
+    case fb::Body::Load: return read_state_of<Load>(*header.body_as_Load());
     case fb::Body::Step: {
       const fb::Step& t = *header.body_as_Step();
       if (t.number() == 0) fail("a Step of number 0");
       return Step{t.number(), {.training = t.training(), .seed = t.seed()}};
     }
     case fb::Body::Update: return read(*header.body_as_Update());
-    case fb::Body::Snapshot: return Snapshot{stage_index_of(header.body_as_Snapshot()->stage_index())};
+    case fb::Body::Snapshot: return read_state_of<Snapshot>(*header.body_as_Snapshot());
     case fb::Body::Piece: return read(*header.body_as_Piece());
     case fb::Body::Credit: return Credit{within(header.body_as_Credit()->pieces(), 1U, 1U << 20, "credit")};
     case fb::Body::Done: {

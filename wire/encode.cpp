@@ -6,6 +6,8 @@
 namespace convoy::wire {
 namespace {
 
+std::uint32_t u32(int value) { return static_cast<std::uint32_t>(value); }
+
 using Builder = flatbuffers::FlatBufferBuilder;
 using Layers = std::vector<flatbuffers::Offset<fb::LayerHolder>>;
 
@@ -43,7 +45,6 @@ flatbuffers::Offset<fb::Stage> encode(Builder& builder, const Stage& stage) {
 }
 
 flatbuffers::Offset<fb::Plan> encode(Builder& builder, const Plan& plan) {
-  const auto u32 = [](int value) { return static_cast<std::uint32_t>(value); };
   const auto members = builder.CreateVectorOfStrings(plan.members);
   std::vector<flatbuffers::Offset<fb::StagePlan>> stages;
   for (const StagePlan& stage : plan.stages) {
@@ -101,9 +102,11 @@ struct BodyEncoder {
     const auto plan = encode(builder, m.plan);
     const auto token = builder.CreateString(m.token);
     const auto peers = builder.CreateVectorOfStrings(m.peers);
-    return {fb::Body::Assign, fb::CreateAssign(builder, trunk, plan, m.node, token, peers).Union()};
+    return {fb::Body::Assign, fb::CreateAssign(builder, trunk, plan, m.node, token, peers, m.keep).Union()};
   }
-  Result operator()(const Load& m) const { return {fb::Body::Load, fb::CreateLoad(builder, m.stage_index).Union()}; }
+  Result operator()(const Load& m) const {
+    return {fb::Body::Load, fb::CreateLoad(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count)).Union()};
+  }
   Result operator()(const Step& m) const {
     return {fb::Body::Step, fb::CreateStep(builder, m.number, m.pass.training, m.pass.seed).Union()};
   }
@@ -112,7 +115,8 @@ struct BodyEncoder {
             fb::CreateUpdate(builder, m.step.learning_rate, m.step.momentum, m.step.weight_decay).Union()};
   }
   Result operator()(const Snapshot& m) const {
-    return {fb::Body::Snapshot, fb::CreateSnapshot(builder, m.stage_index).Union()};
+    return {fb::Body::Snapshot,
+            fb::CreateSnapshot(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count)).Union()};
   }
   Result operator()(const Piece& m) const {
     return {fb::Body::Piece, fb::CreatePiece(builder, m.step, m.task, m.first).Union()};

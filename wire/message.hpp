@@ -13,7 +13,7 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 /// The capability of taking and giving Pieces in bf16 and fp16.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Payload bytes of a Piece at most; larger tensors travel as several.
@@ -68,7 +68,8 @@ struct Calibrated {
   double backward_filters = 0.0;
   double update = 0.0;
 };
-/// Master to slave: the plan of the run and which node of it the slave is; drops what it held before. Answered by Done
+/// Master to slave: the plan of the run and which node of it the slave is; drops what it held before, or what of it the plan
+/// takes away. Answered by Done
 /// once its shards are compiled and all peers that it sends to are reached, else by Unreached or Failed.
 struct Assign {
   std::vector<Stage> trunk;
@@ -76,11 +77,13 @@ struct Assign {
   std::uint32_t node = 0;
   std::string token;  ///< of the run: what peers say with other tokens is ignored
   std::vector<std::string>
-      peers;  ///< by member, where it listens for peers: "HOST:PORT", or ":PORT" on the master's host
+      peers;          ///< by member, where it listens for peers: "HOST:PORT", or ":PORT" on the master's host
+  bool keep = false;  ///< the state of filters that the slave's shards had before and have again
 };
-/// Master to slave: the state of what the slave computes of the stage follows as Pieces. Answered by Done.
+/// Master to slave: the state of filters that the slave computes follows as Pieces. Answered by Done.
 struct Load {
   std::uint32_t stage_index = 0;
+  FilterRange filters;
 };
 /// Master to slave: a step begins. Answered by Done when nothing of it is left to do for the slave.
 struct Step {
@@ -91,9 +94,10 @@ struct Step {
 struct Update {
   SgdStep step;
 };
-/// Master to slave: answered by the state of the slave's shard as Pieces, then Done.
+/// Master to slave: answered by the state of filters of the slave's shard as Pieces, then Done.
 struct Snapshot {
   std::uint32_t stage_index = 0;
+  FilterRange filters;
 };
 /// Values from `first` on, in the payload: of the send `task` of the plan's graph in step `step`; or, where step is 0, of
 /// the state of stage `task` (weights, biases, velocities of the weights and of the biases; in fp32).

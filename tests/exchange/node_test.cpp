@@ -113,7 +113,7 @@ class Nodes {
     for (int i = 0; i < graph.nodes; ++i) {
       for (std::size_t s = 0; s < states.size(); ++s) {
         const FilterRange held = held_filters(plan, graph, s, i);
-        if (held.count > 0) nodes_[static_cast<std::size_t>(i)]->set_state(s, slice(states[s], held));
+        if (held.count > 0) nodes_[static_cast<std::size_t>(i)]->set_state(s, held, slice(states[s], held));
       }
     }
   }
@@ -137,7 +137,7 @@ class Nodes {
     for (std::size_t s = 0; s < trunk().size(); ++s) {
       ShardState whole = zero_state(trunk()[s], trunk()[s].conv.filters);
       for (const Assignment& shard : plan_.stages[s].shards) {
-        paste(nodes_[static_cast<std::size_t>(shard.member)]->state(s), shard.filters, whole);
+        paste(nodes_[static_cast<std::size_t>(shard.member)]->state(s, shard.filters), shard.filters, whole);
       }
       states.push_back(std::move(whole));
     }

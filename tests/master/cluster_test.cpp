@@ -48,7 +48,8 @@ struct Result {
 };
 
 /// Trains some steps on made-up images; the same for every trunk.
-Result train_some(Trunk& trunk, const Cut& cut) {
+Result train_some(
+    Trunk& trunk, const Cut& cut, const std::function<void(int step)>& before = [](int) {}) {
   Head<float> head(cut, kBatch);
   initialise_head(head, cut, kSeed);
   trunk.load(initial_trunk(cut, kSeed));
@@ -56,6 +57,7 @@ Result train_some(Trunk& trunk, const Cut& cut) {
   std::vector<int> labels(kBatch);
   Result result;
   for (int step = 0; step < kSteps; ++step) {
+    before(step);
     Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
     for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
     for (int& label : labels) label = static_cast<int>(random.below(4));
@@ -170,6 +172,29 @@ TEST(ClustersOutOfBalance, MoveFiltersToWhoIsFaster) {
   EXPECT_GT(filters(plans.back(), 0), filters(plan, 0));
   EXPECT_LT(filters(plans.back(), 1), filters(plan, 1));
   expect_close(result, train_local("eigen"));
+}
+
+TEST(ClustersThatChangePlans, TakeTheStateOfFiltersAlong) {
+  const Cut cut = small_net();
+  const auto device = make_device("eigen", {.threads = 1});
+  Roster roster("tcp://127.0.0.1:*", "test");
+  SlaveThreads threads(roster.endpoint(), 3, {"eigen"});
+  const std::atomic<bool> stop{false};
+  roster.gather(3, stop, [] {});
+  const auto plan_of = [&](const std::vector<double>& shares, Exchange exchange, bool replicated) {
+    Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b", "c", "master"}, shares);
+    plan.exchange = exchange;
+    plan.stages[0].replicated = replicated;
+    return plan;
+  };
+  ClusterTrunk trunk(cut.trunk, plan_of({1, 5, 2, 1}, Exchange::ring, false), roster, device.get(), 20s);
+  const Result result = train_some(trunk, cut, [&](int step) {
+    if (step == 5) trunk.change_plan(plan_of({3, 0, 2, 4}, Exchange::ring, true));
+    if (step == 10) trunk.change_plan(plan_of({0, 1, 1, 0}, Exchange::star, false));
+    if (step == 15) trunk.change_plan(plan_of({2, 1, 1, 1}, Exchange::thesis, false));
+  });
+  expect_close(result, train_local("eigen"));
+  roster.dismiss("the test finished");
 }
 
 /// Of the same number of micro-batches, with the first stage replicated or not.

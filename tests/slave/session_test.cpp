@@ -145,19 +145,23 @@ const std::vector<BadTask> kBadTasks{
        m.send(wire::Step{1, {}});
      },
      "there is no plan here yet"},
-    {"NoPlanToLoad", [](FakeMaster& m) { m.send(wire::Load{0}); }, "there is no plan here yet"},
+    {"NoPlanToLoad",
+     [](FakeMaster& m) {
+       m.send(wire::Load{0, {0, 1}});
+     },
+     "there is no plan here yet"},
     {"NoStageToLoad",
      [](FakeMaster& m) {
        m.assign();
-       m.send(wire::Load{1});
+       m.send(wire::Load{1, {0, 1}});
      },
-     "nothing of stage 1"},
+     "of stage 1 are computed here"},
     {"NoStageToSnapshot",
      [](FakeMaster& m) {
        m.assign();
-       m.send(wire::Snapshot{1});
+       m.send(wire::Snapshot{1, {0, 1}});
      },
-     "there is no shard of stage 1"},
+     "of stage 1 are in a shard here"},
     {"NotATask", [](FakeMaster& m) { m.send(wire::Done{}); }, "a master does not send Done"},
     {"APieceByItself", [](FakeMaster& m) { m.send_piece({.step = 1}, 4); }, "there is no plan here yet"},
     {"TooLargeToHold", [](FakeMaster& m) { m.send(assign_of(4096)); }, "raise --memory"},
@@ -193,7 +197,7 @@ const std::vector<BadTask> kBadTasks{
      [](FakeMaster& m) {
        m.assign();
        m.send(wire::Step{1, {.training = true}});
-       m.send(wire::Snapshot{0});
+       m.send(wire::Snapshot{0, {0, 1}});
      },
      "in the middle of a step"},
     {"PieceOfAnotherStep",
@@ -250,14 +254,17 @@ const std::vector<BrokenRun>& broken_runs() {
       {"ATaskInTheMiddleOfAState",
        [](FakeMaster& m) {
          m.assign();
-         m.send(wire::Load{0});
+         m.send(wire::Load{0, {0, 1}});
          m.send(wire::Update{});
        }},
-      {"StageIndexBeyondTheLimit", [](FakeMaster& m) { m.send(wire::Load{1U << 30}); }},
+      {"StageIndexBeyondTheLimit",
+       [](FakeMaster& m) {
+         m.send(wire::Load{1U << 30, {0, 1}});
+       }},
       {"ByeInTheMiddleOfAState",
        [](FakeMaster& m) {
          m.assign();
-         m.send(wire::Load{0});
+         m.send(wire::Load{0, {0, 1}});
          m.send(wire::Bye{"interrupted"}, Channel::control);
        }},
       {"ByeInTheMiddleOfAStep",
