@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -35,6 +36,19 @@ std::filesystem::path file_of(const std::string& key) {
   return in.empty() ? in : in / fmt::format("{:016x}.bin", hash_of(key));
 }
 
+/// Where it lies, to be put in place at once: another slave may read at the same time.
+std::optional<std::filesystem::path> write_aside(const std::filesystem::path& path, const std::string& content) {
+  if (path.empty()) return std::nullopt;
+  std::error_code ignored;
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  static std::atomic<int> count{0};
+  const std::filesystem::path aside = path.string() + fmt::format(".{}-{}", ::getpid(), ++count);
+  std::ofstream file(aside, std::ios::binary);
+  file << content << std::flush;
+  if (!file) return std::nullopt;
+  return aside;
+}
+
 }  // namespace
 
 // A file holds the key, so that another of the same hash is not taken for it, and the value.
@@ -49,17 +63,22 @@ std::optional<std::string> recall(const std::string& key) {
 
 void remember(const std::string& key, const std::string& value) {
   const std::filesystem::path path = file_of(key);
-  if (path.empty()) return;
   std::error_code ignored;
-  std::filesystem::create_directories(path.parent_path(), ignored);
-  // Written aside and renamed: another slave may read it at the same time.
-  const std::filesystem::path aside = path.string() + fmt::format(".{}", ::getpid());
-  {
-    std::ofstream file(aside, std::ios::binary);
-    file << key << value;
-    if (!file) return;
-  }
-  std::filesystem::rename(aside, path, ignored);
+  if (const auto aside = write_aside(path, key + value)) std::filesystem::rename(*aside, path, ignored);
+}
+
+std::string settle(const std::string& key, const std::string& value) {
+  const std::filesystem::path path = file_of(key);
+  const auto aside = write_aside(path, key + value);
+  if (!aside) return value;
+  std::error_code taken;
+  std::filesystem::create_hard_link(*aside, path, taken);
+  std::error_code ignored;
+  std::filesystem::remove(*aside, ignored);
+  if (!taken) return value;
+  if (auto first = recall(key)) return *first;
+  remember(key, value);  // what is there is not of this key, or broken
+  return value;
 }
 
 }  // namespace convoy

@@ -113,11 +113,25 @@ ClChoice measure(ClShared& shared, const ShardSpec& wanted, const Ways& ways) {
 /// All that the timing depends on but the number of samples.
 std::string key_of(ClShared& shared, const ShardSpec& spec, const Ways& ways) {
   const Convolution& c = spec.stage.conv;
-  return fmt::format("convolutions of\n{}\n{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}\n", shared.context.identity(),
-                     spec.stage.channels, spec.stage.height, spec.stage.width, spec.filters.count, c.kernel_h,
-                     c.kernel_w, c.stride_h, c.stride_w, c.pad.top, c.pad.left, c.pad.bottom, c.pad.right,
-                     shared.context.settings().half ? "half" : "float", ways.products ? "products" : "-",
-                     ways.images ? "images" : "-");
+  return fmt::format("convolutions of\n{}\n{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}\n",
+                     shared.context.identity(), spec.stage.channels, spec.stage.height, spec.stage.width,
+                     spec.filters.count, c.kernel_h, c.kernel_w, c.stride_h, c.stride_w, c.pad.top, c.pad.left,
+                     c.pad.bottom, c.pad.right, shared.context.settings().half ? "half" : "float",
+                     ways.products ? "products" : "-", ways.images ? "images" : "-",
+                     spec.input_gradient ? "all passes" : "no input gradient");
+}
+
+// A letter for each pass: d, direct; p, products; and one for what direct ones read: i, images; b, buffers.
+
+std::string letters_of(const ClChoice& choice) {
+  const auto letter = [](bool products) { return products ? 'p' : 'd'; };
+  return {letter(choice.forward), letter(choice.input_gradient), letter(choice.filter_gradient),
+          choice.images ? 'i' : 'b'};
+}
+
+ClChoice choice_of(const std::string& letters) {
+  const auto is = [&](std::size_t at, char letter) { return at < letters.size() && letters[at] == letter; };
+  return {.forward = is(0, 'p'), .input_gradient = is(1, 'p'), .filter_gradient = is(2, 'p'), .images = is(3, 'i')};
 }
 
 }  // namespace
@@ -131,19 +145,8 @@ ClChoice choose_convolutions(ClShared& shared, const ShardSpec& spec) {
   const Ways ways = ways_of(shared.context);
   if (!ways.products && !ways.images) return {};
   const std::string key = key_of(shared, spec, ways);
-  // A letter for each pass: d, direct; p, products; and one for what direct ones read: i, images; b, buffers. A first
-  // stage never timed its input gradient.
-  if (const auto known = recall(key); known && known->size() == 4 && !(spec.input_gradient && (*known)[1] == '-')) {
-    return {.forward = (*known)[0] == 'p',
-            .input_gradient = (*known)[1] == 'p',
-            .filter_gradient = (*known)[2] == 'p',
-            .images = (*known)[3] == 'i'};
-  }
-  const ClChoice choice = measure(shared, spec, ways);
-  const auto letter = [](bool products) { return products ? 'p' : 'd'; };
-  remember(key, {letter(choice.forward), spec.input_gradient ? letter(choice.input_gradient) : '-',
-                 letter(choice.filter_gradient), choice.images ? 'i' : 'b'});
-  return choice;
+  const auto known = recall(key);
+  return choice_of(known ? *known : settle(key, letters_of(measure(shared, spec, ways))));
 }
 
 }  // namespace convoy
