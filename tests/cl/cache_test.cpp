@@ -17,11 +17,11 @@ namespace {
 
 class Cache : public testing::Test {
  protected:
-  Cache() {
+  void SetUp() override {
     if (const char* home = std::getenv("XDG_CACHE_HOME")) before_ = home;
     setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
   }
-  ~Cache() override {
+  void TearDown() override {
     if (before_) {
       setenv("XDG_CACHE_HOME", before_->c_str(), 1);
     } else {
