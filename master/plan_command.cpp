@@ -82,6 +82,9 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
 std::optional<Planned> plan_as_timed(const PlanOptions& options, const Net& net, const Cut& cut) {
   const int batch = net.training.batch;
   const Wishes wishes = wishes_of(options.cluster, batch);
+  if (!options.cluster.plan.empty() && wishes.exchange != Exchange::thesis) {
+    fail("--calibration makes a plan; leave out --plan {}", options.cluster.plan);
+  }
   Planned planned;
   planned.calibration = calibration_from_json(read_text(options.calibration), options.calibration, cut.trunk, batch);
   planned.choice = choose_plan(cut.trunk, batch, planned.calibration.members, wishes, planned.calibration.head_seconds);
