@@ -1,73 +1,71 @@
-// From options to a trunk that computes: alone on this machine, or with slaves under a plan.
+// Who computes a run's trunk: this machine alone, or slaves under a plan; and how that changes when slaves are lost, come
+// and go.
 #pragma once
 
 #include <atomic>
 #include <memory>
-#include <optional>
 
-#include "kernels/device.hpp"
 #include "master/cluster_trunk.hpp"
-#include "master/observer.hpp"
-#include "master/options.hpp"
-#include "master/roster.hpp"
+#include "master/planning.hpp"
 #include "master/trunk.hpp"
-#include "nets/net.hpp"
-#include "plan/calibration.hpp"
-#include "plan/choose.hpp"
 
 namespace convoy {
 
-/// The members of a run and the trunk on them.
 class Cluster {
  public:
+  /// See assemble().
+  Cluster(const ClusterOptions& options, const NetOptions& net_options, const Net& net, const Cut& cut,
+          const Observers& observers, const std::atomic<bool>& stop);
+
   /// Waits for the slaves that `options` asks for, times them, plans, and has them compile their shards. Tells
-  /// observers what it waits for. Returns nothing if `stop` was set before the slaves were here.
+  /// observers what it waits for. Returns nothing if `stop` was set before the slaves were here. All that is given must
+  /// outlive the cluster.
   static std::unique_ptr<Cluster> assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop);
 
+  /// Until the next recover() or regroup().
   Trunk& trunk() { return *trunk_; }
   /// The plan at hand: shares may move in the course of a run.
   const Plan& plan() const { return slaves_ != nullptr ? slaves_->plan() : plan_; }
   const Device& device() const { return *device_; }
   /// Without members where nobody was timed.
-  const Calibration& calibration() const { return calibration_; }
+  const Calibration& calibration() const { return planned_.calibration; }
+
+  /// Goes on without a slave that was lost, and those that are lost meanwhile (or in a star, if it was Unreachable): with the others, with more where
+  /// options.least_slaves asks to wait for them, or on this machine alone. The trunk's state is then to be loaded. Throws
+  /// Error where nobody can hold the net.
+  Trunk& recover(const PeerLost& lost);
+  /// Whether slaves have come or want to go. Between steps, as is
+  bool members_change();
+  /// which has them take part from now on, or leaves them out. The trunk's state, which is to be read before, is then to
+  /// be loaded.
+  Trunk& regroup();
+
   /// Tells the slaves that the run is over, and why.
   void dismiss(const std::string& reason);
 
  private:
-  void train_alone(const Cut& cut, const FeatureShape& input, int batch);
+  void form();
+  void form_once();
+  void execute();
+  void go_through_the_master(const Unreachable& error);
+  void lose(const PeerLost& lost);
+  void train_alone();
+  void notice(const std::string& text) const;
+  std::size_t slave_count() const { return planned_.roster ? planned_.roster->slaves().size() : 0; }
 
+  const ClusterOptions& options_;
+  const Cut& cut_;
+  const Net& net_;
+  const Observers& observers_;
+  const std::atomic<bool>& stop_;
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Roster> roster_;
+  Planned planned_;
+  bool formed_ = false;  ///< the run has begun
   std::unique_ptr<Trunk> trunk_;
+  bool star_only_ = false;                ///< slaves cannot reach each other
   const ClusterTrunk* slaves_ = nullptr;  ///< trunk_, where it runs on slaves
   Plan plan_;                             ///< of a run without
-  Calibration calibration_;
 };
-
-/// A plan before it is executed.
-struct Planned {
-  std::unique_ptr<Roster> roster;
-  Plan plan;
-  Calibration calibration;       ///< without members where shares were fixed
-  std::optional<Choice> choice;  ///< how the plan was found, where times were measured
-
-  /// Slaves would only slow the training down.
-  bool better_alone() const {
-    const double alone = calibration.seconds_alone;
-    return choice && alone > 0.0 && alone <= choice->predicted.seconds;
-  }
-};
-/// What the options settle of a plan. Throws Error where they contradict each other.
-Wishes wishes_of(const ClusterOptions& options, int batch);
-
-/// Members to whom a plan gives no filters, in words for people.
-std::vector<std::string> idle_members(const Plan& plan);
-
-/// Waits for the slaves and makes the plan. `device`: this machine's, which is a member with options.share. Nothing if
-/// `stop` was set before the slaves were here.
-std::optional<Planned> make_plan_with_slaves(const ClusterOptions& options, const std::string& run, const Cut& cut,
-                                             int batch, Device& device, const Observers& observers,
-                                             const std::atomic<bool>& stop);
 
 }  // namespace convoy

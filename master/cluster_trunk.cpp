@@ -15,6 +15,9 @@ std::string peer_endpoint(const SlaveInfo& slave) {
   return fmt::format("{}:{}", here ? "" : slave.address, slave.peer_port);
 }
 
+/// How long after a link between slaves broke both may turn out to live.
+constexpr std::chrono::seconds kLinkPatience{6};
+
 /// What one run's slaves know one another by.
 std::string make_token() {
   std::random_device entropy;
@@ -50,6 +53,8 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
 void ClusterTrunk::execute(bool keep) {
   ready_ = false;
   step_ = 0;
+  unreached_.clear();
+  unreached_at_ = wire::Deadline::max();
   assign(keep);
   node_ = std::make_unique<Node>(plan_, stages_, static_cast<int>(slave_count()), own_,
                                  Carrier{.send = [this](Parcel&& parcel) { carry(parcel); },
@@ -66,7 +71,9 @@ void ClusterTrunk::execute(bool keep) {
 
 /// Tells every slave which node it is.
 void ClusterTrunk::assign(bool keep) {
-  wire::Assign assign{.trunk = stages_, .plan = plan_, .node = 0, .token = make_token(), .peers = {}, .keep = keep};
+  token_ = make_token();
+  assigned_.assign(slave_count(), false);
+  wire::Assign assign{.trunk = stages_, .plan = plan_, .node = 0, .token = token_, .peers = {}, .keep = keep};
   for (const SlaveInfo& slave : roster_.slaves()) assign.peers.push_back(peer_endpoint(slave));
   for (std::size_t slave = 0; slave < slave_count(); ++slave) {
     assign.node = static_cast<std::uint32_t>(slave);
@@ -111,7 +118,8 @@ void ClusterTrunk::run_until(const std::function<bool()>& over) {
     // What has come goes before the next task of the master's own share: slaves may wait for what it brings about.
     auto arrival = roster_.receive({}, patience_, wire::Clock::now());
     if (!arrival && node_->work()) continue;
-    if (!arrival) arrival = roster_.receive(awaited(), patience_);
+    if (!arrival) arrival = roster_.receive(awaited(), patience_, unreached_at_);
+    if (!arrival) throw Unreachable(unreached_);
     take(arrival->slave, arrival->envelope);
   }
 }
@@ -122,11 +130,23 @@ void ClusterTrunk::settle() {
 
 void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
   const std::string& name = roster_.slaves()[slave].name;
+  if (const auto* assigned = std::get_if<wire::Assigned>(&envelope.message)) {
+    if (assigned->token == token_) assigned_[slave] = true;
+    return;
+  }
+  if (!assigned_[slave]) return;
   if (const auto* failed = std::get_if<wire::Failed>(&envelope.message)) {
     const std::string why = fmt::format("slave {} failed: {}", name, failed->reason);
-    // One that cannot hold its shard is a mistake in the setup; one that fails later is lost, and others may go on.
-    if (!ready_) throw Error(why);
+    if (!ready_) throw CannotHold(name, why);
     throw PeerLost(name, why);
+  }
+  if (const auto* missed = std::get_if<wire::Unreached>(&envelope.message)) {
+    if (!ready_) --owed_[slave];
+    // A slave that is dead is soon lost for the master too: only a link between two that live is a matter of the plan.
+    if (ready_ && unreached_.empty()) unreached_at_ = wire::Clock::now() + kLinkPatience;
+    unreached_ += fmt::format("{}slave {} cannot connect to {}", unreached_.empty() ? "" : "; ", name,
+                              fmt::join(missed->peers, ", "));
+    return;
   }
   if (owed_[slave] == 0) broke_protocol(slave, "an unasked " + wire::name_of(envelope.message));
   if (const auto* piece = std::get_if<wire::Piece>(&envelope.message)) {
@@ -138,10 +158,6 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
     times_[slave].wait += done->wait;
     if (!training_ || done->stages.size() != stages_.size()) return;
     for (std::size_t s = 0; s < stages_.size(); ++s) measured_[slave][s] += done->stages[s];
-  } else if (const auto* missed = std::get_if<wire::Unreached>(&envelope.message); missed != nullptr && !ready_) {
-    --owed_[slave];
-    unreached_ += fmt::format("{}slave {} cannot connect to {}", unreached_.empty() ? "" : "; ", name,
-                              fmt::join(missed->peers, ", "));
   } else {
     broke_protocol(slave, wire::name_of(envelope.message) + " where Piece or Done was due");
   }

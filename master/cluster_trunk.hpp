@@ -14,10 +14,16 @@
 
 namespace convoy {
 
-/// Slaves that the plan has send to each other cannot.
-class Unreachable : public Error {
+/// Slaves that the plan has send to each other cannot, though the master reaches them all: peer() is empty.
+class Unreachable : public PeerLost {
  public:
-  using Error::Error;
+  explicit Unreachable(const std::string& what) : PeerLost("", what) {}
+};
+
+/// A slave that cannot take its part of a plan.
+class CannotHold : public PeerLost {
+ public:
+  using PeerLost::PeerLost;
 };
 
 /// How shares follow what a run measures.
@@ -32,8 +38,8 @@ class ClusterTrunk : public Trunk {
  public:
   /// plan.members are the roster's slaves in their order, then "master" when `own` (its device) is given. `patience` is
   /// how long a slave that is owed an answer may be silent. Roster and device must outlive the trunk. Has every slave
-  /// compile its shards and reach its peers. Throws PeerLost, Unreachable, or Error naming the slave that cannot hold its
-  /// shard; after Unreachable the roster can be used for another plan.
+  /// compile its shards and reach its peers; whatever they were at is dropped. Throws PeerLost, CannotHold or Unreachable,
+  /// as do the other calls; the roster can then be used for another plan.
   ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own, std::chrono::milliseconds patience,
                Rebalancing rebalancing = {});
 
@@ -80,7 +86,9 @@ class ClusterTrunk : public Trunk {
   Device* own_;
   std::chrono::milliseconds patience_;
   std::unique_ptr<Node> node_;
-  bool ready_ = false;  ///< every member holds its shards
+  bool ready_ = false;          ///< every member holds its shards
+  std::string token_;           ///< of the plan
+  std::vector<bool> assigned_;  ///< slaves that have heard of it: what others say is of the plan before
   std::uint64_t step_ = 0;
   bool training_ = false;  ///< the step at hand
   std::vector<int> owed_;  ///< Done messages expected, for each slave
@@ -90,6 +98,7 @@ class ClusterTrunk : public Trunk {
   int steps_measured_ = 0;
   int steps_to_judge_ = 0;
   std::string unreached_;  ///< for people
+  wire::Deadline unreached_at_ = wire::Deadline::max();
   struct Snapshot {
     std::size_t slave;
     wire::ValueReader reader;

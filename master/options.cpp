@@ -37,6 +37,13 @@ void define(CLI::App& command, ClusterOptions& options) {
   command.add_option("--slaves", options.slaves, "slaves to wait for; with 0 this machine computes alone")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
+  command
+      .add_option(
+          "--least-slaves", options.least_slaves,
+          "slaves without which a run does not go on: when fewer are left it waits for more, instead of going on "
+          "with them, or alone")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
   command.add_option("--listen", options.listen, "where slaves reach this master")->capture_default_str();
   command.add_flag("--master-share", options.share, "this machine computes a share of the filters itself");
   command.add_option("--memory", options.memory, "most memory for this machine's own share, for example 2GiB");
@@ -75,6 +82,13 @@ void define(CLI::App& command, TrainOptions& options) {
   command.add_option("--out", options.out, "run folder (default: runs/NET-NUMBER)");
   command.add_option("--weights", options.weights, "start from these weights (.safetensors) instead of random ones");
   command.add_flag("--resume", options.resume, "go on from the last checkpoint in the folder of --out");
+  command
+      .add_option(
+          "--snapshot-seconds", options.snapshot_seconds,
+          "seconds between snapshots, in memory, that a run falls back to when a slave is lost (0: by what they "
+          "cost)")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
   command.add_option("--checkpoint-seconds", options.checkpoint_seconds, "most seconds between checkpoints")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();

@@ -24,6 +24,7 @@ struct NetOptions {
 
 struct ClusterOptions {
   int slaves = 0;
+  int least_slaves = 0;  ///< with fewer left a run waits for more
   std::string listen = "tcp://*:5570";
   bool share = false;    ///< the master's own device takes a share as well
   std::string memory;    ///< of the master's own share
@@ -43,6 +44,7 @@ struct TrainOptions {
   std::string weights;  ///< start from these instead of random ones
   bool resume = false;
   double checkpoint_seconds = 60.0;
+  double snapshot_seconds = 0.0;
 };
 
 struct TestOptions {

@@ -1,8 +1,8 @@
 #include "core/exit_code.hpp"
 #include "core/stop_signal.hpp"
 #include "devices/registry.hpp"
-#include "master/cluster.hpp"
 #include "master/load_net.hpp"
+#include "master/planning.hpp"
 #include "master/run_folder.hpp"
 
 namespace convoy {
@@ -67,6 +67,7 @@ void print_choice(const Planned& planned) {
 
 /// With the machines that are here; nothing if interrupted.
 std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& net, const Cut& cut) {
+  const int batch = net.training.batch;
   const auto device = make_device(options.net.device, options.net.device_options);
   ClusterOptions cluster = options.cluster;
   if (cluster.slaves == 0) {
@@ -75,7 +76,12 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
   }
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
-  return make_plan_with_slaves(cluster, net.name, cut, net.training.batch, *device, observers, catch_stop_signals());
+  wishes_of(cluster, batch);  // what contradicts itself, before anybody is waited for
+  Planned planned;
+  planned.roster = gather_slaves(cluster, net.name, observers, catch_stop_signals());
+  if (!planned.roster) return std::nullopt;
+  plan_members({cluster, cut, batch, *device}, observers, planned);
+  return planned;
 }
 
 /// For machines that a run has timed.

@@ -19,11 +19,15 @@ constexpr auto kCalibrationPatience = 120s;
 Roster::Arrival next_answer(Roster& roster, const std::vector<std::size_t>& awaited, const std::string& due,
                             const std::function<bool(const wire::Message&)>& is_due) {
   Roster::Arrival arrival = *roster.receive(awaited, kCalibrationPatience);
+  // What members say meanwhile is of a plan that is about to end.
+  while (std::ranges::find(awaited, arrival.slave) == awaited.end()) {
+    arrival = *roster.receive(awaited, kCalibrationPatience);
+  }
   const std::string& name = roster.slaves()[arrival.slave].name;
   if (const auto* failed = std::get_if<wire::Failed>(&arrival.envelope.message)) {
-    fail("slave {} cannot compute the net: {}", name, failed->reason);
+    throw PeerLost(name, fmt::format("slave {} cannot compute the net: {}", name, failed->reason));
   }
-  if (std::ranges::find(awaited, arrival.slave) == awaited.end() || !is_due(arrival.envelope.message)) {
+  if (!is_due(arrival.envelope.message)) {
     throw PeerLost(name, fmt::format("slave {} broke the protocol: {} where {} was due", name,
                                      wire::name_of(arrival.envelope.message), due));
   }
@@ -80,8 +84,8 @@ bool holds(const MemberProfile& member, const ShardSpec& spec) {
 
 }  // namespace
 
-std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::size_t own_memory,
-                                           const std::vector<Stage>& trunk, int batch) {
+std::vector<MemberProfile> profile_members(Roster& roster, const std::vector<std::size_t>& slaves, Device* own,
+                                           std::size_t own_memory, const std::vector<Stage>& trunk, int batch) {
   std::vector<MemberProfile> profiles;
   const auto add = [&](const std::string& name, std::size_t memory, int block) {
     profiles.push_back({.name = name,
@@ -89,9 +93,12 @@ std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::siz
                         .filter_block = block,
                         .stages = std::vector<std::vector<Timing>>(trunk.size())});
   };
-  for (const SlaveInfo& slave : roster.slaves()) add(slave.name, slave.memory, slave.filter_block);
+  for (const std::size_t slave : slaves) {
+    const SlaveInfo& info = roster.slaves()[slave];
+    add(info.name, info.memory, info.filter_block);
+  }
   if (own != nullptr) add("master", own_memory, own->info().filter_block);
-  for (std::size_t slave = 0; slave < roster.slaves().size(); ++slave) measure_link(roster, slave, profiles[slave]);
+  for (std::size_t i = 0; i < slaves.size(); ++i) measure_link(roster, slaves[i], profiles[i]);
 
   const int timed_batch = calibration_batch(batch);
   const double scale = static_cast<double>(batch) / timed_batch;
@@ -99,15 +106,15 @@ std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::siz
     for (const int filters : calibration_filters(trunk[s])) {
       const ShardSpec spec{.stage = trunk[s], .filters = {0, filters}, .batch = timed_batch, .input_gradient = s > 0};
       std::vector<std::size_t> asked;
-      for (std::size_t slave = 0; slave < roster.slaves().size(); ++slave) {
-        if (!holds(profiles[slave], spec)) continue;
-        asked.push_back(slave);
-        roster.send(slave, {wire::Calibrate{.stage = spec.stage,
-                                            .filters = static_cast<std::uint32_t>(filters),
-                                            .batch = static_cast<std::uint32_t>(timed_batch),
-                                            .input_gradient = spec.input_gradient,
-                                            .repeats = kRepeats},
-                            {}});
+      for (std::size_t i = 0; i < slaves.size(); ++i) {
+        if (!holds(profiles[i], spec)) continue;
+        asked.push_back(slaves[i]);
+        roster.send(slaves[i], {wire::Calibrate{.stage = spec.stage,
+                                                .filters = static_cast<std::uint32_t>(filters),
+                                                .batch = static_cast<std::uint32_t>(timed_batch),
+                                                .input_gradient = spec.input_gradient,
+                                                .repeats = kRepeats},
+                                {}});
       }
       // An update does not depend on the batch.
       const auto add_timing = [&](MemberProfile& member, double forward, double input, double weights, double update) {
@@ -118,7 +125,9 @@ std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::siz
         add_timing(profiles.back(), timing.forward, timing.backward_input, timing.backward_filters, timing.update);
       }
       collect_timings(roster, asked, [&](std::size_t slave, const wire::Calibrated& timing) {
-        add_timing(profiles[slave], timing.forward, timing.backward_input, timing.backward_filters, timing.update);
+        const auto index = std::ranges::find(slaves, slave) - slaves.begin();
+        add_timing(profiles[static_cast<std::size_t>(index)], timing.forward, timing.backward_input,
+                   timing.backward_filters, timing.update);
       });
     }
   }

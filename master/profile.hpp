@@ -9,11 +9,11 @@
 
 namespace convoy {
 
-/// Measures the link to each slave, one after another. Then has every slave, and the master's own device where given,
-/// time each stage at several filter counts, all at the same time as in training. The profiles are in the order of the roster, the master's last. Throws PeerLost or Error naming
-/// the slave.
-std::vector<MemberProfile> profile_members(Roster& roster, Device* own, std::size_t own_memory,
-                                           const std::vector<Stage>& trunk, int batch);
+/// Measures the link to each of the `slaves` (indices), one after another. Then has them, and the master's own device where
+/// given, time each stage at several filter counts, all at the same time as in training. The profiles are in the order of
+/// `slaves`, the master's last. Throws PeerLost naming the slave.
+std::vector<MemberProfile> profile_members(Roster& roster, const std::vector<std::size_t>& slaves, Device* own,
+                                           std::size_t own_memory, const std::vector<Stage>& trunk, int batch);
 
 /// How long a slave may be silent before it counts as hung: a multiple of the longest task that the plan gives out, and
 /// at least half a minute; ten minutes where nobody was timed.

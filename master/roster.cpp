@@ -1,7 +1,6 @@
 #include "master/roster.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace convoy {
 namespace {
@@ -11,6 +10,9 @@ using wire::Clock;
 
 constexpr auto kTick = 100ms;
 constexpr auto kPingInterval = 250ms;
+/// How often a slave of one name may be lost before the run does without it for good.
+constexpr int kMostLosses = 3;
+constexpr std::size_t kMostGuests = 256;
 /// How long a send may stand in a full queue: the queue holds a whole set of maps, so this is a peer that takes
 /// nothing.
 constexpr auto kSendPatience = 60s;
@@ -31,42 +33,59 @@ Roster::~Roster() {
   }
 }
 
+// ---- newcomers -----------------------------------------------------------------------------------------------------
+
 std::size_t Roster::find(const std::string& id) const {
-  const auto found = std::find_if(slaves_.begin(), slaves_.end(), [&](const SlaveInfo& s) { return s.id == id; });
+  const auto found = std::ranges::find(slaves_, id, &SlaveInfo::id);
   return static_cast<std::size_t>(found - slaves_.begin());
 }
 
-int Roster::attached() const {
-  return static_cast<int>(std::count_if(seen_.begin(), seen_.end(), [](const Seen& s) { return s.attached; }));
+int Roster::attached() const { return static_cast<int>(std::ranges::count(lobby_, true, &Guest::attached)); }
+
+std::vector<SlaveInfo> Roster::present() const {
+  std::vector<SlaveInfo> all = slaves_;
+  for (const Guest& guest : lobby_) all.push_back(guest.info);
+  return all;
 }
 
-void Roster::turn_away(const std::string& peer, const std::string& reason) {
+/// Says it on the control connection; false where nobody listens any more.
+bool Roster::reached(const std::string& id, const wire::Message& message) {
   try {
-    link_.send(peer, wire::Channel::control, {wire::Refused{reason}, {}}, Clock::now());
+    link_.send(id, wire::Channel::control, {message, {}}, Clock::now());
+    return true;
   } catch (const PeerLost&) {
-    // It has gone already.
+    return false;
   }
+}
+
+/// Why a slave cannot be let in.
+std::optional<std::string> Roster::objection(const wire::ServerLink::From& from, const wire::Hello& hello) const {
+  if (hello.version != wire::kProtocolVersion) {
+    return fmt::format(
+        "the master speaks version {} of the protocol, this slave {}; run the same release of Convoy on both",
+        wire::kProtocolVersion, hello.version);
+  }
+  const std::vector<SlaveInfo> all = present();
+  const bool taken = std::ranges::any_of(
+      all, [&](const SlaveInfo& slave) { return slave.name == hello.name && slave.id != from.peer; });
+  if (taken || hello.name == "master") {
+    return fmt::format("the name '{}' is taken; start this slave with another --name", hello.name);
+  }
+  if (lobby_.size() >= kMostGuests) return "too many slaves wait to join";
+  if (welcome_ && !welcome_->contains(hello.name)) return unwelcome_;
+  const auto losses = losses_.find(hello.name);
+  if (losses != losses_.end() && losses->second >= kMostLosses) {
+    return fmt::format("run {} has lost {} {} times; it waits for the next", run_, hello.name, losses->second);
+  }
+  return std::nullopt;
 }
 
 void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello) {
-  if (hello.version != wire::kProtocolVersion) {
-    return turn_away(from.peer, fmt::format("the master speaks version {} of the protocol, this slave {}; run the same "
-                                            "release of Convoy on both",
-                                            wire::kProtocolVersion, hello.version));
+  if (const auto reason = objection(from, hello)) {
+    reached(from.peer, wire::Refused{*reason});
+    return;
   }
-  const bool taken = std::any_of(slaves_.begin(), slaves_.end(), [&](const SlaveInfo& slave) {
-    return slave.name == hello.name && slave.id != from.peer;
-  });
-  if (taken || hello.name == "master") {
-    return turn_away(from.peer,
-                     fmt::format("the name '{}' is taken; start this slave with another --name", hello.name));
-  }
-  const std::size_t index = find(from.peer);
-  if (index == slaves_.size()) {
-    slaves_.emplace_back();
-    seen_.emplace_back();
-  }
-  slaves_[index] = {
+  const SlaveInfo info{
       .id = from.peer,
       .name = hello.name,
       .device = hello.device,
@@ -76,68 +95,89 @@ void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello)
       .sixteen_bits = std::ranges::find(hello.capabilities, wire::kSixteenBits) != hello.capabilities.end(),
       .address = from.address,
       .peer_port = static_cast<int>(hello.peer_port)};
-  try {
-    link_.send(from.peer, wire::Channel::control, {wire::Welcome{wire::kProtocolVersion, run_}, {}},
-               Clock::now() + kTick);
-  } catch (const PeerLost&) {
-    drop(index);
-  }
-}
-
-void Roster::drop(std::size_t slave) {
-  slaves_.erase(slaves_.begin() + static_cast<std::ptrdiff_t>(slave));
-  seen_.erase(seen_.begin() + static_cast<std::ptrdiff_t>(slave));
-}
-
-void Roster::drop_vanished() {
-  for (std::size_t i = slaves_.size(); i-- > 0;) {
-    try {
-      link_.send(slaves_[i].id, wire::Channel::control, {wire::Ping{}, {}}, Clock::now());
-    } catch (const PeerLost&) {
-      drop(i);
-    }
-  }
+  if (!reached(from.peer, wire::Welcome{wire::kProtocolVersion, run_})) return;
+  const auto known = std::ranges::find_if(lobby_, [&](const Guest& guest) { return guest.info.id == info.id; });
+  if (known == lobby_.end()) lobby_.push_back({info, false});
 }
 
 void Roster::handle_newcomer(const wire::ServerLink::From& from) {
-  const std::size_t index = find(from.peer);
+  if (!from.rejected.empty()) return;
+  const auto of_peer = [&](const Guest& guest) { return guest.info.id == from.peer; };
   if (const auto* hello = std::get_if<wire::Hello>(&from.envelope.message)) {
     admit(from, *hello);
-  } else if (std::holds_alternative<wire::Attach>(from.envelope.message) && index < slaves_.size()) {
-    seen_[index] = {Clock::now(), true};
-  } else if (std::holds_alternative<wire::Bye>(from.envelope.message) && index < slaves_.size()) {
-    drop(index);
+  } else if (std::holds_alternative<wire::Attach>(from.envelope.message)) {
+    const auto guest = std::ranges::find_if(lobby_, of_peer);
+    if (guest != lobby_.end()) guest->attached = true;
+  } else if (std::holds_alternative<wire::Bye>(from.envelope.message)) {
+    std::erase_if(lobby_, of_peer);
+  } else if (std::holds_alternative<wire::Leaving>(from.envelope.message)) {
+    reached(from.peer, wire::Bye{"the run did not need it yet"});
+    std::erase_if(lobby_, of_peer);
   }
+}
+
+/// Those who do not hear have gone.
+void Roster::greet_lobby() {
+  std::erase_if(lobby_, [&](const Guest& guest) { return !reached(guest.info.id, wire::Ping{}); });
 }
 
 bool Roster::gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed) {
   changed();
-  while (attached() < count) {
+  while (static_cast<int>(slaves_.size()) + attached() < count) {
     if (stop) return false;
-    const std::size_t before = slaves_.size();
+    const std::size_t before = lobby_.size();
     if (const auto from = link_.receive(Clock::now() + kTick)) {
-      if (from->rejected.empty()) handle_newcomer(*from);
+      handle_newcomer(*from);
     } else {
-      drop_vanished();
+      greet_lobby();
     }
-    if (slaves_.size() != before) changed();
+    if (lobby_.size() != before) changed();
   }
-  std::vector<std::size_t> order(slaves_.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return slaves_[a].name < slaves_[b].name; });
-  std::vector<SlaveInfo> sorted;
-  for (const std::size_t i : order) {
-    // Whoever said hello but never attached comes too late.
-    if (seen_[i].attached) {
-      sorted.push_back(slaves_[i]);
-    } else {
-      turn_away(slaves_[i].id, fmt::format("run {} has all its slaves", run_));
-    }
-  }
-  slaves_ = std::move(sorted);
-  seen_.assign(slaves_.size(), {Clock::now(), true});
+  take_in();
   return true;
 }
+
+void Roster::take_in() {
+  for (const Guest& guest : lobby_) {
+    if (guest.attached) slaves_.push_back(guest.info);
+  }
+  std::erase_if(lobby_, &Guest::attached);
+  std::ranges::sort(slaves_, {}, &SlaveInfo::name);
+  progress_.assign(slaves_.size(), Clock::now());
+}
+
+void Roster::admit_only(std::set<std::string> names, std::string reason) {
+  welcome_ = std::move(names);
+  unwelcome_ = std::move(reason);
+}
+
+bool Roster::changes() const { return attached() > 0 || std::ranges::any_of(slaves_, &SlaveInfo::leaving); }
+
+void Roster::attend() {
+  constexpr int kMostAtOnce = 100;
+  for (int i = 0; i < kMostAtOnce; ++i) {
+    const auto from = link_.receive(Clock::now());
+    if (!from) return;
+    if (find(from->peer) == slaves_.size()) handle_newcomer(*from);
+  }
+}
+
+bool Roster::remove(const std::string& name, const std::string& why) {
+  const auto slave = std::ranges::find(slaves_, name, &SlaveInfo::name);
+  if (slave == slaves_.end()) return false;
+  reached(slave->id, wire::Bye{why});
+  progress_.erase(progress_.begin() + (slave - slaves_.begin()));
+  slaves_.erase(slave);
+  return true;
+}
+
+bool Roster::remove_lost(const std::string& name, const std::string& why) {
+  if (!remove(name, why)) return false;
+  ++losses_[name];
+  return true;
+}
+
+// ---- members -------------------------------------------------------------------------------------------------------
 
 void Roster::send(std::size_t slave, const wire::Envelope& envelope) {
   try {
@@ -145,16 +185,15 @@ void Roster::send(std::size_t slave, const wire::Envelope& envelope) {
   } catch (const PeerLost& error) {
     bury(slave, fmt::format("is gone (its connection closed): {}", error.what()));
   }
-  seen_[slave].progress = Clock::now();
+  progress_[slave] = Clock::now();
 }
 
 void Roster::ping_all() {
   if (Clock::now() < next_ping_) return;
   next_ping_ = Clock::now() + kPingInterval;
+  greet_lobby();
   for (std::size_t slave = 0; slave < slaves_.size(); ++slave) {
-    try {
-      link_.send(slaves_[slave].id, wire::Channel::control, {wire::Ping{}, {}}, Clock::now());
-    } catch (const PeerLost&) {
+    if (!reached(slaves_[slave].id, wire::Ping{})) {
       bury(slave, "is gone (its connection closed or answers no more)");
     }
   }
@@ -171,10 +210,12 @@ void Roster::bury(std::size_t slave, const std::string& how) {
   lost(slaves_[slave], how);
 }
 
-void Roster::reject_control(std::size_t slave, const wire::Message& message) {
+void Roster::take_control(std::size_t slave, const wire::Message& message) {
   if (const auto* bye = std::get_if<wire::Bye>(&message)) lost(slaves_[slave], "left the run: " + bye->reason);
-  if (std::holds_alternative<wire::Hello>(message)) {
-    // A Hello that crossed our Welcome is no news; the slave repeats it until it is answered.
+  // A Hello that crossed our Welcome is no news; the slave repeats it until it is answered.
+  if (std::holds_alternative<wire::Hello>(message)) return;
+  if (std::holds_alternative<wire::Leaving>(message)) {
+    slaves_[slave].leaving = true;
     return;
   }
   lost(slaves_[slave], fmt::format("broke the protocol: {} on its control connection", wire::name_of(message)));
@@ -182,7 +223,7 @@ void Roster::reject_control(std::size_t slave, const wire::Message& message) {
 
 void Roster::judge_silence(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience) {
   for (const std::size_t slave : awaited) {
-    if (Clock::now() - seen_[slave].progress > patience) {
+    if (Clock::now() - progress_[slave] > patience) {
       lost(slaves_[slave],
            fmt::format("hangs: no answer for {:.0f} s", std::chrono::duration<double>(patience).count()));
     }
@@ -201,17 +242,15 @@ std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& a
     }
     const std::size_t slave = find(from->peer);
     if (slave == slaves_.size()) {
-      if (from->rejected.empty() && std::holds_alternative<wire::Hello>(from->envelope.message)) {
-        turn_away(from->peer, fmt::format("run {} has all its slaves; this one waits for the next", run_));
-      }
+      handle_newcomer(*from);
       continue;
     }
     if (!from->rejected.empty()) lost(slaves_[slave], "broke the protocol: " + from->rejected);
     if (from->channel == wire::Channel::control) {
-      reject_control(slave, from->envelope.message);
+      take_control(slave, from->envelope.message);
       continue;
     }
-    seen_[slave].progress = Clock::now();
+    progress_[slave] = Clock::now();
     if (std::holds_alternative<wire::Attach>(from->envelope.message)) continue;
     if (std::holds_alternative<wire::Ping>(from->envelope.message)) continue;
     return Arrival{slave, std::move(from->envelope)};
@@ -219,15 +258,10 @@ std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& a
 }
 
 void Roster::dismiss(const std::string& reason) {
-  for (const SlaveInfo& slave : slaves_) {
-    try {
-      link_.send(slave.id, wire::Channel::control, {wire::Bye{reason}, {}}, Clock::now() + kTick);
-    } catch (const PeerLost&) {
-      // Gone already.
-    }
-  }
+  for (const SlaveInfo& slave : present()) reached(slave.id, wire::Bye{reason});
   slaves_.clear();
-  seen_.clear();
+  progress_.clear();
+  lobby_.clear();
 }
 
 }  // namespace convoy

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,8 +25,10 @@ struct SlaveInfo {
   bool sixteen_bits = false;  ///< takes and gives maps in bf16 and fp16
   std::string address;        ///< IP address, as the master sees it
   int peer_port = 0;          ///< where it listens for other slaves; 0: it does not
+  bool leaving = false;       ///< as soon as the run can do without it
 };
 
+/// Slaves that have said hello wait in the lobby until they are taken in; those that were are the members, slaves().
 class Roster {
  public:
   /// Listens at `endpoint` for slaves of the run named `run`. Throws Error naming the endpoint.
@@ -35,11 +39,26 @@ class Roster {
   /// With the port in use.
   std::string endpoint() const { return link_.endpoint(); }
 
-  /// Admits slaves until `count` are here, in order of their names from then on. Calls `changed` at the start and
-  /// whenever one comes or goes. False if `stop` was set before.
+  /// Takes slaves in until there are `count`, and all that are here by then; they are in order of their names from then
+  /// on. Calls `changed` at the start and whenever one comes or goes. False if `stop` was set before.
   bool gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed);
 
   const std::vector<SlaveInfo>& slaves() const { return slaves_; }
+  /// For the calls of `changed`: those that are here, taken in or not.
+  std::vector<SlaveInfo> present() const;
+
+  /// From now on only slaves of these names are let into the lobby; others are told `reason`.
+  void admit_only(std::set<std::string> names, std::string reason);
+  /// Whether anybody waits in the lobby, or wants to leave.
+  bool changes() const;
+  /// Handles what newcomers say while nobody is spoken to otherwise.
+  void attend();
+  /// Takes in who waits in the lobby.
+  void take_in();
+  /// Takes a slave out of the run and tells it why, if it still listens. False if there is none of that name.
+  bool remove(const std::string& name, const std::string& why);
+  /// The same for one that failed or vanished. It may come back, but not for ever.
+  bool remove_lost(const std::string& name, const std::string& why);
 
   /// Sends on the slave's data connection. Throws PeerLost naming the slave.
   void send(std::size_t slave, const wire::Envelope& envelope);
@@ -49,8 +68,8 @@ class Roster {
     wire::Envelope envelope;
   };
   /// The next message on a slave's data connection but signs of life, or nothing at the deadline. Meanwhile pings
-  /// everybody and turns newcomers away. Throws PeerLost naming the slave when one is gone, leaves, breaks the protocol,
-  /// or when a slave of `awaited` (indices) has neither sent nor been sent anything for `patience`.
+  /// everybody and lets newcomers into the lobby. Throws PeerLost naming the slave when one is gone, breaks the
+  /// protocol, or when a slave of `awaited` (indices) has neither sent nor been sent anything for `patience`.
   std::optional<Arrival> receive(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience,
                                  wire::Deadline deadline = wire::Deadline::max());
 
@@ -58,27 +77,31 @@ class Roster {
   void dismiss(const std::string& reason);
 
  private:
-  struct Seen {
-    wire::Deadline progress;  ///< last message either way on the data connection
+  struct Guest {
+    SlaveInfo info;
     bool attached = false;
   };
 
   void admit(const wire::ServerLink::From& from, const wire::Hello& hello);
+  std::optional<std::string> objection(const wire::ServerLink::From& from, const wire::Hello& hello) const;
   void handle_newcomer(const wire::ServerLink::From& from);
-  void drop(std::size_t slave);
-  void drop_vanished();
+  bool reached(const std::string& id, const wire::Message& message);
+  void greet_lobby();
   void ping_all();
   [[noreturn]] void bury(std::size_t slave, const std::string& how);
-  void turn_away(const std::string& peer, const std::string& reason);
   std::size_t find(const std::string& id) const;
   int attached() const;
-  void reject_control(std::size_t slave, const wire::Message& message);
+  void take_control(std::size_t slave, const wire::Message& message);
   void judge_silence(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience);
 
   wire::ServerLink link_;
   std::string run_;
   std::vector<SlaveInfo> slaves_;
-  std::vector<Seen> seen_;
+  std::vector<wire::Deadline> progress_;  ///< last message either way on each slave's data connection
+  std::vector<Guest> lobby_;
+  std::optional<std::set<std::string>> welcome_;  ///< names; nothing: all
+  std::string unwelcome_;                         ///< why others are not
+  std::map<std::string, int> losses_;             ///< by name
   wire::Deadline next_ping_;
 };
 

@@ -22,9 +22,17 @@ int test_command(const TestOptions& options) {
   const auto cluster = Cluster::assemble(options.cluster, options.net, net, cut, observers, catch_stop_signals());
   if (!cluster) return kInterrupted;
   Head<float> head(cut, net.training.batch);
-  const Model model{cluster->trunk(), head};
-  load(model, weights);
-  const Evaluation result = evaluate(model, test);
+  Evaluation result;
+  for (bool done = false; !done;) {
+    try {
+      const Model model{cluster->trunk(), head};
+      load(model, weights);
+      result = evaluate(model, test);
+      done = true;
+    } catch (const PeerLost& lost) {
+      cluster->recover(lost);
+    }
+  }
   cluster->dismiss("the test finished");
   if (options.net.format == "json") {
     fmt::print(

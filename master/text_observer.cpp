@@ -2,6 +2,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -42,12 +43,12 @@ class TextObserver : public Observer {
   void on_plan(const Plan& plan) override {
     start_.plan = plan;
     shares_ = work_shares(start_.stages, plan);
-    line("shares follow the measured times:");
+    line("shares from now on:");
     for (std::size_t m = 0; m < plan.members.size(); ++m) line(share_of(m));
   }
 
   void on_step(const StepReport& report) override {
-    add_times(report.times);
+    add_times(report.times, recent_);
     const double interval = terminal_ ? 0.2 : 10.0;
     if (shown_ && since_.seconds() < interval) return;
     shown_ = true;
@@ -56,7 +57,7 @@ class TextObserver : public Observer {
                      report.epoch, start_.epochs, report.step_in_epoch, report.steps_per_epoch,
                      report.images_per_second, report.mean_loss, 100.0 * report.accuracy, duration(report.seconds_left),
                      members_now()));
-    for (MemberTime& time : recent_) time = {.member = time.member};
+    recent_.clear();
   }
 
   void on_epoch(const EpochReport& report) override {
@@ -72,9 +73,8 @@ class TextObserver : public Observer {
     if (end.test_accuracy >= 0.0) line(fmt::format("test accuracy {:.2f} %", 100.0 * end.test_accuracy));
     if (start_.plan.members.size() > 1 || (!end.times.empty() && end.times[0].transfer > 0.0)) {
       line(fmt::format("{:<18}{:>8}{:>10}{:>10}{:>8}", "", "share", "compute", "transfer", "wait"));
-      for (std::size_t m = 0; m < end.times.size() && m < shares_.size(); ++m) {
-        const MemberTime& time = end.times[m];
-        line(fmt::format("  {:<16}{:>6.1f} %{:>8.0f} %{:>8.0f} %{:>6.0f} %", time.member, 100.0 * shares_[m],
+      for (const MemberTime& time : end.times) {
+        line(fmt::format("  {:<16}{:>6.1f} %{:>8.0f} %{:>8.0f} %{:>6.0f} %", time.member, share_of_now(time.member),
                          percent(time.compute, total(time)), percent(time.transfer, total(time)),
                          percent(time.wait, total(time))));
       }
@@ -101,25 +101,22 @@ class TextObserver : public Observer {
     return text;
   }
 
-  void add_times(const std::vector<MemberTime>& times) {
-    recent_.resize(times.size());
-    for (std::size_t m = 0; m < times.size(); ++m) {
-      recent_[m].member = times[m].member;
-      recent_[m].compute += times[m].compute;
-      recent_[m].transfer += times[m].transfer;
-      recent_[m].wait += times[m].wait;
-    }
+  /// Of the work that a member has now, in percent.
+  double share_of_now(const std::string& member) const {
+    const auto& members = start_.plan.members;
+    const auto found = std::ranges::find(members, member);
+    return found == members.end() ? 0.0 : 100.0 * shares_[static_cast<std::size_t>(found - members.begin())];
   }
 
   /// "| a 30 %: 80 c 15 t 5 w": share, then the split of its time.
   std::string members_now() const {
     if (recent_.size() < 2 && (recent_.empty() || recent_[0].transfer == 0.0)) return "";
     std::string text;
-    for (std::size_t m = 0; m < recent_.size() && m < shares_.size(); ++m) {
-      const double all = total(recent_[m]);
-      text += fmt::format(" | {} {:.0f} %: compute {:.0f} transfer {:.0f} wait {:.0f}", recent_[m].member,
-                          100.0 * shares_[m], percent(recent_[m].compute, all), percent(recent_[m].transfer, all),
-                          percent(recent_[m].wait, all));
+    for (const MemberTime& time : recent_) {
+      const double all = total(time);
+      text += fmt::format(" | {} {:.0f} %: compute {:.0f} transfer {:.0f} wait {:.0f}", time.member,
+                          share_of_now(time.member), percent(time.compute, all), percent(time.transfer, all),
+                          percent(time.wait, all));
     }
     return text;
   }

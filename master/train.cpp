@@ -1,6 +1,9 @@
 #include "master/train.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "core/random.hpp"
 #include "core/stopwatch.hpp"
@@ -17,17 +20,17 @@ std::uint64_t dropout_seed(std::uint64_t seed, long step) {
   return (high << 32) | random.next();
 }
 
+}  // namespace
+
 void add_times(const std::vector<MemberTime>& times, std::vector<MemberTime>& sums) {
-  sums.resize(times.size());
-  for (std::size_t m = 0; m < times.size(); ++m) {
-    sums[m].member = times[m].member;
-    sums[m].compute += times[m].compute;
-    sums[m].transfer += times[m].transfer;
-    sums[m].wait += times[m].wait;
+  for (const MemberTime& time : times) {
+    auto sum = std::ranges::find(sums, time.member, &MemberTime::member);
+    if (sum == sums.end()) sum = sums.insert(sum, {.member = time.member});
+    sum->compute += time.compute;
+    sum->transfer += time.transfer;
+    sum->wait += time.wait;
   }
 }
-
-}  // namespace
 
 ModelState state_of(Model model) { return {model.trunk.snapshot(), model.head.states()}; }
 
@@ -67,37 +70,115 @@ namespace {
 /// One call of train(): what changes from step to step.
 class Loop {
  public:
-  Loop(const Training& training, Model model, const Progress& from, const Observers& observers,
-       const std::function<void(const Progress&)>& save)
+  /// Where to go on from after a loss.
+  struct Kept {
+    ModelState model;
+    Progress progress;
+  };
+
+  Loop(const Training& training, Model model, Kept from, const Observers& observers, const Save& save)
       : training_(training),
-        model_(model),
+        trunk_(&model.trunk),
+        head_(model.head),
         observers_(observers),
         save_(save),
-        images_(training.training.image_shape()) {
-    outcome_.progress = from;
+        images_(training.training.image_shape()),
+        kept_(std::move(from)) {
+    outcome_.progress = kept_.progress;
   }
 
   Outcome run() {
-    while (position().epoch < training_.net.training.epochs && !stopped()) {
-      step();
-      if (position().batch == training_.training.count()) end_epoch();
-      if (since_save_.seconds() > training_.checkpoint_seconds) save();
+    bool loaded = false;
+    bool over = false;
+    while (!over) {
+      try {
+        if (!std::exchange(loaded, true)) load(model(), kept_.model);
+        over = advance();
+      } catch (const PeerLost& lost) {
+        if (!training_.recover) throw;
+        recover(lost);
+      }
     }
     outcome_.interrupted = training_.stop;
     outcome_.seconds = since_start_.seconds();
-    if (saved_step_ != steps_done()) save();
     return outcome_;
   }
 
  private:
+  Model model() { return {*trunk_, head_}; }
   Position& position() { return outcome_.progress.position; }
   long steps_done() { return static_cast<long>(position().epoch) * training_.training.count() + position().batch; }
   bool stopped() { return training_.stop || (training_.max_steps > 0 && steps_done() >= training_.max_steps); }
 
+  /// A step, or an epoch's end; true when nothing is left to do.
+  bool advance() {
+    if (position().batch == training_.training.count()) {
+      end_epoch();
+    } else if (finished_) {
+      test_epoch();
+    } else if (position().epoch >= training_.net.training.epochs || stopped()) {
+      if (saved_step_ != steps_done()) save();
+      return true;
+    } else {
+      if (training_.members_change && training_.members_change()) regroup();
+      step();
+      if (since_save_.seconds() > training_.checkpoint_seconds) {
+        save();
+      } else if (training_.recover && since_kept_.seconds() > keep_after()) {
+        keep();
+      }
+    }
+    return false;
+  }
+
   void save() {
-    save_(outcome_.progress);
+    keep();
+    save_(outcome_.progress, kept_.model);
     saved_step_ = steps_done();
     since_save_.restart();
+  }
+
+  // ---- losses ------------------------------------------------------------------------------------------------------
+
+  void keep() {
+    const Stopwatch watch;
+    kept_ = {state_of(model()), outcome_.progress};
+    keep_seconds_ = watch.seconds();
+    since_kept_.restart();
+  }
+
+  /// Seconds between snapshots for which these and the steps done again cost least together: the root of twice a
+  /// snapshot's seconds times those between two losses (Young 1974). A loss an hour is taken for granted.
+  double keep_after() const {
+    if (training_.snapshot_seconds > 0.0) return training_.snapshot_seconds;
+    const double between_losses = (3600.0 + since_start_.seconds()) / (1.0 + losses_);
+    return std::sqrt(2.0 * keep_seconds_ * between_losses);
+  }
+
+  /// With whoever is left, from the last snapshot on.
+  void recover(PeerLost lost) {
+    while (true) {
+      ++losses_;
+      try {
+        trunk_ = &training_.recover(lost);
+        load(model(), kept_.model);
+        break;
+      } catch (const PeerLost& next) {
+        lost = next;
+      }
+    }
+    const long undone = steps_done();
+    outcome_.progress = kept_.progress;
+    const std::string again =
+        undone > steps_done() ? fmt::format("; steps {} to {} are done again", steps_done() + 1, undone) : "";
+    for (const auto& observer : observers_)
+      observer->on_notice(fmt::format("going on after step {}{}", steps_done(), again));
+  }
+
+  void regroup() {
+    keep();
+    trunk_ = &training_.regroup();
+    load(model(), kept_.model);
   }
 
   void step() {
@@ -110,7 +191,7 @@ class Loop {
                       .weight_decay = static_cast<float>(options.weight_decay)};
     const Pass pass{.training = true, .seed = dropout_seed(training_.seed, steps_done())};
     training_.training.fill(position().epoch, position().batch, images_, labels_);
-    const auto loss = train_step(model_, images_, labels_, pass, sgd);
+    const auto loss = train_step(model(), images_, labels_, pass, sgd);
     const double mean = loss.sum / images_.shape().n;
     if (!std::isfinite(mean)) {
       fail("training diverged: the loss of step {} is {}; try a smaller --set training.learning_rate (it is {:g})",
@@ -141,18 +222,23 @@ class Loop {
                       .seconds = seconds,
                       .seconds_left = pace * static_cast<double>(steps_left),
                       .learning_rate = rate,
-                      .times = model_.trunk.take_times()};
+                      .times = trunk_->take_times()};
     add_times(report.times, outcome_.times);
     for (const auto& observer : observers_) observer->on_step(report);
   }
 
   void end_epoch() {
-    const double seen = static_cast<double>(position().batch) * images_.shape().n;
     const Progress finished = outcome_.progress;
     outcome_.progress = {.position = {finished.position.epoch + 1, 0}};
     save();
-    const Evaluation test = evaluate(model_, training_.test);
-    model_.trunk.take_times();  // the split of the members' time is that of training
+    finished_ = finished;
+  }
+
+  void test_epoch() {
+    const Progress& finished = *finished_;
+    const double seen = static_cast<double>(finished.position.batch) * images_.shape().n;
+    const Evaluation test = evaluate(model(), training_.test);
+    trunk_->take_times();  // the split of the members' time is that of training
     outcome_.test_accuracy = test.accuracy;
     const EpochReport report{.epoch = position().epoch,
                              .step = steps_done(),
@@ -166,27 +252,34 @@ class Loop {
     for (const auto& observer : observers_) observer->on_epoch(report);
     epoch_seconds_ = 0.0;
     epoch_steps_ = 0;
+    finished_.reset();
   }
 
   const Training& training_;
-  Model model_;
+  Trunk* trunk_;  ///< another one after a loss
+  Head<float>& head_;
   const Observers& observers_;
-  const std::function<void(const Progress&)>& save_;
+  const Save& save_;
   Tensor images_;
   std::vector<int> labels_;
+  Kept kept_;
   Outcome outcome_;
   Stopwatch since_start_;
   Stopwatch since_save_;
   double epoch_seconds_ = 0.0;
   int epoch_steps_ = 0;
   long saved_step_ = -1;
+  std::optional<Progress> finished_;  ///< the end of an epoch that is still to be tested
+  Stopwatch since_kept_;
+  double keep_seconds_ = 0.0;  ///< that the last snapshot took
+  int losses_ = 0;
 };
 
 }  // namespace
 
-Outcome train(const Training& training, Model model, const Progress& from, const Observers& observers,
-              const std::function<void(const Progress&)>& save) {
-  return Loop(training, model, from, observers, save).run();
+Outcome train(const Training& training, Model model, const ModelState& start, const Progress& from,
+              const Observers& observers, const Save& save) {
+  return Loop(training, model, {start, from}, observers, save).run();
 }
 
 }  // namespace convoy

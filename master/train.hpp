@@ -40,7 +40,13 @@ struct Training {
   std::uint64_t seed = 0;
   long max_steps = 0;                ///< stops after so many steps in all; 0 for no limit
   double checkpoint_seconds = 60.0;  ///< between checkpoints, besides those at the epochs' ends
+  double snapshot_seconds = 0.0;     ///< between snapshots that a loss falls back to; 0: by their cost
   const std::atomic<bool>& stop;     ///< finish the step and return
+  /// Makes a trunk without a slave that was lost; empty: a loss ends the training.
+  std::function<Trunk&(const PeerLost&)> recover = {};
+  /// Whether slaves come or go; a trunk that heeds that. Empty with recover.
+  std::function<bool()> members_change = {};
+  std::function<Trunk&()> regroup = {};
 };
 
 struct Progress {
@@ -57,9 +63,14 @@ struct Outcome {
   double seconds = 0.0;
 };
 
-/// Trains from `from` on. Calls `save` at the end of each epoch, every training.checkpoint_seconds, and when it stops.
-/// Throws Error when the loss is no number any more, PeerLost when a slave is lost.
-Outcome train(const Training& training, Model model, const Progress& from, const Observers& observers,
-              const std::function<void(const Progress&)>& save);
+/// Writes where training stands.
+using Save = std::function<void(const Progress&, const ModelState&)>;
+
+/// Trains from `start` at `from` on. Calls `save` at the end of each epoch, every training.checkpoint_seconds, and when it stops.
+/// Steps since the last snapshot of the model are done again after a loss, with the same images and random numbers: the
+/// weights are those of a run in which the plan had changed at that snapshot. Throws Error when the loss is no number
+/// any more; PeerLost where nothing recovers from it.
+Outcome train(const Training& training, Model model, const ModelState& start, const Progress& from,
+              const Observers& observers, const Save& save);
 
 }  // namespace convoy

@@ -85,14 +85,10 @@ class TrainCommand {
       end({.how = "interrupted while waiting for slaves", .go_on = ""});
       return kInterrupted;
     }
-    Head<float> head(cut_, net_.training.batch);
-    const Model model{cluster->trunk(), head};
-    load(model, start_.model);
-    write_text(folder_ + "/plan.json", to_json(cluster->plan()));
     const Calibration& calibration = cluster->calibration();
     if (!calibration.members.empty()) write_text(folder_ + "/calibration.json", to_json(calibration));
     announce(*cluster);
-    return train_and_end(*cluster, model, stop);
+    return train_and_end(*cluster, stop);
   }
 
  private:
@@ -126,8 +122,9 @@ class TrainCommand {
     for (const auto& observer : observers_) observer->on_start(start);
   }
 
-  void save(Model model, const Progress& progress) {
-    const Checkpoint checkpoint{.model = state_of(model),
+  void save(const Cluster& cluster, const Progress& progress, const ModelState& model) {
+    write_text(folder_ + "/plan.json", to_json(cluster.plan()));
+    const Checkpoint checkpoint{.model = model,
                                 .position = progress.position,
                                 .fingerprint = fingerprint_,
                                 .epoch_loss = progress.epoch_loss,
@@ -141,20 +138,26 @@ class TrainCommand {
     }
   }
 
-  int train_and_end(Cluster& cluster, Model model, const std::atomic<bool>& stop) {
-    const Training training{.net = net_,
-                            .training = *training_,
-                            .test = *test_,
-                            .seed = options_.net.seed,
-                            .max_steps = options_.steps,
-                            .checkpoint_seconds = options_.checkpoint_seconds,
-                            .stop = stop};
+  int train_and_end(Cluster& cluster, const std::atomic<bool>& stop) {
+    Training training{.net = net_,
+                      .training = *training_,
+                      .test = *test_,
+                      .seed = options_.net.seed,
+                      .max_steps = options_.steps,
+                      .checkpoint_seconds = options_.checkpoint_seconds,
+                      .snapshot_seconds = options_.snapshot_seconds,
+                      .stop = stop};
+    if (options_.cluster.slaves > 0) {
+      training.recover = [&](const PeerLost& lost) -> Trunk& { return cluster.recover(lost); };
+      training.members_change = [&] { return cluster.members_change(); };
+      training.regroup = [&]() -> Trunk& { return cluster.regroup(); };
+    }
+    Head<float> head(cut_, net_.training.batch);
     try {
-      save(model, start_.progress);  // so that there is a checkpoint whatever happens next
-      const Outcome outcome = train(training, model, start_.progress, observers_, [&](const Progress& p) {
-        save(model, p);
-        write_text(folder_ + "/plan.json", to_json(cluster.plan()));
-      });
+      save(cluster, start_.progress, start_.model);  // so that there is a checkpoint whatever happens next
+      const Outcome outcome =
+          train(training, {cluster.trunk(), head}, start_.model, start_.progress, observers_,
+                [&](const Progress& progress, const ModelState& model) { save(cluster, progress, model); });
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       end({.how = outcome.interrupted ? "interrupted; the step was finished and a checkpoint written" : "finished",
            .go_on = outcome.interrupted ? go_on_ : "",

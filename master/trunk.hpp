@@ -18,6 +18,9 @@ struct MemberTime {
   double wait = 0.0;
 };
 
+/// Adds times to those of the same members before; members may come and go.
+void add_times(const std::vector<MemberTime>& times, std::vector<MemberTime>& sums);
+
 class Trunk {
  public:
   virtual ~Trunk() = default;

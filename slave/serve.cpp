@@ -83,13 +83,15 @@ bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bo
   if (!run) return false;
   reporter.report(fmt::format("joined run {} as {}", *run, options.name));
   Session session(link, device, options.memory);
-  const std::optional<std::string> reason = session.serve(stop);
+  const std::optional<std::string> reason = session.serve(stop, options.leave_patience, [&] {
+    reporter.report("leaving: the master takes the shards back after this step; Ctrl-C again leaves at once");
+  });
   if (!reason) {
     link.send(Channel::control, {wire::Bye{"stopped by its user"}, {}}, Clock::now() + kTick);
     return false;
   }
-  reporter.report(fmt::format("run over: {}{}", *reason, waiting(options)));
-  return true;
+  reporter.report(fmt::format("run over: {}{}", *reason, stop ? "" : waiting(options)));
+  return !stop;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <string>
 
 #include "kernels/device.hpp"
@@ -14,9 +15,11 @@ struct SlaveOptions {
   std::size_t memory = 0;  ///< bytes for shards
   int peer_port = 0;       ///< TCP port to listen at for other slaves; 0: any that is free
   bool once = false;       ///< leave after the first run instead of waiting for the next
+  /// How long the master has, once `stop` is set, to bring a run to where it can do without this slave.
+  std::chrono::milliseconds leave_patience = std::chrono::minutes(2);
 };
 
-/// Serves runs until `stop` is set (or one run, with options.once). Prints a line whenever something changes. Throws
+/// Serves runs until `stop` is set (or one run, with options.once); a run at hand gets its shards back first. Prints a line whenever something changes. Throws
 /// Error for an address that cannot be one.
 void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop);
 

@@ -27,20 +27,33 @@ constexpr auto kTransferPatience = 10min;
 Session::Session(wire::ClientLink& link, Device& device, std::size_t memory)
     : link_(link), device_(device), memory_(memory), sign_(Clock::now()) {}
 
-std::optional<std::string> Session::serve(const std::atomic<bool>& stop) {
+std::optional<std::string> Session::serve(const std::atomic<bool>& stop, std::chrono::milliseconds patience,
+                                          const std::function<void()>& leaving) {
   watch_.restart();
-  while (!stop && !bye_) {
+  std::optional<wire::Deadline> leave_at;
+  while (!bye_) {
+    if (stop && !leave_at) {
+      leave_at = Clock::now() + patience;
+      leaving();
+      link_.send(Channel::control, {wire::Leaving{}, {}}, Clock::now() + kTick);
+    }
+    if (leave_at && Clock::now() >= *leave_at) break;
     // Whatever has come is taken before the next task begins: others may wait for what it brings about.
-    std::optional<wire::ClientLink::From> from;
-    const bool received = try_to("waiting", [&] { from = link_.receive(Clock::now()); });
-    if (received && !from && !work()) {
-      try_to("waiting", [&] { from = link_.receive(Clock::now() + kTick); });
+    std::optional<wire::ClientLink::From> from = next(Clock::now());
+    if (!from && !work()) {
+      from = next(Clock::now() + kTick);
       times_.wait += watch_.restart();
     }
     if (from) take(*from);
     show_life();
   }
   return bye_;
+}
+
+std::optional<wire::ClientLink::From> Session::next(wire::Deadline deadline) {
+  std::optional<wire::ClientLink::From> from;
+  try_to("waiting", [&] { from = link_.receive(deadline); });
+  return from;
 }
 
 /// False where it failed, which the master is told.
@@ -51,6 +64,10 @@ bool Session::try_to(const std::string& what, Action action) {
     return true;
   } catch (const PeerLost&) {
     throw;
+  } catch (const AnotherPlan&) {
+    return false;
+  } catch (const wire::LinkBroken& broken) {
+    give_up(broken.peer());
   } catch (const DeviceLost& error) {
     send(wire::Failed{error.what()});
     throw;
@@ -62,12 +79,20 @@ bool Session::try_to(const std::string& what, Action action) {
   return false;
 }
 
+/// Whether that slave lives is for the master to judge, who has another plan then.
+void Session::give_up(const std::string& peer) {
+  if (!given_up_) send(wire::Unreached{{peer}});
+  given_up_ = true;
+  in_step_ = false;
+}
+
 void Session::take(const wire::ClientLink::From& from) {
   const wire::Message& message = from.envelope.message;
   if (const auto* bye = std::get_if<wire::Bye>(&message)) {
     bye_ = bye->reason;
     return;
   }
+  if (given_up_ && !std::holds_alternative<wire::Assign>(message)) return;
   try_to(wire::name_of(message), [&] {
     const auto* piece = std::get_if<wire::Piece>(&message);
     if (from.channel == Channel::peer) {
@@ -76,6 +101,10 @@ void Session::take(const wire::ClientLink::From& from) {
         if (!from.rejected.empty()) throw Error(from.rejected);
         if (piece == nullptr) fail("{} where a Piece was due", wire::name_of(message));
         receive(from.node, *piece, from.envelope.payload);
+      } catch (const PeerLost&) {
+        throw;
+      } catch (const wire::LinkBroken&) {
+        throw;
       } catch (const Error& error) {
         fail("slave {} broke the protocol: {}", members_[static_cast<std::size_t>(from.node)], error.what());
       }
@@ -85,6 +114,7 @@ void Session::take(const wire::ClientLink::From& from) {
       std::visit([this](const auto& each) { on(each); }, message);
     }
   });
+  if (another_plan_) return take(*std::exchange(another_plan_, std::nullopt));
   finish_step();
 }
 
@@ -154,6 +184,10 @@ wire::Envelope Session::next_piece(const std::string& of_what) {
     if (const auto* bye = std::get_if<wire::Bye>(&message)) {
       throw PeerLost("master", "the master ended the run: " + bye->reason);
     }
+    if (std::holds_alternative<wire::Assign>(message)) {
+      another_plan_ = from;
+      throw AnotherPlan();
+    }
     if (!std::holds_alternative<wire::Ping>(message)) {
       throw PeerLost("master",
                      fmt::format("the master broke the protocol: {} where a Piece was due", wire::name_of(message)));
@@ -164,6 +198,8 @@ wire::Envelope Session::next_piece(const std::string& of_what) {
 // ---- the plan ------------------------------------------------------------------------------------------------------
 
 void Session::on(const wire::Assign& task) {
+  send(wire::Assigned{task.token});
+  given_up_ = false;
   const bool same_trunk = node_ && node_->trunk() == task.trunk;
   const std::vector<FilterState> kept = task.keep && same_trunk ? node_->own_states() : std::vector<FilterState>();
   node_.reset();
@@ -292,7 +328,7 @@ void Session::carry(Parcel&& parcel) {
   if (parcel.to == node_->graph().master) {
     link_.send(Channel::data, envelope, Clock::now() + kTransferPatience);
   } else {
-    link_.send_to_peer(parcel.to, envelope, Clock::now() + kTransferPatience);
+    link_.send_to_peer(parcel.to, envelope);
   }
 }
 

@@ -18,11 +18,15 @@ class Session {
   /// `memory` bounds the shards' bytes (0: no bound). Link and device must outlive the session.
   Session(wire::ClientLink& link, Device& device, std::size_t memory);
 
-  /// Serves until the master says bye (returns its reason) or `stop` is set (returns nothing; the caller says bye).
-  /// Throws PeerLost when the master is gone or broke the protocol. What fails here is answered with Failed.
-  std::optional<std::string> serve(const std::atomic<bool>& stop);
+  /// Serves until the master says bye; its reason. Once `stop` is set the master is asked to do without this slave
+  /// (`leaving` is called); if it has not said bye within `patience` after that, returns nothing, and the caller says bye.
+  /// Throws PeerLost when the
+  /// master is gone or broke the protocol. What fails here is answered with Failed.
+  std::optional<std::string> serve(const std::atomic<bool>& stop, std::chrono::milliseconds patience,
+                                   const std::function<void()>& leaving);
 
-  /// What serve() does in turns: takes a message; works at a task of the step, false if there is none to do.
+  /// What serve() does in turns: waits for a message; takes it; works at a task of the step, false if there is none to do.
+  std::optional<wire::ClientLink::From> next(wire::Deadline deadline);
   void take(const wire::ClientLink::From& from);
   bool work();
 
@@ -38,9 +42,11 @@ class Session {
   void on(const wire::Snapshot& task);
   void on(const wire::Credit& credit);
   void on(const wire::Ping&) {}
+  void give_up(const std::string& peer);
   template <class T>
   void on(const T& message);  // whatever a master never sends
 
+  struct AnotherPlan {};  ///< thrown in the middle of a transfer that the master has given up
   wire::Envelope next_piece(const std::string& of_what);
   Node& node();
   void check_memory(const wire::Assign& task) const;
@@ -61,6 +67,8 @@ class Session {
   std::vector<std::string> members_;
   std::uint64_t step_ = 0;
   bool in_step_ = false;
+  std::optional<wire::ClientLink::From> another_plan_;
+  bool given_up_ = false;  ///< the plan: a link that it needs broke, and the master was told
   /// Of the next step, whose beginning the master told other slaves first.
   struct Early {
     int from;

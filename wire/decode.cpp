@@ -149,16 +149,21 @@ Plan read(const fb::Plan& t) {
   return plan;
 }
 
+std::string token_of(const flatbuffers::String* from) {
+  std::string token = text(from, "token");
+  if (token.size() > kLongestToken) fail("token of {} bytes, {} at most", token.size(), kLongestToken);
+  return token;
+}
+
 Assign read(const fb::Assign& t) {
   if (t.trunk() == nullptr || t.plan() == nullptr) fail("an Assign without a trunk or a plan");
   if (t.trunk()->size() > kMostStages) fail("{} stages, {} at most", t.trunk()->size(), kMostStages);
   Assign assign{.trunk = {},
                 .plan = read(*t.plan()),
                 .node = within(t.node(), 0U, kMostMembers - 1, "node"),
-                .token = text(t.token(), "token"),
+                .token = token_of(t.token()),
                 .peers = texts(t.peers(), kMostMembers, "peers"),
                 .keep = t.keep()};
-  if (assign.token.size() > kLongestToken) fail("token of {} bytes, {} at most", assign.token.size(), kLongestToken);
   for (const fb::Stage* stage : *t.trunk()) assign.trunk.push_back(stage_of(stage));
   for (std::size_t s = 1; s < assign.trunk.size(); ++s) {
     const Stage& before = assign.trunk[s - 1];
@@ -220,6 +225,8 @@ Message read(const fb::Header& header) {
     case fb::Body::Failed: return Failed{text(header.body_as_Failed()->reason(), "reason")};
     case fb::Body::Unreached: return Unreached{texts(header.body_as_Unreached()->peers(), kMostMembers, "peers")};
     case fb::Body::Probe: return Probe{within(header.body_as_Probe()->pieces(), 0U, kMostProbe, "pieces")};
+    case fb::Body::Assigned: return Assigned{token_of(header.body_as_Assigned()->token())};
+    case fb::Body::Leaving: return Leaving{};
     case fb::Body::NONE: break;
   }
   fail("a message of an unknown kind ({}); is the peer of another release?", static_cast<int>(header.body_type()));
@@ -243,8 +250,9 @@ Message decode(std::span<const std::byte> bytes) {
 
 std::string name_of(const Message& message) {
   constexpr std::array<const char*, std::variant_size_v<Message>> kNames{
-      "Hello", "Welcome", "Refused",  "Bye",   "Ping",   "Attach", "Calibrate", "Calibrated", "Assign", "Load",
-      "Step",  "Update",  "Snapshot", "Piece", "Credit", "Done",   "Failed",    "Unreached",  "Probe"};
+      "Hello",      "Welcome", "Refused", "Bye",       "Ping",   "Attach",   "Calibrate",
+      "Calibrated", "Assign",  "Load",    "Step",      "Update", "Snapshot", "Piece",
+      "Credit",     "Done",    "Failed",  "Unreached", "Probe",  "Assigned", "Leaving"};
   return kNames[message.index()];
 }
 

@@ -130,6 +130,10 @@ struct BodyEncoder {
   Result operator()(const Unreached& m) const {
     return {fb::Body::Unreached, fb::CreateUnreached(builder, builder.CreateVectorOfStrings(m.peers)).Union()};
   }
+  Result operator()(const Assigned& m) const {
+    return {fb::Body::Assigned, fb::CreateAssigned(builder, builder.CreateString(m.token)).Union()};
+  }
+  Result operator()(const Leaving&) const { return {fb::Body::Leaving, fb::CreateLeaving(builder).Union()}; }
   Result operator()(const Failed& m) const {
     return {fb::Body::Failed, fb::CreateFailed(builder, builder.CreateString(m.reason)).Union()};
   }

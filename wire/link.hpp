@@ -88,6 +88,17 @@ class ServerLink {
   std::unique_ptr<State> state_;
 };
 
+/// The link to another slave broke.
+class LinkBroken : public Error {
+ public:
+  explicit LinkBroken(std::string peer)
+      : Error(fmt::format("the link to slave {} broke", peer)), peer_(std::move(peer)) {}
+  const std::string& peer() const { return peer_; }
+
+ private:
+  std::string peer_;
+};
+
 /// A slave's end: both connections to the master, and those from and to other slaves.
 class ClientLink {
  public:
@@ -105,8 +116,7 @@ class ClientLink {
     std::string rejected;  ///< not empty: a peer's bytes were no valid message, and why
   };
   /// The next message of any channel, or nothing at the deadline. Throws PeerLost("master") when the master's
-  /// connection broke after it stood, or when its bytes were no valid message; Error naming the peer to which a link
-  /// broke.
+  /// connection broke after it stood, or when its bytes were no valid message; LinkBroken.
   std::optional<From> receive(Deadline deadline);
   void send(Channel channel, const Envelope& envelope, Deadline deadline);
   /// Both connections stand.
@@ -122,8 +132,8 @@ class ClientLink {
   void meet(const std::string& token, int self, const std::vector<Peer>& peers);
   /// Waits until all peers are reached; names and addresses of those that were not at the deadline.
   std::vector<std::string> unreached(Deadline deadline);
-  /// Throws Error naming the peer that takes nothing any more.
-  void send_to_peer(int node, const Envelope& envelope, Deadline deadline);
+  /// Never waits: what a peer does not take yet is kept, at most what the plan has it sent in two steps. Throws LinkBroken.
+  void send_to_peer(int node, const Envelope& envelope);
 
  private:
   struct State;

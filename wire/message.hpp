@@ -13,7 +13,7 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 /// The capability of taking and giving Pieces in bf16 and fp16.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Payload bytes of a Piece at most; larger tensors travel as several.
@@ -47,6 +47,8 @@ struct Bye {
 };
 /// Master to slave: asks nothing; shows whether the connection stands.
 struct Ping {};
+/// Slave to master: it wants to go, and works on until the run can do without it. Answered by Bye.
+struct Leaving {};
 
 // ---- data connection -----------------------------------------------------------------------------------------------
 
@@ -68,9 +70,9 @@ struct Calibrated {
   double backward_filters = 0.0;
   double update = 0.0;
 };
-/// Master to slave: the plan of the run and which node of it the slave is; drops what it held before, or what of it the plan
-/// takes away. Answered by Done
-/// once its shards are compiled and all peers that it sends to are reached, else by Unreached or Failed.
+/// Master to slave, at any time: the plan from now on and which node of it the slave is; drops the step at hand and what
+/// the slave held before, or what of it the plan takes away. Answered by Assigned at once; then by Done when its shards are
+/// compiled and all peers that it sends to are reached, else by Unreached or Failed.
 struct Assign {
   std::vector<Stage> trunk;
   Plan plan;
@@ -79,6 +81,10 @@ struct Assign {
   std::vector<std::string>
       peers;          ///< by member, where it listens for peers: "HOST:PORT", or ":PORT" on the master's host
   bool keep = false;  ///< the state of filters that the slave's shards had before and have again
+};
+/// Slave to master: what it says from now on is of the plan with this token.
+struct Assigned {
+  std::string token;
 };
 /// Master to slave: the state of filters that the slave computes follows as Pieces. Answered by Done.
 struct Load {
@@ -123,7 +129,7 @@ struct Failed {
   std::string reason;
 };
 
-/// Slave to master, in answer to Assign: it cannot connect to these slaves, and has dropped the plan.
+/// Slave to master: it cannot connect to these slaves, or its links to them broke; it waits for another plan.
 struct Unreached {
   std::vector<std::string> peers;  ///< names
 };
@@ -135,7 +141,7 @@ struct Probe {
 };
 
 using Message = std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step,
-                             Update, Snapshot, Piece, Credit, Done, Failed, Unreached, Probe>;
+                             Update, Snapshot, Piece, Credit, Done, Failed, Unreached, Probe, Assigned, Leaving>;
 
 /// "Forward", "Piece": for messages to people.
 std::string name_of(const Message& message);

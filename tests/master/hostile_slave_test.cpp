@@ -7,7 +7,7 @@
 
 #include "devices/registry.hpp"
 #include "master/cluster_trunk.hpp"
-#include "slave/session.hpp"
+#include "tests/support/fake_slave.hpp"
 #include "tests/support/slave_threads.hpp"
 
 namespace convoy {
@@ -26,59 +26,6 @@ std::vector<Stage> two_stages() {
   return {{.name = "conv1", .channels = 1, .height = 6, .width = 6, .conv = conv, .after = {Activation::relu}},
           {.name = "conv2", .channels = 4, .height = 6, .width = 6, .conv = conv, .after = {Activation::relu}}};
 }
-
-/// A slave like any other, until the message that it is to misbehave at.
-class FakeSlave {
- public:
-  using Misdeed = void (*)(FakeSlave& slave);
-
-  FakeSlave(const std::string& endpoint, std::string at, Misdeed misdeed)
-      : device_(make_device("reference", {.threads = 1})),
-        link_(std::make_unique<wire::ClientLink>(endpoint)),
-        session_(*link_, *device_, 0),
-        at_(std::move(at)),
-        misdeed_(misdeed) {}
-
-  /// Until told to stop, or the master ends the run.
-  void run(const std::atomic<bool>& stop) {
-    try {
-      send(wire::Hello{.version = wire::kProtocolVersion, .name = "evil", .device = "none", .threads = 1},
-           Channel::control);
-      while (!stop && link_ != nullptr) {
-        const auto from = link_->receive(Clock::now() + 5ms);
-        if (hangs_) continue;
-        if (from && std::holds_alternative<wire::Welcome>(from->envelope.message)) {
-          send(wire::Attach{"evil"});
-        } else if (from && wire::name_of(from->envelope.message) == at_) {
-          misdeed_(*this);
-        } else if (from) {
-          session_.take(*from);
-        }
-        while (link_ != nullptr && session_.work()) {
-        }
-      }
-    } catch (const PeerLost&) {
-      // The master has ended the run.
-    }
-  }
-
-  void send(const wire::Message& message, Channel channel = Channel::data) {
-    link_->send(channel, {message, {}}, Clock::now() + 5s);
-  }
-  void send_piece(const wire::Piece& piece, std::size_t bytes) {
-    link_->send(Channel::data, {piece, wire::Payload(bytes)}, Clock::now() + 5s);
-  }
-  void vanish() { link_.reset(); }
-  void hang() { hangs_ = true; }
-
- private:
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<wire::ClientLink> link_;
-  Session session_;
-  std::string at_;
-  Misdeed misdeed_;
-  bool hangs_ = false;
-};
 
 /// The task of the first send of that cargo from the slave, in a plan in which it holds everything.
 std::uint32_t send_of(Cargo cargo) {
@@ -115,7 +62,16 @@ const std::vector<HostileCase>& hostile_cases() {
          s.send(wire::Done{});
        },
        "broke the protocol: an unasked Done"},
-      {"UnreachedLate", "Step", [](FakeSlave& s) { s.send(wire::Unreached{{"nobody"}}); }, "Unreached where Piece"},
+      {"UnreachedLate", "Step",
+       [](FakeSlave& s) {
+         s.send(wire::Unreached{{"nobody"}});
+         for (int i = 0; i < 80; ++i) {
+           std::this_thread::sleep_for(100ms);
+           s.send(wire::Ping{});
+         }
+         s.hang();
+       },
+       "cannot connect to nobody"},
       {"Leaves", "Load",
        [](FakeSlave& s) {
          s.send(wire::Bye{"unplugged"}, Channel::control);

@@ -19,7 +19,10 @@ class SlaveThreads {
     for (int i = 0; i < count; ++i) {
       threads_.emplace_back([this, endpoint, i, device = devices[static_cast<std::size_t>(i) % devices.size()]] {
         const auto made = make_device(device, {.threads = 1});
-        serve({.master = endpoint, .name = std::string(1, static_cast<char>('a' + i))}, *made, stop_);
+        serve({.master = endpoint,
+               .name = std::string(1, static_cast<char>('a' + i)),
+               .leave_patience = std::chrono::seconds(0)},
+              *made, stop_);
       });
     }
   }

@@ -65,7 +65,9 @@ std::vector<Message> samples() {
           Done{1.5, 2.5, 3.5, {0.5, 1.0}},
           Failed{"no memory"},
           Unreached{{"attic", "cellar"}},
-          Probe{16}};
+          Probe{16},
+          Assigned{"token"},
+          Leaving{}};
 }
 
 std::string hex(const std::vector<std::byte>& bytes) {

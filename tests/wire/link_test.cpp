@@ -194,11 +194,11 @@ TEST(PeerLinks, CarryMessagesBothWays) {
   b.meet("token", 1, {{0, "a", fmt::format(":{}", a.peer_port())}});  // on the master's host
   EXPECT_THAT(a.unreached(in(5s)), testing::IsEmpty());
   EXPECT_THAT(b.unreached(in(5s)), testing::IsEmpty());
-  a.send_to_peer(1, {Piece{.step = 1, .task = 7}, Payload(8)}, in(1s));
+  a.send_to_peer(1, {Piece{.step = 1, .task = 7}, Payload(8)});
   const auto from = from_peer(b);
   EXPECT_EQ(from.node, 0);
   EXPECT_EQ(std::get<Piece>(from.envelope.message).task, 7U);
-  b.send_to_peer(0, {Piece{.step = 2, .task = 8}, Payload(8)}, in(1s));
+  b.send_to_peer(0, {Piece{.step = 2, .task = 8}, Payload(8)});
   EXPECT_EQ(from_peer(a).node, 1);
 }
 
@@ -210,7 +210,7 @@ TEST(PeerLinks, OfOtherRunsAreIgnored) {
   for (const std::string token : {"before", "now", "nowhere"}) {
     a.meet(token, 0, {{1, "b", at(b)}});
     ASSERT_THAT(a.unreached(in(5s)), testing::IsEmpty());
-    a.send_to_peer(1, {Piece{.task = token == "now" ? 1U : 2U}, Payload(8)}, in(1s));
+    a.send_to_peer(1, {Piece{.task = token == "now" ? 1U : 2U}, Payload(8)});
   }
   EXPECT_EQ(std::get<Piece>(from_peer(b).envelope.message).task, 1U);
   EXPECT_FALSE(b.receive(in(200ms)));

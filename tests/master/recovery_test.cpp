@@ -1,0 +1,305 @@
+// Runs whose slaves die, come and go: no step is lost, and the weights are those of a run that had changed its plan there.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <list>
+#include <thread>
+
+#include "master/cluster.hpp"
+#include "master/load_net.hpp"
+#include "master/train.hpp"
+#include "tests/support/fake_slave.hpp"
+#include "tests/support/process.hpp"
+#include "tests/support/slave_threads.hpp"
+
+namespace convoy {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Contains;
+using testing::HasSubstr;
+
+constexpr std::uint64_t kSeed = 5;
+
+NetOptions small_glyphs() {
+  return {.net = std::string(CONVOY_SOURCE_DIR) + "/nets/glyphs.yaml",
+          .set = {"conv1.filters=5", "conv2.filters=9"},
+          .device = "eigen",
+          .device_options = {.threads = 1},
+          .batch = 8,
+          .seed = kSeed};
+}
+
+class Notices : public Observer {
+ public:
+  Notices(std::vector<std::string>& texts, std::atomic<bool>& stop, const std::string& last)
+      : texts_(texts), stop_(stop), last_(last) {}
+  void on_notice(const std::string& text) override {
+    texts_.push_back(text);
+    if (!last_.empty() && text.find(last_) != std::string::npos) stop_ = true;
+  }
+
+ private:
+  std::vector<std::string>& texts_;
+  std::atomic<bool>& stop_;
+  const std::string& last_;
+};
+
+/// Slaves that die, each in a thread.
+class MortalSlaves {
+ public:
+  ~MortalSlaves() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  /// One that dies (its process would be gone) at the message `at` after `spared` of them.
+  void add(const std::string& endpoint, const std::string& name, const std::string& at, int spared) {
+    slaves_.emplace_back(
+        endpoint, at, [](FakeSlave& slave) { slave.vanish(); },
+        FakeSlave::Options{.name = name, .spared = spared, .reachable = true});
+    threads_.emplace_back([this, &slave = slaves_.back()] { slave.run(stop_); });
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::list<FakeSlave> slaves_;
+  std::vector<std::thread> threads_;
+};
+
+/// What a run comes to.
+struct Result {
+  ModelState model;
+  Progress progress;
+  Plan plan;
+  std::vector<std::string> notices;
+};
+
+class TrainingRun {
+ public:
+  explicit TrainingRun(ClusterOptions options) : options_(std::move(options)) {
+    options_.listen = endpoint_;
+    observers_.push_back(std::make_unique<Notices>(notices_, stop_, last_));
+  }
+  const std::string& endpoint() const { return endpoint_; }
+  /// Ends the run after the step at hand.
+  void stop() { stop_ = true; }
+  /// The same when the run says so.
+  void stop_at(const std::string& notice) { last_ = notice; }
+
+  /// From the beginning, or from where another run has come to.
+  Result train(long steps, double snapshot_seconds, const Result* from = nullptr) {
+    const auto cluster = Cluster::assemble(options_, net_options_, net_, cut_, observers_, stop_);
+    Head<float> head(cut_, net_.training.batch);
+    initialise_head(head, cut_, kSeed);
+    const ModelState start = from != nullptr ? from->model : ModelState{initial_trunk(cut_, kSeed), head.states()};
+    Training training{.net = net_,
+                      .training = batches_,
+                      .test = tests_,
+                      .seed = kSeed,
+                      .max_steps = steps,
+                      .snapshot_seconds = snapshot_seconds,
+                      .stop = stop_};
+    training.recover = [&](const PeerLost& lost) -> Trunk& { return cluster->recover(lost); };
+    training.members_change = [&] { return cluster->members_change(); };
+    training.regroup = [&]() -> Trunk& { return cluster->regroup(); };
+    Result result;
+    convoy::train(training, {cluster->trunk(), head}, start, from != nullptr ? from->progress : Progress(), observers_,
+                  [&](const Progress& progress, const ModelState& model) {
+                    result.progress = progress;
+                    result.model = model;
+                  });
+    result.plan = cluster->plan();
+    cluster->dismiss("the test finished");
+    result.notices = notices_;
+    return result;
+  }
+
+ private:
+  NetOptions net_options_ = small_glyphs();
+  Net net_ = load_net(net_options_);
+  Cut cut_ = cut(net_);
+  DataSet data_ = open_data("glyphs", kSeed);
+  Batches batches_{data_, Part::training, net_.training.batch, kSeed, net_.augment};
+  Batches tests_{data_, Part::test, net_.training.batch, kSeed, Augmentation{}};
+  std::vector<std::string> notices_;
+  Observers observers_;
+  std::atomic<bool> stop_{false};
+  std::string last_;
+  std::string endpoint_ = free_endpoint();
+  ClusterOptions options_;
+};
+
+void expect_equal(const Tensor& a, const Tensor& b) {
+  ASSERT_EQ(a.span().size(), b.span().size());
+  EXPECT_TRUE(std::ranges::equal(a.span(), b.span()));
+}
+
+void expect_equal(const ModelState& a, const ModelState& b) {
+  ASSERT_EQ(a.trunk.size(), b.trunk.size());
+  for (std::size_t s = 0; s < a.trunk.size(); ++s) {
+    expect_equal(a.trunk[s].weights, b.trunk[s].weights);
+    expect_equal(a.trunk[s].bias, b.trunk[s].bias);
+    expect_equal(a.trunk[s].weight_velocity, b.trunk[s].weight_velocity);
+    expect_equal(a.trunk[s].bias_velocity, b.trunk[s].bias_velocity);
+  }
+  for (std::size_t d = 0; d < a.head.size(); ++d) {
+    expect_equal(a.head[d].weights, b.head[d].weights);
+    expect_equal(a.head[d].bias_velocity, b.head[d].bias_velocity);
+  }
+}
+
+void expect_near(const ModelState& a, const ModelState& b) {
+  for (std::size_t s = 0; s < a.trunk.size(); ++s) {
+    const auto x = a.trunk[s].weights.span();
+    const auto y = b.trunk[s].weights.span();
+    for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], 1e-3) << "stage " << s << " weight " << i;
+  }
+}
+
+constexpr long kSteps = 12;
+constexpr long kWithoutEnd = 1000000;
+constexpr double kEachStep = 1e-9;
+constexpr double kNever = 1e9;
+
+struct Death {
+  std::string name;
+  std::string exchange;
+  std::string at;  ///< the message that the slave does not survive
+  int spared;
+  double snapshots;
+  long back_to;  ///< steps whose results stay
+};
+
+void PrintTo(const Death& death, std::ostream* out) { *out << death.name; }
+
+class Deaths : public testing::TestWithParam<Death> {};
+
+TEST_P(Deaths, LeaveTheWeightsOfARunThatChangedItsPlanThere) {
+  const Death& death = GetParam();
+  const auto options = [&](int slaves, const std::string& shares) {
+    return ClusterOptions{.slaves = slaves, .shares = shares, .exchange = death.exchange};
+  };
+  Result disturbed;
+  {
+    TrainingRun run(options(3, "3,2,2"));
+    const SlaveThreads others(run.endpoint(), 2, {"eigen"});
+    MortalSlaves mortal;
+    mortal.add(run.endpoint(), "mortal", death.at, death.spared);
+    disturbed = run.train(kSteps, death.snapshots);
+  }
+  EXPECT_EQ(disturbed.plan.members, (std::vector<std::string>{"a", "b"}));
+  EXPECT_THAT(disturbed.notices, Contains(HasSubstr("slave mortal")));
+  EXPECT_THAT(disturbed.notices, Contains(HasSubstr(fmt::format("going on after step {}", death.back_to))));
+
+  Result before;
+  if (death.back_to > 0) {
+    TrainingRun run(options(3, "3,2,2"));
+    const SlaveThreads others(run.endpoint(), 2, {"eigen"});
+    MortalSlaves mortal;
+    mortal.add(run.endpoint(), "mortal", "nothing", 0);
+    before = run.train(death.back_to, kNever);
+  }
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/plan.json";
+  std::ofstream(file) << to_json(disturbed.plan);
+  ClusterOptions planned{.slaves = 2, .plan = file};
+  TrainingRun run(planned);
+  const SlaveThreads others(run.endpoint(), 2, {"eigen"});
+  const Result undisturbed = run.train(kSteps, kNever, death.back_to > 0 ? &before : nullptr);
+  EXPECT_EQ(disturbed.progress.position, undisturbed.progress.position);
+  EXPECT_EQ(disturbed.progress.epoch_loss, undisturbed.progress.epoch_loss);
+  expect_equal(disturbed.model, undisturbed.model);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, Deaths,
+                         testing::Values(Death{"InAStepOfAStar", "star", "Step", 7, kEachStep, 7},
+                                         Death{"InAStepOfARing", "ring", "Step", 7, kEachStep, 7},
+                                         Death{"InAnUpdate", "ring", "Update", 7, kEachStep, 7},
+                                         Death{"InASnapshot", "star", "Snapshot", 6, kEachStep, 3},
+                                         Death{"LongAfterTheLastSnapshot", "ring", "Step", 7, kNever, 0},
+                                         Death{"BeforeTheFirstStep", "star", "Load", 0, kNever, 0}),
+                         [](const auto& each) { return each.param.name; });
+
+/// Alone from the beginning on.
+Result alone() { return TrainingRun(ClusterOptions()).train(kSteps, kNever); }
+
+TEST(Losses, OfSeveralAtOnceAndOfOneMoreMeanwhile) {
+  TrainingRun run({.slaves = 4, .shares = "1,1,1,1", .exchange = "ring"});
+  const SlaveThreads survivor(run.endpoint(), 1, {"eigen"});
+  MortalSlaves mortal;
+  mortal.add(run.endpoint(), "p", "Step", 4);
+  mortal.add(run.endpoint(), "q", "Step", 4);
+  mortal.add(run.endpoint(), "r", "Load", 2);  // of the plan without p and q
+  const Result result = run.train(kSteps, kEachStep);
+  EXPECT_EQ(result.plan.members, (std::vector<std::string>{"a"}));
+  expect_near(result.model, alone().model);
+}
+
+TEST(Losses, OfAllLeaveTheMasterToGoOnAlone) {
+  TrainingRun run({.slaves = 2, .exchange = "star"});
+  MortalSlaves mortal;
+  mortal.add(run.endpoint(), "p", "Step", 3);
+  mortal.add(run.endpoint(), "q", "Update", 3);
+  const Result result = run.train(kSteps, kEachStep);
+  EXPECT_EQ(result.plan.members, (std::vector<std::string>{"master"}));
+  EXPECT_THAT(result.notices, Contains(HasSubstr("this machine goes on alone")));
+  expect_near(result.model, alone().model);
+}
+
+TEST(Losses, WaitForSlavesWhereTheUserSaysSo) {
+  TrainingRun run({.slaves = 1, .least_slaves = 1, .exchange = "star"});
+  MortalSlaves mortal;
+  mortal.add(run.endpoint(), "p", "Step", 3);
+  std::thread later;
+  std::unique_ptr<SlaveThreads> next;
+  later = std::thread([&] {
+    std::this_thread::sleep_for(2s);
+    next = std::make_unique<SlaveThreads>(run.endpoint(), 1, std::vector<std::string>{"eigen"});
+  });
+  const Result result = run.train(kSteps, kEachStep);
+  later.join();
+  EXPECT_EQ(result.plan.members, (std::vector<std::string>{"a"}));
+  expect_near(result.model, alone().model);
+}
+
+/// One that always fails does not hold up the others for ever.
+TEST(Losses, OfTheSameSlaveAgainAndAgainEnd) {
+  TrainingRun run({.slaves = 2, .exchange = "star"});
+  const SlaveThreads survivor(run.endpoint(), 1, {"eigen"});
+  std::string refusal;
+  std::thread failing([&] {
+    const std::atomic<bool> never{false};
+    while (refusal.find("has lost evil 3 times") == std::string::npos) {
+      FakeSlave slave(run.endpoint(), "Step", [](FakeSlave& each) { each.vanish(); });
+      slave.run(never);
+      refusal = slave.refusal();
+    }
+    run.stop();
+  });
+  const Result result = run.train(kWithoutEnd, kEachStep);
+  failing.join();
+  EXPECT_EQ(result.plan.members, (std::vector<std::string>{"a"}));
+  const auto tells_of_a_loss = [](const std::string& text) { return text.starts_with("slave evil is gone"); };
+  EXPECT_EQ(std::ranges::count_if(result.notices, tells_of_a_loss), 3);
+}
+
+TEST(Newcomers, TakePartFromTheNextStepOn) {
+  TrainingRun run({.slaves = 1, .exchange = "ring"});
+  const SlaveThreads first(run.endpoint(), 1, {"eigen"});
+  std::thread later;
+  MortalSlaves second;
+  later = std::thread([&] {
+    std::this_thread::sleep_for(1s);
+    second.add(run.endpoint(), "late", "nothing", 0);
+  });
+  run.stop_at("joins");
+  const Result result = run.train(kWithoutEnd, kNever);
+  later.join();
+  EXPECT_EQ(result.plan.members, (std::vector<std::string>{"a", "late"}));
+  EXPECT_THAT(result.notices, Contains(HasSubstr("slave late (none) joins")));
+}
+
+}  // namespace
+}  // namespace convoy

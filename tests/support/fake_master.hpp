@@ -1,0 +1,133 @@
+// A master of which every message is written out, and a slave in a thread, for tests of slaves.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "devices/registry.hpp"
+#include "slave/serve.hpp"
+#include "wire/link.hpp"
+
+namespace convoy {
+
+using namespace std::chrono_literals;
+using wire::Channel;
+using wire::Clock;
+
+inline constexpr std::uint32_t kBatch = 2;
+
+inline Stage stage() {
+  return {.name = "conv1",
+          .channels = 1,
+          .height = 6,
+          .width = 6,
+          .conv = {.filters = 4, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
+          .after = {Activation::relu}};
+}
+
+/// All of one stage on one slave.
+inline wire::Assign assign_of(std::uint32_t batch = kBatch) {
+  return {.trunk = {stage()},
+          .plan = proportional_plan({stage()}, static_cast<int>(batch), {"worker"}, {1.0}),
+          .node = 0,
+          .token = "token",
+          .peers = {}};
+}
+
+inline constexpr std::size_t kImages = sizeof(float) * kBatch * 6 * 6;
+
+/// A slave in a thread.
+class SlaveThread {
+ public:
+  explicit SlaveThread(const std::string& endpoint, std::size_t memory = 0)
+      : thread_([this, endpoint, memory] {
+          const auto device = make_device("reference", {.threads = 1});
+          serve({.master = endpoint, .name = "worker", .memory = memory, .leave_patience = 0s}, *device, stop_);
+          over_ = true;
+        }) {}
+  ~SlaveThread() {
+    stop_ = true;
+    thread_.join();
+  }
+  SlaveThread(const SlaveThread&) = delete;
+  SlaveThread& operator=(const SlaveThread&) = delete;
+  bool over() const { return over_; }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+/// A master of which every message is written out.
+class FakeMaster {
+ public:
+  explicit FakeMaster(const std::string& endpoint = "tcp://127.0.0.1:*")
+      : link_(std::make_unique<wire::ServerLink>(endpoint)) {}
+
+  std::string endpoint() const { return link_->endpoint(); }
+  /// Takes the next slave that says hello into a run, and waits for its data connection.
+  bool welcome() {
+    const auto until = Clock::now() + 20s;
+    while (Clock::now() < until) {
+      const auto from = link_->receive(until);
+      if (!from) continue;
+      const auto* hello = std::get_if<wire::Hello>(&from->envelope.message);
+      if (hello != nullptr && from->peer != peer_) {
+        peer_port_ = static_cast<int>(hello->peer_port);
+        fresh_ = from->peer;
+        link_->send(fresh_, Channel::control, {wire::Welcome{wire::kProtocolVersion, "run"}, {}}, Clock::now() + 5s);
+      } else if (std::holds_alternative<wire::Attach>(from->envelope.message) && from->peer == fresh_) {
+        peer_ = fresh_;
+        return true;
+      }
+    }
+    return false;
+  }
+  void send(const wire::Message& message, Channel channel = Channel::data) { send({message, {}}, channel); }
+  void send(const wire::Envelope& envelope, Channel channel = Channel::data) {
+    link_->send(peer_, channel, envelope, Clock::now() + 5s);
+  }
+  void send_piece(const wire::Piece& piece, std::size_t bytes) {
+    wire::Envelope envelope{piece, wire::Payload(bytes)};
+    std::ranges::fill(envelope.payload.bytes(), std::byte{0});
+    send(envelope);
+  }
+  /// Has the slave hold its shard.
+  void assign() {
+    send(assign_of());
+    next();
+  }
+  /// The next message on the data connection that tells something.
+  wire::Message next() {
+    const auto until = Clock::now() + 20s;
+    while (Clock::now() < until) {
+      const auto from = link_->receive(until);
+      if (!from || from->channel != Channel::data || from->peer != peer_) continue;
+      const wire::Message& message = from->envelope.message;
+      if (std::holds_alternative<wire::Ping>(message) || std::holds_alternative<wire::Assigned>(message)) continue;
+      return message;
+    }
+    return wire::Failed{"nothing came"};
+  }
+  std::string failure() {
+    const wire::Message message = next();
+    const auto* failed = std::get_if<wire::Failed>(&message);
+    return failed == nullptr ? wire::name_of(message) : failed->reason;
+  }
+  void go_away() { link_.reset(); }
+  /// Where the slave listens for others.
+  int peer_port() const { return peer_port_; }
+
+ private:
+  std::unique_ptr<wire::ServerLink> link_;
+  std::string peer_;
+  std::string fresh_;
+  int peer_port_ = 0;
+};
+
+}  // namespace convoy

@@ -1,0 +1,102 @@
+// A slave that serves as any other does, until it misbehaves, for tests.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "devices/registry.hpp"
+#include "slave/session.hpp"
+
+namespace convoy {
+
+class FakeSlave {
+ public:
+  using Misdeed = void (*)(FakeSlave& slave);
+
+  struct Options {
+    std::string name = "evil";
+    int spared = 0;          ///< messages `at` which it still behaves
+    bool reachable = false;  ///< for other slaves
+  };
+
+  /// Misbehaves at messages of the name `at`, as in "Step".
+  FakeSlave(const std::string& endpoint, std::string at, Misdeed misdeed, Options options)
+      : device_(make_device("reference", {.threads = 1})),
+        link_(std::make_unique<wire::ClientLink>(endpoint)),
+        session_(*link_, *device_, 0),
+        at_(std::move(at)),
+        misdeed_(misdeed),
+        options_(std::move(options)) {}
+  FakeSlave(const std::string& endpoint, std::string at, Misdeed misdeed)
+      : FakeSlave(endpoint, std::move(at), misdeed, Options()) {}
+
+  /// Until told to stop, or the master ends the run, or does not take it for another reason than its name.
+  void run(const std::atomic<bool>& stop) {
+    using namespace std::chrono_literals;
+    try {
+      bool welcome = false;
+      auto next_hello = wire::Clock::now();
+      while (!stop && link_ != nullptr) {
+        if (!welcome && wire::Clock::now() >= next_hello) {
+          say_hello();
+          next_hello = wire::Clock::now() + 300ms;
+        }
+        const auto from = session_.next(wire::Clock::now() + 5ms);
+        if (hangs_) continue;
+        if (from && std::holds_alternative<wire::Welcome>(from->envelope.message)) {
+          if (!std::exchange(welcome, true)) send(wire::Attach{options_.name});
+        } else if (from && std::holds_alternative<wire::Refused>(from->envelope.message)) {
+          refusal_ = std::get<wire::Refused>(from->envelope.message).reason;
+          if (refusal_.find("taken") == std::string::npos) return;
+        } else if (from && wire::name_of(from->envelope.message) == at_ && options_.spared-- <= 0) {
+          // What comes before it has said so is not of the plan.
+          if (const auto* assign = std::get_if<wire::Assign>(&from->envelope.message)) {
+            send(wire::Assigned{assign->token});
+          }
+          misdeed_(*this);
+        } else if (from) {
+          session_.take(*from);
+        }
+        while (link_ != nullptr && session_.work()) {
+        }
+      }
+    } catch (const PeerLost&) {
+      // The master has ended the run.
+    }
+  }
+
+  void send(const wire::Message& message, wire::Channel channel = wire::Channel::data) {
+    link_->send(channel, {message, {}}, wire::Clock::now() + std::chrono::seconds(5));
+  }
+  void send_piece(const wire::Piece& piece, std::size_t bytes) {
+    link_->send(wire::Channel::data, {piece, wire::Payload(bytes)}, wire::Clock::now() + std::chrono::seconds(5));
+  }
+  void vanish() { link_.reset(); }
+  void hang() { hangs_ = true; }
+  /// Why the master did not take it, the last time.
+  const std::string& refusal() const { return refusal_; }
+
+ private:
+  void say_hello() {
+    send(wire::Hello{.version = wire::kProtocolVersion,
+                     .name = options_.name,
+                     .device = "none",
+                     .threads = 1,
+                     .peer_port = options_.reachable ? static_cast<std::uint32_t>(link_->peer_port()) : 0},
+         wire::Channel::control);
+  }
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<wire::ClientLink> link_;
+  Session session_;
+  std::string at_;
+  Misdeed misdeed_;
+  Options options_;
+  bool hangs_ = false;
+  std::string refusal_;
+};
+
+}  // namespace convoy
