@@ -55,6 +55,7 @@ void ClusterTrunk::execute(bool keep) {
   step_ = 0;
   unreached_.clear();
   unreached_at_ = wire::Deadline::max();
+  coming_.assign(slave_count(), {});
   assign(keep);
   node_ = std::make_unique<Node>(plan_, stages_, static_cast<int>(slave_count()), own_,
                                  Carrier{.send = [this](Parcel&& parcel) { carry(parcel); },
@@ -103,7 +104,7 @@ void ClusterTrunk::expect_all() {
 std::vector<std::size_t> ClusterTrunk::awaited() const {
   std::vector<std::size_t> slaves;
   for (std::size_t i = 0; i < owed_.size(); ++i) {
-    if (owed_[i] > 0) slaves.push_back(i);
+    if (owed_[i] > 0 || !coming_[i].empty()) slaves.push_back(i);
   }
   return slaves;
 }
@@ -148,8 +149,10 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
                               fmt::join(missed->peers, ", "));
     return;
   }
-  if (owed_[slave] == 0) broke_protocol(slave, "an unasked " + wire::name_of(envelope.message));
-  if (const auto* piece = std::get_if<wire::Piece>(&envelope.message)) {
+  const auto* piece = std::get_if<wire::Piece>(&envelope.message);
+  const bool asked = owed_[slave] > 0 || (piece != nullptr && !coming_[slave].empty());
+  if (!asked) broke_protocol(slave, "an unasked " + wire::name_of(envelope.message));
+  if (piece != nullptr) {
     take_piece(slave, *piece, envelope.payload);
   } else if (const auto* done = std::get_if<wire::Done>(&envelope.message)) {
     --owed_[slave];
@@ -165,7 +168,11 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
 
 void ClusterTrunk::take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload) {
   try {
-    if (snapshot_ && snapshot_->slave == slave && piece.step == 0) return snapshot_->reader.add(piece, payload);
+    if (piece.step == 0 && !coming_[slave].empty()) {
+      coming_[slave].front()->reader->add(piece, payload);
+      if (coming_[slave].front()->complete()) coming_[slave].pop_front();
+      return;
+    }
     if (step_ == 0 || piece.step != step_) fail("a Piece of step {} in step {}", piece.step, step_);
     const auto owner = std::make_shared<wire::Payload>(payload);
     node_->receive(static_cast<int>(slave), static_cast<int>(piece.task), piece.first,
@@ -239,16 +246,18 @@ void ClusterTrunk::rebalance() {
 
 // ---- state ---------------------------------------------------------------------------------------------------------
 
-ShardState ClusterTrunk::fetch(std::size_t stage, int member, FilterRange filters) {
-  if (!is_slave(member)) return node_->state(stage, filters);
+/// Its values may still have to come.
+std::shared_ptr<ClusterTrunk::Part> ClusterTrunk::ask(std::size_t stage, int member, FilterRange filters) {
+  auto part = std::make_shared<Part>();
+  if (!is_slave(member)) {
+    part->of = {stage, filters, node_->state(stage, filters)};
+    return part;
+  }
+  part->of = {stage, filters, zero_state(stages_[stage], filters.count)};
+  part->reader.emplace(wire::values_of(part->of.state));
   const auto slave = static_cast<std::size_t>(member);
-  ShardState part = zero_state(stages_[stage], filters.count);
-  snapshot_ = {slave, wire::ValueReader(wire::values_of(part))};
   send(slave, wire::Snapshot{static_cast<std::uint32_t>(stage), filters});
-  ++owed_[slave];
-  settle();
-  if (!snapshot_->reader.complete()) broke_protocol(slave, "its snapshot is incomplete");
-  snapshot_.reset();
+  coming_[slave].push_back(part);
   return part;
 }
 
@@ -263,17 +272,32 @@ void ClusterTrunk::give(int node, const FilterState& part) {
   ++owed_[slave];
 }
 
-std::vector<ShardState> ClusterTrunk::snapshot() {
+void ClusterTrunk::begin_snapshot() {
   settle();
-  std::vector<ShardState> states;
+  snapshot_.clear();
   for (std::size_t s = 0; s < stages_.size(); ++s) {
-    ShardState whole = zero_state(stages_[s], stages_[s].conv.filters);
-    for (const Assignment& shard : plan_.stages[s].shards) {
-      paste(fetch(s, shard.member, shard.filters), shard.filters, whole);
-    }
-    states.push_back(std::move(whole));
+    for (const Assignment& shard : plan_.stages[s].shards) snapshot_.push_back(ask(s, shard.member, shard.filters));
+  }
+}
+
+bool ClusterTrunk::snapshot_complete() const {
+  return std::ranges::all_of(snapshot_, [](const auto& part) { return part->complete(); });
+}
+
+std::optional<std::vector<ShardState>> ClusterTrunk::take_snapshot() {
+  if (snapshot_.empty() || !snapshot_complete()) return std::nullopt;
+  std::vector<ShardState> states;
+  for (const Stage& stage : stages_) states.push_back(zero_state(stage, stage.conv.filters));
+  for (const auto& part : std::exchange(snapshot_, {})) {
+    paste(part->of.state, part->of.filters, states[part->of.stage]);
   }
   return states;
+}
+
+std::vector<ShardState> ClusterTrunk::snapshot() {
+  begin_snapshot();
+  run_until([this] { return snapshot_complete(); });
+  return *take_snapshot();
 }
 
 void ClusterTrunk::load(const std::vector<ShardState>& states) {
@@ -293,7 +317,7 @@ void ClusterTrunk::change_plan(const Plan& plan) {
   invariant(plan.members == plan_.members && plan.batch == plan_.batch, "a plan for the same members and batches");
   settle();
   // What a node has to hold and had no shard of: it is fetched from whose shard it was, before that drops it.
-  std::vector<std::pair<int, FilterState>> moved;
+  std::vector<std::pair<int, std::shared_ptr<Part>>> moved;
   const TaskGraph graph = make_task_graph(plan, stages_);
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     for (int node = 0; node < graph.nodes; ++node) {
@@ -301,15 +325,16 @@ void ClusterTrunk::change_plan(const Plan& plan) {
       for (const Assignment& shard : plan_.stages[s].shards) {
         const FilterRange part = common(held, shard.filters);
         if (part.count == 0 || shard.member == node) continue;
-        moved.push_back({node, {s, part, fetch(s, shard.member, part)}});
+        moved.emplace_back(node, ask(s, shard.member, part));
       }
     }
   }
+  run_until([this] { return std::ranges::all_of(coming_, [](const auto& parts) { return parts.empty(); }); });
   const std::vector<FilterState> kept = node_->own_states();
   plan_ = plan;
   execute(true);
   for (const FilterState& each : kept) node_->set_state(each.stage, each.filters, each.state);
-  for (const auto& [node, part] : moved) give(node, part);
+  for (const auto& [node, part] : moved) give(node, part->of);
   settle();
 }
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "exchange/node.hpp"
@@ -47,6 +49,8 @@ class ClusterTrunk : public Trunk {
   void backward(const Tensor& gradient) override;
   void update(const SgdStep& step) override;
   std::vector<ShardState> snapshot() override;
+  void begin_snapshot() override;
+  std::optional<std::vector<ShardState>> take_snapshot() override;
   void load(const std::vector<ShardState>& states) override;
   std::vector<MemberTime> take_times() override;
 
@@ -74,7 +78,15 @@ class ClusterTrunk : public Trunk {
   [[noreturn]] void broke_protocol(std::size_t slave, const std::string& what) const;
   void execute(bool keep);
   void assign(bool keep);
-  ShardState fetch(std::size_t stage, int member, FilterRange filters);
+
+  /// State of some filters, which a slave may still be sending.
+  struct Part {
+    FilterState of;
+    std::optional<wire::ValueReader> reader;
+    bool complete() const { return !reader || reader->complete(); }
+  };
+  std::shared_ptr<Part> ask(std::size_t stage, int member, FilterRange filters);
+  bool snapshot_complete() const;
   void give(int node, const FilterState& part);
   void count_own_seconds();
   void count_step();
@@ -99,11 +111,8 @@ class ClusterTrunk : public Trunk {
   int steps_to_judge_ = 0;
   std::string unreached_;  ///< for people
   wire::Deadline unreached_at_ = wire::Deadline::max();
-  struct Snapshot {
-    std::size_t slave;
-    wire::ValueReader reader;
-  };
-  std::optional<Snapshot> snapshot_;  ///< that is coming in
+  std::vector<std::deque<std::shared_ptr<Part>>> coming_;  ///< from each slave, in this order
+  std::vector<std::shared_ptr<Part>> snapshot_;            ///< asked for, of all stages
 };
 
 }  // namespace convoy

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "kernels/device.hpp"
@@ -19,6 +21,8 @@ class LocalTrunk : public Trunk {
   void backward(const Tensor& gradient) override;
   void update(const SgdStep& step) override;
   std::vector<ShardState> snapshot() override;
+  void begin_snapshot() override { begun_ = snapshot(); }
+  std::optional<std::vector<ShardState>> take_snapshot() override { return std::exchange(begun_, std::nullopt); }
   void load(const std::vector<ShardState>& states) override;
   std::vector<MemberTime> take_times() override;
 
@@ -28,6 +32,7 @@ class LocalTrunk : public Trunk {
   std::unique_ptr<DeviceTensor> gradient_;
   Tensor maps_;
   double compute_ = 0.0;
+  std::optional<std::vector<ShardState>> begun_;  ///< a snapshot
 };
 
 }  // namespace convoy

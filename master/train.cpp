@@ -124,8 +124,8 @@ class Loop {
       step();
       if (since_save_.seconds() > training_.checkpoint_seconds) {
         save();
-      } else if (training_.recover && since_kept_.seconds() > keep_after()) {
-        keep();
+      } else if (training_.recover) {
+        keep_in_the_background();
       }
     }
     return false;
@@ -141,22 +141,39 @@ class Loop {
   // ---- losses ------------------------------------------------------------------------------------------------------
 
   void keep() {
-    const Stopwatch watch;
     kept_ = {state_of(model()), outcome_.progress};
-    keep_seconds_ = watch.seconds();
+    pending_.reset();
     since_kept_.restart();
   }
 
+  /// Begins a snapshot when it is time for one, and takes it when it is whole.
+  void keep_in_the_background() {
+    if (pending_) {
+      auto trunk = trunk_->take_snapshot();
+      if (!trunk) return;
+      pending_->model.trunk = *std::move(trunk);
+      kept_ = *std::exchange(pending_, std::nullopt);
+      keep_seconds_ = since_kept_.seconds();
+    } else if (since_kept_.seconds() > keep_after()) {
+      trunk_->begin_snapshot();
+      pending_ = Kept{{{}, head_.states()}, outcome_.progress};
+      since_kept_.restart();
+    }
+  }
+
   /// Seconds between snapshots for which these and the steps done again cost least together: the root of twice a
-  /// snapshot's seconds times those between two losses (Young 1974). A loss an hour is taken for granted.
+  /// snapshot's cost times the time between two losses (Young 1974). A loss an hour is taken for granted. A snapshot
+  /// travels while steps go on, which it slows down by an eighth of its time at most: so much is taken for its cost.
   double keep_after() const {
     if (training_.snapshot_seconds > 0.0) return training_.snapshot_seconds;
+    constexpr double kSlowdown = 1.0 / 8.0;
     const double between_losses = (3600.0 + since_start_.seconds()) / (1.0 + losses_);
-    return std::sqrt(2.0 * keep_seconds_ * between_losses);
+    return std::sqrt(2.0 * kSlowdown * keep_seconds_ * between_losses);
   }
 
   /// With whoever is left, from the last snapshot on.
   void recover(PeerLost lost) {
+    pending_.reset();
     while (true) {
       ++losses_;
       try {
@@ -271,7 +288,8 @@ class Loop {
   long saved_step_ = -1;
   std::optional<Progress> finished_;  ///< the end of an epoch that is still to be tested
   Stopwatch since_kept_;
-  double keep_seconds_ = 0.0;  ///< that the last snapshot took
+  std::optional<Kept> pending_;  ///< a snapshot on its way
+  double keep_seconds_ = 0.0;    ///< that the last one took to come
   int losses_ = 0;
 };
 

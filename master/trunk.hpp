@@ -2,6 +2,7 @@
 // other on slaves; the loop cannot tell them apart.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,12 @@ class Trunk {
   /// From the gradient of the loss by the last forward's maps.
   virtual void backward(const Tensor& gradient) = 0;
   virtual void update(const SgdStep& step) = 0;
-  /// Every stage's whole state, in order of the stages.
+  /// Every stage's whole state, in order of the stages. Drops what begin_snapshot() began.
   virtual std::vector<ShardState> snapshot() = 0;
+  /// Begins to collect the same, as it is now, while further steps are done; drops what was begun before.
+  virtual void begin_snapshot() = 0;
+  /// What was begun, once it is whole; nothing before, and afterwards.
+  virtual std::optional<std::vector<ShardState>> take_snapshot() = 0;
   virtual void load(const std::vector<ShardState>& states) = 0;
   /// Time spent since the last call, a row a member.
   virtual std::vector<MemberTime> take_times() = 0;

@@ -119,7 +119,9 @@ void Session::take(const wire::ClientLink::From& from) {
 }
 
 bool Session::work() {
-  if (!node_ || !in_step_) return false;
+  // One Piece of a state between two tasks: others wait for what the tasks make.
+  const bool sent = send_state();
+  if (!node_ || !in_step_) return sent;
   times_.transfer += watch_.restart();
   bool worked = false;
   if (!try_to("a step", [&] { worked = node_->work(); })) in_step_ = false;
@@ -133,7 +135,7 @@ bool Session::work() {
   times_.compute += computed;
   times_.transfer += std::max(0.0, watch_.restart() - computed);
   finish_step();
-  return worked;
+  return worked || sent;
 }
 
 template <class T>
@@ -205,6 +207,7 @@ void Session::on(const wire::Assign& task) {
   node_.reset();
   early_.clear();
   early_bytes_ = 0;
+  states_.clear();
   in_step_ = false;
   step_ = 0;
   index_ = static_cast<int>(task.node);
@@ -283,10 +286,15 @@ void Session::on(const wire::Snapshot& task) {
          task.filters.first + task.filters.count - 1, task.stage_index);
   }
   const ShardState state = node().state(task.stage_index, task.filters);
-  wire::send_values(
-      {.step = 0, .task = task.stage_index, .first = 0}, wire::values_of(state),
-      [this](const wire::Envelope& piece) { link_.send(Channel::data, piece, Clock::now() + kTransferPatience); });
-  finish();
+  wire::send_values({.step = 0, .task = task.stage_index, .first = 0}, wire::values_of(state),
+                    [this](const wire::Envelope& piece) { states_.push_back(piece); });
+}
+
+bool Session::send_state() {
+  if (states_.empty()) return false;
+  link_.send(Channel::data, states_.front(), Clock::now() + kTransferPatience);
+  states_.pop_front();
+  return true;
 }
 
 // ---- a step --------------------------------------------------------------------------------------------------------

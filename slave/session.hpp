@@ -25,7 +25,8 @@ class Session {
   std::optional<std::string> serve(const std::atomic<bool>& stop, std::chrono::milliseconds patience,
                                    const std::function<void()>& leaving);
 
-  /// What serve() does in turns: waits for a message; takes it; works at a task of the step, false if there is none to do.
+  /// What serve() does in turns: waits for a message; takes it; works at a task of the step, or sends a Piece of a state
+  /// that the master asked for, false if there is nothing to do.
   std::optional<wire::ClientLink::From> next(wire::Deadline deadline);
   void take(const wire::ClientLink::From& from);
   bool work();
@@ -43,6 +44,7 @@ class Session {
   void on(const wire::Credit& credit);
   void on(const wire::Ping&) {}
   void give_up(const std::string& peer);
+  bool send_state();
   template <class T>
   void on(const T& message);  // whatever a master never sends
 
@@ -68,7 +70,8 @@ class Session {
   std::uint64_t step_ = 0;
   bool in_step_ = false;
   std::optional<wire::ClientLink::From> another_plan_;
-  bool given_up_ = false;  ///< the plan: a link that it needs broke, and the master was told
+  bool given_up_ = false;              ///< the plan: a link that it needs broke, and the master was told
+  std::deque<wire::Envelope> states_;  ///< asked for with Snapshot: sent when there is time
   /// Of the next step, whose beginning the master told other slaves first.
   struct Early {
     int from;

@@ -100,7 +100,8 @@ struct Step {
 struct Update {
   SgdStep step;
 };
-/// Master to slave: answered by the state of filters of the slave's shard as Pieces, then Done.
+/// Master to slave, between two steps: answered by the state of filters of the slave's shard as it is now, as Pieces that
+/// come when there is time; steps may go on meanwhile.
 struct Snapshot {
   std::uint32_t stage_index = 0;
   FilterRange filters;

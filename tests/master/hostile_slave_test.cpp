@@ -121,7 +121,7 @@ const std::vector<HostileCase>& hostile_cases() {
          s.send(wire::Calibrated{1.0});
        },
        "broke the protocol"},
-      {"SnapshotIncomplete", "Snapshot", [](FakeSlave& s) { s.send(wire::Done{}); }, "its snapshot is incomplete"},
+      {"SnapshotIncomplete", "Snapshot", [](FakeSlave& s) { s.send(wire::Done{}); }, "an unasked Done"},
       {"SnapshotTooLong", "Snapshot", [](FakeSlave& s) { s.send_piece({}, 4 * 37); }, "36 at most are due"},
   };
   return cases;
