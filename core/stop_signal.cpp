@@ -12,12 +12,16 @@ namespace {
 std::atomic<bool> isolated{false};
 std::atomic<bool> caught{false};
 std::atomic<bool> requested{false};
+std::atomic<bool> hangups_caught{false};
+std::atomic<bool> hung_up{false};
+std::atomic<bool> hangups_ignored{false};
 
 sigset_t stop_signals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGHUP);
   return set;
 }
 
@@ -35,6 +39,10 @@ void wait_for_signals() {
   while (true) {
     int signal = 0;
     if (sigwait(&set, &signal) != 0) continue;
+    if (signal == SIGHUP && (hangups_caught || hangups_ignored)) {
+      hung_up = true;
+      continue;
+    }
     if (!caught || requested.exchange(true)) end_by(signal);
   }
 }
@@ -45,6 +53,10 @@ void isolate_stop_signals() {
   // A shell starts what runs in the background with SIGINT ignored.
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
+  // nohup has them ignored, but one that is blocked comes all the same.
+  struct sigaction hangup{};
+  sigaction(SIGHUP, nullptr, &hangup);
+  hangups_ignored = hangup.sa_handler == SIG_IGN;
   const sigset_t set = stop_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   std::thread(wait_for_signals).detach();
@@ -55,6 +67,12 @@ const std::atomic<bool>& catch_stop_signals() {
   invariant(isolated, "main isolates the signals before anything catches them");
   caught = true;
   return requested;
+}
+
+std::atomic<bool>& catch_hangups() {
+  invariant(isolated, "main isolates the signals before anything catches them");
+  hangups_caught = true;
+  return hung_up;
 }
 
 }  // namespace convoy

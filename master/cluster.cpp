@@ -131,6 +131,7 @@ Trunk& Cluster::recover(const PeerLost& lost) {
 
 bool Cluster::members_change() {
   if (!planned_.roster) return false;
+  planned_.roster->count_step();
   // Otherwise the trunk listens.
   if (slaves_ == nullptr) planned_.roster->attend();
   return planned_.roster->changes();

@@ -35,7 +35,7 @@ class Cluster {
   /// options.least_slaves asks to wait for them, or on this machine alone. The trunk's state is then to be loaded. Throws
   /// Error where nobody can hold the net.
   Trunk& recover(const PeerLost& lost);
-  /// Whether slaves have come or want to go. Between steps, as is
+  /// Whether slaves have come or want to go. Once before each step, as is
   bool members_change();
   /// which has them take part from now on, or leaves them out. The trunk's state, which is to be read before, is then to
   /// be loaded.

@@ -57,9 +57,12 @@ class JsonObserver : public Observer {
          {"training_images", start.training_images},
          {"test_images", start.test_images},
          {"first_step", start.first_step},
-         {"members", plan_json(start.stages, start.plan)}});
+         {"members", plan_json(start.stages, start.plan)},
+         {"plan", Json::parse(to_json(start.plan))}});
   }
-  void on_plan(const Plan& plan) override { put({{"event", "plan"}, {"members", plan_json(stages_, plan)}}); }
+  void on_plan(const Plan& plan) override {
+    put({{"event", "plan"}, {"members", plan_json(stages_, plan)}, {"plan", Json::parse(to_json(plan))}});
+  }
   void on_notice(const std::string& text) override { put({{"event", "notice"}, {"text", text}}); }
   void on_step(const StepReport& report) override {
     put({{"event", "step"},

@@ -10,8 +10,9 @@ using wire::Clock;
 
 constexpr auto kTick = 100ms;
 constexpr auto kPingInterval = 250ms;
-/// How often a slave of one name may be lost before the run does without it for good.
+/// How often in a row a slave of one name may be lost within so many steps before the run does without it for good.
 constexpr int kMostLosses = 3;
+constexpr int kStepsOfTheSound = 20;
 constexpr std::size_t kMostGuests = 256;
 /// How long a send may stand in a full queue: the queue holds a whole set of maps, so this is a peer that takes
 /// nothing.
@@ -75,7 +76,7 @@ std::optional<std::string> Roster::objection(const wire::ServerLink::From& from,
   if (welcome_ && !welcome_->contains(hello.name)) return unwelcome_;
   const auto losses = losses_.find(hello.name);
   if (losses != losses_.end() && losses->second >= kMostLosses) {
-    return fmt::format("run {} has lost {} {} times; it waits for the next", run_, hello.name, losses->second);
+    return fmt::format("run {} has lost {} {} times in a row; it waits for the next", run_, hello.name, losses->second);
   }
   return std::nullopt;
 }
@@ -169,6 +170,12 @@ bool Roster::remove(const std::string& name, const std::string& why) {
   progress_.erase(progress_.begin() + (slave - slaves_.begin()));
   slaves_.erase(slave);
   return true;
+}
+
+void Roster::count_step() {
+  for (SlaveInfo& slave : slaves_) {
+    if (++slave.steps == kStepsOfTheSound) losses_.erase(slave.name);
+  }
 }
 
 bool Roster::remove_lost(const std::string& name, const std::string& why) {

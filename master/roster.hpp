@@ -26,6 +26,7 @@ struct SlaveInfo {
   std::string address;        ///< IP address, as the master sees it
   int peer_port = 0;          ///< where it listens for other slaves; 0: it does not
   bool leaving = false;       ///< as soon as the run can do without it
+  int steps = 0;              ///< that it has taken part in
 };
 
 /// Slaves that have said hello wait in the lobby until they are taken in; those that were are the members, slaves().
@@ -57,7 +58,9 @@ class Roster {
   void take_in();
   /// Takes a slave out of the run and tells it why, if it still listens. False if there is none of that name.
   bool remove(const std::string& name, const std::string& why);
-  /// The same for one that failed or vanished. It may come back, but not for ever.
+  /// Of its members, for remove_lost().
+  void count_step();
+  /// The same for one that failed or vanished. It may come back, unless it was lost again and again within some steps.
   bool remove_lost(const std::string& name, const std::string& why);
 
   /// Sends on the slave's data connection. Throws PeerLost naming the slave.

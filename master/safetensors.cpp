@@ -76,9 +76,19 @@ class NewFile {
     if (rename(name_.c_str(), final_name.c_str()) != 0) failed();
     close(handle_);
     handle_ = -1;
+    sync_folder(final_name);
   }
 
  private:
+  /// Or after a power cut the folder may not know the name. Some file systems cannot, and need not.
+  static void sync_folder(const std::string& name) {
+    const std::string folder = std::filesystem::absolute(name).parent_path();
+    const int handle = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (handle < 0) return;
+    fsync(handle);
+    close(handle);
+  }
+
   [[noreturn]] void failed() const {
     fail("{}: cannot be written: {}; is the folder writable and the disk not full?", name_, std::strerror(errno));
   }

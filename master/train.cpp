@@ -122,7 +122,8 @@ class Loop {
     } else {
       if (training_.members_change && training_.members_change()) regroup();
       step();
-      if (since_save_.seconds() > training_.checkpoint_seconds) {
+      const bool asked = training_.save_now != nullptr && training_.save_now->exchange(false);
+      if (asked || since_save_.seconds() > training_.checkpoint_seconds) {
         save();
       } else if (training_.recover) {
         keep_in_the_background();

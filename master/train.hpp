@@ -42,6 +42,7 @@ struct Training {
   double checkpoint_seconds = 60.0;  ///< between checkpoints, besides those at the epochs' ends
   double snapshot_seconds = 0.0;     ///< between snapshots that a loss falls back to; 0: by their cost
   const std::atomic<bool>& stop;     ///< finish the step and return
+  std::atomic<bool>* save_now = nullptr;  ///< save after the step, and reset
   /// Makes a trunk without a slave that was lost; empty: a loss ends the training.
   std::function<Trunk&(const PeerLost&)> recover = {};
   /// Whether slaves come or go; a trunk that heeds that. Empty with recover.

@@ -138,6 +138,19 @@ class TrainCommand {
     }
   }
 
+  /// A disk may be full for a while: what is trained is worth more than the checkpoint.
+  void try_to_save(const Cluster& cluster, const Progress& progress, const ModelState& model) {
+    unsaved_.clear();
+    try {
+      save(cluster, progress, model);
+    } catch (const Error& error) {
+      unsaved_ = error.what();
+      for (const auto& observer : observers_) {
+        observer->on_notice(unsaved_ + "; training goes on, and the next checkpoint is tried in its turn");
+      }
+    }
+  }
+
   int train_and_end(Cluster& cluster, const std::atomic<bool>& stop) {
     Training training{.net = net_,
                       .training = *training_,
@@ -146,7 +159,8 @@ class TrainCommand {
                       .max_steps = options_.steps,
                       .checkpoint_seconds = options_.checkpoint_seconds,
                       .snapshot_seconds = options_.snapshot_seconds,
-                      .stop = stop};
+                      .stop = stop,
+                      .save_now = &catch_hangups()};
     if (options_.cluster.slaves > 0) {
       training.recover = [&](const PeerLost& lost) -> Trunk& { return cluster.recover(lost); };
       training.members_change = [&] { return cluster.members_change(); };
@@ -157,7 +171,8 @@ class TrainCommand {
       save(cluster, start_.progress, start_.model);  // so that there is a checkpoint whatever happens next
       const Outcome outcome =
           train(training, {cluster.trunk(), head}, start_.model, start_.progress, observers_,
-                [&](const Progress& progress, const ModelState& model) { save(cluster, progress, model); });
+                [&](const Progress& progress, const ModelState& model) { try_to_save(cluster, progress, model); });
+      if (!unsaved_.empty()) throw Error(unsaved_);
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       end({.how = outcome.interrupted ? "interrupted; the step was finished and a checkpoint written" : "finished",
            .go_on = outcome.interrupted ? go_on_ : "",
@@ -190,6 +205,7 @@ class TrainCommand {
   Restored start_;
   std::string folder_;
   std::string go_on_;
+  std::string unsaved_;  ///< why the last checkpoint could not be written
 };
 
 }  // namespace

@@ -280,7 +280,7 @@ TEST(Losses, OfTheSameSlaveAgainAndAgainEnd) {
   std::string refusal;
   std::thread failing([&] {
     const std::atomic<bool> never{false};
-    while (refusal.find("has lost evil 3 times") == std::string::npos) {
+    while (refusal.find("has lost evil 3 times in a row") == std::string::npos) {
       FakeSlave slave(run.endpoint(), "Step", [](FakeSlave& each) { each.vanish(); });
       slave.run(never);
       refusal = slave.refusal();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 namespace convoy {
 namespace {
@@ -137,6 +138,38 @@ TEST_F(Programs, ASlaveThatIsInterruptedHandsItsShardOver) {
   train.signal(SIGINT);
   EXPECT_EQ(train.wait(20s), kInterrupted) << train.output();
   EXPECT_THAT(train.output(), testing::Not(HasSubstr("slave b is gone")));
+}
+
+TEST_F(Programs, ACheckpointThatCannotBeWrittenDoesNotEndARun) {
+  Process train = master(training(folder("run"), {"--epochs", "500", "--format", "json", "--checkpoint-seconds", "0.2"}));
+  ASSERT_TRUE(train.wait_for("\"step\":20,", 60s)) << train.output();
+  // What is in the way is a folder: permissions mean nothing to root.
+  const std::string obstacle = folder("run") + "/checkpoint-next.safetensors.part";
+  std::error_code error;
+  while (!std::filesystem::create_directory(obstacle, error)) {
+  }
+  ASSERT_TRUE(train.wait_for("cannot be written", 20s)) << train.output();
+  std::filesystem::remove(obstacle);
+  train.signal(SIGINT);
+  EXPECT_EQ(train.wait(20s), kInterrupted) << train.output();
+  EXPECT_THAT(train.output(), HasSubstr("training goes on"));
+}
+
+TEST_F(Programs, AHangupWritesACheckpoint) {
+  Process train = master(training(folder("run"), {"--epochs", "500", "--format", "json", "--checkpoint-seconds", "1e6"}));
+  ASSERT_TRUE(train.wait_for("\"step\":2,", 60s)) << train.output();
+  train.signal(SIGHUP);
+  const auto checkpoints = [&] {
+    const std::string output = train.output();
+    int count = 0;
+    for (std::size_t at = 0; (at = output.find("\"event\":\"checkpoint\"", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  while (checkpoints() < 2 && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(checkpoints(), 2) << "that of the beginning, and this one";
+  train.signal(SIGINT);
+  EXPECT_EQ(train.wait(20s), kInterrupted) << train.output();
 }
 
 TEST_F(Programs, SlaveOutlivesAKilledMaster) {
