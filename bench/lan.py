@@ -182,8 +182,9 @@ def train(options, lan, data, master, slaves, arguments, steps):
     the slaves spent their time with."""
     words = command(options, data, f"{data}/run", steps)
     shutil.rmtree(f"{data}/run", ignore_errors=True)
-    words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", *arguments]
-    running = [lan.start(slave, [BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", "--device", "cpu",
+    words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", "--insecure",
+              "--snapshot-seconds", "1e6", *arguments]
+    running = [lan.start(slave, [BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", "--insecure", "--device", "cpu",
                                  "--threads", 1, "--name", slave["name"], "--once"],
                          stdout=open(f"{data}/{slave['name']}.log", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
                for slave in slaves]

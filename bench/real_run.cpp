@@ -111,9 +111,11 @@ RealSteps run_really(const RealRun& run) {
   words.insert(words.end(), {"--format", "json"});
   const std::string endpoint = fmt::format("tcp://127.0.0.1:{}", free_port());
   std::vector<std::unique_ptr<Program>> slaves;
-  if (run.slaves > 0) words.insert(words.end(), {"--slaves", std::to_string(run.slaves), "--listen", endpoint});
+  if (run.slaves > 0)
+    words.insert(words.end(), {"--slaves", std::to_string(run.slaves), "--listen", endpoint, "--insecure",
+                               "--snapshot-seconds", "1e6"});
   for (int i = 0; i < run.slaves; ++i) {
-    std::vector<std::string> options{endpoint, "--once", "--name", fmt::format("s{:02}", i + 1)};
+    std::vector<std::string> options{endpoint, "--insecure", "--once", "--name", fmt::format("s{:02}", i + 1)};
     options.insert(options.end(), run.slave.begin(), run.slave.end());
     slaves.push_back(std::make_unique<Program>("convoy-slave", options, -1));
   }

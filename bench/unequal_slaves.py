@@ -61,7 +61,7 @@ def start_slave(options, name, slave, address):
     environment = dict(os.environ)
     if slave["isa"]:
         environment["DNNL_MAX_CPU_ISA"] = slave["isa"]
-    command = ["taskset", "-c", slave["core"], options.programs / "convoy-slave", address, "--name", name, "--once",
+    command = ["taskset", "-c", slave["core"], options.programs / "convoy-slave", address, "--insecure", "--name", name, "--once",
                "--threads", "1", "--device", "cpu"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -73,7 +73,7 @@ def train(options, slaves):
     address = f"tcp://127.0.0.1:{free_port()}"
     processes = [start_slave(options, name, slave, address) for name, slave in slaves.items()]
     command = [options.programs / "convoy-master", "train", options.net, "--slaves", str(len(slaves)), "--exchange", "star",
-               "--listen", address, "--steps", str(options.steps), "--batch", str(options.batch),
+               "--listen", address, "--insecure", "--snapshot-seconds", "1e6", "--steps", str(options.steps), "--batch", str(options.batch),
                "--threads", "1", "--format", "json"]
     for field in options.set:
         command += ["--set", field]

@@ -54,7 +54,7 @@ void isolate_stop_signals() {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
   // nohup has them ignored, but one that is blocked comes all the same.
-  struct sigaction hangup{};
+  struct sigaction hangup {};
   sigaction(SIGHUP, nullptr, &hangup);
   hangups_ignored = hangup.sa_handler == SIG_IGN;
   const sigset_t set = stop_signals();

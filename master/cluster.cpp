@@ -68,7 +68,7 @@ void Cluster::form_once() {
   slaves_ = nullptr;
   trunk_.reset();
   if (formed_ && slave_count() < static_cast<std::size_t>(options_.least_slaves)) {
-    gather_slaves(*planned_.roster, options_.least_slaves, observers_, stop_);
+    gather_slaves(options_, *planned_.roster, options_.least_slaves, observers_, stop_);
   }
   if (slave_count() == 0) {
     notice("this machine goes on alone");

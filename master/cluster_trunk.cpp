@@ -75,7 +75,10 @@ void ClusterTrunk::assign(bool keep) {
   token_ = make_token();
   assigned_.assign(slave_count(), false);
   wire::Assign assign{.trunk = stages_, .plan = plan_, .node = 0, .token = token_, .peers = {}, .keep = keep};
-  for (const SlaveInfo& slave : roster_.slaves()) assign.peers.push_back(peer_endpoint(slave));
+  for (const SlaveInfo& slave : roster_.slaves()) {
+    assign.peers.push_back(peer_endpoint(slave));
+    assign.peer_keys.push_back(slave.peer_key);
+  }
   for (std::size_t slave = 0; slave < slave_count(); ++slave) {
     assign.node = static_cast<std::uint32_t>(slave);
     send(slave, assign);

@@ -37,6 +37,9 @@ int main(int argc, char** argv) {
   CLI::App& train_app = *app.add_subcommand("train", "train a net");
   CLI::App& test_app = *app.add_subcommand("test", "test saved weights");
   CLI::App& plan_app = *app.add_subcommand("plan", "print which slave would hold which filters, without training");
+  std::string keys;
+  CLI::App& key_app = *app.add_subcommand("key", "print the key with which slaves join");
+  convoy::define_keys(key_app, keys);
   convoy::define(train_app, train);
   convoy::define(test_app, test);
   convoy::define(plan_app, plan);
@@ -44,6 +47,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     if (train_app.parsed()) return convoy::train_command(train, joined(argc, argv));
     if (test_app.parsed()) return convoy::test_command(test);
+    if (key_app.parsed()) return convoy::key_command(keys);
     return convoy::plan_command(plan);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? convoy::kSuccess : convoy::kUsage;

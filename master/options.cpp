@@ -45,6 +45,9 @@ void define(CLI::App& command, ClusterOptions& options) {
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
   command.add_option("--listen", options.listen, "where slaves reach this master")->capture_default_str();
+  command.add_flag("--insecure", options.insecure,
+                   "neither encrypt nor authenticate: for networks that you trust; slaves need the same option");
+  define_keys(command, options.keys);
   command.add_flag("--master-share", options.share, "this machine computes a share of the filters itself");
   command.add_option("--memory", options.memory, "most memory for this machine's own share, for example 2GiB");
   command.add_option("--shares", options.shares,
@@ -98,6 +101,12 @@ void define(CLI::App& command, TestOptions& options) {
   define(command, options.net);
   define(command, options.cluster);
   command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
+}
+
+void define_keys(CLI::App& command, std::string& keys) {
+  command.add_option("--keys", keys,
+                     "file with this master's keys, made when it is not there (default: convoy/master-keys.json in "
+                     "$XDG_CONFIG_HOME, or ~/.config)");
 }
 
 void define(CLI::App& command, PlanOptions& options) {

@@ -26,13 +26,15 @@ struct ClusterOptions {
   int slaves = 0;
   int least_slaves = 0;  ///< with fewer left a run waits for more
   std::string listen = "tcp://*:5570";
-  bool share = false;    ///< the master's own device takes a share as well
-  std::string memory;    ///< of the master's own share
-  std::string shares;    ///< "3,2,1": fixed, in order of the members, instead of measured speeds
-  std::string plan;      ///< file: fixed plan; or "thesis"
-  std::string exchange;  ///< star or ring; empty: the plan's
-  int micro_batch = 0;   ///< images; 0: the plan's
-  std::string wire;      ///< number type on the wire; empty: the plan's, or fp32
+  bool insecure = false;  ///< neither encrypt nor authenticate
+  std::string keys;       ///< file; empty: the user's
+  bool share = false;     ///< the master's own device takes a share as well
+  std::string memory;     ///< of the master's own share
+  std::string shares;     ///< "3,2,1": fixed, in order of the members, instead of measured speeds
+  std::string plan;       ///< file: fixed plan; or "thesis"
+  std::string exchange;   ///< star or ring; empty: the plan's
+  int micro_batch = 0;    ///< images; 0: the plan's
+  std::string wire;       ///< number type on the wire; empty: the plan's, or fp32
 };
 
 struct TrainOptions {
@@ -62,11 +64,14 @@ struct PlanOptions {
 void define(CLI::App& command, TrainOptions& options);
 void define(CLI::App& command, TestOptions& options);
 void define(CLI::App& command, PlanOptions& options);
+/// --keys, of the command that prints the key.
+void define_keys(CLI::App& command, std::string& keys);
 
 /// The commands; each returns the program's exit code and throws Error for bad input. `command_line` is how the user
 /// called the program, for the line that says how to go on.
 int train_command(const TrainOptions& options, const std::string& command_line);
 int test_command(const TestOptions& options);
 int plan_command(const PlanOptions& options);
+int key_command(const std::string& keys);
 
 }  // namespace convoy

@@ -73,6 +73,7 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
   if (cluster.slaves == 0) {
     cluster.share = true;
     cluster.listen = "tcp://127.0.0.1:*";
+    cluster.insecure = true;  // nobody joins
   }
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());

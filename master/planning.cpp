@@ -13,6 +13,7 @@
 #include "devices/registry.hpp"
 #include "master/head.hpp"
 #include "master/local_trunk.hpp"
+#include "master/master_keys.hpp"
 #include "master/profile.hpp"
 #include "master/run_folder.hpp"
 
@@ -249,8 +250,10 @@ std::vector<std::string> idle_members(const Plan& plan) {
   return idle;
 }
 
-bool gather_slaves(Roster& roster, int count, const Observers& observers, const std::atomic<bool>& stop) {
-  const std::string join = "convoy-slave " + join_address(roster.endpoint());
+bool gather_slaves(const ClusterOptions& options, Roster& roster, int count, const Observers& observers,
+                   const std::atomic<bool>& stop) {
+  const std::string key = options.insecure ? "--insecure" : "--key " + to_text(master_keys(options.keys).join_key());
+  const std::string join = fmt::format("convoy-slave {} {}", join_address(roster.endpoint()), key);
   return roster.gather(count, stop, [&] {
     const std::vector<SlaveInfo> here = roster.present();
     std::string names;
@@ -265,8 +268,11 @@ bool gather_slaves(Roster& roster, int count, const Observers& observers, const 
 
 std::unique_ptr<Roster> gather_slaves(const ClusterOptions& options, const std::string& run, const Observers& observers,
                                       const std::atomic<bool>& stop) {
-  auto roster = std::make_unique<Roster>(options.listen, run);
-  if (!gather_slaves(*roster, options.slaves, observers, stop)) return nullptr;
+  std::optional<wire::MasterKeys> keys;
+  if (!options.insecure) keys = master_keys(options.keys);
+  if (options.insecure) notice(observers, "links are neither encrypted nor authenticated (--insecure)");
+  auto roster = std::make_unique<Roster>(options.listen, run, keys);
+  if (!gather_slaves(options, *roster, options.slaves, observers, stop)) return nullptr;
   return roster;
 }
 

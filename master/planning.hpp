@@ -51,7 +51,8 @@ std::vector<std::string> idle_members(const Plan& plan);
 std::unique_ptr<Roster> gather_slaves(const ClusterOptions& options, const std::string& run, const Observers& observers,
                                       const std::atomic<bool>& stop);
 /// The same in the course of a run, for a roster that has lost too many. False if `stop` was set.
-bool gather_slaves(Roster& roster, int count, const Observers& observers, const std::atomic<bool>& stop);
+bool gather_slaves(const ClusterOptions& options, Roster& roster, int count, const Observers& observers,
+                   const std::atomic<bool>& stop);
 
 /// A plan for the roster's slaves of now, and this machine with options.share. Times those members whom nobody has timed
 /// yet, unless the user has fixed the shares: those of members that are gone are then the others'. Throws PeerLost, or

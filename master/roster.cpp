@@ -24,7 +24,8 @@ constexpr auto kSendPatience = 60s;
 
 }  // namespace
 
-Roster::Roster(const std::string& endpoint, std::string run) : link_(endpoint), run_(std::move(run)) {}
+Roster::Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys)
+    : link_(endpoint, {.keys = keys}), run_(std::move(run)) {}
 
 Roster::~Roster() {
   try {
@@ -95,7 +96,8 @@ void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello)
       .filter_block = static_cast<int>(hello.filter_block),
       .sixteen_bits = std::ranges::find(hello.capabilities, wire::kSixteenBits) != hello.capabilities.end(),
       .address = from.address,
-      .peer_port = static_cast<int>(hello.peer_port)};
+      .peer_port = static_cast<int>(hello.peer_port),
+      .peer_key = hello.peer_key};
   if (!reached(from.peer, wire::Welcome{wire::kProtocolVersion, run_})) return;
   const auto known = std::ranges::find_if(lobby_, [&](const Guest& guest) { return guest.info.id == info.id; });
   if (known == lobby_.end()) lobby_.push_back({info, false});

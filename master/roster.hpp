@@ -25,6 +25,7 @@ struct SlaveInfo {
   bool sixteen_bits = false;  ///< takes and gives maps in bf16 and fp16
   std::string address;        ///< IP address, as the master sees it
   int peer_port = 0;          ///< where it listens for other slaves; 0: it does not
+  std::string peer_key;       ///< its public key there
   bool leaving = false;       ///< as soon as the run can do without it
   int steps = 0;              ///< that it has taken part in
 };
@@ -32,8 +33,9 @@ struct SlaveInfo {
 /// Slaves that have said hello wait in the lobby until they are taken in; those that were are the members, slaves().
 class Roster {
  public:
-  /// Listens at `endpoint` for slaves of the run named `run`. Throws Error naming the endpoint.
-  Roster(const std::string& endpoint, std::string run);
+  /// Listens at `endpoint` for slaves of the run named `run`; without keys to anybody, unencrypted. Throws Error naming
+  /// the endpoint.
+  Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys = {});
   /// Says bye to whoever is still here.
   ~Roster();
 

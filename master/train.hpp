@@ -38,10 +38,10 @@ struct Training {
   const Batches& training;
   const Batches& test;
   std::uint64_t seed = 0;
-  long max_steps = 0;                ///< stops after so many steps in all; 0 for no limit
-  double checkpoint_seconds = 60.0;  ///< between checkpoints, besides those at the epochs' ends
-  double snapshot_seconds = 0.0;     ///< between snapshots that a loss falls back to; 0: by their cost
-  const std::atomic<bool>& stop;     ///< finish the step and return
+  long max_steps = 0;                     ///< stops after so many steps in all; 0 for no limit
+  double checkpoint_seconds = 60.0;       ///< between checkpoints, besides those at the epochs' ends
+  double snapshot_seconds = 0.0;          ///< between snapshots that a loss falls back to; 0: by their cost
+  const std::atomic<bool>& stop;          ///< finish the step and return
   std::atomic<bool>* save_now = nullptr;  ///< save after the step, and reset
   /// Makes a trunk without a slave that was lost; empty: a loss ends the training.
   std::function<Trunk&(const PeerLost&)> recover = {};

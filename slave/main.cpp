@@ -52,12 +52,20 @@ struct Options {
   SlaveOptions slave;
   std::string device = "auto";
   std::string memory;
+  std::string key;
+  bool insecure = false;
   DeviceOptions device_options;
   bool list = false;
 };
 
 void define(CLI::App& app, Options& options) {
   app.add_option("master", options.slave.master, "the master's address, for example tcp://192.168.0.10:5570");
+  app.add_option("--key", options.key,
+                 "the key that the master prints; better in the variable, where others cannot see it")
+      ->envname("CONVOY_KEY");
+  app.add_flag(
+      "--insecure", options.insecure,
+      "neither encrypt nor authenticate, as the master does with the same option: for networks that you trust");
   app.add_option("--device", options.device,
                  "device that computes, or several with commas, each a slave of its own; see --list-devices")
       ->capture_default_str();
@@ -90,6 +98,7 @@ void define(CLI::App& app, Options& options) {
 void serve_on(Options options, const std::string& device_name) {
   isolate_stop_signals();
   const auto device = make_device(device_name, options.device_options);
+  if (!options.insecure) options.slave.key = wire::join_key_from(options.key);
   options.slave.memory = options.memory.empty() ? default_memory(device->info()) : parse_memory(options.memory);
   serve(options.slave, *device, catch_stop_signals());
 }
@@ -115,6 +124,10 @@ int run(const Options& options) {
   }
   if (options.slave.master.empty()) {
     fail("no master's address; give it, as in: convoy-slave tcp://192.168.0.10:5570 (the master prints it)");
+  }
+  if (options.insecure == !options.key.empty()) {
+    fail("{}; paste the line that the master prints, with its --key, or start both with --insecure",
+         options.insecure ? "--key and --insecure exclude each other" : "no key");
   }
   const std::vector<std::string> devices = split_devices(options.device);
   const auto slave_on = [&](const std::string& device) {

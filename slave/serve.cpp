@@ -41,7 +41,7 @@ std::string waiting(const SlaveOptions& options) {
   return options.once ? "" : "; waiting for the next run at " + options.master;
 }
 
-wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, int peer_port) {
+wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, const wire::ClientLink& link) {
   return {.version = wire::kProtocolVersion,
           .name = options.name,
           .device = info.description,
@@ -49,7 +49,8 @@ wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, int pe
           .memory = static_cast<std::uint64_t>(static_cast<double>(options.memory) / info.memory_factor),
           .filter_block = static_cast<std::uint32_t>(info.filter_block),
           .capabilities = {wire::kSixteenBits},
-          .peer_port = static_cast<std::uint32_t>(peer_port)};
+          .peer_port = static_cast<std::uint32_t>(link.peer_port()),
+          .peer_key = link.peer_key()};
 }
 
 /// Says hello until the master welcomes this slave; the run's name, or nothing once `stop` is set.
@@ -62,6 +63,11 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
       next_hello = Clock::now() + kHelloInterval;
     }
     const auto from = link.receive(Clock::now() + kTick);
+    if (link.turned_away()) {
+      reporter.report(
+          "the master breaks the connection off: start this slave with the --key that the master prints now, or "
+          "both with --insecure");
+    }
     if (!from) continue;
     if (const auto* welcome = std::get_if<wire::Welcome>(&from->envelope.message)) {
       link.send(Channel::data, {wire::Attach{hello.name}, {}}, Clock::now() + kTick);
@@ -77,8 +83,8 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
 
 /// One run. False once `stop` is set.
 bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop, Reporter& reporter) {
-  wire::ClientLink link(options.master, {}, options.peer_port);
-  const wire::Hello hello = hello_of(options, device.info(), link.peer_port());
+  wire::ClientLink link(options.master, {.join_key = options.key}, options.peer_port);
+  const wire::Hello hello = hello_of(options, device.info(), link);
   const std::optional<std::string> run = join(link, hello, stop, reporter);
   if (!run) return false;
   reporter.report(fmt::format("joined run {} as {}", *run, options.name));

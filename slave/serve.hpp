@@ -3,18 +3,21 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "kernels/device.hpp"
+#include "wire/keys.hpp"
 
 namespace convoy {
 
 struct SlaveOptions {
-  std::string master;      ///< "tcp://HOST:PORT"
-  std::string name;        ///< for people; must be unique among the slaves of a run
-  std::size_t memory = 0;  ///< bytes for shards
-  int peer_port = 0;       ///< TCP port to listen at for other slaves; 0: any that is free
-  bool once = false;       ///< leave after the first run instead of waiting for the next
+  std::string master;                     ///< "tcp://HOST:PORT"
+  std::string name;                       ///< for people; must be unique among the slaves of a run
+  std::size_t memory = 0;                 ///< bytes for shards
+  std::optional<wire::JoinKey> key = {};  ///< without it, links are neither encrypted nor authenticated
+  int peer_port = 0;                      ///< TCP port to listen at for other slaves; 0: any that is free
+  bool once = false;                      ///< leave after the first run instead of waiting for the next
   /// How long the master has, once `stop` is set, to bring a run to where it can do without this slave.
   std::chrono::milliseconds leave_patience = std::chrono::minutes(2);
 };

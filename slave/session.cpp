@@ -258,7 +258,9 @@ std::vector<std::string> Session::meet_peers(const wire::Assign& task) {
     const auto to = static_cast<std::size_t>(each.to);
     const bool known = to < task.peers.size() && !task.peers[to].empty();
     if (!known && !std::ranges::count(unreached, members_[to])) unreached.push_back(members_[to]);
-    if (known) peers.push_back({.node = each.to, .name = members_[to], .endpoint = task.peers[to]});
+    if (!known) continue;
+    const std::string key = to < task.peer_keys.size() ? task.peer_keys[to] : "";
+    peers.push_back({.node = each.to, .name = members_[to], .endpoint = task.peers[to], .key = key});
   }
   link_.meet(task.token, index_, peers);
   return unreached;

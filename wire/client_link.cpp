@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "wire/gatekeeper.hpp"
 #include "wire/socket.hpp"
 
 namespace convoy::wire {
@@ -24,7 +25,8 @@ class Monitor {
   Monitor(zmq::context_t& context, zmq::socket_t& watched, const std::string& name)
       : watched_(watched), events_(context, zmq::socket_type::pair) {
     const std::string endpoint = "inproc://monitor-" + name;
-    zmq_socket_monitor(watched.handle(), endpoint.c_str(), ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED);
+    zmq_socket_monitor(watched.handle(), endpoint.c_str(),
+                       ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | kHandshakeFailed);
     events_.set(zmq::sockopt::linger, 0);
     events_.connect(endpoint);
   }
@@ -44,6 +46,7 @@ class Monitor {
       zmq::message_t address;
       if (event.more() && !events_.recv(address)) break;
       if (number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) stands_ = true;
+      turned_away_ = (number & kHandshakeFailed) != 0 || (turned_away_ && number == ZMQ_EVENT_DISCONNECTED);
       if (number == ZMQ_EVENT_DISCONNECTED && stands_) {
         stands_ = false;
         return false;
@@ -52,12 +55,17 @@ class Monitor {
     return true;
   }
   bool stands() const { return stands_; }
+  bool turned_away() const { return turned_away_; }
   void* handle() { return events_.handle(); }
 
  private:
+  static constexpr int kHandshakeFailed =
+      ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+
   zmq::socket_t& watched_;
   zmq::socket_t events_;
   bool stands_ = false;
+  bool turned_away_ = false;
 };
 
 /// The host of "tcp://HOST:PORT".
@@ -81,7 +89,9 @@ struct ClientLink::State {
 
   LinkOptions options;
   std::string host;  ///< the master's
+  KeyPair own_keys;  ///< for other slaves, with a join key
   zmq::context_t context{1};
+  std::optional<Gatekeeper> gatekeeper;
   zmq::socket_t control{context, zmq::socket_type::dealer};
   zmq::socket_t data{context, zmq::socket_type::dealer};
   zmq::socket_t from_peers{context, zmq::socket_type::router};
@@ -152,6 +162,14 @@ ClientLink::ClientLink(const std::string& endpoint, const LinkOptions& options, 
   for (zmq::socket_t* socket : {&state.control, &state.data, &state.from_peers}) configure(*socket, options);
   configure_control(state.control, options);
   state.data.set(zmq::sockopt::tcp_keepalive, 1);
+  if (const auto& key = options.join_key) {
+    state.own_keys = make_key_pair();
+    for (zmq::socket_t* socket : {&state.control, &state.data}) {
+      encrypt_as_client(*socket, key->master, key->member);
+    }
+    state.gatekeeper.emplace(state.context, key->member.public_key);
+    encrypt_as_server(state.from_peers, state.own_keys.secret_key);
+  }
   state.master.emplace(state.context, state.control, "master");
   const std::string id = make_id();
   try {
@@ -174,6 +192,8 @@ int ClientLink::peer_port() const {
   const std::string endpoint = state_->from_peers.get(zmq::sockopt::last_endpoint);
   return std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
 }
+
+std::string ClientLink::peer_key() const { return state_->own_keys.public_key; }
 
 std::optional<ClientLink::From> ClientLink::receive(Deadline deadline) {
   State& state = *state_;
@@ -217,6 +237,11 @@ bool ClientLink::connected() {
   return state_->master->stands();
 }
 
+bool ClientLink::turned_away() {
+  state_->watch();
+  return state_->master->turned_away();
+}
+
 // ---- other slaves --------------------------------------------------------------------------------------------------
 
 void ClientLink::meet(const std::string& token, int self, const std::vector<Peer>& peers) {
@@ -234,6 +259,10 @@ void ClientLink::meet(const std::string& token, int self, const std::vector<Peer
     // Who waited here for a peer that hangs would not hear the master, who has another plan.
     link.socket.set(zmq::sockopt::sndhwm, 0);
     link.socket.set(zmq::sockopt::tcp_keepalive, 1);
+    if (const auto& key = state.options.join_key) {
+      if (!is_key(peer.key)) fail("slave {} has told no key", peer.name);
+      encrypt_as_client(link.socket, peer.key, key->member);
+    }
     link.monitor =
         std::make_unique<Monitor>(state.context, link.socket, fmt::format("{}-{}", state.meetings, peer.node));
     try {

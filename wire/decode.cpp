@@ -101,7 +101,8 @@ Hello read(const fb::Hello& t) {
               .memory = t.memory(),
               .filter_block = within(t.filter_block(), 1U, 1024U, "filter block"),
               .capabilities = texts(t.capabilities(), kMostCapabilities, "capabilities"),
-              .peer_port = within(t.peer_port(), 0U, 65535U, "peer port")};
+              .peer_port = within(t.peer_port(), 0U, 65535U, "peer port"),
+              .peer_key = text(t.peer_key(), "peer key")};
   if (hello.name.empty()) fail("a Hello without a name");
   return hello;
 }
@@ -163,7 +164,8 @@ Assign read(const fb::Assign& t) {
                 .node = within(t.node(), 0U, kMostMembers - 1, "node"),
                 .token = token_of(t.token()),
                 .peers = texts(t.peers(), kMostMembers, "peers"),
-                .keep = t.keep()};
+                .keep = t.keep(),
+                .peer_keys = texts(t.peer_keys(), kMostMembers, "peer keys")};
   for (const fb::Stage* stage : *t.trunk()) assign.trunk.push_back(stage_of(stage));
   for (std::size_t s = 1; s < assign.trunk.size(); ++s) {
     const Stage& before = assign.trunk[s - 1];

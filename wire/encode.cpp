@@ -68,8 +68,9 @@ struct BodyEncoder {
     const auto name = builder.CreateString(m.name);
     const auto device = builder.CreateString(m.device);
     const auto capabilities = builder.CreateVectorOfStrings(m.capabilities);
+    const auto peer_key = builder.CreateString(m.peer_key);
     return {fb::Body::Hello, fb::CreateHello(builder, m.version, name, device, m.threads, m.memory, m.filter_block,
-                                             capabilities, m.peer_port)
+                                             capabilities, m.peer_port, peer_key)
                                  .Union()};
   }
   Result operator()(const Welcome& m) const {
@@ -102,7 +103,8 @@ struct BodyEncoder {
     const auto plan = encode(builder, m.plan);
     const auto token = builder.CreateString(m.token);
     const auto peers = builder.CreateVectorOfStrings(m.peers);
-    return {fb::Body::Assign, fb::CreateAssign(builder, trunk, plan, m.node, token, peers, m.keep).Union()};
+    const auto keys = builder.CreateVectorOfStrings(m.peer_keys);
+    return {fb::Body::Assign, fb::CreateAssign(builder, trunk, plan, m.node, token, peers, m.keep, keys).Union()};
   }
   Result operator()(const Load& m) const {
     return {fb::Body::Load, fb::CreateLoad(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count)).Union()};

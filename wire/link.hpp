@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "wire/keys.hpp"
 #include "wire/message.hpp"
 
 namespace convoy::wire {
@@ -60,6 +61,9 @@ struct LinkOptions {
   std::chrono::milliseconds heartbeat_interval{250};
   std::chrono::milliseconds heartbeat_timeout{3000};
   std::size_t max_message_bytes = std::size_t{8} << 20;
+  /// Without these, links are neither encrypted nor authenticated.
+  std::optional<MasterKeys> keys = {};   ///< of a server link
+  std::optional<JoinKey> join_key = {};  ///< of a client link
 };
 
 /// The master's end: one ROUTER socket, many peers, each known by the id that its connection chose.
@@ -108,6 +112,8 @@ class ClientLink {
   ~ClientLink();
   /// The port in use.
   int peer_port() const;
+  /// By which other slaves know this one; empty without keys.
+  std::string peer_key() const;
 
   struct From {
     Channel channel = Channel::data;
@@ -121,11 +127,14 @@ class ClientLink {
   void send(Channel channel, const Envelope& envelope, Deadline deadline);
   /// Both connections stand.
   bool connected();
+  /// The master, or whatever listens there, has broken off before any message: keys that do not fit, or none on one side.
+  bool turned_away();
 
   struct Peer {
     int node = 0;
     std::string name;      ///< for people
     std::string endpoint;  ///< "HOST:PORT"; without a host, on that of the master
+    std::string key;       ///< its peer_key()
   };
   /// Drops the links to peers that there are, and connects to these as node `self` of the run with that token; what other
   /// runs' peers send is ignored from now on.

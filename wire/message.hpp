@@ -31,6 +31,7 @@ struct Hello {
   std::uint32_t filter_block = 1;         ///< DeviceInfo::filter_block
   std::vector<std::string> capabilities;  ///< kSixteenBits
   std::uint32_t peer_port = 0;            ///< TCP port on which it listens for other slaves; 0 for none
+  std::string peer_key;                   ///< and its public key there, in Z85; empty without encryption
 };
 /// Master to slave: you are in. The run's tasks follow on the data connection.
 struct Welcome {
@@ -81,6 +82,7 @@ struct Assign {
   std::vector<std::string>
       peers;          ///< by member, where it listens for peers: "HOST:PORT", or ":PORT" on the master's host
   bool keep = false;  ///< the state of filters that the slave's shards had before and have again
+  std::vector<std::string> peer_keys = {};  ///< by member, its Hello's
 };
 /// Slave to master: what it says from now on is of the plan with this token.
 struct Assigned {

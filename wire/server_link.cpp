@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "wire/gatekeeper.hpp"
 #include "wire/socket.hpp"
 
 namespace convoy::wire {
@@ -36,11 +37,16 @@ std::string address_of(const zmq::message_t& message) {
 
 struct ServerLink::State {
   zmq::context_t context{1};
+  std::optional<Gatekeeper> gatekeeper;
   zmq::socket_t socket{context, zmq::socket_type::router};
 };
 
 ServerLink::ServerLink(const std::string& endpoint, const LinkOptions& options) : state_(std::make_unique<State>()) {
   configure(state_->socket, options);
+  if (options.keys) {
+    state_->gatekeeper.emplace(state_->context, options.keys->member.public_key);
+    encrypt_as_server(state_->socket, options.keys->master.secret_key);
+  }
   state_->socket.set(zmq::sockopt::router_mandatory, true);
   state_->socket.set(zmq::sockopt::router_handover, true);
   try {

@@ -80,6 +80,7 @@ class TrainingRun {
  public:
   explicit TrainingRun(ClusterOptions options) : options_(std::move(options)) {
     options_.listen = endpoint_;
+    options_.insecure = true;
     observers_.push_back(std::make_unique<Notices>(notices_, stop_, last_));
   }
   const std::string& endpoint() const { return endpoint_; }

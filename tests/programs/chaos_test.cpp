@@ -115,8 +115,7 @@ class Chaos : public Programs {
 };
 
 TEST_F(Chaos, LosesNoStepAndNoBit) {
-  Process train =
-      master(arguments("run", {"--slaves", "3", "--shares", "3,2,1", "--snapshot-seconds", "0.2"}));
+  Process train = master(arguments("run", {"--slaves", "3", "--shares", "3,2,1", "--snapshot-seconds", "0.2"}));
   std::array<std::optional<Process>, 3> slaves;
   for (std::size_t i = 0; i < slaves.size(); ++i) slaves[i].emplace(slave(kNames[i]));
   ASSERT_TRUE(train.wait_for("\"step\":5,", 60s)) << train.output();

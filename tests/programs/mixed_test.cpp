@@ -88,7 +88,7 @@ TEST_F(Aarch64, JoinsARunWithOtherDevices) {
   const std::string endpoint = free_endpoint();
   std::vector<Process> slaves;
   slaves.emplace_back(std::vector<std::string>{"/usr/bin/env", "qemu-aarch64", "-L", kSysroot, kAarch64Slave, endpoint,
-                                               "--name", "a-phone", "--threads", "1"});
+                                               "--insecure", "--name", "a-phone", "--threads", "1"});
   slaves.emplace_back(
       std::vector<std::string>{CONVOY_SLAVE, endpoint, "--name", "b-cpu", "--device", "cpu", "--threads", "1"});
   std::string shares = "2,3";
@@ -96,8 +96,8 @@ TEST_F(Aarch64, JoinsARunWithOtherDevices) {
     slaves.emplace_back(std::vector<std::string>{CONVOY_SLAVE, endpoint, "--name", "c-opencl", "--device", "opencl:0"});
     shares += ",3";
   }
-  const SafetensorsFile mixed = train(
-      scratch.path() + "/mixed", {"--slaves", std::to_string(slaves.size()), "--shares", shares, "--listen", endpoint});
+  const SafetensorsFile mixed = train(scratch.path() + "/mixed", {"--slaves", std::to_string(slaves.size()), "--shares",
+                                                                  shares, "--listen", endpoint, "--insecure"});
   const SafetensorsFile local = train(scratch.path() + "/local", {});
 
   // Ten steps, each with the roundings of sums of at most 20 x 28 x 28 products, next to weights around a tenth.

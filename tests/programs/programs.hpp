@@ -40,13 +40,14 @@ class Programs : public testing::Test {
                                        "--threads",  "1",
                                        "--exchange", "star",  // with slaves, whether they make it faster or not
                                        "--out",      out,
-                                       "--listen",   endpoint_};
+                                       "--listen",   endpoint_,
+                                       "--insecure"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
 
   Process slave(const std::string& name, std::vector<std::string> more = {}) const {
-    std::vector<std::string> command{kSlave, endpoint_, "--name", name, "--threads", "1"};
+    std::vector<std::string> command{kSlave, endpoint_, "--insecure", "--name", name, "--threads", "1"};
     command.insert(command.end(), more.begin(), more.end());
     return Process(command);
   }

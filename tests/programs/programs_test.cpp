@@ -41,7 +41,7 @@ TEST_F(Programs, TrainAloneAndTest) {
 TEST_F(Programs, ASlaveWhoseDeviceVanishesSaysSoAndEnds) {
   Process good = slave("good");
   Process bad({"/usr/bin/env", std::string("CONVOY_OPENCL_LIBRARY=") + FAKE_OPENCL, "FAKE_OPENCL_VANISHES=1", kSlave,
-               endpoint_, "--name", "bad", "--device", "opencl:0"});
+               endpoint_, "--insecure", "--name", "bad", "--device", "opencl:0"});
   Process train = master(training(folder("run"), {"--slaves", "2", "--shares", "1,1", "--steps", "20"}));
   EXPECT_EQ(bad.wait(60s), kFailure);
   EXPECT_THAT(bad.output(), AllOf(HasSubstr("Fake GPU"), HasSubstr("CL_DEVICE_NOT_AVAILABLE")));
@@ -141,7 +141,8 @@ TEST_F(Programs, ASlaveThatIsInterruptedHandsItsShardOver) {
 }
 
 TEST_F(Programs, ACheckpointThatCannotBeWrittenDoesNotEndARun) {
-  Process train = master(training(folder("run"), {"--epochs", "500", "--format", "json", "--checkpoint-seconds", "0.2"}));
+  Process train =
+      master(training(folder("run"), {"--epochs", "500", "--format", "json", "--checkpoint-seconds", "0.2"}));
   ASSERT_TRUE(train.wait_for("\"step\":20,", 60s)) << train.output();
   // What is in the way is a folder: permissions mean nothing to root.
   const std::string obstacle = folder("run") + "/checkpoint-next.safetensors.part";
@@ -156,7 +157,8 @@ TEST_F(Programs, ACheckpointThatCannotBeWrittenDoesNotEndARun) {
 }
 
 TEST_F(Programs, AHangupWritesACheckpoint) {
-  Process train = master(training(folder("run"), {"--epochs", "500", "--format", "json", "--checkpoint-seconds", "1e6"}));
+  Process train =
+      master(training(folder("run"), {"--epochs", "500", "--format", "json", "--checkpoint-seconds", "1e6"}));
   ASSERT_TRUE(train.wait_for("\"step\":2,", 60s)) << train.output();
   train.signal(SIGHUP);
   const auto checkpoints = [&] {
@@ -185,8 +187,37 @@ TEST_F(Programs, SlaveOutlivesAKilledMaster) {
   ASSERT_EQ(next.wait(60s), kSuccess) << next.output() << a.output();
 }
 
+/// As users run them: with keys that the master makes.
+TEST_F(Programs, SlavesJoinByTheKeyThatTheMasterPrints) {
+  const std::string keys = folder("config/keys.json");
+  std::vector<std::string> arguments = training(folder("run"), {"--slaves", "2", "--steps", "30", "--keys", keys});
+  std::erase(arguments, "--insecure");
+  std::ranges::replace(arguments, std::string("star"), std::string("ring"));
+  Process train = master(arguments);
+  ASSERT_TRUE(train.wait_for("--key ", 20s)) << train.output();
+  const std::string printed = train.output().substr(train.output().find("--key ") + 6, 128);
+  Process ask = master({"key", "--keys", keys});
+  ASSERT_EQ(ask.wait(10s), kSuccess);
+  EXPECT_THAT(ask.output(), HasSubstr(printed));
+  EXPECT_EQ(std::filesystem::status(keys).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+
+  Process stranger({kSlave, endpoint_, "--insecure", "--name", "stranger"});
+  EXPECT_TRUE(stranger.wait_for("the master breaks the connection off", 20s)) << stranger.output();
+  Process a({kSlave, endpoint_, "--key", printed, "--name", "a", "--threads", "1"});
+  Process b({"/usr/bin/env", "CONVOY_KEY=" + printed, kSlave, endpoint_, "--name", "b", "--threads", "1"});
+  ASSERT_EQ(train.wait(60s), kSuccess) << train.output() << a.output() << b.output();
+  EXPECT_THAT(train.output(), testing::Not(HasSubstr("stranger")));
+
+  std::filesystem::permissions(keys, std::filesystem::perms::others_read, std::filesystem::perm_options::add);
+  Process open({kMaster, "key", "--keys", keys});
+  EXPECT_EQ(open.wait(10s), kFailure);
+  EXPECT_THAT(open.output(), HasSubstr("others can read these keys"));
+}
+
 TEST_F(Programs, SeveralDevicesAreSeveralSlaves) {
-  Process both({kSlave, endpoint_, "--name", "both", "--threads", "1", "--device", "cpu,check:eigen,reference"});
+  Process both(
+      {kSlave, endpoint_, "--insecure", "--name", "both", "--threads", "1", "--device", "cpu,check:eigen,reference"});
   Process train = master(training(folder("run"), {"--slaves", "2", "--shares", "1,1", "--steps", "3"}));
   ASSERT_EQ(train.wait(100s), kSuccess) << train.output() << both.output();
   EXPECT_THAT(train.output(), AllOf(HasSubstr("both-cpu"), HasSubstr("both-check:eigen,reference")));
@@ -195,7 +226,7 @@ TEST_F(Programs, SeveralDevicesAreSeveralSlaves) {
 }
 
 TEST_F(Programs, ADeviceThatFailsLeavesTheOthersToWork) {
-  Process slaves({kSlave, endpoint_, "--name", "both", "--threads", "1", "--device", "cpu,warp"});
+  Process slaves({kSlave, endpoint_, "--insecure", "--name", "both", "--threads", "1", "--device", "cpu,warp"});
   ASSERT_TRUE(slaves.wait_for("device warp ended with exit code 1; the others go on", 20s)) << slaves.output();
   Process train = master(training(folder("run"), {"--slaves", "1", "--steps", "3"}));
   ASSERT_EQ(train.wait(100s), kSuccess) << train.output() << slaves.output();
@@ -267,9 +298,9 @@ TEST_F(Programs, TheThesisSchemeTrainsAndItsCalibrationPlansAgain) {
 TEST_F(Programs, ASlaveThatDiesInARingIsNamedAndReplaced) {
   Process a = slave("a");
   Process c = slave("c");
-  Process train =
-      master({"train", kSource + "/nets/glyphs.yaml", "--slaves", "3", "--shares", "1,1,1", "--exchange", "ring",
-              "--epochs", "50", "--listen", endpoint_, "--out", folder("run"), "--threads", "1", "--format", "json"});
+  Process train = master({"train", kSource + "/nets/glyphs.yaml", "--slaves", "3", "--shares", "1,1,1", "--exchange",
+                          "ring", "--epochs", "50", "--listen", endpoint_, "--insecure", "--out", folder("run"),
+                          "--threads", "1", "--format", "json"});
   {
     Process b = slave("b");
     ASSERT_TRUE(train.wait_for("\"step\":20,", 60s)) << train.output();

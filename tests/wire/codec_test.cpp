@@ -42,12 +42,12 @@ Assign sample_assign() {
             .micro_batches = 8,
             .relayed = true};
   plan.stages[0].replicated = true;
-  return {{sample_stage(), next_stage()}, plan, 1, "token", {":5571", "10.0.0.2:5571"}};
+  return {{sample_stage(), next_stage()}, plan, 1, "token", {":5571", "10.0.0.2:5571"}, false, {"", "key"}};
 }
 
 /// One of each kind, every field with a value of its own.
 std::vector<Message> samples() {
-  return {Hello{1, "garage", "oneDNN", 4, 123456789012, 16, {"a", "b"}, 5571},
+  return {Hello{1, "garage", "oneDNN", 4, 123456789012, 16, {"a", "b"}, 5571, "key"},
           Welcome{1, "lenet"},
           Refused{"full"},
           Bye{"done"},
