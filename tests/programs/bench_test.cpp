@@ -29,8 +29,8 @@ TEST_F(Programs, ASweepRunsItsGridAndDrawsIt) {
 TEST_F(Programs, ASimulatedSweepTakesTheMachinesOfARun) {
   Process a = slave("a");
   const std::string net = kSource + "/nets/glyphs.yaml";
-  Process train =
-      master({"train", net, "--slaves", "1", "--steps", "3", "--listen", endpoint_, "--out", folder("run")});
+  Process train = master(
+      {"train", net, "--slaves", "1", "--steps", "3", "--listen", endpoint_, "--insecure", "--out", folder("run")});
   ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
   const std::vector<std::string> words{kBench,        "sweep",    "--net", net,     "--from-run",
                                        folder("run"), "--slaves", "1,4",   "--out", folder("sweep")};

@@ -258,7 +258,7 @@ TEST_F(Programs, SlaveThatCannotHoldItsShardIsNamed) {
 
 TEST_F(Programs, PlanIsPrintedWithoutTraining) {
   Process a = slave("a");
-  Process plan = master({"plan", kSource + "/nets/glyphs.yaml", "--slaves", "1", "--listen", endpoint_});
+  Process plan = master({"plan", kSource + "/nets/glyphs.yaml", "--slaves", "1", "--listen", endpoint_, "--insecure"});
   ASSERT_EQ(plan.wait(60s), kSuccess) << plan.output();
   EXPECT_THAT(plan.output(), AllOf(HasSubstr("stage conv1"), HasSubstr("MiB"), HasSubstr(" ms"),
                                    HasSubstr("a step takes about"), HasSubstr("Mbit/s"), HasSubstr("other plans")));
@@ -270,8 +270,8 @@ TEST_F(Programs, ARingOfProcessesGivesTheWeightsOfAStar) {
   Process c = slave("c");
   for (const std::string exchange : {"star", "ring"}) {
     Process train = master({"train", kSource + "/nets/glyphs.yaml", "--slaves", "3", "--shares", "2,1,1", "--exchange",
-                            exchange, "--micro-batch", "10", "--steps", "10", "--listen", endpoint_, "--out",
-                            folder(exchange), "--threads", "1"});
+                            exchange, "--micro-batch", "10", "--steps", "10", "--listen", endpoint_, "--insecure",
+                            "--out", folder(exchange), "--threads", "1"});
     ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
     EXPECT_THAT(file_bytes(folder(exchange) + "/plan.json"), HasSubstr("\"exchange\": \"" + exchange + "\""));
   }
@@ -283,7 +283,7 @@ TEST_F(Programs, TheThesisSchemeTrainsAndItsCalibrationPlansAgain) {
   Process b = slave("b");
   const std::string net = kSource + "/nets/glyphs.yaml";
   Process train = master({"train", net, "--slaves", "2", "--plan", "thesis", "--steps", "10", "--listen", endpoint_,
-                          "--out", folder("run"), "--threads", "1"});
+                          "--insecure", "--out", folder("run"), "--threads", "1"});
   ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
   EXPECT_THAT(train.output(), HasSubstr("plan: thesis, fp32; a step takes about"));
   EXPECT_THAT(file_bytes(folder("run") + "/plan.json"), HasSubstr("\"exchange\": \"thesis\""));
