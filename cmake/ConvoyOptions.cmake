@@ -33,7 +33,11 @@ if(CONVOY_SANITIZE)
                                                   -fno-omit-frame-pointer -fno-sanitize-recover=all>)
   target_link_options(convoy_options INTERFACE -fsanitize=${CONVOY_SANITIZE})
   # With sanitizers GCC 12 sees uninitialised values in its own <regex>.
-  target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+  target_compile_options(convoy_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+endif()
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
+  target_compile_options(convoy_options INTERFACE -include ${PROJECT_SOURCE_DIR}/cmake/ClangShim.hpp)
 endif()
 
 # convoy_library(NAME SOURCES... ): one static library for one folder of the tree.

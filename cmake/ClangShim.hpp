@@ -1,5 +1,5 @@
-// For scripts/lint alone, included before every source: GCC 12's <source_location> is empty under clang-tidy
-// 14, which lacks the builtin behind it. No compiler of the project sees this file.
+// For scripts/lint and scripts/fuzz, included before every source: GCC 12's <source_location> is empty under Clang 14,
+// which lacks the builtin behind it.
 #pragma once
 
 #include <cstdint>

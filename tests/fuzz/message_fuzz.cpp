@@ -1,0 +1,15 @@
+// What a peer sends: decoded, and where it is a message, encoded and decoded again to the same.
+
+#include <span>
+
+#include "tests/fuzz/fuzz.hpp"
+#include "wire/codec.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace convoy;
+  return try_to([&] {
+    const wire::Message message = wire::decode(std::as_bytes(std::span(data, size)));
+    const std::vector<std::byte> bytes = wire::encode(message);
+    invariant(wire::encode(wire::decode(bytes)) == bytes, "a message that comes through");
+  });
+}
