@@ -106,7 +106,7 @@ void Cluster::train_alone() {
   plan_ = whole_plan(cut_.trunk, batch, "master");
 }
 
-void Cluster::go_through_the_master(const Unreachable& error) {
+void Cluster::go_through_the_master(const PeerLost& error) {
   if (star_only_) throw error;
   notice(fmt::format("{}; maps go through the master instead (--exchange star)", error.what()));
   star_only_ = true;
@@ -119,8 +119,8 @@ void Cluster::lose(const PeerLost& lost) {
 }
 
 Trunk& Cluster::recover(const PeerLost& lost) {
-  if (const auto* unreachable = dynamic_cast<const Unreachable*>(&lost)) {
-    go_through_the_master(*unreachable);
+  if (lost.peer().empty()) {
+    go_through_the_master(lost);
   } else {
     lose(lost);
   }

@@ -48,7 +48,7 @@ class Cluster {
   void form();
   void form_once();
   void execute();
-  void go_through_the_master(const Unreachable& error);
+  void go_through_the_master(const PeerLost& error);
   void lose(const PeerLost& lost);
   void train_alone();
   void notice(const std::string& text) const;

@@ -264,7 +264,8 @@ class Loop {
                              .train_accuracy = static_cast<double>(finished.epoch_correct) / seen,
                              .test_loss = test.loss,
                              .test_accuracy = test.accuracy,
-                             .images_per_second = images_.shape().n * epoch_steps_ / epoch_seconds_,
+                             .images_per_second =
+                                 epoch_seconds_ > 0.0 ? images_.shape().n * epoch_steps_ / epoch_seconds_ : 0.0,
                              .seconds = since_start_.seconds(),
                              .learning_rate = learning_rate(training_.net.training, finished.position.epoch)};
     for (const auto& observer : observers_) observer->on_epoch(report);

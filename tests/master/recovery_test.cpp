@@ -274,6 +274,30 @@ TEST(Losses, WaitForSlavesWhereTheUserSaysSo) {
   expect_near(result.model, alone().model);
 }
 
+/// Between two slaves that the master reaches both.
+TEST(Losses, OfALinkBetweenSlavesLeaveAStar) {
+  TrainingRun run({.slaves = 2, .shares = "1,1", .exchange = "ring"});
+  const SlaveThreads other(run.endpoint(), 1, {"eigen"});
+  FakeSlave slave(
+      run.endpoint(), "Step",
+      [](FakeSlave& each) {
+        each.send(wire::Unreached{{"a"}});
+        for (int i = 0; i < 70; ++i) {
+          std::this_thread::sleep_for(100ms);
+          each.send(wire::Ping{});
+        }
+      },
+      {.name = "cut", .spared = 3, .reachable = true, .times = 1});
+  const std::atomic<bool> never{false};
+  std::thread thread([&] { slave.run(never); });
+  const Result result = run.train(kSteps, kEachStep);
+  thread.join();
+  EXPECT_EQ(result.plan.members, (std::vector<std::string>{"a", "cut"}));
+  EXPECT_EQ(result.plan.exchange, Exchange::star);
+  EXPECT_THAT(result.notices, Contains(HasSubstr("maps go through the master instead")));
+  expect_near(result.model, alone().model);
+}
+
 /// One that always fails does not hold up the others for ever.
 TEST(Losses, OfTheSameSlaveAgainAndAgainEnd) {
   TrainingRun run({.slaves = 2, .exchange = "star"});

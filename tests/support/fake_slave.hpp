@@ -20,6 +20,7 @@ class FakeSlave {
     std::string name = "evil";
     int spared = 0;          ///< messages `at` which it still behaves
     bool reachable = false;  ///< for other slaves
+    int times = 1 << 30;     ///< that it misbehaves
   };
 
   /// Misbehaves at messages of the name `at`, as in "Step".
@@ -51,7 +52,8 @@ class FakeSlave {
         } else if (from && std::holds_alternative<wire::Refused>(from->envelope.message)) {
           refusal_ = std::get<wire::Refused>(from->envelope.message).reason;
           if (refusal_.find("taken") == std::string::npos) return;
-        } else if (from && wire::name_of(from->envelope.message) == at_ && options_.spared-- <= 0) {
+        } else if (from && wire::name_of(from->envelope.message) == at_ && options_.spared-- <= 0 &&
+                   options_.times-- > 0) {
           // What comes before it has said so is not of the plan.
           if (const auto* assign = std::get_if<wire::Assign>(&from->envelope.message)) {
             send(wire::Assigned{assign->token});
