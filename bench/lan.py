@@ -29,9 +29,11 @@ BRIDGE = "cvybr"
 PORT = 5570
 
 
-def sh(*words, check=True):
-    """Runs a command quietly; its output."""
+def sh(*words, check=True, status=False):
+    """Runs a command quietly; its output, or its status."""
     run = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if status:
+        return run.returncode
     if check and run.returncode != 0:
         sys.exit(f"lan.py: {' '.join(map(str, words))}: {run.stderr.strip() or run.stdout.strip()}")
     return run.stdout

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""A run over an emulated LAN on which everything goes wrong as a seed has it: slaves and the master killed and started
+again, slaves suspended, links cut, lossy, late, out of order, or slow. The run must go on, and end with the very weights
+of a run that had the same plans at the same steps and was left in peace. Needs root, iproute2 and cgroups; exit code 77
+without.
+
+usage: tests/chaos/network_chaos.py [--seconds 60] [--seed 1]      (after scripts/build)
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+import lan  # noqa: E402  (beside the benchmarks)
+
+BIN = lan.BIN
+NAMES = ["a", "b", "c"]
+NET = [ROOT / "nets/glyphs.yaml", "--set", "conv1.filters=6", "--set", "conv2.filters=9", "--batch", "50", "--threads", "1",
+       "--device", "cpu", "--exchange", "ring", "--epochs", "5000", "--format", "json"]
+MBITS = 200
+
+
+class World:
+    """The machines, and what runs on them."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.keys = self.folder / "keys.json"
+        self.key = lan.sh(BIN / "convoy-master", "key", "--keys", self.keys).strip()
+        self.lan = lan.Lan(folder, MBITS)
+        self.machine = {name: self.lan.add(name, 1.0) for name in ["master", *NAMES]}
+        self.netem = lan.sh("tc", "qdisc", "replace", "dev", self.machine["a"]["outer"], "root", "netem", "loss", "1%",
+                            check=False, status=True) == 0
+        if not self.netem:
+            print("this kernel has no netem: packets are lost in short queues instead, and none comes late", flush=True)
+        self.heal_link("a")
+        self.process = {}
+        self.suspended = set()
+        self.resume = []
+
+    def address(self):
+        return f"tcp://{self.machine['master']['address']}:{lan.PORT}"
+
+    def start(self, name):
+        if name == "master":
+            words = [BIN / "convoy-master", "train", *NET, "--slaves", "3", "--shares", "3,2,1", "--listen", self.address(),
+                     "--keys", self.keys, "--snapshot-seconds", "0.5", "--checkpoint-seconds", "2", "--out",
+                     self.folder / "run", *self.resume]
+            self.resume = ["--resume"]
+        else:
+            words = ["env", f"CONVOY_KEY={self.key}", BIN / "convoy-slave", self.address(), "--name", name, "--threads", "1",
+                     "--device", "cpu"]
+        log = open(self.folder / f"{name}.log", "a", encoding="utf-8")
+        self.process[name] = self.lan.start(self.machine[name], words, stdout=log, stderr=subprocess.STDOUT)
+
+    def alive(self, name):
+        return self.process[name].poll() is None
+
+    def signal(self, name, number):
+        os.killpg(self.process[name].pid, number)
+
+    def tc(self, name, *words):
+        lan.sh("tc", "qdisc", "replace", "dev", self.machine[name]["outer"], "root", *words)
+
+    def heal_link(self, name):
+        lan.sh("ip", "link", "set", self.machine[name]["outer"], "up")
+        self.tc(name, "tbf", "rate", f"{MBITS}mbit", "burst", "128kb", "latency", "50ms")
+
+    def heal(self, name):
+        """The machine as it should be: running, connected, and its process there."""
+        self.heal_link(name)
+        if name in self.suspended:
+            self.signal(name, signal.SIGCONT)
+            self.suspended.discard(name)
+        if not self.alive(name):
+            self.start(name)
+
+    def harm(self, name, deed):
+        if deed == "kill":
+            self.signal(name, signal.SIGKILL)
+            self.process[name].wait()
+        elif deed == "suspend":
+            self.signal(name, signal.SIGSTOP)
+            self.suspended.add(name)
+        elif deed == "cut":
+            lan.sh("ip", "link", "set", self.machine[name]["outer"], "down")
+        elif deed == "lose":
+            # A queue for two offloaded packets: what comes in bursts is dropped.
+            self.tc(name, *(["netem", "loss", "5%"] if self.netem else
+                            ["tbf", "rate", f"{MBITS / 4:g}mbit", "burst", "70kb", "limit", "140kb"]))
+        elif deed == "delay":
+            self.tc(name, "netem", "delay", "40ms", "20ms", "reorder", "25%", "50%")
+        elif deed == "slow":
+            self.tc(name, "tbf", "rate", "2mbit", "burst", "32kb", "latency", "200ms")
+
+    def close(self):
+        lan.stop(self.process.values())
+        self.lan.close()
+
+
+def events(folder):
+    for line in (folder / "events.jsonl").read_text().splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue  # cut off when the master was killed
+
+
+def segments_of(folder):
+    """[(steps done when it began, plan)]: a loss, or a master that is started again, takes the run back."""
+    segments, done, last = [], 0, 0
+
+    def begin(at, plan):
+        while segments and segments[-1][0] >= at:
+            segments.pop()
+        segments.append((at, plan))
+
+    for event in events(folder):
+        kind = event["event"]
+        if kind == "start":
+            done = event["first_step"]
+            begin(done, event["plan"])
+        elif kind == "step":
+            done = event["step"]
+        elif kind == "plan":
+            segments.append((done, event["plan"]))
+        elif kind == "checkpoint":
+            last = event["step"]
+        elif kind == "notice" and event["text"].startswith("going on after step "):
+            done = int(event["text"][len("going on after step "):].split(";")[0])
+            begin(done, segments[-1][1])
+    return segments, last
+
+
+def replay(folder, segments, steps):
+    """The run with those plans at those steps, on this machine, undisturbed."""
+    for number, (begun, plan) in enumerate(segments):
+        until = segments[number + 1][0] if number + 1 < len(segments) else steps
+        if until == begun:
+            continue
+        words = [BIN / "convoy-master", "train", *NET, "--steps", until, "--out", folder / "replayed"]
+        words += ["--resume"] if begun else []
+        slaves = []
+        if plan["members"] != ["master"]:
+            file = folder / "plan.json"
+            file.write_text(json.dumps(plan))
+            words += ["--slaves", len(plan["members"]), "--plan", file, "--listen", "tcp://127.0.0.1:5577", "--insecure"]
+            slaves = [subprocess.Popen([BIN / "convoy-slave", "tcp://127.0.0.1:5577", "--insecure", "--name", name, "--threads",
+                                        "1", "--device", "cpu", "--once"], stdout=subprocess.DEVNULL)
+                      for name in plan["members"]]
+        run = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, timeout=600)
+        for slave in slaves:
+            slave.wait(timeout=20)
+        if run.returncode != 0:
+            sys.exit(f"network_chaos: the replay failed: {run.stdout[-500:]}{run.stderr}")
+
+
+def disturb(world, options):
+    """What was done, for the reader."""
+    draw = random.Random(options.seed)
+    deeds = {}
+    end = time.monotonic() + options.seconds
+    while time.monotonic() < end:
+        time.sleep(draw.uniform(0.3, 2.0))
+        name = draw.choice([*NAMES, *NAMES, "master"])
+        if draw.random() < 0.5:
+            world.heal(name)
+            continue
+        deed = draw.choice(["kill", "suspend", "cut", "lose", "delay", "slow"])
+        if (name == "master" and deed == "suspend") or (deed == "delay" and not world.netem):
+            continue
+        if not world.alive(name) or name in world.suspended:
+            continue
+        world.harm(name, deed)
+        what = deed if name != "master" else f"{deed} (master)"
+        deeds[what] = deeds.get(what, 0) + 1
+        if name == "master" and deed == "kill":
+            world.start("master")
+    for name in world.machine:
+        world.heal(name)
+    return ", ".join(f"{deed} {count}" for deed, count in sorted(deeds.items()))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        try:
+            world = World(name)
+        except (SystemExit, OSError) as error:
+            print(f"skipped: this system does not let one make an emulated LAN (root, iproute2 and cgroups): {error}")
+            sys.exit(77)
+        try:
+            for each in world.machine:
+                world.start(each)
+            time.sleep(5)
+            done = disturb(world, options)
+            time.sleep(10)
+            before = sum(1 for event in events(folder / "run") if event["event"] == "step")
+            time.sleep(5)
+            if sum(1 for event in events(folder / "run") if event["event"] == "step") == before:
+                sys.exit(f"network_chaos: after {done} the run does not go on:\n{(folder / 'master.log').read_text()[-3000:]}")
+            world.signal("master", signal.SIGINT)
+            if world.process["master"].wait(timeout=60) != 130:
+                sys.exit(f"network_chaos: the master ended badly:\n{(folder / 'master.log').read_text()[-3000:]}")
+        finally:
+            world.close()
+        segments, steps = segments_of(folder / "run")
+        print(f"{done}; {steps} steps under {len(segments)} plans", flush=True)
+        replay(folder, segments, steps)
+        weights = [(folder / run / "weights.safetensors").read_bytes() for run in ("run", "replayed")]
+        if weights[0] != weights[1]:
+            sys.exit("network_chaos: the weights are not those of the run that was left in peace")
+        print("the weights are those of a run that was left in peace")
+
+
+if __name__ == "__main__":
+    main()
