@@ -258,16 +258,16 @@ class Loop {
     const Evaluation test = evaluate(model(), training_.test);
     trunk_->take_times();  // the split of the members' time is that of training
     outcome_.test_accuracy = test.accuracy;
-    const EpochReport report{.epoch = position().epoch,
-                             .step = steps_done(),
-                             .train_loss = finished.epoch_loss / seen,
-                             .train_accuracy = static_cast<double>(finished.epoch_correct) / seen,
-                             .test_loss = test.loss,
-                             .test_accuracy = test.accuracy,
-                             .images_per_second =
-                                 epoch_seconds_ > 0.0 ? images_.shape().n * epoch_steps_ / epoch_seconds_ : 0.0,
-                             .seconds = since_start_.seconds(),
-                             .learning_rate = learning_rate(training_.net.training, finished.position.epoch)};
+    const EpochReport report{
+        .epoch = position().epoch,
+        .step = steps_done(),
+        .train_loss = finished.epoch_loss / seen,
+        .train_accuracy = static_cast<double>(finished.epoch_correct) / seen,
+        .test_loss = test.loss,
+        .test_accuracy = test.accuracy,
+        .images_per_second = epoch_seconds_ > 0.0 ? images_.shape().n * epoch_steps_ / epoch_seconds_ : 0.0,
+        .seconds = since_start_.seconds(),
+        .learning_rate = learning_rate(training_.net.training, finished.position.epoch)};
     for (const auto& observer : observers_) observer->on_epoch(report);
     epoch_seconds_ = 0.0;
     epoch_steps_ = 0;

@@ -278,16 +278,15 @@ TEST(Losses, WaitForSlavesWhereTheUserSaysSo) {
 TEST(Losses, OfALinkBetweenSlavesLeaveAStar) {
   TrainingRun run({.slaves = 2, .shares = "1,1", .exchange = "ring"});
   const SlaveThreads other(run.endpoint(), 1, {"eigen"});
-  FakeSlave slave(
-      run.endpoint(), "Step",
-      [](FakeSlave& each) {
-        each.send(wire::Unreached{{"a"}});
-        for (int i = 0; i < 70; ++i) {
-          std::this_thread::sleep_for(100ms);
-          each.send(wire::Ping{});
-        }
-      },
-      {.name = "cut", .spared = 3, .reachable = true, .times = 1});
+  FakeSlave slave(run.endpoint(), "Step",
+                  [](FakeSlave& each) {
+                    each.send(wire::Unreached{{"a"}});
+                    for (int i = 0; i < 70; ++i) {
+                      std::this_thread::sleep_for(100ms);
+                      each.send(wire::Ping{});
+                    }
+                  },
+                  {.name = "cut", .spared = 3, .reachable = true, .times = 1});
   const std::atomic<bool> never{false};
   std::thread thread([&] { slave.run(never); });
   const Result result = run.train(kSteps, kEachStep);
