@@ -53,6 +53,7 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
 void ClusterTrunk::execute(bool keep) {
   ready_ = false;
   step_ = 0;
+  longest_ = 0.0;
   unreached_.clear();
   unreached_at_ = wire::Deadline::max();
   coming_.assign(slave_count(), {});
@@ -122,10 +123,21 @@ void ClusterTrunk::run_until(const std::function<bool()>& over) {
     // What has come goes before the next task of the master's own share: slaves may wait for what it brings about.
     auto arrival = roster_.receive({}, patience_, wire::Clock::now());
     if (!arrival && node_->work()) continue;
-    if (!arrival) arrival = roster_.receive(awaited(), patience_, unreached_at_);
+    if (!arrival) arrival = roster_.receive(awaited(), patience(), unreached_at_);
     if (!arrival) throw Unreachable(unreached_);
     take(arrival->slave, arrival->envelope);
   }
+}
+
+/// The first steps compile kernels and fill caches. Later ones show how long a task takes: a slave that is silent for
+/// three times the longest, and the time between two signs of life, hangs. Not so soon that one on a busy machine would.
+std::chrono::milliseconds ClusterTrunk::patience() const {
+  constexpr std::uint64_t kFirst = 4;
+  constexpr double kMultiple = 3.0;
+  constexpr auto kLeast = std::chrono::seconds(10);
+  if (step_ <= kFirst || longest_ <= 0.0) return patience_;
+  const std::chrono::milliseconds measured(static_cast<long>(1e3 * (kMultiple * longest_ + 1.0)));
+  return std::min(patience_, std::max<std::chrono::milliseconds>(kLeast, measured));
 }
 
 void ClusterTrunk::settle() {
@@ -163,7 +175,10 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
     times_[slave].transfer += done->transfer;
     times_[slave].wait += done->wait;
     if (!training_ || done->stages.size() != stages_.size()) return;
-    for (std::size_t s = 0; s < stages_.size(); ++s) measured_[slave][s] += done->stages[s];
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      measured_[slave][s] += done->stages[s];
+      longest_ = std::max(longest_, done->stages[s]);
+    }
   } else {
     broke_protocol(slave, wire::name_of(envelope.message) + " where Piece or Done was due");
   }

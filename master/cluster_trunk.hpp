@@ -39,7 +39,7 @@ struct Rebalancing {
 class ClusterTrunk : public Trunk {
  public:
   /// plan.members are the roster's slaves in their order, then "master" when `own` (its device) is given. `patience` is
-  /// how long a slave that is owed an answer may be silent. Roster and device must outlive the trunk. Has every slave
+  /// how long a slave that owes an answer may be silent in the first steps of a plan. Roster and device must outlive the trunk. Has every slave
   /// compile its shards and reach its peers; whatever they were at is dropped. Throws PeerLost, CannotHold or Unreachable,
   /// as do the other calls; the roster can then be used for another plan.
   ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own, std::chrono::milliseconds patience,
@@ -75,6 +75,7 @@ class ClusterTrunk : public Trunk {
   void take(std::size_t slave, const wire::Envelope& envelope);
   void take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
   std::vector<std::size_t> awaited() const;
+  std::chrono::milliseconds patience() const;
   [[noreturn]] void broke_protocol(std::size_t slave, const std::string& what) const;
   void execute(bool keep);
   void assign(bool keep);
@@ -97,6 +98,7 @@ class ClusterTrunk : public Trunk {
   Roster& roster_;
   Device* own_;
   std::chrono::milliseconds patience_;
+  double longest_ = 0.0;  ///< seconds of all passes of a stage, of any slave, in a step under the plan
   std::unique_ptr<Node> node_;
   bool ready_ = false;          ///< every member holds its shards
   std::string token_;           ///< of the plan

@@ -274,6 +274,20 @@ TEST(Losses, WaitForSlavesWhereTheUserSaysSo) {
   expect_near(result.model, alone().model);
 }
 
+/// Its process answers heartbeats, but its thread computes no more; and nobody was timed before the run.
+TEST(Losses, OfAThreadThatHangsAreNoticedByWhatTasksTook) {
+  TrainingRun run({.slaves = 2, .shares = "1,1", .exchange = "star"});
+  const SlaveThreads other(run.endpoint(), 1, {"eigen"});
+  FakeSlave slave(run.endpoint(), "Step", [](FakeSlave& each) { each.hang(); }, {.name = "stuck", .spared = 8});
+  std::atomic<bool> stop{false};
+  std::thread thread([&] { slave.run(stop); });
+  const Result result = run.train(kSteps, kEachStep);
+  stop = true;
+  thread.join();
+  EXPECT_THAT(result.notices, Contains(HasSubstr("slave stuck hangs: no answer for 10 s")));
+  expect_near(result.model, alone().model);
+}
+
 /// Between two slaves that the master reaches both.
 TEST(Losses, OfALinkBetweenSlavesLeaveAStar) {
   TrainingRun run({.slaves = 2, .shares = "1,1", .exchange = "ring"});
