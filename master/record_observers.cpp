@@ -7,6 +7,8 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <utility>
 
 #include "master/observer.hpp"
 
@@ -115,7 +117,7 @@ std::ofstream open_for_append(const std::string& file) {
 class FileObserver : public JsonObserver {
  public:
   explicit FileObserver(const std::string& folder)
-      : JsonObserver([this](const std::string& line) { write(events_, events_file_, line); }),
+      : JsonObserver([this](const std::string& line) { write(events_, events_file_, without_keys(line)); }),
         events_file_(folder + "/events.jsonl"),
         results_file_(folder + "/results.csv"),
         events_(open_for_append(events_file_)),
@@ -135,11 +137,23 @@ class FileObserver : public JsonObserver {
   }
 
  private:
-  static void write(std::ofstream& stream, const std::string& file, const std::string& line) {
-    stream << line << std::endl;
-    if (!stream) fail("{}: writing failed; is the disk full?", file);
+  /// Run folders are shown to others; who has the key may join.
+  static std::string without_keys(const std::string& line) {
+    static const std::regex key("--key [0-9a-f]+");
+    return std::regex_replace(line, key, "--key KEY");
   }
 
+  /// A record that cannot be written is no reason to end what it is of.
+  void write(std::ofstream& stream, const std::string& file, const std::string& line) {
+    stream << line << std::endl;
+    if (stream) return;
+    stream.clear();
+    if (!std::exchange(failed_, true)) {
+      fmt::print(stderr, "convoy-master: {}: writing failed; is the disk full? The run goes on\n", file);
+    }
+  }
+
+  bool failed_ = false;
   std::string events_file_;
   std::string results_file_;
   std::ofstream events_;

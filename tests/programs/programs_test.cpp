@@ -208,6 +208,8 @@ TEST_F(Programs, SlavesJoinByTheKeyThatTheMasterPrints) {
   Process b({"/usr/bin/env", "CONVOY_KEY=" + printed, kSlave, endpoint_, "--name", "b", "--threads", "1"});
   ASSERT_EQ(train.wait(60s), kSuccess) << train.output() << a.output() << b.output();
   EXPECT_THAT(train.output(), testing::Not(HasSubstr("stranger")));
+  EXPECT_THAT(file_bytes(folder("run") + "/events.jsonl"),
+              AllOf(HasSubstr("--key KEY"), testing::Not(HasSubstr(printed))));
 
   std::filesystem::permissions(keys, std::filesystem::perms::others_read, std::filesystem::perm_options::add);
   Process open({kMaster, "key", "--keys", keys});
