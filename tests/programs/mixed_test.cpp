@@ -89,11 +89,12 @@ TEST_F(Aarch64, JoinsARunWithOtherDevices) {
   std::vector<Process> slaves;
   slaves.emplace_back(std::vector<std::string>{"/usr/bin/env", "qemu-aarch64", "-L", kSysroot, kAarch64Slave, endpoint,
                                                "--insecure", "--name", "a-phone", "--threads", "1"});
-  slaves.emplace_back(
-      std::vector<std::string>{CONVOY_SLAVE, endpoint, "--name", "b-cpu", "--device", "cpu", "--threads", "1"});
+  slaves.emplace_back(std::vector<std::string>{CONVOY_SLAVE, endpoint, "--insecure", "--name", "b-cpu", "--device",
+                                               "cpu", "--threads", "1"});
   std::string shares = "2,3";
   if (has_opencl()) {
-    slaves.emplace_back(std::vector<std::string>{CONVOY_SLAVE, endpoint, "--name", "c-opencl", "--device", "opencl:0"});
+    slaves.emplace_back(
+        std::vector<std::string>{CONVOY_SLAVE, endpoint, "--insecure", "--name", "c-opencl", "--device", "opencl:0"});
     shares += ",3";
   }
   const SafetensorsFile mixed = train(scratch.path() + "/mixed", {"--slaves", std::to_string(slaves.size()), "--shares",
