@@ -114,6 +114,10 @@ def events(folder):
             continue  # cut off when the master was killed
 
 
+def steps_in(folder):
+    return sum(1 for event in events(folder) if event["event"] == "step")
+
+
 def segments_of(folder):
     """[(steps done when it began, plan)]: a loss, or a master that is started again, takes the run back."""
     segments, done, last = [], 0, 0
@@ -207,10 +211,13 @@ def main():
             time.sleep(5)
             done = disturb(world, options)
             time.sleep(10)
-            before = sum(1 for event in events(folder / "run") if event["event"] == "step")
-            time.sleep(5)
-            if sum(1 for event in events(folder / "run") if event["event"] == "step") == before:
-                sys.exit(f"network_chaos: after {done} the run does not go on:\n{(folder / 'master.log').read_text()[-3000:]}")
+            before = steps_in(folder / "run")
+            patience = time.monotonic() + 60
+            while steps_in(folder / "run") == before:
+                if time.monotonic() > patience:
+                    sys.exit(f"network_chaos: after {done} the run does not go on:\n"
+                             f"{(folder / 'master.log').read_text()[-3000:]}")
+                time.sleep(1)
             world.signal("master", signal.SIGINT)
             if world.process["master"].wait(timeout=60) != 130:
                 sys.exit(f"network_chaos: the master ended badly:\n{(folder / 'master.log').read_text()[-3000:]}")
