@@ -36,7 +36,11 @@ class World:
         self.keys = self.folder / "keys.json"
         self.key = lan.sh(BIN / "convoy-master", "key", "--keys", self.keys).strip()
         self.lan = lan.Lan(folder, MBITS)
-        self.machine = {name: self.lan.add(name, 1.0) for name in ["master", *NAMES]}
+        try:
+            self.machine = {name: self.lan.add(name, 1.0) for name in ["master", *NAMES]}
+        except SystemExit:
+            self.lan.close()
+            raise
         self.netem = lan.sh("tc", "qdisc", "replace", "dev", self.machine["a"]["outer"], "root", "netem", "loss", "1%",
                             check=False, status=True) == 0
         if not self.netem:
