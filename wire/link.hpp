@@ -134,7 +134,7 @@ class ClientLink {
     int node = 0;
     std::string name;      ///< for people
     std::string endpoint;  ///< "HOST:PORT"; without a host, on that of the master
-    std::string key;       ///< its peer_key()
+    std::string key = {};  ///< its peer_key()
   };
   /// Drops the links to peers that there are, and connects to these as node `self` of the run with that token; what other
   /// runs' peers send is ignored from now on.
