@@ -12,6 +12,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "convoy checkpoint 1";
 
+std::string last_in(const std::string& folder) { return folder + "/checkpoint.safetensors"; }
+std::string previous_in(const std::string& folder) { return folder + "/checkpoint-previous.safetensors"; }
+
 std::vector<std::int64_t> conv_dims(const Shape& shape) { return {shape.n, shape.c, shape.h, shape.w}; }
 std::vector<std::int64_t> dense_dims(const Shape& shape) { return {shape.n, shape.c}; }
 std::vector<std::int64_t> bias_dims(const Shape& shape) { return {shape.n}; }
@@ -123,18 +126,22 @@ void write_checkpoint(const std::string& folder, const Cut& cut, const Checkpoin
                        {"fingerprint", checkpoint.fingerprint},
                        {"epoch_loss", fmt::format("{}", checkpoint.epoch_loss)},
                        {"epoch_correct", std::to_string(checkpoint.epoch_correct)}};
-  const std::string file = folder + "/checkpoint.safetensors";
+  const std::string file = last_in(folder);
   const std::string next = folder + "/checkpoint-next.safetensors";
   write_safetensors(next, contents);
   std::error_code error;
-  if (fs::exists(file)) fs::rename(file, folder + "/checkpoint-previous.safetensors", error);
+  if (fs::exists(file)) fs::rename(file, previous_in(folder), error);
   if (!error) fs::rename(next, file, error);
   if (error) fail("{}: the checkpoint cannot be put in place: {}", file, error.message());
 }
 
+bool has_checkpoint(const std::string& folder) {
+  return fs::exists(last_in(folder)) || fs::exists(previous_in(folder));
+}
+
 Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice) {
-  const std::string file = folder + "/checkpoint.safetensors";
-  const std::string previous = folder + "/checkpoint-previous.safetensors";
+  const std::string file = last_in(folder);
+  const std::string previous = previous_in(folder);
   try {
     return read_one(file, cut);
   } catch (const Error& error) {

@@ -45,6 +45,8 @@ ModelState read_weights(const std::string& file, const Cut& cut);
 
 /// Written beside the checkpoint before it, which stays as checkpoint-previous.safetensors.
 void write_checkpoint(const std::string& folder, const Cut& cut, const Checkpoint& checkpoint);
+/// Whether one was ever written there.
+bool has_checkpoint(const std::string& folder);
 /// The folder's checkpoint, or the one before where the last one is damaged (`notice` then says so).
 Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice);
 

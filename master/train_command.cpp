@@ -66,16 +66,14 @@ class TrainCommand {
         fingerprint_(fingerprint(net_, options.net)) {
     require_fits(data_, net_);
     if (options.resume && options.out.empty()) fail("--resume needs --out: the folder of the run to go on with");
-    if (options.resume && !options.weights.empty())
-      fail("--weights starts a run, --resume goes on with one: give only one");
     training_ = std::make_unique<Batches>(data_, Part::training, net_.training.batch, options.net.seed, net_.augment);
     test_ = std::make_unique<Batches>(data_, Part::test, net_.training.batch, options.net.seed, Augmentation{});
     start_ = initial();
     folder_ = options.resume ? options.out : make_run_folder(options.out, net_.name);
     go_on_ = go_on_command(command_line, folder_, options);
+    write_text(folder_ + "/config.yaml", config(command_line));
     observers_.push_back(make_file_observer(folder_));
     observers_.push_back(make_plot_observer(folder_));
-    write_text(folder_ + "/config.yaml", config(command_line));
   }
 
   int run() {
@@ -98,7 +96,15 @@ class TrainCommand {
   }
 
   Restored initial() {
-    if (options_.resume) return restore(options_, cut_, fingerprint_, observers_);
+    if (options_.resume) {
+      if (has_checkpoint(options_.out)) return restore(options_, cut_, fingerprint_, observers_);
+      if (!std::filesystem::exists(options_.out + "/config.yaml")) {
+        fail("{} holds no run and so no checkpoint; start one without --resume", options_.out);
+      }
+      for (const auto& observer : observers_) {
+        observer->on_notice(options_.out + ": the run ended before its first checkpoint; it begins anew");
+      }
+    }
     if (!options_.weights.empty()) return {read_weights(options_.weights, cut_), {}};
     Head<float> head(cut_, net_.training.batch);
     initialise_head(head, cut_, options_.net.seed);

@@ -15,7 +15,7 @@ using wire::Clock;
 
 constexpr auto kTick = 200ms;
 /// How often a slave that is at work, or waits for others, shows the master that it does not hang.
-constexpr auto kSignInterval = 1s;
+constexpr auto kSignInterval = 500ms;
 /// How long a peer that does not answer is tried.
 constexpr auto kMeetingPatience = 5s;
 /// How long the master may leave a started transfer without progress. It computes a share itself and serves others

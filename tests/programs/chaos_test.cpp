@@ -1,14 +1,18 @@
 // A run whose slaves are killed, suspended, interrupted and started again as a seed has it. It must come to its end, and to
 // the bits of a run that nothing disturbed and that had the same plans at the same steps.
 //
-// CONVOY_CHAOS_SECONDS (default 8) says for how long, CONVOY_CHAOS_SEED (default 1) in which order.
+// And masters killed at any moment: what was written goes on.
+//
+// CONVOY_CHAOS_FAULTS (default 8) says how often, CONVOY_CHAOS_SEED (default 1) in which order.
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -57,6 +61,56 @@ std::vector<Segment> segments_of(const std::string& events) {
   return segments;
 }
 
+/// Follows a file that grows as a run goes on, for the longest time that it did not.
+class Progress {
+ public:
+  explicit Progress(std::string file) : file_(std::move(file)), thread_([this] { follow(); }) {}
+  ~Progress() { stop(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  double longest_pause() {
+    stop();
+    return std::chrono::duration<double>(longest_).count();
+  }
+
+ private:
+  void stop() {
+    over_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  void follow() {
+    std::uintmax_t size = 0;
+    Clock::time_point grew = Clock::now();
+    while (!over_) {
+      const std::uintmax_t now = std::filesystem::file_size(file_);
+      if (now != size) grew = Clock::now();
+      size = now;
+      longest_ = std::max(longest_, Clock::now() - grew);
+      std::this_thread::sleep_for(10ms);
+    }
+  }
+
+  std::string file_;
+  std::atomic<bool> over_{false};
+  Clock::duration longest_{};
+  std::thread thread_;
+};
+
+int faults() { return number_from("CONVOY_CHAOS_FAULTS", 8); }
+Random random_of_the_seed() { return {static_cast<std::uint64_t>(number_from("CONVOY_CHAOS_SEED", 1)), 1}; }
+
+/// Steps done at a run's last checkpoint.
+long last_checkpoint(const std::string& events) {
+  long steps = 0;
+  std::istringstream lines(events);
+  for (std::string line; std::getline(lines, line);) {
+    const Json event = Json::parse(line, nullptr, false);
+    if (!event.is_discarded() && event.at("event") == "checkpoint") steps = event.at("step");
+  }
+  return steps;
+}
+
 class Chaos : public Programs {
  protected:
   static constexpr std::array<const char*, 3> kNames{"a", "b", "c"};
@@ -68,17 +122,16 @@ class Chaos : public Programs {
     return all;
   }
 
-  /// Kills, suspends, interrupts and restarts until the time is over; then all are well again.
+  /// Kills, suspends, interrupts and restarts so many times; then all are well again.
   void disturb(std::array<std::optional<Process>, 3>& slaves) {
-    Random random(static_cast<std::uint64_t>(number_from("CONVOY_CHAOS_SEED", 1)), 1);
-    const auto until = Clock::now() + std::chrono::seconds(number_from("CONVOY_CHAOS_SECONDS", 8));
+    Random random = random_of_the_seed();
     std::array<bool, 3> suspended{};
     const auto revive = [&](std::size_t i) {
       if (suspended[i]) slaves[i]->signal(SIGCONT);
       suspended[i] = false;
       if (!slaves[i]->running()) slaves[i].emplace(slave(kNames[i]));
     };
-    while (Clock::now() < until) {
+    for (int left = faults(); left > 0;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100 + random.below(900)));
       const std::size_t victim = random.below(3);
       if (suspended[victim] || !slaves[victim]->running()) {
@@ -89,6 +142,7 @@ class Chaos : public Programs {
       constexpr std::array<int, 3> kSignals{SIGKILL, SIGSTOP, SIGINT};
       slaves[victim]->signal(kSignals[deed]);
       suspended[victim] = kSignals[deed] == SIGSTOP;
+      --left;
     }
     for (std::size_t i = 0; i < slaves.size(); ++i) revive(i);
   }
@@ -119,25 +173,62 @@ TEST_F(Chaos, LosesNoStepAndNoBit) {
   std::array<std::optional<Process>, 3> slaves;
   for (std::size_t i = 0; i < slaves.size(); ++i) slaves[i].emplace(slave(kNames[i]));
   ASSERT_TRUE(train.wait_for("\"step\":5,", 60s)) << train.output();
+  Progress progress(folder("run") + "/events.jsonl");
   disturb(slaves);
   std::this_thread::sleep_for(4s);  // whoever is suspended is noticed, and all are back
+  const double pause = progress.longest_pause();
+  EXPECT_LT(pause, 20.0) << train.output();
   train.signal(SIGINT);
   ASSERT_EQ(train.wait(30s), kInterrupted) << train.output();
   for (std::optional<Process>& each : slaves) each.reset();
 
   const std::vector<Segment> segments = segments_of(file_bytes(folder("run") + "/events.jsonl"));
   EXPECT_GT(segments.size(), 2U) << "nothing was disturbed";
-  long steps = 0;
-  std::istringstream lines(file_bytes(folder("run") + "/events.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
-    const Json event = Json::parse(line);
-    if (event.at("event") == "checkpoint") steps = event.at("step");
-  }
+  const long steps = last_checkpoint(file_bytes(folder("run") + "/events.jsonl"));
   replay(segments, steps);
   EXPECT_EQ(file_bytes(folder("run") + "/weights.safetensors"), file_bytes(folder("replayed") + "/weights.safetensors"))
       << train.output();
-  fmt::print("{} steps under {} plans\n", steps, segments.size());
+  fmt::print("{} faults, {} steps under {} plans, never longer than {:.1f} s without one\n", faults(), steps,
+             segments.size(), pause);
 }
+
+class MasterKills : public Chaos, public testing::WithParamInterface<int> {
+ protected:
+  std::vector<std::string> with_slaves(std::vector<std::string> more) const {
+    if (GetParam() == 2) more.insert(more.end(), {"--slaves", "2", "--shares", "2,1"});
+    return more;
+  }
+};
+
+TEST_P(MasterKills, LoseNothingThatWasWritten) {
+  std::vector<Process> slaves;
+  for (int i = 0; i < GetParam(); ++i) slaves.push_back(slave(kNames[static_cast<std::size_t>(i)]));
+  Random random = random_of_the_seed();
+  const std::string run = folder("run");
+  int in_a_write = 0;
+  for (int kill = 0; kill < faults(); ++kill) {
+    std::vector<std::string> more = with_slaves({"--checkpoint-seconds", "0.01"});
+    if (std::filesystem::exists(run + "/config.yaml")) more.emplace_back("--resume");
+    Process train = master(arguments("run", more));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random.below(GetParam() == 0 ? 800 : 2500)));
+    ASSERT_TRUE(train.running()) << train.output();
+    train.signal(SIGKILL);
+    train.wait(10s);
+    std::error_code absent;  // killed before it made its folder
+    for (const auto& file : std::filesystem::directory_iterator(run, absent)) {
+      if (file.path().string().find("safetensors.part") != std::string::npos) ++in_a_write;
+    }
+  }
+  const long steps = last_checkpoint(file_bytes(run + "/events.jsonl")) + 20;
+  Process last = master(arguments("run", with_slaves({"--resume", "--steps", std::to_string(steps)})));
+  ASSERT_EQ(last.wait(100s), kSuccess) << last.output();
+  Process whole = master(arguments("whole", with_slaves({"--steps", std::to_string(steps)})));
+  ASSERT_EQ(whole.wait(300s), kSuccess) << whole.output();
+  EXPECT_EQ(file_bytes(run + "/weights.safetensors"), file_bytes(folder("whole") + "/weights.safetensors"));
+  fmt::print("{} kills, {} of them in the middle of a file; {} steps\n", faults(), in_a_write, steps);
+}
+
+INSTANTIATE_TEST_SUITE_P(Slaves, MasterKills, testing::Values(0, 2));
 
 }  // namespace
 }  // namespace convoy
