@@ -270,7 +270,8 @@ std::unique_ptr<Roster> gather_slaves(const ClusterOptions& options, const std::
                                       const std::atomic<bool>& stop) {
   std::optional<wire::MasterKeys> keys;
   if (!options.insecure) keys = master_keys(options.keys);
-  auto roster = std::make_unique<Roster>(options.listen, run, keys);
+  auto roster = std::make_unique<Roster>(options.listen, run, keys,
+                                         [&observers](const std::string& text) { notice(observers, text); });
   if (options.insecure) notice(observers, "links are neither encrypted nor authenticated (--insecure)");
   if (!gather_slaves(options, *roster, options.slaves, observers, stop)) return nullptr;
   return roster;

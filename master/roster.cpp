@@ -14,6 +14,9 @@ constexpr auto kPingInterval = 250ms;
 constexpr int kMostLosses = 3;
 constexpr int kStepsOfTheSound = 20;
 constexpr std::size_t kMostGuests = 256;
+/// Who is turned away tries again: each is told once in so long, and no more than so many.
+constexpr auto kTellAgain = 60s;
+constexpr std::size_t kMostTold = 64;
 /// How long a send may stand in a full queue: the queue holds a whole set of maps, so this is a peer that takes
 /// nothing.
 constexpr auto kSendPatience = 60s;
@@ -24,8 +27,9 @@ constexpr auto kSendPatience = 60s;
 
 }  // namespace
 
-Roster::Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys)
-    : link_(endpoint, {.keys = keys}), run_(std::move(run)) {}
+Roster::Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys,
+               std::function<void(const std::string&)> notice)
+    : link_(endpoint, {.keys = keys}), run_(std::move(run)), notice_(std::move(notice)) {}
 
 Roster::~Roster() {
   try {
@@ -85,6 +89,7 @@ std::optional<std::string> Roster::objection(const wire::ServerLink::From& from,
 void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello) {
   if (const auto reason = objection(from, hello)) {
     reached(from.peer, wire::Refused{*reason});
+    tell_refusal({fmt::format("slave {} at {}", hello.name, from.address), *reason});
     return;
   }
   const SlaveInfo info{
@@ -104,7 +109,10 @@ void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello)
 }
 
 void Roster::handle_newcomer(const wire::ServerLink::From& from) {
-  if (!from.rejected.empty()) return;
+  if (!from.rejected.empty()) {
+    if (!from.address.empty()) tell_refusal({from.address, from.rejected});
+    return;
+  }
   const auto of_peer = [&](const Guest& guest) { return guest.info.id == from.peer; };
   if (const auto* hello = std::get_if<wire::Hello>(&from.envelope.message)) {
     admit(from, *hello);
@@ -119,8 +127,16 @@ void Roster::handle_newcomer(const wire::ServerLink::From& from) {
   }
 }
 
-/// Those who do not hear have gone.
+void Roster::tell_refusal(const wire::Refusal& refusal) {
+  const auto now = Clock::now();
+  std::erase_if(told_, [&](const auto& each) { return each.second <= now; });
+  const std::string text = fmt::format("turned away {}: {}", refusal.address, refusal.why);
+  if (notice_ && told_.size() < kMostTold && told_.emplace(text, now + kTellAgain).second) notice_(text);
+}
+
+/// Those who do not hear have gone; and those who were not let in are told of.
 void Roster::greet_lobby() {
+  for (const wire::Refusal& each : link_.take_refusals()) tell_refusal(each);
   std::erase_if(lobby_, [&](const Guest& guest) { return !reached(guest.info.id, wire::Ping{}); });
 }
 

@@ -33,9 +33,10 @@ struct SlaveInfo {
 /// Slaves that have said hello wait in the lobby until they are taken in; those that were are the members, slaves().
 class Roster {
  public:
-  /// Listens at `endpoint` for slaves of the run named `run`; without keys to anybody, unencrypted. Throws Error naming
-  /// the endpoint.
-  Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys = {});
+  /// Listens at `endpoint` for slaves of the run named `run`; without keys to anybody, unencrypted. Tells `notice` who is
+  /// turned away. Throws Error naming the endpoint.
+  Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys = {},
+         std::function<void(const std::string&)> notice = {});
   /// Says bye to whoever is still here.
   ~Roster();
 
@@ -90,6 +91,7 @@ class Roster {
   void admit(const wire::ServerLink::From& from, const wire::Hello& hello);
   std::optional<std::string> objection(const wire::ServerLink::From& from, const wire::Hello& hello) const;
   void handle_newcomer(const wire::ServerLink::From& from);
+  void tell_refusal(const wire::Refusal& refusal);
   bool reached(const std::string& id, const wire::Message& message);
   void greet_lobby();
   void ping_all();
@@ -107,6 +109,8 @@ class Roster {
   std::optional<std::set<std::string>> welcome_;  ///< names; nothing: all
   std::string unwelcome_;                         ///< why others are not
   std::map<std::string, int> losses_;             ///< by name
+  std::function<void(const std::string&)> notice_;
+  std::map<std::string, wire::Deadline> told_;  ///< refusals, and when they may be told again
   wire::Deadline next_ping_;
 };
 

@@ -66,6 +66,12 @@ struct LinkOptions {
   std::optional<JoinKey> join_key = {};  ///< of a client link
 };
 
+/// Somebody who was not let in.
+struct Refusal {
+  std::string address;  ///< IP address
+  std::string why;
+};
+
 /// The master's end: one ROUTER socket, many peers, each known by the id that its connection chose.
 class ServerLink {
  public:
@@ -86,6 +92,8 @@ class ServerLink {
   std::optional<From> receive(Deadline deadline);
   /// Throws PeerLost when the peer is not connected or its queue stays full until the deadline.
   void send(const std::string& peer, Channel channel, const Envelope& envelope, Deadline deadline);
+  /// Who was turned away since the last call, before a word of theirs was read as a message.
+  std::vector<Refusal> take_refusals();
 
  private:
   struct State;

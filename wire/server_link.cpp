@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "wire/gatekeeper.hpp"
+#include "wire/refusals.hpp"
 #include "wire/socket.hpp"
 
 namespace convoy::wire {
@@ -39,6 +40,7 @@ struct ServerLink::State {
   zmq::context_t context{1};
   std::optional<Gatekeeper> gatekeeper;
   zmq::socket_t socket{context, zmq::socket_type::router};
+  Refusals refusals{context, socket};
 };
 
 ServerLink::ServerLink(const std::string& endpoint, const LinkOptions& options) : state_(std::make_unique<State>()) {
@@ -58,6 +60,8 @@ ServerLink::ServerLink(const std::string& endpoint, const LinkOptions& options) 
 }
 
 ServerLink::~ServerLink() = default;
+
+std::vector<Refusal> ServerLink::take_refusals() { return state_->refusals.take(); }
 
 std::string ServerLink::endpoint() const { return state_->socket.get(zmq::sockopt::last_endpoint); }
 

@@ -216,7 +216,8 @@ std::string answer_to(wire::ClientLink& link, const wire::Hello& hello) {
 }
 
 TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheMend) {
-  Roster roster("tcp://127.0.0.1:*", "test");
+  std::vector<std::string> notices;
+  Roster roster("tcp://127.0.0.1:*", "test", {}, [&](const std::string& text) { notices.push_back(text); });
   std::atomic<bool> stop{false};
   std::thread master([&] { roster.gather(5, stop, [] {}); });
   wire::ClientLink one(roster.endpoint());
@@ -230,6 +231,9 @@ TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheMend) {
   EXPECT_EQ(answer_to(two, {.version = version, .name = "b"}), "welcome");
   stop = true;
   master.join();
+  EXPECT_THAT(notices, ElementsAre(HasSubstr("turned away slave a at 127.0.0.1: the master speaks version"),
+                                   HasSubstr("turned away slave a at 127.0.0.1: the name 'a' is taken"),
+                                   HasSubstr("turned away slave master at 127.0.0.1: the name 'master' is taken")));
 }
 
 }  // namespace

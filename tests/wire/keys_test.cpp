@@ -3,13 +3,28 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+#include <tuple>
+
 #include "wire/link.hpp"
 
 namespace convoy::wire {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Field;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
 
 Deadline in(std::chrono::milliseconds time) { return Clock::now() + time; }
 
@@ -44,14 +59,145 @@ TEST(Keys, AsPeoplePasteThem) {
   }
 }
 
+/// Of one refusal at least, whose closing connection may still be on its way.
+std::vector<Refusal> refusals(ServerLink& server) {
+  const auto until = in(5s);
+  std::vector<Refusal> all;
+  while (all.empty() && Clock::now() < until) {
+    all = server.take_refusals();
+    std::this_thread::sleep_for(10ms);
+  }
+  std::this_thread::sleep_for(100ms);  // its other connection
+  server.take_refusals();
+  return all;
+}
+
+auto from_here(const std::string& why) {
+  return testing::AllOf(Field(&Refusal::address, "127.0.0.1"), Field(&Refusal::why, HasSubstr(why)));
+}
+
 TEST(Keys, LetTheirOwnersInAndNobodyElse) {
   const MasterKeys keys = fresh_keys();
   ServerLink server("tcp://127.0.0.1:*", {.keys = keys});
   EXPECT_TRUE(reaches(server, keys.join_key()));
+  EXPECT_THAT(server.take_refusals(), IsEmpty());
   EXPECT_FALSE(reaches(server, std::nullopt)) << "a downgrade";
+  // The client breaks off as well, and may be gone before it is asked for its address.
+  EXPECT_THAT(refusals(server), Not(IsEmpty()));
   EXPECT_FALSE(reaches(server, JoinKey{keys.master.public_key, make_key_pair()})) << "knows the master alone";
+  EXPECT_THAT(refusals(server), Contains(from_here("it does not show the key of this master's slaves")));
   EXPECT_FALSE(reaches(server, JoinKey{make_key_pair().public_key, keys.member})) << "another master's";
+  EXPECT_THAT(refusals(server), Contains(from_here("it does not have this master's key")));
   EXPECT_TRUE(reaches(server, keys.join_key()));
+}
+
+/// A TCP connection to a port of this machine.
+class Connection {
+ public:
+  explicit Connection(int handle) : handle_(handle) {}
+  static Connection to(int port) {
+    Connection made(socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(made.handle_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    return made;
+  }
+  Connection(Connection&& other) noexcept : handle_(std::exchange(other.handle_, -1)) {}
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  Connection& operator=(Connection&&) = delete;
+  ~Connection() {
+    if (handle_ >= 0) close(handle_);
+  }
+
+  int handle() const { return handle_; }
+  void send(const std::string& bytes) const { std::ignore = ::send(handle_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  /// What comes within that time; nothing when it closed.
+  std::string receive(std::chrono::milliseconds time) const {
+    pollfd item{handle_, POLLIN, 0};
+    std::array<char, 65536> buffer;
+    if (poll(&item, 1, static_cast<int>(time.count())) <= 0) return {};
+    const ssize_t count = recv(handle_, buffer.data(), buffer.size(), 0);
+    return {buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(0, count))};
+  }
+
+ private:
+  int handle_;
+};
+
+using Words = std::vector<std::string>;
+
+/// Passes on what a client and a server say to each other, and keeps what the client's connections said.
+class Eavesdropper {
+ public:
+  explicit Eavesdropper(int server) : server_(server), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const plain = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_TRUE(bind(listener_.handle(), plain, size) == 0 && listen(listener_.handle(), 4) == 0);
+    getsockname(listener_.handle(), plain, &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { pass_on(); });
+  }
+  int port() const { return port_; }
+  std::vector<Words> heard() {
+    stop_ = true;
+    thread_.join();
+    return heard_;
+  }
+
+ private:
+  void pass_on() {
+    std::vector<std::pair<Connection, Connection>> pairs;
+    while (!stop_) {
+      pollfd item{listener_.handle(), POLLIN, 0};
+      if (poll(&item, 1, 1) > 0) {
+        pairs.emplace_back(accept(listener_.handle(), nullptr, nullptr), Connection::to(server_));
+        heard_.emplace_back();
+      }
+      for (std::size_t i = 0; i < pairs.size(); ++i) {
+        const std::string said = pairs[i].first.receive(1ms);
+        if (!said.empty()) heard_[i].push_back(said);
+        pairs[i].second.send(said);
+        pairs[i].first.send(pairs[i].second.receive(1ms));
+      }
+    }
+  }
+
+  int server_;
+  int port_ = 0;
+  Connection listener_;
+  std::vector<Words> heard_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+TEST(Keys, OfAJoinThatSomebodyHeardOpenNoDoor) {
+  const MasterKeys keys = fresh_keys();
+  ServerLink server("tcp://127.0.0.1:*", {.keys = keys});
+  const std::string endpoint = server.endpoint();
+  const int port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+  Eavesdropper between(port);
+  {
+    ClientLink client(fmt::format("tcp://127.0.0.1:{}", between.port()), {.join_key = keys.join_key()});
+    client.send(Channel::control, {Hello{.name = "a"}, {}}, in(5s));
+    client.send(Channel::data, {Attach{"a"}, {}}, in(5s));
+    ASSERT_TRUE(server.receive(in(5s)));
+    ASSERT_TRUE(server.receive(in(5s)));
+  }
+  for (const Words& words : between.heard()) {
+    const Connection again = Connection::to(port);
+    for (const std::string& said : words) {
+      again.send(said);
+      again.receive(100ms);  // a client speaks when it has been answered
+    }
+    EXPECT_FALSE(server.receive(in(300ms)));
+    EXPECT_THAT(refusals(server), ElementsAre(from_here("it does not have this master's key")));
+  }
 }
 
 TEST(Keys, AreNotShownToAMasterThatHasNone) {
@@ -69,7 +215,7 @@ TEST(Keys, OfSlavesKeepStrangersOut) {
   ClientLink b(server.endpoint(), {.join_key = keys.join_key()});
   b.meet("token", 1, {});
   a.meet("token", 0, {{1, "b", at(b), b.peer_key()}});
-  ASSERT_THAT(a.unreached(in(5s)), testing::IsEmpty());
+  ASSERT_THAT(a.unreached(in(5s)), IsEmpty());
   a.send_to_peer(1, {Piece{.step = 1, .task = 7}, Payload(8)});
   const auto from = b.receive(in(5s));
   ASSERT_TRUE(from);

@@ -1,0 +1,99 @@
+#include "wire/refusals.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace convoy::wire {
+namespace {
+
+constexpr const char* kEndpoint = "inproc://refusals";
+constexpr std::size_t kMostKept = 64;
+constexpr int kAuthFailed = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+constexpr int kProtocolFailed = ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+constexpr int kBrokenOff = ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+
+/// The IP address at the other end of a connection.
+std::string address_of(std::uint32_t descriptor) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  auto* const address = reinterpret_cast<sockaddr*>(&storage);
+  if (getpeername(static_cast<int>(descriptor), address, &size) != 0) return "an unknown address";
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* bytes = address->sa_family == AF_INET6
+                          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr)
+                          : &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+  if (inet_ntop(address->sa_family, bytes, text.data(), text.size()) == nullptr) return "an unknown address";
+  return text.data();
+}
+
+std::string reason(std::uint16_t event, std::uint32_t value) {
+  if (event == kAuthFailed) return "it does not show the key of this master's slaves";
+  if (event == kBrokenOff) return "it broke off before it had shown a key; it may have another, or none";
+  if (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) return "only one side was started with --insecure";
+  if (value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC) return "it does not have this master's key";
+  return "it does not speak the protocol";
+}
+
+}  // namespace
+
+Refusals::Refusals(zmq::context_t& context, zmq::socket_t& watched)
+    : watched_(watched), events_(context, zmq::socket_type::pair) {
+  zmq_socket_monitor(watched.handle(), kEndpoint,
+                     ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | kAuthFailed | kProtocolFailed | kBrokenOff);
+  events_.set(zmq::sockopt::linger, 0);
+  events_.set(zmq::sockopt::rcvtimeo, 50);  // so that the thread sees its end
+  events_.connect(kEndpoint);
+  thread_ = std::thread([this] {
+    while (!stop_) follow();
+  });
+}
+
+Refusals::~Refusals() {
+  stop_ = true;
+  thread_.join();
+  zmq_socket_monitor(watched_.handle(), nullptr, 0);
+}
+
+std::vector<Refusal> Refusals::take() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(refusals_, {});
+}
+
+/// An event is two frames: its number and value, and the endpoint that listens.
+void Refusals::follow() {
+  zmq::message_t frame;
+  zmq::message_t endpoint;
+  if (!events_.recv(frame) || frame.size() != sizeof(std::uint16_t) + sizeof(std::uint32_t)) return;
+  if (frame.more() && !events_.recv(endpoint)) return;
+  std::uint16_t event = 0;
+  std::uint32_t value = 0;
+  const auto* bytes = frame.data<std::uint8_t>();
+  std::copy_n(bytes, sizeof event, reinterpret_cast<std::uint8_t*>(&event));
+  std::copy_n(bytes + sizeof event, sizeof value, reinterpret_cast<std::uint8_t*>(&value));
+  take_event(event, value);
+}
+
+/// ZeroMQ's one thread reports a failed handshake and then, with nothing between, which connection it closes for it.
+void Refusals::take_event(std::uint16_t event, std::uint32_t value) {
+  if (event == ZMQ_EVENT_ACCEPTED) {
+    addresses_[value] = address_of(value);
+  } else if (event == ZMQ_EVENT_DISCONNECTED) {
+    const auto known = addresses_.find(value);
+    const std::string why = std::exchange(why_, {});
+    if (known == addresses_.end()) return;
+    const std::string address = std::move(known->second);
+    addresses_.erase(known);
+    if (why.empty()) return;
+    const std::scoped_lock lock(mutex_);
+    if (refusals_.size() < kMostKept) refusals_.push_back({address, why});
+  } else {
+    why_ = reason(event, value);
+  }
+}
+
+}  // namespace convoy::wire
