@@ -55,8 +55,9 @@ std::optional<Order> decode(const wire::Message& message) {
 
 class Receiver {
  public:
-  Receiver(const std::string& endpoint, const std::string& raw_host, int raw_port)
-      : link_(endpoint), raw_(raw_port > 0 ? RawSocket::connect(raw_host, raw_port) : RawSocket()) {
+  Receiver(const std::string& endpoint, const std::string& raw_host, int raw_port,
+           const std::optional<wire::JoinKey>& key)
+      : link_(endpoint, {.join_key = key}), raw_(raw_port > 0 ? RawSocket::connect(raw_host, raw_port) : RawSocket()) {
     answer(wire::Attach{"receiver"});
   }
 
@@ -113,8 +114,10 @@ Shape transfer_shape(std::size_t bytes) {
   return {static_cast<int>(std::max<std::size_t>(1, bytes / 65536)), 4, 64, 64};
 }
 
-void receive_transfers(const std::string& endpoint, const std::string& raw_host, int raw_port) {
-  Receiver(endpoint, raw_host, raw_port).run();
+void receive_transfers(const std::string& endpoint, const std::string& raw_host, int raw_port, const std::string& key) {
+  std::optional<wire::JoinKey> join_key;
+  if (!key.empty()) join_key = wire::join_key_from(key);
+  Receiver(endpoint, raw_host, raw_port, join_key).run();
 }
 
 void TransferSender::wait_for_receivers(int count) {

@@ -1,6 +1,7 @@
 // Sends data to a receiving process, through Convoy's wire or a bare socket, and takes the time until it is there.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,15 +16,17 @@ constexpr std::size_t kMostTransferBytes = std::size_t{1} << 30;
 /// A tensor of so many bytes, in maps of 16 KiB.
 Shape transfer_shape(std::size_t bytes);
 
-/// Takes what a TransferSender at `endpoint` sends, until dismissed; on a bare socket too where `raw_port` is not 0.
-/// Throws Error when the sender falls silent.
-void receive_transfers(const std::string& endpoint, const std::string& raw_host, int raw_port);
+/// Takes what a TransferSender at `endpoint` sends, until dismissed; on a bare socket too where `raw_port` is not 0, and
+/// encrypted where there is a `key`. Throws Error when the sender falls silent.
+void receive_transfers(const std::string& endpoint, const std::string& raw_host, int raw_port,
+                       const std::string& key = "");
 
 /// All times are from the first byte to the answer that everything lies in the receivers' memory. Every wait ends with
 /// an Error after a minute.
 class TransferSender {
  public:
-  explicit TransferSender(const std::string& endpoint) : link_(endpoint) {}
+  explicit TransferSender(const std::string& endpoint, const std::optional<wire::MasterKeys>& keys = {})
+      : link_(endpoint, {.keys = keys}) {}
 
   std::string endpoint() const { return link_.endpoint(); }
   void wait_for_receivers(int count);

@@ -4,14 +4,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <functional>
+#include <sstream>
 
 #include "bench/commands.hpp"
 #include "bench/raw_socket.hpp"
 #include "bench/statistics.hpp"
 #include "bench/transfer.hpp"
 #include "core/error.hpp"
+#include "wire/keys.hpp"
 
 namespace convoy {
 namespace {
@@ -25,6 +29,7 @@ struct TransportOptions {
   int fan_out = 0;
   std::string listen;   ///< this machine sends, the other one connects
   std::string connect;  ///< this machine receives
+  bool encrypted = false;
   std::string format = "text";
 };
 
@@ -55,8 +60,8 @@ class Receivers {
   Receivers(const Receivers&) = delete;
   Receivers& operator=(const Receivers&) = delete;
 
-  void start(const std::string& endpoint, int raw_port) {
-    const std::string word = fmt::format("{} {}\n", endpoint, raw_port);
+  void start(const std::string& endpoint, int raw_port, const std::string& key = "") {
+    const std::string word = fmt::format("{} {} {}\n", endpoint, raw_port, key);
     for (const Child& child : children_) {
       if (write(child.pipe, word.data(), word.size()) < 0) fail("a receiving process is gone");
     }
@@ -72,10 +77,14 @@ class Receivers {
     close(ends[1]);
     std::string word;
     for (char c = 0; read(ends[0], &c, 1) == 1 && c != '\n';) word += c;
-    const std::size_t space = word.find(' ');
-    if (space == std::string::npos) _exit(1);
+    std::istringstream words(word);
+    std::string endpoint;
+    std::string key;
+    int raw_port = 0;
+    if (!(words >> endpoint >> raw_port)) _exit(1);
+    words >> key;
     try {
-      receive_transfers(word.substr(0, space), "127.0.0.1", std::stoi(word.substr(space + 1)));
+      receive_transfers(endpoint, "127.0.0.1", raw_port, key);
     } catch (const std::exception& error) {
       fmt::print(stderr, "receiver: {}\n", error.what());
       _exit(1);
@@ -92,50 +101,78 @@ double peak_mib() {
   return static_cast<double>(usage.ru_maxrss) / 1024.0;
 }
 
-/// One line of a table: the bare socket's and our MB/s, and their ratio in the same round.
-void print_row(const char* what, std::size_t bytes, std::size_t moved, const std::vector<double>& raw,
+/// One line of a table: MB/s by the seconds of both, and their ratio in the same round.
+void print_row(const char* what, std::size_t bytes, std::size_t moved, const std::vector<double>& base,
                const std::vector<double>& ours, const std::string& format) {
   std::vector<double> ratios;
-  for (std::size_t i = 0; i < raw.size(); ++i) ratios.push_back(raw[i] / ours[i]);
+  for (std::size_t i = 0; i < base.size(); ++i) ratios.push_back(base[i] / ours[i]);
   const double mb = static_cast<double>(moved) / 1e6;
-  const double raw_rate = mb / quartiles(raw).median;
+  const double base_rate = mb / quartiles(base).median;
   const double our_rate = mb / quartiles(ours).median;
   const Quartiles ratio = quartiles(ratios);
   if (format == "csv") {
-    fmt::print("{},{},{:.1f},{:.1f},{:.3f},{:.3f},{:.3f}\n", what, bytes, raw_rate, our_rate, ratio.median, ratio.low,
+    fmt::print("{},{},{:.1f},{:.1f},{:.3f},{:.3f},{:.3f}\n", what, bytes, base_rate, our_rate, ratio.median, ratio.low,
                ratio.high);
   } else {
-    fmt::print("{:<8} {:>10} {:>10.0f} {:>10.0f}   {:.2f} ({:.2f} to {:.2f})\n", what, bytes, raw_rate, our_rate,
+    fmt::print("{:<8} {:>10} {:>10.0f} {:>10.0f}   {:.2f} ({:.2f} to {:.2f})\n", what, bytes, base_rate, our_rate,
                ratio.median, ratio.low, ratio.high);
   }
 }
 
-void measure(const TransportOptions& options, TransferSender& sender, RawSocket& raw) {
+/// Seconds that so many pieces of so many bytes take.
+using Send = std::function<double(std::size_t count, std::size_t bytes)>;
+
+/// Names the columns of print_row().
+void print_head(const TransportOptions& options, const char* base, const char* ours) {
   if (options.format == "csv") {
-    fmt::print("what,bytes,raw_mb_s,ours_mb_s,ratio,low,high\n");
+    fmt::print("what,bytes,{}_mb_s,{}_mb_s,ratio,low,high\n", base, ours);
   } else {
-    fmt::print("{:<8} {:>10} {:>10} {:>10}   {}\n", "what", "bytes", "raw MB/s", "ours MB/s", "ours / raw (quartiles)");
+    fmt::print("{:<8} {:>10} {:>10} {:>10}   {} / {} (quartiles)\n", "what", "bytes", fmt::format("{} MB/s", base),
+               fmt::format("{} MB/s", ours), ours, base);
   }
-  const auto rounds = [&](const char* what, std::size_t bytes, std::size_t count, const auto& send) {
-    std::vector<double> by_raw;
-    std::vector<double> by_us;
+}
+
+/// Frames and tensors in rounds, each by both ways.
+void measure(const TransportOptions& options, const char* what, const std::vector<std::size_t>& sizes,
+             std::size_t most_bytes, const Send& base, const Send& ours) {
+  for (const std::size_t bytes : sizes) {
+    const std::size_t count = std::max<std::size_t>(1, most_bytes / bytes);
+    std::vector<double> base_seconds;
+    std::vector<double> our_seconds;
     for (int round = -2; round < options.repeats; ++round) {  // two warm up
-      const double raw_seconds = sender.send_raw(raw, count, bytes);
-      const double our_seconds = send();
+      const double first = base(count, bytes);
+      const double second = ours(count, bytes);
       if (round < 0) continue;
-      by_raw.push_back(raw_seconds);
-      by_us.push_back(our_seconds);
+      base_seconds.push_back(first);
+      our_seconds.push_back(second);
     }
-    print_row(what, bytes, count * bytes, by_raw, by_us, options.format);
-  };
-  for (const std::size_t bytes : options.frames) {
-    const std::size_t count = kStreamBytes / bytes;
-    rounds("frames", bytes, count, [&] { return sender.send_frames(count, bytes); });
+    print_row(what, bytes, count * bytes, base_seconds, our_seconds, options.format);
   }
-  for (const std::size_t bytes : options.tensors) {
-    const Tensor tensor(transfer_shape(bytes), 1.0F);
-    rounds("tensor", bytes, 1, [&] { return sender.send_tensor(tensor); });
-  }
+}
+
+Send frames_of(TransferSender& sender) {
+  return [&sender](std::size_t count, std::size_t bytes) { return sender.send_frames(count, bytes); };
+}
+Send tensors_of(TransferSender& sender) {
+  return [&sender](std::size_t, std::size_t bytes) { return sender.send_tensor(Tensor(transfer_shape(bytes), 1.0F)); };
+}
+
+/// Both links to receivers on this machine.
+void measure_encryption(const TransportOptions& options) {
+  Receivers of_plain(1);
+  Receivers of_encrypted(1);
+  const wire::MasterKeys keys{wire::make_key_pair(), wire::make_key_pair()};
+  TransferSender plain("tcp://127.0.0.1:*");
+  TransferSender encrypted("tcp://127.0.0.1:*", keys);
+  of_plain.start(plain.endpoint(), 0);
+  of_encrypted.start(encrypted.endpoint(), 0, to_text(keys.join_key()));
+  plain.wait_for_receivers(1);
+  encrypted.wait_for_receivers(1);
+  print_head(options, "plain", "encrypted");
+  measure(options, "frames", options.frames, kStreamBytes, frames_of(plain), frames_of(encrypted));
+  measure(options, "tensor", options.tensors, 0, tensors_of(plain), tensors_of(encrypted));
+  plain.dismiss();
+  encrypted.dismiss();
 }
 
 void measure_fan_out(const TransportOptions& options) {
@@ -183,6 +220,7 @@ void run_transport(const TransportOptions& options) {
     return receive_transfers(options.connect, host, port + 1);
   }
   if (options.fan_out > 0) return measure_fan_out(options);
+  if (options.encrypted) return measure_encryption(options);
   const bool remote = !options.listen.empty();
   Receivers receivers(remote ? 0 : 1);
   TransferSender sender(remote ? options.listen : "tcp://127.0.0.1:*");
@@ -191,7 +229,10 @@ void run_transport(const TransportOptions& options) {
   if (remote) fmt::print("on the other machine run: convoy-bench transport --connect tcp://THIS-HOST:PORT\n");
   sender.wait_for_receivers(1);
   RawSocket raw = listener.accept();
-  measure(options, sender, raw);
+  const Send by_socket = [&](std::size_t count, std::size_t bytes) { return sender.send_raw(raw, count, bytes); };
+  print_head(options, "raw", "ours");
+  measure(options, "frames", options.frames, kStreamBytes, by_socket, frames_of(sender));
+  measure(options, "tensor", options.tensors, 0, by_socket, tensors_of(sender));
   sender.dismiss();
 }
 
@@ -216,6 +257,8 @@ void add_transport(CLI::App& app) {
           "--fan-out", options->fan_out,
           "instead: the last tensor to 1, 2, 4, ... local receivers up to this number, with the sender's peak memory")
       ->check(CLI::Range(0, 64));
+  command.add_flag("--encrypted", options->encrypted,
+                   "instead: encrypted links beside plain ones, both to processes of this machine");
   command.add_option(
       "--listen", options->listen,
       "send to another machine that connects here, for example tcp://*:5580 (uses the next port as well)");

@@ -106,7 +106,8 @@ bool send_frames(zmq::socket_t& socket, const Envelope& envelope) {
 void configure(zmq::socket_t& socket, const LinkOptions& options) {
   // Long enough for a farewell to leave, short enough that a peer which takes nothing holds nobody up.
   socket.set(zmq::sockopt::linger, 300);
-  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(options.max_message_bytes));
+  constexpr std::size_t kEncryption = 64;  // more than it adds to a frame
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(options.max_message_bytes + kEncryption));
   // High-water marks count messages. What is sent shares one set of maps, so its queue may be long; what a peer
   // sends unasked must stay small.
   socket.set(zmq::sockopt::sndhwm, 8192);
