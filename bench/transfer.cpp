@@ -57,7 +57,8 @@ class Receiver {
  public:
   Receiver(const std::string& endpoint, const std::string& raw_host, int raw_port,
            const std::optional<wire::JoinKey>& key)
-      : link_(endpoint, {.join_key = key}), raw_(raw_port > 0 ? RawSocket::connect(raw_host, raw_port) : RawSocket()) {
+      : link_(endpoint, {.max_message_bytes = kMostFrameBytes, .join_key = key}),
+        raw_(raw_port > 0 ? RawSocket::connect(raw_host, raw_port) : RawSocket()) {
     answer(wire::Attach{"receiver"});
   }
 

@@ -12,6 +12,7 @@
 namespace convoy {
 
 constexpr std::size_t kMostTransferBytes = std::size_t{1} << 30;
+constexpr std::size_t kMostFrameBytes = std::size_t{8} << 20;  ///< Convoy's own have 1 MiB at most
 
 /// A tensor of so many bytes, in maps of 16 KiB.
 Shape transfer_shape(std::size_t bytes);
@@ -26,7 +27,7 @@ void receive_transfers(const std::string& endpoint, const std::string& raw_host,
 class TransferSender {
  public:
   explicit TransferSender(const std::string& endpoint, const std::optional<wire::MasterKeys>& keys = {})
-      : link_(endpoint, {.keys = keys}) {}
+      : link_(endpoint, {.max_message_bytes = kMostFrameBytes, .keys = keys}) {}
 
   std::string endpoint() const { return link_.endpoint(); }
   void wait_for_receivers(int count);

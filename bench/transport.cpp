@@ -20,8 +20,6 @@
 namespace convoy {
 namespace {
 
-constexpr std::size_t kMostFrameBytes = std::size_t{8} << 20;
-
 struct TransportOptions {
   std::vector<std::size_t> frames{65536, 262144, 1048576, 4194304, 8388608};
   std::vector<std::size_t> tensors{65536, 262144, 1048576, 4194304, 16777216, 67108864};

@@ -14,6 +14,9 @@ constexpr auto kPingInterval = 250ms;
 constexpr int kMostLosses = 3;
 constexpr int kStepsOfTheSound = 20;
 constexpr std::size_t kMostGuests = 256;
+/// Signs of life, hellos and the like that a member may send in a second: it needs some ten, and more come at once to a
+/// master that was long busy.
+constexpr int kMostSigns = 10000;
 /// Who is turned away tries again: each is told once in so long, and no more than so many.
 constexpr auto kTellAgain = 60s;
 constexpr std::size_t kMostTold = 64;
@@ -29,7 +32,9 @@ constexpr auto kSendPatience = 60s;
 
 Roster::Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys,
                std::function<void(const std::string&)> notice)
-    : link_(endpoint, {.keys = keys}), run_(std::move(run)), notice_(std::move(notice)) {}
+    : link_(endpoint, {.keys = keys}), run_(std::move(run)), notice_(std::move(notice)) {
+  if (keys) beacon_.emplace(link_.endpoint(), keys->master.public_key);
+}
 
 Roster::~Roster() {
   try {
@@ -257,29 +262,52 @@ void Roster::judge_silence(const std::vector<std::size_t>& awaited, std::chrono:
 
 std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& awaited,
                                                std::chrono::milliseconds patience, wire::Deadline deadline) {
+  const auto entered = Clock::now();
   while (true) {
     ping_all();
     auto from = link_.receive(std::min(deadline, Clock::now() + kTick));
+    const auto now = Clock::now();
+    // The queue is empty, or whoever was to speak has had time to although others keep it full.
+    if (!from || now - entered > patience) judge_silence(awaited, patience);
     if (!from) {
-      judge_silence(awaited, patience);
-      if (Clock::now() >= deadline) return std::nullopt;
+      if (now >= deadline) return std::nullopt;
       continue;
     }
     const std::size_t slave = find(from->peer);
     if (slave == slaves_.size()) {
       handle_newcomer(*from);
-      continue;
+    } else if (auto arrival = take(slave, *from)) {
+      return arrival;
     }
-    if (!from->rejected.empty()) lost(slaves_[slave], "broke the protocol: " + from->rejected);
-    if (from->channel == wire::Channel::control) {
-      take_control(slave, from->envelope.message);
-      continue;
-    }
-    progress_[slave] = Clock::now();
-    if (std::holds_alternative<wire::Attach>(from->envelope.message)) continue;
-    if (std::holds_alternative<wire::Ping>(from->envelope.message)) continue;
-    return Arrival{slave, std::move(from->envelope)};
+    if (now >= deadline) return std::nullopt;
   }
+}
+
+/// What is for the run; the rest is dealt with here.
+std::optional<Roster::Arrival> Roster::take(std::size_t slave, wire::ServerLink::From& from) {
+  if (!from.rejected.empty()) lost(slaves_[slave], "broke the protocol: " + from.rejected);
+  wire::Message& message = from.envelope.message;
+  if (from.channel == wire::Channel::control) {
+    count_sign(slave);
+    take_control(slave, message);
+    return std::nullopt;
+  }
+  progress_[slave] = Clock::now();
+  if (std::holds_alternative<wire::Attach>(message) || std::holds_alternative<wire::Ping>(message)) {
+    count_sign(slave);
+    return std::nullopt;
+  }
+  return Arrival{slave, std::move(from.envelope)};
+}
+
+void Roster::count_sign(std::size_t slave) {
+  SlaveInfo& info = slaves_[slave];
+  const auto now = Clock::now();
+  if (now - info.signs_since > 1s) {
+    info.signs_since = now;
+    info.signs = 0;
+  }
+  if (++info.signs > kMostSigns) lost(info, fmt::format("floods the master: {} messages in a second", info.signs));
 }
 
 void Roster::dismiss(const std::string& reason) {

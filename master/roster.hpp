@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "wire/beacon.hpp"
 #include "wire/link.hpp"
 
 namespace convoy {
@@ -28,6 +29,8 @@ struct SlaveInfo {
   std::string peer_key;       ///< its public key there
   bool leaving = false;       ///< as soon as the run can do without it
   int steps = 0;              ///< that it has taken part in
+  int signs = 0;              ///< messages without news, in the second that began at
+  wire::Deadline signs_since;
 };
 
 /// Slaves that have said hello wait in the lobby until they are taken in; those that were are the members, slaves().
@@ -95,6 +98,8 @@ class Roster {
   bool reached(const std::string& id, const wire::Message& message);
   void greet_lobby();
   void ping_all();
+  std::optional<Arrival> take(std::size_t slave, wire::ServerLink::From& from);
+  void count_sign(std::size_t slave);
   [[noreturn]] void bury(std::size_t slave, const std::string& how);
   std::size_t find(const std::string& id) const;
   int attached() const;
@@ -102,6 +107,7 @@ class Roster {
   void judge_silence(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience);
 
   wire::ServerLink link_;
+  std::optional<wire::Beacon> beacon_;  ///< where links have keys
   std::string run_;
   std::vector<SlaveInfo> slaves_;
   std::vector<wire::Deadline> progress_;  ///< last message either way on each slave's data connection

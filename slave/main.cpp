@@ -59,7 +59,10 @@ struct Options {
 };
 
 void define(CLI::App& app, Options& options) {
-  app.add_option("master", options.slave.master, "the master's address, for example tcp://192.168.0.10:5570");
+  app.add_option(
+      "master", options.slave.master,
+      "the master's address, for example tcp://192.168.0.10:5570; without it the slave looks on the LAN for the "
+      "master of its key");
   app.add_option("--key", options.key,
                  "the key that the master prints; better in the variable, where others cannot see it")
       ->envname("CONVOY_KEY");
@@ -122,12 +125,14 @@ int run(const Options& options) {
     print_devices(options.device_options);
     return kSuccess;
   }
-  if (options.slave.master.empty()) {
-    fail("no master's address; give it, as in: convoy-slave tcp://192.168.0.10:5570 (the master prints it)");
-  }
   if (options.insecure == !options.key.empty()) {
     fail("{}; paste the line that the master prints, with its --key, or start both with --insecure",
          options.insecure ? "--key and --insecure exclude each other" : "no key");
+  }
+  if (options.slave.master.empty() && options.insecure) {
+    fail(
+        "no master's address; give it, as in: convoy-slave tcp://192.168.0.10:5570 --insecure (without one a slave "
+        "finds its master by the --key)");
   }
   const std::vector<std::string> devices = split_devices(options.device);
   const auto slave_on = [&](const std::string& device) {

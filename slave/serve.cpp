@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "slave/session.hpp"
+#include "wire/beacon.hpp"
 #include "wire/link.hpp"
 
 namespace convoy {
@@ -18,6 +19,8 @@ using wire::Clock;
 
 constexpr auto kTick = 200ms;
 constexpr auto kHelloInterval = 500ms;
+/// Until a beacon is taken for that of a master which is gone, or never was.
+constexpr auto kBeaconPatience = 5s;
 
 void say(const std::string& line) {
   fmt::print("{}\n", line);
@@ -37,8 +40,13 @@ class Reporter {
   std::string last_;
 };
 
+std::string place(const SlaveOptions& options) {
+  return options.master.empty() ? fmt::format("on this LAN (its beacon comes to UDP port {})", wire::kBeaconPort)
+                                : "at " + options.master;
+}
+
 std::string waiting(const SlaveOptions& options) {
-  return options.once ? "" : "; waiting for the next run at " + options.master;
+  return options.once ? "" : "; waiting for the next run " + place(options);
 }
 
 wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, const wire::ClientLink& link) {
@@ -53,11 +61,15 @@ wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, const 
           .peer_key = link.peer_key()};
 }
 
-/// Says hello until the master welcomes this slave; the run's name, or nothing once `stop` is set.
+/// Says hello until the master welcomes this slave; the run's name, or nothing once `stop` is set. Throws PeerLost when
+/// nobody has let it connect by the deadline.
 std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello, const std::atomic<bool>& stop,
-                                Reporter& reporter) {
+                                Reporter& reporter, wire::Deadline deadline) {
   auto next_hello = Clock::now();
   while (!stop) {
+    if (!link.connected() && Clock::now() >= deadline) {
+      throw PeerLost("master", "nobody with the master's key listens where a beacon said so");
+    }
     if (link.connected() && Clock::now() >= next_hello) {
       link.send(Channel::control, {hello, {}}, Clock::now() + kTick);
       next_hello = Clock::now() + kHelloInterval;
@@ -83,9 +95,14 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
 
 /// One run. False once `stop` is set.
 bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop, Reporter& reporter) {
-  wire::ClientLink link(options.master, {.join_key = options.key}, options.peer_port);
+  const bool search = options.master.empty();
+  const std::optional<std::string> master = search ? wire::find_master(options.key->master, stop) : options.master;
+  if (!master) return false;
+  if (search) reporter.report("found the master at " + *master);
+  wire::ClientLink link(*master, {.join_key = options.key}, options.peer_port);
   const wire::Hello hello = hello_of(options, device.info(), link);
-  const std::optional<std::string> run = join(link, hello, stop, reporter);
+  const auto patience = search ? Clock::now() + kBeaconPatience : wire::Deadline::max();
+  const std::optional<std::string> run = join(link, hello, stop, reporter, patience);
   if (!run) return false;
   reporter.report(fmt::format("joined run {} as {}", *run, options.name));
   Session session(link, device, options.memory);
@@ -104,7 +121,7 @@ bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bo
 
 void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop) {
   Reporter reporter;
-  say(fmt::format("slave {}: {}; waiting for a master at {}", options.name, device.info().description, options.master));
+  say(fmt::format("slave {}: {}; waiting for a master {}", options.name, device.info().description, place(options)));
   while (!stop) {
     try {
       if (!serve_run(options, device, stop, reporter)) return;

@@ -12,7 +12,7 @@
 namespace convoy {
 
 struct SlaveOptions {
-  std::string master;                     ///< "tcp://HOST:PORT"
+  std::string master;                     ///< "tcp://HOST:PORT"; empty: found on the LAN, by the key
   std::string name;                       ///< for people; must be unique among the slaves of a run
   std::size_t memory = 0;                 ///< bytes for shards
   std::optional<wire::JoinKey> key = {};  ///< without it, links are neither encrypted nor authenticated

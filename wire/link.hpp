@@ -60,7 +60,7 @@ enum class Channel : std::uint8_t { control, data, peer };
 struct LinkOptions {
   std::chrono::milliseconds heartbeat_interval{250};
   std::chrono::milliseconds heartbeat_timeout{2000};
-  std::size_t max_message_bytes = std::size_t{8} << 20;
+  std::size_t max_message_bytes = 2 * kPieceBytes;
   /// Without these, links are neither encrypted nor authenticated.
   std::optional<MasterKeys> keys = {};   ///< of a server link
   std::optional<JoinKey> join_key = {};  ///< of a client link

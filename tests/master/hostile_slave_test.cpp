@@ -87,6 +87,18 @@ const std::vector<HostileCase>& hostile_cases() {
       {"Vanishes", "Step", [](FakeSlave& s) { s.vanish(); }, "is gone"},
       {"VanishesWhileHolding", "Assign", [](FakeSlave& s) { s.vanish(); }, "is gone"},
       {"Hangs", "Step", [](FakeSlave& s) { s.hang(); }, "hangs: no answer for"},
+      {"Floods", "Step",
+       [](FakeSlave& s) {
+         for (int i = 0; i < 30000; ++i) s.send(wire::Ping{});
+         s.hang();
+       },
+       "floods the master"},
+      {"FloodsOnControl", "Step",
+       [](FakeSlave& s) {
+         for (int i = 0; i < 30000; ++i) s.send(wire::Hello{.name = "evil"}, Channel::control);
+         s.hang();
+       },
+       "floods the master"},
       {"HangsInUpdate", "Update", [](FakeSlave&) {}, "hangs: no answer for"},
       {"OfAnotherStep", "Step", [](FakeSlave& s) { s.send_piece({.step = 2, .task = maps}, kMaps); },
        "a Piece of step 2 in step 1"},

@@ -205,7 +205,7 @@ TEST_F(Programs, SlavesJoinByTheKeyThatTheMasterPrints) {
   Process stranger({kSlave, endpoint_, "--insecure", "--name", "stranger"});
   EXPECT_TRUE(stranger.wait_for("the master breaks the connection off", 20s)) << stranger.output();
   Process a({kSlave, endpoint_, "--key", printed, "--name", "a", "--threads", "1"});
-  Process b({"/usr/bin/env", "CONVOY_KEY=" + printed, kSlave, endpoint_, "--name", "b", "--threads", "1"});
+  Process b({"/usr/bin/env", "CONVOY_KEY=" + printed, kSlave, "--name", "b", "--threads", "1"});  // finds its master
   ASSERT_EQ(train.wait(60s), kSuccess) << train.output() << a.output() << b.output();
   EXPECT_THAT(train.output(), testing::Not(HasSubstr("stranger")));
   EXPECT_THAT(file_bytes(folder("run") + "/events.jsonl"),
