@@ -134,7 +134,7 @@ void ClusterTrunk::run_until(const std::function<bool()>& over) {
 std::chrono::milliseconds ClusterTrunk::patience() const {
   constexpr std::uint64_t kFirst = 4;
   constexpr double kMultiple = 3.0;
-  constexpr auto kLeast = std::chrono::seconds(2);
+  constexpr auto kLeast = std::chrono::seconds(3);  // whose process stands still is noticed sooner, as gone
   if (step_ <= kFirst || longest_ <= 0.0) return patience_;
   const std::chrono::milliseconds measured(static_cast<long>(1e3 * (kMultiple * longest_ + 1.0)));
   return std::min(patience_, std::max<std::chrono::milliseconds>(kLeast, measured));
