@@ -4,7 +4,10 @@ again, slaves suspended, links cut, lossy, late, out of order, or slow. The run 
 of a run that had the same plans at the same steps and was left in peace. Needs root, iproute2 and cgroups; exit code 77
 without.
 
-usage: tests/chaos/network_chaos.py [--seconds 60] [--seed 1]      (after scripts/build)
+usage: tests/chaos/network_chaos.py [--seconds 60] [--seed 1] [--spare NAMES] [--record FOLDER]      (after scripts/build)
+
+--record writes each process's memory and open files over time, as resources.csv and, with gnuplot, resources.png; --spare
+names machines (master, a, b, c) that are not killed, so that theirs can be followed for long.
 """
 import argparse
 import json
@@ -15,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -47,6 +51,7 @@ class World:
             print("this kernel has no netem: packets are lost in short queues instead, and none comes late", flush=True)
         self.heal_link("a")
         self.process = {}
+        self.started = {}
         self.suspended = set()
         self.resume = []
 
@@ -64,6 +69,7 @@ class World:
                      "--device", "cpu"]
         log = open(self.folder / f"{name}.log", "a", encoding="utf-8")
         self.process[name] = self.lan.start(self.machine[name], words, stdout=log, stderr=subprocess.STDOUT)
+        self.started[name] = self.started.get(name, 0) + 1
 
     def alive(self, name):
         return self.process[name].poll() is None
@@ -116,6 +122,73 @@ def events(folder):
             yield json.loads(line)
         except ValueError:
             continue  # cut off when the master was killed
+
+
+PLOT = """set datafile separator ','
+set terminal pngcairo size 900,600 font 'sans,10'
+set output 'resources.png'
+set multiplot layout 2,1
+set xlabel 'seconds'
+set key outside
+set ylabel 'resident memory (MiB)'
+names = 'master a b c'
+plot for [name in names] 'resources.csv' using (stringcolumn(2) eq name ? $1 : 1/0):4 with points pt 7 ps 0.3 title name
+set ylabel 'open files'
+plot for [name in names] 'resources.csv' using (stringcolumn(2) eq name ? $1 : 1/0):5 with points pt 7 ps 0.3 title name
+"""
+
+
+class Recorder:
+    """Each process's memory and open files, once a second. A process that is started anew gets another number."""
+
+    def __init__(self, world, folder):
+        self.world, self.folder = world, pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.over = threading.Event()
+        self.rows = []
+        self.thread = threading.Thread(target=self.record, daemon=True)
+        self.thread.start()
+
+    def program_of(self, name):
+        """The process that computes, under the shell that started it."""
+        pid = self.world.process[name].pid
+        for _ in range(4):
+            if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith("convoy-"):
+                return pid
+            pid = int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+        return None
+
+    def record(self):
+        begin = time.monotonic()
+        while not self.over.wait(1.0):
+            for name in list(self.world.process):
+                try:
+                    pid = self.program_of(name)
+                    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
+                    files = len(os.listdir(f"/proc/{pid}/fd"))
+                except (OSError, IndexError, ValueError):
+                    continue  # it is being killed, or started
+                self.rows.append([round(time.monotonic() - begin, 1), name, self.world.started[name],
+                                  round(pages * os.sysconf("SC_PAGESIZE") / 2**20, 1), files])
+
+    def close(self):
+        self.over.set()
+        self.thread.join()
+        lines = ["seconds,machine,process,memory_mib,files", *(",".join(map(str, row)) for row in self.rows)]
+        (self.folder / "resources.csv").write_text("\n".join(lines) + "\n")
+        (self.folder / "resources.gnuplot").write_text(PLOT)
+        subprocess.run(["gnuplot", "resources.gnuplot"], cwd=self.folder, check=False)
+        lives = {}
+        for _, name, number, memory, files in self.rows:
+            lives.setdefault((name, number), []).append((memory, files))
+        for name in self.world.machine:
+            values = max((rows for (each, _), rows in lives.items() if each == name), key=len, default=[])
+            tenth = max(1, len(values) // 10)
+            if len(values) < 20:
+                continue
+            early, late = values[tenth:2 * tenth], values[-tenth:]
+            print(f"{name}: over {len(values)} s, memory {max(m for m, _ in early)} MiB early and {max(m for m, _ in late)} late; "
+                  f"open files {max(f for _, f in early)} and {max(f for _, f in late)}", flush=True)
 
 
 def steps_in(folder):
@@ -185,7 +258,7 @@ def disturb(world, options):
         deed = draw.choice(["kill", "suspend", "cut", "lose", "delay", "slow"])
         if (name == "master" and deed == "suspend") or (deed == "delay" and not world.netem):
             continue
-        if not world.alive(name) or name in world.suspended:
+        if not world.alive(name) or name in world.suspended or (deed == "kill" and name in options.spare):
             continue
         world.harm(name, deed)
         what = deed if name != "master" else f"{deed} (master)"
@@ -201,6 +274,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--spare", type=lambda text: text.split(","), default=[], help="machines that are not killed")
+    parser.add_argument("--record", metavar="FOLDER", help="write memory and open files there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -213,7 +288,10 @@ def main():
             for each in world.machine:
                 world.start(each)
             time.sleep(5)
+            recorder = Recorder(world, options.record) if options.record else None
             done = disturb(world, options)
+            if recorder:
+                recorder.close()
             time.sleep(10)
             before = steps_in(folder / "run")
             patience = time.monotonic() + 60
