@@ -57,7 +57,8 @@ void add_options(CLI::App& command, Machines& machines) {
 }
 
 Calibration calibration_of(const Machines& machines, const Cut& parts, int batch, int slaves, double mbits) {
-  Calibration calibration{.batch = batch, .head_seconds = head_flops(parts) * batch / machines.master_gflops / 1e9};
+  Calibration calibration{.batch = batch,
+                          .master = {.head_seconds = head_flops(parts) * batch / machines.master_gflops / 1e9}};
   std::vector<MemberProfile> timed;
   if (!machines.from_run.empty()) {
     const std::string file = machines.from_run + "/calibration.json";
@@ -76,11 +77,11 @@ Calibration calibration_of(const Machines& machines, const Cut& parts, int batch
 
 SimulatedPoint simulate_point(const Cut& parts, int batch, const Calibration& calibration, const Wishes& wishes) {
   SimulatedPoint point;
-  point.choice = choose_plan(parts.trunk, batch, calibration.members, wishes, calibration.head_seconds);
+  point.choice = choose_plan(parts.trunk, batch, calibration.members, wishes, calibration.master);
   point.seconds_alone = std::numeric_limits<double>::infinity();
   for (const MemberProfile& member : calibration.members) {
     point.seconds_alone =
-        std::min(point.seconds_alone, convoy::seconds_alone(parts.trunk, member, calibration.head_seconds));
+        std::min(point.seconds_alone, convoy::seconds_alone(parts.trunk, member, calibration.master.head_seconds));
   }
   std::set<int> working;
   for (const StagePlan& stage : point.choice.plan.stages) {

@@ -1,16 +1,15 @@
 #include "devices/calibrate.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <functional>
+
+#include "core/stopwatch.hpp"
 
 namespace convoy {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 double median(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -37,7 +36,7 @@ Timing time_shard(Device& device, const ShardSpec& spec, int repeats) {
   Tensor gradients(gradient->shape(), 0.5F);
 
   std::array<std::vector<double>, 4> seconds;
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch whole;
   const std::array<std::function<void()>, 4> passes{
       [&] {
         input->write(maps.span());
@@ -53,14 +52,38 @@ Timing time_shard(Device& device, const ShardSpec& spec, int repeats) {
   };
   for (int round = 0; round <= repeats; ++round) {
     for (std::size_t i = 0; i < passes.size(); ++i) {
-      const auto start = std::chrono::steady_clock::now();
+      const Stopwatch watch;
       passes[i]();
       device.finish();
-      if (round > 0) seconds[i].push_back(seconds_since(start));
+      if (round > 0) seconds[i].push_back(watch.seconds());
     }
-    if (round > 0 && seconds_since(begin) > 2.0) break;
+    if (round > 0 && whole.seconds() > 2.0) break;
   }
   return {spec.filters.count, median(seconds[0]), median(seconds[1]), median(seconds[2]), median(seconds[3])};
+}
+
+HostTimes time_host(const DeviceInfo& device) {
+  constexpr double kLongEnough = 0.05;
+  std::vector<float> sum(std::size_t{1} << 21, 1.0F);  // 8 MiB: more than the caches of a core hold
+  const std::vector<float> part(sum.size(), 0.5F);
+  const Stopwatch watch;
+  const double before = thread_seconds();
+  double bytes = 0.0;
+  while (watch.seconds() < kLongEnough) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+    bytes += 3.0 * static_cast<double>(sum.size() * sizeof(float));
+  }
+  const double seconds = watch.seconds();
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  const bool known = sched_getaffinity(0, sizeof cores, &cores) == 0;
+  return {.memory = bytes / seconds,
+          .slowdown = seconds / std::max(1e-6, thread_seconds() - before),
+          .spare = known && CPU_COUNT(&cores) > device.threads};
+}
+
+HostSpeed host_speed(const HostTimes& times, double worked, double bytes) {
+  return {.busy_per_byte = times.spare ? 0.0 : worked * times.slowdown / bytes, .memory = times.memory};
 }
 
 double measure_speed(Device& device) {

@@ -19,6 +19,16 @@ int calibration_batch(int batch);
 /// up. Stops early, with at least one round, once two seconds are spent.
 Timing time_shard(Device& device, const ShardSpec& spec, int repeats);
 
+/// How this machine's processor does beside the device, in some 50 ms.
+struct HostTimes {
+  double memory = 0.0;    ///< bytes a second that additions read and write
+  double slowdown = 1.0;  ///< seconds that pass for each second that a thread computes: others take their part of it
+  bool spare = false;     ///< has cores that the device does not compute on
+};
+HostTimes time_host(const DeviceInfo& device);
+/// What `bytes` cost for which the processor worked so many seconds (process_seconds()).
+HostSpeed host_speed(const HostTimes& times, double worked, double bytes);
+
 /// GFLOP/s of forward and backward on a convolution of middle size (64 filters of 3x3 on 64 maps of 16x16), in a second
 /// or two: to compare devices, not to plan with.
 double measure_speed(Device& device);

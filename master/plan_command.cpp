@@ -94,7 +94,7 @@ std::optional<Planned> plan_as_timed(const PlanOptions& options, const Net& net,
   }
   Planned planned;
   planned.calibration = calibration_from_json(read_text(options.calibration), options.calibration, cut.trunk, batch);
-  planned.choice = choose_plan(cut.trunk, batch, planned.calibration.members, wishes, planned.calibration.head_seconds);
+  planned.choice = choose_plan(cut.trunk, batch, planned.calibration.members, wishes, planned.calibration.master);
   planned.plan = planned.choice->plan;
   return planned;
 }

@@ -174,20 +174,20 @@ void measure_and_choose(const Work& work, const Wishes& wishes, Planned& planned
   for (std::size_t slave = 0; slave < roster.slaves().size(); ++slave) {
     if (!timed.contains(roster.slaves()[slave].name)) untimed.push_back(slave);
   }
-  for (MemberProfile& member :
-       profile_members(roster, untimed, own ? &work.device : nullptr, memory, work.cut.trunk, work.batch)) {
-    timed[member.name] = std::move(member);
-  }
+  Profiles profiles = profile_members(roster, untimed, work.device, own, memory, work.cut.trunk, work.batch);
+  for (MemberProfile& member : profiles.members) timed[member.name] = std::move(member);
+  if (!untimed.empty()) calibration.master.host = profiles.master;
   for (const std::string& name : members_of(work, roster)) calibration.members.push_back(timed.at(name));
   if (first) {
     calibration.batch = work.batch;
     for (const Stage& stage : work.cut.trunk) calibration.stages.push_back(stage.name);
-    calibration.head_seconds = time_head(work.cut, work.batch);
+    calibration.master.head_seconds = time_head(work.cut, work.batch);
     if (maybe_alone) {
-      calibration.seconds_alone = time_alone(work.cut, work.batch, work.device, memory, calibration.head_seconds);
+      calibration.seconds_alone =
+          time_alone(work.cut, work.batch, work.device, memory, calibration.master.head_seconds);
     }
   }
-  planned.choice = choose_plan(work.cut.trunk, work.batch, calibration.members, wishes, calibration.head_seconds);
+  planned.choice = choose_plan(work.cut.trunk, work.batch, calibration.members, wishes, calibration.master);
   planned.plan = planned.choice->plan;
 }
 

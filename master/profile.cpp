@@ -45,35 +45,46 @@ void collect_timings(Roster& roster, std::vector<std::size_t> awaited,
   }
 }
 
-/// Sends a slave so many Pieces and has them back: seconds each way.
-NodeLink time_transfer(Roster& roster, std::size_t slave, std::uint32_t pieces) {
+struct Transfer {
+  double there = 0.0;  ///< seconds
+  double back = 0.0;
+  HostSpeed slave;
+};
+
+/// Sends a slave so many Pieces and has them back.
+Transfer time_transfer(Roster& roster, std::size_t slave, std::uint32_t pieces) {
   wire::Envelope piece{wire::Piece{}, wire::Payload(wire::kPieceBytes)};
   std::ranges::fill(piece.payload.bytes(), std::byte{1});
   Stopwatch watch;
   roster.send(slave, {wire::Probe{pieces}, {}});
   for (std::uint32_t i = 0; i < pieces; ++i) roster.send(slave, piece);
-  next_answer(roster, {slave}, "Done", [](const auto& m) { return std::holds_alternative<wire::Done>(m); });
-  NodeLink seconds{.out = 0.0, .in = watch.restart()};
+  const Roster::Arrival answer =
+      next_answer(roster, {slave}, "Probed", [](const auto& m) { return std::holds_alternative<wire::Probed>(m); });
+  Transfer transfer{.there = watch.restart(), .slave = std::get<wire::Probed>(answer.envelope.message).host};
   for (std::uint32_t i = 0; i < pieces; ++i) {
     next_answer(roster, {slave}, "Piece", [](const auto& m) { return std::holds_alternative<wire::Piece>(m); });
   }
-  seconds.out = watch.seconds();
-  return seconds;
+  transfer.back = watch.seconds();
+  return transfer;
 }
 
-/// Bytes a second to and from a slave, and the latency: more and more bytes, until they take long enough to tell.
-void measure_link(Roster& roster, std::size_t slave, MemberProfile& profile) {
+/// Bytes a second to and from a slave, the latency, and what bytes cost both: more and more of them, until they take
+/// long enough to tell. `master`: where it is to be told.
+void measure_link(Roster& roster, std::size_t slave, const HostTimes& own, MemberProfile& profile, HostSpeed& master) {
   constexpr double kLongEnough = 0.15;
   constexpr std::uint32_t kMostPieces = 64;
   double round_trip = kLongEnough;
-  for (int i = 0; i < 5; ++i) round_trip = std::min(round_trip, time_transfer(roster, slave, 0).in);
+  for (int i = 0; i < 5; ++i) round_trip = std::min(round_trip, time_transfer(roster, slave, 0).there);
   profile.latency = round_trip / 2.0;
   for (std::uint32_t pieces = 1;; pieces *= 4) {
-    const NodeLink seconds = time_transfer(roster, slave, pieces);
+    const double before = process_seconds();
+    const Transfer seconds = time_transfer(roster, slave, pieces);
     const double bytes = static_cast<double>(pieces) * static_cast<double>(wire::kPieceBytes);
-    const double in = std::max(seconds.in - round_trip, seconds.in / 2.0);
-    profile.link = {.out = bytes / seconds.out, .in = bytes / in};
-    if ((in > kLongEnough && seconds.out > kLongEnough) || pieces == kMostPieces) return;
+    const double there = std::max(seconds.there - round_trip, seconds.there / 2.0);
+    profile.link = {.out = bytes / seconds.back, .in = bytes / there};
+    profile.host = seconds.slave;
+    master = host_speed(own, process_seconds() - before, 2.0 * bytes);
+    if ((there > kLongEnough && seconds.back > kLongEnough) || pieces == kMostPieces) return;
   }
 }
 
@@ -84,8 +95,8 @@ bool holds(const MemberProfile& member, const ShardSpec& spec) {
 
 }  // namespace
 
-std::vector<MemberProfile> profile_members(Roster& roster, const std::vector<std::size_t>& slaves, Device* own,
-                                           std::size_t own_memory, const std::vector<Stage>& trunk, int batch) {
+Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves, Device& device, bool share,
+                         std::size_t own_memory, const std::vector<Stage>& trunk, int batch) {
   std::vector<MemberProfile> profiles;
   const auto add = [&](const std::string& name, std::size_t memory, int block) {
     profiles.push_back({.name = name,
@@ -97,8 +108,11 @@ std::vector<MemberProfile> profile_members(Roster& roster, const std::vector<std
     const SlaveInfo& info = roster.slaves()[slave];
     add(info.name, info.memory, info.filter_block);
   }
-  if (own != nullptr) add("master", own_memory, own->info().filter_block);
-  for (std::size_t i = 0; i < slaves.size(); ++i) measure_link(roster, slaves[i], profiles[i]);
+  if (share) add("master", own_memory, device.info().filter_block);
+  const HostTimes host = time_host(device.info());
+  HostSpeed master = host_speed(host, 0.0, 1.0);
+  for (std::size_t i = 0; i < slaves.size(); ++i) measure_link(roster, slaves[i], host, profiles[i], master);
+  if (share) profiles.back().host = master;
 
   const int timed_batch = calibration_batch(batch);
   const double scale = static_cast<double>(batch) / timed_batch;
@@ -120,8 +134,8 @@ std::vector<MemberProfile> profile_members(Roster& roster, const std::vector<std
       const auto add_timing = [&](MemberProfile& member, double forward, double input, double weights, double update) {
         member.stages[s].push_back({filters, scale * forward, scale * input, scale * weights, update});
       };
-      if (own != nullptr && holds(profiles.back(), spec)) {
-        const Timing timing = time_shard(*own, spec, kRepeats);
+      if (share && holds(profiles.back(), spec)) {
+        const Timing timing = time_shard(device, spec, kRepeats);
         add_timing(profiles.back(), timing.forward, timing.backward_input, timing.backward_filters, timing.update);
       }
       collect_timings(roster, asked, [&](std::size_t slave, const wire::Calibrated& timing) {
@@ -131,7 +145,7 @@ std::vector<MemberProfile> profile_members(Roster& roster, const std::vector<std
       });
     }
   }
-  return profiles;
+  return {std::move(profiles), master};
 }
 
 std::chrono::milliseconds patience_for(const Plan& plan, const std::vector<MemberProfile>& profiles) {

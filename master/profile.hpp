@@ -9,11 +9,16 @@
 
 namespace convoy {
 
-/// Measures the link to each of the `slaves` (indices), one after another. Then has them, and the master's own device where
-/// given, time each stage at several filter counts, all at the same time as in training. The profiles are in the order of
-/// `slaves`, the master's last. Throws PeerLost naming the slave.
-std::vector<MemberProfile> profile_members(Roster& roster, const std::vector<std::size_t>& slaves, Device* own,
-                                           std::size_t own_memory, const std::vector<Stage>& trunk, int batch);
+struct Profiles {
+  std::vector<MemberProfile> members;
+  HostSpeed master;
+};
+
+/// Measures the link to each of the `slaves` (indices), one after another. Then has them, and with `share` the master's own
+/// `device`, time each stage at several filter counts, all at the same time as in training. The members are in the order
+/// of `slaves`, the master last. Throws PeerLost naming the slave.
+Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves, Device& device, bool share,
+                         std::size_t own_memory, const std::vector<Stage>& trunk, int batch);
 
 /// How long a slave may be silent before it counts as hung: a multiple of the longest task that the plan gives out, and
 /// at least half a minute; ten minutes where nobody was timed.

@@ -30,6 +30,8 @@ Json member_json(const MemberProfile& member) {
           {"bytes_per_second_out", member.link.out},
           {"bytes_per_second_in", member.link.in},
           {"latency", member.latency},
+          {"busy_per_byte", member.host.busy_per_byte},
+          {"memory_bytes_per_second", member.host.memory},
           {"stages", std::move(stages)}};
 }
 
@@ -38,6 +40,12 @@ double amount(const Json& json, const char* field) {
   const double value = json.at(field).get<double>();
   if (!(value >= 0.0)) fail("{} is {}, and must not be negative", field, value);
   return value;
+}
+
+HostSpeed host_from(const Json& json) {
+  const HostSpeed host{amount(json, "busy_per_byte"), amount(json, "memory_bytes_per_second")};
+  if (!(host.memory > 0.0)) fail("memory_bytes_per_second is {}, and must be above 0", host.memory);
+  return host;
 }
 
 std::vector<Timing> timings_from(const Json& rows, const Stage& stage) {
@@ -62,7 +70,8 @@ MemberProfile member_from(const Json& json, const std::vector<Stage>& trunk) {
                        .filter_block = json.at("filter_block").get<int>(),
                        .stages = {},
                        .link = {amount(json, "bytes_per_second_out"), amount(json, "bytes_per_second_in")},
-                       .latency = amount(json, "latency")};
+                       .latency = amount(json, "latency"),
+                       .host = host_from(json)};
   if (member.filter_block < 1 || member.filter_block > 1024)
     fail("filter_block {} of {}", member.filter_block, member.name);
   const Json& stages = json.at("stages");
@@ -79,7 +88,9 @@ std::string to_json(const Calibration& calibration) {
   for (const MemberProfile& member : calibration.members) members.push_back(member_json(member));
   return Json{{"batch", calibration.batch},
               {"stages", calibration.stages},
-              {"head_seconds", calibration.head_seconds},
+              {"head_seconds", calibration.master.head_seconds},
+              {"busy_per_byte", calibration.master.host.busy_per_byte},
+              {"memory_bytes_per_second", calibration.master.host.memory},
               {"seconds_alone", calibration.seconds_alone},
               {"members", std::move(members)}}
              .dump(1) +
@@ -92,7 +103,7 @@ Calibration calibration_from_json(const std::string& text, const std::string& fi
     const Json json = Json::parse(text);
     Calibration read{.batch = json.at("batch").get<int>(),
                      .stages = json.at("stages").get<std::vector<std::string>>(),
-                     .head_seconds = amount(json, "head_seconds"),
+                     .master = {amount(json, "head_seconds"), host_from(json)},
                      .members = {},
                      .seconds_alone = amount(json, "seconds_alone")};
     std::vector<std::string> names;

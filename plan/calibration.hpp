@@ -11,7 +11,7 @@ namespace convoy {
 struct Calibration {
   int batch = 0;                    ///< of all times
   std::vector<std::string> stages;  ///< names, in order
-  double head_seconds = 0.0;        ///< of dense layers and loss on the master, forward and backward
+  MasterProfile master;
   std::vector<MemberProfile> members;
   double seconds_alone = 0.0;  ///< of a step on the master's machine by itself; 0: not measured
 };

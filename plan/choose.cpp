@@ -44,8 +44,8 @@ std::vector<Form> forms(std::size_t stages, int batch, const Wishes& wishes) {
 class Chooser {
  public:
   Chooser(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members, const Wishes& wishes,
-          double head_seconds)
-      : trunk_(trunk), batch_(batch), members_(members), wishes_(wishes), head_seconds_(head_seconds) {
+          const MasterProfile& master)
+      : trunk_(trunk), batch_(batch), members_(members), wishes_(wishes), master_(master) {
     order_.resize(members.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::ranges::stable_sort(order_, {}, [&](std::size_t m) { return burden(members[m]); });
@@ -107,7 +107,7 @@ class Chooser {
     plan.relayed = form.relayed;
     for (std::size_t s = 0; s < form.replicated; ++s) plan.stages[s].replicated = true;
     const TaskGraph graph = make_task_graph(plan, trunk_);
-    Simulated predicted = simulate(graph, plan, trunk_, measured_cluster(plan, trunk_, members_, head_seconds_));
+    Simulated predicted = simulate(graph, plan, trunk_, measured_cluster(plan, trunk_, members_, master_));
     choice_.alternatives.push_back(
         {fmt::format("{} of {} members, {}", count, members_.size(), describe(plan)), predicted.seconds});
     // What was looked at first is simpler: a little faster is no reason to leave it.
@@ -122,7 +122,7 @@ class Chooser {
   int batch_;
   const std::vector<MemberProfile>& members_;
   const Wishes& wishes_;
-  double head_seconds_;
+  const MasterProfile& master_;
   std::vector<std::size_t> order_;  ///< members, the fastest first
   Choice choice_;
   Form best_form_;
@@ -132,37 +132,40 @@ class Chooser {
 }  // namespace
 
 ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
-                              const std::vector<MemberProfile>& members, double head_seconds) {
+                              const std::vector<MemberProfile>& members, const MasterProfile& master) {
   ClusterModel model;
-  NodeLink master;
+  NodeLink card;
   for (const MemberProfile& member : members) {
     const auto rate = [](double measured) { return measured > 0.0 ? measured : kUnmeasured; };
     model.links.push_back({rate(member.link.out), rate(member.link.in)});
+    model.busy_per_byte.push_back(member.host.busy_per_byte);
     model.latency = std::max(model.latency, member.latency);
     // What the master sends and receives is no slower than the fastest slave receives and sends.
-    master.out = std::max(master.out, model.links.back().in);
-    master.in = std::max(master.in, model.links.back().out);
+    card.out = std::max(card.out, model.links.back().in);
+    card.in = std::max(card.in, model.links.back().out);
   }
   const bool own = !plan.members.empty() && plan.members.back() == "master";
   if (own) {
     model.links.back() = {};
-    master = {};
+    card = {};
     for (std::size_t m = 0; m + 1 < members.size(); ++m) {
-      master.out = std::max(master.out, model.links[m].in);
-      master.in = std::max(master.in, model.links[m].out);
+      card.out = std::max(card.out, model.links[m].in);
+      card.in = std::max(card.in, model.links[m].out);
     }
-    if (members.size() == 1) master = {kUnmeasured, kUnmeasured};
-    model.links.back() = master;
+    if (members.size() == 1) card = {kUnmeasured, kUnmeasured};
+    model.links.back() = card;
   } else {
-    model.links.push_back(master);
+    model.links.push_back(card);
+    model.busy_per_byte.push_back(master.host.busy_per_byte);
   }
-  model.compute = [&plan, &trunk, &members, head_seconds](const Task& task) {
-    if (task.kind == TaskKind::head) return head_seconds;
+  model.compute = [&plan, &trunk, &members, &master](const Task& task) {
+    if (task.kind == TaskKind::head) return master.head_seconds;
+    const auto node = static_cast<std::size_t>(task.node);
     if (task.kind == TaskKind::sum || task.kind == TaskKind::layers || task.kind == TaskKind::layers_backward) {
-      return memory_seconds(task, plan, trunk);
+      return memory_seconds(task, plan, trunk, node < members.size() ? members[node].host.memory : master.host.memory);
     }
     if (task.kind == TaskKind::send) return 0.0;
-    const MemberProfile& member = members[static_cast<std::size_t>(task.node)];
+    const MemberProfile& member = members[node];
     if (task.kind == TaskKind::update) {
       double seconds = 0.0;
       for (std::size_t s = 0; s < trunk.size(); ++s) {
@@ -181,8 +184,8 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
 }
 
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
-                   const Wishes& wishes, double head_seconds) {
-  return Chooser(trunk, batch, members, wishes, head_seconds).choose();
+                   const Wishes& wishes, const MasterProfile& master) {
+  return Chooser(trunk, batch, members, wishes, master).choose();
 }
 
 double seconds_alone(const std::vector<Stage>& trunk, const MemberProfile& member, double head_seconds) {

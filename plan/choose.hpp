@@ -29,15 +29,15 @@ struct Choice {
 };
 
 /// The members as they were timed, for the simulator. `members` are the plan's; links that were not measured cost
-/// nothing. `head_seconds`: of dense layers and loss, forward and backward, on the master.
+/// nothing.
 ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
-                              const std::vector<MemberProfile>& members, double head_seconds);
+                              const std::vector<MemberProfile>& members, const MasterProfile& master);
 
 /// Shares by speed within memory (make_plan) for all members, and for the fastest of them only; star and ring; several
 /// numbers of micro-batches; the first stages replicated or not. The last member is the master where that is its name.
 /// Throws Error with the numbers where the net does not fit.
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
-                   const Wishes& wishes, double head_seconds);
+                   const Wishes& wishes, const MasterProfile& master);
 
 /// Seconds of a step on one machine that computes everything.
 double seconds_alone(const std::vector<Stage>& trunk, const MemberProfile& member, double head_seconds);

@@ -101,6 +101,12 @@ struct NodeLink {
   double in = 0.0;
 };
 
+/// What a machine's processor does beside computing on its device.
+struct HostSpeed {
+  double busy_per_byte = 0.0;  ///< seconds of computing that a byte costs which it sends or receives
+  double memory = 8e9;         ///< bytes a second that additions read and write
+};
+
 /// What one member measured and can hold.
 struct MemberProfile {
   std::string name;
@@ -109,6 +115,13 @@ struct MemberProfile {
   std::vector<std::vector<Timing>> stages;  ///< for each stage, ascending filters; none: it cannot hold any
   NodeLink link;                            ///< zeros: not measured
   double latency = 0.0;                     ///< seconds from its sending to another's receiving
+  HostSpeed host;
+};
+
+/// What the master does beside what it may do as a member.
+struct MasterProfile {
+  double head_seconds = 0.0;  ///< of dense layers and loss, forward and backward
+  HostSpeed host;
 };
 
 /// Seconds predicted for a shard of stage `stage`: 0 for no filters, else piecewise linear through the timings at the

@@ -21,7 +21,7 @@ class Simulation {
         cluster_(cluster),
         missing_(graph.tasks.size()),
         followers_(followers_of(graph)),
-        computing_(static_cast<std::size_t>(graph.nodes), {-1, kNever}),
+        computing_(static_cast<std::size_t>(graph.nodes)),
         ready_(static_cast<std::size_t>(graph.nodes)) {
     result_.nodes.resize(static_cast<std::size_t>(graph.nodes));
     for (std::size_t i = 0; i < graph.tasks.size(); ++i) missing_[i] = graph.tasks[i].after.size();
@@ -34,6 +34,7 @@ class Simulation {
     std::size_t done = 0;
     while (done < graph_.tasks.size()) {
       share_links();
+      share_processors();
       advance_to(next_event());
       done += finish_what_ended();
     }
@@ -43,8 +44,9 @@ class Simulation {
 
  private:
   struct Computing {
-    int task;
-    double end;
+    int task = -1;      ///< none
+    double left = 0.0;  ///< seconds, if it did nothing else
+    double speed = 1.0;
   };
   /// The sends of one pair of nodes; the first is on its way.
   struct Flow {
@@ -76,7 +78,7 @@ class Simulation {
     const int first = *ready.begin();
     ready.erase(ready.begin());
     const double seconds = cluster_.compute(task(first));
-    computing_[at(node)] = {first, now_ + seconds};
+    computing_[at(node)] = {.task = first, .left = seconds};
     result_.nodes[at(node)].compute += seconds;
   }
 
@@ -125,9 +127,24 @@ class Simulation {
     }
   }
 
+  /// What the bytes on their way take of their nodes' processors.
+  void share_processors() {
+    constexpr double kLeast = 0.1;
+    for (Computing& each : computing_) each.speed = 1.0;
+    for (const auto& [pair, flow] : flows_) {
+      if (flow.sends.empty()) continue;
+      for (const int node : {pair.first, pair.second}) {
+        computing_[at(node)].speed -= cluster_.busy_per_byte[at(node)] * flow.rate;
+      }
+    }
+    for (Computing& each : computing_) each.speed = std::max(kLeast, each.speed);
+  }
+
   double next_event() const {
     double next = arrivals_.empty() ? kNever : arrivals_.top().first;
-    for (const Computing& each : computing_) next = std::min(next, each.end);
+    for (const Computing& each : computing_) {
+      if (each.task >= 0) next = std::min(next, now_ + each.left / each.speed);
+    }
     for (const auto& [pair, flow] : flows_) {
       if (!flow.sends.empty()) next = std::min(next, now_ + flow.left / flow.rate);
     }
@@ -139,15 +156,19 @@ class Simulation {
     for (auto& [pair, flow] : flows_) {
       if (!flow.sends.empty()) flow.left -= flow.rate * (time - now_);
     }
+    for (Computing& each : computing_) {
+      if (each.task >= 0) each.left -= each.speed * (time - now_);
+    }
     now_ = time;
   }
 
   std::size_t finish_what_ended() {
     std::vector<int> ended;
     for (std::size_t node = 0; node < computing_.size(); ++node) {
-      if (computing_[node].end > now_) continue;
+      constexpr double kRounding = 1e-12;
+      if (computing_[node].task < 0 || computing_[node].left > kRounding) continue;
       ended.push_back(computing_[node].task);
-      computing_[node] = {-1, kNever};
+      computing_[node].task = -1;
     }
     for (auto& [pair, flow] : flows_) {
       // What is left of rounding: less than a byte.
@@ -187,8 +208,7 @@ class Simulation {
 
 }  // namespace
 
-double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stage>& trunk) {
-  constexpr double kBytesPerSecond = 8e9;
+double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stage>& trunk, double bandwidth) {
   const Stage& stage = trunk[static_cast<std::size_t>(task.stage)];
   double values = 0.0;
   if (task.kind == TaskKind::sum) {
@@ -200,12 +220,13 @@ double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stag
     const auto layers = static_cast<double>(stage.after.size());
     values = (1.0 + 2.0 * layers) * static_cast<double>(conv_shape(stage, plan.batch, task.filters.count).size());
   }
-  return values * sizeof(float) / kBytesPerSecond;
+  return values * sizeof(float) / bandwidth;
 }
 
 Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                    const ClusterModel& cluster) {
-  invariant(cluster.links.size() == static_cast<std::size_t>(graph.nodes), "a link for each node");
+  const auto nodes = static_cast<std::size_t>(graph.nodes);
+  invariant(cluster.links.size() == nodes && cluster.busy_per_byte.size() == nodes, "a link for each node");
   return Simulation(graph, plan, trunk, cluster).run();
 }
 

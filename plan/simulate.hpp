@@ -9,15 +9,15 @@
 namespace convoy {
 
 struct ClusterModel {
-  std::vector<NodeLink> links;  ///< by node of the graph
-  double latency = 0.0;         ///< seconds from the end of a send to what waits for it
+  std::vector<NodeLink> links;        ///< by node of the graph
+  double latency = 0.0;               ///< seconds from the end of a send to what waits for it
+  std::vector<double> busy_per_byte;  ///< by node: HostSpeed's
   /// Seconds that a node computes on a task that is no send.
   std::function<double(const Task&)> compute;
 };
 
-/// Seconds that a sum, or the layers after a convolution, take a machine of today: what they read and write, over the
-/// bandwidth of its memory.
-double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stage>& trunk);
+/// Seconds that a sum, or the layers after a convolution, take: what they read and write, over `bandwidth` in bytes a second.
+double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stage>& trunk, double bandwidth);
 
 /// What a node did in a step.
 struct NodeUse {
@@ -33,7 +33,8 @@ struct Simulated {
 
 /// Each node computes one task at a time, the first of those that are ready. Sends of one pair of nodes go one after
 /// another; those of different pairs share cards fairly: no send can be faster without one that is slower becoming
-/// slower still (max-min fairness, which TCP on a switched LAN comes near).
+/// slower still (max-min fairness, which TCP on a switched LAN comes near). A node computes slower while it sends and
+/// receives.
 Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                    const ClusterModel& cluster);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "devices/calibrate.hpp"
 #include "plan/plan.hpp"
 #include "wire/stream.hpp"
 
@@ -169,9 +168,16 @@ void Session::on(const wire::Calibrate& task) {
 }
 
 void Session::on(const wire::Probe& probe) {
+  if (!host_) host_ = time_host(device_.info());
+  const double before = process_seconds();
   std::vector<wire::Envelope> pieces;
-  while (pieces.size() < probe.pieces) pieces.push_back(next_piece("a probe"));
-  finish();
+  double bytes = 1.0;
+  while (pieces.size() < probe.pieces) {
+    pieces.push_back(next_piece("a probe"));
+    bytes += static_cast<double>(pieces.back().payload.size());
+  }
+  send(wire::Probed{host_speed(*host_, pieces.empty() ? 0.0 : process_seconds() - before, bytes)});
+  watch_.restart();
   for (const wire::Envelope& piece : pieces) link_.send(Channel::data, piece, Clock::now() + kTransferPatience);
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/stopwatch.hpp"
+#include "devices/calibrate.hpp"
 #include "exchange/node.hpp"
 #include "wire/link.hpp"
 
@@ -80,6 +81,7 @@ class Session {
   };
   std::deque<Early> early_;
   std::size_t early_bytes_ = 0;
+  std::optional<HostTimes> host_;
   Stopwatch watch_;      ///< runs since the last event that times_ counts
   wire::Done times_;     ///< since the last Done
   wire::Deadline sign_;  ///< when the master has to hear of this slave again

@@ -232,6 +232,11 @@ Message read(const fb::Header& header) {
     case fb::Body::Probe: return Probe{within(header.body_as_Probe()->pieces(), 0U, kMostProbe, "pieces")};
     case fb::Body::Assigned: return Assigned{token_of(header.body_as_Assigned()->token())};
     case fb::Body::Leaving: return Leaving{};
+    case fb::Body::Probed: {
+      const fb::Probed& probed = *header.body_as_Probed();
+      return Probed{{.busy_per_byte = within(probed.busy_per_byte(), 0.0, 1.0, "busy_per_byte"),
+                     .memory = within(probed.memory(), 1.0, 1e15, "memory")}};
+    }
     case fb::Body::NONE: break;
   }
   fail("a message of an unknown kind ({}); is the peer of another release?", static_cast<int>(header.body_type()));
@@ -255,9 +260,9 @@ Message decode(std::span<const std::byte> bytes) {
 
 std::string name_of(const Message& message) {
   constexpr std::array<const char*, std::variant_size_v<Message>> kNames{
-      "Hello",      "Welcome", "Refused", "Bye",       "Ping",   "Attach",   "Calibrate",
-      "Calibrated", "Assign",  "Load",    "Step",      "Update", "Snapshot", "Piece",
-      "Credit",     "Done",    "Failed",  "Unreached", "Probe",  "Assigned", "Leaving"};
+      "Hello",  "Welcome",   "Refused", "Bye",      "Ping",     "Attach", "Calibrate", "Calibrated",
+      "Assign", "Load",      "Step",    "Update",   "Snapshot", "Piece",  "Credit",    "Done",
+      "Failed", "Unreached", "Probe",   "Assigned", "Leaving",  "Probed"};
   return kNames[message.index()];
 }
 

@@ -128,6 +128,9 @@ struct BodyEncoder {
     return {fb::Body::Done,
             fb::CreateDone(builder, m.compute, m.transfer, m.wait, builder.CreateVector(m.stages)).Union()};
   }
+  Result operator()(const Probed& m) const {
+    return {fb::Body::Probed, fb::CreateProbed(builder, m.host.busy_per_byte, m.host.memory).Union()};
+  }
   Result operator()(const Probe& m) const { return {fb::Body::Probe, fb::CreateProbe(builder, m.pieces).Union()}; }
   Result operator()(const Unreached& m) const {
     return {fb::Body::Unreached, fb::CreateUnreached(builder, builder.CreateVectorOfStrings(m.peers)).Union()};

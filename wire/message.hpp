@@ -13,7 +13,7 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 4;
+inline constexpr std::uint32_t kProtocolVersion = 5;
 /// The capability of taking and giving Pieces in bf16 and fp16.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Payload bytes of a Piece at most; larger tensors travel as several.
@@ -137,14 +137,18 @@ struct Unreached {
   std::vector<std::string> peers;  ///< names
 };
 
-/// Master to slave: `pieces` Pieces follow, of any values. Answered by Done when they are here, and by the same Pieces
+/// Master to slave: `pieces` Pieces follow, of any values. Answered by Probed when they are here, and by the same Pieces
 /// back: to measure the connection.
 struct Probe {
   std::uint32_t pieces = 0;
 };
+struct Probed {
+  HostSpeed host;
+};
 
-using Message = std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step,
-                             Update, Snapshot, Piece, Credit, Done, Failed, Unreached, Probe, Assigned, Leaving>;
+using Message =
+    std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step, Update,
+                 Snapshot, Piece, Credit, Done, Failed, Unreached, Probe, Assigned, Leaving, Probed>;
 
 /// "Forward", "Piece": for messages to people.
 std::string name_of(const Message& message);

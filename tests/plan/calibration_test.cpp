@@ -21,7 +21,8 @@ std::vector<Stage> trunk() {
 }
 
 Calibration calibration() {
-  Calibration made{.batch = 16, .stages = {"conv1"}, .head_seconds = 0.25, .members = {}, .seconds_alone = 3.5};
+  Calibration made{
+      .batch = 16, .stages = {"conv1"}, .master = {0.25, {1e-9, 2e9}}, .members = {}, .seconds_alone = 3.5};
   made.members.push_back({.name = "a",
                           .memory = 1234567890123,
                           .filter_block = 16,

@@ -43,7 +43,7 @@ std::vector<MemberProfile> machines(const std::vector<double>& gflops, double mb
 }
 
 Choice choose(const std::vector<MemberProfile>& members, const Wishes& wishes = {}) {
-  Choice choice = choose_plan(trunk(), kBatch, members, wishes, kHead);
+  Choice choice = choose_plan(trunk(), kBatch, members, wishes, {kHead, {}});
   EXPECT_NO_THROW(validate(choice.plan, trunk()));
   return choice;
 }
@@ -109,8 +109,11 @@ TEST(Choose, SaysWhatItLookedAt) {
 TEST(Choose, RefusesANetThatDoesNotFitWithTheNumbers) {
   auto members = machines({100, 100}, 100);
   for (MemberProfile& member : members) member.memory = 1 << 20;
-  EXPECT_THAT([&] { choose_plan(trunk(), kBatch, members, {}, kHead); },
-              testing::ThrowsMessage<Error>(HasSubstr("MiB")));
+  EXPECT_THAT(
+      [&] {
+        choose_plan(trunk(), kBatch, members, {}, {kHead, {}});
+      },
+      testing::ThrowsMessage<Error>(HasSubstr("MiB")));
 }
 
 TEST(Choose, TheMastersOwnShareNeedsNoLink) {

@@ -226,6 +226,7 @@ constexpr double kFlops = 1e11;
 ClusterModel cluster_of(const std::vector<Stage>& trunk, const Plan& plan, int nodes, double bytes_per_second) {
   ClusterModel cluster;
   cluster.links.assign(static_cast<std::size_t>(nodes), {bytes_per_second, bytes_per_second});
+  cluster.busy_per_byte.assign(static_cast<std::size_t>(nodes), 0.0);
   cluster.compute = [&trunk, &plan](const Task& task) {
     const bool batch = task.kind == TaskKind::backward_filters;
     if (!batch && task.kind != TaskKind::forward && task.kind != TaskKind::backward_input) return 0.0;
@@ -288,6 +289,20 @@ TEST(Simulation, SendersToOneReceiverShareItsCard) {
   const Simulated step = simulate(graph, plan, trunk, cluster);
   EXPECT_NEAR(step.seconds, 3 * small / 1e6 + 0.25, 1e-5) << "the card is busy until both are through";
   EXPECT_DOUBLE_EQ(step.nodes[2].bytes_in, 3 * small);
+}
+
+TEST(Simulation, SlowsWhoeverComputesWhileBytesPass) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  const Plan plan = plan_of({"", 2, false, Exchange::star, false, 1}, trunk, 24);
+  TaskGraph graph{.nodes = 2, .master = 1, .tasks = {}};
+  graph.tasks.push_back(
+      {.kind = TaskKind::send, .node = 0, .stage = 2, .filters = {0, 250}, .cargo = Cargo::maps, .to = 1});
+  graph.tasks.push_back({.kind = TaskKind::forward, .node = 1, .stage = 0, .filters = {0, 8}});
+  const double bytes = bytes_of(graph.tasks[0], plan, trunk);
+  ClusterModel cluster = cluster_of(trunk, plan, 2, bytes);  // the send takes a second
+  cluster.compute = [](const Task&) { return 2.0; };
+  cluster.busy_per_byte[1] = 0.25 / bytes;
+  EXPECT_NEAR(simulate(graph, plan, trunk, cluster).seconds, 2.25, 1e-6);
 }
 
 // ---- plans ----------------------------------------------------------------------------------------------------------

@@ -67,7 +67,8 @@ std::vector<Message> samples() {
           Unreached{{"attic", "cellar"}},
           Probe{16},
           Assigned{"token"},
-          Leaving{}};
+          Leaving{},
+          Probed{{0.25, 4.0}}};
 }
 
 std::string hex(const std::vector<std::byte>& bytes) {
@@ -225,7 +226,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"NanTime", Calibrated{NAN}, "forward"},
         BadMessage{"Task", Piece{1, 0xFFFFFFFF, 0}, "task 4294967295"},
         BadMessage{"FirstValue", Piece{1, 0, std::uint64_t{1} << 60}, "first value"},
-        BadMessage{"LongProbe", Probe{1025}, "pieces 1025"}, BadMessage{"NoCredit", Credit{0}, "credit 0"}),
+        BadMessage{"LongProbe", Probe{1025}, "pieces 1025"}, BadMessage{"NoMemory", Probed{{0.0, 0.0}}, "memory"},
+        BadMessage{"CostOfBytes", Probed{{NAN, 1e9}}, "busy_per_byte"}, BadMessage{"NoCredit", Credit{0}, "credit 0"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(Codec, RefusesWhatIsNoMessage) {
