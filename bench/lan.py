@@ -166,6 +166,8 @@ def command(options, data, run, steps):
 
 def train_alone(options, lan, data, machines, steps):
     """Seconds of a step of one machine, while as many others are as busy as it is: they share caches and memory."""
+    for machine in machines:
+        shutil.rmtree(f"{data}/{machine['name']}-alone", ignore_errors=True)
     running = [lan.start(machine, command(options, data, f"{data}/{machine['name']}-alone", steps),
                          stdout=subprocess.PIPE) for machine in machines]
     try:

@@ -12,6 +12,9 @@ constexpr std::size_t kMostReplicated = 2;
 constexpr double kWorthwhile = 0.99;  ///< of the step so far: a plan that is less simple
 constexpr double kWorthLeavingOut = 0.95;
 
+/// What comes is copied to where it belongs; what goes is made once for all receivers.
+ByteCost byte_cost(const HostSpeed& host) { return {host.busy_per_byte, host.busy_per_byte + 2.0 / host.memory}; }
+
 /// How a plan is made of shares.
 struct Form {
   Exchange exchange = Exchange::star;
@@ -138,7 +141,7 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
   for (const MemberProfile& member : members) {
     const auto rate = [](double measured) { return measured > 0.0 ? measured : kUnmeasured; };
     model.links.push_back({rate(member.link.out), rate(member.link.in)});
-    model.busy_per_byte.push_back(member.host.busy_per_byte);
+    model.byte_costs.push_back(byte_cost(member.host));
     model.latency = std::max(model.latency, member.latency);
     // What the master sends and receives is no slower than the fastest slave receives and sends.
     card.out = std::max(card.out, model.links.back().in);
@@ -156,7 +159,7 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
     model.links.back() = card;
   } else {
     model.links.push_back(card);
-    model.busy_per_byte.push_back(master.host.busy_per_byte);
+    model.byte_costs.push_back(byte_cost(master.host));
   }
   model.compute = [&plan, &trunk, &members, &master](const Task& task) {
     if (task.kind == TaskKind::head) return master.head_seconds;

@@ -133,9 +133,8 @@ class Simulation {
     for (Computing& each : computing_) each.speed = 1.0;
     for (const auto& [pair, flow] : flows_) {
       if (flow.sends.empty()) continue;
-      for (const int node : {pair.first, pair.second}) {
-        computing_[at(node)].speed -= cluster_.busy_per_byte[at(node)] * flow.rate;
-      }
+      computing_[at(pair.first)].speed -= cluster_.byte_costs[at(pair.first)].out * flow.rate;
+      computing_[at(pair.second)].speed -= cluster_.byte_costs[at(pair.second)].in * flow.rate;
     }
     for (Computing& each : computing_) each.speed = std::max(kLeast, each.speed);
   }
@@ -226,7 +225,7 @@ double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stag
 Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                    const ClusterModel& cluster) {
   const auto nodes = static_cast<std::size_t>(graph.nodes);
-  invariant(cluster.links.size() == nodes && cluster.busy_per_byte.size() == nodes, "a link for each node");
+  invariant(cluster.links.size() == nodes && cluster.byte_costs.size() == nodes, "a link for each node");
   return Simulation(graph, plan, trunk, cluster).run();
 }
 

@@ -8,10 +8,16 @@
 
 namespace convoy {
 
+/// Seconds of a node's computing that a byte costs it which it sends, and which it receives.
+struct ByteCost {
+  double out = 0.0;
+  double in = 0.0;
+};
+
 struct ClusterModel {
-  std::vector<NodeLink> links;        ///< by node of the graph
-  double latency = 0.0;               ///< seconds from the end of a send to what waits for it
-  std::vector<double> busy_per_byte;  ///< by node: HostSpeed's
+  std::vector<NodeLink> links;       ///< by node of the graph
+  double latency = 0.0;              ///< seconds from the end of a send to what waits for it
+  std::vector<ByteCost> byte_costs;  ///< by node
   /// Seconds that a node computes on a task that is no send.
   std::function<double(const Task&)> compute;
 };

@@ -226,7 +226,7 @@ constexpr double kFlops = 1e11;
 ClusterModel cluster_of(const std::vector<Stage>& trunk, const Plan& plan, int nodes, double bytes_per_second) {
   ClusterModel cluster;
   cluster.links.assign(static_cast<std::size_t>(nodes), {bytes_per_second, bytes_per_second});
-  cluster.busy_per_byte.assign(static_cast<std::size_t>(nodes), 0.0);
+  cluster.byte_costs.resize(static_cast<std::size_t>(nodes));
   cluster.compute = [&trunk, &plan](const Task& task) {
     const bool batch = task.kind == TaskKind::backward_filters;
     if (!batch && task.kind != TaskKind::forward && task.kind != TaskKind::backward_input) return 0.0;
@@ -301,7 +301,7 @@ TEST(Simulation, SlowsWhoeverComputesWhileBytesPass) {
   const double bytes = bytes_of(graph.tasks[0], plan, trunk);
   ClusterModel cluster = cluster_of(trunk, plan, 2, bytes);  // the send takes a second
   cluster.compute = [](const Task&) { return 2.0; };
-  cluster.busy_per_byte[1] = 0.25 / bytes;
+  cluster.byte_costs[1].in = 0.25 / bytes;
   EXPECT_NEAR(simulate(graph, plan, trunk, cluster).seconds, 2.25, 1e-6);
 }
 
