@@ -82,7 +82,7 @@ void add_simulate(CLI::App& app) {
       ->check(CLI::IsMember({"star", "ring", "thesis", "auto"}))
       ->capture_default_str();
   command.add_option("--wire", options->wire, "number type of maps and gradients on the wire")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}))
       ->capture_default_str();
   command.add_option("--micro-batches", options->micro_batches, "equal parts of the batch, pipelined; 0: the best")
       ->check(CLI::Range(0, 65536))

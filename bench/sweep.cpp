@@ -191,7 +191,7 @@ void add_sweep(CLI::App& app) {
   list("--exchange", options->exchanges, "star, ring, thesis, or auto for the best")
       ->check(CLI::IsMember({"star", "ring", "thesis", "auto"}));
   list("--wire", options->wires, "number types of maps and gradients on the wire")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}));
   add_options(command, options->machines);
   command.add_flag("--really", options->really, "run each point with processes on this machine")->excludes(bandwidth);
   command.add_option("--data", options->data, "with --really: data, as for convoy-master train")->capture_default_str();

@@ -1,6 +1,8 @@
 #include "core/number_type.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -109,15 +111,71 @@ void decode_as(const std::byte* from, std::span<float> to) {
   decode_all<Format>(from, to);
 }
 
+constexpr std::size_t kBlock = 64;
+constexpr std::size_t kBlockBytes = sizeof(float) + kBlock;
+constexpr float kMostSteps = 127.0F;
+
+/// SplitMix64 (Steele et al., OOPSLA 2014): a number for each value, cheap and in any order.
+std::uint64_t mixed(std::uint64_t value) {
+  value += 0x9E3779B97F4A7C15U;
+  value = (value ^ (value >> 30U)) * 0xBF58476D1CE4E5B9U;
+  value = (value ^ (value >> 27U)) * 0x94D049BB133111EBU;
+  return value ^ (value >> 31U);
+}
+
+void decode_blocks(const std::byte* from, std::span<float> to) {
+  for (std::size_t begin = 0; begin < to.size(); begin += kBlock) {
+    const std::span<float> block = to.subspan(begin, std::min(kBlock, to.size() - begin));
+    float step = 0.0F;
+    std::memcpy(&step, from, sizeof step);
+    from += sizeof step;
+    for (float& value : block) value = step * static_cast<float>(static_cast<std::int8_t>(*from++));
+  }
+}
+
 }  // namespace
 
-std::size_t bytes_of(NumberType type) { return type == NumberType::fp32 ? 4 : 2; }
+std::size_t bytes_of(NumberType type, std::size_t count) {
+  if (type == NumberType::int8) return count + sizeof(float) * ((count + kBlock - 1) / kBlock);
+  return count * (type == NumberType::fp32 ? 4 : 2);
+}
+
+std::size_t values_in(NumberType type, std::size_t bytes) {
+  if (type == NumberType::int8) {
+    const std::size_t rest = bytes % kBlockBytes;
+    if (rest == 0) return bytes / kBlockBytes * kBlock;
+    return rest <= sizeof(float) ? 0 : bytes / kBlockBytes * kBlock + rest - sizeof(float);
+  }
+  const std::size_t size = bytes_of(type, 1);
+  return bytes % size == 0 ? bytes / size : 0;
+}
 
 void encode(NumberType type, std::span<const float> from, std::byte* to) {
   switch (type) {
     case NumberType::fp32: std::memcpy(to, from.data(), from.size_bytes()); return;
     case NumberType::bf16: encode_as<Bf16>(from, to); return;
     case NumberType::fp16: encode_as<Fp16>(from, to); return;
+    case NumberType::int8: break;
+  }
+}
+
+void encode_by_chance(std::span<const float> from, std::byte* to, std::uint64_t seed) {
+  for (std::size_t begin = 0; begin < from.size(); begin += kBlock) {
+    const std::span<const float> block = from.subspan(begin, std::min(kBlock, from.size() - begin));
+    float largest = 0.0F;
+    for (const float value : block) {
+      if (std::isnan(value)) largest = value;
+      if (std::abs(value) > largest) largest = std::abs(value);  // never above what is no number
+    }
+    const float step = largest / kMostSteps;
+    std::memcpy(to, &step, sizeof step);
+    to += sizeof step;
+    const float inverse = step > 0.0F && std::isfinite(largest) ? 1.0F / step : 0.0F;
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      const float chance = static_cast<float>(mixed(seed + begin + i) >> 40U) * 0x1.0p-24F;
+      const float steps = std::isfinite(largest) ? std::floor(block[i] * inverse + chance) : 1.0F;
+      *to++ = static_cast<std::byte>(static_cast<std::int8_t>(std::clamp(steps, -kMostSteps, kMostSteps)));
+    }
   }
 }
 
@@ -126,6 +184,7 @@ void decode(NumberType type, const std::byte* from, std::span<float> to) {
     case NumberType::fp32: std::memcpy(to.data(), from, to.size_bytes()); return;
     case NumberType::bf16: decode_as<Bf16>(from, to); return;
     case NumberType::fp16: decode_as<Fp16>(from, to); return;
+    case NumberType::int8: decode_blocks(from, to); return;
   }
 }
 

@@ -108,13 +108,7 @@ SampleRange Node::samples_of(const Task& task) const {
   return {task.micro_batch * count, count};
 }
 
-NumberType Node::type_of(const Task& sent) const {
-  return sent.cargo == Cargo::weights ? NumberType::fp32 : plan_.wire;
-}
-
-std::size_t Node::values_of(const Task& sent) const {
-  return static_cast<std::size_t>(bytes_of(sent, plan_, trunk_)) / bytes_of(type_of(sent));
-}
+std::size_t Node::values_of(const Task& sent) const { return convoy::values_of(sent, plan_, trunk_); }
 
 std::size_t Node::slab_values(const Task& sum) const {
   Shape shape = input_shape(trunk_[static_cast<std::size_t>(sum.stage)], samples_of(sum).count);

@@ -115,7 +115,7 @@ class Node {
   void layers(const Task& task);
   void layers_backward(const Task& task);
   void add_own_part(const Task& sum, bool first, std::size_t begin, std::size_t count);
-  void add(const Task& sum, bool first, std::size_t begin, const Bytes& bytes);
+  void add(const Task& sum, bool first, std::size_t begin, NumberType type, const Bytes& bytes);
   std::vector<int> add_up(int sum);
   void send(int index);
   void send_parts();
@@ -125,11 +125,11 @@ class Node {
   Slab& made(int stage);
   Slab& gradient_by_made(int stage);
   Slab& slab_of(const Task& sent);
+  Bytes as_kept(const Task& sent, const Bytes& bytes) const;
   void place(const Task& sent, std::size_t first, const Bytes& bytes);
   void take_weights(const Task& task, std::span<const float> values);
   const Task& task(int index) const { return graph_->tasks[static_cast<std::size_t>(index)]; }
   SampleRange samples_of(const Task& task) const;
-  NumberType type_of(const Task& sent) const;
   std::size_t values_of(const Task& sent) const;
   std::size_t slab_values(const Task& sum) const;
 

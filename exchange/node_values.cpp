@@ -16,6 +16,21 @@ void accumulate(const float* from, std::span<float> to, bool first) {
   }
 }
 
+/// Equal for sends of equal values alone: whoever gets them gets the same roundings, in whatever order they go.
+std::uint64_t name_of_values(const Task& sent) {
+  std::uint64_t name = static_cast<std::uint64_t>(sent.cargo);
+  for (const int part : {sent.stage, sent.micro_batch, sent.filters.first, sent.cargo == Cargo::part ? sent.node : 0}) {
+    name = name * 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(part) + 1;
+  }
+  return name << 20U;
+}
+
+/// The number type of what has arrived and waits for its turn.
+NumberType kept_type(const Task& sent, const Plan& plan) {
+  const NumberType type = wire_type(sent, plan);
+  return type == NumberType::int8 ? NumberType::fp32 : type;
+}
+
 /// Weights, then biases, of filters `of` as they travel: those that are among `range` into that range's state.
 void put_weights(FilterRange of, std::span<const float> values, FilterRange range, ShardState& state) {
   const std::size_t filter = state.weights.shape().sample_size();
@@ -49,9 +64,9 @@ std::vector<int> Node::add_up(int index) {
     }
     std::deque<Bytes>& held = flights_[part].held;
     while (!held.empty()) {
-      const std::size_t count = held.front().values.size() / bytes_of(plan_.wire);
+      const std::size_t count = values_in(kept_type(task(part), plan_), held.front().values.size());
       if (added[turn] + count > limit) break;
-      add(sum, turn == 0, added[turn], held.front());
+      add(sum, turn == 0, added[turn], kept_type(task(part), plan_), held.front());
       added[turn] += count;
       held.pop_front();
       if (needs_credit(task(part), *graph_, plan_)) carrier_.grant(task(part).node);
@@ -73,18 +88,18 @@ void Node::add_own_part(const Task& sum, bool first, std::size_t begin, std::siz
                                         [&](std::span<float> run) { accumulate((from++)->data(), run, first); });
 }
 
-void Node::add(const Task& sum, bool first, std::size_t begin, const Bytes& bytes) {
+void Node::add(const Task& sum, bool first, std::size_t begin, NumberType type, const Bytes& bytes) {
   const std::byte* from = bytes.values.data();
-  const std::size_t count = bytes.values.size() / bytes_of(plan_.wire);
+  const std::size_t count = values_in(type, bytes.values.size());
   gradients_.at(sum.stage).for_each_run(samples_of(sum), sum.filters, begin, count, [&](std::span<float> run) {
     if (first) {
-      decode(plan_.wire, from, run);
+      decode(type, from, run);
     } else {
       scratch_.resize(run.size());
-      decode(plan_.wire, from, scratch_);
+      decode(type, from, scratch_);
       accumulate(scratch_.data(), run, false);
     }
-    from += run.size() * bytes_of(plan_.wire);
+    from += bytes_of(type, run.size());
   });
 }
 
@@ -141,8 +156,8 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
   for (const Parcel& parcel : shared_) {
     if (parcel.first == first) return parcel.bytes;
   }
-  const NumberType type = type_of(sent);
-  const auto owner = std::make_shared<AlignedVector<std::byte>>(count * bytes_of(type));
+  const NumberType type = wire_type(sent, plan_);
+  const auto owner = std::make_shared<AlignedVector<std::byte>>(bytes_of(type, count));
   std::byte* to = owner->data();
   if (sent.cargo == Cargo::weights) {
     const auto stage = static_cast<std::size_t>(sent.stage);
@@ -151,10 +166,16 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
     scratch_.assign(state.weights.span().begin(), state.weights.span().end());
     scratch_.insert(scratch_.end(), state.bias.span().begin(), state.bias.span().end());
     encode(type, std::span<const float>(scratch_).subspan(first, count), to);
+  } else if (type == NumberType::int8) {
+    scratch_.clear();
+    slab_of(sent).for_each_run(samples_of(sent), sent.filters, first, count, [&](std::span<const float> run) {
+      scratch_.insert(scratch_.end(), run.begin(), run.end());
+    });
+    encode_by_chance(scratch_, to, pass_.seed + name_of_values(sent) + first);
   } else {
     slab_of(sent).for_each_run(samples_of(sent), sent.filters, first, count, [&](std::span<const float> run) {
       encode(type, run, to);
-      to += run.size() * bytes_of(type);
+      to += bytes_of(type, run.size());
     });
   }
   const Bytes bytes{owner, *owner};
@@ -171,18 +192,18 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   const Task& sent = task(index);
   const std::size_t all = values_of(sent);
   Flight& flight = flights_[index];
-  const std::size_t size = bytes_of(type_of(sent));
-  const std::size_t count = bytes.values.size() / size;
-  if (first != flight.received || count == 0 || count * size != bytes.values.size() || count > all - first) {
-    fail("{} bytes from value {} on of task {}, where values {} to {} are due, of {} bytes", bytes.values.size(), first,
-         index, flight.received, all, size);
+  const NumberType type = wire_type(sent, plan_);
+  const std::size_t count = values_in(type, bytes.values.size());
+  if (first != flight.received || count == 0 || count > all - first) {
+    fail("{} bytes from value {} on of task {}, where values {} to {} are due, in {}", bytes.values.size(), first,
+         index, flight.received, all, to_string(type));
   }
   flight.received += count;
   if (sent.cargo == Cargo::part) {
     if (needs_credit(sent, *graph_, plan_) && flight.held.size() >= static_cast<std::size_t>(initial_credit(plan_))) {
       fail("more parts of a gradient than its credit allows");
     }
-    flight.held.push_back(bytes);
+    flight.held.push_back(as_kept(sent, bytes));
     for (const int follower : (*followers_)[static_cast<std::size_t>(index)]) {
       for (const int added : add_up(follower)) finish(added);
     }
@@ -191,7 +212,7 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   if (sent.cargo == Cargo::weights) {
     flight.held.push_back(bytes);
   } else {
-    place(sent, first, bytes);
+    place(sent, first, as_kept(sent, bytes));
   }
   if (flight.received < all) return;
   if (sent.cargo == Cargo::weights) {
@@ -204,12 +225,22 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   finish(index);
 }
 
+/// What arrived in blocks as floats: where it goes, values lie together otherwise.
+Bytes Node::as_kept(const Task& sent, const Bytes& bytes) const {
+  const NumberType type = wire_type(sent, plan_);
+  if (type == kept_type(sent, plan_)) return bytes;
+  const auto floats = std::make_shared<std::vector<float>>(values_in(type, bytes.values.size()));
+  decode(type, bytes.values.data(), *floats);
+  return {floats, std::as_bytes(std::span<const float>(*floats))};
+}
+
 void Node::place(const Task& sent, std::size_t first, const Bytes& bytes) {
+  const NumberType type = kept_type(sent, plan_);
   const std::byte* from = bytes.values.data();
-  const std::size_t count = bytes.values.size() / bytes_of(plan_.wire);
+  const std::size_t count = values_in(type, bytes.values.size());
   slab_of(sent).for_each_run(samples_of(sent), sent.filters, first, count, [&](std::span<float> run) {
-    decode(plan_.wire, from, run);
-    from += run.size() * bytes_of(plan_.wire);
+    decode(type, from, run);
+    from += bytes_of(type, run.size());
   });
 }
 

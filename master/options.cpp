@@ -55,9 +55,10 @@ void define(CLI::App& command, ClusterOptions& options) {
                      "of their names, then the master");
   command
       .add_option("--wire", options.wire,
-                  "fp32, bf16 or fp16: number type in which maps and gradients travel; sums are in fp32 (default: the "
+                  "fp32, bf16 or fp16, or int8 for gradients beside bf16 for maps: number type in which maps and "
+                  "gradients travel; sums are in fp32 (default: the "
                   "plan's, or fp32)")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}));
   command
       .add_option("--exchange", options.exchange,
                   "star: maps go through the master; ring: from slave to slave (default: the plan's)")

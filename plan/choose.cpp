@@ -82,7 +82,7 @@ class Chooser {
   double burden(const MemberProfile& member) const {
     double bytes = 0.0;
     for (const Stage& stage : trunk_)
-      bytes += static_cast<double>(input_shape(stage, batch_).size() * bytes_of(wishes_.wire));
+      bytes += static_cast<double>(bytes_of(wishes_.wire, input_shape(stage, batch_).size()));
     const double rate = std::min(member.link.in, member.link.out);
     return seconds_alone(trunk_, member, 0.0) / static_cast<double>(members_.size()) +
            (rate > 0.0 ? bytes / rate : 0.0);

@@ -43,8 +43,8 @@ struct Name {
 };
 constexpr std::array<Name<Exchange>, 3> kExchanges{
     {{Exchange::star, "star"}, {Exchange::ring, "ring"}, {Exchange::thesis, "thesis"}}};
-constexpr std::array<Name<NumberType>, 3> kTypes{
-    {{NumberType::fp32, "fp32"}, {NumberType::bf16, "bf16"}, {NumberType::fp16, "fp16"}}};
+constexpr std::array<Name<NumberType>, 4> kTypes{
+    {{NumberType::fp32, "fp32"}, {NumberType::bf16, "bf16"}, {NumberType::fp16, "fp16"}, {NumberType::int8, "int8"}}};
 
 template <class T, std::size_t N>
 const char* name_of(T value, const std::array<Name<T>, N>& names) {

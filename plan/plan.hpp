@@ -41,7 +41,7 @@ struct Plan {
   std::vector<std::string> members;  ///< names: slaves, or "master", last, for its own device
   std::vector<StagePlan> stages;     ///< one for each stage of the trunk
   Exchange exchange = Exchange::star;
-  NumberType wire = NumberType::fp32;  ///< of maps and gradients that travel
+  NumberType wire = NumberType::fp32;  ///< of maps and gradients that travel; int8: of gradients
   int micro_batches = 1;               ///< equal parts of the batch, of which one may travel while the next is computed
   bool relayed = false;  ///< images go from the master to the first slave, from that to the next, and so on
   bool operator==(const Plan&) const = default;

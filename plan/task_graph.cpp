@@ -292,21 +292,29 @@ bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan) {
          plan.exchange != Exchange::ring;
 }
 
-double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk) {
-  if (task.kind != TaskKind::send) return 0.0;
-  const auto s = static_cast<std::size_t>(task.stage);
-  if (task.cargo == Cargo::weights) {
-    return static_cast<double>(
-        (weight_shape(trunk[s], task.filters.count).size() + static_cast<std::size_t>(task.filters.count)) *
-        sizeof(float));
+NumberType wire_type(const Task& sent, const Plan& plan) {
+  if (sent.cargo == Cargo::weights) return NumberType::fp32;
+  const bool maps = sent.cargo == Cargo::maps || sent.cargo == Cargo::raw_maps;
+  return plan.wire == NumberType::int8 && maps ? NumberType::bf16 : plan.wire;
+}
+
+std::size_t values_of(const Task& sent, const Plan& plan, const std::vector<Stage>& trunk) {
+  const auto s = static_cast<std::size_t>(sent.stage);
+  if (sent.cargo == Cargo::weights) {
+    return weight_shape(trunk[s], sent.filters.count).size() + static_cast<std::size_t>(sent.filters.count);
   }
   const int samples = plan.batch / plan.micro_batches;
-  if (task.cargo == Cargo::raw_maps || task.cargo == Cargo::raw_gradient) {
-    return static_cast<double>(conv_shape(trunk[s], samples, task.filters.count).size() * bytes_of(plan.wire));
+  if (sent.cargo == Cargo::raw_maps || sent.cargo == Cargo::raw_gradient) {
+    return conv_shape(trunk[s], samples, sent.filters.count).size();
   }
   Shape shape = s < trunk.size() ? input_shape(trunk[s], samples) : output_shape(trunk.back(), samples, 1);
-  shape.c = task.filters.count;
-  return static_cast<double>(shape.size() * bytes_of(plan.wire));
+  shape.c = sent.filters.count;
+  return shape.size();
+}
+
+double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk) {
+  if (task.kind != TaskKind::send) return 0.0;
+  return static_cast<double>(bytes_of(wire_type(task, plan), values_of(task, plan, trunk)));
 }
 
 }  // namespace convoy

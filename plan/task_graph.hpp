@@ -66,6 +66,9 @@ FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t s
 /// A part of a gradient to a master that sums, which receives one from every shard: whoever sends it waits for credit.
 bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan);
 
+/// The number type in which a send's values travel, and how many they are.
+NumberType wire_type(const Task& sent, const Plan& plan);
+std::size_t values_of(const Task& sent, const Plan& plan, const std::vector<Stage>& trunk);
 /// Bytes that a send carries, in the plan's number type; weights and their like in 32 bits.
 double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk);
 

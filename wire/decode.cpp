@@ -131,7 +131,7 @@ Plan read(const fb::Plan& t) {
             .members = texts(t.members(), kMostMembers, "members"),
             .stages = {},
             .exchange = static_cast<Exchange>(within(static_cast<int>(t.exchange()), 0, 2, "exchange")),
-            .wire = static_cast<NumberType>(within(static_cast<int>(t.wire()), 0, 2, "number type")),
+            .wire = static_cast<NumberType>(within(static_cast<int>(t.wire()), 0, 3, "number type")),
             .micro_batches = static_cast<int>(within(t.micro_batches(), 1U, kLargestBatch, "micro-batches")),
             .relayed = t.relayed()};
   if (t.stages() == nullptr || t.stages()->size() > kMostStages) fail("a plan without stages, or with too many");

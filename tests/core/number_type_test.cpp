@@ -122,9 +122,50 @@ TEST(NumberTypes, Fp16EndsAt65504) {
 
 TEST(NumberTypes, Fp32IsItself) {
   const std::vector<float> values{1.5F, -0.0F, 3e-40F};
-  std::vector<std::byte> frame(values.size() * bytes_of(NumberType::fp32));
+  std::vector<std::byte> frame(bytes_of(NumberType::fp32, values.size()));
   encode(NumberType::fp32, values, frame.data());
   EXPECT_EQ(std::memcmp(frame.data(), values.data(), frame.size()), 0);
+}
+
+std::vector<float> by_chance(const std::vector<float>& values, std::uint64_t seed) {
+  std::vector<std::byte> frame(bytes_of(NumberType::int8, values.size()));
+  encode_by_chance(values, frame.data(), seed);
+  std::vector<float> again(values.size());
+  decode(NumberType::int8, frame.data(), again);
+  return again;
+}
+
+TEST(EightBits, HaveTheirSizes) {
+  for (const std::size_t count : {1U, 5U, 63U, 64U, 65U, 128U, 1000U}) {
+    EXPECT_EQ(values_in(NumberType::int8, bytes_of(NumberType::int8, count)), count);
+  }
+  EXPECT_EQ(bytes_of(NumberType::int8, 65), 73U);
+  for (const std::size_t bytes : {1U, 4U, 69U, 72U}) EXPECT_EQ(values_in(NumberType::int8, bytes), 0U) << bytes;
+  EXPECT_EQ(values_in(NumberType::bf16, 3), 0U);
+}
+
+TEST(EightBits, AreOffByLessThanAStepAndRightOnAverage) {
+  std::vector<float> values(100);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i)) * (i < 64 ? 1.0F : 1e-6F);
+  std::vector<double> sums(values.size());
+  constexpr int kRounds = 4000;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::vector<float> again = by_chance(values, static_cast<std::uint64_t>(round) << 20U);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_LT(std::abs(again[i] - values[i]), (i < 64 ? 1.0F : 1e-6F) / 126.0F);
+      sums[i] += again[i];
+    }
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(sums[i] / kRounds, values[i], (i < 64 ? 1.0 : 1e-6) / 127.0 * 5.0 * 0.5 / std::sqrt(kRounds));
+  }
+}
+
+TEST(EightBits, KeepZerosInfinitiesAndWhatIsNoNumber) {
+  EXPECT_EQ(by_chance({0.0F, 0.0F}, 1), (std::vector<float>{0.0F, 0.0F}));
+  EXPECT_TRUE(std::isinf(by_chance({1.0F, INFINITY}, 1)[1]));
+  EXPECT_TRUE(std::isnan(by_chance({NAN, 1.0F}, 1)[0]));
+  EXPECT_TRUE(std::isnan(by_chance({1.0F, NAN}, 1)[1]));
 }
 
 }  // namespace

@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"NegativeFilter", assign([](Assign& m) { m.plan.stages[0].shards[0].filters.first = -1; }),
                    "first filter 4294967295"},
         BadMessage{"ManyMembers", assign([](Assign& m) { m.plan.members.resize(1025); }), "1025 members"},
-        BadMessage{"NumberType", assign([](Assign& m) { m.plan.wire = static_cast<NumberType>(3); }), "number type 3"},
+        BadMessage{"NumberType", assign([](Assign& m) { m.plan.wire = static_cast<NumberType>(4); }), "number type 4"},
         BadMessage{"Exchange", assign([](Assign& m) { m.plan.exchange = static_cast<Exchange>(3); }), "exchange 3"},
         BadMessage{"MicroBatches", assign([](Assign& m) { m.plan.micro_batches = 0; }), "micro-batches 0"},
         BadMessage{"TornTrunk", assign([](Assign& m) { m.trunk[1].height += 1; }),
