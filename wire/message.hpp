@@ -14,7 +14,7 @@
 namespace convoy::wire {
 
 inline constexpr std::uint32_t kProtocolVersion = 5;
-/// The capability of taking and giving Pieces in bf16 and fp16.
+/// The capability of taking and giving Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Payload bytes of a Piece at most; larger tensors travel as several.
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
