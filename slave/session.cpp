@@ -105,7 +105,9 @@ void Session::take(const wire::ClientLink::From& from) {
       } catch (const wire::LinkBroken&) {
         throw;
       } catch (const Error& error) {
-        fail("slave {} broke the protocol: {}", members_[static_cast<std::size_t>(from.node)], error.what());
+        // The master cannot know whom of the two to believe; where maps go through itself, it can.
+        give_up(fmt::format("{} (which broke the protocol: {})", members_[static_cast<std::size_t>(from.node)],
+                            error.what()));
       }
     } else if (piece != nullptr) {
       receive(node().graph().master, *piece, from.envelope.payload);

@@ -239,7 +239,10 @@ TEST_P(BadPeers, AreNamed) {
   other.meet("token", 1, {{0, "worker", assign.peers[0]}});
   ASSERT_TRUE(other.unreached(Clock::now() + 5s).empty());
   other.send_to_peer(0, GetParam().says());
-  EXPECT_THAT(master.failure(), HasSubstr("slave other broke the protocol: " + GetParam().told));
+  const wire::Message told = master.next();
+  const auto* unreached = std::get_if<wire::Unreached>(&told);
+  ASSERT_NE(unreached, nullptr) << wire::name_of(told);
+  EXPECT_THAT(unreached->peers, testing::ElementsAre(HasSubstr("other (which broke the protocol: " + GetParam().told)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, BadPeers,
