@@ -125,6 +125,7 @@ class Node {
   Slab& made(int stage);
   Slab& gradient_by_made(int stage);
   Slab& slab_of(const Task& sent);
+  void take_weights_to_send(const Task& sent);
   Bytes as_kept(const Task& sent, const Bytes& bytes) const;
   void place(const Task& sent, std::size_t first, const Bytes& bytes);
   void take_weights(const Task& task, std::span<const float> values);
@@ -172,6 +173,7 @@ class Node {
   int credit_;
   std::vector<Parcel> shared_;  ///< of the last send: those of the same values to others share its bytes
   AlignedVector<float> scratch_;
+  AlignedVector<float> weights_to_send_;  ///< of the task at hand
 };
 
 }  // namespace convoy

@@ -160,12 +160,8 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
   const auto owner = std::make_shared<AlignedVector<std::byte>>(bytes_of(type, count));
   std::byte* to = owner->data();
   if (sent.cargo == Cargo::weights) {
-    const auto stage = static_cast<std::size_t>(sent.stage);
-    const ShardState state =
-        sends_weights() ? slice(weights_[stage], sent.filters) : pieces_[stage].front().shard->state();
-    scratch_.assign(state.weights.span().begin(), state.weights.span().end());
-    scratch_.insert(scratch_.end(), state.bias.span().begin(), state.bias.span().end());
-    encode(type, std::span<const float>(scratch_).subspan(first, count), to);
+    if (first == 0) take_weights_to_send(sent);
+    encode(type, std::span<const float>(weights_to_send_).subspan(first, count), to);
   } else if (type == NumberType::int8) {
     scratch_.clear();
     slab_of(sent).for_each_run(samples_of(sent), sent.filters, first, count, [&](std::span<const float> run) {
@@ -181,6 +177,15 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
   const Bytes bytes{owner, *owner};
   if (sent.cargo != Cargo::part) shared_.push_back({.task = index, .to = sent.to, .first = first, .bytes = bytes});
   return bytes;
+}
+
+/// Of one task, whose parcels are made one after another.
+void Node::take_weights_to_send(const Task& sent) {
+  const auto stage = static_cast<std::size_t>(sent.stage);
+  const ShardState state =
+      sends_weights() ? slice(weights_[stage], sent.filters) : pieces_[stage].front().shard->state();
+  weights_to_send_.assign(state.weights.span().begin(), state.weights.span().end());
+  weights_to_send_.insert(weights_to_send_.end(), state.bias.span().begin(), state.bias.span().end());
 }
 
 void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
