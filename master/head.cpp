@@ -41,17 +41,26 @@ void step_values(BasicTensor<T>& values, BasicTensor<T>& velocity, const BasicTe
   }
 }
 
-/// Softmax with cross-entropy of one sample (row of logits): the loss; `gradient` gets softmax minus one-hot.
+/// Softmax with cross-entropy of one sample (row of logits): the loss; `gradient` gets softmax minus what is wanted.
 template <class T>
-double cross_entropy(std::span<const T> logits, int label, std::span<T> gradient) {
+double cross_entropy(std::span<const T> logits, int label, double smoothing, std::span<T> gradient) {
   const T top = *std::max_element(logits.begin(), logits.end());
   double sum = 0.0;
   for (const T logit : logits) sum += std::exp(static_cast<double>(logit - top));
   for (std::size_t c = 0; c < logits.size(); ++c) {
     gradient[c] = static_cast<T>(std::exp(static_cast<double>(logits[c] - top)) / sum);
   }
-  gradient[static_cast<std::size_t>(label)] -= T{1};
-  return std::log(sum) - static_cast<double>(logits[static_cast<std::size_t>(label)] - top);
+  // -log p of a class is log sum - (logit - top).
+  const double wanted = static_cast<double>(logits[static_cast<std::size_t>(label)] - top);
+  gradient[static_cast<std::size_t>(label)] -= static_cast<T>(1.0 - smoothing);
+  if (smoothing == 0.0) return std::log(sum) - wanted;
+  double mean = 0.0;
+  const double each = 1.0 / static_cast<double>(logits.size());
+  for (std::size_t c = 0; c < logits.size(); ++c) {
+    mean += each * static_cast<double>(logits[c] - top);
+    gradient[c] -= static_cast<T>(smoothing * each);
+  }
+  return std::log(sum) - (1.0 - smoothing) * wanted - smoothing * mean;
 }
 
 /// 1/2 sum (output - one_hot)^2 of one sample.
@@ -78,7 +87,9 @@ template <class T>
 void Head<T>::add_step(const Layer& layer, int& features) {
   if (std::holds_alternative<Flatten>(layer.spec)) return;
   if (std::holds_alternative<SoftmaxCrossEntropy>(layer.spec) || std::holds_alternative<SquaredError>(layer.spec)) {
-    softmax_ = std::holds_alternative<SoftmaxCrossEntropy>(layer.spec);
+    const auto* softmax = std::get_if<SoftmaxCrossEntropy>(&layer.spec);
+    softmax_ = softmax != nullptr;
+    if (softmax_) label_smoothing_ = softmax->label_smoothing;
     return;
   }
   Step step{layer.spec, features, features, -1};
@@ -152,7 +163,8 @@ typename Head<T>::Loss Head<T>::loss(const std::vector<int>& labels, int count) 
     const auto row = outputs.sample(n);
     const auto slope_row = gradient.sample(n);
     invariant(label >= 0 && label < static_cast<int>(row.size()), "labels lie within the classes");
-    loss.sum += softmax_ ? cross_entropy<T>(row, label, slope_row) : squared_error<T>(row, label, slope_row);
+    loss.sum +=
+        softmax_ ? cross_entropy<T>(row, label, label_smoothing_, slope_row) : squared_error<T>(row, label, slope_row);
     for (T& value : slope_row) value /= static_cast<T>(count);
     const auto top = std::max_element(row.begin(), row.end()) - row.begin();
     if (top == label) ++loss.correct;

@@ -67,6 +67,7 @@ class Head {
 
   int batch_;
   bool softmax_ = true;
+  double label_smoothing_ = 0.0;
   std::vector<Step> steps_;
   std::vector<DenseState<T>> states_;
   std::vector<DenseGradient> gradients_;

@@ -10,9 +10,17 @@ namespace {
 /// Streams of the run's seed for initial weights: one for each layer that has weights, in order.
 constexpr std::uint64_t kWeightStream = std::uint64_t{1} << 32;
 
-void draw(Tensor& weights, bool before_relu, Random random) {
+/// `window`: elements of a filter's window, 1 of a dense layer.
+void draw(Tensor& weights, const Initialisation& init, bool before_relu, int window, Random random) {
+  using Kind = Initialisation::Kind;
+  if (init.kind == Kind::constant) {
+    std::ranges::fill(weights.span(), static_cast<float>(init.value));
+    return;
+  }
   const auto fan_in = static_cast<float>(weights.shape().sample_size());
-  const float deviation = std::sqrt((before_relu ? 2.0F : 1.0F) / fan_in);
+  float variance = (before_relu || init.kind == Kind::he ? 2.0F : 1.0F) / fan_in;
+  if (init.kind == Kind::xavier) variance = 2.0F / (fan_in + static_cast<float>(weights.shape().n * window));
+  const float deviation = std::sqrt(variance);
   for (float& weight : weights.span()) weight = deviation * random.normal();
 }
 
@@ -38,7 +46,10 @@ std::vector<ShardState> initial_trunk(const Cut& cut, std::uint64_t seed) {
   std::vector<ShardState> states;
   for (const Stage& stage : cut.trunk) {
     states.push_back(zero_state(stage, stage.conv.filters));
-    draw(states.back().weights, first_activation_is_relu(stage), Random(seed, kWeightStream + states.size()));
+    const std::size_t number = states.size() - 1;
+    const Initialisation init = number < cut.inits.size() ? cut.inits[number] : Initialisation{};
+    draw(states.back().weights, init, first_activation_is_relu(stage), stage.conv.kernel_h * stage.conv.kernel_w,
+         Random(seed, kWeightStream + states.size()));
   }
   return states;
 }
@@ -46,7 +57,8 @@ std::vector<ShardState> initial_trunk(const Cut& cut, std::uint64_t seed) {
 void initialise_head(Head<float>& head, const Cut& cut, std::uint64_t seed) {
   std::uint64_t stream = kWeightStream + cut.trunk.size();
   for (DenseState<float>& state : head.states()) {
-    draw(state.weights, relu_follows(cut.head, state.name), Random(seed, ++stream));
+    const auto layer = std::ranges::find(cut.head, state.name, &Layer::name);
+    draw(state.weights, layer->init, relu_follows(cut.head, state.name), 1, Random(seed, ++stream));
   }
 }
 

@@ -35,6 +35,7 @@ void add_to_trunk(const Net& net, const Layer& layer, Cut& cut) {
                          .width = in.width,
                          .conv = *conv,
                          .after = {}});
+    cut.inits.push_back(layer.init);
     return;
   }
   if (cut.trunk.empty()) {
@@ -73,12 +74,15 @@ Cut cut(const Net& net) {
 
 double learning_rate(const TrainingOptions& options, double epoch) {
   const Schedule& schedule = options.schedule;
+  if (epoch < schedule.warm_up) return options.learning_rate * (0.1 + 0.9 * epoch / schedule.warm_up);
   switch (schedule.kind) {
     case Schedule::Kind::constant: break;
     case Schedule::Kind::step:
       return options.learning_rate * std::pow(schedule.factor, std::floor(epoch / schedule.every));
-    case Schedule::Kind::cosine:
-      return options.learning_rate * 0.5 * (1.0 + std::cos(std::numbers::pi * std::min(1.0, epoch / options.epochs)));
+    case Schedule::Kind::cosine: {
+      const double done = (epoch - schedule.warm_up) / (options.epochs - schedule.warm_up);
+      return options.learning_rate * 0.5 * (1.0 + std::cos(std::numbers::pi * std::min(1.0, done)));
+    }
   }
   return options.learning_rate;
 }

@@ -23,13 +23,28 @@ struct Dense {
   int units = 0;
 };
 struct Flatten {};
-/// Softmax with cross-entropy; the layer before it gives the logits, one for each class.
-struct SoftmaxCrossEntropy {};
+/// Softmax with cross-entropy; the layer before it gives the logits, one for each class. With label smoothing e the wanted
+/// probabilities are (1 - e) one_hot(label) + e / classes (Szegedy et al., CVPR 2016).
+struct SoftmaxCrossEntropy {
+  float label_smoothing = 0.0F;
+};
 /// 1/2 sum over classes of (output - one_hot(label))^2, mean over the batch.
 struct SquaredError {};
 
 using LayerSpec =
     std::variant<Convolution, Activation, Pooling, Dense, Flatten, Dropout, SoftmaxCrossEntropy, SquaredError>;
+
+/// How the weights of a convolution or dense layer are drawn; biases begin at 0.
+struct Initialisation {
+  enum class Kind {
+    automatic,  ///< he in front of a ReLU, else the same with variance 1 / inputs (LeCun et al., 1998)
+    he,         ///< normal, variance 2 / inputs of a neuron (He et al., ICCV 2015)
+    xavier,     ///< normal, variance 2 / (inputs + outputs) (Glorot and Bengio, AISTATS 2010)
+    constant
+  } kind = Kind::automatic;
+  double value = 0.0;  ///< constant
+  bool operator==(const Initialisation&) const = default;
+};
 
 inline constexpr int kNetInput = -1;
 
@@ -38,14 +53,16 @@ struct Layer {
   LayerSpec spec;
   std::vector<int> inputs;  ///< indices of earlier layers, or kNetInput
   FeatureShape output;      ///< of one sample; the losses give {1, 1, 1}
-  int line = 0;             ///< in the net file, from 1
+  int line = 0;  ///< in the net file, from 1
+  Initialisation init = {};
 };
 
 /// When and how the learning rate falls.
 struct Schedule {
   enum class Kind { constant, step, cosine } kind = Kind::constant;
-  int every = 1;        ///< step: epochs between falls
-  double factor = 0.1;  ///< step: multiplies the rate at each fall
+  int every = 1;         ///< step: epochs between falls
+  double factor = 0.1;   ///< step: multiplies the rate at each fall
+  double warm_up = 0.0;  ///< epochs at the start in which the rate rises evenly, from a tenth (Goyal et al., 2017)
 };
 
 /// The `training:` block; each is a default that a command-line option may replace.
@@ -94,6 +111,7 @@ struct Cut {
   std::vector<Stage> trunk;  ///< a chain: each stage's input is the output of the one before, the first's the net's
   FeatureShape maps;         ///< what the trunk hands to the head (the net's input where there is no trunk)
   std::vector<Layer> head;   ///< a chain as well: dense, flatten, activation, dropout; the last is the loss
+  std::vector<Initialisation> inits;  ///< of the trunk's stages; missing ones are automatic
 };
 
 /// Throws Error naming file, line and layer where the net is no chain of stages followed by a head.

@@ -77,6 +77,27 @@ LayerSpec read_dropout(Fields& fields, bool&) {
   return Dropout{static_cast<float>(rate), 0};
 }
 
+LayerSpec read_cross_entropy(Fields& fields, bool&) {
+  SoftmaxCrossEntropy loss;
+  if (fields.has("label_smoothing"))
+    loss.label_smoothing = static_cast<float>(fields.number("label_smoothing", 0.0, 0.9));
+  return loss;
+}
+
+/// `he`, `xavier` or {constant: VALUE}.
+Initialisation read_init(Fields& fields) {
+  if (fields.node("init").IsMap()) {
+    Fields map = fields.map("init");
+    const Initialisation constant{Initialisation::Kind::constant, map.number("constant", -1e6, 1e6)};
+    map.finish();
+    return constant;
+  }
+  const std::string name = fields.word("init");
+  if (name == "he") return {Initialisation::Kind::he};
+  if (name == "xavier") return {Initialisation::Kind::xavier};
+  fields.fail("init", fmt::format("is '{}'; expected he, xavier or {{constant: VALUE}}", name));
+}
+
 template <class T>
 LayerSpec read_plain(Fields&, bool&) {
   return T{};
@@ -93,7 +114,7 @@ const std::vector<LayerType>& layer_types() {
       {"dense", read_dense},
       {"flatten", read_plain<Flatten>},
       {"dropout", read_dropout},
-      {"softmax_cross_entropy", read_plain<SoftmaxCrossEntropy>},
+      {"softmax_cross_entropy", read_cross_entropy},
       {"squared_error", read_plain<SquaredError>},
   };
   return types;
@@ -168,6 +189,9 @@ WrittenLayer read_layer(const std::string& file, const YAML::Node& node, std::si
   written.layer.name = name;
   written.layer.line = fields.line();
   written.layer.spec = found->read(fields, written.same);
+  const LayerSpec& spec = written.layer.spec;
+  const bool has_weights = std::holds_alternative<Convolution>(spec) || std::holds_alternative<Dense>(spec);
+  if (has_weights && fields.has("init")) written.layer.init = read_init(fields);
   fields.finish();
   return written;
 }

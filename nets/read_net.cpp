@@ -74,7 +74,7 @@ FeatureShape read_input(Fields fields) {
   return input;
 }
 
-Schedule read_schedule(Fields fields) {
+Schedule read_schedule(Fields fields, int epochs) {
   Schedule schedule;
   const std::string kind = fields.word("kind");
   if (kind == "step") {
@@ -85,6 +85,11 @@ Schedule read_schedule(Fields fields) {
     schedule.kind = Schedule::Kind::cosine;
   } else if (kind != "constant") {
     fields.fail("kind", fmt::format("is '{}'; expected constant, step or cosine", kind));
+  }
+  if (fields.has("warm_up")) {
+    schedule.warm_up = fields.number("warm_up", 0.0, 1e6);
+    if (schedule.warm_up >= epochs)
+      fields.fail("warm_up", fmt::format("is as long as the {} epochs or longer", epochs));
   }
   fields.finish();
   return schedule;
@@ -97,7 +102,7 @@ TrainingOptions read_training(Fields fields) {
   if (fields.has("learning_rate")) options.learning_rate = fields.number("learning_rate", 1e-12, 1e6);
   if (fields.has("momentum")) options.momentum = fields.number("momentum", 0.0, 0.9999);
   if (fields.has("weight_decay")) options.weight_decay = fields.number("weight_decay", 0.0, 1.0);
-  if (fields.has("schedule")) options.schedule = read_schedule(fields.map("schedule"));
+  if (fields.has("schedule")) options.schedule = read_schedule(fields.map("schedule"), options.epochs);
   fields.finish();
   return options;
 }

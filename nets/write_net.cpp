@@ -28,18 +28,33 @@ struct SpecWriter {
   std::string operator()(const Dense& dense) const { return fmt::format("type: dense, units: {}", dense.units); }
   std::string operator()(const Flatten&) const { return "type: flatten"; }
   std::string operator()(const Dropout& dropout) const { return fmt::format("type: dropout, rate: {}", dropout.rate); }
-  std::string operator()(const SoftmaxCrossEntropy&) const { return "type: softmax_cross_entropy"; }
+  std::string operator()(const SoftmaxCrossEntropy& loss) const {
+    std::string text = "type: softmax_cross_entropy";
+    if (loss.label_smoothing != 0.0F) text += fmt::format(", label_smoothing: {}", loss.label_smoothing);
+    return text;
+  }
   std::string operator()(const SquaredError&) const { return "type: squared_error"; }
 };
 
 std::string schedule(const Schedule& schedule) {
+  const std::string rest = schedule.warm_up > 0.0 ? fmt::format(", warm_up: {}}}", schedule.warm_up) : "}";
   switch (schedule.kind) {
     case Schedule::Kind::constant: break;
     case Schedule::Kind::step:
-      return fmt::format("{{kind: step, every: {}, factor: {}}}", schedule.every, schedule.factor);
-    case Schedule::Kind::cosine: return "{kind: cosine}";
+      return fmt::format("{{kind: step, every: {}, factor: {}", schedule.every, schedule.factor) + rest;
+    case Schedule::Kind::cosine: return "{kind: cosine" + rest;
   }
-  return "{kind: constant}";
+  return "{kind: constant" + rest;
+}
+
+std::string init(const Initialisation& init) {
+  switch (init.kind) {
+    case Initialisation::Kind::automatic: break;
+    case Initialisation::Kind::he: return ", init: he";
+    case Initialisation::Kind::xavier: return ", init: xavier";
+    case Initialisation::Kind::constant: return fmt::format(", init: {{constant: {}}}", init.value);
+  }
+  return "";
 }
 
 }  // namespace
@@ -49,9 +64,9 @@ std::string to_yaml(const Net& net) {
                                  net.input.channels, net.input.height, net.input.width);
   for (const Layer& layer : net.layers) {
     const int input = layer.inputs[0];
-    text += fmt::format("  - {{name: {}, from: {}, {}}}\n", layer.name,
+    text += fmt::format("  - {{name: {}, from: {}, {}{}}}\n", layer.name,
                         input == kNetInput ? "input" : net.layers[static_cast<std::size_t>(input)].name,
-                        std::visit(SpecWriter{}, layer.spec));
+                        std::visit(SpecWriter{}, layer.spec), init(layer.init));
   }
   const TrainingOptions& t = net.training;
   text += fmt::format(

@@ -103,6 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
                     HeadCase{"DenseSquaredError", {5, 1, 1}, {Dense{3}, SquaredError{}}},
                     HeadCase{"NoDense", {3, 1, 1}, {SoftmaxCrossEntropy{}}},
                     HeadCase{"Relu", {4, 1, 1}, {Dense{6}, Activation::relu, Dense{3}, SoftmaxCrossEntropy{}}},
+                    HeadCase{"Smoothed", {4, 1, 1}, {Dense{3}, SoftmaxCrossEntropy{0.2F}}},
                     HeadCase{"Sigmoid", {4, 1, 1}, {Dense{5}, Activation::sigmoid, Dense{3}, SoftmaxCrossEntropy{}}},
                     HeadCase{"Tanh", {4, 2, 1}, {Dense{5}, Activation::tanh, Dense{3}, SquaredError{}}},
                     HeadCase{"Dropout", {6, 1, 1}, {Dense{8}, Dropout{0.4F, 3}, Dense{3}, SoftmaxCrossEntropy{}}}),
@@ -119,6 +120,16 @@ TEST(Head, LossAndCorrectCount) {
   const auto loss = head.loss({2, 0}, 2);
   EXPECT_NEAR(loss.sum, std::log(std::exp(-2.0) + std::exp(-1.0) + 1.0) + 2000.0, 1e-9);
   EXPECT_EQ(loss.correct, 1);
+}
+
+/// As PyTorch defines it: three quarters of the label's -log p, and a quarter of the mean over the classes.
+TEST(Head, LabelSmoothing) {
+  Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{0.25F}}), 1);
+  BasicTensor<double> logits({1, 3});
+  for (int c = 0; c < 3; ++c) logits.at(0, c) = c;
+  head.forward(logits, {});
+  const double sum = std::log(std::exp(-2.0) + std::exp(-1.0) + 1.0);
+  EXPECT_NEAR(head.loss({2}, 1).sum, 0.75 * sum + 0.25 * (sum + 1.0), 1e-9);
 }
 
 TEST(Head, DropoutRestsInTesting) {
@@ -180,6 +191,14 @@ TEST(InitialWeights, AreHeScaledAndIndependentOfOrder) {
   const std::vector<ShardState> again = initial_trunk(cut, 5);
   EXPECT_TRUE(std::equal(states[0].weights.span().begin(), states[0].weights.span().end(), again[0].weights.data()));
   EXPECT_NE(initial_trunk(cut, 6)[0].weights.data()[0], states[0].weights.data()[0]);
+  // As the net file asks.
+  cut.inits = {{Initialisation::Kind::xavier}};
+  EXPECT_NEAR(spread(initial_trunk(cut, 5)[0].weights.span()), 2.0 / 630.0, 0.1 * 2.0 / 630.0);
+  cut.head[0].init = {Initialisation::Kind::constant, 0.5};
+  cut.head[2].init = {Initialisation::Kind::he};
+  initialise_head(head, cut, 5);
+  EXPECT_EQ(head.states()[0].weights.data()[7], 0.5F);
+  EXPECT_NEAR(spread(head.states()[1].weights.span()), 2.0 / 400.0, 0.15 * 2.0 / 400.0);
 }
 
 }  // namespace

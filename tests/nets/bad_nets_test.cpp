@@ -143,6 +143,8 @@ INSTANTIATE_TEST_SUITE_P(
                     training("Momentum", "training: {momentum: 1.5}", {"momentum is '1.5'"}),
                     training("Schedule", "training: {schedule: {kind: linear}}",
                              {"'linear'", "constant, step or cosine"}),
+                    training("WarmUp", "training: {epochs: 3, schedule: {kind: cosine, warm_up: 3}}",
+                             {"warm_up", "the 3 epochs or longer"}),
                     training("ScheduleEvery", "training: {schedule: {kind: step}}", {"every is missing"}),
                     training("Flip", "augment: {flip: perhaps}", {"flip is 'perhaps'", "true or false"}),
                     training("Crop", "augment: {crop: 50}", {"crop is '50'"})),

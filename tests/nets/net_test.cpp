@@ -138,6 +138,25 @@ TEST(NetSchedule, LearningRates) {
   EXPECT_DOUBLE_EQ(learning_rate(options, 0.0), 0.1);
   EXPECT_NEAR(learning_rate(options, 5.0), 0.05, 1e-12);
   EXPECT_NEAR(learning_rate(options, 10.0), 0.0, 1e-12);
+  options.schedule.warm_up = 2.0;
+  EXPECT_NEAR(learning_rate(options, 0.0), 0.01, 1e-12);
+  EXPECT_NEAR(learning_rate(options, 1.0), 0.055, 1e-12);
+  EXPECT_NEAR(learning_rate(options, 2.0), 0.1, 1e-12);
+  EXPECT_NEAR(learning_rate(options, 6.0), 0.05, 1e-12);
+  EXPECT_NEAR(learning_rate(options, 10.0), 0.0, 1e-12);
+}
+
+TEST(NetOptions, SurviveWriting) {
+  const Net net = parse_net(net_of("  - {name: c, type: conv, filters: 5, kernel: 3, init: xavier}\n"
+                                   "  - {name: d, type: dense, units: 4, init: {constant: 0.25}}\n",
+                                   "training: {epochs: 9, schedule: {kind: step, every: 2, warm_up: 1.5}}\n"),
+                            "t.yaml", {"loss.label_smoothing=0.1", "out.init=he"});
+  const Net again = parse_net(to_yaml(net), "again.yaml");
+  EXPECT_EQ(to_yaml(again), to_yaml(net));
+  EXPECT_EQ(again.layers[0].init.kind, Initialisation::Kind::xavier);
+  EXPECT_EQ(again.layers[1].init, (Initialisation{Initialisation::Kind::constant, 0.25}));
+  EXPECT_EQ(again.training.schedule.warm_up, 1.5);
+  EXPECT_EQ(std::get<SoftmaxCrossEntropy>(again.layers.back().spec).label_smoothing, 0.1F);
 }
 
 // ---- the shipped nets ----------------------------------------------------------------------------------------------
