@@ -114,6 +114,7 @@ void decode_as(const std::byte* from, std::span<float> to) {
 constexpr std::size_t kBlock = 64;
 constexpr std::size_t kBlockBytes = sizeof(float) + kBlock;
 constexpr float kMostSteps = 127.0F;
+constexpr float kSmallest = 1e-30F;  // less counts as nothing: its reciprocal could be infinite
 
 /// SplitMix64 (Steele et al., OOPSLA 2014): a number for each value, cheap and in any order.
 std::uint64_t mixed(std::uint64_t value) {
@@ -167,10 +168,11 @@ void encode_by_chance(std::span<const float> from, std::byte* to, std::uint64_t 
       if (std::isnan(value)) largest = value;
       if (std::abs(value) > largest) largest = std::abs(value);  // never above what is no number
     }
+    if (largest < kSmallest) largest = 0.0F;
     const float step = largest / kMostSteps;
     std::memcpy(to, &step, sizeof step);
     to += sizeof step;
-    const float inverse = step > 0.0F && std::isfinite(largest) ? 1.0F / step : 0.0F;
+    const float inverse = step > 0.0F && std::isfinite(largest) ? kMostSteps / largest : 0.0F;
     for (std::size_t i = 0; i < block.size(); ++i) {
       const float chance = static_cast<float>(mixed(seed + begin + i) >> 40U) * 0x1.0p-24F;
       const float steps = std::isfinite(largest) ? std::floor(block[i] * inverse + chance) : 1.0F;

@@ -163,6 +163,7 @@ TEST(EightBits, AreOffByLessThanAStepAndRightOnAverage) {
 
 TEST(EightBits, KeepZerosInfinitiesAndWhatIsNoNumber) {
   EXPECT_EQ(by_chance({0.0F, 0.0F}, 1), (std::vector<float>{0.0F, 0.0F}));
+  EXPECT_EQ(by_chance({1e-40F, -1e-33F}, 1), (std::vector<float>{0.0F, 0.0F}));
   EXPECT_TRUE(std::isinf(by_chance({1.0F, INFINITY}, 1)[1]));
   EXPECT_TRUE(std::isnan(by_chance({NAN, 1.0F}, 1)[0]));
   EXPECT_TRUE(std::isnan(by_chance({1.0F, NAN}, 1)[1]));
