@@ -53,7 +53,7 @@ struct Layer {
   LayerSpec spec;
   std::vector<int> inputs;  ///< indices of earlier layers, or kNetInput
   FeatureShape output;      ///< of one sample; the losses give {1, 1, 1}
-  int line = 0;  ///< in the net file, from 1
+  int line = 0;             ///< in the net file, from 1
   Initialisation init = {};
 };
 

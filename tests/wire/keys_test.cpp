@@ -84,10 +84,17 @@ TEST(Keys, LetTheirOwnersInAndNobodyElse) {
   EXPECT_FALSE(reaches(server, std::nullopt)) << "a downgrade";
   // The client breaks off as well, and may be gone before it is asked for its address.
   EXPECT_THAT(refusals(server), Not(IsEmpty()));
-  EXPECT_FALSE(reaches(server, JoinKey{keys.master.public_key, make_key_pair()})) << "knows the master alone";
-  EXPECT_THAT(refusals(server), Contains(from_here("it does not show the key of this master's slaves")));
-  EXPECT_FALSE(reaches(server, JoinKey{make_key_pair().public_key, keys.member})) << "another master's";
-  EXPECT_THAT(refusals(server), Contains(from_here("it does not have this master's key")));
+  const auto turned_away = [&](const JoinKey& key, const std::string& why) {
+    // On a busy machine it may be gone as soon.
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      EXPECT_FALSE(reaches(server, key));
+      if (testing::Matches(Contains(from_here(why)))(refusals(server))) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(
+      turned_away({keys.master.public_key, make_key_pair()}, "it does not show the key of this master's slaves"));
+  EXPECT_TRUE(turned_away({make_key_pair().public_key, keys.member}, "it does not have this master's key"));
   EXPECT_TRUE(reaches(server, keys.join_key()));
 }
 
