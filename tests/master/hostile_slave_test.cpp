@@ -49,10 +49,9 @@ void PrintTo(const HostileCase& each, std::ostream* out) { *out << each.name; }
 /// Bytes of all maps of either stage, in a batch.
 constexpr std::size_t kMaps = sizeof(float) * kBatch * 4 * 6 * 6;
 
-const std::vector<HostileCase>& hostile_cases() {
-  static const std::uint32_t maps = send_of(Cargo::maps);
-  static const std::uint32_t part = send_of(Cargo::part);
-  static const std::vector<HostileCase> cases{
+/// What a slave says, or does not.
+std::vector<HostileCase> bad_manners() {
+  return {
       {"FailsToHold", "Assign", [](FakeSlave& s) { s.send(wire::Failed{"out of memory"}); }, "out of memory"},
       {"PieceForAssign", "Assign", [](FakeSlave& s) { s.send_piece({}, 4); }, "broke the protocol: a Piece of step 0"},
       {"OtherAnswer", "Assign", [](FakeSlave& s) { s.send(wire::Calibrated{1.0}); }, "Calibrated where Piece or Done"},
@@ -100,6 +99,14 @@ const std::vector<HostileCase>& hostile_cases() {
        },
        "floods the master"},
       {"HangsInUpdate", "Update", [](FakeSlave&) {}, "hangs: no answer for"},
+  };
+}
+
+/// Values that are not those due.
+std::vector<HostileCase> bad_pieces() {
+  static const std::uint32_t maps = send_of(Cargo::maps);
+  static const std::uint32_t part = send_of(Cargo::part);
+  return {
       {"OfAnotherStep", "Step", [](FakeSlave& s) { s.send_piece({.step = 2, .task = maps}, kMaps); },
        "a Piece of step 2 in step 1"},
       {"OfNoTask", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = 1U << 29}, kMaps); },
@@ -136,6 +143,14 @@ const std::vector<HostileCase>& hostile_cases() {
       {"SnapshotIncomplete", "Snapshot", [](FakeSlave& s) { s.send(wire::Done{}); }, "an unasked Done"},
       {"SnapshotTooLong", "Snapshot", [](FakeSlave& s) { s.send_piece({}, 4 * 37); }, "36 at most are due"},
   };
+}
+
+const std::vector<HostileCase>& hostile_cases() {
+  static const std::vector<HostileCase> cases = [] {
+    std::vector<HostileCase> all = bad_manners();
+    for (HostileCase& each : bad_pieces()) all.push_back(std::move(each));
+    return all;
+  }();
   return cases;
 }
 
