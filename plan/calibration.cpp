@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
+#include "plan/json_fields.hpp"
 
 namespace convoy {
 namespace {
@@ -51,7 +51,7 @@ HostSpeed host_from(const Json& json) {
 std::vector<Timing> timings_from(const Json& rows, const Stage& stage) {
   std::vector<Timing> timings;
   for (const Json& row : rows) {
-    const Timing timing{row.at("filters").get<int>(), amount(row, "forward"), amount(row, "backward_input"),
+    const Timing timing{integer(row, "filters"), amount(row, "forward"), amount(row, "backward_input"),
                         amount(row, "backward_filters"), amount(row, "update")};
     const int least = timings.empty() ? 1 : timings.back().filters + 1;
     if (timing.filters < least || timing.filters > stage.conv.filters) {
@@ -65,13 +65,14 @@ std::vector<Timing> timings_from(const Json& rows, const Stage& stage) {
 }
 
 MemberProfile member_from(const Json& json, const std::vector<Stage>& trunk) {
-  MemberProfile member{.name = json.at("name").get<std::string>(),
-                       .memory = json.at("memory").get<std::size_t>(),
-                       .filter_block = json.at("filter_block").get<int>(),
-                       .stages = {},
-                       .link = {amount(json, "bytes_per_second_out"), amount(json, "bytes_per_second_in")},
-                       .latency = amount(json, "latency"),
-                       .host = host_from(json)};
+  MemberProfile member{
+      .name = json.at("name").get<std::string>(),
+      .memory = static_cast<std::size_t>(whole_number(json.at("memory"), "memory", std::int64_t{1} << 60)),
+      .filter_block = integer(json, "filter_block"),
+      .stages = {},
+      .link = {amount(json, "bytes_per_second_out"), amount(json, "bytes_per_second_in")},
+      .latency = amount(json, "latency"),
+      .host = host_from(json)};
   if (member.filter_block < 1 || member.filter_block > 1024)
     fail("filter_block {} of {}", member.filter_block, member.name);
   const Json& stages = json.at("stages");
@@ -101,7 +102,7 @@ Calibration calibration_from_json(const std::string& text, const std::string& fi
                                   int batch) {
   try {
     const Json json = Json::parse(text);
-    Calibration read{.batch = json.at("batch").get<int>(),
+    Calibration read{.batch = integer(json, "batch"),
                      .stages = json.at("stages").get<std::vector<std::string>>(),
                      .master = {amount(json, "head_seconds"), host_from(json)},
                      .members = {},

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
+
+#include "plan/json_fields.hpp"
 
 namespace convoy {
 namespace {
@@ -33,7 +34,7 @@ std::vector<int> apportion(int total, const std::vector<double>& weights) {
 }
 
 Assignment assignment_from_json(const Json& json) {
-  return {json.at("member").get<int>(), {json.at("first").get<int>(), json.at("filters").get<int>()}};
+  return {integer(json, "member"), {integer(json, "first"), integer(json, "filters")}};
 }
 
 template <class T>
@@ -176,7 +177,7 @@ std::string to_json(const Plan& plan) {
 Plan plan_from_json(const std::string& text, const std::string& file) {
   try {
     const Json json = Json::parse(text);
-    Plan plan{json.at("batch").get<int>(), json.at("members").get<std::vector<std::string>>(), {}};
+    Plan plan{integer(json, "batch"), json.at("members").get<std::vector<std::string>>(), {}};
     for (const Json& stage : json.at("stages")) {
       StagePlan& shards = plan.stages.emplace_back();
       for (const Json& shard : stage.at("shards")) shards.shards.push_back(assignment_from_json(shard));
@@ -184,11 +185,13 @@ Plan plan_from_json(const std::string& text, const std::string& file) {
     }
     plan.exchange = exchange_from(json.value("exchange", "star"));
     plan.wire = number_type_from(json.value("wire", "fp32"));
-    plan.micro_batches = json.value("micro_batches", 1);
+    if (json.contains("micro_batches")) plan.micro_batches = integer(json, "micro_batches");
     plan.relayed = json.value("relayed", false);
     return plan;
   } catch (const Json::exception& error) {
     fail("{}: not a plan: {}; expected what a run writes to its plan.json", file, error.what());
+  } catch (const Error& error) {
+    fail("{}: {}", file, error.what());
   }
 }
 

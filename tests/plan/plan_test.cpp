@@ -189,7 +189,10 @@ INSTANTIATE_TEST_SUITE_P(
     Table, BadPlans,
     testing::Values(
         BadPlan{"NotJson", "{", "p.json: not a plan"}, BadPlan{"Empty", "{}", "batch"},
-        BadPlan{"WrongType", R"({"batch": "x", "members": [], "stages": []})", "p.json: not a plan"},
+        BadPlan{"WrongType", R"({"batch": "x", "members": [], "stages": []})",
+                "p.json: batch must be a whole number, and is string"},
+        BadPlan{"HugeBatch", R"({"batch": 333333333333333333333333, "members": []})", "a fraction, or too large"},
+        BadPlan{"LargeBatch", R"({"batch": 4294967296, "members": []})", "expected 0 to 2147483647"},
         BadPlan{"Batch", R"({"batch": 0, "members": ["a"], "stages": [{"shards": []}]})", "batch 0"},
         BadPlan{"StageCount", R"({"batch": 1, "members": ["a"], "stages": []})", "0 stages, the net has 1"},
         BadPlan{"Gap",
@@ -207,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadPlan{
             "Negative",
             R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 0, "filters": -10}]}]})",
-            "leave a gap"}),
+            "filters is -10"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
