@@ -10,6 +10,7 @@ using wire::Clock;
 
 constexpr auto kTick = 100ms;
 constexpr auto kPingInterval = 250ms;
+constexpr auto kLastWords = 50ms;
 /// How often in a row a slave of one name may be lost within so many steps before the run does without it for good.
 constexpr int kMostLosses = 3;
 constexpr int kStepsOfTheSound = 20;
@@ -229,11 +230,18 @@ void Roster::ping_all() {
   }
 }
 
-/// A slave that is gone may have said why: its last words lie in the queue.
+/// A slave that is gone may have said why: its last words lie in the queue, or come on its other connection. What the
+/// others have sent is of a plan that ends here.
 void Roster::bury(std::size_t slave, const std::string& how) {
-  while (const auto from = link_.receive(Clock::now())) {
-    if (find(from->peer) != slave || !from->rejected.empty()) continue;
+  const auto until = Clock::now() + kLastWords;
+  while (Clock::now() < until) {  // whoever floods must not keep this going
+    const auto from = link_.receive(until);
+    if (!from) break;
     const wire::Message& message = from->envelope.message;
+    const std::size_t sender = find(from->peer);
+    if (sender == slaves_.size()) handle_newcomer(*from);
+    if (sender < slaves_.size() && std::holds_alternative<wire::Leaving>(message)) slaves_[sender].leaving = true;
+    if (sender != slave || !from->rejected.empty()) continue;
     if (const auto* failed = std::get_if<wire::Failed>(&message)) lost(slaves_[slave], "failed: " + failed->reason);
     if (const auto* bye = std::get_if<wire::Bye>(&message)) lost(slaves_[slave], "left the run: " + bye->reason);
   }
