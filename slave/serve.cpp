@@ -93,8 +93,9 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
   return std::nullopt;
 }
 
-/// One run. False once `stop` is set.
-bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop, Reporter& reporter) {
+/// One run. False once `stop` is set. `joined` is set when it has begun.
+bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop, Reporter& reporter,
+               bool& joined) {
   const bool search = options.master.empty();
   const std::optional<std::string> master = search ? wire::find_master(options.key->master, stop) : options.master;
   if (!master) return false;
@@ -104,6 +105,7 @@ bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bo
   const auto patience = search ? Clock::now() + kBeaconPatience : wire::Deadline::max();
   const std::optional<std::string> run = join(link, hello, stop, reporter, patience);
   if (!run) return false;
+  joined = true;
   reporter.report(fmt::format("joined run {} as {}", *run, options.name));
   Session session(link, device, options.memory);
   const std::optional<std::string> reason = session.serve(stop, options.leave_patience, [&] {
@@ -122,13 +124,14 @@ bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bo
 void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop) {
   Reporter reporter;
   say(fmt::format("slave {}: {}; waiting for a master {}", options.name, device.info().description, place(options)));
+  bool joined = false;
   while (!stop) {
     try {
-      if (!serve_run(options, device, stop, reporter)) return;
+      if (!serve_run(options, device, stop, reporter, joined)) return;
     } catch (const PeerLost& lost) {
       reporter.report(fmt::format("{}{}", lost.what(), waiting(options)));
     }
-    if (options.once) return;
+    if (options.once && joined) return;
     // The master may be about to leave, and whatever answers next may break every connection at once.
     std::this_thread::sleep_for(kHelloInterval);
   }
