@@ -69,7 +69,7 @@ class DevicePasses {
     fill_random(*gradient_);
     ShardState state = zero_state(stage, filters);
     Random random(1, 2);
-    for (float& weight : state.weights.span()) weight = random.uniform(-0.1F, 0.1F);
+    for (float& weight : state.weights().span()) weight = random.uniform(-0.1F, 0.1F);
     shard_->set_state(state);
   }
   void forward() { shard_->forward(*input_, {.training = true}); }

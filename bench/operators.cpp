@@ -99,7 +99,7 @@ std::vector<ShardState> random_states(const std::vector<Stage>& stages) {
   Random random(1, 2);
   for (const Stage& stage : stages) {
     states.push_back(zero_state(stage, stage.conv.filters));
-    for (float& weight : states.back().weights.span()) weight = random.uniform(-0.05F, 0.05F);
+    for (float& weight : states.back().weights().span()) weight = random.uniform(-0.05F, 0.05F);
   }
   return states;
 }

@@ -88,7 +88,7 @@ void run_train(const TrainBenchOptions& options) {
     const double before = bare_seconds(bare);
     const Stopwatch watch;
     train_step({trunk, head}, images, labels, {.training = true, .seed = 1},
-               {.learning_rate = 1e-4F, .momentum = 0.9F});
+               [](double) { return UpdateStep{.learning_rate = 1e-4F, .momentum = 0.9F}; });
     device->finish();
     const double seconds = watch.seconds();
     if (round < 0) continue;

@@ -13,6 +13,8 @@ std::string common_options(const ClContext& context) {
   return context.is_processor() ? "-cl-std=CL1.2 -DPROCESSOR" : "-cl-std=CL1.2";
 }
 
+std::string over_maps(const char* source) { return std::string(kMapsSource) + source; }
+
 }  // namespace
 
 LayerKernels::LayerKernels(ClContext& context) {
@@ -30,17 +32,28 @@ LayerKernels::LayerKernels(ClContext& context) {
                                                               {"update", &update}};
   std::vector<std::string> names;
   for (const auto& [name, kernel] : all) names.emplace_back(name);
-  const std::vector<ClKernel> built = context.build(kLayersSource, common_options(context), names);
+  const std::vector<ClKernel> built = context.build(over_maps(kLayersSource), common_options(context), names);
   for (std::size_t i = 0; i < all.size(); ++i) *all[i].second = built[i];
   if (!context.settings().half) return;
   const std::vector<ClKernel> half =
-      context.build(kLayersSource, common_options(context) + " -DHALF", {"pack", "pack_weights"});
+      context.build(over_maps(kLayersSource), common_options(context) + " -DHALF", {"pack", "pack_weights"});
   pack_half = half[0];
   pack_weights_half = half[1];
 }
 
+NormKernels::NormKernels(ClContext& context) {
+  const std::vector<ClKernel> built =
+      context.build(over_maps(kNormSource), common_options(context),
+                    {"square_distances", "norm_moments", "normalise", "norm_products", "norm_gradient"});
+  square_distances = built[0];
+  norm_moments = built[1];
+  normalise = built[2];
+  norm_products = built[3];
+  norm_gradient = built[4];
+}
+
 ColumnKernels::ColumnKernels(ClContext& context) {
-  const std::vector<ClKernel> built = context.build(kLayersSource, common_options(context),
+  const std::vector<ClKernel> built = context.build(over_maps(kLayersSource), common_options(context),
                                                     {"to_columns", "from_columns", "from_channels", "to_channels"});
   to_columns = built[0];
   from_columns = built[1];

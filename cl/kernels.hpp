@@ -9,6 +9,8 @@ namespace convoy {
 /// The text of a .cl file, embedded when the program was built.
 extern const char* const kConvolutionSource;
 extern const char* const kLayersSource;
+extern const char* const kMapsSource;
+extern const char* const kNormSource;
 
 struct LayerKernels {
   ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, max_pool, max_pool_gradient,
@@ -16,6 +18,12 @@ struct LayerKernels {
   ClKernel pack_half, pack_weights_half;  ///< built where settings.half asks for them
 
   explicit LayerKernels(ClContext& context);
+};
+
+struct NormKernels {
+  ClKernel square_distances, norm_moments, normalise, norm_products, norm_gradient;
+
+  explicit NormKernels(ClContext& context);
 };
 
 /// What products of matrices need around them.

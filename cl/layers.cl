@@ -1,13 +1,4 @@
-// Everything but the convolutions. Maps are plain NCHW floats unless called packed. The third index of a work-item is a
-// map (sample and channel together); on processors a work-item takes all of it, elsewhere one element.
-
-#ifdef PROCESSOR
-#define FOR_ROWS(y, height) for (int y = 0; y < (height); ++y)
-#define FOR_COLUMNS(x, width) for (int x = 0; x < (width); ++x)
-#else
-#define FOR_ROWS(y, height) for (int y = get_global_id(1); y < (height); y += get_global_size(1))
-#define FOR_COLUMNS(x, width) for (int x = get_global_id(0); x < (width); x += get_global_size(0))
-#endif
+// Packing, layers, parameters, and what products of matrices need. Maps are plain NCHW floats unless called packed.
 
 // Packed values are in 16 bits where HALF is defined.
 #ifdef HALF
@@ -63,36 +54,38 @@ kernel void pack_weights(global const float* restrict weights, global STORED* re
 
 // ---- layers after a convolution -------------------------------------------------------------------------------------
 
-// As in convolve.
-float activate(int activation, float value) {
+// As in convolve; 4 is a leaky ReLU, of that slope.
+float activate(int activation, float value, float slope) {
   switch (activation) {
     case 1: return fmax(value, 0.0f);
     case 2: return 1.0f / (1.0f + exp(-value));
     case 3: return tanh(value);
+    case 4: return value > 0.0f ? value : slope * value;
     default: return value;
   }
 }
 
 kernel void apply_activation(global const float* restrict input, global float* restrict output, int height, int width,
-                             int activation) {
+                             int activation, float slope) {
   const size_t map = get_global_id(2);
   FOR_ROWS(y, height) {
     const size_t row = (map * height + y) * width;
-    FOR_COLUMNS(x, width) output[row + x] = activate(activation, input[row + x]);
+    FOR_COLUMNS(x, width) output[row + x] = activate(activation, input[row + x], slope);
   }
 }
 
 // From the gradient by the output to that by the input; slopes are found from the output.
 kernel void activation_gradient(global const float* restrict output, global const float* restrict gradient,
-                                global float* restrict input_gradient, int height, int width, int activation) {
+                                global float* restrict input_gradient, int height, int width, int activation,
+                                float negative_slope) {
   const size_t map = get_global_id(2);
   FOR_ROWS(y, height) {
     const size_t row = (map * height + y) * width;
     FOR_COLUMNS(x, width) {
       const float value = output[row + x];
-      const float slope = activation == 1   ? (value > 0.0f ? 1.0f : 0.0f)
-                          : activation == 2 ? value * (1.0f - value)
-                                            : 1.0f - value * value;
+      const float slope = activation == 2   ? value * (1.0f - value)
+                          : activation == 3 ? 1.0f - value * value
+                                            : (value > 0.0f ? 1.0f : negative_slope);
       input_gradient[row + x] = gradient[row + x] * slope;
     }
   }
@@ -251,15 +244,25 @@ kernel void sum_slices(global const float* restrict slices, global float* restri
   }
 }
 
-// SGD with momentum and weight decay.
-kernel void update(global float* restrict values, global float* restrict velocity, global const float* restrict gradient,
-                   int count, int chunk, float rate, float momentum, float decay) {
+// core/shard_state.hpp, UpdateStep: 0 SGD, 1 Nesterov's, 2 Adam. `squares` is Adam's alone.
+kernel void update(global float* restrict values, global float* restrict velocity, global float* restrict squares,
+                   global const float* restrict gradient, int count, int chunk, int optimizer, float scale, float rate,
+                   float momentum, float decay, float beta2, float epsilon, float mean_scale, float square_scale) {
   const int first = get_global_id(0) * chunk;
   const int last = min(first + chunk, count);
   for (int i = first; i < last; ++i) {
-    const float v = momentum * velocity[i] + (gradient[i] + decay * values[i]);
-    velocity[i] = v;
-    values[i] -= rate * v;
+    const float slope = scale * gradient[i] + decay * values[i];
+    if (optimizer == 2) {
+      const float v = momentum * velocity[i] + (1.0f - momentum) * slope;
+      const float s = beta2 * squares[i] + (1.0f - beta2) * slope * slope;
+      velocity[i] = v;
+      squares[i] = s;
+      values[i] -= mean_scale * v / (sqrt(square_scale * s) + epsilon);
+    } else {
+      const float v = momentum * velocity[i] + slope;
+      velocity[i] = v;
+      values[i] -= rate * (optimizer == 1 ? slope + momentum * v : v);
+    }
   }
 }
 
@@ -320,7 +323,7 @@ kernel void from_channels(global const float* restrict by_channel, global const 
   const int n = get_global_id(2);
   global const float* from = by_channel + ((size_t)c * samples + n) * places;
   global float* to = maps + ((size_t)(sample + n) * channels + c) * places;
-  FOR_COLUMNS(p, places) to[p] = activate(activation, from[p] + bias[c]);
+  FOR_COLUMNS(p, places) to[p] = activate(activation, from[p] + bias[c], 0.0f);
 }
 
 // Second and third index: sample and channel.

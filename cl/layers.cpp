@@ -10,9 +10,11 @@ namespace {
 class ClActivation : public ClLayer {
  public:
   /// `fused`: the input holds the activation's output already.
-  ClActivation(ClShared& shared, Activation activation, const ClTensor& input, bool fused, const std::string& what)
+  ClActivation(ClShared& shared, const Activation& activation, const ClTensor& input, bool fused,
+               const std::string& what)
       : shared_(shared),
         activation_(code_of(activation)),
+        slope_(activation.slope),
         input_(input),
         input_gradient_(shared.context, input.shape(), what) {
     if (!fused) own_output_ = std::make_unique<ClTensor>(shared.context, input.shape(), what);
@@ -22,19 +24,20 @@ class ClActivation : public ClLayer {
     if (own_output_ == nullptr) return;
     const Shape shape = input_.shape();
     shared_.launch_over_maps(shared_.layers.apply_activation, shape, samples, input_.buffer(), own_output_->buffer(),
-                             shape.h, shape.w, activation_);
+                             shape.h, shape.w, activation_, slope_);
   }
   const ClTensor& output() const override { return own_output_ == nullptr ? input_ : *own_output_; }
   const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
     const Shape shape = input_.shape();
     shared_.launch_over_maps(shared_.layers.activation_gradient, shape, samples, output().buffer(), gradient,
-                             input_gradient_.buffer(), shape.h, shape.w, activation_);
+                             input_gradient_.buffer(), shape.h, shape.w, activation_, slope_);
     return input_gradient_.buffer();
   }
 
  private:
   ClShared& shared_;
   int activation_;
+  float slope_;
   const ClTensor& input_;
   ClTensor input_gradient_;
   std::unique_ptr<ClTensor> own_output_;
@@ -177,7 +180,7 @@ std::unique_ptr<ClLayer> make_cl_fused_pooling(ClShared& shared, const Pooling& 
   return std::make_unique<ClFusedPooling>(shared, pool, from, output, places, what);
 }
 
-std::unique_ptr<ClLayer> make_cl_fused_activation(ClShared& shared, Activation activation, const ClTensor& output,
+std::unique_ptr<ClLayer> make_cl_fused_activation(ClShared& shared, const Activation& activation, const ClTensor& output,
                                                   const std::string& what) {
   return std::make_unique<ClActivation>(shared, activation, output, true, what);
 }

@@ -12,23 +12,6 @@ namespace {
 constexpr Pooling kFusedPooling{
     .kind = PoolKind::max, .kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2, .pad = {}};
 
-/// Weights or biases with what SGD needs.
-struct ClParameters {
-  ClTensor values;
-  ClTensor velocity;
-  ClTensor gradient;
-
-  ClParameters(ClContext& context, const Shape& shape, const std::string& what)
-      : values(context, shape, what), velocity(context, shape, what), gradient(context, shape, what) {}
-
-  void update(ClShared& shared, const SgdStep& step) {
-    const int count = static_cast<int>(values.shape().size());
-    shared.context.launch(shared.layers.update, shared.chunks(count), values.buffer(), velocity.buffer(),
-                          gradient.buffer(), count, shared.chunk(), step.learning_rate, step.momentum,
-                          step.weight_decay);
-  }
-};
-
 class ClShard : public Shard {
  public:
   ClShard(ClShared& shared, const ShardSpec& spec);
@@ -43,21 +26,24 @@ class ClShard : public Shard {
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
-  void update(const SgdStep& step) override {
-    weights_.update(shared_, step);
-    bias_.update(shared_, step);
+  void update(const UpdateStep& step) override {
+    for (const ClParameter* each : parameters()) {
+      if (each->gradient != nullptr) each->update(shared_, step);
+    }
     weights_changed();
   }
   ShardState state() const override {
-    return {.weights = weights_.values.to_host(),
-            .bias = bias_.values.to_host(),
-            .weight_velocity = weights_.velocity.to_host(),
-            .bias_velocity = bias_.velocity.to_host()};
+    ShardState state;
+    for (const ClParameter* each : parameters()) state.parameters.push_back(each->to_host());
+    return state;
   }
   void set_state(const ShardState& state) override;
-  void gradients(Tensor& weights, Tensor& bias) const override {
-    weights = weights_.gradient.to_host();
-    bias = bias_.gradient.to_host();
+  std::vector<Tensor> gradients() const override {
+    std::vector<Tensor> all;
+    for (const ClParameter* each : parameters()) {
+      all.push_back(each->gradient != nullptr ? each->gradient->to_host() : Tensor());
+    }
+    return all;
   }
 
  private:
@@ -71,13 +57,15 @@ class ClShard : public Shard {
     }
   }
   ClConvolution& by(bool products) const { return products ? *products_ : *direct_; }
-  void find_bias_gradient(const ClBuffer& gradient);
+  /// In the order of parameters_of().
+  std::vector<ClParameter*> parameters() const;
 
   ClShared& shared_;
   ShardSpec spec_;
   std::string what_;  ///< "stage conv2: ", for errors
-  ClParameters weights_;
-  ClParameters bias_;
+  bool batch_norm_;
+  mutable ClParameter weights_;
+  mutable ClParameter bias_;  ///< zeros that stay so where the convolution has none
   ClChoice choice_;
   std::unique_ptr<ClConvolution> direct_;    ///< null where nothing uses it
   std::unique_ptr<ClConvolution> products_;  ///< the same
@@ -96,8 +84,10 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
     : shared_(shared),
       spec_(spec),
       what_(fmt::format("stage {}: ", spec.stage.name)),
-      weights_(shared.context, weight_shape(spec.stage, spec.filters.count), what_ + "weights"),
-      bias_(shared.context, {spec.filters.count, 1}, what_ + "biases"),
+      batch_norm_(has_batch_norm(spec.stage)),
+      weights_(shared.context, weight_shape(spec.stage, spec.filters.count), true, spec.stage.moments,
+               what_ + "weights"),
+      bias_(shared.context, {spec.filters.count, 1}, spec.stage.conv.bias, spec.stage.moments, what_ + "biases"),
       choice_(choose_convolutions(shared, spec)),
       sum_maps_(shared.layers.sum_maps.timed_apart()) {
   ClContext& context = shared_.context;
@@ -109,6 +99,7 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
   }
   const auto maps = static_cast<std::size_t>(spec.batch) * static_cast<std::size_t>(spec.filters.count);
   bias_slices_ = context.allocate(maps * sizeof(float), what_ + "gradients");
+  set_state(zero_state(spec.stage, spec.filters.count));
   context.finish();
 }
 
@@ -123,6 +114,7 @@ void ClShard::make_layers() {
   const Shape convolved = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
   std::size_t next = 0;
   const auto* fused = after.empty() ? nullptr : std::get_if<Activation>(&after.front());
+  if (fused != nullptr && fused->kind == Activation::Kind::leaky_relu) fused = nullptr;
   if (fused != nullptr) {
     activation_ = code_of(*fused);
     next = 1;
@@ -144,6 +136,10 @@ void ClShard::make_layers() {
     }
   }
   for (std::size_t i = next; i < after.size(); ++i) {
+    if (const auto* norm = std::get_if<BatchNorm>(&after[i])) {
+      layers_.push_back(make_cl_batch_norm(shared_, *norm, spec_.stage.moments, last(), what_ + "batch norm"));
+      continue;
+    }
     layers_.push_back(
         make_cl_layer(shared_, after[i], last(), spec_.filters.first, max_after_relu && i == 1, what_ + "maps"));
   }
@@ -163,6 +159,10 @@ const DeviceTensor& ClShard::forward(const DeviceTensor& input, const Pass& pass
   if (direct_ != nullptr && samples.first == 0) direct_->input_changed();
   by(choice_.forward)
       .forward(maps, weights_.values.buffer(), bias_.values.buffer(), activation_, maps_->buffer(), samples);
+  if (batch_norm_) {
+    if (samples.first + samples.count < spec_.batch) return last();
+    samples = {0, spec_.batch};
+  }
   for (const auto& layer : layers_) layer->forward(pass, samples);
   return last();
 }
@@ -170,9 +170,12 @@ const DeviceTensor& ClShard::forward(const DeviceTensor& input, const Pass& pass
 const DeviceTensor* ClShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
   invariant(input_ != nullptr, "backward follows a forward in training");
   invariant(output_gradient.shape() == last().shape(), "a gradient of the shard's output shape");
-  gradient_ = &own(output_gradient).buffer();
-  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-    gradient_ = &(*layer)->backward(*gradient_, samples);
+  if (!batch_norm_ || samples.first == 0) {
+    gradient_ = &own(output_gradient).buffer();
+    const SampleRange there = batch_norm_ ? SampleRange{0, spec_.batch} : samples;
+    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+      gradient_ = &(*layer)->backward(*gradient_, there);
+    }
   }
   if (!spec_.input_gradient) return nullptr;
   by(choice_.input_gradient).input_gradient(*gradient_, weights_.values.buffer(), input_gradient_->buffer(), samples);
@@ -181,25 +184,25 @@ const DeviceTensor* ClShard::backward_input(const DeviceTensor& output_gradient,
 
 void ClShard::backward_filters() {
   invariant(gradient_ != nullptr, "backward_filters follows backward_input");
-  by(choice_.filter_gradient).filter_gradient(*input_, *gradient_, weights_.gradient.buffer());
-  find_bias_gradient(*gradient_);
+  by(choice_.filter_gradient).filter_gradient(*input_, *gradient_, weights_.gradient->buffer());
+  if (bias_.gradient == nullptr) return;
+  shared_.sum_channels(sum_maps_, conv_shape(spec_.stage, spec_.batch, spec_.filters.count), *gradient_, bias_slices_,
+                       bias_.gradient->buffer());
 }
 
-void ClShard::find_bias_gradient(const ClBuffer& gradient) {
-  const Shape out = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
-  const int maps = out.n * out.c;
-  shared_.context.launch(sum_maps_, {static_cast<std::size_t>(maps), 1, 1}, gradient, bias_slices_, maps,
-                         out.h * out.w);
-  shared_.context.launch(shared_.layers.sum_slices, shared_.chunks(out.c), bias_slices_, bias_.gradient.buffer(), out.n,
-                         out.c, shared_.chunk());
+std::vector<ClParameter*> ClShard::parameters() const {
+  std::vector<ClParameter*> all{&weights_};
+  if (bias_.gradient != nullptr) all.push_back(&bias_);
+  for (const auto& layer : layers_) {
+    for (ClParameter* each : layer->parameters()) all.push_back(each);
+  }
+  return all;
 }
 
 void ClShard::set_state(const ShardState& state) {
-  invariant(state.weights.shape() == weights_.values.shape(), "a state of the shard's shape");
-  weights_.values.write(state.weights.span());
-  bias_.values.write(state.bias.span());
-  weights_.velocity.write(state.weight_velocity.span());
-  bias_.velocity.write(state.bias_velocity.span());
+  const std::vector<ClParameter*> all = parameters();
+  invariant(state.parameters.size() == all.size(), "a state of the shard's stage");
+  for (std::size_t i = 0; i < all.size(); ++i) all[i]->take(state.parameters[i]);
   weights_changed();
 }
 

@@ -38,6 +38,7 @@ struct ClShared {
   int vector_width = 4;
   std::map<std::tuple<int, int, int, int, ClTile>, ConvolutionKernels> convolutions;  ///< by geometry
   std::optional<ColumnKernels> columns;
+  std::optional<NormKernels> norms;
   ClScratch column_scratch;
   ClScratch channel_scratch;
 
@@ -73,6 +74,19 @@ struct ClShared {
       *kernel = kernel->timed_apart();
     }
     return apart;
+  }
+
+  const NormKernels& norm_kernels() {
+    if (!norms) norms.emplace(context);
+    return *norms;
+  }
+
+  /// The sums over each channel of maps, through `slices` of (samples, channels).
+  void sum_channels(const ClKernel& sum_maps, const Shape& maps, const ClBuffer& values, const ClBuffer& slices,
+                    const ClBuffer& sums) {
+    const int count = maps.n * maps.c;
+    context.launch(sum_maps, {static_cast<std::size_t>(count), 1, 1}, values, slices, count, maps.h * maps.w);
+    context.launch(layers.sum_slices, chunks(maps.c), slices, sums, maps.n, maps.c, chunk());
   }
 
   /// Values that a work-item takes of a plain list: a stretch on processors, one elsewhere.
@@ -122,6 +136,39 @@ class ClTensor : public DeviceTensor {
   ClContext& context_;
   Shape shape_;
   ClBuffer buffer_;
+};
+
+/// A parameter with what the optimizer keeps for it.
+struct ClParameter {
+  ClTensor values;
+  std::vector<std::unique_ptr<ClTensor>> moments;
+  std::unique_ptr<ClTensor> gradient;  ///< null where it is not trained
+
+  ClParameter(ClContext& context, const Shape& shape, bool trained, int count, const std::string& what)
+      : values(context, shape, what) {
+    if (!trained) return;
+    for (int i = 0; i < count; ++i) moments.push_back(std::make_unique<ClTensor>(context, shape, what));
+    gradient = std::make_unique<ClTensor>(context, shape, what);
+  }
+
+  void update(ClShared& shared, const UpdateStep& step) const {
+    const int count = static_cast<int>(values.shape().size());
+    shared.context.launch(shared.layers.update, shared.chunks(count), values.buffer(), moments.front()->buffer(),
+                          moments.back()->buffer(), gradient->buffer(), count, shared.chunk(),
+                          static_cast<int>(step.optimizer), step.gradient_scale, step.learning_rate, step.momentum,
+                          step.weight_decay, step.beta2, step.epsilon, step.learning_rate / step.correction1,
+                          1.0F / step.correction2);
+  }
+  Parameter to_host() const {
+    Parameter host{values.to_host(), {}};
+    for (const auto& moment : moments) host.moments.push_back(moment->to_host());
+    return host;
+  }
+  void take(const Parameter& from) {
+    invariant(from.value.shape() == values.shape(), "a state of the shard's shape");
+    values.write(from.value.span());
+    for (std::size_t m = 0; m < moments.size(); ++m) moments[m]->write(from.moments.at(m).span());
+  }
 };
 
 /// Maps with a border of zeros, as layers.cl says.

@@ -1,6 +1,7 @@
 #include "core/stage.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace convoy {
 namespace {
@@ -18,12 +19,7 @@ void validate_window(const std::string& stage, const char* what, int kernel, int
 }
 
 constexpr int kLargestExtent = 1 << 20;
-
-void copy_filters(const Tensor& from, int from_first, Tensor& to, int to_first, int count) {
-  const std::size_t size = from.shape().sample_size();
-  std::copy_n(from.data() + static_cast<std::size_t>(from_first) * size, static_cast<std::size_t>(count) * size,
-              to.data() + static_cast<std::size_t>(to_first) * size);
-}
+constexpr int kMostMoments = 2;
 
 }  // namespace
 
@@ -81,37 +77,29 @@ void validate(const Stage& stage) {
       if (!(dropout->rate >= 0.0F && dropout->rate < 1.0F)) {
         fail("stage {}: dropout rate {} must lie in [0, 1)", stage.name, dropout->rate);
       }
+    } else if (const auto* norm = std::get_if<BatchNorm>(&layer)) {
+      const bool proper = norm->epsilon >= 0.0F && norm->epsilon < 1e3F && norm->momentum >= 0.0F && norm->momentum <= 1.0F;
+      if (!proper || norm->name.empty()) {
+        fail("stage {}: batch norm '{}' with epsilon {} and momentum {}: expected a name, an epsilon of at least 0 and a "
+             "momentum in 0 .. 1",
+             stage.name, norm->name, norm->epsilon, norm->momentum);
+      }
+    } else if (const auto* activation = std::get_if<Activation>(&layer)) {
+      if (!(std::abs(activation->slope) < 1e3F)) fail("stage {}: slope {} of an activation", stage.name, activation->slope);
     }
   }
+  if (stage.moments < 0 || stage.moments > kMostMoments) {
+    fail("stage {}: {} tensors of the optimizer's for each parameter, {} at most", stage.name, stage.moments, kMostMoments);
+  }
+}
+
+bool has_batch_norm(const Stage& stage) {
+  return std::ranges::any_of(stage.after, [](const ChannelLayer& l) { return std::holds_alternative<BatchNorm>(l); });
 }
 
 double conv_flops(const Stage& stage, int batch, int filters) {
   return 2.0 * static_cast<double>(weight_shape(stage, 1).sample_size()) *
          static_cast<double>(conv_shape(stage, batch, filters).size());
-}
-
-ShardState zero_state(const Stage& stage, int filters) {
-  const Shape weights = weight_shape(stage, filters);
-  const Shape bias{filters, 1};
-  return {Tensor(weights, 0.0F), Tensor(bias, 0.0F), Tensor(weights, 0.0F), Tensor(bias, 0.0F)};
-}
-
-ShardState slice(const ShardState& whole, FilterRange range) {
-  const auto cut = [range](const Tensor& from) {
-    Shape shape = from.shape();
-    shape.n = range.count;
-    Tensor part(shape);
-    copy_filters(from, range.first, part, 0, range.count);
-    return part;
-  };
-  return {cut(whole.weights), cut(whole.bias), cut(whole.weight_velocity), cut(whole.bias_velocity)};
-}
-
-void paste(const ShardState& part, FilterRange range, ShardState& whole) {
-  copy_filters(part.weights, 0, whole.weights, range.first, range.count);
-  copy_filters(part.bias, 0, whole.bias, range.first, range.count);
-  copy_filters(part.weight_velocity, 0, whole.weight_velocity, range.first, range.count);
-  copy_filters(part.bias_velocity, 0, whole.bias_velocity, range.first, range.count);
 }
 
 }  // namespace convoy

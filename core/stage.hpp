@@ -20,7 +20,7 @@ struct Padding {
   bool operator==(const Padding&) const = default;
 };
 
-/// A convolution (in the deep-learning sense: cross-correlation) with bias; weights are (filter, channel, row, column).
+/// A convolution (in the deep-learning sense: cross-correlation); weights are (filter, channel, row, column).
 struct Convolution {
   int filters = 0;
   int kernel_h = 1;
@@ -28,10 +28,28 @@ struct Convolution {
   int stride_h = 1;
   int stride_w = 1;
   Padding pad;
+  bool bias = true;  ///< adds a number to each map
   bool operator==(const Convolution&) const = default;
 };
 
-enum class Activation : std::uint8_t { relu, sigmoid, tanh };
+/// A function of each element by itself.
+struct Activation {
+  enum class Kind : std::uint8_t {
+    relu,
+    sigmoid,
+    tanh,
+    leaky_relu  ///< x, or slope * x for negative x (Maas et al., ICML 2013)
+  } kind = Kind::relu;
+  float slope = 0.0F;
+  bool operator==(const Activation&) const = default;
+
+  static const Activation relu;
+  static const Activation sigmoid;
+  static const Activation tanh;
+};
+inline constexpr Activation Activation::relu{Kind::relu};
+inline constexpr Activation Activation::sigmoid{Kind::sigmoid};
+inline constexpr Activation Activation::tanh{Kind::tanh};
 
 enum class PoolKind : std::uint8_t {
   max,      ///< padding never wins
@@ -57,8 +75,18 @@ struct Dropout {
   bool operator==(const Dropout&) const = default;
 };
 
+/// Normalises each channel: weight * (x - mean) / sqrt(variance + epsilon) + bias, in training with mean and variance over
+/// all samples, rows and columns of the batch; in testing with their running averages, r = (1 - momentum) r + momentum *
+/// batch's, of which the variance is the unbiased one (Ioffe and Szegedy, ICML 2015; averages as PyTorch's).
+struct BatchNorm {
+  std::string name;  ///< the layer's in its net, for its parameters
+  float epsilon = 1e-5F;
+  float momentum = 0.1F;
+  bool operator==(const BatchNorm&) const = default;
+};
+
 /// A layer that treats each channel by itself.
-using ChannelLayer = std::variant<Activation, Pooling, Dropout>;
+using ChannelLayer = std::variant<Activation, Pooling, Dropout, BatchNorm>;
 
 struct Stage {
   std::string name;  ///< that of its convolution
@@ -67,6 +95,7 @@ struct Stage {
   int width = 0;     ///< input columns
   Convolution conv;
   std::vector<ChannelLayer> after;
+  int moments = 1;  ///< tensors that the optimizer keeps for each of the stage's parameters (core/shard_state.hpp)
   bool operator==(const Stage&) const = default;
 };
 
@@ -103,36 +132,19 @@ Shape weight_shape(const Stage& stage, int filters);
 /// windows. Called wherever a stage enters the program (net files, messages).
 void validate(const Stage& stage);
 
+/// Whether the stage normalises over the batch: its maps are there when all of the batch has passed the convolution, and
+/// its gradients when all of the gradient by its maps is there.
+bool has_batch_norm(const Stage& stage);
+
 /// Floating-point operations of one pass of the convolution over a batch (a multiply-add is two; padding counted as
 /// work, as is usual): the same number for forward, input gradient and filter gradient.
 double conv_flops(const Stage& stage, int batch, int filters);
-
-/// What belongs to one shard between steps: its weights and the optimizer's state, on the host.
-struct ShardState {
-  Tensor weights;          ///< (filters, channels, kernel_h, kernel_w)
-  Tensor bias;             ///< (filters, 1)
-  Tensor weight_velocity;  ///< as weights: momentum buffer of SGD
-  Tensor bias_velocity;    ///< as bias
-};
-
-/// All-zero state of `filters` filters of a stage.
-ShardState zero_state(const Stage& stage, int filters);
-/// Copies filters [range] out of / into a state.
-ShardState slice(const ShardState& whole, FilterRange range);
-void paste(const ShardState& part, FilterRange range, ShardState& whole);
-
-/// One update by SGD with momentum and weight decay (as in Sutskever et al. 2013, in the form used by Caffe and
-/// PyTorch): v = momentum * v + (gradient + weight_decay * w);  w = w - learning_rate * v. Weights and biases alike.
-struct SgdStep {
-  float learning_rate = 0.01F;
-  float momentum = 0.0F;
-  float weight_decay = 0.0F;
-};
 
 /// What a forward pass needs to know besides its input.
 struct Pass {
   bool training = false;   ///< dropout is active and backward will follow
   std::uint64_t seed = 0;  ///< of this step; feeds dropout
+  bool squares = false;    ///< the sum of the gradients' squares will be asked for before the update
 };
 
 }  // namespace convoy

@@ -93,7 +93,7 @@ void Node::make_raw_slabs() {
     raw_[static_cast<int>(s)] = {Tensor(shape), held.first};
     raw_gradients_[static_cast<int>(s)] = {Tensor(shape), held.first};
     if (!sends_weights()) continue;
-    layers_.push_back(std::make_unique<ChannelLayers<float>>(trunk_[s], held, plan_.batch));
+    layers_.push_back(std::make_unique<ChannelLayers<float>>(trunk_[s], held, plan_.batch, nullptr));
     weights_.push_back(zero_state(trunk_[s], held.count));
   }
 }
@@ -121,7 +121,7 @@ std::size_t Node::slab_values(const Task& sum) const {
 void Node::begin(const Pass& pass, const Tensor* images) {
   invariant(finished(), "one step after another");
   pass_ = pass;
-  sgd_.reset();
+  update_.reset();
   output_ready_ = false;
   graph_ = pass.training ? &training_ : &testing_;
   followers_ = pass.training ? &training_followers_ : &testing_followers_;
@@ -153,7 +153,7 @@ void Node::make_ready(int index) {
       return;
     case TaskKind::sum: return finish(index);  // add_up() did it as the parts came
     case TaskKind::update:
-      if (!sgd_) {
+      if (!update_) {
         waiting_updates_.push_back(index);
         return;
       }
@@ -191,8 +191,8 @@ void Node::give_gradient(const Tensor& gradient) {
   }
 }
 
-void Node::allow_update(const SgdStep& step) {
-  sgd_ = step;
+void Node::allow_update(const UpdateStep& step) {
+  update_ = step;
   for (const int index : std::exchange(waiting_updates_, {})) ready_.insert(index);
 }
 
@@ -235,11 +235,19 @@ void Node::forward(const Task& task) {
   }
 }
 
+double Node::gradient_squares() const {
+  double sum = 0.0;
+  for (const std::vector<Piece>& pieces : pieces_) {
+    if (!pieces.empty() && pieces.front().gradient != nullptr) sum += convoy::gradient_squares(*pieces.front().shard);
+  }
+  return sum;
+}
+
 void Node::update() {
   for (std::size_t s = 0; s < trunk_.size(); ++s) {
     if (own(s).count == 0) continue;
     const Stopwatch watch;
-    pieces_[s].front().shard->update(*sgd_);
+    pieces_[s].front().shard->update(*update_);
     seconds_[s] += watch.seconds();
   }
 }
@@ -256,14 +264,14 @@ Node::Slab& Node::gradient_by_made(int stage) {
 void Node::layers(const Task& task) {
   ChannelLayers<float>& layers = *layers_[static_cast<std::size_t>(task.stage)];
   std::ranges::copy(raw_.at(task.stage).values.span(), layers.input().data());
-  layers.forward(0, plan_.batch, pass_);
+  layers.forward({0, plan_.batch}, pass_, serially);
   std::ranges::copy(layers.output().span(), maps_.at(task.stage + 1).values.data());
 }
 
 void Node::layers_backward(const Task& task) {
   ChannelLayers<float>& layers = *layers_[static_cast<std::size_t>(task.stage)];
   std::ranges::copy(gradients_.at(task.stage + 1).values.span(), layers.output_gradient().data());
-  layers.backward(0, plan_.batch);
+  layers.backward({0, plan_.batch}, serially);
   std::ranges::copy(layers.input_gradient().span(), raw_gradients_.at(task.stage).values.data());
 }
 

@@ -67,8 +67,12 @@ class Node {
   const Tensor& output() const;
   /// On the master: the gradient of the loss by output(). Its tasks behind the head wait for this.
   void give_gradient(const Tensor& gradient);
+  /// All gradients of the node's shards are there, and the update waits.
+  bool gradients_ready() const { return !waiting_updates_.empty(); }
+  /// The sum of their squares.
+  double gradient_squares() const;
   /// Tasks that update wait for this.
-  void allow_update(const SgdStep& step);
+  void allow_update(const UpdateStep& step);
 
   /// Takes values that node `from` sends, in their order. Throws Error where this step has no such send, or other values
   /// are due.
@@ -78,7 +82,7 @@ class Node {
   /// Does the first task that is ready, if there is one.
   bool work();
   /// Nothing of the step is left to do or to come; a training step ends with an update.
-  bool finished() const { return left_ == 0 && (!pass_.training || sgd_.has_value()); }
+  bool finished() const { return left_ == 0 && (!pass_.training || update_.has_value()); }
 
   /// The state of filters of the node's own shard of a stage.
   ShardState state(std::size_t stage, FilterRange filters) const;
@@ -157,7 +161,7 @@ class Node {
   std::vector<ShardState> weights_;                            ///< on the master, to be sent out; by stage
 
   Pass pass_;
-  std::optional<SgdStep> sgd_;
+  std::optional<UpdateStep> update_;
   bool output_ready_ = false;
   std::vector<std::size_t> missing_;  ///< of what each task waits for
   std::vector<bool> done_;

@@ -31,14 +31,15 @@ NumberType kept_type(const Task& sent, const Plan& plan) {
   return type == NumberType::int8 ? NumberType::fp32 : type;
 }
 
-/// Weights, then biases, of filters `of` as they travel: those that are among `range` into that range's state.
+/// All parameters of filters `of` as they travel: those of filters that are among `range` into that range's state.
 void put_weights(FilterRange of, std::span<const float> values, FilterRange range, ShardState& state) {
-  const std::size_t filter = state.weights.shape().sample_size();
-  const float* biases = values.data() + filter * static_cast<std::size_t>(of.count);
-  for (int f = std::max(of.first, range.first); f < std::min(of.first + of.count, range.first + range.count); ++f) {
-    const auto at = static_cast<std::size_t>(f - of.first);
-    std::copy_n(values.data() + at * filter, filter, &state.weights.at(f - range.first, 0));
-    state.bias.at(f - range.first, 0) = biases[at];
+  const FilterRange both = common(of, range);
+  for (Parameter& parameter : state.parameters) {
+    const std::size_t filter = parameter.value.shape().sample_size();
+    std::copy_n(values.data() + filter * static_cast<std::size_t>(both.first - of.first),
+                filter * static_cast<std::size_t>(both.count),
+                parameter.value.data() + filter * static_cast<std::size_t>(both.first - range.first));
+    values = values.subspan(filter * static_cast<std::size_t>(of.count));
   }
 }
 
@@ -184,8 +185,10 @@ void Node::take_weights_to_send(const Task& sent) {
   const auto stage = static_cast<std::size_t>(sent.stage);
   const ShardState state =
       sends_weights() ? slice(weights_[stage], sent.filters) : pieces_[stage].front().shard->state();
-  weights_to_send_.assign(state.weights.span().begin(), state.weights.span().end());
-  weights_to_send_.insert(weights_to_send_.end(), state.bias.span().begin(), state.bias.span().end());
+  weights_to_send_.clear();
+  for (const Parameter& each : state.parameters) {
+    weights_to_send_.insert(weights_to_send_.end(), each.value.span().begin(), each.value.span().end());
+  }
 }
 
 void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {

@@ -80,18 +80,44 @@ void average_backward(const Pooling& pool, Map<T> in_slope, Map<T> out_slope) {
   });
 }
 
+/// Of f(x) for all elements x of a channel, in a fixed order.
+template <class T, class F>
+double sum_over(const BasicTensor<T>& maps, int c, F f) {
+  double sum = 0.0;
+  for (int n = 0; n < maps.shape().n; ++n) {
+    const T* x = &maps.at(n, c);
+    for (int e = 0; e < maps.shape().h * maps.shape().w; ++e) sum += f(static_cast<double>(x[e]));
+  }
+  return sum;
+}
+
 }  // namespace
 
 template <class T>
-ChannelLayers<T>::ChannelLayers(const Stage& stage, FilterRange filters, int batch)
-    : layers_(stage.after), first_filter_(filters.first), max_places_(layers_.size()), scales_(layers_.size()) {
+ChannelLayers<T>::ChannelLayers(const Stage& stage, FilterRange filters, int batch, HostParameters<T>* parameters)
+    : layers_(stage.after),
+      first_filter_(filters.first),
+      batch_(batch),
+      parameters_(parameters),
+      max_places_(layers_.size()),
+      scales_(layers_.size()),
+      moments_(layers_.size()),
+      norm_numbers_(layers_.size()) {
   Shape shape = conv_shape(stage, batch, filters.count);
   values_.emplace_back(shape, T{0});
+  std::size_t norms = 0;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (std::holds_alternative<Dropout>(layers_[i])) scales_[i] = BasicTensor<T>(shape, T{1});
     if (const auto* pool = std::get_if<Pooling>(&layers_[i])) {
       shape = pooled_shape(*pool, shape);
       if (pool->kind == PoolKind::max) max_places_[i].resize(shape.size());
+    }
+    if (is_norm(i)) {
+      invariant(parameters != nullptr, "parameters for a batch norm");
+      const auto channels = static_cast<std::size_t>(shape.c);
+      moments_[i] = {std::vector<double>(channels), std::vector<double>(channels)};
+      norm_numbers_[i] = norms++;
+      has_norm_ = true;
     }
     values_.emplace_back(shape, T{0});
   }
@@ -99,12 +125,26 @@ ChannelLayers<T>::ChannelLayers(const Stage& stage, FilterRange filters, int bat
 }
 
 template <class T>
-void ChannelLayers<T>::forward(int first, int last, const Pass& pass) {
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    for (int n = first; n < last; ++n) {
-      for (int c = 0; c < values_[i].shape().c; ++c) forward_layer(i, n, c, pass);
-    }
+SampleRange ChannelLayers<T>::forward(SampleRange samples, const Pass& pass, const Splitter& split) {
+  if (has_norm_) {
+    if (samples.first + samples.count < batch_) return {samples.first, 0};
+    samples = {0, batch_};
   }
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const int channels = values_[i].shape().c;
+    if (is_norm(i)) {
+      split(channels, [&](int first, int last) {
+        for (int c = first; c < last; ++c) normalise(i, c, pass);
+      });
+      continue;
+    }
+    split(samples.count, [&](int first, int last) {
+      for (int n = samples.first + first; n < samples.first + last; ++n) {
+        for (int c = 0; c < channels; ++c) forward_layer(i, n, c, pass);
+      }
+    });
+  }
+  return samples;
 }
 
 template <class T>
@@ -132,12 +172,26 @@ void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c, const Pass& pa
 }
 
 template <class T>
-void ChannelLayers<T>::backward(int first, int last) {
-  for (std::size_t i = layers_.size(); i-- > 0;) {
-    for (int n = first; n < last; ++n) {
-      for (int c = 0; c < values_[i].shape().c; ++c) backward_layer(i, n, c);
-    }
+SampleRange ChannelLayers<T>::backward(SampleRange samples, const Splitter& split) {
+  if (has_norm_) {
+    if (samples.first > 0) return {samples.first, 0};
+    samples = {0, batch_};
   }
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    const int channels = values_[i].shape().c;
+    if (is_norm(i)) {
+      split(channels, [&](int first, int last) {
+        for (int c = first; c < last; ++c) normalise_backward(i, c);
+      });
+      continue;
+    }
+    split(samples.count, [&](int first, int last) {
+      for (int n = samples.first + first; n < samples.first + last; ++n) {
+        for (int c = 0; c < channels; ++c) backward_layer(i, n, c);
+      }
+    });
+  }
+  return samples;
 }
 
 template <class T>
@@ -159,6 +213,71 @@ void ChannelLayers<T>::backward_layer(std::size_t i, int n, int c) {
   } else {
     const T* scale = &scales_[i].at(n, c);
     for (int e = 0; e < size; ++e) in_slope.values[e] = out_slope.values[e] * scale[e];
+  }
+}
+
+template <class T>
+void ChannelLayers<T>::normalise(std::size_t i, int c, const Pass& pass) {
+  const auto& layer = std::get<BatchNorm>(layers_[i]);
+  const std::span<HostParameter<T>, 4> parameters = norm(i);
+  T& running_mean = parameters[2].value.at(c, 0);
+  T& running_variance = parameters[3].value.at(c, 0);
+  const int size = values_[i].shape().h * values_[i].shape().w;
+  auto mean = static_cast<double>(running_mean);
+  auto variance = static_cast<double>(running_variance);
+  if (pass.training) {
+    const double count = static_cast<double>(batch_) * size;
+    mean = sum_over(values_[i], c, [](double x) { return x; }) / count;
+    const double squares = sum_over(values_[i], c, [&](double x) { return (x - mean) * (x - mean); });
+    variance = squares / count;
+    const auto momentum = static_cast<double>(layer.momentum);
+    const auto average = [&](T& running, double value) {
+      running = static_cast<T>((1.0 - momentum) * static_cast<double>(running) + momentum * value);
+    };
+    average(running_mean, mean);
+    average(running_variance, squares / std::max(1.0, count - 1.0));
+  }
+  const double inverse = 1.0 / std::sqrt(variance + static_cast<double>(layer.epsilon));
+  moments_[i].mean[static_cast<std::size_t>(c)] = mean;
+  moments_[i].inverse[static_cast<std::size_t>(c)] = inverse;
+  const double factor = inverse * static_cast<double>(parameters[0].value.at(c, 0));
+  const auto bias = static_cast<double>(parameters[1].value.at(c, 0));
+  for (int n = 0; n < batch_; ++n) {
+    const T* x = &values_[i].at(n, c);
+    T* y = &values_[i + 1].at(n, c);
+    for (int e = 0; e < size; ++e) y[e] = static_cast<T>((static_cast<double>(x[e]) - mean) * factor + bias);
+  }
+}
+
+/// With y' = (x - mean) * inverse: dx = weight * inverse * (dy - mean of dy - y' * mean of (dy * y')).
+template <class T>
+void ChannelLayers<T>::normalise_backward(std::size_t i, int c) {
+  const double mean = moments_[i].mean[static_cast<std::size_t>(c)];
+  const double inverse = moments_[i].inverse[static_cast<std::size_t>(c)];
+  const int size = values_[i].shape().h * values_[i].shape().w;
+  const double count = static_cast<double>(batch_) * size;
+  double sum = 0.0;
+  double products = 0.0;
+  for (int n = 0; n < batch_; ++n) {
+    const T* x = &values_[i].at(n, c);
+    const T* dy = &slopes_[i + 1].at(n, c);
+    for (int e = 0; e < size; ++e) {
+      sum += static_cast<double>(dy[e]);
+      products += static_cast<double>(dy[e]) * (static_cast<double>(x[e]) - mean) * inverse;
+    }
+  }
+  const std::span<HostParameter<T>, 4> parameters = norm(i);
+  parameters[0].gradient.at(c, 0) = static_cast<T>(products);
+  parameters[1].gradient.at(c, 0) = static_cast<T>(sum);
+  const double factor = static_cast<double>(parameters[0].value.at(c, 0)) * inverse;
+  for (int n = 0; n < batch_; ++n) {
+    const T* x = &values_[i].at(n, c);
+    const T* dy = &slopes_[i + 1].at(n, c);
+    T* dx = &slopes_[i].at(n, c);
+    for (int e = 0; e < size; ++e) {
+      const double normal = (static_cast<double>(x[e]) - mean) * inverse;
+      dx[e] = static_cast<T>(factor * (static_cast<double>(dy[e]) - sum / count - normal * products / count));
+    }
   }
 }
 

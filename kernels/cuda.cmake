@@ -32,8 +32,8 @@ set(CONVOY_HAS_CUDA TRUE)
 message(STATUS "CUDA devices: TRUE (CUDA ${CUDAToolkit_VERSION}, cuDNN: ${CONVOY_HAS_CUDNN})")
 
 # Compiled for itself, position-independent: core's own library is not.
-add_library(convoy_cuda MODULE cuda_device.cpp cuda_gpu.cu cuda_layers.cpp cuda_module.cpp cuda_product_convolution.cpp
-                               ../core/large_pages.cpp ../core/random.cpp ../core/stage.cpp)
+add_library(convoy_cuda MODULE cuda_device.cpp cuda_gpu.cu cuda_layers.cpp cuda_module.cpp cuda_norm.cpp cuda_product_convolution.cpp
+                               ../core/large_pages.cpp ../core/random.cpp ../core/shard_state.cpp ../core/stage.cpp)
 set_target_properties(convoy_cuda PROPERTIES PREFIX "" OUTPUT_NAME convoy-cuda CUDA_STANDARD 17
                                              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 target_link_options(convoy_cuda PRIVATE LINKER:--no-undefined)  # what is missing shows here, not when it is loaded

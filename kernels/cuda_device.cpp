@@ -16,22 +16,6 @@ void cuda::raise(const std::string& what, bool lost) {
 
 namespace {
 
-/// Weights or biases with what SGD needs.
-struct CudaParameters {
-  CudaTensor values;
-  CudaTensor velocity;
-  CudaTensor gradient;
-
-  CudaParameters(cuda::Gpu& gpu, const Shape& shape, const std::string& what)
-      : values(gpu, shape, what), velocity(gpu, shape, what), gradient(gpu, shape, what) {}
-
-  void update(cuda::Gpu& gpu, const SgdStep& step) {
-    gpu.run(cuda::Update{step.learning_rate, step.momentum, step.weight_decay, gradient.data(), velocity.data(),
-                         values.data()},
-            values.size());
-  }
-};
-
 class CudaShard : public Shard {
  public:
   CudaShard(cuda::Gpu& gpu, const ShardSpec& spec, std::unique_ptr<CudaConvolution> convolution)
@@ -39,14 +23,16 @@ class CudaShard : public Shard {
         spec_(spec),
         what_(fmt::format("stage {}: ", spec.stage.name)),
         convolution_(std::move(convolution)),
-        weights_(gpu, weight_shape(spec.stage, spec.filters.count), what_ + "weights"),
-        bias_(gpu, {spec.filters.count, 1}, what_ + "biases"),
+        batch_norm_(has_batch_norm(spec.stage)),
+        weights_(gpu, weight_shape(spec.stage, spec.filters.count), true, spec.stage.moments, what_ + "weights"),
+        bias_(gpu, {spec.filters.count, 1}, true, spec.stage.moments, what_ + "biases"),
         maps_(gpu, conv_shape(spec.stage, spec.batch, spec.filters.count), what_ + "maps") {
     if (spec.input_gradient) {
       input_gradient_ =
           std::make_unique<CudaTensor>(gpu, input_shape(spec.stage, spec.batch), what_ + "gradient by the input");
     }
     make_layers();
+    set_state(zero_state(spec.stage, spec.filters.count));
     gpu.finish();
   }
 
@@ -64,16 +50,23 @@ class CudaShard : public Shard {
     const CudaTensor& maps = own(input);
     convolution_->forward(maps.data(samples), weights_.values.data(), bias_.values.data(), activation_,
                           maps_.data(samples));
-    for (const auto& layer : layers_) layer->forward(pass, samples);
     if (pass.training) input_ = maps.data();
+    if (batch_norm_) {
+      if (samples.first + samples.count < spec_.batch) return last();
+      samples = {0, spec_.batch};
+    }
+    for (const auto& layer : layers_) layer->forward(pass, samples);
     return last();
   }
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
     invariant(input_ != nullptr, "backward follows a forward in training");
     invariant(output_gradient.shape() == last().shape(), "a gradient of the shard's output shape");
-    gradient_ = &own(output_gradient);
-    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-      gradient_ = &(*layer)->backward(*gradient_, samples);
+    if (!batch_norm_ || samples.first == 0) {
+      gradient_ = &own(output_gradient);
+      const SampleRange there = batch_norm_ ? SampleRange{0, spec_.batch} : samples;
+      for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+        gradient_ = &(*layer)->backward(*gradient_, there);
+      }
     }
     if (input_gradient_ == nullptr) return nullptr;
     convolution_->input_gradient(gradient_->data(samples), weights_.values.data(), input_gradient_->data(samples));
@@ -81,28 +74,29 @@ class CudaShard : public Shard {
   }
   void backward_filters() override {
     invariant(gradient_ != nullptr, "backward_filters follows backward_input");
-    convolution_->filter_gradient(input_, gradient_->data(), weights_.gradient.data(), bias_.gradient.data());
+    convolution_->filter_gradient(input_, gradient_->data(), weights_.gradient->data(), bias_.gradient->data());
   }
-  void update(const SgdStep& step) override {
-    weights_.update(gpu_, step);
-    bias_.update(gpu_, step);
+  void update(const UpdateStep& step) override {
+    for (const CudaParameter* each : parameters()) {
+      if (each->gradient != nullptr) each->update(gpu_, step);
+    }
   }
   ShardState state() const override {
-    return {.weights = weights_.values.to_host(),
-            .bias = bias_.values.to_host(),
-            .weight_velocity = weights_.velocity.to_host(),
-            .bias_velocity = bias_.velocity.to_host()};
+    ShardState state;
+    for (const CudaParameter* each : parameters()) state.parameters.push_back(each->to_host());
+    return state;
   }
   void set_state(const ShardState& state) override {
-    invariant(state.weights.shape() == weights_.values.shape(), "a state of the shard's shape");
-    weights_.values.write(state.weights.span());
-    bias_.values.write(state.bias.span());
-    weights_.velocity.write(state.weight_velocity.span());
-    bias_.velocity.write(state.bias_velocity.span());
+    const std::vector<CudaParameter*> all = parameters();
+    invariant(state.parameters.size() == all.size(), "a state of the shard's stage");
+    for (std::size_t i = 0; i < all.size(); ++i) all[i]->take(state.parameters[i]);
   }
-  void gradients(Tensor& weights, Tensor& bias) const override {
-    weights = weights_.gradient.to_host();
-    bias = bias_.gradient.to_host();
+  std::vector<Tensor> gradients() const override {
+    std::vector<Tensor> all;
+    for (const CudaParameter* each : parameters()) {
+      all.push_back(each->gradient != nullptr ? each->gradient->to_host() : Tensor());
+    }
+    return all;
   }
 
  private:
@@ -112,9 +106,19 @@ class CudaShard : public Shard {
     invariant(ours != nullptr && &ours->gpu() == &gpu_, "a tensor of the same device");
     return *ours;
   }
+  /// In the order of parameters_of().
+  std::vector<CudaParameter*> parameters() const {
+    std::vector<CudaParameter*> all{&weights_};
+    if (spec_.stage.conv.bias) all.push_back(&bias_);
+    for (const auto& layer : layers_) {
+      for (CudaParameter* each : layer->parameters()) all.push_back(each);
+    }
+    return all;
+  }
   void make_layers() {
     const std::vector<ChannelLayer>& after = spec_.stage.after;
     const auto* fused = after.empty() ? nullptr : std::get_if<Activation>(&after.front());
+    if (fused != nullptr && fused->kind == Activation::Kind::leaky_relu) fused = nullptr;
     bool after_relu = false;
     if (fused != nullptr) {
       activation_ = code_of(*fused);
@@ -123,6 +127,10 @@ class CudaShard : public Shard {
       if (!after_relu) layers_.push_back(make_cuda_fused_activation(gpu_, *fused, maps_, what_ + "maps"));
     }
     for (std::size_t i = fused != nullptr ? 1 : 0; i < after.size(); ++i) {
+      if (const auto* norm = std::get_if<BatchNorm>(&after[i])) {
+        layers_.push_back(make_cuda_batch_norm(gpu_, *norm, spec_.stage.moments, last(), what_ + "batch norm"));
+        continue;
+      }
       layers_.push_back(
           make_cuda_layer(gpu_, after[i], last(), spec_.filters.first, after_relu && i == 1, what_ + "maps"));
     }
@@ -132,8 +140,9 @@ class CudaShard : public Shard {
   ShardSpec spec_;
   std::string what_;  ///< "stage conv2: ", for errors
   std::unique_ptr<CudaConvolution> convolution_;
-  CudaParameters weights_;
-  CudaParameters bias_;
+  bool batch_norm_;
+  mutable CudaParameter weights_;
+  mutable CudaParameter bias_;  ///< zeros that stay so where the convolution has none
   CudaTensor maps_;  ///< after convolution and fused activation
   int activation_ = 0;
   std::vector<std::unique_ptr<CudaLayer>> layers_;

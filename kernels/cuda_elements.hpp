@@ -74,20 +74,22 @@ CONVOY_BOTH inline Place place_of(const Window& w, int i) {
           inside(i % w.out_width, w.left, w.kernel_w, w.stride_w, w.width)};
 }
 
-/// As they are numbered for kernels: 0 none, 1 ReLU, 2 sigmoid, 3 tanh.
-CONVOY_BOTH inline float activate(int activation, float value) {
+/// As they are numbered for kernels: 0 none, 1 ReLU, 2 sigmoid, 3 tanh, 4 leaky ReLU, of slope `negative`.
+CONVOY_BOTH inline float activate(int activation, float value, float negative = 0.0F) {
   switch (activation) {
     case 1: return value > 0.0F ? value : 0.0F;
     case 2: return 1.0F / (1.0F + expf(-value));
     case 3: return tanhf(value);
+    case 4: return value > 0.0F ? value : negative * value;
     default: return value;
   }
 }
 
 /// The slope of an activation, from its output.
-CONVOY_BOTH inline float slope(int activation, float output) {
+CONVOY_BOTH inline float slope(int activation, float output, float negative) {
   switch (activation) {
     case 1: return output > 0.0F ? 1.0F : 0.0F;
+    case 4: return output > 0.0F ? 1.0F : negative;
     case 2: return output * (1.0F - output);
     case 3: return 1.0F - output * output;
     default: return 1.0F;
@@ -197,20 +199,22 @@ struct AddBias {
 
 struct Activate {
   int activation;
+  float negative;
   const float* input;
   float* output;
 
-  CONVOY_BOTH void operator()(int i) const { output[i] = activate(activation, input[i]); }
+  CONVOY_BOTH void operator()(int i) const { output[i] = activate(activation, input[i], negative); }
 };
 
 /// From the gradient by the output to that by the input.
 struct ActivateGradient {
   int activation;
+  float negative;
   const float* output;
   const float* gradient;
   float* input_gradient;
 
-  CONVOY_BOTH void operator()(int i) const { input_gradient[i] = gradient[i] * slope(activation, output[i]); }
+  CONVOY_BOTH void operator()(int i) const { input_gradient[i] = gradient[i] * slope(activation, output[i], negative); }
 };
 
 struct Multiply {
@@ -303,18 +307,132 @@ struct AveragePoolGradient {
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
-/// SGD with momentum and weight decay (core/stage.hpp, SgdStep).
+/// core/shard_state.hpp, UpdateStep: 0 SGD, 1 Nesterov's, 2 Adam. `squares` is Adam's alone.
 struct Update {
+  int optimizer;
+  float gradient_scale;
   float learning_rate;
   float momentum;
   float weight_decay;
+  float beta2;
+  float epsilon;
+  float mean_scale;    ///< learning rate / correction1
+  float square_scale;  ///< 1 / correction2
   const float* gradient;
   float* velocity;
+  float* squares;
   float* values;
 
   CONVOY_BOTH void operator()(int i) const {
-    velocity[i] = momentum * velocity[i] + (gradient[i] + weight_decay * values[i]);
-    values[i] -= learning_rate * velocity[i];
+    const float by = gradient_scale * gradient[i] + weight_decay * values[i];
+    if (optimizer == 2) {
+      velocity[i] = momentum * velocity[i] + (1.0F - momentum) * by;
+      squares[i] = beta2 * squares[i] + (1.0F - beta2) * by * by;
+      values[i] -= mean_scale * velocity[i] / (sqrtf(square_scale * squares[i]) + epsilon);
+    } else {
+      velocity[i] = momentum * velocity[i] + by;
+      values[i] -= learning_rate * (optimizer == 1 ? by + momentum * velocity[i] : velocity[i]);
+    }
+  }
+};
+
+// ---- batch norm (core/stage.hpp) ------------------------------------------------------------------------------------
+// What is summed over the batch is written as maps first, and summed by Gpu::sum_channels.
+
+/// (x - mean)^2, with the mean as the sum of `count` elements.
+struct SquareDistances {
+  int channels;
+  int places;
+  float count;
+  const float* input;
+  const float* sums;
+  float* squares;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const float distance = input[i] - sums[i / places % channels] / count;
+    squares[i] = distance * distance;
+  }
+};
+
+/// Mean and inverse standard deviation of each channel: in training from the sums of x and of (x - mean)^2, which also go
+/// into the running averages; in testing from those.
+struct NormMoments {
+  bool training;
+  float count;
+  float epsilon;
+  float momentum;
+  const float* sums;
+  const float* squares;
+  float* running_mean;
+  float* running_variance;
+  float* mean;
+  float* inverse;
+
+  CONVOY_BOTH void operator()(int c) const {
+    if (training) {
+      const float unbiased = squares[c] / (count > 1.0F ? count - 1.0F : 1.0F);
+      mean[c] = sums[c] / count;
+      inverse[c] = 1.0F / sqrtf(squares[c] / count + epsilon);
+      running_mean[c] = (1.0F - momentum) * running_mean[c] + momentum * mean[c];
+      running_variance[c] = (1.0F - momentum) * running_variance[c] + momentum * unbiased;
+    } else {
+      mean[c] = running_mean[c];
+      inverse[c] = 1.0F / sqrtf(running_variance[c] + epsilon);
+    }
+  }
+};
+
+struct Normalise {
+  int channels;
+  int places;
+  const float* input;
+  const float* mean;
+  const float* inverse;
+  const float* weight;
+  const float* bias;
+  float* output;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const int c = i / places % channels;
+    output[i] = (input[i] - mean[c]) * (inverse[c] * weight[c]) + bias[c];
+  }
+};
+
+/// The gradient by the output times the normalised input.
+struct NormProducts {
+  int channels;
+  int places;
+  const float* input;
+  const float* gradient;
+  const float* mean;
+  const float* inverse;
+  float* products;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const int c = i / places % channels;
+    products[i] = gradient[i] * (input[i] - mean[c]) * inverse[c];
+  }
+};
+
+/// From the gradient by the output to that by the input; `sums` and `products` as summed over each channel.
+struct NormGradient {
+  int channels;
+  int places;
+  float count;
+  const float* input;
+  const float* gradient;
+  const float* mean;
+  const float* inverse;
+  const float* weight;
+  const float* sums;
+  const float* products;
+  float* input_gradient;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const int c = i / places % channels;
+    const float normal = (input[i] - mean[c]) * inverse[c];
+    input_gradient[i] =
+        weight[c] * inverse[c] * (gradient[i] - sums[c] / count - normal * (products[c] / count));
   }
 };
 
@@ -332,6 +450,11 @@ struct Update {
   X(MaxPoolGradient)            \
   X(AveragePool)                \
   X(AveragePoolGradient)        \
+  X(SquareDistances)            \
+  X(NormMoments)                \
+  X(Normalise)                  \
+  X(NormProducts)               \
+  X(NormGradient)               \
   X(Update)
 
 }  // namespace convoy::cuda

@@ -13,18 +13,23 @@ int size_of(const CudaTensor& tensor, SampleRange samples) { return static_cast<
 class CudaActivation : public CudaLayer {
  public:
   /// `fused`: the input holds the activation's output already.
-  CudaActivation(cuda::Gpu& gpu, Activation activation, const CudaTensor& input, bool fused, const std::string& what)
-      : gpu_(gpu), activation_(code_of(activation)), input_(input), input_gradient_(gpu, input.shape(), what) {
+  CudaActivation(cuda::Gpu& gpu, const Activation& activation, const CudaTensor& input, bool fused,
+                 const std::string& what)
+      : gpu_(gpu),
+        activation_(code_of(activation)),
+        slope_(activation.slope),
+        input_(input),
+        input_gradient_(gpu, input.shape(), what) {
     if (!fused) own_output_ = std::make_unique<CudaTensor>(gpu, input.shape(), what);
   }
 
   void forward(const Pass&, SampleRange samples) override {
     if (own_output_ == nullptr) return;
-    gpu_.run(cuda::Activate{activation_, input_.data(samples), own_output_->data(samples)}, size_of(input_, samples));
+    gpu_.run(cuda::Activate{activation_, slope_, input_.data(samples), own_output_->data(samples)}, size_of(input_, samples));
   }
   const CudaTensor& output() const override { return own_output_ == nullptr ? input_ : *own_output_; }
   const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
-    gpu_.run(cuda::ActivateGradient{activation_, output().data(samples), gradient.data(samples),
+    gpu_.run(cuda::ActivateGradient{activation_, slope_, output().data(samples), gradient.data(samples),
                                     input_gradient_.data(samples)},
              size_of(input_, samples));
     return input_gradient_;
@@ -33,6 +38,7 @@ class CudaActivation : public CudaLayer {
  private:
   cuda::Gpu& gpu_;
   int activation_;
+  float slope_;
   const CudaTensor& input_;
   CudaTensor input_gradient_;
   std::unique_ptr<CudaTensor> own_output_;
@@ -148,7 +154,7 @@ std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& l
   return std::make_unique<CudaDropout>(gpu, std::get<Dropout>(layer), input, first_filter, what);
 }
 
-std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, Activation activation, const CudaTensor& output,
+std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, const Activation& activation, const CudaTensor& output,
                                                       const std::string& what) {
   return std::make_unique<CudaActivation>(gpu, activation, output, true, what);
 }

@@ -45,7 +45,26 @@ class CudaTensor : public DeviceTensor {
   cuda::Memory<float> memory_;
 };
 
-/// A layer after the convolution. Samples are those of a micro-batch, of tensors that hold the batch.
+/// A parameter with what the optimizer keeps for it.
+struct CudaParameter {
+  CudaTensor values;
+  std::vector<std::unique_ptr<CudaTensor>> moments;
+  std::unique_ptr<CudaTensor> gradient;  ///< null where it is not trained
+
+  CudaParameter(cuda::Gpu& gpu, const Shape& shape, bool trained, int count, const std::string& what)
+      : values(gpu, shape, what) {
+    if (!trained) return;
+    for (int i = 0; i < count; ++i) moments.push_back(std::make_unique<CudaTensor>(gpu, shape, what));
+    gradient = std::make_unique<CudaTensor>(gpu, shape, what);
+  }
+
+  void update(cuda::Gpu& gpu, const UpdateStep& step) const;
+  Parameter to_host() const;
+  void take(const Parameter& from);
+};
+
+/// A layer after the convolution. Samples are those of a micro-batch, of tensors that hold the batch; with batch norm in
+/// the stage, all.
 class CudaLayer {
  public:
   virtual ~CudaLayer() = default;
@@ -53,14 +72,18 @@ class CudaLayer {
   virtual const CudaTensor& output() const = 0;
   /// From the gradient by output() to the gradient by its input.
   virtual const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) = 0;
+  /// In the order of parameters_of().
+  virtual std::vector<CudaParameter*> parameters() { return {}; }
 };
 
 /// A layer that reads `input`. `first_filter` is the whole stage's number of its first channel; `after_relu`: the input is
 /// a ReLU's output, and the layer's backward is to include the ReLU's (for max pooling alone). `what` names the stage.
 std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,
                                            int first_filter, bool after_relu, const std::string& what);
+std::unique_ptr<CudaLayer> make_cuda_batch_norm(cuda::Gpu& gpu, const BatchNorm& layer, int moments,
+                                                const CudaTensor& input, const std::string& what);
 /// Backward alone of an activation that the convolution applied to `output`.
-std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, Activation activation, const CudaTensor& output,
+std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, const Activation& activation, const CudaTensor& output,
                                                       const std::string& what);
 
 }  // namespace convoy

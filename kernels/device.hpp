@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-#include "core/stage.hpp"
+#include "core/shard_state.hpp"
 #include "core/tensor.hpp"
 
 namespace convoy {
@@ -61,7 +61,8 @@ class Shard {
 
   /// Samples of the input (batch, channels, height, width), one micro-batch, to the same samples of
   /// output_shape(stage, batch, filters.count). The result belongs to the shard and holds until their next forward. With
-  /// pass.training, `input` must stay as it is until backward has returned.
+  /// pass.training, `input` must stay as it is until backward has returned. With batch norm the result is there when the
+  /// last micro-batch has been given.
   virtual const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) = 0;
   /// All micro-batches.
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) {
@@ -73,7 +74,7 @@ class Shard {
   /// From the gradient of the loss by the last forward's output, in two halves, so that the first's result may travel
   /// while the second computes. The first finds, for samples that are one micro-batch, this shard's part of the gradient
   /// by the input, to be summed over all shards of the stage; null when the spec asked for none. It belongs to the shard
-  /// and holds until the next call.
+  /// and holds until the next call. A stage with batch norm reads the gradient of the whole batch in the first call.
   virtual const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) = 0;
   /// All micro-batches.
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient) {
@@ -94,14 +95,17 @@ class Shard {
   }
 
   /// Applies the last backward's gradients.
-  virtual void update(const SgdStep& step) = 0;
+  virtual void update(const UpdateStep& step) = 0;
 
-  /// Weights and optimizer state out and in; shapes as zero_state(stage, filters.count).
+  /// Parameters and what the optimizer keeps for them, out and in; shapes as zero_state(stage, filters.count).
   virtual ShardState state() const = 0;
   virtual void set_state(const ShardState& state) = 0;
-  /// Gradients of the last backward, (filters, channels, kernel_h, kernel_w) and (filters, 1): for tests.
-  virtual void gradients(Tensor& weights, Tensor& bias) const = 0;
+  /// Of the last backward, by each parameter; empty by those that are not trained.
+  virtual std::vector<Tensor> gradients() const = 0;
 };
+
+/// Of all gradients of the last backward.
+double gradient_squares(const Shard& shard);
 
 struct DeviceInfo {
   std::string name;         ///< as in --device: "cpu", "reference"
@@ -116,7 +120,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
-  /// Does all heavy work once: chooses algorithms and layouts, builds kernels, allocates. Weights start at zero.
+  /// Does all heavy work once: chooses algorithms and layouts, builds kernels, allocates. The state is zero_state().
   /// Throws Error when the device cannot hold or compute the shard.
   virtual std::unique_ptr<Shard> compile(const ShardSpec& spec) = 0;
   /// Waits until all that was asked of the device is done. Reading a tensor waits as well; timing needs this.

@@ -29,13 +29,10 @@ class EigenShard : public Shard {
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
-  void update(const SgdStep& step) override { parameters_.update(step); }
+  void update(const UpdateStep& step) override { parameters_.update(step); }
   ShardState state() const override { return parameters_.state(); }
   void set_state(const ShardState& state) override { parameters_.set_state(state); }
-  void gradients(Tensor& weights, Tensor& bias) const override {
-    weights = parameters_.weight_gradient;
-    bias = parameters_.bias_gradient;
-  }
+  std::vector<Tensor> gradients() const override { return parameters_.gradients(); }
 
  private:
   /// What one thread works in.
@@ -56,7 +53,12 @@ class EigenShard : public Shard {
   void backward_input_sample(Workspace& work, int n);
   void backward_filters_sample(Workspace& work, int n);
   void sum_gradients();
-  ConstView weights() const { return {parameters_.weights.data(), filters_, taps_}; }
+  ConstView weights() const { return {parameters_.weights().value.data(), filters_, taps_}; }
+  Splitter splitter() {
+    return [this](int count, const std::function<void(int first, int last)>& work) {
+      team_.split(count, [&](int, int first, int last) { work(first, last); });
+    };
+  }
 
   ShardSpec spec_;
   ThreadTeam& team_;
@@ -78,7 +80,7 @@ EigenShard::EigenShard(const ShardSpec& spec, ThreadTeam& team)
       taps_(static_cast<int>(weight_shape(spec.stage, 1).sample_size())),
       places_(conv_shape(spec.stage, 1, 1).h * conv_shape(spec.stage, 1, 1).w),
       parameters_(spec.stage, spec.filters.count),
-      layers_(spec.stage, spec.filters, spec.batch),
+      layers_(spec.stage, spec.filters, spec.batch, &parameters_),
       output_(output_shape(spec.stage, spec.batch, spec.filters.count)),
       input_gradient_(input_shape(spec.stage, spec.input_gradient ? spec.batch : 0)),
       work_(static_cast<std::size_t>(team.size())) {
@@ -94,10 +96,10 @@ const DeviceTensor& EigenShard::forward(const DeviceTensor& input, const Pass& p
   invariant(input_->shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
   split(samples, [&](Workspace& work, int first, int last) {
     for (int n = first; n < last; ++n) forward_sample(work, n);
-    layers_.forward(first, last, pass);
   });
-  std::ranges::copy(layers_.output().samples(samples.first, samples.count),
-                    output_.values.samples(samples.first, samples.count).begin());
+  const SampleRange done = layers_.forward(samples, pass, splitter());
+  std::ranges::copy(layers_.output().samples(done.first, done.count),
+                    output_.values.samples(done.first, done.count).begin());
   if (!pass.training) input_ = nullptr;
   return output_;
 }
@@ -106,21 +108,26 @@ void EigenShard::forward_sample(Workspace& work, int n) {
   im2col(spec_.stage, input_->sample(n).data(), work.columns.data());
   View out(layers_.input().sample(n).data(), filters_, places_);
   out.noalias() = weights() * work.columns;
-  out.colwise() += Eigen::Map<const Eigen::VectorXf>(parameters_.bias.data(), filters_);
+  const HostParameter<float>* bias = parameters_.bias();
+  if (bias != nullptr) out.colwise() += Eigen::Map<const Eigen::VectorXf>(bias->value.data(), filters_);
 }
 
 const DeviceTensor* EigenShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
   invariant(input_ != nullptr, "backward follows a forward in training");
   const BasicTensor<float>& gradient = host_values<float>(output_gradient);
   invariant(gradient.shape() == output_.shape(), "a gradient of the shard's output shape");
-  std::ranges::copy(gradient.samples(samples.first, samples.count),
-                    layers_.output_gradient().samples(samples.first, samples.count).begin());
+  if (has_batch_norm(spec_.stage)) {
+    if (samples.first == 0) std::ranges::copy(gradient.span(), layers_.output_gradient().data());
+  } else {
+    std::ranges::copy(gradient.samples(samples.first, samples.count),
+                      layers_.output_gradient().samples(samples.first, samples.count).begin());
+  }
+  layers_.backward(samples, splitter());
+  if (!spec_.input_gradient) return nullptr;
   split(samples, [&](Workspace& work, int first, int last) {
-    layers_.backward(first, last);
-    if (!spec_.input_gradient) return;
     for (int n = first; n < last; ++n) backward_input_sample(work, n);
   });
-  return spec_.input_gradient ? &input_gradient_ : nullptr;
+  return &input_gradient_;
 }
 
 void EigenShard::backward_input_sample(Workspace& work, int n) {
@@ -151,14 +158,13 @@ void EigenShard::backward_filters_sample(Workspace& work, int n) {
 }
 
 void EigenShard::sum_gradients() {
-  View dw(parameters_.weight_gradient.data(), filters_, taps_);
-  Eigen::Map<Eigen::VectorXf> db(parameters_.bias_gradient.data(), filters_);
+  View dw(parameters_.weights().gradient.data(), filters_, taps_);
   dw.setZero();
+  for (const Workspace& work : work_) dw += work.weight_gradient;
+  if (parameters_.bias() == nullptr) return;
+  Eigen::Map<Eigen::VectorXf> db(parameters_.bias()->gradient.data(), filters_);
   db.setZero();
-  for (const Workspace& work : work_) {
-    dw += work.weight_gradient;
-    db += work.bias_gradient;
-  }
+  for (const Workspace& work : work_) db += work.bias_gradient;
 }
 
 class EigenDevice : public Device {

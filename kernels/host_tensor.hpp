@@ -37,58 +37,86 @@ const BasicTensor<T>& host_values(const DeviceTensor& tensor) {
   return host->values;
 }
 
-/// Weights, velocities and gradients of a shard in host memory, and the optimizer's step on them.
+/// A parameter of a shard in host memory.
 template <class T>
-struct HostParameters {
-  BasicTensor<T> weights, bias, weight_velocity, bias_velocity, weight_gradient, bias_gradient;
+struct HostParameter {
+  BasicTensor<T> value;
+  std::vector<BasicTensor<T>> moments;
+  BasicTensor<T> gradient;  ///< empty where it is not trained
+};
 
-  HostParameters(const Stage& stage, int filters)
-      : weights(weight_shape(stage, filters), T{0}),
-        bias({filters, 1}, T{0}),
-        weight_velocity(weights),
-        bias_velocity(bias),
-        weight_gradient(weights),
-        bias_gradient(bias) {}
+/// All of a shard's, in the order of parameters_of(), and the optimizer's step on them.
+template <class T>
+class HostParameters {
+ public:
+  HostParameters(const Stage& stage, int filters) : has_bias_(stage.conv.bias) {
+    const ShardState start = zero_state(stage, filters);
+    for (const ParameterSpec& spec : parameters_of(stage, filters)) {
+      const std::size_t moments = spec.trained ? static_cast<std::size_t>(stage.moments) : 0;
+      all_.push_back({BasicTensor<T>(spec.shape), std::vector<BasicTensor<T>>(moments, BasicTensor<T>(spec.shape)),
+                      spec.trained ? BasicTensor<T>(spec.shape, T{0}) : BasicTensor<T>()});
+    }
+    set_state(start);
+  }
 
-  void update(const SgdStep& step) {
-    apply(step, weights, weight_velocity, weight_gradient);
-    apply(step, bias, bias_velocity, bias_gradient);
+  HostParameter<T>& weights() { return all_[0]; }
+  const HostParameter<T>& weights() const { return all_[0]; }
+  /// Null where the convolution has none.
+  HostParameter<T>* bias() { return has_bias_ ? &all_[1] : nullptr; }
+  const HostParameter<T>* bias() const { return has_bias_ ? &all_[1] : nullptr; }
+  /// Weights, biases, running means and variances of the batch norm number `index` of the stage.
+  std::span<HostParameter<T>, 4> batch_norm(std::size_t index) {
+    return std::span<HostParameter<T>>(all_).subspan((has_bias_ ? 2 : 1) + 4 * index).template first<4>();
+  }
+  std::vector<HostParameter<T>>& all() { return all_; }
+
+  void update(const UpdateStep& step) {
+    for (HostParameter<T>& each : all_) {
+      if (each.gradient.size() == 0) continue;
+      std::vector<T*> moments;
+      for (BasicTensor<T>& moment : each.moments) moments.push_back(moment.data());
+      update_values(step, each.gradient.data(), each.value.data(), moments.data(), 0, each.value.size());
+    }
   }
 
   ShardState state() const {
-    return {convert(weights), convert(bias), convert(weight_velocity), convert(bias_velocity)};
+    ShardState state;
+    for (const HostParameter<T>& each : all_) {
+      Parameter& out = state.parameters.emplace_back(Parameter{convert(each.value), {}});
+      for (const BasicTensor<T>& moment : each.moments) out.moments.push_back(convert(moment));
+    }
+    return state;
   }
   void set_state(const ShardState& state) {
-    take(state.weights, weights);
-    take(state.bias, bias);
-    take(state.weight_velocity, weight_velocity);
-    take(state.bias_velocity, bias_velocity);
+    invariant(state.parameters.size() == all_.size(), "a state of the shard's stage");
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      take(state.parameters[i].value, all_[i].value);
+      for (std::size_t m = 0; m < all_[i].moments.size(); ++m) {
+        take(state.parameters[i].moments.at(m), all_[i].moments[m]);
+      }
+    }
   }
+  std::vector<Tensor> gradients() const {
+    std::vector<Tensor> all;
+    for (const HostParameter<T>& each : all_) all.push_back(convert(each.gradient));
+    return all;
+  }
+
+ private:
   static Tensor convert(const BasicTensor<T>& from) {
     Tensor to(from.shape());
     std::transform(from.span().begin(), from.span().end(), to.data(),
                    [](T value) { return static_cast<float>(value); });
     return to;
   }
-
- private:
   static void take(const Tensor& from, BasicTensor<T>& to) {
     invariant(from.shape() == to.shape(), "a state of the shard's shape");
     std::transform(from.span().begin(), from.span().end(), to.data(),
                    [](float value) { return static_cast<T>(value); });
   }
-  static void apply(const SgdStep& step, BasicTensor<T>& values, BasicTensor<T>& velocity,
-                    const BasicTensor<T>& gradient) {
-    const auto rate = static_cast<T>(step.learning_rate);
-    const auto momentum = static_cast<T>(step.momentum);
-    const auto decay = static_cast<T>(step.weight_decay);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      T& v = velocity.data()[i];
-      T& w = values.data()[i];
-      v = momentum * v + (gradient.data()[i] + decay * w);
-      w -= rate * v;
-    }
-  }
+
+  bool has_bias_;
+  std::vector<HostParameter<T>> all_;
 };
 
 }  // namespace convoy

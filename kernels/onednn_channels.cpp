@@ -1,7 +1,5 @@
 #include "kernels/onednn_channels.hpp"
 
-#include <cstring>
-
 #include "kernels/im2col.hpp"
 
 namespace convoy {
@@ -34,7 +32,7 @@ memory::desc output_desc_of(const ShardSpec& spec, memory::format_tag layout, Ty
 
 /// No bias for parts after the first.
 memory::desc bias_desc_of(const ShardSpec& spec, const ChannelPart& part) {
-  if (part.first > 0) return {};
+  if (part.first > 0 || !spec.stage.conv.bias) return {};
   return {{spec.filters.count}, memory::data_type::f32, memory::format_tag::x};
 }
 
@@ -157,29 +155,6 @@ memory channels_of(const memory& whole, const ChannelPart& part) {
   return {desc.submemory_desc(dims, {0, part.first, 0, 0}), whole.get_engine(), whole.get_data_handle()};
 }
 
-OnednnParameters::OnednnParameters(const OnednnEngine& engine, const memory::desc& desc)
-    : values(engine.make(desc)), velocity(engine.make(desc)), gradient(engine.make(desc)) {
-  for (const memory* part : {&values, &velocity, &gradient}) {
-    std::memset(part->get_data_handle(), 0, desc.get_size());
-  }
-}
-
-void OnednnParameters::update(const SgdStep& step) const {
-  // On whole buffers: the layout does not matter, and padding stays zero because its gradient is.
-  auto* w = static_cast<float*>(values.get_data_handle());
-  auto* v = static_cast<float*>(velocity.get_data_handle());
-  const auto* g = static_cast<const float*>(gradient.get_data_handle());
-  const std::size_t count = values.get_desc().get_size() / sizeof(float);
-  const float rate = step.learning_rate;
-  const float momentum = step.momentum;
-  const float decay = step.weight_decay;
-#pragma omp parallel for schedule(static) if (count > 65536)
-  for (std::size_t i = 0; i < count; ++i) {
-    v[i] = momentum * v[i] + (g[i] + decay * w[i]);
-    w[i] -= rate * v[i];
-  }
-}
-
 OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
                                const Activation* fused)
     : engine_(engine), part_(part), weight_shape_(weight_shape(stage_of(spec, part), spec.filters.count)) {
@@ -199,7 +174,7 @@ dnnl::convolution_forward::primitive_desc OnednnChannels::forward_desc(const Sha
                                                                        const Activation* fused) const {
   dnnl::post_ops operations;
   if (part_.first > 0) operations.append_sum();
-  if (fused != nullptr) operations.append_eltwise(1.0F, onednn_algorithm(*fused), 0.0F, 0.0F);
+  if (fused != nullptr) operations.append_eltwise(1.0F, onednn_algorithm(*fused), fused->slope, 0.0F);
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(operations);
   const Convolution& conv = spec.stage.conv;
@@ -217,7 +192,8 @@ void OnednnChannels::make_forward(const ShardSpec& spec, const Activation* fused
   input_ = OnednnInlet(forward_desc_.src_desc());
   forward_weights_ = OnednnInlet(forward_desc_.weights_desc());
   const bool floats = part_.factors == Type::f32;
-  weights_ = OnednnParameters(engine_, floats ? forward_desc_.weights_desc() : plain_desc(weight_shape_));
+  weights_ = OnednnParameter(engine_, floats ? forward_desc_.weights_desc() : plain_desc(weight_shape_), true,
+                             spec.stage.moments);
 }
 
 void OnednnChannels::make_filter_gradient(const ShardSpec& spec) {
@@ -259,7 +235,7 @@ void OnednnChannels::find_input_gradient(const memory& gradient, const memory& i
   input_gradient_->find(gradient, channels_of(input_gradient, part_));
 }
 
-void OnednnChannels::update(const SgdStep& step) {
+void OnednnChannels::update(const UpdateStep& step) {
   weights_.update(step);
   weights_changed();
 }

@@ -28,17 +28,6 @@ struct ChannelPart {
 /// A part's channels of maps or of weights: a view, or `whole` itself where the part is all of it.
 dnnl::memory channels_of(const dnnl::memory& whole, const ChannelPart& part);
 
-/// Weights or biases with what SGD needs; all zero at first.
-struct OnednnParameters {
-  dnnl::memory values;
-  dnnl::memory velocity;
-  dnnl::memory gradient;
-
-  OnednnParameters() = default;
-  OnednnParameters(const OnednnEngine& engine, const dnnl::memory::desc& desc);
-  void update(const SgdStep& step) const;
-};
-
 /// Finds the gradient by a part's input from the gradient by the convolution's output.
 class OnednnInputGradient {
  public:
@@ -59,14 +48,14 @@ class OnednnChannels {
   const dnnl::memory::desc& input_desc() const { return input_.desc(); }
   dnnl::memory::desc output_desc() const { return forward_desc_.dst_desc(); }
   const dnnl::memory::desc& input_gradient_desc() const { return input_gradient_->desc(); }
-  const OnednnParameters& weights() const { return weights_; }
+  const OnednnParameter& weights() const { return weights_; }
 
   void forward(const dnnl::memory& input, const dnnl::memory& bias, const dnnl::memory& output);
   /// `bias_gradient` is written by the first part alone.
   void find_parameter_gradients(const dnnl::memory& input, const dnnl::memory& gradient,
                                 const dnnl::memory& bias_gradient);
   void find_input_gradient(const dnnl::memory& gradient, const dnnl::memory& input_gradient);
-  void update(const SgdStep& step);
+  void update(const UpdateStep& step);
   void weights_changed() { forward_stale_ = backward_stale_ = true; }
 
  private:
@@ -86,7 +75,7 @@ class OnednnChannels {
   OnednnInlet output_gradient_;    ///< for the filter gradient
   OnednnInlet forward_weights_;
   dnnl::memory taken_weights_;     ///< as forward reads them
-  OnednnParameters weights_;       ///< in the forward primitive's layout, where it takes floats
+  OnednnParameter weights_;       ///< in the forward primitive's layout, where it takes floats
   dnnl::memory weights_gradient_;  ///< in the filter gradient's layout
   bool forward_stale_ = true;      ///< the weights changed since forward took them
   bool backward_stale_ = true;     ///< or the input gradient

@@ -1,7 +1,5 @@
 #include "kernels/onednn_convolution.hpp"
 
-#include <cstring>
-
 namespace convoy {
 namespace {
 
@@ -81,8 +79,11 @@ OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec
     : engine_(engine),
       input_shape_(input_shape(spec.stage, spec.batch)),
       output_shape_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
-      weight_shape_(weight_shape(spec.stage, spec.filters.count)),
-      bias_(engine, {{spec.filters.count}, memory::data_type::f32, Layout::x}) {
+      weight_shape_(weight_shape(spec.stage, spec.filters.count)) {
+  if (spec.stage.conv.bias) {
+    bias_.emplace(engine, memory::desc{{spec.filters.count}, memory::data_type::f32, Layout::x}, true,
+                  spec.stage.moments);
+  }
   const std::vector<ChannelPart> parts = parts_of(spec.stage, spec.filters.count, engine);
   for (const ChannelPart& part : parts) {
     parts_.emplace_back(engine, spec, part, &part == &parts.back() ? fused : nullptr);
@@ -103,11 +104,13 @@ OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec
 
 void OnednnConvolution::forward(const memory& input, SampleRange samples) {
   const memory output = samples_of(output_, output_shape_, samples);
-  for (OnednnChannels& part : parts_) part.forward(input, bias_.values, output);
+  for (OnednnChannels& part : parts_) part.forward(input, bias_ ? bias_->values : memory(), output);
 }
 
 void OnednnConvolution::find_parameter_gradients(const memory& input, const memory& gradient) {
-  for (OnednnChannels& part : parts_) part.find_parameter_gradients(input, gradient, bias_.gradient);
+  for (OnednnChannels& part : parts_) {
+    part.find_parameter_gradients(input, gradient, bias_ ? bias_->gradient : memory());
+  }
 }
 
 void OnednnConvolution::find_input_gradient(const memory& gradient, SampleRange samples) {
@@ -115,48 +118,48 @@ void OnednnConvolution::find_input_gradient(const memory& gradient, SampleRange 
   for (OnednnChannels& part : parts_) part.find_input_gradient(gradient, input_gradient);
 }
 
-void OnednnConvolution::update(const SgdStep& step) {
+void OnednnConvolution::update(const UpdateStep& step) {
   for (OnednnChannels& part : parts_) part.update(step);
-  bias_.update(step);
+  if (bias_) bias_->update(step);
 }
 
-Tensor OnednnConvolution::read_weights(memory OnednnParameters::*what) const {
+template <class OfPart>
+Tensor OnednnConvolution::read_weights(OfPart of_part) const {
   Tensor weights(weight_shape_);
   const memory plain(plain_desc(weight_shape_), engine_.engine, weights.data());
-  for (const OnednnChannels& part : parts_) engine_.reorder(part.weights().*what, channels_of(plain, part.part()));
+  for (const OnednnChannels& part : parts_) engine_.reorder(of_part(part.weights()), channels_of(plain, part.part()));
   return weights;
 }
 
-void OnednnConvolution::write_weights(const Tensor& from, memory OnednnParameters::*what) {
+template <class OfPart>
+void OnednnConvolution::write_weights(const Tensor& from, OfPart of_part) {
   const memory plain(plain_desc(weight_shape_), engine_.engine, const_cast<float*>(from.data()));
-  for (const OnednnChannels& part : parts_) engine_.reorder(channels_of(plain, part.part()), part.weights().*what);
+  for (const OnednnChannels& part : parts_) engine_.reorder(channels_of(plain, part.part()), of_part(part.weights()));
 }
 
-Tensor OnednnConvolution::read_bias(const memory& from) const {
-  Tensor bias({weight_shape_.n, 1});
-  std::memcpy(bias.data(), from.get_data_handle(), bias.bytes());
-  return bias;
+std::vector<Parameter> OnednnConvolution::parameters() const {
+  std::vector<Parameter> all{{read_weights([](const OnednnParameter& p) { return p.values; }), {}}};
+  for (std::size_t m = 0; m < parts_.front().weights().moments.size(); ++m) {
+    all.front().moments.push_back(read_weights([m](const OnednnParameter& p) { return p.moments[m]; }));
+  }
+  if (bias_) all.push_back(bias_->list_to_host());
+  return all;
 }
 
-ShardState OnednnConvolution::state() const {
-  return {.weights = read_weights(&OnednnParameters::values),
-          .bias = read_bias(bias_.values),
-          .weight_velocity = read_weights(&OnednnParameters::velocity),
-          .bias_velocity = read_bias(bias_.velocity)};
-}
-
-void OnednnConvolution::set_state(const ShardState& state) {
-  invariant(state.weights.shape() == weight_shape_, "a state of the shard's shape");
-  write_weights(state.weights, &OnednnParameters::values);
-  write_weights(state.weight_velocity, &OnednnParameters::velocity);
-  std::memcpy(bias_.values.get_data_handle(), state.bias.data(), state.bias.bytes());
-  std::memcpy(bias_.velocity.get_data_handle(), state.bias_velocity.data(), state.bias_velocity.bytes());
+void OnednnConvolution::take(std::span<const Parameter> parameters) {
+  invariant(parameters[0].value.shape() == weight_shape_, "a state of the shard's shape");
+  write_weights(parameters[0].value, [](const OnednnParameter& p) { return p.values; });
+  for (std::size_t m = 0; m < parts_.front().weights().moments.size(); ++m) {
+    write_weights(parameters[0].moments.at(m), [m](const OnednnParameter& p) { return p.moments[m]; });
+  }
+  if (bias_) bias_->take_list(parameters[1]);
   for (OnednnChannels& part : parts_) part.weights_changed();
 }
 
-void OnednnConvolution::gradients(Tensor& weights, Tensor& bias) const {
-  weights = read_weights(&OnednnParameters::gradient);
-  bias = read_bias(bias_.gradient);
+std::vector<Tensor> OnednnConvolution::gradients() const {
+  std::vector<Tensor> all{read_weights([](const OnednnParameter& p) { return p.gradient; })};
+  if (bias_) all.push_back(read_list(bias_->gradient));
+  return all;
 }
 
 }  // namespace convoy

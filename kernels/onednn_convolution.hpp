@@ -1,6 +1,8 @@
 // The convolution of one shard with its parameters, in the layouts that are fastest for it.
 #pragma once
 
+#include <optional>
+
 #include "kernels/onednn_channels.hpp"
 
 namespace convoy {
@@ -21,23 +23,27 @@ class OnednnConvolution {
   void find_input_gradient(const dnnl::memory& gradient, SampleRange samples);
   /// From input and gradient of the whole batch.
   void find_parameter_gradients(const dnnl::memory& input, const dnnl::memory& gradient);
-  void update(const SgdStep& step);
+  void update(const UpdateStep& step);
 
-  ShardState state() const;
-  void set_state(const ShardState& state);
-  void gradients(Tensor& weights, Tensor& bias) const;
+  /// Weights, and biases where it has any.
+  std::vector<Parameter> parameters() const;
+  std::size_t parameter_count() const { return bias_ ? 2 : 1; }
+  void take(std::span<const Parameter> parameters);
+  std::vector<Tensor> gradients() const;
 
  private:
-  Tensor read_weights(dnnl::memory OnednnParameters::*what) const;
-  void write_weights(const Tensor& from, dnnl::memory OnednnParameters::*what);
-  Tensor read_bias(const dnnl::memory& from) const;
+  /// Of what of_part(a part's parameter) gives.
+  template <class OfPart>
+  Tensor read_weights(OfPart of_part) const;
+  template <class OfPart>
+  void write_weights(const Tensor& from, OfPart of_part);
 
   OnednnEngine& engine_;
   Shape input_shape_;
   Shape output_shape_;
   Shape weight_shape_;
   std::vector<OnednnChannels> parts_;  ///< together all input channels
-  OnednnParameters bias_;
+  std::optional<OnednnParameter> bias_;
   dnnl::memory::desc input_desc_;
   dnnl::memory output_;
   dnnl::memory input_gradient_;

@@ -25,20 +25,22 @@ class OnednnShard : public Shard {
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
-  void update(const SgdStep& step) override {
-    engine_.use_threads();
-    convolution_.update(step);
-  }
-  ShardState state() const override { return convolution_.state(); }
-  void set_state(const ShardState& state) override { convolution_.set_state(state); }
-  void gradients(Tensor& weights, Tensor& bias) const override { convolution_.gradients(weights, bias); }
+  void update(const UpdateStep& step) override;
+  ShardState state() const override;
+  void set_state(const ShardState& state) override;
+  std::vector<Tensor> gradients() const override;
 
  private:
   const Activation* fused() const;
+  /// Of a micro-batch, those that the layers take: with batch norm, all after the last, and none before.
+  SampleRange for_layers(SampleRange samples) const;
+  /// Of the layers, in the order of parameters_of().
+  std::vector<const OnednnParameter*> layer_parameters() const;
   void make_layers();
 
   OnednnEngine& engine_;
   ShardSpec spec_;
+  bool batch_norm_;
   OnednnConvolution convolution_;
   std::vector<std::unique_ptr<OnednnLayer>> layers_;
   std::unique_ptr<OnednnTensor> output_;
@@ -48,8 +50,9 @@ class OnednnShard : public Shard {
 };
 
 OnednnShard::OnednnShard(OnednnEngine& engine, const ShardSpec& spec)
-    : engine_(engine), spec_(spec), convolution_(engine, spec, fused()) {
+    : engine_(engine), spec_(spec), batch_norm_(has_batch_norm(spec.stage)), convolution_(engine, spec, fused()) {
   make_layers();
+  set_state(zero_state(spec.stage, spec.filters.count));
   const dnnl::memory& last = layers_.empty() ? convolution_.output() : layers_.back()->output();
   output_ = std::make_unique<OnednnTensor>(engine, output_shape(spec.stage, spec.batch, spec.filters.count), last);
   if (spec.input_gradient) {
@@ -65,7 +68,7 @@ const Activation* OnednnShard::fused() const {
 void OnednnShard::make_layers() {
   const std::vector<ChannelLayer>& after = spec_.stage.after;
   Shape shape = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
-  const int micro_batch = spec_.batch / spec_.micro_batches;
+  const int micro_batch = batch_norm_ ? spec_.batch : spec_.batch / spec_.micro_batches;
   dnnl::memory passed = convolution_.output();
   std::size_t i = fused() == nullptr ? 0 : 1;
   const auto* next = i < after.size() ? std::get_if<Pooling>(&after[i]) : nullptr;
@@ -74,6 +77,14 @@ void OnednnShard::make_layers() {
     layers_.push_back(make_onednn_activation_backward(engine_, *fused(), shape, micro_batch, passed));
   }
   for (; i < after.size(); ++i) {
+    if (const auto* norm = std::get_if<BatchNorm>(&after[i])) {
+      const auto* then = i + 1 < after.size() ? std::get_if<Activation>(&after[i + 1]) : nullptr;
+      const bool relu = then != nullptr && *then == Activation::relu;
+      layers_.push_back(make_onednn_batch_norm(engine_, *norm, shape, spec_.stage.moments, passed, relu));
+      passed = layers_.back()->output();
+      if (relu) ++i;
+      continue;
+    }
     layers_.push_back(
         make_onednn_layer(engine_, after[i], shape, micro_batch, passed, spec_.filters.first, pooled_relu && i == 1));
     passed = layers_.back()->output();
@@ -86,25 +97,75 @@ const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& 
   invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
   input_ = &own(input).memory();
   convolution_.forward(samples_of(*input_, input.shape(), samples), samples);
-  for (const auto& layer : layers_) layer->forward(pass, samples);
+  const SampleRange there = for_layers(samples);
+  for (const auto& layer : layers_) {
+    if (there.count > 0) layer->forward(pass, there);
+  }
   if (!pass.training) input_ = nullptr;
   return *output_;
+}
+
+SampleRange OnednnShard::for_layers(SampleRange samples) const {
+  if (!batch_norm_) return samples;
+  return {0, samples.first + samples.count < spec_.batch ? 0 : spec_.batch};
 }
 
 const DeviceTensor* OnednnShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
   engine_.use_threads();
   invariant(input_ != nullptr, "backward follows a forward in training");
   invariant(output_gradient.shape() == output_->shape(), "a gradient of the shard's output shape");
-  gradient_ = &own(output_gradient).memory();
-  Shape shape = output_->shape();
-  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-    (*layer)->backward(samples_of(*gradient_, shape, samples), samples);
-    gradient_ = &(*layer)->input_gradient();
-    shape = (*layer)->input_shape();
+  if (!batch_norm_ || samples.first == 0) {
+    gradient_ = &own(output_gradient).memory();
+    const SampleRange there = batch_norm_ ? SampleRange{0, spec_.batch} : samples;
+    Shape shape = output_->shape();
+    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+      (*layer)->backward(samples_of(*gradient_, shape, there), there);
+      gradient_ = &(*layer)->input_gradient();
+      shape = (*layer)->input_shape();
+    }
   }
   if (!spec_.input_gradient) return nullptr;
-  convolution_.find_input_gradient(samples_of(*gradient_, shape, samples), samples);
+  const Shape convolved = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
+  convolution_.find_input_gradient(samples_of(*gradient_, convolved, samples), samples);
   return input_gradient_.get();
+}
+
+std::vector<const OnednnParameter*> OnednnShard::layer_parameters() const {
+  std::vector<const OnednnParameter*> all;
+  for (const auto& layer : layers_) {
+    for (const OnednnParameter* each : layer->parameters()) all.push_back(each);
+  }
+  return all;
+}
+
+void OnednnShard::update(const UpdateStep& step) {
+  engine_.use_threads();
+  convolution_.update(step);
+  for (const OnednnParameter* each : layer_parameters()) {
+    if (each->trained()) each->update(step);
+  }
+}
+
+ShardState OnednnShard::state() const {
+  ShardState state{convolution_.parameters()};
+  for (const OnednnParameter* each : layer_parameters()) state.parameters.push_back(each->list_to_host());
+  return state;
+}
+
+void OnednnShard::set_state(const ShardState& state) {
+  const std::vector<const OnednnParameter*> of_layers = layer_parameters();
+  const std::size_t first = convolution_.parameter_count();
+  invariant(state.parameters.size() == first + of_layers.size(), "a state of the shard's stage");
+  convolution_.take(state.parameters);
+  for (std::size_t i = 0; i < of_layers.size(); ++i) of_layers[i]->take_list(state.parameters[first + i]);
+}
+
+std::vector<Tensor> OnednnShard::gradients() const {
+  std::vector<Tensor> all = convolution_.gradients();
+  for (const OnednnParameter* each : layer_parameters()) {
+    all.push_back(each->trained() ? read_list(each->gradient) : Tensor());
+  }
+  return all;
 }
 
 void OnednnShard::backward_filters() {

@@ -77,7 +77,25 @@ class OnednnInlet {
   dnnl::memory converted_;
 };
 
-/// One channel layer after the convolution. Samples are those of a micro-batch.
+/// A parameter with what the optimizer keeps for it.
+struct OnednnParameter {
+  dnnl::memory values;
+  std::vector<dnnl::memory> moments;
+  dnnl::memory gradient;  ///< empty where it is not trained
+
+  OnednnParameter() = default;
+  /// Zeros.
+  OnednnParameter(const OnednnEngine& engine, const dnnl::memory::desc& desc, bool trained, int moments);
+  bool trained() const { return static_cast<bool>(gradient); }
+  void update(const UpdateStep& step) const;
+  /// The same of a list of numbers, (count, 1).
+  Parameter list_to_host() const;
+  void take_list(const Parameter& from) const;
+};
+/// Values of a list of numbers, (count, 1).
+Tensor read_list(const dnnl::memory& from);
+
+/// One channel layer after the convolution. Samples are those of a micro-batch; with batch norm in the stage, all.
 class OnednnLayer {
  public:
   virtual ~OnednnLayer() = default;
@@ -89,6 +107,8 @@ class OnednnLayer {
   virtual const dnnl::memory& input_gradient() const = 0;
   /// Of the batch.
   virtual const Shape& input_shape() const = 0;
+  /// In the order of parameters_of().
+  virtual std::vector<const OnednnParameter*> parameters() const { return {}; }
 };
 
 /// A layer that reads `input` (of shape `shape`, that of the batch) in that memory's layout. `micro_batch`: samples of
@@ -98,9 +118,12 @@ std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const Chann
                                                int micro_batch, const dnnl::memory& input, int first_filter,
                                                bool after_relu);
 /// Backward alone of an activation whose output is `output`: forward is part of the convolution, or of a layer before.
-std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, Activation activation,
+std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, const Activation& activation,
                                                              const Shape& shape, int micro_batch,
                                                              const dnnl::memory& output);
-dnnl::algorithm onednn_algorithm(Activation activation);
+/// `fused`: a ReLU to follow, which the layer computes as well, forward and backward.
+std::unique_ptr<OnednnLayer> make_onednn_batch_norm(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape,
+                                                    int moments, const dnnl::memory& input, bool fused);
+dnnl::algorithm onednn_algorithm(const Activation& activation);
 
 }  // namespace convoy

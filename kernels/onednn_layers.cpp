@@ -98,11 +98,12 @@ const memory& OnednnInlet::take(OnednnEngine& engine, const memory& from) {
   return converted_;
 }
 
-algorithm onednn_algorithm(Activation activation) {
-  switch (activation) {
-    case Activation::relu: return algorithm::eltwise_relu;
-    case Activation::sigmoid: return algorithm::eltwise_logistic;
-    case Activation::tanh: return algorithm::eltwise_tanh;
+algorithm onednn_algorithm(const Activation& activation) {
+  switch (activation.kind) {
+    case Activation::Kind::relu:
+    case Activation::Kind::leaky_relu: return algorithm::eltwise_relu;
+    case Activation::Kind::sigmoid: return algorithm::eltwise_logistic;
+    case Activation::Kind::tanh: return algorithm::eltwise_tanh;
   }
   return algorithm::eltwise_relu;
 }
@@ -110,24 +111,25 @@ algorithm onednn_algorithm(Activation activation) {
 namespace {
 
 /// The algorithm that finds an activation's slope from its output.
-algorithm backward_algorithm(Activation activation) {
-  switch (activation) {
-    case Activation::relu: return algorithm::eltwise_relu_use_dst_for_bwd;
-    case Activation::sigmoid: return algorithm::eltwise_logistic_use_dst_for_bwd;
-    case Activation::tanh: return algorithm::eltwise_tanh_use_dst_for_bwd;
+algorithm backward_algorithm(const Activation& activation) {
+  switch (activation.kind) {
+    case Activation::Kind::relu:
+    case Activation::Kind::leaky_relu: return algorithm::eltwise_relu_use_dst_for_bwd;
+    case Activation::Kind::sigmoid: return algorithm::eltwise_logistic_use_dst_for_bwd;
+    case Activation::Kind::tanh: return algorithm::eltwise_tanh_use_dst_for_bwd;
   }
   return algorithm::eltwise_relu_use_dst_for_bwd;
 }
 
 class ActivationBackward : public OnednnLayer {
  public:
-  ActivationBackward(OnednnEngine& engine, Activation activation, const Shape& shape, int micro_batch,
+  ActivationBackward(OnednnEngine& engine, const Activation& activation, const Shape& shape, int micro_batch,
                      const memory& output)
       : engine_(engine), shape_(shape), output_(output), input_gradient_(engine.make(output.get_desc())) {
     const memory::desc desc = with_samples(output.get_desc(), shape, micro_batch);
     const dnnl::eltwise_forward::primitive_desc hint(
-        {prop_kind::forward_training, backward_algorithm(activation), desc, 0.0F}, engine.engine);
-    backward_ = dnnl::eltwise_backward({{backward_algorithm(activation), desc, desc, 0.0F}, engine.engine, hint});
+        {prop_kind::forward_training, backward_algorithm(activation), desc, activation.slope}, engine.engine);
+    backward_ = dnnl::eltwise_backward({{backward_algorithm(activation), desc, desc, activation.slope}, engine.engine, hint});
     gradient_ = OnednnInlet(desc);
   }
 
@@ -154,11 +156,13 @@ class ActivationBackward : public OnednnLayer {
 
 class ActivationLayer : public ActivationBackward {
  public:
-  ActivationLayer(OnednnEngine& engine, Activation activation, const Shape& shape, int micro_batch, const memory& input)
+  ActivationLayer(OnednnEngine& engine, const Activation& activation, const Shape& shape, int micro_batch,
+                  const memory& input)
       : ActivationBackward(engine, activation, shape, micro_batch, engine.make(input.get_desc())), input_(input) {
     const memory::desc desc = with_samples(input.get_desc(), shape, micro_batch);
     forward_ =
-        dnnl::eltwise_forward({{prop_kind::forward_training, onednn_algorithm(activation), desc, 0.0F}, engine.engine});
+        dnnl::eltwise_forward(
+        {{prop_kind::forward_training, onednn_algorithm(activation), desc, activation.slope}, engine.engine});
   }
   void forward(const Pass&, SampleRange samples) override {
     engine_.run(forward_, {{DNNL_ARG_SRC, samples_of(input_, shape_, samples)},
@@ -347,7 +351,7 @@ std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const Chann
   return std::make_unique<DropoutLayer>(engine, std::get<Dropout>(layer), shape, micro_batch, input, first_filter);
 }
 
-std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, Activation activation,
+std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, const Activation& activation,
                                                              const Shape& shape, int micro_batch,
                                                              const memory& output) {
   return std::make_unique<ActivationBackward>(engine, activation, shape, micro_batch, output);

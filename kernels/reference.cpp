@@ -40,7 +40,7 @@ template <class T>
 ReferenceShard<T>::ReferenceShard(const ShardSpec& spec)
     : parameters(spec.stage, spec.filters.count),
       spec_(spec),
-      layers_(spec.stage, spec.filters, spec.batch),
+      layers_(spec.stage, spec.filters, spec.batch, &parameters),
       output_(output_shape(spec.stage, spec.batch, spec.filters.count)),
       input_gradient_(input_shape(spec.stage, spec.input_gradient ? spec.batch : 0)) {}
 
@@ -59,9 +59,9 @@ const DeviceTensor& ReferenceShard<T>::forward(const DeviceTensor& input, const 
   input_ = &host_values<T>(input);
   invariant(input_->shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
   convolve(samples);
-  layers_.forward(samples.first, samples.first + samples.count, pass);
-  std::ranges::copy(layers_.output().samples(samples.first, samples.count),
-                    output_.values.samples(samples.first, samples.count).begin());
+  const SampleRange done = layers_.forward(samples, pass, serially);
+  std::ranges::copy(layers_.output().samples(done.first, done.count),
+                    output_.values.samples(done.first, done.count).begin());
   if (!pass.training) input_ = nullptr;
   return output_;
 }
@@ -70,15 +70,16 @@ template <class T>
 void ReferenceShard<T>::convolve(SampleRange samples) {
   BasicTensor<T>& out = layers_.input();
   const Shape shape = out.shape();
+  const BasicTensor<T>& weights = parameters.weights().value;
+  const HostParameter<T>* bias = parameters.bias();
   for (int n = samples.first; n < samples.first + samples.count; ++n) {
     for (int k = 0; k < shape.c; ++k) {
       for (int oy = 0; oy < shape.h; ++oy) {
         for (int ox = 0; ox < shape.w; ++ox) {
-          double sum = static_cast<double>(parameters.bias.at(k, 0));
+          double sum = bias != nullptr ? static_cast<double>(bias->value.at(k, 0)) : 0.0;
           for (int c = 0; c < spec_.stage.channels; ++c) {
             for_each_tap(spec_.stage, oy, ox, [&](int y, int x, int r, int s) {
-              sum +=
-                  static_cast<double>(input_->at(n, c, y, x)) * static_cast<double>(parameters.weights.at(k, c, r, s));
+              sum += static_cast<double>(input_->at(n, c, y, x)) * static_cast<double>(weights.at(k, c, r, s));
             });
           }
           out.at(n, k, oy, ox) = static_cast<T>(sum);
@@ -93,9 +94,13 @@ const DeviceTensor* ReferenceShard<T>::backward_input(const DeviceTensor& output
   invariant(input_ != nullptr, "backward follows a forward in training");
   const BasicTensor<T>& gradient = host_values<T>(output_gradient);
   invariant(gradient.shape() == output_.shape(), "a gradient of the shard's output shape");
-  std::ranges::copy(gradient.samples(samples.first, samples.count),
-                    layers_.output_gradient().samples(samples.first, samples.count).begin());
-  layers_.backward(samples.first, samples.first + samples.count);
+  if (has_batch_norm(spec_.stage)) {
+    if (samples.first == 0) std::ranges::copy(gradient.span(), layers_.output_gradient().data());
+  } else {
+    std::ranges::copy(gradient.samples(samples.first, samples.count),
+                      layers_.output_gradient().samples(samples.first, samples.count).begin());
+  }
+  layers_.backward(samples, serially);
   if (!spec_.input_gradient) return nullptr;
   find_input_gradient(samples);
   return &input_gradient_;
@@ -105,7 +110,7 @@ template <class T>
 void ReferenceShard<T>::backward_filters() {
   const BasicTensor<T>& dy = layers_.input_gradient();
   const Shape shape = dy.shape();
-  BasicTensor<double> dw(parameters.weights.shape(), 0.0);
+  BasicTensor<double> dw(parameters.weights().value.shape(), 0.0);
   for (int k = 0; k < shape.c; ++k) {
     double db = 0.0;
     for (int n = 0; n < shape.n; ++n) {
@@ -121,9 +126,9 @@ void ReferenceShard<T>::backward_filters() {
         }
       }
     }
-    parameters.bias_gradient.at(k, 0) = static_cast<T>(db);
+    if (parameters.bias() != nullptr) parameters.bias()->gradient.at(k, 0) = static_cast<T>(db);
   }
-  std::transform(dw.span().begin(), dw.span().end(), parameters.weight_gradient.data(),
+  std::transform(dw.span().begin(), dw.span().end(), parameters.weights().gradient.data(),
                  [](double value) { return static_cast<T>(value); });
 }
 
@@ -131,6 +136,7 @@ template <class T>
 void ReferenceShard<T>::find_input_gradient(SampleRange samples) {
   const BasicTensor<T>& dy = layers_.input_gradient();
   const Shape shape = dy.shape();
+  const BasicTensor<T>& weights = parameters.weights().value;
   BasicTensor<double> dx(input_gradient_.shape(), 0.0);
   for (int n = samples.first; n < samples.first + samples.count; ++n) {
     for (int k = 0; k < shape.c; ++k) {
@@ -139,7 +145,7 @@ void ReferenceShard<T>::find_input_gradient(SampleRange samples) {
           const auto slope = static_cast<double>(dy.at(n, k, oy, ox));
           for (int c = 0; c < spec_.stage.channels; ++c) {
             for_each_tap(spec_.stage, oy, ox, [&](int y, int x, int r, int s) {
-              dx.at(n, c, y, x) += slope * static_cast<double>(parameters.weights.at(k, c, r, s));
+              dx.at(n, c, y, x) += slope * static_cast<double>(weights.at(k, c, r, s));
             });
           }
         }
@@ -149,12 +155,6 @@ void ReferenceShard<T>::find_input_gradient(SampleRange samples) {
   std::ranges::transform(dx.samples(samples.first, samples.count),
                          input_gradient_.values.samples(samples.first, samples.count).begin(),
                          [](double value) { return static_cast<T>(value); });
-}
-
-template <class T>
-void ReferenceShard<T>::gradients(Tensor& weights, Tensor& bias) const {
-  weights = HostParameters<T>::convert(parameters.weight_gradient);
-  bias = HostParameters<T>::convert(parameters.bias_gradient);
 }
 
 template class ReferenceShard<float>;

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "kernels/channel_layers.hpp"
-#include "kernels/host_tensor.hpp"
 
 namespace convoy {
 
@@ -22,10 +21,10 @@ class ReferenceShard : public Shard {
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
-  void update(const SgdStep& step) override { parameters.update(step); }
+  void update(const UpdateStep& step) override { parameters.update(step); }
   ShardState state() const override { return parameters.state(); }
   void set_state(const ShardState& state) override { parameters.set_state(state); }
-  void gradients(Tensor& weights, Tensor& bias) const override;
+  std::vector<Tensor> gradients() const override { return parameters.gradients(); }
 
   HostParameters<T> parameters;  ///< open to gradient checks
 

@@ -1,5 +1,7 @@
 #include "master/checkpoint.hpp"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 
@@ -15,34 +17,40 @@ constexpr const char* kFormat = "convoy checkpoint 1";
 std::string last_in(const std::string& folder) { return folder + "/checkpoint.safetensors"; }
 std::string previous_in(const std::string& folder) { return folder + "/checkpoint-previous.safetensors"; }
 
-std::vector<std::int64_t> conv_dims(const Shape& shape) { return {shape.n, shape.c, shape.h, shape.w}; }
-std::vector<std::int64_t> dense_dims(const Shape& shape) { return {shape.n, shape.c}; }
-std::vector<std::int64_t> bias_dims(const Shape& shape) { return {shape.n}; }
+/// As PyTorch has them: (filters, channels, rows, columns) of convolutions, (units, inputs) of dense layers, lists.
+std::vector<std::int64_t> dims_of(const Shape& shape, bool convolution) {
+  if (convolution) return {shape.n, shape.c, shape.h, shape.w};
+  if (shape.c == 1) return {shape.n};
+  return {shape.n, shape.c};
+}
+
+constexpr std::array<const char*, 2> kMoments{".velocity", ".squares"};
 
 /// Calls visit(name, dims, tensor) for every tensor of a model, in the order of the layers.
 template <class Model, class Visit>
-void for_each_tensor(const Cut& cut, Model& model, bool velocities, Visit visit) {
+void for_each_tensor(const Cut& cut, Model& model, bool moments, Visit visit) {
+  const auto visit_parameter = [&](const std::string& name, const std::vector<std::int64_t>& dims, auto& parameter) {
+    visit(name, dims, parameter.value);
+    for (std::size_t m = 0; moments && m < parameter.moments.size(); ++m) {
+      visit(name + kMoments.at(m), dims, parameter.moments[m]);
+    }
+  };
   for (std::size_t s = 0; s < cut.trunk.size(); ++s) {
-    auto& state = model.trunk[s];
-    const std::string& name = cut.trunk[s].name;
-    visit(name + ".weight", conv_dims(state.weights.shape()), state.weights);
-    visit(name + ".bias", bias_dims(state.bias.shape()), state.bias);
-    if (!velocities) continue;
-    visit(name + ".weight.velocity", conv_dims(state.weights.shape()), state.weight_velocity);
-    visit(name + ".bias.velocity", bias_dims(state.bias.shape()), state.bias_velocity);
+    const std::vector<ParameterSpec> specs = parameters_of(cut.trunk[s], cut.trunk[s].conv.filters);
+    for (std::size_t p = 0; p < specs.size(); ++p) {
+      visit_parameter(specs[p].name, dims_of(specs[p].shape, p == 0), model.trunk[s].parameters[p]);
+    }
   }
   for (auto& state : model.head) {
-    visit(state.name + ".weight", dense_dims(state.weights.shape()), state.weights);
-    visit(state.name + ".bias", bias_dims(state.bias.shape()), state.bias);
-    if (!velocities) continue;
-    visit(state.name + ".weight.velocity", dense_dims(state.weights.shape()), state.weight_velocity);
-    visit(state.name + ".bias.velocity", bias_dims(state.bias.shape()), state.bias_velocity);
+    const Shape weights = state.weights.value.shape();
+    visit_parameter(state.name + ".weight", {weights.n, weights.c}, state.weights);
+    visit_parameter(state.name + ".bias", {weights.n}, state.bias);
   }
 }
 
-SafetensorsFile to_file(const Cut& cut, const ModelState& model, bool velocities) {
+SafetensorsFile to_file(const Cut& cut, const ModelState& model, bool moments) {
   SafetensorsFile file;
-  for_each_tensor(cut, model, velocities,
+  for_each_tensor(cut, model, moments,
                   [&](const std::string& name, std::vector<std::int64_t> dims, const Tensor& tensor) {
                     file.tensors.push_back({name, std::move(dims), {tensor.span().begin(), tensor.span().end()}});
                   });
@@ -58,10 +66,10 @@ ModelState zero_model(const Cut& cut) {
   return model;
 }
 
-ModelState from_file(const std::string& name, const SafetensorsFile& file, const Cut& cut, bool velocities) {
+ModelState from_file(const std::string& name, const SafetensorsFile& file, const Cut& cut, bool moments) {
   ModelState model = zero_model(cut);
   std::size_t used = 0;
-  for_each_tensor(cut, model, velocities,
+  for_each_tensor(cut, model, moments,
                   [&](const std::string& tensor_name, const std::vector<std::int64_t>& dims, Tensor& tensor) {
                     const NamedTensor& from = file.get(name, tensor_name, dims);
                     std::copy(from.values.begin(), from.values.end(), tensor.span().begin());
@@ -113,8 +121,10 @@ void write_weights(const std::string& file, const Cut& cut, const ModelState& mo
 
 ModelState read_weights(const std::string& file, const Cut& cut) {
   SafetensorsFile contents = read_safetensors(file);
-  // A checkpoint serves as well: its velocities are not asked for.
-  std::erase_if(contents.tensors, [](const NamedTensor& t) { return t.name.ends_with(".velocity"); });
+  // A checkpoint serves as well: the optimizer's moments are not asked for.
+  std::erase_if(contents.tensors, [](const NamedTensor& t) {
+    return std::ranges::any_of(kMoments, [&](const char* moment) { return t.name.ends_with(moment); });
+  });
   return from_file(file, contents, cut, false);
 }
 

@@ -167,7 +167,9 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
   const auto* piece = std::get_if<wire::Piece>(&envelope.message);
   const bool asked = owed_[slave] > 0 || (piece != nullptr && !coming_[slave].empty());
   if (!asked) broke_protocol(slave, "an unasked " + wire::name_of(envelope.message));
-  if (piece != nullptr) {
+  if (const auto* squares = std::get_if<wire::Squares>(&envelope.message)) {
+    squares_[slave] = squares->sum;
+  } else if (piece != nullptr) {
     take_piece(slave, *piece, envelope.payload);
   } else if (const auto* done = std::get_if<wire::Done>(&envelope.message)) {
     --owed_[slave];
@@ -209,6 +211,7 @@ const Tensor& ClusterTrunk::forward(const Tensor& images, const Pass& pass) {
   count_own_seconds();
   training_ = pass.training;
   ++step_;
+  squares_.assign(slave_count(), std::nullopt);
   send_all(wire::Step{.number = step_, .pass = pass});
   expect_all();
   node_->begin(pass, &images);
@@ -218,7 +221,26 @@ const Tensor& ClusterTrunk::forward(const Tensor& images, const Pass& pass) {
 
 void ClusterTrunk::backward(const Tensor& gradient) { node_->give_gradient(gradient); }
 
-void ClusterTrunk::update(const SgdStep& step) {
+double ClusterTrunk::gradient_squares() {
+  const auto has_shards = [this](int node) {
+    return std::ranges::any_of(plan_.stages, [node](const StagePlan& stage) {
+      return std::ranges::any_of(stage.shards, [node](const Assignment& shard) { return shard.member == node; });
+    });
+  };
+  const auto nodes = static_cast<int>(slave_count()) + 1;
+  run_until([&] {
+    for (int node = 0; node < nodes; ++node) {
+      const bool there = is_slave(node) ? squares_[static_cast<std::size_t>(node)].has_value() : node_->gradients_ready();
+      if (has_shards(node) && !there) return false;
+    }
+    return true;
+  });
+  double sum = 0.0;
+  for (const std::optional<double>& squares : squares_) sum += squares.value_or(0.0);
+  return own_ != nullptr ? sum + node_->gradient_squares() : sum;
+}
+
+void ClusterTrunk::update(const UpdateStep& step) {
   send_all(wire::Update{step});
   node_->allow_update(step);
   settle();

@@ -47,7 +47,8 @@ class ClusterTrunk : public Trunk {
 
   const Tensor& forward(const Tensor& images, const Pass& pass) override;
   void backward(const Tensor& gradient) override;
-  void update(const SgdStep& step) override;
+  double gradient_squares() override;
+  void update(const UpdateStep& step) override;
   std::vector<ShardState> snapshot() override;
   void begin_snapshot() override;
   std::optional<std::vector<ShardState>> take_snapshot() override;
@@ -105,7 +106,8 @@ class ClusterTrunk : public Trunk {
   std::vector<bool> assigned_;  ///< slaves that have heard of it: what others say is of the plan before
   std::uint64_t step_ = 0;
   bool training_ = false;  ///< the step at hand
-  std::vector<int> owed_;  ///< Done messages expected, for each slave
+  std::vector<std::optional<double>> squares_;  ///< of the step at hand, of each slave
+  std::vector<int> owed_;                       ///< Done messages expected, for each slave
   std::vector<MemberTime> times_;
   Rebalancing rebalancing_;
   MeasuredTimes measured_;  ///< sums since the last judgement

@@ -27,18 +27,10 @@ void sum_rows(const BasicTensor<T>& rows, BasicTensor<T>& sums) {
 }
 
 template <class T>
-void step_values(BasicTensor<T>& values, BasicTensor<T>& velocity, const BasicTensor<T>& gradient,
-                 const SgdStep& step) {
-  const T rate = static_cast<T>(step.learning_rate);
-  const T momentum = static_cast<T>(step.momentum);
-  const T decay = static_cast<T>(step.weight_decay);
-  T* w = values.data();
-  T* v = velocity.data();
-  const T* g = gradient.data();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    v[i] = momentum * v[i] + (g[i] + decay * w[i]);
-    w[i] -= rate * v[i];
-  }
+void update_parameter(const UpdateStep& step, const BasicTensor<T>& gradient, BasicParameter<T>& parameter) {
+  std::vector<T*> moments;
+  for (BasicTensor<T>& moment : parameter.moments) moments.push_back(moment.data());
+  update_values(step, gradient.data(), parameter.value.data(), moments.data(), 0, gradient.size());
 }
 
 /// Softmax with cross-entropy of one sample (row of logits): the loss; `gradient` gets softmax minus what is wanted.
@@ -77,7 +69,7 @@ double squared_error(std::span<const T> outputs, int label, std::span<T> gradien
 }  // namespace
 
 template <class T>
-Head<T>::Head(const Cut& cut, int batch) : batch_(batch) {
+Head<T>::Head(const Cut& cut, int batch) : batch_(batch), moments_(cut.moments) {
   int features = cut.maps.size();
   slopes_.emplace_back(Shape{batch, cut.maps.channels, cut.maps.height, cut.maps.width}, T{0});
   for (const Layer& layer : cut.head) add_step(layer, features);
@@ -98,8 +90,11 @@ void Head<T>::add_step(const Layer& layer, int& features) {
     step.dense = static_cast<int>(states_.size());
     const Shape weights{dense->units, features};
     const Shape bias{dense->units, 1};
-    states_.push_back({layer.name, BasicTensor<T>(weights, T{0}), BasicTensor<T>(bias, T{0}),
-                       BasicTensor<T>(weights, T{0}), BasicTensor<T>(bias, T{0})});
+    const auto zeros = [&](const Shape& shape) {
+      const BasicTensor<T> zero(shape, T{0});
+      return BasicParameter<T>{zero, std::vector<BasicTensor<T>>(static_cast<std::size_t>(moments_), zero)};
+    };
+    states_.push_back({layer.name, zeros(weights), zeros(bias)});
     gradients_.push_back({BasicTensor<T>(weights, T{0}), BasicTensor<T>(bias, T{0})});
     features = dense->units;
   } else if (!std::holds_alternative<Activation>(layer.spec) && !std::holds_alternative<Dropout>(layer.spec)) {
@@ -133,9 +128,9 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass) {
                      .k = step.inputs,
                      .transpose_b = true,
                      .a = x.span(),
-                     .b = state.weights.span(),
+                     .b = state.weights.value.span(),
                      .c = y.span()});
-    add_bias(y, state.bias);
+    add_bias(y, state.bias.value);
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
     for (std::size_t i = 0; i < x.size(); ++i) y.data()[i] = activate(*activation, x.data()[i]);
   } else {
@@ -197,7 +192,7 @@ void Head<T>::backward_step(std::size_t index) {
                      .n = step.inputs,
                      .k = step.outputs,
                      .a = dy.span(),
-                     .b = states_[dense].weights.span(),
+                     .b = states_[dense].weights.value.span(),
                      .c = dx.span()});
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
     const T* y = outputs_[index].data();
@@ -209,11 +204,20 @@ void Head<T>::backward_step(std::size_t index) {
 }
 
 template <class T>
-void Head<T>::update(const SgdStep& step) {
+void Head<T>::update(const UpdateStep& step) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    step_values(states_[i].weights, states_[i].weight_velocity, gradients_[i].weights, step);
-    step_values(states_[i].bias, states_[i].bias_velocity, gradients_[i].bias, step);
+    update_parameter(step, gradients_[i].weights, states_[i].weights);
+    update_parameter(step, gradients_[i].bias, states_[i].bias);
   }
+}
+
+template <class T>
+double Head<T>::gradient_squares() const {
+  double sum = 0.0;
+  for (const DenseGradient& gradient : gradients_) {
+    for (const BasicTensor<T>* each : {&gradient.weights, &gradient.bias}) sum += sum_of_squares(each->span());
+  }
+  return sum;
 }
 
 template class Head<float>;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/stage.hpp"
+#include "core/shard_state.hpp"
 #include "core/tensor.hpp"
 #include "nets/net.hpp"
 
@@ -14,10 +14,8 @@ namespace convoy {
 template <class T>
 struct DenseState {
   std::string name;
-  BasicTensor<T> weights;  ///< (units, inputs): row u holds what unit u multiplies its inputs with
-  BasicTensor<T> bias;     ///< (units, 1)
-  BasicTensor<T> weight_velocity;
-  BasicTensor<T> bias_velocity;
+  BasicParameter<T> weights;  ///< (units, inputs): row u holds what unit u multiplies its inputs with
+  BasicParameter<T> bias;     ///< (units, 1)
 };
 
 /// T is float in training and double in gradient checks.
@@ -40,7 +38,9 @@ class Head {
   Loss loss(const std::vector<int>& labels, int count);
   /// Gradient of the mean loss by the maps, in the maps' shape; keeps the gradients of the weights. After loss().
   const BasicTensor<T>& backward();
-  void update(const SgdStep& step);
+  void update(const UpdateStep& step);
+  /// Of all gradients by weights and biases.
+  double gradient_squares() const;
 
   std::vector<DenseState<T>>& states() { return states_; }
   /// Gradients by weights and bias of dense layer i (of states()), of the last backward.
@@ -66,6 +66,7 @@ class Head {
   void backward_step(std::size_t index);
 
   int batch_;
+  int moments_;
   bool softmax_ = true;
   double label_smoothing_ = 0.0;
   std::vector<Step> steps_;

@@ -48,7 +48,7 @@ std::vector<ShardState> initial_trunk(const Cut& cut, std::uint64_t seed) {
     states.push_back(zero_state(stage, stage.conv.filters));
     const std::size_t number = states.size() - 1;
     const Initialisation init = number < cut.inits.size() ? cut.inits[number] : Initialisation{};
-    draw(states.back().weights, init, first_activation_is_relu(stage), stage.conv.kernel_h * stage.conv.kernel_w,
+    draw(states.back().weights(), init, first_activation_is_relu(stage), stage.conv.kernel_h * stage.conv.kernel_w,
          Random(seed, kWeightStream + states.size()));
   }
   return states;
@@ -58,7 +58,7 @@ void initialise_head(Head<float>& head, const Cut& cut, std::uint64_t seed) {
   std::uint64_t stream = kWeightStream + cut.trunk.size();
   for (DenseState<float>& state : head.states()) {
     const auto layer = std::ranges::find(cut.head, state.name, &Layer::name);
-    draw(state.weights, layer->init, relu_follows(cut.head, state.name), 1, Random(seed, ++stream));
+    draw(state.weights.value, layer->init, relu_follows(cut.head, state.name), 1, Random(seed, ++stream));
   }
 }
 

@@ -37,7 +37,13 @@ void LocalTrunk::backward(const Tensor& gradient) {
   compute_ += watch.seconds();
 }
 
-void LocalTrunk::update(const SgdStep& step) {
+double LocalTrunk::gradient_squares() {
+  double sum = 0.0;
+  for (const auto& shard : shards_) sum += convoy::gradient_squares(*shard);
+  return sum;
+}
+
+void LocalTrunk::update(const UpdateStep& step) {
   const Stopwatch watch;
   for (const auto& shard : shards_) shard->update(step);
   compute_ += watch.seconds();

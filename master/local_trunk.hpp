@@ -19,7 +19,8 @@ class LocalTrunk : public Trunk {
 
   const Tensor& forward(const Tensor& images, const Pass& pass) override;
   void backward(const Tensor& gradient) override;
-  void update(const SgdStep& step) override;
+  double gradient_squares() override;
+  void update(const UpdateStep& step) override;
   std::vector<ShardState> snapshot() override;
   void begin_snapshot() override { begun_ = snapshot(); }
   std::optional<std::vector<ShardState>> take_snapshot() override { return std::exchange(begun_, std::nullopt); }

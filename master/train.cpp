@@ -40,12 +40,14 @@ void load(Model model, const ModelState& state) {
 }
 
 Head<float>::Loss train_step(Model model, const Tensor& images, const std::vector<int>& labels, const Pass& pass,
-                             const SgdStep& sgd) {
+                             const std::function<UpdateStep(double gradient_norm)>& update) {
   model.head.forward(model.trunk.forward(images, pass), pass);
   const Head<float>::Loss loss = model.head.loss(labels, images.shape().n);
   model.trunk.backward(model.head.backward());
-  model.trunk.update(sgd);
-  model.head.update(sgd);
+  const double squares = pass.squares ? model.trunk.gradient_squares() + model.head.gradient_squares() : 0.0;
+  const UpdateStep step = update(std::sqrt(squares));
+  model.trunk.update(step);
+  model.head.update(step);
   return loss;
 }
 
@@ -204,12 +206,13 @@ class Loop {
     const TrainingOptions& options = training_.net.training;
     const double epoch = position().epoch + static_cast<double>(position().batch) / training_.training.count();
     const double rate = learning_rate(options, epoch);
-    const SgdStep sgd{.learning_rate = static_cast<float>(rate),
-                      .momentum = static_cast<float>(options.momentum),
-                      .weight_decay = static_cast<float>(options.weight_decay)};
-    const Pass pass{.training = true, .seed = dropout_seed(training_.seed, steps_done())};
+    const Pass pass{.training = true,
+                    .seed = dropout_seed(training_.seed, steps_done()),
+                    .squares = options.clip > 0.0};
     training_.training.fill(position().epoch, position().batch, images_, labels_);
-    const auto loss = train_step(model(), images_, labels_, pass, sgd);
+    const auto loss = train_step(model(), images_, labels_, pass, [&](double gradient_norm) {
+      return update_step(options, rate, steps_done() + 1, gradient_norm);
+    });
     const double mean = loss.sum / images_.shape().n;
     if (!std::isfinite(mean)) {
       fail("training diverged: the loss of step {} is {}; try a smaller --set training.learning_rate (it is {:g})",

@@ -22,9 +22,10 @@ struct Model {
 ModelState state_of(Model model);
 void load(Model model, const ModelState& state);
 
-/// One step on one batch: forward, loss, backward, update.
+/// One step on one batch: forward, loss, backward, update. `update` makes the update from the norm of all gradients, which
+/// is 0 unless pass.squares asks for it.
 Head<float>::Loss train_step(Model model, const Tensor& images, const std::vector<int>& labels, const Pass& pass,
-                             const SgdStep& sgd);
+                             const std::function<UpdateStep(double gradient_norm)>& update);
 
 struct Evaluation {
   double loss = 0.0;      ///< mean

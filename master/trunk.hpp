@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/stage.hpp"
+#include "core/shard_state.hpp"
 #include "core/tensor.hpp"
 
 namespace convoy {
@@ -30,7 +30,9 @@ class Trunk {
   virtual const Tensor& forward(const Tensor& images, const Pass& pass) = 0;
   /// From the gradient of the loss by the last forward's maps.
   virtual void backward(const Tensor& gradient) = 0;
-  virtual void update(const SgdStep& step) = 0;
+  /// The sum of the squares of the gradients by all parameters, after backward; `squares` of its forward's pass is set.
+  virtual double gradient_squares() = 0;
+  virtual void update(const UpdateStep& step) = 0;
   /// Every stage's whole state, in order of the stages. Drops what begin_snapshot() began.
   virtual std::vector<ShardState> snapshot() = 0;
   /// Begins to collect the same, as it is now, while further steps are done; drops what was begun before.

@@ -34,7 +34,8 @@ void add_to_trunk(const Net& net, const Layer& layer, Cut& cut) {
                          .height = in.height,
                          .width = in.width,
                          .conv = *conv,
-                         .after = {}});
+                         .after = {},
+                         .moments = cut.moments});
     cut.inits.push_back(layer.init);
     return;
   }
@@ -44,12 +45,18 @@ void add_to_trunk(const Net& net, const Layer& layer, Cut& cut) {
   std::vector<ChannelLayer>& after = cut.trunk.back().after;
   if (const auto* activation = std::get_if<Activation>(&layer.spec)) after.emplace_back(*activation);
   if (const auto* pool = std::get_if<Pooling>(&layer.spec)) after.emplace_back(*pool);
+  if (const auto* norm = std::get_if<BatchNorm>(&layer.spec)) after.emplace_back(*norm);
+  if (std::holds_alternative<GlobalAveragePool>(layer.spec)) {
+    const FeatureShape& in = input_of(net, layer);
+    after.emplace_back(Pooling{PoolKind::average, in.height, in.width, in.height, in.width, {}});
+  }
   if (const auto* dropout = std::get_if<Dropout>(&layer.spec)) after.emplace_back(*dropout);
 }
 
 void add_to_head(const Net& net, const Layer& layer, Cut& cut) {
-  if (std::holds_alternative<Convolution>(layer.spec) || std::holds_alternative<Pooling>(layer.spec)) {
-    fail_at(net, layer, "convolution and pooling come before flatten and dense layers; move it up");
+  if (std::holds_alternative<Convolution>(layer.spec) || std::holds_alternative<Pooling>(layer.spec) ||
+      std::holds_alternative<GlobalAveragePool>(layer.spec) || std::holds_alternative<BatchNorm>(layer.spec)) {
+    fail_at(net, layer, "convolution, pooling and batch norm come before flatten and dense layers; move it up");
   }
   cut.head.push_back(layer);
 }
@@ -58,6 +65,7 @@ void add_to_head(const Net& net, const Layer& layer, Cut& cut) {
 
 Cut cut(const Net& net) {
   Cut cut{.trunk = {}, .maps = net.input, .head = {}};
+  cut.moments = moments_of(net.training.optimizer);
   bool in_head = !has_convolution(net);
   for (const Layer& layer : net.layers) {
     in_head = in_head || starts_head(layer.spec);
@@ -70,6 +78,20 @@ Cut cut(const Net& net) {
   }
   for (const Stage& stage : cut.trunk) validate(stage);
   return cut;
+}
+
+UpdateStep update_step(const TrainingOptions& options, double learning_rate, long step, double gradient_norm) {
+  const auto t = static_cast<double>(step);
+  const bool clips = options.clip > 0.0 && gradient_norm > options.clip;
+  return {.optimizer = options.optimizer,
+          .learning_rate = static_cast<float>(learning_rate),
+          .momentum = static_cast<float>(options.momentum),
+          .weight_decay = static_cast<float>(options.weight_decay),
+          .beta2 = static_cast<float>(options.beta2),
+          .epsilon = static_cast<float>(options.epsilon),
+          .correction1 = static_cast<float>(1.0 - std::pow(options.momentum, t)),
+          .correction2 = static_cast<float>(1.0 - std::pow(options.beta2, t)),
+          .gradient_scale = static_cast<float>(clips ? options.clip / gradient_norm : 1.0)};
 }
 
 double learning_rate(const TrainingOptions& options, double epoch) {
@@ -93,9 +115,11 @@ std::size_t parameter_count(const Net& net) {
     const FeatureShape& in = input_of(net, layer);
     if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
       count += static_cast<std::size_t>(conv->filters) *
-               (static_cast<std::size_t>(in.channels * conv->kernel_h * conv->kernel_w) + 1);
+               (static_cast<std::size_t>(in.channels * conv->kernel_h * conv->kernel_w) + (conv->bias ? 1 : 0));
     } else if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
       count += static_cast<std::size_t>(dense->units) * (static_cast<std::size_t>(in.size()) + 1);
+    } else if (std::holds_alternative<BatchNorm>(layer.spec)) {
+      count += 2 * static_cast<std::size_t>(in.channels);
     }
   }
   return count;

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/stage.hpp"
+#include "core/shard_state.hpp"
 
 namespace convoy {
 
@@ -22,6 +22,8 @@ struct FeatureShape {
 struct Dense {
   int units = 0;
 };
+/// The mean of each map.
+struct GlobalAveragePool {};
 struct Flatten {};
 /// Softmax with cross-entropy; the layer before it gives the logits, one for each class. With label smoothing e the wanted
 /// probabilities are (1 - e) one_hot(label) + e / classes (Szegedy et al., CVPR 2016).
@@ -32,7 +34,8 @@ struct SoftmaxCrossEntropy {
 struct SquaredError {};
 
 using LayerSpec =
-    std::variant<Convolution, Activation, Pooling, Dense, Flatten, Dropout, SoftmaxCrossEntropy, SquaredError>;
+    std::variant<Convolution, Activation, Pooling, GlobalAveragePool, BatchNorm, Dense, Flatten, Dropout,
+                 SoftmaxCrossEntropy, SquaredError>;
 
 /// How the weights of a convolution or dense layer are drawn; biases begin at 0.
 struct Initialisation {
@@ -69,9 +72,13 @@ struct Schedule {
 struct TrainingOptions {
   int batch = 64;
   int epochs = 10;
+  Optimizer optimizer = Optimizer::sgd;
   double learning_rate = 0.01;
-  double momentum = 0.9;
+  double momentum = 0.9;  ///< Adam's beta1
+  double beta2 = 0.999;   ///< of Adam, as epsilon
+  double epsilon = 1e-8;
   double weight_decay = 0.0;
+  double clip = 0.0;  ///< norm to which larger gradients, all together, are scaled down (Pascanu et al., 2013); 0: none
   Schedule schedule;
 };
 
@@ -90,6 +97,9 @@ struct Net {
   TrainingOptions training;
   Augmentation augment;
 };
+
+/// The update of step `step` (from 1) of a run, at a learning rate, where `gradient_norm` is that of all gradients together.
+UpdateStep update_step(const TrainingOptions& options, double learning_rate, long step, double gradient_norm);
 
 /// Learning rate in epoch `epoch` (from 0, fractional inside an epoch) of `epochs`.
 double learning_rate(const TrainingOptions& options, double epoch);
@@ -112,6 +122,7 @@ struct Cut {
   FeatureShape maps;         ///< what the trunk hands to the head (the net's input where there is no trunk)
   std::vector<Layer> head;   ///< a chain as well: dense, flatten, activation, dropout; the last is the loss
   std::vector<Initialisation> inits;  ///< of the trunk's stages; missing ones are automatic
+  int moments = 1;                    ///< tensors that the optimizer keeps for each parameter, in trunk and head
 };
 
 /// Throws Error naming file, line and layer where the net is no chain of stages followed by a head.

@@ -47,6 +47,7 @@ LayerSpec read_conv(Fields& fields, bool& same) {
   set_pair(fields, "kernel", conv.kernel_h, conv.kernel_w);
   if (fields.has("stride")) set_pair(fields, "stride", conv.stride_h, conv.stride_w);
   conv.pad = read_pad(fields, same);
+  if (fields.has("bias")) conv.bias = fields.boolean("bias");
   if (fields.has("groups") && fields.integer("groups", 1, kMostUnits) != 1) {
     fields.fail("groups", "is larger than 1; grouped convolution is not available, leave groups out");
   }
@@ -64,9 +65,21 @@ LayerSpec read_pool(Fields& fields, bool& same) {
   return pool;
 }
 
-template <Activation kind>
+template <Activation::Kind kind>
 LayerSpec read_activation(Fields&, bool&) {
-  return kind;
+  return Activation{kind};
+}
+
+LayerSpec read_leaky_relu(Fields& fields, bool&) {
+  const double slope = fields.has("slope") ? fields.number("slope", 0.0, 100.0) : 0.01;
+  return Activation{Activation::Kind::leaky_relu, static_cast<float>(slope)};
+}
+
+LayerSpec read_batch_norm(Fields& fields, bool&) {
+  BatchNorm norm{.name = fields.word("name")};
+  if (fields.has("epsilon")) norm.epsilon = static_cast<float>(fields.number("epsilon", 0.0, 1.0));
+  if (fields.has("momentum")) norm.momentum = static_cast<float>(fields.number("momentum", 0.0, 1.0));
+  return norm;
 }
 
 LayerSpec read_dense(Fields& fields, bool&) { return Dense{fields.integer("units", 1, kMostUnits)}; }
@@ -106,11 +119,14 @@ LayerSpec read_plain(Fields&, bool&) {
 const std::vector<LayerType>& layer_types() {
   static const std::vector<LayerType> types = {
       {"conv", read_conv},
-      {"relu", read_activation<Activation::relu>},
-      {"sigmoid", read_activation<Activation::sigmoid>},
-      {"tanh", read_activation<Activation::tanh>},
+      {"relu", read_activation<Activation::Kind::relu>},
+      {"sigmoid", read_activation<Activation::Kind::sigmoid>},
+      {"tanh", read_activation<Activation::Kind::tanh>},
+      {"leaky_relu", read_leaky_relu},
+      {"batch_norm", read_batch_norm},
       {"max_pool", read_pool<PoolKind::max>},
       {"average_pool", read_pool<PoolKind::average>},
+      {"global_average_pool", read_plain<GlobalAveragePool>},
       {"dense", read_dense},
       {"flatten", read_plain<Flatten>},
       {"dropout", read_dropout},
@@ -163,7 +179,11 @@ FeatureShape output_of(const LayerSpec& spec, const FeatureShape& in) {
   }
   if (const auto* dense = std::get_if<Dense>(&spec)) return {dense->units, 1, 1};
   if (std::holds_alternative<Flatten>(spec)) return {in.size(), 1, 1};
-  if (std::holds_alternative<Activation>(spec) || std::holds_alternative<Dropout>(spec)) return in;
+  if (std::holds_alternative<GlobalAveragePool>(spec)) return {in.channels, 1, 1};
+  if (std::holds_alternative<Activation>(spec) || std::holds_alternative<Dropout>(spec) ||
+      std::holds_alternative<BatchNorm>(spec)) {
+    return in;
+  }
   return {1, 1, 1};
 }
 

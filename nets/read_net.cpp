@@ -95,12 +95,24 @@ Schedule read_schedule(Fields fields, int epochs) {
   return schedule;
 }
 
+Optimizer read_optimizer(Fields& fields) {
+  const std::string name = fields.word("optimizer");
+  if (name == "sgd") return Optimizer::sgd;
+  if (name == "nesterov") return Optimizer::nesterov;
+  if (name == "adam") return Optimizer::adam;
+  fields.fail("optimizer", fmt::format("is '{}'; expected sgd, nesterov or adam", name));
+}
+
 TrainingOptions read_training(Fields fields) {
   TrainingOptions options;
   if (fields.has("batch")) options.batch = fields.integer("batch", 1, 65536);
   if (fields.has("epochs")) options.epochs = fields.integer("epochs", 1, 1000000);
+  if (fields.has("optimizer")) options.optimizer = read_optimizer(fields);
   if (fields.has("learning_rate")) options.learning_rate = fields.number("learning_rate", 1e-12, 1e6);
   if (fields.has("momentum")) options.momentum = fields.number("momentum", 0.0, 0.9999);
+  if (fields.has("beta2")) options.beta2 = fields.number("beta2", 0.0, 0.999999);
+  if (fields.has("epsilon")) options.epsilon = fields.number("epsilon", 1e-30, 1.0);
+  if (fields.has("clip")) options.clip = fields.number("clip", 0.0, 1e9);
   if (fields.has("weight_decay")) options.weight_decay = fields.number("weight_decay", 0.0, 1.0);
   if (fields.has("schedule")) options.schedule = read_schedule(fields.map("schedule"), options.epochs);
   fields.finish();

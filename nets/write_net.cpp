@@ -9,17 +9,23 @@ std::string pads(const Padding& pad) {
 
 struct SpecWriter {
   std::string operator()(const Convolution& conv) const {
-    return fmt::format("type: conv, filters: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}", conv.filters,
-                       conv.kernel_h, conv.kernel_w, conv.stride_h, conv.stride_w, pads(conv.pad));
+    return fmt::format("type: conv, filters: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}{}", conv.filters,
+                       conv.kernel_h, conv.kernel_w, conv.stride_h, conv.stride_w, pads(conv.pad),
+                       conv.bias ? "" : ", bias: false");
   }
-  std::string operator()(Activation activation) const {
-    switch (activation) {
-      case Activation::relu: return "type: relu";
-      case Activation::sigmoid: return "type: sigmoid";
-      case Activation::tanh: return "type: tanh";
+  std::string operator()(const Activation& activation) const {
+    switch (activation.kind) {
+      case Activation::Kind::relu: return "type: relu";
+      case Activation::Kind::sigmoid: return "type: sigmoid";
+      case Activation::Kind::tanh: return "type: tanh";
+      case Activation::Kind::leaky_relu: return fmt::format("type: leaky_relu, slope: {}", activation.slope);
     }
     return "type: relu";
   }
+  std::string operator()(const BatchNorm& norm) const {
+    return fmt::format("type: batch_norm, epsilon: {}, momentum: {}", norm.epsilon, norm.momentum);
+  }
+  std::string operator()(const GlobalAveragePool&) const { return "type: global_average_pool"; }
   std::string operator()(const Pooling& pool) const {
     return fmt::format("type: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}",
                        pool.kind == PoolKind::max ? "max_pool" : "average_pool", pool.kernel_h, pool.kernel_w,
@@ -35,6 +41,15 @@ struct SpecWriter {
   }
   std::string operator()(const SquaredError&) const { return "type: squared_error"; }
 };
+
+const char* name_of(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::sgd: return "sgd";
+    case Optimizer::nesterov: return "nesterov";
+    case Optimizer::adam: return "adam";
+  }
+  return "sgd";
+}
 
 std::string schedule(const Schedule& schedule) {
   const std::string rest = schedule.warm_up > 0.0 ? fmt::format(", warm_up: {}}}", schedule.warm_up) : "}";
@@ -70,10 +85,10 @@ std::string to_yaml(const Net& net) {
   }
   const TrainingOptions& t = net.training;
   text += fmt::format(
-      "training:\n  batch: {}\n  epochs: {}\n  learning_rate: {}\n  momentum: {}\n  weight_decay: {}\n"
-      "  schedule: {}\naugment: {{flip: {}, crop: {}}}\n",
-      t.batch, t.epochs, t.learning_rate, t.momentum, t.weight_decay, schedule(t.schedule), net.augment.flip,
-      net.augment.crop);
+      "training:\n  batch: {}\n  epochs: {}\n  optimizer: {}\n  learning_rate: {}\n  momentum: {}\n  beta2: {}\n"
+      "  epsilon: {}\n  weight_decay: {}\n  clip: {}\n  schedule: {}\naugment: {{flip: {}, crop: {}}}\n",
+      t.batch, t.epochs, name_of(t.optimizer), t.learning_rate, t.momentum, t.beta2, t.epsilon, t.weight_decay, t.clip,
+      schedule(t.schedule), net.augment.flip, net.augment.crop);
   return text;
 }
 

@@ -102,6 +102,9 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   if (plan.exchange == Exchange::thesis && plan.micro_batches > 1) {
     fail("plan: the thesis' scheme sends whole batches, not {} micro-batches", plan.micro_batches);
   }
+  if (plan.exchange == Exchange::thesis && std::ranges::any_of(trunk, has_batch_norm)) {
+    fail("plan: the thesis' scheme knows no batch norm; take the star or the ring");
+  }
   if (plan.stages.size() != trunk.size()) {
     fail("plan: it has {} stages, the net has {}; make the plan for this net", plan.stages.size(), trunk.size());
   }

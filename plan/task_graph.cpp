@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "core/shard_state.hpp"
 #include "plan/thesis_graph.hpp"
 
 namespace convoy {
@@ -301,7 +302,9 @@ NumberType wire_type(const Task& sent, const Plan& plan) {
 std::size_t values_of(const Task& sent, const Plan& plan, const std::vector<Stage>& trunk) {
   const auto s = static_cast<std::size_t>(sent.stage);
   if (sent.cargo == Cargo::weights) {
-    return weight_shape(trunk[s], sent.filters.count).size() + static_cast<std::size_t>(sent.filters.count);
+    std::size_t values = 0;
+    for (const ParameterSpec& each : parameters_of(trunk[s], sent.filters.count)) values += each.shape.size();
+    return values;
   }
   const int samples = plan.batch / plan.micro_batches;
   if (sent.cargo == Cargo::raw_maps || sent.cargo == Cargo::raw_gradient) {

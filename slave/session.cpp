@@ -126,6 +126,7 @@ bool Session::work() {
   times_.transfer += watch_.restart();
   bool worked = false;
   if (!try_to("a step", [&] { worked = node_->work(); })) in_step_ = false;
+  send_squares();
   const std::vector<double> stages = node_->take_seconds();
   times_.stages.resize(stages.size(), 0.0);
   double computed = 0.0;
@@ -313,9 +314,17 @@ void Session::on(const wire::Step& step) {
   if (in_step_ || step.number != step_ + 1) fail("step {} where {} was due", step.number, step_ + 1);
   step_ = step.number;
   in_step_ = true;
+  squares_sent_ = !step.pass.squares;
   node().begin(step.pass, nullptr);
   early_bytes_ = 0;
   for (Early& early : std::exchange(early_, {})) receive(early.from, early.piece, early.payload);
+}
+
+/// To a master that asks for it, before it sends the Update.
+void Session::send_squares() {
+  if (!in_step_ || squares_sent_ || !node_ || !node_->gradients_ready()) return;
+  squares_sent_ = true;
+  send(wire::Squares{node_->gradient_squares()});
 }
 
 void Session::on(const wire::Update& task) {

@@ -57,6 +57,7 @@ class Session {
   void carry(Parcel&& parcel);
   void receive(int from, const wire::Piece& piece, const wire::Payload& payload);
   void finish_step();
+  void send_squares();
   void finish();
   void show_life();
   void send(const wire::Message& message);
@@ -70,6 +71,7 @@ class Session {
   std::vector<std::string> members_;
   std::uint64_t step_ = 0;
   bool in_step_ = false;
+  bool squares_sent_ = true;  ///< or not asked for
   std::optional<wire::ClientLink::From> another_plan_;
   bool given_up_ = false;              ///< the plan: a link that it needs broke, and the master was told
   std::deque<wire::Envelope> states_;  ///< asked for with Snapshot: sent when there is time

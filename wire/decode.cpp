@@ -52,7 +52,8 @@ Padding pad_of(const fb::Pads* pad) {
 
 ChannelLayer layer_of(const fb::LayerHolder& holder) {
   if (const auto* activation = holder.layer_as_ActivationLayer()) {
-    return static_cast<Activation>(within(static_cast<int>(activation->kind()), 0, 2, "activation kind"));
+    const int kind = within(static_cast<int>(activation->kind()), 0, 3, "activation kind");
+    return Activation{static_cast<Activation::Kind>(kind), activation->slope()};
   }
   if (const auto* pool = holder.layer_as_PoolLayer()) {
     const int kind = within(static_cast<int>(pool->kind()), 0, 1, "pooling kind");
@@ -60,6 +61,9 @@ ChannelLayer layer_of(const fb::LayerHolder& holder) {
                    pad_of(pool->pad())};
   }
   if (const auto* dropout = holder.layer_as_DropoutLayer()) return Dropout{dropout->rate(), dropout->stream()};
+  if (const auto* norm = holder.layer_as_BatchNormLayer()) {
+    return BatchNorm{text(norm->name(), "batch norm's name"), norm->epsilon(), norm->momentum()};
+  }
   fail("a channel layer of an unknown kind");
 }
 
@@ -75,7 +79,10 @@ Stage stage_of(const fb::Stage* table) {
                        .kernel_w = conv.kernel_w(),
                        .stride_h = conv.stride_h(),
                        .stride_w = conv.stride_w(),
-                       .pad = pad_of(conv.pad())}};
+                       .pad = pad_of(conv.pad()),
+                       .bias = conv.bias()},
+              .after = {},
+              .moments = static_cast<int>(within(table->moments(), 0U, 16U, "moments"))};
   if (const auto* after = table->after()) {
     if (after->size() > kMostLayers) fail("a stage of {} layers, {} at most", after->size(), kMostLayers);
     for (const fb::LayerHolder* layer : *after) stage.after.push_back(layer_of(*layer));
@@ -185,9 +192,16 @@ Piece read(const fb::Piece& t) {
 }
 
 Update read(const fb::Update& t) {
-  return {{.learning_rate = finite(t.learning_rate(), "learning rate"),
+  const int optimizer = within(static_cast<int>(t.optimizer()), 0, 2, "optimizer");
+  return {{.optimizer = static_cast<Optimizer>(optimizer),
+           .learning_rate = finite(t.learning_rate(), "learning rate"),
            .momentum = finite(t.momentum(), "momentum"),
-           .weight_decay = finite(t.weight_decay(), "weight decay")}};
+           .weight_decay = finite(t.weight_decay(), "weight decay"),
+           .beta2 = finite(t.beta2(), "beta2"),
+           .epsilon = finite(t.epsilon(), "epsilon"),
+           .correction1 = finite(t.correction1(), "correction1"),
+           .correction2 = finite(t.correction2(), "correction2"),
+           .gradient_scale = finite(t.gradient_scale(), "gradient scale")}};
 }
 
 Message read(const fb::Header& header) {
@@ -210,7 +224,7 @@ Message read(const fb::Header& header) {
     case fb::Body::Step: {
       const fb::Step& t = *header.body_as_Step();
       if (t.number() == 0) fail("a Step of number 0");
-      return Step{t.number(), {.training = t.training(), .seed = t.seed()}};
+      return Step{t.number(), {.training = t.training(), .seed = t.seed(), .squares = t.squares()}};
     }
     case fb::Body::Update: return read(*header.body_as_Update());
     case fb::Body::Snapshot: return read_state_of<Snapshot>(*header.body_as_Snapshot());
@@ -232,6 +246,7 @@ Message read(const fb::Header& header) {
     case fb::Body::Probe: return Probe{within(header.body_as_Probe()->pieces(), 0U, kMostProbe, "pieces")};
     case fb::Body::Assigned: return Assigned{token_of(header.body_as_Assigned()->token())};
     case fb::Body::Leaving: return Leaving{};
+    case fb::Body::Squares: return Squares{header.body_as_Squares()->sum()};  // no number, where training diverges
     case fb::Body::Probed: {
       const fb::Probed& probed = *header.body_as_Probed();
       return Probed{{.busy_per_byte = within(probed.busy_per_byte(), 0.0, 1.0, "busy_per_byte"),
@@ -262,7 +277,8 @@ std::string name_of(const Message& message) {
   constexpr std::array<const char*, std::variant_size_v<Message>> kNames{
       "Hello",  "Welcome",   "Refused", "Bye",      "Ping",     "Attach", "Calibrate", "Calibrated",
       "Assign", "Load",      "Step",    "Update",   "Snapshot", "Piece",  "Credit",    "Done",
-      "Failed", "Unreached", "Probe",   "Assigned", "Leaving",  "Probed"};
+      "Failed", "Unreached", "Probe",   "Assigned", "Leaving",  "Probed",
+      "Squares"};
   return kNames[message.index()];
 }
 

@@ -17,8 +17,9 @@ fb::Pads pads(const Padding& pad) { return {pad.top, pad.left, pad.bottom, pad.r
 struct LayerEncoder {
   Builder& builder;
 
-  flatbuffers::Offset<fb::LayerHolder> operator()(Activation activation) const {
-    const auto layer = fb::CreateActivationLayer(builder, static_cast<fb::ActivationKind>(activation));
+  flatbuffers::Offset<fb::LayerHolder> operator()(const Activation& activation) const {
+    const auto kind = static_cast<fb::ActivationKind>(activation.kind);
+    const auto layer = fb::CreateActivationLayer(builder, kind, activation.slope);
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::ActivationLayer, layer.Union());
   }
   flatbuffers::Offset<fb::LayerHolder> operator()(const Pooling& pool) const {
@@ -31,17 +32,22 @@ struct LayerEncoder {
     const auto layer = fb::CreateDropoutLayer(builder, dropout.rate, dropout.stream);
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::DropoutLayer, layer.Union());
   }
+  flatbuffers::Offset<fb::LayerHolder> operator()(const BatchNorm& norm) const {
+    const auto layer =
+        fb::CreateBatchNormLayer(builder, builder.CreateString(norm.name), norm.epsilon, norm.momentum);
+    return fb::CreateLayerHolder(builder, fb::ChannelLayer::BatchNormLayer, layer.Union());
+  }
 };
 
 flatbuffers::Offset<fb::Stage> encode(Builder& builder, const Stage& stage) {
   const auto name = builder.CreateString(stage.name);
   const fb::Pads pad = pads(stage.conv.pad);
   const auto conv = fb::CreateConv(builder, stage.conv.filters, stage.conv.kernel_h, stage.conv.kernel_w,
-                                   stage.conv.stride_h, stage.conv.stride_w, &pad);
+                                   stage.conv.stride_h, stage.conv.stride_w, &pad, stage.conv.bias);
   Layers layers;
   for (const ChannelLayer& layer : stage.after) layers.push_back(std::visit(LayerEncoder{builder}, layer));
   const auto after = builder.CreateVector(layers);
-  return fb::CreateStage(builder, name, stage.channels, stage.height, stage.width, conv, after);
+  return fb::CreateStage(builder, name, stage.channels, stage.height, stage.width, conv, after, u32(stage.moments));
 }
 
 flatbuffers::Offset<fb::Plan> encode(Builder& builder, const Plan& plan) {
@@ -110,11 +116,15 @@ struct BodyEncoder {
     return {fb::Body::Load, fb::CreateLoad(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count)).Union()};
   }
   Result operator()(const Step& m) const {
-    return {fb::Body::Step, fb::CreateStep(builder, m.number, m.pass.training, m.pass.seed).Union()};
+    return {fb::Body::Step, fb::CreateStep(builder, m.number, m.pass.training, m.pass.seed, m.pass.squares).Union()};
   }
+  Result operator()(const Squares& m) const { return {fb::Body::Squares, fb::CreateSquares(builder, m.sum).Union()}; }
   Result operator()(const Update& m) const {
     return {fb::Body::Update,
-            fb::CreateUpdate(builder, m.step.learning_rate, m.step.momentum, m.step.weight_decay).Union()};
+            fb::CreateUpdate(builder, static_cast<fb::Optimizer>(m.step.optimizer), m.step.learning_rate,
+                             m.step.momentum, m.step.weight_decay, m.step.beta2, m.step.epsilon, m.step.correction1,
+                             m.step.correction2, m.step.gradient_scale)
+                .Union()};
   }
   Result operator()(const Snapshot& m) const {
     return {fb::Body::Snapshot,

@@ -8,12 +8,12 @@
 #include <variant>
 #include <vector>
 
-#include "core/stage.hpp"
+#include "core/shard_state.hpp"
 #include "plan/plan.hpp"
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 5;
+inline constexpr std::uint32_t kProtocolVersion = 6;
 /// The capability of taking and giving Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Payload bytes of a Piece at most; larger tensors travel as several.
@@ -98,9 +98,14 @@ struct Step {
   std::uint64_t number = 0;  ///< from 1 on, one more each time
   Pass pass;
 };
+/// Slave with shards to master, in a step whose pass asks for it, once all its gradients are there: the sum of their
+/// squares. The Update comes afterwards.
+struct Squares {
+  double sum = 0.0;
+};
 /// Master to slave: update the shards as soon as their gradients are known.
 struct Update {
-  SgdStep step;
+  UpdateStep step;
 };
 /// Master to slave, between two steps: answered by the state of filters of the slave's shard as it is now, as Pieces that
 /// come when there is time; steps may go on meanwhile.
@@ -109,7 +114,7 @@ struct Snapshot {
   FilterRange filters;
 };
 /// Values from `first` on, in the payload: of the send `task` of the plan's graph in step `step`; or, where step is 0, of
-/// the state of stage `task` (weights, biases, velocities of the weights and of the biases; in fp32).
+/// the state of stage `task` (its parameters, each with the optimizer's moments behind it; in fp32).
 struct Piece {
   std::uint64_t step = 0;
   std::uint32_t task = 0;
@@ -148,7 +153,7 @@ struct Probed {
 
 using Message =
     std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step, Update,
-                 Snapshot, Piece, Credit, Done, Failed, Unreached, Probe, Assigned, Leaving, Probed>;
+                 Snapshot, Piece, Credit, Done, Failed, Unreached, Probe, Assigned, Leaving, Probed, Squares>;
 
 /// "Forward", "Piece": for messages to people.
 std::string name_of(const Message& message);

@@ -39,11 +39,15 @@ void ValueReader::add(const Piece& piece, const Payload& payload) {
 }
 
 std::vector<std::span<float>> values_of(ShardState& state) {
-  return {state.weights.span(), state.bias.span(), state.weight_velocity.span(), state.bias_velocity.span()};
+  std::vector<std::span<float>> values;
+  for_each_tensor(state, [&](Tensor& tensor) { values.push_back(tensor.span()); });
+  return values;
 }
 
 std::vector<std::span<const float>> values_of(const ShardState& state) {
-  return {state.weights.span(), state.bias.span(), state.weight_velocity.span(), state.bias_velocity.span()};
+  std::vector<std::span<const float>> values;
+  for_each_tensor(state, [&](const Tensor& tensor) { values.push_back(tensor.span()); });
+  return values;
 }
 
 }  // namespace convoy::wire

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/stage.hpp"
+#include "core/shard_state.hpp"
 #include "wire/link.hpp"
 
 namespace convoy::wire {
@@ -29,7 +29,7 @@ class ValueReader {
   std::uint64_t next_ = 0;
 };
 
-/// A shard's state in the order in which it travels: weights, biases, velocities of the weights and of the biases.
+/// A shard's state in the order in which it travels: its parameters, each with its moments behind it.
 std::vector<std::span<float>> values_of(ShardState& state);
 std::vector<std::span<const float>> values_of(const ShardState& state);
 

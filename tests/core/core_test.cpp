@@ -9,8 +9,9 @@
 
 #include "core/error.hpp"
 #include "core/random.hpp"
-#include "core/stage.hpp"
+#include "core/shard_state.hpp"
 #include "core/thread_team.hpp"
+#include "tests/support/states.hpp"
 
 namespace convoy {
 namespace {
@@ -147,19 +148,65 @@ TEST(States, SliceAndPasteAreInverse) {
   const Stage stage = good_stage();
   ShardState whole = zero_state(stage, 5);
   float value = 0.0F;
-  for (Tensor* tensor : {&whole.weights, &whole.bias, &whole.weight_velocity, &whole.bias_velocity}) {
+  for (Tensor* tensor : tensors_of(whole)) {
     for (float& x : tensor->span()) x = ++value;
   }
   ShardState again = zero_state(stage, 5);
   for (const FilterRange range : {FilterRange{0, 2}, FilterRange{2, 1}, FilterRange{3, 2}}) {
     paste(slice(whole, range), range, again);
   }
-  for (const auto part :
-       {&ShardState::weights, &ShardState::bias, &ShardState::weight_velocity, &ShardState::bias_velocity}) {
-    const auto a = (whole.*part).span();
-    EXPECT_TRUE(std::equal(a.begin(), a.end(), (again.*part).span().begin()));
-  }
-  EXPECT_EQ(slice(whole, {3, 2}).weights.at(0, 0, 0, 0), whole.weights.at(3, 0, 0, 0));
+  EXPECT_TRUE(same_bits(whole, again));
+  EXPECT_EQ(slice(whole, {3, 2}).weights().at(0, 0, 0, 0), whole.weights().at(3, 0, 0, 0));
+}
+
+TEST(States, HaveTheParametersOfTheStage) {
+  Stage stage = good_stage();
+  stage.conv.bias = false;
+  stage.after = {BatchNorm{.name = "norm"}, Activation::relu};
+  stage.moments = 2;
+  std::string names;
+  for (const ParameterSpec& spec : parameters_of(stage, 5)) names += spec.name + (spec.trained ? " " : "! ");
+  EXPECT_EQ(names, stage.name + ".weight norm.weight norm.bias norm.running_mean! norm.running_var! ");
+  const ShardState state = zero_state(stage, 5);
+  EXPECT_EQ(state.parameters[0].moments.size(), 2U);
+  EXPECT_EQ(state.parameters[1].value.at(4, 0), 1.0F);
+  EXPECT_EQ(state.parameters[2].value.at(4, 0), 0.0F);
+  EXPECT_EQ(state.parameters[3].value.at(4, 0), 0.0F);
+  EXPECT_EQ(state.parameters[4].value.at(4, 0), 1.0F);
+  EXPECT_EQ(state.parameters[4].moments.size(), 0U);
+}
+
+/// Two steps on one value, by hand.
+TEST(Updates, AreThoseOfTheFormulas) {
+  const auto after = [](UpdateStep step) {
+    double w = 1.0;
+    double first = 0.0;
+    double second = 0.0;
+    double* const moments[] = {&first, &second};
+    const double gradients[] = {0.5, -0.25};
+    for (const double& gradient : gradients) update_values(step, &gradient, &w, moments, 0, 1);
+    return w;
+  };
+  UpdateStep step{.learning_rate = 0.125F, .momentum = 0.5F};
+  // v = 0.5, w = 0.9375; v = 0, w = 0.9375
+  EXPECT_DOUBLE_EQ(after(step), 0.9375);
+  step.gradient_scale = 0.5F;
+  EXPECT_DOUBLE_EQ(after(step), 0.96875);
+  step.gradient_scale = 1.0F;
+  step.weight_decay = 0.5F;
+  // v = 1, w = 0.875; v = 0.5 - 0.25 + 0.4375 = 0.6875, w = 0.7890625
+  EXPECT_DOUBLE_EQ(after(step), 0.7890625);
+  step.weight_decay = 0.0F;
+  step.optimizer = Optimizer::nesterov;
+  // v = 0.5, w = 1 - 0.125 * 0.75; v = 0, w = 0.90625 + 0.125 * 0.25
+  EXPECT_DOUBLE_EQ(after(step), 0.9375);
+  step.optimizer = Optimizer::adam;
+  step.beta2 = 0.75F;
+  step.epsilon = 0.25F;
+  step.correction1 = 0.5F;
+  step.correction2 = 0.25F;
+  // m = 0.25, s = 0.0625: w = 1 - 0.25 * 0.25 / 0.75; m = 0, s = 0.0625
+  EXPECT_DOUBLE_EQ(after(step), 1.0 - 0.0625 / 0.75);
 }
 
 // ---- threads -------------------------------------------------------------------------------------------------------

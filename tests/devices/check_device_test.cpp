@@ -35,21 +35,22 @@ class WrongShard : public Shard {
     return &spoilt(Wrong::input_gradient, *shard_->backward_input(output_gradient, samples), *gradient_, 20);
   }
   void backward_filters() override { shard_->backward_filters(); }
-  void update(const SgdStep& step) override {
+  void update(const UpdateStep& step) override {
     shard_->update(step);
     if (wrong_ != Wrong::update) return;
     ShardState state = shard_->state();
-    for (float& weight : state.weights.span()) weight *= 1.01F;
+    for (float& weight : state.weights().span()) weight *= 1.01F;
     shard_->set_state(state);
   }
   ShardState state() const override { return shard_->state(); }
   void set_state(const ShardState& state) override { shard_->set_state(state); }
-  void gradients(Tensor& weights, Tensor& bias) const override {
-    shard_->gradients(weights, bias);
+  std::vector<Tensor> gradients() const override {
+    std::vector<Tensor> gradients = shard_->gradients();
     if (wrong_ == Wrong::weight_gradient) {
-      for (float& value : weights.span()) value = -value;
+      for (float& value : gradients[0].span()) value = -value;
     }
-    if (wrong_ == Wrong::bias_gradient) bias.data()[0] = NAN;
+    if (wrong_ == Wrong::bias_gradient) gradients[1].data()[0] = NAN;
+    return gradients;
   }
 
  private:
@@ -109,9 +110,9 @@ TEST(CheckDevice, AgreesWithTheReferenceOnEveryCase) {
 TEST(CheckDevice, NamesStageAndPassOfADisagreement) {
   const std::vector<std::pair<Wrong, std::string>> table = {{Wrong::output, "forward"},
                                                             {Wrong::input_gradient, "input gradient"},
-                                                            {Wrong::weight_gradient, "gradient by the weights"},
-                                                            {Wrong::bias_gradient, "gradient by the biases"},
-                                                            {Wrong::update, "weights after the update"}};
+                                                            {Wrong::weight_gradient, "gradient by stage.weight"},
+                                                            {Wrong::bias_gradient, "gradient by stage.bias"},
+                                                            {Wrong::update, "stage.weight after the update"}};
   const std::string stage = stage_case("ShardInTheMiddle").spec.stage.name;
   for (const auto& [wrong, pass] : table) {
     const auto device = make_check_device(make_reference_device(), std::make_unique<WrongDevice>(wrong));

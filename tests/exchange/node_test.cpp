@@ -13,6 +13,7 @@
 #include "core/random.hpp"
 #include "devices/registry.hpp"
 #include "master/local_trunk.hpp"
+#include "tests/support/states.hpp"
 
 namespace convoy {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 constexpr int kBatch = 6;
 constexpr int kGrant = -1;  ///< in place of a parcel's task: one more part of a gradient may be sent
 constexpr int kSteps = 5;
-constexpr SgdStep kSgd{.learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 0.001F};
+constexpr UpdateStep kSgd{.learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 0.001F};
 
 /// Three stages with odd sizes and every kind of channel layer.
 std::vector<Stage> trunk() {
@@ -55,8 +56,8 @@ std::vector<ShardState> start() {
   std::vector<ShardState> states;
   for (const Stage& stage : trunk()) {
     ShardState state = zero_state(stage, stage.conv.filters);
-    state.weights = drawn(state.weights.shape(), 50 + states.size(), 0.4F);
-    state.bias = drawn(state.bias.shape(), 60 + states.size(), 0.1F);
+    state.weights() = drawn(state.weights().shape(), 50 + states.size(), 0.4F);
+    state.bias() = drawn(state.bias().shape(), 60 + states.size(), 0.1F);
     states.push_back(std::move(state));
   }
   return states;
@@ -204,19 +205,14 @@ void expect_close(const Result& got, const Result& expected, float tolerance) {
     ASSERT_NEAR(got.tested.data()[i], expected.tested.data()[i], 10 * tolerance) << "output " << i;
   }
   for (std::size_t s = 0; s < expected.states.size(); ++s) {
-    for (const auto part : {&ShardState::weights, &ShardState::bias, &ShardState::weight_velocity}) {
-      const auto a = (got.states[s].*part).span();
-      const auto b = (expected.states[s].*part).span();
-      for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << "stage " << s << ", " << i;
-    }
+    SCOPED_TRACE(s);
+    expect_near(got.states[s], expected.states[s], tolerance);
   }
 }
 
 bool same_bits(const Result& a, const Result& b) {
   for (std::size_t s = 0; s < a.states.size(); ++s) {
-    for (const auto part : {&ShardState::weights, &ShardState::bias, &ShardState::weight_velocity}) {
-      if (!std::ranges::equal((a.states[s].*part).span(), (b.states[s].*part).span())) return false;
-    }
+    if (!same_bits(a.states[s], b.states[s])) return false;
   }
   return std::ranges::equal(a.tested.span(), b.tested.span());
 }

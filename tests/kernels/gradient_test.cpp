@@ -50,7 +50,7 @@ class Gradients : public testing::TestWithParam<StageCase> {
     return fine;
   }
 
-  void check(BasicTensor<double>& values, const BasicTensor<double>& gradient, const char* what) {
+  void check(BasicTensor<double>& values, const BasicTensor<double>& gradient, const std::string& what) {
     // A stride through the values, so that large cases stay quick.
     const std::size_t stride = std::max<std::size_t>(1, values.size() / 20);
     std::size_t checked = 0;
@@ -74,10 +74,11 @@ class Gradients : public testing::TestWithParam<StageCase> {
 TEST_P(Gradients, MatchCentralDifferences) {
   loss();
   const DeviceTensor* by_input = shard_.backward(slope_);
-  const BasicTensor<double> weights = shard_.parameters.weight_gradient;
-  const BasicTensor<double> bias = shard_.parameters.bias_gradient;
-  check(shard_.parameters.weights, weights, "weight");
-  check(shard_.parameters.bias, bias, "bias");
+  const std::vector<HostParameter<double>> analytic = shard_.parameters.all();
+  const std::vector<ParameterSpec> specs = parameters_of(spec_.stage, spec_.filters.count);
+  for (std::size_t p = 0; p < specs.size(); ++p) {
+    if (specs[p].trained) check(shard_.parameters.all()[p].value, analytic[p].gradient, specs[p].name);
+  }
   if (by_input != nullptr) {
     const BasicTensor<double> slopes = host_values<double>(*by_input);
     check(input_.values, slopes, "input");

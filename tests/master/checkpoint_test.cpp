@@ -34,10 +34,13 @@ Cut small_net(int filters = 3) {
 template <class Model, class Visit>
 void visit_tensors(Model& model, Visit visit) {
   for (auto& s : model.trunk) {
-    for (auto* t : {&s.weights, &s.bias, &s.weight_velocity, &s.bias_velocity}) visit(*t);
+    for_each_tensor(s, visit);
   }
   for (auto& s : model.head) {
-    for (auto* t : {&s.weights, &s.bias, &s.weight_velocity, &s.bias_velocity}) visit(*t);
+    for (auto* parameter : {&s.weights, &s.bias}) {
+      visit(parameter->value);
+      for (auto& moment : parameter->moments) visit(moment);
+    }
   }
 }
 
@@ -85,8 +88,8 @@ TEST(Checkpoints, ServeAsWeights) {
   const Checkpoint written = sample(5);
   write_checkpoint(folder.path(), small_net(), written);
   const ModelState read = read_weights(folder.path() + "/checkpoint.safetensors", small_net());
-  const auto expected = written.model.trunk[0].weights.span();
-  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), read.trunk[0].weights.span().begin()));
+  const auto expected = written.model.trunk[0].weights().span();
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), read.trunk[0].weights().span().begin()));
 }
 
 TEST(Checkpoints, TheOneBeforeServesWhenTheLastIsDamaged) {

@@ -12,6 +12,7 @@
 #include "master/local_trunk.hpp"
 #include "master/train.hpp"
 #include "tests/support/slave_threads.hpp"
+#include "tests/support/states.hpp"
 
 namespace convoy {
 namespace {
@@ -61,9 +62,9 @@ Result train_some(
     Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
     for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
     for (int& label : labels) label = static_cast<int>(random.below(4));
-    result.loss += train_step({trunk, head}, images, labels, {.training = true, .seed = random.next()},
-                              {.learning_rate = 0.05F, .momentum = 0.9F, .weight_decay = 0.001F})
-                       .sum;
+    const UpdateStep update{.learning_rate = 0.05F, .momentum = 0.9F, .weight_decay = 0.001F};
+    const Pass pass{.training = true, .seed = random.next()};
+    result.loss += train_step({trunk, head}, images, labels, pass, [&](double) { return update; }).sum;
   }
   result.trunk = trunk.snapshot();
   return result;
@@ -107,8 +108,8 @@ void expect_close(const Result& got, const Result& expected, double epsilon = 0x
   const double tolerance = 64.0 * kSteps * std::sqrt(80.0) * epsilon;
   EXPECT_NEAR(got.loss, expected.loss, tolerance * kSteps);
   for (std::size_t s = 0; s < expected.trunk.size(); ++s) {
-    const auto a = got.trunk[s].weights.span();
-    const auto b = expected.trunk[s].weights.span();
+    const auto a = got.trunk[s].weights().span();
+    const auto b = expected.trunk[s].weights().span();
     ASSERT_EQ(a.size(), b.size());
     for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << "stage " << s << " weight " << i;
   }
@@ -117,11 +118,7 @@ void expect_close(const Result& got, const Result& expected, double epsilon = 0x
 void expect_equal(const Result& a, const Result& b) {
   EXPECT_EQ(a.loss, b.loss);
   for (std::size_t s = 0; s < a.trunk.size(); ++s) {
-    for (const auto part : {&ShardState::weights, &ShardState::bias, &ShardState::weight_velocity}) {
-      const auto x = (a.trunk[s].*part).span();
-      const auto y = (b.trunk[s].*part).span();
-      ASSERT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end())) << "stage " << s;
-    }
+    ASSERT_TRUE(same_bits(a.trunk[s], b.trunk[s])) << "stage " << s;
   }
 }
 

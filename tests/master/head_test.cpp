@@ -40,8 +40,8 @@ class HeadGradients : public testing::TestWithParam<HeadCase> {
     Random random(7, 1);
     fill(maps_, random);
     for (auto& state : head_.states()) {
-      fill(state.weights, random);
-      fill(state.bias, random);
+      fill(state.weights.value, random);
+      fill(state.bias.value, random);
     }
     for (int n = 0; n < kBatch; ++n) labels_.push_back(static_cast<int>(random.below(3)));
   }
@@ -92,8 +92,8 @@ TEST_P(HeadGradients, MatchCentralDifferences) {
   }
   expect_slopes(maps_, by_maps, "map");
   for (std::size_t i = 0; i < head_.states().size(); ++i) {
-    expect_slopes(head_.states()[i].weights, weights[i], "weight");
-    expect_slopes(head_.states()[i].bias, biases[i], "bias");
+    expect_slopes(head_.states()[i].weights.value, weights[i], "weight");
+    expect_slopes(head_.states()[i].bias.value, biases[i], "bias");
   }
 }
 
@@ -150,9 +150,9 @@ TEST(Head, DropoutRestsInTesting) {
 TEST(Head, UpdateIsMomentumWithDecay) {
   Head<double> head(make_cut({1, 1, 1}, {Dense{2}, SquaredError{}}), 1);
   auto& state = head.states()[0];
-  state.weights.at(0, 0) = 0.5;
+  state.weights.value.at(0, 0) = 0.5;
   BasicTensor<double> maps({1, 1}, 1.0);
-  const SgdStep step{.learning_rate = 0.5F, .momentum = 0.25F, .weight_decay = 0.125F};
+  const UpdateStep step{.learning_rate = 0.5F, .momentum = 0.25F, .weight_decay = 0.125F};
   double w = 0.5;
   double v = 0.0;
   for (int i = 0; i < 3; ++i) {
@@ -163,8 +163,8 @@ TEST(Head, UpdateIsMomentumWithDecay) {
     head.update(step);
     v = 0.25 * v + (gradient + 0.125 * w);
     w -= 0.5 * v;
-    EXPECT_DOUBLE_EQ(state.weights.at(0, 0), w);
-    EXPECT_DOUBLE_EQ(state.weight_velocity.at(0, 0), v);
+    EXPECT_DOUBLE_EQ(state.weights.value.at(0, 0), w);
+    EXPECT_DOUBLE_EQ(state.weights.moments[0].at(0, 0), v);
   }
 }
 
@@ -182,23 +182,23 @@ TEST(InitialWeights, AreHeScaledAndIndependentOfOrder) {
     return sum / static_cast<double>(values.size());
   };
   const std::vector<ShardState> states = initial_trunk(cut, 5);
-  EXPECT_NEAR(spread(states[0].weights.span()), 2.0 / 270.0, 0.1 * 2.0 / 270.0);
+  EXPECT_NEAR(spread(states[0].weights().span()), 2.0 / 270.0, 0.1 * 2.0 / 270.0);
   Head<float> head(cut, 1);
   initialise_head(head, cut, 5);
-  EXPECT_NEAR(spread(head.states()[0].weights.span()), 2.0 / 8.0, 0.1 * 2.0 / 8.0);
-  EXPECT_NEAR(spread(head.states()[1].weights.span()), 1.0 / 400.0, 0.15 * 1.0 / 400.0);
-  EXPECT_NE(states[0].weights.data()[0], head.states()[0].weights.data()[0]);
+  EXPECT_NEAR(spread(head.states()[0].weights.value.span()), 2.0 / 8.0, 0.1 * 2.0 / 8.0);
+  EXPECT_NEAR(spread(head.states()[1].weights.value.span()), 1.0 / 400.0, 0.15 * 1.0 / 400.0);
+  EXPECT_NE(states[0].weights().data()[0], head.states()[0].weights.value.data()[0]);
   const std::vector<ShardState> again = initial_trunk(cut, 5);
-  EXPECT_TRUE(std::equal(states[0].weights.span().begin(), states[0].weights.span().end(), again[0].weights.data()));
-  EXPECT_NE(initial_trunk(cut, 6)[0].weights.data()[0], states[0].weights.data()[0]);
+  EXPECT_TRUE(std::equal(states[0].weights().span().begin(), states[0].weights().span().end(), again[0].weights().data()));
+  EXPECT_NE(initial_trunk(cut, 6)[0].weights().data()[0], states[0].weights().data()[0]);
   // As the net file asks.
   cut.inits = {{Initialisation::Kind::xavier}};
-  EXPECT_NEAR(spread(initial_trunk(cut, 5)[0].weights.span()), 2.0 / 630.0, 0.1 * 2.0 / 630.0);
+  EXPECT_NEAR(spread(initial_trunk(cut, 5)[0].weights().span()), 2.0 / 630.0, 0.1 * 2.0 / 630.0);
   cut.head[0].init = {Initialisation::Kind::constant, 0.5};
   cut.head[2].init = {Initialisation::Kind::he};
   initialise_head(head, cut, 5);
-  EXPECT_EQ(head.states()[0].weights.data()[7], 0.5F);
-  EXPECT_NEAR(spread(head.states()[1].weights.span()), 2.0 / 400.0, 0.15 * 2.0 / 400.0);
+  EXPECT_EQ(head.states()[0].weights.value.data()[7], 0.5F);
+  EXPECT_NEAR(spread(head.states()[1].weights.value.span()), 2.0 / 400.0, 0.15 * 2.0 / 400.0);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "tests/support/fake_slave.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/slave_threads.hpp"
+#include "tests/support/states.hpp"
 
 namespace convoy {
 namespace {
@@ -140,21 +141,18 @@ void expect_equal(const Tensor& a, const Tensor& b) {
 void expect_equal(const ModelState& a, const ModelState& b) {
   ASSERT_EQ(a.trunk.size(), b.trunk.size());
   for (std::size_t s = 0; s < a.trunk.size(); ++s) {
-    expect_equal(a.trunk[s].weights, b.trunk[s].weights);
-    expect_equal(a.trunk[s].bias, b.trunk[s].bias);
-    expect_equal(a.trunk[s].weight_velocity, b.trunk[s].weight_velocity);
-    expect_equal(a.trunk[s].bias_velocity, b.trunk[s].bias_velocity);
+    EXPECT_TRUE(same_bits(a.trunk[s], b.trunk[s])) << "stage " << s;
   }
   for (std::size_t d = 0; d < a.head.size(); ++d) {
-    expect_equal(a.head[d].weights, b.head[d].weights);
-    expect_equal(a.head[d].bias_velocity, b.head[d].bias_velocity);
+    expect_equal(a.head[d].weights.value, b.head[d].weights.value);
+    expect_equal(a.head[d].bias.moments[0], b.head[d].bias.moments[0]);
   }
 }
 
 void expect_near(const ModelState& a, const ModelState& b) {
   for (std::size_t s = 0; s < a.trunk.size(); ++s) {
-    const auto x = a.trunk[s].weights.span();
-    const auto y = b.trunk[s].weights.span();
+    const auto x = a.trunk[s].weights().span();
+    const auto y = b.trunk[s].weights().span();
     for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], 1e-3) << "stage " << s << " weight " << i;
   }
 }

@@ -44,8 +44,21 @@ constexpr Pooling kAverage3Overlapping{
     .kind = PoolKind::average, .kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad = {1, 1, 1, 1}};
 constexpr Pooling kMaxRectangular{.kernel_h = 2, .kernel_w = 3, .stride_h = 1, .stride_w = 2, .pad = {0, 1, 1, 2}};
 
+Convolution without_bias(Convolution conv) {
+  conv.bias = false;
+  return conv;
+}
+
+StageCase with_adam(StageCase of) {
+  of.spec.stage.moments = moments_of(Optimizer::adam);
+  return of;
+}
+
 std::vector<StageCase> make_cases() {
   const auto relu = Activation::relu;
+  const Activation leaky{Activation::Kind::leaky_relu, 0.125F};
+  const BatchNorm norm{.name = "norm", .epsilon = 0.01F, .momentum = 0.25F};
+  const BatchNorm second_norm{.name = "second_norm"};
   return {
       whole("Plain", {2, 3, 8, 8, 4}, square(3)),
       whole("OneOfEverything", {1, 1, 1, 1, 1}, square(1)),
@@ -86,6 +99,18 @@ std::vector<StageCase> make_cases() {
       // Channels last.
       whole("TwentySixChannels", {2, 26, 7, 7, 35}, square(3, 1, 1), {relu, kMaxRectangular}),
       whole("ManyChannels", {2, 260, 6, 6, 37}, square(3, 1, 1), {relu, kMax2}),
+      whole("WithoutBias", {3, 4, 7, 6, 5}, without_bias(square(3, 1, 1)), {relu}),
+      whole("LeakyRelu", {2, 3, 8, 8, 5}, square(3, 1, 1), {leaky, kMax2}),
+      with_adam(whole("Adam", {2, 3, 8, 8, 5}, square(3, 1, 1), {norm, relu, kMax2})),
+      whole("BatchNorm", {3, 4, 6, 7, 5}, without_bias(square(3, 1, 1)), {norm}),
+      whole("BatchNormWithBias", {3, 4, 6, 7, 5}, square(3, 1, 1), {norm, Activation::tanh}),
+      whole("BatchNormRelu", {4, 16, 6, 6, 32}, without_bias(square(3, 1, 1)), {norm, relu}),
+      whole("BatchNormReluPool", {4, 3, 8, 8, 20}, without_bias(square(3, 2, 1)), {norm, relu, kMax3Overlapping}, false),
+      whole("BatchNormAfterRelu", {3, 4, 8, 8, 6}, square(3, 1, 1), {relu, kMax2, norm, Dropout{0.25F, 1}}),
+      whole("TwoBatchNorms", {4, 5, 6, 6, 7}, square(3, 1, 1), {norm, leaky, second_norm, relu, kAverage2}),
+      whole("BatchNormPointwise", {5, 19, 4, 4, 47}, without_bias(square(1)), {norm, relu}),
+      whole("BatchNormFiftyChannels", {3, 50, 6, 6, 33}, without_bias(square(3, 1, 1)), {norm, relu}),
+      part("ShardWithBatchNorm", {3, 5, 9, 9, 20}, without_bias(square(3)), {norm, relu, kMax2}, {7, 6}),
       part("ShardInTheMiddle", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, kMax2}, {7, 6}),
       part("ShardOfOneFilter", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, Dropout{0.4F, 1}}, {19, 1}),
       part("ShardWithDropout", {2, 5, 9, 9, 20}, square(3), {kAverage2, Dropout{0.4F, 1}, Activation::tanh}, {3, 11}),
@@ -112,10 +137,21 @@ const StageCase& stage_case(const std::string& name) {
   return *std::ranges::find(stage_cases(), name, &StageCase::name);
 }
 
+/// As in [-1, 1], but for running variances, which are positive.
 ShardState random_state(const ShardSpec& spec) {
-  const Shape weights = weight_shape(spec.stage, spec.filters.count);
-  const Shape bias{spec.filters.count, 1};
-  return {random_tensor(weights, 1), random_tensor(bias, 2), random_tensor(weights, 3), random_tensor(bias, 4)};
+  ShardState state = zero_state(spec.stage, spec.filters.count);
+  std::uint64_t stream = 10;
+  for_each_tensor(state, [&](Tensor& tensor) { tensor = random_tensor(tensor.shape(), ++stream); });
+  for (Parameter& parameter : state.parameters) {
+    if (!parameter.moments.empty()) continue;
+    for (float& value : parameter.value.span()) value = 1.0F + 0.5F * value;
+  }
+  // Squares' means are no less than 0.
+  for (Parameter& parameter : state.parameters) {
+    if (parameter.moments.size() < 2) continue;
+    for (float& value : parameter.moments[1].span()) value = std::abs(value);
+  }
+  return state;
 }
 
 Tensor random_input(const ShardSpec& spec) { return random_tensor(input_shape(spec.stage, spec.batch), 5); }

@@ -1,4 +1,5 @@
 #include "wire/stream.hpp"
+#include "tests/support/states.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,8 +75,7 @@ TEST(Values, OfAState) {
     reader.add(std::get<Piece>(piece.message), piece.payload);
   }
   EXPECT_TRUE(reader.complete());
-  EXPECT_TRUE(std::ranges::equal(again.weights.span(), state.weights.span()));
-  EXPECT_TRUE(std::ranges::equal(again.bias_velocity.span(), state.bias_velocity.span()));
+  EXPECT_TRUE(same_bits(again, state));
 }
 
 TEST(Payloads, AreSharedNotCopied) {

@@ -1,0 +1,10 @@
+// How kernels go over maps; put in front of the other sources. The third index of a work-item is a map (sample and channel
+// together); on processors a work-item takes all of it, elsewhere one element.
+
+#ifdef PROCESSOR
+#define FOR_ROWS(y, height) for (int y = 0; y < (height); ++y)
+#define FOR_COLUMNS(x, width) for (int x = 0; x < (width); ++x)
+#else
+#define FOR_ROWS(y, height) for (int y = get_global_id(1); y < (height); y += get_global_size(1))
+#define FOR_COLUMNS(x, width) for (int x = get_global_id(0); x < (width); x += get_global_size(0))
+#endif

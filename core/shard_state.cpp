@@ -1,0 +1,115 @@
+#include "core/shard_state.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace convoy {
+namespace {
+
+void copy_filters(const Tensor& from, int from_first, Tensor& to, int to_first, int count) {
+  const std::size_t size = from.shape().sample_size();
+  std::copy_n(from.data() + static_cast<std::size_t>(from_first) * size, static_cast<std::size_t>(count) * size,
+              to.data() + static_cast<std::size_t>(to_first) * size);
+}
+
+Tensor cut(const Tensor& from, FilterRange range) {
+  Shape shape = from.shape();
+  shape.n = range.count;
+  Tensor part(shape);
+  copy_filters(from, range.first, part, 0, range.count);
+  return part;
+}
+
+}  // namespace
+
+std::vector<ParameterSpec> parameters_of(const Stage& stage, int filters) {
+  const Shape each{filters, 1};
+  std::vector<ParameterSpec> specs{{stage.name + ".weight", weight_shape(stage, filters)}};
+  if (stage.conv.bias) specs.push_back({stage.name + ".bias", each});
+  for (const ChannelLayer& layer : stage.after) {
+    const auto* norm = std::get_if<BatchNorm>(&layer);
+    if (norm == nullptr) continue;
+    specs.push_back({norm->name + ".weight", each});
+    specs.push_back({norm->name + ".bias", each});
+    specs.push_back({norm->name + ".running_mean", each, false});
+    specs.push_back({norm->name + ".running_var", each, false});
+  }
+  return specs;
+}
+
+ShardState zero_state(const Stage& stage, int filters) {
+  ShardState state;
+  for (const ParameterSpec& spec : parameters_of(stage, filters)) {
+    const std::size_t moments = spec.trained ? static_cast<std::size_t>(stage.moments) : 0;
+    state.parameters.push_back({Tensor(spec.shape, 0.0F), std::vector<Tensor>(moments, Tensor(spec.shape, 0.0F))});
+  }
+  std::size_t at = stage.conv.bias ? 2 : 1;
+  for (; at < state.parameters.size(); at += 4) {
+    for (const std::size_t ones : {at, at + 3}) std::ranges::fill(state.parameters[ones].value.span(), 1.0F);
+  }
+  return state;
+}
+
+ShardState slice(const ShardState& whole, FilterRange range) {
+  ShardState part;
+  for (const Parameter& parameter : whole.parameters) {
+    Parameter& some = part.parameters.emplace_back(Parameter{cut(parameter.value, range), {}});
+    for (const Tensor& moment : parameter.moments) some.moments.push_back(cut(moment, range));
+  }
+  return part;
+}
+
+void paste(const ShardState& part, FilterRange range, ShardState& whole) {
+  invariant(part.parameters.size() == whole.parameters.size(), "states of one stage");
+  for (std::size_t p = 0; p < part.parameters.size(); ++p) {
+    const Parameter& from = part.parameters[p];
+    Parameter& to = whole.parameters[p];
+    copy_filters(from.value, 0, to.value, range.first, range.count);
+    for (std::size_t m = 0; m < from.moments.size(); ++m) {
+      copy_filters(from.moments[m], 0, to.moments[m], range.first, range.count);
+    }
+  }
+}
+
+int moments_of(Optimizer optimizer) { return optimizer == Optimizer::adam ? 2 : 1; }
+
+template <class T>
+void update_values(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
+                   std::size_t count) {
+  const auto rate = static_cast<T>(step.learning_rate);
+  const auto momentum = static_cast<T>(step.momentum);
+  const auto decay = static_cast<T>(step.weight_decay);
+  const auto scale = static_cast<T>(step.gradient_scale);
+  const T* g = gradient + first;
+  T* w = values + first;
+  T* v = moments[0] + first;
+  if (step.optimizer == Optimizer::sgd) {
+    for (std::size_t i = 0; i < count; ++i) {
+      v[i] = momentum * v[i] + (scale * g[i] + decay * w[i]);
+      w[i] -= rate * v[i];
+    }
+  } else if (step.optimizer == Optimizer::nesterov) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const T slope = scale * g[i] + decay * w[i];
+      v[i] = momentum * v[i] + slope;
+      w[i] -= rate * (slope + momentum * v[i]);
+    }
+  } else {
+    T* s = moments[1] + first;
+    const auto beta2 = static_cast<T>(step.beta2);
+    const auto epsilon = static_cast<T>(step.epsilon);
+    const T mean_scale = rate / static_cast<T>(step.correction1);
+    const T square_scale = T{1} / static_cast<T>(step.correction2);
+    for (std::size_t i = 0; i < count; ++i) {
+      const T slope = scale * g[i] + decay * w[i];
+      v[i] = momentum * v[i] + (T{1} - momentum) * slope;
+      s[i] = beta2 * s[i] + (T{1} - beta2) * slope * slope;
+      w[i] -= mean_scale * v[i] / (std::sqrt(square_scale * s[i]) + epsilon);
+    }
+  }
+}
+
+template void update_values(const UpdateStep&, const float*, float*, float* const*, std::size_t, std::size_t);
+template void update_values(const UpdateStep&, const double*, double*, double* const*, std::size_t, std::size_t);
+
+}  // namespace convoy

@@ -1,0 +1,38 @@
+// Comparing and filling states of shards.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/shard_state.hpp"
+
+namespace convoy {
+
+/// All tensors, in their order.
+template <class State>
+auto tensors_of(State& state) {
+  std::vector<decltype(&state.parameters.front().value)> tensors;
+  for_each_tensor(state, [&](auto& tensor) { tensors.push_back(&tensor); });
+  return tensors;
+}
+
+inline bool same_bits(const ShardState& a, const ShardState& b) {
+  return std::ranges::equal(tensors_of(a), tensors_of(b), [](const Tensor* x, const Tensor* y) {
+    return x->shape() == y->shape() && std::ranges::equal(x->span(), y->span());
+  });
+}
+
+inline void expect_near(const ShardState& a, const ShardState& b, double tolerance) {
+  const std::vector<const Tensor*> got = tensors_of(a);
+  const std::vector<const Tensor*> expected = tensors_of(b);
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t t = 0; t < got.size(); ++t) {
+    ASSERT_EQ(got[t]->shape(), expected[t]->shape());
+    for (std::size_t i = 0; i < got[t]->size(); ++i) {
+      ASSERT_NEAR(got[t]->data()[i], expected[t]->data()[i], tolerance) << "tensor " << t << ", value " << i;
+    }
+  }
+}
+
+}  // namespace convoy
