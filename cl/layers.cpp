@@ -180,8 +180,8 @@ std::unique_ptr<ClLayer> make_cl_fused_pooling(ClShared& shared, const Pooling& 
   return std::make_unique<ClFusedPooling>(shared, pool, from, output, places, what);
 }
 
-std::unique_ptr<ClLayer> make_cl_fused_activation(ClShared& shared, const Activation& activation, const ClTensor& output,
-                                                  const std::string& what) {
+std::unique_ptr<ClLayer> make_cl_fused_activation(ClShared& shared, const Activation& activation,
+                                                  const ClTensor& output, const std::string& what) {
   return std::make_unique<ClActivation>(shared, activation, output, true, what);
 }
 

@@ -22,14 +22,14 @@ class ClLayer {
 /// a ReLU's output, and the layer's backward is to include the ReLU's (for max pooling alone). `what` names the stage.
 std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& layer, const ClTensor& input,
                                        int first_filter, bool after_relu, const std::string& what);
-std::unique_ptr<ClLayer> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, int moments, const ClTensor& input,
-                                            const std::string& what);
+std::unique_ptr<ClLayer> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, int moments,
+                                            const ClTensor& input, const std::string& what);
 /// Backward alone of the max pooling by which the convolution went from maps of shape `from` to `output`; `places` as the
 /// convolution wrote them.
 std::unique_ptr<ClLayer> make_cl_fused_pooling(ClShared& shared, const Pooling& pool, const Shape& from,
                                                const ClTensor& output, const ClBuffer& places, const std::string& what);
 /// Backward alone of an activation that the convolution applied to `output`.
-std::unique_ptr<ClLayer> make_cl_fused_activation(ClShared& shared, const Activation& activation, const ClTensor& output,
-                                                  const std::string& what);
+std::unique_ptr<ClLayer> make_cl_fused_activation(ClShared& shared, const Activation& activation,
+                                                  const ClTensor& output, const std::string& what);
 
 }  // namespace convoy

@@ -78,8 +78,8 @@ class ClBatchNorm : public ClLayer {
 
 }  // namespace
 
-std::unique_ptr<ClLayer> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, int moments, const ClTensor& input,
-                                            const std::string& what) {
+std::unique_ptr<ClLayer> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, int moments,
+                                            const ClTensor& input, const std::string& what) {
   return std::make_unique<ClBatchNorm>(shared, layer, moments, input, what);
 }
 

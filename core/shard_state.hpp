@@ -12,9 +12,9 @@ namespace convoy {
 
 /// One of the tensors that training changes.
 struct ParameterSpec {
-  std::string name;      ///< of the whole stage's in files, as PyTorch names it: "conv1.weight", "bn1.running_mean"
-  Shape shape;           ///< the first extent counts filters
-  bool trained = true;   ///< by gradients; else a running average
+  std::string name;     ///< of the whole stage's in files, as PyTorch names it: "conv1.weight", "bn1.running_mean"
+  Shape shape;          ///< the first extent counts filters
+  bool trained = true;  ///< by gradients; else a running average
 };
 
 /// Those of `filters` filters, in the order of ShardState: the convolution's weights, (filters, channels, kernel_h,

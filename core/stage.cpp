@@ -78,18 +78,23 @@ void validate(const Stage& stage) {
         fail("stage {}: dropout rate {} must lie in [0, 1)", stage.name, dropout->rate);
       }
     } else if (const auto* norm = std::get_if<BatchNorm>(&layer)) {
-      const bool proper = norm->epsilon >= 0.0F && norm->epsilon < 1e3F && norm->momentum >= 0.0F && norm->momentum <= 1.0F;
+      const bool proper =
+          norm->epsilon >= 0.0F && norm->epsilon < 1e3F && norm->momentum >= 0.0F && norm->momentum <= 1.0F;
       if (!proper || norm->name.empty()) {
-        fail("stage {}: batch norm '{}' with epsilon {} and momentum {}: expected a name, an epsilon of at least 0 and a "
-             "momentum in 0 .. 1",
-             stage.name, norm->name, norm->epsilon, norm->momentum);
+        fail(
+            "stage {}: batch norm '{}' with epsilon {} and momentum {}: expected a name, an epsilon of at least 0 and "
+            "a "
+            "momentum in 0 .. 1",
+            stage.name, norm->name, norm->epsilon, norm->momentum);
       }
     } else if (const auto* activation = std::get_if<Activation>(&layer)) {
-      if (!(std::abs(activation->slope) < 1e3F)) fail("stage {}: slope {} of an activation", stage.name, activation->slope);
+      if (!(std::abs(activation->slope) < 1e3F))
+        fail("stage {}: slope {} of an activation", stage.name, activation->slope);
     }
   }
   if (stage.moments < 0 || stage.moments > kMostMoments) {
-    fail("stage {}: {} tensors of the optimizer's for each parameter, {} at most", stage.name, stage.moments, kMostMoments);
+    fail("stage {}: {} tensors of the optimizer's for each parameter, {} at most", stage.name, stage.moments,
+         kMostMoments);
   }
 }
 

@@ -30,8 +30,8 @@ double root_mean_square(const Tensor& tensor) {
 /// Throws Error where more than `may_differ` of the elements differ by more than a thousandth of their root mean square,
 /// or of `least` (rounding leaves some hundred thousandths in sums of a hundred thousand products), or where one is not a
 /// number.
-void compare(const Tensor& ours, const Tensor& theirs, const Subject& subject, const std::string& what, double may_differ,
-             int first_sample = 0, double least = 1e-27) {
+void compare(const Tensor& ours, const Tensor& theirs, const Subject& subject, const std::string& what,
+             double may_differ, int first_sample = 0, double least = 1e-27) {
   const double tolerance = 1e-3 * std::max(root_mean_square(theirs), least);
   std::size_t different = 0;
   std::size_t worst = 0;

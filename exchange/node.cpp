@@ -218,12 +218,16 @@ bool Node::work() {
 
 void Node::forward(const Task& task) {
   std::vector<Piece>& pieces = pieces_[static_cast<std::size_t>(task.stage)];
-  const SampleRange samples = samples_of(task);
+  SampleRange samples = samples_of(task);
   pieces.front().input->write(samples, maps_.at(task.stage).values.samples(samples.first, samples.count));
   Slab& output = made(task.stage);
   for (Piece& piece : pieces) {
     if (piece.fresh) piece.shard->set_state(*std::exchange(piece.fresh, std::nullopt));
-    const DeviceTensor& made = piece.shard->forward(*pieces.front().input, pass_, samples);
+    const DeviceTensor& made = piece.shard->forward(*pieces.front().input, pass_, samples_of(task));
+    if (piece.shard->spec().waits_for_batch()) {
+      if (task.micro_batch + 1 < plan_.micro_batches) continue;
+      samples = {0, plan_.batch};
+    }
     scratch_.resize(static_cast<std::size_t>(samples.count) * made.shape().sample_size());
     made.read(samples, scratch_);
     const float* from = scratch_.data();
@@ -278,12 +282,14 @@ void Node::layers_backward(const Task& task) {
 void Node::backward_input(const Task& task) {
   Piece& piece = pieces_[static_cast<std::size_t>(task.stage)].front();
   const SampleRange samples = samples_of(task);
+  SampleRange there = samples;
+  if (piece.shard->spec().waits_for_batch()) there = {0, task.micro_batch == 0 ? plan_.batch : 0};
   scratch_.clear();
-  for (int n = samples.first; n < samples.first + samples.count; ++n) {
+  for (int n = there.first; n < there.first + there.count; ++n) {
     const std::span<const float> run = gradient_by_made(task.stage).run(n, piece.filters);
     scratch_.insert(scratch_.end(), run.begin(), run.end());
   }
-  piece.gradient->write(samples, scratch_);
+  if (there.count > 0) piece.gradient->write(there, scratch_);
   const DeviceTensor* part = piece.shard->backward_input(*piece.gradient, samples);
   if (part != nullptr) part->read(samples, parts_.at(task.stage).values.samples(samples.first, samples.count));
 }

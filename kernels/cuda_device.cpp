@@ -143,7 +143,7 @@ class CudaShard : public Shard {
   bool batch_norm_;
   mutable CudaParameter weights_;
   mutable CudaParameter bias_;  ///< zeros that stay so where the convolution has none
-  CudaTensor maps_;  ///< after convolution and fused activation
+  CudaTensor maps_;             ///< after convolution and fused activation
   int activation_ = 0;
   std::vector<std::unique_ptr<CudaLayer>> layers_;
   std::unique_ptr<CudaTensor> input_gradient_;

@@ -25,7 +25,8 @@ class CudaActivation : public CudaLayer {
 
   void forward(const Pass&, SampleRange samples) override {
     if (own_output_ == nullptr) return;
-    gpu_.run(cuda::Activate{activation_, slope_, input_.data(samples), own_output_->data(samples)}, size_of(input_, samples));
+    gpu_.run(cuda::Activate{activation_, slope_, input_.data(samples), own_output_->data(samples)},
+             size_of(input_, samples));
   }
   const CudaTensor& output() const override { return own_output_ == nullptr ? input_ : *own_output_; }
   const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
@@ -154,8 +155,8 @@ std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& l
   return std::make_unique<CudaDropout>(gpu, std::get<Dropout>(layer), input, first_filter, what);
 }
 
-std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, const Activation& activation, const CudaTensor& output,
-                                                      const std::string& what) {
+std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, const Activation& activation,
+                                                      const CudaTensor& output, const std::string& what) {
   return std::make_unique<CudaActivation>(gpu, activation, output, true, what);
 }
 

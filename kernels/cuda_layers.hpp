@@ -83,7 +83,7 @@ std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& l
 std::unique_ptr<CudaLayer> make_cuda_batch_norm(cuda::Gpu& gpu, const BatchNorm& layer, int moments,
                                                 const CudaTensor& input, const std::string& what);
 /// Backward alone of an activation that the convolution applied to `output`.
-std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, const Activation& activation, const CudaTensor& output,
-                                                      const std::string& what);
+std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, const Activation& activation,
+                                                      const CudaTensor& output, const std::string& what);
 
 }  // namespace convoy

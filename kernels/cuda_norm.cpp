@@ -52,12 +52,12 @@ class CudaBatchNorm : public CudaLayer {
                input_.size());
       sum(output_, squares_);
     }
-    gpu_.run(cuda::NormMoments{pass.training, count(), layer_.epsilon, layer_.momentum, sums_.data(), squares_.data(),
-                               running_mean_.values.data(), running_variance_.values.data(), mean_.data(),
-                               inverse_.data()},
-             channels());
-    gpu_.run(cuda::Normalise{channels(), places(), input_.data(), mean_.data(), inverse_.data(),
-                             weights_.values.data(), bias_.values.data(), output_.data()},
+    gpu_.run(
+        cuda::NormMoments{pass.training, count(), layer_.epsilon, layer_.momentum, sums_.data(), squares_.data(),
+                          running_mean_.values.data(), running_variance_.values.data(), mean_.data(), inverse_.data()},
+        channels());
+    gpu_.run(cuda::Normalise{channels(), places(), input_.data(), mean_.data(), inverse_.data(), weights_.values.data(),
+                             bias_.values.data(), output_.data()},
              input_.size());
   }
   const CudaTensor& output() const override { return output_; }

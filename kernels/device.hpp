@@ -38,6 +38,9 @@ struct ShardSpec {
   int batch = 1;               ///< samples of every pass
   bool input_gradient = true;  ///< false for a first stage: its input gradient is never needed
   int micro_batches = 1;       ///< equal parts, in samples, in which forward and backward_input take the batch
+
+  /// With batch norm, maps and gradients are there when all of the batch is.
+  bool waits_for_batch() const { return has_batch_norm(stage); }
 };
 
 /// The samples of a micro-batch.

@@ -75,7 +75,7 @@ class OnednnChannels {
   OnednnInlet output_gradient_;    ///< for the filter gradient
   OnednnInlet forward_weights_;
   dnnl::memory taken_weights_;     ///< as forward reads them
-  OnednnParameter weights_;       ///< in the forward primitive's layout, where it takes floats
+  OnednnParameter weights_;        ///< in the forward primitive's layout, where it takes floats
   dnnl::memory weights_gradient_;  ///< in the filter gradient's layout
   bool forward_stale_ = true;      ///< the weights changed since forward took them
   bool backward_stale_ = true;     ///< or the input gradient

@@ -129,7 +129,8 @@ class ActivationBackward : public OnednnLayer {
     const memory::desc desc = with_samples(output.get_desc(), shape, micro_batch);
     const dnnl::eltwise_forward::primitive_desc hint(
         {prop_kind::forward_training, backward_algorithm(activation), desc, activation.slope}, engine.engine);
-    backward_ = dnnl::eltwise_backward({{backward_algorithm(activation), desc, desc, activation.slope}, engine.engine, hint});
+    backward_ =
+        dnnl::eltwise_backward({{backward_algorithm(activation), desc, desc, activation.slope}, engine.engine, hint});
     gradient_ = OnednnInlet(desc);
   }
 
@@ -160,8 +161,7 @@ class ActivationLayer : public ActivationBackward {
                   const memory& input)
       : ActivationBackward(engine, activation, shape, micro_batch, engine.make(input.get_desc())), input_(input) {
     const memory::desc desc = with_samples(input.get_desc(), shape, micro_batch);
-    forward_ =
-        dnnl::eltwise_forward(
+    forward_ = dnnl::eltwise_forward(
         {{prop_kind::forward_training, onednn_algorithm(activation), desc, activation.slope}, engine.engine});
   }
   void forward(const Pass&, SampleRange samples) override {

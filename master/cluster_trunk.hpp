@@ -105,7 +105,7 @@ class ClusterTrunk : public Trunk {
   std::string token_;           ///< of the plan
   std::vector<bool> assigned_;  ///< slaves that have heard of it: what others say is of the plan before
   std::uint64_t step_ = 0;
-  bool training_ = false;  ///< the step at hand
+  bool training_ = false;                       ///< the step at hand
   std::vector<std::optional<double>> squares_;  ///< of the step at hand, of each slave
   std::vector<int> owed_;                       ///< Done messages expected, for each slave
   std::vector<MemberTime> times_;

@@ -206,9 +206,8 @@ class Loop {
     const TrainingOptions& options = training_.net.training;
     const double epoch = position().epoch + static_cast<double>(position().batch) / training_.training.count();
     const double rate = learning_rate(options, epoch);
-    const Pass pass{.training = true,
-                    .seed = dropout_seed(training_.seed, steps_done()),
-                    .squares = options.clip > 0.0};
+    const Pass pass{
+        .training = true, .seed = dropout_seed(training_.seed, steps_done()), .squares = options.clip > 0.0};
     training_.training.fill(position().epoch, position().batch, images_, labels_);
     const auto loss = train_step(model(), images_, labels_, pass, [&](double gradient_norm) {
       return update_step(options, rate, steps_done() + 1, gradient_norm);

@@ -23,6 +23,7 @@ class Builder {
     const auto stages = static_cast<int>(trunk_.size());
     for (int s = 0; s < stages; ++s) {
       for (int m = 0; m < plan_.micro_batches; ++m) forward(s, m);
+      give_out(s);
     }
     for (int m = 0; m < plan_.micro_batches; ++m) deliver_maps(stages, m);
     head();
@@ -42,6 +43,7 @@ class Builder {
 
   const Shards& shards(int stage) const { return plan_.stages[static_cast<std::size_t>(stage)].shards; }
   bool replicated(int stage) const { return plan_.stages[static_cast<std::size_t>(stage)].replicated; }
+  bool normalises(int stage) const { return has_batch_norm(trunk_[static_cast<std::size_t>(stage)]); }
   bool direct(int from, int to) const {
     return plan_.exchange == Exchange::ring || from == graph_.master || to == graph_.master;
   }
@@ -136,12 +138,22 @@ class Builder {
                             .filters = filters,
                             .after = needs(s, m, node)});
       computed_[{s, m, node}] = task;
-      if (replicated(s)) needs(s + 1, m, node).push_back(task);
     };
     if (replicated(s)) {
       for (const int user : users_[static_cast<std::size_t>(s)]) compute(user, all);
     } else {
       for (const Assignment& shard : shards(s)) compute(shard.member, shard.filters);
+    }
+  }
+
+  /// What a stage makes of a micro-batch is there when that has been computed; with batch norm, when all have been.
+  void give_out(int s) {
+    const int last = plan_.micro_batches - 1;
+    for (auto& [key, task] : computed_) {
+      const auto [stage, m, node] = key;
+      if (stage != s) continue;
+      if (normalises(s)) task = computed_.at({s, last, node});
+      if (replicated(s)) needs(s + 1, m, node).push_back(task);
     }
   }
 
@@ -172,12 +184,20 @@ class Builder {
   void backward_input(int s, int m) {
     std::vector<int> parts;
     for (const Assignment& shard : shards(s)) {
+      std::vector<int> after;
+      for (int other = 0; other < plan_.micro_batches; ++other) {
+        if (other != m && !normalises(s)) continue;
+        const std::vector<int>& there = gradients_.at({s + 1, other, shard.member});
+        for (const int task : there) {
+          if (std::ranges::find(after, task) == after.end()) after.push_back(task);
+        }
+      }
       parts.push_back(add({.kind = TaskKind::backward_input,
                            .node = shard.member,
                            .stage = s,
                            .micro_batch = m,
                            .filters = shard.filters,
-                           .after = gradients_.at({s + 1, m, shard.member})}));
+                           .after = std::move(after)}));
       backward_[{s, shard.member}].push_back(parts.back());
     }
     if (s == 0) return;

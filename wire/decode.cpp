@@ -277,8 +277,7 @@ std::string name_of(const Message& message) {
   constexpr std::array<const char*, std::variant_size_v<Message>> kNames{
       "Hello",  "Welcome",   "Refused", "Bye",      "Ping",     "Attach", "Calibrate", "Calibrated",
       "Assign", "Load",      "Step",    "Update",   "Snapshot", "Piece",  "Credit",    "Done",
-      "Failed", "Unreached", "Probe",   "Assigned", "Leaving",  "Probed",
-      "Squares"};
+      "Failed", "Unreached", "Probe",   "Assigned", "Leaving",  "Probed", "Squares"};
   return kNames[message.index()];
 }
 

@@ -33,8 +33,7 @@ struct LayerEncoder {
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::DropoutLayer, layer.Union());
   }
   flatbuffers::Offset<fb::LayerHolder> operator()(const BatchNorm& norm) const {
-    const auto layer =
-        fb::CreateBatchNormLayer(builder, builder.CreateString(norm.name), norm.epsilon, norm.momentum);
+    const auto layer = fb::CreateBatchNormLayer(builder, builder.CreateString(norm.name), norm.epsilon, norm.momentum);
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::BatchNormLayer, layer.Union());
   }
 };

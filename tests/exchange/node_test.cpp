@@ -23,26 +23,31 @@ constexpr int kGrant = -1;  ///< in place of a parcel's task: one more part of a
 constexpr int kSteps = 5;
 constexpr UpdateStep kSgd{.learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 0.001F};
 
-/// Three stages with odd sizes and every kind of channel layer.
-std::vector<Stage> trunk() {
-  return {{.name = "conv1",
-           .channels = 2,
-           .height = 11,
-           .width = 9,
-           .conv = {.filters = 7, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
-           .after = {Activation::relu, Pooling{}}},
-          {.name = "conv2",
-           .channels = 7,
-           .height = 5,
-           .width = 4,
-           .conv = {.filters = 9, .kernel_h = 3, .kernel_w = 2, .pad = {1, 0, 1, 1}},
-           .after = {Activation::tanh, Dropout{0.25F, 0}}},
-          {.name = "conv3",
-           .channels = 9,
-           .height = 5,
-           .width = 4,
-           .conv = {.filters = 5, .kernel_h = 2, .kernel_w = 2},
-           .after = {Pooling{.kind = PoolKind::average}}}};
+/// Three stages with odd sizes and every kind of channel layer; the thesis' scheme knows no batch norm.
+std::vector<Stage> trunk(Exchange exchange = Exchange::ring) {
+  std::vector<Stage> stages{{.name = "conv1",
+                             .channels = 2,
+                             .height = 11,
+                             .width = 9,
+                             .conv = {.filters = 7, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
+                             .after = {Activation::relu, Pooling{}}},
+                            {.name = "conv2",
+                             .channels = 7,
+                             .height = 5,
+                             .width = 4,
+                             .conv = {.filters = 9, .kernel_h = 3, .kernel_w = 2, .pad = {1, 0, 1, 1}},
+                             .after = {Activation::tanh, Dropout{0.25F, 0}}},
+                            {.name = "conv3",
+                             .channels = 9,
+                             .height = 5,
+                             .width = 4,
+                             .conv = {.filters = 5, .kernel_h = 2, .kernel_w = 2},
+                             .after = {Pooling{.kind = PoolKind::average}}}};
+  if (exchange == Exchange::thesis) return stages;
+  stages[0].conv.bias = false;
+  stages[0].after.insert(stages[0].after.begin(), BatchNorm{.name = "norm1", .momentum = 0.5F});
+  stages[1].after.insert(stages[1].after.begin(), BatchNorm{.name = "norm2"});
+  return stages;
 }
 
 Tensor drawn(const Shape& shape, std::uint64_t stream, float scale) {
@@ -52,12 +57,12 @@ Tensor drawn(const Shape& shape, std::uint64_t stream, float scale) {
   return tensor;
 }
 
-std::vector<ShardState> start() {
+std::vector<ShardState> start(Exchange exchange) {
   std::vector<ShardState> states;
-  for (const Stage& stage : trunk()) {
+  for (const Stage& stage : trunk(exchange)) {
     ShardState state = zero_state(stage, stage.conv.filters);
     state.weights() = drawn(state.weights().shape(), 50 + states.size(), 0.4F);
-    state.bias() = drawn(state.bias().shape(), 60 + states.size(), 0.1F);
+    if (stage.conv.bias) state.bias() = drawn(state.bias().shape(), 60 + states.size(), 0.1F);
     states.push_back(std::move(state));
   }
   return states;
@@ -79,10 +84,10 @@ struct Result {
 
 Pass pass_of(int step) { return {.training = true, .seed = 77U + static_cast<std::uint64_t>(step)}; }
 
-Result train_local(const std::string& name) {
+Result train_local(const std::string& name, Exchange exchange = Exchange::ring) {
   const auto device = make_device(name, {.threads = 1});
-  LocalTrunk local(trunk(), images_shape(), *device);
-  local.load(start());
+  LocalTrunk local(trunk(exchange), images_shape(), *device);
+  local.load(start(exchange));
   for (int step = 0; step < kSteps; ++step) {
     const Tensor images = drawn(images_shape(), 100 + static_cast<std::uint64_t>(step), 1.0F);
     local.backward(gradient_of(local.forward(images, pass_of(step)), step));
@@ -95,7 +100,7 @@ Result train_local(const std::string& name) {
 class Nodes {
  public:
   Nodes(const Plan& plan, const std::string& device, std::uint64_t seed) : plan_(plan), random_(seed, 0) {
-    const TaskGraph graph = make_task_graph(plan, trunk());
+    const TaskGraph graph = make_task_graph(plan, trunk(plan.exchange));
     master_ = graph.master;
     for (int i = 0; i < graph.nodes; ++i) devices_.push_back(make_device(device, {.threads = 1}));
     for (int i = 0; i < graph.nodes; ++i) {
@@ -107,10 +112,10 @@ class Nodes {
                                 [this, i](int to) {
                                   queues_[{i, to}].push_back({.task = kGrant, .to = to});
                                 }};
-      nodes_.push_back(
-          std::make_unique<Node>(plan, trunk(), i, devices_[static_cast<std::size_t>(i)].get(), carrier, 37));
+      nodes_.push_back(std::make_unique<Node>(plan, trunk(plan.exchange), i,
+                                              devices_[static_cast<std::size_t>(i)].get(), carrier, 37));
     }
-    const std::vector<ShardState> states = start();
+    const std::vector<ShardState> states = start(plan.exchange);
     for (int i = 0; i < graph.nodes; ++i) {
       for (std::size_t s = 0; s < states.size(); ++s) {
         const FilterRange held = held_filters(plan, graph, s, i);
@@ -135,8 +140,9 @@ class Nodes {
   }
   std::vector<ShardState> states() const {
     std::vector<ShardState> states;
-    for (std::size_t s = 0; s < trunk().size(); ++s) {
-      ShardState whole = zero_state(trunk()[s], trunk()[s].conv.filters);
+    for (const Stage& stage : trunk(plan_.exchange)) {
+      const std::size_t s = states.size();
+      ShardState whole = zero_state(stage, stage.conv.filters);
       for (const Assignment& shard : plan_.stages[s].shards) {
         paste(nodes_[static_cast<std::size_t>(shard.member)]->state(s, shard.filters), shard.filters, whole);
       }
@@ -233,12 +239,12 @@ Plan plan_of(const NodesCase& c) {
   std::vector<std::string> members;
   for (std::size_t i = 0; i < c.shares.size(); ++i) members.push_back(fmt::format("slave{}", i));
   if (c.own) members.back() = "master";
-  Plan plan = proportional_plan(trunk(), kBatch, members, c.shares);
+  Plan plan = proportional_plan(trunk(c.exchange), kBatch, members, c.shares);
   plan.exchange = c.exchange;
   plan.micro_batches = c.micro_batches;
   plan.relayed = c.relayed;
   for (std::size_t s = 0; s < 3; ++s) plan.stages[s].replicated = c.replicated[s];
-  validate(plan, trunk());
+  validate(plan, trunk(c.exchange));
   return plan;
 }
 
@@ -247,7 +253,7 @@ class NodesTogether : public testing::TestWithParam<NodesCase> {};
 TEST_P(NodesTogether, TrainAsOneDeviceDoes) {
   const Plan plan = plan_of(GetParam());
   const Result once = train_on_nodes(plan, "eigen", 1);
-  expect_close(once, train_local("eigen"), 2e-5F);
+  expect_close(once, train_local("eigen", plan.exchange), 2e-5F);
   EXPECT_TRUE(same_bits(once, train_on_nodes(plan, "eigen", 2))) << "another order of turns and arrivals";
 }
 
@@ -286,7 +292,7 @@ TEST(Exchanges, InFewerBitsAreNearAndRepeatable) {
     const Result once = train_on_nodes(plan, "eigen", 1);
     EXPECT_TRUE(same_bits(once, train_on_nodes(plan, "eigen", 5)));
     const Result floats = train_local("eigen");
-    expect_close(once, floats, type == NumberType::fp16 ? 0.01F : 0.05F);
+    expect_close(once, floats, type == NumberType::fp16 ? 0.02F : 0.15F);
     EXPECT_FALSE(same_bits(once, floats));
   }
 }
@@ -303,7 +309,7 @@ TEST(NodeParcels, ThatDoNotBelongAreRefused) {
   const auto device = make_device("eigen", {.threads = 1});
   Node node(plan, trunk(), 0, device.get(), {.send = [](Parcel&&) {}, .grant = [](int) {}});
   node.begin({.training = true}, nullptr);
-  const TaskGraph graph = make_task_graph(plan, trunk());
+  const TaskGraph graph = make_task_graph(plan, trunk(plan.exchange));
   const auto to_node = std::ranges::find_if(graph.tasks, [](const Task& task) { return task.to == 0; });
   const auto index = static_cast<int>(to_node - graph.tasks.begin());
   const std::vector<std::byte> bytes(8);

@@ -48,9 +48,12 @@ struct Result {
   double loss = 0.0;
 };
 
+TrainingOptions plain_sgd() { return {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.001}; }
+
 /// Trains some steps on made-up images; the same for every trunk.
 Result train_some(
-    Trunk& trunk, const Cut& cut, const std::function<void(int step)>& before = [](int) {}) {
+    Trunk& trunk, const Cut& cut, const std::function<void(int step)>& before = [](int) {},
+    const TrainingOptions& options = plain_sgd()) {
   Head<float> head(cut, kBatch);
   initialise_head(head, cut, kSeed);
   trunk.load(initial_trunk(cut, kSeed));
@@ -62,9 +65,14 @@ Result train_some(
     Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
     for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
     for (int& label : labels) label = static_cast<int>(random.below(4));
-    const UpdateStep update{.learning_rate = 0.05F, .momentum = 0.9F, .weight_decay = 0.001F};
-    const Pass pass{.training = true, .seed = random.next()};
-    result.loss += train_step({trunk, head}, images, labels, pass, [&](double) { return update; }).sum;
+    const Pass pass{.training = true, .seed = random.next(), .squares = options.clip > 0.0};
+    const auto update = [&](double norm) {
+      if (options.clip > 0.0) {
+        EXPECT_GT(norm, options.clip) << "else nothing would be clipped";
+      }
+      return update_step(options, options.learning_rate, step + 1, norm);
+    };
+    result.loss += train_step({trunk, head}, images, labels, pass, update).sum;
   }
   result.trunk = trunk.snapshot();
   return result;
@@ -205,6 +213,39 @@ TEST(ClustersInMicroBatches, AreRepeatableToTheBit) {
     const Result once = train_on_slaves({"eigen"}, 3, {1, 5, 2}, false, change);
     expect_close(once, train_local("eigen"));
     expect_equal(once, train_on_slaves({"eigen"}, 3, {1, 5, 2}, false, change));
+  }
+}
+
+/// Statistics and the gradients' norm are those of the whole batch and of all shards.
+TEST(ClustersThatNormaliseAndClip, TrainAsOneMachineDoes) {
+  Cut cut = small_net();
+  cut.trunk[0].conv.bias = false;
+  cut.trunk[0].after.insert(cut.trunk[0].after.begin(), BatchNorm{.name = "norm1"});
+  cut.trunk[1].after.insert(cut.trunk[1].after.begin(), BatchNorm{.name = "norm2", .momentum = 0.5F});
+  cut.moments = moments_of(Optimizer::adam);
+  for (Stage& stage : cut.trunk) stage.moments = cut.moments;
+  // Adam divides by what may be next to nothing: with a small epsilon it would make much of rounding.
+  const TrainingOptions options{.optimizer = Optimizer::adam, .learning_rate = 0.01, .epsilon = 0.1, .clip = 0.25};
+  const auto device = make_device("eigen", {.threads = 1});
+  LocalTrunk local(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
+  const Result alone = train_some(
+      local, cut, [](int) {}, options);
+  for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
+    Roster roster("tcp://127.0.0.1:*", "test");
+    SlaveThreads threads(roster.endpoint(), 3, {"eigen"});
+    const std::atomic<bool> stop{false};
+    roster.gather(3, stop, [] {});
+    // The second slave has nothing to do.
+    Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b", "c", "master"}, {3, 0, 1, 2});
+    plan.exchange = exchange;
+    plan.micro_batches = 2;
+    plan.stages[0].replicated = exchange == Exchange::ring;
+    ClusterTrunk trunk(cut.trunk, plan, roster, device.get(), 20s);
+    const Result together = train_some(
+        trunk, cut, [](int) {}, options);
+    EXPECT_NEAR(together.loss, alone.loss, 1e-3);
+    for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(together.trunk[s], alone.trunk[s], 1e-4);
+    roster.dismiss("the test finished");
   }
 }
 

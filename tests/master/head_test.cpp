@@ -189,7 +189,8 @@ TEST(InitialWeights, AreHeScaledAndIndependentOfOrder) {
   EXPECT_NEAR(spread(head.states()[1].weights.value.span()), 1.0 / 400.0, 0.15 * 1.0 / 400.0);
   EXPECT_NE(states[0].weights().data()[0], head.states()[0].weights.value.data()[0]);
   const std::vector<ShardState> again = initial_trunk(cut, 5);
-  EXPECT_TRUE(std::equal(states[0].weights().span().begin(), states[0].weights().span().end(), again[0].weights().data()));
+  EXPECT_TRUE(
+      std::equal(states[0].weights().span().begin(), states[0].weights().span().end(), again[0].weights().data()));
   EXPECT_NE(initial_trunk(cut, 6)[0].weights().data()[0], states[0].weights().data()[0]);
   // As the net file asks.
   cut.inits = {{Initialisation::Kind::xavier}};

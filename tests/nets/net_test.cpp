@@ -159,6 +159,43 @@ TEST(NetOptions, SurviveWriting) {
   EXPECT_EQ(std::get<SoftmaxCrossEntropy>(again.layers.back().spec).label_smoothing, 0.1F);
 }
 
+TEST(NetOptions, OfLayersAndOptimizersSurviveWriting) {
+  const Net net = parse_net(net_of("  - {name: c, type: conv, filters: 5, kernel: 3, bias: false}\n"
+                                   "  - {name: n, type: batch_norm, epsilon: 0.001, momentum: 0.2}\n"
+                                   "  - {name: r, type: leaky_relu, slope: 0.25}\n"
+                                   "  - {name: p, type: global_average_pool}\n",
+                                   "training: {optimizer: adam, beta2: 0.99, epsilon: 0.001, clip: 2.5}\n"),
+                            "t.yaml");
+  const Net again = parse_net(to_yaml(net), "again.yaml");
+  EXPECT_EQ(to_yaml(again), to_yaml(net));
+  EXPECT_EQ(again.training.optimizer, Optimizer::adam);
+  const Cut parts = cut(again);
+  EXPECT_EQ(parts.moments, 2);
+  ASSERT_EQ(parts.trunk.size(), 1U);
+  EXPECT_EQ(parts.trunk[0].moments, 2);
+  EXPECT_FALSE(parts.trunk[0].conv.bias);
+  EXPECT_EQ(parts.maps, (FeatureShape{5, 1, 1}));
+  const std::vector<ChannelLayer> after{BatchNorm{"n", 0.001F, 0.2F}, Activation{Activation::Kind::leaky_relu, 0.25F},
+                                        Pooling{PoolKind::average, parts.trunk[0].height - 2, parts.trunk[0].width - 2,
+                                                parts.trunk[0].height - 2, parts.trunk[0].width - 2}};
+  EXPECT_EQ(parts.trunk[0].after, after);
+  // 5 filters without bias, batch norm, dense.
+  EXPECT_EQ(parameter_count(again), 5U * 9U * static_cast<std::size_t>(again.input.channels) + 10U +
+                                        6U * static_cast<std::size_t>(again.classes));
+}
+
+TEST(NetOptions, MakeUpdates) {
+  TrainingOptions options{.optimizer = Optimizer::adam, .momentum = 0.5, .beta2 = 0.75, .clip = 2.0};
+  UpdateStep step = update_step(options, 0.125, 2, 8.0);
+  EXPECT_EQ(step.learning_rate, 0.125F);
+  EXPECT_EQ(step.correction1, 0.75F);
+  EXPECT_EQ(step.correction2, 0.4375F);
+  EXPECT_EQ(step.gradient_scale, 0.25F);
+  EXPECT_EQ(update_step(options, 0.125, 2, 1.5).gradient_scale, 1.0F);
+  options.clip = 0.0;
+  EXPECT_EQ(update_step(options, 0.125, 2, 8.0).gradient_scale, 1.0F);
+}
+
 // ---- the shipped nets ----------------------------------------------------------------------------------------------
 
 struct Shipped {
@@ -196,7 +233,10 @@ TEST_P(ShippedNets, HaveTheirPublishedSize) {
 // Worked out by hand: K1 (75 + 1) + K2 (25 K1 + 1) + 10 (64 K2 + 1) parameters; 2 (75 K1 1024 + 25 K1 K2 256 + 640 K2)
 // FLOP.
 INSTANTIATE_TEST_SUITE_P(All, ShippedNets,
-                         testing::Values(Shipped{"cifar10-50-500", 3800 + 625500 + 320010, 7.68 + 320.0 + 0.64},
+                         testing::Values(Shipped{"small-mlp", 153860 + 2 * 38612 + 1970, 0.464912},
+                                         Shipped{"medium-mlp", 307720 + 2 * 154056 + 3930, 1.237152},
+                                         Shipped{"big-mlp", 615440 + 2 * 615440 + 7850, 3.703616},
+                                         Shipped{"cifar10-50-500", 3800 + 625500 + 320010, 7.68 + 320.0 + 0.64},
                                          Shipped{"cifar10-150-800", 11400 + 3000800 + 512010, 23.04 + 1536.0 + 1.024},
                                          Shipped{"cifar10-300-1000", 22800 + 7501000 + 640010, 46.08 + 3840.0 + 1.28},
                                          Shipped{"cifar10-500-1500", 38000 + 18751500 + 960010, 76.8 + 9600.0 + 1.92},

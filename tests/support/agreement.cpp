@@ -57,8 +57,7 @@ double largest(const Tensor& tensor) {
 
 /// |got - expected| <= 4 epsilon sqrt(n) scale: rounding errors of a sum of n products add up like a random walk, each of
 /// the size of the sum's largest value.
-void expect_near(const Tensor& got, const Tensor& expected, double epsilon, double reduction,
-                 const std::string& what) {
+void expect_near(const Tensor& got, const Tensor& expected, double epsilon, double reduction, const std::string& what) {
   ASSERT_EQ(got.shape(), expected.shape()) << what;
   const double tolerance = 4.0 * epsilon * std::sqrt(reduction) * std::max(1.0, largest(expected));
   for (std::size_t i = 0; i < got.size(); ++i) {

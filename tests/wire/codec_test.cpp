@@ -19,7 +19,10 @@ Stage sample_stage() {
           .height = 9,
           .width = 8,
           .conv = {.filters = 7, .kernel_h = 3, .kernel_w = 2, .stride_h = 1, .stride_w = 2, .pad = {1, 0, 2, 1}},
-          .after = {Activation::tanh, Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3}}};
+          .after = {Activation{Activation::Kind::leaky_relu, 0.125F},
+                    Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3},
+                    BatchNorm{.name = "norm1", .epsilon = 0.5F, .momentum = 0.25F}},
+          .moments = 2};
 }
 
 /// What follows sample_stage() in a trunk.
@@ -29,7 +32,7 @@ Stage next_stage() {
           .channels = maps.c,
           .height = maps.h,
           .width = maps.w,
-          .conv = {.filters = 2, .kernel_h = 1, .kernel_w = 1},
+          .conv = {.filters = 2, .kernel_h = 1, .kernel_w = 1, .bias = false},
           .after = {}};
 }
 
@@ -57,8 +60,8 @@ std::vector<Message> samples() {
           Calibrated{0.125, 0.25, 0.5, 0.75},
           sample_assign(),
           Load{1, {3, 4}},
-          Step{9, {.training = true, .seed = 0x1122334455667788}},
-          Update{{.learning_rate = 0.5F, .momentum = 0.25F, .weight_decay = 0.125F}},
+          Step{9, {.training = true, .seed = 0x1122334455667788, .squares = true}},
+          Update{{Optimizer::adam, 0.5F, 0.25F, 0.125F, 0.75F, 0.0625F, 1.5F, 2.5F, 3.5F}},
           Snapshot{1, {0, 2}},
           Piece{1, 2, 3},
           Credit{4},
@@ -68,7 +71,8 @@ std::vector<Message> samples() {
           Probe{16},
           Assigned{"token"},
           Leaving{},
-          Probed{{0.25, 4.0}}};
+          Probed{{0.25, 4.0}},
+          Squares{1.5}};
 }
 
 std::string hex(const std::vector<std::byte>& bytes) {
@@ -98,6 +102,8 @@ TEST(Codec, KeepsEveryField) {
   EXPECT_EQ(assign.peers, sample_assign().peers);
   const auto step = std::get<Step>(decode(encode(samples()[10])));
   EXPECT_EQ(step.pass.seed, 0x1122334455667788U);
+  EXPECT_TRUE(step.pass.squares);
+  EXPECT_EQ(std::get<Update>(decode(encode(samples()[11]))).step, std::get<Update>(samples()[11]).step);
   const auto hello = std::get<Hello>(decode(encode(samples()[0])));
   EXPECT_EQ(hello.memory, 123456789012U);
   EXPECT_EQ(hello.capabilities, (std::vector<std::string>{"a", "b"}));
