@@ -147,7 +147,11 @@ void measure(const Job& job, const ConvOptions& options, double peak, std::vecto
 }
 
 std::vector<Stage> stages_of(const ConvOptions& options) {
-  if (options.shape.empty()) return cut(read_net(options.net, options.set)).trunk;
+  if (options.shape.empty()) {
+    std::vector<Stage> stages = cut(read_net(options.net, options.set)).trunk;
+    std::erase_if(stages, [](const Stage& stage) { return stage.kind != StageKind::convolution; });
+    return stages;
+  }
   if (options.shape.size() < 5) fail("--shape takes channels,height,width,filters,kernel[,stride[,pad]]");
   const auto at = [&](std::size_t i, int otherwise) { return i < options.shape.size() ? options.shape[i] : otherwise; };
   const int kernel = at(4, 1);

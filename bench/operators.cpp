@@ -99,6 +99,7 @@ std::vector<ShardState> random_states(const std::vector<Stage>& stages) {
   Random random(1, 2);
   for (const Stage& stage : stages) {
     states.push_back(zero_state(stage, stage.conv.filters));
+    if (stage.kind != StageKind::convolution) continue;
     for (float& weight : states.back().weights().span()) weight = random.uniform(-0.05F, 0.05F);
   }
   return states;

@@ -72,6 +72,7 @@ void run_train(const TrainBenchOptions& options) {
   std::vector<BareLayouts> bare;
   for (const Stage& stage : parts.trunk) {
     if (options.no_bare) break;
+    if (stage.kind != StageKind::convolution) continue;
     auto layouts = make_bare_convolutions(stage, stage.conv.filters, options.batch, options.threads);
     if (!layouts.empty()) bare.push_back(std::move(layouts));
   }

@@ -23,6 +23,8 @@ LayerKernels::LayerKernels(ClContext& context) {
                                                               {"apply_activation", &apply_activation},
                                                               {"activation_gradient", &activation_gradient},
                                                               {"multiply", &multiply},
+                                                              {"add", &add},
+                                                              {"copy", &copy},
                                                               {"max_pool", &max_pool},
                                                               {"max_pool_gradient", &max_pool_gradient},
                                                               {"average_pool", &average_pool},

@@ -13,7 +13,7 @@ extern const char* const kMapsSource;
 extern const char* const kNormSource;
 
 struct LayerKernels {
-  ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, max_pool, max_pool_gradient,
+  ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, add, copy, max_pool, max_pool_gradient,
       average_pool, average_pool_gradient, sum_maps, sum_slices, update;
   ClKernel pack_half, pack_weights_half;  ///< built where settings.half asks for them
 

@@ -91,6 +91,23 @@ kernel void activation_gradient(global const float* restrict output, global cons
   }
 }
 
+kernel void add(global const float* restrict input, global const float* restrict added, global float* restrict output,
+                int height, int width) {
+  const size_t map = get_global_id(2);
+  FOR_ROWS(y, height) {
+    const size_t row = (map * height + y) * width;
+    FOR_COLUMNS(x, width) output[row + x] = input[row + x] + added[row + x];
+  }
+}
+
+kernel void copy(global const float* restrict input, global float* restrict output, int height, int width) {
+  const size_t map = get_global_id(2);
+  FOR_ROWS(y, height) {
+    const size_t row = (map * height + y) * width;
+    FOR_COLUMNS(x, width) output[row + x] = input[row + x];
+  }
+}
+
 kernel void multiply(global const float* restrict input, global const float* restrict factors,
                      global float* restrict output, int height, int width) {
   const size_t map = get_global_id(2);

@@ -161,7 +161,42 @@ class ClDropout : public ClLayer {
   ClTensor input_gradient_;
 };
 
+class ClAddition : public ClAdd {
+ public:
+  ClAddition(ClShared& shared, const ClTensor& input, const std::string& what)
+      : shared_(shared),
+        input_(input),
+        output_(shared.context, input.shape(), what),
+        gradient_(shared.context, input.shape(), what) {}
+
+  void connect(const ClTensor& added) override { added_ = &added; }
+  void forward(const Pass&, SampleRange samples) override {
+    invariant(added_ != nullptr, "connect comes before forward");
+    const Shape shape = input_.shape();
+    shared_.launch_over_maps(shared_.layers.add, shape, samples, input_.buffer(), added_->buffer(), output_.buffer(),
+                             shape.h, shape.w);
+  }
+  const ClTensor& output() const override { return output_; }
+  const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
+    const Shape shape = input_.shape();
+    shared_.launch_over_maps(shared_.layers.copy, shape, samples, gradient, gradient_.buffer(), shape.h, shape.w);
+    return gradient_.buffer();
+  }
+  const ClTensor& gradient() const override { return gradient_; }
+
+ private:
+  ClShared& shared_;
+  const ClTensor& input_;
+  const ClTensor* added_ = nullptr;
+  ClTensor output_;
+  ClTensor gradient_;
+};
+
 }  // namespace
+
+std::unique_ptr<ClAdd> make_cl_add(ClShared& shared, const ClTensor& input, const std::string& what) {
+  return std::make_unique<ClAddition>(shared, input, what);
+}
 
 std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& layer, const ClTensor& input,
                                        int first_filter, bool after_relu, const std::string& what) {

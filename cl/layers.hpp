@@ -22,6 +22,14 @@ class ClLayer {
 /// a ReLU's output, and the layer's backward is to include the ReLU's (for max pooling alone). `what` names the stage.
 std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& layer, const ClTensor& input,
                                        int first_filter, bool after_relu, const std::string& what);
+/// Adds maps, which have to be set before the first forward.
+class ClAdd : public ClLayer {
+ public:
+  virtual void connect(const ClTensor& added) = 0;
+  /// As tensors: of the maps, and of what the last backward gave, to both.
+  virtual const ClTensor& gradient() const = 0;
+};
+std::unique_ptr<ClAdd> make_cl_add(ClShared& shared, const ClTensor& input, const std::string& what);
 std::unique_ptr<ClLayer> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, int moments,
                                             const ClTensor& input, const std::string& what);
 /// Backward alone of the max pooling by which the convolution went from maps of shape `from` to `output`; `places` as the

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cl/shard.hpp"
+#include "kernels/on_host.hpp"
 
 namespace convoy {
 namespace {
@@ -18,7 +19,13 @@ class ClDevice : public Device {
   }
 
   const DeviceInfo& info() const override { return info_; }
-  std::unique_ptr<Shard> compile(const ShardSpec& spec) override { return make_cl_shard(shared_, spec); }
+  std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
+    if (spec.stage.kind != StageKind::convolution) return compile_on_host(*this, spec, info_.threads);
+    return make_cl_shard(shared_, spec);
+  }
+  std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override {
+    return std::make_unique<ClTensor>(shared_.context, shape, "maps");
+  }
   void finish() override { shared_.context.finish(); }
 
  private:

@@ -22,6 +22,11 @@ class ClShard : public Shard {
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
     return std::make_unique<ClTensor>(shared_.context, last().shape(), what_ + "gradient by the output");
   }
+  std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
+    return std::make_unique<ClTensor>(shared_.context, added_.at(index)->output().shape(), what_ + "maps to add");
+  }
+  void connect(std::size_t index, const DeviceTensor& maps) override { added_.at(index)->connect(own(maps)); }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return added_.at(index)->gradient(); }
   const ShardSpec& spec() const override { return spec_; }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
@@ -74,6 +79,7 @@ class ClShard : public Shard {
   std::unique_ptr<ClTensor> maps_;           ///< after convolution, fused activation and fused pooling
   ClBuffer places_;                          ///< of the maxima, where pooling is fused
   std::vector<std::unique_ptr<ClLayer>> layers_;
+  std::vector<ClAdd*> added_;  ///< those among them
   std::unique_ptr<ClTensor> input_gradient_;
   ClBuffer bias_slices_;                ///< sums over each map
   const ClBuffer* input_ = nullptr;     ///< of the last forward in training
@@ -138,6 +144,12 @@ void ClShard::make_layers() {
   for (std::size_t i = next; i < after.size(); ++i) {
     if (const auto* norm = std::get_if<BatchNorm>(&after[i])) {
       layers_.push_back(make_cl_batch_norm(shared_, *norm, spec_.stage.moments, last(), what_ + "batch norm"));
+      continue;
+    }
+    if (std::holds_alternative<Add>(after[i])) {
+      auto layer = make_cl_add(shared_, last(), what_ + "sum");
+      added_.push_back(layer.get());
+      layers_.push_back(std::move(layer));
       continue;
     }
     layers_.push_back(

@@ -22,9 +22,15 @@ Tensor cut(const Tensor& from, FilterRange range) {
 
 }  // namespace
 
+std::size_t convolution_parameters(const Stage& stage) {
+  if (stage.kind != StageKind::convolution) return 0;
+  return stage.conv.bias ? 2 : 1;
+}
+
 std::vector<ParameterSpec> parameters_of(const Stage& stage, int filters) {
   const Shape each{filters, 1};
-  std::vector<ParameterSpec> specs{{stage.name + ".weight", weight_shape(stage, filters)}};
+  std::vector<ParameterSpec> specs;
+  if (stage.kind == StageKind::convolution) specs.push_back({stage.name + ".weight", weight_shape(stage, filters)});
   if (stage.conv.bias) specs.push_back({stage.name + ".bias", each});
   for (const ChannelLayer& layer : stage.after) {
     const auto* norm = std::get_if<BatchNorm>(&layer);
@@ -39,13 +45,13 @@ std::vector<ParameterSpec> parameters_of(const Stage& stage, int filters) {
 
 ShardState zero_state(const Stage& stage, int filters) {
   ShardState state;
-  for (const ParameterSpec& spec : parameters_of(stage, filters)) {
+  const std::vector<ParameterSpec> specs = parameters_of(stage, filters);
+  for (const ParameterSpec& spec : specs) {
     const std::size_t moments = spec.trained ? static_cast<std::size_t>(stage.moments) : 0;
     state.parameters.push_back({Tensor(spec.shape, 0.0F), std::vector<Tensor>(moments, Tensor(spec.shape, 0.0F))});
   }
-  std::size_t at = stage.conv.bias ? 2 : 1;
-  for (; at < state.parameters.size(); at += 4) {
-    for (const std::size_t ones : {at, at + 3}) std::ranges::fill(state.parameters[ones].value.span(), 1.0F);
+  for (std::size_t p = convolution_parameters(stage); p < specs.size(); p += 4) {
+    for (const std::size_t ones : {p, p + 3}) std::ranges::fill(state.parameters[ones].value.span(), 1.0F);
   }
   return state;
 }

@@ -22,6 +22,9 @@ struct ParameterSpec {
 /// variances, (filters, 1) each.
 std::vector<ParameterSpec> parameters_of(const Stage& stage, int filters);
 
+/// How many of them the convolution has: batch norms' follow, four of each.
+std::size_t convolution_parameters(const Stage& stage);
+
 /// A parameter's values with the optimizer's moments, of the same shape: of SGD the velocity, of Adam the means of the
 /// gradients and of their squares; none where it is not trained.
 template <class T>

@@ -54,7 +54,18 @@ Shape output_shape(const Stage& stage, int batch, int filters) {
   return shape;
 }
 
+std::vector<Shape> added_shapes(const Stage& stage, int batch, int filters) {
+  Shape maps = conv_shape(stage, batch, filters);
+  std::vector<Shape> added;
+  for (const ChannelLayer& layer : stage.after) {
+    if (const auto* pool = std::get_if<Pooling>(&layer)) maps = pooled_shape(*pool, maps);
+    if (std::holds_alternative<Add>(layer)) added.push_back(maps);
+  }
+  return added;
+}
+
 Shape weight_shape(const Stage& stage, int filters) {
+  if (stage.kind != StageKind::convolution) return {filters, 0, 0, 0};
   return {filters, stage.channels, stage.conv.kernel_h, stage.conv.kernel_w};
 }
 
@@ -63,6 +74,15 @@ void validate(const Stage& stage) {
   for (const int extent : {stage.channels, stage.height, stage.width, conv.filters}) {
     if (extent < 1 || extent > kLargestExtent) {
       fail("stage {}: channels, height, width and filters must lie in 1 .. {}", stage.name, kLargestExtent);
+    }
+  }
+  if (stage.kind != StageKind::convolution) {
+    const Convolution none{.filters = stage.channels, .bias = false};
+    if (conv != none) fail("stage {}: it has no convolution, and yet weights", stage.name);
+    const ResponseNorm& norm = stage.norm;
+    if (norm.size < 1 || norm.size > kLargestExtent || !(norm.alpha >= 0.0F && norm.beta >= 0.0F && norm.k >= 0.0F)) {
+      fail("stage {}: response norm of size {} with alpha {}, beta {} and k {}", stage.name, norm.size, norm.alpha,
+           norm.beta, norm.k);
     }
   }
   validate_window(stage.name, "convolution", conv.kernel_h, conv.stride_h, conv.pad.top, conv.pad.bottom, stage.height);
@@ -95,6 +115,79 @@ void validate(const Stage& stage) {
   if (stage.moments < 0 || stage.moments > kMostMoments) {
     fail("stage {}: {} tensors of the optimizer's for each parameter, {} at most", stage.name, stage.moments,
          kMostMoments);
+  }
+}
+
+Stage stage_without_weights(const std::string& name, StageKind kind, int channels, int height, int width) {
+  return {.name = name,
+          .channels = channels,
+          .height = height,
+          .width = width,
+          .conv = {.filters = channels, .bias = false},
+          .after = {},
+          .kind = kind};
+}
+
+std::vector<Sources> reads_of(const std::vector<Stage>& trunk, std::size_t stage) {
+  std::vector<Sources> reads{trunk[stage].from};
+  if (reads[0].empty()) reads[0] = {{static_cast<int>(stage) - 1, {0, trunk[stage].channels}}};
+  for (const ChannelLayer& layer : trunk[stage].after) {
+    if (const auto* add = std::get_if<Add>(&layer)) reads.push_back(add->from);
+  }
+  return reads;
+}
+
+int channels_of(const Sources& sources) {
+  int channels = 0;
+  for (const Source& source : sources) channels += source.channels.count;
+  return channels;
+}
+
+bool is_chain(const std::vector<Stage>& trunk) {
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    if (reads_of(trunk, s) != std::vector<Sources>{{{static_cast<int>(s) - 1, {0, trunk[s].channels}}}}) return false;
+  }
+  return true;
+}
+
+namespace {
+
+/// `maps`: the shape, of one sample, that the sources must have together.
+void validate_sources(const std::vector<Stage>& trunk, std::size_t stage, const Sources& sources, const Shape& maps) {
+  const std::string& name = trunk[stage].name;
+  for (const Source& source : sources) {
+    const bool known = source.stage >= Source::kZeros && source.stage < static_cast<int>(stage);
+    if (!known || source.channels.count < 1 || source.channels.first < 0) {
+      fail("stage {} reads {} channels of stage {}, which is not before it", name, source.channels.count, source.stage);
+    }
+    if (source.stage < 0) continue;
+    const Stage& from = trunk[static_cast<std::size_t>(source.stage)];
+    const Shape there = output_shape(from, 1, from.conv.filters);
+    if (there.h != maps.h || there.w != maps.w || source.channels.count > there.c ||
+        source.channels.first > there.c - source.channels.count) {
+      fail("stage {} does not take the maps of stage {}: channels {} to {} of {} maps of {}x{}, where maps of {}x{} are due",
+           name, from.name, source.channels.first, source.channels.first + source.channels.count - 1, there.c, there.h,
+           there.w, maps.h, maps.w);
+    }
+  }
+  if (channels_of(sources) != maps.c) {
+    fail("stage {} reads {} channels, where {} are due", name, channels_of(sources), maps.c);
+  }
+}
+
+}  // namespace
+
+void validate(const std::vector<Stage>& trunk) {
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    validate(trunk[s]);
+    const std::vector<Sources> reads = reads_of(trunk, s);
+    validate_sources(trunk, s, reads[0], input_shape(trunk[s], 1));
+    Shape maps = conv_shape(trunk[s], 1, trunk[s].conv.filters);
+    std::size_t read = 0;
+    for (const ChannelLayer& layer : trunk[s].after) {
+      if (const auto* pool = std::get_if<Pooling>(&layer)) maps = pooled_shape(*pool, maps);
+      if (std::holds_alternative<Add>(layer)) validate_sources(trunk, s, reads[++read], maps);
+    }
   }
 }
 

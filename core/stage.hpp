@@ -1,5 +1,6 @@
 // A stage: one convolution and the per-channel layers after it, which is all that can be computed on some of the
 // filters without knowing the others. Stages are what Convoy distributes; a shard is a contiguous filter range of one.
+// The stages of a trunk are listed so that each reads earlier ones alone.
 #pragma once
 
 #include <cstdint>
@@ -85,25 +86,63 @@ struct BatchNorm {
   bool operator==(const BatchNorm&) const = default;
 };
 
-/// A layer that treats each channel by itself.
-using ChannelLayer = std::variant<Activation, Pooling, Dropout, BatchNorm>;
-
-struct Stage {
-  std::string name;  ///< that of its convolution
-  int channels = 0;  ///< input channels
-  int height = 0;    ///< input rows
-  int width = 0;     ///< input columns
-  Convolution conv;
-  std::vector<ChannelLayer> after;
-  int moments = 1;  ///< tensors that the optimizer keeps for each of the stage's parameters (core/shard_state.hpp)
-  bool operator==(const Stage&) const = default;
-};
-
-/// Filters first .. first + count - 1 of a stage.
+/// Filters first .. first + count - 1 of a stage, or channels of its maps.
 struct FilterRange {
   int first = 0;
   int count = 0;
   bool operator==(const FilterRange&) const = default;
+};
+
+/// Channels that a stage reads: of an earlier stage's maps, of the images, or zeros.
+struct Source {
+  static constexpr int kImages = -1;
+  static constexpr int kZeros = -2;
+  int stage = kImages;
+  FilterRange channels;
+  bool operator==(const Source&) const = default;
+};
+/// One behind the other.
+using Sources = std::vector<Source>;
+
+/// Adds other maps, element by element.
+struct Add {
+  Sources from;  ///< as many channels as the stage has filters, of the shape of the maps at this place
+  bool operator==(const Add&) const = default;
+};
+
+/// A layer that treats each channel by itself.
+using ChannelLayer = std::variant<Activation, Pooling, Dropout, BatchNorm, Add>;
+
+/// y = x / (k + alpha / size * sum of x^2 over the `size` channels around it)^beta (Krizhevsky et al., NIPS 2012, as ONNX
+/// writes it): of an even size, one channel more lies behind than before.
+struct ResponseNorm {
+  int size = 5;
+  float alpha = 1e-4F;
+  float beta = 0.75F;
+  float k = 1.0F;
+  bool operator==(const ResponseNorm&) const = default;
+};
+
+/// What makes a stage's maps, before the layers after it.
+enum class StageKind : std::uint8_t {
+  convolution,
+  channels,       ///< nothing: the channels pass as they are
+  response_norm,  ///< over neighbouring channels
+};
+
+struct Stage {
+  std::string name;  ///< that of its convolution, or of its first layer
+  int channels = 0;  ///< input channels
+  int height = 0;    ///< input rows
+  int width = 0;     ///< input columns
+  /// Of other kinds than a convolution: 1 x 1, with as many filters as channels, and without weights.
+  Convolution conv;
+  std::vector<ChannelLayer> after;
+  int moments = 1;  ///< tensors that the optimizer keeps for each of the stage's parameters (core/shard_state.hpp)
+  StageKind kind = StageKind::convolution;
+  ResponseNorm norm;  ///< of that kind
+  Sources from;       ///< empty: all maps of the stage before, or the images
+  bool operator==(const Stage&) const = default;
 };
 
 /// Filters in both; none where they do not meet.
@@ -126,11 +165,24 @@ Shape conv_shape(const Stage& stage, int batch, int filters);
 Shape pooled_shape(const Pooling& pool, const Shape& in);
 /// Shape of the stage's output for `filters` of its filters.
 Shape output_shape(const Stage& stage, int batch, int filters);
+/// Of the maps that each Add layer of the stage adds to `filters` of its filters.
+std::vector<Shape> added_shapes(const Stage& stage, int batch, int filters);
 /// Shape of the weights of `filters` filters: (filters, channels, kernel_h, kernel_w).
 Shape weight_shape(const Stage& stage, int filters);
 /// Throws Error naming the stage unless every extent is positive, every window fits and pads are smaller than their
 /// windows. Called wherever a stage enters the program (net files, messages).
 void validate(const Stage& stage);
+
+/// A stage of another kind than a convolution, of `channels` channels.
+Stage stage_without_weights(const std::string& name, StageKind kind, int channels, int height, int width);
+
+/// What each stage's input and, behind it, its Add layers read, with nothing left empty.
+std::vector<Sources> reads_of(const std::vector<Stage>& trunk, std::size_t stage);
+int channels_of(const Sources& sources);
+/// Whether each stage reads the one before, whole, and nothing else.
+bool is_chain(const std::vector<Stage>& trunk);
+/// Throws Error naming the stage unless each is valid, and reads maps of earlier ones, of its input's shape.
+void validate(const std::vector<Stage>& trunk);
 
 /// Whether the stage normalises over the batch: its maps are there when all of the batch has passed the convolution, and
 /// its gradients when all of the gradient by its maps is there.

@@ -97,6 +97,26 @@ class CheckShard : public Shard {
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
     return std::make_unique<CheckTensor>(first_->make_output_gradient(), second_->make_output_gradient());
   }
+  std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
+    return std::make_unique<CheckTensor>(first_->make_added(index), second_->make_added(index));
+  }
+  void connect(std::size_t index, const DeviceTensor& maps) override {
+    first_->connect(index, own(maps).first());
+    second_->connect(index, own(maps).second());
+  }
+  const DeviceTensor& added_gradient(std::size_t index) const override {
+    while (added_gradients_.size() <= index) added_gradients_.emplace_back();
+    // Shows both devices' own.
+    const Tensor ours = to_host(first_->added_gradient(index), {0, spec_.batch});
+    const Tensor theirs = to_host(second_->added_gradient(index), {0, spec_.batch});
+    compare(ours, theirs, subject_, "gradient by what is added", 0.01);
+    auto& shown = added_gradients_[index];
+    if (shown == nullptr) {
+      shown = std::make_unique<CheckTensor>(first_->make_added(index), second_->make_added(index));
+    }
+    shown->write({0, spec_.batch}, ours.span());
+    return *shown;
+  }
   const ShardSpec& spec() const override { return spec_; }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override {
     const CheckTensor& both = own(input);
@@ -126,7 +146,7 @@ class CheckShard : public Shard {
     const std::vector<Tensor> ours = first_->gradients();
     const std::vector<Tensor> theirs = second_->gradients();
     // A bias in front of a batch norm has a gradient of 0, but for rounding.
-    const double least = 1e-2 * root_mean_square(theirs.front());
+    const double least = theirs.empty() ? 0.0 : 1e-2 * root_mean_square(theirs.front());
     for (std::size_t p = 0; p < ours.size(); ++p) {
       compare(ours[p], theirs[p], subject_, fmt::format("gradient by {}", parameters_[p].name), 0.01, 0, least);
     }
@@ -163,6 +183,7 @@ class CheckShard : public Shard {
   std::unique_ptr<Shard> second_;
   std::unique_ptr<CheckTensor> output_;
   std::unique_ptr<CheckTensor> input_gradient_;
+  mutable std::vector<std::unique_ptr<CheckTensor>> added_gradients_;
 };
 
 class CheckDevice : public Device {
@@ -176,6 +197,9 @@ class CheckDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
     return std::make_unique<CheckShard>(*first_, *second_, spec);
+  }
+  std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override {
+    return std::make_unique<CheckTensor>(first_->make_tensor(shape), second_->make_tensor(shape));
   }
   void finish() override {
     first_->finish();

@@ -112,6 +112,10 @@ ChannelLayers<T>::ChannelLayers(const Stage& stage, FilterRange filters, int bat
       shape = pooled_shape(*pool, shape);
       if (pool->kind == PoolKind::max) max_places_[i].resize(shape.size());
     }
+    if (std::holds_alternative<Add>(layers_[i])) {
+      add_layers_.push_back(i);
+      added_.push_back(nullptr);
+    }
     if (is_norm(i)) {
       invariant(parameters != nullptr, "parameters for a batch norm");
       const auto channels = static_cast<std::size_t>(shape.c);
@@ -159,6 +163,11 @@ void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c, const Pass& pa
     const std::size_t map =
         static_cast<std::size_t>(n) * static_cast<std::size_t>(values_[i + 1].shape().c) + static_cast<std::size_t>(c);
     max_forward(*pool, in, out, max_places_[i].data() + map * static_cast<std::size_t>(out.h * out.w));
+  } else if (std::holds_alternative<Add>(layers_[i])) {
+    const auto number = static_cast<std::size_t>(std::ranges::find(add_layers_, i) - add_layers_.begin());
+    invariant(added_[number] != nullptr, "connect comes before forward");
+    const T* other = &added_[number]->at(n, c);
+    for (int e = 0; e < size; ++e) out.values[e] = in.values[e] + other[e];
   } else {
     const auto& dropout = std::get<Dropout>(layers_[i]);
     T* scale = &scales_[i].at(n, c);
@@ -210,6 +219,8 @@ void ChannelLayers<T>::backward_layer(std::size_t i, int n, int c) {
     const int outputs = out_slope.h * out_slope.w;
     const int* places = max_places_[i].data() + map * static_cast<std::size_t>(outputs);
     for (int o = 0; o < outputs; ++o) in_slope.values[places[o]] += out_slope.values[o];
+  } else if (std::holds_alternative<Add>(layers_[i])) {
+    std::copy_n(out_slope.values, size, in_slope.values);
   } else {
     const T* scale = &scales_[i].at(n, c);
     for (int e = 0; e < size; ++e) in_slope.values[e] = out_slope.values[e] * scale[e];

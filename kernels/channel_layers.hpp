@@ -27,6 +27,11 @@ class ChannelLayers {
   BasicTensor<T>& output_gradient() { return slopes_.back(); }
   const BasicTensor<T>& input_gradient() const { return slopes_.front(); }
 
+  /// What the Add layer number `index` adds: added_shapes(). Must live while the layers do.
+  void connect(std::size_t index, const BasicTensor<T>& maps) { added_.at(index) = &maps; }
+  /// The gradient by that, of the samples of the last backward.
+  const BasicTensor<T>& added_gradient(std::size_t index) const { return slopes_[add_layers_.at(index)]; }
+
   /// A micro-batch, in ascending order. Returns the samples of the output that are there now: those given; with batch norm
   /// none until the last, and then all.
   SampleRange forward(SampleRange samples, const Pass& pass, const Splitter& split);
@@ -57,6 +62,8 @@ class ChannelLayers {
   std::vector<BasicTensor<T>> scales_;        ///< for dropout
   std::vector<Moments> moments_;              ///< for batch norm
   std::vector<std::size_t> norm_numbers_;     ///< of batch norms, counted through the stage
+  std::vector<std::size_t> add_layers_;       ///< of each Add, the number among the layers
+  std::vector<const BasicTensor<T>*> added_;  ///< by each Add
   bool has_norm_ = false;
 };
 

@@ -33,12 +33,13 @@ message(STATUS "CUDA devices: TRUE (CUDA ${CUDAToolkit_VERSION}, cuDNN: ${CONVOY
 
 # Compiled for itself, position-independent: core's own library is not.
 add_library(convoy_cuda MODULE cuda_device.cpp cuda_gpu.cu cuda_layers.cpp cuda_module.cpp cuda_norm.cpp cuda_product_convolution.cpp
-                               ../core/large_pages.cpp ../core/random.cpp ../core/shard_state.cpp ../core/stage.cpp)
+                               channel_layers.cpp device.cpp eigen_device.cpp im2col.cpp on_host.cpp weightless.cpp
+                               ../core/large_pages.cpp ../core/random.cpp ../core/shard_state.cpp ../core/stage.cpp ../core/thread_team.cpp)
 set_target_properties(convoy_cuda PROPERTIES PREFIX "" OUTPUT_NAME convoy-cuda CUDA_STANDARD 17
                                              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 target_link_options(convoy_cuda PRIVATE LINKER:--no-undefined)  # what is missing shows here, not when it is loaded
 target_compile_definitions(convoy_cuda PRIVATE CONVOY_VERSION="${PROJECT_VERSION}")
-target_link_libraries(convoy_cuda PRIVATE convoy_options fmt::fmt CUDA::cudart_static CUDA::cublas)
+target_link_libraries(convoy_cuda PRIVATE convoy_options fmt::fmt Eigen3::Eigen Threads::Threads CUDA::cudart_static CUDA::cublas)
 if(CONVOY_HAS_CUDNN)
   target_sources(convoy_cuda PRIVATE cuda_dnn_convolution.cpp)
   # cuDNN 9 deprecates its functions for convolution, and keeps them.

@@ -6,6 +6,7 @@
 
 #include "kernels/activation.hpp"
 #include "kernels/cuda_layers.hpp"
+#include "kernels/on_host.hpp"
 
 namespace convoy {
 
@@ -42,6 +43,11 @@ class CudaShard : public Shard {
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
     return std::make_unique<CudaTensor>(gpu_, last().shape(), what_ + "gradient by the output");
   }
+  std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
+    return std::make_unique<CudaTensor>(gpu_, added_.at(index)->output().shape(), what_ + "maps to add");
+  }
+  void connect(std::size_t index, const DeviceTensor& maps) override { added_.at(index)->connect(own(maps)); }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return added_.at(index)->gradient(); }
   const ShardSpec& spec() const override { return spec_; }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override {
     invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
@@ -131,6 +137,12 @@ class CudaShard : public Shard {
         layers_.push_back(make_cuda_batch_norm(gpu_, *norm, spec_.stage.moments, last(), what_ + "batch norm"));
         continue;
       }
+      if (std::holds_alternative<Add>(after[i])) {
+        auto layer = std::make_unique<CudaAdd>(gpu_, last(), what_ + "sum");
+        added_.push_back(layer.get());
+        layers_.push_back(std::move(layer));
+        continue;
+      }
       layers_.push_back(
           make_cuda_layer(gpu_, after[i], last(), spec_.filters.first, after_relu && i == 1, what_ + "maps"));
     }
@@ -146,6 +158,7 @@ class CudaShard : public Shard {
   CudaTensor maps_;             ///< after convolution and fused activation
   int activation_ = 0;
   std::vector<std::unique_ptr<CudaLayer>> layers_;
+  std::vector<CudaAdd*> added_;  ///< those among them
   std::unique_ptr<CudaTensor> input_gradient_;
   const float* input_ = nullptr;          ///< of the last forward in training
   const CudaTensor* gradient_ = nullptr;  ///< by the convolution's output, of the last backward
@@ -179,9 +192,13 @@ class CudaDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
     check_sizes(spec);
+    if (spec.stage.kind != StageKind::convolution) return compile_on_host(*this, spec, 1);
     std::unique_ptr<CudaConvolution> convolution = make_(*gpu_, scratch_, spec);
     if (convolution == nullptr) convolution = make_product_convolution(*gpu_, scratch_, spec);
     return std::make_unique<CudaShard>(*gpu_, spec, std::move(convolution));
+  }
+  std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override {
+    return std::make_unique<CudaTensor>(*gpu_, shape, "maps");
   }
   void finish() override { gpu_->finish(); }
 

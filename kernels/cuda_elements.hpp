@@ -212,6 +212,21 @@ struct ActivateGradient {
   CONVOY_BOTH void operator()(int i) const { input_gradient[i] = gradient[i] * slope(activation, output[i], negative); }
 };
 
+struct Sum {
+  const float* input;
+  const float* added;
+  float* output;
+
+  CONVOY_BOTH void operator()(int i) const { output[i] = input[i] + added[i]; }
+};
+
+struct Copy {
+  const float* input;
+  float* output;
+
+  CONVOY_BOTH void operator()(int i) const { output[i] = input[i]; }
+};
+
 struct Multiply {
   const float* input;
   const float* factors;
@@ -309,6 +324,8 @@ struct AveragePoolGradient {
   X(AddBias)                    \
   X(Activate)                   \
   X(ActivateGradient)           \
+  X(Sum)                        \
+  X(Copy)                       \
   X(Multiply)                   \
   X(MaxPool)                    \
   X(MaxPoolGradient)            \

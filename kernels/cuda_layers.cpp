@@ -144,6 +144,16 @@ class CudaDropout : public CudaLayer {
 
 }  // namespace
 
+void CudaAdd::forward(const Pass&, SampleRange samples) {
+  invariant(added_ != nullptr, "connect comes before forward");
+  gpu_.run(cuda::Sum{input_.data(samples), added_->data(samples), output_.data(samples)}, size_of(input_, samples));
+}
+
+const CudaTensor& CudaAdd::backward(const CudaTensor& gradient, SampleRange samples) {
+  gpu_.run(cuda::Copy{gradient.data(samples), gradient_.data(samples)}, size_of(input_, samples));
+  return gradient_;
+}
+
 std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,
                                            int first_filter, bool after_relu, const std::string& what) {
   if (const auto* activation = std::get_if<Activation>(&layer)) {

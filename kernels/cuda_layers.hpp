@@ -80,6 +80,26 @@ class CudaLayer {
 /// a ReLU's output, and the layer's backward is to include the ReLU's (for max pooling alone). `what` names the stage.
 std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,
                                            int first_filter, bool after_relu, const std::string& what);
+/// Adds maps, which have to be set before the first forward.
+class CudaAdd : public CudaLayer {
+ public:
+  CudaAdd(cuda::Gpu& gpu, const CudaTensor& input, const std::string& what)
+      : gpu_(gpu), input_(input), output_(gpu, input.shape(), what), gradient_(gpu, input.shape(), what) {}
+
+  void connect(const CudaTensor& added) { added_ = &added; }
+  void forward(const Pass& pass, SampleRange samples) override;
+  const CudaTensor& output() const override { return output_; }
+  const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override;
+  /// What the last backward gave, to both.
+  const CudaTensor& gradient() const { return gradient_; }
+
+ private:
+  cuda::Gpu& gpu_;
+  const CudaTensor& input_;
+  const CudaTensor* added_ = nullptr;
+  CudaTensor output_;
+  CudaTensor gradient_;
+};
 std::unique_ptr<CudaLayer> make_cuda_batch_norm(cuda::Gpu& gpu, const BatchNorm& layer, int moments,
                                                 const CudaTensor& input, const std::string& what);
 /// Backward alone of an activation that the convolution applied to `output`.

@@ -22,6 +22,9 @@ class DeviceTensor {
  public:
   virtual ~DeviceTensor() = default;
   virtual Shape shape() const = 0;
+  /// Channels of another tensor of the same device, samples, rows and columns, in place of channels from `first` on; or
+  /// added to them.
+  virtual void take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added);
   /// Fills samples from NCHW floats, as many as the samples hold.
   virtual void write(SampleRange samples, std::span<const float> values) = 0;
   /// Converts samples to NCHW floats, as many as they hold.
@@ -61,6 +64,14 @@ class Shard {
   /// of the same device, and convert where the layout differs.
   virtual std::unique_ptr<DeviceTensor> make_input() const = 0;
   virtual std::unique_ptr<DeviceTensor> make_output_gradient() const = 0;
+
+  /// New tensors for the maps that the stage's Add layer number `index` adds: added_shapes(stage, batch, filters.count).
+  virtual std::unique_ptr<DeviceTensor> make_added(std::size_t index) const = 0;
+  /// What it adds, in every forward from now on. A stage that adds wants it once, before the first.
+  virtual void connect(std::size_t index, const DeviceTensor& maps) = 0;
+  /// From the gradient by the stage's maps that by what it adds, of the samples of the last backward_input, or of all with
+  /// batch norm. Belongs to the shard and holds until the next.
+  virtual const DeviceTensor& added_gradient(std::size_t index) const = 0;
 
   /// Samples of the input (batch, channels, height, width), one micro-batch, to the same samples of
   /// output_shape(stage, batch, filters.count). The result belongs to the shard and holds until their next forward. With
@@ -126,6 +137,8 @@ class Device {
   /// Does all heavy work once: chooses algorithms and layouts, builds kernels, allocates. The state is zero_state().
   /// Throws Error when the device cannot hold or compute the shard.
   virtual std::unique_ptr<Shard> compile(const ShardSpec& spec) = 0;
+  /// A tensor of zeros, in the device's plainest layout.
+  virtual std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) = 0;
   /// Waits until all that was asked of the device is done. Reading a tensor waits as well; timing needs this.
   virtual void finish() {}
 };

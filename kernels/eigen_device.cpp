@@ -7,6 +7,7 @@
 #include "kernels/channel_layers.hpp"
 #include "kernels/host_tensor.hpp"
 #include "kernels/im2col.hpp"
+#include "kernels/weightless.hpp"
 
 namespace convoy {
 namespace {
@@ -25,6 +26,13 @@ class EigenShard : public Shard {
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
     return std::make_unique<HostTensor<float>>(output_.shape());
   }
+  std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
+    return std::make_unique<HostTensor<float>>(added_gradients_.at(index).shape());
+  }
+  void connect(std::size_t index, const DeviceTensor& maps) override {
+    layers_.connect(index, host_values<float>(maps));
+  }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return added_gradients_.at(index); }
   const ShardSpec& spec() const override { return spec_; }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
@@ -53,6 +61,7 @@ class EigenShard : public Shard {
   void backward_input_sample(Workspace& work, int n);
   void backward_filters_sample(Workspace& work, int n);
   void sum_gradients();
+  bool convolves() const { return spec_.stage.kind == StageKind::convolution; }
   ConstView weights() const { return {parameters_.weights().value.data(), filters_, taps_}; }
   Splitter splitter() {
     return [this](int count, const std::function<void(int first, int last)>& work) {
@@ -68,7 +77,9 @@ class EigenShard : public Shard {
   HostParameters<float> parameters_;
   ChannelLayers<float> layers_;
   HostTensor<float> output_;
+  Weightless<float> weightless_;
   HostTensor<float> input_gradient_;
+  std::vector<HostTensor<float>> added_gradients_;
   std::vector<Workspace> work_;
   const BasicTensor<float>* input_ = nullptr;
 };
@@ -82,8 +93,12 @@ EigenShard::EigenShard(const ShardSpec& spec, ThreadTeam& team)
       parameters_(spec.stage, spec.filters.count),
       layers_(spec.stage, spec.filters, spec.batch, &parameters_),
       output_(output_shape(spec.stage, spec.batch, spec.filters.count)),
+      weightless_(spec.stage, spec.filters, spec.batch),
       input_gradient_(input_shape(spec.stage, spec.input_gradient ? spec.batch : 0)),
       work_(static_cast<std::size_t>(team.size())) {
+  for (const Shape& shape : added_shapes(spec.stage, spec.batch, spec.filters.count)) {
+    added_gradients_.emplace_back(shape);
+  }
   for (Workspace& work : work_) {
     work.columns.resize(taps_, places_);
     work.weight_gradient.resize(filters_, taps_);
@@ -95,6 +110,7 @@ const DeviceTensor& EigenShard::forward(const DeviceTensor& input, const Pass& p
   input_ = &host_values<float>(input);
   invariant(input_->shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
   split(samples, [&](Workspace& work, int first, int last) {
+    if (!convolves()) return weightless_.forward(*input_, {first, last - first}, layers_.input());
     for (int n = first; n < last; ++n) forward_sample(work, n);
   });
   const SampleRange done = layers_.forward(samples, pass, splitter());
@@ -122,9 +138,16 @@ const DeviceTensor* EigenShard::backward_input(const DeviceTensor& output_gradie
     std::ranges::copy(gradient.samples(samples.first, samples.count),
                       layers_.output_gradient().samples(samples.first, samples.count).begin());
   }
-  layers_.backward(samples, splitter());
+  const SampleRange done = layers_.backward(samples, splitter());
+  for (std::size_t i = 0; i < added_gradients_.size(); ++i) {
+    std::ranges::copy(layers_.added_gradient(i).samples(done.first, done.count),
+                      added_gradients_[i].values.samples(done.first, done.count).begin());
+  }
   if (!spec_.input_gradient) return nullptr;
   split(samples, [&](Workspace& work, int first, int last) {
+    if (!convolves()) {
+      return weightless_.backward(*input_, layers_.input_gradient(), {first, last - first}, input_gradient_.values);
+    }
     for (int n = first; n < last; ++n) backward_input_sample(work, n);
   });
   return &input_gradient_;
@@ -140,6 +163,7 @@ void EigenShard::backward_input_sample(Workspace& work, int n) {
 
 void EigenShard::backward_filters() {
   invariant(input_ != nullptr, "backward_filters follows backward_input");
+  if (!convolves()) return;
   for (Workspace& work : work_) {
     work.weight_gradient.setZero();
     work.bias_gradient.setZero();
@@ -177,6 +201,9 @@ class EigenDevice : public Device {
   }
   const DeviceInfo& info() const override { return info_; }
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override { return std::make_unique<EigenShard>(spec, team_); }
+  std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override {
+    return std::make_unique<HostTensor<float>>(shape);
+  }
 
  private:
   DeviceInfo info_;

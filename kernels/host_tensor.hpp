@@ -49,7 +49,7 @@ struct HostParameter {
 template <class T>
 class HostParameters {
  public:
-  HostParameters(const Stage& stage, int filters) : has_bias_(stage.conv.bias) {
+  HostParameters(const Stage& stage, int filters) : of_convolution_(convolution_parameters(stage)) {
     const ShardState start = zero_state(stage, filters);
     for (const ParameterSpec& spec : parameters_of(stage, filters)) {
       const std::size_t moments = spec.trained ? static_cast<std::size_t>(stage.moments) : 0;
@@ -62,11 +62,11 @@ class HostParameters {
   HostParameter<T>& weights() { return all_[0]; }
   const HostParameter<T>& weights() const { return all_[0]; }
   /// Null where the convolution has none.
-  HostParameter<T>* bias() { return has_bias_ ? &all_[1] : nullptr; }
-  const HostParameter<T>* bias() const { return has_bias_ ? &all_[1] : nullptr; }
+  HostParameter<T>* bias() { return of_convolution_ > 1 ? &all_[1] : nullptr; }
+  const HostParameter<T>* bias() const { return of_convolution_ > 1 ? &all_[1] : nullptr; }
   /// Weights, biases, running means and variances of the batch norm number `index` of the stage.
   std::span<HostParameter<T>, 4> batch_norm(std::size_t index) {
-    return std::span<HostParameter<T>>(all_).subspan((has_bias_ ? 2 : 1) + 4 * index).template first<4>();
+    return std::span<HostParameter<T>>(all_).subspan(of_convolution_ + 4 * index).template first<4>();
   }
   std::vector<HostParameter<T>>& all() { return all_; }
 
@@ -115,7 +115,7 @@ class HostParameters {
                    [](float value) { return static_cast<T>(value); });
   }
 
-  bool has_bias_;
+  std::size_t of_convolution_;
   std::vector<HostParameter<T>> all_;
 };
 

@@ -1,6 +1,9 @@
 #include "kernels/onednn_device.hpp"
 
+#include <cstring>
+
 #include "kernels/onednn_convolution.hpp"
+#include "kernels/on_host.hpp"
 
 namespace convoy {
 namespace {
@@ -21,6 +24,15 @@ class OnednnShard : public Shard {
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
     return std::make_unique<OnednnTensor>(engine_, output_->shape(), output_->memory().get_desc());
   }
+  std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
+    const Added& added = added_.at(index);
+    return std::make_unique<OnednnTensor>(engine_, added.shape, added.layer->output().get_desc());
+  }
+  void connect(std::size_t index, const DeviceTensor& maps) override {
+    invariant(maps.shape() == added_.at(index).shape, "maps of the shape that is added");
+    added_.at(index).layer->connect(own(maps).memory());
+  }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return *added_.at(index).gradient; }
   const ShardSpec& spec() const override { return spec_; }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
@@ -43,6 +55,13 @@ class OnednnShard : public Shard {
   bool batch_norm_;
   OnednnConvolution convolution_;
   std::vector<std::unique_ptr<OnednnLayer>> layers_;
+  /// The Add layers among them.
+  struct Added {
+    OnednnAdd* layer;
+    Shape shape;
+    std::unique_ptr<OnednnTensor> gradient;
+  };
+  std::vector<Added> added_;
   std::unique_ptr<OnednnTensor> output_;
   std::unique_ptr<OnednnTensor> input_gradient_;
   const dnnl::memory* input_ = nullptr;     ///< of the last training forward
@@ -83,6 +102,15 @@ void OnednnShard::make_layers() {
       layers_.push_back(make_onednn_batch_norm(engine_, *norm, shape, spec_.stage.moments, passed, relu));
       passed = layers_.back()->output();
       if (relu) ++i;
+      continue;
+    }
+    if (std::holds_alternative<Add>(after[i])) {
+      auto layer = make_onednn_add(engine_, shape, micro_batch, passed);
+      // What goes to the layer before goes to the added maps as well.
+      added_.push_back(
+          {layer.get(), shape, std::make_unique<OnednnTensor>(engine_, shape, layer->input_gradient())});
+      layers_.push_back(std::move(layer));
+      passed = layers_.back()->output();
       continue;
     }
     layers_.push_back(
@@ -222,9 +250,15 @@ class OnednnDevice : public Device {
   }
 
   const DeviceInfo& info() const override { return info_; }
+  std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override {
+    const dnnl::memory zeros = engine_.make(plain_desc(shape));
+    std::memset(zeros.get_data_handle(), 0, zeros.get_desc().get_size());
+    return std::make_unique<OnednnTensor>(engine_, shape, zeros);
+  }
 
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
     engine_.use_threads();
+    if (spec.stage.kind != StageKind::convolution) return compile_on_host(*this, spec, engine_.threads);
     try {
       return std::make_unique<OnednnShard>(engine_, spec);
     } catch (const dnnl::error& error) {

@@ -21,12 +21,19 @@ struct OnednnEngine {
   /// oneDNN takes the calling thread's OpenMP setting, both when a primitive is made and when it runs.
   void use_threads() const;
   dnnl::memory make(const dnnl::memory::desc& desc) const;
-  void reorder(const dnnl::memory& from, const dnnl::memory& to);
+  /// `added`: to what is there.
+  void reorder(const dnnl::memory& from, const dnnl::memory& to, bool added = false);
   void run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
 
  private:
   // dnnl::reorder looks its kernel up at every call; these are kept for each pair of memories.
-  std::vector<std::pair<std::pair<dnnl::memory::desc, dnnl::memory::desc>, dnnl::reorder>> reorders_;
+  struct Reorder {
+    dnnl::memory::desc from;
+    dnnl::memory::desc to;
+    bool added = false;
+    dnnl::reorder primitive;
+  };
+  std::vector<Reorder> reorders_;
 };
 
 dnnl::memory::dims dims_of(const Shape& shape);
@@ -55,6 +62,7 @@ class OnednnTensor : public DeviceTensor {
   Shape shape() const override { return shape_; }
   void write(SampleRange samples, std::span<const float> values) override;
   void read(SampleRange samples, std::span<float> values) const override;
+  void take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added) override;
   const dnnl::memory& memory() const { return memory_; }
 
  private:
@@ -121,6 +129,13 @@ std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const Chann
 std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, const Activation& activation,
                                                              const Shape& shape, int micro_batch,
                                                              const dnnl::memory& output);
+/// Adds maps, which have to be set before the first forward.
+class OnednnAdd : public OnednnLayer {
+ public:
+  virtual void connect(const dnnl::memory& added) = 0;
+};
+std::unique_ptr<OnednnAdd> make_onednn_add(OnednnEngine& engine, const Shape& shape, int micro_batch,
+                                           const dnnl::memory& input);
 /// `fused`: a ReLU to follow, which the layer computes as well, forward and backward.
 std::unique_ptr<OnednnLayer> make_onednn_batch_norm(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape,
                                                     int moments, const dnnl::memory& input, bool fused);

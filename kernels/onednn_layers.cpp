@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/large_pages.hpp"
@@ -23,14 +24,23 @@ memory OnednnEngine::make(const memory::desc& desc) const {
   return made;
 }
 
-void OnednnEngine::reorder(const memory& from, const memory& to) {
+void OnednnEngine::reorder(const memory& from, const memory& to, bool added) {
   use_threads();
-  const std::pair key{from.get_desc(), to.get_desc()};
-  for (const auto& [known, primitive] : reorders_) {
-    if (known == key) return run(primitive, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  const auto fits = [&, source = from.get_desc(), target = to.get_desc()](const Reorder& known) {
+    return known.added == added && known.from == source && known.to == target;
+  };
+  auto known = std::ranges::find_if(reorders_, fits);
+  if (known == reorders_.end()) {
+    dnnl::primitive_attr attributes;
+    if (added) {
+      dnnl::post_ops operations;
+      operations.append_sum();
+      attributes.set_post_ops(operations);
+    }
+    reorders_.push_back({from.get_desc(), to.get_desc(), added, dnnl::reorder(from, to, attributes)});
+    known = reorders_.end() - 1;
   }
-  reorders_.emplace_back(key, dnnl::reorder(from, to));
-  run(reorders_.back().second, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  run(known->primitive, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
 void OnednnEngine::run(const dnnl::primitive& primitive, const std::unordered_map<int, memory>& arguments) {

@@ -29,6 +29,9 @@ class ReferenceDevice : public Device {
   }
   const DeviceInfo& info() const override { return info_; }
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override { return std::make_unique<ReferenceShard<T>>(spec); }
+  std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override {
+    return std::make_unique<HostTensor<T>>(shape);
+  }
 
  private:
   DeviceInfo info_;
@@ -42,7 +45,17 @@ ReferenceShard<T>::ReferenceShard(const ShardSpec& spec)
       spec_(spec),
       layers_(spec.stage, spec.filters, spec.batch, &parameters),
       output_(output_shape(spec.stage, spec.batch, spec.filters.count)),
-      input_gradient_(input_shape(spec.stage, spec.input_gradient ? spec.batch : 0)) {}
+      weightless_(spec.stage, spec.filters, spec.batch),
+      input_gradient_(input_shape(spec.stage, spec.input_gradient ? spec.batch : 0)) {
+  for (const Shape& shape : added_shapes(spec.stage, spec.batch, spec.filters.count)) {
+    added_gradients_.emplace_back(shape);
+  }
+}
+
+template <class T>
+std::unique_ptr<DeviceTensor> ReferenceShard<T>::make_added(std::size_t index) const {
+  return std::make_unique<HostTensor<T>>(added_gradients_.at(index).shape());
+}
 
 template <class T>
 std::unique_ptr<DeviceTensor> ReferenceShard<T>::make_input() const {
@@ -69,6 +82,7 @@ const DeviceTensor& ReferenceShard<T>::forward(const DeviceTensor& input, const 
 template <class T>
 void ReferenceShard<T>::convolve(SampleRange samples) {
   BasicTensor<T>& out = layers_.input();
+  if (spec_.stage.kind != StageKind::convolution) return weightless_.forward(*input_, samples, out);
   const Shape shape = out.shape();
   const BasicTensor<T>& weights = parameters.weights().value;
   const HostParameter<T>* bias = parameters.bias();
@@ -100,7 +114,11 @@ const DeviceTensor* ReferenceShard<T>::backward_input(const DeviceTensor& output
     std::ranges::copy(gradient.samples(samples.first, samples.count),
                       layers_.output_gradient().samples(samples.first, samples.count).begin());
   }
-  layers_.backward(samples, serially);
+  const SampleRange done = layers_.backward(samples, serially);
+  for (std::size_t i = 0; i < added_gradients_.size(); ++i) {
+    std::ranges::copy(layers_.added_gradient(i).samples(done.first, done.count),
+                      added_gradients_[i].values.samples(done.first, done.count).begin());
+  }
   if (!spec_.input_gradient) return nullptr;
   find_input_gradient(samples);
   return &input_gradient_;
@@ -108,6 +126,7 @@ const DeviceTensor* ReferenceShard<T>::backward_input(const DeviceTensor& output
 
 template <class T>
 void ReferenceShard<T>::backward_filters() {
+  if (spec_.stage.kind != StageKind::convolution) return;
   const BasicTensor<T>& dy = layers_.input_gradient();
   const Shape shape = dy.shape();
   BasicTensor<double> dw(parameters.weights().value.shape(), 0.0);
@@ -135,6 +154,9 @@ void ReferenceShard<T>::backward_filters() {
 template <class T>
 void ReferenceShard<T>::find_input_gradient(SampleRange samples) {
   const BasicTensor<T>& dy = layers_.input_gradient();
+  if (spec_.stage.kind != StageKind::convolution) {
+    return weightless_.backward(*input_, dy, samples, input_gradient_.values);
+  }
   const Shape shape = dy.shape();
   const BasicTensor<T>& weights = parameters.weights().value;
   BasicTensor<double> dx(input_gradient_.shape(), 0.0);

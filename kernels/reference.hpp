@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "kernels/channel_layers.hpp"
+#include "kernels/weightless.hpp"
 
 namespace convoy {
 
@@ -26,6 +27,10 @@ class ReferenceShard : public Shard {
   void set_state(const ShardState& state) override { parameters.set_state(state); }
   std::vector<Tensor> gradients() const override { return parameters.gradients(); }
 
+  std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override;
+  void connect(std::size_t index, const DeviceTensor& maps) override { layers_.connect(index, host_values<T>(maps)); }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return added_gradients_.at(index); }
+
   HostParameters<T> parameters;  ///< open to gradient checks
 
  private:
@@ -35,7 +40,9 @@ class ReferenceShard : public Shard {
   ShardSpec spec_;
   ChannelLayers<T> layers_;
   HostTensor<T> output_;
+  Weightless<T> weightless_;
   HostTensor<T> input_gradient_;
+  std::vector<HostTensor<T>> added_gradients_;
   const BasicTensor<T>* input_ = nullptr;  ///< of the last training forward
 };
 

@@ -46,6 +46,7 @@ std::vector<ShardState> initial_trunk(const Cut& cut, std::uint64_t seed) {
   std::vector<ShardState> states;
   for (const Stage& stage : cut.trunk) {
     states.push_back(zero_state(stage, stage.conv.filters));
+    if (stage.kind != StageKind::convolution) continue;
     const std::size_t number = states.size() - 1;
     const Initialisation init = number < cut.inits.size() ? cut.inits[number] : Initialisation{};
     draw(states.back().weights(), init, first_activation_is_relu(stage), stage.conv.kernel_h * stage.conv.kernel_w,

@@ -39,8 +39,17 @@ void add_to_trunk(const Net& net, const Layer& layer, Cut& cut) {
     cut.inits.push_back(layer.init);
     return;
   }
-  if (cut.trunk.empty()) {
-    fail_at(net, layer, "it stands before the first convolution; a net begins with conv (or, without any, with dense)");
+  if (cut.trunk.empty() || std::holds_alternative<ResponseNorm>(layer.spec)) {
+    const auto* norm = std::get_if<ResponseNorm>(&layer.spec);
+    const FeatureShape& in = input_of(net, layer);
+    cut.trunk.push_back(stage_without_weights(layer.name, norm != nullptr ? StageKind::response_norm : StageKind::channels,
+                                              in.channels, in.height, in.width));
+    cut.trunk.back().moments = cut.moments;
+    cut.inits.emplace_back();
+    if (norm != nullptr) {
+      cut.trunk.back().norm = *norm;
+      return;
+    }
   }
   std::vector<ChannelLayer>& after = cut.trunk.back().after;
   if (const auto* activation = std::get_if<Activation>(&layer.spec)) after.emplace_back(*activation);
@@ -55,8 +64,9 @@ void add_to_trunk(const Net& net, const Layer& layer, Cut& cut) {
 
 void add_to_head(const Net& net, const Layer& layer, Cut& cut) {
   if (std::holds_alternative<Convolution>(layer.spec) || std::holds_alternative<Pooling>(layer.spec) ||
-      std::holds_alternative<GlobalAveragePool>(layer.spec) || std::holds_alternative<BatchNorm>(layer.spec)) {
-    fail_at(net, layer, "convolution, pooling and batch norm come before flatten and dense layers; move it up");
+      std::holds_alternative<GlobalAveragePool>(layer.spec) || std::holds_alternative<BatchNorm>(layer.spec) ||
+      std::holds_alternative<ResponseNorm>(layer.spec)) {
+    fail_at(net, layer, "convolution, pooling and normalisation come before flatten and dense layers; move it up");
   }
   cut.head.push_back(layer);
 }
@@ -76,7 +86,7 @@ Cut cut(const Net& net) {
       cut.maps = layer.output;
     }
   }
-  for (const Stage& stage : cut.trunk) validate(stage);
+  validate(cut.trunk);
   return cut;
 }
 

@@ -33,7 +33,7 @@ struct SoftmaxCrossEntropy {
 /// 1/2 sum over classes of (output - one_hot(label))^2, mean over the batch.
 struct SquaredError {};
 
-using LayerSpec = std::variant<Convolution, Activation, Pooling, GlobalAveragePool, BatchNorm, Dense, Flatten, Dropout,
+using LayerSpec = std::variant<Convolution, Activation, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm, Dense, Flatten, Dropout,
                                SoftmaxCrossEntropy, SquaredError>;
 
 /// How the weights of a convolution or dense layer are drawn; biases begin at 0.

@@ -111,6 +111,15 @@ Initialisation read_init(Fields& fields) {
   fields.fail("init", fmt::format("is '{}'; expected he, xavier or {{constant: VALUE}}", name));
 }
 
+LayerSpec read_response_norm(Fields& fields, bool&) {
+  ResponseNorm norm;
+  if (fields.has("size")) norm.size = fields.integer("size", 1, 4096);
+  if (fields.has("alpha")) norm.alpha = static_cast<float>(fields.number("alpha", 0.0, 1e6));
+  if (fields.has("beta")) norm.beta = static_cast<float>(fields.number("beta", 0.0, 100.0));
+  if (fields.has("k")) norm.k = static_cast<float>(fields.number("k", 1e-6, 1e6));
+  return norm;
+}
+
 template <class T>
 LayerSpec read_plain(Fields&, bool&) {
   return T{};
@@ -124,6 +133,7 @@ const std::vector<LayerType>& layer_types() {
       {"tanh", read_activation<Activation::Kind::tanh>},
       {"leaky_relu", read_leaky_relu},
       {"batch_norm", read_batch_norm},
+      {"response_norm", read_response_norm},
       {"max_pool", read_pool<PoolKind::max>},
       {"average_pool", read_pool<PoolKind::average>},
       {"global_average_pool", read_plain<GlobalAveragePool>},
@@ -181,7 +191,7 @@ FeatureShape output_of(const LayerSpec& spec, const FeatureShape& in) {
   if (std::holds_alternative<Flatten>(spec)) return {in.size(), 1, 1};
   if (std::holds_alternative<GlobalAveragePool>(spec)) return {in.channels, 1, 1};
   if (std::holds_alternative<Activation>(spec) || std::holds_alternative<Dropout>(spec) ||
-      std::holds_alternative<BatchNorm>(spec)) {
+      std::holds_alternative<BatchNorm>(spec) || std::holds_alternative<ResponseNorm>(spec)) {
     return in;
   }
   return {1, 1, 1};

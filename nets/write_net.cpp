@@ -25,6 +25,10 @@ struct SpecWriter {
   std::string operator()(const BatchNorm& norm) const {
     return fmt::format("type: batch_norm, epsilon: {}, momentum: {}", norm.epsilon, norm.momentum);
   }
+  std::string operator()(const ResponseNorm& norm) const {
+    return fmt::format("type: response_norm, size: {}, alpha: {}, beta: {}, k: {}", norm.size, norm.alpha, norm.beta,
+                       norm.k);
+  }
   std::string operator()(const GlobalAveragePool&) const { return "type: global_average_pool"; }
   std::string operator()(const Pooling& pool) const {
     return fmt::format("type: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}",

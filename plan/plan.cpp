@@ -102,8 +102,12 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   if (plan.exchange == Exchange::thesis && plan.micro_batches > 1) {
     fail("plan: the thesis' scheme sends whole batches, not {} micro-batches", plan.micro_batches);
   }
-  if (plan.exchange == Exchange::thesis && std::ranges::any_of(trunk, has_batch_norm)) {
-    fail("plan: the thesis' scheme knows no batch norm; take the star or the ring");
+  if (!is_chain(trunk)) fail("plan: the net has branches, and slaves compute chains of stages alone; train without slaves");
+  const auto beyond = [](const Stage& stage) {
+    return stage.kind != StageKind::convolution || has_batch_norm(stage);
+  };
+  if (plan.exchange == Exchange::thesis && std::ranges::any_of(trunk, beyond)) {
+    fail("plan: the thesis' scheme knows neither batch norm nor response norm; take the star or the ring");
   }
   if (plan.stages.size() != trunk.size()) {
     fail("plan: it has {} stages, the net has {}; make the plan for this net", plan.stages.size(), trunk.size());

@@ -246,7 +246,7 @@ class Builder {
       updated[node] = add({.kind = TaskKind::update, .node = node, .after = after});
     }
     for (int s = 0; s < static_cast<int>(trunk_.size()); ++s) {
-      if (!replicated(s)) continue;
+      if (!replicated(s) || parameters_of(trunk_[static_cast<std::size_t>(s)], 1).empty()) continue;
       for (const Assignment& shard : shards(s)) {
         for (const int user : users_[static_cast<std::size_t>(s)]) {
           if (user == shard.member) continue;

@@ -50,6 +50,17 @@ Padding pad_of(const fb::Pads* pad) {
   return {pad->top(), pad->left(), pad->bottom(), pad->right()};
 }
 
+Sources sources_of(const flatbuffers::Vector<const fb::Source*>* list) {
+  Sources sources;
+  if (list == nullptr) return sources;
+  if (list->size() > kMostStages) fail("{} sources of a stage, {} at most", list->size(), kMostStages);
+  for (const fb::Source* each : *list) {
+    const auto extent = [](std::uint32_t value) { return static_cast<int>(within(value, 0U, 1U << 20U, "channels")); };
+    sources.push_back({each->stage(), {extent(each->first()), extent(each->count())}});
+  }
+  return sources;
+}
+
 ChannelLayer layer_of(const fb::LayerHolder& holder) {
   if (const auto* activation = holder.layer_as_ActivationLayer()) {
     const int kind = within(static_cast<int>(activation->kind()), 0, 3, "activation kind");
@@ -61,6 +72,7 @@ ChannelLayer layer_of(const fb::LayerHolder& holder) {
                    pad_of(pool->pad())};
   }
   if (const auto* dropout = holder.layer_as_DropoutLayer()) return Dropout{dropout->rate(), dropout->stream()};
+  if (const auto* add = holder.layer_as_AddLayer()) return Add{sources_of(add->from())};
   if (const auto* norm = holder.layer_as_BatchNormLayer()) {
     return BatchNorm{text(norm->name(), "batch norm's name"), norm->epsilon(), norm->momentum()};
   }
@@ -82,7 +94,11 @@ Stage stage_of(const fb::Stage* table) {
                        .pad = pad_of(conv.pad()),
                        .bias = conv.bias()},
               .after = {},
-              .moments = static_cast<int>(within(table->moments(), 0U, 16U, "moments"))};
+              .moments = static_cast<int>(within(table->moments(), 0U, 16U, "moments")),
+              .kind = static_cast<StageKind>(within(static_cast<int>(table->kind()), 0, 2, "kind of stage")),
+              .norm = {},
+              .from = sources_of(table->from())};
+  if (const fb::ResponseNorm* norm = table->norm()) stage.norm = {norm->size(), norm->alpha(), norm->beta(), norm->k()};
   if (const auto* after = table->after()) {
     if (after->size() > kMostLayers) fail("a stage of {} layers, {} at most", after->size(), kMostLayers);
     for (const fb::LayerHolder* layer : *after) stage.after.push_back(layer_of(*layer));
@@ -174,12 +190,7 @@ Assign read(const fb::Assign& t) {
                 .keep = t.keep(),
                 .peer_keys = texts(t.peer_keys(), kMostMembers, "peer keys")};
   for (const fb::Stage* stage : *t.trunk()) assign.trunk.push_back(stage_of(stage));
-  for (std::size_t s = 1; s < assign.trunk.size(); ++s) {
-    const Stage& before = assign.trunk[s - 1];
-    if (input_shape(assign.trunk[s], 1) != output_shape(before, 1, before.conv.filters)) {
-      fail("stage {} does not take the maps of stage {}", assign.trunk[s].name, before.name);
-    }
-  }
+  validate(assign.trunk);
   validate(assign.plan, assign.trunk);
   if (assign.node >= assign.plan.members.size()) fail("node {} of {}", assign.node, assign.plan.members.size());
   return assign;

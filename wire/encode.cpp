@@ -13,6 +13,12 @@ using Layers = std::vector<flatbuffers::Offset<fb::LayerHolder>>;
 
 fb::Pads pads(const Padding& pad) { return {pad.top, pad.left, pad.bottom, pad.right}; }
 
+flatbuffers::Offset<flatbuffers::Vector<const fb::Source*>> encode(Builder& builder, const Sources& from) {
+  std::vector<fb::Source> sources;
+  for (const Source& each : from) sources.emplace_back(each.stage, u32(each.channels.first), u32(each.channels.count));
+  return builder.CreateVectorOfStructs(sources);
+}
+
 /// Adds one channel layer to a stage's list.
 struct LayerEncoder {
   Builder& builder;
@@ -32,6 +38,10 @@ struct LayerEncoder {
     const auto layer = fb::CreateDropoutLayer(builder, dropout.rate, dropout.stream);
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::DropoutLayer, layer.Union());
   }
+  flatbuffers::Offset<fb::LayerHolder> operator()(const Add& add) const {
+    const auto layer = fb::CreateAddLayer(builder, encode(builder, add.from));
+    return fb::CreateLayerHolder(builder, fb::ChannelLayer::AddLayer, layer.Union());
+  }
   flatbuffers::Offset<fb::LayerHolder> operator()(const BatchNorm& norm) const {
     const auto layer = fb::CreateBatchNormLayer(builder, builder.CreateString(norm.name), norm.epsilon, norm.momentum);
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::BatchNormLayer, layer.Union());
@@ -46,7 +56,10 @@ flatbuffers::Offset<fb::Stage> encode(Builder& builder, const Stage& stage) {
   Layers layers;
   for (const ChannelLayer& layer : stage.after) layers.push_back(std::visit(LayerEncoder{builder}, layer));
   const auto after = builder.CreateVector(layers);
-  return fb::CreateStage(builder, name, stage.channels, stage.height, stage.width, conv, after, u32(stage.moments));
+  const auto from = encode(builder, stage.from);
+  const fb::ResponseNorm norm(stage.norm.size, stage.norm.alpha, stage.norm.beta, stage.norm.k);
+  return fb::CreateStage(builder, name, stage.channels, stage.height, stage.width, conv, after, u32(stage.moments),
+                         static_cast<fb::StageKind>(stage.kind), &norm, from);
 }
 
 flatbuffers::Offset<fb::Plan> encode(Builder& builder, const Plan& plan) {

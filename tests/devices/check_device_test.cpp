@@ -34,6 +34,9 @@ class WrongShard : public Shard {
     // An element in a hundred may differ; more may not.
     return &spoilt(Wrong::input_gradient, *shard_->backward_input(output_gradient, samples), *gradient_, 20);
   }
+  std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override { return shard_->make_added(index); }
+  void connect(std::size_t index, const DeviceTensor& maps) override { shard_->connect(index, maps); }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return shard_->added_gradient(index); }
   void backward_filters() override { shard_->backward_filters(); }
   void update(const UpdateStep& step) override {
     shard_->update(step);
@@ -80,6 +83,7 @@ class WrongDevice : public Device {
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
     return std::make_unique<WrongShard>(wrong_, device_->compile(spec));
   }
+  std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override { return device_->make_tensor(shape); }
 
  private:
   Wrong wrong_;

@@ -21,6 +21,11 @@ class Gradients : public testing::TestWithParam<StageCase> {
     shard_.set_state(random_state(spec_));
     input_.write(random_input(spec_).span());
     slope_.write(random_output_gradient(spec_).span());
+    for (const Tensor& maps : random_added(spec_)) {
+      added_.push_back(std::make_unique<HostTensor<double>>(maps.shape()));
+      added_.back()->write({0, maps.shape().n}, maps.span());
+      shard_.connect(added_.size() - 1, *added_.back());
+    }
   }
 
   Shape output() const { return output_shape(spec_.stage, spec_.batch, spec_.filters.count); }
@@ -69,6 +74,7 @@ class Gradients : public testing::TestWithParam<StageCase> {
   ReferenceShard<double> shard_;
   HostTensor<double> input_;
   HostTensor<double> slope_;
+  std::vector<std::unique_ptr<HostTensor<double>>> added_;
 };
 
 TEST_P(Gradients, MatchCentralDifferences) {
@@ -76,6 +82,9 @@ TEST_P(Gradients, MatchCentralDifferences) {
   const DeviceTensor* by_input = shard_.backward(slope_);
   const std::vector<HostParameter<double>> analytic = shard_.parameters.all();
   const std::vector<ParameterSpec> specs = parameters_of(spec_.stage, spec_.filters.count);
+  std::vector<BasicTensor<double>> by_added;
+  for (std::size_t i = 0; i < added_.size(); ++i) by_added.push_back(host_values<double>(shard_.added_gradient(i)));
+  for (std::size_t i = 0; i < added_.size(); ++i) check(added_[i]->values, by_added[i], "sum");
   for (std::size_t p = 0; p < specs.size(); ++p) {
     if (specs[p].trained) check(shard_.parameters.all()[p].value, analytic[p].gradient, specs[p].name);
   }

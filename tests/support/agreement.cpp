@@ -22,6 +22,7 @@ UpdateStep step_of(const Stage& stage) {
 /// What one device makes of one case.
 struct Results {
   Tensor tested, output, input_gradient;
+  std::vector<Tensor> added_gradients;
   std::vector<Tensor> gradients;
   ShardState start, end;
 };
@@ -29,6 +30,7 @@ struct Results {
 Results compute(Device& device, const ShardSpec& spec) {
   HostShard shard(device, spec);
   shard.shard().set_state(random_state(spec));
+  shard.connect(random_added(spec));
   Results results;
   results.start = shard.shard().state();
   const Tensor input = random_input(spec);
@@ -42,6 +44,7 @@ Results compute(Device& device, const ShardSpec& spec) {
       results.output = output;
       if (input_gradient != nullptr) results.input_gradient = *input_gradient;
       results.gradients = shard.shard().gradients();
+      results.added_gradients = shard.added_gradients();
     }
     shard.shard().update(step_of(spec.stage));
   }
@@ -85,6 +88,9 @@ void expect_near(const Results& got, const Results& expected, const ShardSpec& s
   }
   if (spec.input_gradient)
     expect_near(got.input_gradient, expected.input_gradient, epsilon, taps + senders, "input gradient");
+  for (std::size_t i = 0; i < expected.added_gradients.size(); ++i) {
+    expect_near(got.added_gradients.at(i), expected.added_gradients[i], epsilon, taps + places, "gradient by a sum");
+  }
   // Three steps: each gradient's error enters with the learning rate, and moves the next step's gradient.
   const double steps = 9.0 * (taps + places);
   const std::vector<const Tensor*> ours = tensors_of(got.end);

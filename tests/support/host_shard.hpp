@@ -17,6 +17,11 @@ class HostShard {
   Shape input_shape() const { return input_->shape(); }
   Shape output_shape() const { return output_.shape(); }
 
+  /// What the stage's Add layers add, in their order; before the first forward.
+  void connect(const std::vector<Tensor>& added);
+  /// By that, of the last backward.
+  std::vector<Tensor> added_gradients() const;
+
   /// NCHW input (batch, channels, height, width) to the shard's output; the result holds until the next call.
   const Tensor& forward(std::span<const float> input, const Pass& pass);
   /// NCHW gradient by the output to this shard's part of the gradient by the input; null without spec().input_gradient.
@@ -31,6 +36,7 @@ class HostShard {
   std::unique_ptr<Shard> shard_;
   std::unique_ptr<DeviceTensor> input_;
   std::unique_ptr<DeviceTensor> gradient_;
+  std::vector<std::unique_ptr<DeviceTensor>> added_;
   Tensor output_;
   Tensor input_gradient_;
 };
@@ -42,6 +48,24 @@ inline HostShard::HostShard(Device& device, const ShardSpec& spec)
       gradient_(shard_->make_output_gradient()),
       output_(convoy::output_shape(spec.stage, spec.batch, spec.filters.count)),
       input_gradient_(spec.input_gradient ? Tensor(convoy::input_shape(spec.stage, spec.batch)) : Tensor()) {}
+
+inline void HostShard::connect(const std::vector<Tensor>& added) {
+  for (const Tensor& maps : added) {
+    added_.push_back(shard_->make_added(added_.size()));
+    added_.back()->write(maps.span());
+    shard_->connect(added_.size() - 1, *added_.back());
+  }
+}
+
+inline std::vector<Tensor> HostShard::added_gradients() const {
+  std::vector<Tensor> gradients;
+  for (const auto& added : added_) {
+    const DeviceTensor& gradient = shard_->added_gradient(gradients.size());
+    gradients.emplace_back(added->shape());
+    gradient.read(gradients.back().span());
+  }
+  return gradients;
+}
 
 inline const Tensor& HostShard::forward(std::span<const float> input, const Pass& pass) {
   input_->write(input);

@@ -54,6 +54,15 @@ StageCase with_adam(StageCase of) {
   return of;
 }
 
+/// A stage without a convolution.
+StageCase weightless(std::string name, StageKind kind, const Sizes& sizes, std::vector<ChannelLayer> after,
+                     FilterRange filters) {
+  Stage stage = stage_without_weights("stage", kind, sizes.channels, sizes.height, sizes.width);
+  stage.after = std::move(after);
+  stage.norm = {.size = 5, .alpha = 0.5F, .beta = 0.75F, .k = 1.5F};
+  return {std::move(name), {stage, filters, sizes.batch, true}};
+}
+
 std::vector<StageCase> make_cases() {
   const auto relu = Activation::relu;
   const Activation leaky{Activation::Kind::leaky_relu, 0.125F};
@@ -111,6 +120,15 @@ std::vector<StageCase> make_cases() {
       whole("TwoBatchNorms", {4, 5, 6, 6, 7}, square(3, 1, 1), {norm, leaky, second_norm, relu, kAverage2}),
       whole("BatchNormPointwise", {5, 19, 4, 4, 47}, without_bias(square(1)), {norm, relu}),
       whole("BatchNormFiftyChannels", {3, 50, 6, 6, 33}, without_bias(square(3, 1, 1)), {norm, relu}),
+      whole("Add", {2, 4, 7, 6, 5}, square(3, 1, 1), {Add{}, relu}),
+      whole("ResidualEnd", {3, 16, 6, 6, 32}, without_bias(square(3, 1, 1)), {norm, Add{}, relu}),
+      whole("TwoSums", {3, 5, 8, 8, 7}, square(3, 1, 1), {Add{}, kMax2, Add{}, leaky}),
+      part("ShardWithSum", {3, 5, 9, 9, 20}, without_bias(square(3)), {norm, Add{}, relu, kMax2}, {7, 6}),
+      weightless("Channels", StageKind::channels, {3, 11, 9, 8}, {kMax3Overlapping}, {0, 11}),
+      weightless("ChannelsOfAShard", StageKind::channels, {3, 11, 9, 8}, {norm, relu, Add{}, kAverage2}, {3, 5}),
+      weightless("ResponseNorm", StageKind::response_norm, {2, 12, 5, 6}, {}, {0, 12}),
+      weightless("ResponseNormOfAShard", StageKind::response_norm, {3, 12, 6, 6}, {kMax2}, {4, 3}),
+      weightless("ResponseNormOfOneChannel", StageKind::response_norm, {2, 3, 5, 5}, {relu}, {2, 1}),
       part("ShardWithBatchNorm", {3, 5, 9, 9, 20}, without_bias(square(3)), {norm, relu, kMax2}, {7, 6}),
       part("ShardInTheMiddle", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, kMax2}, {7, 6}),
       part("ShardOfOneFilter", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, Dropout{0.4F, 1}}, {19, 1}),
@@ -156,6 +174,14 @@ ShardState random_state(const ShardSpec& spec) {
 }
 
 Tensor random_input(const ShardSpec& spec) { return random_tensor(input_shape(spec.stage, spec.batch), 5); }
+
+std::vector<Tensor> random_added(const ShardSpec& spec) {
+  std::vector<Tensor> added;
+  for (const Shape& shape : added_shapes(spec.stage, spec.batch, spec.filters.count)) {
+    added.push_back(random_tensor(shape, 100 + added.size()));
+  }
+  return added;
+}
 
 Tensor random_output_gradient(const ShardSpec& spec) {
   return random_tensor(output_shape(spec.stage, spec.batch, spec.filters.count), 6);

@@ -26,6 +26,8 @@ const StageCase& stage_case(const std::string& name);
 ShardState random_state(const ShardSpec& spec);
 Tensor random_input(const ShardSpec& spec);
 Tensor random_output_gradient(const ShardSpec& spec);
+/// What its Add layers add.
+std::vector<Tensor> random_added(const ShardSpec& spec);
 
 /// Checks forward (testing and training), gradients, three updates, the state's round trip, and that a second run gives
 /// the same bits, against the reference in double; tolerances scale with the reduction length and with `epsilon`, the
