@@ -165,9 +165,11 @@ void validate_sources(const std::vector<Stage>& trunk, std::size_t stage, const 
     const Shape there = output_shape(from, 1, from.conv.filters);
     if (there.h != maps.h || there.w != maps.w || source.channels.count > there.c ||
         source.channels.first > there.c - source.channels.count) {
-      fail("stage {} does not take the maps of stage {}: channels {} to {} of {} maps of {}x{}, where maps of {}x{} are due",
-           name, from.name, source.channels.first, source.channels.first + source.channels.count - 1, there.c, there.h,
-           there.w, maps.h, maps.w);
+      fail(
+          "stage {} does not take the maps of stage {}: channels {} to {} of {} maps of {}x{}, where maps of {}x{} are "
+          "due",
+          name, from.name, source.channels.first, source.channels.first + source.channels.count - 1, there.c, there.h,
+          there.w, maps.h, maps.w);
     }
   }
   if (channels_of(sources) != maps.c) {

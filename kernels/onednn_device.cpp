@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "kernels/onednn_convolution.hpp"
 #include "kernels/on_host.hpp"
+#include "kernels/onednn_convolution.hpp"
 
 namespace convoy {
 namespace {
@@ -107,8 +107,7 @@ void OnednnShard::make_layers() {
     if (std::holds_alternative<Add>(after[i])) {
       auto layer = make_onednn_add(engine_, shape, micro_batch, passed);
       // What goes to the layer before goes to the added maps as well.
-      added_.push_back(
-          {layer.get(), shape, std::make_unique<OnednnTensor>(engine_, shape, layer->input_gradient())});
+      added_.push_back({layer.get(), shape, std::make_unique<OnednnTensor>(engine_, shape, layer->input_gradient())});
       layers_.push_back(std::move(layer));
       passed = layers_.back()->output();
       continue;

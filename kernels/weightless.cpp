@@ -7,7 +7,8 @@ namespace convoy {
 
 template <class T>
 Weightless<T>::Weightless(const Stage& stage, FilterRange filters, int batch) : stage_(stage), filters_(filters) {
-  if (stage.kind == StageKind::response_norm) bases_ = BasicTensor<T>({batch, filters.count, stage.height, stage.width});
+  if (stage.kind == StageKind::response_norm)
+    bases_ = BasicTensor<T>({batch, filters.count, stage.height, stage.width});
 }
 
 template <class T>

@@ -1,4 +1,4 @@
-// The trunk in this process, on one device; maps stay in the device's layout from stage to stage.
+// The trunk in this process, on one device: any graph of stages. Maps stay in the device's layout from stage to stage.
 #pragma once
 
 #include <memory>
@@ -28,9 +28,39 @@ class LocalTrunk : public Trunk {
   std::vector<MemberTime> take_times() override;
 
  private:
+  /// Sources that are not all of one stage's maps, put together for those that read them.
+  struct Joined {
+    Sources from;
+    std::unique_ptr<DeviceTensor> maps;
+    std::size_t reader = 0;  ///< the first stage
+  };
+  /// What a stage's input, or one of its Add layers, reads.
+  struct Read {
+    Sources from;
+    int joined = -1;  ///< index into joined_; -1: all of one stage's maps, or of the images
+  };
+  /// A read of some of a stage's maps.
+  struct Use {
+    std::size_t stage = 0;
+    std::size_t read = 0;
+    FilterRange channels;  ///< of the maps
+    int first = 0;         ///< of these channels in what is read
+  };
+
+  void find_reads(const std::vector<Stage>& stages);
+  const DeviceTensor& maps_of(int stage) const;
+  const DeviceTensor& read(const Read& read) const;
+  const DeviceTensor& gradient_by(const Use& use) const;
+  const DeviceTensor& gradient_of(std::size_t stage);
+
   std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<std::vector<Read>> reads_;  ///< of each stage
+  std::vector<std::vector<Use>> uses_;    ///< of each stage's maps, the last stage first
+  std::vector<Joined> joined_;
   std::unique_ptr<DeviceTensor> input_;
-  std::unique_ptr<DeviceTensor> gradient_;
+  std::vector<const DeviceTensor*> outputs_;              ///< of each stage, of the last forward
+  std::vector<const DeviceTensor*> input_gradients_;      ///< of each stage, of the last backward
+  std::vector<std::unique_ptr<DeviceTensor>> gradients_;  ///< by the maps of stages with several uses, and of the last
   Tensor maps_;
   double compute_ = 0.0;
   std::optional<std::vector<ShardState>> begun_;  ///< a snapshot

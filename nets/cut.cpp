@@ -1,5 +1,6 @@
-#include <cmath>
-#include <numbers>
+#include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "nets/net.hpp"
 
@@ -10,114 +11,216 @@ namespace {
   fail("{}:{}: layer {}: {}", net.file, layer.line, layer.name, what);
 }
 
-bool has_convolution(const Net& net) {
-  for (const Layer& layer : net.layers) {
-    if (std::holds_alternative<Convolution>(layer.spec)) return true;
-  }
-  return false;
+template <class T>
+bool is(const Layer& layer) {
+  return std::holds_alternative<T>(layer.spec);
+}
+
+bool starts_head(const Layer& layer) {
+  return is<Flatten>(layer) || is<Dense>(layer) || is<SoftmaxCrossEntropy>(layer) || is<SquaredError>(layer);
 }
 
 const FeatureShape& input_of(const Net& net, const Layer& layer) {
   return layer.inputs[0] == kNetInput ? net.input : net.layers[static_cast<std::size_t>(layer.inputs[0])].output;
 }
 
-bool starts_head(const LayerSpec& spec) {
-  return std::holds_alternative<Flatten>(spec) || std::holds_alternative<Dense>(spec) ||
-         std::holds_alternative<SoftmaxCrossEntropy>(spec) || std::holds_alternative<SquaredError>(spec);
+/// Layers that treat each channel by itself, as stages have them.
+std::optional<ChannelLayer> channel_layer(const Net& net, const Layer& layer) {
+  if (const auto* activation = std::get_if<Activation>(&layer.spec)) return *activation;
+  if (const auto* pool = std::get_if<Pooling>(&layer.spec)) return *pool;
+  if (const auto* norm = std::get_if<BatchNorm>(&layer.spec)) return *norm;
+  if (const auto* dropout = std::get_if<Dropout>(&layer.spec)) return *dropout;
+  if (!is<GlobalAveragePool>(layer)) return std::nullopt;
+  const FeatureShape& in = input_of(net, layer);
+  return Pooling{PoolKind::average, in.height, in.width, in.height, in.width, {}};
 }
 
-void add_to_trunk(const Net& net, const Layer& layer, Cut& cut) {
-  if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
-    const FeatureShape& in = input_of(net, layer);
-    cut.trunk.push_back({.name = layer.name,
-                         .channels = in.channels,
-                         .height = in.height,
-                         .width = in.width,
-                         .conv = *conv,
-                         .after = {},
-                         .moments = cut.moments});
-    cut.inits.push_back(layer.init);
-    return;
-  }
-  if (cut.trunk.empty() || std::holds_alternative<ResponseNorm>(layer.spec)) {
-    const auto* norm = std::get_if<ResponseNorm>(&layer.spec);
-    const FeatureShape& in = input_of(net, layer);
-    cut.trunk.push_back(stage_without_weights(layer.name, norm != nullptr ? StageKind::response_norm : StageKind::channels,
-                                              in.channels, in.height, in.width));
-    cut.trunk.back().moments = cut.moments;
-    cut.inits.emplace_back();
-    if (norm != nullptr) {
-      cut.trunk.back().norm = *norm;
-      return;
+/// Puts the layers of a net, each after those that it reads, into stages and the head.
+class Cutter {
+ public:
+  explicit Cutter(const Net& net) : net_(net), values_(net.layers.size()), readers_(net.layers.size(), 0) {
+    cut_.moments = moments_of(net.training.optimizer);
+    cut_.maps = net.input;
+    for (const Layer& layer : net.layers) {
+      for (const int input : layer.inputs) {
+        if (input != kNetInput) ++readers_[static_cast<std::size_t>(input)];
+      }
     }
   }
-  std::vector<ChannelLayer>& after = cut.trunk.back().after;
-  if (const auto* activation = std::get_if<Activation>(&layer.spec)) after.emplace_back(*activation);
-  if (const auto* pool = std::get_if<Pooling>(&layer.spec)) after.emplace_back(*pool);
-  if (const auto* norm = std::get_if<BatchNorm>(&layer.spec)) after.emplace_back(*norm);
-  if (std::holds_alternative<GlobalAveragePool>(layer.spec)) {
-    const FeatureShape& in = input_of(net, layer);
-    after.emplace_back(Pooling{PoolKind::average, in.height, in.width, in.height, in.width, {}});
-  }
-  if (const auto* dropout = std::get_if<Dropout>(&layer.spec)) after.emplace_back(*dropout);
-}
 
-void add_to_head(const Net& net, const Layer& layer, Cut& cut) {
-  if (std::holds_alternative<Convolution>(layer.spec) || std::holds_alternative<Pooling>(layer.spec) ||
-      std::holds_alternative<GlobalAveragePool>(layer.spec) || std::holds_alternative<BatchNorm>(layer.spec) ||
-      std::holds_alternative<ResponseNorm>(layer.spec)) {
-    fail_at(net, layer, "convolution, pooling and normalisation come before flatten and dense layers; move it up");
+  Cut run() {
+    in_head_.assign(net_.layers.size(), false);
+    const bool convolves = std::ranges::any_of(net_.layers, is<Convolution>);
+    for (std::size_t i = 0; i < net_.layers.size(); ++i) {
+      const Layer& layer = net_.layers[i];
+      const bool below_head = std::ranges::any_of(
+          layer.inputs, [this](int input) { return input != kNetInput && in_head_[static_cast<std::size_t>(input)]; });
+      in_head_[i] = !convolves || starts_head(layer) || below_head;
+      if (in_head_[i]) {
+        add_to_head(i);
+      } else {
+        values_[i] = add_to_trunk(layer);
+      }
+    }
+    for (std::size_t s = 0; s < cut_.trunk.size(); ++s) {
+      Sources& from = cut_.trunk[s].from;
+      if (from == Sources{{static_cast<int>(s) - 1, {0, cut_.trunk[s].channels}}}) from.clear();
+    }
+    validate(cut_.trunk);
+    return std::move(cut_);
   }
-  cut.head.push_back(layer);
-}
+
+ private:
+  Stage& stage(const Source& source) { return cut_.trunk[static_cast<std::size_t>(source.stage)]; }
+
+  Sources value(int layer) const {
+    return layer == kNetInput ? Sources{{Source::kImages, {0, net_.input.channels}}}
+                              : values_[static_cast<std::size_t>(layer)];
+  }
+
+  /// All of the maps of one stage.
+  bool is_stage(const Sources& sources) {
+    return sources.size() == 1 && sources[0].stage >= 0 &&
+           sources[0].channels == FilterRange{0, stage(sources[0]).conv.filters};
+  }
+
+  /// One layer alone reads what this one gives, and what that was joined of: the stages that make it may go on.
+  bool has_one_reader(int layer) const {
+    if (layer == kNetInput || readers_[static_cast<std::size_t>(layer)] != 1) return false;
+    const Layer& made = net_.layers[static_cast<std::size_t>(layer)];
+    if (!is<Concat>(made)) return !is<PadChannels>(made);
+    return std::ranges::all_of(made.inputs, [this](int input) { return has_one_reader(input); });
+  }
+
+  Sources add_stage(Stage added, const Sources& from, const Initialisation& init) {
+    added.moments = cut_.moments;
+    added.from = from;
+    cut_.trunk.push_back(std::move(added));
+    cut_.inits.push_back(init);
+    return {{static_cast<int>(cut_.trunk.size()) - 1, {0, cut_.trunk.back().conv.filters}}};
+  }
+
+  Sources add_weightless(const std::string& name, StageKind kind, const FeatureShape& in, const Sources& from) {
+    return add_stage(stage_without_weights(name, kind, in.channels, in.height, in.width), from, {});
+  }
+
+  Sources add_to_trunk(const Layer& layer) {
+    const FeatureShape& in = input_of(net_, layer);
+    const Sources from = value(layer.inputs[0]);
+    if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
+      const Stage made{.name = layer.name,
+                       .channels = in.channels,
+                       .height = in.height,
+                       .width = in.width,
+                       .conv = *conv,
+                       .after = {}};
+      return add_stage(made, from, layer.init);
+    }
+    if (const auto* norm = std::get_if<ResponseNorm>(&layer.spec)) {
+      const Sources made = add_weightless(layer.name, StageKind::response_norm, in, from);
+      cut_.trunk.back().norm = *norm;
+      return made;
+    }
+    if (is<Concat>(layer)) return joined(layer);
+    if (is<Sum>(layer)) return add_sum(layer);
+    if (const auto* pad = std::get_if<PadChannels>(&layer.spec)) return padded(*pad, from);
+    return add_channel_layer(layer, *channel_layer(net_, layer), from);
+  }
+
+  Sources joined(const Layer& layer) {
+    Sources all;
+    for (const int input : layer.inputs) {
+      for (const Source& source : value(input)) all.push_back(source);
+    }
+    return all;
+  }
+
+  static Sources padded(const PadChannels& pad, const Sources& from) {
+    Sources all;
+    if (pad.before > 0) all.push_back({Source::kZeros, {0, pad.before}});
+    all.insert(all.end(), from.begin(), from.end());
+    if (pad.after > 0) all.push_back({Source::kZeros, {0, pad.after}});
+    return all;
+  }
+
+  /// Goes into the stage whose maps it reads, or into all the stages that were joined for it; where others read those as
+  /// well, into a stage of its own.
+  Sources add_channel_layer(const Layer& layer, const ChannelLayer& what, const Sources& from) {
+    if (has_one_reader(layer.inputs[0])) {
+      if (is_stage(from)) {
+        stage(from[0]).after.push_back(what);
+        return from;
+      }
+      const bool apart = !is<BatchNorm>(layer) && !is<Dropout>(layer);  // they count channels through
+      if (apart && std::ranges::all_of(from, [this](const Source& source) { return is_stage({source}); })) {
+        for (const Source& source : from) stage(source).after.push_back(what);
+        return from;
+      }
+    }
+    const Sources made = add_weightless(layer.name, StageKind::channels, input_of(net_, layer), from);
+    cut_.trunk.back().after.push_back(what);
+    return made;
+  }
+
+  /// Goes into the last of the stages that make what it adds, if nobody else reads that.
+  Sources add_sum(const Layer& layer) {
+    int last = -1;
+    int carrier = -1;  ///< the input whose stage adds the others
+    for (const int input : layer.inputs) {
+      const Sources from = value(input);
+      for (const Source& source : from) {
+        if (source.stage <= last) continue;
+        last = source.stage;
+        carrier = is_stage(from) && has_one_reader(input) ? input : -1;
+      }
+    }
+    const bool fits = carrier >= 0 && std::ranges::count(layer.inputs, carrier) == 1;
+    const int first = fits ? carrier : layer.inputs[0];
+    const Sources made =
+        fits ? value(first) : add_weightless(layer.name, StageKind::channels, input_of(net_, layer), value(first));
+    bool skipped = false;
+    for (const int input : layer.inputs) {
+      if (input == first && !std::exchange(skipped, true)) continue;
+      stage(made[0]).after.emplace_back(Add{value(input)});
+    }
+    return made;
+  }
+
+  void add_to_head(std::size_t i) {
+    const Layer& layer = net_.layers[i];
+    if (is<Convolution>(layer) || is<Pooling>(layer) || is<GlobalAveragePool>(layer) || is<BatchNorm>(layer) ||
+        is<ResponseNorm>(layer) || is<Concat>(layer) || is<Sum>(layer) || is<PadChannels>(layer)) {
+      fail_at(net_, layer,
+              "convolution, pooling, normalisation, concat and add come before flatten and dense layers; move it up");
+    }
+    const bool first = cut_.head.empty();
+    if (!first && layer.inputs[0] != last_of_head_) {
+      fail_at(net_, layer, "dense layers and what follows them form one chain; this is a second one");
+    }
+    if (first && layer.inputs[0] != kNetInput) take_maps(layer);
+    last_of_head_ = static_cast<int>(i);
+    cut_.head.push_back(layer);
+  }
+
+  /// The head takes all maps of the last stage.
+  void take_maps(const Layer& layer) {
+    cut_.maps = input_of(net_, layer);
+    const Sources from = value(layer.inputs[0]);
+    const bool last = is_stage(from) && from[0].stage == static_cast<int>(cut_.trunk.size()) - 1;
+    if (!last && !cut_.trunk.empty()) add_weightless(layer.name, StageKind::channels, cut_.maps, from);
+  }
+
+  const Net& net_;
+  Cut cut_;
+  std::vector<Sources> values_;  ///< of each layer of the trunk
+  std::vector<int> readers_;     ///< of each layer, how many read it
+  std::vector<bool> in_head_;
+  int last_of_head_ = kNetInput;
+};
 
 }  // namespace
 
-Cut cut(const Net& net) {
-  Cut cut{.trunk = {}, .maps = net.input, .head = {}};
-  cut.moments = moments_of(net.training.optimizer);
-  bool in_head = !has_convolution(net);
-  for (const Layer& layer : net.layers) {
-    in_head = in_head || starts_head(layer.spec);
-    if (in_head) {
-      add_to_head(net, layer, cut);
-    } else {
-      add_to_trunk(net, layer, cut);
-      cut.maps = layer.output;
-    }
-  }
-  validate(cut.trunk);
-  return cut;
-}
-
-UpdateStep update_step(const TrainingOptions& options, double learning_rate, long step, double gradient_norm) {
-  const auto t = static_cast<double>(step);
-  const bool clips = options.clip > 0.0 && gradient_norm > options.clip;
-  return {.optimizer = options.optimizer,
-          .learning_rate = static_cast<float>(learning_rate),
-          .momentum = static_cast<float>(options.momentum),
-          .weight_decay = static_cast<float>(options.weight_decay),
-          .beta2 = static_cast<float>(options.beta2),
-          .epsilon = static_cast<float>(options.epsilon),
-          .correction1 = static_cast<float>(1.0 - std::pow(options.momentum, t)),
-          .correction2 = static_cast<float>(1.0 - std::pow(options.beta2, t)),
-          .gradient_scale = static_cast<float>(clips ? options.clip / gradient_norm : 1.0)};
-}
-
-double learning_rate(const TrainingOptions& options, double epoch) {
-  const Schedule& schedule = options.schedule;
-  if (epoch < schedule.warm_up) return options.learning_rate * (0.1 + 0.9 * epoch / schedule.warm_up);
-  switch (schedule.kind) {
-    case Schedule::Kind::constant: break;
-    case Schedule::Kind::step:
-      return options.learning_rate * std::pow(schedule.factor, std::floor(epoch / schedule.every));
-    case Schedule::Kind::cosine: {
-      const double done = (epoch - schedule.warm_up) / (options.epochs - schedule.warm_up);
-      return options.learning_rate * 0.5 * (1.0 + std::cos(std::numbers::pi * std::min(1.0, done)));
-    }
-  }
-  return options.learning_rate;
-}
+Cut cut(const Net& net) { return Cutter(net).run(); }
 
 std::size_t parameter_count(const Net& net) {
   std::size_t count = 0;

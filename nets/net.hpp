@@ -24,6 +24,15 @@ struct Dense {
 };
 /// The mean of each map.
 struct GlobalAveragePool {};
+/// The channels of several layers, one behind the other.
+struct Concat {};
+/// The sum of several layers, element by element.
+struct Sum {};
+/// Zeros in front of the channels and behind them.
+struct PadChannels {
+  int before = 0;
+  int after = 0;
+};
 struct Flatten {};
 /// Softmax with cross-entropy; the layer before it gives the logits, one for each class. With label smoothing e the wanted
 /// probabilities are (1 - e) one_hot(label) + e / classes (Szegedy et al., CVPR 2016).
@@ -33,8 +42,8 @@ struct SoftmaxCrossEntropy {
 /// 1/2 sum over classes of (output - one_hot(label))^2, mean over the batch.
 struct SquaredError {};
 
-using LayerSpec = std::variant<Convolution, Activation, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm, Dense, Flatten, Dropout,
-                               SoftmaxCrossEntropy, SquaredError>;
+using LayerSpec = std::variant<Convolution, Activation, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm, Concat,
+                               Sum, PadChannels, Dense, Flatten, Dropout, SoftmaxCrossEntropy, SquaredError>;
 
 /// How the weights of a convolution or dense layer are drawn; biases begin at 0.
 struct Initialisation {
@@ -117,14 +126,14 @@ std::string to_yaml(const Net& net);
 
 /// A net cut into what is distributed and what the master runs.
 struct Cut {
-  std::vector<Stage> trunk;  ///< a chain: each stage's input is the output of the one before, the first's the net's
-  FeatureShape maps;         ///< what the trunk hands to the head (the net's input where there is no trunk)
-  std::vector<Layer> head;   ///< a chain as well: dense, flatten, activation, dropout; the last is the loss
+  std::vector<Stage> trunk;           ///< the last one's maps go to the head
+  FeatureShape maps;                  ///< what the trunk hands to the head (the net's input where there is no trunk)
+  std::vector<Layer> head;            ///< a chain as well: dense, flatten, activation, dropout; the last is the loss
   std::vector<Initialisation> inits;  ///< of the trunk's stages; missing ones are automatic
   int moments = 1;                    ///< tensors that the optimizer keeps for each parameter, in trunk and head
 };
 
-/// Throws Error naming file, line and layer where the net is no chain of stages followed by a head.
+/// Throws Error naming file, line and layer where the net is no graph of stages followed by one chain of dense layers.
 Cut cut(const Net& net);
 
 /// Weights of all layers, in order of the layers, for counts and messages.

@@ -125,6 +125,14 @@ LayerSpec read_plain(Fields&, bool&) {
   return T{};
 }
 
+LayerSpec read_pad_channels(Fields& fields, bool&) {
+  PadChannels pad;
+  if (fields.has("before")) pad.before = fields.integer("before", 0, kMostUnits);
+  if (fields.has("after")) pad.after = fields.integer("after", 0, kMostUnits);
+  if (pad.before + pad.after == 0) fields.fail("it adds no channels; expected before, after, or both");
+  return pad;
+}
+
 const std::vector<LayerType>& layer_types() {
   static const std::vector<LayerType> types = {
       {"conv", read_conv},
@@ -136,6 +144,9 @@ const std::vector<LayerType>& layer_types() {
       {"response_norm", read_response_norm},
       {"max_pool", read_pool<PoolKind::max>},
       {"average_pool", read_pool<PoolKind::average>},
+      {"concat", read_plain<Concat>},
+      {"add", read_plain<Sum>},
+      {"pad_channels", read_pad_channels},
       {"global_average_pool", read_plain<GlobalAveragePool>},
       {"dense", read_dense},
       {"flatten", read_plain<Flatten>},
@@ -189,6 +200,10 @@ FeatureShape output_of(const LayerSpec& spec, const FeatureShape& in) {
   }
   if (const auto* dense = std::get_if<Dense>(&spec)) return {dense->units, 1, 1};
   if (std::holds_alternative<Flatten>(spec)) return {in.size(), 1, 1};
+  if (const auto* pad = std::get_if<PadChannels>(&spec)) {
+    return {in.channels + pad->before + pad->after, in.height, in.width};
+  }
+  if (std::holds_alternative<Concat>(spec) || std::holds_alternative<Sum>(spec)) return in;
   if (std::holds_alternative<GlobalAveragePool>(spec)) return {in.channels, 1, 1};
   if (std::holds_alternative<Activation>(spec) || std::holds_alternative<Dropout>(spec) ||
       std::holds_alternative<BatchNorm>(spec) || std::holds_alternative<ResponseNorm>(spec)) {
@@ -226,7 +241,29 @@ WrittenLayer read_layer(const std::string& file, const YAML::Node& node, std::si
   return written;
 }
 
-void connect(WrittenLayer& written, const FeatureShape& input) {
+namespace {
+
+/// What several layers are, joined or added.
+FeatureShape together(const WrittenLayer& written, const std::vector<FeatureShape>& inputs) {
+  FeatureShape all = inputs[0];
+  const bool added = std::holds_alternative<Sum>(written.layer.spec);
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    const FeatureShape& other = inputs[i];
+    if (other.height != all.height || other.width != all.width || (added && other.channels != all.channels)) {
+      written.fields.fail(
+          fmt::format("{} is {}x{}x{} (channels, rows, columns), and {} is {}x{}x{}; expected the same{}",
+                      written.from[0], inputs[0].channels, inputs[0].height, inputs[0].width, written.from[i],
+                      other.channels, other.height, other.width, added ? "" : " rows and columns"));
+    }
+    if (!added) all.channels += other.channels;
+  }
+  return all;
+}
+
+}  // namespace
+
+void connect(WrittenLayer& written, const std::vector<FeatureShape>& inputs) {
+  const FeatureShape input = together(written, inputs);
   LayerSpec& spec = written.layer.spec;
   if (auto* conv = std::get_if<Convolution>(&spec)) resolve(*conv, written.same, input, written.fields);
   if (auto* pool = std::get_if<Pooling>(&spec)) resolve(*pool, written.same, input, written.fields);

@@ -17,7 +17,7 @@ struct WrittenLayer {
 /// Throws Error for unknown types and fields and for values out of range.
 WrittenLayer read_layer(const std::string& file, const YAML::Node& node, std::size_t number, const Applied& applied);
 
-/// Resolves padding and finds the output's shape. Throws Error where the layer does not fit its input.
-void connect(WrittenLayer& written, const FeatureShape& input);
+/// Resolves padding and finds the output's shape. Throws Error where the layer does not fit its inputs.
+void connect(WrittenLayer& written, const std::vector<FeatureShape>& inputs);
 
 }  // namespace convoy

@@ -150,7 +150,14 @@ std::vector<std::vector<int>> resolve_inputs(const Written& layers) {
         layers[i].fields.fail("from", fmt::format("names '{}', but there is no such layer", name));
       inputs[i].push_back(found->second);
     }
-    if (inputs[i].size() != 1) layers[i].fields.fail("from", "names several layers; this type takes one input");
+    const LayerSpec& spec = layers[i].layer.spec;
+    const bool several = std::holds_alternative<Concat>(spec) || std::holds_alternative<Sum>(spec);
+    if (!several && inputs[i].size() != 1) {
+      layers[i].fields.fail("from", "names several layers; this type takes one input");
+    }
+    if (several && inputs[i].size() < 2) {
+      layers[i].fields.fail("from", "names fewer than two layers; this type takes several inputs");
+    }
   }
   return inputs;
 }
@@ -181,7 +188,7 @@ bool is_loss(const LayerSpec& spec) {
   return std::holds_alternative<SoftmaxCrossEntropy>(spec) || std::holds_alternative<SquaredError>(spec);
 }
 
-/// Every output is read once, but for the loss, which there is once and last.
+/// Every output is read, but for the loss, which there is once and last.
 void check_uses(const Written& layers, const std::vector<std::vector<int>>& inputs) {
   std::vector<int> uses(layers.size(), 0);
   for (const auto& list : inputs) {
@@ -200,7 +207,6 @@ void check_uses(const Written& layers, const std::vector<std::vector<int>>& inpu
     if (loss && losses > 1) layers[i].fields.fail("it is a second loss; a net ends with one");
     if (loss && uses[i] > 0) layers[i].fields.fail("it is the loss, but another layer reads it; the loss comes last");
     if (!loss && uses[i] == 0) layers[i].fields.fail("no layer reads its output; connect it by `from`, or remove it");
-    if (!loss && uses[i] > 1) layers[i].fields.fail(fmt::format("{} layers read its output; nets are chains", uses[i]));
   }
 }
 
@@ -213,13 +219,17 @@ void build_graph(Written written, Net& net) {
   for (std::size_t place = 0; place < order.size(); ++place) {
     const auto i = static_cast<std::size_t>(order[place]);
     new_index[i] = static_cast<int>(place);
-    const int from = inputs[i][0] == kNetInput ? kNetInput : new_index[static_cast<std::size_t>(inputs[i][0])];
-    const FeatureShape input = from == kNetInput ? net.input : net.layers[static_cast<std::size_t>(from)].output;
+    std::vector<FeatureShape> shapes;
+    written[i].layer.inputs.clear();
+    for (const int input : inputs[i]) {
+      const int from = input == kNetInput ? kNetInput : new_index[static_cast<std::size_t>(input)];
+      written[i].layer.inputs.push_back(from);
+      shapes.push_back(from == kNetInput ? net.input : net.layers[static_cast<std::size_t>(from)].output);
+    }
     if (auto* dropout = std::get_if<Dropout>(&written[i].layer.spec)) dropout->stream = dropouts++;
-    connect(written[i], input);
-    written[i].layer.inputs = {from};
+    connect(written[i], shapes);
     if (is_loss(written[i].layer.spec)) {
-      net.classes = input.size();
+      net.classes = shapes[0].size();
       if (net.classes < 2) written[i].fields.fail("it needs at least two outputs before it, one for each class");
     }
     net.layers.push_back(written[i].layer);

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include "nets/net.hpp"
 
 namespace convoy {
@@ -28,6 +30,11 @@ struct SpecWriter {
   std::string operator()(const ResponseNorm& norm) const {
     return fmt::format("type: response_norm, size: {}, alpha: {}, beta: {}, k: {}", norm.size, norm.alpha, norm.beta,
                        norm.k);
+  }
+  std::string operator()(const Concat&) const { return "type: concat"; }
+  std::string operator()(const Sum&) const { return "type: add"; }
+  std::string operator()(const PadChannels& pad) const {
+    return fmt::format("type: pad_channels, before: {}, after: {}", pad.before, pad.after);
   }
   std::string operator()(const GlobalAveragePool&) const { return "type: global_average_pool"; }
   std::string operator()(const Pooling& pool) const {
@@ -82,9 +89,11 @@ std::string to_yaml(const Net& net) {
   std::string text = fmt::format("name: {}\ninput: {{channels: {}, height: {}, width: {}}}\nlayers:\n", net.name,
                                  net.input.channels, net.input.height, net.input.width);
   for (const Layer& layer : net.layers) {
-    const int input = layer.inputs[0];
-    text += fmt::format("  - {{name: {}, from: {}, {}{}}}\n", layer.name,
-                        input == kNetInput ? "input" : net.layers[static_cast<std::size_t>(input)].name,
+    std::vector<std::string> inputs;
+    for (const int input : layer.inputs) {
+      inputs.push_back(input == kNetInput ? "input" : net.layers[static_cast<std::size_t>(input)].name);
+    }
+    text += fmt::format("  - {{name: {}, from: [{}], {}{}}}\n", layer.name, fmt::join(inputs, ", "),
                         std::visit(SpecWriter{}, layer.spec), init(layer.init));
   }
   const TrainingOptions& t = net.training;

@@ -91,6 +91,11 @@ StagePlan stage_plan(const std::vector<int>& filters_by_member) {
   return plan;
 }
 
+void expect_chain(const std::vector<Stage>& trunk) {
+  if (is_chain(trunk)) return;
+  fail("the net has branches, and slaves compute chains of stages alone: train it on one machine, without --slaves");
+}
+
 void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   if (plan.batch < 1) fail("plan: batch {} must be at least 1", plan.batch);
   if (plan.micro_batches < 1 || plan.batch % plan.micro_batches != 0) {
@@ -102,10 +107,8 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   if (plan.exchange == Exchange::thesis && plan.micro_batches > 1) {
     fail("plan: the thesis' scheme sends whole batches, not {} micro-batches", plan.micro_batches);
   }
-  if (!is_chain(trunk)) fail("plan: the net has branches, and slaves compute chains of stages alone; train without slaves");
-  const auto beyond = [](const Stage& stage) {
-    return stage.kind != StageKind::convolution || has_batch_norm(stage);
-  };
+  expect_chain(trunk);
+  const auto beyond = [](const Stage& stage) { return stage.kind != StageKind::convolution || has_batch_norm(stage); };
   if (plan.exchange == Exchange::thesis && std::ranges::any_of(trunk, beyond)) {
     fail("plan: the thesis' scheme knows neither batch norm nor response norm; take the star or the ring");
   }

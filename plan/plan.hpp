@@ -63,6 +63,9 @@ int filters_in(const StagePlan& stage);
 /// The shards of one stage from the filter count of each member.
 StagePlan stage_plan(const std::vector<int>& filters_by_member);
 
+/// Throws Error where the trunk is no chain of stages: plans know nothing else yet.
+void expect_chain(const std::vector<Stage>& trunk);
+
 /// Throws Error unless the plan fits the trunk: as many stages, filters covered once and in order, members that exist.
 void validate(const Plan& plan, const std::vector<Stage>& trunk);
 

@@ -63,6 +63,23 @@ INSTANTIATE_TEST_SUITE_P(
         BadNet{"ZeroStride", conv("filters: 2, kernel: 3, stride: 0"), {"stride is '0'"}},
         BadNet{"PadWord", conv("filters: 2, kernel: 3, pad: some"), {"pad is 'some'"}},
         BadNet{"PadNotSmaller", conv("filters: 2, kernel: 3, pad: 3"), {"padding 3 3 3 3", "3x3"}},
+        BadNet{"ConcatOfOne",
+               std::string(kConv) + "  - {name: j, from: [c], type: concat}\n",
+               {"t.yaml:5", "layer j", "fewer than two"}},
+        BadNet{"SumOfUnlikes",
+               std::string(kConv) + "  - {name: c2, from: c, type: conv, filters: 4, kernel: 3, pad: same}\n"
+                                    "  - {name: s, from: [c, c2], type: add}\n",
+               {"t.yaml:6", "layer s", "c is 5x10x8", "c2 is 4x10x8"}},
+        BadNet{"ConcatOfUnlikes",
+               std::string(kConv) + "  - {name: c2, from: c, type: conv, filters: 4, kernel: 3}\n"
+                                    "  - {name: s, from: [c, c2], type: concat}\n",
+               {"layer s", "the same rows and columns"}},
+        BadNet{"PadOfNothing", std::string(kConv) + "  - {name: p, type: pad_channels}\n", {"layer p", "no channels"}},
+        BadNet{"TwoChainsOfDenseLayers",
+               std::string(kConv) + "  - {name: d1, from: c, type: dense, units: 4}\n"
+                                    "  - {name: d2, from: c, type: dense, units: 4}\n"
+                                    "  - {name: s, from: [d1, d2], type: add}\n",
+               {"layer d2", "form one chain"}},
         BadNet{"BiasText", conv("filters: 2, kernel: 3, bias: none"), {"bias", "'none'"}},
         BadNet{
             "SlopeBelowZero", std::string(kConv) + "  - {name: r, type: leaky_relu, slope: -1}\n", {"slope is '-1'"}},

@@ -232,22 +232,22 @@ TEST_P(ShippedNets, HaveTheirPublishedSize) {
 
 // Worked out by hand: K1 (75 + 1) + K2 (25 K1 + 1) + 10 (64 K2 + 1) parameters; 2 (75 K1 1024 + 25 K1 K2 256 + 640 K2)
 // FLOP.
-INSTANTIATE_TEST_SUITE_P(All, ShippedNets,
-                         testing::Values(Shipped{"small-mlp", 153860 + 2 * 38612 + 1970, 0.464912},
-                                         Shipped{"medium-mlp", 307720 + 2 * 154056 + 3930, 1.237152},
-                                         Shipped{"big-mlp", 615440 + 2 * 615440 + 7850, 3.703616},
-                                         Shipped{"cifar10-50-500", 3800 + 625500 + 320010, 7.68 + 320.0 + 0.64},
-                                         Shipped{"cifar10-150-800", 11400 + 3000800 + 512010, 23.04 + 1536.0 + 1.024},
-                                         Shipped{"cifar10-300-1000", 22800 + 7501000 + 640010, 46.08 + 3840.0 + 1.28},
-                                         Shipped{"cifar10-500-1500", 38000 + 18751500 + 960010, 76.8 + 9600.0 + 1.92},
-                                         Shipped{"lenet", 520 + 25050 + 400500 + 5010, 0.576 + 3.2 + 0.8 + 0.01},
-                                         Shipped{"glyphs", 416 + 12832 + 100416 + 650,
-                                                 0.6272 + 5.0176 + 0.200704 + 0.00128}),
-                         [](const auto& info) {
-                           std::string name = info.param.file;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, ShippedNets,
+    testing::Values(Shipped{"resnet20", 269722, 81.10208}, Shipped{"small-mlp", 153860 + 2 * 38612 + 1970, 0.464912},
+                    Shipped{"medium-mlp", 307720 + 2 * 154056 + 3930, 1.237152},
+                    Shipped{"big-mlp", 615440 + 2 * 615440 + 7850, 3.703616},
+                    Shipped{"cifar10-50-500", 3800 + 625500 + 320010, 7.68 + 320.0 + 0.64},
+                    Shipped{"cifar10-150-800", 11400 + 3000800 + 512010, 23.04 + 1536.0 + 1.024},
+                    Shipped{"cifar10-300-1000", 22800 + 7501000 + 640010, 46.08 + 3840.0 + 1.28},
+                    Shipped{"cifar10-500-1500", 38000 + 18751500 + 960010, 76.8 + 9600.0 + 1.92},
+                    Shipped{"lenet", 520 + 25050 + 400500 + 5010, 0.576 + 3.2 + 0.8 + 0.01},
+                    Shipped{"glyphs", 416 + 12832 + 100416 + 650, 0.6272 + 5.0176 + 0.200704 + 0.00128}),
+    [](const auto& info) {
+      std::string name = info.param.file;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 TEST(NetText, MutationsParseOrAreErrors) {
   std::ifstream stream(kSource + "/nets/lenet.yaml");

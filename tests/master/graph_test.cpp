@@ -1,0 +1,209 @@
+// Trunks that are graphs: branches, sums, joined channels.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/random.hpp"
+#include "devices/registry.hpp"
+#include "master/head.hpp"
+#include "master/local_trunk.hpp"
+#include "nets/net.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr int kBatch = 3;
+constexpr Pass kTraining{.training = true, .seed = 5};
+
+/// Every way in which layers may be joined.
+constexpr const char* kNet = R"(name: graph
+input: {channels: 2, height: 9, width: 8}
+layers:
+  - {name: stem, type: conv, filters: 6, kernel: 3, pad: same}
+  - {name: stem_relu, type: tanh}
+  - {name: stem_norm, type: response_norm, size: 3, alpha: 0.5}
+  # A residual block, whose shortcut is what comes in.
+  - {name: a1, from: stem_norm, type: conv, filters: 6, kernel: 3, pad: same, bias: false}
+  - {name: a1_norm, type: batch_norm}
+  - {name: a1_relu, type: tanh}
+  - {name: a2, type: conv, filters: 6, kernel: 3, pad: same, bias: false}
+  - {name: a2_norm, type: batch_norm}
+  - {name: a_sum, from: [a2_norm, stem_norm], type: add}
+  - {name: a_relu, type: sigmoid}
+  # One that halves maps: the shortcut takes every other element, and is padded with channels of zeros.
+  - {name: b1, from: a_relu, type: conv, filters: 10, kernel: 3, stride: 2, pad: 1}
+  - {name: b_half, from: a_relu, type: average_pool, kernel: 1, stride: 2}
+  - {name: b_wide, type: pad_channels, before: 1, after: 3}
+  - {name: b_sum, from: [b_wide, b1], type: add}
+  # The same with a projection, and three to add.
+  - {name: c1, from: b_sum, type: conv, filters: 7, kernel: 1}
+  - {name: c2, from: b_sum, type: conv, filters: 7, kernel: 3, pad: same}
+  - {name: c3, from: c2, type: conv, filters: 7, kernel: 1}
+  - {name: c_sum, from: [c1, c3, c2], type: add}
+  # Branches side by side, one of them pooling alone; then a layer on all of what was joined.
+  - {name: d1, from: c_sum, type: conv, filters: 3, kernel: 1}
+  - {name: d2, from: c_sum, type: conv, filters: 5, kernel: 3, pad: same}
+  - {name: d2_tanh, type: tanh}
+  - {name: d3, from: c_sum, type: average_pool, kernel: 3, stride: 1, pad: same}
+  - {name: d, from: [d1, d2_tanh, d3], type: concat}
+  - {name: d_act, type: tanh}
+  - {name: d_pool, type: average_pool, kernel: 2}
+  # Joined, and read twice.
+  - {name: e1, from: d_pool, type: conv, filters: 4, kernel: 1}
+  - {name: e2, from: d_pool, type: batch_norm}
+  - {name: e, from: [e2, e1, e1], type: concat}
+  - {name: e_drop, type: dropout, rate: 0.25}
+  - {name: out, type: dense, units: 3}
+  - {name: loss, type: softmax_cross_entropy}
+)";
+
+Cut graph() { return cut(parse_net(kNet, "graph.yaml")); }
+
+Tensor drawn(const Shape& shape, std::uint64_t stream) {
+  Tensor tensor(shape);
+  Random random(8, stream);
+  for (float& value : tensor.span()) value = random.uniform(-1.0F, 1.0F);
+  return tensor;
+}
+
+/// A trunk with the weights that a run would begin with, and a loss that is linear in its maps.
+class GraphOn {
+ public:
+  explicit GraphOn(const std::string& device)
+      : cut_(graph()),
+        device_(make_device(device, {.threads = 2})),
+        images_(drawn({kBatch, 2, 9, 8}, 1)),
+        trunk_(cut_.trunk, images_.shape(), *device_),
+        slopes_(drawn({kBatch, cut_.maps.channels, cut_.maps.height, cut_.maps.width}, 2)),
+        start_(initial_trunk(cut_, 3)) {
+    trunk_.load(start_);
+  }
+
+  Tensor maps() { return trunk_.forward(images_, kTraining); }
+  double loss() {
+    const Tensor& maps = trunk_.forward(images_, kTraining);
+    double sum = 0.0;
+    for (std::size_t i = 0; i < maps.size(); ++i) sum += static_cast<double>(maps.data()[i]) * slopes_.data()[i];
+    return sum;
+  }
+  /// By every parameter: what an update at a rate of 1 takes away.
+  std::vector<ShardState> gradients() {
+    loss();
+    trunk_.backward(slopes_);
+    trunk_.update({.learning_rate = 1.0F});
+    std::vector<ShardState> gradients = trunk_.snapshot();
+    for (std::size_t s = 0; s < gradients.size(); ++s) {
+      for (std::size_t p = 0; p < gradients[s].parameters.size(); ++p) {
+        Tensor& moved = gradients[s].parameters[p].value;
+        const Tensor& before = start_[s].parameters[p].value;
+        for (std::size_t i = 0; i < moved.size(); ++i) moved.data()[i] = before.data()[i] - moved.data()[i];
+      }
+    }
+    trunk_.load(start_);
+    return gradients;
+  }
+  /// Central difference by one value.
+  double difference(std::size_t stage, std::size_t parameter, std::size_t value) {
+    constexpr double kStep = 0.01;
+    std::vector<ShardState> moved = start_;
+    float& x = moved[stage].parameters[parameter].value.data()[value];
+    const float at = x;
+    x = at + static_cast<float>(kStep);
+    trunk_.load(moved);
+    const double above = loss();
+    x = at - static_cast<float>(kStep);
+    trunk_.load(moved);
+    const double below = loss();
+    return (above - below) / (2.0 * kStep);
+  }
+  const std::vector<Stage>& stages() const { return cut_.trunk; }
+
+ private:
+  Cut cut_;
+  std::unique_ptr<Device> device_;
+  Tensor images_;
+  LocalTrunk trunk_;
+  Tensor slopes_;
+  std::vector<ShardState> start_;
+};
+
+TEST(Graphs, AreCutIntoStagesThatReadOneAnother) {
+  std::string text;
+  const std::vector<Stage> stages = graph().trunk;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    text += stages[s].name + ":";
+    for (const Sources& read : reads_of(stages, s)) {
+      text += " (";
+      for (const Source& source : read) {
+        text += fmt::format(" {}[{}+{}]",
+                            source.stage >= 0                 ? stages[static_cast<std::size_t>(source.stage)].name
+                            : source.stage == Source::kImages ? "images"
+                                                              : "zeros",
+                            source.channels.first, source.channels.count);
+      }
+      text += " )";
+    }
+    text += "\n";
+  }
+  EXPECT_EQ(text,
+            "stem: ( images[0+2] )\n"
+            "stem_norm: ( stem[0+6] )\n"
+            "a1: ( stem_norm[0+6] )\n"
+            "a2: ( a1[0+6] ) ( stem_norm[0+6] )\n"
+            "b1: ( a2[0+6] )\n"
+            "b_half: ( a2[0+6] )\n"
+            "b_sum: ( zeros[0+1] b_half[0+6] zeros[0+3] ) ( b1[0+10] )\n"
+            "c1: ( b_sum[0+10] )\n"
+            "c2: ( b_sum[0+10] )\n"
+            "c3: ( c2[0+7] ) ( c1[0+7] ) ( c2[0+7] )\n"
+            "d1: ( c3[0+7] )\n"
+            "d2: ( c3[0+7] )\n"
+            "d3: ( c3[0+7] )\n"
+            "e1: ( d1[0+3] d2[0+5] d3[0+7] )\n"
+            "e2: ( d1[0+3] d2[0+5] d3[0+7] )\n"
+            "e_drop: ( e2[0+15] e1[0+4] e1[0+4] )\n");
+}
+
+TEST(Graphs, HaveTheGradientsOfCentralDifferences) {
+  GraphOn trunk("reference64");
+  const std::vector<ShardState> gradients = trunk.gradients();
+  for (std::size_t s = 0; s < gradients.size(); ++s) {
+    const std::vector<ParameterSpec> specs = parameters_of(trunk.stages()[s], trunk.stages()[s].conv.filters);
+    for (std::size_t p = 0; p < specs.size(); ++p) {
+      if (!specs[p].trained) continue;
+      const Tensor& gradient = gradients[s].parameters[p].value;
+      for (std::size_t i = 0; i < gradient.size(); i += 1 + gradient.size() / 5) {
+        const double expected = trunk.difference(s, p, i);
+        EXPECT_NEAR(gradient.data()[i], expected, 2e-3 * (1.0 + std::abs(expected))) << specs[p].name << " " << i;
+      }
+    }
+  }
+}
+
+TEST(Graphs, AgreeOnAllDevices) {
+  GraphOn reference("reference64");
+  const Tensor maps = reference.maps();
+  const std::vector<ShardState> gradients = reference.gradients();
+  for (const DeviceRow& row : list_devices()) {
+    if (!row.unusable.empty() || row.name.starts_with("reference")) continue;
+    SCOPED_TRACE(row.name);
+    GraphOn other(row.name);
+    const Tensor got = other.maps();
+    for (std::size_t i = 0; i < maps.size(); ++i) ASSERT_NEAR(got.data()[i], maps.data()[i], 2e-5) << i;
+    const std::vector<ShardState> theirs = other.gradients();
+    for (std::size_t s = 0; s < gradients.size(); ++s) {
+      for (std::size_t p = 0; p < gradients[s].parameters.size(); ++p) {
+        const Tensor& a = gradients[s].parameters[p].value;
+        const Tensor& b = theirs[s].parameters[p].value;
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          ASSERT_NEAR(b.data()[i], a.data()[i], 2e-4) << other.stages()[s].name << ", parameter " << p << ", " << i;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convoy
