@@ -176,8 +176,11 @@ TEST(NetOptions, OfLayersAndOptimizersSurviveWriting) {
   EXPECT_FALSE(parts.trunk[0].conv.bias);
   EXPECT_EQ(parts.maps, (FeatureShape{5, 1, 1}));
   const std::vector<ChannelLayer> after{BatchNorm{"n", 0.001F, 0.2F}, Activation{Activation::Kind::leaky_relu, 0.25F},
-                                        Pooling{PoolKind::average, parts.trunk[0].height - 2, parts.trunk[0].width - 2,
-                                                parts.trunk[0].height - 2, parts.trunk[0].width - 2}};
+                                        Pooling{.kind = PoolKind::average,
+                                                .kernel_h = parts.trunk[0].height - 2,
+                                                .kernel_w = parts.trunk[0].width - 2,
+                                                .stride_h = parts.trunk[0].height - 2,
+                                                .stride_w = parts.trunk[0].width - 2}};
   EXPECT_EQ(parts.trunk[0].after, after);
   // 5 filters without bias, batch norm, dense.
   EXPECT_EQ(parameter_count(again), 5U * 9U * static_cast<std::size_t>(again.input.channels) + 10U +

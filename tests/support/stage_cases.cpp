@@ -54,7 +54,7 @@ StageCase with_adam(StageCase of) {
   return of;
 }
 
-/// A stage without a convolution.
+/// A stage without a convolution, and so without filters.
 StageCase weightless(std::string name, StageKind kind, const Sizes& sizes, std::vector<ChannelLayer> after,
                      FilterRange filters) {
   Stage stage = stage_without_weights("stage", kind, sizes.channels, sizes.height, sizes.width);
@@ -124,11 +124,11 @@ std::vector<StageCase> make_cases() {
       whole("ResidualEnd", {3, 16, 6, 6, 32}, without_bias(square(3, 1, 1)), {norm, Add{}, relu}),
       whole("TwoSums", {3, 5, 8, 8, 7}, square(3, 1, 1), {Add{}, kMax2, Add{}, leaky}),
       part("ShardWithSum", {3, 5, 9, 9, 20}, without_bias(square(3)), {norm, Add{}, relu, kMax2}, {7, 6}),
-      weightless("Channels", StageKind::channels, {3, 11, 9, 8}, {kMax3Overlapping}, {0, 11}),
-      weightless("ChannelsOfAShard", StageKind::channels, {3, 11, 9, 8}, {norm, relu, Add{}, kAverage2}, {3, 5}),
-      weightless("ResponseNorm", StageKind::response_norm, {2, 12, 5, 6}, {}, {0, 12}),
-      weightless("ResponseNormOfAShard", StageKind::response_norm, {3, 12, 6, 6}, {kMax2}, {4, 3}),
-      weightless("ResponseNormOfOneChannel", StageKind::response_norm, {2, 3, 5, 5}, {relu}, {2, 1}),
+      weightless("Channels", StageKind::channels, {3, 11, 9, 8, 0}, {kMax3Overlapping}, {0, 11}),
+      weightless("ChannelsOfAShard", StageKind::channels, {3, 11, 9, 8, 0}, {norm, relu, Add{}, kAverage2}, {3, 5}),
+      weightless("ResponseNorm", StageKind::response_norm, {2, 12, 5, 6, 0}, {}, {0, 12}),
+      weightless("ResponseNormOfAShard", StageKind::response_norm, {3, 12, 6, 6, 0}, {kMax2}, {4, 3}),
+      weightless("ResponseNormOfOneChannel", StageKind::response_norm, {2, 3, 5, 5, 0}, {relu}, {2, 1}),
       part("ShardWithBatchNorm", {3, 5, 9, 9, 20}, without_bias(square(3)), {norm, relu, kMax2}, {7, 6}),
       part("ShardInTheMiddle", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, kMax2}, {7, 6}),
       part("ShardOfOneFilter", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, Dropout{0.4F, 1}}, {19, 1}),
