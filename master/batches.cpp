@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <mutex>
 #include <numeric>
 
 #include "core/random.hpp"
+#include "core/thread_team.hpp"
+#include "devices/registry.hpp"
+#include "master/image_file.hpp"
 
 namespace convoy {
 namespace {
@@ -12,8 +17,45 @@ namespace {
 constexpr std::uint64_t kShuffleStream = std::uint64_t{5} << 32;
 constexpr std::uint64_t kAugmentStream = std::uint64_t{6} << 32;
 
+/// One stream for each image of each epoch: independent of its place in the order.
+Random drawn_for(std::uint64_t seed, int epoch, int image) {
+  return {seed, kAugmentStream + (static_cast<std::uint64_t>(epoch) << 33) + static_cast<std::uint64_t>(image)};
+}
+
+/// work(0) .. work(count - 1). Throws the first Error that one throws.
+void on_all_cores(int count, const std::function<void(int)>& work) {
+  std::mutex mutex;
+  std::string wrong;
+  ThreadTeam team(std::min(hardware_threads(), std::max(1, count)));
+  team.split(count, [&](int, int first, int last) {
+    try {
+      for (int i = first; i < last; ++i) work(i);
+    } catch (const Error& error) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      wrong = error.what();
+    }
+  });
+  if (!wrong.empty()) throw Error(wrong);
+}
+
+/// Some of the photographs, as bytes: enough for their mean and deviation.
+ImageSet some_of(const ImageSet& images) {
+  constexpr int kSome = 512;
+  const int count = std::min(kSome, images.count());
+  const auto size = static_cast<std::size_t>(images.shape.size());
+  ImageSet some{
+      .shape = images.shape, .pixels = std::vector<std::uint8_t>(size * static_cast<std::size_t>(count)), .labels = {}};
+  on_all_cores(count, [&](int i) {
+    const auto from = static_cast<std::size_t>(static_cast<long>(i) * images.count() / count);
+    const Picture picture = read_image(images.files[from], images.shape);
+    cut_view(picture, images.shape, {}, std::span(some.pixels).subspan(size * static_cast<std::size_t>(i), size));
+  });
+  return some;
+}
+
 /// For each channel the 256 values that bytes become.
 std::vector<std::vector<float>> normalisation(const ImageSet& images) {
+  if (!images.files.empty()) return normalisation(some_of(images));
   const FeatureShape& shape = images.shape;
   const std::size_t map = static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width);
   std::vector<std::vector<float>> tables;
@@ -67,34 +109,76 @@ Shape Batches::image_shape() const {
   return {batch_, images_.shape.channels, images_.shape.height, images_.shape.width};
 }
 
-void Batches::shuffle(int epoch) const {
-  if (shuffled_ == epoch) return;
-  order_.resize(images_.labels.size());
-  std::iota(order_.begin(), order_.end(), 0);
+std::vector<int> Batches::order_of(int epoch) const {
+  std::vector<int> order(images_.labels.size());
+  std::iota(order.begin(), order.end(), 0);
   if (part_ == Part::training) {
     Random random(seed_, kShuffleStream + static_cast<std::uint64_t>(epoch));
-    random.shuffle(order_);
+    random.shuffle(order);
   }
-  shuffled_ = epoch;
+  return order;
+}
+
+/// Fewer in the last batch of a test.
+std::vector<int> Batches::images_of(Place place) const {
+  const std::vector<int> order = order_of(place.epoch);
+  const auto first = order.begin() + static_cast<std::ptrdiff_t>(place.index) * batch_;
+  return {first, first + std::min<std::ptrdiff_t>(batch_, order.end() - first)};
 }
 
 int Batches::fill(int epoch, int index, Tensor& images, std::vector<int>& labels) const {
   invariant(images.shape() == image_shape() && index >= 0 && index < count(), "a batch of this set");
-  shuffle(epoch);
-  labels.assign(static_cast<std::size_t>(batch_), 0);
+  if (shuffled_ != epoch) order_ = order_of(epoch);
+  shuffled_ = epoch;
   const int first = index * batch_;
   const int valid = std::min(batch_, images_.count() - first);
-  for (int i = 0; i < batch_; ++i) {
-    float* to = images.sample(i).data();
-    if (i >= valid) {
-      std::fill_n(to, images.shape().sample_size(), 0.0F);
-      continue;
-    }
+  labels.assign(static_cast<std::size_t>(batch_), 0);
+  for (int i = 0; i < valid; ++i) {
     const int image = order_[static_cast<std::size_t>(first + i)];
     labels[static_cast<std::size_t>(i)] = images_.labels[static_cast<std::size_t>(image)];
-    write_image(image, epoch, to);
+    if (images_.files.empty()) write_image(image, epoch, images.sample(i).data());
   }
+  if (!images_.files.empty()) take_photographs({epoch, index}, images);
+  std::ranges::fill(images.samples(valid, batch_ - valid), 0.0F);
   return valid;
+}
+
+void Batches::take_photographs(Place place, Tensor& images) const {
+  images = ahead_ == place && next_.valid() ? next_.get() : decoded(place);
+  if (place.index + 1 < count()) {
+    ahead_ = {place.epoch, place.index + 1};
+  } else if (part_ == Part::training) {
+    ahead_ = {place.epoch + 1, 0};
+  } else {
+    return;
+  }
+  next_ = std::async(std::launch::async, [this, next = ahead_] { return decoded(next); });
+}
+
+Tensor Batches::decoded(Place place) const {
+  const std::vector<int> chosen = images_of(place);
+  Tensor images(image_shape());
+  on_all_cores(static_cast<int>(chosen.size()), [&](int i) {
+    write_photograph(chosen[static_cast<std::size_t>(i)], place.epoch, images.sample(i).data());
+  });
+  return images;
+}
+
+void Batches::write_photograph(int image, int epoch, float* to) const {
+  View view;
+  if (augment_.flip || augment_.crop > 0) {
+    Random random = drawn_for(seed_, epoch, image);
+    view.flip = augment_.flip && random.below(2) == 1;
+    if (augment_.crop > 0) {
+      view.down = random.uniform(0.0F, 1.0F);
+      view.right = random.uniform(0.0F, 1.0F);
+    }
+  }
+  const Picture picture = read_image(images_.files[static_cast<std::size_t>(image)], images_.shape);
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(images_.shape.size()));
+  cut_view(picture, images_.shape, view, bytes);
+  const std::size_t map = bytes.size() / static_cast<std::size_t>(images_.shape.channels);
+  for (std::size_t i = 0; i < bytes.size(); ++i) to[i] = normalised_[i / map][bytes[i]];
 }
 
 void Batches::write_image(int image, int epoch, float* to) const {
@@ -103,9 +187,7 @@ void Batches::write_image(int image, int epoch, float* to) const {
   int down = 0;
   int right = 0;
   if (augment_.flip || augment_.crop > 0) {
-    // One stream for each image of each epoch: independent of its place in the order.
-    Random random(seed_,
-                  kAugmentStream + (static_cast<std::uint64_t>(epoch) << 33) + static_cast<std::uint64_t>(image));
+    Random random = drawn_for(seed_, epoch, image);
     flip = augment_.flip && random.below(2) == 1;
     const auto range = static_cast<std::uint32_t>(2 * augment_.crop + 1);
     down = static_cast<int>(random.below(range)) - augment_.crop;

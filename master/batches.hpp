@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <vector>
 
 #include "core/tensor.hpp"
@@ -15,7 +16,8 @@ enum class Part : std::uint8_t { training, test };
 class Batches {
  public:
   /// `data` must outlive this. Pixels become (pixel / 255 - mean) / deviation with each channel's mean and deviation
-  /// over the training images. Throws Error when a training batch is larger than the training set.
+  /// over the training images (of photographs, over some hundred). Photographs are cut out of the middle, in training with
+  /// augment.crop anywhere; the next batch is decoded, on all cores, while this one is used. Throws Error when a training batch is larger than the training set.
   Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment);
 
   /// Batches of one epoch. Training leaves an incomplete last batch out (shuffling makes it another one each time);
@@ -26,8 +28,19 @@ class Batches {
   int fill(int epoch, int index, Tensor& images, std::vector<int>& labels) const;
 
  private:
-  void shuffle(int epoch) const;
+  /// Which batch.
+  struct Place {
+    int epoch = -1;
+    int index = -1;
+    bool operator==(const Place&) const = default;
+  };
+
+  std::vector<int> order_of(int epoch) const;
+  std::vector<int> images_of(Place place) const;
+  void take_photographs(Place place, Tensor& images) const;
+  Tensor decoded(Place place) const;
   void write_image(int image, int epoch, float* to) const;
+  void write_photograph(int image, int epoch, float* to) const;
 
   const ImageSet& images_;
   Part part_;
@@ -37,6 +50,8 @@ class Batches {
   std::vector<std::vector<float>> normalised_;  ///< for each channel, the value of each byte
   mutable std::vector<int> order_;              ///< of epoch shuffled_
   mutable int shuffled_ = -1;
+  mutable Place ahead_;               ///< what is decoded in the background
+  mutable std::future<Tensor> next_;  ///< that
 };
 
 }  // namespace convoy

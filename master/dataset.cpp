@@ -21,19 +21,22 @@ std::string text(const FeatureShape& shape) {
 
 }  // namespace
 
-DataSet open_data(const std::string& place, std::uint64_t seed) {
+DataSet open_data(const std::string& place, std::uint64_t seed, const FeatureShape& input, Corrupt corrupt) {
   if (place == "glyphs") return draw_glyphs(seed);
   std::error_code error;
   if (!fs::is_directory(place, error)) {
-    fail("{}: there is no such folder; --data takes a folder with CIFAR-10 or MNIST, or 'glyphs'", place);
+    fail("{}: there is no such folder; --data takes a folder with CIFAR-10, MNIST or photographs, or 'glyphs'", place);
   }
   const std::string inside = place + "/cifar-10-batches-bin";
   if (holds(place, "data_batch_")) return read_cifar10(place);
   if (fs::is_directory(inside, error)) return read_cifar10(inside);
   if (holds(place, "train-images")) return read_mnist(place);
+  if (has_image_folders(place)) return read_image_folder(place, input, corrupt);
   fail(
-      "{}: no data set was found; expected CIFAR-10's data_batch_1.bin ... and test_batch.bin, or MNIST's "
-      "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (or .gz)",
+      "{}: no data set was found; expected CIFAR-10's data_batch_1.bin ... and test_batch.bin, MNIST's "
+      "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (or .gz), "
+      "or a "
+      "folder of JPEG or PNG for each class",
       place);
 }
 

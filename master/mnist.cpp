@@ -61,7 +61,8 @@ ImageSet read_part(const std::string& folder, const std::string& part) {
     fail("{}: images of {}x{} are too large", image_file, extents[1], extents[2]);
   images.shape = {1, static_cast<int>(extents[1]), static_cast<int>(extents[2])};
   std::vector<std::uint32_t> count(1);
-  images.labels = read_idx(label_file, kLabelMagic, count);
+  const std::vector<std::uint8_t> labels = read_idx(label_file, kLabelMagic, count);
+  images.labels.assign(labels.begin(), labels.end());
   if (count[0] != extents[0]) {
     fail("{}: {} labels, but {} has {} images; the files do not belong together", label_file, count[0], image_file,
          extents[0]);

@@ -8,10 +8,16 @@ void define(CLI::App& command, NetOptions& options) {
   command.add_option("--set", options.set,
                      "set a field of the net file: LAYER.FIELD=VALUE or training.FIELD=VALUE; repeatable");
   command
-      .add_option(
-          "--data", options.data,
-          "folder with CIFAR-10 (binary) or MNIST (IDX, also gzipped), or 'glyphs', which the program draws itself")
+      .add_option("--data", options.data,
+                  "folder with CIFAR-10 (binary), MNIST (IDX, also gzipped) or a folder of JPEG or PNG for each class; "
+                  "or 'glyphs', "
+                  "which the program draws itself")
       ->capture_default_str();
+  const std::map<std::string, Corrupt> corrupt{{"refuse", Corrupt::refuse}, {"skip", Corrupt::skip}};
+  command
+      .add_option("--corrupt", options.corrupt, "what to do about photographs that cannot be decoded: refuse or skip")
+      ->transform(CLI::CheckedTransformer(corrupt).description("{refuse,skip}"))
+      ->default_str("refuse");
   command.add_option("--device", options.device, "this machine's device, see convoy-slave --list-devices")
       ->capture_default_str();
   DeviceOptions& device = options.device_options;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "devices/registry.hpp"
+#include "master/dataset.hpp"
 
 namespace convoy {
 
@@ -15,6 +16,7 @@ struct NetOptions {
   std::string net;               ///< file
   std::vector<std::string> set;  ///< overrides
   std::string data = "glyphs";   ///< folder, or "glyphs"
+  Corrupt corrupt = Corrupt::refuse;
   std::string device = "auto";
   DeviceOptions device_options;
   int batch = 0;  ///< 0: the net file's

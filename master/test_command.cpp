@@ -12,7 +12,7 @@ namespace convoy {
 int test_command(const TestOptions& options) {
   const Net net = load_net(options.net);
   const Cut cut = convoy::cut(net);
-  const DataSet data = open_data(options.net.data, options.net.seed);
+  const DataSet data = open_data(options.net.data, options.net.seed, net.input, options.net.corrupt);
   require_fits(data, net);
   const ModelState weights = read_weights(options.weights, cut);
   const Batches test(data, Part::test, net.training.batch, options.net.seed, Augmentation{});

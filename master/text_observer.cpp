@@ -89,7 +89,10 @@ class TextObserver : public Observer {
                        filters_of(member));
   }
 
+  /// Of a few stages; with more, `convoy-master plan` tells.
   std::string filters_of(std::size_t member) const {
+    constexpr std::size_t kFew = 8;
+    if (start_.stages.size() > kFew) return "";
     std::string text;
     for (std::size_t s = 0; s < start_.stages.size(); ++s) {
       int count = 0;

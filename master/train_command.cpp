@@ -61,10 +61,13 @@ class TrainCommand {
       : options_(options),
         net_(load_net(options)),
         cut_(cut(net_)),
-        data_(open_data(options.net.data, options.net.seed)),
+        data_(open_data(options.net.data, options.net.seed, net_.input, options.net.corrupt)),
         observers_(make_observers(options.net)),
         fingerprint_(fingerprint(net_, options.net)) {
     require_fits(data_, net_);
+    for (const auto& observer : observers_) {
+      for (const std::string& notice : data_.notices) observer->on_notice(notice);
+    }
     if (options.resume && options.out.empty()) fail("--resume needs --out: the folder of the run to go on with");
     training_ = std::make_unique<Batches>(data_, Part::training, net_.training.batch, options.net.seed, net_.augment);
     test_ = std::make_unique<Batches>(data_, Part::test, net_.training.batch, options.net.seed, Augmentation{});

@@ -16,7 +16,7 @@ namespace {
 ImageSet numbered(int count) {
   ImageSet images{.shape = {1, 2, 2}, .pixels = {}, .labels = {}};
   for (int i = 0; i < count; ++i) {
-    images.labels.push_back(static_cast<std::uint8_t>(i % 10));
+    images.labels.push_back(static_cast<std::uint16_t>(i % 10));
     for (int p = 0; p < 4; ++p) images.pixels.push_back(static_cast<std::uint8_t>(10 * i + p));
   }
   return images;

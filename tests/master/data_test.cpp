@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 std::array<int, 10> class_counts(const ImageSet& images) {
   std::array<int, 10> counts{};
-  for (const std::uint8_t label : images.labels) ++counts.at(label);
+  for (const std::uint16_t label : images.labels) ++counts.at(label);
   return counts;
 }
 

@@ -14,8 +14,8 @@ namespace {
 
 std::uint64_t checksum(const ImageSet& images) {  // FNV-1a
   std::uint64_t hash = 14695981039346656037ULL;
-  const auto mix = [&](const std::vector<std::uint8_t>& bytes) {
-    for (const std::uint8_t byte : bytes) hash = (hash ^ byte) * 1099511628211ULL;
+  const auto mix = [&](const auto& bytes) {
+    for (const auto byte : bytes) hash = (hash ^ byte) * 1099511628211ULL;
   };
   mix(images.pixels);
   mix(images.labels);

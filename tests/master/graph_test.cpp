@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/random.hpp"
@@ -59,7 +60,7 @@ layers:
   - {name: loss, type: softmax_cross_entropy}
 )";
 
-Cut graph() { return cut(parse_net(kNet, "graph.yaml")); }
+Net graph() { return parse_net(kNet, "graph.yaml"); }
 
 Tensor drawn(const Shape& shape, std::uint64_t stream) {
   Tensor tensor(shape);
@@ -71,12 +72,12 @@ Tensor drawn(const Shape& shape, std::uint64_t stream) {
 /// A trunk with the weights that a run would begin with, and a loss that is linear in its maps.
 class GraphOn {
  public:
-  explicit GraphOn(const std::string& device)
-      : cut_(graph()),
+  explicit GraphOn(const std::string& device, const Net& net = graph(), int batch = kBatch)
+      : cut_(cut(net)),
         device_(make_device(device, {.threads = 2})),
-        images_(drawn({kBatch, 2, 9, 8}, 1)),
+        images_(drawn({batch, net.input.channels, net.input.height, net.input.width}, 1)),
         trunk_(cut_.trunk, images_.shape(), *device_),
-        slopes_(drawn({kBatch, cut_.maps.channels, cut_.maps.height, cut_.maps.width}, 2)),
+        slopes_(drawn({batch, cut_.maps.channels, cut_.maps.height, cut_.maps.width}, 2)),
         start_(initial_trunk(cut_, 3)) {
     trunk_.load(start_);
   }
@@ -131,7 +132,7 @@ class GraphOn {
 
 TEST(Graphs, AreCutIntoStagesThatReadOneAnother) {
   std::string text;
-  const std::vector<Stage> stages = graph().trunk;
+  const std::vector<Stage> stages = cut(graph()).trunk;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     text += stages[s].name + ":";
     for (const Sources& read : reads_of(stages, s)) {
@@ -204,6 +205,55 @@ TEST(Graphs, AgreeOnAllDevices) {
     }
   }
 }
+
+/// The nets in nets/, at a size that plain loops can bear.
+struct Shipped {
+  std::string net;
+  Overrides set;
+  int batch = 2;
+};
+
+void PrintTo(const Shipped& shipped, std::ostream* out) { *out << shipped.net; }
+
+class ShippedNets : public testing::TestWithParam<Shipped> {};
+
+double norm(const Tensor& tensor) { return std::sqrt(sum_of_squares(tensor.span())); }
+
+double distance(const Tensor& a, const Tensor& b) {
+  Tensor difference = a;
+  for (std::size_t i = 0; i < a.size(); ++i) difference.data()[i] -= b.data()[i];
+  return norm(difference) / (norm(b) + 1e-6);
+}
+
+TEST_P(ShippedNets, ComputeTheSameOnReferenceAndProcessor) {
+  const Shipped& shipped = GetParam();
+  const Net net = read_net(std::string(CONVOY_SOURCE_DIR) + "/nets/" + shipped.net + ".yaml", shipped.set);
+  GraphOn reference("reference64", net, shipped.batch);
+  GraphOn processor("cpu", net, shipped.batch);
+  EXPECT_LT(distance(processor.maps(), reference.maps()), 1e-4);
+  const std::vector<ShardState> expected = reference.gradients();
+  const std::vector<ShardState> got = processor.gradients();
+  for (std::size_t s = 0; s < expected.size(); ++s) {
+    const std::vector<ParameterSpec> specs = parameters_of(reference.stages()[s], reference.stages()[s].conv.filters);
+    for (std::size_t p = 0; p < specs.size(); ++p) {
+      // Rounding decides on a ReLU's slope, and which of a window is largest, where there is next to no difference.
+      EXPECT_LT(distance(got[s].parameters[p].value, expected[s].parameters[p].value), 0.05) << specs[p].name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nets, ShippedNets,
+                         testing::Values(Shipped{"lenet", {}}, Shipped{"glyphs", {}}, Shipped{"cifar10-50-500", {}},
+                                         Shipped{"resnet20", {}},
+                                         Shipped{"resnet34", {"input.height=48", "input.width=48"}},
+                                         Shipped{"resnet34-padded", {"input.height=48", "input.width=48"}},
+                                         Shipped{"squeezenet", {"input.height=64", "input.width=64"}},
+                                         Shipped{"vgg16e", {"input.height=32", "input.width=32"}, 1}),
+                         [](const auto& info) {
+                           std::string name = info.param.net;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace convoy
