@@ -101,11 +101,8 @@ void validate(const Stage& stage) {
       const bool proper =
           norm->epsilon >= 0.0F && norm->epsilon < 1e3F && norm->momentum >= 0.0F && norm->momentum <= 1.0F;
       if (!proper || norm->name.empty()) {
-        fail(
-            "stage {}: batch norm '{}' with epsilon {} and momentum {}: expected a name, an epsilon of at least 0 and "
-            "a "
-            "momentum in 0 .. 1",
-            stage.name, norm->name, norm->epsilon, norm->momentum);
+        fail("stage {}: batch norm '{}' with epsilon {} and momentum {}: expected a name, 0 or more, and 0 to 1",
+             stage.name, norm->name, norm->epsilon, norm->momentum);
       }
     } else if (const auto* activation = std::get_if<Activation>(&layer)) {
       if (!(std::abs(activation->slope) < 1e3F))

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <mutex>
 #include <numeric>
 
 #include "core/random.hpp"
-#include "core/thread_team.hpp"
-#include "devices/registry.hpp"
 #include "master/image_file.hpp"
 
 namespace convoy {
@@ -20,22 +16,6 @@ constexpr std::uint64_t kAugmentStream = std::uint64_t{6} << 32;
 /// One stream for each image of each epoch: independent of its place in the order.
 Random drawn_for(std::uint64_t seed, int epoch, int image) {
   return {seed, kAugmentStream + (static_cast<std::uint64_t>(epoch) << 33) + static_cast<std::uint64_t>(image)};
-}
-
-/// work(0) .. work(count - 1). Throws the first Error that one throws.
-void on_all_cores(int count, const std::function<void(int)>& work) {
-  std::mutex mutex;
-  std::string wrong;
-  ThreadTeam team(std::min(hardware_threads(), std::max(1, count)));
-  team.split(count, [&](int, int first, int last) {
-    try {
-      for (int i = first; i < last; ++i) work(i);
-    } catch (const Error& error) {
-      const std::lock_guard<std::mutex> lock(mutex);
-      wrong = error.what();
-    }
-  });
-  if (!wrong.empty()) throw Error(wrong);
 }
 
 /// Some of the photographs, as bytes: enough for their mean and deviation.

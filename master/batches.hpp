@@ -16,8 +16,9 @@ enum class Part : std::uint8_t { training, test };
 class Batches {
  public:
   /// `data` must outlive this. Pixels become (pixel / 255 - mean) / deviation with each channel's mean and deviation
-  /// over the training images (of photographs, over some hundred). Photographs are cut out of the middle, in training with
-  /// augment.crop anywhere; the next batch is decoded, on all cores, while this one is used. Throws Error when a training batch is larger than the training set.
+  /// over the training images (of photographs, over 512 of them). Photographs are cut out of the middle, in training with
+  /// augment.crop anywhere; the next batch is decoded, on all cores, while this one is used. Throws Error when a training
+  /// batch is larger than the training set.
   Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment);
 
   /// Batches of one epoch. Training leaves an incomplete last batch out (shuffling makes it another one each time);

@@ -7,7 +7,10 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <mutex>
 
+#include "core/thread_team.hpp"
+#include "devices/registry.hpp"
 #include "master/read_bytes.hpp"
 
 namespace convoy {
@@ -112,6 +115,21 @@ std::vector<Taps> taps_of(int extent, int wanted, double scale, double offset) {
 }
 
 }  // namespace
+
+void on_all_cores(int count, const std::function<void(int)>& work) {
+  std::mutex mutex;
+  std::string wrong;
+  ThreadTeam team(std::min(hardware_threads(), std::max(1, count)));
+  team.split(count, [&](int, int first, int last) {
+    try {
+      for (int i = first; i < last; ++i) work(i);
+    } catch (const Error& error) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      wrong = error.what();
+    }
+  });
+  if (!wrong.empty()) throw Error(wrong);
+}
 
 Picture decode_image(std::span<const std::uint8_t> bytes, const FeatureShape& least) {
   if (least.channels != 1 && least.channels != 3) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,9 @@ struct View {
 Picture decode_image(std::span<const std::uint8_t> bytes, const FeatureShape& least);
 /// The same of a file. Throws Error naming it.
 Picture read_image(const std::string& file, const FeatureShape& least);
+
+/// work(0) .. work(count - 1), on all cores. Throws an Error that one of them threw.
+void on_all_cores(int count, const std::function<void(int)>& work);
 
 /// Scales the picture so that it covers the size of `shape` in both directions, with an eighth to spare, by a triangle as
 /// wide as the scale (as PIL's "bilinear" does), and cuts the view out: bytes (channel, row, column).

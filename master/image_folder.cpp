@@ -3,8 +3,6 @@
 #include <filesystem>
 #include <map>
 
-#include "core/thread_team.hpp"
-#include "devices/registry.hpp"
 #include "master/dataset.hpp"
 #include "master/image_file.hpp"
 
@@ -60,15 +58,12 @@ fs::path test_folder(const fs::path& folder) {
 /// Leaves out of a set, or refuses, what cannot be decoded.
 void check(ImageSet& set, Corrupt corrupt, std::vector<std::string>& notices) {
   std::vector<std::string> wrong(set.files.size());
-  ThreadTeam team(hardware_threads());
-  team.split(set.count(), [&](int, int first, int last) {
-    for (int i = first; i < last; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      try {
-        read_image(set.files[at], set.shape);
-      } catch (const Error& error) {
-        wrong[at] = error.what();
-      }
+  on_all_cores(set.count(), [&](int i) {
+    const auto at = static_cast<std::size_t>(i);
+    try {
+      read_image(set.files[at], set.shape);
+    } catch (const Error& error) {
+      wrong[at] = error.what();
     }
   });
   std::size_t kept = 0;

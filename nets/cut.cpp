@@ -124,7 +124,7 @@ class Cutter {
     if (is<Concat>(layer)) return joined(layer);
     if (is<Sum>(layer)) return add_sum(layer);
     if (const auto* pad = std::get_if<PadChannels>(&layer.spec)) return padded(*pad, from);
-    return add_channel_layer(layer, *channel_layer(net_, layer), from);
+    return add_channel_layer(layer, channel_layer(net_, layer).value(), from);
   }
 
   Sources joined(const Layer& layer) {
