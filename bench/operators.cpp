@@ -7,6 +7,7 @@
 #include "bench/statistics.hpp"
 #include "core/random.hpp"
 #include "core/stopwatch.hpp"
+#include "core/thread_team.hpp"
 #include "devices/registry.hpp"
 #include "master/local_trunk.hpp"
 #include "nets/net.hpp"

@@ -2,6 +2,11 @@
 
 namespace convoy {
 
+int hardware_threads() {
+  const unsigned count = std::thread::hardware_concurrency();
+  return count == 0 ? 1 : static_cast<int>(count);
+}
+
 ThreadTeam::ThreadTeam(int size) {
   for (int i = 1; i < size; ++i) workers_.emplace_back([this, i] { work(i); });
 }

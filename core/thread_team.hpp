@@ -9,6 +9,9 @@
 
 namespace convoy {
 
+/// Threads of this machine: what --threads 0 means.
+int hardware_threads();
+
 class ThreadTeam {
  public:
   /// `size` threads in all, the caller among them; at least 1.

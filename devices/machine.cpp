@@ -3,16 +3,10 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
-#include <thread>
 
 #include "devices/registry.hpp"
 
 namespace convoy {
-
-int hardware_threads() {
-  const unsigned count = std::thread::hardware_concurrency();
-  return count == 0 ? 1 : static_cast<int>(count);
-}
 
 std::size_t available_memory() {
   std::ifstream meminfo("/proc/meminfo");

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <functional>
 
+#include "core/thread_team.hpp"
 #include "devices/calibrate.hpp"
 #include "devices/check_device.hpp"
 #include "kernels/eigen_device.hpp"

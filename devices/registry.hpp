@@ -34,9 +34,6 @@ std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions
 /// "cuda:0,check:cpu,opencl:0,cpu" to its three names. Throws Error where one is missing or repeated.
 std::vector<std::string> split_devices(const std::string& list);
 
-/// Threads of this machine: what --threads 0 means.
-int hardware_threads();
-
 /// Physical memory of this machine that is available now, in bytes.
 std::size_t available_memory();
 

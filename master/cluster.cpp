@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "devices/registry.hpp"
+#include "core/thread_team.hpp"
 #include "kernels/matmul.hpp"
 #include "master/local_trunk.hpp"
 #include "master/profile.hpp"

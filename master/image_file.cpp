@@ -10,13 +10,12 @@
 #include <mutex>
 
 #include "core/thread_team.hpp"
-#include "devices/registry.hpp"
 #include "master/read_bytes.hpp"
 
 namespace convoy {
 namespace {
 
-constexpr long kMostPixels = 1L << 28;
+constexpr long kMostPixels = 1L << 27;
 /// What is scaled is larger than what is cut out by this.
 constexpr double kToSpare = 8.0 / 7.0;
 
