@@ -43,6 +43,8 @@ std::vector<ParameterSpec> parameters_of(const Stage& stage, int filters) {
   return specs;
 }
 
+bool has_parameters(const Stage& stage) { return stage.kind == StageKind::convolution || has_batch_norm(stage); }
+
 ShardState zero_state(const Stage& stage, int filters) {
   ShardState state;
   const std::vector<ParameterSpec> specs = parameters_of(stage, filters);

@@ -22,6 +22,9 @@ struct ParameterSpec {
 /// variances, (filters, 1) each.
 std::vector<ParameterSpec> parameters_of(const Stage& stage, int filters);
 
+/// Whether there are any.
+bool has_parameters(const Stage& stage);
+
 /// How many of them the convolution has: batch norms' follow, four of each.
 std::size_t convolution_parameters(const Stage& stage);
 

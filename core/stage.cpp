@@ -33,6 +33,13 @@ FilterRange common(FilterRange a, FilterRange b) {
   return {first, std::max(0, std::min(a.first + a.count, b.first + b.count) - first)};
 }
 
+FilterRange hull(FilterRange a, FilterRange b) {
+  if (a.count == 0) return b;
+  if (b.count == 0) return a;
+  const int first = std::min(a.first, b.first);
+  return {first, std::max(a.first + a.count, b.first + b.count) - first};
+}
+
 Shape input_shape(const Stage& stage, int batch) { return {batch, stage.channels, stage.height, stage.width}; }
 
 Shape conv_shape(const Stage& stage, int batch, int filters) {
@@ -134,10 +141,57 @@ std::vector<Sources> reads_of(const std::vector<Stage>& trunk, std::size_t stage
   return reads;
 }
 
-int channels_of(const Sources& sources) {
-  int channels = 0;
-  for (const Source& source : sources) channels += source.channels.count;
-  return channels;
+namespace {
+
+/// Of the joined channels of a read, those that some filters take.
+FilterRange taken(const Stage& stage, std::size_t read, FilterRange filters) {
+  if (read > 0 || stage.kind == StageKind::channels) return filters;
+  const FilterRange all{0, stage.channels};
+  if (stage.kind == StageKind::convolution) return all;
+  const int before = (stage.norm.size - 1) / 2;
+  return common({filters.first - before, filters.count + stage.norm.size - 1}, all);
+}
+
+}  // namespace
+
+std::vector<Read> reads_for(const std::vector<Stage>& trunk, std::size_t stage, FilterRange filters) {
+  std::vector<Read> reads;
+  const std::vector<Sources> all = reads_of(trunk, stage);
+  for (std::size_t number = 0; number < all.size(); ++number) {
+    const FilterRange wanted = taken(trunk[stage], number, filters);
+    int at = 0;
+    for (const Source& source : all[number]) {
+      const FilterRange both = common({at, source.channels.count}, wanted);
+      if (both.count > 0) {
+        reads.push_back({number, source.stage, {source.channels.first + both.first - at, both.count}, both.first});
+      }
+      at += source.channels.count;
+    }
+  }
+  return reads;
+}
+
+std::vector<int> outputs_of(const std::vector<Stage>& trunk) {
+  std::vector<bool> read(trunk.size(), false);
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    for (const Sources& sources : reads_of(trunk, s)) {
+      for (const Source& source : sources) {
+        if (source.stage >= 0) read[static_cast<std::size_t>(source.stage)] = true;
+      }
+    }
+  }
+  std::vector<int> outputs;
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    if (!read[s]) outputs.push_back(static_cast<int>(s));
+  }
+  return outputs;
+}
+
+Shape maps_shape(const std::vector<Stage>& trunk, int stage, int batch, int channels) {
+  if (stage >= 0) return output_shape(trunk[static_cast<std::size_t>(stage)], batch, channels);
+  Shape images = input_shape(trunk.front(), batch);
+  images.c = channels;
+  return images;
 }
 
 bool is_chain(const std::vector<Stage>& trunk) {
@@ -152,31 +206,34 @@ namespace {
 /// `maps`: the shape, of one sample, that the sources must have together.
 void validate_sources(const std::vector<Stage>& trunk, std::size_t stage, const Sources& sources, const Shape& maps) {
   const std::string& name = trunk[stage].name;
+  long channels = 0;
   for (const Source& source : sources) {
+    channels += source.channels.count;
     const bool known = source.stage >= Source::kZeros && source.stage < static_cast<int>(stage);
     if (!known || source.channels.count < 1 || source.channels.first < 0) {
       fail("stage {} reads {} channels of stage {}, which is not before it", name, source.channels.count, source.stage);
     }
-    if (source.stage < 0) continue;
-    const Stage& from = trunk[static_cast<std::size_t>(source.stage)];
-    const Shape there = output_shape(from, 1, from.conv.filters);
+    if (source.stage == Source::kZeros) continue;
+    const Stage& from = trunk[static_cast<std::size_t>(std::max(0, source.stage))];
+    const Shape there = source.stage >= 0 ? output_shape(from, 1, from.conv.filters) : input_shape(from, 1);
     if (there.h != maps.h || there.w != maps.w || source.channels.count > there.c ||
         source.channels.first > there.c - source.channels.count) {
       fail(
-          "stage {} does not take the maps of stage {}: channels {} to {} of {} maps of {}x{}, where maps of {}x{} are "
+          "stage {} does not take the maps of {}: channels {} to {} of {} maps of {}x{}, where maps of {}x{} are "
           "due",
-          name, from.name, source.channels.first, source.channels.first + source.channels.count - 1, there.c, there.h,
-          there.w, maps.h, maps.w);
+          name, source.stage >= 0 ? from.name : "images", source.channels.first,
+          source.channels.first + source.channels.count - 1, there.c, there.h, there.w, maps.h, maps.w);
     }
   }
-  if (channels_of(sources) != maps.c) {
-    fail("stage {} reads {} channels, where {} are due", name, channels_of(sources), maps.c);
-  }
+  if (channels != maps.c) fail("stage {} reads {} channels, where {} are due", name, channels, maps.c);
 }
 
 }  // namespace
 
 void validate(const std::vector<Stage>& trunk) {
+  if (!trunk.empty() && reads_of(trunk, 0)[0] != Sources{{Source::kImages, {0, trunk[0].channels}}}) {
+    fail("stage {} is the first and does not read the images", trunk[0].name);
+  }
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     validate(trunk[s]);
     const std::vector<Sources> reads = reads_of(trunk, s);

@@ -147,6 +147,8 @@ struct Stage {
 
 /// Filters in both; none where they do not meet.
 FilterRange common(FilterRange a, FilterRange b);
+/// The smallest range that has both.
+FilterRange hull(FilterRange a, FilterRange b);
 
 /// Samples first .. first + count - 1 of a batch.
 struct SampleRange {
@@ -178,10 +180,23 @@ Stage stage_without_weights(const std::string& name, StageKind kind, int channel
 
 /// What each stage's input and, behind it, its Add layers read, with nothing left empty.
 std::vector<Sources> reads_of(const std::vector<Stage>& trunk, std::size_t stage);
-int channels_of(const Sources& sources);
+/// Some of the channels that one of reads_of() joins.
+struct Read {
+  std::size_t number = 0;  ///< which of them
+  int stage = 0;           ///< whose maps, or one of Source's
+  FilterRange channels;    ///< of those maps
+  int at = 0;              ///< where they begin among what is joined
+};
+/// What of them some of the stage's filters take.
+std::vector<Read> reads_for(const std::vector<Stage>& trunk, std::size_t stage, FilterRange filters);
+/// Stages whose maps no stage reads: the heads do, and that of the last stage is the main one.
+std::vector<int> outputs_of(const std::vector<Stage>& trunk);
+/// Of so many channels of the maps of a stage, or of the images.
+Shape maps_shape(const std::vector<Stage>& trunk, int stage, int batch, int channels);
 /// Whether each stage reads the one before, whole, and nothing else.
 bool is_chain(const std::vector<Stage>& trunk);
-/// Throws Error naming the stage unless each is valid, and reads maps of earlier ones, of its input's shape.
+/// Throws Error naming the stage unless each is valid, and reads maps of earlier ones, of its input's shape; the first
+/// reads the images.
 void validate(const std::vector<Stage>& trunk);
 
 /// Whether the stage normalises over the batch: its maps are there when all of the batch has passed the convolution, and

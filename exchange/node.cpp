@@ -17,7 +17,9 @@ Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device*
       testing_(make_task_graph(plan, trunk, false)),
       training_followers_(followers_of(training_)),
       testing_followers_(followers_of(testing_)),
+      outputs_(outputs_of(trunk)),
       pieces_(trunk.size()),
+      input_of_(trunk.size()),
       seconds_(trunk.size(), 0.0),
       credit_(initial_credit(plan)) {
   compile(device);
@@ -27,6 +29,7 @@ Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device*
 
 Node::~Node() = default;
 
+/// The node's shards, and of stages that it computes beside what others hold of them, the rest.
 void Node::compile(Device* device) {
   for (std::size_t s = 0; s < trunk_.size(); ++s) {
     const FilterRange own = own_filters(plan_, s, index_);
@@ -34,54 +37,85 @@ void Node::compile(Device* device) {
     std::vector<FilterRange> ranges;
     if (own.count > 0) ranges.push_back(own);
     if (held.count > own.count && !sends_weights()) {
-      const int behind = own.first + own.count;
-      if (own.first > 0) ranges.push_back({0, own.first});
-      if (behind < held.count) ranges.push_back({behind, held.count - behind});
+      const int begin = own.count > 0 ? own.first : held.first;
+      const int behind = begin + own.count;
+      if (begin > held.first) ranges.push_back({held.first, begin - held.first});
+      if (behind < held.first + held.count) ranges.push_back({behind, held.first + held.count - behind});
     }
-    Stage stage = trunk_[s];
-    if (plan_.exchange == Exchange::thesis) stage.after.clear();
     for (const FilterRange& range : ranges) {
       invariant(device != nullptr, "a device for a node with shards");
-      Piece piece{.filters = range,
-                  .shard = device->compile({.stage = stage,
-                                            .filters = range,
-                                            .batch = plan_.batch,
-                                            .input_gradient = s > 0 && range == own,
-                                            .micro_batches = plan_.micro_batches}),
-                  .input = nullptr,
-                  .gradient = nullptr,
-                  .fresh = std::nullopt};
-      if (pieces_[s].empty()) piece.input = piece.shard->make_input();
-      if (range == own) piece.gradient = piece.shard->make_output_gradient();
-      pieces_[s].push_back(std::move(piece));
+      compile(*device, s, range);
     }
-    if (s > 0 && own.count > 0) parts_[static_cast<int>(s)] = {Tensor(input_shape(trunk_[s], plan_.batch)), 0};
   }
 }
 
-/// A node has all channels of what it reads, and its own of what it only makes.
+void Node::compile(Device& device, std::size_t s, FilterRange filters) {
+  Stage stage = trunk_[s];
+  if (plan_.exchange == Exchange::thesis) stage.after.clear();
+  const Sources from = reads_of(trunk_, s)[0];
+  const bool backward = everywhere(static_cast<int>(s)) || filters == own(s);
+  const bool slopes = std::ranges::any_of(from, [](const Source& source) { return source.stage >= 0; });
+  Piece piece{.filters = filters,
+              .reads = reads_for(trunk_, s, filters),
+              .shard = device.compile({.stage = stage,
+                                       .filters = filters,
+                                       .batch = plan_.batch,
+                                       .input_gradient = backward && slopes,
+                                       .micro_batches = plan_.micro_batches}),
+              .added = {},
+              .gradient = nullptr,
+              .fresh = std::nullopt};
+  const std::size_t adds = added_shapes(stage, plan_.batch, filters.count).size();
+  for (std::size_t i = 0; i < adds; ++i) {
+    piece.added.push_back(piece.shard->make_added(i));
+    piece.shard->connect(i, *piece.added.back());
+  }
+  if (backward) piece.gradient = piece.shard->make_output_gradient();
+  auto input = std::ranges::find(inputs_, from, &Input::from);
+  if (input == inputs_.end()) {
+    inputs_.push_back({.from = from, .maps = piece.shard->make_input(), .written = {}});
+    input = inputs_.end() - 1;
+  }
+  input_of_[s] = static_cast<std::size_t>(input - inputs_.begin());
+  pieces_[s].push_back(std::move(piece));
+}
+
+/// Channels that the node is sent, computes or adds up.
 void Node::make_slabs() {
-  const auto stages = static_cast<int>(trunk_.size());
-  for (int s = 0; s <= stages; ++s) {
-    const FilterRange made = s > 0 ? own_filters(plan_, static_cast<std::size_t>(s - 1), index_) : FilterRange{};
-    Shape shape = s < stages ? input_shape(trunk_[static_cast<std::size_t>(s)], plan_.batch)
-                             : output_shape(trunk_.back(), plan_.batch, trunk_.back().conv.filters);
-    bool reads = index_ == training_.master && (s == 0 || s == stages || plan_.exchange != Exchange::ring);
-    bool sums = index_ == training_.master && (s == stages || plan_.exchange != Exchange::ring);
-    for (const Task& each : training_.tasks) {
-      reads = reads || (each.kind == TaskKind::forward && each.node == index_ && each.stage == s);
-    }
-    sums = sums && s > 0;
-    if (reads || made.count > 0) {
-      Shape of_maps = shape;
-      if (!reads) of_maps.c = made.count;
-      maps_[s] = {Tensor(of_maps), reads ? 0 : made.first};
-    }
-    if (sums || made.count > 0) {
-      if (!sums) shape.c = made.count;
-      gradients_[s] = {Tensor(shape), sums ? 0 : made.first};
+  std::map<int, FilterRange> maps;
+  std::map<int, FilterRange> gradients;
+  std::map<int, FilterRange> parts;
+  const auto extend = [](FilterRange& range, FilterRange more) { range = hull(range, more); };
+  const TaskKind makes_maps = plan_.exchange == Exchange::thesis ? TaskKind::layers : TaskKind::forward;
+  for (const Task& each : training_.tasks) {
+    if (each.to == index_ && each.cargo == Cargo::maps) extend(maps[each.stage], each.filters);
+    if (each.to == index_ && each.cargo == Cargo::gradient) extend(gradients[each.stage], each.filters);
+    if (each.node != index_) continue;
+    if (each.kind == makes_maps) extend(maps[each.stage], each.filters);
+    if (each.kind == TaskKind::sum) extend(gradients[each.stage], each.filters);
+    if (each.kind != TaskKind::backward_input) continue;
+    if (everywhere(each.stage)) extend(parts[each.stage], each.filters);
+    for (const Read& read : reads_for(trunk_, static_cast<std::size_t>(each.stage), each.filters)) {
+      if (read.stage < 0) continue;
+      extend(parts[read.stage], read.channels);
+      first_part_[read.stage] = std::max(first_part_[read.stage], each.stage);
     }
   }
+  if (index_ == training_.master) {
+    extend(maps[Source::kImages], {0, trunk_[0].channels});
+    for (const int output : outputs_) {
+      extend(maps[output], {0, trunk_[static_cast<std::size_t>(output)].conv.filters});
+      extend(gradients[output], {0, trunk_[static_cast<std::size_t>(output)].conv.filters});
+    }
+  }
+  const auto make = [this](const std::map<int, FilterRange>& ranges, std::map<int, Slab>& slabs) {
+    for (const auto& [stage, range] : ranges) {
+      slabs[stage] = {Tensor(maps_shape(trunk_, stage, plan_.batch, range.count)), range.first};
+    }
+  };
+  make(maps, maps_);
+  make(gradients, gradients_);
+  make(parts, parts_);
 }
 
 /// Of the thesis' scheme: what convolutions make is on the master whole.
@@ -110,10 +144,9 @@ SampleRange Node::samples_of(const Task& task) const {
 
 std::size_t Node::values_of(const Task& sent) const { return convoy::values_of(sent, plan_, trunk_); }
 
-std::size_t Node::slab_values(const Task& sum) const {
-  Shape shape = input_shape(trunk_[static_cast<std::size_t>(sum.stage)], samples_of(sum).count);
-  shape.c = sum.filters.count;
-  return shape.size();
+/// Of a micro-batch.
+std::size_t Node::values_in(FilterRange channels, const Task& sum) const {
+  return maps_shape(trunk_, sum.stage, samples_of(sum).count, channels.count).size();
 }
 
 // ---- the course of a step ------------------------------------------------------------------------------------------
@@ -125,7 +158,8 @@ void Node::begin(const Pass& pass, const Tensor* images) {
   output_ready_ = false;
   graph_ = pass.training ? &training_ : &testing_;
   followers_ = pass.training ? &training_followers_ : &testing_followers_;
-  if (images != nullptr) std::ranges::copy(images->span(), maps_.at(0).values.data());
+  if (images != nullptr) std::ranges::copy(images->span(), maps_.at(Source::kImages).values.data());
+  for (Input& input : inputs_) input.written.assign(static_cast<std::size_t>(plan_.micro_batches), false);
   missing_.clear();
   done_.assign(graph_->tasks.size(), false);
   added_.clear();
@@ -151,7 +185,9 @@ void Node::make_ready(int index) {
       output_ready_ = true;
       if (!pass_.training) finish(index);
       return;
-    case TaskKind::sum: return finish(index);  // add_up() did it as the parts came
+    case TaskKind::sum:
+      if (task(index).after.empty()) add_up(index);  // of nothing
+      return finish(index);                          // add_up() did it as the parts came
     case TaskKind::update:
       if (!update_) {
         waiting_updates_.push_back(index);
@@ -182,10 +218,12 @@ void Node::release(int index) {
   }
 }
 
-const Tensor& Node::output() const { return maps_.at(static_cast<int>(trunk_.size())).values; }
+const Tensor& Node::output(std::size_t number) const { return maps_.at(outputs_[number]).values; }
 
-void Node::give_gradient(const Tensor& gradient) {
-  std::ranges::copy(gradient.span(), gradients_.at(static_cast<int>(trunk_.size())).values.data());
+void Node::give_gradients(const std::vector<const Tensor*>& gradients) {
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    std::ranges::copy(gradients[i]->span(), gradients_.at(outputs_[i]).values.data());
+  }
   for (std::size_t i = 0; i < graph_->tasks.size(); ++i) {
     if (graph_->tasks[i].kind == TaskKind::head) return finish(static_cast<int>(i));
   }
@@ -216,29 +254,6 @@ bool Node::work() {
   return true;
 }
 
-void Node::forward(const Task& task) {
-  std::vector<Piece>& pieces = pieces_[static_cast<std::size_t>(task.stage)];
-  SampleRange samples = samples_of(task);
-  pieces.front().input->write(samples, maps_.at(task.stage).values.samples(samples.first, samples.count));
-  Slab& output = made(task.stage);
-  for (Piece& piece : pieces) {
-    if (piece.fresh) piece.shard->set_state(*std::exchange(piece.fresh, std::nullopt));
-    const DeviceTensor& made = piece.shard->forward(*pieces.front().input, pass_, samples_of(task));
-    if (piece.shard->spec().waits_for_batch()) {
-      if (task.micro_batch + 1 < plan_.micro_batches) continue;
-      samples = {0, plan_.batch};
-    }
-    scratch_.resize(static_cast<std::size_t>(samples.count) * made.shape().sample_size());
-    made.read(samples, scratch_);
-    const float* from = scratch_.data();
-    for (int n = samples.first; n < samples.first + samples.count; ++n) {
-      const std::span<float> run = output.run(n, piece.filters);
-      std::copy_n(from, run.size(), run.data());
-      from += run.size();
-    }
-  }
-}
-
 double Node::gradient_squares() const {
   double sum = 0.0;
   for (const std::vector<Piece>& pieces : pieces_) {
@@ -256,42 +271,18 @@ void Node::update() {
   }
 }
 
-/// What a shard of a stage makes, and the gradient by that.
-Node::Slab& Node::made(int stage) {
-  return plan_.exchange == Exchange::thesis ? raw_.at(stage) : maps_.at(stage + 1);
-}
-
-Node::Slab& Node::gradient_by_made(int stage) {
-  return plan_.exchange == Exchange::thesis ? raw_gradients_.at(stage) : gradients_.at(stage + 1);
-}
-
 void Node::layers(const Task& task) {
   ChannelLayers<float>& layers = *layers_[static_cast<std::size_t>(task.stage)];
   std::ranges::copy(raw_.at(task.stage).values.span(), layers.input().data());
   layers.forward({0, plan_.batch}, pass_, serially);
-  std::ranges::copy(layers.output().span(), maps_.at(task.stage + 1).values.data());
+  std::ranges::copy(layers.output().span(), maps_.at(task.stage).values.data());
 }
 
 void Node::layers_backward(const Task& task) {
   ChannelLayers<float>& layers = *layers_[static_cast<std::size_t>(task.stage)];
-  std::ranges::copy(gradients_.at(task.stage + 1).values.span(), layers.output_gradient().data());
+  std::ranges::copy(gradients_.at(task.stage).values.span(), layers.output_gradient().data());
   layers.backward({0, plan_.batch}, serially);
   std::ranges::copy(layers.input_gradient().span(), raw_gradients_.at(task.stage).values.data());
-}
-
-void Node::backward_input(const Task& task) {
-  Piece& piece = pieces_[static_cast<std::size_t>(task.stage)].front();
-  const SampleRange samples = samples_of(task);
-  SampleRange there = samples;
-  if (piece.shard->spec().waits_for_batch()) there = {0, task.micro_batch == 0 ? plan_.batch : 0};
-  scratch_.clear();
-  for (int n = there.first; n < there.first + there.count; ++n) {
-    const std::span<const float> run = gradient_by_made(task.stage).run(n, piece.filters);
-    scratch_.insert(scratch_.end(), run.begin(), run.end());
-  }
-  if (there.count > 0) piece.gradient->write(there, scratch_);
-  const DeviceTensor* part = piece.shard->backward_input(*piece.gradient, samples);
-  if (part != nullptr) part->read(samples, parts_.at(task.stage).values.samples(samples.first, samples.count));
 }
 
 // ---- state ---------------------------------------------------------------------------------------------------------

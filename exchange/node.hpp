@@ -62,11 +62,12 @@ class Node {
   /// A step of training, or a forward pass alone, after the one before is finished. `images`, (batch, channels, height,
   /// width): on the master alone, which may change them afterwards.
   void begin(const Pass& pass, const Tensor* images);
-  /// On the master: the trunk's output is here.
+  /// On the master: the trunk's outputs are here, in a test that of the main head.
   bool output_ready() const { return output_ready_; }
-  const Tensor& output() const;
-  /// On the master: the gradient of the loss by output(). Its tasks behind the head wait for this.
-  void give_gradient(const Tensor& gradient);
+  /// One of outputs_of(trunk).
+  const Tensor& output(std::size_t number) const;
+  /// On the master: the gradients of the loss by all outputs. Its tasks behind the head wait for this.
+  void give_gradients(const std::vector<const Tensor*>& gradients);
   /// All gradients of the node's shards are there, and the update waits.
   bool gradients_ready() const { return !waiting_updates_.empty(); }
   /// The sum of their squares.
@@ -104,22 +105,29 @@ class Node {
 
  private:
   struct Piece;   ///< a compiled range of a stage's filters
+  struct Input;   ///< what stages read, on the device
   struct Slab;    ///< channels of a tensor
   struct Flight;  ///< a send that is coming in
 
   void compile(Device* device);
+  void compile(Device& device, std::size_t stage, FilterRange filters);
   void make_slabs();
   void make_raw_slabs();
   void make_ready(int index);
   void finish(int index);
   void release(int index);
   void forward(const Task& task);
+  void write_inputs(const Task& task);
+  std::span<const float> gather(const std::vector<Read>& reads, std::size_t number, FilterRange joined,
+                                SampleRange samples, std::size_t map);
   void backward_input(const Task& task);
+  void add_to_parts(const Task& task, const Piece& piece, std::size_t number, const DeviceTensor& gradient);
   void update();
   void layers(const Task& task);
   void layers_backward(const Task& task);
-  void add_own_part(const Task& sum, bool first, std::size_t begin, std::size_t count);
-  void add(const Task& sum, bool first, std::size_t begin, NumberType type, const Bytes& bytes);
+  void add_own_part(const Task& sum, FilterRange channels, bool first, std::size_t begin, std::size_t count);
+  void add(const Task& sum, FilterRange channels, bool first, std::size_t begin, NumberType type, const Bytes& bytes);
+  FilterRange channels_of_part(const Task& sum, int part) const;
   std::vector<int> add_up(int sum);
   void send(int index);
   void send_parts();
@@ -128,6 +136,7 @@ class Node {
   bool sends_weights() const { return plan_.exchange == Exchange::thesis && index_ == training_.master; }
   Slab& made(int stage);
   Slab& gradient_by_made(int stage);
+  bool everywhere(int stage) const { return plan_.stages[static_cast<std::size_t>(stage)].shards.empty(); }
   Slab& slab_of(const Task& sent);
   void take_weights_to_send(const Task& sent);
   Bytes as_kept(const Task& sent, const Bytes& bytes) const;
@@ -136,7 +145,7 @@ class Node {
   const Task& task(int index) const { return graph_->tasks[static_cast<std::size_t>(index)]; }
   SampleRange samples_of(const Task& task) const;
   std::size_t values_of(const Task& sent) const;
-  std::size_t slab_values(const Task& sum) const;
+  std::size_t values_in(FilterRange channels, const Task& sum) const;
 
   Plan plan_;
   std::vector<Stage> trunk_;
@@ -150,10 +159,14 @@ class Node {
   const TaskGraph* graph_ = nullptr;  ///< of the step at hand
   const std::vector<std::vector<int>>* followers_ = nullptr;
 
+  std::vector<int> outputs_;
   std::vector<std::vector<Piece>> pieces_;  ///< by stage: the node's shard first, then what it computes besides
-  std::map<int, Slab> maps_;                ///< inputs of stages; behind the last, the trunk's output
-  std::map<int, Slab> gradients_;           ///< by those
-  std::map<int, Slab> parts_;               ///< the own shard's part of the gradient by a stage's input
+  std::vector<Input> inputs_;
+  std::vector<std::size_t> input_of_;  ///< by stage, of inputs_
+  std::map<int, Slab> maps_;           ///< of stages, and the images
+  std::map<int, Slab> gradients_;      ///< by those
+  std::map<int, Slab> parts_;          ///< the node's parts of those
+  std::map<int, int> first_part_;      ///< of each, the stage that writes it; the others add to it
   // In the thesis' scheme:
   std::map<int, Slab> raw_;  ///< what stages' convolutions make
   std::map<int, Slab> raw_gradients_;

@@ -3,16 +3,25 @@
 
 #include <algorithm>
 
+#include "core/stage.hpp"
 #include "exchange/node.hpp"
 
 namespace convoy {
 
 struct Node::Piece {
   FilterRange filters;
+  std::vector<Read> reads;
   std::unique_ptr<Shard> shard;
-  std::unique_ptr<DeviceTensor> input;     ///< of the first piece, which the others read as well
-  std::unique_ptr<DeviceTensor> gradient;  ///< of the node's own shard
-  std::optional<ShardState> fresh;         ///< of others' filters: arrived, and not yet taken
+  std::vector<std::unique_ptr<DeviceTensor>> added;  ///< what it adds
+  std::unique_ptr<DeviceTensor> gradient;            ///< by its maps, where it goes backward here
+  std::optional<ShardState> fresh;                   ///< of others' filters: arrived, and not yet taken
+};
+
+/// What stages at this node read, on its device: those that read the same share it.
+struct Node::Input {
+  Sources from;
+  std::unique_ptr<DeviceTensor> maps;
+  std::vector<bool> written;  ///< in the step at hand, by micro-batch
 };
 
 /// Channels first .. first + values.shape().c - 1 of a tensor.
@@ -20,6 +29,7 @@ struct Node::Slab {
   Tensor values;
   int first = 0;
 
+  FilterRange channels() const { return {first, values.shape().c}; }
   std::size_t map() const {
     return static_cast<std::size_t>(values.shape().h) * static_cast<std::size_t>(values.shape().w);
   }

@@ -45,54 +45,75 @@ void put_weights(FilterRange of, std::span<const float> values, FilterRange rang
 
 }  // namespace
 
-/// Adds what is here: to each value the shards' parts in the order of the shards, whatever order they came in, as far as
-/// the shard before has got. The sends that are all added.
+/// Of a sum's channels, those that a part of it has.
+FilterRange Node::channels_of_part(const Task& sum, int part) const {
+  const FilterRange all = task(part).kind == TaskKind::send ? task(part).filters : parts_.at(sum.stage).channels();
+  return common(all, sum.filters);
+}
+
+/// Adds what is here: to each value the nodes' parts in the order of the nodes, whatever order they came in. Where parts
+/// have all channels, as far as the part before has got; else when that is through. The sends that are all added.
 std::vector<int> Node::add_up(int index) {
   const Task& sum = task(index);
   std::vector<std::size_t>& added = added_[index];
-  added.resize(sum.after.size());
-  const std::size_t all = slab_values(sum);
+  const std::size_t all = values_in(sum.filters, sum);
+  const auto whole = [&](std::size_t turn) { return channels_of_part(sum, sum.after[turn]) == sum.filters; };
+  if (added.empty()) {
+    added.resize(sum.after.size());
+    if (sum.after.empty() || !whole(0)) {
+      gradients_.at(sum.stage).for_each_run(samples_of(sum), sum.filters, 0, all,
+                                            [](std::span<float> run) { std::ranges::fill(run, 0.0F); });
+    }
+  }
   std::vector<int> through;
-  for (std::size_t turn = 0; turn < sum.after.size(); ++turn) {
-    const std::size_t limit = turn == 0 ? all : added[turn - 1];
+  std::size_t limit = all;  // of the turn at hand
+  for (std::size_t turn = 0; turn < sum.after.size() && limit > 0; ++turn) {
     const int part = sum.after[turn];
-    if (added[turn] == all) continue;
-    if (task(part).kind != TaskKind::send) {
+    const FilterRange channels = channels_of_part(sum, part);
+    const std::size_t values = values_in(channels, sum);
+    const bool first = turn == 0 && whole(0);
+    limit = std::min(limit, values);
+    if (added[turn] < values && task(part).kind != TaskKind::send) {
       if (!done_[static_cast<std::size_t>(part)]) break;
-      add_own_part(sum, turn == 0, added[turn], limit - added[turn]);
+      add_own_part(sum, channels, first, added[turn], limit - added[turn]);
       added[turn] = limit;
-      continue;
+    } else if (added[turn] < values) {
+      std::deque<Bytes>& held = flights_[part].held;
+      while (!held.empty()) {
+        const NumberType type = kept_type(task(part), plan_);
+        const std::size_t count = convoy::values_in(type, held.front().values.size());
+        if (added[turn] + count > limit) break;
+        add(sum, channels, first, added[turn], type, held.front());
+        added[turn] += count;
+        held.pop_front();
+        if (needs_credit(task(part), *graph_, plan_)) carrier_.grant(task(part).node);
+      }
+      if (added[turn] == values) {
+        flights_.erase(part);
+        through.push_back(part);
+      }
     }
-    std::deque<Bytes>& held = flights_[part].held;
-    while (!held.empty()) {
-      const std::size_t count = values_in(kept_type(task(part), plan_), held.front().values.size());
-      if (added[turn] + count > limit) break;
-      add(sum, turn == 0, added[turn], kept_type(task(part), plan_), held.front());
-      added[turn] += count;
-      held.pop_front();
-      if (needs_credit(task(part), *graph_, plan_)) carrier_.grant(task(part).node);
-    }
-    if (added[turn] < all) continue;
-    flights_.erase(part);
-    through.push_back(part);
+    const bool in_step = turn + 1 < sum.after.size() && whole(turn) && whole(turn + 1);
+    limit = added[turn] == values ? all : (in_step ? added[turn] : 0);
   }
   return through;
 }
 
-void Node::add_own_part(const Task& sum, bool first, std::size_t begin, std::size_t count) {
+void Node::add_own_part(const Task& sum, FilterRange channels, bool first, std::size_t begin, std::size_t count) {
   const SampleRange samples = samples_of(sum);
   std::vector<std::span<const float>> own;
-  parts_.at(sum.stage).for_each_run(samples, sum.filters, begin, count,
+  parts_.at(sum.stage).for_each_run(samples, channels, begin, count,
                                     [&](std::span<const float> run) { own.push_back(run); });
   auto from = own.begin();
-  gradients_.at(sum.stage).for_each_run(samples, sum.filters, begin, count,
+  gradients_.at(sum.stage).for_each_run(samples, channels, begin, count,
                                         [&](std::span<float> run) { accumulate((from++)->data(), run, first); });
 }
 
-void Node::add(const Task& sum, bool first, std::size_t begin, NumberType type, const Bytes& bytes) {
+void Node::add(const Task& sum, FilterRange channels, bool first, std::size_t begin, NumberType type,
+               const Bytes& bytes) {
   const std::byte* from = bytes.values.data();
-  const std::size_t count = values_in(type, bytes.values.size());
-  gradients_.at(sum.stage).for_each_run(samples_of(sum), sum.filters, begin, count, [&](std::span<float> run) {
+  const std::size_t count = convoy::values_in(type, bytes.values.size());
+  gradients_.at(sum.stage).for_each_run(samples_of(sum), channels, begin, count, [&](std::span<float> run) {
     if (first) {
       decode(type, from, run);
     } else {
@@ -201,7 +222,7 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   const std::size_t all = values_of(sent);
   Flight& flight = flights_[index];
   const NumberType type = wire_type(sent, plan_);
-  const std::size_t count = values_in(type, bytes.values.size());
+  const std::size_t count = convoy::values_in(type, bytes.values.size());
   if (first != flight.received || count == 0 || count > all - first) {
     fail("{} bytes from value {} on of task {}, where values {} to {} are due, in {}", bytes.values.size(), first,
          index, flight.received, all, to_string(type));
@@ -237,7 +258,7 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
 Bytes Node::as_kept(const Task& sent, const Bytes& bytes) const {
   const NumberType type = wire_type(sent, plan_);
   if (type == kept_type(sent, plan_)) return bytes;
-  const auto floats = std::make_shared<std::vector<float>>(values_in(type, bytes.values.size()));
+  const auto floats = std::make_shared<std::vector<float>>(convoy::values_in(type, bytes.values.size()));
   decode(type, bytes.values.data(), *floats);
   return {floats, std::as_bytes(std::span<const float>(*floats))};
 }
@@ -245,7 +266,7 @@ Bytes Node::as_kept(const Task& sent, const Bytes& bytes) const {
 void Node::place(const Task& sent, std::size_t first, const Bytes& bytes) {
   const NumberType type = kept_type(sent, plan_);
   const std::byte* from = bytes.values.data();
-  const std::size_t count = values_in(type, bytes.values.size());
+  const std::size_t count = convoy::values_in(type, bytes.values.size());
   slab_of(sent).for_each_run(samples_of(sent), sent.filters, first, count, [&](std::span<float> run) {
     decode(type, from, run);
     from += bytes_of(type, run.size());

@@ -32,8 +32,8 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
     fail("{}: net {} has no convolutional layer, so there is nothing to share with slaves; leave out --slaves",
          net.file, net.name);
   }
-  expect_chain(cut.trunk);
-  wishes_of(options, net.training.batch);  // what contradicts itself, before anybody is waited for
+  // What contradicts itself, before anybody is waited for.
+  if (wishes_of(options, net.training.batch).exchange == Exchange::thesis) expect_chain(cut.trunk);
   cluster->planned_.roster = gather_slaves(options, net.name, observers, stop);
   if (!cluster->planned_.roster) return nullptr;
   cluster->form();

@@ -216,10 +216,10 @@ const Tensor& ClusterTrunk::forward(const Tensor& images, const Pass& pass) {
   expect_all();
   node_->begin(pass, &images);
   run_until([this] { return node_->output_ready(); });
-  return node_->output();
+  return node_->output(outputs_of(stages_).size() - 1);
 }
 
-void ClusterTrunk::backward(const Tensor& gradient) { node_->give_gradient(gradient); }
+void ClusterTrunk::backward(const std::vector<const Tensor*>& gradients) { node_->give_gradients(gradients); }
 
 double ClusterTrunk::gradient_squares() {
   const auto has_shards = [this](int node) {

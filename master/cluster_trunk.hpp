@@ -46,7 +46,9 @@ class ClusterTrunk : public Trunk {
                Rebalancing rebalancing = {});
 
   const Tensor& forward(const Tensor& images, const Pass& pass) override;
-  void backward(const Tensor& gradient) override;
+  const Tensor& output(std::size_t number) const override { return node_->output(number); }
+  using Trunk::backward;
+  void backward(const std::vector<const Tensor*>& gradients) override;
   double gradient_squares() override;
   void update(const UpdateStep& step) override;
   std::vector<ShardState> snapshot() override;

@@ -9,16 +9,21 @@ namespace convoy {
 LocalTrunk::LocalTrunk(const std::vector<Stage>& stages, const Shape& input, Device& device) {
   validate(stages);
   find_reads(stages);
-  Shape maps = input;
+  gradients_.resize(stages.size());
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const Stage& stage = stages[s];
     const bool slopes = std::ranges::any_of(reads_[s][0].from, [](const Source& source) { return source.stage >= 0; });
     shards_.push_back(device.compile(
         {.stage = stage, .filters = {0, stage.conv.filters}, .batch = input.n, .input_gradient = slopes}));
-    maps = output_shape(stage, input.n, stage.conv.filters);
+    if (!uses_[s].empty()) continue;
+    heads_.push_back(s);
+    maps_.emplace_back(output_shape(stage, input.n, stage.conv.filters));
+    gradients_[s] = shards_[s]->make_output_gradient();
   }
-  maps_ = Tensor(maps);
-  if (shards_.empty()) return;
+  if (shards_.empty()) {
+    maps_.emplace_back(input);
+    return;
+  }
   input_ = device.make_tensor(input);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const Read& first = reads_[s][0];
@@ -31,8 +36,6 @@ LocalTrunk::LocalTrunk(const std::vector<Stage>& stages, const Shape& input, Dev
                           : shards_[joined.reader]->make_added(static_cast<std::size_t>(at) - 1);
     joined.maps->write(Tensor(joined.maps->shape(), 0.0F).span());
   }
-  gradients_.resize(shards_.size());
-  gradients_.back() = shards_.back()->make_output_gradient();
   outputs_.resize(shards_.size());
   input_gradients_.resize(shards_.size());
 }
@@ -51,6 +54,11 @@ void LocalTrunk::find_reads(const std::vector<Stage>& stages) {
       }
       reads_[s].push_back({from});
     }
+  }
+  tested_.assign(stages.size(), false);
+  if (!stages.empty()) tested_.back() = true;
+  for (std::size_t s = stages.size(); s-- > 0;) {
+    for (const Use& use : uses_[s]) tested_[s] = tested_[s] || tested_[use.stage];
   }
   const auto all_of = [&](const Source& source) {
     if (source.stage < 0) return source.stage == Source::kImages;
@@ -74,26 +82,34 @@ const DeviceTensor& LocalTrunk::read(const Read& read) const {
   return read.joined < 0 ? maps_of(read.from[0].stage) : *joined_[static_cast<std::size_t>(read.joined)].maps;
 }
 
+/// Once in a pass.
+void LocalTrunk::join(Joined& joined) {
+  if (std::exchange(joined.done, true)) return;
+  int at = 0;
+  for (const Source& source : joined.from) {
+    if (source.stage != Source::kZeros) joined.maps->take_channels(maps_of(source.stage), source.channels, at, false);
+    at += source.channels.count;
+  }
+}
+
 const Tensor& LocalTrunk::forward(const Tensor& images, const Pass& pass) {
-  if (shards_.empty()) return maps_ = images;
+  if (shards_.empty()) return maps_[0] = images;
   const Stopwatch watch;
   input_->write(images.span());
+  for (Joined& joined : joined_) joined.done = false;
   for (std::size_t s = 0; s < shards_.size(); ++s) {
-    for (const Joined& joined : joined_) {
-      int at = 0;
-      for (const Source& source : joined.from) {
-        if (joined.reader == s && source.stage != Source::kZeros) {
-          joined.maps->take_channels(maps_of(source.stage), source.channels, at, false);
-        }
-        at += source.channels.count;
-      }
+    if (!pass.training && !tested_[s]) continue;
+    for (const Read& each : reads_[s]) {
+      if (each.joined >= 0) join(joined_[static_cast<std::size_t>(each.joined)]);
     }
     for (std::size_t r = 1; r < reads_[s].size(); ++r) shards_[s]->connect(r - 1, read(reads_[s][r]));
     outputs_[s] = &shards_[s]->forward(read(reads_[s][0]), pass);
   }
-  outputs_.back()->read(maps_.span());
+  for (std::size_t i = 0; i < heads_.size(); ++i) {
+    if (pass.training || i + 1 == heads_.size()) outputs_[heads_[i]]->read(maps_[i].span());
+  }
   compute_ += watch.seconds();
-  return maps_;
+  return maps_.back();
 }
 
 const DeviceTensor& LocalTrunk::gradient_by(const Use& use) const {
@@ -105,7 +121,7 @@ const DeviceTensor& LocalTrunk::gradient_of(std::size_t stage) {
   const std::vector<Use>& uses = uses_[stage];
   const auto whole = [&](const Use& use) { return use.channels.count == shards_[stage]->spec().filters.count; };
   std::unique_ptr<DeviceTensor>& sum = gradients_[stage];
-  if (uses.empty()) return *sum;  // of the last stage: the head's
+  if (uses.empty()) return *sum;  // of an output: the head's
   if (uses.size() == 1 && reads_[uses[0].stage][uses[0].read].joined < 0) return gradient_by(uses[0]);
   if (sum == nullptr) sum = shards_[stage]->make_output_gradient();
   if (!whole(uses[0])) sum->write(Tensor(sum->shape(), 0.0F).span());
@@ -116,10 +132,10 @@ const DeviceTensor& LocalTrunk::gradient_of(std::size_t stage) {
   return *sum;
 }
 
-void LocalTrunk::backward(const Tensor& gradient) {
+void LocalTrunk::backward(const std::vector<const Tensor*>& gradients) {
   if (shards_.empty()) return;
   const Stopwatch watch;
-  gradients_.back()->write(gradient.span());
+  for (std::size_t i = 0; i < heads_.size(); ++i) gradients_[heads_[i]]->write(gradients[i]->span());
   for (std::size_t s = shards_.size(); s-- > 0;) input_gradients_[s] = shards_[s]->backward(gradient_of(s));
   compute_ += watch.seconds();
 }

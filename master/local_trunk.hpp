@@ -18,7 +18,9 @@ class LocalTrunk : public Trunk {
   LocalTrunk(const std::vector<Stage>& stages, const Shape& input, Device& device);
 
   const Tensor& forward(const Tensor& images, const Pass& pass) override;
-  void backward(const Tensor& gradient) override;
+  const Tensor& output(std::size_t number) const override { return maps_[number]; }
+  using Trunk::backward;
+  void backward(const std::vector<const Tensor*>& gradients) override;
   double gradient_squares() override;
   void update(const UpdateStep& step) override;
   std::vector<ShardState> snapshot() override;
@@ -33,6 +35,7 @@ class LocalTrunk : public Trunk {
     Sources from;
     std::unique_ptr<DeviceTensor> maps;
     std::size_t reader = 0;  ///< the first stage
+    bool done = false;       ///< in the pass at hand
   };
   /// What a stage's input, or one of its Add layers, reads.
   struct Read {
@@ -47,6 +50,7 @@ class LocalTrunk : public Trunk {
     int first = 0;         ///< of these channels in what is read
   };
 
+  void join(Joined& joined);
   void find_reads(const std::vector<Stage>& stages);
   const DeviceTensor& maps_of(int stage) const;
   const DeviceTensor& read(const Read& read) const;
@@ -60,8 +64,10 @@ class LocalTrunk : public Trunk {
   std::unique_ptr<DeviceTensor> input_;
   std::vector<const DeviceTensor*> outputs_;              ///< of each stage, of the last forward
   std::vector<const DeviceTensor*> input_gradients_;      ///< of each stage, of the last backward
-  std::vector<std::unique_ptr<DeviceTensor>> gradients_;  ///< by the maps of stages with several uses, and of the last
-  Tensor maps_;
+  std::vector<std::unique_ptr<DeviceTensor>> gradients_;  ///< by the maps of stages with several uses, and of outputs
+  std::vector<std::size_t> heads_;                        ///< outputs_of(stages)
+  std::vector<bool> tested_;                              ///< of each stage, whether the last output takes it
+  std::vector<Tensor> maps_;                              ///< of the outputs, on the host
   double compute_ = 0.0;
   std::optional<std::vector<ShardState>> begun_;  ///< a snapshot
 };

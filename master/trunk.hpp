@@ -25,11 +25,14 @@ void add_times(const std::vector<MemberTime>& times, std::vector<MemberTime>& su
 class Trunk {
  public:
   virtual ~Trunk() = default;
-  /// Images (batch, channels, height, width), normalised, to the last stage's maps. The result belongs to the trunk and
-  /// holds until its next forward.
+  /// Images (batch, channels, height, width), normalised, to the maps of outputs_of(stages), of which it returns the last.
+  /// They belong to the trunk and hold until its next forward.
   virtual const Tensor& forward(const Tensor& images, const Pass& pass) = 0;
-  /// From the gradient of the loss by the last forward's maps.
-  virtual void backward(const Tensor& gradient) = 0;
+  /// One of them; in testing the last alone is there.
+  virtual const Tensor& output(std::size_t number) const = 0;
+  /// From the gradients of the loss by all of the last forward's outputs.
+  virtual void backward(const std::vector<const Tensor*>& gradients) = 0;
+  void backward(const Tensor& gradient) { backward(std::vector<const Tensor*>{&gradient}); }
   /// The sum of the squares of the gradients by all parameters, after backward; `squares` of its forward's pass is set.
   virtual double gradient_squares() = 0;
   virtual void update(const UpdateStep& step) = 0;

@@ -188,7 +188,7 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
 
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
                    const Wishes& wishes, const MasterProfile& master) {
-  expect_chain(trunk);
+  if (wishes.exchange == Exchange::thesis) expect_chain(trunk);
   return Chooser(trunk, batch, members, wishes, master).choose();
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/shard_state.hpp"
 #include "plan/json_fields.hpp"
 
 namespace convoy {
@@ -71,7 +72,7 @@ NumberType number_type_from(const std::string& text) { return value_of(text, kTy
 void set_exchange(Plan& plan, Exchange exchange) {
   plan.exchange = exchange;
   if (exchange == Exchange::ring) return;
-  for (StagePlan& stage : plan.stages) stage.replicated = false;
+  for (StagePlan& stage : plan.stages) stage.replicated = stage.shards.empty();
   plan.relayed = false;
   if (exchange == Exchange::thesis) plan.micro_batches = 1;
 }
@@ -93,7 +94,27 @@ StagePlan stage_plan(const std::vector<int>& filters_by_member) {
 
 void expect_chain(const std::vector<Stage>& trunk) {
   if (is_chain(trunk)) return;
-  fail("the net has branches, and slaves compute chains of stages alone: train it on one machine, without --slaves");
+  fail("plan: the thesis' scheme sends chains of stages, and the net has branches; take the star or the ring");
+}
+
+bool better_replicated(const std::vector<Stage>& trunk, std::size_t stage) {
+  const Stage& made = trunk[stage];
+  const std::vector<int> outputs = outputs_of(trunk);
+  if (has_parameters(made) || std::ranges::find(outputs, static_cast<int>(stage)) != outputs.end()) return false;
+  const auto read_whole_by = [&](std::size_t reader, const Source& source) {
+    if (reader == stage || trunk[reader].kind != StageKind::convolution) return false;
+    const Sources from = reads_of(trunk, reader)[0];
+    return std::ranges::find(from, source) != from.end();
+  };
+  std::size_t read = 0;  // values that are not there anyway
+  for (const Sources& sources : reads_of(trunk, stage)) {
+    for (const Source& source : sources) {
+      bool there = source.stage < 0;
+      for (std::size_t reader = 0; reader < trunk.size() && !there; ++reader) there = read_whole_by(reader, source);
+      if (!there) read += maps_shape(trunk, source.stage, 1, source.channels.count).size();
+    }
+  }
+  return read <= output_shape(made, 1, made.conv.filters).size();
 }
 
 void validate(const Plan& plan, const std::vector<Stage>& trunk) {
@@ -107,7 +128,7 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   if (plan.exchange == Exchange::thesis && plan.micro_batches > 1) {
     fail("plan: the thesis' scheme sends whole batches, not {} micro-batches", plan.micro_batches);
   }
-  expect_chain(trunk);
+  if (plan.exchange == Exchange::thesis) expect_chain(trunk);
   const auto beyond = [](const Stage& stage) { return stage.kind != StageKind::convolution || has_batch_norm(stage); };
   if (plan.exchange == Exchange::thesis && std::ranges::any_of(trunk, beyond)) {
     fail("plan: the thesis' scheme knows neither batch norm nor response norm; take the star or the ring");
@@ -115,9 +136,18 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   if (plan.stages.size() != trunk.size()) {
     fail("plan: it has {} stages, the net has {}; make the plan for this net", plan.stages.size(), trunk.size());
   }
+  const std::vector<int> outputs = outputs_of(trunk);
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    if (plan.stages[s].replicated && (plan.exchange != Exchange::ring || s + 1 == trunk.size())) {
-      fail("plan: stage {} cannot be replicated: its maps go to the master", trunk[s].name);
+    const bool output = std::ranges::find(outputs, static_cast<int>(s)) != outputs.end();
+    if (plan.stages[s].replicated) {
+      const bool weights = has_parameters(trunk[s]);
+      if (output || plan.exchange == Exchange::thesis || (weights && plan.exchange == Exchange::star)) {
+        fail("plan: stage {} cannot be replicated: its maps go to the master", trunk[s].name);
+      }
+      if (!weights && !plan.stages[s].shards.empty()) {
+        fail("plan: stage {} is replicated and has no weights: nobody holds shards of it", trunk[s].name);
+      }
+      if (!weights) continue;
     }
     int next = 0;
     std::set<int> holders;
@@ -151,7 +181,10 @@ Plan proportional_plan(const std::vector<Stage>& trunk, int batch, const std::ve
                        const std::vector<double>& speeds) {
   invariant(members.size() == speeds.size(), "one speed for each member");
   Plan plan{batch, members, {}};
-  for (const Stage& stage : trunk) plan.stages.push_back(stage_plan(apportion(stage.conv.filters, speeds)));
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    plan.stages.push_back(better_replicated(trunk, s) ? StagePlan{.shards = {}, .replicated = true}
+                                                      : stage_plan(apportion(trunk[s].conv.filters, speeds)));
+  }
   return plan;
 }
 
@@ -159,7 +192,8 @@ std::string describe(const Plan& plan) {
   std::string text = fmt::format("{}, {}", to_string(plan.exchange), to_string(plan.wire));
   if (plan.micro_batches > 1) text += fmt::format(", micro-batches of {}", plan.batch / plan.micro_batches);
   if (plan.relayed) text += ", images relayed";
-  const auto replicated = std::ranges::count(plan.stages, true, &StagePlan::replicated);
+  const auto replicated = std::ranges::count_if(
+      plan.stages, [](const StagePlan& stage) { return stage.replicated && !stage.shards.empty(); });
   if (replicated > 0) text += fmt::format(", first {} replicated", replicated == 1 ? "stage" : "stages");
   return text;
 }

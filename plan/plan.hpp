@@ -22,7 +22,9 @@ struct Assignment {
 struct StagePlan {
   std::vector<Assignment> shards;
   /// Every member that needs the stage's maps computes them all itself, instead of having them sent: for stages that cost
-  /// less to compute than to send. Backward stays split by the shards; after an update the weights are sent around.
+  /// less to compute than to send. Backward stays split by the shards; after an update the weights are sent around. A
+  /// replicated stage without weights has no shards: backward as well it is computed by whoever reads its maps, each from
+  /// its own part of the gradient, which is right because such a stage is linear in that.
   bool replicated = false;
   bool operator==(const StagePlan&) const = default;
 };
@@ -53,8 +55,8 @@ std::string to_string(NumberType type);
 Exchange exchange_from(const std::string& text);
 NumberType number_type_from(const std::string& text);
 
-/// A star replicates no stage and relays no images: all goes through the master. The thesis' scheme has no micro-batches
-/// either.
+/// A star replicates no stage that has weights and relays no images: all goes through the master. The thesis' scheme has
+/// no micro-batches either.
 void set_exchange(Plan& plan, Exchange exchange);
 
 /// All filters of a stage.
@@ -63,8 +65,12 @@ int filters_in(const StagePlan& stage);
 /// The shards of one stage from the filter count of each member.
 StagePlan stage_plan(const std::vector<int>& filters_by_member);
 
-/// Throws Error where the trunk is no chain of stages: plans know nothing else yet.
+/// Throws Error where the trunk is no chain of stages, which the thesis' scheme takes alone.
 void expect_chain(const std::vector<Stage>& trunk);
+
+/// Whether a stage without weights, between slaves, is better computed by whoever reads its maps than split: where what it
+/// reads is there anyway, whole, for others that read it, or is less than what it makes.
+bool better_replicated(const std::vector<Stage>& trunk, std::size_t stage);
 
 /// Throws Error unless the plan fits the trunk: as many stages, filters covered once and in order, members that exist.
 void validate(const Plan& plan, const std::vector<Stage>& trunk);

@@ -17,13 +17,46 @@ double interpolate(const Timing& a, const Timing& b, int filters) {
 
 using Caps = std::vector<std::vector<int>>;  // [member][stage]: filters it may hold
 
+/// Stages that are shared alike: each adds, or passes on, the maps of another of them, filter by filter.
+using Group = std::vector<std::size_t>;
+
+double predict_seconds(const MemberProfile& member, const Group& group, int filters) {
+  double seconds = 0.0;
+  for (const std::size_t stage : group) seconds += convoy::predict_seconds(member, stage, filters);
+  return seconds;
+}
+
+/// All stages that are split, in their order.
+std::vector<Group> groups_of(const std::vector<Stage>& trunk) {
+  std::vector<std::size_t> first(trunk.size());  // of the stage's group
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    first[s] = s;
+    const std::vector<Sources> reads = reads_of(trunk, s);
+    for (std::size_t r = trunk[s].kind == StageKind::channels ? 0 : 1; r < reads.size(); ++r) {
+      const Source& source = reads[r][0];
+      if (reads[r].size() > 1 || source.stage < 0) continue;
+      const int filters = trunk[static_cast<std::size_t>(source.stage)].conv.filters;
+      if (filters != trunk[s].conv.filters || source.channels.count != filters) continue;
+      const std::size_t one = std::min(first[s], first[static_cast<std::size_t>(source.stage)]);
+      const std::size_t other = std::max(first[s], first[static_cast<std::size_t>(source.stage)]);
+      std::ranges::replace(first, other, one);
+    }
+  }
+  std::vector<Group> groups(trunk.size());
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    if (!better_replicated(trunk, s)) groups[first[s]].push_back(s);
+  }
+  std::erase_if(groups, [](const Group& group) { return group.empty(); });
+  return groups;
+}
+
 /// The most filters, up to `cap`, that a member computes within `seconds`.
-int filters_within(const MemberProfile& member, std::size_t stage, int cap, double seconds) {
+int filters_within(const MemberProfile& member, const Group& group, int cap, double seconds) {
   int low = 0;
   int high = cap;
   while (low < high) {
     const int middle = low + (high - low + 1) / 2;
-    if (predict_seconds(member, stage, middle) <= seconds) {
+    if (predict_seconds(member, group, middle) <= seconds) {
       low = middle;
     } else {
       high = middle - 1;
@@ -32,11 +65,17 @@ int filters_within(const MemberProfile& member, std::size_t stage, int cap, doub
   return low;
 }
 
-std::vector<int> filters_within(const std::vector<MemberProfile>& members, std::size_t stage, const Caps& caps,
+int cap_of(const Caps& caps, std::size_t member, const Group& group) {
+  int cap = caps[member][group[0]];
+  for (const std::size_t stage : group) cap = std::min(cap, caps[member][stage]);
+  return cap;
+}
+
+std::vector<int> filters_within(const std::vector<MemberProfile>& members, const Group& group, const Caps& caps,
                                 double seconds) {
   std::vector<int> counts;
   for (std::size_t m = 0; m < members.size(); ++m) {
-    counts.push_back(filters_within(members[m], stage, caps[m][stage], seconds));
+    counts.push_back(filters_within(members[m], group, cap_of(caps, m, group), seconds));
   }
   return counts;
 }
@@ -48,12 +87,12 @@ int sum(const std::vector<int>& counts) {
 }
 
 /// Takes filters back, one at a time, from whoever would be slowest, until `total` remain.
-void take_back(std::vector<int>& counts, int total, const std::vector<MemberProfile>& members, std::size_t stage) {
+void take_back(std::vector<int>& counts, int total, const std::vector<MemberProfile>& members, const Group& group) {
   for (int surplus = sum(counts) - total; surplus > 0; --surplus) {
     std::size_t slowest = 0;
     double most = -1.0;
     for (std::size_t m = 0; m < counts.size(); ++m) {
-      const double seconds = predict_seconds(members[m], stage, counts[m]);
+      const double seconds = predict_seconds(members[m], group, counts[m]);
       if (counts[m] > 0 && seconds >= most) {
         most = seconds;
         slowest = m;
@@ -63,20 +102,18 @@ void take_back(std::vector<int>& counts, int total, const std::vector<MemberProf
   }
 }
 
-/// Filter counts by member for one stage, or an empty vector where the caps leave filters over.
-std::vector<int> share(const Stage& stage, std::size_t index, const std::vector<MemberProfile>& members,
-                       const Caps& caps) {
-  const int total = stage.conv.filters;
+/// Filter counts by member for each stage of a group, or an empty vector where the caps leave filters over.
+std::vector<int> share(int total, const Group& group, const std::vector<MemberProfile>& members, const Caps& caps) {
   double high = 0.0;
   for (std::size_t m = 0; m < members.size(); ++m) {
-    high = std::max(high, predict_seconds(members[m], index, caps[m][index]));
+    high = std::max(high, predict_seconds(members[m], group, cap_of(caps, m, group)));
   }
-  std::vector<int> counts = filters_within(members, index, caps, high);
+  std::vector<int> counts = filters_within(members, group, caps, high);
   if (sum(counts) < total) return {};
   double low = 0.0;
   for (int round = 0; round < 60; ++round) {
     const double middle = (low + high) / 2;
-    std::vector<int> tried = filters_within(members, index, caps, middle);
+    std::vector<int> tried = filters_within(members, group, caps, middle);
     if (sum(tried) >= total) {
       high = middle;
       counts = std::move(tried);
@@ -84,7 +121,7 @@ std::vector<int> share(const Stage& stage, std::size_t index, const std::vector<
       low = middle;
     }
   }
-  take_back(counts, total, members, index);
+  take_back(counts, total, members, group);
   return counts;
 }
 
@@ -92,7 +129,8 @@ std::size_t plan_bytes(const std::vector<Stage>& trunk, const std::vector<std::v
                        std::size_t member) {
   std::size_t bytes = 0;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    bytes += shard_bytes(trunk[s], counts[s][member], batch, s > 0);
+    // What nobody has a shard of, everybody may have to compute.
+    bytes += shard_bytes(trunk[s], counts[s].empty() ? trunk[s].conv.filters : counts[s][member], batch, s > 0);
   }
   return bytes;
 }
@@ -124,7 +162,7 @@ bool lower_caps(const std::vector<Stage>& trunk, int batch, const std::vector<Me
     lowered = true;
     const double factor = 0.98 * static_cast<double>(members[m].memory) / static_cast<double>(bytes);
     for (std::size_t s = 0; s < trunk.size(); ++s) {
-      caps[m][s] = std::min(caps[m][s], static_cast<int>(factor * counts[s][m]));
+      if (!counts[s].empty()) caps[m][s] = std::min(caps[m][s], static_cast<int>(factor * counts[s][m]));
     }
   }
   return lowered;
@@ -198,18 +236,22 @@ Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<Mem
       caps[m].push_back(members[m].stages[s].empty() ? 0 : trunk[s].conv.filters);
     }
   }
-  std::vector<std::vector<int>> counts;
+  const std::vector<Group> groups = groups_of(trunk);
+  std::vector<std::vector<int>> counts;  // by stage; none for what is replicated
   do {
-    counts.clear();
-    for (std::size_t s = 0; s < trunk.size(); ++s) {
-      counts.push_back(share(trunk[s], s, members, caps));
-      if (counts.back().empty()) refuse(trunk, batch, members);
+    counts.assign(trunk.size(), {});
+    for (const Group& group : groups) {
+      const std::vector<int> shares = share(trunk[group[0]].conv.filters, group, members, caps);
+      if (shares.empty()) refuse(trunk, batch, members);
+      for (const std::size_t stage : group) counts[stage] = shares;
     }
   } while (lower_caps(trunk, batch, members, counts, caps));
 
   Plan plan{batch, {}, {}};
   for (const MemberProfile& member : members) plan.members.push_back(member.name);
-  for (const auto& row : counts) plan.stages.push_back(stage_plan(row));
+  for (const auto& row : counts) {
+    plan.stages.push_back(row.empty() ? StagePlan{.shards = {}, .replicated = true} : stage_plan(row));
+  }
   return plan;
 }
 

@@ -67,7 +67,11 @@ std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan
   }
   const Plan shares = make_plan(trunk, plan.batch, members);
   Plan better = plan;
-  for (std::size_t s = 0; s < trunk.size(); ++s) better.stages[s].shards = shares.stages[s].shards;
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    // Which stages are split at all is not judged anew.
+    std::vector<Assignment>& shards = better.stages[s].shards;
+    if (!shards.empty() && !shares.stages[s].shards.empty()) shards = shares.stages[s].shards;
+  }
   if (slowest_seconds(better, profiles) >= (1.0 - margin) * slowest_seconds(plan, profiles)) return std::nullopt;
   return better;
 }

@@ -211,9 +211,8 @@ double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stag
   const Stage& stage = trunk[static_cast<std::size_t>(task.stage)];
   double values = 0.0;
   if (task.kind == TaskKind::sum) {
-    Shape shape = input_shape(stage, plan.batch / plan.micro_batches);
-    shape.c = task.filters.count;
-    values = 3.0 * static_cast<double>(task.after.size() * shape.size());
+    const Shape maps = output_shape(stage, plan.batch / plan.micro_batches, task.filters.count);
+    values = 3.0 * static_cast<double>(task.after.size() * maps.size());
   } else {
     // Every layer reads and writes, most of them all that the convolution made.
     const auto layers = static_cast<double>(stage.after.size());

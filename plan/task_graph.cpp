@@ -2,33 +2,44 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
-#include "core/shard_state.hpp"
 #include "plan/thesis_graph.hpp"
 
 namespace convoy {
 namespace {
 
-/// Builds the graph stage by stage. X(s) is the input of stage s, X(stages) the trunk's output.
+/// A node that computes filters of a stage.
+struct Computing {
+  int node = 0;
+  FilterRange filters;
+};
+
+/// Builds the graph stage by stage. The maps of a stage are known by its index; the images by Source::kImages.
 class Builder {
  public:
-  Builder(const Plan& plan, const std::vector<Stage>& trunk) : plan_(plan), trunk_(trunk) {
+  Builder(const Plan& plan, const std::vector<Stage>& trunk, bool training)
+      : plan_(plan), trunk_(trunk), training_(training), outputs_(outputs_of(trunk)) {
     graph_.master = master_of(plan);
     graph_.nodes = graph_.master + 1;
-    find_users();
+    // A test asks for what the main head reads.
+    if (!training) outputs_ = {outputs_.back()};
+    find_needs();
   }
 
-  TaskGraph build(bool training) {
+  TaskGraph build() {
     const auto stages = static_cast<int>(trunk_.size());
     for (int s = 0; s < stages; ++s) {
       for (int m = 0; m < plan_.micro_batches; ++m) forward(s, m);
       give_out(s);
     }
-    for (int m = 0; m < plan_.micro_batches; ++m) deliver_maps(stages, m);
+    for (const int output : outputs_) {
+      for (int m = 0; m < plan_.micro_batches; ++m) deliver_maps(output, m);
+    }
     head();
-    if (!training) return std::move(graph_);
-    deliver_gradient();
+    if (!training_) return std::move(graph_);
+    deliver_gradients();
     for (int s = stages - 1; s >= 0; --s) {
       for (int m = 0; m < plan_.micro_batches; ++m) backward_input(s, m);
     }
@@ -40,35 +51,91 @@ class Builder {
 
  private:
   using Shards = std::vector<Assignment>;
+  using Ranges = std::map<int, FilterRange>;  // by node
 
-  const Shards& shards(int stage) const { return plan_.stages[static_cast<std::size_t>(stage)].shards; }
-  bool replicated(int stage) const { return plan_.stages[static_cast<std::size_t>(stage)].replicated; }
-  bool normalises(int stage) const { return has_batch_norm(trunk_[static_cast<std::size_t>(stage)]); }
-  bool direct(int from, int to) const {
-    return plan_.exchange == Exchange::ring || from == graph_.master || to == graph_.master;
-  }
-
-  /// users_[s]: who needs X(s), for forward or backward of stage s; at last, the master.
-  void find_users() {
-    const std::size_t stages = trunk_.size();
-    users_.resize(stages + 1);
-    users_[stages] = {graph_.master};
-    for (std::size_t s = stages; s-- > 0;) {
-      for (const Assignment& shard : shards(static_cast<int>(s))) users_[s].push_back(shard.member);
-      if (!replicated(static_cast<int>(s))) continue;
-      for (const int user : users_[s + 1]) {
-        if (std::ranges::find(users_[s], user) == users_[s].end()) users_[s].push_back(user);
+  const Stage& stage(int s) const { return trunk_[static_cast<std::size_t>(s)]; }
+  const Shards& shards(int s) const { return plan_.stages[static_cast<std::size_t>(s)].shards; }
+  bool replicated(int s) const { return plan_.stages[static_cast<std::size_t>(s)].replicated; }
+  /// Forward and backward, of whatever gradient is at hand.
+  bool everywhere(int s) const { return shards(s).empty(); }
+  bool normalises(int s) const { return has_batch_norm(stage(s)); }
+  std::vector<int> values_read(int s) const {
+    std::vector<int> values;
+    for (const Sources& read : reads_of(trunk_, static_cast<std::size_t>(s))) {
+      for (const Source& source : read) {
+        if (source.stage != Source::kZeros && !contains(values, source.stage)) values.push_back(source.stage);
       }
     }
+    return values;
   }
+  /// The images have no gradient.
+  std::vector<int> stages_read(int s) const {
+    std::vector<int> values = values_read(s);
+    std::erase(values, Source::kImages);
+    return values;
+  }
+  static bool contains(const std::vector<int>& list, int value) { return std::ranges::find(list, value) != list.end(); }
+
+  // ---- who computes what, and needs what --------------------------------------------------------------------------
+
+  /// From the last stage to the first: who reads its maps is known when it is a stage's turn.
+  void find_needs() {
+    const std::size_t stages = trunk_.size();
+    forward_.resize(stages);
+    backward_.resize(stages);
+    for (const int output : outputs_) needed_[output][graph_.master] = {0, stage(output).conv.filters};
+    for (int s = static_cast<int>(stages) - 1; s >= 0; --s) {
+      if (needed_[s].empty()) continue;  // nobody asks for its maps
+      find_computing(s);
+      for (const Computing& each : forward_[static_cast<std::size_t>(s)]) need(s, each, needed_);
+      for (const Computing& each : backward_[static_cast<std::size_t>(s)]) need(s, each, parts_);
+    }
+    for (int s = 0; s < static_cast<int>(stages); ++s) {
+      for (const int value : values_read(s)) {
+        first_reader_.try_emplace(value, s);
+        for (const Computing& each : forward_[static_cast<std::size_t>(s)]) {
+          const bool takes = needed_[value].contains(each.node);  // or the stage does, but not for this node's filters
+          if (takes && !contains(users_[value], each.node)) users_[value].push_back(each.node);
+        }
+      }
+    }
+    for (const int output : outputs_) users_[output] = {graph_.master};
+  }
+
+  void find_computing(int s) {
+    std::vector<Computing>& forward = forward_[static_cast<std::size_t>(s)];
+    std::vector<Computing>& backward = backward_[static_cast<std::size_t>(s)];
+    if (everywhere(s)) {
+      for (const auto& [node, filters] : needed_.at(s)) forward.push_back({node, filters});
+      for (const auto& [node, filters] : parts_[s]) backward.push_back({node, needed_.at(s).at(node)});
+      return;
+    }
+    const FilterRange all{0, stage(s).conv.filters};
+    for (const Assignment& shard : shards(s)) {
+      forward.push_back({shard.member, replicated(s) ? all : shard.filters});
+      backward.push_back({shard.member, shard.filters});
+    }
+    if (!replicated(s)) return;
+    for (const auto& [node, filters] : needed_.at(s)) {
+      if (std::ranges::find(forward, node, &Computing::node) == forward.end()) forward.push_back({node, all});
+    }
+  }
+
+  /// What a node reads to compute filters of a stage, and writes the gradient by.
+  void need(int s, const Computing& computing, std::map<int, Ranges>& of) const {
+    for (const Read& read : reads_for(trunk_, static_cast<std::size_t>(s), computing.filters)) {
+      if (read.stage == Source::kZeros) continue;
+      FilterRange& range = of[read.stage][computing.node];
+      range = hull(range, read.channels);
+    }
+  }
+
+  // ---- tasks ------------------------------------------------------------------------------------------------------
 
   int add(Task task) {
     graph_.tasks.push_back(std::move(task));
     return static_cast<int>(graph_.tasks.size()) - 1;
   }
-
-  /// What a node must have of X(s) before it computes: sends that bring it, and its own computing.
-  std::vector<int>& needs(int s, int micro_batch, int node) { return needs_[{s, micro_batch, node}]; }
 
   int send(int from, int to, Cargo cargo, int s, int micro_batch, FilterRange channels, std::vector<int> after) {
     return add({.kind = TaskKind::send,
@@ -81,30 +148,43 @@ class Builder {
                 .after = std::move(after)});
   }
 
-  /// Brings X(s) of a micro-batch to all that need it; what they compute of it is done.
-  void deliver_maps(int s, int m) {
-    const std::vector<int>& users = users_[static_cast<std::size_t>(s)];
-    if (s == 0) return deliver_images(m);
-    for (const Assignment& shard : shards(s - 1)) {
-      if (replicated(s - 1)) break;  // whoever needs it computes it
-      const int made = computed_.at({s - 1, m, shard.member});
+  static void append(std::vector<int>& to, const std::vector<int>& more) {
+    for (const int task : more) {
+      if (!contains(to, task)) to.push_back(task);
+    }
+  }
+
+  /// What a node must have of the maps of a stage before it computes: sends that bring it, and its own computing.
+  std::vector<int>& arrivals(int value, int micro_batch, int node) { return arrivals_[{value, micro_batch, node}]; }
+
+  /// Brings the maps of a stage, of a micro-batch, to all that need them; what they compute of them is done.
+  void deliver_maps(int value, int m) {
+    if (!delivered_.insert({value, m}).second) return;
+    if (value == Source::kImages) return deliver_images(m);
+    if (replicated(value)) return;  // whoever needs it computes it
+    const std::vector<int>& users = users_[value];
+    const Ranges& needed = needed_.at(value);
+    for (const Assignment& shard : shards(value)) {
+      const int made = computed_.at({value, m, shard.member});
+      FilterRange others;  // what the master must have of it in a star
+      for (const int user : users) {
+        if (user != shard.member) others = hull(others, common(shard.filters, needed.at(user)));
+      }
       int at_master = -1;
       // The receivers in turn, beginning behind the sender, so that not all send to the same one first.
       for (std::size_t i = 0; i < users.size(); ++i) {
         const int user = users[(i + position(users, shard.member) + 1) % users.size()];
+        const FilterRange wanted = common(shard.filters, needed.at(user));
+        if (wanted.count == 0) continue;
         if (user == shard.member) {
-          needs(s, m, user).push_back(made);
-        } else if (direct(shard.member, user)) {
-          const int sent = user == graph_.master && at_master >= 0
-                               ? at_master
-                               : send(shard.member, user, Cargo::maps, s, m, shard.filters, {made});
-          if (user == graph_.master) at_master = sent;
-          needs(s, m, user).push_back(sent);
+          arrivals(value, m, user).push_back(made);
+        } else if (plan_.exchange == Exchange::ring || shard.member == graph_.master) {
+          arrivals(value, m, user).push_back(send(shard.member, user, Cargo::maps, value, m, wanted, {made}));
         } else {
-          if (at_master < 0) {
-            at_master = send(shard.member, graph_.master, Cargo::maps, s, m, shard.filters, {made});
-          }
-          needs(s, m, user).push_back(send(graph_.master, user, Cargo::maps, s, m, shard.filters, {at_master}));
+          if (at_master < 0) at_master = send(shard.member, graph_.master, Cargo::maps, value, m, others, {made});
+          const bool there = user == graph_.master;
+          arrivals(value, m, user)
+              .push_back(there ? at_master : send(graph_.master, user, Cargo::maps, value, m, wanted, {at_master}));
         }
       }
     }
@@ -113,10 +193,10 @@ class Builder {
   void deliver_images(int m) {
     int from = graph_.master;
     std::vector<int> here;  // after which `from` has them
-    for (const int user : users_[0]) {
+    for (const int user : users_[Source::kImages]) {
       if (user == graph_.master) continue;
-      const int sent = send(from, user, Cargo::maps, 0, m, {0, trunk_[0].channels}, here);
-      needs(0, m, user).push_back(sent);
+      const int sent = send(from, user, Cargo::maps, Source::kImages, m, {0, trunk_[0].channels}, here);
+      arrivals(Source::kImages, m, user).push_back(sent);
       if (!plan_.relayed) continue;
       from = user;
       here = {sent};
@@ -128,105 +208,122 @@ class Builder {
   }
 
   void forward(int s, int m) {
-    deliver_maps(s, m);
-    const FilterRange all{0, trunk_[static_cast<std::size_t>(s)].conv.filters};
-    const auto compute = [&](int node, FilterRange filters) {
-      const int task = add({.kind = TaskKind::forward,
-                            .node = node,
-                            .stage = s,
-                            .micro_batch = m,
-                            .filters = filters,
-                            .after = needs(s, m, node)});
-      computed_[{s, m, node}] = task;
-    };
-    if (replicated(s)) {
-      for (const int user : users_[static_cast<std::size_t>(s)]) compute(user, all);
-    } else {
-      for (const Assignment& shard : shards(s)) compute(shard.member, shard.filters);
+    if (forward_[static_cast<std::size_t>(s)].empty()) return;
+    const std::vector<int> values = values_read(s);
+    for (const int value : values) deliver_maps(value, m);
+    for (const Computing& each : forward_[static_cast<std::size_t>(s)]) {
+      std::vector<int> after;
+      for (const int value : values) append(after, arrivals(value, m, each.node));
+      computed_[{s, m, each.node}] = add({.kind = TaskKind::forward,
+                                          .node = each.node,
+                                          .stage = s,
+                                          .micro_batch = m,
+                                          .filters = each.filters,
+                                          .after = std::move(after)});
     }
   }
 
   /// What a stage makes of a micro-batch is there when that has been computed; with batch norm, when all have been.
   void give_out(int s) {
     const int last = plan_.micro_batches - 1;
-    for (auto& [key, task] : computed_) {
-      const auto [stage, m, node] = key;
-      if (stage != s) continue;
-      if (normalises(s)) task = computed_.at({s, last, node});
-      if (replicated(s)) needs(s + 1, m, node).push_back(task);
+    for (const Computing& each : forward_[static_cast<std::size_t>(s)]) {
+      for (int m = 0; m < plan_.micro_batches; ++m) {
+        int& task = computed_.at({s, m, each.node});
+        if (normalises(s)) task = computed_.at({s, last, each.node});
+        if (replicated(s)) arrivals(s, m, each.node).push_back(task);
+      }
     }
   }
 
   void head() {
-    const auto last = static_cast<int>(trunk_.size());
     std::vector<int> after;
-    for (int m = 0; m < plan_.micro_batches; ++m) {
-      const std::vector<int>& maps = needs(last, m, graph_.master);
-      after.insert(after.end(), maps.begin(), maps.end());
+    for (const int output : outputs_) {
+      for (int m = 0; m < plan_.micro_batches; ++m) append(after, arrivals(output, m, graph_.master));
     }
-    head_ = add({.kind = TaskKind::head, .node = graph_.master, .stage = last, .after = std::move(after)});
+    head_ = add({.kind = TaskKind::head, .node = graph_.master, .stage = outputs_.back(), .after = std::move(after)});
   }
 
-  /// Of the loss by the trunk's output.
-  void deliver_gradient() {
-    const auto last = static_cast<int>(trunk_.size());
-    for (int m = 0; m < plan_.micro_batches; ++m) {
-      for (const Assignment& shard : shards(last - 1)) {
-        gradients_[{last, m, shard.member}] =
-            shard.member == graph_.master
-                ? std::vector<int>{head_}
-                : std::vector<int>{send(graph_.master, shard.member, Cargo::gradient, last, m, shard.filters, {head_})};
-      }
-    }
-  }
-
-  /// Of all shards, from the gradient by X(s + 1) to that by X(s), which goes to the holders of stage s - 1.
-  void backward_input(int s, int m) {
-    std::vector<int> parts;
-    for (const Assignment& shard : shards(s)) {
-      std::vector<int> after;
-      for (int other = 0; other < plan_.micro_batches; ++other) {
-        if (other != m && !normalises(s)) continue;
-        const std::vector<int>& there = gradients_.at({s + 1, other, shard.member});
-        for (const int task : there) {
-          if (std::ranges::find(after, task) == after.end()) after.push_back(task);
+  /// Of the loss by the trunk's outputs.
+  void deliver_gradients() {
+    for (const int output : outputs_) {
+      for (int m = 0; m < plan_.micro_batches; ++m) {
+        for (const Assignment& shard : shards(output)) {
+          const int node = shard.member;
+          gradients_[{output, m, node}] =
+              node == graph_.master ? head_
+                                    : send(graph_.master, node, Cargo::gradient, output, m, shard.filters, {head_});
         }
       }
-      parts.push_back(add({.kind = TaskKind::backward_input,
-                           .node = shard.member,
-                           .stage = s,
-                           .micro_batch = m,
-                           .filters = shard.filters,
-                           .after = std::move(after)}));
-      backward_[{s, shard.member}].push_back(parts.back());
-    }
-    if (s == 0) return;
-    if (plan_.exchange == Exchange::ring) {
-      for (const Assignment& owner : shards(s - 1)) sum_at(owner.member, s, m, owner.filters, parts);
-      return;
-    }
-    const int total = sum_at(graph_.master, s, m, {0, trunk_[static_cast<std::size_t>(s)].channels}, parts);
-    for (const Assignment& owner : shards(s - 1)) {
-      if (owner.member == graph_.master) continue;
-      gradients_[{s, m, owner.member}] = {
-          send(graph_.master, owner.member, Cargo::gradient, s, m, owner.filters, {total})};
     }
   }
 
-  /// The sum of all shards' parts of these channels, at a node.
-  int sum_at(int node, int s, int m, FilterRange channels, const std::vector<int>& parts) {
+  /// From the gradient by a stage's maps to a node's parts of that by what it reads, which are added up at the node in a
+  /// fixed order: the last stage first.
+  void backward_input(int s, int m) {
+    const std::vector<int> values = stages_read(s);
+    for (const Computing& each : backward_[static_cast<std::size_t>(s)]) {
+      std::vector<int> after;
+      if (everywhere(s)) after.push_back(part_.at({s, m, each.node}));
+      for (int other = 0; other < plan_.micro_batches && !everywhere(s); ++other) {
+        if (other == m || normalises(s)) append(after, {gradients_.at({s, other, each.node})});
+      }
+      for (const int value : values) {
+        const auto before = part_.find({value, m, each.node});
+        if (before != part_.end()) append(after, {before->second});
+      }
+      const int task = add({.kind = TaskKind::backward_input,
+                            .node = each.node,
+                            .stage = s,
+                            .micro_batch = m,
+                            .filters = each.filters,
+                            .after = std::move(after)});
+      backward_tasks_[{s, each.node}].push_back(task);
+      for (const int value : values) part_[{value, m, each.node}] = task;
+    }
+    for (const int value : values) {
+      if (first_reader_.at(value) == s && !everywhere(value)) collect(value, m);
+    }
+  }
+
+  /// Adds all nodes' parts of the gradient by a stage's maps up, for those who hold its filters.
+  void collect(int value, int m) {
+    std::vector<Assignment> far;  // whose gradient comes from others as well
+    for (const Assignment& owner : shards(value)) {
+      const bool alone = std::ranges::all_of(parts_[value], [&](const auto& part) {
+        return part.first == owner.member || common(part.second, owner.filters).count == 0;
+      });
+      if (plan_.exchange == Exchange::ring || (alone && owner.member != graph_.master)) {
+        sum_at(owner.member, value, m, owner.filters);
+      } else {
+        far.push_back(owner);
+      }
+    }
+    if (far.empty()) return;
+    const int last = far.back().filters.first + far.back().filters.count;
+    const int total = sum_at(graph_.master, value, m, {far[0].filters.first, last - far[0].filters.first});
+    for (const Assignment& owner : far) {
+      if (owner.member == graph_.master) continue;
+      gradients_[{value, m, owner.member}] =
+          send(graph_.master, owner.member, Cargo::gradient, value, m, owner.filters, {total});
+    }
+  }
+
+  /// The sum of the parts of these channels, at a node, in the order of the nodes.
+  int sum_at(int node, int value, int m, FilterRange channels) {
     std::vector<int> arrived;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      const int from = shards(s)[i].member;
-      arrived.push_back(from == node ? parts[i] : send(from, node, Cargo::part, s, m, channels, {parts[i]}));
+    for (const auto& [from, range] : parts_[value]) {
+      const FilterRange both = common(range, channels);
+      if (both.count == 0) continue;
+      const int part = part_.at({value, m, from});
+      arrived.push_back(from == node ? part : send(from, node, Cargo::part, value, m, both, {part}));
     }
     const int total = add({.kind = TaskKind::sum,
                            .node = node,
-                           .stage = s,
+                           .stage = value,
                            .micro_batch = m,
                            .filters = channels,
                            .after = std::move(arrived)});
-    gradients_[{s, m, node}] = {total};
+    gradients_[{value, m, node}] = total;
     return total;
   }
 
@@ -236,7 +333,7 @@ class Builder {
                                             .node = shard.member,
                                             .stage = s,
                                             .filters = shard.filters,
-                                            .after = backward_.at({s, shard.member})}));
+                                            .after = backward_tasks_.at({s, shard.member})}));
     }
   }
 
@@ -246,11 +343,11 @@ class Builder {
       updated[node] = add({.kind = TaskKind::update, .node = node, .after = after});
     }
     for (int s = 0; s < static_cast<int>(trunk_.size()); ++s) {
-      if (!replicated(s) || parameters_of(trunk_[static_cast<std::size_t>(s)], 1).empty()) continue;
+      if (!replicated(s)) continue;
       for (const Assignment& shard : shards(s)) {
-        for (const int user : users_[static_cast<std::size_t>(s)]) {
-          if (user == shard.member) continue;
-          send(shard.member, user, Cargo::weights, s, 0, shard.filters, {updated.at(shard.member)});
+        for (const Computing& user : forward_[static_cast<std::size_t>(s)]) {
+          if (user.node == shard.member) continue;
+          send(shard.member, user.node, Cargo::weights, s, 0, shard.filters, {updated.at(shard.member)});
         }
       }
     }
@@ -260,84 +357,30 @@ class Builder {
 
   const Plan& plan_;
   const std::vector<Stage>& trunk_;
+  bool training_;
+  std::vector<int> outputs_;
   TaskGraph graph_;
   int head_ = -1;
-  std::vector<std::vector<int>> users_;
-  std::map<Key, std::vector<int>> needs_;
+  std::vector<std::vector<Computing>> forward_;   ///< by stage
+  std::vector<std::vector<Computing>> backward_;  ///< by stage
+  std::map<int, Ranges> needed_;                  ///< of each stage's maps
+  std::map<int, Ranges> parts_;                   ///< of the gradient by them, that a node finds a part of
+  std::map<int, std::vector<int>> users_;         ///< of each stage's maps
+  std::map<int, int> first_reader_;               ///< of each stage's maps; backward it is the last
+  std::set<std::pair<int, int>> delivered_;       ///< stage, micro-batch
+  std::map<Key, std::vector<int>> arrivals_;
   std::map<Key, int> computed_;
-  std::map<Key, std::vector<int>> gradients_;  ///< what brings a node its channels of the gradient by X(stage)
-  std::map<std::pair<int, int>, std::vector<int>> backward_;
+  std::map<Key, int> part_;       ///< the last task at the node that adds to its part
+  std::map<Key, int> gradients_;  ///< what brings a node the gradient by its own filters' maps
+  std::map<std::pair<int, int>, std::vector<int>> backward_tasks_;
   std::map<int, std::vector<int>> filters_;
 };
 
 }  // namespace
 
-int master_of(const Plan& plan) {
-  const auto members = static_cast<int>(plan.members.size());
-  return !plan.members.empty() && plan.members.back() == "master" ? members - 1 : members;
-}
-
 TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk, bool training) {
   if (plan.exchange == Exchange::thesis) return make_thesis_graph(plan, trunk, training);
-  return Builder(plan, trunk).build(training);
-}
-
-std::vector<std::vector<int>> followers_of(const TaskGraph& graph) {
-  std::vector<std::vector<int>> followers(graph.tasks.size());
-  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    for (const int before : graph.tasks[i].after)
-      followers[static_cast<std::size_t>(before)].push_back(static_cast<int>(i));
-  }
-  return followers;
-}
-
-FilterRange own_filters(const Plan& plan, std::size_t stage, int node) {
-  for (const Assignment& shard : plan.stages[stage].shards) {
-    if (shard.member == node) return shard.filters;
-  }
-  return {};
-}
-
-FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node) {
-  if (plan.exchange == Exchange::thesis && node == graph.master) return {0, filters_in(plan.stages[stage])};
-  FilterRange held = own_filters(plan, stage, node);
-  for (const Task& task : graph.tasks) {
-    const bool here = task.node == node && task.kind == TaskKind::forward && task.stage == static_cast<int>(stage);
-    if (here && task.filters.count > held.count) held = task.filters;
-  }
-  return held;
-}
-
-bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan) {
-  return task.kind == TaskKind::send && task.cargo == Cargo::part && task.to == graph.master &&
-         plan.exchange != Exchange::ring;
-}
-
-NumberType wire_type(const Task& sent, const Plan& plan) {
-  if (sent.cargo == Cargo::weights) return NumberType::fp32;
-  const bool maps = sent.cargo == Cargo::maps || sent.cargo == Cargo::raw_maps;
-  return plan.wire == NumberType::int8 && maps ? NumberType::bf16 : plan.wire;
-}
-
-std::size_t values_of(const Task& sent, const Plan& plan, const std::vector<Stage>& trunk) {
-  const auto s = static_cast<std::size_t>(sent.stage);
-  if (sent.cargo == Cargo::weights) {
-    std::size_t values = 0;
-    for (const ParameterSpec& each : parameters_of(trunk[s], sent.filters.count)) values += each.shape.size();
-    return values;
-  }
-  const int samples = plan.batch / plan.micro_batches;
-  if (sent.cargo == Cargo::raw_maps || sent.cargo == Cargo::raw_gradient) {
-    return conv_shape(trunk[s], samples, sent.filters.count).size();
-  }
-  Shape shape = s < trunk.size() ? input_shape(trunk[s], samples) : output_shape(trunk.back(), samples, 1);
-  shape.c = sent.filters.count;
-  return shape.size();
-}
-
-double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk) {
-  if (task.kind != TaskKind::send) return 0.0;
-  return static_cast<double>(bytes_of(wire_type(task, plan), values_of(task, plan, trunk)));
+  return Builder(plan, trunk, training).build();
 }
 
 }  // namespace convoy

@@ -10,21 +10,21 @@ namespace convoy {
 
 enum class TaskKind {
   forward,           ///< of a micro-batch
-  backward_input,    ///< of a micro-batch: the gradient by the stage's input, and by its convolution's output
+  backward_input,    ///< of a micro-batch: the node's part of the gradient by what the stage reads
   backward_filters,  ///< of the batch
   update,            ///< all of a node's shards
-  sum,               ///< adds the parts of a micro-batch's gradient up, in the order of the shards
-  head,              ///< dense layers and loss, forward and backward, on the master
-  layers,            ///< in the thesis' scheme, on the master: what follows a stage's convolution, forward
+  sum,     ///< adds the nodes' parts of a micro-batch's gradient by the stage's maps up, in the order of `after`
+  head,    ///< dense layers and loss, forward and backward, on the master
+  layers,  ///< in the thesis' scheme, on the master: what follows a stage's convolution, forward
   layers_backward,
   send
 };
 
-/// What a send carries. X is the input of stage `stage`; for a stage beyond the last, the trunk's output.
+/// What a send carries, of stage `stage`.
 enum class Cargo {
-  maps,         ///< channels `filters` of X
-  part,         ///< channels `filters` of one shard's part of the gradient by X
-  gradient,     ///< channels `filters` of the gradient by X
+  maps,         ///< channels `filters` of its maps, or of the images
+  part,         ///< channels `filters` of one node's part of the gradient by them
+  gradient,     ///< channels `filters` of the gradient by them
   weights,      ///< filters `filters` of the stage
   raw_maps,     ///< in the thesis' scheme: channels `filters` of the stage's convolution, before the layers after it
   raw_gradient  ///< by those
@@ -32,8 +32,8 @@ enum class Cargo {
 
 struct Task {
   TaskKind kind = TaskKind::forward;
-  int node = 0;  ///< who computes, or sends
-  int stage = 0;
+  int node = 0;   ///< who computes, or sends
+  int stage = 0;  ///< or Source::kImages, where maps are sent
   int micro_batch = 0;
   FilterRange filters;  ///< computed, or carried
   Cargo cargo = Cargo::maps;

@@ -15,7 +15,7 @@ class Builder {
   TaskGraph build(bool training) {
     const auto stages = static_cast<int>(trunk_.size());
     for (int s = 0; s < stages; ++s) forward(s);
-    last_ = {add({.kind = TaskKind::head, .node = graph_.master, .stage = stages, .after = last_})};
+    last_ = {add({.kind = TaskKind::head, .node = graph_.master, .stage = stages - 1, .after = last_})};
     if (!training) return std::move(graph_);
     for (int s = stages - 1; s >= 0; --s) backward(s);
     update();
@@ -53,7 +53,7 @@ class Builder {
   void forward(int s) {
     std::vector<int> raw;
     for (const Assignment& shard : shards(s)) {
-      std::vector<int> needs = send(graph_.master, shard.member, Cargo::maps, s, inputs(s), last_);
+      std::vector<int> needs = send(graph_.master, shard.member, Cargo::maps, s - 1, inputs(s), last_);
       if (shard.member != graph_.master) {
         append(needs, send(graph_.master, shard.member, Cargo::weights, s, shard.filters, last_));
       }
@@ -82,10 +82,11 @@ class Builder {
                                             .stage = s,
                                             .filters = shard.filters,
                                             .after = {part}}));
-      if (s > 0) append(parts, send(shard.member, graph_.master, Cargo::part, s, inputs(s), {part}));
+      if (s > 0) append(parts, send(shard.member, graph_.master, Cargo::part, s - 1, inputs(s), {part}));
     }
     if (s > 0) {
-      last_ = {add({.kind = TaskKind::sum, .node = graph_.master, .stage = s, .filters = inputs(s), .after = parts})};
+      last_ = {
+          add({.kind = TaskKind::sum, .node = graph_.master, .stage = s - 1, .filters = inputs(s), .after = parts})};
     }
   }
 

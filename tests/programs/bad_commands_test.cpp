@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCommand{"BranchesOverSlaves",
                    kMaster,
                    {"train", "NETS/resnet20.yaml", "--data", "glyphs", "--set", "input.channels=1", "--set",
-                    "input.height=28", "--set", "input.width=28", "--slaves", "1", "--insecure"},
+                    "input.height=28", "--set", "input.width=28", "--slaves", "1", "--insecure", "--plan", "thesis"},
                    kFailure,
                    "has branches"},
         BadCommand{"Listen", kMaster, {"train", kGlyphs, "--slaves", "1", "--listen", "nowhere"}, kFailure, "nowhere"},

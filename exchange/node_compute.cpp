@@ -1,0 +1,158 @@
+// What a node computes: maps from its slabs to its shards and back.
+
+#include "exchange/node_parts.hpp"
+
+namespace convoy {
+namespace {
+
+/// Values of one channel of one sample.
+std::size_t map_of(const DeviceTensor& tensor) {
+  return static_cast<std::size_t>(tensor.shape().h) * static_cast<std::size_t>(tensor.shape().w);
+}
+
+}  // namespace
+
+/// What a shard of a stage makes, and the gradient by that.
+Node::Slab& Node::made(int stage) {
+  return plan_.exchange == Exchange::thesis ? raw_.at(stage) : maps_.at(stage);
+}
+
+Node::Slab& Node::gradient_by_made(int stage) {
+  if (plan_.exchange == Exchange::thesis) return raw_gradients_.at(stage);
+  return everywhere(stage) ? parts_.at(stage) : gradients_.at(stage);
+}
+
+/// Of what one of the stage's reads_of() joins, these channels, of these samples, as far as the node has them: 0 for the
+/// rest. `map`: values of one channel. Holds until the next call.
+std::span<const float> Node::gather(const std::vector<Read>& reads, std::size_t number, FilterRange joined,
+                                    SampleRange samples, std::size_t map) {
+  std::vector<const Read*> wanted;
+  for (const Read& read : reads) {
+    if (read.number == number) wanted.push_back(&read);
+  }
+  if (wanted.size() == 1 && wanted[0]->stage != Source::kZeros && wanted[0]->channels.count == joined.count) {
+    const Slab& slab = maps_.at(wanted[0]->stage);
+    if (slab.channels() == wanted[0]->channels) return slab.values.samples(samples.first, samples.count);
+  }
+  const std::size_t sample = map * static_cast<std::size_t>(joined.count);
+  scratch_.assign(sample * static_cast<std::size_t>(samples.count), 0.0F);
+  for (const Read* read : wanted) {
+    if (read->stage == Source::kZeros) continue;
+    Slab& slab = maps_.at(read->stage);
+    float* to = scratch_.data() + static_cast<std::size_t>(read->at - joined.first) * map;
+    for (int n = 0; n < samples.count; ++n) {
+      std::ranges::copy(slab.run(samples.first + n, read->channels), to + static_cast<std::size_t>(n) * sample);
+    }
+  }
+  return scratch_;
+}
+
+/// Of a micro-batch, once for all stages that read the same.
+void Node::write_inputs(const Task& task) {
+  Input& input = inputs_[input_of_[static_cast<std::size_t>(task.stage)]];
+  const auto micro_batch = static_cast<std::size_t>(task.micro_batch);
+  const SampleRange samples = samples_of(task);
+  if (!input.written[micro_batch]) {
+    // All that is here: of stages that read the same, others may need other channels.
+    std::vector<Read> reads;
+    int at = 0;
+    for (const Source& source : input.from) {
+      if (source.stage != Source::kZeros && maps_.contains(source.stage)) {
+        const FilterRange here = common(source.channels, maps_.at(source.stage).channels());
+        if (here.count > 0) reads.push_back({0, source.stage, here, at + here.first - source.channels.first});
+      }
+      at += source.channels.count;
+    }
+    input.maps->write(samples, gather(reads, 0, {0, at}, samples, map_of(*input.maps)));
+    input.written[micro_batch] = true;
+  }
+  for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
+    for (std::size_t i = 0; i < piece.added.size(); ++i) {
+      piece.added[i]->write(samples, gather(piece.reads, i + 1, piece.filters, samples, map_of(*piece.added[i])));
+    }
+  }
+}
+
+void Node::forward(const Task& task) {
+  write_inputs(task);
+  const DeviceTensor& input = *inputs_[input_of_[static_cast<std::size_t>(task.stage)]].maps;
+  Slab& output = made(task.stage);
+  for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
+    if (piece.fresh) piece.shard->set_state(*std::exchange(piece.fresh, std::nullopt));
+    SampleRange samples = samples_of(task);
+    const DeviceTensor& made = piece.shard->forward(input, pass_, samples);
+    if (piece.shard->spec().waits_for_batch()) {
+      if (task.micro_batch + 1 < plan_.micro_batches) continue;
+      samples = {0, plan_.batch};
+    }
+    if (output.channels() == piece.filters) {
+      made.read(samples, output.values.samples(samples.first, samples.count));
+      continue;
+    }
+    scratch_.resize(static_cast<std::size_t>(samples.count) * made.shape().sample_size());
+    made.read(samples, scratch_);
+    const float* from = scratch_.data();
+    for (int n = samples.first; n < samples.first + samples.count; ++n) {
+      const std::span<float> run = output.run(n, piece.filters);
+      std::copy_n(from, run.size(), run.data());
+      from += run.size();
+    }
+  }
+}
+
+void Node::backward_input(const Task& task) {
+  const SampleRange samples = samples_of(task);
+  for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
+    if (piece.gradient == nullptr) continue;
+    SampleRange there = samples;
+    if (piece.shard->spec().waits_for_batch()) there = {0, task.micro_batch == 0 ? plan_.batch : 0};
+    Slab& gradient = gradient_by_made(task.stage);
+    if (there.count > 0 && gradient.channels() == piece.filters) {
+      piece.gradient->write(there, gradient.values.samples(there.first, there.count));
+    } else if (there.count > 0) {
+      scratch_.clear();
+      for (int n = there.first; n < there.first + there.count; ++n) {
+        const std::span<const float> run = gradient.run(n, piece.filters);
+        scratch_.insert(scratch_.end(), run.begin(), run.end());
+      }
+      piece.gradient->write(there, scratch_);
+    }
+    const DeviceTensor* part = piece.shard->backward_input(*piece.gradient, samples);
+    if (part != nullptr) add_to_parts(task, piece, 0, *part);
+    for (std::size_t i = 0; i < piece.added.size(); ++i) {
+      add_to_parts(task, piece, i + 1, piece.shard->added_gradient(i));
+    }
+  }
+}
+
+/// `gradient`: by what one of the stage's reads_of() joins; by what it adds, of the piece's filters alone.
+void Node::add_to_parts(const Task& task, const Piece& piece, std::size_t number, const DeviceTensor& gradient) {
+  const SampleRange samples = samples_of(task);
+  bool read_out = false;
+  for (const Read& read : piece.reads) {
+    if (read.number != number || read.stage < 0) continue;
+    Slab& slab = parts_.at(read.stage);
+    const bool first = first_part_.at(read.stage) == task.stage &&
+                       &*std::ranges::find(piece.reads, read.stage, &Read::stage) == &read;
+    if (first && read.channels == slab.channels() && gradient.shape().c == slab.channels().count) {
+      gradient.read(samples, slab.values.samples(samples.first, samples.count));
+      continue;
+    }
+    if (first) std::ranges::fill(slab.values.samples(samples.first, samples.count), 0.0F);
+    if (!read_out) {
+      scratch_.resize(static_cast<std::size_t>(samples.count) * gradient.shape().sample_size());
+      gradient.read(samples, scratch_);
+      read_out = true;
+    }
+    const std::size_t sample = gradient.shape().sample_size();
+    const int at = read.at - (number > 0 ? piece.filters.first : 0);
+    const float* from = scratch_.data() + static_cast<std::size_t>(at) * slab.map();
+    for (int n = 0; n < samples.count; ++n) {
+      const std::span<float> to = slab.run(samples.first + n, read.channels);
+      const float* more = from + static_cast<std::size_t>(n) * sample;
+      for (std::size_t i = 0; i < to.size(); ++i) to[i] += more[i];
+    }
+  }
+}
+
+}  // namespace convoy
