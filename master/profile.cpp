@@ -88,6 +88,20 @@ void measure_link(Roster& roster, std::size_t slave, const HostTimes& own, Membe
   }
 }
 
+/// Whether two stages compute the same, whatever they are called and read.
+bool same_work(Stage a, Stage b) {
+  for (Stage* stage : {&a, &b}) {
+    stage->name.clear();
+    stage->from.clear();
+    for (ChannelLayer& layer : stage->after) {
+      if (auto* add = std::get_if<Add>(&layer)) add->from.clear();
+      if (auto* norm = std::get_if<BatchNorm>(&layer)) norm->name.clear();
+      if (auto* dropout = std::get_if<Dropout>(&layer)) dropout->stream = 0;
+    }
+  }
+  return a == b;
+}
+
 bool holds(const MemberProfile& member, const ShardSpec& spec) {
   return member.memory == 0 ||
          shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient) <= member.memory;
@@ -117,6 +131,13 @@ Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves,
   const int timed_batch = calibration_batch(batch);
   const double scale = static_cast<double>(batch) / timed_batch;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
+    // The first reads images, which want no gradient.
+    std::size_t same = std::min<std::size_t>(s, 1);
+    while (same < s && !same_work(trunk[same], trunk[s])) ++same;
+    if (same < s) {
+      for (MemberProfile& member : profiles) member.stages[s] = member.stages[same];
+      continue;
+    }
     for (const int filters : calibration_filters(trunk[s])) {
       const ShardSpec spec{.stage = trunk[s], .filters = {0, filters}, .batch = timed_batch, .input_gradient = s > 0};
       std::vector<std::size_t> asked;
