@@ -10,15 +10,17 @@ namespace {
 
 constexpr double kPayload = 0.944;  // of a bit on the wire, what TCP over Ethernet carries: 1 Gbit/s moves 118 MB/s
 
-/// Floating-point operations of the head's matrix products for one image, forward and both gradients.
+/// Floating-point operations of the heads' matrix products for one image, forward and both gradients.
 double head_flops(const Cut& parts) {
-  double inputs = static_cast<double>(parts.maps.channels) * parts.maps.height * parts.maps.width;
   double flops = 0.0;
-  for (const Layer& layer : parts.head) {
-    const auto* dense = std::get_if<Dense>(&layer.spec);
-    if (dense == nullptr) continue;
-    flops += 6.0 * inputs * dense->units;
-    inputs = dense->units;
+  for (const CutHead& head : parts.heads) {
+    double inputs = static_cast<double>(head.maps.channels) * head.maps.height * head.maps.width;
+    for (const Layer& layer : head.layers) {
+      const auto* dense = std::get_if<Dense>(&layer.spec);
+      if (dense == nullptr) continue;
+      flops += 6.0 * inputs * dense->units;
+      inputs = dense->units;
+    }
   }
   return flops;
 }

@@ -37,8 +37,8 @@ Stage dense_stage(const std::string& name, const Shape& in, int units) {
 std::vector<Stage> stages_of(const Net& net) {
   const Cut parts = cut(net);
   std::vector<Stage> stages = parts.trunk;
-  Shape maps{1, parts.maps.channels, parts.maps.height, parts.maps.width};
-  for (const Layer& layer : parts.head) {
+  Shape maps{1, parts.heads.back().maps.channels, parts.heads.back().maps.height, parts.heads.back().maps.width};
+  for (const Layer& layer : parts.heads.back().layers) {
     if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
       stages.push_back(dense_stage(layer.name, maps, dense->units));
       maps = output_shape(stages.back(), 1, dense->units);

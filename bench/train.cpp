@@ -66,9 +66,9 @@ void run_train(const TrainBenchOptions& options) {
   const auto device = make_device(options.device, {.threads = options.threads, .bf16 = options.compute == "bf16"});
   set_matmul_threads(options.threads);
   LocalTrunk trunk(parts.trunk, input, *device);
-  Head<float> head(parts, options.batch);
+  Heads heads(parts, options.batch);
   trunk.load(initial_trunk(parts, 1));
-  initialise_head(head, parts, 1);
+  heads.load(initial_heads(parts, 1));
   std::vector<BareLayouts> bare;
   for (const Stage& stage : parts.trunk) {
     if (options.no_bare) break;
@@ -88,7 +88,7 @@ void run_train(const TrainBenchOptions& options) {
   for (int round = -1; round < options.repeats; ++round) {
     const double before = bare_seconds(bare);
     const Stopwatch watch;
-    train_step({trunk, head}, images, labels, {.training = true, .seed = 1},
+    train_step({trunk, heads}, images, labels, {.training = true, .seed = 1},
                [](double) { return UpdateStep{.learning_rate = 1e-4F, .momentum = 0.9F}; });
     device->finish();
     const double seconds = watch.seconds();

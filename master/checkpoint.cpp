@@ -62,8 +62,7 @@ SafetensorsFile to_file(const Cut& cut, const ModelState& model, bool moments) {
 ModelState zero_model(const Cut& cut) {
   ModelState model;
   for (const Stage& stage : cut.trunk) model.trunk.push_back(zero_state(stage, stage.conv.filters));
-  Head<float> head(cut, 1);
-  model.head = head.states();
+  model.head = Heads(cut, 1).states();
   return model;
 }
 

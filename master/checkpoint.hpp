@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "master/head.hpp"
+#include "master/heads.hpp"
 #include "nets/net.hpp"
 
 namespace convoy {

@@ -69,10 +69,10 @@ double squared_error(std::span<const T> outputs, int label, std::span<T> gradien
 }  // namespace
 
 template <class T>
-Head<T>::Head(const Cut& cut, int batch) : batch_(batch), moments_(cut.moments) {
+Head<T>::Head(const CutHead& cut, int moments, int batch) : batch_(batch), moments_(moments) {
   int features = cut.maps.size();
   slopes_.emplace_back(Shape{batch, cut.maps.channels, cut.maps.height, cut.maps.width}, T{0});
-  for (const Layer& layer : cut.head) add_step(layer, features);
+  for (const Layer& layer : cut.layers) add_step(layer, features);
 }
 
 template <class T>
@@ -82,6 +82,7 @@ void Head<T>::add_step(const Layer& layer, int& features) {
     const auto* softmax = std::get_if<SoftmaxCrossEntropy>(&layer.spec);
     softmax_ = softmax != nullptr;
     if (softmax_) label_smoothing_ = softmax->label_smoothing;
+    loss_weight_ = softmax_ ? softmax->weight : std::get<SquaredError>(layer.spec).weight;
     return;
   }
   Step step{layer.spec, features, features, -1};
@@ -160,7 +161,7 @@ typename Head<T>::Loss Head<T>::loss(const std::vector<int>& labels, int count) 
     invariant(label >= 0 && label < static_cast<int>(row.size()), "labels lie within the classes");
     loss.sum +=
         softmax_ ? cross_entropy<T>(row, label, label_smoothing_, slope_row) : squared_error<T>(row, label, slope_row);
-    for (T& value : slope_row) value /= static_cast<T>(count);
+    for (T& value : slope_row) value *= static_cast<T>(loss_weight_ / count);
     const auto top = std::max_element(row.begin(), row.end()) - row.begin();
     if (top == label) ++loss.correct;
   }

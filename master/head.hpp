@@ -1,4 +1,4 @@
-// The head: what the master runs after the trunk. Dense layers, activations, dropout, and the loss.
+// A head: what the master runs after the trunk. Dense layers, activations, dropout, and the loss.
 #pragma once
 
 #include <string>
@@ -22,8 +22,9 @@ struct DenseState {
 template <class T>
 class Head {
  public:
-  /// For batches of `batch` samples. Weights start at zero. Throws Error where a layer cannot be part of a head.
-  Head(const Cut& cut, int batch);
+  /// For batches of `batch` samples; `moments`: tensors that the optimizer keeps for each parameter. Weights start at zero.
+  /// Throws Error where a layer cannot be part of a head.
+  Head(const CutHead& cut, int moments, int batch);
 
   struct Loss {
     double sum = 0.0;  ///< over the counted samples
@@ -33,16 +34,18 @@ class Head {
   /// Maps (batch, channels, height, width), which must live until backward, to the outputs before the loss,
   /// (batch, classes). The result belongs to the head and holds until its next forward.
   const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass);
-  /// Loss of the last forward's outputs over the first `count` samples, and its gradient for backward: that of the mean
-  /// over the count samples. labels.size() >= count.
+  /// Loss of the last forward's outputs over the first `count` samples, without its weight, and its gradient for backward:
+  /// that of the mean over the count samples. labels.size() >= count.
   Loss loss(const std::vector<int>& labels, int count);
-  /// Gradient of the mean loss by the maps, in the maps' shape; keeps the gradients of the weights. After loss().
+  /// Gradient by the maps, in their shape, of the mean loss times its weight; keeps the gradients of the weights. After
+  /// loss().
   const BasicTensor<T>& backward();
   void update(const UpdateStep& step);
   /// Of all gradients by weights and biases.
   double gradient_squares() const;
 
   std::vector<DenseState<T>>& states() { return states_; }
+  const std::vector<DenseState<T>>& states() const { return states_; }
   /// Gradients by weights and bias of dense layer i (of states()), of the last backward.
   const BasicTensor<T>& weight_gradient(std::size_t i) const { return gradients_[i].weights; }
   const BasicTensor<T>& bias_gradient(std::size_t i) const { return gradients_[i].bias; }
@@ -69,6 +72,7 @@ class Head {
   int moments_;
   bool softmax_ = true;
   double label_smoothing_ = 0.0;
+  double loss_weight_ = 1.0;
   std::vector<Step> steps_;
   std::vector<DenseState<T>> states_;
   std::vector<DenseGradient> gradients_;
@@ -77,10 +81,5 @@ class Head {
   std::vector<BasicTensor<T>> slopes_;    ///< gradients of the loss by value(i)
   std::vector<BasicTensor<T>> scales_;    ///< dropout's factors, empty for other steps
 };
-
-/// Draws the initial weights of a net from its seed: normal with variance 2 / fan_in in front of a ReLU (He et al.
-/// 2015), 1 / fan_in elsewhere (LeCun et al. 1998); biases zero. The same on every machine and for every split.
-std::vector<ShardState> initial_trunk(const Cut& cut, std::uint64_t seed);
-void initialise_head(Head<float>& head, const Cut& cut, std::uint64_t seed);
 
 }  // namespace convoy

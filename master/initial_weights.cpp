@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "core/random.hpp"
-#include "master/head.hpp"
+#include "master/heads.hpp"
 
 namespace convoy {
 namespace {
@@ -55,12 +55,17 @@ std::vector<ShardState> initial_trunk(const Cut& cut, std::uint64_t seed) {
   return states;
 }
 
-void initialise_head(Head<float>& head, const Cut& cut, std::uint64_t seed) {
+std::vector<DenseState<float>> initial_heads(const Cut& cut, std::uint64_t seed) {
+  std::vector<DenseState<float>> states = Heads(cut, 1).states();
   std::uint64_t stream = kWeightStream + cut.trunk.size();
-  for (DenseState<float>& state : head.states()) {
-    const auto layer = std::ranges::find(cut.head, state.name, &Layer::name);
-    draw(state.weights.value, layer->init, relu_follows(cut.head, state.name), 1, Random(seed, ++stream));
+  auto state = states.begin();
+  for (const CutHead& head : cut.heads) {
+    for (const Layer& layer : head.layers) {
+      if (!std::holds_alternative<Dense>(layer.spec)) continue;
+      draw((state++)->weights.value, layer.init, relu_follows(head.layers, layer.name), 1, Random(seed, ++stream));
+    }
   }
+  return states;
 }
 
 }  // namespace convoy

@@ -21,11 +21,11 @@ int test_command(const TestOptions& options) {
   if (options.net.format == "text") observers.push_back(make_text_observer());
   const auto cluster = Cluster::assemble(options.cluster, options.net, net, cut, observers, catch_stop_signals());
   if (!cluster) return kInterrupted;
-  Head<float> head(cut, net.training.batch);
+  Heads heads(cut, net.training.batch);
   Evaluation result;
   for (bool done = false; !done;) {
     try {
-      const Model model{cluster->trunk(), head};
+      const Model model{cluster->trunk(), heads};
       load(model, weights);
       result = evaluate(model, test);
       done = true;

@@ -32,22 +32,23 @@ void add_times(const std::vector<MemberTime>& times, std::vector<MemberTime>& su
   }
 }
 
-ModelState state_of(Model model) { return {model.trunk.snapshot(), model.head.states()}; }
+ModelState state_of(Model model) { return {model.trunk.snapshot(), model.heads.states()}; }
 
 void load(Model model, const ModelState& state) {
   model.trunk.load(state.trunk);
-  model.head.states() = state.head;
+  model.heads.load(state.head);
 }
 
 Head<float>::Loss train_step(Model model, const Tensor& images, const std::vector<int>& labels, const Pass& pass,
                              const std::function<UpdateStep(double gradient_norm)>& update) {
-  model.head.forward(model.trunk.forward(images, pass), pass);
-  const Head<float>::Loss loss = model.head.loss(labels, images.shape().n);
-  model.trunk.backward(model.head.backward());
-  const double squares = pass.squares ? model.trunk.gradient_squares() + model.head.gradient_squares() : 0.0;
+  model.trunk.forward(images, pass);
+  model.heads.forward(model.trunk, pass);
+  const Head<float>::Loss loss = model.heads.loss(labels, images.shape().n);
+  model.trunk.backward(model.heads.backward());
+  const double squares = pass.squares ? model.trunk.gradient_squares() + model.heads.gradient_squares() : 0.0;
   const UpdateStep step = update(std::sqrt(squares));
   model.trunk.update(step);
-  model.head.update(step);
+  model.heads.update(step);
   return loss;
 }
 
@@ -58,8 +59,9 @@ Evaluation evaluate(Model model, const Batches& batches) {
   int seen = 0;
   for (int i = 0; i < batches.count(); ++i) {
     const int valid = batches.fill(0, i, images, labels);
-    model.head.forward(model.trunk.forward(images, {}), {});
-    const Head<float>::Loss loss = model.head.loss(labels, valid);
+    model.trunk.forward(images, {});
+    model.heads.forward(model.trunk, {});
+    const Head<float>::Loss loss = model.heads.loss(labels, valid);
     sum.sum += loss.sum;
     sum.correct += loss.correct;
     seen += valid;
@@ -81,7 +83,7 @@ class Loop {
   Loop(const Training& training, Model model, Kept from, const Observers& observers, const Save& save)
       : training_(training),
         trunk_(&model.trunk),
-        head_(model.head),
+        heads_(model.heads),
         observers_(observers),
         save_(save),
         images_(training.training.image_shape()),
@@ -107,7 +109,7 @@ class Loop {
   }
 
  private:
-  Model model() { return {*trunk_, head_}; }
+  Model model() { return {*trunk_, heads_}; }
   Position& position() { return outcome_.progress.position; }
   long steps_done() { return static_cast<long>(position().epoch) * training_.training.count() + position().batch; }
   bool stopped() { return training_.stop || (training_.max_steps > 0 && steps_done() >= training_.max_steps); }
@@ -159,7 +161,7 @@ class Loop {
       keep_seconds_ = since_kept_.seconds();
     } else if (since_kept_.seconds() > keep_after()) {
       trunk_->begin_snapshot();
-      pending_ = Kept{{{}, head_.states()}, outcome_.progress};
+      pending_ = Kept{{{}, heads_.states()}, outcome_.progress};
       since_kept_.restart();
     }
   }
@@ -278,7 +280,7 @@ class Loop {
 
   const Training& training_;
   Trunk* trunk_;  ///< another one after a loss
-  Head<float>& head_;
+  Heads& heads_;
   const Observers& observers_;
   const Save& save_;
   Tensor images_;

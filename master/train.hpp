@@ -6,7 +6,7 @@
 
 #include "master/batches.hpp"
 #include "master/checkpoint.hpp"
-#include "master/head.hpp"
+#include "master/heads.hpp"
 #include "master/observer.hpp"
 #include "master/trunk.hpp"
 #include "nets/net.hpp"
@@ -16,7 +16,7 @@ namespace convoy {
 /// What is trained, wherever its parts run.
 struct Model {
   Trunk& trunk;
-  Head<float>& head;
+  Heads& heads;
 };
 
 ModelState state_of(Model model);

@@ -109,9 +109,7 @@ class TrainCommand {
       }
     }
     if (!options_.weights.empty()) return {read_weights(options_.weights, cut_), {}};
-    Head<float> head(cut_, net_.training.batch);
-    initialise_head(head, cut_, options_.net.seed);
-    return {{initial_trunk(cut_, options_.net.seed), head.states()}, {}};
+    return {{initial_trunk(cut_, options_.net.seed), initial_heads(cut_, options_.net.seed)}, {}};
   }
 
   void announce(const Cluster& cluster) {
@@ -175,11 +173,11 @@ class TrainCommand {
       training.members_change = [&] { return cluster.members_change(); };
       training.regroup = [&]() -> Trunk& { return cluster.regroup(); };
     }
-    Head<float> head(cut_, net_.training.batch);
+    Heads heads(cut_, net_.training.batch);
     try {
       save(cluster, start_.progress, start_.model);  // so that there is a checkpoint whatever happens next
       const Outcome outcome =
-          train(training, {cluster.trunk(), head}, start_.model, start_.progress, observers_,
+          train(training, {cluster.trunk(), heads}, start_.model, start_.progress, observers_,
                 [&](const Progress& progress, const ModelState& model) { try_to_save(cluster, progress, model); });
       if (!unsaved_.empty()) throw Error(unsaved_);
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");

@@ -40,7 +40,6 @@ class Cutter {
  public:
   explicit Cutter(const Net& net) : net_(net), values_(net.layers.size()), readers_(net.layers.size(), 0) {
     cut_.moments = moments_of(net.training.optimizer);
-    cut_.maps = net.input;
     for (const Layer& layer : net.layers) {
       for (const int input : layer.inputs) {
         if (input != kNetInput) ++readers_[static_cast<std::size_t>(input)];
@@ -49,19 +48,20 @@ class Cutter {
   }
 
   Cut run() {
-    in_head_.assign(net_.layers.size(), false);
+    head_of_.assign(net_.layers.size(), -1);
     const bool convolves = std::ranges::any_of(net_.layers, is<Convolution>);
     for (std::size_t i = 0; i < net_.layers.size(); ++i) {
       const Layer& layer = net_.layers[i];
-      const bool below_head = std::ranges::any_of(
-          layer.inputs, [this](int input) { return input != kNetInput && in_head_[static_cast<std::size_t>(input)]; });
-      in_head_[i] = !convolves || starts_head(layer) || below_head;
-      if (in_head_[i]) {
+      const bool below_head = std::ranges::any_of(layer.inputs, [this](int input) {
+        return input != kNetInput && head_of_[static_cast<std::size_t>(input)] >= 0;
+      });
+      if (!convolves || starts_head(layer) || below_head) {
         add_to_head(i);
       } else {
         values_[i] = add_to_trunk(layer);
       }
     }
+    order_heads();
     for (std::size_t s = 0; s < cut_.trunk.size(); ++s) {
       Sources& from = cut_.trunk[s].from;
       if (from == Sources{{static_cast<int>(s) - 1, {0, cut_.trunk[s].channels}}}) from.clear();
@@ -193,29 +193,60 @@ class Cutter {
       fail_at(net_, layer,
               "convolution, pooling, normalisation, concat and add come before flatten and dense layers; move it up");
     }
-    const bool first = cut_.head.empty();
-    if (!first && layer.inputs[0] != last_of_head_) {
-      fail_at(net_, layer, "dense layers and what follows them form one chain; this is a second one");
+    const int input = layer.inputs[0];
+    int& head = head_of_[i];
+    if (input != kNetInput) head = head_of_[static_cast<std::size_t>(input)];
+    if (head < 0) {
+      head = static_cast<int>(heads_.size());
+      heads_.push_back({.head = {.maps = input_of(net_, layer), .layers = {}}, .stage = take_maps(layer)});
+    } else if (input != heads_[static_cast<std::size_t>(head)].last) {
+      fail_at(net_, layer, "dense layers and what follows them form a chain; another layer reads its input as well");
     }
-    if (first && layer.inputs[0] != kNetInput) take_maps(layer);
-    last_of_head_ = static_cast<int>(i);
-    cut_.head.push_back(layer);
+    Head& mine = heads_[static_cast<std::size_t>(head)];
+    mine.last = static_cast<int>(i);
+    mine.head.layers.push_back(layer);
   }
 
-  /// The head takes all maps of the last stage.
-  void take_maps(const Layer& layer) {
-    cut_.maps = input_of(net_, layer);
-    const Sources from = value(layer.inputs[0]);
-    const bool last = is_stage(from) && from[0].stage == static_cast<int>(cut_.trunk.size()) - 1;
-    if (!last && !cut_.trunk.empty()) add_weightless(layer.name, StageKind::channels, cut_.maps, from);
+  /// The stage all of whose maps the head takes, and nobody else.
+  int take_maps(const Layer& layer) {
+    if (std::ranges::none_of(net_.layers, is<Convolution>)) return -1;
+    Sources from = value(layer.inputs[0]);
+    if (!is_stage(from) || !has_one_reader(layer.inputs[0])) {
+      from = add_weightless(layer.name, StageKind::channels, input_of(net_, layer), from);
+    }
+    return from[0].stage;
   }
+
+  /// In the order of the stages that they take; the main one, whose loss is the net's last layer, takes the last stage.
+  void order_heads() {
+    if (cut_.trunk.empty() && heads_.size() > 1) {
+      fail_at(net_, net_.layers.back(), "it is a second loss, which a net without convolutions cannot have");
+    }
+    const auto main_head = static_cast<std::size_t>(head_of_.back());
+    Head& main = heads_[main_head];
+    if (!cut_.trunk.empty() && main.stage + 1 != static_cast<int>(cut_.trunk.size())) {
+      const Stage& made = cut_.trunk[static_cast<std::size_t>(main.stage)];
+      const Shape maps = output_shape(made, 1, made.conv.filters);
+      const FeatureShape shape{maps.c, maps.h, maps.w};
+      main.stage =
+          add_weightless(main.head.layers[0].name, StageKind::channels, shape, {{main.stage, {0, maps.c}}})[0].stage;
+    }
+    std::ranges::sort(heads_, {}, &Head::stage);
+    for (Head& head : heads_) cut_.heads.push_back(std::move(head.head));
+  }
+
+  struct Head {
+    CutHead head;
+    int stage = -1;  ///< whose maps it takes
+    int last = -1;   ///< layer
+  };
 
   const Net& net_;
   Cut cut_;
   std::vector<Sources> values_;  ///< of each layer of the trunk
   std::vector<int> readers_;     ///< of each layer, how many read it
-  std::vector<bool> in_head_;
-  int last_of_head_ = kNetInput;
+  std::vector<int> head_of_;     ///< of each layer, an index into heads_, or -1
+  std::vector<Head> heads_;
 };
 
 }  // namespace

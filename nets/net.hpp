@@ -38,9 +38,12 @@ struct Flatten {};
 /// probabilities are (1 - e) one_hot(label) + e / classes (Szegedy et al., CVPR 2016).
 struct SoftmaxCrossEntropy {
   float label_smoothing = 0.0F;
+  float weight = 1.0F;  ///< of this loss in the sum of all that is trained for
 };
 /// 1/2 sum over classes of (output - one_hot(label))^2, mean over the batch.
-struct SquaredError {};
+struct SquaredError {
+  float weight = 1.0F;
+};
 
 using LayerSpec = std::variant<Convolution, Activation, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm, Concat,
                                Sum, PadChannels, Dense, Flatten, Dropout, SoftmaxCrossEntropy, SquaredError>;
@@ -100,8 +103,8 @@ struct Net {
   std::string name;
   std::string file;
   FeatureShape input;
-  int classes = 0;            ///< outputs of the layer before the loss
-  std::vector<Layer> layers;  ///< in an order where inputs come first; the last is the loss
+  int classes = 0;            ///< outputs of the layer before each loss
+  std::vector<Layer> layers;  ///< in an order where inputs come first; the last is the main loss
   TrainingOptions training;
   Augmentation augment;
 };
@@ -124,16 +127,21 @@ Net parse_net(const std::string& text, const std::string& file, const Overrides&
 /// The net as YAML that parse_net reads to an equal net: the resolved configuration of a run.
 std::string to_yaml(const Net& net);
 
+/// What the master runs of a net on some maps of the trunk: up to one loss.
+struct CutHead {
+  FeatureShape maps;          ///< what it takes (the net's input where there is no trunk)
+  std::vector<Layer> layers;  ///< a chain: dense, flatten, activation, dropout; the last is the loss
+};
+
 /// A net cut into what is distributed and what the master runs.
 struct Cut {
-  std::vector<Stage> trunk;           ///< the last one's maps go to the head
-  FeatureShape maps;                  ///< what the trunk hands to the head (the net's input where there is no trunk)
-  std::vector<Layer> head;            ///< a chain as well: dense, flatten, activation, dropout; the last is the loss
+  std::vector<Stage> trunk;
+  std::vector<CutHead> heads;         ///< of each of outputs_of(trunk); the last is the main one
   std::vector<Initialisation> inits;  ///< of the trunk's stages; missing ones are automatic
   int moments = 1;                    ///< tensors that the optimizer keeps for each parameter, in trunk and head
 };
 
-/// Throws Error naming file, line and layer where the net is no graph of stages followed by one chain of dense layers.
+/// Throws Error naming file, line and layer where the net is no graph of stages followed by chains of dense layers.
 Cut cut(const Net& net);
 
 /// Weights of all layers, in order of the layers, for counts and messages.

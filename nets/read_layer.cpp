@@ -90,8 +90,14 @@ LayerSpec read_dropout(Fields& fields, bool&) {
   return Dropout{static_cast<float>(rate), 0};
 }
 
+float read_loss_weight(Fields& fields) {
+  return fields.has("weight") ? static_cast<float>(fields.number("weight", 0.0, 1e3)) : 1.0F;
+}
+
+LayerSpec read_squared_error(Fields& fields, bool&) { return SquaredError{read_loss_weight(fields)}; }
+
 LayerSpec read_cross_entropy(Fields& fields, bool&) {
-  SoftmaxCrossEntropy loss;
+  SoftmaxCrossEntropy loss{.weight = read_loss_weight(fields)};
   if (fields.has("label_smoothing"))
     loss.label_smoothing = static_cast<float>(fields.number("label_smoothing", 0.0, 0.9));
   return loss;
@@ -152,7 +158,7 @@ const std::vector<LayerType>& layer_types() {
       {"flatten", read_plain<Flatten>},
       {"dropout", read_dropout},
       {"softmax_cross_entropy", read_cross_entropy},
-      {"squared_error", read_plain<SquaredError>},
+      {"squared_error", read_squared_error},
   };
   return types;
 }

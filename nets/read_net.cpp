@@ -162,7 +162,11 @@ std::vector<std::vector<int>> resolve_inputs(const Written& layers) {
   return inputs;
 }
 
-/// An order in which inputs come first, keeping that of the file where it can.
+bool is_loss(const LayerSpec& spec) {
+  return std::holds_alternative<SoftmaxCrossEntropy>(spec) || std::holds_alternative<SquaredError>(spec);
+}
+
+/// An order in which inputs come first, keeping that of the file where it can; the file's last loss comes last.
 std::vector<int> topological_order(const Written& layers, const std::vector<std::vector<int>>& inputs) {
   std::vector<int> order;
   std::vector<bool> placed(layers.size(), false);
@@ -181,14 +185,15 @@ std::vector<int> topological_order(const Written& layers, const std::vector<std:
     layers[static_cast<std::size_t>(stuck)].fields.fail(
         "it is part of a circle: its input leads back to itself by `from`");
   }
+  int main_loss = -1;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (is_loss(layers[i].layer.spec)) main_loss = static_cast<int>(i);
+  }
+  if (std::erase(order, main_loss) > 0) order.push_back(main_loss);
   return order;
 }
 
-bool is_loss(const LayerSpec& spec) {
-  return std::holds_alternative<SoftmaxCrossEntropy>(spec) || std::holds_alternative<SquaredError>(spec);
-}
-
-/// Every output is read, but for the loss, which there is once and last.
+/// Every output is read, but for those of losses.
 void check_uses(const Written& layers, const std::vector<std::vector<int>>& inputs) {
   std::vector<int> uses(layers.size(), 0);
   for (const auto& list : inputs) {
@@ -200,12 +205,9 @@ void check_uses(const Written& layers, const std::vector<std::vector<int>>& inpu
   if (std::none_of(layers.begin(), layers.end(), of_loss)) {
     layers.back().fields.fail("the net has no loss; end it with softmax_cross_entropy or squared_error");
   }
-  int losses = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const bool loss = of_loss(layers[i]);
-    losses += loss ? 1 : 0;
-    if (loss && losses > 1) layers[i].fields.fail("it is a second loss; a net ends with one");
-    if (loss && uses[i] > 0) layers[i].fields.fail("it is the loss, but another layer reads it; the loss comes last");
+    if (loss && uses[i] > 0) layers[i].fields.fail("it is a loss, but another layer reads it; a loss comes last");
     if (!loss && uses[i] == 0) layers[i].fields.fail("no layer reads its output; connect it by `from`, or remove it");
   }
 }
@@ -229,6 +231,10 @@ void build_graph(Written written, Net& net) {
     if (auto* dropout = std::get_if<Dropout>(&written[i].layer.spec)) dropout->stream = dropouts++;
     connect(written[i], shapes);
     if (is_loss(written[i].layer.spec)) {
+      if (net.classes != 0 && net.classes != shapes[0].size()) {
+        written[i].fields.fail(fmt::format("it has {} outputs before it, and another loss {}; expected the same number",
+                                           shapes[0].size(), net.classes));
+      }
       net.classes = shapes[0].size();
       if (net.classes < 2) written[i].fields.fail("it needs at least two outputs before it, one for each class");
     }

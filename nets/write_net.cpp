@@ -48,9 +48,12 @@ struct SpecWriter {
   std::string operator()(const SoftmaxCrossEntropy& loss) const {
     std::string text = "type: softmax_cross_entropy";
     if (loss.label_smoothing != 0.0F) text += fmt::format(", label_smoothing: {}", loss.label_smoothing);
-    return text;
+    return text + weight_of(loss.weight);
   }
-  std::string operator()(const SquaredError&) const { return "type: squared_error"; }
+  std::string operator()(const SquaredError& loss) const { return "type: squared_error" + weight_of(loss.weight); }
+
+ private:
+  static std::string weight_of(float weight) { return weight != 1.0F ? fmt::format(", weight: {}", weight) : ""; }
 };
 
 const char* name_of(Optimizer optimizer) {

@@ -26,8 +26,8 @@ Cut small_net(int filters = 3) {
                 .width = 4,
                 .conv = {.filters = filters, .kernel_h = 3, .kernel_w = 3},
                 .after = {Activation::relu}}};
-  cut.maps = {filters, 2, 2};
-  cut.head = {{.name = "dense1", .spec = Dense{4}}, {.name = "loss", .spec = SoftmaxCrossEntropy{}}};
+  cut.heads = {{.maps = {filters, 2, 2},
+                .layers = {{.name = "dense1", .spec = Dense{4}}, {.name = "loss", .spec = SoftmaxCrossEntropy{}}}}};
   return cut;
 }
 
@@ -47,7 +47,7 @@ void visit_tensors(Model& model, Visit visit) {
 ModelState drawn(const Cut& cut, std::uint64_t seed) {
   ModelState model;
   for (const Stage& stage : cut.trunk) model.trunk.push_back(zero_state(stage, stage.conv.filters));
-  model.head = Head<float>(cut, 1).states();
+  model.head = Heads(cut, 1).states();
   Random random(seed, 0);
   visit_tensors(model, [&](Tensor& tensor) {
     for (float& value : tensor.span()) value = random.normal();
@@ -136,11 +136,11 @@ TEST(Weights, OfAnotherNetAreRefusedByTensor) {
   EXPECT_EQ(error_of_weights(file, small_net()), "");
   EXPECT_THAT(error_of_weights(file, small_net(4)), HasSubstr("tensor conv1.weight has the shape [3,2,3,3]"));
   Cut renamed = small_net();
-  renamed.head[0].name = "dense9";
+  renamed.heads[0].layers[0].name = "dense9";
   EXPECT_THAT(error_of_weights(file, renamed), HasSubstr("there is no tensor dense9.weight"));
   Cut shorter = small_net();
   shorter.trunk.clear();
-  shorter.maps = {3, 2, 2};
+  shorter.heads[0].maps = {3, 2, 2};
   EXPECT_THAT(error_of_weights(file, shorter), HasSubstr("it holds 4 tensors, the net takes 2"));
   EXPECT_THAT(error_of_weights(folder.path() + "/none", small_net()), HasSubstr("missing"));
 }

@@ -38,8 +38,8 @@ Cut small_net() {
                 .width = 4,
                 .conv = {.filters = 9, .kernel_h = 3, .kernel_w = 2, .pad = {1, 0, 1, 1}},
                 .after = {Activation::tanh, Dropout{0.25F, 0}, Pooling{.kind = PoolKind::average}}}};
-  cut.maps = {9, 2, 2};
-  cut.head = {{.name = "dense1", .spec = Dense{4}}, {.name = "loss", .spec = SoftmaxCrossEntropy{}}};
+  cut.heads = {{.maps = {9, 2, 2},
+                .layers = {{.name = "dense1", .spec = Dense{4}}, {.name = "loss", .spec = SoftmaxCrossEntropy{}}}}};
   return cut;
 }
 
@@ -54,8 +54,8 @@ TrainingOptions plain_sgd() { return {.learning_rate = 0.05, .momentum = 0.9, .w
 Result train_some(
     Trunk& trunk, const Cut& cut, const std::function<void(int step)>& before = [](int) {},
     const TrainingOptions& options = plain_sgd()) {
-  Head<float> head(cut, kBatch);
-  initialise_head(head, cut, kSeed);
+  Heads heads(cut, kBatch);
+  heads.load(initial_heads(cut, kSeed));
   trunk.load(initial_trunk(cut, kSeed));
   Tensor images(input_shape(cut.trunk[0], kBatch));
   std::vector<int> labels(kBatch);
@@ -72,7 +72,7 @@ Result train_some(
       }
       return update_step(options, options.learning_rate, step + 1, norm);
     };
-    result.loss += train_step({trunk, head}, images, labels, pass, update).sum;
+    result.loss += train_step({trunk, heads}, images, labels, pass, update).sum;
   }
   result.trunk = trunk.snapshot();
   return result;

@@ -56,10 +56,9 @@ TEST(Glyphs, NoImageIsInBothSets) {
 TEST(Glyphs, ALinearClassifierStaysUnderNinetyPercent) {
   const DataSet data = draw_glyphs(1);
   constexpr int kBatch = 50;
-  Cut cut;
-  cut.maps = data.training.shape;
-  cut.head = {{.name = "dense", .spec = Dense{10}}, {.name = "loss", .spec = SoftmaxCrossEntropy{}}};
-  Head<float> head(cut, kBatch);
+  const CutHead cut{.maps = data.training.shape,
+                    .layers = {{.name = "dense", .spec = Dense{10}}, {.name = "loss", .spec = SoftmaxCrossEntropy{}}}};
+  Head<float> head(cut, 1, kBatch);
   const Batches training(data, Part::training, kBatch, 1, {});
   const Batches test(data, Part::test, kBatch, 1, {});
   Tensor images(training.image_shape());

@@ -8,7 +8,7 @@
 
 #include "core/random.hpp"
 #include "devices/registry.hpp"
-#include "master/head.hpp"
+#include "master/heads.hpp"
 #include "master/local_trunk.hpp"
 #include "nets/net.hpp"
 #include "tests/support/graph_net.hpp"
@@ -28,7 +28,7 @@ Tensor drawn(const Shape& shape, std::uint64_t stream) {
   return tensor;
 }
 
-/// A trunk with the weights that a run would begin with, and a loss that is linear in its maps.
+/// A trunk with the weights that a run would begin with, and a loss that is linear in its outputs.
 class GraphOn {
  public:
   explicit GraphOn(const std::string& device, const Net& net = graph(), int batch = kBatch)
@@ -36,22 +36,31 @@ class GraphOn {
         device_(make_device(device, {.threads = 2})),
         images_(drawn({batch, net.input.channels, net.input.height, net.input.width}, 1)),
         trunk_(cut_.trunk, images_.shape(), *device_),
-        slopes_(drawn({batch, cut_.maps.channels, cut_.maps.height, cut_.maps.width}, 2)),
         start_(initial_trunk(cut_, 3)) {
     trunk_.load(start_);
+    for (const CutHead& head : cut_.heads) {
+      slopes_.push_back(drawn({batch, head.maps.channels, head.maps.height, head.maps.width}, 2 + slopes_.size()));
+    }
   }
 
   Tensor maps() { return trunk_.forward(images_, kTraining); }
   double loss() {
-    const Tensor& maps = trunk_.forward(images_, kTraining);
+    trunk_.forward(images_, kTraining);
     double sum = 0.0;
-    for (std::size_t i = 0; i < maps.size(); ++i) sum += static_cast<double>(maps.data()[i]) * slopes_.data()[i];
+    for (std::size_t output = 0; output < slopes_.size(); ++output) {
+      const Tensor& maps = trunk_.output(output);
+      for (std::size_t i = 0; i < maps.size(); ++i) {
+        sum += static_cast<double>(maps.data()[i]) * slopes_[output].data()[i];
+      }
+    }
     return sum;
   }
   /// By every parameter: what an update at a rate of 1 takes away.
   std::vector<ShardState> gradients() {
     loss();
-    trunk_.backward(slopes_);
+    std::vector<const Tensor*> slopes;
+    for (const Tensor& each : slopes_) slopes.push_back(&each);
+    trunk_.backward(slopes);
     trunk_.update({.learning_rate = 1.0F});
     std::vector<ShardState> gradients = trunk_.snapshot();
     for (std::size_t s = 0; s < gradients.size(); ++s) {
@@ -85,7 +94,7 @@ class GraphOn {
   std::unique_ptr<Device> device_;
   Tensor images_;
   LocalTrunk trunk_;
-  Tensor slopes_;
+  std::vector<Tensor> slopes_;  ///< by each output
   std::vector<ShardState> start_;
 };
 
@@ -118,12 +127,33 @@ TEST(Graphs, AreCutIntoStagesThatReadOneAnother) {
             "c1: ( b_sum[0+10] )\n"
             "c2: ( b_sum[0+10] )\n"
             "c3: ( c2[0+7] ) ( c1[0+7] ) ( c2[0+7] )\n"
+            "side_pool: ( c3[0+7] )\n"
             "d1: ( c3[0+7] )\n"
             "d2: ( c3[0+7] )\n"
             "d3: ( c3[0+7] )\n"
             "e1: ( d1[0+3] d2[0+5] d3[0+7] )\n"
             "e2: ( d1[0+3] d2[0+5] d3[0+7] )\n"
             "e_drop: ( e2[0+15] e1[0+4] e1[0+4] )\n");
+}
+
+TEST(Graphs, HaveAHeadOnEachOutput) {
+  const Cut parts = cut(graph());
+  ASSERT_EQ(parts.heads.size(), 2U);
+  EXPECT_EQ(outputs_of(parts.trunk), (std::vector<int>{10, 16}));
+  EXPECT_EQ(parts.heads[0].maps, (FeatureShape{7, 2, 1}));
+  EXPECT_EQ(parts.heads[0].layers.back().name, "side_loss");
+  EXPECT_EQ(parts.heads[1].layers.back().name, "loss");
+  // Whichever comes first in the file.
+  std::string text = kGraphNet;
+  const std::size_t from = text.find("  - {name: side_pool");
+  const std::size_t to = text.find("  # Branches side");
+  const std::string side = text.substr(from, to - from);
+  text.erase(from, to - from);
+  text.insert(text.find("  - {name: loss"), side);
+  text.replace(text.find("{name: loss, type"), 17, "{name: loss, from: out, type");
+  const Cut moved = cut(parse_net(text, "graph.yaml"));
+  EXPECT_EQ(moved.heads[1].layers.back().name, "loss");
+  EXPECT_EQ(outputs_of(moved.trunk).back(), static_cast<int>(moved.trunk.size()) - 1);
 }
 
 TEST(Graphs, HaveTheGradientsOfCentralDifferences) {
@@ -207,6 +237,7 @@ INSTANTIATE_TEST_SUITE_P(Nets, ShippedNets,
                                          Shipped{"resnet34", {"input.height=48", "input.width=48"}},
                                          Shipped{"resnet34-padded", {"input.height=48", "input.width=48"}},
                                          Shipped{"squeezenet", {"input.height=64", "input.width=64"}},
+                                         Shipped{"googlenet", {"input.height=80", "input.width=80"}, 1},
                                          Shipped{"vgg16e", {"input.height=32", "input.width=32"}, 1}),
                          [](const auto& info) {
                            std::string name = info.param.net;

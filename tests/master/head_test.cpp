@@ -1,6 +1,6 @@
 // Gradient checks in double of every layer that the head runs, and what its losses mean.
 
-#include "master/head.hpp"
+#include "master/heads.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,10 @@
 namespace convoy {
 namespace {
 
-Cut make_cut(FeatureShape maps, std::vector<LayerSpec> specs) {
-  Cut cut{.trunk = {}, .maps = maps, .head = {}};
+CutHead make_cut(FeatureShape maps, std::vector<LayerSpec> specs) {
+  CutHead cut{.maps = maps, .layers = {}};
   int number = 0;
-  for (LayerSpec& spec : specs) cut.head.push_back({.name = fmt::format("layer{}", ++number), .spec = spec});
+  for (LayerSpec& spec : specs) cut.layers.push_back({.name = fmt::format("layer{}", ++number), .spec = spec});
   return cut;
 }
 
@@ -36,7 +36,7 @@ class HeadGradients : public testing::TestWithParam<HeadCase> {
   static constexpr int kBatch = 4;
   static constexpr int kCounted = 3;  // the last sample is padding and must not count
 
-  HeadGradients() : head_(make_cut(GetParam().maps, GetParam().layers), kBatch), maps_(maps_shape()) {
+  HeadGradients() : head_(make_cut(GetParam().maps, GetParam().layers), 1, kBatch), maps_(maps_shape()) {
     Random random(7, 1);
     fill(maps_, random);
     for (auto& state : head_.states()) {
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(Head, LossAndCorrectCount) {
-  Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{}}), 2);
+  Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{}}), 1, 2);
   BasicTensor<double> logits({2, 3});
   for (int c = 0; c < 3; ++c) {
     logits.at(0, c) = c;           // softmax picks class 2
@@ -124,7 +124,7 @@ TEST(Head, LossAndCorrectCount) {
 
 /// As PyTorch defines it: three quarters of the label's -log p, and a quarter of the mean over the classes.
 TEST(Head, LabelSmoothing) {
-  Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{0.25F}}), 1);
+  Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{0.25F}}), 1, 1);
   BasicTensor<double> logits({1, 3});
   for (int c = 0; c < 3; ++c) logits.at(0, c) = c;
   head.forward(logits, {});
@@ -133,7 +133,7 @@ TEST(Head, LabelSmoothing) {
 }
 
 TEST(Head, DropoutRestsInTesting) {
-  Head<double> head(make_cut({50, 1, 1}, {Dropout{0.5F, 0}, SoftmaxCrossEntropy{}}), 1);
+  Head<double> head(make_cut({50, 1, 1}, {Dropout{0.5F, 0}, SoftmaxCrossEntropy{}}), 1, 1);
   BasicTensor<double> ones({1, 50}, 1.0);
   const auto testing = head.forward(ones, {.training = false, .seed = 1});
   for (const double value : testing.span()) EXPECT_EQ(value, 1.0);
@@ -148,7 +148,7 @@ TEST(Head, DropoutRestsInTesting) {
 }
 
 TEST(Head, UpdateIsMomentumWithDecay) {
-  Head<double> head(make_cut({1, 1, 1}, {Dense{2}, SquaredError{}}), 1);
+  Head<double> head(make_cut({1, 1, 1}, {Dense{2}, SquaredError{}}), 1, 1);
   auto& state = head.states()[0];
   state.weights.value.at(0, 0) = 0.5;
   BasicTensor<double> maps({1, 1}, 1.0);
@@ -168,8 +168,26 @@ TEST(Head, UpdateIsMomentumWithDecay) {
   }
 }
 
+TEST(Head, ALossHasAWeight) {
+  for (const LayerSpec& loss : {LayerSpec{SoftmaxCrossEntropy{.weight = 0.25F}}, LayerSpec{SquaredError{0.25F}}}) {
+    const LayerSpec plain =
+        std::holds_alternative<SquaredError>(loss) ? LayerSpec{SquaredError{}} : LayerSpec{SoftmaxCrossEntropy{}};
+    Head<double> weighted(make_cut({3, 1, 1}, {loss}), 1, 2);
+    Head<double> whole(make_cut({3, 1, 1}, {plain}), 1, 2);
+    BasicTensor<double> maps({2, 3}, 0.5);
+    maps.at(1, 2) = -1.0;
+    weighted.forward(maps, {});
+    whole.forward(maps, {});
+    EXPECT_EQ(weighted.loss({1, 2}, 2).sum, whole.loss({1, 2}, 2).sum) << "as it is reported";
+    const BasicTensor<double>& slopes = whole.backward();
+    for (std::size_t i = 0; i < slopes.size(); ++i) {
+      EXPECT_DOUBLE_EQ(weighted.backward().data()[i], 0.25 * slopes.data()[i]);
+    }
+  }
+}
+
 TEST(InitialWeights, AreHeScaledAndIndependentOfOrder) {
-  Cut cut = make_cut({8, 1, 1}, {Dense{400}, Activation::relu, Dense{3}, SoftmaxCrossEntropy{}});
+  Cut cut{.trunk = {}, .heads = {make_cut({8, 1, 1}, {Dense{400}, Activation::relu, Dense{3}, SoftmaxCrossEntropy{}})}};
   cut.trunk = {{.name = "conv1",
                 .channels = 30,
                 .height = 8,
@@ -183,11 +201,10 @@ TEST(InitialWeights, AreHeScaledAndIndependentOfOrder) {
   };
   const std::vector<ShardState> states = initial_trunk(cut, 5);
   EXPECT_NEAR(spread(states[0].weights().span()), 2.0 / 270.0, 0.1 * 2.0 / 270.0);
-  Head<float> head(cut, 1);
-  initialise_head(head, cut, 5);
-  EXPECT_NEAR(spread(head.states()[0].weights.value.span()), 2.0 / 8.0, 0.1 * 2.0 / 8.0);
-  EXPECT_NEAR(spread(head.states()[1].weights.value.span()), 1.0 / 400.0, 0.15 * 1.0 / 400.0);
-  EXPECT_NE(states[0].weights().data()[0], head.states()[0].weights.value.data()[0]);
+  std::vector<DenseState<float>> head = initial_heads(cut, 5);
+  EXPECT_NEAR(spread(head[0].weights.value.span()), 2.0 / 8.0, 0.1 * 2.0 / 8.0);
+  EXPECT_NEAR(spread(head[1].weights.value.span()), 1.0 / 400.0, 0.15 * 1.0 / 400.0);
+  EXPECT_NE(states[0].weights().data()[0], head[0].weights.value.data()[0]);
   const std::vector<ShardState> again = initial_trunk(cut, 5);
   EXPECT_TRUE(
       std::equal(states[0].weights().span().begin(), states[0].weights().span().end(), again[0].weights().data()));
@@ -195,11 +212,11 @@ TEST(InitialWeights, AreHeScaledAndIndependentOfOrder) {
   // As the net file asks.
   cut.inits = {{Initialisation::Kind::xavier}};
   EXPECT_NEAR(spread(initial_trunk(cut, 5)[0].weights().span()), 2.0 / 630.0, 0.1 * 2.0 / 630.0);
-  cut.head[0].init = {Initialisation::Kind::constant, 0.5};
-  cut.head[2].init = {Initialisation::Kind::he};
-  initialise_head(head, cut, 5);
-  EXPECT_EQ(head.states()[0].weights.value.data()[7], 0.5F);
-  EXPECT_NEAR(spread(head.states()[1].weights.value.span()), 2.0 / 400.0, 0.15 * 2.0 / 400.0);
+  cut.heads[0].layers[0].init = {Initialisation::Kind::constant, 0.5};
+  cut.heads[0].layers[2].init = {Initialisation::Kind::he};
+  head = initial_heads(cut, 5);
+  EXPECT_EQ(head[0].weights.value.data()[7], 0.5F);
+  EXPECT_NEAR(spread(head[1].weights.value.span()), 2.0 / 400.0, 0.15 * 2.0 / 400.0);
 }
 
 }  // namespace

@@ -93,9 +93,9 @@ class TrainingRun {
   /// From the beginning, or from where another run has come to.
   Result train(long steps, double snapshot_seconds, const Result* from = nullptr) {
     const auto cluster = Cluster::assemble(options_, net_options_, net_, cut_, observers_, stop_);
-    Head<float> head(cut_, net_.training.batch);
-    initialise_head(head, cut_, kSeed);
-    const ModelState start = from != nullptr ? from->model : ModelState{initial_trunk(cut_, kSeed), head.states()};
+    Heads heads(cut_, net_.training.batch);
+    const ModelState start =
+        from != nullptr ? from->model : ModelState{initial_trunk(cut_, kSeed), initial_heads(cut_, kSeed)};
     Training training{.net = net_,
                       .training = batches_,
                       .test = tests_,
@@ -107,7 +107,7 @@ class TrainingRun {
     training.members_change = [&] { return cluster->members_change(); };
     training.regroup = [&]() -> Trunk& { return cluster->regroup(); };
     Result result;
-    convoy::train(training, {cluster->trunk(), head}, start, from != nullptr ? from->progress : Progress(), observers_,
+    convoy::train(training, {cluster->trunk(), heads}, start, from != nullptr ? from->progress : Progress(), observers_,
                   [&](const Progress& progress, const ModelState& model) {
                     result.progress = progress;
                     result.model = model;

@@ -79,7 +79,13 @@ INSTANTIATE_TEST_SUITE_P(
                std::string(kConv) + "  - {name: d1, from: c, type: dense, units: 4}\n"
                                     "  - {name: d2, from: c, type: dense, units: 4}\n"
                                     "  - {name: s, from: [d1, d2], type: add}\n",
-               {"layer d2", "form one chain"}},
+               {"layer s", "move it up"}},
+        BadNet{"DenseLayerReadTwice",
+               std::string(kConv) + "  - {name: d1, from: c, type: dense, units: 4}\n"
+                                    "  - {name: d2, from: d1, type: dense, units: 4}\n"
+                                    "  - {name: l, type: squared_error}\n"
+                                    "  - {name: d3, from: d1, type: dense, units: 4}\n",
+               {"layer d3", "form a chain"}},
         BadNet{"BiasText", conv("filters: 2, kernel: 3, bias: none"), {"bias", "'none'"}},
         BadNet{
             "SlopeBelowZero", std::string(kConv) + "  - {name: r, type: leaky_relu, slope: -1}\n", {"slope is '-1'"}},
@@ -151,7 +157,13 @@ INSTANTIATE_TEST_SUITE_P(
                {"t.yaml:5", "at least two"}},
         BadNet{"TwoLosses",
                file("  - {name: l, type: squared_error}\n  - {name: m, type: squared_error, from: input}\n"),
-               {"t.yaml:5", "second loss"}},
+               {"t.yaml:5", "second loss, which a net without convolutions"}},
+        BadNet{"LossesOfOtherClasses",
+               file("  - {name: c, type: conv, filters: 3, kernel: 2}\n  - {name: d, type: dense, units: 4}\n"
+                    "  - {name: l, type: squared_error}\n  - {name: e, from: c, type: dense, units: 5}\n"
+                    "  - {name: m, type: squared_error}\n"),
+               {"t.yaml:8", "5 outputs before it, and another loss 4"}},
+        BadNet{"LossWeight", file("  - {name: l, type: squared_error, weight: -1}\n"), {"t.yaml:4", "weight"}},
         BadNet{"LossNotLast",
                file("  - {name: l, type: squared_error}\n  - {name: d, type: dense, units: 4}\n"),
                {"t.yaml:4", "loss comes last"}},

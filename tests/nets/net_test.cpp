@@ -118,15 +118,15 @@ TEST(NetCut, StagesTakeTheirChannelLayers) {
   EXPECT_EQ(parts.trunk[1].after.size(), 0U);
   EXPECT_EQ(parts.trunk[1].channels, 5);
   EXPECT_EQ(parts.trunk[1].height, 5);
-  EXPECT_EQ(parts.maps, (FeatureShape{6, 3, 2}));
-  EXPECT_EQ(parts.head.size(), 4U);  // flatten, tanh, dense, loss
+  EXPECT_EQ(parts.heads[0].maps, (FeatureShape{6, 3, 2}));
+  EXPECT_EQ(parts.heads[0].layers.size(), 4U);  // flatten, tanh, dense, loss
 }
 
 TEST(NetCut, APerceptronHasNoTrunk) {
   const Cut parts =
       cut(parse_net(net_of("  - {name: h, type: dense, units: 8}\n  - {name: r, type: relu}\n"), "t.yaml"));
   EXPECT_TRUE(parts.trunk.empty());
-  EXPECT_EQ(parts.maps, (FeatureShape{3, 12, 10}));
+  EXPECT_EQ(parts.heads[0].maps, (FeatureShape{3, 12, 10}));
 }
 
 TEST(NetSchedule, LearningRates) {
@@ -175,7 +175,7 @@ TEST(NetOptions, OfLayersAndOptimizersSurviveWriting) {
   ASSERT_EQ(parts.trunk.size(), 1U);
   EXPECT_EQ(parts.trunk[0].moments, 2);
   EXPECT_FALSE(parts.trunk[0].conv.bias);
-  EXPECT_EQ(parts.maps, (FeatureShape{5, 1, 1}));
+  EXPECT_EQ(parts.heads[0].maps, (FeatureShape{5, 1, 1}));
   const std::vector<ChannelLayer> after{BatchNorm{"n", 0.001F, 0.2F}, Activation{Activation::Kind::leaky_relu, 0.25F},
                                         Pooling{.kind = PoolKind::average,
                                                 .kernel_h = parts.trunk[0].height - 2,
@@ -219,9 +219,11 @@ TEST_P(ShippedNets, HaveTheirPublishedSize) {
   const Cut parts = cut(net);
   double flops = 0.0;
   for (const Stage& stage : parts.trunk) flops += conv_flops(stage, 1, stage.conv.filters);
-  int inputs = parts.maps.size();
-  for (const Layer& layer : parts.head) {
-    if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
+  for (const CutHead& head : parts.heads) {
+    int inputs = head.maps.size();
+    for (const Layer& layer : head.layers) {
+      const auto* dense = std::get_if<Dense>(&layer.spec);
+      if (dense == nullptr) continue;
       flops += 2.0 * inputs * dense->units;
       inputs = dense->units;
     }
@@ -240,8 +242,8 @@ TEST_P(ShippedNets, HaveTheirPublishedSize) {
 INSTANTIATE_TEST_SUITE_P(
     All, ShippedNets,
     testing::Values(Shipped{"resnet20", 269722, 81.10208}, Shipped{"vgg16e", 143667240, 39264.124928},
-                    Shipped{"squeezenet", 1248424, 1554.442304}, Shipped{"resnet34", 21797672, 7327.522816},
-                    Shipped{"resnet34-padded", 21623848, 7288.987648},
+                    Shipped{"squeezenet", 1248424, 1554.442304}, Shipped{"googlenet", 13378280, 3182.088},
+                    Shipped{"resnet34", 21797672, 7327.522816}, Shipped{"resnet34-padded", 21623848, 7288.987648},
                     Shipped{"small-mlp", 153860 + 2 * 38612 + 1970, 0.464912},
                     Shipped{"medium-mlp", 307720 + 2 * 154056 + 3930, 1.237152},
                     Shipped{"big-mlp", 615440 + 2 * 615440 + 7850, 3.703616},

@@ -27,6 +27,10 @@ layers:
   - {name: c2, from: b_sum, type: conv, filters: 7, kernel: 3, pad: same}
   - {name: c3, from: c2, type: conv, filters: 7, kernel: 1}
   - {name: c_sum, from: [c1, c3, c2], type: add}
+  # A second head, on maps that others read as well.
+  - {name: side_pool, from: c_sum, type: average_pool, kernel: 3, stride: 2}
+  - {name: side_out, type: dense, units: 3}
+  - {name: side_loss, type: softmax_cross_entropy, weight: 0.5}
   # Branches side by side, one of them pooling alone; then a layer on all of what was joined.
   - {name: d1, from: c_sum, type: conv, filters: 3, kernel: 1}
   - {name: d2, from: c_sum, type: conv, filters: 5, kernel: 3, pad: same}

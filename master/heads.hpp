@@ -1,0 +1,40 @@
+// All heads of a net, each on one output of the trunk.
+#pragma once
+
+#include "master/head.hpp"
+#include "master/trunk.hpp"
+
+namespace convoy {
+
+class Heads {
+ public:
+  /// For batches of `batch` samples. Weights start at zero.
+  Heads(const Cut& cut, int batch);
+
+  /// On the trunk's last outputs: all heads; in testing the main one alone.
+  void forward(const Trunk& trunk, const Pass& pass);
+  /// That of the main head. Finds the gradients of all that went forward, for backward.
+  Head<float>::Loss loss(const std::vector<int>& labels, int count);
+  /// Outputs of the main head before its loss, (batch, classes).
+  const Tensor& outputs() const { return *outputs_; }
+  /// Gradients of the weighted sum of all losses by the trunk's outputs, for Trunk::backward.
+  std::vector<const Tensor*> backward();
+  void update(const UpdateStep& step);
+  double gradient_squares() const;
+
+  /// Of all dense layers, head after head.
+  std::vector<DenseState<float>> states() const;
+  void load(const std::vector<DenseState<float>>& states);
+
+ private:
+  std::vector<Head<float>> heads_;
+  bool all_ = false;  ///< went forward
+  const Tensor* outputs_ = nullptr;
+};
+
+/// Draws the initial weights of a net from its seed: normal with variance 2 / fan_in in front of a ReLU (He et al.
+/// 2015), 1 / fan_in elsewhere (LeCun et al. 1998); biases zero. The same on every machine and for every split.
+std::vector<ShardState> initial_trunk(const Cut& cut, std::uint64_t seed);
+std::vector<DenseState<float>> initial_heads(const Cut& cut, std::uint64_t seed);
+
+}  // namespace convoy
