@@ -295,6 +295,7 @@ std::shared_ptr<ClusterTrunk::Part> ClusterTrunk::ask(std::size_t stage, int mem
     return part;
   }
   part->of = {stage, filters, zero_state(stages_[stage], filters.count)};
+  if (!has_parameters(stages_[stage])) return part;  // nothing to send
   part->reader.emplace(wire::values_of(part->of.state));
   const auto slave = static_cast<std::size_t>(member);
   send(slave, wire::Snapshot{static_cast<std::uint32_t>(stage), filters});
@@ -347,7 +348,7 @@ void ClusterTrunk::load(const std::vector<ShardState>& states) {
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     for (int node = 0; node <= static_cast<int>(slave_count()); ++node) {
       const FilterRange held = held_filters(plan_, node_->graph(), s, node);
-      if (held.count > 0) give(node, {s, held, slice(states[s], held)});
+      if (held.count > 0 && has_parameters(stages_[s])) give(node, {s, held, slice(states[s], held)});
     }
   }
   settle();

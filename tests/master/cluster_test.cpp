@@ -8,9 +8,13 @@
 
 #include "core/random.hpp"
 #include "master/cluster_trunk.hpp"
-#include "master/head.hpp"
+
 #include "master/local_trunk.hpp"
+#include "master/profile.hpp"
 #include "master/train.hpp"
+#include "nets/net.hpp"
+#include "plan/choose.hpp"
+#include "tests/support/graph_net.hpp"
 #include "tests/support/slave_threads.hpp"
 #include "tests/support/states.hpp"
 
@@ -248,6 +252,44 @@ TEST(ClustersThatNormaliseAndClip, TrainAsOneMachineDoes) {
     for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(together.trunk[s], alone.trunk[s], 1e-4);
     roster.dismiss("the test finished");
   }
+}
+
+/// Timed, planned, kept, moved and tested like a chain of stages.
+TEST(ClustersWithBranches, TrainAsOneMachineDoes) {
+  const Net net = parse_net(kGraphNet, "graph.yaml", {"out.units=4", "side_out.units=4"});
+  const Cut cut = convoy::cut(net);
+  TrainingOptions options = plain_sgd();
+  options.learning_rate = 0.02;
+  options.clip = 0.1;
+  const auto device = make_device("eigen", {.threads = 1});
+  LocalTrunk local(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
+  const Result alone = train_some(
+      local, cut, [](int) {}, options);
+  Roster roster("tcp://127.0.0.1:*", "test");
+  SlaveThreads threads(roster.endpoint(), 3, {"eigen"});
+  const std::atomic<bool> stop{false};
+  roster.gather(3, stop, [] {});
+  const Profiles measured = profile_members(roster, {0, 1, 2}, *device, true, 0, cut.trunk, kBatch);
+  const Choice choice = choose_plan(cut.trunk, kBatch, measured.members, {.exchange = Exchange::ring}, {});
+  ClusterTrunk trunk(cut.trunk, choice.plan, roster, device.get(), 20s);
+  const auto change = [&](const std::vector<double>& shares, Exchange exchange) {
+    Plan plan = proportional_plan(cut.trunk, kBatch, choice.plan.members, shares);
+    plan.exchange = exchange;
+    plan.micro_batches = 2;
+    trunk.change_plan(plan);
+  };
+  const Result together = train_some(
+      trunk, cut,
+      [&](int step) {
+        if (step % 3 == 0) trunk.begin_snapshot();
+        if (step % 3 == 1) trunk.take_snapshot();
+        if (step == 8) change({1, 5, 2, 1}, Exchange::ring);
+        if (step == 14) change({3, 0, 1, 1}, Exchange::star);
+      },
+      options);
+  EXPECT_NEAR(together.loss, alone.loss, 1e-2);
+  for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(together.trunk[s], alone.trunk[s], 2e-3);
+  roster.dismiss("the test finished");
 }
 
 /// Rounded on the wire: near the run in floats, not equal to it, and the same every time.
