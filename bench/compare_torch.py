@@ -24,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--net", action="append", help="net file (default: the 50:500 and the 500:1500 net)")
+    parser.add_argument("--set", action="append", default=[], metavar="LAYER.FIELD=VALUE", help="as convoy-master's")
     parser.add_argument("--threads", type=int, action="append", help="threads (default: 1 and 2)")
     parser.add_argument("--device", default="cpu", help="Convoy's device; PyTorch takes the same GPU (default: cpu)")
     parser.add_argument("--rounds", type=int, default=5)
@@ -36,42 +37,18 @@ def parse_arguments():
     return options
 
 
-def build(net, torch):
-    """The net file's layers as a torch module: what the nets of this comparison use, and nothing else."""
-    channels, size = net["input"]["channels"], net["input"]["height"]
-    layers = []
-    for layer in net["layers"]:
-        kind = layer["type"]
-        if kind == "conv":
-            if layer.get("pad") != "same":
-                sys.exit(f"layer {layer['name']}: only pad: same is compared")
-            layers.append(torch.nn.Conv2d(channels, layer["filters"], layer["kernel"], padding="same"))
-            channels = layer["filters"]
-        elif kind == "relu":
-            layers.append(torch.nn.ReLU(inplace=True))
-        elif kind == "max_pool":
-            layers.append(torch.nn.MaxPool2d(layer["kernel"]))
-            size //= layer["kernel"]
-        elif kind == "dense":
-            layers += [torch.nn.Flatten(), torch.nn.Linear(channels * size * size, layer["units"])]
-        elif kind != "softmax_cross_entropy":
-            sys.exit(f"layer {layer['name']}: {kind} is not compared")
-    return torch.nn.Sequential(*layers)
-
-
 class Torch:
-    def __init__(self, net, memory_format, batch, device, torch):
+    def __init__(self, net, memory_format, batch, device, torch, torch_net):
         self.wait = torch.cuda.synchronize if device != "cpu" else lambda: None
-        self.model = build(net, torch).to(device=device, memory_format=memory_format)
+        self.model = torch_net.Net(net).to(device=device, memory_format=memory_format)
         shape = (batch, net["input"]["channels"], net["input"]["height"], net["input"]["width"])
         self.images = torch.randn(shape, device=device).contiguous(memory_format=memory_format)
-        self.labels = torch.randint(0, 10, (batch,), device=device)
+        self.labels = torch.randint(0, self.model.classes, (batch,), device=device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4, momentum=0.9)
-        self.loss = torch.nn.CrossEntropyLoss()
 
     def step(self):
         self.optimizer.zero_grad(set_to_none=True)
-        self.loss(self.model(self.images), self.labels).backward()
+        self.model.loss(self.model(self.images), self.labels)[0].backward()
         self.optimizer.step()
 
     def rate(self, steps):
@@ -104,6 +81,8 @@ def convoy_rate(options, net, threads):
     command = [pathlib.Path(options.programs) / "convoy-bench", "train", "--net", net, "--threads", str(threads),
                "--device", options.device, "--batch", str(options.batch), "--repeats", str(options.steps), "--no-bare",
                "--format", "csv"]
+    for override in options.set:
+        command += ["--set", override]
     run = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
     return float(next(csv.DictReader(io.StringIO(run.stdout)))["images_s"])
 
@@ -112,7 +91,7 @@ def main():
     options = parse_arguments()
     try:
         import torch
-        import yaml
+        import torch_net
     except ImportError as error:
         sys.exit(f"compare_torch: {error.name} is not installed; on Debian: apt-get install python3-torch python3-yaml")
     rival_device = torch_device(options.device, torch)
@@ -120,10 +99,10 @@ def main():
     print(f"batch {options.batch}, torch {torch.__version__}, {options.rounds} rounds of {options.steps} steps")
     print(f"{'net':<20} {'threads':>7} {'Convoy':>8} {'NCHW':>8} {'NHWC':>8} images/s   Convoy / the faster (low to high)")
     for file in options.net:
-        net = yaml.safe_load(pathlib.Path(file).read_text(encoding="utf-8"))
+        net = torch_net.read_net(file, options.set)
         for threads in options.threads:
             torch.set_num_threads(threads)
-            rivals = {name: Torch(net, value, options.batch, rival_device, torch) for name, value in formats.items()}
+            rivals = {name: Torch(net, value, options.batch, rival_device, torch, torch_net) for name, value in formats.items()}
             rates = {name: [] for name in ("Convoy", *formats)}
             for _ in range(options.rounds):
                 rates["Convoy"].append(convoy_rate(options, file, threads))

@@ -1,0 +1,207 @@
+"""Net files as PyTorch modules, for whoever compares the two. Needs torch and PyYAML."""
+
+import pathlib
+
+import torch
+import yaml
+from torch.nn import functional
+
+
+def read_net(file, overrides=()):
+    """A net file with fields set as by --set: "conv1.filters=8", "training.batch=2"."""
+    net = yaml.safe_load(pathlib.Path(file).read_text(encoding="utf-8"))
+    layers = {layer["name"]: layer for layer in net["layers"]}
+    for override in overrides:
+        place, value = override.split("=", 1)
+        owner, field = place.rsplit(".", 1)
+        if owner not in layers and owner not in ("input", "training", "augment"):
+            raise ValueError(f"{override}: {file} has no layer {owner}")
+        target = layers[owner] if owner in layers else net.setdefault(owner, {})
+        target[field] = yaml.safe_load(value)
+    return net
+
+
+def pair(value):
+    return list(value) if isinstance(value, list) else [value, value]
+
+
+def sides_of(layer, height, width):
+    """top, left, bottom, right; `same` gives ceil(extent / stride) outputs, with the odd one behind."""
+    pad = layer.get("pad", 0)
+    if pad == "valid":
+        pad = 0
+    if pad == "same":
+        both = []
+        strides = pair(layer.get("stride", 1 if layer["type"] == "conv" else layer["kernel"]))
+        for extent, kernel, stride in zip((height, width), pair(layer["kernel"]), strides):
+            total = max((-(-extent // stride) - 1) * stride + kernel - extent, 0)
+            both.append((total // 2, total - total // 2))
+        return both[0][0], both[1][0], both[0][1], both[1][1]
+    if isinstance(pad, list) and len(pad) == 4:
+        return tuple(pad)
+    rows, columns = pair(pad)
+    return rows, columns, rows, columns
+
+
+class Window(torch.nn.Module):
+    """Pads, unevenly where it must, and slides. What torch does itself is left to it, for its speed."""
+
+    def __init__(self, layer, sides, height, width):
+        super().__init__()
+        self.kernel = pair(layer["kernel"])
+        self.stride = pair(layer.get("stride", 1 if layer["type"] == "conv" else layer["kernel"]))
+        top, left, bottom, right = sides
+        self.even = (top, left) == (bottom, right)
+        self.before = (top, left)
+        self.around = (left, right, top, bottom)  # as functional.pad takes them
+        # Torch's rounding up adds behind what `same` adds there.
+        up = [-(-(extent + 2 * before - kernel) // stride) == (extent + before + after - kernel) // stride
+              for extent, before, after, kernel, stride in zip((height, width), (top, left), (bottom, right),
+                                                               self.kernel, self.stride)]
+        self.ceil = not self.even and all(up)
+
+    def outputs(self, height, width):
+        left, right, top, bottom = self.around
+        return ((height + top + bottom - self.kernel[0]) // self.stride[0] + 1,
+                (width + left + right - self.kernel[1]) // self.stride[1] + 1)
+
+
+class Conv(Window):
+    def __init__(self, layer, channels, height, width):
+        super().__init__(layer, sides_of(layer, height, width), height, width)
+        self.conv = torch.nn.Conv2d(channels, layer["filters"], self.kernel, self.stride,
+                                    padding=self.before if self.even else 0, bias=layer.get("bias", True),
+                                    groups=layer.get("groups", 1))
+
+    def forward(self, maps):
+        return self.conv(maps if self.even else functional.pad(maps, self.around))
+
+
+class MaxPool(Window):
+    def __init__(self, layer, height, width):
+        super().__init__(layer, sides_of(layer, height, width), height, width)
+
+    def forward(self, maps):
+        if self.even or self.ceil:
+            return functional.max_pool2d(maps, self.kernel, self.stride, self.before, ceil_mode=self.ceil)
+        return functional.max_pool2d(functional.pad(maps, self.around, value=float("-inf")), self.kernel, self.stride)
+
+
+class AveragePool(Window):
+    """Padding does not count."""
+
+    def __init__(self, layer, height, width):
+        super().__init__(layer, sides_of(layer, height, width), height, width)
+
+    def forward(self, maps):
+        if self.even or self.ceil:
+            return functional.avg_pool2d(maps, self.kernel, self.stride, self.before, ceil_mode=self.ceil,
+                                         count_include_pad=False)
+        inside = functional.pad(torch.ones_like(maps[:1, :1]), self.around)
+        return (functional.avg_pool2d(functional.pad(maps, self.around), self.kernel, self.stride) /
+                functional.avg_pool2d(inside, self.kernel, self.stride))
+
+
+class Net(torch.nn.Module):
+    """forward() gives what goes into each loss, in the order of the file; the last is the main one's."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.layers = net["layers"]
+        self.steps = torch.nn.ModuleDict()
+        self.classes = 0
+        shapes = {"input": (net["input"]["channels"], net["input"]["height"], net["input"]["width"])}
+        before = "input"
+        self.reads = []
+        for layer in self.layers:
+            reads = layer.get("from", before)
+            self.reads.append(reads if isinstance(reads, list) else [reads])
+            before = layer["name"]
+            shapes[before] = self.add(layer, [shapes[name] for name in self.reads[-1]])
+
+    def add(self, layer, shapes):
+        """Makes the layer's module, if it needs one, and returns its output's (channels, rows, columns)."""
+        name, kind = layer["name"], layer["type"]
+        channels, height, width = shapes[0]
+        if kind in ("conv", "max_pool", "average_pool"):
+            if kind == "conv":
+                step = Conv(layer, channels, height, width)
+            else:
+                step = (MaxPool if kind == "max_pool" else AveragePool)(layer, height, width)
+            self.steps[name] = step
+            return (layer["filters"] if kind == "conv" else channels, *step.outputs(height, width))
+        if kind == "dense":
+            self.steps[name] = torch.nn.Linear(channels * height * width, layer["units"])
+            return (layer["units"], 1, 1)
+        if kind == "batch_norm":
+            self.steps[name] = torch.nn.BatchNorm2d(channels, layer.get("epsilon", 1e-5), layer.get("momentum", 0.1))
+        elif kind == "response_norm":
+            self.steps[name] = torch.nn.LocalResponseNorm(layer.get("size", 5), layer.get("alpha", 1e-4),
+                                                          layer.get("beta", 0.75), layer.get("k", 1.0))
+        elif kind == "dropout":
+            self.steps[name] = torch.nn.Dropout(layer["rate"])
+        elif kind == "flatten":
+            return (channels * height * width, 1, 1)
+        elif kind == "global_average_pool":
+            return (channels, 1, 1)
+        elif kind == "concat":
+            return (sum(shape[0] for shape in shapes), height, width)
+        elif kind == "pad_channels":
+            return (channels + layer.get("before", 0) + layer.get("after", 0), height, width)
+        elif kind in ("softmax_cross_entropy", "squared_error"):
+            self.classes = channels * height * width
+        return shapes[0]
+
+    def compute(self, layer, inputs):
+        kind = layer["type"]
+        maps = inputs[0]
+        if kind == "dense":
+            return self.steps[layer["name"]](maps.flatten(1))
+        if layer["name"] in self.steps:
+            return self.steps[layer["name"]](maps)
+        if kind == "relu":
+            return functional.relu(maps)
+        if kind == "leaky_relu":
+            return functional.leaky_relu(maps, layer.get("slope", 0.01))
+        if kind in ("tanh", "sigmoid"):
+            return getattr(torch, kind)(maps)
+        if kind == "concat":
+            return torch.cat(inputs, 1)
+        if kind == "add":
+            return sum(inputs[1:], maps)
+        if kind == "pad_channels":
+            return functional.pad(maps, (0, 0, 0, 0, layer.get("before", 0), layer.get("after", 0)))
+        if kind == "global_average_pool":
+            return functional.adaptive_avg_pool2d(maps, 1)
+        if kind == "flatten":
+            return maps.flatten(1)
+        raise ValueError(f"layer {layer['name']}: {kind} is not known here")
+
+    def forward(self, images):
+        values = {"input": images}
+        outputs = []
+        for layer, reads in zip(self.layers, self.reads):
+            inputs = [values[name] for name in reads]
+            if layer["type"] in ("softmax_cross_entropy", "squared_error"):
+                outputs.append(inputs[0].flatten(1))
+            else:
+                values[layer["name"]] = self.compute(layer, inputs)
+        return outputs
+
+    def loss(self, outputs, labels):
+        """The weighted sum that is trained for, and the main loss alone."""
+        losses = [layer for layer in self.layers if layer["type"] in ("softmax_cross_entropy", "squared_error")]
+        total = 0.0
+        for layer, output in zip(losses, outputs):
+            if layer["type"] == "squared_error":
+                wanted = functional.one_hot(labels, output.shape[1])
+                loss = 0.5 * ((output - wanted) ** 2).sum(1).mean()
+            else:
+                loss = functional.cross_entropy(output, labels, label_smoothing=layer.get("label_smoothing", 0.0))
+            total = total + layer.get("weight", 1.0) * loss
+        return total, loss
+
+    def named_tensors(self):
+        """Parameters by the names that Convoy's files give them."""
+        for name, tensor in self.named_parameters():
+            yield name.replace("steps.", "").replace(".conv.", "."), tensor
