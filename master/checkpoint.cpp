@@ -128,6 +128,10 @@ ModelState read_weights(const std::string& file, const Cut& cut) {
   return from_file(file, contents, cut, false);
 }
 
+ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, const std::string& name) {
+  return from_file(name, {.tensors = tensors, .metadata = {}}, cut, false);
+}
+
 void write_checkpoint(const std::string& folder, const Cut& cut, const Checkpoint& checkpoint) {
   SafetensorsFile contents = to_file(cut, checkpoint.model, true);
   contents.metadata = {{"format", kFormat},

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/named_tensor.hpp"
 #include "master/heads.hpp"
 #include "nets/net.hpp"
 
@@ -42,6 +43,9 @@ struct Checkpoint {
 void write_weights(const std::string& file, const Cut& cut, const ModelState& model, const Net& net);
 /// Throws Error naming the file and the tensor that is missing, left over, or of another shape than the net's.
 ModelState read_weights(const std::string& file, const Cut& cut);
+
+/// The same of tensors at hand; `name` serves for messages.
+ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, const std::string& name);
 
 /// Written beside the checkpoint before it, which stays as checkpoint-previous.safetensors.
 void write_checkpoint(const std::string& folder, const Cut& cut, const Checkpoint& checkpoint);

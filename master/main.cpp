@@ -37,6 +37,12 @@ int main(int argc, char** argv) {
   CLI::App& train_app = *app.add_subcommand("train", "train a net");
   CLI::App& test_app = *app.add_subcommand("test", "test saved weights");
   CLI::App& plan_app = *app.add_subcommand("plan", "print which slave would hold which filters, without training");
+  convoy::ImportOptions import;
+  convoy::ExportOptions export_to;
+  CLI::App& import_app = *app.add_subcommand("import", "make a net file and weights of an ONNX model");
+  CLI::App& export_app = *app.add_subcommand("export", "make an ONNX model of a net file and weights");
+  convoy::define(import_app, import);
+  convoy::define(export_app, export_to);
   std::string keys;
   CLI::App& key_app = *app.add_subcommand("key", "print the key with which slaves join");
   convoy::define_keys(key_app, keys);
@@ -47,6 +53,8 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     if (train_app.parsed()) return convoy::train_command(train, joined(argc, argv));
     if (test_app.parsed()) return convoy::test_command(test);
+    if (import_app.parsed()) return convoy::import_command(import);
+    if (export_app.parsed()) return convoy::export_command(export_to);
     if (key_app.parsed()) return convoy::key_command(keys);
     return convoy::plan_command(plan);
   } catch (const CLI::ParseError& error) {

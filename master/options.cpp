@@ -110,6 +110,19 @@ void define(CLI::App& command, TestOptions& options) {
   command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
 }
 
+void define(CLI::App& command, ImportOptions& options) {
+  command.add_option("model", options.model, "ONNX file")->required();
+  command.add_option("--out", options.out,
+                     "where NAME.yaml and NAME.safetensors go (default: the model's name, in this folder)");
+}
+
+void define(CLI::App& command, ExportOptions& options) {
+  command.add_option("net", options.net, "net file")->required();
+  command.add_option("--set", options.set, "set a field of the net file, as for its training; repeatable");
+  command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
+  command.add_option("--out", options.out, "ONNX file to write")->required();
+}
+
 void define_keys(CLI::App& command, std::string& keys) {
   command.add_option("--keys", keys,
                      "file with this master's keys, made when it is not there (default: convoy/master-keys.json in "

@@ -63,9 +63,23 @@ struct PlanOptions {
   std::string calibration;  ///< file, instead of machines that are timed
 };
 
+struct ImportOptions {
+  std::string model;  ///< ONNX file
+  std::string out;    ///< without .yaml and .safetensors; empty: the model's name
+};
+
+struct ExportOptions {
+  std::string net;
+  std::vector<std::string> set;
+  std::string weights;
+  std::string out;  ///< ONNX file
+};
+
 void define(CLI::App& command, TrainOptions& options);
 void define(CLI::App& command, TestOptions& options);
 void define(CLI::App& command, PlanOptions& options);
+void define(CLI::App& command, ImportOptions& options);
+void define(CLI::App& command, ExportOptions& options);
 /// --keys, of the command that prints the key.
 void define_keys(CLI::App& command, std::string& keys);
 
@@ -74,6 +88,8 @@ void define_keys(CLI::App& command, std::string& keys);
 int train_command(const TrainOptions& options, const std::string& command_line);
 int test_command(const TestOptions& options);
 int plan_command(const PlanOptions& options);
+int import_command(const ImportOptions& options);
+int export_command(const ExportOptions& options);
 int key_command(const std::string& keys);
 
 }  // namespace convoy

@@ -2,18 +2,13 @@
 // JSON header, raw little-endian values.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
-namespace convoy {
+#include "core/named_tensor.hpp"
 
-struct NamedTensor {
-  std::string name;
-  std::vector<std::int64_t> dims;
-  std::vector<float> values;
-};
+namespace convoy {
 
 struct SafetensorsFile {
   std::vector<NamedTensor> tensors;
