@@ -33,12 +33,11 @@ ImageSet some_of(const ImageSet& images) {
   return some;
 }
 
-/// For each channel the 256 values that bytes become.
-std::vector<std::vector<float>> normalisation(const ImageSet& images) {
-  if (!images.files.empty()) return normalisation(some_of(images));
+std::vector<ChannelScale> scales_of(const ImageSet& images) {
+  if (!images.files.empty()) return scales_of(some_of(images));
   const FeatureShape& shape = images.shape;
   const std::size_t map = static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width);
-  std::vector<std::vector<float>> tables;
+  std::vector<ChannelScale> scales;
   for (int c = 0; c < shape.channels; ++c) {
     std::vector<std::uint64_t> histogram(256, 0);
     for (std::size_t at = static_cast<std::size_t>(c) * map; at < images.pixels.size();
@@ -56,25 +55,35 @@ std::vector<std::vector<float>> normalisation(const ImageSet& images) {
       squares += times * x * x;
     }
     const double mean = sum / count;
-    const double deviation = std::sqrt(std::max(squares / count - mean * mean, 1e-8));
+    scales.push_back({mean, std::sqrt(std::max(squares / count - mean * mean, 1e-8))});
+  }
+  return scales;
+}
+
+}  // namespace
+
+std::vector<ChannelScale> scales_of(const DataSet& data) { return scales_of(data.training); }
+
+std::vector<std::vector<float>> scaled_bytes(const std::vector<ChannelScale>& scales) {
+  std::vector<std::vector<float>> tables;
+  for (const ChannelScale& scale : scales) {
     std::vector<float> table(256);
     for (int value = 0; value < 256; ++value) {
-      table[static_cast<std::size_t>(value)] = static_cast<float>((value / 255.0 - mean) / deviation);
+      table[static_cast<std::size_t>(value)] = static_cast<float>((value / 255.0 - scale.mean) / scale.deviation);
     }
     tables.push_back(std::move(table));
   }
   return tables;
 }
 
-}  // namespace
-
-Batches::Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment)
+Batches::Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment,
+                 const std::vector<ChannelScale>& scales)
     : images_(part == Part::training ? data.training : data.test),
       part_(part),
       batch_(batch),
       seed_(seed),
       augment_(augment),
-      normalised_(normalisation(data.training)) {
+      normalised_(scaled_bytes(scales.empty() ? scales_of(data) : scales)) {
   if (part == Part::training && batch > images_.count()) {
     fail("a batch of {} is larger than the training set of {} ({} images); take a smaller --batch", batch, data.name,
          images_.count());

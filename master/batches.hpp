@@ -12,14 +12,19 @@ namespace convoy {
 
 enum class Part : std::uint8_t { training, test };
 
+/// Each channel's mean and deviation over the training images; of photographs, over 512 of them.
+std::vector<ChannelScale> scales_of(const DataSet& data);
+/// For each channel the 256 values that bytes become.
+std::vector<std::vector<float>> scaled_bytes(const std::vector<ChannelScale>& scales);
+
 /// Every batch is a function of (seed, epoch, index), so that a run may go on at any step.
 class Batches {
  public:
-  /// `data` must outlive this. Pixels become (pixel / 255 - mean) / deviation with each channel's mean and deviation
-  /// over the training images (of photographs, over 512 of them). Photographs are cut out of the middle, in training with
+  /// `data` must outlive this. `scales`: of each channel; empty: scales_of(data). Photographs are cut out of the middle, in training with
   /// augment.crop anywhere; the next batch is decoded, on all cores, while this one is used. Throws Error when a training
   /// batch is larger than the training set.
-  Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment);
+  Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment,
+          const std::vector<ChannelScale>& scales = {});
 
   /// Batches of one epoch. Training leaves an incomplete last batch out (shuffling makes it another one each time);
   /// testing fills it up with zeros.

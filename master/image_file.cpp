@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <memory>
 #include <mutex>
@@ -130,6 +131,12 @@ void on_all_cores(int count, const std::function<void(int)>& work) {
   if (!wrong.empty()) throw Error(wrong);
 }
 
+bool is_image_file(const std::string& file) {
+  std::string name = file;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name.ends_with(".jpg") || name.ends_with(".jpeg") || name.ends_with(".png");
+}
+
 Picture decode_image(std::span<const std::uint8_t> bytes, const FeatureShape& least) {
   if (least.channels != 1 && least.channels != 3) {
     fail("photographs have 1 channel or 3, the net takes {}", least.channels);
@@ -156,6 +163,18 @@ Picture read_image(const std::string& file, const FeatureShape& least) {
 
 void cut_view(const Picture& picture, const FeatureShape& shape, const View& view, std::span<std::uint8_t> to) {
   const FeatureShape& have = picture.shape;
+  if (have == shape) {
+    for (int c = 0; c < shape.channels; ++c) {
+      for (int y = 0; y < shape.height; ++y) {
+        for (int x = 0; x < shape.width; ++x) {
+          const int from = view.flip ? shape.width - 1 - x : x;
+          to[static_cast<std::size_t>((c * shape.height + y) * shape.width + x)] =
+              picture.pixels[static_cast<std::size_t>((y * shape.width + from) * shape.channels + c)];
+        }
+      }
+    }
+    return;
+  }
   // One element of what is cut out is so many of the picture.
   const double scale = std::min(have.height / (kToSpare * shape.height), have.width / (kToSpare * shape.width));
   const std::vector<Taps> rows =

@@ -24,6 +24,9 @@ struct View {
   bool flip = false;   ///< left to right
 };
 
+/// By its name's ending.
+bool is_image_file(const std::string& file);
+
 /// A JPEG or PNG in grey (1 channel) or colours (3), whatever it holds; transparency is on white. A JPEG that is larger than
 /// `least` in both directions may come in a fraction of its size, no smaller than that. Throws Error saying what is wrong
 /// with it, without naming it.
@@ -35,7 +38,8 @@ Picture read_image(const std::string& file, const FeatureShape& least);
 void on_all_cores(int count, const std::function<void(int)>& work);
 
 /// Scales the picture so that it covers the size of `shape` in both directions, with an eighth to spare, by a triangle as
-/// wide as the scale (as PIL's "bilinear" does), and cuts the view out: bytes (channel, row, column).
+/// wide as the scale (as PIL's "bilinear" does), and cuts the view out: bytes (channel, row, column). A picture of just
+/// that size is taken as it is.
 void cut_view(const Picture& picture, const FeatureShape& shape, const View& view, std::span<std::uint8_t> to);
 
 }  // namespace convoy

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <map>
 
@@ -13,12 +12,6 @@ namespace fs = std::filesystem;
 
 constexpr int kTestEvery = 5;
 constexpr std::size_t kMostClasses = 65535;
-
-bool is_image(const fs::path& path) {
-  std::string ending = path.extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
-}
 
 /// Sorted, so that the order is the same on every machine.
 std::vector<fs::path> entries_of(const fs::path& folder) {
@@ -41,7 +34,7 @@ Classes classes_in(const fs::path& folder) {
     std::error_code error;
     if (!fs::is_directory(each, error)) continue;
     for (const fs::path& file : entries_of(each)) {
-      if (is_image(file)) classes[each.filename().string()].push_back(file.string());
+      if (is_image_file(file.string())) classes[each.filename().string()].push_back(file.string());
     }
   }
   return classes;

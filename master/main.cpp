@@ -37,6 +37,9 @@ int main(int argc, char** argv) {
   CLI::App& train_app = *app.add_subcommand("train", "train a net");
   CLI::App& test_app = *app.add_subcommand("test", "test saved weights");
   CLI::App& plan_app = *app.add_subcommand("plan", "print which slave would hold which filters, without training");
+  convoy::PredictOptions predict;
+  CLI::App& predict_app = *app.add_subcommand("predict", "name the classes of images");
+  convoy::define(predict_app, predict);
   convoy::ImportOptions import;
   convoy::ExportOptions export_to;
   CLI::App& import_app = *app.add_subcommand("import", "make a net file and weights of an ONNX model");
@@ -53,6 +56,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     if (train_app.parsed()) return convoy::train_command(train, joined(argc, argv));
     if (test_app.parsed()) return convoy::test_command(test);
+    if (predict_app.parsed()) return convoy::predict_command(predict);
     if (import_app.parsed()) return convoy::import_command(import);
     if (export_app.parsed()) return convoy::export_command(export_to);
     if (key_app.parsed()) return convoy::key_command(keys);

@@ -3,21 +3,11 @@
 namespace convoy {
 namespace {
 
-void define(CLI::App& command, NetOptions& options) {
+/// What computes, and how it is said.
+void define_net(CLI::App& command, NetOptions& options) {
   command.add_option("net", options.net, "net file, for example nets/lenet.yaml")->required();
   command.add_option("--set", options.set,
                      "set a field of the net file: LAYER.FIELD=VALUE or training.FIELD=VALUE; repeatable");
-  command
-      .add_option("--data", options.data,
-                  "folder with CIFAR-10 (binary), MNIST (IDX, also gzipped) or a folder of JPEG or PNG for each class; "
-                  "or 'glyphs', "
-                  "which the program draws itself")
-      ->capture_default_str();
-  const std::map<std::string, Corrupt> corrupt{{"refuse", Corrupt::refuse}, {"skip", Corrupt::skip}};
-  command
-      .add_option("--corrupt", options.corrupt, "what to do about photographs that cannot be decoded: refuse or skip")
-      ->transform(CLI::CheckedTransformer(corrupt).description("{refuse,skip}"))
-      ->default_str("refuse");
   command.add_option("--device", options.device, "this machine's device, see convoy-slave --list-devices")
       ->capture_default_str();
   DeviceOptions& device = options.device_options;
@@ -33,10 +23,25 @@ void define(CLI::App& command, NetOptions& options) {
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->default_str("fp32");
   command.add_option("--batch", options.batch, "images a step (default: the net file's)")->check(CLI::Range(1, 65536));
-  command.add_option("--seed", options.seed, "seed of all random numbers")->capture_default_str();
   command.add_option("--format", options.format, "text for people, json for programs: one object a line")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
+}
+
+void define(CLI::App& command, NetOptions& options) {
+  define_net(command, options);
+  command
+      .add_option("--data", options.data,
+                  "folder with CIFAR-10 (binary), MNIST (IDX, also gzipped) or a folder of JPEG or PNG for each class; "
+                  "or 'glyphs', "
+                  "which the program draws itself")
+      ->capture_default_str();
+  const std::map<std::string, Corrupt> corrupt{{"refuse", Corrupt::refuse}, {"skip", Corrupt::skip}};
+  command
+      .add_option("--corrupt", options.corrupt, "what to do about photographs that cannot be decoded: refuse or skip")
+      ->transform(CLI::CheckedTransformer(corrupt).description("{refuse,skip}"))
+      ->default_str("refuse");
+  command.add_option("--seed", options.seed, "seed of all random numbers")->capture_default_str();
 }
 
 void define(CLI::App& command, ClusterOptions& options) {
@@ -108,6 +113,16 @@ void define(CLI::App& command, TestOptions& options) {
   define(command, options.net);
   define(command, options.cluster);
   command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
+}
+
+void define(CLI::App& command, PredictOptions& options) {
+  define_net(command, options.net);
+  define(command, options.cluster);
+  command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
+  command.add_option("images", options.images, "JPEG and PNG files, or folders of them")->required();
+  command.add_option("--top", options.top, "classes to print of each image")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
 }
 
 void define(CLI::App& command, ImportOptions& options) {

@@ -63,6 +63,14 @@ struct PlanOptions {
   std::string calibration;  ///< file, instead of machines that are timed
 };
 
+struct PredictOptions {
+  NetOptions net;
+  ClusterOptions cluster;
+  std::string weights;
+  std::vector<std::string> images;  ///< files, or folders of them
+  int top = 5;                      ///< classes to print of each image
+};
+
 struct ImportOptions {
   std::string model;  ///< ONNX file
   std::string out;    ///< without .yaml and .safetensors; empty: the model's name
@@ -78,6 +86,7 @@ struct ExportOptions {
 void define(CLI::App& command, TrainOptions& options);
 void define(CLI::App& command, TestOptions& options);
 void define(CLI::App& command, PlanOptions& options);
+void define(CLI::App& command, PredictOptions& options);
 void define(CLI::App& command, ImportOptions& options);
 void define(CLI::App& command, ExportOptions& options);
 /// --keys, of the command that prints the key.
@@ -88,6 +97,7 @@ void define_keys(CLI::App& command, std::string& keys);
 int train_command(const TrainOptions& options, const std::string& command_line);
 int test_command(const TestOptions& options);
 int plan_command(const PlanOptions& options);
+int predict_command(const PredictOptions& options);
 int import_command(const ImportOptions& options);
 int export_command(const ExportOptions& options);
 int key_command(const std::string& keys);

@@ -15,7 +15,7 @@ int test_command(const TestOptions& options) {
   const DataSet data = open_data(options.net.data, options.net.seed, net.input, options.net.corrupt);
   require_fits(data, net);
   const ModelState weights = read_weights(options.weights, cut);
-  const Batches test(data, Part::test, net.training.batch, options.net.seed, Augmentation{});
+  const Batches test(data, Part::test, net.training.batch, options.net.seed, Augmentation{}, net.scales);
 
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());

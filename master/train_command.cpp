@@ -16,6 +16,8 @@ namespace {
 std::string fingerprint(const Net& net, const NetOptions& options) {
   Net training_only = net;
   training_only.training.epochs = 0;  // a longer run may go on from a shorter one
+  training_only.class_names.clear();  // as config.yaml has them
+  training_only.scales.clear();
   return fmt::format("seed {}, data {}\n{}", options.seed, options.data, to_yaml(training_only));
 }
 
@@ -69,8 +71,12 @@ class TrainCommand {
       for (const std::string& notice : data_.notices) observer->on_notice(notice);
     }
     if (options.resume && options.out.empty()) fail("--resume needs --out: the folder of the run to go on with");
-    training_ = std::make_unique<Batches>(data_, Part::training, net_.training.batch, options.net.seed, net_.augment);
-    test_ = std::make_unique<Batches>(data_, Part::test, net_.training.batch, options.net.seed, Augmentation{});
+    // So that config.yaml has all that it takes to use the weights.
+    if (net_.scales.empty()) net_.scales = scales_of(data_);
+    if (net_.class_names.empty()) net_.class_names = data_.class_names;
+    const int batch = net_.training.batch;
+    training_ = std::make_unique<Batches>(data_, Part::training, batch, options.net.seed, net_.augment, net_.scales);
+    test_ = std::make_unique<Batches>(data_, Part::test, batch, options.net.seed, Augmentation{}, net_.scales);
     start_ = initial();
     folder_ = options.resume ? options.out : make_run_folder(options.out, net_.name);
     go_on_ = go_on_command(command_line, folder_, options);

@@ -101,15 +101,43 @@ int Fields::to_integer(const std::string& field, const YAML::Node& node, int low
 int Fields::integer(const std::string& field, int low, int high) { return to_integer(field, node(field), low, high); }
 
 double Fields::number(const std::string& field, double low, double high) {
-  const YAML::Node value_node = node(field);
+  return to_number(field, node(field), low, high);
+}
+
+double Fields::to_number(const std::string& field, const YAML::Node& node, double low, double high) const {
   double value = NAN;
-  const std::string text = value_node.IsScalar() ? value_node.Scalar() : "";
+  const std::string text = node.IsScalar() ? node.Scalar() : "";
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size();
   if (!whole || !(value >= low && value <= high)) {
-    fail(field, fmt::format("is {}; expected a number from {} to {}", shown(value_node), low, high));
+    fail(field, fmt::format("is {}; expected a number from {} to {}", shown(node), low, high));
   }
   return value;
+}
+
+std::vector<double> Fields::numbers(const std::string& field, std::size_t count, double low, double high) {
+  const YAML::Node list = node(field);
+  if (list.IsScalar()) return std::vector<double>(count, to_number(field, list, low, high));
+  if (!list.IsSequence() || list.size() != count) {
+    fail(field, fmt::format("is {}; expected a number or a list of {}", shown(list), count));
+  }
+  std::vector<double> values;
+  for (const auto& item : list) values.push_back(to_number(field, item, low, high));
+  return values;
+}
+
+std::vector<std::string> Fields::texts(const std::string& field, std::size_t most) {
+  constexpr std::size_t kLongest = 256;
+  const YAML::Node list = node(field);
+  if (!list.IsSequence() || list.size() > most)
+    fail(field, fmt::format("is {}; expected a list of {} texts at most", shown(list), most));
+  std::vector<std::string> values;
+  for (const auto& item : list) {
+    if (!item.IsScalar() || item.Scalar().size() > kLongest)
+      fail(field, fmt::format("holds {}, which is no short text", shown(item)));
+    values.push_back(item.Scalar());
+  }
+  return values;
 }
 
 bool Fields::boolean(const std::string& field) {

@@ -29,6 +29,8 @@ class Fields {
   /// Each throws Error when the field is missing, or is not of the type, or not within low .. high.
   int integer(const std::string& field, int low, int high);
   double number(const std::string& field, double low, double high);
+  /// One number for all, or a list of exactly `count`.
+  std::vector<double> numbers(const std::string& field, std::size_t count, double low, double high);
   bool boolean(const std::string& field);
   std::string word(const std::string& field);
   /// One number for both, or [rows, columns].
@@ -37,6 +39,8 @@ class Fields {
   std::vector<std::string> words(const std::string& field);
   /// A list of exactly `count` integers.
   std::vector<int> integers(const std::string& field, std::size_t count, int low, int high);
+  /// A list of texts of any letters, `most` of at most 256 each.
+  std::vector<std::string> texts(const std::string& field, std::size_t most);
   /// A map of its own.
   Fields map(const std::string& field);
   YAML::Node node(const std::string& field);
@@ -49,6 +53,7 @@ class Fields {
 
  private:
   std::string place(const std::string& field) const;
+  double to_number(const std::string& field, const YAML::Node& node, double low, double high) const;
   int to_integer(const std::string& field, const YAML::Node& node, int low, int high) const;
 
   std::string file_;

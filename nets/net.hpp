@@ -99,12 +99,21 @@ struct Augmentation {
   int crop = 0;       ///< pixels of zero padding around the image before a random crop to its own size
 };
 
+/// What a channel's pixels become: (pixel / 255 - mean) / deviation.
+struct ChannelScale {
+  double mean = 0.0;
+  double deviation = 1.0;
+  bool operator==(const ChannelScale&) const = default;
+};
+
 struct Net {
   std::string name;
   std::string file;
   FeatureShape input;
-  int classes = 0;            ///< outputs of the layer before each loss
-  std::vector<Layer> layers;  ///< in an order where inputs come first; the last is the main loss
+  std::vector<ChannelScale> scales;      ///< of each channel; empty: by the training images
+  std::vector<std::string> class_names;  ///< empty: numbers
+  int classes = 0;                       ///< outputs of the layer before each loss
+  std::vector<Layer> layers;             ///< in an order where inputs come first; the last is the main loss
   TrainingOptions training;
   Augmentation augment;
 };

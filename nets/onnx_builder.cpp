@@ -1,5 +1,6 @@
 #include "nets/onnx_builder.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <numeric>
 
@@ -9,10 +10,11 @@ namespace convoy::onnx_file {
 
 namespace {
 
-/// Letters, digits, '_' and '-', beginning with a letter.
+/// Letters, digits, '_' and '-', beginning with a letter; of long names the end.
 std::string word_of(const std::string& name, const std::string& otherwise) {
+  constexpr std::size_t kMost = 48;
   std::string word;
-  for (const char letter : name) {
+  for (const char letter : name.substr(name.size() - std::min(kMost, name.size()))) {
     const bool plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '-';
     word += plain ? letter : '_';
   }

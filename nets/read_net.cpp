@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "nets/read_layer.hpp"
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::size_t kLargestFile = std::size_t{1} << 20;
 constexpr std::size_t kMostLayers = 4096;
+constexpr std::size_t kMostClasses = 65536;
 
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> parts;
@@ -67,11 +69,19 @@ void apply_override(YAML::Node& root, const std::string& override, Applied& appl
 
 // ---- blocks --------------------------------------------------------------------------------------------------------
 
-FeatureShape read_input(Fields fields) {
-  const FeatureShape input{fields.integer("channels", 1, 4096), fields.integer("height", 1, 8192),
-                           fields.integer("width", 1, 8192)};
+void read_input(Fields fields, Net& net) {
+  net.input = {fields.integer("channels", 1, 4096), fields.integer("height", 1, 8192),
+               fields.integer("width", 1, 8192)};
+  const bool mean = fields.has("mean");
+  const bool deviation = fields.has("deviation");
+  if (mean != deviation) fields.fail(mean ? "mean" : "deviation", "needs the other of mean and deviation beside it");
+  if (mean) {
+    const auto channels = static_cast<std::size_t>(net.input.channels);
+    const std::vector<double> means = fields.numbers("mean", channels, -1e3, 1e3);
+    const std::vector<double> deviations = fields.numbers("deviation", channels, 1e-6, 1e3);
+    for (std::size_t c = 0; c < channels; ++c) net.scales.push_back({means[c], deviations[c]});
+  }
   fields.finish();
-  return input;
 }
 
 Schedule read_schedule(Fields fields, int epochs) {
@@ -246,7 +256,8 @@ Net read_root(Fields root, const std::string& file, const Applied& applied) {
   Net net;
   net.file = file;
   net.name = root.word("name");
-  net.input = read_input(root.map("input"));
+  read_input(root.map("input"), net);
+  if (root.has("classes")) net.class_names = root.texts("classes", kMostClasses);
   const YAML::Node list = root.node("layers");
   if (!list.IsSequence() || list.size() == 0)
     root.fail("layers", "is no list; expected one `- {name: ..., type: ...}` a layer");
@@ -258,6 +269,10 @@ Net read_root(Fields root, const std::string& file, const Applied& applied) {
   Written layers;
   for (std::size_t i = 0; i < list.size(); ++i) layers.push_back(read_layer(file, list[i], i, applied));
   build_graph(std::move(layers), net);
+  if (std::cmp_greater(net.class_names.size(), net.classes)) {
+    root.fail("classes",
+              fmt::format("names {} classes, and the net has {} outputs", net.class_names.size(), net.classes));
+  }
   return net;
 }
 

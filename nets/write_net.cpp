@@ -76,6 +76,31 @@ std::string schedule(const Schedule& schedule) {
   return "{kind: constant" + rest;
 }
 
+std::string scales(const std::vector<ChannelScale>& scales) {
+  std::vector<double> means;
+  std::vector<double> deviations;
+  for (const ChannelScale& scale : scales) {
+    means.push_back(scale.mean);
+    deviations.push_back(scale.deviation);
+  }
+  if (scales.empty()) return "";
+  return fmt::format(", mean: [{}], deviation: [{}]", fmt::join(means, ", "), fmt::join(deviations, ", "));
+}
+
+/// Any text, in YAML's double quotes.
+std::string quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (letter == '"' || letter == '\\') {
+      quoted += std::string("\\") + letter;
+    } else {
+      quoted += byte < 0x20 || byte == 0x7F ? fmt::format("\\x{:02x}", byte) : std::string(1, letter);
+    }
+  }
+  return quoted + "\"";
+}
+
 std::string init(const Initialisation& init) {
   switch (init.kind) {
     case Initialisation::Kind::automatic: break;
@@ -89,8 +114,14 @@ std::string init(const Initialisation& init) {
 }  // namespace
 
 std::string to_yaml(const Net& net) {
-  std::string text = fmt::format("name: {}\ninput: {{channels: {}, height: {}, width: {}}}\nlayers:\n", net.name,
-                                 net.input.channels, net.input.height, net.input.width);
+  std::string text = fmt::format("name: {}\ninput: {{channels: {}, height: {}, width: {}{}}}\n", net.name,
+                                 net.input.channels, net.input.height, net.input.width, scales(net.scales));
+  if (!net.class_names.empty()) {
+    std::vector<std::string> names;
+    for (const std::string& name : net.class_names) names.push_back(quoted(name));
+    text += fmt::format("classes: [{}]\n", fmt::join(names, ", "));
+  }
+  text += "layers:\n";
   for (const Layer& layer : net.layers) {
     std::vector<std::string> inputs;
     for (const int input : layer.inputs) {
