@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <fstream>
 #include <utility>
@@ -66,21 +68,22 @@ double Importer::number(const Node& node, const std::string& attribute, double o
 
 std::vector<int> Importer::integers(const Node& node, const std::string& attribute, std::vector<int> otherwise) const {
   const auto found = node.attributes.find(attribute);
-  return found == node.attributes.end() ? otherwise : narrow(node, found->second.integers);
+  return found == node.attributes.end() ? otherwise : narrow(found->second.integers);
 }
 
-std::vector<int> Importer::narrow(const Node& node, const std::vector<std::int64_t>& values) const {
+/// What is too large for any net, as "to the end" is, becomes the largest; sums of some of these are no trouble.
+std::vector<int> Importer::narrow(const std::vector<std::int64_t>& values) {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 28;
   std::vector<int> all;
-  for (const std::int64_t value : values) {
-    if (std::abs(value) > (std::int64_t{1} << 30) && std::abs(value) < (std::int64_t{1} << 62)) {
-      refuse(node, "a number of {}", value);
-    }
-    all.push_back(static_cast<int>(std::clamp<std::int64_t>(value, -(1 << 30), 1 << 30)));
-  }
+  for (const std::int64_t value : values) all.push_back(static_cast<int>(std::clamp(value, -kLargest, kLargest)));
   return all;
 }
 
 void Importer::give(const Node& node, Value value) {
+  constexpr int kLargest = 1 << 20;
+  for (const int extent : value.dims) {
+    if (extent < 1 || extent > kLargest) refuse(node, "it gives maps of {}", fmt::join(value.dims, "x"));
+  }
   value.bare = false;
   values_[node.outputs[0]] = std::move(value);
 }

@@ -44,7 +44,7 @@ class Importer {
   const Value& maps(const Node& node, std::size_t input = 0);
   double number(const Node& node, const std::string& attribute, double otherwise) const;
   std::vector<int> integers(const Node& node, const std::string& attribute, std::vector<int> otherwise) const;
-  std::vector<int> narrow(const Node& node, const std::vector<std::int64_t>& values) const;
+  static std::vector<int> narrow(const std::vector<std::int64_t>& values);
   void give(const Node& node, Value value);
 
   // ---- operators --------------------------------------------------------------------------------------------------
@@ -102,6 +102,7 @@ class Importer {
   std::string file_;
   Builder builder_;
   ImportedNet imported_;
+  std::size_t made_ = 0;  ///< values of constants that the model has made, not stored
   std::map<std::string, int> readers_;
   std::map<std::string, Value> values_;
 };

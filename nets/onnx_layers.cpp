@@ -51,7 +51,7 @@ void Importer::conv(const Node& node) {
   if (number(node, "group", 1) != 1)
     refuse(node, "group {}: convolution in groups is not available", number(node, "group", 1));
   expect_dense_windows(node);
-  const std::vector<int> extents = narrow(node, weights.dims);
+  const std::vector<int> extents = narrow(weights.dims);
   if (extents[1] != from.dims[0]) refuse(node, "weights for {} channels; its input has {}", extents[1], from.dims[0]);
   const std::vector<int> kernel = two(node, "kernel_shape", {extents[2], extents[3]});
   if (kernel != std::vector<int>{extents[2], extents[3]})
@@ -152,7 +152,7 @@ void Importer::concat(const Node& node) {
   int channels = 0;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     all.push_back(maps(node, i));
-    channels += all.back().dims[0];
+    channels = std::min(channels + all.back().dims[0], 1 << 28);
   }
   const double axis = number(node, "axis", 1);
   if (axis != 1 && axis != -3) refuse(node, "axis {}; expected 1, that of the channels", axis);

@@ -23,13 +23,15 @@ void Importer::constant_of_shape(const Node& node) {
     made.floats = found->second.tensor->floats;
     made.integers = found->second.tensor->integers;
   }
+  constexpr std::size_t kMost = std::size_t{1} << 28;  // in all of a model
   std::size_t count = 1;
   for (const std::int64_t extent : made.dims) {
-    if (extent < 1 || count > (std::size_t{1} << 30) / static_cast<std::size_t>(extent)) {
+    if (extent < 1 || count > kMost / static_cast<std::size_t>(extent))
       refuse(node, "a constant with an extent of {}", extent);
-    }
     count *= static_cast<std::size_t>(extent);
   }
+  made_ += count;
+  if (made_ > kMost) refuse(node, "constants of more than {} values in all", kMost);
   if (!made.floats.empty()) made.floats.assign(count, made.floats[0]);
   if (!made.integers.empty()) made.integers.assign(count, made.integers[0]);
   graph_.constants[node.outputs[0]] = std::move(made);
@@ -63,7 +65,7 @@ void Importer::reshape(const Node& node) {
   dims.insert(dims.end(), from.dims.begin(), from.dims.end());
   const std::vector<std::int64_t> to = node.type == "Reshape" ? reshaped(node, dims) : squeezed(node, dims);
   if (to.empty() || to[0] != 0) refuse(node, "it changes the batch");
-  const std::vector<int> rest = narrow(node, {to.begin() + 1, to.end()});
+  const std::vector<int> rest = narrow({to.begin() + 1, to.end()});
   if (rest == from.dims) {
     values_[node.outputs[0]] = from;
   } else if (rest.size() == 1 && rest[0] == from.size()) {
@@ -99,6 +101,7 @@ std::vector<std::int64_t> Importer::squeezed(const Node& node, std::vector<std::
   const auto attribute = node.attributes.find("axes");
   if (has(node, 1)) axes = constant(node, 1, "axes").integers;
   if (attribute != node.attributes.end()) axes = attribute->second.integers;
+  if (axes.size() > 8) refuse(node, "{} axes", axes.size());
   const auto rank = static_cast<std::int64_t>(dims.size() + (node.type == "Unsqueeze" ? axes.size() : 0));
   for (std::int64_t& axis : axes) {
     if (axis < 0) axis += rank;
@@ -117,8 +120,8 @@ std::vector<std::int64_t> Importer::squeezed(const Node& node, std::vector<std::
 }
 
 void Importer::transpose(const Node& node) {
-  const auto found = values_.find(node.inputs[0]);
-  if (found == values_.end()) refuse(node, "its input {} is no value that follows from the images", node.inputs[0]);
+  const auto found = has(node, 0) ? values_.find(node.inputs[0]) : values_.end();
+  if (found == values_.end()) refuse(node, "its input is no value that follows from the images");
   Value to = found->second;
   const std::vector<int> order = integers(node, "perm", {});
   const bool to_front = order == std::vector<int>{0, 3, 1, 2};
@@ -140,11 +143,11 @@ void Importer::transpose(const Node& node) {
 
 /// Zeros around channels are a layer; those around maps go into the convolution behind.
 void Importer::pad(const Node& node) {
+  constexpr int kLargestPad = 1 << 16;
   Value from = maps(node);
   const auto mode = node.attributes.find("mode");
   if (mode != node.attributes.end() && mode->second.text != "constant") refuse(node, "mode {}", mode->second.text);
-  const std::vector<int> pads =
-      has(node, 1) ? narrow(node, constant(node, 1, "pads").integers) : integers(node, "pads", {});
+  const std::vector<int> pads = has(node, 1) ? narrow(constant(node, 1, "pads").integers) : integers(node, "pads", {});
   double filling = number(node, "value", 0.0);
   if (const Constant* given = constant_if(node, 2)) filling = given->floats.empty() ? 0.0 : given->floats[0];
   if (filling != 0.0) refuse(node, "it pads with {}; expected 0", filling);
@@ -158,7 +161,9 @@ void Importer::pad(const Node& node) {
                           {from.dims[0] + pads[1] + pads[5], from.dims[1], from.dims[2]});
   }
   for (const auto& [side, index] : {std::pair{0, 2}, {1, 3}, {2, 6}, {3, 7}}) {
-    from.padded[static_cast<std::size_t>(side)] += pads[static_cast<std::size_t>(index)];
+    int& padded = from.padded[static_cast<std::size_t>(side)];
+    padded += pads[static_cast<std::size_t>(index)];
+    if (padded > kLargestPad) refuse(node, "padding by {}", padded);
   }
   const bool for_conv =
       from.padded == std::array<int, 4>{} || std::ranges::all_of(graph_.nodes, [&](const Node& reader) {
@@ -174,7 +179,7 @@ void Importer::slice(const Node& node) {
   const Value from = maps(node);
   const bool inputs = has(node, 1);
   const auto list = [&](std::size_t input, const char* attribute, std::vector<int> otherwise) {
-    if (has(node, input)) return narrow(node, constant(node, input, attribute).integers);
+    if (has(node, input)) return narrow(constant(node, input, attribute).integers);
     return inputs ? otherwise : integers(node, attribute, std::move(otherwise));
   };
   const std::vector<int> starts = list(1, "starts", {});

@@ -18,15 +18,13 @@
 #include "master/local_trunk.hpp"
 #include "master/train.hpp"
 #include "nets/onnx.hpp"
+#include "tests/support/files.hpp"
 #include "tests/support/graph_net.hpp"
 
 namespace convoy {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Beside the project, where it is there at all.
-const std::string kModels = std::string(CONVOY_SOURCE_DIR) + "/../shared/data/onnx/";
 
 /// What goes into the model's softmax, or what it gives without one.
 std::vector<float> outputs_of(const ImportedNet& model, const NamedTensor& input) {
@@ -80,8 +78,8 @@ void expect_outputs(const std::string& model_file, const std::string& input_file
 class OnnxModels : public testing::TestWithParam<std::string> {};
 
 TEST_P(OnnxModels, GiveTheirOutputs) {
-  const std::string folder = kModels + GetParam();
-  if (!fs::exists(folder)) GTEST_SKIP() << folder << " is not there";
+  const std::string folder = real_data("onnx/" + GetParam());
+  if (folder.empty()) GTEST_SKIP() << "no folder onnx/" << GetParam() << " among the test data";
   int vectors = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (!entry.is_directory()) continue;
@@ -107,8 +105,9 @@ class OnnxGraphs : public testing::TestWithParam<std::pair<const char*, std::siz
 
 TEST_P(OnnxGraphs, AreTakenIn) {
   const auto& [name, parameters] = GetParam();
-  const std::string file = kModels + "onnx-light/light_" + name + ".onnx";
-  if (!fs::exists(file)) GTEST_SKIP() << file << " is not there";
+  const std::string folder = real_data("onnx/onnx-light");
+  if (folder.empty()) GTEST_SKIP() << "no folder onnx/onnx-light among the test data";
+  const std::string file = folder + "/light_" + name + ".onnx";
   const ImportedNet model = import_onnx(file, name);
   const Net net = parse_net(model.yaml, name);
   EXPECT_EQ(net.classes, 1000);

@@ -1,0 +1,12 @@
+// ONNX models, and tensors in files of their own.
+
+#include <string>
+
+#include "nets/onnx.hpp"
+#include "tests/fuzz/fuzz.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace convoy;
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  return try_to([&] { parse_onnx(bytes, "fuzz.onnx", "fuzz"); });
+}

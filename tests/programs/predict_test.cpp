@@ -1,0 +1,132 @@
+// What predict, import and export say.
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tests/programs/programs.hpp"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+class Predictions : public Programs {
+ protected:
+  /// Two classes of pictures, and a run that has seen them.
+  void train() {
+    const std::string pictures = kSource + "/tests/fuzz/corpus/image/";
+    for (const std::string name : {"dark cat", "grey cat"}) {
+      fs::create_directories(folder("data/" + name));
+      for (int i = 0; i < 6; ++i) {
+        const bool dark = name == "dark cat";
+        fs::copy_file(pictures + (dark ? "rgb.png" : "grey.jpg"),
+                      folder(fmt::format("data/{}/{}.{}", name, i, dark ? "png" : "jpg")));
+      }
+    }
+    std::ofstream(folder("net.yaml")) << "name: cats\n"
+                                         "input: {channels: 3, height: 12, width: 12}\n"
+                                         "layers:\n"
+                                         "  - {name: c, type: conv, filters: 6, kernel: 3}\n"
+                                         "  - {name: r, type: relu}\n"
+                                         "  - {name: p, type: global_average_pool}\n"
+                                         "  - {name: d, type: dense, units: 2}\n"
+                                         "  - {name: loss, type: softmax_cross_entropy}\n"
+                                         "training: {batch: 4, epochs: 40, learning_rate: 0.1}\n";
+    const std::string run = folder("run");
+    Process training = master({"train", folder("net.yaml"), "--data", folder("data"), "--out", run});
+    ASSERT_EQ(training.wait(120s), kSuccess) << training.output();
+  }
+
+  Process predict(std::vector<std::string> more) const {
+    std::vector<std::string> arguments{"predict", folder("run/config.yaml"), "--weights",
+                                       folder("run/weights.safetensors")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return master(arguments);
+  }
+};
+
+TEST_F(Predictions, NameTheClassesOfFilesAndFolders) {
+  train();
+  const std::string dark = folder("data/dark cat/0.png");
+  Process one = predict({dark, "--top", "1"});
+  EXPECT_EQ(one.wait(120s), kSuccess) << one.output();
+  EXPECT_THAT(one.output(), testing::MatchesRegex(".*0.png: [0-9.]+ % dark cat\n"));
+  Process all = predict({folder("data"), "--format", "json"});
+  EXPECT_EQ(all.wait(120s), kSuccess) << all.output();
+  const std::string text = all.output();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 12);
+  EXPECT_THAT(text, HasSubstr(R"({"event":"prediction","image":)"));
+  // Over slaves the same.
+  Process a = slave("a", {"--once"});
+  Process b = slave("b", {"--once"});
+  Process together = predict(
+      {folder("data"), "--format", "json", "--slaves", "2", "--exchange", "ring", "--listen", endpoint_, "--insecure"});
+  EXPECT_EQ(together.wait(120s), kSuccess) << together.output();
+  EXPECT_EQ(a.wait(120s), kSuccess) << a.output();
+  EXPECT_EQ(b.wait(120s), kSuccess) << b.output();
+  EXPECT_THAT(together.output(), HasSubstr("\"dark cat\""));
+  const auto names_of = [](const std::string& lines) {
+    std::string names;
+    for (std::size_t at = lines.find("\"name\":"); at != std::string::npos; at = lines.find("\"name\":", at + 1)) {
+      names += lines.substr(at, 20);
+    }
+    return names;
+  };
+  EXPECT_EQ(names_of(together.output()), names_of(text));
+}
+
+TEST_F(Predictions, SayWhatIsMissing) {
+  train();
+  const auto expect = [](Process process, const std::string& text) {
+    EXPECT_EQ(process.wait(120s), kFailure);
+    EXPECT_THAT(process.output(), HasSubstr(text));
+  };
+  std::ofstream(folder("broken.png")) << "\x89PNG and no more";
+  expect(predict({folder("broken.png")}), "broken.png: no PNG");
+  expect(predict({folder("nothing.png")}), "nothing.png");
+  fs::create_directories(folder("empty"));
+  expect(predict({folder("empty")}), "there is no JPEG or PNG in it");
+  expect(master({"predict", folder("net.yaml"), "--weights", folder("run/weights.safetensors"), folder("data")}),
+         "does not say what pixels become");
+}
+
+TEST_F(Predictions, AreTheSameAfterONNX) {
+  train();
+  Process out = master({"export", folder("run/config.yaml"), "--weights", folder("run/weights.safetensors"), "--out",
+                        folder("cats.onnx")});
+  EXPECT_EQ(out.wait(120s), kSuccess) << out.output();
+  Process in = master({"import", folder("cats.onnx"), "--out", folder("again")});
+  EXPECT_EQ(in.wait(120s), kSuccess) << in.output();
+  EXPECT_THAT(in.output(), HasSubstr("3x12x12"));
+  Process twice = master({"import", folder("cats.onnx"), "--out", folder("again")});
+  EXPECT_EQ(twice.wait(120s), kFailure);
+  EXPECT_THAT(twice.output(), HasSubstr("is there already"));
+  Process before = predict({folder("data"), "--set", "input.mean=0.5", "--set", "input.deviation=0.25"});
+  Process after = master({"predict", folder("again.yaml"), "--weights", folder("again.safetensors"), folder("data"),
+                          "--set", "input.mean=0.5", "--set", "input.deviation=0.25"});
+  EXPECT_EQ(before.wait(120s), kSuccess) << before.output();
+  EXPECT_EQ(after.wait(120s), kSuccess) << after.output();
+  const auto numbers_of = [](const std::string& text) {
+    std::string numbers;
+    for (const char letter : text) {
+      if (letter == '%' || letter == '\n' || (letter >= '0' && letter <= '9')) numbers += letter;
+    }
+    return numbers;
+  };
+  std::string named = before.output();
+  for (const auto& [name, number] : {std::pair{"dark cat,", "class 0,"},
+                                     {"grey cat,", "class 1,"},
+                                     {"dark cat\n", "class 0\n"},
+                                     {"grey cat\n", "class 1\n"}}) {
+    for (std::size_t at = named.find(name); at != std::string::npos; at = named.find(name)) {
+      named.replace(at, std::string(name).size(), number);
+    }
+  }
+  EXPECT_EQ(numbers_of(named), numbers_of(after.output()));
+}
+
+}  // namespace
+}  // namespace convoy
