@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   convoy::add_conv(app);
   convoy::add_operators(app);
+  convoy::add_profile(app);
   convoy::add_simulate(app);
   convoy::add_sweep(app);
   convoy::add_train(app);

@@ -26,6 +26,20 @@ TEST_F(Programs, ASweepRunsItsGridAndDrawsIt) {
   }
 }
 
+TEST_F(Programs, AProfileShowsEveryStageAndWritesATrace) {
+  const std::string trace = folder("trace.json");
+  Process profile({kBench, "profile", "--net", kSource + "/nets/resnet20.yaml", "--batch", "4", "--repeats", "2",
+                   "--trace", trace, "--threads", "1"});
+  ASSERT_EQ(profile.wait(100s), kSuccess) << profile.output();
+  EXPECT_THAT(profile.output(), AllOf(HasSubstr("conv1 "), HasSubstr("all stages"), HasSubstr("most memory")));
+  const std::string events = file_bytes(trace);
+  EXPECT_THAT(events, AllOf(HasSubstr("\"traceEvents\":["), HasSubstr("\"name\":\"conv1 weight gradient\"")));
+  Process csv({kBench, "profile", "--net", kSource + "/nets/glyphs.yaml", "--repeats", "1", "--format", "csv"});
+  ASSERT_EQ(csv.wait(100s), kSuccess) << csv.output();
+  EXPECT_THAT(csv.output(), HasSubstr("stage,forward_s"));
+  EXPECT_EQ(std::ranges::count(csv.output(), '\n'), 5) << csv.output();
+}
+
 TEST_F(Programs, ASimulatedSweepTakesTheMachinesOfARun) {
   Process a = slave("a");
   const std::string net = kSource + "/nets/glyphs.yaml";
