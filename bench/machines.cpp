@@ -30,7 +30,10 @@ MemberProfile described(const Machines& machines, const Cut& parts, int batch, s
   const double bytes = mbits * 1e6 / 8.0 * kPayload;
   MemberProfile member{.name = {}, .stages = {}, .link = {bytes, bytes}, .latency = 1e-3 * machines.latency};
   for (const Stage& stage : parts.trunk) {
-    const double pass = conv_flops(stage, batch, stage.conv.filters) / flops;
+    // What has no convolution reads and writes its maps.
+    const double values = 2.0 * static_cast<double>(output_shape(stage, batch, stage.conv.filters).size());
+    const double pass = stage.kind == StageKind::convolution ? conv_flops(stage, batch, stage.conv.filters) / flops
+                                                             : values * sizeof(float) / member.host.memory;
     member.stages.push_back({{.filters = stage.conv.filters,
                               .forward = pass,
                               .backward_input = member.stages.empty() ? 0.0 : pass,

@@ -208,6 +208,7 @@ Timing predict_passes(const MemberProfile& member, std::size_t stage, int filter
   if (filters <= 0 || timings.empty()) return {};
   auto next = std::find_if(timings.begin(), timings.end(), [&](const Timing& t) { return t.filters >= filters; });
   if (next == timings.end()) --next;
+  if (!(next->seconds() > 0.0)) return {filters};
   const double factor = predict_seconds(member, stage, filters) / next->seconds();
   return {filters, factor * next->forward, factor * next->backward_input, factor * next->backward_filters,
           factor * next->update};

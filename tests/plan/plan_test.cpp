@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
+
+#include "nets/net.hpp"
+#include "tests/support/graph_net.hpp"
 
 namespace convoy {
 namespace {
@@ -212,6 +216,38 @@ INSTANTIATE_TEST_SUITE_P(
             R"({"batch": 1, "members": ["a"], "stages": [{"shards": [{"member": 0, "first": 0, "filters": -10}]}]})",
             "filters is -10"}),
     [](const auto& info) { return info.param.name; });
+
+TEST(Predictions, OfWhatTakesNoTimeAreZero) {
+  const MemberProfile member{.name = "a", .stages = {{{.filters = 4}, {.filters = 8}}}};
+  const Timing passes = predict_passes(member, 0, 6);
+  EXPECT_EQ(passes.filters, 6);
+  EXPECT_EQ(passes.seconds(), 0.0);
+}
+
+/// Stages whose maps are added have equal shares; what is cheaper to compute than to send has none.
+TEST(Plans, TieStagesThatAdd) {
+  const std::vector<Stage> trunk = cut(parse_net(kGraphNet, "graph.yaml")).trunk;
+  MemberProfile fast{.name = "fast", .stages = {}};
+  MemberProfile slow{.name = "slow", .stages = {}};
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    // Each stage alone would be shared in its own way.
+    const int all = trunk[s].conv.filters;
+    fast.stages.push_back({{.filters = 1, .forward = 0.001 * (1.0 + static_cast<double>(s % 3))},
+                           {.filters = all, .forward = 0.01 * (1.0 + static_cast<double>(s % 3))}});
+    slow.stages.push_back({{.filters = 1, .forward = 0.002}, {.filters = all, .forward = 0.03}});
+  }
+  const Plan plan = make_plan(trunk, 4, {fast, slow});
+  validate(plan, trunk);
+  std::map<std::string, std::vector<Assignment>> shards;
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    shards[trunk[s].name] = plan.stages[s].shards;
+    EXPECT_EQ(plan.stages[s].shards.empty(), better_replicated(trunk, s)) << trunk[s].name;
+  }
+  EXPECT_EQ(shards.at("c1"), shards.at("c2"));
+  EXPECT_EQ(shards.at("c2"), shards.at("c3"));
+  EXPECT_EQ(shards.at("b1"), shards.at("b_sum"));
+  EXPECT_TRUE(shards.at("d3").empty()) << "a pooling branch, of maps that are there anyway";
+}
 
 }  // namespace
 }  // namespace convoy
