@@ -298,7 +298,7 @@ TEST_P(NodesTogether, TrainBranchesAsOneDeviceDoes) {
   // What has no weights split as well, whether that is better or not; and shares that differ from stage to stage.
   std::vector<double> shares = GetParam().shares;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    std::ranges::rotate(shares, shares.begin() + 1);
+    std::rotate(shares.begin(), shares.begin() + 1, shares.end());
     const std::vector<Stage> one{stage_without_weights("any", StageKind::channels, trunk[s].conv.filters, 1, 1)};
     plan.stages[s].shards = proportional_plan(one, 1, plan.members, shares).stages[0].shards;
     if (!has_parameters(trunk[s])) plan.stages[s].replicated = false;
