@@ -8,12 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 
-#include "core/random.hpp"
-#include "devices/registry.hpp"
 #include "master/local_trunk.hpp"
 #include "nets/net.hpp"
+#include "tests/exchange/nodes.hpp"
 #include "tests/support/graph_net.hpp"
 #include "tests/support/states.hpp"
 
@@ -21,16 +19,13 @@ namespace convoy {
 namespace {
 
 constexpr int kBatch = 6;
-constexpr int kGrant = -1;  ///< in place of a parcel's task: one more part of a gradient may be sent
 constexpr int kSteps = 5;
 /// Of values up to 10 of the trunk with branches, whose small batch norms make much of rounding.
 constexpr float kBranches = 5e-4F;
 constexpr UpdateStep kSgd{.learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 0.001F};
 
-using Trunk = std::vector<Stage>;
-
 /// Three stages with odd sizes and every kind of channel layer; the thesis' scheme knows no batch norm.
-Trunk chain(Exchange exchange = Exchange::ring) {
+Stages chain(Exchange exchange = Exchange::ring) {
   std::vector<Stage> stages{{.name = "conv1",
                              .channels = 2,
                              .height = 11,
@@ -56,16 +51,9 @@ Trunk chain(Exchange exchange = Exchange::ring) {
   return stages;
 }
 
-Tensor drawn(const Shape& shape, std::uint64_t stream, float scale) {
-  Tensor tensor(shape);
-  Random random(3, stream);
-  for (float& value : tensor.span()) value = random.uniform(-scale, scale);
-  return tensor;
-}
+Stages branches() { return cut(parse_net(kGraphNet, "graph.yaml")).trunk; }
 
-Trunk branches() { return cut(parse_net(kGraphNet, "graph.yaml")).trunk; }
-
-std::vector<ShardState> start(const Trunk& trunk) {
+std::vector<ShardState> start(const Stages& trunk) {
   std::vector<ShardState> states;
   for (const Stage& stage : trunk) {
     ShardState state = zero_state(stage, stage.conv.filters);
@@ -78,37 +66,14 @@ std::vector<ShardState> start(const Trunk& trunk) {
   return states;
 }
 
-Shape images_shape(const Trunk& trunk) { return input_shape(trunk[0], kBatch); }
-
-/// A head: the gradient of a little of the squared distance to a target.
-Tensor gradient_of(const Tensor& output, int step) {
-  Tensor gradient = drawn(output.shape(), 200 + static_cast<std::uint64_t>(step), 1.0F);
-  for (std::size_t i = 0; i < output.size(); ++i) gradient.data()[i] = 0.05F * (output.data()[i] - gradient.data()[i]);
-  return gradient;
-}
+Shape images_shape(const Stages& trunk) { return input_shape(trunk[0], kBatch); }
 
 struct Result {
   Tensor tested;  ///< output of a forward pass at the end
   std::vector<ShardState> states;
 };
 
-Pass pass_of(int step) { return {.training = true, .seed = 77U + static_cast<std::uint64_t>(step)}; }
-
-/// Of all outputs.
-template <class Network>
-std::vector<Tensor> gradients_of(const Network& network, const Trunk& trunk, int step) {
-  std::vector<Tensor> gradients;
-  for (std::size_t i = 0; i < outputs_of(trunk).size(); ++i) gradients.push_back(gradient_of(network.output(i), step));
-  return gradients;
-}
-
-std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors) {
-  std::vector<const Tensor*> all;
-  for (const Tensor& tensor : tensors) all.push_back(&tensor);
-  return all;
-}
-
-Result train_local(const std::string& name, const Trunk& trunk) {
+Result train_local(const std::string& name, const Stages& trunk) {
   const auto device = make_device(name, {.threads = 1});
   LocalTrunk local(trunk, images_shape(trunk), *device);
   local.load(start(trunk));
@@ -120,112 +85,12 @@ Result train_local(const std::string& name, const Trunk& trunk) {
   return {local.forward(drawn(images_shape(trunk), 99, 1.0F), {}), local.snapshot()};
 }
 
-/// All nodes of a plan in one thread, with the turns and the arrivals drawn from a seed.
-class Nodes {
- public:
-  Nodes(const Plan& plan, const Trunk& trunk, const std::string& device, std::uint64_t seed)
-      : plan_(plan), trunk_(trunk), random_(seed, 0) {
-    const TaskGraph graph = make_task_graph(plan, trunk);
-    master_ = graph.master;
-    for (int i = 0; i < graph.nodes; ++i) devices_.push_back(make_device(device, {.threads = 1}));
-    for (int i = 0; i < graph.nodes; ++i) {
-      const Carrier carrier{.send =
-                                [this, i](Parcel&& parcel) {
-                                  queues_[{i, parcel.to}].push_back(std::move(parcel));
-                                },
-                            .grant =
-                                [this, i](int to) {
-                                  queues_[{i, to}].push_back({.task = kGrant, .to = to});
-                                }};
-      nodes_.push_back(
-          std::make_unique<Node>(plan, trunk, i, devices_[static_cast<std::size_t>(i)].get(), carrier, 37));
-    }
-    const std::vector<ShardState> states = start(trunk);
-    for (int i = 0; i < graph.nodes; ++i) {
-      for (std::size_t s = 0; s < states.size(); ++s) {
-        const FilterRange held = held_filters(plan, graph, s, i);
-        if (held.count > 0) nodes_[static_cast<std::size_t>(i)]->set_state(s, held, slice(states[s], held));
-      }
-    }
-  }
-
-  const Tensor& forward(const Tensor& images, const Pass& pass) {
-    for (const auto& node : nodes_) node->begin(pass, node.get() == &master() ? &images : nullptr);
-    run_until([&] { return master().output_ready(); });
-    if (!pass.training) run_until([&] { return finished(); });
-    return master().output(outputs_of(trunk_).size() - 1);
-  }
-  const Tensor& output(std::size_t number) const { return master().output(number); }
-  void backward(const std::vector<const Tensor*>& gradients) { master().give_gradients(gradients); }
-  void update() {
-    for (const auto& node : nodes_) {
-      if (random_.below(2) == 0) one_turn();
-      node->allow_update(kSgd);
-    }
-    run_until([&] { return finished(); });
-  }
-  std::vector<ShardState> states() const {
-    std::vector<ShardState> states;
-    for (const Stage& stage : trunk_) {
-      const std::size_t s = states.size();
-      ShardState whole = zero_state(stage, stage.conv.filters);
-      for (const Assignment& shard : plan_.stages[s].shards) {
-        paste(nodes_[static_cast<std::size_t>(shard.member)]->state(s, shard.filters), shard.filters, whole);
-      }
-      states.push_back(std::move(whole));
-    }
-    return states;
-  }
-  Node& master() const { return *nodes_[static_cast<std::size_t>(master_)]; }
-
- private:
-  bool finished() const {
-    return std::ranges::all_of(nodes_, [](const auto& node) { return node->finished(); });
-  }
-
-  /// Some node works, or some parcel arrives: of each pair of nodes in the order of sending.
-  void one_turn() {
-    if (random_.below(2) == 0) {
-      nodes_[random_.below(static_cast<std::uint32_t>(nodes_.size()))]->work();
-      return;
-    }
-    if (queues_.empty()) return;
-    auto queue = queues_.begin();
-    std::advance(queue, random_.below(static_cast<std::uint32_t>(queues_.size())));
-    if (queue->second.empty()) return;
-    const Parcel parcel = std::move(queue->second.front());
-    queue->second.pop_front();
-    Node& to = *nodes_[static_cast<std::size_t>(parcel.to)];
-    if (parcel.task == kGrant) {
-      to.grant();
-    } else {
-      to.receive(queue->first.first, parcel.task, parcel.first, parcel.bytes);
-    }
-  }
-
-  template <class Done>
-  void run_until(Done done) {
-    for (int turn = 0; !done(); ++turn) {
-      ASSERT_LT(turn, 1000000) << "nobody has anything to do";
-      one_turn();
-    }
-  }
-
-  Plan plan_;
-  Trunk trunk_;
-  Random random_;
-  int master_ = 0;
-  std::vector<std::unique_ptr<Device>> devices_;
-  std::vector<std::unique_ptr<Node>> nodes_;
-  std::map<std::pair<int, int>, std::deque<Parcel>> queues_;
-};
-
-Result train_on_nodes(const Plan& plan, const Trunk& trunk, const std::string& device, std::uint64_t seed) {
-  Nodes nodes(plan, trunk, device, seed);
+Result train_on_nodes(const Plan& plan, const Stages& trunk, const std::string& device, std::uint64_t seed) {
+  Nodes nodes(plan, trunk, device, seed, start(trunk));
   for (int step = 0; step < kSteps; ++step) {
     nodes.forward(drawn(images_shape(trunk), 100 + static_cast<std::uint64_t>(step), 1.0F), pass_of(step));
     nodes.backward(pointers(gradients_of(nodes, trunk, step)));
-    nodes.update();
+    nodes.update(kSgd);
   }
   Result result;
   result.tested = nodes.forward(drawn(images_shape(trunk), 99, 1.0F), {});
@@ -262,7 +127,7 @@ struct NodesCase {
 
 void PrintTo(const NodesCase& c, std::ostream* out) { *out << c.name; }
 
-Plan plan_of(const NodesCase& c, const Trunk& trunk) {
+Plan plan_of(const NodesCase& c, const Stages& trunk) {
   std::vector<std::string> members;
   for (std::size_t i = 0; i < c.shares.size(); ++i) members.push_back(fmt::format("slave{}", i));
   if (c.own) members.back() = "master";
@@ -280,7 +145,7 @@ Plan plan_of(const NodesCase& c, const Trunk& trunk) {
 class NodesTogether : public testing::TestWithParam<NodesCase> {};
 
 TEST_P(NodesTogether, TrainAsOneDeviceDoes) {
-  const Trunk trunk = chain(GetParam().exchange);
+  const Stages trunk = chain(GetParam().exchange);
   const Plan plan = plan_of(GetParam(), trunk);
   const Result once = train_on_nodes(plan, trunk, "eigen", 1);
   expect_close(once, train_local("eigen", trunk), 2e-5F);
@@ -289,7 +154,7 @@ TEST_P(NodesTogether, TrainAsOneDeviceDoes) {
 
 TEST_P(NodesTogether, TrainBranchesAsOneDeviceDoes) {
   if (GetParam().exchange == Exchange::thesis) GTEST_SKIP() << "which the thesis' scheme does not know";
-  const Trunk trunk = branches();
+  const Stages trunk = branches();
   Plan plan = plan_of(GetParam(), trunk);
   const Result local = train_local("eigen", trunk);
   const Result once = train_on_nodes(plan, trunk, "eigen", 1);
@@ -330,7 +195,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(Exchanges, GiveTheSameBits) {
-  for (const Trunk& trunk : {chain(), branches()}) {
+  for (const Stages& trunk : {chain(), branches()}) {
     const Result star = train_on_nodes(plan_of({"", {3, 1, 2}, false, kStar, 2}, trunk), trunk, "eigen", 1);
     const Result ring = train_on_nodes(plan_of({"", {3, 1, 2}, false, kRing, 2}, trunk), trunk, "eigen", 1);
     EXPECT_TRUE(same_bits(star, ring));
@@ -350,7 +215,7 @@ TEST(Exchanges, InFewerBitsAreNearAndRepeatable) {
 }
 
 TEST(Exchanges, WorkOnEveryDevice) {
-  for (const Trunk& trunk : {chain(), branches()}) {
+  for (const Stages& trunk : {chain(), branches()}) {
     const Plan plan = plan_of({"", {3, 1, 2}, false, kRing, 3, {true, false}}, trunk);
     for (const std::string device : {"reference", "cpu"}) {
       expect_close(train_on_nodes(plan, trunk, device, 1), train_local(device, trunk), kBranches);

@@ -1,0 +1,150 @@
+// All nodes of a plan in one thread, and what their tests feed them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+
+#include "core/random.hpp"
+#include "devices/registry.hpp"
+#include "exchange/node.hpp"
+
+namespace convoy {
+
+using Stages = std::vector<Stage>;
+
+inline constexpr int kGrant = -1;  ///< in place of a parcel's task: one more part of a gradient may be sent
+
+inline Tensor drawn(const Shape& shape, std::uint64_t stream, float scale) {
+  Tensor tensor(shape);
+  Random random(3, stream);
+  for (float& value : tensor.span()) value = random.uniform(-scale, scale);
+  return tensor;
+}
+
+/// A head: the gradient of a little of the squared distance to a target.
+inline Tensor gradient_of(const Tensor& output, int step) {
+  Tensor gradient = drawn(output.shape(), 200 + static_cast<std::uint64_t>(step), 1.0F);
+  for (std::size_t i = 0; i < output.size(); ++i) gradient.data()[i] = 0.05F * (output.data()[i] - gradient.data()[i]);
+  return gradient;
+}
+
+inline Pass pass_of(int step) { return {.training = true, .seed = 77U + static_cast<std::uint64_t>(step)}; }
+
+/// Of all outputs.
+template <class Network>
+std::vector<Tensor> gradients_of(const Network& network, const Stages& trunk, int step) {
+  std::vector<Tensor> gradients;
+  for (std::size_t i = 0; i < outputs_of(trunk).size(); ++i) gradients.push_back(gradient_of(network.output(i), step));
+  return gradients;
+}
+
+inline std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors) {
+  std::vector<const Tensor*> all;
+  for (const Tensor& tensor : tensors) all.push_back(&tensor);
+  return all;
+}
+
+/// All nodes of a plan in one thread, with the turns and the arrivals drawn from a seed.
+class Nodes {
+ public:
+  Nodes(const Plan& plan, const Stages& trunk, const std::string& device, std::uint64_t seed,
+        const std::vector<ShardState>& states, std::size_t most_values = 37)
+      : plan_(plan), trunk_(trunk), random_(seed, 0) {
+    const TaskGraph graph = make_task_graph(plan, trunk);
+    master_ = graph.master;
+    for (int i = 0; i < graph.nodes; ++i) devices_.push_back(make_device(device, {.threads = 1}));
+    for (int i = 0; i < graph.nodes; ++i) {
+      const Carrier carrier{.send =
+                                [this, i](Parcel&& parcel) {
+                                  queues_[{i, parcel.to}].push_back(std::move(parcel));
+                                },
+                            .grant =
+                                [this, i](int to) {
+                                  queues_[{i, to}].push_back({.task = kGrant, .to = to});
+                                }};
+      nodes_.push_back(
+          std::make_unique<Node>(plan, trunk, i, devices_[static_cast<std::size_t>(i)].get(), carrier, most_values));
+    }
+    for (int i = 0; i < graph.nodes; ++i) {
+      for (std::size_t s = 0; s < states.size(); ++s) {
+        const FilterRange held = held_filters(plan, graph, s, i);
+        if (held.count > 0) nodes_[static_cast<std::size_t>(i)]->set_state(s, held, slice(states[s], held));
+      }
+    }
+  }
+
+  const Tensor& forward(const Tensor& images, const Pass& pass) {
+    for (const auto& node : nodes_) node->begin(pass, node.get() == &master() ? &images : nullptr);
+    run_until([&] { return master().output_ready(); });
+    if (!pass.training) run_until([&] { return finished(); });
+    return master().output(outputs_of(trunk_).size() - 1);
+  }
+  const Tensor& output(std::size_t number) const { return master().output(number); }
+  void backward(const std::vector<const Tensor*>& gradients) { master().give_gradients(gradients); }
+  void update(const UpdateStep& step) {
+    for (const auto& node : nodes_) {
+      if (random_.below(2) == 0) one_turn();
+      node->allow_update(step);
+    }
+    run_until([&] { return finished(); });
+  }
+  std::vector<ShardState> states() const {
+    std::vector<ShardState> states;
+    for (const Stage& stage : trunk_) {
+      const std::size_t s = states.size();
+      ShardState whole = zero_state(stage, stage.conv.filters);
+      for (const Assignment& shard : plan_.stages[s].shards) {
+        paste(nodes_[static_cast<std::size_t>(shard.member)]->state(s, shard.filters), shard.filters, whole);
+      }
+      states.push_back(std::move(whole));
+    }
+    return states;
+  }
+  Node& master() const { return *nodes_[static_cast<std::size_t>(master_)]; }
+
+ private:
+  bool finished() const {
+    return std::ranges::all_of(nodes_, [](const auto& node) { return node->finished(); });
+  }
+
+  /// Some node works, or some parcel arrives: of each pair of nodes in the order of sending.
+  void one_turn() {
+    if (random_.below(2) == 0) {
+      nodes_[random_.below(static_cast<std::uint32_t>(nodes_.size()))]->work();
+      return;
+    }
+    if (queues_.empty()) return;
+    auto queue = queues_.begin();
+    std::advance(queue, random_.below(static_cast<std::uint32_t>(queues_.size())));
+    if (queue->second.empty()) return;
+    const Parcel parcel = std::move(queue->second.front());
+    queue->second.pop_front();
+    Node& to = *nodes_[static_cast<std::size_t>(parcel.to)];
+    if (parcel.task == kGrant) {
+      to.grant();
+    } else {
+      to.receive(queue->first.first, parcel.task, parcel.first, parcel.bytes);
+    }
+  }
+
+  template <class Done>
+  void run_until(Done done) {
+    for (int turn = 0; !done(); ++turn) {
+      ASSERT_LT(turn, 1000000) << "nobody has anything to do";
+      one_turn();
+    }
+  }
+
+  Plan plan_;
+  Stages trunk_;
+  Random random_;
+  int master_ = 0;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::map<std::pair<int, int>, std::deque<Parcel>> queues_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,98 @@
+// The nets in nets/ on nodes, against the trunk on one device.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "master/heads.hpp"
+#include "master/local_trunk.hpp"
+#include "tests/exchange/nodes.hpp"
+
+namespace convoy {
+namespace {
+
+/// At a size that a test can bear.
+struct Shipped {
+  std::string net;
+  Overrides set;
+};
+
+void PrintTo(const Shipped& shipped, std::ostream* out) { *out << shipped.net; }
+
+class ShippedNets : public testing::TestWithParam<Shipped> {};
+
+double norm(const Tensor& tensor) { return std::sqrt(sum_of_squares(tensor.span())); }
+
+/// Of two tensors' difference, beside the second.
+double distance(const Tensor& a, const Tensor& b) {
+  Tensor difference = a;
+  for (std::size_t i = 0; i < a.size(); ++i) difference.data()[i] -= b.data()[i];
+  return norm(difference) / (norm(b) + 1e-6);
+}
+
+TEST_P(ShippedNets, TrainOnOneAndOnThreeUnequalNodesAsOnOneDevice) {
+  const Net net = read_net(std::string(CONVOY_SOURCE_DIR) + "/nets/" + GetParam().net + ".yaml", GetParam().set);
+  const Cut parts = cut(net);
+  constexpr int kFew = 2;
+  constexpr std::size_t kParcel = std::size_t{1} << 16U;
+  const std::vector<ShardState> from = initial_trunk(parts, 1);
+  const Tensor images = drawn({kFew, net.input.channels, net.input.height, net.input.width}, 1, 1.0F);
+  // The gradients of one step: what an update at a rate of 1 takes away.
+  constexpr UpdateStep kWhole{.learning_rate = 1.0F};
+  const auto device = make_device("cpu", {.threads = 1});
+  LocalTrunk local(parts.trunk, images.shape(), *device);
+  local.load(from);
+  local.forward(images, pass_of(0));
+  const std::vector<Tensor> slopes = gradients_of(local, parts.trunk, 0);
+  std::vector<Tensor> outputs;
+  for (std::size_t i = 0; i < slopes.size(); ++i) outputs.push_back(local.output(i));
+  local.backward(pointers(slopes));
+  local.update(kWhole);
+  const std::vector<ShardState> expected = local.snapshot();
+  for (const std::vector<double>& shares : {std::vector<double>{1}, {3, 1, 2}}) {
+    std::vector<std::string> members;
+    for (std::size_t i = 0; i < shares.size(); ++i) members.push_back(fmt::format("slave{}", i));
+    Plan plan = proportional_plan(parts.trunk, kFew, members, shares);
+    plan.exchange = Exchange::ring;
+    plan.micro_batches = shares.size() > 1 ? 2 : 1;
+    validate(plan, parts.trunk);
+    Nodes nodes(plan, parts.trunk, "cpu", 1, from, kParcel);
+    nodes.forward(images, pass_of(0));
+    for (std::size_t i = 0; i < outputs.size(); ++i) EXPECT_LT(distance(nodes.output(i), outputs[i]), 1e-4);
+    nodes.backward(pointers(slopes));
+    nodes.update(kWhole);
+    const std::vector<ShardState> got = nodes.states();
+    for (std::size_t s = 0; s < expected.size(); ++s) {
+      const std::vector<ParameterSpec> specs = parameters_of(parts.trunk[s], parts.trunk[s].conv.filters);
+      for (std::size_t p = 0; p < specs.size(); ++p) {
+        if (!specs[p].trained) continue;
+        Tensor ours = got[s].parameters[p].value;
+        Tensor theirs = expected[s].parameters[p].value;
+        for (std::size_t i = 0; i < ours.size(); ++i) {
+          ours.data()[i] -= from[s].parameters[p].value.data()[i];
+          theirs.data()[i] -= from[s].parameters[p].value.data()[i];
+        }
+        // Rounding decides on a ReLU's slope where there is next to no difference.
+        EXPECT_LT(distance(ours, theirs), 0.05) << specs[p].name;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nets, ShippedNets,
+                         testing::Values(Shipped{"lenet", {}}, Shipped{"glyphs", {}}, Shipped{"cifar10-50-500", {}},
+                                         Shipped{"resnet20", {}},
+                                         Shipped{"resnet34", {"input.height=48", "input.width=48"}},
+                                         Shipped{"resnet34-padded", {"input.height=48", "input.width=48"}},
+                                         Shipped{"squeezenet", {"input.height=64", "input.width=64"}},
+                                         Shipped{"googlenet", {"input.height=80", "input.width=80"}},
+                                         Shipped{"vgg16e", {"input.height=32", "input.width=32"}}),
+                         [](const auto& info) {
+                           std::string name = info.param.net;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace convoy
