@@ -99,12 +99,17 @@ class Exporter {
     set(node, "pads", std::vector<int>{window.pad.top, window.pad.left, window.pad.bottom, window.pad.right});
   }
 
+  onnx::TensorProto& constant(const std::string& name, onnx::TensorProto::DataType type) {
+    onnx::TensorProto& made = *graph_.add_initializer();
+    made.set_name(name);
+    made.set_data_type(type);
+    return made;
+  }
+
   std::string tensor(const std::string& name) {
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) fail("net {}: there is no tensor {}", net_.name, name);
-    onnx::TensorProto& made = *graph_.add_initializer();
-    made.set_name(name);
-    made.set_data_type(onnx::TensorProto::FLOAT);
+    onnx::TensorProto& made = constant(name, onnx::TensorProto::FLOAT);
     for (const std::int64_t extent : found->second->dims) made.add_dims(extent);
     const std::vector<float>& values = found->second->values;
     made.set_raw_data(values.data(), values.size() * sizeof(float));
@@ -176,9 +181,7 @@ class Exporter {
   }
   void write(const Layer& layer, const Sum&, const Inputs& inputs) { node("Sum", layer.name, inputs); }
   void write(const Layer& layer, const PadChannels& pad, Inputs inputs) {
-    onnx::TensorProto& pads = *graph_.add_initializer();
-    pads.set_name(layer.name + ".pads");
-    pads.set_data_type(onnx::TensorProto::INT64);
+    onnx::TensorProto& pads = constant(layer.name + ".pads", onnx::TensorProto::INT64);
     pads.add_dims(8);
     for (const int each : {0, pad.before, 0, 0, 0, pad.after, 0, 0}) pads.add_int64_data(each);
     inputs.push_back(pads.name());
@@ -192,9 +195,7 @@ class Exporter {
   }
   void write(const Layer& layer, const Flatten&, const Inputs& inputs) { node("Flatten", layer.name, inputs); }
   void write(const Layer& layer, const Dropout& dropout, Inputs inputs) {
-    onnx::TensorProto& rate = *graph_.add_initializer();
-    rate.set_name(layer.name + ".ratio");
-    rate.set_data_type(onnx::TensorProto::FLOAT);
+    onnx::TensorProto& rate = constant(layer.name + ".ratio", onnx::TensorProto::FLOAT);
     rate.add_float_data(dropout.rate);
     inputs.push_back(rate.name());
     node("Dropout", layer.name, inputs);

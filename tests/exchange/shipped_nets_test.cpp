@@ -2,42 +2,23 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "master/heads.hpp"
 #include "master/local_trunk.hpp"
 #include "tests/exchange/nodes.hpp"
+#include "tests/support/shipped_nets.hpp"
 
 namespace convoy {
 namespace {
 
-/// At a size that a test can bear.
-struct Shipped {
-  std::string net;
-  Overrides set;
-};
-
-void PrintTo(const Shipped& shipped, std::ostream* out) { *out << shipped.net; }
-
 class ShippedNets : public testing::TestWithParam<Shipped> {};
 
-double norm(const Tensor& tensor) { return std::sqrt(sum_of_squares(tensor.span())); }
-
-/// Of two tensors' difference, beside the second.
-double distance(const Tensor& a, const Tensor& b) {
-  Tensor difference = a;
-  for (std::size_t i = 0; i < a.size(); ++i) difference.data()[i] -= b.data()[i];
-  return norm(difference) / (norm(b) + 1e-6);
-}
-
 TEST_P(ShippedNets, TrainOnOneAndOnThreeUnequalNodesAsOnOneDevice) {
-  const Net net = read_net(std::string(CONVOY_SOURCE_DIR) + "/nets/" + GetParam().net + ".yaml", GetParam().set);
+  const Net net = GetParam().read();
   const Cut parts = cut(net);
-  constexpr int kFew = 2;
+  const int batch = GetParam().batch;
   constexpr std::size_t kParcel = std::size_t{1} << 16U;
   const std::vector<ShardState> from = initial_trunk(parts, 1);
-  const Tensor images = drawn({kFew, net.input.channels, net.input.height, net.input.width}, 1, 1.0F);
+  const Tensor images = drawn({batch, net.input.channels, net.input.height, net.input.width}, 1, 1.0F);
   // The gradients of one step: what an update at a rate of 1 takes away.
   constexpr UpdateStep kWhole{.learning_rate = 1.0F};
   const auto device = make_device("cpu", {.threads = 1});
@@ -53,7 +34,7 @@ TEST_P(ShippedNets, TrainOnOneAndOnThreeUnequalNodesAsOnOneDevice) {
   for (const std::vector<double>& shares : {std::vector<double>{1}, {3, 1, 2}}) {
     std::vector<std::string> members;
     for (std::size_t i = 0; i < shares.size(); ++i) members.push_back(fmt::format("slave{}", i));
-    Plan plan = proportional_plan(parts.trunk, kFew, members, shares);
+    Plan plan = proportional_plan(parts.trunk, batch, members, shares);
     plan.exchange = Exchange::ring;
     plan.micro_batches = shares.size() > 1 ? 2 : 1;
     validate(plan, parts.trunk);
@@ -80,19 +61,7 @@ TEST_P(ShippedNets, TrainOnOneAndOnThreeUnequalNodesAsOnOneDevice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Nets, ShippedNets,
-                         testing::Values(Shipped{"lenet", {}}, Shipped{"glyphs", {}}, Shipped{"cifar10-50-500", {}},
-                                         Shipped{"resnet20", {}},
-                                         Shipped{"resnet34", {"input.height=48", "input.width=48"}},
-                                         Shipped{"resnet34-padded", {"input.height=48", "input.width=48"}},
-                                         Shipped{"squeezenet", {"input.height=64", "input.width=64"}},
-                                         Shipped{"googlenet", {"input.height=80", "input.width=80"}},
-                                         Shipped{"vgg16e", {"input.height=32", "input.width=32"}}),
-                         [](const auto& info) {
-                           std::string name = info.param.net;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Nets, ShippedNets, kShippedNets, test_name);
 
 }  // namespace
 }  // namespace convoy

@@ -12,6 +12,7 @@
 #include "master/local_trunk.hpp"
 #include "nets/net.hpp"
 #include "tests/support/graph_net.hpp"
+#include "tests/support/shipped_nets.hpp"
 
 namespace convoy {
 namespace {
@@ -195,30 +196,12 @@ TEST(Graphs, AgreeOnAllDevices) {
   }
 }
 
-/// The nets in nets/, at a size that plain loops can bear.
-struct Shipped {
-  std::string net;
-  Overrides set;
-  int batch = 2;
-};
-
-void PrintTo(const Shipped& shipped, std::ostream* out) { *out << shipped.net; }
-
 class ShippedNets : public testing::TestWithParam<Shipped> {};
 
-double norm(const Tensor& tensor) { return std::sqrt(sum_of_squares(tensor.span())); }
-
-double distance(const Tensor& a, const Tensor& b) {
-  Tensor difference = a;
-  for (std::size_t i = 0; i < a.size(); ++i) difference.data()[i] -= b.data()[i];
-  return norm(difference) / (norm(b) + 1e-6);
-}
-
 TEST_P(ShippedNets, ComputeTheSameOnReferenceAndProcessor) {
-  const Shipped& shipped = GetParam();
-  const Net net = read_net(std::string(CONVOY_SOURCE_DIR) + "/nets/" + shipped.net + ".yaml", shipped.set);
-  GraphOn reference("reference64", net, shipped.batch);
-  GraphOn processor("cpu", net, shipped.batch);
+  const Net net = GetParam().read();
+  GraphOn reference("reference64", net, GetParam().batch);
+  GraphOn processor("cpu", net, GetParam().batch);
   EXPECT_LT(distance(processor.maps(), reference.maps()), 1e-4);
   const std::vector<ShardState> expected = reference.gradients();
   const std::vector<ShardState> got = processor.gradients();
@@ -231,19 +214,7 @@ TEST_P(ShippedNets, ComputeTheSameOnReferenceAndProcessor) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Nets, ShippedNets,
-                         testing::Values(Shipped{"lenet", {}}, Shipped{"glyphs", {}}, Shipped{"cifar10-50-500", {}},
-                                         Shipped{"resnet20", {}},
-                                         Shipped{"resnet34", {"input.height=48", "input.width=48"}},
-                                         Shipped{"resnet34-padded", {"input.height=48", "input.width=48"}},
-                                         Shipped{"squeezenet", {"input.height=64", "input.width=64"}},
-                                         Shipped{"googlenet", {"input.height=80", "input.width=80"}, 1},
-                                         Shipped{"vgg16e", {"input.height=32", "input.width=32"}, 1}),
-                         [](const auto& info) {
-                           std::string name = info.param.net;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Nets, ShippedNets, kShippedNets, test_name);
 
 }  // namespace
 }  // namespace convoy

@@ -1,0 +1,47 @@
+// The nets in nets/, at sizes that tests can bear, and how far two tensors are apart.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "core/shard_state.hpp"
+#include "nets/net.hpp"
+
+namespace convoy {
+
+struct Shipped {
+  std::string name;
+  Overrides set;
+  int batch = 2;
+
+  Net read() const { return read_net(std::string(CONVOY_SOURCE_DIR) + "/nets/" + name + ".yaml", set); }
+};
+
+inline void PrintTo(const Shipped& shipped, std::ostream* out) { *out << shipped.name; }
+
+inline const auto kShippedNets =
+    testing::Values(Shipped{"lenet", {}}, Shipped{"glyphs", {}}, Shipped{"cifar10-50-500", {}}, Shipped{"resnet20", {}},
+                    Shipped{"resnet34", {"input.height=48", "input.width=48"}},
+                    Shipped{"resnet34-padded", {"input.height=48", "input.width=48"}},
+                    Shipped{"squeezenet", {"input.height=64", "input.width=64"}},
+                    Shipped{"googlenet", {"input.height=80", "input.width=80"}},
+                    Shipped{"vgg16e", {"input.height=32", "input.width=32"}});
+
+inline std::string test_name(const testing::TestParamInfo<Shipped>& info) {
+  std::string name = info.param.name;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+/// Of two tensors' difference, beside the second.
+inline double distance(const Tensor& a, const Tensor& b) {
+  Tensor difference = a;
+  for (std::size_t i = 0; i < a.size(); ++i) difference.data()[i] -= b.data()[i];
+  return std::sqrt(sum_of_squares(std::as_const(difference).span())) / (std::sqrt(sum_of_squares(b.span())) + 1e-6);
+}
+
+}  // namespace convoy
