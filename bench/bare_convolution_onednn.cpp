@@ -19,7 +19,10 @@ class Bare : public BareConvolution {
     omp_set_num_threads(threads);
     const Convolution& conv = stage.conv;
     const memory::desc in = desc(input_shape(stage, batch), layout);
-    const memory::desc weights = desc(weight_shape(stage, filters), memory::format_tag::any);
+    const Shape weight = weight_shape(stage, filters);
+    memory::dims weight_dims = dims(weight);
+    if (conv.groups > 1) weight_dims = {conv.groups, weight.n / conv.groups, weight.c, weight.h, weight.w};
+    const memory::desc weights(weight_dims, memory::data_type::f32, memory::format_tag::any);
     const memory::desc bias({filters}, memory::data_type::f32, memory::format_tag::x);
     const memory::desc out = desc(conv_shape(stage, batch, filters), layout);
     const memory::dims strides{conv.stride_h, conv.stride_w};

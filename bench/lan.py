@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An emulated LAN on one machine: each slave, and the master, in a network namespace of its own behind a link of a
 given bandwidth, and held to a share of a core. Prints the time of a training step beside that of one such machine, and
-beside what the planner's model says. Needs root, iproute2 and cgroups; images are drawn, no data is needed.
+beside what the planner's model says. Needs root, iproute2 and cgroups; without --data, images of 3x32x32 are drawn.
 
 usage: bench/lan.py [options]      (after scripts/build)
 
@@ -158,17 +158,17 @@ def stop(processes):
         process.wait()
 
 
-def command(options, data, run, steps):
-    return [BIN / "convoy-master", "train", ROOT / options.net, "--data", data, "--batch", options.batch,
+def command(options, folder, run, steps):
+    return [BIN / "convoy-master", "train", ROOT / options.net, "--data", options.data or folder, "--batch", options.batch,
             "--steps", steps, "--device", "cpu", "--threads", 1, "--format", "json", "--out", run,
             "--checkpoint-seconds", 100000, *sum((["--set", each] for each in options.set), [])]
 
 
-def train_alone(options, lan, data, machines, steps):
+def train_alone(options, lan, folder, machines, steps):
     """Seconds of a step of one machine, while as many others are as busy as it is: they share caches and memory."""
     for machine in machines:
-        shutil.rmtree(f"{data}/{machine['name']}-alone", ignore_errors=True)
-    running = [lan.start(machine, command(options, data, f"{data}/{machine['name']}-alone", steps),
+        shutil.rmtree(f"{folder}/{machine['name']}-alone", ignore_errors=True)
+    running = [lan.start(machine, command(options, folder, f"{folder}/{machine['name']}-alone", steps),
                          stdout=subprocess.PIPE) for machine in machines]
     try:
         outputs = [process.communicate()[0] for process in running]
@@ -181,16 +181,16 @@ def train_alone(options, lan, data, machines, steps):
     return statistics.median(seconds)
 
 
-def train(options, lan, data, master, slaves, arguments, steps):
+def train(options, lan, folder, master, slaves, arguments, steps):
     """Seconds of each step but the first, the notices, bytes a step on the master's link (out, in), the plan, and what
     the slaves spent their time with."""
-    words = command(options, data, f"{data}/run", steps)
-    shutil.rmtree(f"{data}/run", ignore_errors=True)
+    words = command(options, folder, f"{folder}/run", steps)
+    shutil.rmtree(f"{folder}/run", ignore_errors=True)
     words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", "--insecure",
               "--snapshot-seconds", "1e6", *arguments]
     running = [lan.start(slave, [BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", "--insecure", "--device", "cpu",
                                  "--threads", 1, "--name", slave["name"], "--once"],
-                         stdout=open(f"{data}/{slave['name']}.log", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
+                         stdout=open(f"{folder}/{slave['name']}.log", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
                for slave in slaves]
     seconds, notices, moved, spent = [], [], [], {"compute": 0.0, "transfer": 0.0, "wait": 0.0}
     try:
@@ -208,9 +208,9 @@ def train(options, lan, data, master, slaves, arguments, steps):
                         for what in spent:
                             spent[what] += member[what]
         if process.wait() != 0:
-            logs = [pathlib.Path(f"{data}/{slave['name']}.log").read_text().splitlines()[-1:] for slave in slaves]
+            logs = [pathlib.Path(f"{folder}/{slave['name']}.log").read_text().splitlines()[-1:] for slave in slaves]
             sys.exit(f"lan.py: the run failed; {notices[-2:]}; the slaves' last words: {logs}")
-        plan = json.loads(pathlib.Path(f"{data}/run/plan.json").read_text())
+        plan = json.loads(pathlib.Path(f"{folder}/run/plan.json").read_text())
     finally:
         stop(running)
     steps_counted = max(1, len(moved) - 1)
@@ -282,7 +282,8 @@ def table(options, folder, shares, counts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--net", default="nets/cifar10-500-1500.yaml",
-                        help="with inputs of 3x32x32; several, separated by commas")
+                        help="of 3x32x32 images without --data; several, separated by commas")
+    parser.add_argument("--data", default="", help="as for convoy-master train (default: random pixels as CIFAR-10)")
     parser.add_argument("--set", action="append", default=[], help="as for convoy-master train")
     parser.add_argument("--batch", default="64", help="images; several, separated by commas")
     parser.add_argument("--slaves", default="1,2,4", help="numbers of slaves")
@@ -304,7 +305,8 @@ def main():
     batches = [int(batch) for batch in options.batch.split(",")]
     errors = []
     with tempfile.TemporaryDirectory() as folder:
-        draw_images(folder, max(200, max(batches) * options.steps // 5 + 1))
+        if not options.data:
+            draw_images(folder, max(200, max(batches) * options.steps // 5 + 1))
         for options.net in nets:
             for options.batch in batches:
                 errors += table(options, folder, shares, counts)

@@ -73,7 +73,7 @@ std::vector<Shape> added_shapes(const Stage& stage, int batch, int filters) {
 
 Shape weight_shape(const Stage& stage, int filters) {
   if (stage.kind != StageKind::convolution) return {filters, 0, 0, 0};
-  return {filters, stage.channels, stage.conv.kernel_h, stage.conv.kernel_w};
+  return {filters, stage.channels / stage.conv.groups, stage.conv.kernel_h, stage.conv.kernel_w};
 }
 
 void validate(const Stage& stage) {
@@ -91,6 +91,10 @@ void validate(const Stage& stage) {
       fail("stage {}: response norm of size {} with alpha {}, beta {} and k {}", stage.name, norm.size, norm.alpha,
            norm.beta, norm.k);
     }
+  }
+  if (conv.groups < 1 || stage.channels % conv.groups != 0 || conv.filters % conv.groups != 0) {
+    fail("stage {}: {} channels and {} filters do not come in {} equal groups", stage.name, stage.channels, conv.filters,
+         conv.groups);
   }
   validate_window(stage.name, "convolution", conv.kernel_h, conv.stride_h, conv.pad.top, conv.pad.bottom, stage.height);
   validate_window(stage.name, "convolution", conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right, stage.width);
@@ -122,6 +126,19 @@ void validate(const Stage& stage) {
   }
 }
 
+FilterRange channels_for(const Stage& stage, FilterRange filters) {
+  if (stage.kind == StageKind::channels) return filters;
+  if (stage.kind == StageKind::convolution) {
+    const int group_filters = stage.conv.filters / stage.conv.groups;
+    const int group_channels = stage.channels / stage.conv.groups;
+    const int first = filters.first / group_filters;
+    const int behind = (filters.first + filters.count + group_filters - 1) / group_filters;
+    return {first * group_channels, (behind - first) * group_channels};
+  }
+  const int before = (stage.norm.size - 1) / 2;
+  return common({filters.first - before, filters.count + stage.norm.size - 1}, {0, stage.channels});
+}
+
 Stage stage_without_weights(const std::string& name, StageKind kind, int channels, int height, int width) {
   return {.name = name,
           .channels = channels,
@@ -141,24 +158,11 @@ std::vector<Sources> reads_of(const std::vector<Stage>& trunk, std::size_t stage
   return reads;
 }
 
-namespace {
-
-/// Of the joined channels of a read, those that some filters take.
-FilterRange taken(const Stage& stage, std::size_t read, FilterRange filters) {
-  if (read > 0 || stage.kind == StageKind::channels) return filters;
-  const FilterRange all{0, stage.channels};
-  if (stage.kind == StageKind::convolution) return all;
-  const int before = (stage.norm.size - 1) / 2;
-  return common({filters.first - before, filters.count + stage.norm.size - 1}, all);
-}
-
-}  // namespace
-
 std::vector<Read> reads_for(const std::vector<Stage>& trunk, std::size_t stage, FilterRange filters) {
   std::vector<Read> reads;
   const std::vector<Sources> all = reads_of(trunk, stage);
   for (std::size_t number = 0; number < all.size(); ++number) {
-    const FilterRange wanted = taken(trunk[stage], number, filters);
+    const FilterRange wanted = number > 0 ? filters : channels_for(trunk[stage], filters);
     int at = 0;
     for (const Source& source : all[number]) {
       const FilterRange both = common({at, source.channels.count}, wanted);

@@ -21,7 +21,9 @@ struct Padding {
   bool operator==(const Padding&) const = default;
 };
 
-/// A convolution (in the deep-learning sense: cross-correlation); weights are (filter, channel, row, column).
+/// A convolution (in the deep-learning sense: cross-correlation); weights are (filter, channel, row, column). In groups,
+/// each of so many equal runs of filters reads the run of channels of the same number, and weights have those channels
+/// alone (Krizhevsky et al., NIPS 2012); as many groups as channels make it depthwise.
 struct Convolution {
   int filters = 0;
   int kernel_h = 1;
@@ -30,6 +32,7 @@ struct Convolution {
   int stride_w = 1;
   Padding pad;
   bool bias = true;  ///< adds a number to each map
+  int groups = 1;
   bool operator==(const Convolution&) const = default;
 };
 
@@ -169,11 +172,14 @@ Shape pooled_shape(const Pooling& pool, const Shape& in);
 Shape output_shape(const Stage& stage, int batch, int filters);
 /// Of the maps that each Add layer of the stage adds to `filters` of its filters.
 std::vector<Shape> added_shapes(const Stage& stage, int batch, int filters);
-/// Shape of the weights of `filters` filters: (filters, channels, kernel_h, kernel_w).
+/// Shape of the weights of `filters` filters: (filters, channels / groups, kernel_h, kernel_w).
 Shape weight_shape(const Stage& stage, int filters);
 /// Throws Error naming the stage unless every extent is positive, every window fits and pads are smaller than their
 /// windows. Called wherever a stage enters the program (net files, messages).
 void validate(const Stage& stage);
+
+/// Input channels that some of the stage's filters take.
+FilterRange channels_for(const Stage& stage, FilterRange filters);
 
 /// A stage of another kind than a convolution, of `channels` channels.
 Stage stage_without_weights(const std::string& name, StageKind kind, int channels, int height, int width);

@@ -6,6 +6,7 @@
 
 #include "kernels/activation.hpp"
 #include "kernels/cuda_layers.hpp"
+#include "kernels/grouped.hpp"
 #include "kernels/on_host.hpp"
 
 namespace convoy {
@@ -192,7 +193,9 @@ class CudaDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
     check_sizes(spec);
-    if (spec.stage.kind != StageKind::convolution) return compile_on_host(*this, spec, 1);
+    const bool many_groups = groups_in(spec) > kMostParts;
+    if (spec.stage.kind != StageKind::convolution || many_groups) return compile_on_host(*this, spec, 1);
+    if (spec.stage.conv.groups > 1) return compile_in_parts(*this, spec, false);
     std::unique_ptr<CudaConvolution> convolution = make_(*gpu_, scratch_, spec);
     if (convolution == nullptr) convolution = make_product_convolution(*gpu_, scratch_, spec);
     return std::make_unique<CudaShard>(*gpu_, spec, std::move(convolution));

@@ -5,19 +5,20 @@
 namespace convoy {
 
 /// By way of the host, for devices that know no better.
-void DeviceTensor::take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added) {
-  Tensor source(from.shape());
-  Tensor target(shape());
-  from.read(source.span());
-  read(target.span());
+void DeviceTensor::take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added,
+                                 SampleRange samples) {
+  Tensor source({samples.count, from.shape().c, shape().h, shape().w});
+  Tensor target({samples.count, shape().c, shape().h, shape().w});
+  from.read(samples, source.span());
+  read(samples, target.span());
   const std::size_t map = static_cast<std::size_t>(shape().h) * static_cast<std::size_t>(shape().w);
   const std::size_t count = map * static_cast<std::size_t>(channels.count);
-  for (int n = 0; n < shape().n; ++n) {
+  for (int n = 0; n < samples.count; ++n) {
     const float* x = &source.at(n, channels.first);
     float* y = &target.at(n, first);
     for (std::size_t i = 0; i < count; ++i) y[i] = added ? y[i] + x[i] : x[i];
   }
-  write(target.span());
+  write(samples, target.span());
 }
 
 double gradient_squares(const Shard& shard) {

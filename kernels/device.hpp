@@ -22,15 +22,19 @@ class DeviceTensor {
  public:
   virtual ~DeviceTensor() = default;
   virtual Shape shape() const = 0;
-  /// Channels of another tensor of the same device, samples, rows and columns, in place of channels from `first` on; or
-  /// added to them.
-  virtual void take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added);
+  /// In these samples, channels of another tensor of the same device, batch, rows and columns, in place of channels from
+  /// `first` on; or added to them.
+  virtual void take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added,
+                             SampleRange samples);
   /// Fills samples from NCHW floats, as many as the samples hold.
   virtual void write(SampleRange samples, std::span<const float> values) = 0;
   /// Converts samples to NCHW floats, as many as they hold.
   virtual void read(SampleRange samples, std::span<float> values) const = 0;
 
   /// The same for all of the batch.
+  void take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added) {
+    take_channels(from, channels, first, added, {0, shape().n});
+  }
   void write(std::span<const float> values) { write({0, shape().n}, values); }
   void read(std::span<float> values) const { read({0, shape().n}, values); }
 };

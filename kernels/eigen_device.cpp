@@ -61,6 +61,13 @@ class EigenShard : public Shard {
   void backward_input_sample(Workspace& work, int n);
   void backward_filters_sample(Workspace& work, int n);
   void sum_gradients();
+  /// Filters of one group, and the row of the matrix of columns at which what they read begins.
+  struct GroupRun {
+    int first;
+    int count;
+    int row;
+  };
+  std::vector<GroupRun> runs() const;
   bool convolves() const { return spec_.stage.kind == StageKind::convolution; }
   ConstView weights() const { return {parameters_.weights().value.data(), filters_, taps_}; }
   Splitter splitter() {
@@ -74,6 +81,9 @@ class EigenShard : public Shard {
   int filters_;
   int taps_;    ///< weights of one filter
   int places_;  ///< windows of one map
+  FilterRange channels_;  ///< that the shard reads
+  Stage read_;            ///< with those alone
+  std::vector<GroupRun> runs_;
   HostParameters<float> parameters_;
   ChannelLayers<float> layers_;
   HostTensor<float> output_;
@@ -90,6 +100,9 @@ EigenShard::EigenShard(const ShardSpec& spec, ThreadTeam& team)
       filters_(spec.filters.count),
       taps_(static_cast<int>(weight_shape(spec.stage, 1).sample_size())),
       places_(conv_shape(spec.stage, 1, 1).h * conv_shape(spec.stage, 1, 1).w),
+      channels_(channels_for(spec.stage, spec.filters)),
+      read_(spec.stage),
+      runs_(runs()),
       parameters_(spec.stage, spec.filters.count),
       layers_(spec.stage, spec.filters, spec.batch, &parameters_),
       output_(output_shape(spec.stage, spec.batch, spec.filters.count)),
@@ -99,11 +112,24 @@ EigenShard::EigenShard(const ShardSpec& spec, ThreadTeam& team)
   for (const Shape& shape : added_shapes(spec.stage, spec.batch, spec.filters.count)) {
     added_gradients_.emplace_back(shape);
   }
+  read_.channels = channels_.count;
   for (Workspace& work : work_) {
-    work.columns.resize(taps_, places_);
+    work.columns.resize(channels_.count * read_.conv.kernel_h * read_.conv.kernel_w, places_);
     work.weight_gradient.resize(filters_, taps_);
     work.bias_gradient.resize(filters_);
   }
+}
+
+std::vector<EigenShard::GroupRun> EigenShard::runs() const {
+  const int group_filters = spec_.stage.conv.filters / spec_.stage.conv.groups;
+  const int behind = spec_.filters.first + filters_;
+  std::vector<GroupRun> all;
+  for (int first = spec_.filters.first; first < behind;) {
+    const int next = std::min(behind, (first / group_filters + 1) * group_filters);
+    all.push_back({first - spec_.filters.first, next - first, static_cast<int>(all.size()) * taps_});
+    first = next;
+  }
+  return all;
 }
 
 const DeviceTensor& EigenShard::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
@@ -121,9 +147,12 @@ const DeviceTensor& EigenShard::forward(const DeviceTensor& input, const Pass& p
 }
 
 void EigenShard::forward_sample(Workspace& work, int n) {
-  im2col(spec_.stage, input_->sample(n).data(), work.columns.data());
+  im2col(read_, &input_->at(n, channels_.first), work.columns.data());
   View out(layers_.input().sample(n).data(), filters_, places_);
-  out.noalias() = weights() * work.columns;
+  for (const GroupRun& run : runs_) {
+    out.middleRows(run.first, run.count).noalias() =
+        weights().middleRows(run.first, run.count) * work.columns.middleRows(run.row, taps_);
+  }
   const HostParameter<float>* bias = parameters_.bias();
   if (bias != nullptr) out.colwise() += Eigen::Map<const Eigen::VectorXf>(bias->value.data(), filters_);
 }
@@ -155,10 +184,13 @@ const DeviceTensor* EigenShard::backward_input(const DeviceTensor& output_gradie
 
 void EigenShard::backward_input_sample(Workspace& work, int n) {
   const ConstView dy(layers_.input_gradient().sample(n).data(), filters_, places_);
-  work.columns.noalias() = weights().transpose() * dy;
+  for (const GroupRun& run : runs_) {
+    work.columns.middleRows(run.row, taps_).noalias() =
+        weights().middleRows(run.first, run.count).transpose() * dy.middleRows(run.first, run.count);
+  }
   const auto image = input_gradient_.values.sample(n);
   std::fill(image.begin(), image.end(), 0.0F);
-  col2im(spec_.stage, work.columns.data(), image.data());
+  col2im(read_, work.columns.data(), &input_gradient_.values.at(n, channels_.first));
 }
 
 void EigenShard::backward_filters() {
@@ -176,8 +208,11 @@ void EigenShard::backward_filters() {
 
 void EigenShard::backward_filters_sample(Workspace& work, int n) {
   const ConstView dy(layers_.input_gradient().sample(n).data(), filters_, places_);
-  im2col(spec_.stage, input_->sample(n).data(), work.columns.data());
-  work.weight_gradient.noalias() += dy * work.columns.transpose();
+  im2col(read_, &input_->at(n, channels_.first), work.columns.data());
+  for (const GroupRun& run : runs_) {
+    work.weight_gradient.middleRows(run.first, run.count).noalias() +=
+        dy.middleRows(run.first, run.count) * work.columns.middleRows(run.row, taps_).transpose();
+  }
   work.bias_gradient += dy.rowwise().sum();
 }
 

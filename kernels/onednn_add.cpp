@@ -70,16 +70,18 @@ std::unique_ptr<OnednnAdd> make_onednn_add(OnednnEngine& engine, const Shape& sh
   return std::make_unique<AddLayer>(engine, shape, micro_batch, input);
 }
 
-void OnednnTensor::take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added) {
+void OnednnTensor::take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added,
+                                 SampleRange samples) {
   engine_.use_threads();
   const auto& other = dynamic_cast<const OnednnTensor&>(from);
   const bool whole = channels.count == shape_.c && channels.count == other.shape_.c;
   const bool shown = shows_channels(other.memory_.get_desc(), other.shape_, channels.first, channels.count) &&
                      shows_channels(memory_.get_desc(), shape_, first, channels.count);
-  if (!whole && !shown) return DeviceTensor::take_channels(from, channels, first, added);
-  const dnnl::memory source = whole ? other.memory_ : channels_of(other.memory_, channels.first, channels.count);
-  const dnnl::memory target = whole ? memory_ : channels_of(memory_, first, channels.count);
-  engine_.reorder(source, target, added);
+  if (!whole && !shown) return DeviceTensor::take_channels(from, channels, first, added, samples);
+  const dnnl::memory source = samples_of(other.memory_, other.shape_, samples);
+  const dnnl::memory target = samples_of(memory_, shape_, samples);
+  engine_.reorder(whole ? source : channels_of(source, channels.first, channels.count),
+                  whole ? target : channels_of(target, first, channels.count), added);
 }
 
 }  // namespace convoy

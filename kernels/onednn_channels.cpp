@@ -43,10 +43,9 @@ class ConvolutionBackward : public OnednnInputGradient {
                       const dnnl::convolution_forward::primitive_desc& forward)
       : engine_(engine) {
     const Convolution& conv = spec.stage.conv;
-    const Shape weights = weight_shape(stage_of(spec, part), spec.filters.count);
     const dnnl::convolution_backward_data::primitive_desc desc(
         {algorithm::convolution_direct, input_desc_of(spec, part, part.for_input_gradient.input, Type::f32),
-         desc_of(weights, memory::format_tag::any, part.factors),
+         weights_desc(stage_of(spec, part), spec.filters.count, memory::format_tag::any, part.factors),
          output_desc_of(spec, part.for_input_gradient.output, part.factors), strides(conv), pad_before(conv),
          pad_after(conv)},
         engine.engine, forward);
@@ -155,9 +154,20 @@ memory channels_of(const memory& whole, const ChannelPart& part) {
   return {desc.submemory_desc(dims, {0, part.first, 0, 0}), whole.get_engine(), whole.get_data_handle()};
 }
 
+memory::desc weights_desc(const Stage& stage, int filters, memory::format_tag layout, Type type) {
+  const Shape shape = weight_shape(stage, filters);
+  const int groups = stage.conv.groups;
+  if (groups == 1) return desc_of(shape, layout, type);
+  return {{groups, shape.n / groups, shape.c, shape.h, shape.w}, type, layout};
+}
+
+memory::desc plain_weights_desc(const Stage& stage, int filters) {
+  return weights_desc(stage, filters, stage.conv.groups == 1 ? memory::format_tag::nchw : memory::format_tag::goihw);
+}
+
 OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
                                const Activation* fused)
-    : engine_(engine), part_(part), weight_shape_(weight_shape(stage_of(spec, part), spec.filters.count)) {
+    : engine_(engine), part_(part) {
   ShardSpec micro_batch = spec;
   micro_batch.batch /= spec.micro_batches;
   make_forward(micro_batch, fused);
@@ -170,6 +180,10 @@ OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, cons
   }
 }
 
+memory::desc OnednnChannels::weights_desc_of(const ShardSpec& spec, Type type) const {
+  return weights_desc(stage_of(spec, part_), spec.filters.count, memory::format_tag::any, type);
+}
+
 dnnl::convolution_forward::primitive_desc OnednnChannels::forward_desc(const ShardSpec& spec,
                                                                        const Activation* fused) const {
   dnnl::post_ops operations;
@@ -180,8 +194,7 @@ dnnl::convolution_forward::primitive_desc OnednnChannels::forward_desc(const Sha
   const Convolution& conv = spec.stage.conv;
   return {{prop_kind::forward_training, algorithm::convolution_direct,
            input_desc_of(spec, part_, part_.maps.input, part_.factors),
-           desc_of(weight_shape_, memory::format_tag::any, part_.factors), bias_desc_of(spec, part_),
-           output_desc_of(spec, part_.maps.output), strides(conv), pad_before(conv), pad_after(conv)},
+           weights_desc_of(spec, part_.factors), bias_desc_of(spec, part_), output_desc_of(spec, part_.maps.output), strides(conv), pad_before(conv), pad_after(conv)},
           attributes,
           engine_.engine};
 }
@@ -192,15 +205,16 @@ void OnednnChannels::make_forward(const ShardSpec& spec, const Activation* fused
   input_ = OnednnInlet(forward_desc_.src_desc());
   forward_weights_ = OnednnInlet(forward_desc_.weights_desc());
   const bool floats = part_.factors == Type::f32;
-  weights_ = OnednnParameter(engine_, floats ? forward_desc_.weights_desc() : plain_desc(weight_shape_), true,
-                             spec.stage.moments);
+  const memory::desc kept =
+      floats ? forward_desc_.weights_desc() : plain_weights_desc(stage_of(spec, part_), spec.filters.count);
+  weights_ = OnednnParameter(engine_, kept, true, spec.stage.moments);
 }
 
 void OnednnChannels::make_filter_gradient(const ShardSpec& spec) {
   const Convolution& conv = spec.stage.conv;
   const dnnl::convolution_backward_weights::primitive_desc desc(
       {algorithm::convolution_direct, input_desc_of(spec, part_, part_.for_filter_gradient.input, part_.factors),
-       desc_of(weight_shape_, memory::format_tag::any), bias_desc_of(spec, part_),
+       weights_desc_of(spec, Type::f32), bias_desc_of(spec, part_),
        output_desc_of(spec, part_.for_filter_gradient.output, part_.factors), strides(conv), pad_before(conv),
        pad_after(conv)},
       engine_.engine, forward_desc(spec, nullptr));

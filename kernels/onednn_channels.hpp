@@ -28,6 +28,12 @@ struct ChannelPart {
 /// A part's channels of maps or of weights: a view, or `whole` itself where the part is all of it.
 dnnl::memory channels_of(const dnnl::memory& whole, const ChannelPart& part);
 
+/// Of the weights of some of a stage's filters, with a dimension for the groups where it has any.
+dnnl::memory::desc weights_desc(const Stage& stage, int filters, dnnl::memory::format_tag layout,
+                                dnnl::memory::data_type type = dnnl::memory::data_type::f32);
+/// As they lie in a tensor.
+dnnl::memory::desc plain_weights_desc(const Stage& stage, int filters);
+
 /// Finds the gradient by a part's input from the gradient by the convolution's output.
 class OnednnInputGradient {
  public:
@@ -60,12 +66,12 @@ class OnednnChannels {
 
  private:
   dnnl::convolution_forward::primitive_desc forward_desc(const ShardSpec& spec, const Activation* fused) const;
+  dnnl::memory::desc weights_desc_of(const ShardSpec& spec, dnnl::memory::data_type type) const;
   void make_forward(const ShardSpec& spec, const Activation* fused);
   void make_filter_gradient(const ShardSpec& spec);
 
   OnednnEngine& engine_;
   ChannelPart part_;
-  Shape weight_shape_;
   dnnl::convolution_forward::primitive_desc forward_desc_;
   dnnl::convolution_forward forward_;
   dnnl::convolution_backward_weights filter_gradient_;

@@ -32,20 +32,23 @@ bool split_pays(const Stage& stage, int vector_width) {
          usual(conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right);
 }
 
-std::vector<ChannelPart> parts_in_bf16(const Stage& stage, int vector_width) {
-  const Layout layout = blocks_badly(stage, vector_width) ? Layout::nhwc : Layout::any;
+/// All channels, the same layout everywhere.
+std::vector<ChannelPart> one_part(const Stage& stage, Layout layout, memory::data_type factors) {
   return {{.first = 0,
            .count = stage.channels,
            .maps = {layout, layout},
            .for_input_gradient = {layout, layout},
            .for_filter_gradient = {layout, layout},
-           .factors = memory::data_type::bf16}};
+           .factors = factors}};
 }
 
 std::vector<ChannelPart> parts_of(const Stage& stage, int filters, const OnednnEngine& engine) {
   const int vector_width = engine.vector_width;
   // With few channels the instructions for bfloat16 have little to multiply, and floats are faster.
-  if (engine.bf16 && stage.channels >= kAvx512) return parts_in_bf16(stage, vector_width);
+  const bool bf16 = engine.bf16 && stage.channels / stage.conv.groups >= kAvx512;
+  const memory::data_type factors = bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+  if (stage.conv.groups > 1) return one_part(stage, Layout::any, factors);
+  if (bf16) return one_part(stage, blocks_badly(stage, vector_width) ? Layout::nhwc : Layout::any, factors);
   if (split_pays(stage, vector_width)) {
     const int whole = stage.channels / kAvx512 * kAvx512;
     const MapLayouts blocks{Layout::nChw16c, Layout::nChw16c};
@@ -79,7 +82,8 @@ OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec
     : engine_(engine),
       input_shape_(input_shape(spec.stage, spec.batch)),
       output_shape_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
-      weight_shape_(weight_shape(spec.stage, spec.filters.count)) {
+      weight_shape_(weight_shape(spec.stage, spec.filters.count)),
+      plain_weights_(plain_weights_desc(spec.stage, spec.filters.count)) {
   if (spec.stage.conv.bias) {
     bias_.emplace(engine, memory::desc{{spec.filters.count}, memory::data_type::f32, Layout::x}, true,
                   spec.stage.moments);
@@ -126,15 +130,15 @@ void OnednnConvolution::update(const UpdateStep& step) {
 template <class OfPart>
 Tensor OnednnConvolution::read_weights(OfPart of_part) const {
   Tensor weights(weight_shape_);
-  const memory plain(plain_desc(weight_shape_), engine_.engine, weights.data());
-  for (const OnednnChannels& part : parts_) engine_.reorder(of_part(part.weights()), channels_of(plain, part.part()));
+  const memory plain(plain_weights_, engine_.engine, weights.data());
+  for (const OnednnChannels& part : parts_) engine_.reorder(of_part(part.weights()), weights_of(plain, part));
   return weights;
 }
 
 template <class OfPart>
 void OnednnConvolution::write_weights(const Tensor& from, OfPart of_part) {
-  const memory plain(plain_desc(weight_shape_), engine_.engine, const_cast<float*>(from.data()));
-  for (const OnednnChannels& part : parts_) engine_.reorder(channels_of(plain, part.part()), of_part(part.weights()));
+  const memory plain(plain_weights_, engine_.engine, const_cast<float*>(from.data()));
+  for (const OnednnChannels& part : parts_) engine_.reorder(weights_of(plain, part), of_part(part.weights()));
 }
 
 std::vector<Parameter> OnednnConvolution::parameters() const {

@@ -37,11 +37,16 @@ class OnednnConvolution {
   Tensor read_weights(OfPart of_part) const;
   template <class OfPart>
   void write_weights(const Tensor& from, OfPart of_part);
+  /// Those of all channels, to a part's.
+  dnnl::memory weights_of(const dnnl::memory& plain, const OnednnChannels& part) const {
+    return parts_.size() == 1 ? plain : channels_of(plain, part.part());
+  }
 
   OnednnEngine& engine_;
   Shape input_shape_;
   Shape output_shape_;
   Shape weight_shape_;
+  dnnl::memory::desc plain_weights_;
   std::vector<OnednnChannels> parts_;  ///< together all input channels
   std::optional<OnednnParameter> bias_;
   dnnl::memory::desc input_desc_;

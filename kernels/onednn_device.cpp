@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/grouped.hpp"
 #include "kernels/on_host.hpp"
 #include "kernels/onednn_convolution.hpp"
 
@@ -258,6 +259,8 @@ class OnednnDevice : public Device {
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
     engine_.use_threads();
     if (spec.stage.kind != StageKind::convolution) return compile_on_host(*this, spec, engine_.threads);
+    const bool whole = spec.filters.count == spec.stage.conv.filters;
+    if (spec.stage.conv.groups > 1 && !whole) return compile_in_parts(*this, spec, true);
     try {
       return std::make_unique<OnednnShard>(engine_, spec);
     } catch (const dnnl::error& error) {

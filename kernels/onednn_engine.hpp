@@ -62,7 +62,9 @@ class OnednnTensor : public DeviceTensor {
   Shape shape() const override { return shape_; }
   void write(SampleRange samples, std::span<const float> values) override;
   void read(SampleRange samples, std::span<float> values) const override;
-  void take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added) override;
+  using DeviceTensor::take_channels;
+  void take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added,
+                     SampleRange samples) override;
   const dnnl::memory& memory() const { return memory_; }
 
  private:

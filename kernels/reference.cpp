@@ -88,12 +88,14 @@ void ReferenceShard<T>::convolve(SampleRange samples) {
   const HostParameter<T>* bias = parameters.bias();
   for (int n = samples.first; n < samples.first + samples.count; ++n) {
     for (int k = 0; k < shape.c; ++k) {
+      const FilterRange from = channels_of(k);
       for (int oy = 0; oy < shape.h; ++oy) {
         for (int ox = 0; ox < shape.w; ++ox) {
           double sum = bias != nullptr ? static_cast<double>(bias->value.at(k, 0)) : 0.0;
-          for (int c = 0; c < spec_.stage.channels; ++c) {
+          for (int c = 0; c < from.count; ++c) {
             for_each_tap(spec_.stage, oy, ox, [&](int y, int x, int r, int s) {
-              sum += static_cast<double>(input_->at(n, c, y, x)) * static_cast<double>(weights.at(k, c, r, s));
+              sum += static_cast<double>(input_->at(n, from.first + c, y, x)) *
+                     static_cast<double>(weights.at(k, c, r, s));
             });
           }
           out.at(n, k, oy, ox) = static_cast<T>(sum);
@@ -132,14 +134,15 @@ void ReferenceShard<T>::backward_filters() {
   BasicTensor<double> dw(parameters.weights().value.shape(), 0.0);
   for (int k = 0; k < shape.c; ++k) {
     double db = 0.0;
+    const FilterRange from = channels_of(k);
     for (int n = 0; n < shape.n; ++n) {
       for (int oy = 0; oy < shape.h; ++oy) {
         for (int ox = 0; ox < shape.w; ++ox) {
           const auto slope = static_cast<double>(dy.at(n, k, oy, ox));
           db += slope;
-          for (int c = 0; c < spec_.stage.channels; ++c) {
+          for (int c = 0; c < from.count; ++c) {
             for_each_tap(spec_.stage, oy, ox, [&](int y, int x, int r, int s) {
-              dw.at(k, c, r, s) += slope * static_cast<double>(input_->at(n, c, y, x));
+              dw.at(k, c, r, s) += slope * static_cast<double>(input_->at(n, from.first + c, y, x));
             });
           }
         }
@@ -162,12 +165,13 @@ void ReferenceShard<T>::find_input_gradient(SampleRange samples) {
   BasicTensor<double> dx(input_gradient_.shape(), 0.0);
   for (int n = samples.first; n < samples.first + samples.count; ++n) {
     for (int k = 0; k < shape.c; ++k) {
+      const FilterRange from = channels_of(k);
       for (int oy = 0; oy < shape.h; ++oy) {
         for (int ox = 0; ox < shape.w; ++ox) {
           const auto slope = static_cast<double>(dy.at(n, k, oy, ox));
-          for (int c = 0; c < spec_.stage.channels; ++c) {
+          for (int c = 0; c < from.count; ++c) {
             for_each_tap(spec_.stage, oy, ox, [&](int y, int x, int r, int s) {
-              dx.at(n, c, y, x) += slope * static_cast<double>(weights.at(k, c, r, s));
+              dx.at(n, from.first + c, y, x) += slope * static_cast<double>(weights.at(k, c, r, s));
             });
           }
         }

@@ -36,6 +36,8 @@ class ReferenceShard : public Shard {
  private:
   void convolve(SampleRange samples);
   void find_input_gradient(SampleRange samples);
+  /// That filter number `k` of the shard reads.
+  FilterRange channels_of(int k) const { return channels_for(spec_.stage, {spec_.filters.first + k, 1}); }
 
   ShardSpec spec_;
   ChannelLayers<T> layers_;

@@ -128,6 +128,8 @@ ModelState read_weights(const std::string& file, const Cut& cut) {
   return from_file(file, contents, cut, false);
 }
 
+std::vector<NamedTensor> zero_tensors(const Cut& cut) { return to_file(cut, zero_model(cut), false).tensors; }
+
 ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, const std::string& name) {
   return from_file(name, {.tensors = tensors, .metadata = {}}, cut, false);
 }

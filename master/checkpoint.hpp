@@ -46,6 +46,8 @@ ModelState read_weights(const std::string& file, const Cut& cut);
 
 /// The same of tensors at hand; `name` serves for messages.
 ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, const std::string& name);
+/// What a file of weights holds, in its order, with zeros for values.
+std::vector<NamedTensor> zero_tensors(const Cut& cut);
 
 /// Written beside the checkpoint before it, which stays as checkpoint-previous.safetensors.
 void write_checkpoint(const std::string& folder, const Cut& cut, const Checkpoint& checkpoint);

@@ -126,7 +126,11 @@ void define(CLI::App& command, PredictOptions& options) {
 }
 
 void define(CLI::App& command, ImportOptions& options) {
-  command.add_option("model", options.model, "ONNX file")->required();
+  command.add_option("model", options.model, "ONNX file, or weights of PyTorch's (.safetensors)")->required();
+  CLI::Option* net = command.add_option("--net", options.net, "net file that such weights are for");
+  command.add_option("--set", options.set, "set a field of that net file; repeatable")->needs(net);
+  command.add_option("--names", options.names, "file that says which module each layer's weights are in: a YAML map")
+      ->needs(net);
   command.add_option("--out", options.out,
                      "where NAME.yaml and NAME.safetensors go (default: the model's name, in this folder)");
 }

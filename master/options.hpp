@@ -72,8 +72,11 @@ struct PredictOptions {
 };
 
 struct ImportOptions {
-  std::string model;  ///< ONNX file
-  std::string out;    ///< without .yaml and .safetensors; empty: the model's name
+  std::string model;             ///< ONNX file, or weights in safetensors
+  std::string net;               ///< of such weights
+  std::vector<std::string> set;  ///< of that
+  std::string names;             ///< file; empty: modules are called as layers
+  std::string out;               ///< without .yaml and .safetensors; empty: the model's name
 };
 
 struct ExportOptions {

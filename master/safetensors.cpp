@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/number_type.hpp"
 #include "master/read_bytes.hpp"
 
 namespace convoy {
@@ -134,25 +135,34 @@ Extent extent_of(const Json& offsets, std::uint64_t data_bytes, const std::strin
   return extent;
 }
 
+NumberType type_of(const Json& dtype, const std::string& place) {
+  if (dtype == "F32") return NumberType::fp32;
+  if (dtype == "F16") return NumberType::fp16;
+  if (dtype == "BF16") return NumberType::bf16;
+  fail("{}: its type is {}; F32, F16 and BF16 are read, convert it first", place, dtype.dump());
+}
+
+/// PyTorch's batch norms count batches, which nothing needs.
+bool is_counter(const std::string& name) { return name.ends_with(".num_batches_tracked"); }
+
 NamedTensor tensor_of(const std::string& name, const Json& entry, const std::uint8_t* data, std::uint64_t data_bytes,
                       const std::string& file, std::vector<Extent>& extents) {
   const std::string place = fmt::format("{}: tensor {}", file, name);
   if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets")) {
     fail("{}: expected dtype, shape and data_offsets", place);
   }
-  if (entry["dtype"] != "F32") {
-    fail("{}: its type is {}; only F32 is read, convert it first", place, entry["dtype"].dump());
-  }
   NamedTensor tensor{.name = name, .dims = dims_of(entry["shape"], place), .values = {}};
   const Extent extent = extent_of(entry["data_offsets"], data_bytes, place);
-  const std::uint64_t count = count_of(tensor.dims);
-  if (extent.end - extent.begin != count * sizeof(float)) {
-    fail("{}: its shape has {} values, its data_offsets have room for {}", place, count,
-         (extent.end - extent.begin) / sizeof(float));
-  }
   extents.push_back(extent);
+  if (is_counter(name)) return tensor;
+  const NumberType type = type_of(entry["dtype"], place);
+  const std::uint64_t count = count_of(tensor.dims);
+  if (extent.end - extent.begin != bytes_of(type, count)) {
+    fail("{}: its shape has {} values, its data_offsets have room for {}", place, count,
+         (extent.end - extent.begin) / bytes_of(type, 1));
+  }
   tensor.values.resize(count);
-  if (count > 0) std::memcpy(tensor.values.data(), data + extent.begin, count * sizeof(float));
+  decode(type, reinterpret_cast<const std::byte*>(data) + extent.begin, tensor.values);
   return tensor;
 }
 
@@ -234,6 +244,7 @@ SafetensorsFile parse_safetensors(const std::vector<std::uint8_t>& bytes, const 
   for (const auto& [name, entry] : header.items()) {
     if (name != "__metadata__") {
       contents.tensors.push_back(tensor_of(name, entry, data, data_bytes, file, extents));
+      if (is_counter(name)) contents.tensors.pop_back();
       continue;
     }
     if (!entry.is_object()) fail("{}: its __metadata__ is no map of texts", file);

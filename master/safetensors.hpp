@@ -22,7 +22,8 @@ struct SafetensorsFile {
 /// file.
 void write_safetensors(const std::string& file, const SafetensorsFile& contents);
 
-/// Throws Error naming the file and the tensor for everything that is not well formed; only F32 is read.
+/// Throws Error naming the file and the tensor for everything that is not well formed; of F32, F16 and BF16, which become
+/// floats. What PyTorch's batch norms count is left out.
 SafetensorsFile read_safetensors(const std::string& file);
 /// The same from memory; `file` serves for messages.
 SafetensorsFile parse_safetensors(const std::vector<std::uint8_t>& bytes, const std::string& file);

@@ -89,11 +89,12 @@ Value Builder::window(const std::string& name, const std::string& type, const Va
              {from}, {from.dims[0], rows, columns});
 }
 
-Value Builder::conv(const std::string& name, const Value& from, const std::vector<int>& extents,
+Value Builder::conv(const std::string& name, const Value& from, const std::vector<int>& extents, int groups,
                     const std::vector<int>& strides, const std::vector<int>& pads, std::vector<float> weights,
                     std::vector<float> bias) {
-  Value made =
-      window(name, fmt::format("conv, filters: {}", extents[0]), from, {extents[2], extents[3]}, strides, pads);
+  const std::string in_groups = groups > 1 ? fmt::format(", groups: {}", groups) : "";
+  Value made = window(name, fmt::format("conv, filters: {}{}", extents[0], in_groups), from, {extents[2], extents[3]},
+                      strides, pads);
   made.dims[0] = extents[0];
   const bool has_bias = !bias.empty();
   bias.resize(static_cast<std::size_t>(extents[0]), 0.0F);

@@ -38,8 +38,8 @@ class Builder {
   void settle_input(const std::vector<int>& dims);
   bool input_settled() const { return input_.channels > 0; }
 
-  /// Each adds a layer. `weights`: (filters, channels, rows, columns) of extents `extents`; no bias: none.
-  Value conv(const std::string& name, const Value& from, const std::vector<int>& extents,
+  /// Each adds a layer. `weights`: (filters, channels of a group, rows, columns) of extents `extents`; no bias: none.
+  Value conv(const std::string& name, const Value& from, const std::vector<int>& extents, int groups,
              const std::vector<int>& strides, const std::vector<int>& pads, std::vector<float> weights,
              std::vector<float> bias);
   Value window(const std::string& name, const std::string& type, const Value& from, const std::vector<int>& kernel,

@@ -145,7 +145,9 @@ class Exporter {
   void write(const Layer& layer, const Convolution& conv, Inputs inputs) {
     inputs.push_back(tensor(layer.name + ".weight"));
     if (conv.bias) inputs.push_back(tensor(layer.name + ".bias"));
-    set_window(node("Conv", layer.name, inputs), conv);
+    onnx::NodeProto& made = node("Conv", layer.name, inputs);
+    set_window(made, conv);
+    if (conv.groups > 1) set(made, "group", conv.groups);
   }
   void write(const Layer& layer, const Activation& activation, const Inputs& inputs) {
     switch (activation.kind) {

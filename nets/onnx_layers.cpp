@@ -48,11 +48,15 @@ void Importer::conv(const Node& node) {
   const Value& from = maps(node);
   const Constant& weights = constant(node, 1, "weights");
   if (weights.dims.size() != 4) refuse(node, "weights of {} extents; expected 4", weights.dims.size());
-  if (number(node, "group", 1) != 1)
-    refuse(node, "group {}: convolution in groups is not available", number(node, "group", 1));
   expect_dense_windows(node);
   const std::vector<int> extents = narrow(weights.dims);
-  if (extents[1] != from.dims[0]) refuse(node, "weights for {} channels; its input has {}", extents[1], from.dims[0]);
+  const auto groups = static_cast<long>(number(node, "group", 1));
+  if (groups < 1 || groups > from.dims[0] || extents[0] % groups != 0) {
+    refuse(node, "{} filters and {} channels do not come in {} groups", extents[0], from.dims[0], groups);
+  }
+  if (extents[1] * groups != from.dims[0]) {
+    refuse(node, "weights for {} channels; its input has {}", extents[1] * groups, from.dims[0]);
+  }
   const std::vector<int> kernel = two(node, "kernel_shape", {extents[2], extents[3]});
   if (kernel != std::vector<int>{extents[2], extents[3]})
     refuse(node, "a kernel_shape that is not that of its weights");
@@ -63,7 +67,7 @@ void Importer::conv(const Node& node) {
   if (has(node, 2)) bias = floats(node, 2, "bias");
   if (has(node, 2) && bias.size() != static_cast<std::size_t>(extents[0]))
     refuse(node, "a bias of {} values", bias.size());
-  give_bare(node, builder_.conv(node.name, from, extents, strides, pads, floats(node, 1, "weights"), std::move(bias)));
+  give_bare(node, builder_.conv(node.name, from, extents, static_cast<int>(groups), strides, pads, floats(node, 1, "weights"), std::move(bias)));
 }
 
 void Importer::pool(const Node& node) {

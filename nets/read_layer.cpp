@@ -48,9 +48,7 @@ LayerSpec read_conv(Fields& fields, bool& same) {
   if (fields.has("stride")) set_pair(fields, "stride", conv.stride_h, conv.stride_w);
   conv.pad = read_pad(fields, same);
   if (fields.has("bias")) conv.bias = fields.boolean("bias");
-  if (fields.has("groups") && fields.integer("groups", 1, kMostUnits) != 1) {
-    fields.fail("groups", "is larger than 1; grouped convolution is not available, leave groups out");
-  }
+  if (fields.has("groups")) conv.groups = fields.integer("groups", 1, kMostUnits);
   return conv;
 }
 
@@ -266,6 +264,12 @@ FeatureShape together(const WrittenLayer& written, const std::vector<FeatureShap
   return all;
 }
 
+void expect_equal_groups(const Convolution& conv, const FeatureShape& input, const Fields& fields) {
+  if (input.channels % conv.groups == 0 && conv.filters % conv.groups == 0) return;
+  fields.fail("groups", fmt::format("is {}; its {} input channels and {} filters do not come in so many equal groups",
+                                    conv.groups, input.channels, conv.filters));
+}
+
 }  // namespace
 
 void connect(WrittenLayer& written, const std::vector<FeatureShape>& inputs) {
@@ -273,11 +277,12 @@ void connect(WrittenLayer& written, const std::vector<FeatureShape>& inputs) {
   LayerSpec& spec = written.layer.spec;
   if (auto* conv = std::get_if<Convolution>(&spec)) resolve(*conv, written.same, input, written.fields);
   if (auto* pool = std::get_if<Pooling>(&spec)) resolve(*pool, written.same, input, written.fields);
+  if (const auto* conv = std::get_if<Convolution>(&spec)) expect_equal_groups(*conv, input, written.fields);
   const FeatureShape output = output_of(spec, input);
   const long values = static_cast<long>(output.channels) * output.height * output.width;
   long weights = 0;
   if (const auto* conv = std::get_if<Convolution>(&spec)) {
-    weights = static_cast<long>(conv->filters) * input.channels * conv->kernel_h * conv->kernel_w;
+    weights = static_cast<long>(conv->filters) * (input.channels / conv->groups) * conv->kernel_h * conv->kernel_w;
   }
   if (const auto* dense = std::get_if<Dense>(&spec)) weights = static_cast<long>(dense->units) * input.size();
   if (values > kMostValues || weights > 4 * kMostValues) {

@@ -11,8 +11,9 @@ std::string pads(const Padding& pad) {
 
 struct SpecWriter {
   std::string operator()(const Convolution& conv) const {
-    return fmt::format("type: conv, filters: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}{}", conv.filters,
+    return fmt::format("type: conv, filters: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}{}{}", conv.filters,
                        conv.kernel_h, conv.kernel_w, conv.stride_h, conv.stride_w, pads(conv.pad),
+                       conv.groups == 1 ? "" : fmt::format(", groups: {}", conv.groups),
                        conv.bias ? "" : ", bias: false");
   }
   std::string operator()(const Activation& activation) const {

@@ -103,6 +103,7 @@ bool better_replicated(const std::vector<Stage>& trunk, std::size_t stage) {
   if (has_parameters(made) || std::ranges::find(outputs, static_cast<int>(stage)) != outputs.end()) return false;
   const auto read_whole_by = [&](std::size_t reader, const Source& source) {
     if (reader == stage || trunk[reader].kind != StageKind::convolution) return false;
+    if (trunk[reader].conv.groups > 1) return false;
     const Sources from = reads_of(trunk, reader)[0];
     return std::ranges::find(from, source) != from.end();
   };
@@ -129,9 +130,11 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
     fail("plan: the thesis' scheme sends whole batches, not {} micro-batches", plan.micro_batches);
   }
   if (plan.exchange == Exchange::thesis) expect_chain(trunk);
-  const auto beyond = [](const Stage& stage) { return stage.kind != StageKind::convolution || has_batch_norm(stage); };
+  const auto beyond = [](const Stage& stage) {
+    return stage.kind != StageKind::convolution || has_batch_norm(stage) || stage.conv.groups > 1;
+  };
   if (plan.exchange == Exchange::thesis && std::ranges::any_of(trunk, beyond)) {
-    fail("plan: the thesis' scheme knows neither batch norm nor response norm; take the star or the ring");
+    fail("plan: the thesis' scheme knows neither batch norm, response norm nor groups; take the star or the ring");
   }
   if (plan.stages.size() != trunk.size()) {
     fail("plan: it has {} stages, the net has {}; make the plan for this net", plan.stages.size(), trunk.size());

@@ -52,7 +52,7 @@ flatbuffers::Offset<fb::Stage> encode(Builder& builder, const Stage& stage) {
   const auto name = builder.CreateString(stage.name);
   const fb::Pads pad = pads(stage.conv.pad);
   const auto conv = fb::CreateConv(builder, stage.conv.filters, stage.conv.kernel_h, stage.conv.kernel_w,
-                                   stage.conv.stride_h, stage.conv.stride_w, &pad, stage.conv.bias);
+                                   stage.conv.stride_h, stage.conv.stride_w, &pad, stage.conv.bias, stage.conv.groups);
   Layers layers;
   for (const ChannelLayer& layer : stage.after) layers.push_back(std::visit(LayerEncoder{builder}, layer));
   const auto after = builder.CreateVector(layers);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 
@@ -67,6 +68,19 @@ TEST(Safetensors, OtherProgramsReadThem) {
   EXPECT_THAT(python.output(), HasSubstr("b F32 [1] [7.5]"));
 }
 
+TEST(Safetensors, ReadsHalvesAndPassesOverCounters) {
+  Bytes bytes = bytes_of(R"({"h":{"dtype":"F16","shape":[2],"data_offsets":[0,4]},)"
+                         R"("b":{"dtype":"BF16","shape":[1,2],"data_offsets":[4,8]},)"
+                         R"("n.num_batches_tracked":{"dtype":"I64","shape":[],"data_offsets":[8,16]}})",
+                         16);
+  const std::array<std::uint16_t, 4> values{0x3C00, 0xC100, 0x3F80, 0xC020};  // 1, -2.5, 1, -2.5
+  std::memcpy(bytes.data() + bytes.size() - 16, values.data(), 8);
+  const SafetensorsFile file = parse_safetensors(bytes, "f");
+  ASSERT_EQ(file.tensors.size(), 2U);
+  EXPECT_EQ(file.get("f", "h", {2}).values, (std::vector<float>{1.0F, -2.5F}));
+  EXPECT_EQ(file.get("f", "b", {1, 2}).values, (std::vector<float>{1.0F, -2.5F}));
+}
+
 struct BadFile {
   std::string name;
   Bytes bytes;
@@ -103,8 +117,8 @@ const std::vector<BadFile>& bad_files() {
       {"TensorIsANumber", bytes_of(R"({"t":1})", 0), "tensor t: expected dtype"},
       {"NoDtype", bytes_of(R"({"t":{"shape":[1],"data_offsets":[0,4]}})", 4), "expected dtype"},
       {"NoShape", bytes_of(R"({"t":{"dtype":"F32","data_offsets":[0,4]}})", 4), "expected dtype"},
-      {"OtherType", bytes_of(tensor("\"F16\"", "[2]", "[0,4]"), 4), "only F32 is read"},
-      {"TypeIsANumber", bytes_of(tensor("32", "[1]", "[0,4]"), 4), "only F32 is read"},
+      {"OtherType", bytes_of(tensor("\"F64\"", "[2]", "[0,16]"), 16), "its type is \"F64\"; F32, F16 and BF16"},
+      {"TypeIsANumber", bytes_of(tensor("32", "[1]", "[0,4]"), 4), "its type is 32"},
       {"ShapeIsAText", bytes_of(tensor(f32, "\"1\"", "[0,4]"), 4), "its shape is no list"},
       {"NegativeExtent", bytes_of(tensor(f32, "[-1]", "[0,4]"), 4), "its shape has the extent -1"},
       {"FractionalExtent", bytes_of(tensor(f32, "[1.0]", "[0,4]"), 4), "its shape has the extent 1.0"},

@@ -93,6 +93,28 @@ TEST_F(Predictions, SayWhatIsMissing) {
          "does not say what pixels become");
 }
 
+TEST_F(Predictions, TakeWeightsOfOtherPrograms) {
+  train();
+  const std::string weights = folder("run/weights.safetensors");
+  const std::string net = folder("run/config.yaml");
+  const auto expect = [](Process process, int code, const std::string& text) {
+    EXPECT_EQ(process.wait(120s), code);
+    EXPECT_THAT(process.output(), HasSubstr(text));
+  };
+  expect(master({"import", weights}), kFailure, "say of which net with --net");
+  expect(master({"import", folder("a.onnx"), "--net", net}), kFailure, "a model has its net with it");
+  expect(master({"import", weights, "--names", folder("names.yaml")}), kUsage, "--net");
+  std::ofstream(folder("names.yaml")) << "cnv: features.0\n";
+  expect(master({"import", weights, "--net", net, "--names", folder("names.yaml")}), kFailure, "did you mean");
+  expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kSuccess, "parameters for");
+  expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kFailure, "is there already");
+  Process before = predict({folder("data")});
+  Process after = master({"predict", net, "--weights", folder("taken.safetensors"), folder("data")});
+  EXPECT_EQ(before.wait(120s), kSuccess) << before.output();
+  EXPECT_EQ(after.wait(120s), kSuccess) << after.output();
+  EXPECT_EQ(before.output(), after.output());
+}
+
 TEST_F(Predictions, AreTheSameAfterONNX) {
   train();
   Process out = master({"export", folder("run/config.yaml"), "--weights", folder("run/weights.safetensors"), "--out",

@@ -13,7 +13,7 @@ layers:
   - {name: a1, from: stem_norm, type: conv, filters: 6, kernel: 3, pad: same, bias: false}
   - {name: a1_norm, type: batch_norm}
   - {name: a1_relu, type: tanh}
-  - {name: a2, type: conv, filters: 6, kernel: 3, pad: same, bias: false}
+  - {name: a2, type: conv, filters: 6, kernel: 3, pad: same, bias: false, groups: 6}
   - {name: a2_norm, type: batch_norm}
   - {name: a_sum, from: [a2_norm, stem_norm], type: add}
   - {name: a_relu, type: sigmoid}
@@ -40,7 +40,7 @@ layers:
   - {name: d_act, type: tanh}
   - {name: d_pool, type: average_pool, kernel: 2}
   # Joined, and read twice.
-  - {name: e1, from: d_pool, type: conv, filters: 4, kernel: 1}
+  - {name: e1, from: d_pool, type: conv, filters: 6, kernel: 1, groups: 3}
   - {name: e2, from: d_pool, type: batch_norm}
   - {name: e, from: [e2, e1, e1], type: concat}
   - {name: e_drop, type: dropout, rate: 0.25}

@@ -49,6 +49,11 @@ Convolution without_bias(Convolution conv) {
   return conv;
 }
 
+Convolution in_groups(Convolution conv, int groups) {
+  conv.groups = groups;
+  return conv;
+}
+
 StageCase with_adam(StageCase of) {
   of.spec.stage.moments = moments_of(Optimizer::adam);
   return of;
@@ -129,6 +134,19 @@ std::vector<StageCase> make_cases() {
       weightless("ResponseNorm", StageKind::response_norm, {2, 12, 5, 6, 0}, {}, {0, 12}),
       weightless("ResponseNormOfAShard", StageKind::response_norm, {3, 12, 6, 6, 0}, {kMax2}, {4, 3}),
       weightless("ResponseNormOfOneChannel", StageKind::response_norm, {2, 3, 5, 5, 0}, {relu}, {2, 1}),
+      whole("TwoGroups", {2, 6, 8, 8, 10}, in_groups(square(3, 1, 1), 2), {relu, kMax2}),
+      whole("GroupsOfBlocks", {2, 32, 7, 7, 64}, in_groups(square(3, 2, 1), 2), {relu}),
+      whole("ManySmallGroups", {2, 24, 6, 6, 48}, in_groups(without_bias(square(3, 1, 1)), 12), {norm, relu}),
+      whole("GroupsFirstStage", {2, 4, 9, 9, 6}, in_groups(square(3), 2), {kMax2, relu}, false),
+      whole("Depthwise", {3, 20, 7, 7, 20}, in_groups(without_bias(square(3, 1, 1)), 20), {norm, relu}),
+      whole("DepthwiseStride2", {2, 32, 8, 8, 32}, in_groups(square(3, 2, 1), 32), {Activation::tanh}),
+      whole("DepthwiseMultiplied", {2, 6, 9, 7, 18}, in_groups(square(3, 1, 1), 6), {relu, kAverage2}),
+      part("DepthwiseShard", {2, 20, 7, 7, 20}, in_groups(square(3, 1, 1), 20), {relu}, {5, 9}),
+      part("WholeGroups", {2, 12, 7, 7, 20}, in_groups(square(3, 1, 1), 4), {relu, kMax2}, {5, 10}),
+      part("PartOfAGroup", {2, 8, 7, 7, 20}, in_groups(square(3, 1, 1), 2), {relu}, {12, 5}),
+      part("PartsOfGroups", {3, 12, 8, 8, 20}, in_groups(square(3, 1, 1), 4), {relu, kMax2, Dropout{0.4F, 1}}, {3, 14}),
+      part("PartsOfGroupsWithSum", {3, 12, 8, 8, 20}, in_groups(without_bias(square(3, 2, 1)), 4), {norm, Add{}, leaky},
+           {7, 11}),
       part("ShardWithBatchNorm", {3, 5, 9, 9, 20}, without_bias(square(3)), {norm, relu, kMax2}, {7, 6}),
       part("ShardInTheMiddle", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, kMax2}, {7, 6}),
       part("ShardOfOneFilter", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, Dropout{0.4F, 1}}, {19, 1}),
