@@ -93,8 +93,8 @@ void validate(const Stage& stage) {
     }
   }
   if (conv.groups < 1 || stage.channels % conv.groups != 0 || conv.filters % conv.groups != 0) {
-    fail("stage {}: {} channels and {} filters do not come in {} equal groups", stage.name, stage.channels, conv.filters,
-         conv.groups);
+    fail("stage {}: {} channels and {} filters do not come in {} equal groups", stage.name, stage.channels,
+         conv.filters, conv.groups);
   }
   validate_window(stage.name, "convolution", conv.kernel_h, conv.stride_h, conv.pad.top, conv.pad.bottom, stage.height);
   validate_window(stage.name, "convolution", conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right, stage.width);

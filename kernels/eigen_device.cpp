@@ -79,8 +79,8 @@ class EigenShard : public Shard {
   ShardSpec spec_;
   ThreadTeam& team_;
   int filters_;
-  int taps_;    ///< weights of one filter
-  int places_;  ///< windows of one map
+  int taps_;              ///< weights of one filter
+  int places_;            ///< windows of one map
   FilterRange channels_;  ///< that the shard reads
   Stage read_;            ///< with those alone
   std::vector<GroupRun> runs_;

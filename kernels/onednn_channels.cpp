@@ -193,8 +193,9 @@ dnnl::convolution_forward::primitive_desc OnednnChannels::forward_desc(const Sha
   attributes.set_post_ops(operations);
   const Convolution& conv = spec.stage.conv;
   return {{prop_kind::forward_training, algorithm::convolution_direct,
-           input_desc_of(spec, part_, part_.maps.input, part_.factors),
-           weights_desc_of(spec, part_.factors), bias_desc_of(spec, part_), output_desc_of(spec, part_.maps.output), strides(conv), pad_before(conv), pad_after(conv)},
+           input_desc_of(spec, part_, part_.maps.input, part_.factors), weights_desc_of(spec, part_.factors),
+           bias_desc_of(spec, part_), output_desc_of(spec, part_.maps.output), strides(conv), pad_before(conv),
+           pad_after(conv)},
           attributes,
           engine_.engine};
 }

@@ -42,7 +42,8 @@ int main(int argc, char** argv) {
   convoy::define(predict_app, predict);
   convoy::ImportOptions import;
   convoy::ExportOptions export_to;
-  CLI::App& import_app = *app.add_subcommand("import", "make a net file and weights of an ONNX model, or weights of PyTorch's");
+  CLI::App& import_app =
+      *app.add_subcommand("import", "make a net file and weights of an ONNX model, or weights of PyTorch's");
   CLI::App& export_app = *app.add_subcommand("export", "make an ONNX model of a net file and weights");
   convoy::define(import_app, import);
   convoy::define(export_app, export_to);

@@ -76,8 +76,8 @@ TorchWeights take_torch_weights(const SafetensorsFile& from, const std::string& 
     const std::string name = module + wanted.name.substr(layer.size());
     const auto found = std::ranges::find(from.tensors, name, &NamedTensor::name);
     if (found == from.tensors.end()) {
-      fail("{}: there is no tensor {}, for layer {}; give the layer's module with --names. The file's are {}", file, name,
-           layer, modules_in(from));
+      fail("{}: there is no tensor {}, for layer {}; give the layer's module with --names. The file's are {}", file,
+           name, layer, modules_in(from));
     }
     if (found->dims != wanted.dims) {
       fail("{}: tensor {} is {}, and {} of the net needs {}", file, name, fmt::join(found->dims, "x"), wanted.name,

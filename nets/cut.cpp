@@ -259,7 +259,8 @@ std::size_t parameter_count(const Net& net) {
     const FeatureShape& in = input_of(net, layer);
     if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
       count += static_cast<std::size_t>(conv->filters) *
-               (static_cast<std::size_t>(in.channels / conv->groups * conv->kernel_h * conv->kernel_w) + (conv->bias ? 1 : 0));
+               (static_cast<std::size_t>(in.channels / conv->groups * conv->kernel_h * conv->kernel_w) +
+                (conv->bias ? 1 : 0));
     } else if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
       count += static_cast<std::size_t>(dense->units) * (static_cast<std::size_t>(in.size()) + 1);
     } else if (std::holds_alternative<BatchNorm>(layer.spec)) {

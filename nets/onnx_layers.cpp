@@ -67,7 +67,8 @@ void Importer::conv(const Node& node) {
   if (has(node, 2)) bias = floats(node, 2, "bias");
   if (has(node, 2) && bias.size() != static_cast<std::size_t>(extents[0]))
     refuse(node, "a bias of {} values", bias.size());
-  give_bare(node, builder_.conv(node.name, from, extents, static_cast<int>(groups), strides, pads, floats(node, 1, "weights"), std::move(bias)));
+  give_bare(node, builder_.conv(node.name, from, extents, static_cast<int>(groups), strides, pads,
+                                floats(node, 1, "weights"), std::move(bias)));
 }
 
 void Importer::pool(const Node& node) {

@@ -134,7 +134,7 @@ TEST(Graphs, AreCutIntoStagesThatReadOneAnother) {
             "d3: ( c3[0+7] )\n"
             "e1: ( d1[0+3] d2[0+5] d3[0+7] )\n"
             "e2: ( d1[0+3] d2[0+5] d3[0+7] )\n"
-            "e_drop: ( e2[0+15] e1[0+4] e1[0+4] )\n");
+            "e_drop: ( e2[0+15] e1[0+6] e1[0+6] )\n");
 }
 
 TEST(Graphs, HaveAHeadOnEachOutput) {

@@ -117,9 +117,9 @@ TEST_P(OnnxGraphs, AreTakenIn) {
 
 INSTANTIATE_TEST_SUITE_P(Models, OnnxGraphs,
                          testing::Values(std::pair{"squeezenet", 1235496U}, std::pair{"vgg19", 143667240U},
-                                         std::pair{"inception_v1", 6998552U}, std::pair{"resnet50", 25557032U},
-                                         std::pair{"zfnet512", 87250536U}, std::pair{"inception_v2", 11194984U},
-                                         std::pair{"densenet121", 7978856U}),
+                                         std::pair{"inception_v1", 6998552U}, std::pair{"bvlc_alexnet", 60965224U},
+                                         std::pair{"resnet50", 25557032U}, std::pair{"zfnet512", 87250536U},
+                                         std::pair{"inception_v2", 11194984U}, std::pair{"densenet121", 7978856U}),
                          [](const auto& info) { return std::string(info.param.first); });
 
 // ---- out, and in again ----------------------------------------------------------------------------------------------
@@ -195,6 +195,7 @@ INSTANTIATE_TEST_SUITE_P(Nets, OnnxExports,
                          testing::Values(std::pair{"graph", Overrides{}}, std::pair{"lenet", Overrides{}},
                                          std::pair{"big-mlp", Overrides{}}, std::pair{"resnet20", Overrides{}},
                                          std::pair{"resnet34-padded", Overrides{"input.height=48", "input.width=48"}},
+                                         std::pair{"alexnet", Overrides{"input.height=67", "input.width=67"}},
                                          std::pair{"squeezenet", Overrides{"input.height=64", "input.width=64"}},
                                          std::pair{"googlenet", Overrides{"input.height=80", "input.width=80"}}),
                          [](const auto& info) {
@@ -285,7 +286,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "node node2 (Gelu): there is no such layer"},
         BadModel{"Groups",
                  [](SmallModel& m) { SmallModel::set(*m.model.mutable_graph()->mutable_node(0), "group", {3}); },
-                 "node node1 (Conv): group 3"},
+                 "node node1 (Conv): 4 filters and 3 channels do not come in 3 groups"},
         BadModel{"Dilations",
                  [](SmallModel& m) {
                    SmallModel::set(*m.model.mutable_graph()->mutable_node(0), "dilations", {2, 2});

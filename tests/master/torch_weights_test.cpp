@@ -100,7 +100,8 @@ TEST_F(NamesFile, SaysWhatIsMissingAndWhatThereIs) {
 TEST_F(NamesFile, RefusesWhatIsNoMapOfLayers) {
   EXPECT_THAT(refusal("- conv\n"), HasSubstr("names.yaml: it is no map"));
   EXPECT_THAT(refusal("conv: [a]\n"), HasSubstr("names.yaml:1: expected a layer and a module"));
-  EXPECT_THAT(refusal("conv: a\nnrm: b\n"), HasSubstr("names.yaml:2: the net has no layer nrm with weights; did you mean norm"));
+  EXPECT_THAT(refusal("conv: a\nnrm: b\n"),
+              HasSubstr("names.yaml:2: the net has no layer nrm with weights; did you mean norm"));
   EXPECT_THAT(refusal("relu: a\n"), HasSubstr("no layer relu with weights"));
   EXPECT_THAT(refusal("conv: a\nconv: b\n"), HasSubstr("names.yaml:2: layer conv comes twice"));
   EXPECT_THAT(refusal("conv: {a\n"), HasSubstr("names.yaml:"));

@@ -32,14 +32,14 @@ Stage next_stage() {
           .channels = maps.c,
           .height = maps.h,
           .width = maps.w,
-          .conv = {.filters = 2, .kernel_h = 1, .kernel_w = 1, .bias = false},
+          .conv = {.filters = 14, .kernel_h = 1, .kernel_w = 1, .bias = false, .groups = 7},
           .after = {}};
 }
 
 Assign sample_assign() {
   Plan plan{.batch = 64,
             .members = {"garage", "attic"},
-            .stages = {stage_plan({3, 4}), stage_plan({1, 1})},
+            .stages = {stage_plan({3, 4}), stage_plan({6, 8})},
             .exchange = Exchange::ring,
             .wire = NumberType::bf16,
             .micro_batches = 8,
