@@ -49,15 +49,16 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
   execute(false);
 }
 
-/// Has everybody take their part in the plan; `keep`: with the state of the filters that stay with them.
-void ClusterTrunk::execute(bool keep) {
+/// Has everybody take their part in the plan; `keep`: with the state of the filters that stay with them, and what slaves
+/// are to send one another.
+void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves) {
   ready_ = false;
   step_ = 0;
   longest_ = 0.0;
   unreached_.clear();
   unreached_at_ = wire::Deadline::max();
   coming_.assign(slave_count(), {});
-  assign(keep);
+  assign(keep, moves);
   node_ = std::make_unique<Node>(plan_, stages_, static_cast<int>(slave_count()), own_,
                                  Carrier{.send = [this](Parcel&& parcel) { carry(parcel); },
                                          .grant =
@@ -72,10 +73,11 @@ void ClusterTrunk::execute(bool keep) {
 }
 
 /// Tells every slave which node it is.
-void ClusterTrunk::assign(bool keep) {
+void ClusterTrunk::assign(bool keep, const std::vector<wire::StateMove>& moves) {
   token_ = make_token();
   assigned_.assign(slave_count(), false);
   wire::Assign assign{.trunk = stages_, .plan = plan_, .node = 0, .token = token_, .peers = {}, .keep = keep};
+  assign.moves = moves;
   for (const SlaveInfo& slave : roster_.slaves()) {
     assign.peers.push_back(peer_endpoint(slave));
     assign.peer_keys.push_back(slave.peer_key);
@@ -283,101 +285,6 @@ void ClusterTrunk::rebalance() {
   }
   for (std::vector<double>& stages : measured_) std::ranges::fill(stages, 0.0);
   steps_measured_ = 0;
-}
-
-// ---- state ---------------------------------------------------------------------------------------------------------
-
-/// Its values may still have to come.
-std::shared_ptr<ClusterTrunk::Part> ClusterTrunk::ask(std::size_t stage, int member, FilterRange filters) {
-  auto part = std::make_shared<Part>();
-  if (!is_slave(member)) {
-    part->of = {stage, filters, node_->state(stage, filters)};
-    return part;
-  }
-  part->of = {stage, filters, zero_state(stages_[stage], filters.count)};
-  if (!has_parameters(stages_[stage])) return part;  // nothing to send
-  part->reader.emplace(wire::values_of(part->of.state));
-  const auto slave = static_cast<std::size_t>(member);
-  send(slave, wire::Snapshot{static_cast<std::uint32_t>(stage), filters});
-  coming_[slave].push_back(part);
-  return part;
-}
-
-/// Until it is there: settle().
-void ClusterTrunk::give(int node, const FilterState& part) {
-  if (!is_slave(node)) return node_->set_state(part.stage, part.filters, part.state);
-  const auto slave = static_cast<std::size_t>(node);
-  const auto stage = static_cast<std::uint32_t>(part.stage);
-  send(slave, wire::Load{stage, part.filters});
-  wire::send_values({.step = 0, .task = stage, .first = 0}, wire::values_of(part.state),
-                    [&](const wire::Envelope& piece) { roster_.send(slave, piece); });
-  ++owed_[slave];
-}
-
-void ClusterTrunk::begin_snapshot() {
-  settle();
-  snapshot_.clear();
-  for (std::size_t s = 0; s < stages_.size(); ++s) {
-    for (const Assignment& shard : plan_.stages[s].shards) snapshot_.push_back(ask(s, shard.member, shard.filters));
-  }
-}
-
-bool ClusterTrunk::snapshot_complete() const {
-  return std::ranges::all_of(snapshot_, [](const auto& part) { return part->complete(); });
-}
-
-std::optional<std::vector<ShardState>> ClusterTrunk::take_snapshot() {
-  if (snapshot_.empty() || !snapshot_complete()) return std::nullopt;
-  std::vector<ShardState> states;
-  for (const Stage& stage : stages_) states.push_back(zero_state(stage, stage.conv.filters));
-  for (const auto& part : std::exchange(snapshot_, {})) {
-    paste(part->of.state, part->of.filters, states[part->of.stage]);
-  }
-  return states;
-}
-
-std::vector<ShardState> ClusterTrunk::snapshot() {
-  begin_snapshot();
-  run_until([this] { return snapshot_complete(); });
-  return *take_snapshot();
-}
-
-void ClusterTrunk::load(const std::vector<ShardState>& states) {
-  invariant(states.size() == stages_.size(), "one state for each stage");
-  settle();
-  for (std::size_t s = 0; s < stages_.size(); ++s) {
-    for (int node = 0; node <= static_cast<int>(slave_count()); ++node) {
-      const FilterRange held = held_filters(plan_, node_->graph(), s, node);
-      if (held.count > 0 && has_parameters(stages_[s])) give(node, {s, held, slice(states[s], held)});
-    }
-  }
-  settle();
-}
-
-void ClusterTrunk::change_plan(const Plan& plan) {
-  validate(plan, stages_);
-  invariant(plan.members == plan_.members && plan.batch == plan_.batch, "a plan for the same members and batches");
-  settle();
-  // What a node has to hold and had no shard of: it is fetched from whose shard it was, before that drops it.
-  std::vector<std::pair<int, std::shared_ptr<Part>>> moved;
-  const TaskGraph graph = make_task_graph(plan, stages_);
-  for (std::size_t s = 0; s < stages_.size(); ++s) {
-    for (int node = 0; node < graph.nodes; ++node) {
-      const FilterRange held = held_filters(plan, graph, s, node);
-      for (const Assignment& shard : plan_.stages[s].shards) {
-        const FilterRange part = common(held, shard.filters);
-        if (part.count == 0 || shard.member == node) continue;
-        moved.emplace_back(node, ask(s, shard.member, part));
-      }
-    }
-  }
-  run_until([this] { return std::ranges::all_of(coming_, [](const auto& parts) { return parts.empty(); }); });
-  const std::vector<FilterState> kept = node_->own_states();
-  plan_ = plan;
-  execute(true);
-  for (const FilterState& each : kept) node_->set_state(each.stage, each.filters, each.state);
-  for (const auto& [node, part] : moved) give(node, part->of);
-  settle();
 }
 
 std::vector<MemberTime> ClusterTrunk::take_times() {

@@ -80,8 +80,8 @@ class ClusterTrunk : public Trunk {
   std::vector<std::size_t> awaited() const;
   std::chrono::milliseconds patience() const;
   [[noreturn]] void broke_protocol(std::size_t slave, const std::string& what) const;
-  void execute(bool keep);
-  void assign(bool keep);
+  void execute(bool keep, const std::vector<wire::StateMove>& moves = {});
+  void assign(bool keep, const std::vector<wire::StateMove>& moves);
 
   /// State of some filters, which a slave may still be sending.
   struct Part {

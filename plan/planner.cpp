@@ -26,13 +26,19 @@ double predict_seconds(const MemberProfile& member, const Group& group, int filt
   return seconds;
 }
 
+/// Each of its filters reads the channel of the same number alone.
+bool channel_by_channel(const Stage& stage) {
+  return stage.kind == StageKind::channels ||
+         (stage.conv.groups == stage.channels && stage.conv.filters == stage.channels);
+}
+
 /// All stages that are split, in their order.
 std::vector<Group> groups_of(const std::vector<Stage>& trunk) {
   std::vector<std::size_t> first(trunk.size());  // of the stage's group
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     first[s] = s;
     const std::vector<Sources> reads = reads_of(trunk, s);
-    for (std::size_t r = trunk[s].kind == StageKind::channels ? 0 : 1; r < reads.size(); ++r) {
+    for (std::size_t r = channel_by_channel(trunk[s]) ? 0 : 1; r < reads.size(); ++r) {
       const Source& source = reads[r][0];
       if (reads[r].size() > 1 || source.stage < 0) continue;
       const int filters = trunk[static_cast<std::size_t>(source.stage)].conv.filters;

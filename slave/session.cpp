@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "plan/plan.hpp"
-#include "wire/stream.hpp"
 
 namespace convoy {
 namespace {
@@ -15,11 +14,6 @@ using wire::Clock;
 constexpr auto kTick = 200ms;
 /// How often a slave that is at work, or waits for others, shows the master that it does not hang.
 constexpr auto kSignInterval = 500ms;
-/// How long a peer that does not answer is tried.
-constexpr auto kMeetingPatience = 5s;
-/// How long the master may leave a started transfer without progress. It computes a share itself and serves others
-/// meanwhile; whether it lives at all is the control connection's matter.
-constexpr auto kTransferPatience = 10min;
 
 }  // namespace
 
@@ -206,108 +200,6 @@ wire::Envelope Session::next_piece(const std::string& of_what) {
   }
 }
 
-// ---- the plan ------------------------------------------------------------------------------------------------------
-
-void Session::on(const wire::Assign& task) {
-  send(wire::Assigned{task.token});
-  given_up_ = false;
-  const bool same_trunk = node_ && node_->trunk() == task.trunk;
-  const std::vector<FilterState> kept = task.keep && same_trunk ? node_->own_states() : std::vector<FilterState>();
-  node_.reset();
-  early_.clear();
-  early_bytes_ = 0;
-  states_.clear();
-  in_step_ = false;
-  step_ = 0;
-  index_ = static_cast<int>(task.node);
-  members_ = task.plan.members;
-  check_memory(task);
-  std::vector<std::string> unreached = meet_peers(task);
-  node_ = std::make_unique<Node>(task.plan, task.trunk, index_, &device_,
-                                 Carrier{.send = [this](Parcel&& parcel) { carry(std::move(parcel)); },
-                                         .grant = [](int) { invariant(false, "the master alone grants"); }});
-  if (unreached.empty()) unreached = link_.unreached(Clock::now() + kMeetingPatience);
-  if (!unreached.empty()) {
-    node_.reset();
-    return send(wire::Unreached{unreached});
-  }
-  for (const FilterState& each : kept) node_->set_state(each.stage, each.filters, each.state);
-  times_.compute += watch_.restart();
-  finish();
-}
-
-void Session::check_memory(const wire::Assign& task) const {
-  if (memory_ == 0) return;
-  const TaskGraph graph = make_task_graph(task.plan, task.trunk);
-  std::size_t taken = 0;
-  for (std::size_t s = 0; s < task.trunk.size(); ++s) {
-    const FilterRange held = held_filters(task.plan, graph, s, index_);
-    if (held.count == 0) continue;
-    const std::size_t bytes =
-        bytes_of({.stage = task.trunk[s], .filters = held, .batch = task.plan.batch, .input_gradient = s > 0});
-    if (taken + bytes > memory_) {
-      fail(
-          "filters {} to {} of stage {} at batch {} take {} MiB, and of the {} MiB allowed {} are taken; raise "
-          "--memory or take a smaller --batch",
-          held.first, held.first + held.count - 1, task.trunk[s].name, task.plan.batch, bytes >> 20, memory_ >> 20,
-          taken >> 20);
-    }
-    taken += bytes;
-  }
-}
-
-/// Connects to whom this node sends; returns the names of those that nobody can connect to.
-std::vector<std::string> Session::meet_peers(const wire::Assign& task) {
-  const TaskGraph graph = make_task_graph(task.plan, task.trunk);
-  std::vector<wire::ClientLink::Peer> peers;
-  std::vector<std::string> unreached;
-  for (const Task& each : graph.tasks) {
-    if (each.kind != TaskKind::send || each.node != index_ || each.to == graph.master) continue;
-    if (std::ranges::any_of(peers, [&](const auto& peer) { return peer.node == each.to; })) continue;
-    const auto to = static_cast<std::size_t>(each.to);
-    const bool known = to < task.peers.size() && !task.peers[to].empty();
-    if (!known && !std::ranges::count(unreached, members_[to])) unreached.push_back(members_[to]);
-    if (!known) continue;
-    const std::string key = to < task.peer_keys.size() ? task.peer_keys[to] : "";
-    peers.push_back({.node = each.to, .name = members_[to], .endpoint = task.peers[to], .key = key});
-  }
-  link_.meet(task.token, index_, peers);
-  return unreached;
-}
-
-void Session::on(const wire::Load& task) {
-  if (common(task.filters, node().held(task.stage_index)) != task.filters) {
-    fail("not all of filters {} to {} of stage {} are computed here", task.filters.first,
-         task.filters.first + task.filters.count - 1, task.stage_index);
-  }
-  ShardState state = zero_state(node().trunk()[task.stage_index], task.filters.count);
-  wire::ValueReader reader(wire::values_of(state));
-  while (!reader.complete()) {
-    const wire::Envelope envelope = next_piece("a state");
-    reader.add(std::get<wire::Piece>(envelope.message), envelope.payload);
-  }
-  node().set_state(task.stage_index, task.filters, state);
-  finish();
-}
-
-void Session::on(const wire::Snapshot& task) {
-  if (in_step_) fail("a Snapshot in the middle of a step");
-  if (common(task.filters, node().own(task.stage_index)) != task.filters) {
-    fail("not all of filters {} to {} of stage {} are in a shard here", task.filters.first,
-         task.filters.first + task.filters.count - 1, task.stage_index);
-  }
-  const ShardState state = node().state(task.stage_index, task.filters);
-  wire::send_values({.step = 0, .task = task.stage_index, .first = 0}, wire::values_of(state),
-                    [this](const wire::Envelope& piece) { states_.push_back(piece); });
-}
-
-bool Session::send_state() {
-  if (states_.empty()) return false;
-  link_.send(Channel::data, states_.front(), Clock::now() + kTransferPatience);
-  states_.pop_front();
-  return true;
-}
-
 // ---- a step --------------------------------------------------------------------------------------------------------
 
 void Session::on(const wire::Step& step) {
@@ -342,6 +234,11 @@ void Session::receive(int from, const wire::Piece& piece, const wire::Payload& p
     if (early_bytes_ > node().bytes_due()) fail("more Pieces of the next step than there are");
     early_.push_back({from, piece, payload});
     return;
+  }
+  if (piece.step == 0 && from != node().graph().master) {
+    const std::optional<FilterState> state = moving_.take(from, piece, payload);
+    if (state) node().set_state(state->stage, state->filters, state->state);
+    return finish_move();
   }
   if (!in_step_ || piece.step != step_) fail("a Piece of step {} in step {}", piece.step, step_);
   const auto owner = std::make_shared<wire::Payload>(payload);

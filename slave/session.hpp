@@ -10,6 +10,7 @@
 #include "core/stopwatch.hpp"
 #include "devices/calibrate.hpp"
 #include "exchange/node.hpp"
+#include "slave/moving_states.hpp"
 #include "wire/link.hpp"
 
 namespace convoy {
@@ -39,6 +40,7 @@ class Session {
   void on(const wire::Probe& probe);
   void on(const wire::Assign& task);
   void on(const wire::Load& task);
+  void on(const wire::Move& task);
   void on(const wire::Step& step);
   void on(const wire::Update& task);
   void on(const wire::Snapshot& task);
@@ -49,6 +51,10 @@ class Session {
   template <class T>
   void on(const T& message);  // whatever a master never sends
 
+  /// How long the master may leave a started transfer without progress. It computes a share itself and serves others
+  /// meanwhile; whether it lives at all is the control connection's matter.
+  static constexpr auto kTransferPatience = std::chrono::minutes(10);
+
   struct AnotherPlan {};  ///< thrown in the middle of a transfer that the master has given up
   wire::Envelope next_piece(const std::string& of_what);
   Node& node();
@@ -57,6 +63,7 @@ class Session {
   void carry(Parcel&& parcel);
   void receive(int from, const wire::Piece& piece, const wire::Payload& payload);
   void finish_step();
+  void finish_move();
   void send_squares();
   void finish();
   void show_life();
@@ -75,6 +82,8 @@ class Session {
   std::optional<wire::ClientLink::From> another_plan_;
   bool given_up_ = false;              ///< the plan: a link that it needs broke, and the master was told
   std::deque<wire::Envelope> states_;  ///< asked for with Snapshot: sent when there is time
+  MovingStates moving_;
+  bool move_owed_ = false;  ///< a Done, when moving_ is complete
   /// Of the next step, whose beginning the master told other slaves first.
   struct Early {
     int from;

@@ -17,6 +17,7 @@ constexpr std::uint32_t kLargestBatch = 65536;
 constexpr std::uint32_t kMostStages = 4096;
 constexpr std::uint32_t kMostRepeats = 100;
 constexpr std::uint32_t kMostMembers = 1024;
+constexpr std::uint32_t kMostMoves = 1U << 20U;
 constexpr std::uint32_t kMostTasks = 1U << 30;
 constexpr std::uint64_t kMostValues = std::uint64_t{1} << 48;
 constexpr std::uint32_t kMostProbe = 1024;
@@ -180,6 +181,19 @@ std::string token_of(const flatbuffers::String* from) {
   return token;
 }
 
+StateMove move_of(const fb::StateMove& move, const Assign& assign) {
+  const auto last = static_cast<std::uint32_t>(assign.plan.members.size()) - 1;
+  if (move.stage_index() >= assign.trunk.size())
+    fail("a move in stage {} of {}", move.stage_index(), assign.trunk.size());
+  const auto filters = static_cast<std::uint32_t>(assign.trunk[move.stage_index()].conv.filters);
+  const std::uint32_t first = within(move.first(), 0U, filters - 1, "first filter");
+  const std::uint32_t count = within(move.count(), 1U, filters - first, "filters");
+  return {.stage_index = move.stage_index(),
+          .filters = {static_cast<int>(first), static_cast<int>(count)},
+          .from = static_cast<int>(within(move.from(), 0U, last, "node")),
+          .to = static_cast<int>(within(move.to(), 0U, last, "node"))};
+}
+
 Assign read(const fb::Assign& t) {
   if (t.trunk() == nullptr || t.plan() == nullptr) fail("an Assign without a trunk or a plan");
   if (t.trunk()->size() > kMostStages) fail("{} stages, {} at most", t.trunk()->size(), kMostStages);
@@ -194,6 +208,9 @@ Assign read(const fb::Assign& t) {
   validate(assign.trunk);
   validate(assign.plan, assign.trunk);
   if (assign.node >= assign.plan.members.size()) fail("node {} of {}", assign.node, assign.plan.members.size());
+  if (t.moves() == nullptr) return assign;
+  if (t.moves()->size() > kMostMoves) fail("{} moves of states, {} at most", t.moves()->size(), kMostMoves);
+  for (const fb::StateMove* move : *t.moves()) assign.moves.push_back(move_of(*move, assign));
   return assign;
 }
 
@@ -258,6 +275,7 @@ Message read(const fb::Header& header) {
     case fb::Body::Probe: return Probe{within(header.body_as_Probe()->pieces(), 0U, kMostProbe, "pieces")};
     case fb::Body::Assigned: return Assigned{token_of(header.body_as_Assigned()->token())};
     case fb::Body::Leaving: return Leaving{};
+    case fb::Body::Move: return Move{};
     case fb::Body::Squares: return Squares{header.body_as_Squares()->sum()};  // no number, where training diverges
     case fb::Body::Probed: {
       const fb::Probed& probed = *header.body_as_Probed();
@@ -289,7 +307,7 @@ std::string name_of(const Message& message) {
   constexpr std::array<const char*, std::variant_size_v<Message>> kNames{
       "Hello",  "Welcome",   "Refused", "Bye",      "Ping",     "Attach", "Calibrate", "Calibrated",
       "Assign", "Load",      "Step",    "Update",   "Snapshot", "Piece",  "Credit",    "Done",
-      "Failed", "Unreached", "Probe",   "Assigned", "Leaving",  "Probed", "Squares"};
+      "Failed", "Unreached", "Probe",   "Assigned", "Leaving",  "Probed", "Squares",   "Move"};
   return kNames[message.index()];
 }
 

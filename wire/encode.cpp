@@ -122,8 +122,16 @@ struct BodyEncoder {
     const auto token = builder.CreateString(m.token);
     const auto peers = builder.CreateVectorOfStrings(m.peers);
     const auto keys = builder.CreateVectorOfStrings(m.peer_keys);
-    return {fb::Body::Assign, fb::CreateAssign(builder, trunk, plan, m.node, token, peers, m.keep, keys).Union()};
+    std::vector<fb::StateMove> moves;
+    for (const StateMove& each : m.moves) {
+      moves.emplace_back(each.stage_index, u32(each.filters.first), u32(each.filters.count), u32(each.from),
+                         u32(each.to));
+    }
+    const auto moved = builder.CreateVectorOfStructs(moves);
+    return {fb::Body::Assign,
+            fb::CreateAssign(builder, trunk, plan, m.node, token, peers, m.keep, keys, moved).Union()};
   }
+  Result operator()(const Move&) const { return {fb::Body::Move, fb::CreateMove(builder).Union()}; }
   Result operator()(const Load& m) const {
     return {fb::Body::Load, fb::CreateLoad(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count)).Union()};
   }

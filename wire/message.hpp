@@ -71,6 +71,13 @@ struct Calibrated {
   double backward_filters = 0.0;
   double update = 0.0;
 };
+/// Filters of a stage whose state one slave takes over from another.
+struct StateMove {
+  std::uint32_t stage_index = 0;
+  FilterRange filters;
+  int from = 0;  ///< nodes
+  int to = 0;
+};
 /// Master to slave, at any time: the plan from now on and which node of it the slave is; drops the step at hand and what
 /// the slave held before, or what of it the plan takes away. Answered by Assigned at once; then by Done when its shards are
 /// compiled and all peers that it sends to are reached, else by Unreached or Failed.
@@ -83,6 +90,7 @@ struct Assign {
       peers;          ///< by member, where it listens for peers: "HOST:PORT", or ":PORT" on the master's host
   bool keep = false;  ///< the state of filters that the slave's shards had before and have again
   std::vector<std::string> peer_keys = {};  ///< by member, its Hello's
+  std::vector<StateMove> moves = {};        ///< with `keep`: what slaves send one another at Move
 };
 /// Slave to master: what it says from now on is of the plan with this token.
 struct Assigned {
@@ -93,6 +101,9 @@ struct Load {
   std::uint32_t stage_index = 0;
   FilterRange filters;
 };
+/// Master to slave, after everybody's Done for an Assign with moves: the slave sends others what of its former shards they
+/// take over. Answered by Done when all that it takes over itself is here.
+struct Move {};
 /// Master to slave: a step begins. Answered by Done when nothing of it is left to do for the slave.
 struct Step {
   std::uint64_t number = 0;  ///< from 1 on, one more each time
@@ -153,7 +164,7 @@ struct Probed {
 
 using Message =
     std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step, Update,
-                 Snapshot, Piece, Credit, Done, Failed, Unreached, Probe, Assigned, Leaving, Probed, Squares>;
+                 Snapshot, Piece, Credit, Done, Failed, Unreached, Probe, Assigned, Leaving, Probed, Squares, Move>;
 
 /// "Forward", "Piece": for messages to people.
 std::string name_of(const Message& message);

@@ -199,6 +199,7 @@ TEST(ClustersThatChangePlans, TakeTheStateOfFiltersAlong) {
   };
   ClusterTrunk trunk(cut.trunk, plan_of({1, 5, 2, 1}, Exchange::ring, false), roster, device.get(), 20s);
   const Result result = train_some(trunk, cut, [&](int step) {
+    if (step == 3) trunk.change_plan(plan_of({4, 1, 1, 3}, Exchange::ring, false));
     if (step == 5) trunk.change_plan(plan_of({3, 0, 2, 4}, Exchange::ring, true));
     if (step == 10) trunk.change_plan(plan_of({0, 1, 1, 0}, Exchange::star, false));
     if (step == 15) trunk.change_plan(plan_of({2, 1, 1, 1}, Exchange::thesis, false));

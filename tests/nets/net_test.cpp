@@ -242,9 +242,9 @@ TEST_P(ShippedNets, HaveTheirPublishedSize) {
 INSTANTIATE_TEST_SUITE_P(
     All, ShippedNets,
     testing::Values(Shipped{"resnet20", 269722, 81.10208}, Shipped{"vgg16e", 143667240, 39264.124928},
-                    Shipped{"alexnet", 60965224, 1448.813632}, Shipped{"squeezenet", 1248424, 1554.442304},
-                    Shipped{"googlenet", 13378280, 3182.088}, Shipped{"resnet34", 21797672, 7327.522816},
-                    Shipped{"resnet34-padded", 21623848, 7288.987648},
+                    Shipped{"alexnet", 60965224, 1448.813632}, Shipped{"mobilenet", 4231976, 1137.480704},
+                    Shipped{"squeezenet", 1248424, 1554.442304}, Shipped{"googlenet", 13378280, 3182.088},
+                    Shipped{"resnet34", 21797672, 7327.522816}, Shipped{"resnet34-padded", 21623848, 7288.987648},
                     Shipped{"small-mlp", 153860 + 2 * 38612 + 1970, 0.464912},
                     Shipped{"medium-mlp", 307720 + 2 * 154056 + 3930, 1.237152},
                     Shipped{"big-mlp", 615440 + 2 * 615440 + 7850, 3.703616},

@@ -8,6 +8,7 @@
 #include <zmq.hpp>
 
 #include "tests/support/fake_master.hpp"
+#include "wire/stream.hpp"
 
 namespace convoy {
 namespace {
@@ -214,6 +215,82 @@ TEST(Slave, TakesAnotherPlanInTheMiddleOfWhatEverItDoes) {
   EXPECT_TRUE(std::holds_alternative<wire::Piece>(master.next())) << "it is well";
 }
 
+// ---- states that move from slave to slave --------------------------------------------------------------------------
+
+/// Half of the filters each, and what moves.
+wire::Assign halves(const FakeMaster& master, const wire::ClientLink& other,
+                    const std::vector<wire::StateMove>& moves) {
+  wire::Assign assign = assign_of();
+  assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
+  assign.plan.exchange = Exchange::ring;
+  assign.peers = {fmt::format(":{}", master.peer_port()), fmt::format("127.0.0.1:{}", other.peer_port())};
+  assign.token = "halves";
+  assign.keep = true;
+  assign.moves = moves;
+  return assign;
+}
+
+/// A weight and its velocity, a bias and its, of each filter: 9 values each, or 1.
+constexpr std::size_t kOfTwoFilters = 2 * (9 + 9 + 1 + 1);
+
+TEST(MovingStates, GoToAnotherSlave) {
+  FakeMaster master;
+  const SlaveThread slave(master.endpoint());
+  ASSERT_TRUE(master.welcome());
+  wire::ClientLink other(master.endpoint());
+  master.assign();
+  other.meet("halves", 1, {});
+  master.send(halves(master, other, {{0, {2, 2}, 0, 1}}));
+  ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
+  master.send(wire::Move{});
+  ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
+  std::size_t values = 0;
+  while (values < kOfTwoFilters) {
+    const auto from = other.receive(Clock::now() + 5s);
+    ASSERT_TRUE(from.has_value());
+    EXPECT_EQ(std::get<wire::Piece>(from->envelope.message), (wire::Piece{.step = 0, .task = 0, .first = values}));
+    values += from->envelope.payload.floats().size();
+  }
+  EXPECT_EQ(values, kOfTwoFilters);
+}
+
+TEST(MovingStates, ComeFromAnotherSlave) {
+  FakeMaster master;
+  const SlaveThread slave(master.endpoint());
+  ASSERT_TRUE(master.welcome());
+  wire::ClientLink other(master.endpoint());
+  master.send(halves(master, other, {{0, {0, 2}, 1, 0}}));
+  ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
+  other.meet("halves", 1, {{0, "worker", fmt::format("127.0.0.1:{}", master.peer_port())}});
+  ASSERT_TRUE(other.unreached(Clock::now() + 5s).empty());
+  ShardState state = zero_state(stage(), 2);
+  float next = 0.0F;
+  for (const std::span<float> values : wire::values_of(state)) {
+    for (float& value : values) value = ++next;
+  }
+  wire::send_values({.step = 0, .task = 0, .first = 0}, wire::values_of(std::as_const(state)),
+                    [&](const wire::Envelope& piece) { other.send_to_peer(0, piece); });
+  master.send(wire::Move{});
+  ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
+  master.send(wire::Snapshot{0, {0, 2}});
+  next = 0.0F;
+  while (next < static_cast<float>(kOfTwoFilters)) {
+    const wire::Envelope envelope = master.next_envelope();
+    ASSERT_TRUE(std::holds_alternative<wire::Piece>(envelope.message));
+    for (const float value : envelope.payload.floats()) EXPECT_EQ(value, ++next);
+  }
+}
+
+TEST(MovingStates, MustBeInAShardThere) {
+  FakeMaster master;
+  const SlaveThread slave(master.endpoint());
+  ASSERT_TRUE(master.welcome());
+  wire::ClientLink other(master.endpoint());
+  other.meet("halves", 1, {});
+  master.send(halves(master, other, {{0, {2, 2}, 0, 1}}));
+  EXPECT_THAT(master.failure(), HasSubstr("filters 2 to 3 of stage 0, which node 1 is to get, are in a shard here"));
+}
+
 // ---- other slaves that err: the master is told who -----------------------------------------------------------------
 
 struct BadPeer {
@@ -256,6 +333,11 @@ INSTANTIATE_TEST_SUITE_P(Table, BadPeers,
                                                    return wire::Envelope{wire::Piece{.step = 2}, wire::Payload(4)};
                                                  },
                                                  "a Piece of step 2 in step 0"},
+                                         BadPeer{"OfAState",
+                                                 [] {
+                                                   return wire::Envelope{wire::Piece{.step = 0}, wire::Payload(4)};
+                                                 },
+                                                 "a Piece of a state that does not move"},
                                          BadPeer{
                                              "FarTooMuch",
                                              [] {

@@ -103,16 +103,17 @@ class FakeMaster {
     next();
   }
   /// The next message on the data connection that tells something.
-  wire::Message next() {
+  wire::Message next() { return next_envelope().message; }
+  wire::Envelope next_envelope() {
     const auto until = Clock::now() + 20s;
     while (Clock::now() < until) {
       const auto from = link_->receive(until);
       if (!from || from->channel != Channel::data || from->peer != peer_) continue;
       const wire::Message& message = from->envelope.message;
       if (std::holds_alternative<wire::Ping>(message) || std::holds_alternative<wire::Assigned>(message)) continue;
-      return message;
+      return from->envelope;
     }
-    return wire::Failed{"nothing came"};
+    return {wire::Failed{"nothing came"}, {}};
   }
   std::string failure() {
     const wire::Message message = next();

@@ -28,7 +28,7 @@ NO_DROPOUT = {"alexnet": ["drop6.rate=0", "drop7.rate=0"], "squeezenet": ["drop.
 TEN = {"alexnet": ["fc6.units=128", "fc7.units=64", "fc8.units=10"], "squeezenet": ["conv10.filters=10"],
        "vgg16e": ["dense1.units=512", "dense2.units=256", "dense3.units=10"],
        "resnet34": ["dense1.units=10"], "resnet34-padded": ["dense1.units=10"],
-       "googlenet": ["out.units=10", "side1_out.units=10", "side2_out.units=10"]}
+       "mobilenet": ["dense1.units=10"], "googlenet": ["out.units=10", "side1_out.units=10", "side2_out.units=10"]}
 
 SLOW = ["training.learning_rate=0.00002"]  # deep nets: so that rounding does not take another way within ten steps
 
@@ -44,6 +44,7 @@ CASES = {
     "resnet34": ("resnet34", SIZE[48] + TEN["resnet34"] + SLOW, 8),
     "resnet34-padded": ("resnet34-padded", SIZE[48] + TEN["resnet34-padded"] + SLOW, 8),
     "alexnet": ("alexnet", SIZE[67] + NO_DROPOUT["alexnet"] + TEN["alexnet"], 4),
+    "mobilenet": ("mobilenet", SIZE[64] + TEN["mobilenet"] + SLOW, 4),
     "squeezenet": ("squeezenet", SIZE[64] + NO_DROPOUT["squeezenet"] + TEN["squeezenet"], 4),
     "googlenet": ("googlenet", SIZE[80] + NO_DROPOUT["googlenet"] + TEN["googlenet"] + SLOW, 2),
     "vgg16e": ("vgg16e", SIZE[32] + NO_DROPOUT["vgg16e"] + TEN["vgg16e"] + SLOW, 2),

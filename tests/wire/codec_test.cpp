@@ -45,7 +45,8 @@ Assign sample_assign() {
             .micro_batches = 8,
             .relayed = true};
   plan.stages[0].replicated = true;
-  return {{sample_stage(), next_stage()}, plan, 1, "token", {":5571", "10.0.0.2:5571"}, false, {"", "key"}};
+  return {{sample_stage(), next_stage()}, plan, 1,           "token",
+          {":5571", "10.0.0.2:5571"},     true, {"", "key"}, {{1, {2, 5}, 1, 0}}};
 }
 
 /// One of each kind, every field with a value of its own.
@@ -72,7 +73,8 @@ std::vector<Message> samples() {
           Assigned{"token"},
           Leaving{},
           Probed{{0.25, 4.0}},
-          Squares{1.5}};
+          Squares{1.5},
+          Move{}};
 }
 
 std::string hex(const std::vector<std::byte>& bytes) {
@@ -100,6 +102,11 @@ TEST(Codec, KeepsEveryField) {
   EXPECT_EQ(assign.trunk, (std::vector<Stage>{sample_stage(), next_stage()}));
   EXPECT_EQ(assign.plan, sample_assign().plan);
   EXPECT_EQ(assign.peers, sample_assign().peers);
+  ASSERT_EQ(assign.moves.size(), 1U);
+  EXPECT_EQ(assign.moves[0].stage_index, 1U);
+  EXPECT_EQ(assign.moves[0].filters, (FilterRange{2, 5}));
+  EXPECT_EQ(assign.moves[0].from, 1);
+  EXPECT_EQ(assign.moves[0].to, 0);
   const auto step = std::get<Step>(decode(encode(samples()[10])));
   EXPECT_EQ(step.pass.seed, 0x1122334455667788U);
   EXPECT_TRUE(step.pass.squares);
