@@ -28,7 +28,7 @@ inline const auto kShippedNets =
                     Shipped{"resnet34", {"input.height=48", "input.width=48"}},
                     Shipped{"resnet34-padded", {"input.height=48", "input.width=48"}},
                     Shipped{"alexnet", {"input.height=67", "input.width=67"}},
-                    Shipped{"mobilenet", {"input.height=64", "input.width=64"}},
+                    Shipped{"mobilenet", {"input.height=96", "input.width=96"}, 4},
                     Shipped{"squeezenet", {"input.height=64", "input.width=64"}},
                     Shipped{"googlenet", {"input.height=80", "input.width=80"}},
                     Shipped{"vgg16e", {"input.height=32", "input.width=32"}});

@@ -21,7 +21,7 @@ import numpy
 import torch
 import torch_net
 
-SIZE = {n: [f"input.height={n}", f"input.width={n}"] for n in (32, 48, 64, 67, 80)}
+SIZE = {n: [f"input.height={n}", f"input.width={n}"] for n in (32, 48, 64, 67, 80, 96)}
 NO_DROPOUT = {"alexnet": ["drop6.rate=0", "drop7.rate=0"], "squeezenet": ["drop.rate=0"],
               "vgg16e": ["drop1.rate=0", "drop2.rate=0"],
               "googlenet": ["drop.rate=0", "side1_drop.rate=0", "side2_drop.rate=0"]}
@@ -44,7 +44,7 @@ CASES = {
     "resnet34": ("resnet34", SIZE[48] + TEN["resnet34"] + SLOW, 8),
     "resnet34-padded": ("resnet34-padded", SIZE[48] + TEN["resnet34-padded"] + SLOW, 8),
     "alexnet": ("alexnet", SIZE[67] + NO_DROPOUT["alexnet"] + TEN["alexnet"], 4),
-    "mobilenet": ("mobilenet", SIZE[64] + TEN["mobilenet"] + SLOW, 4),
+    "mobilenet": ("mobilenet", SIZE[96] + TEN["mobilenet"] + SLOW, 8),
     "squeezenet": ("squeezenet", SIZE[64] + NO_DROPOUT["squeezenet"] + TEN["squeezenet"], 4),
     "googlenet": ("googlenet", SIZE[80] + NO_DROPOUT["googlenet"] + TEN["googlenet"] + SLOW, 2),
     "vgg16e": ("vgg16e", SIZE[32] + NO_DROPOUT["vgg16e"] + TEN["vgg16e"] + SLOW, 2),
@@ -126,6 +126,7 @@ def main():
         single = run(*CASES[name], torch.float32)
         result["gradients_off"] = max(abs(a - b) / exact[0] for layer, exact in result["gradients"].items()
                                       for a, b in zip(exact, single["gradients"][layer]))
+        result["outputs_off"] = max(abs(a - b) for a, b in zip(result["outputs"], single["outputs"]))
         result["losses_off"] = [abs(a - b) for a, b in zip(result["losses"], single["losses"])]
         file = pathlib.Path(__file__).parent / f"{name}.json"
         file.write_text(json.dumps(result, indent=0).replace(",\n", ", ").replace("], ", "],\n") + "\n", encoding="utf-8")
