@@ -28,6 +28,9 @@ class ClConvolution {
 std::unique_ptr<ClConvolution> make_direct_convolution(ClShared& shared, const ShardSpec& spec, bool images,
                                                        const ClBuffer* places);
 
+/// In groups, of which the shard may have any filters (grouped.cl).
+std::unique_ptr<ClConvolution> make_grouped_convolution(ClShared& shared, const ShardSpec& spec);
+
 /// Products of matrices by CLBlast, with kernels of our own around them (layers.cl). Throws Error where there is no
 /// CLBlast.
 std::unique_ptr<ClConvolution> make_product_convolution(ClShared& shared, const ShardSpec& spec);

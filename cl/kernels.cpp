@@ -63,6 +63,22 @@ ColumnKernels::ColumnKernels(ClContext& context) {
   to_channels = built[3];
 }
 
+GroupedKernels::GroupedKernels(ClContext& context) {
+  const std::vector<ClKernel> built =
+      context.build(over_maps(kLayersSource) + kGroupedSource, common_options(context),
+                    {"grouped_convolve", "grouped_input_gradient", "grouped_filter_gradient"});
+  convolve = built[0];
+  input_gradient = built[1];
+  filter_gradient = built[2];
+}
+
+GroupedKernels GroupedKernels::timed_apart() const {
+  GroupedKernels copy = *this;
+  for (ClKernel* kernel : {&copy.convolve, &copy.input_gradient, &copy.filter_gradient})
+    *kernel = kernel->timed_apart();
+  return copy;
+}
+
 int filters_of_tile(int filters, bool images) {
   // Cost of a tile relative to what it computes: a small one loads more for each multiplication (measured on PoCL).
   constexpr std::array<std::pair<int, double>, 3> kTiles{{{8, 1.05}, {10, 1.0}, {12, 1.0}}};

@@ -8,6 +8,7 @@ namespace convoy {
 
 /// The text of a .cl file, embedded when the program was built.
 extern const char* const kConvolutionSource;
+extern const char* const kGroupedSource;
 extern const char* const kLayersSource;
 extern const char* const kMapsSource;
 extern const char* const kNormSource;
@@ -31,6 +32,14 @@ struct ColumnKernels {
   ClKernel to_columns, from_columns, from_channels, to_channels;
 
   explicit ColumnKernels(ClContext& context);
+};
+
+struct GroupedKernels {
+  ClKernel convolve, input_gradient, filter_gradient;
+
+  explicit GroupedKernels(ClContext& context);
+  /// As those of ConvolutionKernels.
+  GroupedKernels timed_apart() const;
 };
 
 /// How much a work-item of the convolutions computes.

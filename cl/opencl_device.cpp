@@ -21,9 +21,9 @@ class ClDevice : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
-    const bool many_groups = groups_in(spec) > kMostParts;
-    if (spec.stage.kind != StageKind::convolution || many_groups) return compile_on_host(*this, spec, info_.threads);
-    if (spec.stage.conv.groups > 1) return compile_in_parts(*this, spec, false);
+    if (spec.stage.kind != StageKind::convolution) return compile_on_host(*this, spec, info_.threads);
+    const int groups = groups_in(spec);
+    if (spec.stage.conv.groups > 1 && groups <= kMostParts) return compile_in_parts(*this, spec, false);
     return make_cl_shard(shared_, spec);
   }
   std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override {

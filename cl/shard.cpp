@@ -54,6 +54,7 @@ class ClShard : public Shard {
  private:
   const ClTensor& last() const { return layers_.empty() ? *maps_ : layers_.back()->output(); }
   const ClTensor& own(const DeviceTensor& tensor) const;
+  bool in_groups() const { return spec_.stage.conv.groups > 1; }
   void make_layers();
   void make_convolutions();
   void weights_changed() {
@@ -94,7 +95,7 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
       weights_(shared.context, weight_shape(spec.stage, spec.filters.count), true, spec.stage.moments,
                what_ + "weights"),
       bias_(shared.context, {spec.filters.count, 1}, spec.stage.conv.bias, spec.stage.moments, what_ + "biases"),
-      choice_(choose_convolutions(shared, spec)),
+      choice_(in_groups() ? ClChoice{} : choose_convolutions(shared, spec)),
       sum_maps_(shared.layers.sum_maps.timed_apart()) {
   ClContext& context = shared_.context;
   make_layers();
@@ -110,6 +111,10 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
 }
 
 void ClShard::make_convolutions() {
+  if (in_groups()) {
+    direct_ = make_grouped_convolution(shared_, spec_);
+    return;
+  }
   const bool all = choice_.forward && choice_.filter_gradient && (choice_.input_gradient || !spec_.input_gradient);
   if (!all) direct_ = make_direct_convolution(shared_, spec_, choice_.images, places_ ? &places_ : nullptr);
   if (choice_.any()) products_ = make_product_convolution(shared_, spec_);
@@ -130,7 +135,7 @@ void ClShard::make_layers() {
   const bool max_after_relu = relu && pool != nullptr && pool->kind == PoolKind::max;
   // Pooled maps and places are all that the gradient needs: the maps themselves are not kept.
   const bool fits = (fused == nullptr || relu) && pool != nullptr && *pool == kFusedPooling;
-  if (fits && !choice_.forward) {
+  if (fits && !choice_.forward && !in_groups()) {
     maps_ = std::make_unique<ClTensor>(shared_.context, pooled_shape(*pool, convolved), what_ + "maps");
     places_ = shared_.context.allocate(maps_->shape().size() * sizeof(cl_int), what_ + "maps");
     layers_.push_back(make_cl_fused_pooling(shared_, *pool, convolved, *maps_, places_, what_ + "maps"));

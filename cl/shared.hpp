@@ -38,6 +38,7 @@ struct ClShared {
   int vector_width = 4;
   std::map<std::tuple<int, int, int, int, ClTile>, ConvolutionKernels> convolutions;  ///< by geometry
   std::optional<ColumnKernels> columns;
+  std::optional<GroupedKernels> grouped;
   std::optional<NormKernels> norms;
   ClScratch column_scratch;
   ClScratch channel_scratch;
@@ -74,6 +75,11 @@ struct ClShared {
       *kernel = kernel->timed_apart();
     }
     return apart;
+  }
+
+  GroupedKernels grouped_kernels() {
+    if (!grouped) grouped.emplace(context);
+    return grouped->timed_apart();
   }
 
   const NormKernels& norm_kernels() {

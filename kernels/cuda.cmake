@@ -32,7 +32,7 @@ set(CONVOY_HAS_CUDA TRUE)
 message(STATUS "CUDA devices: TRUE (CUDA ${CUDAToolkit_VERSION}, cuDNN: ${CONVOY_HAS_CUDNN})")
 
 # Compiled for itself, position-independent: core's own library is not.
-add_library(convoy_cuda MODULE cuda_device.cpp cuda_gpu.cu cuda_layers.cpp cuda_module.cpp cuda_norm.cpp cuda_product_convolution.cpp
+add_library(convoy_cuda MODULE cuda_device.cpp cuda_gpu.cu cuda_grouped_convolution.cpp cuda_layers.cpp cuda_module.cpp cuda_norm.cpp cuda_product_convolution.cpp
                                channel_layers.cpp device.cpp eigen_device.cpp grouped.cpp im2col.cpp on_host.cpp weightless.cpp
                                ../core/large_pages.cpp ../core/random.cpp ../core/shard_state.cpp ../core/stage.cpp ../core/thread_team.cpp)
 set_target_properties(convoy_cuda PROPERTIES PREFIX "" OUTPUT_NAME convoy-cuda CUDA_STANDARD 17

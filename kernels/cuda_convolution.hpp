@@ -49,6 +49,9 @@ class CudaConvolution {
 /// Products of matrices (cuBLAS) with kernels of our own around them. Any convolution.
 std::unique_ptr<CudaConvolution> make_product_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
 
+/// In groups, of which the shard may have any filters; without a library.
+std::unique_ptr<CudaConvolution> make_grouped_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
+
 /// Whether cuDNN is built in.
 bool has_cudnn();
 /// cuDNN's deterministic algorithms; null for what it cannot compute (padding that differs from side to side).

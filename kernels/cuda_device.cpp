@@ -193,10 +193,11 @@ class CudaDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
     check_sizes(spec);
-    const bool many_groups = groups_in(spec) > kMostParts;
-    if (spec.stage.kind != StageKind::convolution || many_groups) return compile_on_host(*this, spec, 1);
-    if (spec.stage.conv.groups > 1) return compile_in_parts(*this, spec, false);
-    std::unique_ptr<CudaConvolution> convolution = make_(*gpu_, scratch_, spec);
+    if (spec.stage.kind != StageKind::convolution) return compile_on_host(*this, spec, 1);
+    const bool in_groups = spec.stage.conv.groups > 1;
+    if (in_groups && groups_in(spec) <= kMostParts) return compile_in_parts(*this, spec, false);
+    std::unique_ptr<CudaConvolution> convolution =
+        in_groups ? make_grouped_convolution(*gpu_, scratch_, spec) : make_(*gpu_, scratch_, spec);
     if (convolution == nullptr) convolution = make_product_convolution(*gpu_, scratch_, spec);
     return std::make_unique<CudaShard>(*gpu_, spec, std::move(convolution));
   }

@@ -9,7 +9,7 @@ namespace convoy {
 /// Groups of which the shard has filters.
 int groups_in(const ShardSpec& spec);
 
-/// Beyond so many, a device without groups of its own leaves the shard to the host: each part costs it a few calls.
+/// Of more there would be too many parts: each costs a device a few calls.
 inline constexpr int kMostParts = 8;
 
 /// `device` computes the parts, each a shard that is all of a stage of its own; with `groups_together` whole groups are
