@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "kernels/activation.hpp"
@@ -170,11 +171,14 @@ void check_sizes(const ShardSpec& spec) {
   const auto most = static_cast<std::size_t>(std::numeric_limits<int>::max() / 2);
   const std::size_t in = input_shape(spec.stage, spec.batch).size();
   const std::size_t out = conv_shape(spec.stage, spec.batch, spec.filters.count).size();
-  if (std::max(in, out) > most) {
+  const std::size_t weights = weight_shape(spec.stage, spec.filters.count).size();
+  const std::size_t slices = spec.stage.conv.groups > 1 ? static_cast<std::size_t>(spec.batch) * weights : 0;
+  const std::size_t largest = std::max({in, out, slices});
+  if (largest > most) {
     fail(
         "stage {}: maps of {} values for one batch are more than the cuda device computes at once ({}); make the batch "
         "smaller",
-        spec.stage.name, std::max(in, out), most);
+        spec.stage.name, largest, most);
   }
 }
 
