@@ -3,8 +3,10 @@
 #include "bench/commands.hpp"
 #include "core/allocator.hpp"
 #include "core/exit_code.hpp"
+#include "core/openmp_waiting.hpp"
 
 int main(int argc, char** argv) {
+  convoy::let_waiting_threads_sleep(argv);
   convoy::keep_freed_memory();
   CLI::App app{"Convoy's benchmarks; each prints medians over interleaved rounds of one run"};
   app.require_subcommand(1);

@@ -6,6 +6,7 @@
 #include "core/allocator.hpp"
 #include "core/error.hpp"
 #include "core/exit_code.hpp"
+#include "core/openmp_waiting.hpp"
 #include "core/stop_signal.hpp"
 #include "master/options.hpp"
 
@@ -27,6 +28,7 @@ std::string joined(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  convoy::let_waiting_threads_sleep(argv);
   convoy::isolate_stop_signals();
   convoy::keep_freed_memory();
   CLI::App app{"Convoy's master: trains and tests convolutional nets, alone or with slaves"};

@@ -10,6 +10,7 @@
 
 #include "core/allocator.hpp"
 #include "core/exit_code.hpp"
+#include "core/openmp_waiting.hpp"
 #include "core/stop_signal.hpp"
 #include "devices/calibrate.hpp"
 #include "devices/registry.hpp"
@@ -157,6 +158,7 @@ int run(const Options& options) {
 }  // namespace convoy
 
 int main(int argc, char** argv) {
+  convoy::let_waiting_threads_sleep(argv);
   convoy::keep_freed_memory();
   CLI::App app{"Convoy's slave: computes its share of the filters for a master"};
   convoy::Options options;

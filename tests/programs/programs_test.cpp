@@ -38,6 +38,24 @@ TEST_F(Programs, TrainAloneAndTest) {
 }
 
 #ifdef FAKE_OPENCL
+/// Threads that spin while they wait take the core from others that have work to do.
+TEST_F(Programs, HaveWaitingThreadsSleepUnlessTheUserChose) {
+  for (const std::string& program : {kMaster, kSlave, kBench}) {
+    const auto settings = [&](const std::vector<std::string>& variables) {
+      std::vector<std::string> command{"/usr/bin/env", "-u", "OMP_WAIT_POLICY", "OMP_DISPLAY_ENV=verbose"};
+      command.insert(command.end(), variables.begin(), variables.end());
+      command.insert(command.end(), {program, "--help"});
+      Process process(command);
+      EXPECT_EQ(process.wait(20s), kSuccess);
+      return process.output();
+    };
+    const std::string chosen = settings({"GOMP_SPINCOUNT=7"});
+    if (chosen.find("GOMP_SPINCOUNT") == std::string::npos) GTEST_SKIP() << "there is no libgomp in these programs";
+    EXPECT_THAT(chosen, testing::Not(HasSubstr("GOMP_SPINCOUNT = '0'")));
+    EXPECT_THAT(settings({}), HasSubstr("GOMP_SPINCOUNT = '0'"));
+  }
+}
+
 TEST_F(Programs, ASlaveWhoseDeviceVanishesSaysSoAndEnds) {
   Process good = slave("good");
   Process bad({"/usr/bin/env", std::string("CONVOY_OPENCL_LIBRARY=") + FAKE_OPENCL, "FAKE_OPENCL_VANISHES=1", kSlave,
