@@ -107,8 +107,9 @@ OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec
 }
 
 void OnednnConvolution::forward(const memory& input, SampleRange samples) {
+  const memory some = samples_of(input, input_shape_, samples);
   const memory output = samples_of(output_, output_shape_, samples);
-  for (OnednnChannels& part : parts_) part.forward(input, bias_ ? bias_->values : memory(), output);
+  for (OnednnChannels& part : parts_) part.forward(some, bias_ ? bias_->values : memory(), output);
 }
 
 void OnednnConvolution::find_parameter_gradients(const memory& input, const memory& gradient) {
@@ -118,8 +119,9 @@ void OnednnConvolution::find_parameter_gradients(const memory& input, const memo
 }
 
 void OnednnConvolution::find_input_gradient(const memory& gradient, SampleRange samples) {
+  const memory some = samples_of(gradient, output_shape_, samples);
   const memory input_gradient = samples_of(input_gradient_, input_shape_, samples);
-  for (OnednnChannels& part : parts_) part.find_input_gradient(gradient, input_gradient);
+  for (OnednnChannels& part : parts_) part.find_input_gradient(some, input_gradient);
 }
 
 void OnednnConvolution::update(const UpdateStep& step) {

@@ -4,32 +4,31 @@
 #include <optional>
 
 #include "kernels/onednn_channels.hpp"
+#include "kernels/onednn_front.hpp"
 
 namespace convoy {
 
-class OnednnConvolution {
+class OnednnConvolution : public OnednnFront {
  public:
   /// `fused`: an activation computed with the convolution, or nothing.
   OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec, const Activation* fused);
 
-  const dnnl::memory::desc& input_desc() const { return input_desc_; }
-  const dnnl::memory& output() const { return output_; }
-  const dnnl::memory& input_gradient() const { return input_gradient_; }
+  const dnnl::memory::desc& input_desc() const override { return input_desc_; }
+  const dnnl::memory& output() const override { return output_; }
+  const dnnl::memory& input_gradient() const override { return input_gradient_; }
 
-  /// Samples, one micro-batch, of the input in any layout to those of output(), fused activation applied.
-  void forward(const dnnl::memory& input, SampleRange samples);
-  /// From the gradient by the same samples of the convolution's own output (before the activation) to those of
-  /// input_gradient().
-  void find_input_gradient(const dnnl::memory& gradient, SampleRange samples);
-  /// From input and gradient of the whole batch.
-  void find_parameter_gradients(const dnnl::memory& input, const dnnl::memory& gradient);
-  void update(const UpdateStep& step);
+  /// Fused activation applied.
+  void forward(const dnnl::memory& input, SampleRange samples) override;
+  /// From the gradient by the convolution's own output, before the activation.
+  void find_input_gradient(const dnnl::memory& gradient, SampleRange samples) override;
+  void find_parameter_gradients(const dnnl::memory& input, const dnnl::memory& gradient) override;
+  void update(const UpdateStep& step) override;
 
   /// Weights, and biases where it has any.
-  std::vector<Parameter> parameters() const;
-  std::size_t parameter_count() const { return bias_ ? 2 : 1; }
-  void take(std::span<const Parameter> parameters);
-  std::vector<Tensor> gradients() const;
+  std::vector<Parameter> parameters() const override;
+  std::size_t parameter_count() const override { return bias_ ? 2 : 1; }
+  void take(std::span<const Parameter> parameters) override;
+  std::vector<Tensor> gradients() const override;
 
  private:
   /// Of what of_part(a part's parameter) gives.

@@ -15,12 +15,18 @@ const OnednnTensor& own(const DeviceTensor& tensor) {
   return *ours;
 }
 
+/// That a convolution computes by the way.
+const Activation* fused_activation(const Stage& stage) {
+  if (stage.kind != StageKind::convolution || stage.after.empty()) return nullptr;
+  return std::get_if<Activation>(&stage.after.front());
+}
+
 class OnednnShard : public Shard {
  public:
-  OnednnShard(OnednnEngine& engine, const ShardSpec& spec);
+  OnednnShard(OnednnEngine& engine, const ShardSpec& spec, std::unique_ptr<OnednnFront> front);
 
   std::unique_ptr<DeviceTensor> make_input() const override {
-    return std::make_unique<OnednnTensor>(engine_, input_shape(spec_.stage, spec_.batch), convolution_.input_desc());
+    return std::make_unique<OnednnTensor>(engine_, input_shape(spec_.stage, spec_.batch), front_->input_desc());
   }
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
     return std::make_unique<OnednnTensor>(engine_, output_->shape(), output_->memory().get_desc());
@@ -44,7 +50,8 @@ class OnednnShard : public Shard {
   std::vector<Tensor> gradients() const override;
 
  private:
-  const Activation* fused() const;
+  /// With the convolution.
+  const Activation* fused() const { return fused_activation(spec_.stage); }
   /// Of a micro-batch, those that the layers take: with batch norm, all after the last, and none before.
   SampleRange for_layers(SampleRange samples) const;
   /// Of the layers, in the order of parameters_of().
@@ -54,7 +61,7 @@ class OnednnShard : public Shard {
   OnednnEngine& engine_;
   ShardSpec spec_;
   bool batch_norm_;
-  OnednnConvolution convolution_;
+  std::unique_ptr<OnednnFront> front_;
   std::vector<std::unique_ptr<OnednnLayer>> layers_;
   /// The Add layers among them.
   struct Added {
@@ -69,27 +76,23 @@ class OnednnShard : public Shard {
   const dnnl::memory* gradient_ = nullptr;  ///< by the convolution's own output, of the last backward_input
 };
 
-OnednnShard::OnednnShard(OnednnEngine& engine, const ShardSpec& spec)
-    : engine_(engine), spec_(spec), batch_norm_(has_batch_norm(spec.stage)), convolution_(engine, spec, fused()) {
+OnednnShard::OnednnShard(OnednnEngine& engine, const ShardSpec& spec, std::unique_ptr<OnednnFront> front)
+    : engine_(engine), spec_(spec), batch_norm_(has_batch_norm(spec.stage)), front_(std::move(front)) {
   make_layers();
   set_state(zero_state(spec.stage, spec.filters.count));
-  const dnnl::memory& last = layers_.empty() ? convolution_.output() : layers_.back()->output();
+  const dnnl::memory& last = layers_.empty() ? front_->output() : layers_.back()->output();
   output_ = std::make_unique<OnednnTensor>(engine, output_shape(spec.stage, spec.batch, spec.filters.count), last);
   if (spec.input_gradient) {
     input_gradient_ =
-        std::make_unique<OnednnTensor>(engine, input_shape(spec.stage, spec.batch), convolution_.input_gradient());
+        std::make_unique<OnednnTensor>(engine, input_shape(spec.stage, spec.batch), front_->input_gradient());
   }
-}
-
-const Activation* OnednnShard::fused() const {
-  return spec_.stage.after.empty() ? nullptr : std::get_if<Activation>(&spec_.stage.after.front());
 }
 
 void OnednnShard::make_layers() {
   const std::vector<ChannelLayer>& after = spec_.stage.after;
   Shape shape = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
   const int micro_batch = batch_norm_ ? spec_.batch : spec_.batch / spec_.micro_batches;
-  dnnl::memory passed = convolution_.output();
+  dnnl::memory passed = front_->output();
   std::size_t i = fused() == nullptr ? 0 : 1;
   const auto* next = i < after.size() ? std::get_if<Pooling>(&after[i]) : nullptr;
   const bool pooled_relu = i == 1 && *fused() == Activation::relu && next != nullptr && next->kind == PoolKind::max;
@@ -124,7 +127,7 @@ const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& 
   engine_.use_threads();
   invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
   input_ = &own(input).memory();
-  convolution_.forward(samples_of(*input_, input.shape(), samples), samples);
+  front_->forward(*input_, samples);
   const SampleRange there = for_layers(samples);
   for (const auto& layer : layers_) {
     if (there.count > 0) layer->forward(pass, there);
@@ -153,8 +156,7 @@ const DeviceTensor* OnednnShard::backward_input(const DeviceTensor& output_gradi
     }
   }
   if (!spec_.input_gradient) return nullptr;
-  const Shape convolved = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
-  convolution_.find_input_gradient(samples_of(*gradient_, convolved, samples), samples);
+  front_->find_input_gradient(*gradient_, samples);
   return input_gradient_.get();
 }
 
@@ -168,28 +170,28 @@ std::vector<const OnednnParameter*> OnednnShard::layer_parameters() const {
 
 void OnednnShard::update(const UpdateStep& step) {
   engine_.use_threads();
-  convolution_.update(step);
+  front_->update(step);
   for (const OnednnParameter* each : layer_parameters()) {
     if (each->trained()) each->update(step);
   }
 }
 
 ShardState OnednnShard::state() const {
-  ShardState state{convolution_.parameters()};
+  ShardState state{front_->parameters()};
   for (const OnednnParameter* each : layer_parameters()) state.parameters.push_back(each->list_to_host());
   return state;
 }
 
 void OnednnShard::set_state(const ShardState& state) {
   const std::vector<const OnednnParameter*> of_layers = layer_parameters();
-  const std::size_t first = convolution_.parameter_count();
+  const std::size_t first = front_->parameter_count();
   invariant(state.parameters.size() == first + of_layers.size(), "a state of the shard's stage");
-  convolution_.take(state.parameters);
+  front_->take(state.parameters);
   for (std::size_t i = 0; i < of_layers.size(); ++i) of_layers[i]->take_list(state.parameters[first + i]);
 }
 
 std::vector<Tensor> OnednnShard::gradients() const {
-  std::vector<Tensor> all = convolution_.gradients();
+  std::vector<Tensor> all = front_->gradients();
   for (const OnednnParameter* each : layer_parameters()) {
     all.push_back(each->trained() ? read_list(each->gradient) : Tensor());
   }
@@ -199,7 +201,7 @@ std::vector<Tensor> OnednnShard::gradients() const {
 void OnednnShard::backward_filters() {
   engine_.use_threads();
   invariant(input_ != nullptr && gradient_ != nullptr, "backward_filters follows backward_input");
-  convolution_.find_parameter_gradients(*input_, *gradient_);
+  front_->find_parameter_gradients(*input_, *gradient_);
 }
 
 const char* instruction_set(int& filter_block) {
@@ -258,11 +260,17 @@ class OnednnDevice : public Device {
 
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
     engine_.use_threads();
-    if (spec.stage.kind != StageKind::convolution) return compile_on_host(*this, spec, engine_.threads);
     const bool whole = spec.filters.count == spec.stage.conv.filters;
     if (spec.stage.conv.groups > 1 && !whole) return compile_in_parts(*this, spec, true);
     try {
-      return std::make_unique<OnednnShard>(engine_, spec);
+      std::unique_ptr<OnednnFront> front;
+      if (spec.stage.kind == StageKind::convolution) {
+        front = std::make_unique<OnednnConvolution>(engine_, spec, fused_activation(spec.stage));
+      } else {
+        front = make_onednn_weightless(engine_, spec);
+      }
+      if (front == nullptr) return compile_on_host(*this, spec, engine_.threads);
+      return std::make_unique<OnednnShard>(engine_, spec, std::move(front));
     } catch (const dnnl::error& error) {
       fail("stage {}, {} filters, batch {}: oneDNN cannot compute it: {}", spec.stage.name, spec.filters.count,
            spec.batch, error.what());
