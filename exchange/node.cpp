@@ -61,6 +61,7 @@ void Node::compile(Device& device, std::size_t s, FilterRange filters) {
                                        .filters = filters,
                                        .batch = plan_.batch,
                                        .input_gradient = backward && slopes,
+                                       .keep_input_gradient = false,
                                        .micro_batches = plan_.micro_batches}),
               .added = {},
               .gradient = nullptr,

@@ -44,7 +44,10 @@ struct ShardSpec {
   FilterRange filters;         ///< within the stage's filters, count at least 1
   int batch = 1;               ///< samples of every pass
   bool input_gradient = true;  ///< false for a first stage: its input gradient is never needed
-  int micro_batches = 1;       ///< equal parts, in samples, in which forward and backward_input take the batch
+  /// Otherwise backward_input's result need hold no longer than until any shard of the device computes again, and devices
+  /// may have all shards share its memory.
+  bool keep_input_gradient = true;
+  int micro_batches = 1;  ///< equal parts, in samples, in which forward and backward_input take the batch
 
   /// With batch norm, maps and gradients are there when all of the batch is.
   bool waits_for_batch() const { return has_batch_norm(stage); }

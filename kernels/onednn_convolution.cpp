@@ -80,6 +80,7 @@ std::vector<ChannelPart> parts_of(const Stage& stage, int filters, const OnednnE
 
 OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec, const Activation* fused)
     : engine_(engine),
+      keep_input_gradient_(spec.keep_input_gradient),
       input_shape_(input_shape(spec.stage, spec.batch)),
       output_shape_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
       weight_shape_(weight_shape(spec.stage, spec.filters.count)),
@@ -102,7 +103,8 @@ OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec
   input_desc_ = whole ? batch_of(parts_.front().input_desc(), input_shape_) : plain;
   output_ = engine.make(batch_of(parts_.front().output_desc(), output_shape_));
   if (spec.input_gradient) {
-    input_gradient_ = engine.make(whole ? batch_of(parts_.front().input_gradient_desc(), input_shape_) : plain);
+    const memory::desc desc = whole ? batch_of(parts_.front().input_gradient_desc(), input_shape_) : plain;
+    input_gradient_ = engine.make_gradient(desc, keep_input_gradient_);
   }
 }
 
@@ -119,6 +121,7 @@ void OnednnConvolution::find_parameter_gradients(const memory& input, const memo
 }
 
 void OnednnConvolution::find_input_gradient(const memory& gradient, SampleRange samples) {
+  if (!keep_input_gradient_) engine_.share(input_gradient_);
   const memory some = samples_of(gradient, output_shape_, samples);
   const memory input_gradient = samples_of(input_gradient_, input_shape_, samples);
   for (OnednnChannels& part : parts_) part.find_input_gradient(some, input_gradient);

@@ -42,6 +42,7 @@ class OnednnConvolution : public OnednnFront {
   }
 
   OnednnEngine& engine_;
+  bool keep_input_gradient_;
   Shape input_shape_;
   Shape output_shape_;
   Shape weight_shape_;

@@ -21,6 +21,10 @@ struct OnednnEngine {
   /// oneDNN takes the calling thread's OpenMP setting, both when a primitive is made and when it runs.
   void use_threads() const;
   dnnl::memory make(const dnnl::memory::desc& desc) const;
+  /// For a gradient by an input; of its own, or to be shared.
+  dnnl::memory make_gradient(const dnnl::memory::desc& desc, bool keep) const;
+  /// Gives it the memory that all shards use in turns, as much as the neediest of them needs; before each use.
+  void share(dnnl::memory& gradient);
   /// `added`: to what is there.
   void reorder(const dnnl::memory& from, const dnnl::memory& to, bool added = false);
   void run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
@@ -34,6 +38,7 @@ struct OnednnEngine {
     dnnl::reorder primitive;
   };
   std::vector<Reorder> reorders_;
+  dnnl::memory shared_;
 };
 
 dnnl::memory::dims dims_of(const Shape& shape);

@@ -24,6 +24,18 @@ memory OnednnEngine::make(const memory::desc& desc) const {
   return made;
 }
 
+memory OnednnEngine::make_gradient(const memory::desc& desc, bool keep) const {
+  return keep ? make(desc) : memory(desc, engine, nullptr);
+}
+
+void OnednnEngine::share(memory& gradient) {
+  const std::size_t bytes = gradient.get_desc().get_size();
+  if (!shared_ || shared_.get_desc().get_size() < bytes) {
+    shared_ = make({{static_cast<memory::dim>(bytes)}, memory::data_type::u8, memory::format_tag::a});
+  }
+  gradient.set_data_handle(shared_.get_data_handle());
+}
+
 void OnednnEngine::reorder(const memory& from, const memory& to, bool added) {
   use_threads();
   const auto fits = [&, source = from.get_desc(), target = to.get_desc()](const Reorder& known) {

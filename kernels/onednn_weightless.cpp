@@ -39,7 +39,7 @@ class PassedChannels : public OnednnFront {
     // What passes whole is not copied.
     output_ = whole_ ? memory(gradient_.desc(), engine.engine, nullptr) : engine.make(gradient_.desc());
     if (!spec.input_gradient) return;
-    input_gradient_ = whole_ ? memory(input_.desc(), engine.engine, nullptr) : engine.make(input_.desc());
+    input_gradient_ = engine.make_gradient(input_.desc(), !whole_);
     if (!whole_) std::memset(input_gradient_.get_data_handle(), 0, input_.desc().get_size());
   }
 
@@ -78,6 +78,7 @@ class ResponseNormFront : public OnednnFront {
       : engine_(engine),
         filters_(spec.filters),
         whole_(spec.filters.count == spec.stage.channels),
+        keep_input_gradient_(spec.keep_input_gradient),
         micro_batch_(spec.batch / spec.micro_batches),
         in_(input_shape(spec.stage, spec.batch)),
         out_(conv_shape(spec.stage, spec.batch, spec.filters.count)) {
@@ -96,7 +97,7 @@ class ResponseNormFront : public OnednnFront {
     if (!spec.input_gradient) return;
     backward_ =
         dnnl::lrn_backward({{across, desc, desc, norm.size, norm.alpha, norm.beta, norm.k}, engine.engine, forward});
-    input_gradient_ = engine.make(input_.desc());
+    input_gradient_ = engine.make_gradient(input_.desc(), keep_input_gradient_);
     if (whole_) return;
     all_gradients_ = engine.make(input_.desc());
     std::memset(all_gradients_.get_data_handle(), 0, input_.desc().get_size());
@@ -115,6 +116,7 @@ class ResponseNormFront : public OnednnFront {
     engine_.reorder(channels_of(samples_of(normalised_, in_, samples), filters_), samples_of(output_, out_, samples));
   }
   void find_input_gradient(const memory& gradient, SampleRange samples) override {
+    if (!keep_input_gradient_) engine_.share(input_gradient_);
     memory from = gradient_.take(engine_, gradient);
     if (!whole_) {
       engine_.reorder(samples_of(from, out_, samples), channels_of(samples_of(all_gradients_, in_, samples), filters_));
@@ -134,6 +136,7 @@ class ResponseNormFront : public OnednnFront {
   OnednnEngine& engine_;
   FilterRange filters_;
   bool whole_;
+  bool keep_input_gradient_;
   int micro_batch_;
   Shape in_;
   Shape out_;
