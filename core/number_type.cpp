@@ -6,14 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-// Selects instead of branches, so that compilers take several values at once; on x86 with twice as long vectors where the
-// processor has them.
-#if defined(__x86_64__) && defined(__GNUC__)
-#define CONVOY_WIDE __attribute__((target("avx2")))
-#define CONVOY_INLINE inline __attribute__((always_inline))
-#else
-#define CONVOY_INLINE inline
-#endif
+#include "core/wide.hpp"
 
 namespace convoy {
 namespace {
@@ -27,6 +20,7 @@ constexpr std::uint32_t kHalfOverflow = 0x477FF000;  // 65520: what rounds to 65
 constexpr std::uint32_t kHalfNormal = 0x38800000;    // 2^-14, the smallest normal one
 constexpr std::uint32_t kHalfUnit = 0x3F000000;      // 0.5: adding it leaves multiples of 2^-24 in the lowest bits
 
+// Selects instead of branches, so that compilers take several values at once.
 struct Bf16 {
   static CONVOY_INLINE std::uint16_t encode(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -79,11 +73,6 @@ CONVOY_INLINE void decode_all(const std::byte* from, std::span<float> to) {
 }
 
 #ifdef CONVOY_WIDE
-bool has_wide_vectors() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0;
-  return has;
-}
-
 template <class Format>
 CONVOY_WIDE void encode_wide(std::span<const float> from, std::byte* to) {
   encode_all<Format>(from, to);

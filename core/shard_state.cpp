@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/wide.hpp"
+
 namespace convoy {
 namespace {
 
@@ -81,9 +83,11 @@ void paste(const ShardState& part, FilterRange range, ShardState& whole) {
 
 int moments_of(Optimizer optimizer) { return optimizer == Optimizer::adam ? 2 : 1; }
 
+namespace {
+
 template <class T>
-void update_values(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
-                   std::size_t count) {
+CONVOY_INLINE void update_some(const UpdateStep& step, const T* gradient, T* values, T* const* moments,
+                               std::size_t first, std::size_t count) {
   const auto rate = static_cast<T>(step.learning_rate);
   const auto momentum = static_cast<T>(step.momentum);
   const auto decay = static_cast<T>(step.weight_decay);
@@ -115,6 +119,25 @@ void update_values(const UpdateStep& step, const T* gradient, T* values, T* cons
       w[i] -= mean_scale * v[i] / (std::sqrt(square_scale * s[i]) + epsilon);
     }
   }
+}
+
+#ifdef CONVOY_WIDE
+template <class T>
+CONVOY_WIDE void update_wide(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
+                             std::size_t count) {
+  update_some(step, gradient, values, moments, first, count);
+}
+#endif
+
+}  // namespace
+
+template <class T>
+void update_values(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
+                   std::size_t count) {
+#ifdef CONVOY_WIDE
+  if (has_wide_vectors()) return update_wide(step, gradient, values, moments, first, count);
+#endif
+  update_some(step, gradient, values, moments, first, count);
 }
 
 template void update_values(const UpdateStep&, const float*, float*, float* const*, std::size_t, std::size_t);

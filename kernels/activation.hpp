@@ -1,33 +1,59 @@
-// The activations as functions of one value, for the devices' plain loops and the head.
+// The activations on lists of values, for the devices' plain loops and the head.
 #pragma once
 
 #include <cmath>
+#include <cstddef>
+#include <type_traits>
 
 #include "core/stage.hpp"
 
 namespace convoy {
 
-template <class T>
-T activate(const Activation& activation, T x) {
-  switch (activation.kind) {
-    case Activation::Kind::relu: return x > T{0} ? x : T{0};
-    case Activation::Kind::sigmoid: return T{1} / (T{1} + std::exp(-x));
-    case Activation::Kind::tanh: return std::tanh(x);
-    case Activation::Kind::leaky_relu: return x > T{0} ? x : static_cast<T>(activation.slope) * x;
-  }
-  return x;
+template <Activation::Kind kind, class T>
+T activated(T x, T slope) {
+  using Kind = Activation::Kind;
+  if constexpr (kind == Kind::relu) return x > T{0} ? x : T{0};
+  if constexpr (kind == Kind::sigmoid) return T{1} / (T{1} + std::exp(-x));
+  if constexpr (kind == Kind::tanh) return std::tanh(x);
+  if constexpr (kind == Kind::leaky_relu) return x > T{0} ? x : slope * x;
 }
 
-/// The derivative by x, from y = activate(activation, x).
-template <class T>
-T activation_slope(const Activation& activation, T y) {
-  switch (activation.kind) {
-    case Activation::Kind::relu: return y > T{0} ? T{1} : T{0};
-    case Activation::Kind::sigmoid: return y * (T{1} - y);
-    case Activation::Kind::tanh: return T{1} - y * y;
-    case Activation::Kind::leaky_relu: return y > T{0} ? T{1} : static_cast<T>(activation.slope);
+/// The derivative by x, from y = activated(x).
+template <Activation::Kind kind, class T>
+T activation_slope(T y, T slope) {
+  using Kind = Activation::Kind;
+  if constexpr (kind == Kind::relu) return y > T{0} ? T{1} : T{0};
+  if constexpr (kind == Kind::sigmoid) return y * (T{1} - y);
+  if constexpr (kind == Kind::tanh) return T{1} - y * y;
+  if constexpr (kind == Kind::leaky_relu) return y > T{0} ? T{1} : slope;
+}
+
+/// Calls work with the kind as a type, so that compilers see what a loop does and take several values at once.
+template <class Work>
+void by_kind(Activation::Kind kind, Work work) {
+  using Kind = Activation::Kind;
+  switch (kind) {
+    case Kind::relu: return work(std::integral_constant<Kind, Kind::relu>());
+    case Kind::sigmoid: return work(std::integral_constant<Kind, Kind::sigmoid>());
+    case Kind::tanh: return work(std::integral_constant<Kind, Kind::tanh>());
+    case Kind::leaky_relu: return work(std::integral_constant<Kind, Kind::leaky_relu>());
   }
-  return T{1};
+}
+
+/// y = activation(x).
+template <class T>
+void activate(const Activation& activation, const T* x, T* y, std::size_t count) {
+  by_kind(activation.kind, [=, slope = static_cast<T>(activation.slope)](auto kind) {
+    for (std::size_t i = 0; i < count; ++i) y[i] = activated<decltype(kind)::value>(x[i], slope);
+  });
+}
+
+/// dx = dy * derivative, from y = activation(x).
+template <class T>
+void activate_backward(const Activation& activation, const T* y, const T* dy, T* dx, std::size_t count) {
+  by_kind(activation.kind, [=, slope = static_cast<T>(activation.slope)](auto kind) {
+    for (std::size_t i = 0; i < count; ++i) dx[i] = dy[i] * activation_slope<decltype(kind)::value>(y[i], slope);
+  });
 }
 
 /// As kernels on GPUs number them; 0 is none.

@@ -157,7 +157,7 @@ void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c, const Pass& pa
   const Map<T> out = map_of(values_[i + 1], n, c);
   const int size = in.h * in.w;
   if (const auto* activation = std::get_if<Activation>(&layers_[i])) {
-    for (int e = 0; e < size; ++e) out.values[e] = activate(*activation, in.values[e]);
+    activate(*activation, in.values, out.values, static_cast<std::size_t>(size));
   } else if (const auto* pool = std::get_if<Pooling>(&layers_[i])) {
     if (pool->kind == PoolKind::average) return average_forward(*pool, in, out);
     const std::size_t map =
@@ -210,7 +210,7 @@ void ChannelLayers<T>::backward_layer(std::size_t i, int n, int c) {
   const int size = in_slope.h * in_slope.w;
   if (const auto* activation = std::get_if<Activation>(&layers_[i])) {
     const T* y = &values_[i + 1].at(n, c);
-    for (int e = 0; e < size; ++e) in_slope.values[e] = out_slope.values[e] * activation_slope(*activation, y[e]);
+    activate_backward(*activation, y, out_slope.values, in_slope.values, static_cast<std::size_t>(size));
   } else if (const auto* pool = std::get_if<Pooling>(&layers_[i])) {
     std::fill_n(in_slope.values, size, T{0});
     if (pool->kind == PoolKind::average) return average_backward(*pool, in_slope, out_slope);

@@ -1,7 +1,9 @@
-// Dense-layer maths: matrix products on the host's CPU, row-major.
+// Dense-layer maths on the host's CPU: matrix products, row-major, and updates.
 #pragma once
 
 #include <span>
+
+#include "core/shard_state.hpp"
 
 namespace convoy {
 
@@ -24,7 +26,11 @@ struct Matmul {
 void matmul(const Matmul<float>& job);
 void matmul(const Matmul<double>& job);
 
-/// Number of threads that matrix products called from this thread use.
+/// update_values() of all values.
+void update_parameter(const UpdateStep& step, std::span<const float> gradient, float* values, float* const* moments);
+void update_parameter(const UpdateStep& step, std::span<const double> gradient, double* values, double* const* moments);
+
+/// Number of threads that the above called from this thread use.
 void set_matmul_threads(int threads);
 
 }  // namespace convoy

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/matmul.hpp"
 #include "kernels/onednn_engine.hpp"
 
 namespace convoy {
@@ -35,13 +36,8 @@ void OnednnParameter::update(const UpdateStep& step) const {
   // On whole buffers: the layout does not matter, and padding stays zero because its gradient is.
   std::vector<float*> others;
   for (const memory& moment : moments) others.push_back(floats_of(moment));
-  const std::size_t count = count_of(values);
-  constexpr std::size_t kSome = 16384;
-#pragma omp parallel for schedule(static) if (count > 4 * kSome)
-  for (std::size_t first = 0; first < count; first += kSome) {
-    update_values<float>(step, floats_of(gradient), floats_of(values), others.data(), first,
-                         std::min(kSome, count - first));
-  }
+  update_parameter(step, std::span<const float>(floats_of(gradient), count_of(values)), floats_of(values),
+                   others.data());
 }
 
 Tensor read_list(const memory& from) {

@@ -12,9 +12,11 @@ namespace {
 
 template <class T>
 void add_bias(BasicTensor<T>& y, const BasicTensor<T>& bias) {
-  const int units = y.shape().c;
+  const std::size_t units = bias.size();
   for (int n = 0; n < y.shape().n; ++n) {
-    for (int u = 0; u < units; ++u) y.at(n, u) += bias.at(u, 0);
+    T* row = &y.at(n, 0);
+    const T* more = bias.data();
+    for (std::size_t u = 0; u < units; ++u) row[u] += more[u];
   }
 }
 
@@ -22,15 +24,17 @@ template <class T>
 void sum_rows(const BasicTensor<T>& rows, BasicTensor<T>& sums) {
   std::fill(sums.span().begin(), sums.span().end(), T{0});
   for (int n = 0; n < rows.shape().n; ++n) {
-    for (int u = 0; u < rows.shape().c; ++u) sums.at(u, 0) += rows.at(n, u);
+    const T* row = &rows.at(n, 0);
+    T* sum = sums.data();
+    for (std::size_t u = 0; u < sums.size(); ++u) sum[u] += row[u];
   }
 }
 
 template <class T>
-void update_parameter(const UpdateStep& step, const BasicTensor<T>& gradient, BasicParameter<T>& parameter) {
+void update(const UpdateStep& step, const BasicTensor<T>& gradient, BasicParameter<T>& parameter) {
   std::vector<T*> moments;
   for (BasicTensor<T>& moment : parameter.moments) moments.push_back(moment.data());
-  update_values(step, gradient.data(), parameter.value.data(), moments.data(), 0, gradient.size());
+  update_parameter(step, gradient.span(), parameter.value.data(), moments.data());
 }
 
 /// Softmax with cross-entropy of one sample (row of logits): the loss; `gradient` gets softmax minus what is wanted.
@@ -69,7 +73,8 @@ double squared_error(std::span<const T> outputs, int label, std::span<T> gradien
 }  // namespace
 
 template <class T>
-Head<T>::Head(const CutHead& cut, int moments, int batch) : batch_(batch), moments_(moments) {
+Head<T>::Head(const CutHead& cut, int moments, int batch, bool input_gradient)
+    : batch_(batch), moments_(moments), input_gradient_(input_gradient) {
   int features = cut.maps.size();
   slopes_.emplace_back(Shape{batch, cut.maps.channels, cut.maps.height, cut.maps.width}, T{0});
   for (const Layer& layer : cut.layers) add_step(layer, features);
@@ -133,7 +138,7 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass) {
                      .c = y.span()});
     add_bias(y, state.bias.value);
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
-    for (std::size_t i = 0; i < x.size(); ++i) y.data()[i] = activate(*activation, x.data()[i]);
+    activate(*activation, x.data(), y.data(), x.size());
   } else {
     const auto& dropout = std::get<Dropout>(step.spec);
     BasicTensor<T>& scale = scales_[index];
@@ -189,6 +194,7 @@ void Head<T>::backward_step(std::size_t index) {
                      .b = value(index).span(),
                      .c = gradients_[dense].weights.span()});
     sum_rows(dy, gradients_[dense].bias);
+    if (index == 0 && !input_gradient_) return;
     matmul(Matmul<T>{.m = batch_,
                      .n = step.inputs,
                      .k = step.outputs,
@@ -196,8 +202,7 @@ void Head<T>::backward_step(std::size_t index) {
                      .b = states_[dense].weights.value.span(),
                      .c = dx.span()});
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
-    const T* y = outputs_[index].data();
-    for (std::size_t i = 0; i < dx.size(); ++i) dx.data()[i] = dy.data()[i] * activation_slope(*activation, y[i]);
+    activate_backward(*activation, outputs_[index].data(), dy.data(), dx.data(), dx.size());
   } else {
     const T* scale = scales_[index].data();
     for (std::size_t i = 0; i < dx.size(); ++i) dx.data()[i] = dy.data()[i] * scale[i];
@@ -207,8 +212,8 @@ void Head<T>::backward_step(std::size_t index) {
 template <class T>
 void Head<T>::update(const UpdateStep& step) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    update_parameter(step, gradients_[i].weights, states_[i].weights);
-    update_parameter(step, gradients_[i].bias, states_[i].bias);
+    convoy::update(step, gradients_[i].weights, states_[i].weights);
+    convoy::update(step, gradients_[i].bias, states_[i].bias);
   }
 }
 

@@ -23,8 +23,8 @@ template <class T>
 class Head {
  public:
   /// For batches of `batch` samples; `moments`: tensors that the optimizer keeps for each parameter. Weights start at zero.
-  /// Throws Error where a layer cannot be part of a head.
-  Head(const CutHead& cut, int moments, int batch);
+  /// `input_gradient`: whether anybody needs the gradient by the maps. Throws Error where a layer cannot be part of a head.
+  Head(const CutHead& cut, int moments, int batch, bool input_gradient = true);
 
   struct Loss {
     double sum = 0.0;  ///< over the counted samples
@@ -37,7 +37,7 @@ class Head {
   /// Loss of the last forward's outputs over the first `count` samples, without its weight, and its gradient for backward:
   /// that of the mean over the count samples. labels.size() >= count.
   Loss loss(const std::vector<int>& labels, int count);
-  /// Gradient by the maps, in their shape, of the mean loss times its weight; keeps the gradients of the weights. After
+  /// Gradient by the maps, in their shape, of the mean loss times its weight, or zeros where nobody needs it; keeps the gradients of the weights. After
   /// loss().
   const BasicTensor<T>& backward();
   void update(const UpdateStep& step);
@@ -70,6 +70,7 @@ class Head {
 
   int batch_;
   int moments_;
+  bool input_gradient_;
   bool softmax_ = true;
   double label_smoothing_ = 0.0;
   double loss_weight_ = 1.0;

@@ -3,7 +3,9 @@
 namespace convoy {
 
 Heads::Heads(const Cut& cut, int batch) {
-  for (const CutHead& head : cut.heads) heads_.emplace_back(head, cut.moments, batch);
+  for (const CutHead& head : cut.heads) {
+    heads_.emplace_back(head, cut.moments, batch, !cut.trunk.empty());
+  }
 }
 
 void Heads::forward(const Trunk& trunk, const Pass& pass) {

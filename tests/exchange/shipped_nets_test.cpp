@@ -10,21 +10,6 @@
 namespace convoy {
 namespace {
 
-/// Biases begin at 0, where batch norms around a depthwise convolution undo one another's weights: their gradients would
-/// be rounding alone.
-std::vector<ShardState> off_zero(std::vector<ShardState> states) {
-  std::uint64_t stream = 300;
-  for (ShardState& state : states) {
-    for (Parameter& parameter : state.parameters) {
-      const bool list = parameter.value.shape().sample_size() == 1;
-      if (!list || parameter.moments.empty()) continue;
-      const Tensor more = drawn(parameter.value.shape(), ++stream, 0.25F);
-      for (std::size_t i = 0; i < more.size(); ++i) parameter.value.data()[i] += more.data()[i];
-    }
-  }
-  return states;
-}
-
 class ShippedNets : public testing::TestWithParam<Shipped> {};
 
 TEST_P(ShippedNets, TrainOnOneAndOnThreeUnequalNodesAsOnOneDevice) {

@@ -29,7 +29,7 @@ Tensor drawn(const Shape& shape, std::uint64_t stream) {
   return tensor;
 }
 
-/// A trunk with the weights that a run would begin with, and a loss that is linear in its outputs.
+/// A trunk with the weights that a run would begin with, biases drawn, and a loss that is linear in its outputs.
 class GraphOn {
  public:
   explicit GraphOn(const std::string& device, const Net& net = graph(), int batch = kBatch)
@@ -37,7 +37,7 @@ class GraphOn {
         device_(make_device(device, {.threads = 2})),
         images_(drawn({batch, net.input.channels, net.input.height, net.input.width}, 1)),
         trunk_(cut_.trunk, images_.shape(), *device_),
-        start_(initial_trunk(cut_, 3)) {
+        start_(off_zero(initial_trunk(cut_, 3))) {
     trunk_.load(start_);
     for (const CutHead& head : cut_.heads) {
       slopes_.push_back(drawn({batch, head.maps.channels, head.maps.height, head.maps.width}, 2 + slopes_.size()));

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/random.hpp"
 #include "core/shard_state.hpp"
 #include "nets/net.hpp"
 
@@ -37,6 +38,20 @@ inline std::string test_name(const testing::TestParamInfo<Shipped>& info) {
   std::string name = info.param.name;
   std::ranges::replace(name, '-', '_');
   return name;
+}
+
+/// Biases begin at 0, where batch norms around a depthwise convolution undo one another's weights: their gradients would
+/// be rounding alone.
+inline std::vector<ShardState> off_zero(std::vector<ShardState> states) {
+  std::uint64_t stream = 300;
+  for (ShardState& state : states) {
+    for (Parameter& parameter : state.parameters) {
+      if (parameter.value.shape().sample_size() != 1 || parameter.moments.empty()) continue;
+      Random random(3, ++stream);
+      for (float& value : parameter.value.span()) value += random.uniform(-0.25F, 0.25F);
+    }
+  }
+  return states;
 }
 
 /// Of two tensors' difference, beside the second.

@@ -1,0 +1,21 @@
+// Loops compiled twice: for any processor, and on x86 with twice as long vectors, for those that have them. Results are the
+// same to the bit, since each value is computed by itself.
+#pragma once
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define CONVOY_WIDE __attribute__((target("avx2")))
+#define CONVOY_INLINE inline __attribute__((always_inline))
+#else
+#define CONVOY_INLINE inline
+#endif
+
+namespace convoy {
+
+#ifdef CONVOY_WIDE
+inline bool has_wide_vectors() {
+  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  return has;
+}
+#endif
+
+}  // namespace convoy
