@@ -1,6 +1,7 @@
 #include "tests/support/stage_cases.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <ostream>
 
 #include "core/random.hpp"
@@ -66,6 +67,27 @@ StageCase weightless(std::string name, StageKind kind, const Sizes& sizes, std::
   stage.after = std::move(after);
   stage.norm = {.size = 5, .alpha = 0.5F, .beta = 0.75F, .k = 1.5F};
   return {std::move(name), {stage, filters, sizes.batch, true}};
+}
+
+std::vector<StageCase> cases_in_groups() {
+  const auto relu = Activation::relu;
+  const Activation leaky{Activation::Kind::leaky_relu, 0.125F};
+  const BatchNorm norm{.name = "norm", .epsilon = 0.01F, .momentum = 0.25F};
+  return {
+      whole("TwoGroups", {2, 6, 8, 8, 10}, in_groups(square(3, 1, 1), 2), {relu, kMax2}),
+      whole("GroupsOfBlocks", {2, 32, 7, 7, 64}, in_groups(square(3, 2, 1), 2), {relu}),
+      whole("ManySmallGroups", {2, 24, 6, 6, 48}, in_groups(without_bias(square(3, 1, 1)), 12), {norm, relu}),
+      whole("GroupsFirstStage", {2, 4, 9, 9, 6}, in_groups(square(3), 2), {kMax2, relu}, false),
+      whole("Depthwise", {3, 20, 7, 7, 20}, in_groups(without_bias(square(3, 1, 1)), 20), {norm, relu}),
+      whole("DepthwiseStride2", {2, 32, 8, 8, 32}, in_groups(square(3, 2, 1), 32), {Activation::tanh}),
+      whole("DepthwiseMultiplied", {2, 6, 9, 7, 18}, in_groups(square(3, 1, 1), 6), {relu, kAverage2}),
+      part("DepthwiseShard", {2, 20, 7, 7, 20}, in_groups(square(3, 1, 1), 20), {relu}, {5, 9}),
+      part("WholeGroups", {2, 12, 7, 7, 20}, in_groups(square(3, 1, 1), 4), {relu, kMax2}, {5, 10}),
+      part("PartOfAGroup", {2, 8, 7, 7, 20}, in_groups(square(3, 1, 1), 2), {relu}, {12, 5}),
+      part("PartsOfGroups", {3, 12, 8, 8, 20}, in_groups(square(3, 1, 1), 4), {relu, kMax2, Dropout{0.4F, 1}}, {3, 14}),
+      part("PartsOfGroupsWithSum", {3, 12, 8, 8, 20}, in_groups(without_bias(square(3, 2, 1)), 4), {norm, Add{}, leaky},
+           {7, 11}),
+  };
 }
 
 std::vector<StageCase> make_cases() {
@@ -134,19 +156,6 @@ std::vector<StageCase> make_cases() {
       weightless("ResponseNorm", StageKind::response_norm, {2, 12, 5, 6, 0}, {}, {0, 12}),
       weightless("ResponseNormOfAShard", StageKind::response_norm, {3, 12, 6, 6, 0}, {kMax2}, {4, 3}),
       weightless("ResponseNormOfOneChannel", StageKind::response_norm, {2, 3, 5, 5, 0}, {relu}, {2, 1}),
-      whole("TwoGroups", {2, 6, 8, 8, 10}, in_groups(square(3, 1, 1), 2), {relu, kMax2}),
-      whole("GroupsOfBlocks", {2, 32, 7, 7, 64}, in_groups(square(3, 2, 1), 2), {relu}),
-      whole("ManySmallGroups", {2, 24, 6, 6, 48}, in_groups(without_bias(square(3, 1, 1)), 12), {norm, relu}),
-      whole("GroupsFirstStage", {2, 4, 9, 9, 6}, in_groups(square(3), 2), {kMax2, relu}, false),
-      whole("Depthwise", {3, 20, 7, 7, 20}, in_groups(without_bias(square(3, 1, 1)), 20), {norm, relu}),
-      whole("DepthwiseStride2", {2, 32, 8, 8, 32}, in_groups(square(3, 2, 1), 32), {Activation::tanh}),
-      whole("DepthwiseMultiplied", {2, 6, 9, 7, 18}, in_groups(square(3, 1, 1), 6), {relu, kAverage2}),
-      part("DepthwiseShard", {2, 20, 7, 7, 20}, in_groups(square(3, 1, 1), 20), {relu}, {5, 9}),
-      part("WholeGroups", {2, 12, 7, 7, 20}, in_groups(square(3, 1, 1), 4), {relu, kMax2}, {5, 10}),
-      part("PartOfAGroup", {2, 8, 7, 7, 20}, in_groups(square(3, 1, 1), 2), {relu}, {12, 5}),
-      part("PartsOfGroups", {3, 12, 8, 8, 20}, in_groups(square(3, 1, 1), 4), {relu, kMax2, Dropout{0.4F, 1}}, {3, 14}),
-      part("PartsOfGroupsWithSum", {3, 12, 8, 8, 20}, in_groups(without_bias(square(3, 2, 1)), 4), {norm, Add{}, leaky},
-           {7, 11}),
       part("ShardWithBatchNorm", {3, 5, 9, 9, 20}, without_bias(square(3)), {norm, relu, kMax2}, {7, 6}),
       part("ShardInTheMiddle", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, kMax2}, {7, 6}),
       part("ShardOfOneFilter", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu, Dropout{0.4F, 1}}, {19, 1}),
@@ -166,7 +175,11 @@ Tensor random_tensor(const Shape& shape, std::uint64_t stream) {
 void PrintTo(const StageCase& c, std::ostream* out) { *out << c.name; }
 
 const std::vector<StageCase>& stage_cases() {
-  static const std::vector<StageCase> cases = make_cases();
+  static const std::vector<StageCase> cases = [] {
+    std::vector<StageCase> all = make_cases();
+    std::ranges::move(cases_in_groups(), std::back_inserter(all));
+    return all;
+  }();
   return cases;
 }
 
