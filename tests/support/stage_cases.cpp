@@ -1,7 +1,6 @@
 #include "tests/support/stage_cases.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <ostream>
 
 #include "core/random.hpp"
@@ -177,7 +176,7 @@ void PrintTo(const StageCase& c, std::ostream* out) { *out << c.name; }
 const std::vector<StageCase>& stage_cases() {
   static const std::vector<StageCase> cases = [] {
     std::vector<StageCase> all = make_cases();
-    std::ranges::move(cases_in_groups(), std::back_inserter(all));
+    for (const StageCase& each : cases_in_groups()) all.push_back(each);
     return all;
   }();
   return cases;
