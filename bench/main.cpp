@@ -3,7 +3,7 @@
 #include "bench/commands.hpp"
 #include "core/allocator.hpp"
 #include "core/exit_code.hpp"
-#include "core/openmp_waiting.hpp"
+#include "devices/openmp_waiting.hpp"
 
 int main(int argc, char** argv) {
   convoy::let_waiting_threads_sleep(argv);

@@ -46,6 +46,22 @@ class CudaConvolution {
                                float* bias_gradient) = 0;
 };
 
+/// Of a stage's convolution.
+inline cuda::Window window_of(const Stage& stage) {
+  const Convolution& conv = stage.conv;
+  const Shape out = conv_shape(stage, 1, 1);
+  return {.height = stage.height,
+          .width = stage.width,
+          .out_height = out.h,
+          .out_width = out.w,
+          .kernel_h = conv.kernel_h,
+          .kernel_w = conv.kernel_w,
+          .stride_h = conv.stride_h,
+          .stride_w = conv.stride_w,
+          .top = conv.pad.top,
+          .left = conv.pad.left};
+}
+
 /// Products of matrices (cuBLAS) with kernels of our own around them. Any convolution.
 std::unique_ptr<CudaConvolution> make_product_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
 

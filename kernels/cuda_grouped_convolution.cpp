@@ -11,18 +11,9 @@ class GroupedConvolution : public CudaConvolution {
         in_(input_shape(spec.stage, spec.batch)),
         out_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
         micro_batch_(spec.batch / spec.micro_batches),
-        weights_(static_cast<int>(weight_shape(spec.stage, spec.filters.count).size())) {
+        weights_(static_cast<int>(weight_shape(spec.stage, spec.filters.count).size())),
+        window_(window_of(spec.stage)) {
     const Convolution& conv = spec.stage.conv;
-    window_ = {.height = in_.h,
-               .width = in_.w,
-               .out_height = out_.h,
-               .out_width = out_.w,
-               .kernel_h = conv.kernel_h,
-               .kernel_w = conv.kernel_w,
-               .stride_h = conv.stride_h,
-               .stride_w = conv.stride_w,
-               .top = conv.pad.top,
-               .left = conv.pad.left};
     groups_ = {.channels = in_.c,
                .filters = out_.c,
                .first_filter = spec.filters.first,
@@ -59,7 +50,7 @@ class GroupedConvolution : public CudaConvolution {
   Shape out_;
   int micro_batch_;  ///< samples of one
   int weights_;      ///< of all filters
-  cuda::Window window_{};
+  cuda::Window window_;
   cuda::Groups groups_{};
 };
 

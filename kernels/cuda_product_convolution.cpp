@@ -12,24 +12,13 @@ class ProductConvolution : public CudaConvolution {
   ProductConvolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec)
       : gpu_(gpu),
         scratch_(scratch),
+        window_(window_of(spec.stage)),
         channels_(spec.stage.channels),
         filters_(spec.filters.count),
         batch_(spec.batch),
         micro_batch_(spec.batch / spec.micro_batches),
         taps_(static_cast<int>(weight_shape(spec.stage, 1).sample_size())) {
-    const Convolution& conv = spec.stage.conv;
-    const Shape out = conv_shape(spec.stage, 1, 1);
-    window_ = {.height = spec.stage.height,
-               .width = spec.stage.width,
-               .out_height = out.h,
-               .out_width = out.w,
-               .kernel_h = conv.kernel_h,
-               .kernel_w = conv.kernel_w,
-               .stride_h = conv.stride_h,
-               .stride_w = conv.stride_w,
-               .top = conv.pad.top,
-               .left = conv.pad.left};
-    places_ = out.h * out.w;
+    places_ = window_.out_height * window_.out_width;
     in_size_ = static_cast<int>(input_shape(spec.stage, 1).sample_size());
     const std::size_t sample = static_cast<std::size_t>(taps_) * static_cast<std::size_t>(places_);
     const std::size_t room = std::min(kMostColumns, gpu.info().memory / 16) / sizeof(float);
@@ -112,7 +101,7 @@ class ProductConvolution : public CudaConvolution {
 
   cuda::Gpu& gpu_;
   CudaScratch& scratch_;
-  cuda::Window window_{};
+  cuda::Window window_;
   int channels_;
   int filters_;
   int batch_;

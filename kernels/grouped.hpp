@@ -9,7 +9,7 @@ namespace convoy {
 /// Groups of which the shard has filters.
 int groups_in(const ShardSpec& spec);
 
-/// Of more there would be too many parts: each costs a device a few calls.
+/// Groups that GPUs take one by one, with their fast kernels; of more, the calls would cost more than the work.
 inline constexpr int kMostParts = 8;
 
 /// `device` computes the parts, each a shard that is all of a stage of its own; with `groups_together` whole groups are

@@ -6,8 +6,8 @@
 #include "core/allocator.hpp"
 #include "core/error.hpp"
 #include "core/exit_code.hpp"
-#include "core/openmp_waiting.hpp"
 #include "core/stop_signal.hpp"
+#include "devices/openmp_waiting.hpp"
 #include "master/options.hpp"
 
 namespace {

@@ -10,9 +10,9 @@
 
 #include "core/allocator.hpp"
 #include "core/exit_code.hpp"
-#include "core/openmp_waiting.hpp"
 #include "core/stop_signal.hpp"
 #include "devices/calibrate.hpp"
+#include "devices/openmp_waiting.hpp"
 #include "devices/registry.hpp"
 #include "slave/serve.hpp"
 #include "slave/several.hpp"

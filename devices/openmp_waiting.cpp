@@ -1,4 +1,4 @@
-#include "core/openmp_waiting.hpp"
+#include "devices/openmp_waiting.hpp"
 
 #include <linux/limits.h>
 #include <unistd.h>
