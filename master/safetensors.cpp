@@ -162,7 +162,7 @@ NamedTensor tensor_of(const std::string& name, const Json& entry, const std::uin
          (extent.end - extent.begin) / bytes_of(type, 1));
   }
   tensor.values.resize(count);
-  decode(type, reinterpret_cast<const std::byte*>(data) + extent.begin, tensor.values);
+  if (count > 0) decode(type, reinterpret_cast<const std::byte*>(data) + extent.begin, tensor.values);
   return tensor;
 }
 
