@@ -56,8 +56,14 @@ void read_images(const std::vector<std::string>& files, std::size_t first, const
 }
 
 /// A net that ends with a squared error has scores of its own.
-std::vector<float> probabilities(std::span<const float> outputs, bool softmax) {
+std::vector<float> probabilities(const std::string& file, std::span<const float> outputs, bool softmax) {
   std::vector<float> values(outputs.begin(), outputs.end());
+  if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
+    fail(
+        "{}: the net makes of it what are no numbers; are these its weights, and do pixels become what they did in its "
+        "training (input.mean, input.deviation)?",
+        file);
+  }
   if (!softmax) return values;
   const float top = *std::ranges::max_element(values);
   double sum = 0.0;
@@ -131,7 +137,7 @@ int predict_command(const PredictOptions& options) {
       continue;
     }
     for (int n = 0; n < batch && first < files.size(); ++n, ++first) {
-      print(files[first], probabilities(heads.outputs().sample(n), softmax), net, options, softmax);
+      print(files[first], probabilities(files[first], heads.outputs().sample(n), softmax), net, options, softmax);
     }
   }
   cluster->dismiss("the images are named");

@@ -93,6 +93,21 @@ TEST_F(Predictions, SayWhatIsMissing) {
          "does not say what pixels become");
 }
 
+/// Rather than in some order of what cannot be ordered.
+TEST_F(Predictions, SayWhenTheNetGivesNoNumbers) {
+  train();
+  const std::string weights = folder("run/weights.safetensors");
+  {
+    // The last value is a bias of the last layer.
+    std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-4, std::ios::end);
+    file.write("\x00\x00\xC0\x7F", 4);
+  }
+  Process process = predict({folder("data")});
+  EXPECT_EQ(process.wait(120s), kFailure);
+  EXPECT_THAT(process.output(), HasSubstr("what are no numbers; are these its weights"));
+}
+
 TEST_F(Predictions, TakeWeightsOfOtherPrograms) {
   train();
   const std::string weights = folder("run/weights.safetensors");
