@@ -14,6 +14,9 @@ struct Groups {
   int first_filter;
   int group_filters;
   int group_channels;
+
+  /// That a filter reads.
+  CONVOY_BOTH int first_channel(int filter) const { return (first_filter + filter) / group_filters * group_channels; }
 };
 
 /// Without bias.
@@ -27,8 +30,8 @@ struct GroupedConvolve {
   CONVOY_BOTH void operator()(int i) const {
     const int map = i / (w.out_width * w.out_height);
     const int filter = map % g.filters;
-    const int channel = (g.first_filter + filter) / g.group_filters * g.group_channels;
-    const float* from = input + static_cast<long>(map / g.filters * g.channels + channel) * w.height * w.width;
+    const float* from =
+        input + static_cast<long>(map / g.filters * g.channels + g.first_channel(filter)) * w.height * w.width;
     const float* weight = weights + filter * g.group_channels * w.kernel_h * w.kernel_w;
     const int top = i / w.out_width % w.out_height * w.stride_h - w.top;
     const int left = i % w.out_width * w.stride_w - w.left;
@@ -87,8 +90,7 @@ struct GroupedFilterSlices {
     const int weight = i % (g.filters * filter_size);
     const int sample = i / (g.filters * filter_size);
     const int filter = weight / filter_size;
-    const int channel = (g.first_filter + filter) / g.group_filters * g.group_channels +
-                        weight / (w.kernel_w * w.kernel_h) % g.group_channels;
+    const int channel = g.first_channel(filter) + weight / (w.kernel_w * w.kernel_h) % g.group_channels;
     const float* from = input + static_cast<long>(sample * g.channels + channel) * w.height * w.width;
     const float* slopes = gradient + static_cast<long>(sample * g.filters + filter) * w.out_height * w.out_width;
     float sum = 0.0F;

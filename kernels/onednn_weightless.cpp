@@ -24,41 +24,23 @@ Layout layout_for(const ShardSpec& spec, int vector_width) {
   return vector_width == 16 ? Layout::nChw16c : Layout::nChw8c;
 }
 
-/// Channels first .. first + count - 1 of the input.
-class PassedChannels : public OnednnFront {
+/// Of all channels, or of those of a shard.
+class WeightlessFront : public OnednnFront {
  public:
-  PassedChannels(OnednnEngine& engine, const ShardSpec& spec)
+  WeightlessFront(OnednnEngine& engine, const ShardSpec& spec)
       : engine_(engine),
         filters_(spec.filters),
         whole_(spec.filters.count == spec.stage.channels),
         in_(input_shape(spec.stage, spec.batch)),
-        out_(conv_shape(spec.stage, spec.batch, spec.filters.count)) {
-    const Layout layout = layout_for(spec, engine.vector_width);
-    input_ = OnednnInlet(desc_of(in_, layout));
-    gradient_ = OnednnInlet(desc_of(out_, layout));
-    // What passes whole is not copied.
-    output_ = whole_ ? memory(gradient_.desc(), engine.engine, nullptr) : engine.make(gradient_.desc());
-    if (!spec.input_gradient) return;
-    input_gradient_ = engine.make_gradient(input_.desc(), !whole_);
-    if (!whole_) std::memset(input_gradient_.get_data_handle(), 0, input_.desc().get_size());
-  }
+        out_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
+        input_(desc_of(in_, layout_for(spec, engine.vector_width))),
+        gradient_(desc_of(out_, layout_for(spec, engine.vector_width))) {}
 
   const memory::desc& input_desc() const override { return input_.desc(); }
   const memory& output() const override { return output_; }
   const memory& input_gradient() const override { return input_gradient_; }
 
-  void forward(const memory& input, SampleRange samples) override {
-    const memory& from = input_.take(engine_, input);
-    if (whole_) return output_.set_data_handle(from.get_data_handle());
-    engine_.reorder(channels_of(samples_of(from, in_, samples), filters_), samples_of(output_, out_, samples));
-  }
-  void find_input_gradient(const memory& gradient, SampleRange samples) override {
-    const memory& from = gradient_.take(engine_, gradient);
-    if (whole_) return input_gradient_.set_data_handle(from.get_data_handle());
-    engine_.reorder(samples_of(from, out_, samples), channels_of(samples_of(input_gradient_, in_, samples), filters_));
-  }
-
- private:
+ protected:
   OnednnEngine& engine_;
   FilterRange filters_;
   bool whole_;
@@ -70,22 +52,38 @@ class PassedChannels : public OnednnFront {
   memory input_gradient_;
 };
 
+/// Channels first .. first + count - 1 of the input.
+class PassedChannels : public WeightlessFront {
+ public:
+  PassedChannels(OnednnEngine& engine, const ShardSpec& spec) : WeightlessFront(engine, spec) {
+    // What passes whole is not copied.
+    output_ = whole_ ? memory(gradient_.desc(), engine.engine, nullptr) : engine.make(gradient_.desc());
+    if (!spec.input_gradient) return;
+    input_gradient_ = engine.make_gradient(input_.desc(), !whole_);
+    if (!whole_) std::memset(input_gradient_.get_data_handle(), 0, input_.desc().get_size());
+  }
+
+  void forward(const memory& input, SampleRange samples) override {
+    const memory& from = input_.take(engine_, input);
+    if (whole_) return output_.set_data_handle(from.get_data_handle());
+    engine_.reorder(channels_of(samples_of(from, in_, samples), filters_), samples_of(output_, out_, samples));
+  }
+  void find_input_gradient(const memory& gradient, SampleRange samples) override {
+    const memory& from = gradient_.take(engine_, gradient);
+    if (whole_) return input_gradient_.set_data_handle(from.get_data_handle());
+    engine_.reorder(samples_of(from, out_, samples), channels_of(samples_of(input_gradient_, in_, samples), filters_));
+  }
+};
+
 /// oneDNN's, over all channels; a shard keeps its own. Of gradients by others' maps there are zeros, so that what is found
 /// is the part of the input's gradient that goes back to the shard's maps.
-class ResponseNormFront : public OnednnFront {
+class ResponseNormFront : public WeightlessFront {
  public:
   ResponseNormFront(OnednnEngine& engine, const ShardSpec& spec)
-      : engine_(engine),
-        filters_(spec.filters),
-        whole_(spec.filters.count == spec.stage.channels),
+      : WeightlessFront(engine, spec),
         keep_input_gradient_(spec.keep_input_gradient),
-        micro_batch_(spec.batch / spec.micro_batches),
-        in_(input_shape(spec.stage, spec.batch)),
-        out_(conv_shape(spec.stage, spec.batch, spec.filters.count)) {
-    const Layout layout = layout_for(spec, engine.vector_width);
+        micro_batch_(spec.batch / spec.micro_batches) {
     const ResponseNorm& norm = spec.stage.norm;
-    input_ = OnednnInlet(desc_of(in_, layout));
-    gradient_ = OnednnInlet(desc_of(out_, layout));
     const memory::desc desc = with_samples(input_.desc(), in_, micro_batch_);
     const auto across = dnnl::algorithm::lrn_across_channels;
     const dnnl::lrn_forward::primitive_desc forward(
@@ -102,10 +100,6 @@ class ResponseNormFront : public OnednnFront {
     all_gradients_ = engine.make(input_.desc());
     std::memset(all_gradients_.get_data_handle(), 0, input_.desc().get_size());
   }
-
-  const memory::desc& input_desc() const override { return input_.desc(); }
-  const memory& output() const override { return output_; }
-  const memory& input_gradient() const override { return input_gradient_; }
 
   void forward(const memory& input, SampleRange samples) override {
     taken_ = input_.take(engine_, input);
@@ -133,23 +127,14 @@ class ResponseNormFront : public OnednnFront {
     return workspaces_[static_cast<std::size_t>(samples.first / micro_batch_)];
   }
 
-  OnednnEngine& engine_;
-  FilterRange filters_;
-  bool whole_;
   bool keep_input_gradient_;
   int micro_batch_;
-  Shape in_;
-  Shape out_;
-  OnednnInlet input_;
-  OnednnInlet gradient_;
   memory taken_;  ///< the input of the last forward
   dnnl::lrn_forward forward_;
   dnnl::lrn_backward backward_;
   std::vector<memory> workspaces_;  ///< by micro-batch
   memory normalised_;               ///< all channels
-  memory output_;
   memory all_gradients_;
-  memory input_gradient_;
 };
 
 }  // namespace
