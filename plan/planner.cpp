@@ -58,6 +58,8 @@ std::vector<Group> groups_of(const std::vector<Stage>& trunk) {
 
 /// The most filters, up to `cap`, that a member computes within `seconds`.
 int filters_within(const MemberProfile& member, const Group& group, int cap, double seconds) {
+  // Where timings are equal but for rounding, fewer filters may seem to take longer, and the search would miss the cap.
+  if (predict_seconds(member, group, cap) <= seconds) return cap;
   int low = 0;
   int high = cap;
   while (low < high) {

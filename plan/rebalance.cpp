@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/error.hpp"
+
 namespace convoy {
 namespace {
 
@@ -65,7 +67,12 @@ std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan
     });
     if (!works) members[m].stages.assign(trunk.size(), {});
   }
-  const Plan shares = make_plan(trunk, plan.batch, members);
+  Plan shares;
+  try {
+    shares = make_plan(trunk, plan.batch, members);
+  } catch (const Error&) {
+    return std::nullopt;  // there may be no other shares that fit; those of the plan do
+  }
   Plan better = plan;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     // Which stages are split at all is not judged anew.

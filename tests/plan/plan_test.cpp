@@ -163,6 +163,22 @@ TEST(Planner, NoisyTimingsStillGiveAPlan) {
   EXPECT_NO_THROW(validate(make_plan(trunk, 4, members), trunk));
 }
 
+/// Timings of a disturbed machine, scaled as a run scales them: made monotone they are equal but for rounding.
+TEST(Planner, TimingsThatAreEqualButForRoundingGiveAPlan) {
+  const std::vector<Stage> trunk{make_stage(3, 50)};
+  for (int i = 1; i <= 1000; ++i) {
+    const double scale = 0.001 * i;
+    MemberProfile member{.name = "a", .filter_block = 16, .stages = {{}}};
+    member.stages[0] = {{16, scale * 0.00048136, scale * 0.0001882, scale * 0.000352608, scale * 1.772e-06},
+                        {25, scale * 0.00537952, scale * 0.002803128, scale * 0.00559308, scale * 2.183e-06},
+                        {50, scale * 0.001979652, scale * 0.00077356, scale * 0.00135868, scale * 3.034e-06}};
+    for (const int members : {1, 2}) {
+      const std::vector<MemberProfile> all(static_cast<std::size_t>(members), member);
+      ASSERT_NO_THROW(validate(make_plan(trunk, 64, all), trunk)) << "scale " << scale << ", " << members << " members";
+    }
+  }
+}
+
 TEST(PlanJson, RoundTrip) {
   const std::vector<Stage> trunk{make_stage(3, 10), make_stage(10, 7)};
   const Plan plan = proportional_plan(trunk, 32, {"a", "b", "c"}, {1.0, 2.0, 0.0});

@@ -83,6 +83,12 @@ TEST(Rebalance, LeavesOutWhoWasLeftOut) {
   EXPECT_EQ(own_filters(*better, 0, 0).count, 80);
 }
 
+TEST(Rebalance, LeavesThePlanWhereNoOtherFits) {
+  std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.1, 0.3)};
+  for (MemberProfile& profile : profiles) profile.memory = 1000;
+  EXPECT_FALSE(rebalanced(trunk(), equal_shares(2), profiles, 0.05));
+}
+
 TEST(Rebalance, KeepsTheFormOfThePlan) {
   Plan plan = equal_shares(2);
   plan.exchange = Exchange::ring;
