@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kPayload = 0.944;  // of a bit on the wire, what TCP over Ethernet carries: 1 Gbit/s moves 118 MB/s
 
-/// Floating-point operations of the heads' matrix products for one image, forward and both gradients.
+/// Floating-point operations of the heads' matrix products for one image and one of forward and both gradients.
 double head_flops(const Cut& parts) {
   double flops = 0.0;
   for (const CutHead& head : parts.heads) {
@@ -18,7 +18,7 @@ double head_flops(const Cut& parts) {
     for (const Layer& layer : head.layers) {
       const auto* dense = std::get_if<Dense>(&layer.spec);
       if (dense == nullptr) continue;
-      flops += 6.0 * inputs * dense->units;
+      flops += 2.0 * inputs * dense->units;
       inputs = dense->units;
     }
   }
@@ -62,8 +62,8 @@ void add_options(CLI::App& command, Machines& machines) {
 }
 
 Calibration calibration_of(const Machines& machines, const Cut& parts, int batch, int slaves, double mbits) {
-  Calibration calibration{.batch = batch,
-                          .master = {.head_seconds = head_flops(parts) * batch / machines.master_gflops / 1e9}};
+  const double product = head_flops(parts) / machines.master_gflops / 1e9;
+  Calibration calibration{.batch = batch, .master = {.head = {.per_image = 2 * product, .update = product * batch}}};
   std::vector<MemberProfile> timed;
   if (!machines.from_run.empty()) {
     const std::string file = machines.from_run + "/calibration.json";
@@ -86,7 +86,7 @@ SimulatedPoint simulate_point(const Cut& parts, int batch, const Calibration& ca
   point.seconds_alone = std::numeric_limits<double>::infinity();
   for (const MemberProfile& member : calibration.members) {
     point.seconds_alone =
-        std::min(point.seconds_alone, convoy::seconds_alone(parts.trunk, member, calibration.master.head_seconds));
+        std::min(point.seconds_alone, convoy::seconds_alone(parts.trunk, member, batch, calibration.master.head));
   }
   std::set<int> working;
   for (const StagePlan& stage : point.choice.plan.stages) {

@@ -241,11 +241,14 @@ void run_profile(const ProfileOptions& options) {
       timeline.time(*device, "heads", -1, [&] {
         heads.forward(trunk, pass);
         heads.loss(labels, batch);
-        gradients = heads.backward();
+        gradients = heads.backward({0, batch});
       });
       trunk.backward(gradients);
       trunk.update(update);
-      timeline.time(*device, "heads' update", -1, [&] { heads.update(update); });
+      timeline.time(*device, "heads' update", -1, [&] {
+        heads.backward_weights();
+        heads.update(update);
+      });
     });
     if (round >= 0) steps.push_back(watch.seconds());
   }

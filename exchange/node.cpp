@@ -156,7 +156,7 @@ void Node::begin(const Pass& pass, const Tensor* images) {
   invariant(finished(), "one step after another");
   pass_ = pass;
   update_.reset();
-  output_ready_ = false;
+  heads_.clear();
   graph_ = pass.training ? &training_ : &testing_;
   followers_ = pass.training ? &training_followers_ : &testing_followers_;
   if (images != nullptr) std::ranges::copy(images->span(), maps_.at(Source::kImages).values.data());
@@ -168,6 +168,7 @@ void Node::begin(const Pass& pass, const Tensor* images) {
   for (std::size_t i = 0; i < graph_->tasks.size(); ++i) {
     const Task& each = graph_->tasks[i];
     missing_.push_back(each.after.size());
+    if (each.kind == TaskKind::head) heads_.push_back(static_cast<int>(i));
     if (each.node == index_ || each.to == index_) ++left_;
     if (each.node == index_ && needs_credit(each, *graph_, plan_)) parts_to_send_.push_back(static_cast<int>(i));
   }
@@ -183,9 +184,9 @@ void Node::make_ready(int index) {
       done_[static_cast<std::size_t>(index)] = true;  // what it sends is there
       return send_parts();
     case TaskKind::head:
-      output_ready_ = true;
       if (!pass_.training) finish(index);
       return;
+    case TaskKind::head_update: return finish(index);  // whoever owns the node does it
     case TaskKind::sum:
       if (task(index).after.empty()) add_up(index);  // of nothing
       return finish(index);                          // add_up() did it as the parts came
@@ -221,13 +222,21 @@ void Node::release(int index) {
 
 const Tensor& Node::output(std::size_t number) const { return maps_.at(outputs_[number]).values; }
 
-void Node::give_gradients(const std::vector<const Tensor*>& gradients) {
+int Node::outputs_ready() const {
+  const auto waits = [this](int head) { return missing_[static_cast<std::size_t>(head)] > 0; };
+  return static_cast<int>(std::ranges::find_if(heads_, waits) - heads_.begin());
+}
+
+void Node::give_gradients(const std::vector<const Tensor*>& gradients, int micro_batch) {
+  const int head = heads_[static_cast<std::size_t>(micro_batch)];
+  const SampleRange samples = samples_of(task(head));
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    std::ranges::copy(gradients[i]->span(), gradients_.at(outputs_[i]).values.data());
+    const std::size_t each = gradients[i]->size() / static_cast<std::size_t>(plan_.batch);
+    const std::size_t first = each * static_cast<std::size_t>(samples.first);
+    const std::span<const float> part = gradients[i]->span().subspan(first, each * static_cast<std::size_t>(samples.count));
+    std::ranges::copy(part, gradients_.at(outputs_[i]).values.data() + first);
   }
-  for (std::size_t i = 0; i < graph_->tasks.size(); ++i) {
-    if (graph_->tasks[i].kind == TaskKind::head) return finish(static_cast<int>(i));
-  }
+  finish(head);
 }
 
 void Node::allow_update(const UpdateStep& step) {

@@ -62,12 +62,13 @@ class Node {
   /// A step of training, or a forward pass alone, after the one before is finished. `images`, (batch, channels, height,
   /// width): on the master alone, which may change them afterwards.
   void begin(const Pass& pass, const Tensor* images);
-  /// On the master: the trunk's outputs are here, in a test that of the main head.
-  bool output_ready() const { return output_ready_; }
+  /// On the master: the micro-batches, from the first on, whose outputs of the trunk are here, in a test those of the main
+  /// head.
+  int outputs_ready() const;
   /// One of outputs_of(trunk).
   const Tensor& output(std::size_t number) const;
-  /// On the master: the gradients of the loss by all outputs. Its tasks behind the head wait for this.
-  void give_gradients(const std::vector<const Tensor*>& gradients);
+  /// On the master: the gradients of the loss by all outputs, of a micro-batch. Its tasks behind the head wait for this.
+  void give_gradients(const std::vector<const Tensor*>& gradients, int micro_batch);
   /// All gradients of the node's shards are there, and the update waits.
   bool gradients_ready() const { return !waiting_updates_.empty(); }
   /// The sum of their squares.
@@ -175,7 +176,7 @@ class Node {
 
   Pass pass_;
   std::optional<UpdateStep> update_;
-  bool output_ready_ = false;
+  std::vector<int> heads_;  ///< tasks, by micro-batch
   std::vector<std::size_t> missing_;  ///< of what each task waits for
   std::vector<bool> done_;
   std::set<int> ready_;

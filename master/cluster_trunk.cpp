@@ -208,7 +208,7 @@ void ClusterTrunk::take_piece(std::size_t slave, const wire::Piece& piece, const
 
 // ---- a step --------------------------------------------------------------------------------------------------------
 
-const Tensor& ClusterTrunk::forward(const Tensor& images, const Pass& pass) {
+void ClusterTrunk::begin(const Tensor& images, const Pass& pass) {
   settle();
   count_own_seconds();
   training_ = pass.training;
@@ -217,11 +217,22 @@ const Tensor& ClusterTrunk::forward(const Tensor& images, const Pass& pass) {
   send_all(wire::Step{.number = step_, .pass = pass});
   expect_all();
   node_->begin(pass, &images);
-  run_until([this] { return node_->output_ready(); });
-  return node_->output(outputs_of(stages_).size() - 1);
+  given_ = 0;
 }
 
-void ClusterTrunk::backward(const std::vector<const Tensor*>& gradients) { node_->give_gradients(gradients); }
+std::optional<SampleRange> ClusterTrunk::next_outputs() {
+  if (given_ == plan_.micro_batches) return std::nullopt;
+  run_until([this] { return node_->outputs_ready() > given_; });
+  const int count = plan_.batch / plan_.micro_batches;
+  return SampleRange{count * given_++, count};
+}
+
+void ClusterTrunk::backward(const std::vector<const Tensor*>& gradients, SampleRange samples) {
+  const int count = plan_.batch / plan_.micro_batches;
+  for (int first = samples.first; first < samples.first + samples.count; first += count) {
+    node_->give_gradients(gradients, first / count);
+  }
+}
 
 double ClusterTrunk::gradient_squares() {
   const auto has_shards = [this](int node) {
@@ -246,6 +257,9 @@ double ClusterTrunk::gradient_squares() {
 void ClusterTrunk::update(const UpdateStep& step) {
   send_all(wire::Update{step});
   node_->allow_update(step);
+}
+
+void ClusterTrunk::finish() {
   settle();
   count_own_seconds();
   count_step();

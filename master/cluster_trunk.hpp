@@ -45,12 +45,15 @@ class ClusterTrunk : public Trunk {
   ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own, std::chrono::milliseconds patience,
                Rebalancing rebalancing = {});
 
-  const Tensor& forward(const Tensor& images, const Pass& pass) override;
+  void begin(const Tensor& images, const Pass& pass) override;
+  std::optional<SampleRange> next_outputs() override;
+  std::size_t output_count() const override { return outputs_of(stages_).size(); }
   const Tensor& output(std::size_t number) const override { return node_->output(number); }
   using Trunk::backward;
-  void backward(const std::vector<const Tensor*>& gradients) override;
+  void backward(const std::vector<const Tensor*>& gradients, SampleRange samples) override;
   double gradient_squares() override;
   void update(const UpdateStep& step) override;
+  void finish() override;
   std::vector<ShardState> snapshot() override;
   void begin_snapshot() override;
   std::optional<std::vector<ShardState>> take_snapshot() override;
@@ -108,6 +111,7 @@ class ClusterTrunk : public Trunk {
   std::vector<bool> assigned_;  ///< slaves that have heard of it: what others say is of the plan before
   std::uint64_t step_ = 0;
   bool training_ = false;                       ///< the step at hand
+  int given_ = 0;                               ///< micro-batches whose outputs next_outputs() gave
   std::vector<std::optional<double>> squares_;  ///< of the step at hand, of each slave
   std::vector<int> owed_;                       ///< Done messages expected, for each slave
   std::vector<MemberTime> times_;

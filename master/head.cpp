@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/random.hpp"
 #include "kernels/activation.hpp"
@@ -10,13 +11,18 @@
 namespace convoy {
 namespace {
 
+/// Of any tensor with samples: those in the range.
 template <class T>
-void add_bias(BasicTensor<T>& y, const BasicTensor<T>& bias) {
-  const std::size_t units = bias.size();
-  for (int n = 0; n < y.shape().n; ++n) {
-    T* row = &y.at(n, 0);
-    const T* more = bias.data();
-    for (std::size_t u = 0; u < units; ++u) row[u] += more[u];
+auto rows_of(T& tensor, SampleRange samples) {
+  const auto each = tensor.size() / static_cast<std::size_t>(tensor.shape().n);
+  return tensor.span().subspan(static_cast<std::size_t>(samples.first) * each,
+                               static_cast<std::size_t>(samples.count) * each);
+}
+
+template <class T>
+void add_bias(std::span<T> y, const BasicTensor<T>& bias) {
+  for (std::size_t i = 0; i < y.size(); i += bias.size()) {
+    for (std::size_t u = 0; u < bias.size(); ++u) y[i + u] += bias.data()[u];
   }
 }
 
@@ -115,51 +121,52 @@ void Head<T>::add_step(const Layer& layer, int& features) {
 }
 
 template <class T>
-const BasicTensor<T>& Head<T>::forward(const BasicTensor<T>& maps, const Pass& pass) {
+const BasicTensor<T>& Head<T>::forward(const BasicTensor<T>& maps, const Pass& pass, SampleRange samples) {
   invariant(maps.shape() == slopes_[0].shape(), "the maps have the head's input shape");
   maps_ = &maps;
-  for (std::size_t i = 0; i < steps_.size(); ++i) forward_step(i, pass);
+  for (std::size_t i = 0; i < steps_.size(); ++i) forward_step(i, pass, samples);
   return value(steps_.size());
 }
 
 template <class T>
-void Head<T>::forward_step(std::size_t index, const Pass& pass) {
+void Head<T>::forward_step(std::size_t index, const Pass& pass, SampleRange samples) {
   const Step& step = steps_[index];
-  const BasicTensor<T>& x = value(index);
-  BasicTensor<T>& y = outputs_[index];
+  const std::span<const T> x = rows_of(value(index), samples);
+  const std::span<T> y = rows_of(outputs_[index], samples);
   if (step.dense >= 0) {
     const DenseState<T>& state = states_[static_cast<std::size_t>(step.dense)];
-    matmul(Matmul<T>{.m = batch_,
+    matmul(Matmul<T>{.m = samples.count,
                      .n = step.outputs,
                      .k = step.inputs,
                      .transpose_b = true,
-                     .a = x.span(),
+                     .a = x,
                      .b = state.weights.value.span(),
-                     .c = y.span()});
+                     .c = y});
     add_bias(y, state.bias.value);
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
     activate(*activation, x.data(), y.data(), x.size());
   } else {
     const auto& dropout = std::get<Dropout>(step.spec);
-    BasicTensor<T>& scale = scales_[index];
-    for (int n = 0; n < batch_; ++n) {
-      for (int c = 0; c < step.inputs; ++c) {
-        scale.at(n, c) =
+    const std::span<T> scale = rows_of(scales_[index], samples);
+    std::size_t i = 0;
+    for (int n = samples.first; n < samples.first + samples.count; ++n) {
+      for (int c = 0; c < step.inputs; ++c, ++i) {
+        scale[i] =
             pass.training ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, n, c, 0)) : T{1};
-        y.at(n, c) = x.sample(n)[static_cast<std::size_t>(c)] * scale.at(n, c);
+        y[i] = x[i] * scale[i];
       }
     }
   }
 }
 
 template <class T>
-typename Head<T>::Loss Head<T>::loss(const std::vector<int>& labels, int count) {
+typename Head<T>::Loss Head<T>::loss(const std::vector<int>& labels, int count, SampleRange samples) {
   invariant(static_cast<int>(labels.size()) >= count && count <= batch_, "a label for each counted sample");
   const BasicTensor<T>& outputs = value(steps_.size());
   BasicTensor<T>& gradient = slopes_.back();
-  std::fill(gradient.span().begin(), gradient.span().end(), T{0});
+  std::ranges::fill(rows_of(gradient, samples), T{0});
   Loss loss;
-  for (int n = 0; n < count; ++n) {
+  for (int n = samples.first; n < std::min(count, samples.first + samples.count); ++n) {
     const int label = labels[static_cast<std::size_t>(n)];
     const auto row = outputs.sample(n);
     const auto slope_row = gradient.sample(n);
@@ -174,38 +181,47 @@ typename Head<T>::Loss Head<T>::loss(const std::vector<int>& labels, int count) 
 }
 
 template <class T>
-const BasicTensor<T>& Head<T>::backward() {
-  for (std::size_t i = steps_.size(); i-- > 0;) backward_step(i);
+const BasicTensor<T>& Head<T>::backward(SampleRange samples) {
+  for (std::size_t i = steps_.size(); i-- > 0;) backward_step(i, samples);
   return slopes_[0];
 }
 
 template <class T>
-void Head<T>::backward_step(std::size_t index) {
+void Head<T>::backward_step(std::size_t index, SampleRange samples) {
   const Step& step = steps_[index];
-  const BasicTensor<T>& dy = slopes_[index + 1];
-  BasicTensor<T>& dx = slopes_[index];
+  const std::span<const T> dy = rows_of(std::as_const(slopes_[index + 1]), samples);
+  const std::span<T> dx = rows_of(slopes_[index], samples);
   if (step.dense >= 0) {
-    const auto dense = static_cast<std::size_t>(step.dense);
-    matmul(Matmul<T>{.m = step.outputs,
+    if (index == 0 && !input_gradient_) return;
+    matmul(Matmul<T>{.m = samples.count,
                      .n = step.inputs,
+                     .k = step.outputs,
+                     .a = dy,
+                     .b = states_[static_cast<std::size_t>(step.dense)].weights.value.span(),
+                     .c = dx});
+  } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
+    const std::span<const T> y = rows_of(std::as_const(outputs_[index]), samples);
+    activate_backward(*activation, y.data(), dy.data(), dx.data(), dx.size());
+  } else {
+    const std::span<const T> scale = rows_of(std::as_const(scales_[index]), samples);
+    for (std::size_t i = 0; i < dx.size(); ++i) dx[i] = dy[i] * scale[i];
+  }
+}
+
+template <class T>
+void Head<T>::backward_weights() {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i].dense < 0) continue;
+    DenseGradient& gradient = gradients_[static_cast<std::size_t>(steps_[i].dense)];
+    const BasicTensor<T>& dy = slopes_[i + 1];
+    matmul(Matmul<T>{.m = steps_[i].outputs,
+                     .n = steps_[i].inputs,
                      .k = batch_,
                      .transpose_a = true,
                      .a = dy.span(),
-                     .b = value(index).span(),
-                     .c = gradients_[dense].weights.span()});
-    sum_rows(dy, gradients_[dense].bias);
-    if (index == 0 && !input_gradient_) return;
-    matmul(Matmul<T>{.m = batch_,
-                     .n = step.inputs,
-                     .k = step.outputs,
-                     .a = dy.span(),
-                     .b = states_[dense].weights.value.span(),
-                     .c = dx.span()});
-  } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
-    activate_backward(*activation, outputs_[index].data(), dy.data(), dx.data(), dx.size());
-  } else {
-    const T* scale = scales_[index].data();
-    for (std::size_t i = 0; i < dx.size(); ++i) dx.data()[i] = dy.data()[i] * scale[i];
+                     .b = value(i).span(),
+                     .c = gradient.weights.span()});
+    sum_rows(dy, gradient.bias);
   }
 }
 

@@ -31,22 +31,30 @@ class Head {
     int correct = 0;   ///< samples whose largest output is that of their label
   };
 
-  /// Maps (batch, channels, height, width), which must live until backward, to the outputs before the loss,
-  /// (batch, classes). The result belongs to the head and holds until its next forward.
-  const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass);
-  /// Loss of the last forward's outputs over the first `count` samples, without its weight, and its gradient for backward:
-  /// that of the mean over the count samples. labels.size() >= count.
-  Loss loss(const std::vector<int>& labels, int count);
-  /// Gradient by the maps, in their shape, of the mean loss times its weight, or zeros where nobody needs it; keeps the gradients of the weights. After
-  /// loss().
-  const BasicTensor<T>& backward();
+  // A batch may go through in parts, each forward, to its loss and backward before the next.
+
+  SampleRange all() const { return {0, batch_}; }
+  /// Samples of maps (batch, channels, height, width), which must live until backward_weights, to the outputs before the
+  /// loss, (batch, classes). The result belongs to the head and holds until its next forward.
+  const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass, SampleRange samples);
+  const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass) { return forward(maps, pass, all()); }
+  /// Loss of the last forward's outputs over those of its samples that are among the first `count` of the batch, without
+  /// its weight, and its gradient for backward: that of the mean over the count samples. labels.size() >= count.
+  Loss loss(const std::vector<int>& labels, int count, SampleRange samples);
+  Loss loss(const std::vector<int>& labels, int count) { return loss(labels, count, all()); }
+  /// Gradient by the maps, in their shape, of the mean loss times its weight, or zeros where nobody needs it: that of these
+  /// samples is there. After loss().
+  const BasicTensor<T>& backward(SampleRange samples);
+  const BasicTensor<T>& backward() { return backward(all()); }
+  /// The gradients by weights and biases, when all of the batch went backward.
+  void backward_weights();
   void update(const UpdateStep& step);
   /// Of all gradients by weights and biases.
   double gradient_squares() const;
 
   std::vector<DenseState<T>>& states() { return states_; }
   const std::vector<DenseState<T>>& states() const { return states_; }
-  /// Gradients by weights and bias of dense layer i (of states()), of the last backward.
+  /// Gradients by weights and bias of dense layer i (of states()), of the last backward_weights.
   const BasicTensor<T>& weight_gradient(std::size_t i) const { return gradients_[i].weights; }
   const BasicTensor<T>& bias_gradient(std::size_t i) const { return gradients_[i].bias; }
 
@@ -65,8 +73,8 @@ class Head {
   void add_step(const Layer& layer, int& features);
   /// The input of step `index`; behind the last, what goes into the loss.
   const BasicTensor<T>& value(std::size_t index) const { return index == 0 ? *maps_ : outputs_[index - 1]; }
-  void forward_step(std::size_t index, const Pass& pass);
-  void backward_step(std::size_t index);
+  void forward_step(std::size_t index, const Pass& pass, SampleRange samples);
+  void backward_step(std::size_t index, SampleRange samples);
 
   int batch_;
   int moments_;

@@ -8,23 +8,29 @@ Heads::Heads(const Cut& cut, int batch) {
   }
 }
 
-void Heads::forward(const Trunk& trunk, const Pass& pass) {
+void Heads::forward(const Trunk& trunk, const Pass& pass, SampleRange samples) {
   all_ = pass.training;
   for (std::size_t i = all_ ? 0 : heads_.size() - 1; i < heads_.size(); ++i) {
-    outputs_ = &heads_[i].forward(trunk.output(i), pass);
+    outputs_ = &heads_[i].forward(trunk.output(i), pass, samples);
   }
 }
 
-Head<float>::Loss Heads::loss(const std::vector<int>& labels, int count) {
+Head<float>::Loss Heads::loss(const std::vector<int>& labels, int count, SampleRange samples) {
   Head<float>::Loss loss;
-  for (std::size_t i = all_ ? 0 : heads_.size() - 1; i < heads_.size(); ++i) loss = heads_[i].loss(labels, count);
+  for (std::size_t i = all_ ? 0 : heads_.size() - 1; i < heads_.size(); ++i) {
+    loss = heads_[i].loss(labels, count, samples);
+  }
   return loss;
 }
 
-std::vector<const Tensor*> Heads::backward() {
+std::vector<const Tensor*> Heads::backward(SampleRange samples) {
   std::vector<const Tensor*> gradients;
-  for (Head<float>& head : heads_) gradients.push_back(&head.backward());
+  for (Head<float>& head : heads_) gradients.push_back(&head.backward(samples));
   return gradients;
+}
+
+void Heads::backward_weights() {
+  for (Head<float>& head : heads_) head.backward_weights();
 }
 
 void Heads::update(const UpdateStep& step) {

@@ -11,14 +11,20 @@ class Heads {
   /// For batches of `batch` samples. Weights start at zero.
   Heads(const Cut& cut, int batch);
 
-  /// On the trunk's last outputs: all heads; in testing the main one alone.
-  void forward(const Trunk& trunk, const Pass& pass);
+  /// On samples of the trunk's last outputs: all heads; in testing the main one alone.
+  void forward(const Trunk& trunk, const Pass& pass, SampleRange samples);
+  void forward(const Trunk& trunk, const Pass& pass) { forward(trunk, pass, heads_.front().all()); }
   /// That of the main head. Finds the gradients of all that went forward, for backward.
-  Head<float>::Loss loss(const std::vector<int>& labels, int count);
+  Head<float>::Loss loss(const std::vector<int>& labels, int count, SampleRange samples);
+  Head<float>::Loss loss(const std::vector<int>& labels, int count) {
+    return loss(labels, count, heads_.front().all());
+  }
   /// Outputs of the main head before its loss, (batch, classes).
   const Tensor& outputs() const { return *outputs_; }
   /// Gradients of the weighted sum of all losses by the trunk's outputs, for Trunk::backward.
-  std::vector<const Tensor*> backward();
+  std::vector<const Tensor*> backward(SampleRange samples);
+  /// The gradients by the weights, when all of the batch went backward.
+  void backward_weights();
   void update(const UpdateStep& step);
   double gradient_squares() const;
 

@@ -92,8 +92,12 @@ void LocalTrunk::join(Joined& joined) {
   }
 }
 
-const Tensor& LocalTrunk::forward(const Tensor& images, const Pass& pass) {
-  if (shards_.empty()) return maps_[0] = images;
+void LocalTrunk::begin(const Tensor& images, const Pass& pass) {
+  given_ = false;
+  if (shards_.empty()) {
+    maps_[0] = images;
+    return;
+  }
   const Stopwatch watch;
   input_->write(images.span());
   for (Joined& joined : joined_) joined.done = false;
@@ -109,7 +113,12 @@ const Tensor& LocalTrunk::forward(const Tensor& images, const Pass& pass) {
     if (pass.training || i + 1 == heads_.size()) outputs_[heads_[i]]->read(maps_[i].span());
   }
   compute_ += watch.seconds();
-  return maps_.back();
+}
+
+/// All at once.
+std::optional<SampleRange> LocalTrunk::next_outputs() {
+  if (std::exchange(given_, true)) return std::nullopt;
+  return SampleRange{0, maps_[0].shape().n};
 }
 
 const DeviceTensor& LocalTrunk::gradient_by(const Use& use) const {
@@ -132,7 +141,8 @@ const DeviceTensor& LocalTrunk::gradient_of(std::size_t stage) {
   return *sum;
 }
 
-void LocalTrunk::backward(const std::vector<const Tensor*>& gradients) {
+void LocalTrunk::backward(const std::vector<const Tensor*>& gradients, SampleRange samples) {
+  invariant(samples == SampleRange{0, maps_[0].shape().n}, "a local trunk goes backward whole");
   if (shards_.empty()) return;
   const Stopwatch watch;
   for (std::size_t i = 0; i < heads_.size(); ++i) gradients_[heads_[i]]->write(gradients[i]->span());

@@ -17,10 +17,12 @@ class LocalTrunk : public Trunk {
   /// batch.
   LocalTrunk(const std::vector<Stage>& stages, const Shape& input, Device& device);
 
-  const Tensor& forward(const Tensor& images, const Pass& pass) override;
+  void begin(const Tensor& images, const Pass& pass) override;
+  std::optional<SampleRange> next_outputs() override;
+  std::size_t output_count() const override { return maps_.size(); }
   const Tensor& output(std::size_t number) const override { return maps_[number]; }
   using Trunk::backward;
-  void backward(const std::vector<const Tensor*>& gradients) override;
+  void backward(const std::vector<const Tensor*>& gradients, SampleRange samples) override;
   double gradient_squares() override;
   void update(const UpdateStep& step) override;
   std::vector<ShardState> snapshot() override;
@@ -68,6 +70,7 @@ class LocalTrunk : public Trunk {
   std::vector<std::size_t> heads_;                        ///< outputs_of(stages)
   std::vector<bool> tested_;                              ///< of each stage, whether the last output takes it
   std::vector<Tensor> maps_;                              ///< of the outputs, on the host
+  bool given_ = false;                                    ///< the outputs of the batch at hand
   double compute_ = 0.0;
   std::optional<std::vector<ShardState>> begun_;  ///< a snapshot
 };

@@ -106,28 +106,55 @@ void override_plan(const ClusterOptions& options, Plan& plan) {
   if (options.micro_batch > 0) plan.micro_batches = micro_batches_of(options, plan.batch);
 }
 
-/// Seconds that the heads take for a batch, forward and backward.
-double time_head(const Cut& cut, int batch) {
+/// Of a call of work(): the least of three blocks. Where a quota lets the process compute in bursts, shorter ones would miss
+/// its pauses.
+template <class Work>
+double seconds_of(const Work& work) {
+  constexpr double kBlock = 0.02;
+  work();  // makes and fills what later calls find
+  double least = 1e9;
+  for (int block = 0; block < 3; ++block) {
+    const Stopwatch watch;
+    int calls = 0;
+    do {
+      work();
+      ++calls;
+    } while (watch.seconds() < kBlock);
+    least = std::min(least, watch.seconds() / calls);
+  }
+  return least;
+}
+
+/// The heads on batches of that size.
+HeadTimes time_heads(const Cut& cut, int batch) {
   const std::vector<int> labels(static_cast<std::size_t>(batch), 0);
-  double sum = 0.0;
+  HeadTimes times;
   for (const CutHead& each : cut.heads) {
     Head<float> head(each, cut.moments, batch);
     const Tensor maps({batch, each.maps.channels, each.maps.height, each.maps.width}, 0.5F);
-    double best = 1e9;
-    for (int round = 0; round < 3; ++round) {
-      const Stopwatch watch;
-      head.forward(maps, {.training = true, .seed = 0});
-      head.loss(labels, batch);
-      head.backward();
-      best = std::min(best, watch.seconds());
-    }
-    sum += best;
+    const auto pass = [&](int count) {
+      return seconds_of([&] {
+        head.forward(maps, {.training = true, .seed = 0}, {0, count});
+        head.loss(labels, batch, {0, count});
+        head.backward({0, count});
+      });
+    };
+    const int few = std::max(1, batch / 8);
+    const double whole = pass(batch);
+    const double part = few < batch ? pass(few) : 0.0;
+    const double per_image = std::clamp((whole - part) / std::max(1, batch - few), 0.0, whole / batch);
+    times.per_image += per_image;
+    times.fixed += whole - per_image * batch;
+    times.update += seconds_of([&] {
+      head.backward_weights();
+      head.update({.learning_rate = 0.0F});
+    });
   }
-  return sum;
+  return times;
 }
 
 /// Seconds of a step on this machine by itself; 0 where its memory is too small.
-double time_alone(const Cut& cut, int batch, Device& device, std::size_t memory, double head_seconds) {
+double time_alone(const Cut& cut, int batch, Device& device, std::size_t memory, const HeadTimes& head) {
   std::size_t bytes = 0;
   for (const Stage& stage : cut.trunk) bytes += shard_bytes(stage, stage.conv.filters, batch, &stage != &cut.trunk[0]);
   if (memory != 0 && bytes > memory) return 0.0;
@@ -149,7 +176,7 @@ double time_alone(const Cut& cut, int batch, Device& device, std::size_t memory,
     device.finish();
     update = std::min(update, watch.seconds());
   }
-  return head_seconds + passes * batch / timed + update;
+  return head.pass(batch) + head.update + passes * batch / timed + update;
 }
 
 /// Slaves in the roster's order, then this machine.
@@ -188,10 +215,9 @@ void measure_and_choose(const Work& work, const Wishes& wishes, Planned& planned
   if (first) {
     calibration.batch = work.batch;
     for (const Stage& stage : work.cut.trunk) calibration.stages.push_back(stage.name);
-    calibration.master.head_seconds = time_head(work.cut, work.batch);
+    calibration.master.head = time_heads(work.cut, work.batch);
     if (maybe_alone) {
-      calibration.seconds_alone =
-          time_alone(work.cut, work.batch, work.device, memory, calibration.master.head_seconds);
+      calibration.seconds_alone = time_alone(work.cut, work.batch, work.device, memory, calibration.master.head);
     }
   }
   planned.choice = choose_plan(work.cut.trunk, work.batch, calibration.members, wishes, calibration.master);

@@ -41,14 +41,21 @@ void load(Model model, const ModelState& state) {
 
 Head<float>::Loss train_step(Model model, const Tensor& images, const std::vector<int>& labels, const Pass& pass,
                              const std::function<UpdateStep(double gradient_norm)>& update) {
-  model.trunk.forward(images, pass);
-  model.heads.forward(model.trunk, pass);
-  const Head<float>::Loss loss = model.heads.loss(labels, images.shape().n);
-  model.trunk.backward(model.heads.backward());
+  Head<float>::Loss loss;
+  model.trunk.begin(images, pass);
+  while (const auto samples = model.trunk.next_outputs()) {
+    model.heads.forward(model.trunk, pass, *samples);
+    const Head<float>::Loss part = model.heads.loss(labels, images.shape().n, *samples);
+    loss.sum += part.sum;
+    loss.correct += part.correct;
+    model.trunk.backward(model.heads.backward(*samples), *samples);
+  }
+  model.heads.backward_weights();
   const double squares = pass.squares ? model.trunk.gradient_squares() + model.heads.gradient_squares() : 0.0;
   const UpdateStep step = update(std::sqrt(squares));
   model.trunk.update(step);
   model.heads.update(step);
+  model.trunk.finish();
   return loss;
 }
 

@@ -27,15 +27,28 @@ class Trunk {
   virtual ~Trunk() = default;
   /// Images (batch, channels, height, width), normalised, to the maps of outputs_of(stages), of which it returns the last.
   /// They belong to the trunk and hold until its next forward.
-  virtual const Tensor& forward(const Tensor& images, const Pass& pass) = 0;
-  /// One of them; in testing the last alone is there.
+  const Tensor& forward(const Tensor& images, const Pass& pass) {
+    begin(images, pass);
+    while (next_outputs()) continue;
+    return output(output_count() - 1);
+  }
+  /// The same in parts, so that what follows the trunk begins when the first samples are through: begin(), then
+  /// next_outputs() waits for further samples, in their order, and gives nothing when all have come.
+  virtual void begin(const Tensor& images, const Pass& pass) = 0;
+  virtual std::optional<SampleRange> next_outputs() = 0;
+  virtual std::size_t output_count() const = 0;
+  /// One of the outputs; in testing the last alone is there.
   virtual const Tensor& output(std::size_t number) const = 0;
-  /// From the gradients of the loss by all of the last forward's outputs.
-  virtual void backward(const std::vector<const Tensor*>& gradients) = 0;
+  /// From the gradients of the loss by all outputs, for samples as next_outputs() gave them, or for all. Need not wait until
+  /// the trunk is through.
+  virtual void backward(const std::vector<const Tensor*>& gradients, SampleRange samples) = 0;
+  void backward(const std::vector<const Tensor*>& gradients) { backward(gradients, {0, gradients[0]->shape().n}); }
   void backward(const Tensor& gradient) { backward(std::vector<const Tensor*>{&gradient}); }
   /// The sum of the squares of the gradients by all parameters, after backward; `squares` of its forward's pass is set.
   virtual double gradient_squares() = 0;
+  /// Ends the step. Need not wait either: finish() does, and so does whatever comes next.
   virtual void update(const UpdateStep& step) = 0;
+  virtual void finish() {}
   /// Every stage's whole state, in order of the stages. Drops what begin_snapshot() began.
   virtual std::vector<ShardState> snapshot() = 0;
   /// Begins to collect the same, as it is now, while further steps are done; drops what was begun before.

@@ -89,7 +89,9 @@ std::string to_json(const Calibration& calibration) {
   for (const MemberProfile& member : calibration.members) members.push_back(member_json(member));
   return Json{{"batch", calibration.batch},
               {"stages", calibration.stages},
-              {"head_seconds", calibration.master.head_seconds},
+              {"head_seconds_fixed", calibration.master.head.fixed},
+              {"head_seconds_per_image", calibration.master.head.per_image},
+              {"head_update_seconds", calibration.master.head.update},
               {"busy_per_byte", calibration.master.host.busy_per_byte},
               {"memory_bytes_per_second", calibration.master.host.memory},
               {"seconds_alone", calibration.seconds_alone},
@@ -104,7 +106,9 @@ Calibration calibration_from_json(const std::string& text, const std::string& fi
     const Json json = Json::parse(text);
     Calibration read{.batch = integer(json, "batch"),
                      .stages = json.at("stages").get<std::vector<std::string>>(),
-                     .master = {amount(json, "head_seconds"), host_from(json)},
+                     .master = {.head = {amount(json, "head_seconds_fixed"), amount(json, "head_seconds_per_image"),
+                                         amount(json, "head_update_seconds")},
+                                .host = host_from(json)},
                      .members = {},
                      .seconds_alone = amount(json, "seconds_alone")};
     std::vector<std::string> names;

@@ -84,7 +84,7 @@ class Chooser {
     for (const Stage& stage : trunk_)
       bytes += static_cast<double>(bytes_of(wishes_.wire, input_shape(stage, batch_).size()));
     const double rate = std::min(member.link.in, member.link.out);
-    return seconds_alone(trunk_, member, 0.0) / static_cast<double>(members_.size()) +
+    return seconds_alone(trunk_, member, batch_, {}) / static_cast<double>(members_.size()) +
            (rate > 0.0 ? bytes / rate : 0.0);
   }
 
@@ -162,7 +162,8 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
     model.byte_costs.push_back(byte_cost(master.host));
   }
   model.compute = [&plan, &trunk, &members, &master](const Task& task) {
-    if (task.kind == TaskKind::head) return master.head_seconds;
+    if (task.kind == TaskKind::head) return master.head.pass(plan.batch / plan.micro_batches);
+    if (task.kind == TaskKind::head_update) return master.head.update;
     const auto node = static_cast<std::size_t>(task.node);
     if (task.kind == TaskKind::sum || task.kind == TaskKind::layers || task.kind == TaskKind::layers_backward) {
       return memory_seconds(task, plan, trunk, node < members.size() ? members[node].host.memory : master.host.memory);
@@ -192,8 +193,8 @@ Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector
   return Chooser(trunk, batch, members, wishes, master).choose();
 }
 
-double seconds_alone(const std::vector<Stage>& trunk, const MemberProfile& member, double head_seconds) {
-  double seconds = head_seconds;
+double seconds_alone(const std::vector<Stage>& trunk, const MemberProfile& member, int batch, const HeadTimes& head) {
+  double seconds = head.pass(batch) + head.update;
   for (std::size_t s = 0; s < trunk.size(); ++s) seconds += predict_seconds(member, s, trunk[s].conv.filters);
   return seconds;
 }

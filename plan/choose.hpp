@@ -40,6 +40,6 @@ Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector
                    const Wishes& wishes, const MasterProfile& master);
 
 /// Seconds of a step on one machine that computes everything.
-double seconds_alone(const std::vector<Stage>& trunk, const MemberProfile& member, double head_seconds);
+double seconds_alone(const std::vector<Stage>& trunk, const MemberProfile& member, int batch, const HeadTimes& head);
 
 }  // namespace convoy

@@ -127,9 +127,18 @@ struct MemberProfile {
   HostSpeed host;
 };
 
+/// Seconds that the dense layers and the losses take.
+struct HeadTimes {
+  double fixed = 0.0;  ///< forward and back to the gradient by the maps, for any number of images: reading the weights
+  double per_image = 0.0;  ///< and for each
+  double update = 0.0;     ///< the gradients by the weights and their update, of a batch
+
+  double pass(int images) const { return fixed + per_image * images; }
+};
+
 /// What the master does beside what it may do as a member.
 struct MasterProfile {
-  double head_seconds = 0.0;  ///< of dense layers and loss, forward and backward
+  HeadTimes head;
   HostSpeed host;
 };
 

@@ -39,6 +39,7 @@ class Builder {
     }
     head();
     if (!training_) return std::move(graph_);
+    add({.kind = TaskKind::head_update, .node = graph_.master, .stage = outputs_.back(), .after = heads_});
     deliver_gradients();
     for (int s = stages - 1; s >= 0; --s) {
       for (int m = 0; m < plan_.micro_batches; ++m) backward_input(s, m);
@@ -236,11 +237,15 @@ class Builder {
   }
 
   void head() {
-    std::vector<int> after;
-    for (const int output : outputs_) {
-      for (int m = 0; m < plan_.micro_batches; ++m) append(after, arrivals(output, m, graph_.master));
+    for (int m = 0; m < plan_.micro_batches; ++m) {
+      std::vector<int> after;
+      for (const int output : outputs_) append(after, arrivals(output, m, graph_.master));
+      heads_.push_back(add({.kind = TaskKind::head,
+                            .node = graph_.master,
+                            .stage = outputs_.back(),
+                            .micro_batch = m,
+                            .after = std::move(after)}));
     }
-    head_ = add({.kind = TaskKind::head, .node = graph_.master, .stage = outputs_.back(), .after = std::move(after)});
   }
 
   /// Of the loss by the trunk's outputs.
@@ -249,9 +254,10 @@ class Builder {
       for (int m = 0; m < plan_.micro_batches; ++m) {
         for (const Assignment& shard : shards(output)) {
           const int node = shard.member;
+          const int head = heads_[static_cast<std::size_t>(m)];
           gradients_[{output, m, node}] =
-              node == graph_.master ? head_
-                                    : send(graph_.master, node, Cargo::gradient, output, m, shard.filters, {head_});
+              node == graph_.master ? head
+                                    : send(graph_.master, node, Cargo::gradient, output, m, shard.filters, {head});
         }
       }
     }
@@ -360,7 +366,7 @@ class Builder {
   bool training_;
   std::vector<int> outputs_;
   TaskGraph graph_;
-  int head_ = -1;
+  std::vector<int> heads_;                        ///< by micro-batch
   std::vector<std::vector<Computing>> forward_;   ///< by stage
   std::vector<std::vector<Computing>> backward_;  ///< by stage
   std::map<int, Ranges> needed_;                  ///< of each stage's maps

@@ -13,9 +13,10 @@ enum class TaskKind {
   backward_input,    ///< of a micro-batch: the node's part of the gradient by what the stage reads
   backward_filters,  ///< of the batch
   update,            ///< all of a node's shards
-  sum,     ///< adds the nodes' parts of a micro-batch's gradient by the stage's maps up, in the order of `after`
-  head,    ///< dense layers and loss, forward and backward, on the master
-  layers,  ///< in the thesis' scheme, on the master: what follows a stage's convolution, forward
+  sum,          ///< adds the nodes' parts of a micro-batch's gradient by the stage's maps up, in the order of `after`
+  head,         ///< dense layers and loss, forward and back to the gradient by a micro-batch's outputs, on the master
+  head_update,  ///< the gradients by the dense layers' weights, of the batch, and their update
+  layers,       ///< in the thesis' scheme, on the master: what follows a stage's convolution, forward
   layers_backward,
   send
 };

@@ -17,6 +17,7 @@ class Builder {
     for (int s = 0; s < stages; ++s) forward(s);
     last_ = {add({.kind = TaskKind::head, .node = graph_.master, .stage = stages - 1, .after = last_})};
     if (!training) return std::move(graph_);
+    add({.kind = TaskKind::head_update, .node = graph_.master, .stage = stages - 1, .after = last_});
     for (int s = stages - 1; s >= 0; --s) backward(s);
     update();
     return std::move(graph_);

@@ -13,7 +13,7 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 7;
+inline constexpr std::uint32_t kProtocolVersion = 8;
 /// The capability of taking and giving Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Payload bytes of a Piece at most; larger tensors travel as several.

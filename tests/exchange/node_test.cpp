@@ -88,8 +88,7 @@ Result train_local(const std::string& name, const Stages& trunk) {
 Result train_on_nodes(const Plan& plan, const Stages& trunk, const std::string& device, std::uint64_t seed) {
   Nodes nodes(plan, trunk, device, seed, start(trunk));
   for (int step = 0; step < kSteps; ++step) {
-    nodes.forward(drawn(images_shape(trunk), 100 + static_cast<std::uint64_t>(step), 1.0F), pass_of(step));
-    nodes.backward(pointers(gradients_of(nodes, trunk, step)));
+    nodes.train(drawn(images_shape(trunk), 100 + static_cast<std::uint64_t>(step), 1.0F), step);
     nodes.update(kSgd);
   }
   Result result;

@@ -78,12 +78,24 @@ class Nodes {
 
   const Tensor& forward(const Tensor& images, const Pass& pass) {
     for (const auto& node : nodes_) node->begin(pass, node.get() == &master() ? &images : nullptr);
-    run_until([&] { return master().output_ready(); });
+    run_until([&] { return master().outputs_ready() == plan_.micro_batches; });
     if (!pass.training) run_until([&] { return finished(); });
     return master().output(outputs_of(trunk_).size() - 1);
   }
   const Tensor& output(std::size_t number) const { return master().output(number); }
-  void backward(const std::vector<const Tensor*>& gradients) { master().give_gradients(gradients); }
+  void backward(const std::vector<const Tensor*>& gradients) {
+    for (int m = 0; m < plan_.micro_batches; ++m) master().give_gradients(gradients, m);
+  }
+  /// Forward and backward, each micro-batch at once or some turns later, by gradient_of() the outputs.
+  void train(const Tensor& images, int step) {
+    for (const auto& node : nodes_) node->begin(pass_of(step), node.get() == &master() ? &images : nullptr);
+    for (int m = 0; m < plan_.micro_batches; ++m) {
+      run_until([&] { return master().outputs_ready() > m; });
+      for (std::uint32_t turns = random_.below(3) * 20; turns > 0; --turns) one_turn();
+      // Of other micro-batches it is that of what an earlier step left there.
+      master().give_gradients(pointers(gradients_of(*this, trunk_, step)), m);
+    }
+  }
   void update(const UpdateStep& step) {
     for (const auto& node : nodes_) {
       if (random_.below(2) == 0) one_turn();

@@ -72,6 +72,7 @@ TEST(Glyphs, ALinearClassifierStaysUnderNinetyPercent) {
       head.forward(images, {.training = true});
       learnt += head.loss(labels, kBatch).correct;
       head.backward();
+      head.backward_weights();
       head.update({.learning_rate = epoch < 4 ? 0.01F : 0.003F, .momentum = 0.9F});
     }
     int correct = 0;

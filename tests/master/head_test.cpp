@@ -84,6 +84,7 @@ class HeadGradients : public testing::TestWithParam<HeadCase> {
 TEST_P(HeadGradients, MatchCentralDifferences) {
   mean_loss();
   const BasicTensor<double> by_maps = head_.backward();
+  head_.backward_weights();
   std::vector<BasicTensor<double>> weights;
   std::vector<BasicTensor<double>> biases;
   for (std::size_t i = 0; i < head_.states().size(); ++i) {
@@ -159,6 +160,7 @@ TEST(Head, UpdateIsMomentumWithDecay) {
     head.forward(maps, {.training = true});
     head.loss({1}, 1);
     head.backward();
+    head.backward_weights();
     const double gradient = head.weight_gradient(0).at(0, 0);
     head.update(step);
     v = 0.25 * v + (gradient + 0.125 * w);
@@ -182,6 +184,46 @@ TEST(Head, ALossHasAWeight) {
     const BasicTensor<double>& slopes = whole.backward();
     for (std::size_t i = 0; i < slopes.size(); ++i) {
       EXPECT_DOUBLE_EQ(weighted.backward().data()[i], 0.25 * slopes.data()[i]);
+    }
+  }
+}
+
+/// Up to rounding: the products of fewer rows may add up in another order.
+TEST(Head, DoesTheSameInParts) {
+  constexpr int kBatch = 5;
+  const CutHead cut =
+      make_cut({3, 2, 2}, {Dense{7}, Activation::tanh, Dropout{0.5F, 1}, Dense{4}, SoftmaxCrossEntropy{}});
+  Head<double> whole(cut, 1, kBatch);
+  Head<double> parted(cut, 1, kBatch);
+  Random random(1, 1);
+  for (std::size_t i = 0; i < whole.states().size(); ++i) {
+    for (double& weight : whole.states()[i].weights.value.span()) weight = random.uniform(-1.0F, 1.0F);
+    parted.states()[i] = whole.states()[i];
+  }
+  BasicTensor<double> maps({kBatch, 3, 2, 2});
+  for (double& value : maps.span()) value = random.uniform(-1.0F, 1.0F);
+  const std::vector<int> labels{3, 0, 1, 2, 3};
+  const Pass pass{.training = true, .seed = 5};
+  whole.forward(maps, pass);
+  const auto expected = whole.loss(labels, 4);  // the last sample fills the batch up
+  const BasicTensor<double> slopes = whole.backward();
+  whole.backward_weights();
+  Head<double>::Loss sum;
+  for (const SampleRange part : {SampleRange{0, 2}, {2, 2}, {4, 1}}) {
+    parted.forward(maps, pass, part);
+    const auto loss = parted.loss(labels, 4, part);
+    sum.sum += loss.sum;
+    sum.correct += loss.correct;
+    parted.backward(part);
+  }
+  parted.backward_weights();
+  EXPECT_NEAR(sum.sum, expected.sum, 1e-12);
+  EXPECT_EQ(sum.correct, expected.correct);
+  for (std::size_t i = 0; i < slopes.size(); ++i)
+    EXPECT_NEAR(parted.backward({4, 1}).data()[i], slopes.data()[i], 1e-12);
+  for (std::size_t i = 0; i < whole.states().size(); ++i) {
+    for (std::size_t w = 0; w < whole.weight_gradient(i).size(); ++w) {
+      EXPECT_NEAR(parted.weight_gradient(i).data()[w], whole.weight_gradient(i).data()[w], 1e-12);
     }
   }
 }

@@ -21,8 +21,11 @@ std::vector<Stage> trunk() {
 }
 
 Calibration calibration() {
-  Calibration made{
-      .batch = 16, .stages = {"conv1"}, .master = {0.25, {1e-9, 2e9}}, .members = {}, .seconds_alone = 3.5};
+  Calibration made{.batch = 16,
+                   .stages = {"conv1"},
+                   .master = {.head = {0.25, 0.01, 0.5}, .host = {1e-9, 2e9}},
+                   .members = {},
+                   .seconds_alone = 3.5};
   made.members.push_back({.name = "a",
                           .memory = 1234567890123,
                           .filter_block = 16,
@@ -39,6 +42,8 @@ TEST(Calibrations, SurviveJson) {
   EXPECT_EQ(read.members[0].memory, 1234567890123U);
   EXPECT_EQ(read.members[0].stages[0][1].backward_filters, 0.5);
   EXPECT_EQ(read.members[0].link.in, 2e8);
+  EXPECT_EQ(read.master.head.pass(5), 0.25 + 5 * 0.01);
+  EXPECT_EQ(read.master.head.update, 0.5);
   EXPECT_TRUE(read.members[1].stages[0].empty());
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kHead = 0.001;
+constexpr HeadTimes kHead{.per_image = 0.001 / 64};
 
 /// Like 500:1500, scaled down: a thin stage in front of a heavy one.
 std::vector<Stage> trunk() {
@@ -56,7 +56,7 @@ int filters_of(const Plan& plan, int member) {
 
 TEST(Choose, UsesAllMachinesOnAFastNetwork) {
   const auto members = machines({100, 100, 100, 100}, 10000);
-  const double alone = seconds_alone(trunk(), members[0], kHead);
+  const double alone = seconds_alone(trunk(), members[0], kBatch, kHead);
   EXPECT_LT(choose(members).predicted.seconds, 1.1 * alone / 4);
 }
 
@@ -66,10 +66,20 @@ TEST(Choose, SharesFollowSpeeds) {
   EXPECT_NEAR(own_filters(choice.plan, 1, 2).count, 150.0 / 7, 2);
 }
 
+/// Each micro-batch reads all weights of the dense layers.
+TEST(Choose, TakesFewerMicroBatchesForALargeHead) {
+  const auto members = machines({100, 100}, 100);
+  const auto micro_batches = [&](const HeadTimes& head) {
+    return choose_plan(trunk(), kBatch, members, {}, {head, {}}).plan.micro_batches;
+  };
+  EXPECT_GT(micro_batches(kHead), 4);
+  EXPECT_LT(micro_batches({.fixed = 1.0}), 4);
+}
+
 /// So that the master may train alone instead.
 TEST(Choose, PredictsALossOnASlowNetwork) {
   const auto members = machines({100, 100, 100, 100}, 0.1);
-  EXPECT_GT(choose(members).predicted.seconds, seconds_alone(trunk(), members[0], kHead));
+  EXPECT_GT(choose(members).predicted.seconds, seconds_alone(trunk(), members[0], kBatch, kHead));
 }
 
 TEST(Choose, LeavesOutAMachineThatCostsMoreThanItBrings) {
