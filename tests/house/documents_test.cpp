@@ -12,11 +12,14 @@
 #include <memory>
 #include <sstream>
 
+#include "wire/message.hpp"
+
 namespace convoy::house {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 const fs::path kRoot = CONVOY_SOURCE_DIR;
 
@@ -67,6 +70,10 @@ TEST(Documents, LinksPointToFiles) {
           << fs::relative(file, kRoot) << ":" << link.line << ": no file at " << link.text;
     }
   }
+}
+
+TEST(Documents, ProtocolIsOfTheVersionThatIsSpoken) {
+  EXPECT_THAT(read(kRoot / "wire/PROTOCOL.md"), HasSubstr(fmt::format("Version {}.", wire::kProtocolVersion)));
 }
 
 TEST(Documents, NamedPathsExist) {
