@@ -224,7 +224,7 @@ void run_transport(const TransportOptions& options) {
   TransferSender sender(remote ? options.listen : "tcp://127.0.0.1:*");
   RawListener listener(remote ? RawSocket::split(options.listen).second + 1 : 0, remote);
   receivers.start(sender.endpoint(), listener.port());
-  if (remote) fmt::print("on the other machine run: convoy-bench transport --connect tcp://THIS-HOST:PORT\n");
+  if (remote) fmt::print(stderr, "on the other machine run: convoy-bench transport --connect tcp://THIS-HOST:PORT\n");
   sender.wait_for_receivers(1);
   RawSocket raw = listener.accept();
   const Send by_socket = [&](std::size_t count, std::size_t bytes) { return sender.send_raw(raw, count, bytes); };

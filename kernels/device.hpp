@@ -60,8 +60,9 @@ inline SampleRange micro_batch(const ShardSpec& spec, int index) {
 }
 
 /// One shard, compiled for a batch size. The order of calls is forward, backward, update; forward alone for testing.
-/// Forward and the input gradient come by micro-batch, so that one may travel while the next is computed, in ascending
-/// order; the filter gradient is that of the whole batch, at once.
+/// Forward and the input gradient come by micro-batch, so that one may travel while the next is computed, each in ascending
+/// order; a micro-batch may be on its way back before the next goes forward, but for stages that wait for the batch. The
+/// filter gradient is that of the whole batch, at once.
 class Shard {
  public:
   virtual ~Shard() = default;

@@ -23,7 +23,8 @@ void print_stage(const Planned& planned, const Stage& stage, std::size_t s) {
     const double memory = static_cast<double>(shard_bytes(stage, shard.filters.count, plan.batch, s > 0)) / kMiB;
     std::string time = "not timed";
     if (member < planned.calibration.members.size()) {
-      const Timing passes = predict_passes(planned.calibration.members[member], s, shard.filters.count);
+      const Timing passes =
+          predict_passes(planned.calibration.members[member], s, shard.filters.count).in_parts(plan.micro_batches);
       time = fmt::format("forward {:.2f} ms, backward {:.2f} ms", 1e3 * passes.forward,
                          1e3 * (passes.backward_input + passes.backward_filters));
     }

@@ -1,7 +1,7 @@
 #include "master/profile.hpp"
 
 #include <algorithm>
-#include <functional>
+#include <optional>
 
 #include "core/stopwatch.hpp"
 #include "devices/calibrate.hpp"
@@ -32,17 +32,6 @@ Roster::Arrival next_answer(Roster& roster, const std::vector<std::size_t>& awai
                                      wire::name_of(arrival.envelope.message), due));
   }
   return arrival;
-}
-
-/// Takes one Calibrated from each of the `awaited` slaves.
-void collect_timings(Roster& roster, std::vector<std::size_t> awaited,
-                     const std::function<void(std::size_t slave, const wire::Calibrated&)>& take) {
-  while (!awaited.empty()) {
-    const auto [slave, envelope] = next_answer(
-        roster, awaited, "Calibrated", [](const auto& m) { return std::holds_alternative<wire::Calibrated>(m); });
-    take(slave, std::get<wire::Calibrated>(envelope.message));
-    std::erase(awaited, slave);
-  }
 }
 
 struct Transfer {
@@ -107,6 +96,51 @@ bool holds(const MemberProfile& member, const ShardSpec& spec) {
          shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient) <= member.memory;
 }
 
+using Timings = std::vector<std::optional<Timing>>;  // by member
+
+/// Of everybody who can hold the shard; `members`: the slaves in their order, and this machine where it shares.
+Timings time_members(Roster& roster, const std::vector<std::size_t>& slaves, Device& device, bool share,
+                     const ShardSpec& spec, const std::vector<MemberProfile>& members) {
+  Timings timings(members.size());
+  std::vector<std::size_t> asked;
+  for (std::size_t i = 0; i < slaves.size(); ++i) {
+    if (!holds(members[i], spec)) continue;
+    asked.push_back(slaves[i]);
+    roster.send(slaves[i], {wire::Calibrate{.stage = spec.stage,
+                                            .filters = static_cast<std::uint32_t>(spec.filters.count),
+                                            .batch = static_cast<std::uint32_t>(spec.batch),
+                                            .input_gradient = spec.input_gradient,
+                                            .repeats = kRepeats},
+                            {}});
+  }
+  if (share && holds(members.back(), spec)) timings.back() = time_shard(device, spec, kRepeats);
+  while (!asked.empty()) {
+    const auto [slave, envelope] = next_answer(
+        roster, asked, "Calibrated", [](const auto& m) { return std::holds_alternative<wire::Calibrated>(m); });
+    const auto& timing = std::get<wire::Calibrated>(envelope.message);
+    timings[static_cast<std::size_t>(std::ranges::find(slaves, slave) - slaves.begin())] = {
+        spec.filters.count, timing.forward, timing.backward_input, timing.backward_filters, timing.update};
+    std::erase(asked, slave);
+  }
+  return timings;
+}
+
+/// Of a batch, from the timings of two smaller ones: a line through both tells what a pass takes whatever their size.
+Timing for_batch(const Timing& whole, int images, const Timing& part, int fewer, int batch) {
+  const auto call = [&](double all, double some) {
+    if (fewer == images) return 0.0;
+    return std::clamp((images * some - fewer * all) / (images - fewer), 0.0, some);
+  };
+  const auto scaled = [&](double seconds, double once) { return once + (seconds - once) * batch / images; };
+  Timing timing = whole;  // an update does not depend on the batch
+  timing.forward_call = call(whole.forward, part.forward);
+  timing.input_call = call(whole.backward_input, part.backward_input);
+  timing.forward = scaled(whole.forward, timing.forward_call);
+  timing.backward_input = scaled(whole.backward_input, timing.input_call);
+  timing.backward_filters = scaled(whole.backward_filters, call(whole.backward_filters, part.backward_filters));
+  return timing;
+}
+
 }  // namespace
 
 Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves, Device& device, bool share,
@@ -129,7 +163,6 @@ Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves,
   if (share) profiles.back().host = master;
 
   const int timed_batch = calibration_batch(batch);
-  const double scale = static_cast<double>(batch) / timed_batch;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     // The first reads images, which want no gradient.
     std::size_t same = std::min<std::size_t>(s, 1);
@@ -139,31 +172,14 @@ Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves,
       continue;
     }
     for (const int filters : calibration_filters(trunk[s])) {
-      const ShardSpec spec{.stage = trunk[s], .filters = {0, filters}, .batch = timed_batch, .input_gradient = s > 0};
-      std::vector<std::size_t> asked;
-      for (std::size_t i = 0; i < slaves.size(); ++i) {
-        if (!holds(profiles[i], spec)) continue;
-        asked.push_back(slaves[i]);
-        roster.send(slaves[i], {wire::Calibrate{.stage = spec.stage,
-                                                .filters = static_cast<std::uint32_t>(filters),
-                                                .batch = static_cast<std::uint32_t>(timed_batch),
-                                                .input_gradient = spec.input_gradient,
-                                                .repeats = kRepeats},
-                                {}});
+      ShardSpec spec{.stage = trunk[s], .filters = {0, filters}, .batch = timed_batch, .input_gradient = s > 0};
+      const Timings whole = time_members(roster, slaves, device, share, spec, profiles);
+      spec.batch = std::max(1, timed_batch / 4);
+      const Timings part =
+          spec.batch < timed_batch ? time_members(roster, slaves, device, share, spec, profiles) : whole;
+      for (std::size_t m = 0; m < profiles.size(); ++m) {
+        if (whole[m]) profiles[m].stages[s].push_back(for_batch(*whole[m], timed_batch, *part[m], spec.batch, batch));
       }
-      // An update does not depend on the batch.
-      const auto add_timing = [&](MemberProfile& member, double forward, double input, double weights, double update) {
-        member.stages[s].push_back({filters, scale * forward, scale * input, scale * weights, update});
-      };
-      if (share && holds(profiles.back(), spec)) {
-        const Timing timing = time_shard(device, spec, kRepeats);
-        add_timing(profiles.back(), timing.forward, timing.backward_input, timing.backward_filters, timing.update);
-      }
-      collect_timings(roster, asked, [&](std::size_t slave, const wire::Calibrated& timing) {
-        const auto index = std::ranges::find(slaves, slave) - slaves.begin();
-        add_timing(profiles[static_cast<std::size_t>(index)], timing.forward, timing.backward_input,
-                   timing.backward_filters, timing.update);
-      });
     }
   }
   return {std::move(profiles), master};

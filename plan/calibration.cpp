@@ -14,7 +14,9 @@ Json timing_json(const Timing& timing) {
           {"forward", timing.forward},
           {"backward_input", timing.backward_input},
           {"backward_filters", timing.backward_filters},
-          {"update", timing.update}};
+          {"update", timing.update},
+          {"forward_call", timing.forward_call},
+          {"backward_input_call", timing.input_call}};
 }
 
 Json member_json(const MemberProfile& member) {
@@ -51,8 +53,9 @@ HostSpeed host_from(const Json& json) {
 std::vector<Timing> timings_from(const Json& rows, const Stage& stage) {
   std::vector<Timing> timings;
   for (const Json& row : rows) {
-    const Timing timing{integer(row, "filters"), amount(row, "forward"), amount(row, "backward_input"),
-                        amount(row, "backward_filters"), amount(row, "update")};
+    const Timing timing{integer(row, "filters"),           amount(row, "forward"), amount(row, "backward_input"),
+                        amount(row, "backward_filters"),   amount(row, "update"),  amount(row, "forward_call"),
+                        amount(row, "backward_input_call")};
     const int least = timings.empty() ? 1 : timings.back().filters + 1;
     if (timing.filters < least || timing.filters > stage.conv.filters) {
       fail("stage {}: a time of {} filters, where {} to {} were expected", stage.name, timing.filters, least,

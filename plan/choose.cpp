@@ -177,7 +177,8 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
       }
       return seconds;
     }
-    const Timing passes = predict_passes(member, static_cast<std::size_t>(task.stage), task.filters.count);
+    const Timing passes =
+        predict_passes(member, static_cast<std::size_t>(task.stage), task.filters.count).in_parts(plan.micro_batches);
     switch (task.kind) {
       case TaskKind::forward: return passes.forward / plan.micro_batches;
       case TaskKind::backward_input: return passes.backward_input / plan.micro_batches;

@@ -100,7 +100,14 @@ struct Timing {
   double backward_input = 0.0;
   double backward_filters = 0.0;
   double update = 0.0;
+  double forward_call =
+      0.0;  ///< of forward, what it takes for any number of images: each further micro-batch costs it again
+  double input_call = 0.0;  ///< of backward_input
   double seconds() const { return forward + backward_input + backward_filters + update; }
+  /// Where forward and backward_input take the batch in so many parts.
+  Timing in_parts(int micro_batches) const;
+  /// On a machine that takes so many times as long.
+  Timing times(double factor) const;
 };
 
 /// A machine's network card, in bytes per second each way. Whatever lies between two cards is as fast as they are (a

@@ -182,10 +182,7 @@ std::vector<MemberProfile> monotone(std::vector<MemberProfile> members) {
     for (std::vector<Timing>& timings : member.stages) {
       for (std::size_t i = 1; i < timings.size(); ++i) {
         const double factor = std::max(1.0, timings[i - 1].seconds() / timings[i].seconds());
-        for (double* pass :
-             {&timings[i].forward, &timings[i].backward_input, &timings[i].backward_filters, &timings[i].update}) {
-          *pass *= factor;
-        }
+        timings[i] = timings[i].times(factor);
       }
     }
   }
@@ -193,6 +190,22 @@ std::vector<MemberProfile> monotone(std::vector<MemberProfile> members) {
 }
 
 }  // namespace
+
+Timing Timing::times(double factor) const {
+  Timing timing = *this;
+  for (double Timing::*seconds : {&Timing::forward, &Timing::backward_input, &Timing::backward_filters, &Timing::update,
+                                  &Timing::forward_call, &Timing::input_call}) {
+    timing.*seconds *= factor;
+  }
+  return timing;
+}
+
+Timing Timing::in_parts(int micro_batches) const {
+  Timing timing = *this;
+  timing.forward += (micro_batches - 1) * forward_call;
+  timing.backward_input += (micro_batches - 1) * input_call;
+  return timing;
+}
 
 double predict_seconds(const MemberProfile& member, std::size_t stage, int filters) {
   if (filters <= 0) return 0.0;
@@ -218,8 +231,9 @@ Timing predict_passes(const MemberProfile& member, std::size_t stage, int filter
   if (next == timings.end()) --next;
   if (!(next->seconds() > 0.0)) return {filters};
   const double factor = predict_seconds(member, stage, filters) / next->seconds();
-  return {filters, factor * next->forward, factor * next->backward_input, factor * next->backward_filters,
-          factor * next->update};
+  Timing timing = next->times(factor);
+  timing.filters = filters;
+  return timing;
 }
 
 std::size_t shard_bytes(const Stage& stage, int filters, int batch, bool input_gradient) {

@@ -8,10 +8,12 @@ namespace convoy {
 namespace {
 
 /// What a member's shard takes in a step; a replicated stage goes forward whole.
-double shard_seconds(const MemberProfile& member, const StagePlan& stage, std::size_t index, int filters, int all) {
-  const Timing own = predict_passes(member, index, filters);
-  if (!stage.replicated) return own.seconds();
-  return predict_passes(member, index, all).forward + own.backward_input + own.backward_filters + own.update;
+double shard_seconds(const MemberProfile& member, const Plan& plan, std::size_t index, int filters) {
+  const StagePlan& stage = plan.stages[index];
+  Timing own = predict_passes(member, index, filters).in_parts(plan.micro_batches);
+  if (stage.replicated)
+    own.forward = predict_passes(member, index, filters_in(stage)).in_parts(plan.micro_batches).forward;
+  return own.seconds();
 }
 
 /// The slowest member's time for each stage, added up.
@@ -20,8 +22,8 @@ double slowest_seconds(const Plan& plan, const std::vector<MemberProfile>& profi
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     double slowest = 0.0;
     for (const Assignment& shard : plan.stages[s].shards) {
-      slowest = std::max(slowest, shard_seconds(profiles[static_cast<std::size_t>(shard.member)], plan.stages[s], s,
-                                                shard.filters.count, filters_in(plan.stages[s])));
+      const MemberProfile& member = profiles[static_cast<std::size_t>(shard.member)];
+      slowest = std::max(slowest, shard_seconds(member, plan, s, shard.filters.count));
     }
     sum += slowest;
   }
@@ -39,8 +41,7 @@ std::vector<MemberProfile> corrected(const std::vector<MemberProfile>& profiles,
     int known = 0;
     for (const Assignment& shard : plan.stages[s].shards) {
       const auto member = static_cast<std::size_t>(shard.member);
-      const double predicted =
-          shard_seconds(profiles[member], plan.stages[s], s, shard.filters.count, filters_in(plan.stages[s]));
+      const double predicted = shard_seconds(profiles[member], plan, s, shard.filters.count);
       if (!(measured[member][s] > 0.0) || !(predicted > 0.0)) continue;
       factors[member] = measured[member][s] / predicted;
       sum += factors[member];
@@ -49,10 +50,7 @@ std::vector<MemberProfile> corrected(const std::vector<MemberProfile>& profiles,
     if (known == 0) continue;
     for (std::size_t m = 0; m < now.size(); ++m) {
       const double factor = factors[m] > 0.0 ? factors[m] : sum / known;
-      for (Timing& timing : now[m].stages[s]) {
-        for (double* pass : {&timing.forward, &timing.backward_input, &timing.backward_filters, &timing.update})
-          *pass *= factor;
-      }
+      for (Timing& timing : now[m].stages[s]) timing = timing.times(factor);
     }
   }
   return now;

@@ -29,7 +29,7 @@ Calibration calibration() {
   made.members.push_back({.name = "a",
                           .memory = 1234567890123,
                           .filter_block = 16,
-                          .stages = {{{10, 0.1, 0.2, 0.3}, {20, 0.2, 0.4, 0.5}}},
+                          .stages = {{{10, 0.1, 0.2, 0.3}, {20, 0.2, 0.4, 0.5, 0.6, 0.07, 0.08}}},
                           .link = {1e8, 2e8},
                           .latency = 1e-4});
   made.members.push_back({.name = "b", .stages = {{}}});  // it can hold nothing
@@ -41,6 +41,7 @@ TEST(Calibrations, SurviveJson) {
   EXPECT_EQ(to_json(read), to_json(calibration()));
   EXPECT_EQ(read.members[0].memory, 1234567890123U);
   EXPECT_EQ(read.members[0].stages[0][1].backward_filters, 0.5);
+  EXPECT_EQ(read.members[0].stages[0][1].in_parts(3).backward_input, 0.4 + 2 * 0.08);
   EXPECT_EQ(read.members[0].link.in, 2e8);
   EXPECT_EQ(read.master.head.pass(5), 0.25 + 5 * 0.01);
   EXPECT_EQ(read.master.head.update, 0.5);

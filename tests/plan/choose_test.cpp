@@ -76,6 +76,18 @@ TEST(Choose, TakesFewerMicroBatchesForALargeHead) {
   EXPECT_LT(micro_batches({.fixed = 1.0}), 4);
 }
 
+/// What a pass takes for any number of images, each takes.
+TEST(Choose, TakesFewerMicroBatchesWhereCallsCost) {
+  auto members = machines({100, 100}, 100);
+  const int cheap = choose(members).plan.micro_batches;
+  for (MemberProfile& member : members) {
+    for (std::vector<Timing>& stage : member.stages) {
+      for (Timing& timing : stage) timing.forward_call = timing.input_call = 0.8 * timing.forward;
+    }
+  }
+  EXPECT_LT(choose(members).plan.micro_batches, cheap);
+}
+
 /// So that the master may train alone instead.
 TEST(Choose, PredictsALossOnASlowNetwork) {
   const auto members = machines({100, 100, 100, 100}, 0.1);

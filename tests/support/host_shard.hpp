@@ -26,6 +26,10 @@ class HostShard {
   const Tensor& forward(std::span<const float> input, const Pass& pass);
   /// NCHW gradient by the output to this shard's part of the gradient by the input; null without spec().input_gradient.
   const Tensor* backward(std::span<const float> gradient);
+  /// Both, each micro-batch forward and back to the input before the next.
+  void forward_and_backward(std::span<const float> input, std::span<const float> gradient, const Pass& pass);
+  /// Of the last forward_and_backward.
+  const Tensor& input_gradient() const { return input_gradient_; }
   /// Output of the last forward.
   const Tensor& output() const { return output_; }
   /// The shard itself, for update and state.
@@ -79,6 +83,24 @@ inline const Tensor* HostShard::backward(std::span<const float> gradient) {
   if (result == nullptr) return nullptr;
   result->read(input_gradient_.span());
   return &input_gradient_;
+}
+
+inline void HostShard::forward_and_backward(std::span<const float> input, std::span<const float> gradient,
+                                            const Pass& pass) {
+  input_->write(input);
+  gradient_->write(gradient);
+  for (int i = 0; i < spec_.micro_batches; ++i) {
+    const SampleRange samples = micro_batch(spec_, i);
+    const auto rows = [&](Tensor& tensor) {
+      const std::size_t each = tensor.shape().sample_size();
+      return tensor.span().subspan(static_cast<std::size_t>(samples.first) * each,
+                                   static_cast<std::size_t>(samples.count) * each);
+    };
+    shard_->forward(*input_, pass, samples).read(samples, rows(output_));
+    const DeviceTensor* part = shard_->backward_input(*gradient_, samples);
+    if (part != nullptr) part->read(samples, rows(input_gradient_));
+  }
+  shard_->backward_filters();
 }
 
 }  // namespace convoy
