@@ -17,6 +17,21 @@ double median(std::vector<double>& values) {
   return *middle;
 }
 
+/// Takes what was computed before out of the caches: in a training step all other stages and micro-batches come between two
+/// passes of a stage. Timed one right after another, passes of SqueezeNet took 20 % less than in its steps; so, 5 % less.
+class ColdCaches {
+ public:
+  void make() {
+    std::array<float, 16> sums{};  // a cache line
+    for (std::size_t i = 0; i < other_.size(); i += sums.size()) sums[(i / sums.size()) % sums.size()] += other_[i];
+    for (const float sum : sums) read_ = read_ + sum;
+  }
+
+ private:
+  std::vector<float> other_ = std::vector<float>(std::size_t{8} << 20, 1.0F);
+  volatile float read_ = 0.0F;  // so that compilers leave the reading in
+};
+
 }  // namespace
 
 std::vector<int> calibration_filters(const Stage& stage) {
@@ -56,8 +71,10 @@ Timing time_shard(Device& device, const ShardSpec& spec, int repeats) {
       [&] { shard->backward_filters(); },
       [&] { shard->update({.learning_rate = 0.0F}); },
   };
+  ColdCaches caches;
   for (int round = 0; round <= repeats; ++round) {
     for (std::size_t i = 0; i < passes.size(); ++i) {
+      if (round > 0) caches.make();
       const Stopwatch watch;
       passes[i]();
       device.finish();

@@ -129,7 +129,7 @@ Timings time_members(Roster& roster, const std::vector<std::size_t>& slaves, Dev
 Timing for_batch(const Timing& whole, int images, const Timing& part, int fewer, int batch) {
   const auto call = [&](double all, double some) {
     if (fewer == images) return 0.0;
-    return std::clamp((images * some - fewer * all) / (images - fewer), 0.0, some);
+    return std::clamp((images * some - fewer * all) / (images - fewer), 0.0, std::min(all, some));
   };
   const auto scaled = [&](double seconds, double once) { return once + (seconds - once) * batch / images; };
   Timing timing = whole;  // an update does not depend on the batch
