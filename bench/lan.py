@@ -188,7 +188,7 @@ def train(options, lan, folder, master, slaves, arguments, steps):
     shutil.rmtree(f"{folder}/run", ignore_errors=True)
     words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", "--insecure",
               "--snapshot-seconds", "1e6", *arguments]
-    running = [lan.start(slave, [BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", "--insecure", "--device", "cpu",
+    running = [lan.start(slave, [BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", "--insecure", "--cache", "none", "--device", "cpu",
                                  "--threads", 1, "--name", slave["name"], "--once"],
                          stdout=open(f"{folder}/{slave['name']}.log", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
                for slave in slaves]

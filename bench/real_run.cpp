@@ -115,7 +115,8 @@ RealSteps run_really(const RealRun& run) {
     words.insert(words.end(), {"--slaves", std::to_string(run.slaves), "--listen", endpoint, "--insecure",
                                "--snapshot-seconds", "1e6"});
   for (int i = 0; i < run.slaves; ++i) {
-    std::vector<std::string> options{endpoint, "--insecure", "--once", "--name", fmt::format("s{:02}", i + 1)};
+    std::vector<std::string> options{
+        endpoint, "--insecure", "--once", "--cache", "none", "--name", fmt::format("s{:02}", i + 1)};
     options.insert(options.end(), run.slave.begin(), run.slave.end());
     slaves.push_back(std::make_unique<Program>("convoy-slave", options, -1));
   }

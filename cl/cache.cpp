@@ -5,10 +5,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+
+#include "core/cache_folder.hpp"
 
 namespace convoy {
 namespace {
@@ -20,19 +21,8 @@ std::uint64_t hash_of(const std::string& text) {
   return hash;
 }
 
-/// Empty where there is no such place.
-std::filesystem::path folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
-    return std::filesystem::path(cache) / "convoy/opencl";
-  }
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
-    return std::filesystem::path(home) / ".cache/convoy/opencl";
-  }
-  return {};
-}
-
 std::filesystem::path file_of(const std::string& key) {
-  const std::filesystem::path in = folder();
+  const std::filesystem::path in = cache_folder("opencl");
   return in.empty() ? in : in / fmt::format("{:016x}.bin", hash_of(key));
 }
 

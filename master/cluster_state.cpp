@@ -27,11 +27,38 @@ std::shared_ptr<ClusterTrunk::Part> ClusterTrunk::ask(std::size_t stage, int mem
 void ClusterTrunk::give(int node, const FilterState& part) {
   if (!is_slave(node)) return node_->set_state(part.stage, part.filters, part.state);
   const auto slave = static_cast<std::size_t>(node);
-  const auto stage = static_cast<std::uint32_t>(part.stage);
-  send(slave, wire::Load{stage, part.filters});
-  wire::send_values({.step = 0, .task = stage, .first = 0}, wire::values_of(part.state),
-                    [&](const wire::Envelope& piece) { roster_.send(slave, piece); });
   ++owed_[slave];
+  loads_[slave].push_back(part);
+  if (loads_[slave].size() == 1) offer(slave);
+}
+
+/// The next state for the slave, by what it contains.
+void ClusterTrunk::offer(std::size_t slave) {
+  const FilterState& part = loads_[slave].front();
+  send(slave,
+       wire::Load{static_cast<std::uint32_t>(part.stage), part.filters, wire::contents_of(part.state, part.filters)});
+}
+
+/// What of it the slave has not.
+void ClusterTrunk::take_wanted(std::size_t slave, const wire::Wanted& wanted) {
+  if (loads_[slave].empty() || wanted.stage_index != loads_[slave].front().stage)
+    broke_protocol(slave, "an unasked Wanted");
+  const FilterState part = std::move(loads_[slave].front());
+  loads_[slave].pop_front();
+  const std::vector<FilterRange> blocks = wire::state_blocks(part.filters);
+  std::vector<ShardState> missing;
+  std::vector<std::span<const float>> values;
+  for (const std::uint32_t block : wanted.blocks) {
+    if (block >= blocks.size()) broke_protocol(slave, fmt::format("block {} of {}", block, blocks.size()));
+    missing.push_back(wire::block_of(part.state, part.filters, blocks[block]));
+  }
+  for (const ShardState& each : missing) {
+    const auto more = wire::values_of(each);
+    values.insert(values.end(), more.begin(), more.end());
+  }
+  wire::send_values({.step = 0, .task = wanted.stage_index, .first = 0}, values,
+                    [&](const wire::Envelope& piece) { roster_.send(slave, piece); });
+  if (!loads_[slave].empty()) offer(slave);
 }
 
 void ClusterTrunk::begin_snapshot() {

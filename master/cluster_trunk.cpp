@@ -58,6 +58,7 @@ void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves)
   unreached_.clear();
   unreached_at_ = wire::Deadline::max();
   coming_.assign(slave_count(), {});
+  loads_.assign(slave_count(), {});
   assign(keep, moves);
   node_ = std::make_unique<Node>(plan_, stages_, static_cast<int>(slave_count()), own_,
                                  Carrier{.send = [this](Parcel&& parcel) { carry(parcel); },
@@ -173,6 +174,8 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
     squares_[slave] = squares->sum;
   } else if (piece != nullptr) {
     take_piece(slave, *piece, envelope.payload);
+  } else if (const auto* wanted = std::get_if<wire::Wanted>(&envelope.message)) {
+    take_wanted(slave, *wanted);
   } else if (const auto* done = std::get_if<wire::Done>(&envelope.message)) {
     --owed_[slave];
     times_[slave].compute += done->compute;

@@ -95,6 +95,8 @@ class ClusterTrunk : public Trunk {
   std::shared_ptr<Part> ask(std::size_t stage, int member, FilterRange filters);
   bool snapshot_complete() const;
   void give(int node, const FilterState& part);
+  void offer(std::size_t slave);
+  void take_wanted(std::size_t slave, const wire::Wanted& wanted);
   void count_own_seconds();
   void count_step();
   void rebalance();
@@ -122,6 +124,7 @@ class ClusterTrunk : public Trunk {
   std::string unreached_;  ///< for people
   wire::Deadline unreached_at_ = wire::Deadline::max();
   std::vector<std::deque<std::shared_ptr<Part>>> coming_;  ///< from each slave, in this order
+  std::vector<std::deque<FilterState>> loads_;             ///< for each slave; the first has been offered
   std::vector<std::shared_ptr<Part>> snapshot_;            ///< asked for, of all stages
 };
 

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "core/allocator.hpp"
+#include "core/cache_folder.hpp"
 #include "core/exit_code.hpp"
 #include "core/stop_signal.hpp"
 #include "devices/calibrate.hpp"
@@ -53,6 +54,7 @@ struct Options {
   SlaveOptions slave;
   std::string device = "auto";
   std::string memory;
+  std::string cache;
   std::string key;
   bool insecure = false;
   DeviceOptions device_options;
@@ -86,6 +88,10 @@ void define(CLI::App& app, Options& options) {
          "has instructions for it")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->default_str("fp32");
+  app.add_option(
+      "--cache", options.cache,
+      "folder for weights that were loaded, so that they need not travel again after this program is started "
+      "anew; none: they are kept in memory alone (default: ~/.cache/convoy/states)");
   app.add_option("--memory", options.memory,
                  "most memory that shards may take, for example 2GiB (default: 3/4 of what "
                  "is available now)");
@@ -103,6 +109,8 @@ void serve_on(Options options, const std::string& device_name) {
   isolate_stop_signals();
   const auto device = make_device(device_name, options.device_options);
   if (!options.insecure) options.slave.key = wire::join_key_from(options.key);
+  options.slave.cache = options.cache.empty() ? cache_folder("states") : std::filesystem::path(options.cache);
+  if (options.cache == "none") options.slave.cache.clear();
   options.slave.memory = options.memory.empty() ? default_memory(device->info()) : parse_memory(options.memory);
   serve(options.slave, *device, catch_stop_signals());
 }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "slave/session.hpp"
+#include "slave/state_cache.hpp"
 #include "wire/beacon.hpp"
 #include "wire/link.hpp"
 
@@ -94,8 +95,8 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
 }
 
 /// One run. False once `stop` is set. `joined` is set when it has begun.
-bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop, Reporter& reporter,
-               bool& joined) {
+bool serve_run(const SlaveOptions& options, Device& device, StateCache& cache, const std::atomic<bool>& stop,
+               Reporter& reporter, bool& joined) {
   const bool search = options.master.empty();
   const std::optional<std::string> master = search ? wire::find_master(options.key->master, stop) : options.master;
   if (!master) return false;
@@ -107,7 +108,7 @@ bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bo
   if (!run) return false;
   joined = true;
   reporter.report(fmt::format("joined run {} as {}", *run, options.name));
-  Session session(link, device, options.memory);
+  Session session(link, device, options.memory, cache);
   const std::optional<std::string> reason = session.serve(stop, options.leave_patience, [&] {
     reporter.report("leaving: the master takes the shards back after this step; Ctrl-C again leaves at once");
   });
@@ -124,10 +125,11 @@ bool serve_run(const SlaveOptions& options, Device& device, const std::atomic<bo
 void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop) {
   Reporter reporter;
   say(fmt::format("slave {}: {}; waiting for a master {}", options.name, device.info().description, place(options)));
+  StateCache cache(options.cache);
   bool joined = false;
   while (!stop) {
     try {
-      if (!serve_run(options, device, stop, reporter, joined)) return;
+      if (!serve_run(options, device, cache, stop, reporter, joined)) return;
     } catch (const PeerLost& lost) {
       reporter.report(fmt::format("{}{}", lost.what(), waiting(options)));
     }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,7 @@ struct SlaveOptions {
   std::size_t memory = 0;                 ///< bytes for shards
   std::optional<wire::JoinKey> key = {};  ///< without it, links are neither encrypted nor authenticated
   int peer_port = 0;                      ///< TCP port to listen at for other slaves; 0: any that is free
+  std::filesystem::path cache = {};       ///< folder for states of filters, for later starts; empty: none
   bool once = false;                      ///< leave after the first run instead of waiting for the next
   /// How long the master has, once `stop` is set, to bring a run to where it can do without this slave.
   std::chrono::milliseconds leave_patience = std::chrono::minutes(2);

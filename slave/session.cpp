@@ -17,8 +17,8 @@ constexpr auto kSignInterval = 500ms;
 
 }  // namespace
 
-Session::Session(wire::ClientLink& link, Device& device, std::size_t memory)
-    : link_(link), device_(device), memory_(memory), sign_(Clock::now()) {}
+Session::Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache)
+    : link_(link), device_(device), memory_(memory), cache_(cache), sign_(Clock::now()) {}
 
 std::optional<std::string> Session::serve(const std::atomic<bool>& stop, std::chrono::milliseconds patience,
                                           const std::function<void()>& leaving) {
@@ -183,7 +183,10 @@ wire::Envelope Session::next_piece(const std::string& of_what) {
   while (true) {
     const auto from = link_.receive(Clock::now() + kTransferPatience);
     if (!from) fail("the master stopped in the middle of {}", of_what);
-    if (from->channel == Channel::peer) fail("a Piece from a peer in the middle of {}", of_what);
+    if (from->channel == Channel::peer) {
+      take(*from);  // shares may move at the same time
+      continue;
+    }
     const wire::Message& message = from->envelope.message;
     if (std::holds_alternative<wire::Piece>(message)) return from->envelope;
     if (const auto* bye = std::get_if<wire::Bye>(&message)) {
@@ -206,6 +209,7 @@ void Session::on(const wire::Step& step) {
   if (in_step_ || step.number != step_ + 1) fail("step {} where {} was due", step.number, step_ + 1);
   step_ = step.number;
   in_step_ = true;
+  stepped_ = true;
   squares_sent_ = !step.pass.squares;
   node().begin(step.pass, nullptr);
   early_bytes_ = 0;

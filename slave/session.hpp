@@ -11,14 +11,15 @@
 #include "devices/calibrate.hpp"
 #include "exchange/node.hpp"
 #include "slave/moving_states.hpp"
+#include "slave/state_cache.hpp"
 #include "wire/link.hpp"
 
 namespace convoy {
 
 class Session {
  public:
-  /// `memory` bounds the shards' bytes (0: no bound). Link and device must outlive the session.
-  Session(wire::ClientLink& link, Device& device, std::size_t memory);
+  /// `memory` bounds the shards' bytes (0: no bound). Link, device and cache must outlive the session.
+  Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache);
 
   /// Serves until the master says bye; its reason. Once `stop` is set the master is asked to do without this slave
   /// (`leaving` is called); if it has not said bye within `patience` after that, returns nothing, and the caller says bye.
@@ -73,11 +74,13 @@ class Session {
   wire::ClientLink& link_;
   Device& device_;
   std::size_t memory_;
+  StateCache& cache_;
   std::unique_ptr<Node> node_;
   int index_ = 0;  ///< of the node
   std::vector<std::string> members_;
   std::uint64_t step_ = 0;
   bool in_step_ = false;
+  bool stepped_ = false;      ///< in this run: what is loaded later is of this run alone
   bool squares_sent_ = true;  ///< or not asked for
   std::optional<wire::ClientLink::From> another_plan_;
   bool given_up_ = false;              ///< the plan: a link that it needs broke, and the master was told

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "plan/plan.hpp"
 #include "slave/session.hpp"
@@ -96,12 +97,41 @@ void Session::on(const wire::Load& task) {
     fail("not all of filters {} to {} of stage {} are computed here", task.filters.first,
          task.filters.first + task.filters.count - 1, task.stage_index);
   }
-  ShardState state = zero_state(node().trunk()[task.stage_index], task.filters.count);
-  wire::ValueReader reader(wire::values_of(state));
+  const std::vector<FilterRange> blocks = wire::state_blocks(task.filters);
+  if (task.contents.size() != blocks.size()) {
+    fail("{} contents of {} filters, which are {} blocks", task.contents.size(), task.filters.count, blocks.size());
+  }
+  std::vector<ShardState> parts;
+  std::vector<std::span<float>> missing;
+  wire::Wanted wanted{task.stage_index, {}};
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    parts.push_back(zero_state(node().trunk()[task.stage_index], blocks[b].count));
+    const std::vector<std::span<float>> values = wire::values_of(parts.back());
+    if (cache_.find(task.contents[b], values)) continue;
+    wanted.blocks.push_back(static_cast<std::uint32_t>(b));
+    missing.insert(missing.end(), values.begin(), values.end());
+  }
+  send(wanted);
+  wire::ValueReader reader(std::move(missing));
   while (!reader.complete()) {
     const wire::Envelope envelope = next_piece("a state");
     reader.add(std::get<wire::Piece>(envelope.message), envelope.payload);
   }
+  for (const std::uint32_t b : wanted.blocks) {
+    const auto values = wire::values_of(std::as_const(parts[b]));
+    if (wire::content_of(values) != task.contents[b]) {
+      fail("the state of filters {} to {} of stage {} is not what was announced", blocks[b].first,
+           blocks[b].first + blocks[b].count - 1, task.stage_index);
+    }
+    // What a run begins with, others may begin with, too.
+    if (stepped_) {
+      cache_.keep(task.contents[b], values);
+    } else {
+      cache_.store(task.contents[b], values);
+    }
+  }
+  ShardState state = zero_state(node().trunk()[task.stage_index], task.filters.count);
+  for (std::size_t b = 0; b < blocks.size(); ++b) wire::set_block(parts[b], blocks[b], task.filters, state);
   node().set_state(task.stage_index, task.filters, state);
   finish();
 }
@@ -126,6 +156,12 @@ void Session::on(const wire::Snapshot& task) {
          task.filters.first + task.filters.count - 1, task.stage_index);
   }
   const ShardState state = node().state(task.stage_index, task.filters);
+  // After a loss the master wants it back, as far as it stays here.
+  for (const FilterRange& block : wire::state_blocks(task.filters)) {
+    const ShardState part = wire::block_of(state, task.filters, block);
+    const auto values = wire::values_of(part);
+    cache_.keep(wire::content_of(values), values);
+  }
   wire::send_values({.step = 0, .task = task.stage_index, .first = 0}, wire::values_of(state),
                     [this](const wire::Envelope& piece) { states_.push_back(piece); });
 }

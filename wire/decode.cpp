@@ -143,9 +143,32 @@ constexpr std::uint32_t kMostFilters = 1U << 24;
 /// Load and Snapshot: the filters of a stage whose state is to travel.
 template <class T, class Table>
 T read_state_of(const Table& t) {
-  return {stage_index_of(t.stage_index()),
-          {static_cast<int>(within(t.first(), 0U, kMostFilters, "first filter")),
-           static_cast<int>(within(t.count(), 1U, kMostFilters, "filter count"))}};
+  T message;
+  message.stage_index = stage_index_of(t.stage_index());
+  message.filters = {static_cast<int>(within(t.first(), 0U, kMostFilters, "first filter")),
+                     static_cast<int>(within(t.count(), 1U, kMostFilters, "filter count"))};
+  return message;
+}
+
+Load read(const fb::Load& t) {
+  Load load = read_state_of<Load>(t);
+  if (t.contents() == nullptr || t.contents()->size() > kMostFilters) fail("a Load of no contents, or of too many");
+  // The verifier looks at where a vector begins, not at where its elements do.
+  const bool aligned = reinterpret_cast<std::uintptr_t>(t.contents()->Data()) % alignof(std::uint64_t) == 0;
+  if (t.contents()->size() > 0 && !aligned) fail("a damaged message");
+  for (const fb::Content* each : *t.contents()) load.contents.push_back({each->high(), each->low()});
+  return load;
+}
+
+Wanted read(const fb::Wanted& t) {
+  Wanted wanted{stage_index_of(t.stage_index()), {}};
+  if (t.blocks() == nullptr || t.blocks()->size() > kMostFilters) fail("no blocks, or too many");
+  for (const std::uint32_t block : *t.blocks()) {
+    if (!wanted.blocks.empty() && block <= wanted.blocks.back())
+      fail("block {} behind {}", block, wanted.blocks.back());
+    wanted.blocks.push_back(block);
+  }
+  return wanted;
 }
 
 Plan read(const fb::Plan& t) {
@@ -249,7 +272,8 @@ Message read(const fb::Header& header) {
                         seconds(t.backward_filters(), "backward_filters"), seconds(t.update(), "update")};
     }
     case fb::Body::Assign: return read(*header.body_as_Assign());
-    case fb::Body::Load: return read_state_of<Load>(*header.body_as_Load());
+    case fb::Body::Load: return read(*header.body_as_Load());
+    case fb::Body::Wanted: return read(*header.body_as_Wanted());
     case fb::Body::Step: {
       const fb::Step& t = *header.body_as_Step();
       if (t.number() == 0) fail("a Step of number 0");
@@ -305,9 +329,9 @@ Message decode(std::span<const std::byte> bytes) {
 
 std::string name_of(const Message& message) {
   constexpr std::array<const char*, std::variant_size_v<Message>> kNames{
-      "Hello",  "Welcome",   "Refused", "Bye",      "Ping",     "Attach", "Calibrate", "Calibrated",
-      "Assign", "Load",      "Step",    "Update",   "Snapshot", "Piece",  "Credit",    "Done",
-      "Failed", "Unreached", "Probe",   "Assigned", "Leaving",  "Probed", "Squares",   "Move"};
+      "Hello", "Welcome",  "Refused", "Bye",      "Ping",    "Attach", "Calibrate", "Calibrated", "Assign",
+      "Load",  "Step",     "Update",  "Snapshot", "Piece",   "Credit", "Done",      "Failed",     "Unreached",
+      "Probe", "Assigned", "Leaving", "Probed",   "Squares", "Move",   "Wanted"};
   return kNames[message.index()];
 }
 

@@ -133,7 +133,15 @@ struct BodyEncoder {
   }
   Result operator()(const Move&) const { return {fb::Body::Move, fb::CreateMove(builder).Union()}; }
   Result operator()(const Load& m) const {
-    return {fb::Body::Load, fb::CreateLoad(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count)).Union()};
+    std::vector<fb::Content> each;
+    for (const Content& content : m.contents) each.emplace_back(content.high, content.low);
+    const auto contents = builder.CreateVectorOfStructs(each);
+    return {fb::Body::Load,
+            fb::CreateLoad(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count), contents).Union()};
+  }
+  Result operator()(const Wanted& m) const {
+    const auto blocks = builder.CreateVector(m.blocks);
+    return {fb::Body::Wanted, fb::CreateWanted(builder, m.stage_index, blocks).Union()};
   }
   Result operator()(const Step& m) const {
     return {fb::Body::Step, fb::CreateStep(builder, m.number, m.pass.training, m.pass.seed, m.pass.squares).Union()};

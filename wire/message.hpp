@@ -10,10 +10,11 @@
 
 #include "core/shard_state.hpp"
 #include "plan/plan.hpp"
+#include "wire/contents.hpp"
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 8;
+inline constexpr std::uint32_t kProtocolVersion = 9;
 /// The capability of taking and giving Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Payload bytes of a Piece at most; larger tensors travel as several.
@@ -96,10 +97,17 @@ struct Assign {
 struct Assigned {
   std::string token;
 };
-/// Master to slave: the state of filters that the slave computes follows as Pieces. Answered by Done.
+/// Master to slave: the state of filters that the slave computes, by what its blocks contain. Answered by Wanted, and by
+/// Done when the slave has all of it.
 struct Load {
   std::uint32_t stage_index = 0;
   FilterRange filters;
+  std::vector<Content> contents;  ///< of each of state_blocks(filters)
+};
+/// Slave to master: the blocks of the last Load that it has not; their values follow as Pieces, one block after another.
+struct Wanted {
+  std::uint32_t stage_index = 0;
+  std::vector<std::uint32_t> blocks;  ///< ascending
 };
 /// Master to slave, after everybody's Done for an Assign with moves: the slave sends others what of its former shards they
 /// take over. Answered by Done when all that it takes over itself is here.
@@ -162,9 +170,9 @@ struct Probed {
   HostSpeed host;
 };
 
-using Message =
-    std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step, Update,
-                 Snapshot, Piece, Credit, Done, Failed, Unreached, Probe, Assigned, Leaving, Probed, Squares, Move>;
+using Message = std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step,
+                             Update, Snapshot, Piece, Credit, Done, Failed, Unreached, Probe, Assigned, Leaving, Probed,
+                             Squares, Move, Wanted>;
 
 /// "Forward", "Piece": for messages to people.
 std::string name_of(const Message& message);

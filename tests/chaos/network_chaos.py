@@ -67,7 +67,7 @@ class World:
                      self.folder / "run", *self.resume]
             self.resume = ["--resume"]
         else:
-            words = ["env", f"CONVOY_KEY={self.key}", BIN / "convoy-slave", self.address(), "--name", name, "--threads", "1",
+            words = ["env", f"CONVOY_KEY={self.key}", f"XDG_CACHE_HOME={self.folder}/cache", BIN / "convoy-slave", self.address(), "--name", name, "--threads", "1",
                      "--device", "cpu"]
         log = open(self.folder / f"{name}.log", "a", encoding="utf-8")
         self.process[name] = self.lan.start(self.machine[name], words, stdout=log, stderr=subprocess.STDOUT)
@@ -239,7 +239,7 @@ def replay(folder, segments, steps):
             file = folder / "plan.json"
             file.write_text(json.dumps(plan))
             words += ["--slaves", len(plan["members"]), "--plan", file, "--listen", "tcp://127.0.0.1:5577", "--insecure"]
-            slaves = [subprocess.Popen([BIN / "convoy-slave", "tcp://127.0.0.1:5577", "--insecure", "--name", name, "--threads",
+            slaves = [subprocess.Popen([BIN / "convoy-slave", "tcp://127.0.0.1:5577", "--insecure", "--cache", "none", "--name", name, "--threads",
                                         "1", "--device", "cpu", "--once"], stdout=subprocess.DEVNULL)
                       for name in plan["members"]]
         run = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, timeout=600)

@@ -83,6 +83,27 @@ std::vector<HostileCase> bad_manners() {
          s.hang();
        },
        "Done on its control connection"},
+      {"WantsABlockThatThereIsNot", "Load",
+       [](FakeSlave& s) {
+         s.send(wire::Wanted{0, {1}});
+       },
+       "block 1 of 1"},
+      {"WantsAnotherStage", "Load",
+       [](FakeSlave& s) {
+         s.send(wire::Wanted{1, {}});
+       },
+       "an unasked Wanted"},
+      {"WantsTwice", "Load",
+       [](FakeSlave& s) {
+         s.send(wire::Wanted{0, {}});
+         s.send(wire::Wanted{0, {}});
+       },
+       "an unasked Wanted"},
+      {"WantsInAStep", "Step",
+       [](FakeSlave& s) {
+         s.send(wire::Wanted{0, {}});
+       },
+       "an unasked Wanted"},
       {"Vanishes", "Step", [](FakeSlave& s) { s.vanish(); }, "is gone"},
       {"VanishesWhileHolding", "Assign", [](FakeSlave& s) { s.vanish(); }, "is gone"},
       {"Hangs", "Step", [](FakeSlave& s) { s.hang(); }, "hangs: no answer for"},

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 namespace convoy {
@@ -94,6 +95,32 @@ TEST_F(Programs, SlavesServeOneRunAfterAnotherWithTheSameBits) {
   EXPECT_TRUE(a.running()) << a.output();
   a.signal(SIGINT);
   EXPECT_EQ(a.wait(10s), kSuccess) << a.output();
+}
+
+/// The second run begins with the weights that the first began with, and leaves the slave's folder as it was.
+TEST_F(Programs, ASlaveThatIsStartedAnewHasItsWeights) {
+  const auto files = [this] {
+    std::map<std::string, std::filesystem::file_time_type> times;
+    for (const auto& entry : std::filesystem::directory_iterator(folder("cache"))) {
+      times[entry.path().filename()] = entry.last_write_time();
+    }
+    return times;
+  };
+  const auto train = [this](const std::string& run) {
+    Process worker = slave("a", {"--cache", folder("cache"), "--once"});
+    Process process = master(training(folder(run), {"--slaves", "1", "--steps", "3"}));
+    EXPECT_EQ(process.wait(100s), kSuccess) << process.output();
+    EXPECT_EQ(worker.wait(20s), kSuccess) << worker.output();
+  };
+  train("first");
+  const auto stored = files();
+  EXPECT_EQ(stored.size(), 2U) << "a block of each layer";
+  train("second");
+  const auto used = files();
+  ASSERT_EQ(used.size(), 2U);
+  for (const auto& [file, time] : stored) EXPECT_GT(used.at(file), time) << "it was found";
+  EXPECT_EQ(file_bytes(folder("first") + "/weights.safetensors"),
+            file_bytes(folder("second") + "/weights.safetensors"));
 }
 
 TEST_F(Programs, InterruptAndResumeGiveTheWeightsOfAnUndisturbedRun) {

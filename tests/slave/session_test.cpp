@@ -33,15 +33,21 @@ const std::vector<BadTask> kBadTasks{
      "there is no plan here yet"},
     {"NoPlanToLoad",
      [](FakeMaster& m) {
-       m.send(wire::Load{0, {0, 1}});
+       m.send(wire::Load{0, {0, 1}, {{}}});
      },
      "there is no plan here yet"},
     {"NoStageToLoad",
      [](FakeMaster& m) {
        m.assign();
-       m.send(wire::Load{1, {0, 1}});
+       m.send(wire::Load{1, {0, 1}, {{}}});
      },
      "of stage 1 are computed here"},
+    {"ContentsOfOtherBlocks",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Load{0, {0, 4}, {{}, {}}});
+     },
+     "2 contents of 4 filters, which are 1 blocks"},
     {"NoStageToSnapshot",
      [](FakeMaster& m) {
        m.assign();
@@ -140,17 +146,17 @@ const std::vector<BrokenRun>& broken_runs() {
       {"ATaskInTheMiddleOfAState",
        [](FakeMaster& m) {
          m.assign();
-         m.send(wire::Load{0, {0, 1}});
+         m.send(wire::Load{0, {0, 1}, {{}}});
          m.send(wire::Update{});
        }},
       {"StageIndexBeyondTheLimit",
        [](FakeMaster& m) {
-         m.send(wire::Load{1U << 30, {0, 1}});
+         m.send(wire::Load{1U << 30, {0, 1}, {{}}});
        }},
       {"ByeInTheMiddleOfAState",
        [](FakeMaster& m) {
          m.assign();
-         m.send(wire::Load{0, {0, 1}});
+         m.send(wire::Load{0, {0, 1}, {{}}});
          m.send(wire::Bye{"interrupted"}, Channel::control);
        }},
       {"ByeInTheMiddleOfAStep",
@@ -206,7 +212,8 @@ TEST(Slave, TakesAnotherPlanInTheMiddleOfWhatEverItDoes) {
   master.send(assign_of());
   while (!std::holds_alternative<wire::Done>(master.next())) {
   }
-  master.send(wire::Load{0, {0, 4}});
+  master.send(wire::Load{0, {0, 4}, {{}}});
+  ASSERT_TRUE(std::holds_alternative<wire::Wanted>(master.next()));
   master.send_piece({.step = 0, .task = 0, .first = 0}, 4);
   master.send(assign_of());
   ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));

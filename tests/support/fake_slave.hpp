@@ -27,7 +27,7 @@ class FakeSlave {
   FakeSlave(const std::string& endpoint, std::string at, Misdeed misdeed, Options options)
       : device_(make_device("reference", {.threads = 1})),
         link_(std::make_unique<wire::ClientLink>(endpoint)),
-        session_(*link_, *device_, 0),
+        session_(*link_, *device_, 0, cache_),
         at_(std::move(at)),
         misdeed_(misdeed),
         options_(std::move(options)) {}
@@ -93,6 +93,7 @@ class FakeSlave {
 
   std::unique_ptr<Device> device_;
   std::unique_ptr<wire::ClientLink> link_;
+  StateCache cache_{""};
   Session session_;
   std::string at_;
   Misdeed misdeed_;

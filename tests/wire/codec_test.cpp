@@ -60,7 +60,7 @@ std::vector<Message> samples() {
           Calibrate{sample_stage(), 5, 8, true, 3},
           Calibrated{0.125, 0.25, 0.5, 0.75},
           sample_assign(),
-          Load{1, {3, 4}},
+          Load{1, {3, 4}, {{0x1122334455667788U, 9}, {1, 2}}},
           Step{9, {.training = true, .seed = 0x1122334455667788, .squares = true}},
           Update{{Optimizer::adam, 0.5F, 0.25F, 0.125F, 0.75F, 0.0625F, 1.5F, 2.5F, 3.5F}},
           Snapshot{1, {0, 2}},
@@ -74,7 +74,8 @@ std::vector<Message> samples() {
           Leaving{},
           Probed{{0.25, 4.0}},
           Squares{1.5},
-          Move{}};
+          Move{},
+          Wanted{2, {0, 3}}};
 }
 
 std::string hex(const std::vector<std::byte>& bytes) {
@@ -231,8 +232,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"LargeBatch", assign([](Assign& m) { m.plan.batch = 65537; }), "batch 65537"},
         BadMessage{"StepZero", Step{0, {}}, "number 0"},
         BadMessage{"PeerPort", Hello{.name = "a", .peer_port = 65536}, "peer port 65536"},
-        BadMessage{"StageIndex", Load{4096, {0, 1}}, "stage index 4096"},
-        BadMessage{"NoFilters", Load{1, {2, 0}}, "filter count 0"},
+        BadMessage{"StageIndex", Load{4096, {0, 1}, {}}, "stage index 4096"},
+        BadMessage{"NoFilters", Load{1, {2, 0}, {}}, "filter count 0"},
+        BadMessage{"BlocksInDisorder", Wanted{0, {3, 2}}, "block 2 behind 3"},
         BadMessage{"NegativeFirst", Snapshot{1, {-1, 1}}, "first filter"},
         BadMessage{"InfiniteRate", Update{{.learning_rate = INFINITY}}, "learning rate is not finite"},
         BadMessage{"NegativeTime", Done{-1.0, 0.0, 0.0, {}}, "compute -1"},

@@ -41,7 +41,7 @@ TEST(Links, CarryMessagesBothWaysOnBothChannels) {
   EXPECT_EQ(expect_from_peer<Attach>(server), peer);
   EXPECT_TRUE(client.connected());
   server.send(peer, Channel::control, {Welcome{1, "run"}, {}}, in(1s));
-  server.send(peer, Channel::data, {Load{3, {0, 1}}, {}}, in(1s));
+  server.send(peer, Channel::data, {Load{3, {0, 1}, {}}, {}}, in(1s));
   bool welcome = false;
   bool load = false;
   for (int i = 0; i < 2; ++i) {
