@@ -188,8 +188,8 @@ def train(options, lan, folder, master, slaves, arguments, steps):
     shutil.rmtree(f"{folder}/run", ignore_errors=True)
     words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", "--insecure",
               "--snapshot-seconds", "1e6", *arguments]
-    running = [lan.start(slave, [BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", "--insecure", "--cache", "none", "--device", "cpu",
-                                 "--threads", 1, "--name", slave["name"], "--once"],
+    running = [lan.start(slave, [BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", "--insecure", "--cache", "none",
+                                 "--device", "cpu", "--threads", 1, "--name", slave["name"], "--once"],
                          stdout=open(f"{folder}/{slave['name']}.log", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
                for slave in slaves]
     seconds, notices, moved, spent = [], [], [], {"compute": 0.0, "transfer": 0.0, "wait": 0.0}
@@ -210,6 +210,9 @@ def train(options, lan, folder, master, slaves, arguments, steps):
         if process.wait() != 0:
             logs = [pathlib.Path(f"{folder}/{slave['name']}.log").read_text().splitlines()[-1:] for slave in slaves]
             sys.exit(f"lan.py: the run failed; {notices[-2:]}; the slaves' last words: {logs}")
+        lost = [notice for notice in notices if re.search(r"; \d+ slaves? (is|are) left", notice)]
+        if lost:
+            sys.exit(f"lan.py: a slave was lost, so there is nothing to compare; {lost}")
         plan = json.loads(pathlib.Path(f"{folder}/run/plan.json").read_text())
     finally:
         stop(running)
@@ -239,7 +242,7 @@ def print_row(count, name, base, ideal, seconds, notices, traffic, plan, spent):
     whole = sum(spent.values()) or 1.0
     how += "; " + ", ".join(f"{what} {100 * part / whole:.0f} %" for what, part in spent.items())
     for notice in notices:
-        if "instead" in notice or "alone, which" in notice:
+        if "instead" in notice or "alone, since" in notice:
             print(f"       {notice}")
     print(f"{count:>6} {name:<12}{step:>8.2f} {f'({min(seconds):.2f}, {max(seconds):.2f})':<16}{predicted:>10}"
           f"{base / step:>8.2f}{ideal:>6.2f}{traffic[0] / 1e6:>8.1f}{traffic[1] / 1e6:>8.1f}  {how}", flush=True)

@@ -49,13 +49,14 @@ void for_each_tensor(const Cut& cut, Model& model, bool moments, Visit visit) {
   }
 }
 
-SafetensorsFile to_file(const Cut& cut, const ModelState& model, bool moments) {
-  SafetensorsFile file;
+/// A model may fill half of a machine's memory: what is written is not copied.
+std::vector<TensorView> views(const Cut& cut, const ModelState& model, bool moments) {
+  std::vector<TensorView> all;
   for_each_tensor(cut, model, moments,
                   [&](const std::string& name, std::vector<std::int64_t> dims, const Tensor& tensor) {
-                    file.tensors.push_back({name, std::move(dims), {tensor.span().begin(), tensor.span().end()}});
+                    all.push_back({name, std::move(dims), tensor.span()});
                   });
-  return file;
+  return all;
 }
 
 /// A model of the cut's shapes with all values zero.
@@ -105,18 +106,17 @@ Checkpoint read_one(const std::string& file, const Cut& cut) {
     fail("{}: its format is '{}', expected '{}'", file, metadata(contents, "format", file), kFormat);
   }
   return {.model = from_file(file, contents, cut, true),
-          .position = {number<int>(contents, "epoch", file), number<int>(contents, "batch", file)},
-          .fingerprint = metadata(contents, "fingerprint", file),
-          .epoch_loss = number<double>(contents, "epoch_loss", file),
-          .epoch_correct = number<long>(contents, "epoch_correct", file)};
+          .run = {.position = {number<int>(contents, "epoch", file), number<int>(contents, "batch", file)},
+                  .fingerprint = metadata(contents, "fingerprint", file),
+                  .epoch_loss = number<double>(contents, "epoch_loss", file),
+                  .epoch_correct = number<long>(contents, "epoch_correct", file)}};
 }
 
 }  // namespace
 
 void write_weights(const std::string& file, const Cut& cut, const ModelState& model, const Net& net) {
-  SafetensorsFile contents = to_file(cut, model, false);
-  contents.metadata = {{"format", "pt"}, {"net", net.name}};  // "pt": row-major, as PyTorch's
-  write_safetensors(file, contents);
+  write_safetensors(file, views(cut, model, false),
+                    {{"format", "pt"}, {"net", net.name}});  // "pt": row-major, as PyTorch's
 }
 
 ModelState read_weights(const std::string& file, const Cut& cut) {
@@ -128,23 +128,29 @@ ModelState read_weights(const std::string& file, const Cut& cut) {
   return from_file(file, contents, cut, false);
 }
 
-std::vector<NamedTensor> zero_tensors(const Cut& cut) { return to_file(cut, zero_model(cut), false).tensors; }
+std::vector<NamedTensor> zero_tensors(const Cut& cut) {
+  const ModelState model = zero_model(cut);
+  std::vector<NamedTensor> tensors;
+  for (const TensorView& view : views(cut, model, false)) {
+    tensors.push_back({view.name, view.dims, {view.values.begin(), view.values.end()}});
+  }
+  return tensors;
+}
 
 ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, const std::string& name) {
   return from_file(name, {.tensors = tensors, .metadata = {}}, cut, false);
 }
 
-void write_checkpoint(const std::string& folder, const Cut& cut, const Checkpoint& checkpoint) {
-  SafetensorsFile contents = to_file(cut, checkpoint.model, true);
-  contents.metadata = {{"format", kFormat},
-                       {"epoch", std::to_string(checkpoint.position.epoch)},
-                       {"batch", std::to_string(checkpoint.position.batch)},
-                       {"fingerprint", checkpoint.fingerprint},
-                       {"epoch_loss", fmt::format("{}", checkpoint.epoch_loss)},
-                       {"epoch_correct", std::to_string(checkpoint.epoch_correct)}};
+void write_checkpoint(const std::string& folder, const Cut& cut, const ModelState& model, const RunState& run) {
   const std::string file = last_in(folder);
   const std::string next = folder + "/checkpoint-next.safetensors";
-  write_safetensors(next, contents);
+  write_safetensors(next, views(cut, model, true),
+                    {{"format", kFormat},
+                     {"epoch", std::to_string(run.position.epoch)},
+                     {"batch", std::to_string(run.position.batch)},
+                     {"fingerprint", run.fingerprint},
+                     {"epoch_loss", fmt::format("{}", run.epoch_loss)},
+                     {"epoch_correct", std::to_string(run.epoch_correct)}});
   std::error_code error;
   if (fs::exists(file)) fs::rename(file, previous_in(folder), error);
   if (!error) fs::rename(next, file, error);

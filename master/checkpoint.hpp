@@ -29,14 +29,18 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-/// A run's state as written to checkpoint.safetensors. Random numbers are functions of seed and position, so these and
-/// the model are all that a run is.
-struct Checkpoint {
-  ModelState model;
+/// Where a run stands beside its model. Random numbers are functions of seed and position, so these are all that a run is.
+struct RunState {
   Position position;
   std::string fingerprint;  ///< what must be equal for the run to go on: net, seed, batch, data
   double epoch_loss = 0.0;  ///< sums over the epoch's steps so far
   long epoch_correct = 0;
+};
+
+/// As read from checkpoint.safetensors.
+struct Checkpoint {
+  ModelState model;
+  RunState run;
 };
 
 /// Weights alone, for test, for other tools, and for training on from. Written whole or not at all.
@@ -50,7 +54,7 @@ ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, c
 std::vector<NamedTensor> zero_tensors(const Cut& cut);
 
 /// Written beside the checkpoint before it, which stays as checkpoint-previous.safetensors.
-void write_checkpoint(const std::string& folder, const Cut& cut, const Checkpoint& checkpoint);
+void write_checkpoint(const std::string& folder, const Cut& cut, const ModelState& model, const RunState& run);
 /// Whether one was ever written there.
 bool has_checkpoint(const std::string& folder);
 /// The folder's checkpoint, or the one before where the last one is damaged (`notice` then says so).

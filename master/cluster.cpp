@@ -77,8 +77,11 @@ void Cluster::form_once() {
   }
   plan_members({options_, cut_, net_.training.batch, *device_}, observers_, planned_);
   if (!formed_ && planned_.better_alone()) {
-    notice("training on this machine alone, which is faster; --exchange star and ring use slaves all the same");
-    planned_.roster->dismiss("the master trains alone: with slaves it would be slower");
+    notice(
+        "training on this machine alone, since slaves would not make it faster by a tenth; --exchange star and ring "
+        "use them "
+        "all the same");
+    planned_.roster->dismiss("the master trains alone: slaves would not make it faster");
     planned_.roster.reset();
     return train_alone();
   }

@@ -153,30 +153,46 @@ HeadTimes time_heads(const Cut& cut, int batch) {
   return times;
 }
 
+struct TrunkTimes {
+  double passes = 1e9;  ///< forward and backward, seconds
+  double update = 1e9;
+};
+
+/// The least of some rounds on so many images.
+TrunkTimes time_trunk(const Cut& cut, int images, Device& device) {
+  LocalTrunk trunk(cut.trunk, input_shape(cut.trunk.front(), images), device);
+  const Tensor input(input_shape(cut.trunk.front(), images), 0.5F);
+  TrunkTimes times;
+  const Stopwatch whole;
+  for (int round = 0; round < 4 && (round < 2 || whole.seconds() < 2.0); ++round) {
+    Stopwatch watch;
+    trunk.forward(input, {.training = true, .seed = 0});
+    std::vector<const Tensor*> gradients;
+    for (std::size_t i = 0; i < cut.heads.size(); ++i) gradients.push_back(&trunk.output(i));
+    trunk.backward(gradients);
+    device.finish();
+    times.passes = std::min(times.passes, watch.restart());
+    trunk.update({.learning_rate = 0.0F});
+    device.finish();
+    times.update = std::min(times.update, watch.seconds());
+  }
+  return times;
+}
+
 /// Seconds of a step on this machine by itself; 0 where its memory is too small.
 double time_alone(const Cut& cut, int batch, Device& device, std::size_t memory, const HeadTimes& head) {
   std::size_t bytes = 0;
   for (const Stage& stage : cut.trunk) bytes += shard_bytes(stage, stage.conv.filters, batch, &stage != &cut.trunk[0]);
   if (memory != 0 && bytes > memory) return 0.0;
-  const int timed = calibration_batch(batch);
-  LocalTrunk trunk(cut.trunk, input_shape(cut.trunk.front(), timed), device);
-  const Tensor images(input_shape(cut.trunk.front(), timed), 0.5F);
-  double passes = 1e9;
-  double update = 1e9;
-  const Stopwatch whole;
-  for (int round = 0; round < 4 && (round < 2 || whole.seconds() < 2.0); ++round) {
-    Stopwatch watch;
-    trunk.forward(images, {.training = true, .seed = 0});
-    std::vector<const Tensor*> gradients;
-    for (std::size_t i = 0; i < cut.heads.size(); ++i) gradients.push_back(&trunk.output(i));
-    trunk.backward(gradients);
-    device.finish();
-    passes = std::min(passes, watch.restart());
-    trunk.update({.learning_rate = 0.0F});
-    device.finish();
-    update = std::min(update, watch.seconds());
+  // Few images take longer each than many (GoogLeNet's by a quarter), but many may take minutes.
+  constexpr double kShort = 3.0;
+  int timed = calibration_batch(batch);
+  TrunkTimes times = time_trunk(cut, timed, device);
+  while (timed < batch && times.passes * std::min(4 * timed, batch) / timed < kShort) {
+    timed = std::min(4 * timed, batch);
+    times = time_trunk(cut, timed, device);
   }
-  return head.pass(batch) + head.update + passes * batch / timed + update;
+  return head.pass(batch) + head.update + times.passes * batch / timed + times.update;
 }
 
 /// Slaves in the roster's order, then this machine.

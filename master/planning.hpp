@@ -34,10 +34,11 @@ struct Planned {
   std::map<std::string, double> fixed;
   Plan whole;
 
-  /// Slaves would only slow the training down.
+  /// Slaves would not make a step shorter by a tenth: so much predictions may be off.
   bool better_alone() const {
+    constexpr double kWorthIt = 1.1;
     const double alone = calibration.seconds_alone;
-    return choice && alone > 0.0 && alone <= choice->predicted.seconds;
+    return choice && alone > 0.0 && alone < kWorthIt * choice->predicted.seconds;
   }
 };
 

@@ -33,11 +33,11 @@ std::uint64_t count_of(const std::vector<std::int64_t>& dims) {
 
 // ---- writing -------------------------------------------------------------------------------------------------------
 
-std::string header_of(const SafetensorsFile& contents) {
+std::string header_of(const std::vector<TensorView>& tensors, const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
-  if (!contents.metadata.empty()) header["__metadata__"] = contents.metadata;
+  if (!metadata.empty()) header["__metadata__"] = metadata;
   std::uint64_t offset = 0;
-  for (const NamedTensor& tensor : contents.tensors) {
+  for (const TensorView& tensor : tensors) {
     const std::uint64_t end = offset + tensor.values.size() * sizeof(float);
     header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.dims}, {"data_offsets", {offset, end}}};
     offset = end;
@@ -62,14 +62,21 @@ class NewFile {
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
+  /// In pieces, each on the disk before the next: a gigabyte in one call keeps the kernel busy for seconds, in which
+  /// a process held to a part of a core is not let run, and its heartbeats stop.
   void write(const void* data, std::size_t bytes) {
+    constexpr std::size_t kPiece = std::size_t{32} << 20;
     const auto* at = static_cast<const char*>(data);
     while (bytes > 0) {
-      const ssize_t done = ::write(handle_, at, bytes);
+      const ssize_t done = ::write(handle_, at, std::min(bytes, kPiece));
       if (done < 0 && errno == EINTR) continue;
       if (done < 0) failed();
       at += done;
       bytes -= static_cast<std::size_t>(done);
+      unsynced_ += static_cast<std::size_t>(done);
+      if (unsynced_ < kPiece) continue;
+      if (fdatasync(handle_) != 0) failed();
+      unsynced_ = 0;
     }
   }
   void finish(const std::string& final_name) {
@@ -96,6 +103,7 @@ class NewFile {
 
   std::string name_;
   int handle_;
+  std::size_t unsynced_ = 0;
 };
 
 // ---- reading -------------------------------------------------------------------------------------------------------
@@ -213,17 +221,24 @@ const NamedTensor& SafetensorsFile::get(const std::string& file, const std::stri
   return *found;
 }
 
-void write_safetensors(const std::string& file, const SafetensorsFile& contents) {
-  const std::string header = header_of(contents);
+void write_safetensors(const std::string& file, const std::vector<TensorView>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  const std::string header = header_of(tensors, metadata);
   const std::uint64_t length = header.size();
   NewFile out(file + ".part");
   out.write(&length, kLengthBytes);
   out.write(header.data(), header.size());
-  for (const NamedTensor& tensor : contents.tensors) {
+  for (const TensorView& tensor : tensors) {
     invariant(count_of(tensor.dims) == tensor.values.size(), "a tensor has as many values as its shape");
-    out.write(tensor.values.data(), tensor.values.size() * sizeof(float));
+    out.write(tensor.values.data(), tensor.values.size_bytes());
   }
   out.finish(file);
+}
+
+void write_safetensors(const std::string& file, const SafetensorsFile& contents) {
+  std::vector<TensorView> views;
+  for (const NamedTensor& tensor : contents.tensors) views.push_back({tensor.name, tensor.dims, tensor.values});
+  write_safetensors(file, views, contents.metadata);
 }
 
 SafetensorsFile parse_safetensors(const std::vector<std::uint8_t>& bytes, const std::string& file) {

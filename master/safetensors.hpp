@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,17 @@ struct SafetensorsFile {
   const NamedTensor& get(const std::string& file, const std::string& name, const std::vector<std::int64_t>& dims) const;
 };
 
+/// A tensor to be written, whose values lie elsewhere.
+struct TensorView {
+  std::string name;
+  std::vector<std::int64_t> dims;
+  std::span<const float> values;
+};
+
 /// Written to a temporary name, synced and renamed: the file is there whole or not at all. Throws Error naming the
 /// file.
+void write_safetensors(const std::string& file, const std::vector<TensorView>& tensors,
+                       const std::map<std::string, std::string>& metadata);
 void write_safetensors(const std::string& file, const SafetensorsFile& contents);
 
 /// Throws Error naming the file and the tensor for everything that is not well formed; of F32, F16 and BF16, which become

@@ -103,7 +103,10 @@ class Loop {
     bool over = false;
     while (!over) {
       try {
-        if (!std::exchange(loaded, true)) load(model(), kept_.model);
+        if (!std::exchange(loaded, true)) {
+          load(model(), kept_.model);
+          drop_unneeded();
+        }
         over = advance();
       } catch (const PeerLost& lost) {
         if (!training_.recover) throw;
@@ -146,11 +149,17 @@ class Loop {
   void save() {
     keep();
     save_(outcome_.progress, kept_.model);
+    drop_unneeded();
     saved_step_ = steps_done();
     since_save_.restart();
   }
 
   // ---- losses ------------------------------------------------------------------------------------------------------
+
+  /// Where nothing falls back to it, a second model would only take memory.
+  void drop_unneeded() {
+    if (!training_.recover) kept_.model = {};
+  }
 
   void keep() {
     kept_ = {state_of(model()), outcome_.progress};
@@ -308,9 +317,9 @@ class Loop {
 
 }  // namespace
 
-Outcome train(const Training& training, Model model, const ModelState& start, const Progress& from,
-              const Observers& observers, const Save& save) {
-  return Loop(training, model, {start, from}, observers, save).run();
+Outcome train(const Training& training, Model model, ModelState start, const Progress& from, const Observers& observers,
+              const Save& save) {
+  return Loop(training, model, {std::move(start), from}, observers, save).run();
 }
 
 }  // namespace convoy

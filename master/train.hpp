@@ -72,7 +72,7 @@ using Save = std::function<void(const Progress&, const ModelState&)>;
 /// Steps since the last snapshot of the model are done again after a loss, with the same images and random numbers: the
 /// weights are those of a run in which the plan had changed at that snapshot. Throws Error when the loss is no number
 /// any more; PeerLost where nothing recovers from it.
-Outcome train(const Training& training, Model model, const ModelState& start, const Progress& from,
-              const Observers& observers, const Save& save);
+Outcome train(const Training& training, Model model, ModelState start, const Progress& from, const Observers& observers,
+              const Save& save);
 
 }  // namespace convoy

@@ -40,14 +40,15 @@ Restored restore(const TrainOptions& options, const Cut& cut, const std::string&
   if (!notice.empty()) {
     for (const auto& observer : observers) observer->on_notice(notice);
   }
-  if (checkpoint.fingerprint != expected) {
+  if (checkpoint.run.fingerprint != expected) {
     fail(
         "{}: the run was started with another net, seed, batch or data set; resume it with the options of its "
         "config.yaml, "
         "or start a new run with another --out",
         options.out);
   }
-  return {std::move(checkpoint.model), {checkpoint.position, checkpoint.epoch_loss, checkpoint.epoch_correct}};
+  const RunState& run = checkpoint.run;
+  return {std::move(checkpoint.model), {run.position, run.epoch_loss, run.epoch_correct}};
 }
 
 Observers make_observers(const NetOptions& options) {
@@ -137,13 +138,12 @@ class TrainCommand {
 
   void save(const Cluster& cluster, const Progress& progress, const ModelState& model) {
     write_text(folder_ + "/plan.json", to_json(cluster.plan()));
-    const Checkpoint checkpoint{.model = model,
-                                .position = progress.position,
-                                .fingerprint = fingerprint_,
-                                .epoch_loss = progress.epoch_loss,
-                                .epoch_correct = progress.epoch_correct};
-    write_checkpoint(folder_, cut_, checkpoint);
-    write_weights(folder_ + "/weights.safetensors", cut_, checkpoint.model, net_);
+    write_checkpoint(folder_, cut_, model,
+                     {.position = progress.position,
+                      .fingerprint = fingerprint_,
+                      .epoch_loss = progress.epoch_loss,
+                      .epoch_correct = progress.epoch_correct});
+    write_weights(folder_ + "/weights.safetensors", cut_, model, net_);
     const Position& at = progress.position;
     for (const auto& observer : observers_) {
       observer->on_checkpoint(folder_ + "/checkpoint.safetensors",
@@ -183,7 +183,7 @@ class TrainCommand {
     try {
       save(cluster, start_.progress, start_.model);  // so that there is a checkpoint whatever happens next
       const Outcome outcome =
-          train(training, {cluster.trunk(), heads}, start_.model, start_.progress, observers_,
+          train(training, {cluster.trunk(), heads}, std::move(start_.model), start_.progress, observers_,
                 [&](const Progress& progress, const ModelState& model) { try_to_save(cluster, progress, model); });
       if (!unsaved_.empty()) throw Error(unsaved_);
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");

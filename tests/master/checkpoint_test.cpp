@@ -63,30 +63,35 @@ std::vector<float> all_values(const ModelState& model) {
 
 Checkpoint sample(int batch) {
   return {.model = drawn(small_net(), static_cast<std::uint64_t>(batch)),
-          .position = {2, batch},
-          .fingerprint = "net seed batch data",
-          .epoch_loss = 0.1 + batch,
-          .epoch_correct = 17};
+          .run = {.position = {2, batch},
+                  .fingerprint = "net seed batch data",
+                  .epoch_loss = 0.1 + batch,
+                  .epoch_correct = 17}};
+}
+
+void write_sample(const std::string& folder, int batch) {
+  const Checkpoint written = sample(batch);
+  write_checkpoint(folder, small_net(), written.model, written.run);
 }
 
 TEST(Checkpoints, GoThereAndBackToTheBit) {
   const TemporaryFolder folder;
   const Checkpoint written = sample(5);
-  write_checkpoint(folder.path(), small_net(), written);
+  write_checkpoint(folder.path(), small_net(), written.model, written.run);
   std::string notice;
   const Checkpoint read = read_checkpoint(folder.path(), small_net(), notice);
   EXPECT_EQ(notice, "");
   EXPECT_EQ(all_values(read.model), all_values(written.model));
-  EXPECT_EQ(read.position, written.position);
-  EXPECT_EQ(read.fingerprint, written.fingerprint);
-  EXPECT_EQ(read.epoch_loss, written.epoch_loss);
-  EXPECT_EQ(read.epoch_correct, written.epoch_correct);
+  EXPECT_EQ(read.run.position, written.run.position);
+  EXPECT_EQ(read.run.fingerprint, written.run.fingerprint);
+  EXPECT_EQ(read.run.epoch_loss, written.run.epoch_loss);
+  EXPECT_EQ(read.run.epoch_correct, written.run.epoch_correct);
 }
 
 TEST(Checkpoints, ServeAsWeights) {
   const TemporaryFolder folder;
   const Checkpoint written = sample(5);
-  write_checkpoint(folder.path(), small_net(), written);
+  write_checkpoint(folder.path(), small_net(), written.model, written.run);
   const ModelState read = read_weights(folder.path() + "/checkpoint.safetensors", small_net());
   const auto expected = written.model.trunk[0].weights().span();
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), read.trunk[0].weights().span().begin()));
@@ -95,18 +100,18 @@ TEST(Checkpoints, ServeAsWeights) {
 TEST(Checkpoints, TheOneBeforeServesWhenTheLastIsDamaged) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/checkpoint.safetensors";
-  write_checkpoint(folder.path(), small_net(), sample(1));
-  write_checkpoint(folder.path(), small_net(), sample(2));
+  write_sample(folder.path(), 1);
+  write_sample(folder.path(), 2);
   const Bytes sound = read_file(file);
   for (const std::size_t length : {std::size_t{0}, std::size_t{5}, sound.size() / 2, sound.size() - 1}) {
     write_file(file, {sound.begin(), sound.begin() + static_cast<std::ptrdiff_t>(length)});
     std::string notice;
-    EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).position.batch, 1);
+    EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).run.position.batch, 1);
     EXPECT_THAT(notice, HasSubstr("going on from the checkpoint before it"));
   }
   fs::remove(file);
   std::string notice;
-  EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).position.batch, 1);
+  EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).run.position.batch, 1);
 }
 
 TEST(Checkpoints, NoneAtAllIsAnError) {
@@ -159,7 +164,7 @@ class BadCheckpoints : public testing::TestWithParam<BadMetadata> {};
 TEST_P(BadCheckpoints, AreRefused) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/checkpoint.safetensors";
-  write_checkpoint(folder.path(), small_net(), sample(5));
+  write_sample(folder.path(), 5);
   Bytes bytes = read_file(file);
   const BadMetadata& bad = GetParam();
   ASSERT_EQ(bad.from.size(), bad.to.size());

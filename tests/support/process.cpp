@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -110,15 +111,22 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 std::string free_endpoint() {
-  const int handle = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  bind(handle, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(handle, reinterpret_cast<sockaddr*>(&address), &size);
-  close(handle);
-  return fmt::format("tcp://127.0.0.1:{}", ntohs(address.sin_port));
+  // Below the ports that the kernel gives to connections: one of those might be taken before anybody listens, even by a
+  // slave that tries to connect to it and so meets itself.
+  constexpr int kFirst = 10000;
+  constexpr int kCount = 20000;
+  std::random_device random;
+  while (true) {
+    const int port = kFirst + static_cast<int>(random() % kCount);
+    const int handle = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    const bool free = bind(handle, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    close(handle);
+    if (free) return fmt::format("tcp://127.0.0.1:{}", port);
+  }
 }
 
 }  // namespace convoy
