@@ -75,6 +75,8 @@ def measure(options, folder):
         busy = [emulated.add(f"busy{i}", options.share) for i in range(most)]
         gradient = lan.train_alone(options, emulated, folder, busy, options.steps)
         parameters = parameters_of(f"{folder}/busy0-alone")
+        for machine in busy:  # checkpoints of gigabytes
+            shutil.rmtree(f"{folder}/{machine['name']}-alone")
         mbits = round(1000.0 * lan.flops(options) / gradient / 1e9 / options.gflops)
         emulated.close()
         emulated = lan.Lan(folder, mbits)
