@@ -57,8 +57,8 @@ class Run:
             secured = []
             environment["CONVOY_KEY"] = subprocess.run([options.programs / "convoy-master", "key", *keys], check=True,
                                                        capture_output=True, text=True).stdout.strip()
-        self.slaves = [subprocess.Popen([options.programs / "convoy-slave", address, "--cache", "none", "--name", f"s{i + 1}", "--threads", "1",
-                                         "--device", "cpu", *secured], env=environment, stdout=subprocess.DEVNULL,
+        self.slaves = [subprocess.Popen([options.programs / "convoy-slave", address, "--cache", "none",
+                                         "--name", f"s{i + 1}", "--threads", "1", "--device", "cpu", *secured], env=environment, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL) for i in range(count)]
         command = [options.programs / "convoy-master", "train", options.net, "--slaves", str(count), "--exchange", "ring",
                    "--shares", ",".join("1" * count), "--listen", address, "--batch", str(options.batch), "--threads", "1",

@@ -61,8 +61,8 @@ def start_slave(options, name, slave, address):
     environment = dict(os.environ)
     if slave["isa"]:
         environment["DNNL_MAX_CPU_ISA"] = slave["isa"]
-    command = ["taskset", "-c", slave["core"], options.programs / "convoy-slave", address, "--insecure", "--cache", "none", "--name", name, "--once",
-               "--threads", "1", "--device", "cpu"]
+    command = ["taskset", "-c", slave["core"], options.programs / "convoy-slave", address, "--insecure", "--cache", "none",
+               "--name", name, "--once", "--threads", "1", "--device", "cpu"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

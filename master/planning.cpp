@@ -184,7 +184,7 @@ double time_alone(const Cut& cut, int batch, Device& device, std::size_t memory,
   std::size_t bytes = 0;
   for (const Stage& stage : cut.trunk) bytes += shard_bytes(stage, stage.conv.filters, batch, &stage != &cut.trunk[0]);
   if (memory != 0 && bytes > memory) return 0.0;
-  // Few images take longer each than many (GoogLeNet's by a quarter), but many may take minutes.
+  // The whole batch where that is short: few images need not take their part of the time that many do.
   constexpr double kShort = 3.0;
   int timed = calibration_batch(batch);
   TrunkTimes times = time_trunk(cut, timed, device);
