@@ -10,7 +10,8 @@ endif()
 
 find_program(CONVOY_CCACHE ccache)
 if(CONVOY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CONVOY_CCACHE})
+  # What ccache asks for where headers are precompiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CONVOY_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CONVOY_CCACHE})
 endif()
 
@@ -25,6 +26,7 @@ if(CONVOY_WERROR)
   target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
                                                   $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
+target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)  # for ccache
 if(CONVOY_NATIVE)
   target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
 endif()

@@ -19,7 +19,7 @@ int calibration_batch(int batch);
 /// up. Stops early, with at least one round, once two seconds are spent.
 Timing time_shard(Device& device, const ShardSpec& spec, int repeats);
 
-/// How this machine's processor does beside the device, in some 50 ms.
+/// How this machine's processor does beside the device, in some 50 ms; in 0.3 s where others use it too.
 struct HostTimes {
   double memory = 0.0;    ///< bytes a second that additions read and write
   double slowdown = 1.0;  ///< seconds that pass for each second that a thread computes: others take their part of it

@@ -1,5 +1,7 @@
 #include "master/options.hpp"
 
+#include <CLI/CLI.hpp>
+
 namespace convoy {
 namespace {
 

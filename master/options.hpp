@@ -1,13 +1,16 @@
 // The master's command line.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "devices/registry.hpp"
 #include "master/dataset.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace convoy {
 

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -110,7 +111,7 @@ void override_plan(const ClusterOptions& options, Plan& plan) {
 /// its pauses.
 template <class Work>
 double seconds_of(const Work& work) {
-  constexpr double kBlock = 0.02;
+  constexpr double kBlock = 0.06;
   work();  // makes and fills what later calls find
   double least = 1e9;
   for (int block = 0; block < 3; ++block) {
