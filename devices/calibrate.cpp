@@ -5,43 +5,17 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <numeric>
 
 #include "core/stopwatch.hpp"
 
 namespace convoy {
 namespace {
 
-double median(std::vector<double> values) {
+double median(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
-
-/// What a thread does, timed again and again.
-///
-/// Where others use the processor too (a quota, another program), a thread computes in turns with pauses of milliseconds,
-/// and what is shorter meets one or none: held to a third of a core, medians of five were half of what a pass took, or
-/// twice as much. For how long a processor worked on it is steady.
-class Spans {
- public:
-  template <class Work>
-  void time(const Work& work) {
-    const double worked = thread_seconds();
-    const Stopwatch watch;
-    work();
-    wall_.push_back(watch.seconds());
-    worked_.push_back(thread_seconds() - worked);
-  }
-  double wall() const { return std::accumulate(wall_.begin(), wall_.end(), 0.0); }
-  double worked() const { return std::accumulate(worked_.begin(), worked_.end(), 0.0); }
-  double median_wall() const { return median(wall_); }
-  double median_worked() const { return median(worked_); }
-
- private:
-  std::vector<double> wall_;  ///< seconds
-  std::vector<double> worked_;
-};
 
 /// Takes what was computed before out of the caches: in a training step all other stages and micro-batches come between two
 /// passes of a stage. Timed one right after another, passes of SqueezeNet took 20 % less than in its steps; so, 5 % less.
@@ -81,6 +55,7 @@ Timing time_shard(Device& device, const ShardSpec& spec, int repeats) {
     shard->connect(i, *added.back());
   }
 
+  std::array<std::vector<double>, 4> seconds;
   const Stopwatch whole;
   const std::array<std::function<void()>, 4> passes{
       [&] {
@@ -96,60 +71,39 @@ Timing time_shard(Device& device, const ShardSpec& spec, int repeats) {
       [&] { shard->backward_filters(); },
       [&] { shard->update({.learning_rate = 0.0F}); },
   };
+  constexpr int kFewestForMedian = 3;
   ColdCaches caches;
-  Spans between;
-  std::array<Spans, 4> spans;
   for (int round = 0; round <= repeats; ++round) {
     for (std::size_t i = 0; i < passes.size(); ++i) {
-      const auto pass = [&] {
-        passes[i]();
-        device.finish();
-      };
-      if (round == 0) {
-        pass();
-        continue;
-      }
-      between.time([&] { caches.make(); });
-      spans[i].time(pass);
+      if (round > 0) caches.make();
+      const Stopwatch watch;
+      passes[i]();
+      device.finish();
+      if (round > 0) seconds[i].push_back(watch.seconds());
     }
-    if (round > 0 && whole.seconds() > 2.0) break;
+    if (round > 0 && whole.seconds() > (round < kFewestForMedian ? 6.0 : 2.0)) break;
   }
-
-  double wall = 0.0;
-  double worked = 0.0;
-  for (const Spans& each : spans) {
-    wall += each.wall();
-    worked += each.worked();
-  }
-  // Whether this thread computes the passes, rather than waits for a device or for other threads.
-  const double slowdown = between.wall() / std::max(1e-9, between.worked());
-  const bool own = wall < 1.5 * slowdown * worked;
-  const double pauses = (between.wall() + wall) / std::max(1e-9, between.worked() + worked);
-  const auto seconds = [&](std::size_t i) { return own ? spans[i].median_worked() * pauses : spans[i].median_wall(); };
-  return {spec.filters.count, seconds(0), seconds(1), seconds(2), seconds(3)};
+  return {spec.filters.count, median(seconds[0]), median(seconds[1]), median(seconds[2]), median(seconds[3])};
 }
 
 HostTimes time_host(const DeviceInfo& device) {
   constexpr double kLongEnough = 0.05;
-  constexpr double kPaused = 1.1;
-  constexpr double kManyPauses = 0.3;
   std::vector<float> sum(std::size_t{1} << 21, 1.0F);  // 8 MiB: more than the caches of a core hold
   const std::vector<float> part(sum.size(), 0.5F);
   const Stopwatch watch;
   const double before = thread_seconds();
   double bytes = 0.0;
-  double seconds = 0.0;
-  double slowdown = 1.0;
-  do {
+  while (watch.seconds() < kLongEnough) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
     bytes += 3.0 * static_cast<double>(sum.size() * sizeof(float));
-    seconds = watch.seconds();
-    slowdown = seconds / std::max(1e-6, thread_seconds() - before);
-  } while (seconds < (slowdown > kPaused ? kManyPauses : kLongEnough));
+  }
+  const double seconds = watch.seconds();
   cpu_set_t cores;
   CPU_ZERO(&cores);
   const bool known = sched_getaffinity(0, sizeof cores, &cores) == 0;
-  return {.memory = bytes / seconds, .slowdown = slowdown, .spare = known && CPU_COUNT(&cores) > device.threads};
+  return {.memory = bytes / seconds,
+          .slowdown = seconds / std::max(1e-6, thread_seconds() - before),
+          .spare = known && CPU_COUNT(&cores) > device.threads};
 }
 
 HostSpeed host_speed(const HostTimes& times, double worked, double bytes) {

@@ -16,10 +16,10 @@ int calibration_batch(int batch);
 
 /// Median seconds of each pass of a shard and of its update (zero weights: dense arithmetic takes the same time), with what
 /// a node of a plan does beside it: values come from the host and go back there. Over `repeats` rounds after one to warm
-/// up. Stops early, with at least one round, once two seconds are spent.
+/// up. Stops early: with three rounds once two seconds are spent, with one after six.
 Timing time_shard(Device& device, const ShardSpec& spec, int repeats);
 
-/// How this machine's processor does beside the device, in some 50 ms; in 0.3 s where others use it too.
+/// How this machine's processor does beside the device, in some 50 ms.
 struct HostTimes {
   double memory = 0.0;    ///< bytes a second that additions read and write
   double slowdown = 1.0;  ///< seconds that pass for each second that a thread computes: others take their part of it

@@ -12,6 +12,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kRepeats = 5;
+/// Seconds of all passes from which on fewer images do, done more often: long passes were timed once, while others
+/// disturbed the machine or did not.
+constexpr double kLong = 0.4;
 /// A slave that needs longer than this for one timing (which stops early on slow devices) is of no use.
 constexpr auto kCalibrationPatience = 120s;
 
@@ -125,6 +128,14 @@ Timings time_members(Roster& roster, const std::vector<std::size_t>& slaves, Dev
   return timings;
 }
 
+double longest(const Timings& timings) {
+  double seconds = 0.0;
+  for (const auto& timing : timings) {
+    if (timing) seconds = std::max(seconds, timing->seconds());
+  }
+  return seconds;
+}
+
 /// Of a batch, from the timings of two smaller ones: a line through both tells what a pass takes whatever their size.
 Timing for_batch(const Timing& whole, int images, const Timing& part, int fewer, int batch) {
   const auto call = [&](double all, double some) {
@@ -162,7 +173,6 @@ Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves,
   for (std::size_t i = 0; i < slaves.size(); ++i) measure_link(roster, slaves[i], host, profiles[i], master);
   if (share) profiles.back().host = master;
 
-  const int timed_batch = calibration_batch(batch);
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     // The first reads images, which want no gradient.
     std::size_t same = std::min<std::size_t>(s, 1);
@@ -172,13 +182,24 @@ Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves,
       continue;
     }
     for (const int filters : calibration_filters(trunk[s])) {
-      ShardSpec spec{.stage = trunk[s], .filters = {0, filters}, .batch = timed_batch, .input_gradient = s > 0};
-      const Timings whole = time_members(roster, slaves, device, share, spec, profiles);
-      spec.batch = std::max(1, timed_batch / 4);
-      const Timings part =
-          spec.batch < timed_batch ? time_members(roster, slaves, device, share, spec, profiles) : whole;
+      const auto timed = [&](int images) {
+        return time_members(roster, slaves, device, share,
+                            {.stage = trunk[s], .filters = {0, filters}, .batch = images, .input_gradient = s > 0},
+                            profiles);
+      };
+      int images = calibration_batch(batch);
+      int fewer = std::max(1, images / 4);
+      Timings part = timed(fewer);
+      Timings whole = part;
+      if (fewer < images && longest(part) > kLong) {
+        images = fewer;
+        fewer = std::max(1, images / 4);
+        if (fewer < images) part = timed(fewer);
+      } else if (fewer < images) {
+        whole = timed(images);
+      }
       for (std::size_t m = 0; m < profiles.size(); ++m) {
-        if (whole[m]) profiles[m].stages[s].push_back(for_batch(*whole[m], timed_batch, *part[m], spec.batch, batch));
+        if (whole[m]) profiles[m].stages[s].push_back(for_batch(*whole[m], images, *part[m], fewer, batch));
       }
     }
   }
