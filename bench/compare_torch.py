@@ -28,7 +28,8 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, action="append", help="threads (default: 1 and 2)")
     parser.add_argument("--device", default="cpu", help="Convoy's device; PyTorch takes the same GPU (default: cpu)")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=3, help="steps of each in a round")
+    parser.add_argument("--steps", type=int, default=3, help="steps of each in a round, more where they take less than half a "
+                        "second")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--programs", default=ROOT / "build/release/bin", help="folder of convoy-bench")
     options = parser.parse_args()
@@ -52,14 +53,16 @@ class Torch:
         self.optimizer.step()
 
     def rate(self, steps):
-        """images/s; the first step after the other program's turn warms the caches and does not count."""
+        """images/s of the median step; the first after the other program's turn warms the caches and does not count."""
         self.step()
         self.wait()
-        start = time.perf_counter()
+        seconds = []
         for _ in range(steps):
+            start = time.perf_counter()
             self.step()
-        self.wait()
-        return steps * len(self.labels) / (time.perf_counter() - start)
+            self.wait()
+            seconds.append(time.perf_counter() - start)
+        return len(self.labels) / statistics.median(seconds)
 
 
 def torch_device(name, torch):
@@ -77,9 +80,9 @@ def torch_device(name, torch):
     return f"cuda:{number or 0}"
 
 
-def convoy_rate(options, net, threads):
+def convoy_rate(options, net, threads, steps):
     command = [pathlib.Path(options.programs) / "convoy-bench", "train", "--net", net, "--threads", str(threads),
-               "--device", options.device, "--batch", str(options.batch), "--repeats", str(options.steps), "--no-bare",
+               "--device", options.device, "--batch", str(options.batch), "--repeats", str(steps), "--no-bare",
                "--format", "csv"]
     for override in options.set:
         command += ["--set", override]
@@ -104,10 +107,12 @@ def main():
             torch.set_num_threads(threads)
             rivals = {name: Torch(net, value, options.batch, rival_device, torch, torch_net) for name, value in formats.items()}
             rates = {name: [] for name in ("Convoy", *formats)}
+            # Turns of a few milliseconds would time how threads and caches wake up after the other's turn.
+            steps = max(options.steps, min(10000, round(0.5 * convoy_rate(options, file, threads, 3) / options.batch)))
             for _ in range(options.rounds):
-                rates["Convoy"].append(convoy_rate(options, file, threads))
+                rates["Convoy"].append(convoy_rate(options, file, threads, steps))
                 for name, rival in rivals.items():
-                    rates[name].append(rival.rate(options.steps))
+                    rates[name].append(rival.rate(steps))
             faster = max(formats, key=lambda name: statistics.median(rates[name]))
             ratios = sorted(ours / theirs for ours, theirs in zip(rates["Convoy"], rates[faster]))
             medians = [statistics.median(rates[name]) for name in rates]

@@ -11,6 +11,7 @@
 #include "core/random.hpp"
 #include "core/stopwatch.hpp"
 #include "devices/registry.hpp"
+#include "master/options.hpp"
 #include "nets/net.hpp"
 
 namespace convoy {
@@ -232,7 +233,7 @@ void add_conv(CLI::App& app) {
       "GFLOP/s with padding counted as work, against the machine's peak and oneDNN's bare primitive in its fastest "
       "layout");
   command.add_option("--net", options->net, "net file whose stages are measured")->capture_default_str();
-  command.add_option("--set", options->set, "override of the net file");
+  add_set_option(command, options->set);
   command
       .add_option("--shape", options->shape,
                   "one convolution instead of a net's: channels,height,width,filters,kernel[,stride[,pad]]")

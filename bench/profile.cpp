@@ -17,6 +17,7 @@
 #include "devices/registry.hpp"
 #include "kernels/matmul.hpp"
 #include "master/local_trunk.hpp"
+#include "master/options.hpp"
 #include "master/train.hpp"
 #include "plan/plan.hpp"
 
@@ -270,7 +271,7 @@ void add_profile(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("profile", "time and memory of a training step on this machine, by layer and pass");
   command->add_option("--net", options->net, "net file")->capture_default_str();
-  command->add_option("--set", options->set, "override of the net file");
+  add_set_option(*command, options->set);
   command->add_option("--device", options->device, "see convoy-slave --list-devices")->capture_default_str();
   command->add_option("--threads", options->threads, "threads of a processor (0: all cores)")
       ->check(CLI::Range(0, 1024));

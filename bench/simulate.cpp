@@ -4,6 +4,7 @@
 
 #include "bench/commands.hpp"
 #include "bench/machines.hpp"
+#include "master/options.hpp"
 
 namespace convoy {
 namespace {
@@ -67,7 +68,7 @@ void add_simulate(CLI::App& app) {
       "the discrete-event model that it plans with, with contention on the links; speedup over the fastest of them "
       "alone. Slaves that would only slow the others down get no work");
   command.add_option("--net", options->net, "net file")->capture_default_str();
-  command.add_option("--set", options->set, "override of the net file");
+  add_set_option(command, options->set);
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
   command.add_option("--slaves", options->slaves, "numbers of slaves, separated by commas")
       ->delimiter(',')

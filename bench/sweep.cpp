@@ -13,6 +13,7 @@
 #include "bench/real_run.hpp"
 #include "bench/statistics.hpp"
 #include "bench/sweep_plot.hpp"
+#include "master/options.hpp"
 #include "master/run_folder.hpp"
 
 namespace convoy {
@@ -182,7 +183,7 @@ void add_sweep(CLI::App& app) {
     return command.add_option(name, values, text)->delimiter(',')->capture_default_str();
   };
   command.add_option("--net", options->net, "net file")->capture_default_str();
-  command.add_option("--set", options->set, "override of the net file");
+  add_set_option(command, options->set);
   list("--filters", options->filters, "filters of the stages, as in 50:500,150:800 (default: the net's)");
   list("--batch", options->batches, "images a step")->check(CLI::Range(1, 65536));
   list("--slaves", options->slaves, "numbers of slaves")->check(CLI::Range(1, 256));

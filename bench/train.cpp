@@ -10,6 +10,7 @@
 #include "devices/registry.hpp"
 #include "kernels/matmul.hpp"
 #include "master/local_trunk.hpp"
+#include "master/options.hpp"
 #include "master/train.hpp"
 
 namespace convoy {
@@ -110,7 +111,7 @@ void add_train(CLI::App& app) {
       "whole local training steps in images/s (forward, loss, backward, update; random images), and which part of a "
       "step oneDNN's bare convolutions take");
   command.add_option("--net", options->net, "net file")->capture_default_str();
-  command.add_option("--set", options->set, "override of the net file");
+  add_set_option(command, options->set);
   command.add_option("--device", options->device, "device")->capture_default_str();
   command.add_option("--threads", options->threads, "threads")->check(CLI::Range(1, 1024))->capture_default_str();
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();

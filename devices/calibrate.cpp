@@ -7,15 +7,10 @@
 #include <functional>
 
 #include "core/stopwatch.hpp"
+#include "devices/pass_times.hpp"
 
 namespace convoy {
 namespace {
-
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 /// Takes what was computed before out of the caches: in a training step all other stages and micro-batches come between two
 /// passes of a stage. Timed one right after another, passes of SqueezeNet took 20 % less than in its steps; so, 5 % less.
@@ -55,7 +50,6 @@ Timing time_shard(Device& device, const ShardSpec& spec, int repeats) {
     shard->connect(i, *added.back());
   }
 
-  std::array<std::vector<double>, 4> seconds;
   const Stopwatch whole;
   const std::array<std::function<void()>, 4> passes{
       [&] {
@@ -72,37 +66,44 @@ Timing time_shard(Device& device, const ShardSpec& spec, int repeats) {
       [&] { shard->update({.learning_rate = 0.0F}); },
   };
   constexpr int kFewestForMedian = 3;
+  constexpr double kLongEnoughIfShared = 0.2;
   ColdCaches caches;
-  for (int round = 0; round <= repeats; ++round) {
+  PassTimes times(passes.size(), device.info().threads);
+  for (int round = 0; round <= repeats || (times.shared() && whole.seconds() < kLongEnoughIfShared); ++round) {
     for (std::size_t i = 0; i < passes.size(); ++i) {
-      if (round > 0) caches.make();
-      const Stopwatch watch;
-      passes[i]();
-      device.finish();
-      if (round > 0) seconds[i].push_back(watch.seconds());
+      if (round > 0) times.add_between(time_of([&] { caches.make(); }));
+      const Times pass = time_of([&] {
+        passes[i]();
+        device.finish();
+      });
+      if (round > 0) times.add(i, pass);
     }
     if (round > 0 && whole.seconds() > (round < kFewestForMedian ? 6.0 : 2.0)) break;
   }
-  return {spec.filters.count, median(seconds[0]), median(seconds[1]), median(seconds[2]), median(seconds[3])};
+  return {.filters = spec.filters.count,
+          .forward = times.typical(0),
+          .backward_input = times.typical(1),
+          .backward_filters = times.typical(2),
+          .update = times.typical(3)};
 }
 
 HostTimes time_host(const DeviceInfo& device) {
   constexpr double kLongEnough = 0.05;
   std::vector<float> sum(std::size_t{1} << 21, 1.0F);  // 8 MiB: more than the caches of a core hold
   const std::vector<float> part(sum.size(), 0.5F);
-  const Stopwatch watch;
-  const double before = thread_seconds();
   double bytes = 0.0;
-  while (watch.seconds() < kLongEnough) {
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
-    bytes += 3.0 * static_cast<double>(sum.size() * sizeof(float));
-  }
-  const double seconds = watch.seconds();
+  const Times times = time_of([&] {
+    const Stopwatch watch;
+    while (watch.seconds() < kLongEnough) {
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+      bytes += 3.0 * static_cast<double>(sum.size() * sizeof(float));
+    }
+  });
   cpu_set_t cores;
   CPU_ZERO(&cores);
   const bool known = sched_getaffinity(0, sizeof cores, &cores) == 0;
-  return {.memory = bytes / seconds,
-          .slowdown = seconds / std::max(1e-6, thread_seconds() - before),
+  return {.memory = bytes / times.passed,
+          .slowdown = times.slowdown(),
           .spare = known && CPU_COUNT(&cores) > device.threads};
 }
 

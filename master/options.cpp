@@ -3,13 +3,20 @@
 #include <CLI/CLI.hpp>
 
 namespace convoy {
+
+CLI::Option* add_set_option(CLI::App& command, std::vector<std::string>& set) {
+  // One word after each: a net file that follows is not a field to set.
+  return command
+      .add_option("--set", set, "set a field of the net file: LAYER.FIELD=VALUE or training.FIELD=VALUE; repeatable")
+      ->allow_extra_args(false);
+}
+
 namespace {
 
 /// What computes, and how it is said.
 void define_net(CLI::App& command, NetOptions& options) {
   command.add_option("net", options.net, "net file, for example nets/lenet.yaml")->required();
-  command.add_option("--set", options.set,
-                     "set a field of the net file: LAYER.FIELD=VALUE or training.FIELD=VALUE; repeatable");
+  add_set_option(command, options.set);
   command.add_option("--device", options.device, "this machine's device, see convoy-slave --list-devices")
       ->capture_default_str();
   DeviceOptions& device = options.device_options;
@@ -130,7 +137,7 @@ void define(CLI::App& command, PredictOptions& options) {
 void define(CLI::App& command, ImportOptions& options) {
   command.add_option("model", options.model, "ONNX file, or weights of PyTorch's (.safetensors)")->required();
   CLI::Option* net = command.add_option("--net", options.net, "net file that such weights are for");
-  command.add_option("--set", options.set, "set a field of that net file; repeatable")->needs(net);
+  add_set_option(command, options.set)->needs(net);
   command.add_option("--names", options.names, "file that says which module each layer's weights are in: a YAML map")
       ->needs(net);
   command.add_option("--out", options.out,
@@ -139,7 +146,7 @@ void define(CLI::App& command, ImportOptions& options) {
 
 void define(CLI::App& command, ExportOptions& options) {
   command.add_option("net", options.net, "net file")->required();
-  command.add_option("--set", options.set, "set a field of the net file, as for its training; repeatable");
+  add_set_option(command, options.set);
   command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
   command.add_option("--out", options.out, "ONNX file to write")->required();
 }

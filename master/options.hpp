@@ -10,7 +10,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace convoy {
 
@@ -95,6 +96,8 @@ void define(CLI::App& command, PlanOptions& options);
 void define(CLI::App& command, PredictOptions& options);
 void define(CLI::App& command, ImportOptions& options);
 void define(CLI::App& command, ExportOptions& options);
+/// --set, of every command that reads a net file.
+CLI::Option* add_set_option(CLI::App& command, std::vector<std::string>& set);
 /// --keys, of the command that prints the key.
 void define_keys(CLI::App& command, std::string& keys);
 

@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "devices/calibrate.hpp"
+#include "devices/pass_times.hpp"
 #include "devices/registry.hpp"
 
 namespace convoy {
@@ -130,6 +131,49 @@ TEST(Calibration, LargerShardsTakeLonger) {
   const double large = time_shard(*device, {.stage = stage, .filters = {0, 64}, .batch = 2}, 3).seconds();
   EXPECT_GT(small, 0.0);
   EXPECT_GT(large, small);
+}
+
+TEST(PassTimes, AreMediansOnAProcessorOfTheirOwn) {
+  PassTimes times(2, 1);
+  for (const double seconds : {0.012, 0.011, 0.015}) {
+    times.add(0, {.passed = seconds, .computed = 0.01});
+    times.add(1, {.passed = 0.03, .computed = 0.03});
+    times.add_between({.passed = 0.2, .computed = 0.2});
+  }
+  EXPECT_DOUBLE_EQ(times.typical(0), 0.012);
+  EXPECT_DOUBLE_EQ(times.typical(1), 0.03);
+}
+
+TEST(PassTimes, CountWhatAQuotaTakesWhereverItTookIt) {
+  PassTimes times(2, 1);
+  for (int round = 0; round < 5; ++round) {
+    times.add(0, {.passed = 0.001, .computed = 0.001});
+    times.add(1, {.passed = round == 0 ? 0.018 : 0.003, .computed = 0.003});
+    times.add_between({.passed = 0.013, .computed = 0.004});  // 100 ms have passed, of which 40 were computed
+  }
+  EXPECT_TRUE(times.shared());
+  EXPECT_NEAR(times.typical(0), 0.0025, 1e-9);
+  EXPECT_NEAR(times.typical(1), 0.0075, 1e-9);
+}
+
+TEST(PassTimes, OfADeviceOfItsOwnAreNotThoseOfTheThreadThatWaits) {
+  PassTimes times(1, 1);
+  for (int round = 0; round < 5; ++round) {
+    times.add(0, {.passed = 0.02, .computed = 0.001});
+    times.add_between({.passed = 0.008, .computed = 0.004});
+  }
+  EXPECT_FALSE(times.shared());
+  EXPECT_DOUBLE_EQ(times.typical(0), 0.02);
+}
+
+TEST(PassTimes, OfSeveralThreadsThatWaitForEachOtherAreMedians) {
+  PassTimes times(1, 2);
+  for (int round = 0; round < 5; ++round) {
+    times.add(0, {.passed = 0.02, .computed = 0.016});
+    times.add_between({.passed = 0.004, .computed = 0.004});
+  }
+  EXPECT_FALSE(times.shared());
+  EXPECT_DOUBLE_EQ(times.typical(0), 0.02);
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCommand{"SeedText", kMaster, {"train", kGlyphs, "--seed", "abc"}, kUsage, "--seed"},
         BadCommand{"MissingNet", kMaster, {"train", "SCRATCH/no.yaml"}, kFailure, "no.yaml"},
         BadCommand{"BadOverride", kMaster, {"train", kGlyphs, "--set", "conv9.filters=3"}, kFailure, "conv9"},
+        BadCommand{"NetAfterOverride", kMaster, {"train", "--set", "conv9.filters=3", kGlyphs}, kFailure, "conv9"},
         BadCommand{"MissingData", kMaster, {"train", kGlyphs, "--data", "SCRATCH/none"}, kFailure, "none"},
         BadCommand{"EmptyData", kMaster, {"train", kGlyphs, "--data", "SCRATCH"}, kFailure, "data_batch"},
         BadCommand{"WrongData", kMaster, {"train", "NETS/cifar10-50-500.yaml", "--data", "glyphs"}, kFailure, "32"},
