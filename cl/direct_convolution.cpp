@@ -208,7 +208,7 @@ void DirectConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& g
   const ClRange range{static_cast<std::size_t>(tap_groups()),
                       static_cast<std::size_t>(blocks(out_.c, kernels_.tile.gradient_filters)),
                       static_cast<std::size_t>(slices_)};
-  constexpr cl_ulong kCache = 16 << 10;  // half of a small first cache, in bytes
+  constexpr cl_ulong kCache = 24 << 10;  // three quarters of a small first cache, in bytes
   const cl_ulong together = static_cast<cl_ulong>(kernels_.tile.gradient_filters) * plane * sizeof(float);
   const int chunk = static_cast<int>(std::max<cl_ulong>(1, kCache / together));
   ClContext& context = shared_.context;

@@ -46,8 +46,8 @@ struct GroupedKernels {
 struct ClTile {
   int width = 4;             ///< columns in a vector
   int filters = 8;           ///< of `convolve`, for two vectors each
-  int gradient_filters = 5;  ///< of `filter_gradient`, times as many taps
-  int gradient_taps = 5;
+  int gradient_filters = 6;  ///< of `filter_gradient`; the load of a tap's values, across cache lines, costs most
+  int gradient_taps = 4;
   int gradient_blocks = 5;  ///< of taps, one after another
   bool half = false;        ///< input and weights in 16 bits
   bool images = false;      ///< `convolve` reads them as images
