@@ -27,7 +27,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build/release/bin"
 BRIDGE = "cvybr"
 PORT = 5570
-MOST_OF_A_CORE = 0.8
 
 
 def sh(*words, check=True, status=False):
@@ -115,16 +114,9 @@ class Lan:
         sh(*inside, "tc", "qdisc", "add", "dev", inner, *shape)
         cores = sorted(os.sched_getaffinity(0))
         machine = {"name": name, "space": space, "outer": outer, "address": f"10.77.0.{number}",
-                   "group": self.cgroups.make(name, share), "core": cores[number % len(cores)], "share": share}
+                   "group": self.cgroups.make(name, share), "core": cores[number % len(cores)]}
         self.machines.append(machine)
         return machine
-
-    def fullest_core(self):
-        """The most that the shares of one core's machines come to."""
-        cores = {}
-        for machine in self.machines:
-            cores[machine["core"]] = cores.get(machine["core"], 0.0) + machine["share"]
-        return max(cores.values())
 
     def start(self, machine, words, **options):
         """A process on the machine."""
@@ -277,10 +269,6 @@ def table(options, folder, shares, counts):
         lan = Lan(folder, mbits)
         master = lan.add("master", fastest)
         slaves = [lan.add(f"s{i + 1:02}", shares[i % len(shares)]) for i in range(max(counts))]
-        # The kernel's shaping and bridging is charged to nobody's share.
-        if lan.fullest_core() > MOST_OF_A_CORE:
-            print(f"note: the machines of one core hold {lan.fullest_core():.2f} of it, and what is left is too little for "
-                  "the links between them: steps that send much take longer than on a LAN; take smaller --shares", flush=True)
         print(f"{'slaves':>6} {'plan':<12}{'step/s':>8} {'(least, most)':<16}{'predicted':>10}{'speedup':>8}"
               f"{'ideal':>6}{'out MB':>8}{'in MB':>8}  plan; slaves' time", flush=True)
         errors = []

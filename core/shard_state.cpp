@@ -45,6 +45,14 @@ std::vector<ParameterSpec> parameters_of(const Stage& stage, int filters) {
   return specs;
 }
 
+std::size_t state_bytes(const Stage& stage, int filters) {
+  std::size_t values = 0;
+  for (const ParameterSpec& spec : parameters_of(stage, filters)) {
+    values += spec.shape.size() * (spec.trained ? 1 + static_cast<std::size_t>(stage.moments) : 1);
+  }
+  return values * sizeof(float);
+}
+
 bool has_parameters(const Stage& stage) { return stage.kind == StageKind::convolution || has_batch_norm(stage); }
 
 ShardState zero_state(const Stage& stage, int filters) {

@@ -22,6 +22,9 @@ struct ParameterSpec {
 /// variances, (filters, 1) each.
 std::vector<ParameterSpec> parameters_of(const Stage& stage, int filters);
 
+/// Of the parameters of `filters` filters with their moments.
+std::size_t state_bytes(const Stage& stage, int filters);
+
 /// Whether there are any.
 bool has_parameters(const Stage& stage);
 

@@ -14,6 +14,16 @@ namespace {
 /// How long a peer that does not answer is tried.
 constexpr auto kMeetingPatience = std::chrono::seconds(5);
 
+/// States of all that a node holds which stay in memory: the last snapshot, to which the master goes back after a loss; the
+/// one on its way; and what the plan began with. Older ones nobody asks for.
+constexpr std::size_t kStatesKept = 3;
+
+std::size_t bytes_of_states(const Node& node) {
+  std::size_t bytes = 0;
+  for (std::size_t s = 0; s < node.trunk().size(); ++s) bytes += state_bytes(node.trunk()[s], node.held(s).count);
+  return bytes;
+}
+
 }  // namespace
 
 void Session::on(const wire::Assign& task) {
@@ -42,6 +52,7 @@ void Session::on(const wire::Assign& task) {
     return send(wire::Unreached{unreached});
   }
   for (const FilterState& each : kept) node_->set_state(each.stage, each.filters, each.state);
+  cache_.bound_memory(kStatesKept * bytes_of_states(*node_));
   moving_ = MovingStates(task.moves, index_, task.trunk, kept);
   times_.compute += watch_.restart();
   finish();

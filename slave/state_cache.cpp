@@ -23,6 +23,11 @@ std::vector<std::span<const float>> constant(const std::vector<std::span<float>>
 
 }  // namespace
 
+void StateCache::bound_memory(std::size_t bytes) {
+  bound_ = std::min(bytes, limits_.memory);
+  let_go();
+}
+
 bool StateCache::find(const wire::Content& content, const std::vector<std::span<float>>& values) {
   const auto known = by_content_.find(content);
   if (known == by_content_.end()) return read(content, values);
@@ -56,7 +61,12 @@ void StateCache::keep(const wire::Content& content, const std::vector<std::span<
   bytes_ += kept.values.size() * sizeof(float);
   kept_.push_front(std::move(kept));
   by_content_[content] = kept_.begin();
-  while (bytes_ > limits_.memory) {
+  let_go();
+}
+
+/// What is over the bound.
+void StateCache::let_go() {
+  while (bytes_ > bound_) {
     bytes_ -= kept_.back().values.size() * sizeof(float);
     by_content_.erase(kept_.back().content);
     kept_.pop_back();

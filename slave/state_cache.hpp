@@ -25,6 +25,8 @@ class StateCache {
   explicit StateCache(std::filesystem::path folder) : StateCache(std::move(folder), Limits()) {}
   StateCache(std::filesystem::path folder, const Limits& limits) : folder_(std::move(folder)), limits_(limits) {}
 
+  /// From now on so many bytes in memory at most, and never more than the limit.
+  void bound_memory(std::size_t bytes);
   /// Fills `values` with what has the content; false where nothing here has, and values hold anything.
   bool find(const wire::Content& content, const std::vector<std::span<float>>& values);
   void keep(const wire::Content& content, const std::vector<std::span<const float>>& values);
@@ -39,10 +41,12 @@ class StateCache {
 
   bool read(const wire::Content& content, const std::vector<std::span<float>>& values);
   std::filesystem::path file_of(const wire::Content& content) const { return folder_ / to_text(content); }
+  void let_go();
   void make_room(std::size_t bytes);
 
   std::filesystem::path folder_;
   Limits limits_;
+  std::size_t bound_ = limits_.memory;
   std::list<Kept> kept_;  ///< the latest used first
   std::map<wire::Content, std::list<Kept>::iterator> by_content_;
   std::size_t bytes_ = 0;

@@ -49,6 +49,18 @@ TEST(Loads, BringWhatTheSlaveHasNot) {
   EXPECT_EQ(piece.payload.floats()[0], 1.0F) << "and has again";
 }
 
+TEST(Loads, BringWhatWasLongAgo) {
+  FakeMaster master;
+  const SlaveThread slave(master.endpoint());
+  ASSERT_TRUE(master.welcome());
+  master.assign();
+  for (const float value : {1.0F, 2.0F, 3.0F, 4.0F}) EXPECT_EQ(load(master, state_of(value)), 1U);
+  EXPECT_EQ(load(master, state_of(2.0F)), 0U);
+  EXPECT_EQ(load(master, state_of(3.0F)), 0U);
+  EXPECT_EQ(load(master, state_of(4.0F)), 0U);
+  EXPECT_EQ(load(master, state_of(1.0F)), 1U) << "three states of its shard are all that it keeps";
+}
+
 TEST(Loads, MustBeWhatWasAnnounced) {
   FakeMaster master;
   const SlaveThread slave(master.endpoint());

@@ -55,6 +55,23 @@ TEST_F(StateCaches, LetTheLeastRecentlyUsedGo) {
   EXPECT_FALSE(has(cache, Values(100))) << "more than it may keep";
 }
 
+TEST_F(StateCaches, TakeLessMemoryWhenTold) {
+  StateCache cache("", {.memory = 40});
+  keep(cache, values(1));
+  keep(cache, values(5));
+  cache.bound_memory(20);
+  EXPECT_FALSE(has(cache, values(1)));
+  EXPECT_TRUE(has(cache, values(5)));
+  keep(cache, values(9));
+  EXPECT_FALSE(has(cache, values(5)));
+  cache.bound_memory(100);
+  keep(cache, values(1));
+  keep(cache, values(5));
+  EXPECT_TRUE(has(cache, values(1)));
+  EXPECT_TRUE(has(cache, values(5)));
+  EXPECT_FALSE(has(cache, values(9))) << "more than the limit";
+}
+
 TEST_F(StateCaches, FindInTheFolderWhatAnEarlierProgramStored) {
   {
     StateCache cache(folder() / "new");
