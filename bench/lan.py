@@ -230,10 +230,15 @@ def words_of(plan):
     return words
 
 
-def print_row(count, name, base, ideal, seconds, notices, traffic, plan, spent):
+def print_row(count, name, base, ideal, runs):
+    """Of the runs of a plan: medians of their steps, and of what each predicted. By how much of a step the prediction was
+    off, unless there is none."""
+    seconds = [each for run in runs for each in run[0]]
     step = statistics.median(seconds)
-    said = re.search(r"a step takes about ([0-9.e+-]+) s", " ".join(notices))
-    predicted = f"{float(said.group(1)):.2f}" if said else "-"
+    _, notices, traffic, plan, spent = runs[-1]
+    said = [re.search(r"a step takes about ([0-9.e+-]+) s", " ".join(run[1])) for run in runs]
+    prediction = statistics.median(float(each.group(1)) for each in said) if all(said) else None
+    predicted = f"{prediction:.2f}" if prediction else "-"
     how = "alone" if plan["members"] == ["master"] else plan["exchange"]
     if plan["micro_batches"] > 1:
         how += f", micro-batches of {plan['batch'] // plan['micro_batches']}"
@@ -246,7 +251,7 @@ def print_row(count, name, base, ideal, seconds, notices, traffic, plan, spent):
             print(f"       {notice}")
     print(f"{count:>6} {name:<12}{step:>8.2f} {f'({min(seconds):.2f}, {max(seconds):.2f})':<16}{predicted:>10}"
           f"{base / step:>8.2f}{ideal:>6.2f}{traffic[0] / 1e6:>8.1f}{traffic[1] / 1e6:>8.1f}  {how}", flush=True)
-    return float(said.group(1)) / step - 1.0 if said and how[:5] != "alone" else None
+    return prediction / step - 1.0 if prediction and how[:5] != "alone" else None
 
 
 def table(options, folder, shares, counts):
@@ -275,8 +280,9 @@ def table(options, folder, shares, counts):
         for count in counts:
             ideal = sum(shares[i % len(shares)] for i in range(count)) / fastest
             for plan in options.plans.split(","):
-                run = train(options, lan, folder, master, slaves[:count], words_of(plan), options.steps)
-                errors.append(print_row(count, plan, base, ideal, *run))
+                runs = [train(options, lan, folder, master, slaves[:count], words_of(plan), options.steps)
+                        for _ in range(options.rounds)]
+                errors.append(print_row(count, plan, base, ideal, runs))
         return [error for error in errors if error is not None]
     finally:
         lan.close()
@@ -295,6 +301,7 @@ def main():
                         help="bandwidth of each link; 0: what stands to the machine's speed as 1 Gbit/s to --gflops")
     parser.add_argument("--gflops", type=float, default=240.0)
     parser.add_argument("--steps", type=int, default=4, help="of which the first is not counted")
+    parser.add_argument("--rounds", type=int, default=1, help="runs of each plan, with a calibration each")
     parser.add_argument("--alone", type=float, default=0.0, help="seconds of a step on one machine, where known")
     parser.add_argument("--plans", default="star,ring,auto",
                         help="separated by commas: star, ring, thesis, auto, each with -bf16 where it is to be the wire's type "

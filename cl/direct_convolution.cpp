@@ -4,14 +4,22 @@
 #include <optional>
 
 #include "cl/convolution.hpp"
+#include "cl/filter_gradient.hpp"
 
 namespace convoy {
 namespace {
 
-ClTile tile_for(ClShared& shared, int filters, bool images, bool pools) {
-  ClTile tile = shared.tile_for(filters, images);
+ClTile tile_for(ClShared& shared, const ShardSpec& spec, bool images, bool pools) {
+  // From so many taps on, bringing filters side by side costs a processor less than it saves (measured on PoCL).
+  constexpr int kManyTaps = 256;
+  const Convolution& conv = spec.stage.conv;
+  ClTile tile = shared.tile_for(spec.filters.count, images);
   tile.half = shared.context.settings().half;
   tile.pools = pools;
+  const bool many = spec.stage.channels * conv.kernel_h * conv.kernel_w >= kManyTaps;
+  if (shared.context.is_processor() && !tile.half && many) {
+    tile.take_gradient_by_filters(spec.filters.count, conv.kernel_w);
+  }
   return tile;
 }
 
@@ -36,7 +44,10 @@ class DirectConvolution : public ClConvolution {
     convolve(*backward_kernels_, backward_images_, spread_gradient_, backward_weights_, no_bias_, out_.c, in_,
              input_gradient, 0, samples);
   }
-  void filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) override;
+  void filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) override {
+    if (packed_samples_ < out_.n) pack_input(input, {0, out_.n});
+    filter_gradient_.compute(input_, gradient, weight_gradient);
+  }
 
  private:
   /// Maps and weights as images, where `convolve` reads such.
@@ -45,10 +56,8 @@ class DirectConvolution : public ClConvolution {
     ClBuffer weights;
   };
 
-  int tap_groups() const { return blocks(in_.c * taps_, kernels_.tile.gradient_taps * kernels_.tile.gradient_blocks); }
   void make_packed(const Convolution& conv, bool input_gradient, const std::string& what);
   void make_images(const std::string& what);
-  void make_slices(const std::string& what);
   void pack_input(const ClBuffer& input, SampleRange samples) {
     input_.fill(shared_, input, samples);
     packed_samples_ += samples.count;
@@ -73,11 +82,9 @@ class DirectConvolution : public ClConvolution {
   bool backward_weights_packed_ = false;
   int packed_samples_ = 0;  ///< of the last input
   PackedMaps input_;
-  std::optional<PackedMaps> gradient_;  ///< by the convolution's output, where its rows are no whole vectors
-  PackedMaps spread_gradient_;          ///< the same for the input gradient
+  PackedMaps spread_gradient_;  ///< by the convolution's output, for the input gradient
   ClBuffer no_bias_;
-  int slices_ = 1;  ///< of the batch, for the filter gradient
-  ClBuffer weight_slices_;
+  ClFilterGradient filter_gradient_;
 };
 
 DirectConvolution::DirectConvolution(ClShared& shared, const ShardSpec& spec, bool images, const ClBuffer* places)
@@ -86,7 +93,8 @@ DirectConvolution::DirectConvolution(ClShared& shared, const ShardSpec& spec, bo
       out_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
       taps_(spec.stage.conv.kernel_h * spec.stage.conv.kernel_w),
       places_(places),
-      kernels_(shared.convolution(spec.stage.conv, tile_for(shared, spec.filters.count, images, places != nullptr))) {
+      kernels_(shared.convolution(spec.stage.conv, tile_for(shared, spec, images, places != nullptr))),
+      filter_gradient_(shared, spec, kernels_) {
   const std::string what = fmt::format("stage {}: ", spec.stage.name);
   const auto packed_bytes = [&](const ConvolutionKernels& kernels, int outer, int inner) {
     return static_cast<std::size_t>(round_up(outer, kernels.tile.filters)) * inner * taps_ *
@@ -103,7 +111,6 @@ DirectConvolution::DirectConvolution(ClShared& shared, const ShardSpec& spec, bo
     no_bias_ = context.allocate(static_cast<std::size_t>(in_.c) * sizeof(float), what + "biases");
   }
   if (images) make_images(what);
-  make_slices(what);
 }
 
 void DirectConvolution::make_images(const std::string& what) {
@@ -126,11 +133,6 @@ void DirectConvolution::make_packed(const Convolution& conv, bool input_gradient
                        .left = conv.pad.left,
                        .half = kernels_.tile.half},
                       what + "padded input maps");
-  if (out_.w % vector != 0) {
-    gradient_.emplace(shared_, out_,
-                      PackedMaps::Geometry{.rows = out_.h, .pitch = round_up(out_.w, vector), .by_channel = true},
-                      what + "gradient");
-  }
   if (!input_gradient) return;
   // With a border, and zeros between its elements where strides skip, the input gradient is a convolution of stride 1.
   const int top = conv.kernel_h - 1 - conv.pad.top;
@@ -145,16 +147,6 @@ void DirectConvolution::make_packed(const Convolution& conv, bool input_gradient
        .step_y = conv.stride_h,
        .step_x = conv.stride_w},
       what + "padded gradient");
-}
-
-void DirectConvolution::make_slices(const std::string& what) {
-  // Enough work-items for the device; more slices only where the weights alone are too few.
-  const int wanted = shared_.units * (shared_.context.is_processor() ? 4 : 256);
-  const int items = tap_groups() * blocks(out_.c, kernels_.tile.gradient_filters);
-  slices_ = std::clamp(blocks(wanted, items), 1, out_.n);
-  if (slices_ == 1) return;
-  const auto weights = static_cast<std::size_t>(out_.c) * in_.c * taps_;
-  weight_slices_ = shared_.context.allocate(slices_ * weights * sizeof(float), what + "gradients");
 }
 
 void DirectConvolution::pack_weights(const ConvolutionKernels& kernels, const ClBuffer& from, const ClBuffer& to,
@@ -193,31 +185,6 @@ void DirectConvolution::convolve(const ConvolutionKernels& kernels, const Images
   } else {
     launch(to);
   }
-}
-
-void DirectConvolution::filter_gradient(const ClBuffer& input, const ClBuffer& gradient,
-                                        const ClBuffer& weight_gradient) {
-  const SampleRange batch{0, out_.n};
-  if (packed_samples_ < out_.n) pack_input(input, batch);
-  if (gradient_) gradient_->fill(shared_, gradient, batch);
-  const auto plane = static_cast<cl_ulong>(gradient_ ? gradient_->plane() : out_.h * out_.w);
-  const cl_ulong sample = gradient_ ? plane : plane * static_cast<cl_ulong>(out_.c);
-  const cl_ulong filter = gradient_ ? plane * static_cast<cl_ulong>(out_.n) : plane;
-  const int weights = out_.c * in_.c * taps_;
-  const ClBuffer& sums = slices_ > 1 ? weight_slices_ : weight_gradient;
-  const ClRange range{static_cast<std::size_t>(tap_groups()),
-                      static_cast<std::size_t>(blocks(out_.c, kernels_.tile.gradient_filters)),
-                      static_cast<std::size_t>(slices_)};
-  constexpr cl_ulong kCache = 24 << 10;  // three quarters of a small first cache, in bytes
-  const cl_ulong together = static_cast<cl_ulong>(kernels_.tile.gradient_filters) * plane * sizeof(float);
-  const int chunk = static_cast<int>(std::max<cl_ulong>(1, kCache / together));
-  ClContext& context = shared_.context;
-  context.launch(kernels_.filter_gradient, range, input_.buffer(), gradient_ ? gradient_->buffer() : gradient, sums,
-                 out_.n, slices_, chunk, in_.c, input_.plane(), input_.row(), input_.phase(), out_.c, out_.h, out_.w,
-                 sample, filter, gradient_ ? gradient_->row() : out_.w);
-  if (slices_ == 1) return;
-  context.launch(shared_.layers.sum_slices, shared_.chunks(weights), sums, weight_gradient, slices_, weights,
-                 shared_.chunk());
 }
 
 }  // namespace

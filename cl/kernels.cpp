@@ -90,17 +90,42 @@ int filters_of_tile(int filters, bool images) {
   return std::ranges::min(kTiles, {}, cost).first;
 }
 
+void ClTile::take_gradient_by_filters(int count, int kernel_w) {
+  gradient_by_filters = true;
+  // Of 32 vector registers, or of 16; as costs in filters_of_tile.
+  const int sums = width >= 16 ? 24 : 12;
+  constexpr std::array<std::pair<int, double>, 3> kVectors{{{1, 1.05}, {2, 1.0}, {3, 1.0}}};
+  const auto cost = [&](const std::pair<int, double>& vectors) {
+    if (vectors.first > 1 && vectors.first * kernel_w > sums) return std::numeric_limits<double>::max();
+    const int size = vectors.first * width;
+    return (count + size - 1) / size * size * vectors.second;
+  };
+  const int vectors = std::ranges::min(kVectors, {}, cost).first;
+  gradient_filters = vectors * width;
+  gradient_taps = std::max(1, sums / (vectors * kernel_w)) * kernel_w;
+}
+
+int ClTile::gradient_chunk(std::size_t plane) const {
+  constexpr std::size_t kCache = 24 << 10;  // three quarters of a small one, in bytes
+  const std::size_t sample = static_cast<std::size_t>(gradient_filters) * plane * sizeof(float);
+  return static_cast<int>(std::max<std::size_t>(1, kCache / sample));
+}
+
 ConvolutionKernels::ConvolutionKernels(ClContext& context, const ClTile& tile_of_item, const Convolution& geometry)
     : tile(tile_of_item) {
   const std::string options = fmt::format(
       "{} -DKERNEL_H={} -DKERNEL_W={} -DSTRIDE_H={} -DSTRIDE_W={} -DWIDTH={} -DFILTERS={} -DGRADIENT_FILTERS={} "
-      "-DGRADIENT_TAPS={} -DGRADIENT_BLOCKS={}{}{}{}{}",
+      "-DGRADIENT_TAPS={} -DGRADIENT_BLOCKS={}{}{}{}{}{}",
       common_options(context), geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile.width,
-      tile.filters, tile.gradient_filters, tile.gradient_taps, tile.gradient_blocks, context.has_fma() ? " -DFMA" : "",
-      tile.half ? " -DHALF" : "", tile.images ? " -DIMAGES" : "", tile.pools ? " -DPOOL" : "");
-  const std::vector<ClKernel> built = context.build(kConvolutionSource, options, {"convolve", "filter_gradient"});
+      tile.filters, tile.gradient_filters, tile.gradient_taps, tile.gradient_blocks,
+      tile.gradient_by_filters ? " -DBY_FILTERS" : "", context.has_fma() ? " -DFMA" : "", tile.half ? " -DHALF" : "",
+      tile.images ? " -DIMAGES" : "", tile.pools ? " -DPOOL" : "");
+  std::vector<std::string> names{"convolve", "filter_gradient"};
+  if (tile.gradient_by_filters) names.emplace_back("side_by_side");
+  const std::vector<ClKernel> built = context.build(kConvolutionSource, options, names);
   convolve = built[0];
   filter_gradient = built[1];
+  if (tile.gradient_by_filters) side_by_side = built[2];
 }
 
 ConvolutionKernels ConvolutionKernels::timed_apart() const {

@@ -48,11 +48,19 @@ struct ClTile {
   int filters = 8;           ///< of `convolve`, for two vectors each
   int gradient_filters = 6;  ///< of `filter_gradient`; the load of a tap's values, across cache lines, costs most
   int gradient_taps = 4;
-  int gradient_blocks = 5;  ///< of taps, one after another
-  bool half = false;        ///< input and weights in 16 bits
-  bool images = false;      ///< `convolve` reads them as images
-  bool pools = false;       ///< `convolve` pools
+  int gradient_blocks = 5;           ///< of taps, one after another
+  bool gradient_by_filters = false;  ///< its vectors are of filters, not of columns
+  bool half = false;                 ///< input and weights in 16 bits
+  bool images = false;               ///< `convolve` reads them as images
+  bool pools = false;                ///< `convolve` pools
   auto operator<=>(const ClTile&) const = default;
+
+  /// Has `filter_gradient` take vectors of filters, and whole rows of kernels of so many columns: as few vectors go to
+  /// waste on `filters` as may be, and as many sums as the registers hold.
+  void take_gradient_by_filters(int count, int kernel_w);
+  /// Samples whose gradients, of `plane` values a filter, stay in the first cache while a work-item's blocks of taps go
+  /// through them.
+  int gradient_chunk(std::size_t plane) const;
 };
 
 /// The number of filters for a work-item's tile that wastes least on `filters` of them; of texels, whole ones.
@@ -61,6 +69,7 @@ int filters_of_tile(int filters, bool images);
 struct ConvolutionKernels {
   ClTile tile;
   ClKernel convolve, filter_gradient;
+  ClKernel side_by_side;  ///< built where the gradient is taken by filters
 
   ConvolutionKernels(ClContext& context, const ClTile& tile, const Convolution& geometry);
   /// For one convolution: what a work-item costs depends on its channels and maps.

@@ -134,6 +134,9 @@ std::vector<StageCase> make_cases() {
       // Channels last.
       whole("TwentySixChannels", {2, 26, 7, 7, 35}, square(3, 1, 1), {relu, kMaxRectangular}),
       whole("ManyChannels", {2, 260, 6, 6, 37}, square(3, 1, 1), {relu, kMax2}),
+      whole("ManyChannelsStride2", {2, 40, 9, 11, 21}, square(3, 2, 1), {relu}),
+      whole("ManyChannelsPointwiseStride2", {3, 260, 7, 6, 50}, square(1, 2)),
+      whole("ManyChannelsWideKernel", {2, 6, 12, 15, 18}, {.kernel_h = 2, .kernel_w = 27, .pad = {1, 1, 13, 13}}),
       whole("WithoutBias", {3, 4, 7, 6, 5}, without_bias(square(3, 1, 1)), {relu}),
       whole("LeakyRelu", {2, 3, 8, 8, 5}, square(3, 1, 1), {leaky, kMax2}),
       with_adam(whole("Adam", {2, 3, 8, 8, 5}, square(3, 1, 1), {norm, relu, kMax2})),

@@ -1,0 +1,80 @@
+#include "cl/filter_gradient.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace convoy {
+
+ClFilterGradient::ClFilterGradient(ClShared& shared, const ShardSpec& spec, const ConvolutionKernels& kernels)
+    : shared_(shared),
+      in_(input_shape(spec.stage, spec.batch)),
+      out_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
+      kernel_h_(spec.stage.conv.kernel_h),
+      kernel_w_(spec.stage.conv.kernel_w),
+      kernels_(kernels) {
+  const std::string what = fmt::format("stage {}: ", spec.stage.name);
+  const ClTile& tile = kernels_.tile;
+  if (tile.gradient_by_filters) {
+    const std::size_t filters = static_cast<std::size_t>(filter_blocks()) * tile.gradient_filters;
+    const std::size_t places = static_cast<std::size_t>(out_.n) * out_.h * out_.w;
+    side_by_side_ = shared.context.allocate(filters * places * sizeof(float), what + "gradient");
+  } else if (out_.w % tile.width != 0) {
+    padded_.emplace(shared, out_,
+                    PackedMaps::Geometry{.rows = out_.h, .pitch = round_up(out_.w, tile.width), .by_channel = true},
+                    what + "gradient");
+  }
+  make_slices(what);
+}
+
+int ClFilterGradient::tap_groups() const {
+  return blocks(taps(), kernels_.tile.gradient_taps * kernels_.tile.gradient_blocks);
+}
+
+void ClFilterGradient::make_slices(const std::string& what) {
+  // Enough work-items for the device; more slices only where the weights alone are too few.
+  const int wanted = shared_.units * (shared_.context.is_processor() ? 4 : 256);
+  slices_ = std::clamp(blocks(wanted, tap_groups() * filter_blocks()), 1, out_.n);
+  if (slices_ == 1) return;
+  const std::size_t weights = static_cast<std::size_t>(out_.c) * taps();
+  weight_slices_ = shared_.context.allocate(slices_ * weights * sizeof(float), what + "gradients");
+}
+
+void ClFilterGradient::compute(const PackedMaps& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) {
+  const ClBuffer& sums = slices_ > 1 ? weight_slices_ : weight_gradient;
+  const ClRange range{static_cast<std::size_t>(tap_groups()), static_cast<std::size_t>(filter_blocks()),
+                      static_cast<std::size_t>(slices_)};
+  if (kernels_.tile.gradient_by_filters) {
+    over_filters(input, gradient, sums, range);
+  } else {
+    over_columns(input, gradient, sums, range);
+  }
+  if (slices_ == 1) return;
+  const int weights = out_.c * taps();
+  shared_.context.launch(shared_.layers.sum_slices, shared_.chunks(weights), sums, weight_gradient, slices_, weights,
+                         shared_.chunk());
+}
+
+void ClFilterGradient::over_columns(const PackedMaps& input, const ClBuffer& gradient, const ClBuffer& sums,
+                                    const ClRange& range) {
+  if (padded_) padded_->fill(shared_, gradient, {0, out_.n});
+  const auto plane = static_cast<cl_ulong>(padded_ ? padded_->plane() : out_.h * out_.w);
+  const cl_ulong sample = padded_ ? plane : plane * static_cast<cl_ulong>(out_.c);
+  const cl_ulong filter = padded_ ? plane * static_cast<cl_ulong>(out_.n) : plane;
+  shared_.context.launch(kernels_.filter_gradient, range, input.buffer(), padded_ ? padded_->buffer() : gradient, sums,
+                         out_.n, slices_, kernels_.tile.gradient_chunk(plane), in_.c, input.plane(), input.row(),
+                         input.phase(), out_.c, out_.h, out_.w, sample, filter, padded_ ? padded_->row() : out_.w);
+}
+
+void ClFilterGradient::over_filters(const PackedMaps& input, const ClBuffer& gradient, const ClBuffer& sums,
+                                    const ClRange& range) {
+  const int places = out_.h * out_.w;
+  shared_.context.launch(kernels_.side_by_side,
+                         {1, static_cast<std::size_t>(filter_blocks()), static_cast<std::size_t>(out_.n)}, gradient,
+                         side_by_side_, out_.n, out_.c, places);
+  shared_.context.launch(kernels_.filter_gradient, range, input.buffer(), side_by_side_, sums, out_.n, slices_,
+                         kernels_.tile.gradient_chunk(static_cast<std::size_t>(places)), in_.c, input.plane(),
+                         input.row(), input.phase(), out_.c, out_.h, out_.w);
+}
+
+}  // namespace convoy
