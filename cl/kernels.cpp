@@ -98,7 +98,8 @@ void ClTile::take_gradient_by_filters(int count, int kernel_w) {
   const auto cost = [&](const std::pair<int, double>& vectors) {
     if (vectors.first > 1 && vectors.first * kernel_w > sums) return std::numeric_limits<double>::max();
     const int size = vectors.first * width;
-    return (count + size - 1) / size * size * vectors.second;
+    const int tiles = (count + size - 1) / size;
+    return tiles * size * vectors.second;
   };
   const int vectors = std::ranges::min(kVectors, {}, cost).first;
   gradient_filters = vectors * width;
