@@ -46,7 +46,7 @@ struct GroupedKernels {
 struct ClTile {
   int width = 4;             ///< columns in a vector
   int filters = 8;           ///< of `convolve`, for two vectors each
-  int gradient_filters = 6;  ///< of `filter_gradient`; the load of a tap's values, across cache lines, costs most
+  int gradient_filters = 6;  ///< of `filter_gradient`; by columns a tap's load, across cache lines, costs most
   int gradient_taps = 4;
   int gradient_blocks = 5;           ///< of taps, one after another
   bool gradient_by_filters = false;  ///< its vectors are of filters, not of columns
@@ -56,7 +56,7 @@ struct ClTile {
   auto operator<=>(const ClTile&) const = default;
 
   /// Has `filter_gradient` take vectors of filters, and whole rows of kernels of so many columns: as few vectors go to
-  /// waste on `filters` as may be, and as many sums as the registers hold.
+  /// waste on `count` filters as may be, and as many sums as the registers hold.
   void take_gradient_by_filters(int count, int kernel_w);
   /// Samples whose gradients, of `plane` values a filter, stay in the first cache while a work-item's blocks of taps go
   /// through them.
