@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cl/clblast.hpp"
 #include "cl/shard.hpp"
 #include "kernels/grouped.hpp"
 #include "kernels/on_host.hpp"
@@ -12,8 +13,10 @@ namespace {
 class ClDevice : public Device {
  public:
   ClDevice(const ClDeviceId& id, const ClSettings& settings) : shared_(id, settings) {
-    info_.name = fmt::format("opencl:{}", id.number);
-    info_.description = describe(id) + (settings.half ? ", 16-bit maps" : "");
+    const bool products = settings.convolutions == ClConvolutions::products;
+    info_.name = fmt::format("{}:{}", products ? "clblast" : "opencl", id.number);
+    info_.description =
+        describe(id) + (products ? ", convolutions by CLBlast alone" : "") + (settings.half ? ", 16-bit maps" : "");
     info_.memory = device_info<cl_ulong>(id.device, CL_DEVICE_GLOBAL_MEM_SIZE);
     info_.memory_factor = 1.4;  // what is packed besides (tests/cl, OpenClMemory)
     info_.filter_block = 2;     // tiles hold 8, 10 or 12 filters (filters_of_tile)
@@ -45,6 +48,9 @@ std::unique_ptr<Device> make_opencl_device(int number, const ClSettings& setting
   }
   const ClDeviceId& id = devices[static_cast<std::size_t>(number)];
   if (!id.unusable.empty()) fail("opencl:{} ({}) cannot be used: {}", number, id.name, id.unusable);
+  if (settings.convolutions == ClConvolutions::products && !clblast_missing().empty()) {
+    fail("clblast:{} cannot be used: no CLBlast: {}", number, clblast_missing());
+  }
   return std::make_unique<ClDevice>(id, settings);
 }
 

@@ -17,6 +17,7 @@
 #include "kernels/onednn_device.hpp"
 #endif
 #if CONVOY_HAS_OPENCL
+#include "cl/clblast.hpp"
 #include "cl/opencl_device.hpp"
 #endif
 #if CONVOY_HAS_CUDA
@@ -54,6 +55,7 @@ const std::vector<Entry>& table() {
 }
 
 constexpr std::string_view kOpenCl = "opencl";
+constexpr std::string_view kClblast = "clblast";
 constexpr std::string_view kCuda = "cuda";
 constexpr std::string_view kCublas = "cublas";
 
@@ -72,11 +74,14 @@ bool is_kind(std::string_view name, std::string_view kind) {
 }
 
 #if CONVOY_HAS_OPENCL
+/// Each device once more for CLBlast alone, for comparison.
 std::vector<DeviceRow> opencl_rows() {
   try {
     std::vector<DeviceRow> rows;
     for (const ClDeviceId& id : opencl_devices()) {
       rows.push_back({fmt::format("{}:{}", kOpenCl, id.number), describe(id), id.unusable, !id.processor});
+      if (!id.unusable.empty() || !clblast_missing().empty()) continue;
+      rows.push_back({fmt::format("{}:{}", kClblast, id.number), describe(id) + ", convolutions by CLBlast alone", ""});
     }
     return rows;
   } catch (const Error& error) {
@@ -84,15 +89,17 @@ std::vector<DeviceRow> opencl_rows() {
   }
 }
 
-std::unique_ptr<Device> make_opencl(const std::string& name, const DeviceOptions& options) {
-  return make_opencl_device(number_of(name, kOpenCl), {.half = options.fp16});
+std::unique_ptr<Device> make_opencl(const std::string& name, bool clblast, const DeviceOptions& options) {
+  return make_opencl_device(
+      number_of(name, clblast ? kClblast : kOpenCl),
+      {.convolutions = clblast ? ClConvolutions::products : ClConvolutions::faster, .half = options.fp16});
 }
 #else
 std::vector<DeviceRow> opencl_rows() {
   return {{std::string(kOpenCl), "devices with an OpenCL driver", "this program was built without OpenCL's headers"}};
 }
 
-std::unique_ptr<Device> make_opencl(const std::string& name, const DeviceOptions&) {
+std::unique_ptr<Device> make_opencl(const std::string& name, bool, const DeviceOptions&) {
   fail("device {} cannot be used here: {}", name, opencl_rows().front().unusable);
 }
 #endif
@@ -136,10 +143,11 @@ std::unique_ptr<Device> make_gpu(const std::string& name, bool, const DeviceOpti
 
 /// A device by its own name.
 std::unique_ptr<Device> make_named(const std::string& name, const DeviceOptions& options) {
-  if (options.bf16 && (is_kind(name, kOpenCl) || is_kind(name, kCuda) || is_kind(name, kCublas))) refuse_bf16(name);
-  if (is_kind(name, kOpenCl)) return make_opencl(name, options);
-  if (is_kind(name, kCuda)) return make_gpu(name, true, options);
-  if (is_kind(name, kCublas)) return make_gpu(name, false, options);
+  const auto is = [&](std::string_view kind) { return is_kind(name, kind); };
+  if (options.bf16 && (is(kOpenCl) || is(kClblast) || is(kCuda) || is(kCublas))) refuse_bf16(name);
+  if (is(kOpenCl) || is(kClblast)) return make_opencl(name, is(kClblast), options);
+  if (is(kCuda)) return make_gpu(name, true, options);
+  if (is(kCublas)) return make_gpu(name, false, options);
   std::vector<std::string> names;
   for (const Entry& entry : table()) {
     if (entry.name == name) {

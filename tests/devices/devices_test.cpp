@@ -22,7 +22,9 @@ TEST(Registry, EveryRowIsUsableOrSaysWhyNot) {
     EXPECT_FALSE(row.description.empty()) << row.name;
     reference = reference || row.name == "reference";
     if (row.unusable.empty()) {
-      EXPECT_GE(make_device(row.name, {.threads = 1})->info().threads, 1) << row.name;
+      const auto device = make_device(row.name, {.threads = 1});
+      EXPECT_GE(device->info().threads, 1) << row.name;
+      EXPECT_EQ(device->info().name, row.name);
     } else {
       EXPECT_THROW(make_device(row.name, {.threads = 1}), Error) << row.name;
     }

@@ -366,5 +366,17 @@ TEST(SlaveProgram, ListsItsDevices) {
   EXPECT_THAT(list.output(), AllOf(HasSubstr("cpu"), HasSubstr("reference"), HasSubstr("eigen")));
 }
 
+/// Without CLBlast there are no rows of it, and who names one is told what is missing.
+TEST(SlaveProgram, SaysThatThereIsNoClblast) {
+  const std::string nowhere = "CONVOY_CLBLAST_LIBRARY=/nowhere/libclblast.so";
+  Process list({"/usr/bin/env", nowhere, kSlave, "--list-devices"});
+  EXPECT_EQ(list.wait(100s), kSuccess);
+  EXPECT_THAT(list.output(), Not(HasSubstr("clblast")));
+  if (list.output().find("opencl:0 ") == std::string::npos) GTEST_SKIP() << "no OpenCL device: " << list.output();
+  Process serve({"/usr/bin/env", nowhere, kSlave, "tcp://127.0.0.1:1", "--insecure", "--device", "clblast:0"});
+  EXPECT_NE(serve.wait(20s), kSuccess);
+  EXPECT_THAT(serve.output(), AllOf(HasSubstr("clblast:0 cannot be used"), HasSubstr("/nowhere/libclblast.so")));
+}
+
 }  // namespace
 }  // namespace convoy
