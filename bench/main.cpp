@@ -3,10 +3,10 @@
 #include "bench/commands.hpp"
 #include "core/allocator.hpp"
 #include "core/exit_code.hpp"
-#include "devices/openmp_waiting.hpp"
+#include "devices/library_threads.hpp"
 
 int main(int argc, char** argv) {
-  convoy::let_waiting_threads_sleep(argv);
+  convoy::settle_library_threads(argv);
   convoy::keep_freed_memory();
   CLI::App app{"Convoy's benchmarks; each prints medians over interleaved rounds of one run"};
   app.require_subcommand(1);

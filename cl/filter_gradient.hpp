@@ -5,7 +5,7 @@
 
 namespace convoy {
 
-/// Of a whole batch, by kernels of our own (convolution.cl): vectors of output columns, or, where the tile says so, of
+/// Of a whole batch, by kernels of our own (filter_gradient.cl): vectors of output columns, or, where the tile says so, of
 /// filters, whose gradients are brought side by side first.
 class ClFilterGradient {
  public:

@@ -123,7 +123,8 @@ ConvolutionKernels::ConvolutionKernels(ClContext& context, const ClTile& tile_of
       tile.images ? " -DIMAGES" : "", tile.pools ? " -DPOOL" : "");
   std::vector<std::string> names{"convolve", "filter_gradient"};
   if (tile.gradient_by_filters) names.emplace_back("side_by_side");
-  const std::vector<ClKernel> built = context.build(kConvolutionSource, options, names);
+  const std::vector<ClKernel> built =
+      context.build(std::string(kConvolutionSource) + kFilterGradientSource, options, names);
   convolve = built[0];
   filter_gradient = built[1];
   if (tile.gradient_by_filters) side_by_side = built[2];

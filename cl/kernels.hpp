@@ -8,6 +8,7 @@ namespace convoy {
 
 /// The text of a .cl file, embedded when the program was built.
 extern const char* const kConvolutionSource;
+extern const char* const kFilterGradientSource;
 extern const char* const kGroupedSource;
 extern const char* const kLayersSource;
 extern const char* const kMapsSource;

@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "core/exit_code.hpp"
 #include "core/stop_signal.hpp"
-#include "devices/openmp_waiting.hpp"
+#include "devices/library_threads.hpp"
 #include "master/options.hpp"
 
 namespace {
@@ -28,7 +28,7 @@ std::string joined(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  convoy::let_waiting_threads_sleep(argv);
+  convoy::settle_library_threads(argv);
   convoy::isolate_stop_signals();
   convoy::keep_freed_memory();
   CLI::App app{"Convoy's master: trains and tests convolutional nets, alone or with slaves"};

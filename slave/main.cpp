@@ -13,7 +13,7 @@
 #include "core/exit_code.hpp"
 #include "core/stop_signal.hpp"
 #include "devices/calibrate.hpp"
-#include "devices/openmp_waiting.hpp"
+#include "devices/library_threads.hpp"
 #include "devices/registry.hpp"
 #include "slave/serve.hpp"
 #include "slave/several.hpp"
@@ -166,7 +166,7 @@ int run(const Options& options) {
 }  // namespace convoy
 
 int main(int argc, char** argv) {
-  convoy::let_waiting_threads_sleep(argv);
+  convoy::settle_library_threads(argv);
   convoy::keep_freed_memory();
   CLI::App app{"Convoy's slave: computes its share of the filters for a master"};
   convoy::Options options;

@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 
 #include "core/error.hpp"
 #include "devices/calibrate.hpp"
+#include "devices/library_threads.hpp"
 #include "devices/pass_times.hpp"
 #include "devices/registry.hpp"
 
@@ -58,6 +62,35 @@ TEST(Registry, ACheckNamesTwoDevices) {
   for (const char* name : {"check:cpu", "check:cpu,", "check:cpu,abacus", "check:", "check:cpu,eigen,cpu"}) {
     EXPECT_THROW(make_device(name, {.threads = 1}), Error) << name;
   }
+}
+
+/// What PoCL would read.
+std::string pocl_affinity() {
+  setenv("OMP_WAIT_POLICY", "passive", 0);  // the program need not start itself again
+  settle_library_threads(nullptr);
+  const char* value = std::getenv("POCL_AFFINITY");
+  const std::string text = value == nullptr ? "" : value;
+  unsetenv("POCL_AFFINITY");
+  return text;
+}
+
+TEST(LibraryThreads, OfPoclHaveACoreEachUnlessTheUserOrTheSystemChose) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2 || CPU_COUNT(&all) < sysconf(_SC_NPROCESSORS_ONLN)) GTEST_SKIP() << "not all cores are ours";
+  unsetenv("POCL_AFFINITY");
+  EXPECT_EQ(pocl_affinity(), "1");
+  setenv("POCL_AFFINITY", "0", 1);
+  EXPECT_EQ(pocl_affinity(), "0");
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (std::size_t core = 0; CPU_COUNT(&one) == 0; ++core) {
+    if (CPU_ISSET(core, &all)) CPU_SET(core, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(pocl_affinity(), "");
+  ASSERT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
 class CudaModule : public testing::Test {
