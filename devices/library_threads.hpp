@@ -3,7 +3,7 @@
 
 namespace convoy {
 
-/// At the start of main, through the environment: both libraries read it before Convoy could tell them anything else.
+/// At the start of main, for two libraries that only their environment can tell.
 ///
 /// The threads that oneDNN computes on sleep soon when they wait (GOMP_SPINCOUNT). Left to itself libgomp has them spin for
 /// milliseconds, and where another program wants the core too, those that have work to do wait for those that spin: half of

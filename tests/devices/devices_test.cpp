@@ -28,7 +28,10 @@ TEST(Registry, EveryRowIsUsableOrSaysWhyNot) {
     if (row.unusable.empty()) {
       const auto device = make_device(row.name, {.threads = 1});
       EXPECT_GE(device->info().threads, 1) << row.name;
-      EXPECT_EQ(device->info().name, row.name);
+      // "cpu" is Eigen's in a program without oneDNN.
+      if (row.name != "cpu") {
+        EXPECT_EQ(device->info().name, row.name);
+      }
     } else {
       EXPECT_THROW(make_device(row.name, {.threads = 1}), Error) << row.name;
     }
