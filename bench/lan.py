@@ -240,7 +240,10 @@ def print_row(count, name, base, ideal, runs):
     said = [re.search(r"a step takes about ([0-9.e+-]+) s", " ".join(run[1])) for run in runs]
     prediction = statistics.median(float(each.group(1)) for each in said) if all(said) else None
     predicted = f"{prediction:.2f}" if prediction else "-"
-    how = "alone" if plan["members"] == ["master"] else plan["exchange"]
+    how = plan["exchange"]
+    if plan["members"] == ["master"]:  # what was predicted is of the slaves that it does without
+        how = "alone" + (f", with slaves {predicted} s are predicted" if prediction else "")
+        predicted = "-"
     if plan["micro_batches"] > 1:
         how += f", micro-batches of {plan['batch'] // plan['micro_batches']}"
     if any(stage["replicated"] for stage in plan["stages"]):
