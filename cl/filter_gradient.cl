@@ -1,9 +1,27 @@
 // Filter gradients of packed maps; the macros are those of convolution.cl, which is put in front.
 
+// Vectors are of the output's columns, each of one filter, and meet vectors of the input; or of filters, at one place of the
+// output, and meet single values of the input (32 bits): then no load crosses a cache line, and nothing is left to add up
+// within vectors, but the gradient must be brought side by side.
 #ifdef BY_FILTERS
-#define FILTER_VECTORS (GRADIENT_FILTERS / WIDTH)
-#define TAP_ROWS (GRADIENT_TAPS / KERNEL_W)
+#define VECTORS (GRADIENT_FILTERS / WIDTH)  // of filters that a work-item computes
+#define COLUMNS 1                           // of the output in a vector
+#define NEXT GRADIENT_FILTERS               // from one column of the gradient to the next
+#define RUN KERNEL_W                        // taps whose places follow from the first one's
+#define MET(input) (VECTOR)(*(input))
+// What is read next lies in one piece, which processors see by themselves.
+#undef ASK_FOR
+#define ASK_FOR(address)
+#else
+#define VECTORS GRADIENT_FILTERS
+#define COLUMNS WIDTH
+#define NEXT 1
+#define RUN 1
+#define MET(input) LOAD_STORED(0, input)
+#endif
+#define RUNS (GRADIENT_TAPS / RUN)
 
+#ifdef BY_FILTERS
 // The gradient (samples, filters, places) to (blocks of GRADIENT_FILTERS filters, samples, places, filters of the block);
 // zeros where filters run out. Work-items: one, blocks of filters, samples.
 kernel void side_by_side(global const float* restrict gradient, global float* restrict blocks, int batch, int filters,
@@ -24,90 +42,25 @@ kernel void side_by_side(global const float* restrict gradient, global float* re
     }
   }
 }
+#endif
 
-// As the kernel below, but for a gradient by side_by_side: a vector of it meets single values of the input, so that no load
-// crosses a cache line, and nothing is left to add up within vectors. The packed input is in 32 bits.
-kernel void filter_gradient(global const float* restrict packed, global const float* restrict gradient,
-                            global float* restrict sums, int batch, int slices, int chunk, int channels, int plane,
-                            int row, int phase, int filters, int height, int width) {
-  const int rows = channels * KERNEL_H;  // of the kernel, in all channels
-  const int first_row = get_global_id(0) * (GRADIENT_BLOCKS * TAP_ROWS);
-  if (first_row >= rows) return;
-  const int block = get_global_id(1);
-  const int slice = get_global_id(2);
-  int row_at[GRADIENT_BLOCKS * TAP_ROWS];
-  for (int i = 0; i < GRADIENT_BLOCKS * TAP_ROWS; ++i) {
-    const int at = min(first_row + i, rows - 1);
-    row_at[i] = at / KERNEL_H * plane + at % KERNEL_H * row;
-  }
-  VECTOR sum[GRADIENT_BLOCKS][FILTER_VECTORS][GRADIENT_TAPS];
-  for (int b = 0; b < GRADIENT_BLOCKS; ++b) {
-    for (int v = 0; v < FILTER_VECTORS; ++v) {
-      for (int t = 0; t < GRADIENT_TAPS; ++t) sum[b][v][t] = 0.0f;
-    }
-  }
-  const int used_blocks = min(GRADIENT_BLOCKS, (rows - first_row + TAP_ROWS - 1) / TAP_ROWS);
-  const int last_sample = (int)((long)batch * (slice + 1) / slices);
-  for (int start = (int)((long)batch * slice / slices); start < last_sample; start += chunk) {
-    for (int b = 0; b < used_blocks; ++b) {
-      int at[TAP_ROWS];
-      VECTOR part[FILTER_VECTORS][GRADIENT_TAPS];
-#pragma unroll
-      for (int i = 0; i < TAP_ROWS; ++i) at[i] = row_at[b * TAP_ROWS + i];
-#pragma unroll
-      for (int v = 0; v < FILTER_VECTORS; ++v) {
-#pragma unroll
-        for (int t = 0; t < GRADIENT_TAPS; ++t) part[v][t] = sum[b][v][t];
-      }
-      for (int n = start; n < min(start + chunk, last_sample); ++n) {
-        global const float* input_of = packed + (size_t)n * channels * plane;
-        global const float* gradient_of = gradient + (block * (size_t)batch + n) * height * width * GRADIENT_FILTERS;
-        for (int y = 0; y < height; ++y, input_of += STRIDE_H * row) {
-          for (int x = 0; x < width; ++x, gradient_of += GRADIENT_FILTERS) {
-            VECTOR slopes[FILTER_VECTORS];
-#pragma unroll
-            for (int v = 0; v < FILTER_VECTORS; ++v) slopes[v] = LOAD(v, gradient_of);
-#pragma unroll
-            for (int i = 0; i < TAP_ROWS; ++i) {
-#pragma unroll
-              for (int s = 0; s < KERNEL_W; ++s) {
-                const VECTOR value = input_of[at[i] + s % STRIDE_W * phase + s / STRIDE_W + x];
-#pragma unroll
-                for (int v = 0; v < FILTER_VECTORS; ++v) {
-                  part[v][i * KERNEL_W + s] = MULTIPLY_ADD(slopes[v], value, part[v][i * KERNEL_W + s]);
-                }
-              }
-            }
-          }
-        }
-      }
-#pragma unroll
-      for (int v = 0; v < FILTER_VECTORS; ++v) {
-#pragma unroll
-        for (int t = 0; t < GRADIENT_TAPS; ++t) sum[b][v][t] = part[v][t];
-      }
-    }
-  }
-  const int taps = rows * KERNEL_W;
-  const int first_tap = first_row * KERNEL_W;
-  const int used_taps = min(GRADIENT_BLOCKS * GRADIENT_TAPS, taps - first_tap);
-  for (int t = 0; t < used_taps; ++t) {
-    for (int v = 0; v < FILTER_VECTORS; ++v) {
-      float of_filter[WIDTH];
-      STORE(sum[t / GRADIENT_TAPS][v][t % GRADIENT_TAPS], 0, of_filter);
-      const int first = block * GRADIENT_FILTERS + v * WIDTH;
-      for (int f = 0; f < min(WIDTH, filters - first); ++f) {
-        sums[((size_t)slice * filters + first + f) * taps + first_tap + t] = of_filter[f];
-      }
-    }
-  }
-}
+// Writes the sum of a vector, which is of one tap: to its filter, or to each of its filters.
+void put_sum(VECTOR sum, global float* sums, int v, int filters, int taps) {
+#ifdef BY_FILTERS
+  float of_filter[WIDTH];
+  STORE(sum, 0, of_filter);
+  for (int f = v * WIDTH; f < min((v + 1) * WIDTH, filters); ++f) sums[(size_t)f * taps] = of_filter[f - v * WIDTH];
 #else
+  if (v < filters) sums[(size_t)v * taps] = total(sum);
+#endif
+}
+
 // Work-items: groups of GRADIENT_BLOCKS blocks of taps (channel, kernel row and column together), blocks of filters,
 // slices of the batch. The input is packed; the gradient has no border, its rows are whole vectors, and from row to row,
-// sample to sample and filter to filter there lie `gradient_row`, `gradient_sample` and `gradient_filter`. Writes (slices,
-// filters, taps), each the sum over the slice's samples and the output's places. A work-item goes through `chunk` samples
-// with one block of taps after another, while they are in the first cache; each block asks for a filter of the next ones.
+// sample to sample and filter to filter (by filters: block to block) there lie `gradient_row`, `gradient_sample` and
+// `gradient_filter`. Writes (slices, filters, taps), each the sum over the slice's samples and the output's places. A
+// work-item goes through `chunk` samples with one block of taps after another, while they are in the first cache; each
+// block asks for a filter of the next ones. All in one function: PoCL keeps sums that are handed to another out of registers.
 kernel void filter_gradient(global const STORED* restrict packed, global const float* restrict gradient,
                             global float* restrict sums, int batch, int slices, int chunk, int channels, int plane,
                             int row, int phase, int filters, int height, int width, ulong gradient_sample,
@@ -117,50 +70,57 @@ kernel void filter_gradient(global const STORED* restrict packed, global const f
   if (first_tap >= taps) return;
   const int first_filter = get_global_id(1) * GRADIENT_FILTERS;
   const int slice = get_global_id(2);
-  int tap_at[GRADIENT_BLOCKS * GRADIENT_TAPS];
-  size_t filter_at[GRADIENT_FILTERS];
-  VECTOR sum[GRADIENT_BLOCKS][GRADIENT_FILTERS][GRADIENT_TAPS];
-  for (int t = 0; t < GRADIENT_BLOCKS * GRADIENT_TAPS; ++t) {
-    const int tap = min(first_tap + t, taps - 1);
+  int run_at[GRADIENT_BLOCKS * RUNS];
+  size_t filter_at[VECTORS];
+  VECTOR sum[GRADIENT_BLOCKS][VECTORS][GRADIENT_TAPS];
+  for (int i = 0; i < GRADIENT_BLOCKS * RUNS; ++i) {
+    const int tap = min(first_tap + i * RUN, taps - RUN);
     const int s = tap % KERNEL_W;
     const int r = tap / KERNEL_W % KERNEL_H;
-    tap_at[t] = tap / (KERNEL_W * KERNEL_H) * plane + r * row + s % STRIDE_W * phase + s / STRIDE_W;
+    run_at[i] = tap / (KERNEL_W * KERNEL_H) * plane + r * row + s % STRIDE_W * phase + s / STRIDE_W;
   }
 #pragma unroll
-  for (int f = 0; f < GRADIENT_FILTERS; ++f) filter_at[f] = min(first_filter + f, filters - 1) * gradient_filter;
+  for (int v = 0; v < VECTORS; ++v) {
+#ifdef BY_FILTERS
+    filter_at[v] = get_global_id(1) * gradient_filter + v * WIDTH;
+#else
+    filter_at[v] = min(first_filter + v, filters - 1) * gradient_filter;
+#endif
+  }
   for (int b = 0; b < GRADIENT_BLOCKS; ++b) {
-    for (int f = 0; f < GRADIENT_FILTERS; ++f) {
-      for (int t = 0; t < GRADIENT_TAPS; ++t) sum[b][f][t] = 0.0f;
+    for (int v = 0; v < VECTORS; ++v) {
+      for (int t = 0; t < GRADIENT_TAPS; ++t) sum[b][v][t] = 0.0f;
     }
   }
   const int used_blocks = min(GRADIENT_BLOCKS, (taps - first_tap + GRADIENT_TAPS - 1) / GRADIENT_TAPS);
   const int last_sample = (int)((long)batch * (slice + 1) / slices);
   for (int start = (int)((long)batch * slice / slices); start < last_sample; start += chunk) {
     for (int b = 0; b < used_blocks; ++b) {
-      int at[GRADIENT_TAPS];
-      VECTOR part[GRADIENT_FILTERS][GRADIENT_TAPS];
+      int at[RUNS];
+      VECTOR part[VECTORS][GRADIENT_TAPS];
 #pragma unroll
-      for (int t = 0; t < GRADIENT_TAPS; ++t) {
-        at[t] = tap_at[b * GRADIENT_TAPS + t];
+      for (int i = 0; i < RUNS; ++i) at[i] = run_at[b * RUNS + i];
 #pragma unroll
-        for (int f = 0; f < GRADIENT_FILTERS; ++f) part[f][t] = sum[b][f][t];
+      for (int v = 0; v < VECTORS; ++v) {
+#pragma unroll
+        for (int t = 0; t < GRADIENT_TAPS; ++t) part[v][t] = sum[b][v][t];
       }
       for (int n = start; n < min(start + chunk, last_sample); ++n) {
         global const STORED* input_of = packed + (size_t)n * channels * plane;
         global const float* gradient_of = gradient + n * gradient_sample;
         global const float* ahead =
-            gradient + min(n + chunk, last_sample - 1) * gradient_sample + filter_at[min(b, GRADIENT_FILTERS - 1)];
+            gradient + min(n + chunk, last_sample - 1) * gradient_sample + filter_at[min(b, VECTORS - 1)];
         for (int y = 0; y < height; ++y) {
-          for (int x = 0; x < width; x += WIDTH) {
+          for (int x = 0; x < width; x += COLUMNS) {
             ASK_FOR(ahead + x);
-            VECTOR slopes[GRADIENT_FILTERS];
+            VECTOR slopes[VECTORS];
 #pragma unroll
-            for (int f = 0; f < GRADIENT_FILTERS; ++f) slopes[f] = LOAD(0, gradient_of + filter_at[f] + x);
+            for (int v = 0; v < VECTORS; ++v) slopes[v] = LOAD(0, gradient_of + filter_at[v] + x * NEXT);
 #pragma unroll
             for (int t = 0; t < GRADIENT_TAPS; ++t) {
-              const VECTOR values = LOAD_STORED(0, input_of + at[t] + x);
+              const VECTOR values = MET(input_of + at[t / RUN] + t % RUN % STRIDE_W * phase + t % RUN / STRIDE_W + x);
 #pragma unroll
-              for (int f = 0; f < GRADIENT_FILTERS; ++f) part[f][t] = MULTIPLY_ADD(slopes[f], values, part[f][t]);
+              for (int v = 0; v < VECTORS; ++v) part[v][t] = MULTIPLY_ADD(slopes[v], values, part[v][t]);
             }
           }
           input_of += STRIDE_H * row;
@@ -169,19 +129,18 @@ kernel void filter_gradient(global const STORED* restrict packed, global const f
         }
       }
 #pragma unroll
-      for (int f = 0; f < GRADIENT_FILTERS; ++f) {
+      for (int v = 0; v < VECTORS; ++v) {
 #pragma unroll
-        for (int t = 0; t < GRADIENT_TAPS; ++t) sum[b][f][t] = part[f][t];
+        for (int t = 0; t < GRADIENT_TAPS; ++t) sum[b][v][t] = part[v][t];
       }
     }
   }
+  sums += ((size_t)slice * filters + first_filter) * taps + first_tap;
   for (int b = 0; b < used_blocks; ++b) {
-    for (int f = 0; f < min(GRADIENT_FILTERS, filters - first_filter); ++f) {
+    for (int v = 0; v < VECTORS; ++v) {
       for (int t = 0; t < min(GRADIENT_TAPS, taps - first_tap - b * GRADIENT_TAPS); ++t) {
-        const size_t to = ((size_t)slice * filters + first_filter + f) * taps + first_tap + b * GRADIENT_TAPS + t;
-        sums[to] = total(sum[b][f][t]);
+        put_sum(sum[b][v][t], sums + b * GRADIENT_TAPS + t, v, filters - first_filter, taps);
       }
     }
   }
 }
-#endif

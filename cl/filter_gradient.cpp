@@ -41,40 +41,35 @@ void ClFilterGradient::make_slices(const std::string& what) {
 }
 
 void ClFilterGradient::compute(const PackedMaps& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) {
+  const Laid laid = lay(gradient);
   const ClBuffer& sums = slices_ > 1 ? weight_slices_ : weight_gradient;
   const ClRange range{static_cast<std::size_t>(tap_groups()), static_cast<std::size_t>(filter_blocks()),
                       static_cast<std::size_t>(slices_)};
-  if (kernels_.tile.gradient_by_filters) {
-    over_filters(input, gradient, sums, range);
-  } else {
-    over_columns(input, gradient, sums, range);
-  }
+  const int chunk = kernels_.tile.gradient_chunk(static_cast<std::size_t>(out_.h) * laid.columns);
+  shared_.context.launch(kernels_.filter_gradient, range, input.buffer(), laid.gradient, sums, out_.n, slices_, chunk,
+                         in_.c, input.plane(), input.row(), input.phase(), out_.c, out_.h, out_.w, laid.sample,
+                         laid.filter, laid.row);
   if (slices_ == 1) return;
   const int weights = out_.c * taps();
   shared_.context.launch(shared_.layers.sum_slices, shared_.chunks(weights), sums, weight_gradient, slices_, weights,
                          shared_.chunk());
 }
 
-void ClFilterGradient::over_columns(const PackedMaps& input, const ClBuffer& gradient, const ClBuffer& sums,
-                                    const ClRange& range) {
-  if (padded_) padded_->fill(shared_, gradient, {0, out_.n});
-  const auto plane = static_cast<cl_ulong>(padded_ ? padded_->plane() : out_.h * out_.w);
-  const cl_ulong sample = padded_ ? plane : plane * static_cast<cl_ulong>(out_.c);
-  const cl_ulong filter = padded_ ? plane * static_cast<cl_ulong>(out_.n) : plane;
-  shared_.context.launch(kernels_.filter_gradient, range, input.buffer(), padded_ ? padded_->buffer() : gradient, sums,
-                         out_.n, slices_, kernels_.tile.gradient_chunk(plane), in_.c, input.plane(), input.row(),
-                         input.phase(), out_.c, out_.h, out_.w, sample, filter, padded_ ? padded_->row() : out_.w);
-}
-
-void ClFilterGradient::over_filters(const PackedMaps& input, const ClBuffer& gradient, const ClBuffer& sums,
-                                    const ClRange& range) {
-  const int places = out_.h * out_.w;
-  shared_.context.launch(kernels_.side_by_side,
-                         {1, static_cast<std::size_t>(filter_blocks()), static_cast<std::size_t>(out_.n)}, gradient,
-                         side_by_side_, out_.n, out_.c, places);
-  shared_.context.launch(kernels_.filter_gradient, range, input.buffer(), side_by_side_, sums, out_.n, slices_,
-                         kernels_.tile.gradient_chunk(static_cast<std::size_t>(places)), in_.c, input.plane(),
-                         input.row(), input.phase(), out_.c, out_.h, out_.w);
+ClFilterGradient::Laid ClFilterGradient::lay(const ClBuffer& gradient) {
+  const auto places = static_cast<cl_ulong>(out_.h) * static_cast<cl_ulong>(out_.w);
+  const auto samples = static_cast<cl_ulong>(out_.n);
+  if (kernels_.tile.gradient_by_filters) {
+    const auto filters = static_cast<cl_ulong>(kernels_.tile.gradient_filters);
+    shared_.context.launch(kernels_.side_by_side,
+                           {1, static_cast<std::size_t>(filter_blocks()), static_cast<std::size_t>(out_.n)}, gradient,
+                           side_by_side_, out_.n, out_.c, out_.h * out_.w);
+    return {side_by_side_, out_.w, places * filters, places * filters * samples,
+            out_.w * kernels_.tile.gradient_filters};
+  }
+  if (!padded_) return {gradient, out_.w, places * static_cast<cl_ulong>(out_.c), places, out_.w};
+  padded_->fill(shared_, gradient, {0, out_.n});
+  const auto plane = static_cast<cl_ulong>(padded_->plane());
+  return {padded_->buffer(), padded_->row(), plane, plane * samples, padded_->row()};
 }
 
 }  // namespace convoy

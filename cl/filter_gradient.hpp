@@ -16,12 +16,21 @@ class ClFilterGradient {
   void compute(const PackedMaps& input, const ClBuffer& gradient, const ClBuffer& weight_gradient);
 
  private:
+  struct Laid {
+    const ClBuffer& gradient;
+    int columns;  ///< of a row, with those that pad it
+    // Elements from one sample, filter (by filters: block of them) and row to the next.
+    cl_ulong sample;
+    cl_ulong filter;
+    int row;
+  };
+
   int taps() const { return in_.c * kernel_h_ * kernel_w_; }
   int tap_groups() const;
   int filter_blocks() const { return blocks(out_.c, kernels_.tile.gradient_filters); }
   void make_slices(const std::string& what);
-  void over_columns(const PackedMaps& input, const ClBuffer& gradient, const ClBuffer& sums, const ClRange& range);
-  void over_filters(const PackedMaps& input, const ClBuffer& gradient, const ClBuffer& sums, const ClRange& range);
+  /// The gradient as the kernel takes it.
+  Laid lay(const ClBuffer& gradient);
 
   ClShared& shared_;
   Shape in_;

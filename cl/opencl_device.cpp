@@ -15,8 +15,7 @@ class ClDevice : public Device {
   ClDevice(const ClDeviceId& id, const ClSettings& settings) : shared_(id, settings) {
     const bool products = settings.convolutions == ClConvolutions::products;
     info_.name = fmt::format("{}:{}", products ? "clblast" : "opencl", id.number);
-    info_.description =
-        describe(id) + (products ? ", convolutions by CLBlast alone" : "") + (settings.half ? ", 16-bit maps" : "");
+    info_.description = describe(id) + (products ? kByClblast : "") + (settings.half ? ", 16-bit maps" : "");
     info_.memory = device_info<cl_ulong>(id.device, CL_DEVICE_GLOBAL_MEM_SIZE);
     info_.memory_factor = 1.4;  // what is packed besides (tests/cl, OpenClMemory)
     info_.filter_block = 2;     // tiles hold 8, 10 or 12 filters (filters_of_tile)

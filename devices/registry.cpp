@@ -81,7 +81,7 @@ std::vector<DeviceRow> opencl_rows() {
     for (const ClDeviceId& id : opencl_devices()) {
       rows.push_back({fmt::format("{}:{}", kOpenCl, id.number), describe(id), id.unusable, !id.processor});
       if (!id.unusable.empty() || !clblast_missing().empty()) continue;
-      rows.push_back({fmt::format("{}:{}", kClblast, id.number), describe(id) + ", convolutions by CLBlast alone", ""});
+      rows.push_back({fmt::format("{}:{}", kClblast, id.number), describe(id) + kByClblast, ""});
     }
     return rows;
   } catch (const Error& error) {
