@@ -5,8 +5,10 @@ beside what the planner's model says. Needs root, iproute2 and cgroups; without 
 
 usage: bench/lan.py [options]      (after scripts/build)
 
-The one machine is timed while as many others work: what the emulation costs is not to count as what the LAN does.
-Scaled down, ratios stay: a quarter of a core and 250 Mbit/s stand for a core and 1 Gbit/s.
+The one machine is timed while the others work, each by itself: what the emulation costs is not to count as what the LAN
+does. In each round it is timed again before the plans, and a speedup is that of a round: the processor under all of them
+is faster in some minutes than in others. Scaled down, ratios stay: a quarter of a core and 250 Mbit/s stand for a core and
+1 Gbit/s.
 """
 import argparse
 import contextlib
@@ -114,7 +116,7 @@ class Lan:
         sh(*inside, "tc", "qdisc", "add", "dev", inner, *shape)
         cores = sorted(os.sched_getaffinity(0))
         machine = {"name": name, "space": space, "outer": outer, "address": f"10.77.0.{number}",
-                   "group": self.cgroups.make(name, share), "core": cores[number % len(cores)]}
+                   "share": share, "group": self.cgroups.make(name, share), "core": cores[number % len(cores)]}
         self.machines.append(machine)
         return machine
 
@@ -165,15 +167,19 @@ def command(options, folder, run, steps):
 
 
 def train_alone(options, lan, folder, machines, steps):
-    """Seconds of a step of one machine, while as many others are as busy as it is: they share caches and memory."""
+    """Seconds of a step of one machine, of the fastest; the others train alone meanwhile: they share caches and memory."""
     for machine in machines:
         shutil.rmtree(f"{folder}/{machine['name']}-alone", ignore_errors=True)
-    running = [lan.start(machine, command(options, folder, f"{folder}/{machine['name']}-alone", steps),
-                         stdout=subprocess.PIPE) for machine in machines]
+    fastest = max(machine["share"] for machine in machines)
+    running = {}
     try:
-        outputs = [process.communicate()[0] for process in running]
+        for machine in machines:
+            slower = machine["share"] < fastest  # and works until the fastest are done
+            words = command(options, folder, f"{folder}/{machine['name']}-alone", 1000 * steps if slower else steps)
+            running[machine["name"]] = lan.start(machine, words, stdout=subprocess.DEVNULL if slower else subprocess.PIPE)
+        outputs = [running[machine["name"]].communicate()[0] for machine in machines if machine["share"] == fastest]
     finally:
-        stop(running)
+        stop(running.values())
     seconds = []
     for output in outputs:
         steps_seen = [json.loads(line)["seconds"] for line in output.splitlines() if line.startswith('{"event":"step"')]
@@ -231,11 +237,12 @@ def words_of(plan):
     return words
 
 
-def print_row(count, name, base, ideal, runs):
-    """Of the runs of a plan: medians of their steps, and of what each predicted. By how much of a step the prediction was
-    off, unless there is none."""
+def print_row(count, name, bases, ideal, runs):
+    """Of the runs of a plan: medians of their steps, of what each predicted, and of the speedups over the same round's one
+    machine. By how much of a step the prediction was off, unless there is none."""
     seconds = [each for run in runs for each in run[0]]
     step = statistics.median(seconds)
+    speedups = [base / statistics.median(run[0]) for base, run in zip(bases, runs)]
     _, notices, traffic, plan, spent = runs[-1]
     said = [re.search(r"a step takes about ([0-9.e+-]+) s", " ".join(run[1])) for run in runs]
     prediction = statistics.median(float(each.group(1)) for each in said) if all(said) else None
@@ -248,49 +255,64 @@ def print_row(count, name, base, ideal, runs):
         how += f", micro-batches of {plan['batch'] // plan['micro_batches']}"
     if any(stage["replicated"] for stage in plan["stages"]):
         how += ", replicated"
+    if len(runs) > 1:
+        how = f"speedups {', '.join(f'{each:.2f}' for each in speedups)}; {how}"
     whole = sum(spent.values()) or 1.0
     how += "; " + ", ".join(f"{what} {100 * part / whole:.0f} %" for what, part in spent.items())
     for notice in notices:
         if "instead" in notice or "alone, since" in notice:
             print(f"       {notice}")
     print(f"{count:>6} {name:<12}{step:>8.2f} {f'({min(seconds):.2f}, {max(seconds):.2f})':<16}{predicted:>10}"
-          f"{base / step:>8.2f}{ideal:>6.2f}{traffic[0] / 1e6:>8.1f}{traffic[1] / 1e6:>8.1f}  {how}", flush=True)
-    return prediction / step - 1.0 if prediction and how[:5] != "alone" else None
+          f"{statistics.median(speedups):>8.2f}{ideal:>6.2f}{traffic[0] / 1e6:>8.1f}{traffic[1] / 1e6:>8.1f}  {how}", flush=True)
+    return prediction / step - 1.0 if prediction and plan["members"] != ["master"] else None
+
+
+def train_or_again(options, lan, folder, master, slaves, plan):
+    """As train(); once more where a slave was lost."""
+    for _ in range(2):
+        run = train(options, lan, folder, master, slaves, words_of(plan), options.steps)
+        if run is not None:
+            return run
+    sys.exit("lan.py: a slave was lost again")
+
+
+def machines_of(lan, shares, count):
+    """The master's and the slaves'."""
+    master = lan.add("master", max(shares))
+    return master, [lan.add(f"s{i + 1:02}", shares[i % len(shares)]) for i in range(count)]
 
 
 def table(options, folder, shares, counts):
     """Prints the rows of one net and batch size; by how much of a step each prediction was off."""
     fastest = max(shares)
-    lan = Lan(folder, options.mbits or 10000)
+    alone_steps = min(options.steps, 3)
+    mbits = options.mbits
+    lan = Lan(folder, mbits or 10000)
     try:
-        base = options.alone
-        if not base:
-            busy = [lan.add(f"busy{i}", fastest) for i in range(max(counts))]
-            base = train_alone(options, lan, folder, busy, min(options.steps, 3))
-        print(f"{options.net}, batch {options.batch}; one machine of {fastest:g} cores: {base:.2f} s a step", flush=True)
-        mbits = options.mbits
+        master, slaves = machines_of(lan, shares, max(counts))
+        bases = [options.alone or train_alone(options, lan, folder, slaves, alone_steps)]
+        print(f"{options.net}, batch {options.batch}; one machine of {fastest:g} cores: {bases[0]:.2f} s a step", flush=True)
         if not mbits:
-            measured = flops(options) / base / 1e9
+            measured = flops(options) / bases[0] / 1e9
             mbits = round(1000.0 * measured / options.gflops)
             print(f"it does {measured:.1f} GFLOP/s; links of {mbits:g} Mbit/s stand to it as 1 Gbit/s to "
                   f"{options.gflops:g} GFLOP/s", flush=True)
-        lan.close()
-        lan = Lan(folder, mbits)
-        master = lan.add("master", fastest)
-        slaves = [lan.add(f"s{i + 1:02}", shares[i % len(shares)]) for i in range(max(counts))]
+            lan.close()
+            lan = Lan(folder, mbits)
+            master, slaves = machines_of(lan, shares, max(counts))
         print(f"{'slaves':>6} {'plan':<12}{'step/s':>8} {'(least, most)':<16}{'predicted':>10}{'speedup':>8}"
               f"{'ideal':>6}{'out MB':>8}{'in MB':>8}  plan; slaves' time", flush=True)
+        rows = {(count, plan): [] for count in counts for plan in options.plans.split(",")}
         errors = []
-        for count in counts:
-            ideal = sum(shares[i % len(shares)] for i in range(count)) / fastest
-            for plan in options.plans.split(","):
-                tries = [train(options, lan, folder, master, slaves[:count], words_of(plan), options.steps)
-                         for _ in range(options.rounds)]
-                runs = [run or train(options, lan, folder, master, slaves[:count], words_of(plan), options.steps)
-                        for run in tries]
-                if None in runs:
-                    sys.exit("lan.py: a slave was lost again")
-                errors.append(print_row(count, plan, base, ideal, runs))
+        for number in range(options.rounds):
+            if number > 0:
+                bases.append(options.alone or train_alone(options, lan, folder, slaves, alone_steps))
+                print(f"       round {number + 1}: the one machine {bases[-1]:.2f} s a step", flush=True)
+            for (count, plan), runs in rows.items():
+                runs.append(train_or_again(options, lan, folder, master, slaves[:count], plan))
+                if number + 1 == options.rounds:
+                    ideal = sum(shares[i % len(shares)] for i in range(count)) / fastest
+                    errors.append(print_row(count, plan, bases, ideal, runs))
         return [error for error in errors if error is not None]
     finally:
         lan.close()
@@ -309,7 +331,8 @@ def main():
                         help="bandwidth of each link; 0: what stands to the machine's speed as 1 Gbit/s to --gflops")
     parser.add_argument("--gflops", type=float, default=240.0)
     parser.add_argument("--steps", type=int, default=4, help="of which the first is not counted")
-    parser.add_argument("--rounds", type=int, default=1, help="runs of each plan, with a calibration each")
+    parser.add_argument("--rounds", type=int, default=1, help="so often the one machine and each plan are run, with a calibration "
+                        "each; medians")
     parser.add_argument("--alone", type=float, default=0.0, help="seconds of a step on one machine, where known")
     parser.add_argument("--plans", default="star,ring,auto",
                         help="separated by commas: star, ring, thesis, auto, each with -bf16 where it is to be the wire's type "

@@ -1,5 +1,7 @@
 #include "kernels/onednn_channels.hpp"
 
+#include <algorithm>
+
 #include "kernels/im2col.hpp"
 
 namespace convoy {
@@ -36,12 +38,48 @@ memory::desc bias_desc_of(const ShardSpec& spec, const ChannelPart& part) {
   return {{spec.filters.count}, memory::data_type::f32, memory::format_tag::x};
 }
 
-/// By oneDNN's own backward convolution.
-class ConvolutionBackward : public OnednnInputGradient {
+/// By a convolution of oneDNN's.
+class ConvolutionGradient : public OnednnInputGradient {
  public:
-  ConvolutionBackward(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
+  const memory::desc& desc() const override { return desc_; }
+  void find(const memory& gradient, const memory& input_gradient) override {
+    const bool fits = input_gradient.get_desc() == desc_;
+    if (!fits && !found_) found_ = engine_.make(desc_);
+    engine_.run(primitive_, {{arguments_.gradient, gradient_.take(engine_, gradient)},
+                             {DNNL_ARG_WEIGHTS, taken_weights_},
+                             {arguments_.input_gradient, fits ? input_gradient : found_}});
+    if (!fits) engine_.reorder(found_, input_gradient);
+  }
+
+ protected:
+  struct Arguments {
+    int gradient;
+    int input_gradient;
+  };
+  ConvolutionGradient(OnednnEngine& engine, Arguments arguments) : engine_(engine), arguments_(arguments) {}
+  void use(dnnl::primitive primitive, const memory::desc& gradient, const memory::desc& input_gradient) {
+    primitive_ = std::move(primitive);
+    gradient_ = OnednnInlet(gradient);
+    desc_ = input_gradient;
+  }
+
+  OnednnEngine& engine_;
+  memory taken_weights_;
+
+ private:
+  Arguments arguments_;
+  dnnl::primitive primitive_;
+  OnednnInlet gradient_;
+  memory::desc desc_;
+  memory found_;
+};
+
+/// Its own backward convolution.
+class BackwardConvolution : public ConvolutionGradient {
+ public:
+  BackwardConvolution(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
                       const dnnl::convolution_forward::primitive_desc& forward)
-      : engine_(engine) {
+      : ConvolutionGradient(engine, {.gradient = DNNL_ARG_DIFF_DST, .input_gradient = DNNL_ARG_DIFF_SRC}) {
     const Convolution& conv = spec.stage.conv;
     const dnnl::convolution_backward_data::primitive_desc desc(
         {algorithm::convolution_direct, input_desc_of(spec, part, part.for_input_gradient.input, Type::f32),
@@ -49,31 +87,56 @@ class ConvolutionBackward : public OnednnInputGradient {
          output_desc_of(spec, part.for_input_gradient.output, part.factors), strides(conv), pad_before(conv),
          pad_after(conv)},
         engine.engine, forward);
-    primitive_ = dnnl::convolution_backward_data(desc);
-    gradient_ = OnednnInlet(desc.diff_dst_desc());
+    use(dnnl::convolution_backward_data(desc), desc.diff_dst_desc(), desc.diff_src_desc());
     weights_ = OnednnInlet(desc.weights_desc());
-    desc_ = desc.diff_src_desc();
   }
 
-  const memory::desc& desc() const override { return desc_; }
   void take_weights(const memory& weights) override { taken_weights_ = weights_.take(engine_, weights); }
-  void find(const memory& gradient, const memory& input_gradient) override {
-    const bool fits = input_gradient.get_desc() == desc_;
-    if (!fits && !found_) found_ = engine_.make(desc_);
-    engine_.run(primitive_, {{DNNL_ARG_DIFF_DST, gradient_.take(engine_, gradient)},
-                             {DNNL_ARG_WEIGHTS, taken_weights_},
-                             {DNNL_ARG_DIFF_SRC, fits ? input_gradient : found_}});
-    if (!fits) engine_.reorder(found_, input_gradient);
+
+ private:
+  OnednnInlet weights_;
+};
+
+/// With a stride of 1 the gradient by the input is the convolution of the gradient by the output with the weights of
+/// (channel, filter, row, column), rows and columns backwards, and padding that makes it the input's size.
+class FlippedConvolution : public ConvolutionGradient {
+ public:
+  FlippedConvolution(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part)
+      : ConvolutionGradient(engine, {.gradient = DNNL_ARG_SRC, .input_gradient = DNNL_ARG_DST}),
+        of_filters_(weight_shape(stage_of(spec, part), spec.filters.count)),
+        flipped_{of_filters_.c, of_filters_.n, of_filters_.h, of_filters_.w} {
+    const Convolution& conv = spec.stage.conv;
+    const dnnl::convolution_forward::primitive_desc desc(
+        {prop_kind::forward_inference,
+         algorithm::convolution_direct,
+         output_desc_of(spec, part.for_input_gradient.output, part.factors),
+         desc_of(flipped_, memory::format_tag::any, part.factors),
+         input_desc_of(spec, part, part.for_input_gradient.input, Type::f32),
+         {1, 1},
+         {conv.kernel_h - 1 - conv.pad.top, conv.kernel_w - 1 - conv.pad.left},
+         {conv.kernel_h - 1 - conv.pad.bottom, conv.kernel_w - 1 - conv.pad.right}},
+        engine.engine);
+    use(dnnl::convolution_forward(desc), desc.src_desc(), desc.dst_desc());
+    taken_weights_ = engine.make(desc.weights_desc());
+    engine.scratch(flipped_.size());
+  }
+
+  void take_weights(const memory& weights) override {
+    float* values = engine_.scratch(flipped_.size());
+    const memory::dim taps = flipped_.h * flipped_.w;
+    // As (channel, filter, row, column), seen as the filters that they are read from.
+    const memory::desc transposed(dims_of(of_filters_), Type::f32,
+                                  memory::dims{taps, flipped_.c * taps, flipped_.w, 1});
+    engine_.reorder(weights, memory(transposed, engine_.engine, values));
+    const memory::dim kernels = memory::dim{flipped_.n} * flipped_.c;
+#pragma omp parallel for schedule(static)
+    for (memory::dim i = 0; i < kernels; ++i) std::reverse(values + i * taps, values + (i + 1) * taps);
+    engine_.reorder(memory(plain_desc(flipped_), engine_.engine, values), taken_weights_);
   }
 
  private:
-  OnednnEngine& engine_;
-  dnnl::convolution_backward_data primitive_;
-  OnednnInlet gradient_;
-  OnednnInlet weights_;
-  memory taken_weights_;
-  memory::desc desc_;
-  memory found_;
+  Shape of_filters_;
+  Shape flipped_;
 };
 
 /// By the product of gradient and weights, which is the matrix of the input gradient's columns (im2col.hpp): vectors
@@ -173,10 +236,16 @@ OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, cons
   make_forward(micro_batch, fused);
   make_filter_gradient(spec);
   if (!spec.input_gradient) return;
-  if (part.columns) {
-    input_gradient_ = std::make_unique<ColumnsBackward>(engine, micro_batch, part);
-  } else {
-    input_gradient_ = std::make_unique<ConvolutionBackward>(engine, micro_batch, part, forward_desc_);
+  switch (part.input_gradient_by) {
+    case InputGradientBy::backward:
+      input_gradient_ = std::make_unique<BackwardConvolution>(engine, micro_batch, part, forward_desc_);
+      break;
+    case InputGradientBy::flipped:
+      input_gradient_ = std::make_unique<FlippedConvolution>(engine, micro_batch, part);
+      break;
+    case InputGradientBy::columns:
+      input_gradient_ = std::make_unique<ColumnsBackward>(engine, micro_batch, part);
+      break;
   }
 }
 

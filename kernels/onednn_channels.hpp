@@ -1,6 +1,7 @@
 // The convolution of some of a stage's input channels: primitives, weights, gradients.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "kernels/onednn_engine.hpp"
@@ -13,6 +14,13 @@ struct MapLayouts {
   dnnl::memory::format_tag output;
 };
 
+/// How the gradient by a part's input is found.
+enum class InputGradientBy : std::uint8_t {
+  backward,  ///< oneDNN's own backward convolution
+  flipped,   ///< a forward convolution of the gradient by the filters, transposed and turned by half a circle
+  columns,   ///< a product with a matrix of columns
+};
+
 /// Input channels first .. first + count - 1 of a stage, and how they are convolved.
 struct ChannelPart {
   int first = 0;
@@ -20,7 +28,7 @@ struct ChannelPart {
   MapLayouts maps;                 ///< of the forward pass
   MapLayouts for_input_gradient;   ///< of the input gradient
   MapLayouts for_filter_gradient;  ///< of the filter gradient
-  bool columns = false;            ///< find the input gradient by a product with a matrix of columns
+  InputGradientBy input_gradient_by = InputGradientBy::backward;
   /// Of what is multiplied: inputs, weights and gradients by the output. Sums, and what is kept of weights, are floats.
   dnnl::memory::data_type factors = dnnl::memory::data_type::f32;
 };

@@ -33,13 +33,27 @@ bool split_pays(const Stage& stage, int vector_width) {
 }
 
 /// All channels, the same layout everywhere.
-std::vector<ChannelPart> one_part(const Stage& stage, Layout layout, memory::data_type factors) {
-  return {{.first = 0,
-           .count = stage.channels,
-           .maps = {layout, layout},
-           .for_input_gradient = {layout, layout},
-           .for_filter_gradient = {layout, layout},
-           .factors = factors}};
+ChannelPart one_part(const Stage& stage, Layout layout, memory::data_type factors) {
+  return {.first = 0,
+          .count = stage.channels,
+          .maps = {layout, layout},
+          .for_input_gradient = {layout, layout},
+          .for_filter_gradient = {layout, layout},
+          .factors = factors};
+}
+
+/// Whole blocks of channels, and the rest.
+std::vector<ChannelPart> split(const Stage& stage) {
+  const int whole = stage.channels / kAvx512 * kAvx512;
+  const MapLayouts blocks{Layout::nChw16c, Layout::nChw16c};
+  const MapLayouts rest{Layout::nchw, Layout::nChw16c};
+  return {{.first = 0, .count = whole, .maps = blocks, .for_input_gradient = blocks, .for_filter_gradient = blocks},
+          {.first = whole,
+           .count = stage.channels - whole,
+           .maps = rest,
+           .for_input_gradient = rest,
+           .for_filter_gradient = rest,
+           .input_gradient_by = InputGradientBy::columns}};
 }
 
 std::vector<ChannelPart> parts_of(const Stage& stage, int filters, const OnednnEngine& engine) {
@@ -47,33 +61,22 @@ std::vector<ChannelPart> parts_of(const Stage& stage, int filters, const OnednnE
   // With few channels the instructions for bfloat16 have little to multiply, and floats are faster.
   const bool bf16 = engine.bf16 && stage.channels / stage.conv.groups >= kAvx512;
   const memory::data_type factors = bf16 ? memory::data_type::bf16 : memory::data_type::f32;
-  if (stage.conv.groups > 1) return one_part(stage, Layout::any, factors);
-  if (bf16) return one_part(stage, blocks_badly(stage, vector_width) ? Layout::nhwc : Layout::any, factors);
-  if (split_pays(stage, vector_width)) {
-    const int whole = stage.channels / kAvx512 * kAvx512;
-    const MapLayouts blocks{Layout::nChw16c, Layout::nChw16c};
-    const MapLayouts rest{Layout::nchw, Layout::nChw16c};
-    return {{.first = 0, .count = whole, .maps = blocks, .for_input_gradient = blocks, .for_filter_gradient = blocks},
-            {.first = whole,
-             .count = stage.channels - whole,
-             .maps = rest,
-             .for_input_gradient = rest,
-             .for_filter_gradient = rest,
-             .columns = true}};
-  }
+  if (stage.conv.groups > 1) return {one_part(stage, Layout::any, factors)};
+  if (!bf16 && split_pays(stage, vector_width)) return split(stage);
+
   const bool badly = blocks_badly(stage, vector_width);
-  const bool many = vector_width == kAvx512 && stage.channels >= 256 && filters >= 64;
-  const Layout maps = many || badly ? Layout::nhwc : Layout::any;
-  // With many filters too, a gradient's speed in blocks pays for the change of layout: on Intel's processors (Sapphire
-  // Rapids) that by the filters, on AMD's (Zen 5) that by the input.
-  const bool pays = many && !badly && filters >= 256;
-  const Layout input_gradient = pays && engine.amd ? Layout::any : maps;
-  const Layout filter_gradient = pays && !engine.amd ? Layout::any : maps;
-  return {{.first = 0,
-           .count = stage.channels,
-           .maps = {maps, maps},
-           .for_input_gradient = {input_gradient, input_gradient},
-           .for_filter_gradient = {filter_gradient, filter_gradient}}};
+  const bool many = vector_width == kAvx512 && stage.channels >= 256 && filters >= 64 && !(bf16 && engine.amx);
+  ChannelPart part = one_part(stage, many || badly ? Layout::nhwc : Layout::any, factors);
+  if (filters < 256) return {part};
+  // With many filters too, oneDNN's backward convolution falls behind its forward one: on AMD's processors (Zen 5) by a
+  // fifth where channels are last, with bfloat16 by a quarter, and with Intel's AMX by half.
+  const bool steps = stage.conv.stride_h > 1 || stage.conv.stride_w > 1;
+  if (!steps && (bf16 || (many && engine.amd))) part.input_gradient_by = InputGradientBy::flipped;
+  // And one gradient's speed in blocks pays for the change of layout: on Intel's processors (Sapphire Rapids) that by
+  // the filters, on AMD's that by the input.
+  if (many && !badly && !bf16 && !engine.amd) part.for_filter_gradient = {Layout::any, Layout::any};
+  if (many && !badly && !bf16 && engine.amd && steps) part.for_input_gradient = {Layout::any, Layout::any};
+  return {part};
 }
 
 }  // namespace

@@ -242,9 +242,11 @@ class OnednnDevice : public Device {
     engine_.threads = threads;
     engine_.bf16 = bf16;
     engine_.amd = is_amd();
+    engine_.amx = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
     const dnnl_version_t& version = *dnnl_version();
     info_.name = "cpu";
     info_.threads = threads;
+    info_.memory_factor = 1.3;  // with weights as each pass reads them (tests/devices, ProcessorMemory)
     const char* set = instruction_set(info_.filter_block);
     engine_.vector_width = info_.filter_block;
     info_.description = fmt::format("oneDNN {}.{}.{}, {}, {} thread{}{}", version.major, version.minor, version.patch,

@@ -16,6 +16,7 @@ struct OnednnEngine {
   int threads = 1;
   int vector_width = 16;  ///< floats that its instructions take at once
   bool amd = false;       ///< whose processors prefer other layouts than Intel's
+  bool amx = false;       ///< it has Intel's matrix instructions
   bool bf16 = false;      ///< convolutions multiply bfloat16, and sum in floats
 
   /// oneDNN takes the calling thread's OpenMP setting, both when a primitive is made and when it runs.
@@ -25,6 +26,8 @@ struct OnednnEngine {
   dnnl::memory make_gradient(const dnnl::memory::desc& desc, bool keep) const;
   /// Gives it the memory that all shards use in turns, as much as the neediest of them needs; before each use.
   void share(dnnl::memory& gradient);
+  /// Room for so many floats, whose values last until somebody else asks; the first time, at compile, it is made.
+  float* scratch(std::size_t floats);
   /// `added`: to what is there.
   void reorder(const dnnl::memory& from, const dnnl::memory& to, bool added = false);
   void run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
@@ -39,6 +42,7 @@ struct OnednnEngine {
   };
   std::vector<Reorder> reorders_;
   dnnl::memory shared_;
+  dnnl::memory scratch_;
 };
 
 dnnl::memory::dims dims_of(const Shape& shape);

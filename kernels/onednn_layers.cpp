@@ -36,6 +36,13 @@ void OnednnEngine::share(memory& gradient) {
   gradient.set_data_handle(shared_.get_data_handle());
 }
 
+float* OnednnEngine::scratch(std::size_t floats) {
+  if (!scratch_ || scratch_.get_desc().get_size() < floats * sizeof(float)) {
+    scratch_ = make({{static_cast<memory::dim>(floats)}, memory::data_type::f32, memory::format_tag::a});
+  }
+  return static_cast<float*>(scratch_.get_data_handle());
+}
+
 void OnednnEngine::reorder(const memory& from, const memory& to, bool added) {
   use_threads();
   const auto fits = [&, source = from.get_desc(), target = to.get_desc()](const Reorder& known) {

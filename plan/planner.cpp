@@ -156,7 +156,7 @@ std::size_t plan_bytes(const std::vector<Stage>& trunk, const std::vector<std::v
   }
   fail(
       "the net does not fit: its stages take {:.0f} MiB at batch {} on one machine (each further machine adds its own "
-      "copy of the stage inputs), and there are: {}; add slaves, raise --memory, or take a smaller --batch",
+      "copy of the stage inputs), and there is room for: {}; add slaves, raise --memory, or take a smaller --batch",
       need, batch, have);
 }
 

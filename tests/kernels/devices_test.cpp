@@ -67,7 +67,8 @@ TEST_P(InBf16, AgreesWithinItsRounding) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, InBf16,
                          testing::Values("FiftyChannels", "ManyChannels", "Blocked", "OneChannelLeftOver",
-                                         "LeftOverShard", "TwentySixChannels", "FortySevenFilters"));
+                                         "LeftOverShard", "TwentySixChannels", "FortySevenFilters", "ManyFilters",
+                                         "ManyFiltersFewChannels", "ManyFiltersPointwise", "ManyFiltersStride2"));
 
 TEST(InBf16, RoundsWhatConvolutionsMultiply) {
   const auto [device, why] = bf16_device();

@@ -24,15 +24,15 @@ struct Shipped {
 
 inline void PrintTo(const Shipped& shipped, std::ostream* out) { *out << shipped.name; }
 
-inline const auto kShippedNets =
-    testing::Values(Shipped{"lenet", {}}, Shipped{"glyphs", {}}, Shipped{"cifar10-50-500", {}}, Shipped{"resnet20", {}},
-                    Shipped{"resnet34", {"input.height=48", "input.width=48"}},
-                    Shipped{"resnet34-padded", {"input.height=48", "input.width=48"}},
-                    Shipped{"alexnet", {"input.height=67", "input.width=67"}},
-                    Shipped{"mobilenet", {"input.height=96", "input.width=96"}, 4},
-                    Shipped{"squeezenet", {"input.height=64", "input.width=64"}},
-                    Shipped{"googlenet", {"input.height=80", "input.width=80"}},
-                    Shipped{"vgg16e", {"input.height=32", "input.width=32"}});
+inline const auto kShippedNets = testing::Values(Shipped{"lenet", {}}, Shipped{"lenet-tanh", {}}, Shipped{"glyphs", {}},
+                                                 Shipped{"cifar10-50-500", {}}, Shipped{"resnet20", {}},
+                                                 Shipped{"resnet34", {"input.height=48", "input.width=48"}},
+                                                 Shipped{"resnet34-padded", {"input.height=48", "input.width=48"}},
+                                                 Shipped{"alexnet", {"input.height=67", "input.width=67"}},
+                                                 Shipped{"mobilenet", {"input.height=96", "input.width=96"}, 4},
+                                                 Shipped{"squeezenet", {"input.height=64", "input.width=64"}},
+                                                 Shipped{"googlenet", {"input.height=80", "input.width=80"}},
+                                                 Shipped{"vgg16e", {"input.height=32", "input.width=32"}});
 
 inline std::string test_name(const testing::TestParamInfo<Shipped>& info) {
   std::string name = info.param.name;

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Trains a net over slaves of several kinds and on this machine alone, from the same seed, and compares the final weights.
+
+    bench/agreement.py [--net NET] [--data FOLDER] [--slaves cpu,opencl:0,aarch64] [--shares 10,9,1] [--beside eigen]
+
+A slave is a device of this machine, or aarch64: the cross-built slave (docs/phones.md) under qemu-user. --beside trains
+once more on this machine alone with that device, whose kernels sum in another order: what that changes is no doing of the
+slaves. Of each tensor the largest difference is printed beside the largest weight.
+
+Tolerance: a step's gradients are sums of up to n products, whose roundings add up as sqrt(n) * 2^-24 does, and those of
+independent steps as the square root of their number. A net with ReLU or max pooling is not held to it: a rounding that turns
+one of them sends later steps another way, on one machine as on several. Exit: 0, or 1 where a net without them is beyond it."""
+
+import argparse
+import array
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from unequal_slaves import free_port
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+JUMPS = ("relu", "leaky_relu", "max_pool")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--net", default=ROOT / "nets/lenet-tanh.yaml")
+    parser.add_argument("--data", default="glyphs", help="as for convoy-master train (default: glyphs)")
+    parser.add_argument("--slaves", default="cpu,opencl:0,aarch64", help="one for each device")
+    parser.add_argument("--shares", help="in the order of the slaves (default: by their measured speed)")
+    parser.add_argument("--beside", default="eigen", help="device of a second run alone; none: no such run")
+    parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs")
+    parser.add_argument("more", nargs="*", metavar="-- OPTIONS", help="of convoy-master train, such as --epochs 2")
+    return parser.parse_args()
+
+
+def slave_command(options, number, device, address):
+    program, computes = [options.programs / "convoy-slave"], device
+    if device == "aarch64":
+        built, sysroot = ROOT / "build/aarch64/bin/convoy-slave", ROOT / "build/aarch64-sysroot"
+        if not built.exists():
+            sys.exit("agreement.py: there is no slave for aarch64; make it with scripts/sysroot and scripts/build aarch64, "
+                     "or leave it out of --slaves")
+        program, computes = ["qemu-aarch64", "-L", sysroot, built], "cpu"
+    return [*program, address, "--insecure", "--cache", "none", "--once", "--name", f"{number}-{device}", "--device", computes,
+            "--threads", "1"]
+
+
+def train(options, folder, name, device, slaves=()):
+    """Trains; the run's folder, and the accuracy that the program ends with."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    out = pathlib.Path(folder) / name.replace(":", "-")
+    command = [options.programs / "convoy-master", "train", options.net, "--data", options.data, "--threads", "1", "--device",
+               device, "--out", out, *options.more]
+    if slaves:
+        command += ["--slaves", len(slaves), "--listen", address, "--insecure"]
+        command += ["--shares", options.shares] if options.shares else []
+    running = []
+    for number, slave in enumerate(slaves):
+        with open(f"{folder}/slave-{number}.log", "w", encoding="utf-8") as log:
+            running.append(subprocess.Popen([str(word) for word in slave_command(options, number, slave, address)],
+                                            stdout=log, stderr=log))
+    try:
+        run = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    if run.returncode != 0:
+        sys.exit(f"agreement.py: {name} failed: {run.stderr.strip() or run.stdout.strip()[-500:]}")
+    shares = re.findall(r"^ +(\S+) +([0-9.]+) % of the work", run.stdout, re.MULTILINE)
+    tests = re.findall(r"test accuracy ([0-9.]+ %)", run.stdout)
+    print(f"{name}: test accuracy {tests[-1] if tests else 'not measured'}"
+          + (f"; {', '.join(f'{who} {share} %' for who, share in shares[:len(slaves)])} of the work" if slaves else ""),
+          flush=True)
+    return out
+
+
+def weights(run):
+    """{name: values} of the run's weights."""
+    content = (run / "weights.safetensors").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(content[8:8 + size]).items():
+        if name != "__metadata__":
+            first, last = entry["data_offsets"]
+            tensors[name] = array.array("f", content[8 + size + first:8 + size + last])
+    return tensors
+
+
+def differences(run, other):
+    """{name: largest difference / largest weight}."""
+    a, b = weights(run), weights(other)
+    return {name: max(abs(x - y) for x, y in zip(a[name], b[name])) / max(map(abs, a[name])) for name in a}
+
+
+def facts(run):
+    """The run's tolerance, and whether its net has jumps."""
+    text = (run / "config.yaml").read_text()
+    number = lambda field: int(re.search(rf"\b{field}: (\d+)", text).group(1))
+    steps = len((run / "events.jsonl").read_text().split('"event":"step"')) - 1
+    longest = number("batch") * number("height") * number("width")
+    return math.sqrt(steps * longest) * 2.0**-24, steps, any(re.search(rf"type: {kind}\b", text) for kind in JUMPS)
+
+
+def main():
+    options = parse_arguments()
+    slaves = options.slaves.split(",")
+    with tempfile.TemporaryDirectory() as folder:
+        alone = train(options, folder, "cpu alone", "cpu")
+        columns = {"over slaves": differences(alone, train(options, folder, "over slaves", "cpu", slaves))}
+        if options.beside != "none":
+            columns[f"{options.beside} alone"] = differences(alone, train(options, folder, f"{options.beside} alone",
+                                                                          options.beside))
+        tolerance, steps, jumps = facts(alone)
+    print(f"\nlargest difference from cpu alone / largest weight, after {steps} steps\n{'':<16}"
+          + "".join(f"{name:>16}" for name in columns))
+    for name in columns["over slaves"]:
+        print(f"{name:<16}" + "".join(f"{column[name]:>16.1e}" for column in columns.values()))
+    worst = max(columns["over slaves"].values())
+    if jumps:
+        print(f"at most {worst:.1e} over slaves; the net has jumps, and no tolerance (without: {tolerance:.1e})")
+        return 0
+    print(f"at most {worst:.1e} over slaves, tolerance {tolerance:.1e}: " + ("agrees" if worst <= tolerance else "DIFFERS"))
+    return 0 if worst <= tolerance else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
