@@ -17,6 +17,7 @@
 #include "plan/plan.hpp"
 #include "tests/support/host_shard.hpp"
 #include "tests/support/process.hpp"
+#include "tests/support/source_folder.hpp"
 #include "tests/support/stage_cases.hpp"
 
 namespace convoy {
@@ -109,7 +110,7 @@ TEST(OpenClMemory, IsWhatPlansCountOn) {
         std::vector<std::unique_ptr<Shard>> shards;
         std::vector<std::unique_ptr<DeviceTensor>> tensors;
         double counted = 0.0;
-        const Cut parts = cut(read_net(std::string(CONVOY_SOURCE_DIR) + "/nets/" + net + ".yaml"));
+        const Cut parts = cut(read_net(source_folder() + "/nets/" + net + ".yaml"));
         for (const Stage& stage : parts.trunk) {
           ShardSpec spec{.stage = stage, .filters = {0, std::min(filters, stage.conv.filters)}, .batch = 64};
           spec.input_gradient = &stage != &parts.trunk.front();

@@ -7,6 +7,7 @@
 #include "devices/registry.hpp"
 #include "nets/net.hpp"
 #include "plan/plan.hpp"
+#include "tests/support/source_folder.hpp"
 #include "tests/support/stage_cases.hpp"
 
 namespace convoy {
@@ -33,7 +34,7 @@ struct Trained {
 
 Trained train(Device& device, const Case& of) {
   Trained all;
-  const Cut parts = cut(read_net(std::string(CONVOY_SOURCE_DIR) + "/nets/" + of.net + ".yaml", of.set));
+  const Cut parts = cut(read_net(source_folder() + "/nets/" + of.net + ".yaml", of.set));
   for (const Stage& stage : parts.trunk) {
     ShardSpec spec{.stage = stage, .filters = {0, std::min(of.filters, stage.conv.filters)}, .batch = of.batch};
     spec.input_gradient = &stage != &parts.trunk.front();

@@ -12,6 +12,7 @@
 #include <memory>
 #include <sstream>
 
+#include "tests/support/source_folder.hpp"
 #include "wire/message.hpp"
 
 namespace convoy::house {
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const fs::path kRoot = CONVOY_SOURCE_DIR;
+const fs::path kRoot = source_folder();
 
 std::string read(const fs::path& file) {
   std::ostringstream text;

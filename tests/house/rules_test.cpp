@@ -10,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/source_folder.hpp"
+
 namespace convoy::house {
 namespace {
 
@@ -28,7 +30,7 @@ std::vector<fs::path> code_files() {
   const std::vector<std::string> endings{".cpp", ".hpp", ".h", ".cu", ".cuh", ".cl"};
   std::vector<fs::path> files;
   for (const std::string& folder : code_folders()) {
-    const fs::path root = fs::path(CONVOY_SOURCE_DIR) / folder;
+    const fs::path root = fs::path(source_folder()) / folder;
     if (!fs::exists(root)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root)) {
       const std::string ending = entry.path().extension().string();
@@ -40,9 +42,9 @@ std::vector<fs::path> code_files() {
 
 TEST(House, EveryFileObeysTheRules) {
   const std::vector<fs::path> files = code_files();
-  ASSERT_GT(files.size(), 20U) << "the tree was not found at " << CONVOY_SOURCE_DIR;
+  ASSERT_GT(files.size(), 20U) << "the tree was not found at " << source_folder();
   for (const fs::path& file : files) {
-    const std::string path = fs::relative(file, CONVOY_SOURCE_DIR).generic_string();
+    const std::string path = fs::relative(file, source_folder()).generic_string();
     for (const std::string& line : breaches(path, read(file))) ADD_FAILURE() << line;
   }
 }

@@ -20,6 +20,7 @@
 #include "nets/onnx.hpp"
 #include "tests/support/files.hpp"
 #include "tests/support/graph_net.hpp"
+#include "tests/support/source_folder.hpp"
 
 namespace convoy {
 namespace {
@@ -166,9 +167,8 @@ class OnnxExports : public testing::TestWithParam<std::pair<const char*, Overrid
 
 TEST_P(OnnxExports, PassTheCheckerAndComeBackToTheBit) {
   const auto& [name, set] = GetParam();
-  const Net net = std::string(name) == "graph"
-                      ? parse_net(kGraphNet, "graph.yaml", set)
-                      : read_net(std::string(CONVOY_SOURCE_DIR) + "/nets/" + name + ".yaml", set);
+  const Net net = std::string(name) == "graph" ? parse_net(kGraphNet, "graph.yaml", set)
+                                               : read_net(source_folder() + "/nets/" + name + ".yaml", set);
   const std::vector<NamedTensor> tensors = drawn_tensors(cut(net));
   const std::string bytes = to_onnx(net, tensors);
   onnx::ModelProto model;

@@ -13,6 +13,7 @@
 #include "tests/support/fake_slave.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/slave_threads.hpp"
+#include "tests/support/source_folder.hpp"
 #include "tests/support/states.hpp"
 
 namespace convoy {
@@ -25,7 +26,7 @@ using testing::HasSubstr;
 constexpr std::uint64_t kSeed = 5;
 
 NetOptions small_glyphs() {
-  return {.net = std::string(CONVOY_SOURCE_DIR) + "/nets/glyphs.yaml",
+  return {.net = source_folder() + "/nets/glyphs.yaml",
           .set = {"conv1.filters=5", "conv2.filters=9"},
           .device = "eigen",
           .device_options = {.threads = 1},

@@ -14,13 +14,14 @@
 #include "devices/registry.hpp"
 #include "master/local_trunk.hpp"
 #include "master/train.hpp"
+#include "tests/support/source_folder.hpp"
 
 namespace convoy {
 namespace {
 
 using Json = nlohmann::json;
 
-const std::string kGoldens = std::string(CONVOY_SOURCE_DIR) + "/tests/torch";
+const std::string kGoldens = source_folder() + "/tests/torch";
 
 /// Uniform in [-1, 1), as make_golden.py draws for that name.
 std::vector<double> draw(const std::string& name, std::size_t count) {
@@ -89,7 +90,7 @@ class AgainstTorch : public testing::TestWithParam<std::string> {
  protected:
   AgainstTorch()
       : golden_(Json::parse(std::ifstream(kGoldens + "/" + GetParam() + ".json"))),
-        net_(read_net(std::string(CONVOY_SOURCE_DIR) + "/nets/" + golden_.at("net").get<std::string>() + ".yaml",
+        net_(read_net(source_folder() + "/nets/" + golden_.at("net").get<std::string>() + ".yaml",
                       golden_.at("set").get<Overrides>())),
         cut_(cut(net_)),
         batch_(golden_.at("batch")),

@@ -12,6 +12,7 @@
 #include "master/checkpoint.hpp"
 #include "master/torch_weights.hpp"
 #include "tests/support/files.hpp"
+#include "tests/support/source_folder.hpp"
 
 namespace convoy {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::string kNets = std::string(CONVOY_SOURCE_DIR) + "/nets/";
+const std::string kNets = source_folder() + "/nets/";
 
 const Net& small() {
   static const Net net = parse_net(

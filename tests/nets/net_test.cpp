@@ -8,11 +8,12 @@
 #include <sstream>
 
 #include "core/random.hpp"
+#include "tests/support/source_folder.hpp"
 
 namespace convoy {
 namespace {
 
-const std::string kSource = CONVOY_SOURCE_DIR;
+const std::string kSource = source_folder();
 
 /// A net of these layers (YAML list items) on a 3 x 12 x 10 input, with a dense layer and a loss behind them.
 std::string net_of(const std::string& layers, const std::string& more = "") {

@@ -15,13 +15,14 @@
 #include "devices/registry.hpp"
 #include "master/safetensors.hpp"
 #include "tests/support/process.hpp"
+#include "tests/support/source_folder.hpp"
 
 namespace convoy {
 namespace {
 
 using namespace std::chrono_literals;
 
-const std::string kSource = CONVOY_SOURCE_DIR;
+const std::string kSource = source_folder();
 const std::string kSysroot = kSource + "/build/aarch64-sysroot";
 const std::string kAarch64Slave = kSource + "/build/aarch64/bin/convoy-slave";
 

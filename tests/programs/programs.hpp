@@ -9,13 +9,14 @@
 #include "core/error.hpp"
 #include "core/exit_code.hpp"
 #include "tests/support/process.hpp"
+#include "tests/support/source_folder.hpp"
 
 namespace convoy {
 
 inline const std::string kMaster = CONVOY_MASTER;
 inline const std::string kSlave = CONVOY_SLAVE;
 inline const std::string kBench = CONVOY_BENCH;
-inline const std::string kSource = CONVOY_SOURCE_DIR;
+inline const std::string kSource = source_folder();
 
 inline std::string file_bytes(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);

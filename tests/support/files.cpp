@@ -8,13 +8,13 @@
 #include <iterator>
 
 #include "core/error.hpp"
+#include "tests/support/source_folder.hpp"
 
 namespace convoy {
 
 std::string real_data(const std::string& name) {
   const char* named = std::getenv("CONVOY_TEST_DATA");
-  const std::string folder =
-      (named != nullptr ? std::string(named) : std::string(CONVOY_SOURCE_DIR) + "/../shared/data") + "/" + name;
+  const std::string folder = (named != nullptr ? std::string(named) : source_folder() + "/../shared/data") + "/" + name;
   return std::filesystem::is_directory(folder) ? folder : "";
 }
 

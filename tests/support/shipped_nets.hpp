@@ -11,6 +11,7 @@
 #include "core/random.hpp"
 #include "core/shard_state.hpp"
 #include "nets/net.hpp"
+#include "tests/support/source_folder.hpp"
 
 namespace convoy {
 
@@ -19,7 +20,7 @@ struct Shipped {
   Overrides set;
   int batch = 2;
 
-  Net read() const { return read_net(std::string(CONVOY_SOURCE_DIR) + "/nets/" + name + ".yaml", set); }
+  Net read() const { return read_net(source_folder() + "/nets/" + name + ".yaml", set); }
 };
 
 inline void PrintTo(const Shipped& shipped, std::ostream* out) { *out << shipped.name; }
