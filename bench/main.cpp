@@ -22,6 +22,8 @@ int main(int argc, char** argv) {
     return convoy::kSuccess;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? convoy::kSuccess : convoy::kUsage;
+  } catch (const convoy::DeviceLost& error) {
+    convoy::end_without_device("convoy-bench", error);
   } catch (const std::exception& error) {
     fmt::print(stderr, "convoy-bench: {}\n", error.what());
     return convoy::kFailure;

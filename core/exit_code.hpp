@@ -1,6 +1,11 @@
 // Exit codes of the programs; the README lists them.
 #pragma once
 
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/error.hpp"
+
 namespace convoy {
 
 inline constexpr int kSuccess = 0;
@@ -8,5 +13,12 @@ inline constexpr int kFailure = 1;        ///< bad input, or nothing more could 
 inline constexpr int kUsage = 2;          ///< the command line cannot be read
 inline constexpr int kSlaveLost = 3;      ///< a slave was lost; the last checkpoint stands
 inline constexpr int kInterrupted = 130;  ///< Ctrl-C: the step was finished and a checkpoint written
+
+/// Ends a program whose device is lost, at once: the driver's own end might wait for the device for ever.
+[[noreturn]] inline void end_without_device(const char* program, const DeviceLost& error) {
+  fmt::print(stderr, "{}: {}\n", program, error.what());
+  std::fflush(nullptr);
+  std::_Exit(kFailure);
+}
 
 }  // namespace convoy

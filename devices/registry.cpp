@@ -110,8 +110,8 @@ std::vector<DeviceRow> cuda_rows() {
   try {
     std::vector<DeviceRow> rows;
     for (const CudaRow& gpu : cuda_gpus()) {
-      rows.push_back({fmt::format("{}:{}", kCuda, gpu.number), gpu.description, "", true});
-      if (!cuda_has_cudnn()) continue;
+      rows.push_back({fmt::format("{}:{}", kCuda, gpu.number), gpu.description, gpu.unusable, true});
+      if (!gpu.unusable.empty() || !cuda_has_cudnn()) continue;
       rows.push_back({fmt::format("{}:{}", kCublas, gpu.number), gpu.description + ", without cuDNN", ""});
     }
     return rows;

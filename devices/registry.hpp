@@ -37,8 +37,8 @@ std::vector<std::string> split_devices(const std::string& list);
 /// Physical memory of this machine that is available now, in bytes.
 std::size_t available_memory();
 
-/// What shards may take on a device where its user does not say: 3/4 of its own memory, or of what is available on this
-/// machine.
+/// What shards may take on a device where its user does not say: 3/4 of its info's memory, or of what is available on
+/// this machine.
 std::size_t default_memory(const DeviceInfo& info);
 
 /// "500MiB", "2G", "1.5GiB", "1000000" to bytes (K, M, G are powers of 1024). Throws Error naming the text.

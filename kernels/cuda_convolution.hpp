@@ -1,6 +1,8 @@
 // The three passes of a convolution on a GPU, by either library. All pointers are device memory; maps are NCHW.
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "kernels/cuda_gpu.hpp"
@@ -8,12 +10,16 @@
 
 namespace convoy {
 
-/// Memory that all convolutions of a device use in turns: each as much as the neediest asked for.
+/// What all convolutions of a device use in turns: memory, each as much as the neediest asked for, and a library.
 class CudaScratch {
  public:
+  /// Most bytes of columns or of a workspace; what more would gain is little.
+  static std::size_t most(const cuda::Gpu& gpu) { return std::min(std::size_t{256} << 20, gpu.info().memory / 16); }
   /// The columns, or a library's workspace.
   float* columns(cuda::Gpu& gpu, std::size_t count) { return at_least(gpu, columns_, count); }
   float* by_channel(cuda::Gpu& gpu, std::size_t count) { return at_least(gpu, by_channel_, count); }
+  /// The library's handle, once a convolution has made it.
+  std::shared_ptr<void>& library() { return library_; }
 
  private:
   struct Part {
@@ -31,7 +37,11 @@ class CudaScratch {
 
   Part columns_;
   Part by_channel_;
+  std::shared_ptr<void> library_;
 };
+
+/// Most values of a map or of columns: kernels count in ints.
+inline constexpr auto kMostValues = static_cast<std::size_t>(std::numeric_limits<int>::max() / 2);
 
 /// Maps and gradients are those of samples, a micro-batch, but for the filter gradient: there, of the batch.
 class CudaConvolution {
@@ -70,7 +80,8 @@ std::unique_ptr<CudaConvolution> make_grouped_convolution(cuda::Gpu& gpu, CudaSc
 
 /// Whether cuDNN is built in.
 bool has_cudnn();
-/// cuDNN's deterministic algorithms; null for what it cannot compute (padding that differs from side to side).
+/// cuDNN's deterministic algorithms; null for what it cannot compute (padding that differs from side to side, or a pass
+/// without such an algorithm that takes little memory).
 std::unique_ptr<CudaConvolution> make_cudnn_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
 
 }  // namespace convoy

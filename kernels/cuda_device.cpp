@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "kernels/activation.hpp"
 #include "kernels/cuda_layers.hpp"
@@ -166,19 +165,17 @@ class CudaShard : public Shard {
   const CudaTensor* gradient_ = nullptr;  ///< by the convolution's output, of the last backward
 };
 
-/// Kernels count in ints.
 void check_sizes(const ShardSpec& spec) {
-  const auto most = static_cast<std::size_t>(std::numeric_limits<int>::max() / 2);
   const std::size_t in = input_shape(spec.stage, spec.batch).size();
   const std::size_t out = conv_shape(spec.stage, spec.batch, spec.filters.count).size();
   const std::size_t weights = weight_shape(spec.stage, spec.filters.count).size();
   const std::size_t slices = spec.stage.conv.groups > 1 ? static_cast<std::size_t>(spec.batch) * weights : 0;
   const std::size_t largest = std::max({in, out, slices});
-  if (largest > most) {
+  if (largest > kMostValues) {
     fail(
         "stage {}: maps of {} values for one batch are more than the cuda device computes at once ({}); make the batch "
         "smaller",
-        spec.stage.name, largest, most);
+        spec.stage.name, largest, kMostValues);
   }
 }
 
@@ -190,7 +187,7 @@ class CudaDevice : public Device {
     info_.name = name;
     info_.description =
         fmt::format("{}, {}, {}{}", gpu_->info().name, gpu_->info().detail, library, gpu_->tf32() ? ", TF32" : "");
-    info_.memory = gpu_->info().memory;
+    info_.memory = gpu_->info().available;
     info_.memory_factor = 1.4;  // as with OpenCL; not measured on a GPU
     info_.filter_block = 8;
   }

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kPiece = std::size_t{4} << 20;  // bytes that are copied at once, through page-locked memory
 constexpr std::chrono::seconds kPatience{120};
 constexpr int kThreads = 256;
+constexpr int kLeastCapability = std::min({__CUDA_ARCH_LIST__}) / 10;  // 75: compute capability 7.5
 
 std::string versions() {
   int driver = 0;
@@ -26,18 +27,38 @@ std::string versions() {
   return "CUDA " + text(runtime) + ", driver for " + text(driver);
 }
 
+std::string capability(int number) { return std::to_string(number / 10) + "." + std::to_string(number % 10); }
+
 std::string describe(cudaError_t code) {
   return std::string(cudaGetErrorString(code)) + " (" + cudaGetErrorName(code) + ")";
 }
 
+/// Whether the process's context is broken: every later call fails as well.
+bool is_sticky(cudaError_t code) {
+  switch (static_cast<int>(code)) {
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case 226:  // cudaErrorContained, which older headers lack
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorUnknown: return true;
+    default: return false;
+  }
+}
+
 void check(cudaError_t code, const std::string& what) {
   if (code == cudaSuccess) return;
-  // What remains set after it was fetched has broken the process's context.
-  cudaGetLastError();
-  const bool lost = cudaPeekAtLastError() != cudaSuccess || code == cudaErrorLaunchFailure ||
-                    code == cudaErrorIllegalAddress || code == cudaErrorLaunchTimeout ||
-                    code == cudaErrorECCUncorrectable || code == cudaErrorDevicesUnavailable;
-  raise("CUDA: " + what + ": " + describe(code), lost);
+  cudaGetLastError();  // else a later launch would be blamed for it
+  raise("CUDA: " + what + ": " + describe(code), is_sticky(code));
 }
 
 void check(cublasStatus_t code, const std::string& what) {
@@ -90,8 +111,13 @@ std::vector<GpuInfo> list_gpus() {
     gpu.number = i;
     gpu.name = properties.name;
     gpu.memory = properties.totalGlobalMem;
-    gpu.detail = std::to_string(static_cast<int>(gib + 0.5)) + " GiB, compute capability " +
-                 std::to_string(properties.major) + "." + std::to_string(properties.minor) + ", " + versions();
+    const int has = 10 * properties.major + properties.minor;
+    gpu.detail =
+        std::to_string(static_cast<int>(gib + 0.5)) + " GiB, compute capability " + capability(has) + ", " + versions();
+    if (has < kLeastCapability) {
+      gpu.unusable = "its compute capability is " + capability(has) + ", and this program was built for " +
+                     capability(kLeastCapability) + " and more";
+    }
     gpus.push_back(gpu);
   }
   return gpus;
@@ -103,11 +129,12 @@ struct Gpu::State {
   cudaEvent_t computed = nullptr;    ///< what the copy stream waits for
   cudaEvent_t halves[2] = {};        ///< the last copy through each half of `staging`
   char* staging = nullptr;           ///< page-locked, two pieces
-  cublasHandle_t blas = nullptr;
+  cublasHandle_t blas = nullptr;     ///< made last: nothing runs before
+  int number = 0;
   bool lost = false;
 
   ~State() {
-    if (lost) return;  // to release anything might wait for ever
+    if (blas != nullptr && !settle()) return;
     if (blas != nullptr) cublasDestroy(blas);
     for (cudaEvent_t event : {computed, halves[0], halves[1]}) {
       if (event != nullptr) cudaEventDestroy(event);
@@ -125,7 +152,7 @@ struct Gpu::State {
       if (code == cudaSuccess) return;
       if (code != cudaErrorNotReady) {
         lost = true;
-        check(code, what);
+        raise("CUDA: " + what + ": " + describe(code), true);
       }
       const auto waited = std::chrono::steady_clock::now() - begin;
       if (waited > kPatience) {
@@ -141,6 +168,19 @@ struct Gpu::State {
     check(cudaEventRecord(computed, compute), "cudaEventRecord");
     check(cudaStreamWaitEvent(copy, computed, 0), "cudaStreamWaitEvent");
   }
+
+  bool settle() noexcept {
+    if (lost) return false;
+    try {
+      check(cudaSetDevice(number), "cudaSetDevice");
+      copies_follow_computing();
+      check(cudaEventRecord(halves[0], copy), "cudaEventRecord");
+      wait(halves[0], "what was asked for");
+    } catch (const std::exception&) {
+      lost = true;
+    }
+    return !lost;
+  }
 };
 
 Gpu::Gpu(int number, bool tf32) : tf32_(tf32), state_(std::make_unique<State>()) {
@@ -149,7 +189,9 @@ Gpu::Gpu(int number, bool tf32) : tf32_(tf32), state_(std::make_unique<State>())
     raise("there is no GPU " + std::to_string(number) + "; CUDA finds " + std::to_string(gpus.size()), false);
   }
   info_ = gpus[static_cast<std::size_t>(number)];
+  if (!info_.unusable.empty()) raise(info_.name + " cannot be used: " + info_.unusable, false);
   State& s = *state_;
+  s.number = number;
   check(cudaSetDevice(number), "cudaSetDevice");
   check(cudaStreamCreateWithFlags(&s.compute, cudaStreamNonBlocking), "cudaStreamCreate");
   check(cudaStreamCreateWithFlags(&s.copy, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -160,6 +202,8 @@ Gpu::Gpu(int number, bool tf32) : tf32_(tf32), state_(std::make_unique<State>())
   check(cublasCreate(&s.blas), "cublasCreate");
   check(cublasSetStream(s.blas, s.compute), "cublasSetStream");
   check(cublasSetMathMode(s.blas, tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH), "cublasSetMathMode");
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&info_.available, &total), "cudaMemGetInfo");
 }
 
 Gpu::~Gpu() = default;
@@ -186,8 +230,10 @@ void* Gpu::allocate(std::size_t bytes, const std::string& what) {
 }
 
 void Gpu::release(void* memory) noexcept {
-  if (!state_->lost) cudaFree(memory);
+  if (state_->settle()) cudaFree(memory);
 }
+
+bool Gpu::settle() noexcept { return state_->settle(); }
 
 void Gpu::write(float* to, const float* from, std::size_t count) {
   use();

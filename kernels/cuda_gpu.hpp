@@ -14,8 +14,10 @@ namespace convoy::cuda {
 struct GpuInfo {
   int number = 0;
   std::string name;
-  std::string detail;      ///< memory, compute capability, versions of driver and runtime
-  std::size_t memory = 0;  ///< bytes
+  std::string detail;         ///< memory, compute capability, versions of driver and runtime
+  std::size_t memory = 0;     ///< bytes
+  std::size_t available = 0;  ///< those of them that nobody had taken when the Gpu was made
+  std::string unusable;       ///< why this module cannot use it; empty when it can
 };
 
 /// c (m x n) = op(a) (m x k) * op(b) (k x n) + beta * c, row-major without gaps, in device memory; op transposes where its
@@ -56,6 +58,8 @@ class Gpu {
   /// Memory filled with zeros; `what` names it where there is no room.
   void* allocate(std::size_t bytes, const std::string& what);
   void release(void* memory) noexcept;
+  /// Waits until nothing runs any more. False where the GPU is lost: to give anything back might then wait for ever.
+  bool settle() noexcept;
   void write(float* to, const float* from, std::size_t count);
   void read(const float* from, float* to, std::size_t count);
   void finish();

@@ -11,7 +11,9 @@ const char* convoy_cuda_version() { return CONVOY_VERSION; }
 bool convoy_cuda_has_cudnn() { return has_cudnn(); }
 
 void convoy_cuda_list(std::vector<CudaRow>& rows) {
-  for (const cuda::GpuInfo& gpu : cuda::list_gpus()) rows.push_back({gpu.number, gpu.name + ", " + gpu.detail});
+  for (const cuda::GpuInfo& gpu : cuda::list_gpus()) {
+    rows.push_back({gpu.number, gpu.name + ", " + gpu.detail, gpu.unusable});
+  }
 }
 
 void convoy_cuda_make(const CudaRequest& request, std::unique_ptr<Device>& device) {

@@ -13,6 +13,7 @@ namespace convoy {
 struct CudaRow {
   int number = 0;
   std::string description;
+  std::string unusable;  ///< why it cannot be used; empty when it can
 };
 
 struct CudaRequest {

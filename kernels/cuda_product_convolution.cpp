@@ -5,8 +5,6 @@
 namespace convoy {
 namespace {
 
-constexpr std::size_t kMostColumns = std::size_t{256} << 20;  // bytes; what larger products gain is little
-
 class ProductConvolution : public CudaConvolution {
  public:
   ProductConvolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec)
@@ -21,7 +19,13 @@ class ProductConvolution : public CudaConvolution {
     places_ = window_.out_height * window_.out_width;
     in_size_ = static_cast<int>(input_shape(spec.stage, 1).sample_size());
     const std::size_t sample = static_cast<std::size_t>(taps_) * static_cast<std::size_t>(places_);
-    const std::size_t room = std::min(kMostColumns, gpu.info().memory / 16) / sizeof(float);
+    if (sample > kMostValues) {
+      fail(
+          "stage {}: {} values of columns for one sample are more than the cuda device computes at once ({}); compute "
+          "this net on another device",
+          spec.stage.name, sample, kMostValues);
+    }
+    const std::size_t room = CudaScratch::most(gpu) / sizeof(float);
     samples_ = static_cast<int>(std::clamp<std::size_t>(room / sample, 1, static_cast<std::size_t>(batch_)));
     columns();
     by_channel();

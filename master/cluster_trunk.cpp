@@ -204,6 +204,8 @@ void ClusterTrunk::take_piece(std::size_t slave, const wire::Piece& piece, const
                    {owner, std::as_const(*owner).bytes()});
   } catch (const PeerLost&) {
     throw;
+  } catch (const DeviceLost&) {
+    throw;  // the master's own, to which what came was written
   } catch (const Error& error) {
     broke_protocol(slave, error.what());
   }

@@ -69,6 +69,8 @@ int main(int argc, char** argv) {
   } catch (const convoy::PeerLost& error) {
     fmt::print(stderr, "convoy-master: {}\n", error.what());
     return convoy::kSlaveLost;
+  } catch (const convoy::DeviceLost& error) {
+    convoy::end_without_device("convoy-master", error);
   } catch (const std::exception& error) {
     fmt::print(stderr, "convoy-master: {}\n", error.what());
     return convoy::kFailure;

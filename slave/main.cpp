@@ -120,9 +120,7 @@ int report_errors(const std::function<int()>& work) {
   try {
     return work();
   } catch (const DeviceLost& error) {
-    fmt::print(stderr, "convoy-slave: {}\n", error.what());
-    std::fflush(nullptr);
-    std::_Exit(kFailure);  // the driver's own end might wait for the device for ever
+    end_without_device("convoy-slave", error);
   } catch (const std::exception& error) {
     fmt::print(stderr, "convoy-slave: {}\n", error.what());
     return kFailure;

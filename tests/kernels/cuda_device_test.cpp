@@ -47,6 +47,20 @@ TEST(CudaFailures, MapsBeyondTheKernelsNumbersAreRefused) {
   EXPECT_THAT([&] { host_device()->compile(spec); }, ThrowsMessage<Error>(HasSubstr("make the batch smaller")));
 }
 
+TEST(CudaFailures, ColumnsBeyondTheKernelsNumbersAreRefused) {
+  ShardSpec spec = stage_case("Plain").spec;
+  spec.batch = 1;
+  spec.stage.height = spec.stage.width = 4096;
+  spec.stage.conv.kernel_h = spec.stage.conv.kernel_w = 11;
+  EXPECT_THAT([&] { host_device()->compile(spec); }, ThrowsMessage<Error>(HasSubstr("columns for one sample")));
+}
+
+TEST(CudaFailures, WhatALibraryCannotComputeIsComputedByProducts) {
+  const auto nothing = [](cuda::Gpu&, CudaScratch&, const ShardSpec&) { return std::unique_ptr<CudaConvolution>(); };
+  const auto device = make_cuda_device("cuda:0", "nothing", std::make_unique<cuda::Gpu>(0, false), nothing);
+  expect_agreement(*device, stage_case("Plain").spec);
+}
+
 TEST(CudaFailures, ALostGpuIsADeviceLost) {
   const auto device = host_device({.lost = true});
   EXPECT_THROW(device->finish(), DeviceLost);

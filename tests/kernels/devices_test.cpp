@@ -50,19 +50,12 @@ std::pair<std::unique_ptr<Device>, std::string> bf16_device() {
   }
 }
 
-/// Layers without jumps: rounding may turn a ReLU or move a maximum, and the gradient with it.
-ShardSpec smooth(const std::string& name) {
-  ShardSpec spec = stage_case(name).spec;
-  spec.stage.after = {Activation::tanh, Pooling{.kind = PoolKind::average}};
-  return spec;
-}
-
 class InBf16 : public testing::TestWithParam<std::string> {};
 
 TEST_P(InBf16, AgreesWithinItsRounding) {
   const auto [device, why] = bf16_device();
   if (device == nullptr) GTEST_SKIP() << why;
-  expect_agreement(*device, smooth(GetParam()), 0x1.0p-8);
+  expect_agreement(*device, smooth_case(GetParam()), 0x1.0p-8);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, InBf16,
@@ -74,7 +67,7 @@ TEST(InBf16, RoundsWhatConvolutionsMultiply) {
   const auto [device, why] = bf16_device();
   if (device == nullptr) GTEST_SKIP() << why;
   const auto in_floats = make_device("cpu", {.threads = 1});
-  const ShardSpec spec = smooth("FiftyChannels");
+  const ShardSpec spec = smooth_case("FiftyChannels");
   std::vector<Tensor> outputs;
   for (Device* each : {device.get(), in_floats.get()}) {
     HostShard shard(*each, spec);

@@ -28,6 +28,7 @@ std::vector<GpuInfo> list_gpus() {
   gpu.name = "loops on the host";
   gpu.detail = "for tests";
   gpu.memory = host_gpu_limits().memory;
+  gpu.available = host_gpu_limits().room;
   return {gpu};
 }
 
@@ -46,6 +47,7 @@ void* Gpu::allocate(std::size_t bytes, const std::string& what) {
 }
 
 void Gpu::release(void* memory) noexcept { state_->memory.erase(memory); }
+bool Gpu::settle() noexcept { return !host_gpu_limits().lost; }
 void Gpu::write(float* to, const float* from, std::size_t count) { std::copy_n(from, count, to); }
 void Gpu::read(const float* from, float* to, std::size_t count) { std::copy_n(from, count, to); }
 

@@ -194,6 +194,12 @@ const StageCase& stage_case(const std::string& name) {
   return *std::ranges::find(stage_cases(), name, &StageCase::name);
 }
 
+ShardSpec smooth_case(const std::string& name) {
+  ShardSpec spec = stage_case(name).spec;
+  spec.stage.after = {Activation::tanh, Pooling{.kind = PoolKind::average}};
+  return spec;
+}
+
 /// As in [-1, 1], but for running variances, which are positive.
 ShardState random_state(const ShardSpec& spec) {
   ShardState state = zero_state(spec.stage, spec.filters.count);

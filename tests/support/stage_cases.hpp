@@ -21,6 +21,9 @@ void PrintTo(const StageCase& c, std::ostream* out);
 const std::vector<StageCase>& stage_cases();
 /// The one of that name.
 const StageCase& stage_case(const std::string& name);
+/// Its convolution with layers that have no jumps: coarse rounding may turn a ReLU or move a maximum, and the gradient
+/// with it.
+ShardSpec smooth_case(const std::string& name);
 
 /// A training state and an input with values in [-1, 1], the same for the same case.
 ShardState random_state(const ShardSpec& spec);

@@ -1,0 +1,52 @@
+// An NVIDIA GPU, by either library, on every case of the list, against the reference in double. Where there is none, each
+// test is skipped with the reason.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "devices/registry.hpp"
+#include "tests/support/stage_cases.hpp"
+
+namespace convoy {
+namespace {
+
+/// Why the device cannot be used; empty when it can.
+std::string why_unusable(const std::string& name) {
+  std::string why = "there is no " + name;
+  for (const DeviceRow& row : list_devices()) {
+    if (row.name == name) return row.unusable;
+    if (row.name == "cuda" || row.name == "cuda:0") why += ": " + (row.unusable.empty() ? "no cuDNN" : row.unusable);
+  }
+  return why;
+}
+
+class NvidiaGpu : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const std::string why = why_unusable(GetParam());
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_P(NvidiaGpu, AgreesWithTheReferenceOnEveryCase) {
+  const auto device = make_device(GetParam(), {});
+  for (const StageCase& c : stage_cases()) {
+    SCOPED_TRACE(c.name);
+    expect_agreement(*device, c.spec);
+  }
+}
+
+TEST_P(NvidiaGpu, AgreesWithinTheRoundingOfTf32) {
+  const auto device = make_device(GetParam(), {.tf32 = true});
+  for (const std::string name :
+       {"FiftyChannels", "ManyChannels", "LeftOverShard", "FortySevenFilters", "ManyFilters"}) {
+    SCOPED_TRACE(name);
+    expect_agreement(*device, smooth_case(name), 0x1.0p-10);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Libraries, NvidiaGpu, testing::Values("cuda:0", "cublas:0"),
+                         [](const auto& info) { return info.param.substr(0, info.param.find(':')); });
+
+}  // namespace
+}  // namespace convoy
