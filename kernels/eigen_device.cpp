@@ -231,7 +231,7 @@ class EigenDevice : public Device {
   explicit EigenDevice(int threads) : team_(threads) {
     info_.name = "eigen";
     info_.threads = threads;
-    info_.memory_factor = 1.5;  // with the columns of a sample for each thread (tests/devices, ProcessorMemory)
+    info_.memory_factor = 1.7;  // with the columns of a sample for each thread (tests/devices, ProcessorMemory)
     info_.description = fmt::format("Eigen {}.{}.{}, {} thread{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION,
                                     EIGEN_MINOR_VERSION, threads, threads == 1 ? "" : "s");
   }
