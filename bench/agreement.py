@@ -100,12 +100,12 @@ def differences(run, other):
 
 
 def facts(run):
-    """The run's tolerance, and whether its net has jumps."""
+    """The run's tolerance, its steps, and whether its net has jumps."""
     text = (run / "config.yaml").read_text()
-    number = lambda field: int(re.search(rf"\b{field}: (\d+)", text).group(1))
-    steps = len((run / "events.jsonl").read_text().split('"event":"step"')) - 1
-    longest = number("batch") * number("height") * number("width")
-    return math.sqrt(steps * longest) * 2.0**-24, steps, any(re.search(rf"type: {kind}\b", text) for kind in JUMPS)
+    batch, height, width = (int(re.search(rf"\b{field}: (\d+)", text).group(1)) for field in ("batch", "height", "width"))
+    steps = (run / "events.jsonl").read_text().count('"event":"step"')
+    tolerance = math.sqrt(steps * batch * height * width) * 2.0**-24
+    return tolerance, steps, any(re.search(rf"type: {kind}\b", text) for kind in JUMPS)
 
 
 def main():
