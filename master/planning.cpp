@@ -227,7 +227,10 @@ void measure_and_choose(const Work& work, const Wishes& wishes, Planned& planned
   }
   Profiles profiles = profile_members(roster, untimed, work.device, own, memory, work.cut.trunk, work.batch);
   for (MemberProfile& member : profiles.members) timed[member.name] = std::move(member);
-  if (!untimed.empty()) calibration.master.host = profiles.master;
+  if (!untimed.empty()) {
+    calibration.master.host = profiles.master;
+    calibration.master.card = untimed.size() == roster.slaves().size() ? profiles.card : NodeLink{};
+  }
   for (const std::string& name : members_of(work, roster)) calibration.members.push_back(timed.at(name));
   if (first) {
     calibration.batch = work.batch;

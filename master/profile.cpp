@@ -80,6 +80,41 @@ void measure_link(Roster& roster, std::size_t slave, const HostTimes& own, Membe
   }
 }
 
+/// Bytes a second to all of several slaves at once, and from all, until the last has its part: what TCP leaves of a link to
+/// many, and how unequal their parts are.
+NodeLink measure_card(Roster& roster, const std::vector<std::size_t>& slaves,
+                      const std::vector<MemberProfile>& profiles) {
+  constexpr double kLongEnough = 0.25;
+  constexpr double kFewest = 6.0;  // as many as a micro-batch's maps are, or TCP has not found its pace
+  constexpr double kMost = 64.0;
+  double fastest = 0.0;
+  for (std::size_t i = 0; i < slaves.size(); ++i) fastest = std::max(fastest, profiles[i].link.in);
+  const double each = kLongEnough * fastest / static_cast<double>(slaves.size() * wire::kPieceBytes);
+  const auto pieces = static_cast<std::uint32_t>(std::clamp(each, kFewest, kMost));
+  wire::Envelope piece{wire::Piece{}, wire::Payload(wire::kPieceBytes)};
+  std::ranges::fill(piece.payload.bytes(), std::byte{1});
+  const Stopwatch watch;
+  for (const std::size_t slave : slaves) roster.send(slave, {wire::Probe{pieces}, {}});
+  for (std::uint32_t i = 0; i < pieces; ++i) {
+    for (const std::size_t slave : slaves) roster.send(slave, piece);
+  }
+  std::vector<std::uint32_t> due(roster.slaves().size(), pieces + 1);  // messages
+  std::vector<std::size_t> awaited = slaves;
+  double first_answer = 0.0;
+  double there = 0.0;
+  while (!awaited.empty()) {
+    const Roster::Arrival arrival = next_answer(roster, awaited, "Probed or Piece", [](const auto& m) {
+      return std::holds_alternative<wire::Probed>(m) || std::holds_alternative<wire::Piece>(m);
+    });
+    if (std::holds_alternative<wire::Probed>(arrival.envelope.message)) there = watch.seconds();
+    if (first_answer == 0.0) first_answer = there;
+    if (--due[arrival.slave] == 0) std::erase(awaited, arrival.slave);
+  }
+  const double bytes = static_cast<double>(pieces * slaves.size() * wire::kPieceBytes);
+  constexpr double kLeast = 1e-6;  // of a slave that says it has what was not yet sent
+  return {.out = bytes / std::max(kLeast, there), .in = bytes / std::max(kLeast, watch.seconds() - first_answer)};
+}
+
 /// Whether two stages compute the same, whatever they are called and read.
 bool same_work(Stage a, Stage b) {
   for (Stage* stage : {&a, &b}) {
@@ -172,6 +207,7 @@ Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves,
   HostSpeed master = host_speed(host, 0.0, 1.0);
   for (std::size_t i = 0; i < slaves.size(); ++i) measure_link(roster, slaves[i], host, profiles[i], master);
   if (share) profiles.back().host = master;
+  const NodeLink card = slaves.size() > 1 ? measure_card(roster, slaves, profiles) : NodeLink{};
 
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     // The first reads images, which want no gradient.
@@ -203,7 +239,7 @@ Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves,
       }
     }
   }
-  return {std::move(profiles), master};
+  return {std::move(profiles), master, card};
 }
 
 std::chrono::milliseconds patience_for(const Plan& plan, const std::vector<MemberProfile>& profiles) {

@@ -97,6 +97,8 @@ std::string to_json(const Calibration& calibration) {
               {"head_update_seconds", calibration.master.head.update},
               {"busy_per_byte", calibration.master.host.busy_per_byte},
               {"memory_bytes_per_second", calibration.master.host.memory},
+              {"bytes_per_second_out", calibration.master.card.out},
+              {"bytes_per_second_in", calibration.master.card.in},
               {"seconds_alone", calibration.seconds_alone},
               {"members", std::move(members)}}
              .dump(1) +
@@ -111,7 +113,8 @@ Calibration calibration_from_json(const std::string& text, const std::string& fi
                      .stages = json.at("stages").get<std::vector<std::string>>(),
                      .master = {.head = {amount(json, "head_seconds_fixed"), amount(json, "head_seconds_per_image"),
                                          amount(json, "head_update_seconds")},
-                                .host = host_from(json)},
+                                .host = host_from(json),
+                                .card = {amount(json, "bytes_per_second_out"), amount(json, "bytes_per_second_in")}},
                      .members = {},
                      .seconds_alone = amount(json, "seconds_alone")};
     std::vector<std::string> names;

@@ -136,31 +136,21 @@ class Chooser {
 
 ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
                               const std::vector<MemberProfile>& members, const MasterProfile& master) {
-  ClusterModel model;
-  NodeLink card;
-  for (const MemberProfile& member : members) {
-    const auto rate = [](double measured) { return measured > 0.0 ? measured : kUnmeasured; };
-    model.links.push_back({rate(member.link.out), rate(member.link.in)});
-    model.byte_costs.push_back(byte_cost(member.host));
-    model.latency = std::max(model.latency, member.latency);
-    // What the master sends and receives is no slower than the fastest slave receives and sends.
-    card.out = std::max(card.out, model.links.back().in);
-    card.in = std::max(card.in, model.links.back().out);
-  }
+  const auto rate = [](double measured) { return measured > 0.0 ? measured : kUnmeasured; };
   const bool own = !plan.members.empty() && plan.members.back() == "master";
-  if (own) {
-    model.links.back() = {};
-    card = {};
-    for (std::size_t m = 0; m + 1 < members.size(); ++m) {
-      card.out = std::max(card.out, model.links[m].in);
-      card.in = std::max(card.in, model.links[m].out);
-    }
-    if (members.size() == 1) card = {kUnmeasured, kUnmeasured};
-    model.links.back() = card;
-  } else {
-    model.links.push_back(card);
-    model.byte_costs.push_back(byte_cost(master.host));
+  const std::size_t slaves = members.size() - (own ? 1 : 0);
+  ClusterModel model;
+  NodeLink card;  // no slower than the fastest slave receives and sends, where it was not measured
+  for (std::size_t m = 0; m < slaves; ++m) {
+    model.links.push_back({rate(members[m].link.out), rate(members[m].link.in)});
+    model.byte_costs.push_back(byte_cost(members[m].host));
+    model.latency = std::max(model.latency, members[m].latency);
+    card = {std::max(card.out, model.links[m].in), std::max(card.in, model.links[m].out)};
   }
+  if (slaves == 0) card = {kUnmeasured, kUnmeasured};
+  if (master.card.out > 0.0 && master.card.in > 0.0) card = master.card;
+  model.links.push_back(card);
+  model.byte_costs.push_back(byte_cost(own ? members.back().host : master.host));
   model.compute = [&plan, &trunk, &members, &master](const Task& task) {
     if (task.kind == TaskKind::head) return master.head.pass(plan.batch / plan.micro_batches);
     if (task.kind == TaskKind::head_update) return master.head.update;

@@ -147,6 +147,7 @@ struct HeadTimes {
 struct MasterProfile {
   HeadTimes head;
   HostSpeed host;
+  NodeLink card;  ///< to all slaves, and from all, at once, until the last has all; zeros: not measured
 };
 
 /// Seconds predicted for a shard of stage `stage`: 0 for no filters, else piecewise linear through the timings at the

@@ -271,6 +271,8 @@ TEST(ClustersWithBranches, TrainAsOneMachineDoes) {
   const std::atomic<bool> stop{false};
   roster.gather(3, stop, [] {});
   const Profiles measured = profile_members(roster, {0, 1, 2}, *device, true, 0, cut.trunk, kBatch);
+  EXPECT_GT(measured.card.out, 0.0);
+  EXPECT_GT(measured.card.in, 0.0);
   const Choice choice = choose_plan(cut.trunk, kBatch, measured.members, {.exchange = Exchange::ring}, {});
   ClusterTrunk trunk(cut.trunk, choice.plan, roster, device.get(), 20s);
   const auto change = [&](const std::vector<double>& shares, Exchange exchange) {

@@ -23,7 +23,7 @@ std::vector<Stage> trunk() {
 Calibration calibration() {
   Calibration made{.batch = 16,
                    .stages = {"conv1"},
-                   .master = {.head = {0.25, 0.01, 0.5}, .host = {1e-9, 2e9}},
+                   .master = {.head = {0.25, 0.01, 0.5}, .host = {1e-9, 2e9}, .card = {3e7, 4e7}},
                    .members = {},
                    .seconds_alone = 3.5};
   made.members.push_back({.name = "a",
@@ -45,6 +45,7 @@ TEST(Calibrations, SurviveJson) {
   EXPECT_EQ(read.members[0].link.in, 2e8);
   EXPECT_EQ(read.master.head.pass(5), 0.25 + 5 * 0.01);
   EXPECT_EQ(read.master.head.update, 0.5);
+  EXPECT_EQ(read.master.card.out, 3e7);
   EXPECT_TRUE(read.members[1].stages[0].empty());
 }
 
