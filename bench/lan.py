@@ -97,8 +97,8 @@ class Cgroups:
 
 
 def use_congestion_control(inside):
-    """What machines of a LAN send by, whatever this one does: CUBIC, or Reno, which is CUBIC on short ways, where this
-    kernel allows namespaces nothing else. Under BBR flows of one link have unequal parts of it for seconds."""
+    """What machines of a LAN send by, whatever this one does: CUBIC, or where this kernel does not let namespaces have
+    it Reno, as which CUBIC behaves on short ways. Under BBR flows of one link have unequal parts of it for seconds."""
     for name in ("cubic", "reno"):
         if sh(*inside, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={name}", status=True) == 0:
             return name
@@ -314,8 +314,8 @@ def table(options, folder, shares, counts):
     try:
         master, slaves = machines_of(lan, shares, max(counts))
         bases = [options.alone or train_alone(options, lan, folder, slaves, alone_steps)]
-        print(f"{options.net}, batch {options.batch}; one machine of {fastest:g} cores: {bases[0]:.2f} s a step; TCP by {lan.congestion}",
-              flush=True)
+        print(f"{options.net}, batch {options.batch}; one machine of {fastest:g} cores: {bases[0]:.2f} s a step; "
+              f"TCP by {lan.congestion}", flush=True)
         if not mbits:
             measured = flops(options) / bases[0] / 1e9
             mbits = round(1000.0 * measured / options.gflops)

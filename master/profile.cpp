@@ -85,12 +85,14 @@ void measure_link(Roster& roster, std::size_t slave, const HostTimes& own, Membe
 NodeLink measure_card(Roster& roster, const std::vector<std::size_t>& slaves,
                       const std::vector<MemberProfile>& profiles) {
   constexpr double kLongEnough = 0.25;
-  constexpr double kFewest = 6.0;  // as many as a micro-batch's maps are, or TCP has not found its pace
+  constexpr double kTooLong = 2.0;
+  constexpr double kFewest = 6.0;  // unless they take too long; with fewer TCP has not found its pace
   constexpr double kMost = 64.0;
   double fastest = 0.0;
   for (std::size_t i = 0; i < slaves.size(); ++i) fastest = std::max(fastest, profiles[i].link.in);
-  const double each = kLongEnough * fastest / static_cast<double>(slaves.size() * wire::kPieceBytes);
-  const auto pieces = static_cast<std::uint32_t>(std::clamp(each, kFewest, kMost));
+  const double each = fastest / static_cast<double>(slaves.size() * wire::kPieceBytes);  // in a second
+  const double wanted = std::clamp(kLongEnough * each, kFewest, kMost);
+  const auto pieces = static_cast<std::uint32_t>(std::clamp(kTooLong * each, 1.0, wanted));
   wire::Envelope piece{wire::Piece{}, wire::Payload(wire::kPieceBytes)};
   std::ranges::fill(piece.payload.bytes(), std::byte{1});
   const Stopwatch watch;

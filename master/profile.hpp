@@ -15,9 +15,9 @@ struct Profiles {
   NodeLink card;  ///< as in MasterProfile
 };
 
-/// Measures the link to each of the `slaves` (indices), one after another, then to all at once. Then has them, and with `share` the master's own
-/// `device`, time each stage at several filter counts, all at the same time as in training. The members are in the order
-/// of `slaves`, the master last. Throws PeerLost naming the slave.
+/// Measures the link to each of the `slaves` (indices), one after another, and to all of them at once. Then has them, and with
+/// `share` the master's own `device`, time each stage at several filter counts, all at the same time as in training. The
+/// members are in the order of `slaves`, the master last. Throws PeerLost naming the slave.
 Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves, Device& device, bool share,
                          std::size_t own_memory, const std::vector<Stage>& trunk, int batch);
 
