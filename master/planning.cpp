@@ -229,6 +229,7 @@ void measure_and_choose(const Work& work, const Wishes& wishes, Planned& planned
   for (MemberProfile& member : profiles.members) timed[member.name] = std::move(member);
   if (!untimed.empty()) {
     calibration.master.host = profiles.master;
+    // Of those who join later nobody knows what they get through beside the others.
     calibration.master.card = untimed.size() == roster.slaves().size() ? profiles.card : NodeLink{};
   }
   for (const std::string& name : members_of(work, roster)) calibration.members.push_back(timed.at(name));

@@ -43,10 +43,15 @@ struct Transfer {
   HostSpeed slave;
 };
 
-/// Sends a slave so many Pieces and has them back.
-Transfer time_transfer(Roster& roster, std::size_t slave, std::uint32_t pieces) {
+wire::Envelope probe_piece() {
   wire::Envelope piece{wire::Piece{}, wire::Payload(wire::kPieceBytes)};
   std::ranges::fill(piece.payload.bytes(), std::byte{1});
+  return piece;
+}
+
+/// Sends a slave so many Pieces and has them back.
+Transfer time_transfer(Roster& roster, std::size_t slave, std::uint32_t pieces) {
+  const wire::Envelope piece = probe_piece();
   Stopwatch watch;
   roster.send(slave, {wire::Probe{pieces}, {}});
   for (std::uint32_t i = 0; i < pieces; ++i) roster.send(slave, piece);
@@ -93,8 +98,7 @@ NodeLink measure_card(Roster& roster, const std::vector<std::size_t>& slaves,
   const double each = fastest / static_cast<double>(slaves.size() * wire::kPieceBytes);  // in a second
   const double wanted = std::clamp(kLongEnough * each, kFewest, kMost);
   const auto pieces = static_cast<std::uint32_t>(std::clamp(kTooLong * each, 1.0, wanted));
-  wire::Envelope piece{wire::Piece{}, wire::Payload(wire::kPieceBytes)};
-  std::ranges::fill(piece.payload.bytes(), std::byte{1});
+  const wire::Envelope piece = probe_piece();
   const Stopwatch watch;
   for (const std::size_t slave : slaves) roster.send(slave, {wire::Probe{pieces}, {}});
   for (std::uint32_t i = 0; i < pieces; ++i) {
