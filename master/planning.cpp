@@ -145,7 +145,7 @@ HeadTimes time_heads(const Cut& cut, int batch) {
     const double part = few < batch ? pass(few) : 0.0;
     const double per_image = std::clamp((whole - part) / std::max(1, batch - few), 0.0, whole / batch);
     times.per_image += per_image;
-    times.fixed += whole - per_image * batch;
+    times.fixed += std::max(0.0, whole - per_image * batch);  // rounding may leave less than nothing
     times.update += seconds_of([&] {
       head.backward_weights();
       head.update({.learning_rate = 0.0F});
