@@ -96,13 +96,32 @@ class Cgroups:
             sh("umount", self.mounted, check=False)
 
 
-def use_congestion_control(inside):
-    """What machines of a LAN send by, whatever this one does: CUBIC, or where this kernel does not let namespaces have
-    it Reno, as which CUBIC behaves on short ways. Under BBR flows of one link have unequal parts of it for seconds."""
-    for name in ("cubic", "reno"):
-        if sh(*inside, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={name}", status=True) == 0:
-            return name
-    return sh(*inside, "sysctl", "-n", "net.ipv4.tcp_congestion_control").strip()
+class CongestionControl:
+    """What machines of a LAN send by, whatever this one does: CUBIC. Under BBR flows of one link have unequal parts of it for
+    seconds; under Reno one that was slow stays slow when the others are done."""
+
+    ALLOWED = pathlib.Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+
+    def __init__(self):
+        """Lets namespaces have CUBIC where the kernel has it, until close()."""
+        self.before = self.ALLOWED.read_text()
+        with contextlib.suppress(OSError):
+            self.ALLOWED.write_text(f"{self.before.strip()} cubic")
+
+    @staticmethod
+    def use(inside):
+        """Sets it in a namespace; its name, or of what there is instead."""
+        # Who was idle for 200 ms begins slowly. Machines so much slower than those that they stand for are idle for so much
+        # longer in each step, and the 200 ms are not.
+        sh(*inside, "sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0")
+        for name in ("cubic", "reno"):
+            if sh(*inside, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={name}", status=True) == 0:
+                break
+        return sh(*inside, "sysctl", "-n", "net.ipv4.tcp_congestion_control").strip()
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.ALLOWED.write_text(self.before)
 
 
 class Lan:
@@ -110,6 +129,7 @@ class Lan:
 
     def __init__(self, folder, mbits):
         self.cgroups = Cgroups(folder)
+        self.congestion_control = CongestionControl()
         self.mbits = mbits
         self.machines = []
         sh("ip", "link", "del", BRIDGE, check=False)
@@ -131,7 +151,7 @@ class Lan:
         sh(*inside, "ip", "addr", "add", f"10.77.0.{number}/24", "dev", inner)
         sh(*inside, "ip", "link", "set", inner, "up")
         sh(*inside, "ip", "link", "set", "lo", "up")
-        self.congestion = use_congestion_control(inside)
+        self.congestion = self.congestion_control.use(inside)
         shape = ["root", "tbf", "rate", f"{self.mbits}mbit", "burst", "128kb", "latency", "50ms"]
         sh("tc", "qdisc", "add", "dev", outer, *shape)
         sh(*inside, "tc", "qdisc", "add", "dev", inner, *shape)
@@ -161,6 +181,7 @@ class Lan:
             sh("ip", "netns", "del", machine["space"], check=False)
             sh("ip", "link", "del", machine["outer"], check=False)
         sh("ip", "link", "del", BRIDGE, check=False)
+        self.congestion_control.close()
         self.cgroups.close()
 
 
