@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """An emulated LAN on one machine: each slave, and the master, in a network namespace of its own behind a link of a
-given bandwidth, and held to a share of a core (but for the threads of its network, where cgroups are of version 1).
-Prints the time of a training step beside that of one such machine, and beside what the planner's model says. Needs root,
-iproute2 and cgroups; without --data, images of 3x32x32 are drawn.
+given bandwidth, and held to a share of a core (but for the threads of its network). Prints the time of a training step
+beside that of one such machine, and beside what the planner's model says. Needs root, iproute2 and cgroups; without --data,
+images of 3x32x32 are drawn.
 
 usage: bench/lan.py [options]      (after scripts/build)
 
@@ -48,6 +48,7 @@ class Cgroups:
     def __init__(self, folder):
         self.mounted = None
         self.groups = []
+        self.held = []  # of each machine, the files with the threads under its quota and with those that are free
         mounts = pathlib.Path("/sys/fs/cgroup")
         controllers = mounts / "cgroup.subtree_control"
         if controllers.exists() and "cpu" in controllers.read_text().split():
@@ -62,31 +63,38 @@ class Cgroups:
 
     def make(self, name, share):
         """A group held to so many cores; a short period, or short kernels would run in bursts."""
-        group = self.root / f"convoy-{os.getpid()}-{name}"
-        group.mkdir()
-        self.groups.append(group)
         period = 10000
         quota = max(1000, int(share * period))
-        if self.version == 2:
-            (group / "cpu.max").write_text(f"{quota} {period}")
-        else:
-            (group / "cpu.cfs_period_us").write_text(str(period))
-            (group / "cpu.cfs_quota_us").write_text(str(quota))
+        machine = self.add(self.root / f"convoy-{os.getpid()}-{name}")
+        if self.version == 1:
+            (machine / "cpu.cfs_period_us").write_text(str(period))
+            (machine / "cpu.cfs_quota_us").write_text(str(quota))
+            self.held.append((machine / "tasks", self.root / "tasks"))
+            return machine
+        held, free = self.add(machine / "held"), self.add(machine / "free")
+        for group in (held, free):
+            (group / "cgroup.type").write_text("threaded")
+        (machine / "cgroup.subtree_control").write_text("+cpu")
+        (held / "cpu.max").write_text(f"{quota} {period}")
+        self.held.append((held / "cgroup.threads", free / "cgroup.threads"))
+        return held
+
+    def add(self, group):
+        group.mkdir()
+        self.groups.append(group)
         return group
 
     def free_network_threads(self):
-        """Takes ZeroMQ's threads out of the groups, where groups hold threads (v1). In them they would stand still with all
-        others once a period's share is used up, and links with them, for which a machine of a LAN has no reason."""
-        if self.version == 2:
-            return
-        for group in self.groups:
-            for thread in (group / "tasks").read_text().split():
+        """Takes ZeroMQ's threads out of the quotas. In them they would stand still with all others once a period's share is
+        used up, and links with them, for which a machine of a LAN has no reason."""
+        for held, free in self.held:
+            for thread in held.read_text().split():
                 with contextlib.suppress(OSError):  # it has ended
                     if pathlib.Path(f"/proc/{thread}/comm").read_text().startswith("ZMQbg"):
-                        (self.root / "tasks").write_text(thread)
+                        free.write_text(thread)
 
     def close(self):
-        for group in self.groups:
+        for group in reversed(self.groups):
             for _ in range(50):
                 with contextlib.suppress(OSError):
                     group.rmdir()
