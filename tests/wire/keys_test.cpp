@@ -203,7 +203,8 @@ TEST(Keys, OfAJoinThatSomebodyHeardOpenNoDoor) {
       again.receive(100ms);  // a client speaks when it has been answered
     }
     EXPECT_FALSE(server.receive(in(300ms)));
-    EXPECT_THAT(refusals(server), ElementsAre(from_here("it does not have this master's key")));
+    // On a busy machine it may be closed before it is asked for its address.
+    EXPECT_THAT(refusals(server), ElementsAre(Field(&Refusal::why, HasSubstr("it does not have this master's key"))));
   }
 }
 
