@@ -21,6 +21,7 @@ import sys
 import tempfile
 
 import lan
+from emulated_lan import BIN, PORT, ROOT, Lan, sh, stop
 
 NETS = "nets/vgg16e.yaml:8,nets/googlenet.yaml:16,nets/squeezenet.yaml:16,nets/resnet34.yaml:16"
 
@@ -35,8 +36,8 @@ def parameters_of(run):
 def transfer_seconds(emulated, machines, count):
     """Of `count` floats from one machine to the other."""
     size = max(1, round(4 * count / 65536)) * 65536
-    words = [lan.BIN / "convoy-bench", "transport", "--tensors", size, "--frames", 65536, "--repeats", 1, "--format", "csv"]
-    address = f"tcp://{machines[0]['address']}:{lan.PORT + 10}"
+    words = [BIN / "convoy-bench", "transport", "--tensors", size, "--frames", 65536, "--repeats", 1, "--format", "csv"]
+    address = f"tcp://{machines[0]['address']}:{PORT + 10}"
     sender = emulated.start(machines[0], [*words, "--listen", address], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     running = [sender]
     try:
@@ -44,7 +45,7 @@ def transfer_seconds(emulated, machines, count):
         running.append(emulated.start(machines[1], [*words, "--connect", address], stdout=subprocess.DEVNULL))
         output = sender.communicate(timeout=600)[0]
     finally:
-        lan.stop(running)
+        stop(running)
     ours = re.search(r"^tensor,[0-9]+,[^,]*,([0-9.]+),", output, re.MULTILINE)
     if not ours:
         sys.exit(f"data_parallel.py: no transfer was timed; {output}")
@@ -61,16 +62,16 @@ def data_parallel(gradient, transfer, workers):
 
 def simulated(options, run, wire):
     """Seconds of a step by number of machines, all like those of the run."""
-    words = [lan.BIN / "convoy-bench", "simulate", "--net", lan.ROOT / options.net, "--batch", options.batch, "--from-run", run,
+    words = [BIN / "convoy-bench", "simulate", "--net", ROOT / options.net, "--batch", options.batch, "--from-run", run,
              "--slaves", options.simulate, "--exchange", "auto", "--wire", wire, "--format", "csv"]
-    rows = [line.split(",") for line in lan.sh(*words).splitlines()[1:]]
+    rows = [line.split(",") for line in sh(*words).splitlines()[1:]]
     return {int(row[0]): float(row[2]) for row in rows}
 
 
 def measure(options, folder):
     """The rows of a net."""
     most = max(options.counts)
-    emulated = lan.Lan(folder, 10000)
+    emulated = Lan(folder, 10000)
     try:
         busy = [emulated.add(f"busy{i}", options.share) for i in range(most)]
         gradient = lan.train_alone(options, emulated, folder, busy, options.steps)
@@ -79,7 +80,7 @@ def measure(options, folder):
             shutil.rmtree(f"{folder}/{machine['name']}-alone")
         mbits = round(1000.0 * lan.flops(options) / gradient / 1e9 / options.gflops)
         emulated.close()
-        emulated = lan.Lan(folder, mbits)
+        emulated = Lan(folder, mbits)
         master = emulated.add("master", options.share)
         slaves = [emulated.add(f"s{i + 1:02}", options.share) for i in range(most)]
         transfer = transfer_seconds(emulated, [master, slaves[0]], parameters)

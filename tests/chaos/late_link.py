@@ -11,7 +11,7 @@ import struct
 import threading
 import time
 
-import lan
+import emulated_lan as lan
 
 TUN = "/dev/net/tun"
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000

@@ -23,7 +23,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
-import lan  # noqa: E402  (beside the benchmarks)
+import emulated_lan as lan  # noqa: E402  (beside the benchmarks)
 from late_link import TUN, LateLink  # noqa: E402
 
 BIN = lan.BIN

@@ -1,0 +1,182 @@
+"""The machines of an emulated LAN: each in a network namespace behind a shaped link, held to a share of a core. For the
+programs beside it, and tests/chaos."""
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = ROOT / "build/release/bin"
+BRIDGE = "cvybr"
+PORT = 5570
+
+
+def sh(*words, check=True, status=False):
+    """Runs a command quietly; its output, or its status."""
+    run = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if status:
+        return run.returncode
+    if check and run.returncode != 0:
+        sys.exit(f"lan.py: {' '.join(map(str, words))}: {run.stderr.strip() or run.stdout.strip()}")
+    return run.stdout
+
+
+class Cgroups:
+    """CPU quotas: cgroup v2 where it is mounted with a cpu controller, else v1, mounted here where it is not."""
+
+    def __init__(self, folder):
+        self.mounted = None
+        self.groups = []
+        self.held = []  # of each machine, the files with the threads under its quota and with those that are free
+        mounts = pathlib.Path("/sys/fs/cgroup")
+        controllers = mounts / "cgroup.subtree_control"
+        if controllers.exists() and "cpu" in controllers.read_text().split():
+            self.root, self.version = mounts, 2
+        elif (mounts / "cpu/cgroup.procs").exists():
+            self.root, self.version = mounts / "cpu", 1
+        else:
+            self.root, self.version = pathlib.Path(folder) / "cgroup", 1
+            self.root.mkdir()
+            sh("mount", "-t", "cgroup", "-o", "cpu", "none", self.root)
+            self.mounted = self.root
+
+    def make(self, name, share):
+        """A group held to so many cores; a short period, or short kernels would run in bursts."""
+        period = 10000
+        quota = max(1000, int(share * period))
+        machine = self.add(self.root / f"convoy-{os.getpid()}-{name}")
+        if self.version == 1:
+            (machine / "cpu.cfs_period_us").write_text(str(period))
+            (machine / "cpu.cfs_quota_us").write_text(str(quota))
+            self.held.append((machine / "tasks", self.root / "tasks"))
+            return machine
+        held, free = self.add(machine / "held"), self.add(machine / "free")
+        for group in (held, free):
+            (group / "cgroup.type").write_text("threaded")
+        (machine / "cgroup.subtree_control").write_text("+cpu")
+        (held / "cpu.max").write_text(f"{quota} {period}")
+        self.held.append((held / "cgroup.threads", free / "cgroup.threads"))
+        return held
+
+    def add(self, group):
+        group.mkdir()
+        self.groups.append(group)
+        return group
+
+    def free_network_threads(self):
+        """Takes ZeroMQ's threads out of the quotas. In them they would stand still with all others once a period's share is
+        used up, and links with them, for which a machine of a LAN has no reason."""
+        for held, free in self.held:
+            for thread in held.read_text().split():
+                with contextlib.suppress(OSError):  # it has ended
+                    if pathlib.Path(f"/proc/{thread}/comm").read_text().startswith("ZMQbg"):
+                        free.write_text(thread)
+
+    def close(self):
+        for group in reversed(self.groups):
+            for _ in range(50):
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+                    break
+                time.sleep(0.1)
+        if self.mounted:
+            sh("umount", self.mounted, check=False)
+
+
+class CongestionControl:
+    """What machines of a LAN send by, whatever this one does: CUBIC. Under BBR flows of one link have unequal parts of it for
+    seconds; under Reno one that was slow stays slow when the others are done."""
+
+    ALLOWED = pathlib.Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+
+    def __init__(self):
+        """Lets namespaces have CUBIC where the kernel has it, until close()."""
+        self.before = self.ALLOWED.read_text()
+        with contextlib.suppress(OSError):
+            self.ALLOWED.write_text(f"{self.before.strip()} cubic")
+
+    @staticmethod
+    def use(inside):
+        """Sets it in a namespace; its name, or of what there is instead."""
+        # Who was idle for 200 ms begins slowly. Machines so much slower than those that they stand for are idle for so much
+        # longer in each step, and the 200 ms are not.
+        sh(*inside, "sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0")
+        for name in ("cubic", "reno"):
+            if sh(*inside, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={name}", status=True) == 0:
+                break
+        return sh(*inside, "sysctl", "-n", "net.ipv4.tcp_congestion_control").strip()
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.ALLOWED.write_text(self.before)
+
+
+class Lan:
+    """A bridge and the machines at it."""
+
+    def __init__(self, folder, mbits):
+        self.cgroups = Cgroups(folder)
+        self.congestion_control = CongestionControl()
+        self.mbits = mbits
+        self.machines = []
+        sh("ip", "link", "del", BRIDGE, check=False)
+        sh("ip", "link", "add", "name", BRIDGE, "type", "bridge")
+        sh("ip", "link", "set", BRIDGE, "up")
+
+    def add(self, name, share):
+        """A machine: namespace, shaped link, CPU group."""
+        number = len(self.machines) + 1
+        space, outer, inner = f"cvy{number}", f"cvyo{number}", f"cvyi{number}"
+        sh("ip", "netns", "del", space, check=False)  # of a run that was killed
+        sh("ip", "link", "del", outer, check=False)
+        sh("ip", "netns", "add", space)
+        sh("ip", "link", "add", "name", outer, "type", "veth", "peer", "name", inner)
+        sh("ip", "link", "set", inner, "netns", space)
+        sh("ip", "link", "set", outer, "master", BRIDGE)
+        sh("ip", "link", "set", outer, "up")
+        inside = ["ip", "netns", "exec", space]
+        sh(*inside, "ip", "addr", "add", f"10.77.0.{number}/24", "dev", inner)
+        sh(*inside, "ip", "link", "set", inner, "up")
+        sh(*inside, "ip", "link", "set", "lo", "up")
+        self.congestion = self.congestion_control.use(inside)
+        shape = ["root", "tbf", "rate", f"{self.mbits}mbit", "burst", "128kb", "latency", "50ms"]
+        sh("tc", "qdisc", "add", "dev", outer, *shape)
+        sh(*inside, "tc", "qdisc", "add", "dev", inner, *shape)
+        cores = sorted(os.sched_getaffinity(0))
+        machine = {"name": name, "space": space, "outer": outer, "address": f"10.77.0.{number}",
+                   "share": share, "group": self.cgroups.make(name, share), "core": cores[number % len(cores)]}
+        self.machines.append(machine)
+        return machine
+
+    def start(self, machine, words, **options):
+        """A process on the machine."""
+        # Into the group first: a namespace has a /sys of its own. On one core: of a quota that threads on several cores
+        # use up in turns, the kernel loses a millisecond a period.
+        command = f'echo $$ > {machine["group"]}/cgroup.procs && exec taskset -c {machine["core"]} ' \
+                  f'ip netns exec {machine["space"]} "$@"'
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="1")
+        return subprocess.Popen(["bash", "-c", command, "bash", *map(str, words)], env=environment,
+                                start_new_session=True, text=True, **options)
+
+    def bytes_of(self, machine):
+        """Sent and received by the machine so far."""
+        counters = pathlib.Path("/sys/class/net") / machine["outer"] / "statistics"
+        return int((counters / "rx_bytes").read_text()), int((counters / "tx_bytes").read_text())
+
+    def close(self):
+        for machine in self.machines:
+            sh("ip", "netns", "del", machine["space"], check=False)
+            sh("ip", "link", "del", machine["outer"], check=False)
+        sh("ip", "link", "del", BRIDGE, check=False)
+        self.congestion_control.close()
+        self.cgroups.close()
+
+
+def stop(processes):
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
