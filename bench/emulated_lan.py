@@ -20,7 +20,7 @@ def sh(*words, check=True, status=False):
     if status:
         return run.returncode
     if check and run.returncode != 0:
-        sys.exit(f"lan.py: {' '.join(map(str, words))}: {run.stderr.strip() or run.stdout.strip()}")
+        sys.exit(f"emulated LAN: {' '.join(map(str, words))}: {run.stderr.strip() or run.stdout.strip()}")
     return run.stdout
 
 
@@ -176,6 +176,7 @@ class Lan:
 
 
 def stop(processes):
+    """Kills them, and what they started."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
