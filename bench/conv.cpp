@@ -11,8 +11,8 @@
 #include "core/random.hpp"
 #include "core/stopwatch.hpp"
 #include "devices/registry.hpp"
-#include "master/options.hpp"
-#include "nets/net.hpp"
+#include "master/commands/options.hpp"
+#include "nets/graph/net.hpp"
 
 namespace convoy {
 namespace {

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <set>
-
-#include "master/run_folder.hpp"
+#include "core/files.hpp"
 
 namespace convoy {
 namespace {

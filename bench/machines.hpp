@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nets/net.hpp"
+#include "nets/graph/net.hpp"
 #include "plan/calibration.hpp"
 #include "plan/choose.hpp"
 

@@ -9,8 +9,8 @@
 #include "core/stopwatch.hpp"
 #include "core/thread_team.hpp"
 #include "devices/registry.hpp"
-#include "master/local_trunk.hpp"
-#include "nets/net.hpp"
+#include "nets/graph/net.hpp"
+#include "train/local_trunk.hpp"
 
 namespace convoy {
 namespace {

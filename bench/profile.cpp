@@ -15,11 +15,11 @@
 #include "core/random.hpp"
 #include "core/stopwatch.hpp"
 #include "devices/registry.hpp"
-#include "kernels/matmul.hpp"
-#include "master/local_trunk.hpp"
-#include "master/options.hpp"
-#include "master/train.hpp"
-#include "plan/plan.hpp"
+#include "kernels/host/matmul.hpp"
+#include "master/commands/options.hpp"
+#include "plan/profile.hpp"
+#include "train/local_trunk.hpp"
+#include "train/train.hpp"
 
 namespace convoy {
 namespace {
@@ -240,7 +240,7 @@ void run_profile(const ProfileOptions& options) {
       trunk.forward(images, pass);
       std::vector<const Tensor*> gradients;
       timeline.time(*device, "heads", -1, [&] {
-        heads.forward(trunk, pass);
+        heads.forward(trunk.outputs(), pass);
         heads.loss(labels, batch);
         gradients = heads.backward({0, batch});
       });

@@ -4,7 +4,7 @@
 
 #include "bench/commands.hpp"
 #include "bench/machines.hpp"
-#include "master/options.hpp"
+#include "master/commands/options.hpp"
 
 namespace convoy {
 namespace {

@@ -13,8 +13,8 @@
 #include "bench/real_run.hpp"
 #include "bench/statistics.hpp"
 #include "bench/sweep_plot.hpp"
-#include "master/options.hpp"
-#include "master/run_folder.hpp"
+#include "core/files.hpp"
+#include "master/commands/options.hpp"
 
 namespace convoy {
 namespace {

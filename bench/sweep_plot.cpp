@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "master/gnuplot.hpp"
-#include "master/run_folder.hpp"
+#include "core/files.hpp"
+#include "master/report/gnuplot.hpp"
 
 namespace convoy {
 namespace {

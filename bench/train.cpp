@@ -8,10 +8,10 @@
 #include "core/random.hpp"
 #include "core/stopwatch.hpp"
 #include "devices/registry.hpp"
-#include "kernels/matmul.hpp"
-#include "master/local_trunk.hpp"
-#include "master/options.hpp"
-#include "master/train.hpp"
+#include "kernels/host/matmul.hpp"
+#include "master/commands/options.hpp"
+#include "train/local_trunk.hpp"
+#include "train/train.hpp"
 
 namespace convoy {
 namespace {

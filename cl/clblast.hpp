@@ -11,7 +11,7 @@ namespace convoy {
 /// libclblast.so.1.
 const std::string& clblast_missing();
 
-/// As in kernels/matmul.hpp, over all of the buffers: c (m x n) = op(a) (m x k) * op(b) (k x n) + beta * c, row-major.
+/// As in kernels/host/matmul.hpp, over all of the buffers: c (m x n) = op(a) (m x k) * op(b) (k x n) + beta * c, row-major.
 struct ClProduct {
   int m;
   int n;

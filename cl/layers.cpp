@@ -1,7 +1,7 @@
 #include "cl/layers.hpp"
 
-#include "kernels/activation.hpp"
-#include "kernels/dropout.hpp"
+#include "kernels/host/activation.hpp"
+#include "kernels/host/dropout.hpp"
 
 namespace convoy {
 

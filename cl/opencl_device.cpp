@@ -4,8 +4,8 @@
 
 #include "cl/clblast.hpp"
 #include "cl/shard.hpp"
-#include "kernels/grouped.hpp"
-#include "kernels/on_host.hpp"
+#include "kernels/host/grouped.hpp"
+#include "kernels/host/on_host.hpp"
 
 namespace convoy {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "cl/choice.hpp"
-#include "kernels/activation.hpp"
+#include "kernels/host/activation.hpp"
 
 namespace convoy {
 namespace {

@@ -48,3 +48,11 @@ function(convoy_library name)
   add_library(${name} STATIC ${ARGN})
   target_link_libraries(${name} PUBLIC convoy_options)
 endfunction()
+
+# convoy_folders(VARIABLE): the folders of code in the order of cmake/folders.txt.
+function(convoy_folders variable)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/folders.txt)
+  file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/folders.txt lines REGEX "^[a-z]+:")
+  list(TRANSFORM lines REPLACE ":.*" "")
+  set(${variable} ${lines} PARENT_SCOPE)
+endfunction()

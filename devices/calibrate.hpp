@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/device.hpp"
-#include "plan/plan.hpp"
+#include "plan/profile.hpp"
 
 namespace convoy {
 

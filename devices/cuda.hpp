@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda_module.hpp"
+#include "kernels/cuda/module.hpp"
 
 namespace convoy {
 

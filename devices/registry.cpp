@@ -11,10 +11,10 @@
 #include "core/thread_team.hpp"
 #include "devices/calibrate.hpp"
 #include "devices/check_device.hpp"
-#include "kernels/eigen_device.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/eigen/device.hpp"
+#include "kernels/reference/device.hpp"
 #if CONVOY_HAS_ONEDNN
-#include "kernels/onednn_device.hpp"
+#include "kernels/onednn/device.hpp"
 #endif
 #if CONVOY_HAS_OPENCL
 #include "cl/clblast.hpp"

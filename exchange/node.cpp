@@ -233,7 +233,8 @@ void Node::give_gradients(const std::vector<const Tensor*>& gradients, int micro
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const std::size_t each = gradients[i]->size() / static_cast<std::size_t>(plan_.batch);
     const std::size_t first = each * static_cast<std::size_t>(samples.first);
-    const std::span<const float> part = gradients[i]->span().subspan(first, each * static_cast<std::size_t>(samples.count));
+    const std::span<const float> part =
+        gradients[i]->span().subspan(first, each * static_cast<std::size_t>(samples.count));
     std::ranges::copy(part, gradients_.at(outputs_[i]).values.data() + first);
   }
   finish(head);
@@ -255,7 +256,9 @@ bool Node::work() {
     case TaskKind::backward_input: backward_input(next); break;
     case TaskKind::layers: layers(next); break;
     case TaskKind::layers_backward: layers_backward(next); break;
-    case TaskKind::backward_filters: pieces_[static_cast<std::size_t>(next.stage)].front().shard->backward_filters(); break;
+    case TaskKind::backward_filters:
+      pieces_[static_cast<std::size_t>(next.stage)].front().shard->backward_filters();
+      break;
     case TaskKind::update: update(); break;
     default: invariant(false, "heads, sums and sends are not worked at");
   }

@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/channel_layers.hpp"
 #include "kernels/device.hpp"
+#include "kernels/host/channel_layers.hpp"
 #include "plan/task_graph.hpp"
 
 namespace convoy {
@@ -176,7 +176,7 @@ class Node {
 
   Pass pass_;
   std::optional<UpdateStep> update_;
-  std::vector<int> heads_;  ///< tasks, by micro-batch
+  std::vector<int> heads_;            ///< tasks, by micro-batch
   std::vector<std::size_t> missing_;  ///< of what each task waits for
   std::vector<bool> done_;
   std::set<int> ready_;

@@ -13,9 +13,7 @@ std::size_t map_of(const DeviceTensor& tensor) {
 }  // namespace
 
 /// What a shard of a stage makes, and the gradient by that.
-Node::Slab& Node::made(int stage) {
-  return plan_.exchange == Exchange::thesis ? raw_.at(stage) : maps_.at(stage);
-}
+Node::Slab& Node::made(int stage) { return plan_.exchange == Exchange::thesis ? raw_.at(stage) : maps_.at(stage); }
 
 Node::Slab& Node::gradient_by_made(int stage) {
   if (plan_.exchange == Exchange::thesis) return raw_gradients_.at(stage);
@@ -132,8 +130,8 @@ void Node::add_to_parts(const Task& task, const Piece& piece, std::size_t number
   for (const Read& read : piece.reads) {
     if (read.number != number || read.stage < 0) continue;
     Slab& slab = parts_.at(read.stage);
-    const bool first = first_part_.at(read.stage) == task.stage &&
-                       &*std::ranges::find(piece.reads, read.stage, &Read::stage) == &read;
+    const bool first =
+        first_part_.at(read.stage) == task.stage && &*std::ranges::find(piece.reads, read.stage, &Read::stage) == &read;
     if (first && read.channels == slab.channels() && gradient.shape().c == slab.channels().count) {
       gradient.read(samples, slab.values.samples(samples.first, samples.count));
       continue;

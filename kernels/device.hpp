@@ -134,7 +134,7 @@ struct DeviceInfo {
   std::string description;  ///< for people: library, instruction set, threads
   int threads = 1;
   std::size_t memory = 0;      ///< bytes of its own (free ones, where the driver says); 0: it has the machine's
-  double memory_factor = 1.0;  ///< bytes that shards take for each that plan/plan.hpp's shard_bytes counts
+  double memory_factor = 1.0;  ///< bytes that shards take for each that plan/profile.hpp's shard_bytes counts
   int filter_block = 1;        ///< filters computed together (vector width): a shard costs as much as the next multiple
 };
 

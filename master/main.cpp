@@ -8,7 +8,7 @@
 #include "core/exit_code.hpp"
 #include "core/stop_signal.hpp"
 #include "devices/library_threads.hpp"
-#include "master/options.hpp"
+#include "master/commands/options.hpp"
 
 namespace {
 

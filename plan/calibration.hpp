@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/plan.hpp"
+#include "plan/profile.hpp"
 
 namespace convoy {
 

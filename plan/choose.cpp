@@ -1,4 +1,5 @@
 #include "plan/choose.hpp"
+#include "plan/planner.hpp"
 
 #include <algorithm>
 #include <numeric>

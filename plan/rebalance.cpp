@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "plan/planner.hpp"
 
 namespace convoy {
 namespace {

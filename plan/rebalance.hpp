@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plan/plan.hpp"
+#include "plan/profile.hpp"
 
 namespace convoy {
 

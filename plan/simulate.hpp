@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "plan/profile.hpp"
 #include "plan/task_graph.hpp"
 
 namespace convoy {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/plan.hpp"
+#include "plan/profile.hpp"
 
 namespace convoy {
 namespace {

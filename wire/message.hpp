@@ -10,6 +10,7 @@
 
 #include "core/shard_state.hpp"
 #include "plan/plan.hpp"
+#include "plan/profile.hpp"
 #include "wire/contents.hpp"
 
 namespace convoy::wire {

@@ -5,8 +5,8 @@
 
 #include "core/random.hpp"
 #include "devices/registry.hpp"
-#include "nets/net.hpp"
-#include "plan/plan.hpp"
+#include "nets/graph/net.hpp"
+#include "plan/profile.hpp"
 #include "tests/support/source_folder.hpp"
 #include "tests/support/stage_cases.hpp"
 

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "master/local_trunk.hpp"
-#include "nets/net.hpp"
+#include "nets/graph/net.hpp"
 #include "tests/exchange/nodes.hpp"
 #include "tests/support/graph_net.hpp"
 #include "tests/support/states.hpp"
+#include "train/local_trunk.hpp"
 
 namespace convoy {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "master/heads.hpp"
-#include "master/local_trunk.hpp"
+#include "model/heads.hpp"
 #include "tests/exchange/nodes.hpp"
 #include "tests/support/shipped_nets.hpp"
+#include "train/local_trunk.hpp"
 
 namespace convoy {
 namespace {

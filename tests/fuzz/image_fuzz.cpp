@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "master/image_file.hpp"
+#include "data/image_file.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "master/dataset.hpp"
+#include "data/dataset.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace {

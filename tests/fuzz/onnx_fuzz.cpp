@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "nets/onnx.hpp"
+#include "nets/onnx/onnx.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

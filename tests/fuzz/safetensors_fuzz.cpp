@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "master/safetensors.hpp"
+#include "model/safetensors.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

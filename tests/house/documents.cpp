@@ -1,8 +1,12 @@
 #include "tests/house/documents.hpp"
 
+#include <fmt/ranges.h>
+
 #include <functional>
 #include <regex>
 #include <sstream>
+
+#include "tests/house/rules.hpp"
 
 namespace convoy::house {
 namespace {
@@ -62,7 +66,7 @@ std::vector<Claim> relative_links(const std::string& markdown) {
 
 std::vector<Claim> named_paths(const std::string& markdown) {
   static const std::regex path(
-      R"((^|[\s"'=(])((?:scripts|nets|docs|tests|bench|core|kernels|cl|plan|devices|wire|master|slave|cmake|\.ci)/[^\s"'`,;:)]*))");
+      fmt::format(R"((^|[\s"'=(])((?:scripts|docs|cmake|\.ci|{})/[^\s"'`,;:)]*))", fmt::join(code_folders(), "|")));
   static const std::regex stands_for_many(R"(.*([*<>{}\[\]$|]|\.\.\.|NAME|NET|FOLDER).*)");
   std::vector<Claim> paths;
   for (const Line& line : lines_of(markdown)) {

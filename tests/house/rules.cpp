@@ -4,33 +4,34 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <regex>
 #include <set>
 #include <sstream>
 
+#include "tests/support/source_folder.hpp"
+
 namespace convoy::house {
 namespace {
 
 using Names = std::set<std::string>;
 
-/// What a folder may include besides itself. An entry with a slash is one header rather than a folder.
+/// What a folder may include besides itself, from cmake/folders.txt. An entry with a slash is one header.
 const std::map<std::string, Names>& folder_table() {
-  static const std::map<std::string, Names> table{
-      {"core", {}},
-      {"nets", {"core"}},
-      {"kernels", {"core"}},
-      {"cl", {"core", "kernels"}},
-      {"plan", {"core"}},
-      {"exchange", {"core", "plan", "kernels"}},
-      {"devices", {"core", "plan", "kernels", "cl"}},
-      {"wire", {"core", "plan/plan.hpp"}},
-      {"slave", {"core", "plan", "exchange", "kernels", "devices", "wire"}},
-      {"master", {"core", "nets", "plan", "exchange", "kernels", "devices", "wire"}},
-      {"bench", {"core", "nets", "plan", "kernels", "cl", "devices", "wire", "slave", "master"}},
-      {"tests", {"core", "nets", "plan", "exchange", "kernels", "cl", "devices", "wire", "slave", "master", "bench"}},
-  };
+  static const std::map<std::string, Names> table = [] {
+    std::map<std::string, Names> read;
+    std::ifstream lines(source_folder() + "/cmake/folders.txt");
+    for (std::string line; std::getline(lines, line);) {
+      const auto colon = line.find(':');
+      if (line.starts_with('#') || colon == std::string::npos) continue;
+      std::istringstream allowed(line.substr(colon + 1));
+      Names& names = read[line.substr(0, colon)];
+      for (std::string name; allowed >> name;) names.insert(name);
+    }
+    return read;
+  }();
   return table;
 }
 

@@ -72,7 +72,7 @@ TEST_P(IncludeTable, Judges) {
 INSTANTIATE_TEST_SUITE_P(
     House, IncludeTable,
     ::testing::Values(
-        Case{"core/a.cpp", "#include \"nets/net.hpp\"", "core/ may not include \"nets/net.hpp\""},
+        Case{"core/a.cpp", "#include \"nets/graph/net.hpp\"", "core/ may not include \"nets/graph/net.hpp\""},
         Case{"core/a.cpp", "#include \"core/tensor.hpp\"", ""}, Case{"core/a.cpp", "#include <vector>", ""},
         Case{"core/a.cpp", "#include <fmt/format.h>", ""},
         Case{"core/a.cpp", "#include <spdlog/spdlog.h>", "nothing else"},
@@ -80,10 +80,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"nets/a.cpp", "#include \"kernels/device.hpp\"", "nets/ may not include"},
         Case{"kernels/a.hpp", "#include \"plan/plan.hpp\"", "kernels/ may not include"},
         Case{"plan/a.cpp", "#include \"devices/registry.hpp\"", "plan/ may not include"},
-        Case{"slave/a.cpp", "#include \"nets/net.hpp\"", "slave/ may not include"},
-        Case{"slave/a.cpp", "  #  include \"master/trunk.hpp\"", "slave/ may not include"},
+        Case{"slave/a.cpp", "#include \"nets/graph/net.hpp\"", "slave/ may not include"},
+        Case{"slave/a.cpp", "  #  include \"train/trunk.hpp\"", "slave/ may not include"},
         Case{"master/a.cpp", "#include \"slave/serve.hpp\"", "master/ may not include"},
-        Case{"master/a.cpp", "#include \"nets/net.hpp\"", ""}, Case{"wire/a.cpp", "#include \"plan/plan.hpp\"", ""},
+        Case{"master/a.cpp", "#include \"nets/graph/net.hpp\"", ""},
+        Case{"wire/a.cpp", "#include \"plan/plan.hpp\"", ""},
         Case{"wire/a.cpp", "#include \"plan/planner.hpp\"", "wire/ may not include"},
         Case{"wire/a.cpp", "#include \"protocol_generated.h\"", ""},
         Case{"bench/a.cpp", "#include \"tests/support/stage_cases.hpp\"", "bench/ may not include"},

@@ -1,6 +1,6 @@
 // The CUDA device on a GPU of plain loops (host_gpu.cpp): its shards, layers, products and every kernel's index arithmetic.
 
-#include "kernels/cuda_device.hpp"
+#include "kernels/cuda/device.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 
 #include "core/random.hpp"
 #include "devices/registry.hpp"
-#include "kernels/matmul.hpp"
+#include "kernels/host/matmul.hpp"
 #include "tests/support/host_shard.hpp"
 #include "tests/support/stage_cases.hpp"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <optional>
 
-#include "kernels/reference.hpp"
+#include "kernels/reference/device.hpp"
 #include "tests/support/stage_cases.hpp"
 
 namespace convoy {

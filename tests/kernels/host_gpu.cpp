@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "kernels/matmul.hpp"
+#include "kernels/host/matmul.hpp"
 
 namespace convoy {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "kernels/cuda_gpu.hpp"
+#include "kernels/cuda/gpu.hpp"
 
 namespace convoy {
 

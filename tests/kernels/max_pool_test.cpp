@@ -1,4 +1,4 @@
-#include "kernels/max_pool.hpp"
+#include "kernels/host/max_pool.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,16 +7,16 @@
 #include <functional>
 
 #include "core/random.hpp"
-#include "master/cluster_trunk.hpp"
+#include "master/cluster/cluster_trunk.hpp"
 
-#include "master/local_trunk.hpp"
-#include "master/profile.hpp"
-#include "master/train.hpp"
-#include "nets/net.hpp"
+#include "master/cluster/profile.hpp"
+#include "nets/graph/net.hpp"
 #include "plan/choose.hpp"
 #include "tests/support/graph_net.hpp"
 #include "tests/support/slave_threads.hpp"
 #include "tests/support/states.hpp"
+#include "train/local_trunk.hpp"
+#include "train/train.hpp"
 
 namespace convoy {
 namespace {

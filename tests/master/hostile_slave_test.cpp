@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "devices/registry.hpp"
-#include "master/cluster_trunk.hpp"
+#include "master/cluster/cluster_trunk.hpp"
 #include "tests/support/fake_slave.hpp"
 #include "tests/support/slave_threads.hpp"
 

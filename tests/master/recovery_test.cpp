@@ -7,14 +7,14 @@
 #include <list>
 #include <thread>
 
-#include "master/cluster.hpp"
-#include "master/load_net.hpp"
-#include "master/train.hpp"
+#include "master/cluster/cluster.hpp"
+#include "master/commands/load_net.hpp"
 #include "tests/support/fake_slave.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/slave_threads.hpp"
 #include "tests/support/source_folder.hpp"
 #include "tests/support/states.hpp"
+#include "train/train.hpp"
 
 namespace convoy {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "nets/net.hpp"
+#include "nets/graph/net.hpp"
 
 namespace convoy {
 namespace {

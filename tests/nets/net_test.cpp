@@ -1,4 +1,4 @@
-#include "nets/net.hpp"
+#include "nets/graph/net.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 #include "plan/plan.hpp"
+#include "plan/planner.hpp"
+#include "plan/profile.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +8,7 @@
 #include <map>
 #include <numeric>
 
-#include "nets/net.hpp"
+#include "nets/graph/net.hpp"
 #include "tests/support/graph_net.hpp"
 
 namespace convoy {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "core/error.hpp"
-#include "nets/net.hpp"
+#include "nets/graph/net.hpp"
 #include "plan/simulate.hpp"
 #include "tests/support/graph_net.hpp"
 

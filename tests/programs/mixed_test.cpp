@@ -13,7 +13,7 @@
 #include "core/error.hpp"
 #include "core/exit_code.hpp"
 #include "devices/registry.hpp"
-#include "master/safetensors.hpp"
+#include "model/safetensors.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/source_folder.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/reference.hpp"
+#include "kernels/reference/device.hpp"
 #include "tests/support/host_shard.hpp"
 #include "tests/support/stage_cases.hpp"
 #include "tests/support/states.hpp"

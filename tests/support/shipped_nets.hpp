@@ -10,7 +10,7 @@
 
 #include "core/random.hpp"
 #include "core/shard_state.hpp"
-#include "nets/net.hpp"
+#include "nets/graph/net.hpp"
 #include "tests/support/source_folder.hpp"
 
 namespace convoy {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Computes with PyTorch, in double precision, what tests/master/torch_test.cpp expects of Convoy, and writes it next to
+"""Computes with PyTorch, in double precision, what tests/train/torch_test.cpp expects of Convoy, and writes it next to
 this program.
 
     tests/torch/make_golden.py [CASE]...

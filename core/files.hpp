@@ -1,0 +1,18 @@
+// Whole files: written so that a reader never sees half of one, and read with a bound on their size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace convoy {
+
+/// Writes `text` to `file` whole or not at all. Throws Error naming the file.
+void write_text(const std::string& file, const std::string& text);
+/// Throws Error naming the file when it cannot be read or is larger than 16 MiB.
+std::string read_text(const std::string& file);
+/// The bytes of a file. Throws Error naming the file when it is missing, cannot be read, or holds more than `most` bytes.
+std::vector<std::uint8_t> read_file(const std::string& file, std::size_t most);
+
+}  // namespace convoy

@@ -1,0 +1,203 @@
+#include "data/batches.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/random.hpp"
+#include "data/image_file.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr std::uint64_t kShuffleStream = std::uint64_t{5} << 32;
+constexpr std::uint64_t kAugmentStream = std::uint64_t{6} << 32;
+
+/// One stream for each image of each epoch: independent of its place in the order.
+Random drawn_for(std::uint64_t seed, int epoch, int image) {
+  return {seed, kAugmentStream + (static_cast<std::uint64_t>(epoch) << 33) + static_cast<std::uint64_t>(image)};
+}
+
+/// Some of the photographs, as bytes: enough for their mean and deviation.
+ImageSet some_of(const ImageSet& images) {
+  constexpr int kSome = 512;
+  const int count = std::min(kSome, images.count());
+  const auto size = static_cast<std::size_t>(images.shape.size());
+  ImageSet some{
+      .shape = images.shape, .pixels = std::vector<std::uint8_t>(size * static_cast<std::size_t>(count)), .labels = {}};
+  on_all_cores(count, [&](int i) {
+    const auto from = static_cast<std::size_t>(static_cast<long>(i) * images.count() / count);
+    const Picture picture = read_image(images.files[from], images.shape);
+    cut_view(picture, images.shape, {}, std::span(some.pixels).subspan(size * static_cast<std::size_t>(i), size));
+  });
+  return some;
+}
+
+std::vector<ChannelScale> scales_of(const ImageSet& images) {
+  if (!images.files.empty()) return scales_of(some_of(images));
+  const FeatureShape& shape = images.shape;
+  const std::size_t map = static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width);
+  std::vector<ChannelScale> scales;
+  for (int c = 0; c < shape.channels; ++c) {
+    std::vector<std::uint64_t> histogram(256, 0);
+    for (std::size_t at = static_cast<std::size_t>(c) * map; at < images.pixels.size();
+         at += map * static_cast<std::size_t>(shape.channels)) {
+      for (std::size_t i = 0; i < map; ++i) ++histogram[images.pixels[at + i]];
+    }
+    double count = 0.0;
+    double sum = 0.0;
+    double squares = 0.0;
+    for (int value = 0; value < 256; ++value) {
+      const double x = value / 255.0;
+      const auto times = static_cast<double>(histogram[static_cast<std::size_t>(value)]);
+      count += times;
+      sum += times * x;
+      squares += times * x * x;
+    }
+    const double mean = sum / count;
+    scales.push_back({mean, std::sqrt(std::max(squares / count - mean * mean, 1e-8))});
+  }
+  return scales;
+}
+
+}  // namespace
+
+std::vector<ChannelScale> scales_of(const DataSet& data) { return scales_of(data.training); }
+
+std::vector<std::vector<float>> scaled_bytes(const std::vector<ChannelScale>& scales) {
+  std::vector<std::vector<float>> tables;
+  for (const ChannelScale& scale : scales) {
+    std::vector<float> table(256);
+    for (int value = 0; value < 256; ++value) {
+      table[static_cast<std::size_t>(value)] = static_cast<float>((value / 255.0 - scale.mean) / scale.deviation);
+    }
+    tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
+Batches::Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment,
+                 const std::vector<ChannelScale>& scales)
+    : images_(part == Part::training ? data.training : data.test),
+      part_(part),
+      batch_(batch),
+      seed_(seed),
+      augment_(augment),
+      normalised_(scaled_bytes(scales.empty() ? scales_of(data) : scales)) {
+  if (part == Part::training && batch > images_.count()) {
+    fail("a batch of {} is larger than the training set of {} ({} images); take a smaller --batch", batch, data.name,
+         images_.count());
+  }
+}
+
+int Batches::count() const {
+  return part_ == Part::training ? images_.count() / batch_ : (images_.count() + batch_ - 1) / batch_;
+}
+
+Shape Batches::image_shape() const {
+  return {batch_, images_.shape.channels, images_.shape.height, images_.shape.width};
+}
+
+std::vector<int> Batches::order_of(int epoch) const {
+  std::vector<int> order(images_.labels.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (part_ == Part::training) {
+    Random random(seed_, kShuffleStream + static_cast<std::uint64_t>(epoch));
+    random.shuffle(order);
+  }
+  return order;
+}
+
+/// Fewer in the last batch of a test.
+std::vector<int> Batches::images_of(Place place) const {
+  const std::vector<int> order = order_of(place.epoch);
+  const auto first = order.begin() + static_cast<std::ptrdiff_t>(place.index) * batch_;
+  return {first, first + std::min<std::ptrdiff_t>(batch_, order.end() - first)};
+}
+
+int Batches::fill(int epoch, int index, Tensor& images, std::vector<int>& labels) const {
+  invariant(images.shape() == image_shape() && index >= 0 && index < count(), "a batch of this set");
+  if (shuffled_ != epoch) order_ = order_of(epoch);
+  shuffled_ = epoch;
+  const int first = index * batch_;
+  const int valid = std::min(batch_, images_.count() - first);
+  labels.assign(static_cast<std::size_t>(batch_), 0);
+  for (int i = 0; i < valid; ++i) {
+    const int image = order_[static_cast<std::size_t>(first + i)];
+    labels[static_cast<std::size_t>(i)] = images_.labels[static_cast<std::size_t>(image)];
+    if (images_.files.empty()) write_image(image, epoch, images.sample(i).data());
+  }
+  if (!images_.files.empty()) take_photographs({epoch, index}, images);
+  std::ranges::fill(images.samples(valid, batch_ - valid), 0.0F);
+  return valid;
+}
+
+void Batches::take_photographs(Place place, Tensor& images) const {
+  images = ahead_ == place && next_.valid() ? next_.get() : decoded(place);
+  if (place.index + 1 < count()) {
+    ahead_ = {place.epoch, place.index + 1};
+  } else if (part_ == Part::training) {
+    ahead_ = {place.epoch + 1, 0};
+  } else {
+    return;
+  }
+  next_ = std::async(std::launch::async, [this, next = ahead_] { return decoded(next); });
+}
+
+Tensor Batches::decoded(Place place) const {
+  const std::vector<int> chosen = images_of(place);
+  Tensor images(image_shape());
+  on_all_cores(static_cast<int>(chosen.size()), [&](int i) {
+    write_photograph(chosen[static_cast<std::size_t>(i)], place.epoch, images.sample(i).data());
+  });
+  return images;
+}
+
+void Batches::write_photograph(int image, int epoch, float* to) const {
+  View view;
+  if (augment_.flip || augment_.crop > 0) {
+    Random random = drawn_for(seed_, epoch, image);
+    view.flip = augment_.flip && random.below(2) == 1;
+    if (augment_.crop > 0) {
+      view.down = random.uniform(0.0F, 1.0F);
+      view.right = random.uniform(0.0F, 1.0F);
+    }
+  }
+  const Picture picture = read_image(images_.files[static_cast<std::size_t>(image)], images_.shape);
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(images_.shape.size()));
+  cut_view(picture, images_.shape, view, bytes);
+  const std::size_t map = bytes.size() / static_cast<std::size_t>(images_.shape.channels);
+  for (std::size_t i = 0; i < bytes.size(); ++i) to[i] = normalised_[i / map][bytes[i]];
+}
+
+void Batches::write_image(int image, int epoch, float* to) const {
+  const FeatureShape& shape = images_.shape;
+  bool flip = false;
+  int down = 0;
+  int right = 0;
+  if (augment_.flip || augment_.crop > 0) {
+    Random random = drawn_for(seed_, epoch, image);
+    flip = augment_.flip && random.below(2) == 1;
+    const auto range = static_cast<std::uint32_t>(2 * augment_.crop + 1);
+    down = static_cast<int>(random.below(range)) - augment_.crop;
+    right = static_cast<int>(random.below(range)) - augment_.crop;
+  }
+  const std::uint8_t* from =
+      images_.pixels.data() + static_cast<std::size_t>(image) * static_cast<std::size_t>(shape.size());
+  for (int c = 0; c < shape.channels; ++c) {
+    const float* table = normalised_[static_cast<std::size_t>(c)].data();
+    const std::uint8_t* map = from + static_cast<std::ptrdiff_t>(c) * shape.height * shape.width;
+    for (int y = 0; y < shape.height; ++y) {
+      const int source_y = y + down;
+      const bool inside = source_y >= 0 && source_y < shape.height;
+      for (int x = 0; x < shape.width; ++x) {
+        const int source_x = (flip ? shape.width - 1 - x : x) + right;
+        // Outside the image: zero after normalisation, the mean colour.
+        *to++ =
+            inside && source_x >= 0 && source_x < shape.width ? table[map[source_y * shape.width + source_x]] : 0.0F;
+      }
+    }
+  }
+}
+
+}  // namespace convoy

@@ -1,0 +1,52 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "data/dataset.hpp"
+#include "data/read_bytes.hpp"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kImage = std::size_t{3} * 32 * 32;
+constexpr std::size_t kRecord = 1 + kImage;
+constexpr std::size_t kLargestFile = 100000 * kRecord;
+constexpr int kClasses = 10;
+
+void append_batch(const std::string& file, ImageSet& images) {
+  const std::vector<std::uint8_t> bytes = read_bytes(file, kLargestFile);
+  if (bytes.empty() || bytes.size() % kRecord != 0) {
+    fail(
+        "{}: {} bytes are no whole number of records of {} (label, then 3x32x32 pixels); it is cut off or not in "
+        "CIFAR-10's binary version",
+        file, bytes.size(), kRecord);
+  }
+  for (std::size_t at = 0; at < bytes.size(); at += kRecord) {
+    if (bytes[at] >= kClasses) {
+      fail("{}: record {} has label {}, expected 0 to {}", file, at / kRecord, bytes[at], kClasses - 1);
+    }
+    images.labels.push_back(bytes[at]);
+    images.pixels.insert(images.pixels.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at + 1),
+                         bytes.begin() + static_cast<std::ptrdiff_t>(at + kRecord));
+  }
+}
+
+}  // namespace
+
+DataSet read_cifar10(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind("data_batch_", 0) == 0 && entry.path().extension() == ".bin") files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  if (files.empty()) fail("{}: no data_batch_*.bin; expected CIFAR-10's binary version", folder);
+  DataSet data{.name = "CIFAR-10", .classes = kClasses};
+  data.training.shape = data.test.shape = {3, 32, 32};
+  for (const std::string& file : files) append_batch(file, data.training);
+  append_batch(folder + "/test_batch.bin", data.test);
+  return data;
+}
+
+}  // namespace convoy

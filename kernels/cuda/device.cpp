@@ -1,0 +1,224 @@
+#include "kernels/cuda/device.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/cuda/layers.hpp"
+#include "kernels/host/activation.hpp"
+#include "kernels/host/grouped.hpp"
+#include "kernels/host/on_host.hpp"
+
+namespace convoy {
+
+void cuda::raise(const std::string& what, bool lost) {
+  if (lost) throw DeviceLost(what);
+  throw Error(what);
+}
+
+namespace {
+
+class CudaShard : public Shard {
+ public:
+  CudaShard(cuda::Gpu& gpu, const ShardSpec& spec, std::unique_ptr<CudaConvolution> convolution)
+      : gpu_(gpu),
+        spec_(spec),
+        what_(fmt::format("stage {}: ", spec.stage.name)),
+        convolution_(std::move(convolution)),
+        batch_norm_(has_batch_norm(spec.stage)),
+        weights_(gpu, weight_shape(spec.stage, spec.filters.count), true, spec.stage.moments, what_ + "weights"),
+        bias_(gpu, {spec.filters.count, 1}, true, spec.stage.moments, what_ + "biases"),
+        maps_(gpu, conv_shape(spec.stage, spec.batch, spec.filters.count), what_ + "maps") {
+    if (spec.input_gradient) {
+      input_gradient_ =
+          std::make_unique<CudaTensor>(gpu, input_shape(spec.stage, spec.batch), what_ + "gradient by the input");
+    }
+    make_layers();
+    set_state(zero_state(spec.stage, spec.filters.count));
+    gpu.finish();
+  }
+
+  std::unique_ptr<DeviceTensor> make_input() const override {
+    return std::make_unique<CudaTensor>(gpu_, input_shape(spec_.stage, spec_.batch), what_ + "input maps");
+  }
+  std::unique_ptr<DeviceTensor> make_output_gradient() const override {
+    return std::make_unique<CudaTensor>(gpu_, last().shape(), what_ + "gradient by the output");
+  }
+  std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
+    return std::make_unique<CudaTensor>(gpu_, added_.at(index)->output().shape(), what_ + "maps to add");
+  }
+  void connect(std::size_t index, const DeviceTensor& maps) override { added_.at(index)->connect(own(maps)); }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return added_.at(index)->gradient(); }
+  const ShardSpec& spec() const override { return spec_; }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override {
+    invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
+    input_ = nullptr;
+    gradient_ = nullptr;
+    const CudaTensor& maps = own(input);
+    convolution_->forward(maps.data(samples), weights_.values.data(), bias_.values.data(), activation_,
+                          maps_.data(samples));
+    if (pass.training) input_ = maps.data();
+    if (batch_norm_) {
+      if (samples.first + samples.count < spec_.batch) return last();
+      samples = {0, spec_.batch};
+    }
+    for (const auto& layer : layers_) layer->forward(pass, samples);
+    return last();
+  }
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
+    invariant(input_ != nullptr, "backward follows a forward in training");
+    invariant(output_gradient.shape() == last().shape(), "a gradient of the shard's output shape");
+    if (!batch_norm_ || samples.first == 0) {
+      gradient_ = &own(output_gradient);
+      const SampleRange there = batch_norm_ ? SampleRange{0, spec_.batch} : samples;
+      for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+        gradient_ = &(*layer)->backward(*gradient_, there);
+      }
+    }
+    if (input_gradient_ == nullptr) return nullptr;
+    convolution_->input_gradient(gradient_->data(samples), weights_.values.data(), input_gradient_->data(samples));
+    return input_gradient_.get();
+  }
+  void backward_filters() override {
+    invariant(gradient_ != nullptr, "backward_filters follows backward_input");
+    convolution_->filter_gradient(input_, gradient_->data(), weights_.gradient->data(), bias_.gradient->data());
+  }
+  void update(const UpdateStep& step) override {
+    for (const CudaParameter* each : parameters()) {
+      if (each->gradient != nullptr) each->update(gpu_, step);
+    }
+  }
+  ShardState state() const override {
+    ShardState state;
+    for (const CudaParameter* each : parameters()) state.parameters.push_back(each->to_host());
+    return state;
+  }
+  void set_state(const ShardState& state) override {
+    const std::vector<CudaParameter*> all = parameters();
+    invariant(state.parameters.size() == all.size(), "a state of the shard's stage");
+    for (std::size_t i = 0; i < all.size(); ++i) all[i]->take(state.parameters[i]);
+  }
+  std::vector<Tensor> gradients() const override {
+    std::vector<Tensor> all;
+    for (const CudaParameter* each : parameters()) {
+      all.push_back(each->gradient != nullptr ? each->gradient->to_host() : Tensor());
+    }
+    return all;
+  }
+
+ private:
+  const CudaTensor& last() const { return layers_.empty() ? maps_ : layers_.back()->output(); }
+  const CudaTensor& own(const DeviceTensor& tensor) const {
+    const auto* ours = dynamic_cast<const CudaTensor*>(&tensor);
+    invariant(ours != nullptr && &ours->gpu() == &gpu_, "a tensor of the same device");
+    return *ours;
+  }
+  /// In the order of parameters_of().
+  std::vector<CudaParameter*> parameters() const {
+    std::vector<CudaParameter*> all{&weights_};
+    if (spec_.stage.conv.bias) all.push_back(&bias_);
+    for (const auto& layer : layers_) {
+      for (CudaParameter* each : layer->parameters()) all.push_back(each);
+    }
+    return all;
+  }
+  void make_layers() {
+    const std::vector<ChannelLayer>& after = spec_.stage.after;
+    const auto* fused = after.empty() ? nullptr : std::get_if<Activation>(&after.front());
+    if (fused != nullptr && fused->kind == Activation::Kind::leaky_relu) fused = nullptr;
+    bool after_relu = false;
+    if (fused != nullptr) {
+      activation_ = code_of(*fused);
+      const auto* pool = after.size() > 1 ? std::get_if<Pooling>(&after[1]) : nullptr;
+      after_relu = *fused == Activation::relu && pool != nullptr && pool->kind == PoolKind::max;
+      if (!after_relu) layers_.push_back(make_cuda_fused_activation(gpu_, *fused, maps_, what_ + "maps"));
+    }
+    for (std::size_t i = fused != nullptr ? 1 : 0; i < after.size(); ++i) {
+      if (const auto* norm = std::get_if<BatchNorm>(&after[i])) {
+        layers_.push_back(make_cuda_batch_norm(gpu_, *norm, spec_.stage.moments, last(), what_ + "batch norm"));
+        continue;
+      }
+      if (std::holds_alternative<Add>(after[i])) {
+        auto layer = std::make_unique<CudaAdd>(gpu_, last(), what_ + "sum");
+        added_.push_back(layer.get());
+        layers_.push_back(std::move(layer));
+        continue;
+      }
+      layers_.push_back(
+          make_cuda_layer(gpu_, after[i], last(), spec_.filters.first, after_relu && i == 1, what_ + "maps"));
+    }
+  }
+
+  cuda::Gpu& gpu_;
+  ShardSpec spec_;
+  std::string what_;  ///< "stage conv2: ", for errors
+  std::unique_ptr<CudaConvolution> convolution_;
+  bool batch_norm_;
+  mutable CudaParameter weights_;
+  mutable CudaParameter bias_;  ///< zeros that stay so where the convolution has none
+  CudaTensor maps_;             ///< after convolution and fused activation
+  int activation_ = 0;
+  std::vector<std::unique_ptr<CudaLayer>> layers_;
+  std::vector<CudaAdd*> added_;  ///< those among them
+  std::unique_ptr<CudaTensor> input_gradient_;
+  const float* input_ = nullptr;          ///< of the last forward in training
+  const CudaTensor* gradient_ = nullptr;  ///< by the convolution's output, of the last backward
+};
+
+void check_sizes(const ShardSpec& spec) {
+  const std::size_t in = input_shape(spec.stage, spec.batch).size();
+  const std::size_t out = conv_shape(spec.stage, spec.batch, spec.filters.count).size();
+  const std::size_t weights = weight_shape(spec.stage, spec.filters.count).size();
+  const std::size_t slices = spec.stage.conv.groups > 1 ? static_cast<std::size_t>(spec.batch) * weights : 0;
+  const std::size_t largest = std::max({in, out, slices});
+  if (largest > kMostValues) {
+    fail(
+        "stage {}: maps of {} values for one batch are more than the cuda device computes at once ({}); make the batch "
+        "smaller",
+        spec.stage.name, largest, kMostValues);
+  }
+}
+
+class CudaDevice : public Device {
+ public:
+  CudaDevice(const std::string& name, const std::string& library, std::unique_ptr<cuda::Gpu> gpu,
+             MakeCudaConvolution make)
+      : gpu_(std::move(gpu)), make_(make) {
+    info_.name = name;
+    info_.description =
+        fmt::format("{}, {}, {}{}", gpu_->info().name, gpu_->info().detail, library, gpu_->tf32() ? ", TF32" : "");
+    info_.memory = gpu_->info().available;
+    info_.memory_factor = 1.4;  // as with OpenCL; not measured on a GPU
+    info_.filter_block = 8;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
+    check_sizes(spec);
+    if (spec.stage.kind != StageKind::convolution) return compile_on_host(*this, spec, 1);
+    const bool in_groups = spec.stage.conv.groups > 1;
+    if (in_groups && groups_in(spec) <= kMostParts) return compile_in_parts(*this, spec, false);
+    std::unique_ptr<CudaConvolution> convolution =
+        in_groups ? make_grouped_convolution(*gpu_, scratch_, spec) : make_(*gpu_, scratch_, spec);
+    if (convolution == nullptr) convolution = make_product_convolution(*gpu_, scratch_, spec);
+    return std::make_unique<CudaShard>(*gpu_, spec, std::move(convolution));
+  }
+  std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override {
+    return std::make_unique<CudaTensor>(*gpu_, shape, "maps");
+  }
+  void finish() override { gpu_->finish(); }
+
+ private:
+  std::unique_ptr<cuda::Gpu> gpu_;
+  CudaScratch scratch_;
+  MakeCudaConvolution make_;
+  DeviceInfo info_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cuda_device(const std::string& name, const std::string& library,
+                                         std::unique_ptr<cuda::Gpu> gpu, MakeCudaConvolution make) {
+  return std::make_unique<CudaDevice>(name, library, std::move(gpu), make);
+}
+
+}  // namespace convoy

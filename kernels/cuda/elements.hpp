@@ -1,0 +1,283 @@
+// What one thread of each CUDA kernel does, as C++17 that the host runs as well: the tests compute whole stages with
+// these on a machine without a GPU (tests/kernels/host_gpu.cpp). Maps are NCHW floats; `i` counts the kernel's results.
+#pragma once
+
+#include "kernels/cuda/group_elements.hpp"
+#include "kernels/cuda/norm_elements.hpp"
+
+namespace convoy::cuda {
+
+/// As they are numbered for kernels: 0 none, 1 ReLU, 2 sigmoid, 3 tanh, 4 leaky ReLU, of slope `negative`.
+CONVOY_BOTH inline float activate(int activation, float value, float negative = 0.0F) {
+  switch (activation) {
+    case 1: return value > 0.0F ? value : 0.0F;
+    case 2: return 1.0F / (1.0F + expf(-value));
+    case 3: return tanhf(value);
+    case 4: return value > 0.0F ? value : negative * value;
+    default: return value;
+  }
+}
+
+/// The slope of an activation, from its output.
+CONVOY_BOTH inline float slope(int activation, float output, float negative) {
+  switch (activation) {
+    case 1: return output > 0.0F ? 1.0F : 0.0F;
+    case 4: return output > 0.0F ? 1.0F : negative;
+    case 2: return output * (1.0F - output);
+    case 3: return 1.0F - output * output;
+    default: return 1.0F;
+  }
+}
+
+// ---- convolution by matrix products ---------------------------------------------------------------------------------
+// Columns are a matrix (channels * kernel_h * kernel_w, samples * places): what each weight meets at each place of the
+// output (Chellapilla et al., "High performance convolutional neural networks for document processing", 2006). Maps "by
+// channel" are a matrix (channels, samples * places).
+
+/// Maps to columns.
+struct ToColumns {
+  Window window;
+  int channels;
+  int samples;
+  const float* maps;
+  float* columns;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const Window& w = window;
+    const int out_x = i % w.out_width;
+    const int out_y = i / w.out_width % w.out_height;
+    const int places = w.out_width * w.out_height;
+    const int n = i / places % samples;
+    const int tap = i / places / samples;
+    const int y = out_y * w.stride_h - w.top + tap / w.kernel_w % w.kernel_h;
+    const int x = out_x * w.stride_w - w.left + tap % w.kernel_w;
+    const int c = tap / (w.kernel_w * w.kernel_h);
+    const bool within = y >= 0 && y < w.height && x >= 0 && x < w.width;
+    columns[i] = within ? maps[((n * channels + c) * w.height + y) * w.width + x] : 0.0F;
+  }
+};
+
+/// Gradients by columns to those by maps; each sums its own in a fixed order.
+struct FromColumns {
+  Window window;
+  int channels;
+  int samples;
+  const float* columns;
+  float* maps;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const Window& w = window;
+    const MapElement e = element_of(w, i);
+    const int c = e.map % channels;
+    const int n = e.map / channels;
+    float sum = 0.0F;
+    for (int out_y = e.rows.first; out_y < e.rows.last; ++out_y) {
+      const int r = e.y + w.top - out_y * w.stride_h;
+      for (int out_x = e.across.first; out_x < e.across.last; ++out_x) {
+        const int s = e.x + w.left - out_x * w.stride_w;
+        const int tap = (c * w.kernel_h + r) * w.kernel_w + s;
+        sum += columns[((tap * samples + n) * w.out_height + out_y) * w.out_width + out_x];
+      }
+    }
+    maps[i] = sum;
+  }
+};
+
+/// Maps by channel, to which each channel's bias is added and the activation applied, to maps.
+struct FromChannels {
+  int channels;
+  int samples;
+  int places;
+  int activation;
+  const float* by_channel;
+  const float* bias;
+  float* maps;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const int p = i % places;
+    const int c = i / places % channels;
+    const int n = i / places / channels;
+    maps[i] = activate(activation, by_channel[(c * samples + n) * places + p] + bias[c]);
+  }
+};
+
+/// Maps to maps by channel.
+struct ToChannels {
+  int channels;
+  int samples;
+  int places;
+  const float* maps;
+  float* by_channel;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const int p = i % places;
+    const int n = i / places % samples;
+    const int c = i / places / samples;
+    by_channel[i] = maps[(n * channels + c) * places + p];
+  }
+};
+
+/// Adds each channel's bias and applies the activation, in place.
+struct AddBias {
+  int channels;
+  int places;
+  int activation;
+  const float* bias;
+  float* maps;
+
+  CONVOY_BOTH void operator()(int i) const { maps[i] = activate(activation, maps[i] + bias[i / places % channels]); }
+};
+
+// ---- layers after a convolution -------------------------------------------------------------------------------------
+
+struct Activate {
+  int activation;
+  float negative;
+  const float* input;
+  float* output;
+
+  CONVOY_BOTH void operator()(int i) const { output[i] = activate(activation, input[i], negative); }
+};
+
+/// From the gradient by the output to that by the input.
+struct ActivateGradient {
+  int activation;
+  float negative;
+  const float* output;
+  const float* gradient;
+  float* input_gradient;
+
+  CONVOY_BOTH void operator()(int i) const { input_gradient[i] = gradient[i] * slope(activation, output[i], negative); }
+};
+
+struct Sum {
+  const float* input;
+  const float* added;
+  float* output;
+
+  CONVOY_BOTH void operator()(int i) const { output[i] = input[i] + added[i]; }
+};
+
+struct Copy {
+  const float* input;
+  float* output;
+
+  CONVOY_BOTH void operator()(int i) const { output[i] = input[i]; }
+};
+
+struct Multiply {
+  const float* input;
+  const float* factors;
+  float* output;
+
+  CONVOY_BOTH void operator()(int i) const { output[i] = input[i] * factors[i]; }
+};
+
+/// Padding never wins, of equal elements the first does. `places` says where in its map the maximum was; behind a ReLU a
+/// maximum of zero has none (-1): the ReLU's slope is zero there.
+struct MaxPool {
+  Window window;
+  bool after_relu;
+  const float* input;
+  float* output;
+  int* places;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const Place p = place_of(window, i);
+    const float* map = input + p.map;
+    int best = p.rows.first * window.width + p.across.first;
+    for (int y = p.rows.first; y < p.rows.last; ++y) {
+      for (int x = p.across.first; x < p.across.last; ++x) {
+        if (map[y * window.width + x] > map[best]) best = y * window.width + x;
+      }
+    }
+    output[i] = map[best];
+    places[i] = after_relu && !(map[best] > 0.0F) ? -1 : best;
+  }
+};
+
+struct MaxPoolGradient {
+  Window window;
+  const float* gradient;
+  const int* places;
+  float* input_gradient;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const Window& w = window;
+    const MapElement e = element_of(w, i);
+    float sum = 0.0F;
+    for (int out_y = e.rows.first; out_y < e.rows.last; ++out_y) {
+      for (int out_x = e.across.first; out_x < e.across.last; ++out_x) {
+        const int at = (e.map * w.out_height + out_y) * w.out_width + out_x;
+        if (places[at] == e.y * w.width + e.x) sum += gradient[at];
+      }
+    }
+    input_gradient[i] = sum;
+  }
+};
+
+/// Divides by the number of elements inside the map.
+struct AveragePool {
+  Window window;
+  const float* input;
+  float* output;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const Place p = place_of(window, i);
+    float sum = 0.0F;
+    for (int y = p.rows.first; y < p.rows.last; ++y) {
+      for (int x = p.across.first; x < p.across.last; ++x) sum += input[p.map + y * window.width + x];
+    }
+    output[i] = sum / static_cast<float>((p.rows.last - p.rows.first) * (p.across.last - p.across.first));
+  }
+};
+
+struct AveragePoolGradient {
+  Window window;
+  const float* gradient;
+  float* input_gradient;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const Window& w = window;
+    const MapElement e = element_of(w, i);
+    float sum = 0.0F;
+    for (int out_y = e.rows.first; out_y < e.rows.last; ++out_y) {
+      const Cover under = inside(out_y, w.top, w.kernel_h, w.stride_h, w.height);
+      for (int out_x = e.across.first; out_x < e.across.last; ++out_x) {
+        const Cover beside = inside(out_x, w.left, w.kernel_w, w.stride_w, w.width);
+        const int elements = (under.last - under.first) * (beside.last - beside.first);
+        sum += gradient[(e.map * w.out_height + out_y) * w.out_width + out_x] / static_cast<float>(elements);
+      }
+    }
+    input_gradient[i] = sum;
+  }
+};
+
+// Every kernel, for declarations and definitions of Gpu::run.
+#define CONVOY_CUDA_ELEMENTS(X) \
+  X(GroupedConvolve)            \
+  X(GroupedInputGradient)       \
+  X(GroupedFilterSlices)        \
+  X(SumSlices)                  \
+  X(ToColumns)                  \
+  X(FromColumns)                \
+  X(FromChannels)               \
+  X(ToChannels)                 \
+  X(AddBias)                    \
+  X(Activate)                   \
+  X(ActivateGradient)           \
+  X(Sum)                        \
+  X(Copy)                       \
+  X(Multiply)                   \
+  X(MaxPool)                    \
+  X(MaxPoolGradient)            \
+  X(AveragePool)                \
+  X(AveragePoolGradient)        \
+  X(SquareDistances)            \
+  X(NormMoments)                \
+  X(Normalise)                  \
+  X(NormProducts)               \
+  X(NormGradient)               \
+  X(Update)
+
+}  // namespace convoy::cuda

@@ -1,0 +1,123 @@
+// Of what one thread of each CUDA kernel does (cuda_elements.hpp): convolutions in many groups (depthwise ones, say), where
+// filters read too few channels to share anything.
+#pragma once
+
+#include "kernels/cuda/window.hpp"
+
+namespace convoy::cuda {
+
+/// Filters first_filter .. first_filter + filters - 1 of a stage whose groups are of so many filters and channels. The input
+/// has all channels.
+struct Groups {
+  int channels;
+  int filters;
+  int first_filter;
+  int group_filters;
+  int group_channels;
+
+  /// That a filter reads.
+  CONVOY_BOTH int first_channel(int filter) const { return (first_filter + filter) / group_filters * group_channels; }
+};
+
+/// Without bias.
+struct GroupedConvolve {
+  Window w;
+  Groups g;
+  const float* input;
+  const float* weights;
+  float* maps;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const int map = i / (w.out_width * w.out_height);
+    const int filter = map % g.filters;
+    const float* from =
+        input + static_cast<long>(map / g.filters * g.channels + g.first_channel(filter)) * w.height * w.width;
+    const float* weight = weights + filter * g.group_channels * w.kernel_h * w.kernel_w;
+    const int top = i / w.out_width % w.out_height * w.stride_h - w.top;
+    const int left = i % w.out_width * w.stride_w - w.left;
+    const Cover rows = inside(i / w.out_width % w.out_height, w.top, w.kernel_h, w.stride_h, w.height);
+    const Cover across = inside(i % w.out_width, w.left, w.kernel_w, w.stride_w, w.width);
+    float sum = 0.0F;
+    for (int c = 0; c < g.group_channels; ++c) {
+      for (int y = rows.first; y < rows.last; ++y) {
+        for (int x = across.first; x < across.last; ++x) {
+          sum += from[(c * w.height + y) * w.width + x] * weight[(c * w.kernel_h + y - top) * w.kernel_w + x - left];
+        }
+      }
+    }
+    maps[i] = sum;
+  }
+};
+
+/// 0 for channels that no filter here reads.
+struct GroupedInputGradient {
+  Window w;
+  Groups g;
+  const float* gradient;
+  const float* weights;
+  float* input_gradient;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const MapElement to = element_of(w, i);
+    const int channel = to.map % g.channels;
+    const int group = channel / g.group_channels;
+    const int last = smaller(g.filters, (group + 1) * g.group_filters - g.first_filter);
+    const float* from = gradient + static_cast<long>(to.map / g.channels) * g.filters * w.out_height * w.out_width;
+    float sum = 0.0F;
+    for (int filter = larger(0, group * g.group_filters - g.first_filter); filter < last; ++filter) {
+      const int at = (filter * g.group_channels + channel - group * g.group_channels) * w.kernel_h;
+      for (int oy = to.rows.first; oy < to.rows.last; ++oy) {
+        const int row = (at + to.y + w.top - oy * w.stride_h) * w.kernel_w + to.x + w.left;
+        for (int ox = to.across.first; ox < to.across.last; ++ox) {
+          sum += from[(filter * w.out_height + oy) * w.out_width + ox] * weights[row - ox * w.stride_w];
+        }
+      }
+    }
+    input_gradient[i] = sum;
+  }
+};
+
+/// (samples, weights): each sample's part of the gradient by the weights.
+struct GroupedFilterSlices {
+  Window w;
+  Groups g;
+  const float* input;
+  const float* gradient;
+  float* slices;
+
+  CONVOY_BOTH void operator()(int i) const {
+    const int filter_size = g.group_channels * w.kernel_h * w.kernel_w;
+    const int weight = i % (g.filters * filter_size);
+    const int sample = i / (g.filters * filter_size);
+    const int filter = weight / filter_size;
+    const int channel = g.first_channel(filter) + weight / (w.kernel_w * w.kernel_h) % g.group_channels;
+    const float* from = input + static_cast<long>(sample * g.channels + channel) * w.height * w.width;
+    const float* slopes = gradient + static_cast<long>(sample * g.filters + filter) * w.out_height * w.out_width;
+    float sum = 0.0F;
+    for (int oy = 0; oy < w.out_height; ++oy) {
+      const int y = oy * w.stride_h - w.top + weight / w.kernel_w % w.kernel_h;
+      if (y < 0 || y >= w.height) continue;
+      for (int ox = 0; ox < w.out_width; ++ox) {
+        const int x = ox * w.stride_w - w.left + weight % w.kernel_w;
+        if (x >= 0 && x < w.width) sum += from[y * w.width + x] * slopes[oy * w.out_width + ox];
+      }
+    }
+    slices[i] = sum;
+  }
+};
+
+/// (number, count) to its sums over the slices, in their order.
+struct SumSlices {
+  int number;
+  int count;
+  const float* slices;
+  float* sums;
+
+  CONVOY_BOTH void operator()(int i) const {
+    float sum = 0.0F;
+    for (int s = 0; s < number; ++s) sum += slices[static_cast<long>(s) * count + i];
+    sums[i] = sum;
+  }
+};
+
+}  // namespace convoy::cuda

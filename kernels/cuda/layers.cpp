@@ -1,0 +1,173 @@
+#include "kernels/cuda/layers.hpp"
+
+#include "kernels/host/activation.hpp"
+#include "kernels/host/dropout.hpp"
+
+namespace convoy {
+
+namespace {
+
+/// As kernels count.
+int size_of(const CudaTensor& tensor, SampleRange samples) { return static_cast<int>(tensor.size_of(samples)); }
+
+class CudaActivation : public CudaLayer {
+ public:
+  /// `fused`: the input holds the activation's output already.
+  CudaActivation(cuda::Gpu& gpu, const Activation& activation, const CudaTensor& input, bool fused,
+                 const std::string& what)
+      : gpu_(gpu),
+        activation_(code_of(activation)),
+        slope_(activation.slope),
+        input_(input),
+        input_gradient_(gpu, input.shape(), what) {
+    if (!fused) own_output_ = std::make_unique<CudaTensor>(gpu, input.shape(), what);
+  }
+
+  void forward(const Pass&, SampleRange samples) override {
+    if (own_output_ == nullptr) return;
+    gpu_.run(cuda::Activate{activation_, slope_, input_.data(samples), own_output_->data(samples)},
+             size_of(input_, samples));
+  }
+  const CudaTensor& output() const override { return own_output_ == nullptr ? input_ : *own_output_; }
+  const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
+    gpu_.run(cuda::ActivateGradient{activation_, slope_, output().data(samples), gradient.data(samples),
+                                    input_gradient_.data(samples)},
+             size_of(input_, samples));
+    return input_gradient_;
+  }
+
+ private:
+  cuda::Gpu& gpu_;
+  int activation_;
+  float slope_;
+  const CudaTensor& input_;
+  CudaTensor input_gradient_;
+  std::unique_ptr<CudaTensor> own_output_;
+};
+
+class CudaPooling : public CudaLayer {
+ public:
+  CudaPooling(cuda::Gpu& gpu, const Pooling& pool, const CudaTensor& input, bool after_relu, const std::string& what)
+      : gpu_(gpu),
+        kind_(pool.kind),
+        after_relu_(after_relu),
+        input_(input),
+        output_(gpu, pooled_shape(pool, input.shape()), what),
+        input_gradient_(gpu, input.shape(), what),
+        window_{.height = input.shape().h,
+                .width = input.shape().w,
+                .out_height = output_.shape().h,
+                .out_width = output_.shape().w,
+                .kernel_h = pool.kernel_h,
+                .kernel_w = pool.kernel_w,
+                .stride_h = pool.stride_h,
+                .stride_w = pool.stride_w,
+                .top = pool.pad.top,
+                .left = pool.pad.left} {
+    if (kind_ == PoolKind::max) places_ = {gpu, output_.shape().size(), what};
+  }
+
+  void forward(const Pass&, SampleRange samples) override {
+    if (kind_ == PoolKind::max) {
+      gpu_.run(cuda::MaxPool{window_, after_relu_, input_.data(samples), output_.data(samples), places(samples)},
+               size_of(output_, samples));
+    } else {
+      gpu_.run(cuda::AveragePool{window_, input_.data(samples), output_.data(samples)}, size_of(output_, samples));
+    }
+  }
+  const CudaTensor& output() const override { return output_; }
+  const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
+    if (kind_ == PoolKind::max) {
+      gpu_.run(cuda::MaxPoolGradient{window_, gradient.data(samples), places(samples), input_gradient_.data(samples)},
+               size_of(input_, samples));
+    } else {
+      gpu_.run(cuda::AveragePoolGradient{window_, gradient.data(samples), input_gradient_.data(samples)},
+               size_of(input_, samples));
+    }
+    return input_gradient_;
+  }
+
+ private:
+  int* places(SampleRange samples) const {
+    return places_.data() + static_cast<std::size_t>(samples.first) * output_.shape().sample_size();
+  }
+
+  cuda::Gpu& gpu_;
+  PoolKind kind_;
+  bool after_relu_;
+  const CudaTensor& input_;
+  CudaTensor output_;
+  CudaTensor input_gradient_;
+  cuda::Window window_;
+  cuda::Memory<int> places_;
+};
+
+/// The host draws the mask: the generator's integers are the same everywhere.
+class CudaDropout : public CudaLayer {
+ public:
+  CudaDropout(cuda::Gpu& gpu, const Dropout& dropout, const CudaTensor& input, int first_filter,
+              const std::string& what)
+      : gpu_(gpu),
+        dropout_(dropout),
+        first_filter_(first_filter),
+        input_(input),
+        mask_(input.shape()),
+        factors_(gpu, input.shape(), what),
+        output_(gpu, input.shape(), what),
+        input_gradient_(gpu, input.shape(), what) {}
+
+  void forward(const Pass& pass, SampleRange samples) override {
+    draw_dropout_mask(dropout_, pass, first_filter_, samples, mask_);
+    factors_.write(samples, mask_.samples(samples.first, samples.count));
+    multiply(input_, output_, samples);
+  }
+  const CudaTensor& output() const override { return output_; }
+  const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
+    multiply(gradient, input_gradient_, samples);
+    return input_gradient_;
+  }
+
+ private:
+  void multiply(const CudaTensor& from, const CudaTensor& to, SampleRange samples) {
+    gpu_.run(cuda::Multiply{from.data(samples), factors_.data(samples), to.data(samples)}, size_of(input_, samples));
+  }
+
+  cuda::Gpu& gpu_;
+  Dropout dropout_;
+  int first_filter_;
+  const CudaTensor& input_;
+  Tensor mask_;
+  CudaTensor factors_;
+  CudaTensor output_;
+  CudaTensor input_gradient_;
+};
+
+}  // namespace
+
+void CudaAdd::forward(const Pass&, SampleRange samples) {
+  invariant(added_ != nullptr, "connect comes before forward");
+  gpu_.run(cuda::Sum{input_.data(samples), added_->data(samples), output_.data(samples)}, size_of(input_, samples));
+}
+
+const CudaTensor& CudaAdd::backward(const CudaTensor& gradient, SampleRange samples) {
+  gpu_.run(cuda::Copy{gradient.data(samples), gradient_.data(samples)}, size_of(input_, samples));
+  return gradient_;
+}
+
+std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,
+                                           int first_filter, bool after_relu, const std::string& what) {
+  if (const auto* activation = std::get_if<Activation>(&layer)) {
+    return std::make_unique<CudaActivation>(gpu, *activation, input, false, what);
+  }
+  if (const auto* pool = std::get_if<Pooling>(&layer)) {
+    return std::make_unique<CudaPooling>(gpu, *pool, input, after_relu, what);
+  }
+  return std::make_unique<CudaDropout>(gpu, std::get<Dropout>(layer), input, first_filter, what);
+}
+
+std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, const Activation& activation,
+                                                      const CudaTensor& output, const std::string& what) {
+  return std::make_unique<CudaActivation>(gpu, activation, output, true, what);
+}
+
+}  // namespace convoy

@@ -1,0 +1,109 @@
+// The layers after a convolution on a GPU.
+#pragma once
+
+#include "kernels/cuda/gpu.hpp"
+#include "kernels/device.hpp"
+
+namespace convoy {
+
+/// NCHW floats on a GPU.
+class CudaTensor : public DeviceTensor {
+ public:
+  CudaTensor(cuda::Gpu& gpu, const Shape& shape, const std::string& what)
+      : gpu_(gpu), shape_(shape), memory_(gpu, shape.size(), what) {}
+
+  Shape shape() const override { return shape_; }
+  using DeviceTensor::read;
+  using DeviceTensor::write;
+  void write(SampleRange samples, std::span<const float> values) override {
+    invariant(values.size() == size_of(samples), "as many values as the samples hold");
+    gpu_.write(data(samples), values.data(), values.size());
+  }
+  void read(SampleRange samples, std::span<float> values) const override {
+    invariant(values.size() == size_of(samples), "as many values as the samples hold");
+    gpu_.read(data(samples), values.data(), values.size());
+  }
+  Tensor to_host() const {
+    Tensor tensor(shape_);
+    read(tensor.span());
+    return tensor;
+  }
+  int size() const { return static_cast<int>(shape_.size()); }
+  float* data() const { return memory_.data(); }
+  /// The same of some samples.
+  std::size_t size_of(SampleRange samples) const {
+    return static_cast<std::size_t>(samples.count) * shape_.sample_size();
+  }
+  float* data(SampleRange samples) const {
+    return memory_.data() + static_cast<std::size_t>(samples.first) * shape_.sample_size();
+  }
+  const cuda::Gpu& gpu() const { return gpu_; }
+
+ private:
+  cuda::Gpu& gpu_;
+  Shape shape_;
+  cuda::Memory<float> memory_;
+};
+
+/// A parameter with what the optimizer keeps for it.
+struct CudaParameter {
+  CudaTensor values;
+  std::vector<std::unique_ptr<CudaTensor>> moments;
+  std::unique_ptr<CudaTensor> gradient;  ///< null where it is not trained
+
+  CudaParameter(cuda::Gpu& gpu, const Shape& shape, bool trained, int count, const std::string& what)
+      : values(gpu, shape, what) {
+    if (!trained) return;
+    for (int i = 0; i < count; ++i) moments.push_back(std::make_unique<CudaTensor>(gpu, shape, what));
+    gradient = std::make_unique<CudaTensor>(gpu, shape, what);
+  }
+
+  void update(cuda::Gpu& gpu, const UpdateStep& step) const;
+  Parameter to_host() const;
+  void take(const Parameter& from);
+};
+
+/// A layer after the convolution. Samples are those of a micro-batch, of tensors that hold the batch; with batch norm in
+/// the stage, all.
+class CudaLayer {
+ public:
+  virtual ~CudaLayer() = default;
+  virtual void forward(const Pass& pass, SampleRange samples) = 0;
+  virtual const CudaTensor& output() const = 0;
+  /// From the gradient by output() to the gradient by its input.
+  virtual const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) = 0;
+  /// In the order of parameters_of().
+  virtual std::vector<CudaParameter*> parameters() { return {}; }
+};
+
+/// A layer that reads `input`. `first_filter` is the whole stage's number of its first channel; `after_relu`: the input is
+/// a ReLU's output, and the layer's backward is to include the ReLU's (for max pooling alone). `what` names the stage.
+std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,
+                                           int first_filter, bool after_relu, const std::string& what);
+/// Adds maps, which have to be set before the first forward.
+class CudaAdd : public CudaLayer {
+ public:
+  CudaAdd(cuda::Gpu& gpu, const CudaTensor& input, const std::string& what)
+      : gpu_(gpu), input_(input), output_(gpu, input.shape(), what), gradient_(gpu, input.shape(), what) {}
+
+  void connect(const CudaTensor& added) { added_ = &added; }
+  void forward(const Pass& pass, SampleRange samples) override;
+  const CudaTensor& output() const override { return output_; }
+  const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override;
+  /// What the last backward gave, to both.
+  const CudaTensor& gradient() const { return gradient_; }
+
+ private:
+  cuda::Gpu& gpu_;
+  const CudaTensor& input_;
+  const CudaTensor* added_ = nullptr;
+  CudaTensor output_;
+  CudaTensor gradient_;
+};
+std::unique_ptr<CudaLayer> make_cuda_batch_norm(cuda::Gpu& gpu, const BatchNorm& layer, int moments,
+                                                const CudaTensor& input, const std::string& what);
+/// Backward alone of an activation that the convolution applied to `output`.
+std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, const Activation& activation,
+                                                      const CudaTensor& output, const std::string& what);
+
+}  // namespace convoy

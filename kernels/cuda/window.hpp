@@ -1,0 +1,71 @@
+// Windows over maps, for what one thread of a CUDA kernel does (cuda_elements.hpp).
+#pragma once
+
+#include "kernels/cuda/both.hpp"
+
+namespace convoy::cuda {
+
+/// A sliding window, of a convolution or of pooling, over maps of height x width, at out_height x out_width places.
+struct Window {
+  int height;
+  int width;
+  int out_height;
+  int out_width;
+  int kernel_h;
+  int kernel_w;
+  int stride_h;
+  int stride_w;
+  int top;
+  int left;
+};
+
+/// Window positions first .. last - 1 that cover a row or column.
+struct Cover {
+  int first;
+  int last;
+};
+
+CONVOY_BOTH inline int smaller(int a, int b) { return a < b ? a : b; }
+CONVOY_BOTH inline int larger(int a, int b) { return a > b ? a : b; }
+
+CONVOY_BOTH inline Cover cover(int position, int before, int kernel, int stride, int positions) {
+  const int reach = position + before;
+  return {reach < kernel ? 0 : (reach - kernel) / stride + 1, smaller(reach / stride + 1, positions)};
+}
+
+/// Rows or columns first .. last - 1 of the map that lie under a window.
+CONVOY_BOTH inline Cover inside(int position, int before, int kernel, int stride, int extent) {
+  const int start = position * stride - before;
+  return {larger(start, 0), smaller(start + kernel, extent)};
+}
+
+/// Element i of maps: its place, and the windows' positions that cover it.
+struct MapElement {
+  int map;
+  int y;
+  int x;
+  Cover rows;
+  Cover across;
+};
+
+CONVOY_BOTH inline MapElement element_of(const Window& w, int i) {
+  const int x = i % w.width;
+  const int y = i / w.width % w.height;
+  return {i / (w.width * w.height), y, x, cover(y, w.top, w.kernel_h, w.stride_h, w.out_height),
+          cover(x, w.left, w.kernel_w, w.stride_w, w.out_width)};
+}
+
+/// Place i of pooled maps: the map's first element in the input, and what lies under the window.
+struct Place {
+  int map;
+  Cover rows;
+  Cover across;
+};
+
+CONVOY_BOTH inline Place place_of(const Window& w, int i) {
+  return {i / (w.out_width * w.out_height) * (w.height * w.width),
+          inside(i / w.out_width % w.out_height, w.top, w.kernel_h, w.stride_h, w.height),
+          inside(i % w.out_width, w.left, w.kernel_w, w.stride_w, w.width)};
+}
+
+}  // namespace convoy::cuda

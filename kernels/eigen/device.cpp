@@ -1,0 +1,253 @@
+#include "kernels/eigen/device.hpp"
+
+#include <Eigen/Core>
+#include <algorithm>
+
+#include "core/thread_team.hpp"
+#include "kernels/host/channel_layers.hpp"
+#include "kernels/host/host_tensor.hpp"
+#include "kernels/host/im2col.hpp"
+#include "kernels/host/weightless.hpp"
+
+namespace convoy {
+namespace {
+
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using View = Eigen::Map<Matrix>;
+using ConstView = Eigen::Map<const Matrix>;
+
+class EigenShard : public Shard {
+ public:
+  EigenShard(const ShardSpec& spec, ThreadTeam& team);
+
+  std::unique_ptr<DeviceTensor> make_input() const override {
+    return std::make_unique<HostTensor<float>>(input_shape(spec_.stage, spec_.batch));
+  }
+  std::unique_ptr<DeviceTensor> make_output_gradient() const override {
+    return std::make_unique<HostTensor<float>>(output_.shape());
+  }
+  std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
+    return std::make_unique<HostTensor<float>>(added_gradients_.at(index).shape());
+  }
+  void connect(std::size_t index, const DeviceTensor& maps) override {
+    layers_.connect(index, host_values<float>(maps));
+  }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return added_gradients_.at(index); }
+  const ShardSpec& spec() const override { return spec_; }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
+  void backward_filters() override;
+  void update(const UpdateStep& step) override { parameters_.update(step); }
+  ShardState state() const override { return parameters_.state(); }
+  void set_state(const ShardState& state) override { parameters_.set_state(state); }
+  std::vector<Tensor> gradients() const override { return parameters_.gradients(); }
+
+ private:
+  /// What one thread works in.
+  struct Workspace {
+    Matrix columns;
+    Matrix weight_gradient;
+    Eigen::VectorXf bias_gradient;
+  };
+
+  /// work(workspace, first, last): samples first .. last - 1 of the range, on each thread its own.
+  template <class Work>
+  void split(SampleRange samples, Work work) {
+    team_.split(samples.count, [&](int thread, int first, int last) {
+      work(work_[static_cast<std::size_t>(thread)], samples.first + first, samples.first + last);
+    });
+  }
+  void forward_sample(Workspace& work, int n);
+  void backward_input_sample(Workspace& work, int n);
+  void backward_filters_sample(Workspace& work, int n);
+  void sum_gradients();
+  /// Filters of one group, and the row of the matrix of columns at which what they read begins.
+  struct GroupRun {
+    int first;
+    int count;
+    int row;
+  };
+  std::vector<GroupRun> runs() const;
+  bool convolves() const { return spec_.stage.kind == StageKind::convolution; }
+  ConstView weights() const { return {parameters_.weights().value.data(), filters_, taps_}; }
+  Splitter splitter() {
+    return [this](int count, const std::function<void(int first, int last)>& work) {
+      team_.split(count, [&](int, int first, int last) { work(first, last); });
+    };
+  }
+
+  ShardSpec spec_;
+  ThreadTeam& team_;
+  int filters_;
+  int taps_;              ///< weights of one filter
+  int places_;            ///< windows of one map
+  FilterRange channels_;  ///< that the shard reads
+  Stage read_;            ///< with those alone
+  std::vector<GroupRun> runs_;
+  HostParameters<float> parameters_;
+  ChannelLayers<float> layers_;
+  HostTensor<float> output_;
+  Weightless<float> weightless_;
+  HostTensor<float> input_gradient_;
+  std::vector<HostTensor<float>> added_gradients_;
+  std::vector<Workspace> work_;
+  const BasicTensor<float>* input_ = nullptr;
+};
+
+EigenShard::EigenShard(const ShardSpec& spec, ThreadTeam& team)
+    : spec_(spec),
+      team_(team),
+      filters_(spec.filters.count),
+      taps_(static_cast<int>(weight_shape(spec.stage, 1).sample_size())),
+      places_(conv_shape(spec.stage, 1, 1).h * conv_shape(spec.stage, 1, 1).w),
+      channels_(channels_for(spec.stage, spec.filters)),
+      read_(spec.stage),
+      runs_(runs()),
+      parameters_(spec.stage, spec.filters.count),
+      layers_(spec.stage, spec.filters, spec.batch, &parameters_),
+      output_(output_shape(spec.stage, spec.batch, spec.filters.count)),
+      weightless_(spec.stage, spec.filters, spec.batch),
+      input_gradient_(input_shape(spec.stage, spec.input_gradient ? spec.batch : 0)),
+      work_(static_cast<std::size_t>(team.size())) {
+  for (const Shape& shape : added_shapes(spec.stage, spec.batch, spec.filters.count)) {
+    added_gradients_.emplace_back(shape);
+  }
+  read_.channels = channels_.count;
+  for (Workspace& work : work_) {
+    work.columns.resize(channels_.count * read_.conv.kernel_h * read_.conv.kernel_w, places_);
+    work.weight_gradient.resize(filters_, taps_);
+    work.bias_gradient.resize(filters_);
+  }
+}
+
+std::vector<EigenShard::GroupRun> EigenShard::runs() const {
+  const int group_filters = spec_.stage.conv.filters / spec_.stage.conv.groups;
+  const int behind = spec_.filters.first + filters_;
+  std::vector<GroupRun> all;
+  for (int first = spec_.filters.first; first < behind;) {
+    const int next = std::min(behind, (first / group_filters + 1) * group_filters);
+    all.push_back({first - spec_.filters.first, next - first, static_cast<int>(all.size()) * taps_});
+    first = next;
+  }
+  return all;
+}
+
+const DeviceTensor& EigenShard::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
+  input_ = &host_values<float>(input);
+  invariant(input_->shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
+  split(samples, [&](Workspace& work, int first, int last) {
+    if (!convolves()) return weightless_.forward(*input_, {first, last - first}, layers_.input());
+    for (int n = first; n < last; ++n) forward_sample(work, n);
+  });
+  const SampleRange done = layers_.forward(samples, pass, splitter());
+  std::ranges::copy(layers_.output().samples(done.first, done.count),
+                    output_.values.samples(done.first, done.count).begin());
+  if (!pass.training) input_ = nullptr;
+  return output_;
+}
+
+void EigenShard::forward_sample(Workspace& work, int n) {
+  im2col(read_, &input_->at(n, channels_.first), work.columns.data());
+  View out(layers_.input().sample(n).data(), filters_, places_);
+  for (const GroupRun& run : runs_) {
+    out.middleRows(run.first, run.count).noalias() =
+        weights().middleRows(run.first, run.count) * work.columns.middleRows(run.row, taps_);
+  }
+  const HostParameter<float>* bias = parameters_.bias();
+  if (bias != nullptr) out.colwise() += Eigen::Map<const Eigen::VectorXf>(bias->value.data(), filters_);
+}
+
+const DeviceTensor* EigenShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
+  invariant(input_ != nullptr, "backward follows a forward in training");
+  const BasicTensor<float>& gradient = host_values<float>(output_gradient);
+  invariant(gradient.shape() == output_.shape(), "a gradient of the shard's output shape");
+  if (has_batch_norm(spec_.stage)) {
+    if (samples.first == 0) std::ranges::copy(gradient.span(), layers_.output_gradient().data());
+  } else {
+    std::ranges::copy(gradient.samples(samples.first, samples.count),
+                      layers_.output_gradient().samples(samples.first, samples.count).begin());
+  }
+  const SampleRange done = layers_.backward(samples, splitter());
+  for (std::size_t i = 0; i < added_gradients_.size(); ++i) {
+    std::ranges::copy(layers_.added_gradient(i).samples(done.first, done.count),
+                      added_gradients_[i].values.samples(done.first, done.count).begin());
+  }
+  if (!spec_.input_gradient) return nullptr;
+  split(samples, [&](Workspace& work, int first, int last) {
+    if (!convolves()) {
+      return weightless_.backward(*input_, layers_.input_gradient(), {first, last - first}, input_gradient_.values);
+    }
+    for (int n = first; n < last; ++n) backward_input_sample(work, n);
+  });
+  return &input_gradient_;
+}
+
+void EigenShard::backward_input_sample(Workspace& work, int n) {
+  const ConstView dy(layers_.input_gradient().sample(n).data(), filters_, places_);
+  for (const GroupRun& run : runs_) {
+    work.columns.middleRows(run.row, taps_).noalias() =
+        weights().middleRows(run.first, run.count).transpose() * dy.middleRows(run.first, run.count);
+  }
+  const auto image = input_gradient_.values.sample(n);
+  std::fill(image.begin(), image.end(), 0.0F);
+  col2im(read_, work.columns.data(), &input_gradient_.values.at(n, channels_.first));
+}
+
+void EigenShard::backward_filters() {
+  invariant(input_ != nullptr, "backward_filters follows backward_input");
+  if (!convolves()) return;
+  for (Workspace& work : work_) {
+    work.weight_gradient.setZero();
+    work.bias_gradient.setZero();
+  }
+  split({0, spec_.batch}, [&](Workspace& work, int first, int last) {
+    for (int n = first; n < last; ++n) backward_filters_sample(work, n);
+  });
+  sum_gradients();
+}
+
+void EigenShard::backward_filters_sample(Workspace& work, int n) {
+  const ConstView dy(layers_.input_gradient().sample(n).data(), filters_, places_);
+  im2col(read_, &input_->at(n, channels_.first), work.columns.data());
+  for (const GroupRun& run : runs_) {
+    work.weight_gradient.middleRows(run.first, run.count).noalias() +=
+        dy.middleRows(run.first, run.count) * work.columns.middleRows(run.row, taps_).transpose();
+  }
+  work.bias_gradient += dy.rowwise().sum();
+}
+
+void EigenShard::sum_gradients() {
+  View dw(parameters_.weights().gradient.data(), filters_, taps_);
+  dw.setZero();
+  for (const Workspace& work : work_) dw += work.weight_gradient;
+  if (parameters_.bias() == nullptr) return;
+  Eigen::Map<Eigen::VectorXf> db(parameters_.bias()->gradient.data(), filters_);
+  db.setZero();
+  for (const Workspace& work : work_) db += work.bias_gradient;
+}
+
+class EigenDevice : public Device {
+ public:
+  explicit EigenDevice(int threads) : team_(threads) {
+    info_.name = "eigen";
+    info_.threads = threads;
+    info_.memory_factor = 1.7;  // with the columns of a sample for each thread (tests/devices, ProcessorMemory)
+    info_.description = fmt::format("Eigen {}.{}.{}, {} thread{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION,
+                                    EIGEN_MINOR_VERSION, threads, threads == 1 ? "" : "s");
+  }
+  const DeviceInfo& info() const override { return info_; }
+  std::unique_ptr<Shard> compile(const ShardSpec& spec) override { return std::make_unique<EigenShard>(spec, team_); }
+  std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override {
+    return std::make_unique<HostTensor<float>>(shape);
+  }
+
+ private:
+  DeviceInfo info_;
+  ThreadTeam team_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_eigen_device(int threads) { return std::make_unique<EigenDevice>(threads); }
+
+}  // namespace convoy

@@ -1,0 +1,14 @@
+#include "kernels/host/matmul.hpp"
+
+#include "kernels/eigen/matmul.hpp"
+
+namespace convoy {
+
+void matmul(const Matmul<double>& job) { eigen_matmul(job); }
+
+void update_parameter(const UpdateStep& step, std::span<const double> gradient, double* values,
+                      double* const* moments) {
+  update_values(step, gradient.data(), values, moments, 0, gradient.size());
+}
+
+}  // namespace convoy

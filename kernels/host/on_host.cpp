@@ -1,0 +1,96 @@
+#include "kernels/host/on_host.hpp"
+
+#include "kernels/eigen/device.hpp"
+
+namespace convoy {
+namespace {
+
+class ShardOnHost : public Shard {
+ public:
+  ShardOnHost(Device& device, const ShardSpec& spec, int threads)
+      : device_(device), host_(make_eigen_device(threads)), shard_(host_->compile(spec)) {
+    input_ = pair(shard_->make_input());
+    output_ = pair(shard_->make_output_gradient());
+    output_gradient_ = pair(shard_->make_output_gradient());
+    if (spec.input_gradient) input_gradient_ = pair(shard_->make_input());
+    for (std::size_t i = 0; i < added_shapes(spec.stage, spec.batch, spec.filters.count).size(); ++i) {
+      added_.push_back(pair(shard_->make_added(i)));
+      shard_->connect(i, *added_.back().on_host);
+      connected_.push_back(nullptr);
+    }
+  }
+
+  std::unique_ptr<DeviceTensor> make_input() const override { return device_.make_tensor(input_.on_host->shape()); }
+  std::unique_ptr<DeviceTensor> make_output_gradient() const override {
+    return device_.make_tensor(output_.on_host->shape());
+  }
+  std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
+    return device_.make_tensor(added_.at(index).on_host->shape());
+  }
+  const ShardSpec& spec() const override { return shard_->spec(); }
+  void connect(std::size_t index, const DeviceTensor& maps) override { connected_.at(index) = &maps; }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return *added_.at(index).on_device; }
+
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override {
+    copy(input, *input_.on_host, samples);
+    for (std::size_t i = 0; i < added_.size(); ++i) {
+      invariant(connected_[i] != nullptr, "connect comes before forward");
+      copy(*connected_[i], *added_[i].on_host, samples);
+    }
+    const DeviceTensor& output = shard_->forward(*input_.on_host, pass, samples);
+    copy(output, *output_.on_device, whole(samples));
+    return *output_.on_device;
+  }
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
+    copy(output_gradient, *output_gradient_.on_host, whole(samples));
+    const DeviceTensor* gradient = shard_->backward_input(*output_gradient_.on_host, samples);
+    for (std::size_t i = 0; i < added_.size(); ++i) {
+      copy(shard_->added_gradient(i), *added_[i].on_device, whole(samples));
+    }
+    if (gradient == nullptr) return nullptr;
+    copy(*gradient, *input_gradient_.on_device, samples);
+    return input_gradient_.on_device.get();
+  }
+  void backward_filters() override { shard_->backward_filters(); }
+  void update(const UpdateStep& step) override { shard_->update(step); }
+  ShardState state() const override { return shard_->state(); }
+  void set_state(const ShardState& state) override { shard_->set_state(state); }
+  std::vector<Tensor> gradients() const override { return shard_->gradients(); }
+
+ private:
+  /// The same values in both memories.
+  struct Pair {
+    std::unique_ptr<DeviceTensor> on_host;
+    std::unique_ptr<DeviceTensor> on_device;
+  };
+
+  Pair pair(std::unique_ptr<DeviceTensor> on_host) const {
+    const Shape shape = on_host->shape();
+    return {std::move(on_host), device_.make_tensor(shape)};
+  }
+  /// With batch norm, maps and their gradients are those of the batch.
+  SampleRange whole(SampleRange samples) const {
+    return spec().waits_for_batch() ? SampleRange{0, spec().batch} : samples;
+  }
+  void copy(const DeviceTensor& from, DeviceTensor& to, SampleRange samples) {
+    values_.resize(static_cast<std::size_t>(samples.count) * from.shape().sample_size());
+    from.read(samples, values_);
+    to.write(samples, values_);
+  }
+
+  Device& device_;
+  std::unique_ptr<Device> host_;
+  std::unique_ptr<Shard> shard_;
+  Pair input_, output_, output_gradient_, input_gradient_;
+  std::vector<Pair> added_;
+  std::vector<const DeviceTensor*> connected_;
+  AlignedVector<float> values_;
+};
+
+}  // namespace
+
+std::unique_ptr<Shard> compile_on_host(Device& device, const ShardSpec& spec, int threads) {
+  return std::make_unique<ShardOnHost>(device, spec, threads);
+}
+
+}  // namespace convoy

@@ -1,0 +1,162 @@
+// Parameters in oneDNN's memories, and batch norm by oneDNN.
+
+#include <cstring>
+
+#include "kernels/host/matmul.hpp"
+#include "kernels/onednn/engine.hpp"
+
+namespace convoy {
+
+using dnnl::memory;
+using dnnl::prop_kind;
+
+namespace {
+
+float* floats_of(const memory& values) { return static_cast<float*>(values.get_data_handle()); }
+std::size_t count_of(const memory& values) { return values.get_desc().get_size() / sizeof(float); }
+
+memory zeros(const OnednnEngine& engine, const memory::desc& desc) {
+  memory made = engine.make(desc);
+  std::memset(made.get_data_handle(), 0, desc.get_size());
+  return made;
+}
+
+void copy_list(const Tensor& from, const memory& to) { std::memcpy(to.get_data_handle(), from.data(), from.bytes()); }
+
+}  // namespace
+
+OnednnParameter::OnednnParameter(const OnednnEngine& engine, const memory::desc& desc, bool trained, int count)
+    : values(zeros(engine, desc)) {
+  if (!trained) return;
+  for (int i = 0; i < count; ++i) moments.push_back(zeros(engine, desc));
+  gradient = zeros(engine, desc);
+}
+
+void OnednnParameter::update(const UpdateStep& step) const {
+  // On whole buffers: the layout does not matter, and padding stays zero because its gradient is.
+  std::vector<float*> others;
+  for (const memory& moment : moments) others.push_back(floats_of(moment));
+  update_parameter(step, std::span<const float>(floats_of(gradient), count_of(values)), floats_of(values),
+                   others.data());
+}
+
+Tensor read_list(const memory& from) {
+  Tensor list({static_cast<int>(count_of(from)), 1});
+  std::memcpy(list.data(), from.get_data_handle(), list.bytes());
+  return list;
+}
+
+Parameter OnednnParameter::list_to_host() const {
+  Parameter host{read_list(values), {}};
+  for (const memory& moment : moments) host.moments.push_back(read_list(moment));
+  return host;
+}
+
+void OnednnParameter::take_list(const Parameter& from) const {
+  invariant(from.value.size() == count_of(values), "a state of the shard's shape");
+  copy_list(from.value, values);
+  for (std::size_t m = 0; m < moments.size(); ++m) copy_list(from.moments.at(m), moments[m]);
+}
+
+namespace {
+
+using Arguments = std::unordered_map<int, memory>;
+
+class BatchNormLayer : public OnednnLayer {
+ public:
+  BatchNormLayer(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape, int moments, const memory& input,
+                 bool fused)
+      : engine_(engine),
+        layer_(layer),
+        shape_(shape),
+        input_(input),
+        output_(engine.make(input.get_desc())),
+        input_gradient_(engine.make(input.get_desc())),
+        gradient_(input.get_desc()) {
+    using Flags = dnnl::normalization_flags;
+    const memory::desc desc = input.get_desc();
+    const memory::desc list{{shape.c}, memory::data_type::f32, memory::format_tag::x};
+    Flags flags = Flags::use_scale | Flags::use_shift;
+    if (fused) flags = flags | Flags::fuse_norm_relu;
+    const dnnl::batch_normalization_forward::primitive_desc training(
+        {prop_kind::forward_training, desc, layer.epsilon, flags}, engine.engine);
+    training_ = dnnl::batch_normalization_forward(training);
+    testing_ = dnnl::batch_normalization_forward(
+        {{prop_kind::forward_inference, desc, layer.epsilon, flags | Flags::use_global_stats}, engine.engine});
+    backward_ = dnnl::batch_normalization_backward(
+        {{prop_kind::backward, desc, desc, layer.epsilon, flags}, engine.engine, training});
+    if (fused) kept_ = engine.make(training.workspace_desc());
+    for (OnednnParameter* each : {&weights_, &bias_}) *each = OnednnParameter(engine, list, true, moments);
+    for (OnednnParameter* each : {&running_mean_, &running_variance_}) *each = OnednnParameter(engine, list, false, 0);
+    mean_ = engine.make(list);
+    variance_ = engine.make(list);
+  }
+
+  void forward(const Pass& pass, SampleRange samples) override {
+    invariant(samples.count == shape_.n, "batch norm of a whole batch");
+    Arguments arguments{{DNNL_ARG_SRC, input_},
+                        {DNNL_ARG_DST, output_},
+                        {DNNL_ARG_SCALE, weights_.values},
+                        {DNNL_ARG_SHIFT, bias_.values},
+                        {DNNL_ARG_MEAN, pass.training ? mean_ : running_mean_.values},
+                        {DNNL_ARG_VARIANCE, pass.training ? variance_ : running_variance_.values}};
+    if (kept_ && pass.training) arguments.emplace(DNNL_ARG_WORKSPACE, kept_);
+    engine_.run(pass.training ? training_ : testing_, arguments);
+    if (pass.training) average();
+  }
+  const memory& output() const override { return output_; }
+  void backward(const memory& gradient, SampleRange) override {
+    Arguments arguments{{DNNL_ARG_SRC, input_},
+                        {DNNL_ARG_DIFF_DST, gradient_.take(engine_, gradient)},
+                        {DNNL_ARG_SCALE, weights_.values},
+                        {DNNL_ARG_SHIFT, bias_.values},  // oneDNN 2.6 counts it in, and reads nothing of it
+                        {DNNL_ARG_MEAN, mean_},
+                        {DNNL_ARG_VARIANCE, variance_},
+                        {DNNL_ARG_DIFF_SRC, input_gradient_},
+                        {DNNL_ARG_DIFF_SCALE, weights_.gradient},
+                        {DNNL_ARG_DIFF_SHIFT, bias_.gradient}};
+    if (kept_) arguments.emplace(DNNL_ARG_WORKSPACE, kept_);
+    engine_.run(backward_, arguments);
+  }
+  const memory& input_gradient() const override { return input_gradient_; }
+  const Shape& input_shape() const override { return shape_; }
+  std::vector<const OnednnParameter*> parameters() const override {
+    return {&weights_, &bias_, &running_mean_, &running_variance_};
+  }
+
+ private:
+  void average() const {
+    const double count = static_cast<double>(shape_.n) * shape_.h * shape_.w;
+    const auto unbiased = static_cast<float>(count / std::max(1.0, count - 1.0));
+    for (int c = 0; c < shape_.c; ++c) {
+      float& mean = floats_of(running_mean_.values)[c];
+      float& variance = floats_of(running_variance_.values)[c];
+      mean = (1.0F - layer_.momentum) * mean + layer_.momentum * floats_of(mean_)[c];
+      variance = (1.0F - layer_.momentum) * variance + layer_.momentum * unbiased * floats_of(variance_)[c];
+    }
+  }
+
+  OnednnEngine& engine_;
+  BatchNorm layer_;
+  Shape shape_;
+  memory input_;
+  memory output_;
+  memory input_gradient_;
+  OnednnInlet gradient_;
+  dnnl::batch_normalization_forward training_;
+  dnnl::batch_normalization_forward testing_;
+  dnnl::batch_normalization_backward backward_;
+  OnednnParameter weights_, bias_, running_mean_, running_variance_;
+  memory mean_;  ///< of the last forward in training
+  memory variance_;
+  memory kept_;  ///< by the forward pass for the backward
+};
+
+}  // namespace
+
+std::unique_ptr<OnednnLayer> make_onednn_batch_norm(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape,
+                                                    int moments, const memory& input, bool fused) {
+  return std::make_unique<BatchNormLayer>(engine, layer, shape, moments, input, fused);
+}
+
+}  // namespace convoy

@@ -1,0 +1,327 @@
+#include "kernels/onednn/channels.hpp"
+
+#include <algorithm>
+
+#include "kernels/host/im2col.hpp"
+
+namespace convoy {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+using dnnl::prop_kind;
+
+memory::dims strides(const Convolution& conv) { return {conv.stride_h, conv.stride_w}; }
+memory::dims pad_before(const Convolution& conv) { return {conv.pad.top, conv.pad.left}; }
+memory::dims pad_after(const Convolution& conv) { return {conv.pad.bottom, conv.pad.right}; }
+
+/// The stage with the part's channels alone.
+Stage stage_of(const ShardSpec& spec, const ChannelPart& part) {
+  Stage stage = spec.stage;
+  stage.channels = part.count;
+  return stage;
+}
+
+using Type = memory::data_type;
+
+memory::desc input_desc_of(const ShardSpec& spec, const ChannelPart& part, memory::format_tag layout, Type type) {
+  return desc_of(input_shape(stage_of(spec, part), spec.batch), layout, type);
+}
+
+memory::desc output_desc_of(const ShardSpec& spec, memory::format_tag layout, Type type = Type::f32) {
+  return desc_of(conv_shape(spec.stage, spec.batch, spec.filters.count), layout, type);
+}
+
+/// No bias for parts after the first.
+memory::desc bias_desc_of(const ShardSpec& spec, const ChannelPart& part) {
+  if (part.first > 0 || !spec.stage.conv.bias) return {};
+  return {{spec.filters.count}, memory::data_type::f32, memory::format_tag::x};
+}
+
+/// By a convolution of oneDNN's.
+class ConvolutionGradient : public OnednnInputGradient {
+ public:
+  const memory::desc& desc() const override { return desc_; }
+  void find(const memory& gradient, const memory& input_gradient) override {
+    const bool fits = input_gradient.get_desc() == desc_;
+    if (!fits && !found_) found_ = engine_.make(desc_);
+    engine_.run(primitive_, {{arguments_.gradient, gradient_.take(engine_, gradient)},
+                             {DNNL_ARG_WEIGHTS, taken_weights_},
+                             {arguments_.input_gradient, fits ? input_gradient : found_}});
+    if (!fits) engine_.reorder(found_, input_gradient);
+  }
+
+ protected:
+  struct Arguments {
+    int gradient;
+    int input_gradient;
+  };
+  ConvolutionGradient(OnednnEngine& engine, Arguments arguments) : engine_(engine), arguments_(arguments) {}
+  void use(dnnl::primitive primitive, const memory::desc& gradient, const memory::desc& input_gradient) {
+    primitive_ = std::move(primitive);
+    gradient_ = OnednnInlet(gradient);
+    desc_ = input_gradient;
+  }
+
+  OnednnEngine& engine_;
+  memory taken_weights_;
+
+ private:
+  Arguments arguments_;
+  dnnl::primitive primitive_;
+  OnednnInlet gradient_;
+  memory::desc desc_;
+  memory found_;
+};
+
+/// Its own backward convolution.
+class BackwardConvolution : public ConvolutionGradient {
+ public:
+  BackwardConvolution(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
+                      const dnnl::convolution_forward::primitive_desc& forward)
+      : ConvolutionGradient(engine, {.gradient = DNNL_ARG_DIFF_DST, .input_gradient = DNNL_ARG_DIFF_SRC}) {
+    const Convolution& conv = spec.stage.conv;
+    const dnnl::convolution_backward_data::primitive_desc desc(
+        {algorithm::convolution_direct, input_desc_of(spec, part, part.for_input_gradient.input, Type::f32),
+         weights_desc(stage_of(spec, part), spec.filters.count, memory::format_tag::any, part.factors),
+         output_desc_of(spec, part.for_input_gradient.output, part.factors), strides(conv), pad_before(conv),
+         pad_after(conv)},
+        engine.engine, forward);
+    use(dnnl::convolution_backward_data(desc), desc.diff_dst_desc(), desc.diff_src_desc());
+    weights_ = OnednnInlet(desc.weights_desc());
+  }
+
+  void take_weights(const memory& weights) override { taken_weights_ = weights_.take(engine_, weights); }
+
+ private:
+  OnednnInlet weights_;
+};
+
+/// With a stride of 1 the gradient by the input is the convolution of the gradient by the output with the weights of
+/// (channel, filter, row, column), rows and columns backwards, and padding that makes it the input's size.
+class FlippedConvolution : public ConvolutionGradient {
+ public:
+  FlippedConvolution(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part)
+      : ConvolutionGradient(engine, {.gradient = DNNL_ARG_SRC, .input_gradient = DNNL_ARG_DST}),
+        of_filters_(weight_shape(stage_of(spec, part), spec.filters.count)),
+        flipped_{of_filters_.c, of_filters_.n, of_filters_.h, of_filters_.w} {
+    const Convolution& conv = spec.stage.conv;
+    const dnnl::convolution_forward::primitive_desc desc(
+        {prop_kind::forward_inference,
+         algorithm::convolution_direct,
+         output_desc_of(spec, part.for_input_gradient.output, part.factors),
+         desc_of(flipped_, memory::format_tag::any, part.factors),
+         input_desc_of(spec, part, part.for_input_gradient.input, Type::f32),
+         {1, 1},
+         {conv.kernel_h - 1 - conv.pad.top, conv.kernel_w - 1 - conv.pad.left},
+         {conv.kernel_h - 1 - conv.pad.bottom, conv.kernel_w - 1 - conv.pad.right}},
+        engine.engine);
+    use(dnnl::convolution_forward(desc), desc.src_desc(), desc.dst_desc());
+    taken_weights_ = engine.make(desc.weights_desc());
+    engine.scratch(flipped_.size());
+  }
+
+  void take_weights(const memory& weights) override {
+    float* values = engine_.scratch(flipped_.size());
+    const memory::dim taps = flipped_.h * flipped_.w;
+    // As (channel, filter, row, column), seen as the filters that they are read from.
+    const memory::desc transposed(dims_of(of_filters_), Type::f32,
+                                  memory::dims{taps, flipped_.c * taps, flipped_.w, 1});
+    engine_.reorder(weights, memory(transposed, engine_.engine, values));
+    const memory::dim kernels = memory::dim{flipped_.n} * flipped_.c;
+#pragma omp parallel for schedule(static)
+    for (memory::dim i = 0; i < kernels; ++i) std::reverse(values + i * taps, values + (i + 1) * taps);
+    engine_.reorder(memory(plain_desc(flipped_), engine_.engine, values), taken_weights_);
+  }
+
+ private:
+  Shape of_filters_;
+  Shape flipped_;
+};
+
+/// By the product of gradient and weights, which is the matrix of the input gradient's columns (im2col.hpp): vectors
+/// hold a filter's weights for the part's channels and places of the kernel, full where the channels alone would fill
+/// a small part of one. A 1x1 convolution is that product for maps in any layout.
+class ColumnsBackward : public OnednnInputGradient {
+ public:
+  ColumnsBackward(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part)
+      : engine_(engine),
+        stage_(stage_of(spec, part)),
+        weight_shape_(weight_shape(stage_, spec.filters.count)),
+        found_(input_shape(stage_, spec.batch)),
+        columns_(conv_shape(stage_, spec.batch, weights_of_filter())),
+        plain_weights_(engine.make(plain_desc(weight_shape_))) {
+    const dnnl::convolution_forward::primitive_desc desc(
+        {prop_kind::forward_inference,
+         algorithm::convolution_direct,
+         output_desc_of(spec, part.for_input_gradient.output),
+         desc_of({weights_of_filter(), weight_shape_.n}, memory::format_tag::any),
+         desc_of(columns_.shape(), memory::format_tag::any),
+         {1, 1},
+         {0, 0},
+         {0, 0}},
+        engine.engine);
+    product_ = dnnl::convolution_forward(desc);
+    gradient_ = OnednnInlet(desc.src_desc());
+    weights_ = engine.make(desc.weights_desc());
+    product_columns_ = engine.make(desc.dst_desc());
+    desc_ = plain_desc(found_.shape());
+  }
+
+  const memory::desc& desc() const override { return desc_; }
+
+  void take_weights(const memory& weights) override {
+    engine_.reorder(weights, plain_weights_);
+    // (filters, weights of a filter) seen as its transpose.
+    const memory::desc transposed({weights_of_filter(), weight_shape_.n, 1, 1}, memory::data_type::f32,
+                                  memory::dims{1, weights_of_filter(), 1, 1});
+    engine_.reorder(memory(transposed, engine_.engine, plain_weights_.get_data_handle()), weights_);
+  }
+
+  void find(const memory& gradient, const memory& input_gradient) override {
+    engine_.run(product_, {{DNNL_ARG_SRC, gradient_.take(engine_, gradient)},
+                           {DNNL_ARG_WEIGHTS, weights_},
+                           {DNNL_ARG_DST, product_columns_}});
+    engine_.reorder(product_columns_, memory(plain_desc(columns_.shape()), engine_.engine, columns_.data()));
+#pragma omp parallel for schedule(static)
+    for (int n = 0; n < found_.shape().n; ++n) {
+      std::fill_n(&found_.at(n, 0), found_.shape().sample_size(), 0.0F);
+      col2im(stage_, &columns_.at(n, 0), &found_.at(n, 0));
+    }
+    engine_.reorder(memory(desc_, engine_.engine, found_.data()), input_gradient);
+  }
+
+ private:
+  int weights_of_filter() const { return weight_shape_.c * weight_shape_.h * weight_shape_.w; }
+
+  OnednnEngine& engine_;
+  Stage stage_;
+  Shape weight_shape_;
+  Tensor found_;
+  Tensor columns_;  ///< of each sample
+  memory plain_weights_;
+  memory weights_;  ///< (weights of a filter, filters, 1, 1) as the product reads them
+  memory product_columns_;
+  memory::desc desc_;
+  OnednnInlet gradient_;
+  dnnl::convolution_forward product_;
+};
+
+}  // namespace
+
+memory channels_of(const memory& whole, const ChannelPart& part) {
+  const memory::desc desc = whole.get_desc();
+  memory::dims dims = desc.dims();
+  if (dims[1] == part.count) return whole;
+  dims[1] = part.count;
+  return {desc.submemory_desc(dims, {0, part.first, 0, 0}), whole.get_engine(), whole.get_data_handle()};
+}
+
+memory::desc weights_desc(const Stage& stage, int filters, memory::format_tag layout, Type type) {
+  const Shape shape = weight_shape(stage, filters);
+  const int groups = stage.conv.groups;
+  if (groups == 1) return desc_of(shape, layout, type);
+  return {{groups, shape.n / groups, shape.c, shape.h, shape.w}, type, layout};
+}
+
+memory::desc plain_weights_desc(const Stage& stage, int filters) {
+  return weights_desc(stage, filters, stage.conv.groups == 1 ? memory::format_tag::nchw : memory::format_tag::goihw);
+}
+
+OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
+                               const Activation* fused)
+    : engine_(engine), part_(part) {
+  ShardSpec micro_batch = spec;
+  micro_batch.batch /= spec.micro_batches;
+  make_forward(micro_batch, fused);
+  make_filter_gradient(spec);
+  if (!spec.input_gradient) return;
+  switch (part.input_gradient_by) {
+    case InputGradientBy::backward:
+      input_gradient_ = std::make_unique<BackwardConvolution>(engine, micro_batch, part, forward_desc_);
+      break;
+    case InputGradientBy::flipped:
+      input_gradient_ = std::make_unique<FlippedConvolution>(engine, micro_batch, part);
+      break;
+    case InputGradientBy::columns:
+      input_gradient_ = std::make_unique<ColumnsBackward>(engine, micro_batch, part);
+      break;
+  }
+}
+
+memory::desc OnednnChannels::weights_desc_of(const ShardSpec& spec, Type type) const {
+  return weights_desc(stage_of(spec, part_), spec.filters.count, memory::format_tag::any, type);
+}
+
+dnnl::convolution_forward::primitive_desc OnednnChannels::forward_desc(const ShardSpec& spec,
+                                                                       const Activation* fused) const {
+  dnnl::post_ops operations;
+  if (part_.first > 0) operations.append_sum();
+  if (fused != nullptr) operations.append_eltwise(1.0F, onednn_algorithm(*fused), fused->slope, 0.0F);
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(operations);
+  const Convolution& conv = spec.stage.conv;
+  return {{prop_kind::forward_training, algorithm::convolution_direct,
+           input_desc_of(spec, part_, part_.maps.input, part_.factors), weights_desc_of(spec, part_.factors),
+           bias_desc_of(spec, part_), output_desc_of(spec, part_.maps.output), strides(conv), pad_before(conv),
+           pad_after(conv)},
+          attributes,
+          engine_.engine};
+}
+
+void OnednnChannels::make_forward(const ShardSpec& spec, const Activation* fused) {
+  forward_desc_ = forward_desc(spec, fused);
+  forward_ = dnnl::convolution_forward(forward_desc_);
+  input_ = OnednnInlet(forward_desc_.src_desc());
+  forward_weights_ = OnednnInlet(forward_desc_.weights_desc());
+  const bool floats = part_.factors == Type::f32;
+  const memory::desc kept =
+      floats ? forward_desc_.weights_desc() : plain_weights_desc(stage_of(spec, part_), spec.filters.count);
+  weights_ = OnednnParameter(engine_, kept, true, spec.stage.moments);
+}
+
+void OnednnChannels::make_filter_gradient(const ShardSpec& spec) {
+  const Convolution& conv = spec.stage.conv;
+  const dnnl::convolution_backward_weights::primitive_desc desc(
+      {algorithm::convolution_direct, input_desc_of(spec, part_, part_.for_filter_gradient.input, part_.factors),
+       weights_desc_of(spec, Type::f32), bias_desc_of(spec, part_),
+       output_desc_of(spec, part_.for_filter_gradient.output, part_.factors), strides(conv), pad_before(conv),
+       pad_after(conv)},
+      engine_.engine, forward_desc(spec, nullptr));
+  filter_gradient_ = dnnl::convolution_backward_weights(desc);
+  input_for_filters_ = OnednnInlet(desc.src_desc());
+  output_gradient_ = OnednnInlet(desc.diff_dst_desc());
+  weights_gradient_ = desc.diff_weights_desc() == weights_.gradient.get_desc() ? weights_.gradient
+                                                                               : engine_.make(desc.diff_weights_desc());
+}
+
+void OnednnChannels::forward(const memory& input, const memory& bias, const memory& output) {
+  if (forward_stale_) taken_weights_ = forward_weights_.take(engine_, weights_.values);
+  forward_stale_ = false;
+  engine_.run(forward_, {{DNNL_ARG_SRC, input_.take(engine_, channels_of(input, part_))},
+                         {DNNL_ARG_WEIGHTS, taken_weights_},
+                         {DNNL_ARG_BIAS, part_.first > 0 ? memory() : bias},
+                         {DNNL_ARG_DST, output}});
+}
+
+void OnednnChannels::find_parameter_gradients(const memory& input, const memory& gradient,
+                                              const memory& bias_gradient) {
+  engine_.run(filter_gradient_, {{DNNL_ARG_SRC, input_for_filters_.take(engine_, channels_of(input, part_))},
+                                 {DNNL_ARG_DIFF_DST, output_gradient_.take(engine_, gradient)},
+                                 {DNNL_ARG_DIFF_WEIGHTS, weights_gradient_},
+                                 {DNNL_ARG_DIFF_BIAS, part_.first > 0 ? memory() : bias_gradient}});
+  if (weights_gradient_ != weights_.gradient) engine_.reorder(weights_gradient_, weights_.gradient);
+}
+
+void OnednnChannels::find_input_gradient(const memory& gradient, const memory& input_gradient) {
+  if (backward_stale_) input_gradient_->take_weights(weights_.values);
+  backward_stale_ = false;
+  input_gradient_->find(gradient, channels_of(input_gradient, part_));
+}
+
+void OnednnChannels::update(const UpdateStep& step) {
+  weights_.update(step);
+  weights_changed();
+}
+
+}  // namespace convoy

@@ -1,0 +1,177 @@
+#include "kernels/onednn/convolution.hpp"
+
+namespace convoy {
+namespace {
+
+using dnnl::memory;
+using Layout = memory::format_tag;
+
+// Left to itself ("any") oneDNN 2.6 blocks channels by the vector's width and computes on the padding: 28 % more work
+// for 50 channels. Where few channels are left over, whole blocks by themselves and the rest by itself need none;
+// otherwise, channels last, the kernels of the forward pass and the filter gradient need none for the input, and with
+// many channels and not too few filters they are faster anyway. The limits are measured (convoy-bench conv); rules and not timings decide, so
+// that equal runs take equal kernels and give equal bits.
+
+constexpr int kAvx512 = 16;
+
+bool blocks_badly(const Stage& stage, int vector_width) {
+  const int padding = (vector_width - stage.channels % vector_width) % vector_width;
+  return vector_width == kAvx512 && stage.channels > vector_width && 25 * padding > stage.channels;
+}
+
+/// Whether oneDNN has fast kernels for the leftover channels by themselves, and the input is small enough for the
+/// padding saved to outweigh a second pass over the output.
+bool split_pays(const Stage& stage, int vector_width) {
+  const Convolution& conv = stage.conv;
+  const auto usual = [](int kernel, int stride, int before, int after) {
+    return kernel > 1 && kernel <= 7 && stride == 1 && 2 * std::max(before, after) <= kernel;
+  };
+  const int left_over = stage.channels % kAvx512;
+  return blocks_badly(stage, vector_width) && left_over <= 3 && stage.channels < 8 * kAvx512 &&
+         usual(conv.kernel_h, conv.stride_h, conv.pad.top, conv.pad.bottom) &&
+         usual(conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right);
+}
+
+/// All channels, the same layout everywhere.
+ChannelPart one_part(const Stage& stage, Layout layout, memory::data_type factors) {
+  return {.first = 0,
+          .count = stage.channels,
+          .maps = {layout, layout},
+          .for_input_gradient = {layout, layout},
+          .for_filter_gradient = {layout, layout},
+          .factors = factors};
+}
+
+/// Whole blocks of channels, and the rest.
+std::vector<ChannelPart> split(const Stage& stage) {
+  const int whole = stage.channels / kAvx512 * kAvx512;
+  const MapLayouts blocks{Layout::nChw16c, Layout::nChw16c};
+  const MapLayouts rest{Layout::nchw, Layout::nChw16c};
+  return {{.first = 0, .count = whole, .maps = blocks, .for_input_gradient = blocks, .for_filter_gradient = blocks},
+          {.first = whole,
+           .count = stage.channels - whole,
+           .maps = rest,
+           .for_input_gradient = rest,
+           .for_filter_gradient = rest,
+           .input_gradient_by = InputGradientBy::columns}};
+}
+
+std::vector<ChannelPart> parts_of(const Stage& stage, int filters, const OnednnEngine& engine) {
+  const int vector_width = engine.vector_width;
+  // With few channels the instructions for bfloat16 have little to multiply, and floats are faster.
+  const bool bf16 = engine.bf16 && stage.channels / stage.conv.groups >= kAvx512;
+  const memory::data_type factors = bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+  if (stage.conv.groups > 1) return {one_part(stage, Layout::any, factors)};
+  if (!bf16 && split_pays(stage, vector_width)) return split(stage);
+
+  const bool badly = blocks_badly(stage, vector_width);
+  const bool many = vector_width == kAvx512 && stage.channels >= 256 && filters >= 64 && !(bf16 && engine.amx);
+  ChannelPart part = one_part(stage, many || badly ? Layout::nhwc : Layout::any, factors);
+  if (filters < 256) return {part};
+  // With many filters too, oneDNN's backward convolution falls behind its forward one: on AMD's processors (Zen 5) by a
+  // fifth where channels are last, with bfloat16 by a quarter, and with Intel's AMX by half.
+  const bool steps = stage.conv.stride_h > 1 || stage.conv.stride_w > 1;
+  if (!steps && (bf16 || (many && engine.amd))) part.input_gradient_by = InputGradientBy::flipped;
+  // And one gradient's speed in blocks pays for the change of layout: on Intel's processors (Sapphire Rapids) that by
+  // the filters, on AMD's that by the input.
+  if (many && !badly && !bf16 && !engine.amd) part.for_filter_gradient = {Layout::any, Layout::any};
+  if (many && !badly && !bf16 && engine.amd && steps) part.for_input_gradient = {Layout::any, Layout::any};
+  return {part};
+}
+
+}  // namespace
+
+OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec, const Activation* fused)
+    : engine_(engine),
+      keep_input_gradient_(spec.keep_input_gradient),
+      input_shape_(input_shape(spec.stage, spec.batch)),
+      output_shape_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
+      weight_shape_(weight_shape(spec.stage, spec.filters.count)),
+      plain_weights_(plain_weights_desc(spec.stage, spec.filters.count)) {
+  if (spec.stage.conv.bias) {
+    bias_.emplace(engine, memory::desc{{spec.filters.count}, memory::data_type::f32, Layout::x}, true,
+                  spec.stage.moments);
+  }
+  const std::vector<ChannelPart> parts = parts_of(spec.stage, spec.filters.count, engine);
+  for (const ChannelPart& part : parts) {
+    parts_.emplace_back(engine, spec, part, &part == &parts.back() ? fused : nullptr);
+  }
+  // Parts take their channels from plain maps, and write them there, with little effort.
+  const bool whole = parts_.size() == 1;
+  const auto batch_of = [&](const memory::desc& of_micro_batch, Shape shape) {
+    shape.n /= spec.micro_batches;
+    return with_samples(of_micro_batch, shape, spec.batch);
+  };
+  const memory::desc plain = plain_desc(input_shape_);
+  input_desc_ = whole ? batch_of(parts_.front().input_desc(), input_shape_) : plain;
+  output_ = engine.make(batch_of(parts_.front().output_desc(), output_shape_));
+  if (spec.input_gradient) {
+    const memory::desc desc = whole ? batch_of(parts_.front().input_gradient_desc(), input_shape_) : plain;
+    input_gradient_ = engine.make_gradient(desc, keep_input_gradient_);
+  }
+}
+
+void OnednnConvolution::forward(const memory& input, SampleRange samples) {
+  const memory some = samples_of(input, input_shape_, samples);
+  const memory output = samples_of(output_, output_shape_, samples);
+  for (OnednnChannels& part : parts_) part.forward(some, bias_ ? bias_->values : memory(), output);
+}
+
+void OnednnConvolution::find_parameter_gradients(const memory& input, const memory& gradient) {
+  for (OnednnChannels& part : parts_) {
+    part.find_parameter_gradients(input, gradient, bias_ ? bias_->gradient : memory());
+  }
+}
+
+void OnednnConvolution::find_input_gradient(const memory& gradient, SampleRange samples) {
+  if (!keep_input_gradient_) engine_.share(input_gradient_);
+  const memory some = samples_of(gradient, output_shape_, samples);
+  const memory input_gradient = samples_of(input_gradient_, input_shape_, samples);
+  for (OnednnChannels& part : parts_) part.find_input_gradient(some, input_gradient);
+}
+
+void OnednnConvolution::update(const UpdateStep& step) {
+  for (OnednnChannels& part : parts_) part.update(step);
+  if (bias_) bias_->update(step);
+}
+
+template <class OfPart>
+Tensor OnednnConvolution::read_weights(OfPart of_part) const {
+  Tensor weights(weight_shape_);
+  const memory plain(plain_weights_, engine_.engine, weights.data());
+  for (const OnednnChannels& part : parts_) engine_.reorder(of_part(part.weights()), weights_of(plain, part));
+  return weights;
+}
+
+template <class OfPart>
+void OnednnConvolution::write_weights(const Tensor& from, OfPart of_part) {
+  const memory plain(plain_weights_, engine_.engine, const_cast<float*>(from.data()));
+  for (const OnednnChannels& part : parts_) engine_.reorder(weights_of(plain, part), of_part(part.weights()));
+}
+
+std::vector<Parameter> OnednnConvolution::parameters() const {
+  std::vector<Parameter> all{{read_weights([](const OnednnParameter& p) { return p.values; }), {}}};
+  for (std::size_t m = 0; m < parts_.front().weights().moments.size(); ++m) {
+    all.front().moments.push_back(read_weights([m](const OnednnParameter& p) { return p.moments[m]; }));
+  }
+  if (bias_) all.push_back(bias_->list_to_host());
+  return all;
+}
+
+void OnednnConvolution::take(std::span<const Parameter> parameters) {
+  invariant(parameters[0].value.shape() == weight_shape_, "a state of the shard's shape");
+  write_weights(parameters[0].value, [](const OnednnParameter& p) { return p.values; });
+  for (std::size_t m = 0; m < parts_.front().weights().moments.size(); ++m) {
+    write_weights(parameters[0].moments.at(m), [m](const OnednnParameter& p) { return p.moments[m]; });
+  }
+  if (bias_) bias_->take_list(parameters[1]);
+  for (OnednnChannels& part : parts_) part.weights_changed();
+}
+
+std::vector<Tensor> OnednnConvolution::gradients() const {
+  std::vector<Tensor> all{read_weights([](const OnednnParameter& p) { return p.gradient; })};
+  if (bias_) all.push_back(read_list(bias_->gradient));
+  return all;
+}
+
+}  // namespace convoy

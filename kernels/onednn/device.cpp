@@ -1,0 +1,293 @@
+#include "kernels/onednn/device.hpp"
+
+#include <cstring>
+
+#include "kernels/host/grouped.hpp"
+#include "kernels/host/on_host.hpp"
+#include "kernels/onednn/convolution.hpp"
+
+namespace convoy {
+namespace {
+
+const OnednnTensor& own(const DeviceTensor& tensor) {
+  const auto* ours = dynamic_cast<const OnednnTensor*>(&tensor);
+  invariant(ours != nullptr, "a tensor of the same device");
+  return *ours;
+}
+
+/// That a convolution computes by the way.
+const Activation* fused_activation(const Stage& stage) {
+  if (stage.kind != StageKind::convolution || stage.after.empty()) return nullptr;
+  return std::get_if<Activation>(&stage.after.front());
+}
+
+class OnednnShard : public Shard {
+ public:
+  OnednnShard(OnednnEngine& engine, const ShardSpec& spec, std::unique_ptr<OnednnFront> front);
+
+  std::unique_ptr<DeviceTensor> make_input() const override {
+    return std::make_unique<OnednnTensor>(engine_, input_shape(spec_.stage, spec_.batch), front_->input_desc());
+  }
+  std::unique_ptr<DeviceTensor> make_output_gradient() const override {
+    return std::make_unique<OnednnTensor>(engine_, output_->shape(), output_->memory().get_desc());
+  }
+  std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
+    const Added& added = added_.at(index);
+    return std::make_unique<OnednnTensor>(engine_, added.shape, added.layer->output().get_desc());
+  }
+  void connect(std::size_t index, const DeviceTensor& maps) override {
+    invariant(maps.shape() == added_.at(index).shape, "maps of the shape that is added");
+    added_.at(index).layer->connect(own(maps).memory());
+  }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return *added_.at(index).gradient; }
+  const ShardSpec& spec() const override { return spec_; }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
+  void backward_filters() override;
+  void update(const UpdateStep& step) override;
+  ShardState state() const override;
+  void set_state(const ShardState& state) override;
+  std::vector<Tensor> gradients() const override;
+
+ private:
+  /// With the convolution.
+  const Activation* fused() const { return fused_activation(spec_.stage); }
+  /// Of a micro-batch, those that the layers take: with batch norm, all after the last, and none before.
+  SampleRange for_layers(SampleRange samples) const;
+  /// Of the layers, in the order of parameters_of().
+  std::vector<const OnednnParameter*> layer_parameters() const;
+  void make_layers();
+
+  OnednnEngine& engine_;
+  ShardSpec spec_;
+  bool batch_norm_;
+  std::unique_ptr<OnednnFront> front_;
+  std::vector<std::unique_ptr<OnednnLayer>> layers_;
+  /// The Add layers among them.
+  struct Added {
+    OnednnAdd* layer;
+    Shape shape;
+    std::unique_ptr<OnednnTensor> gradient;
+  };
+  std::vector<Added> added_;
+  std::unique_ptr<OnednnTensor> output_;
+  std::unique_ptr<OnednnTensor> input_gradient_;
+  const dnnl::memory* input_ = nullptr;     ///< of the last training forward
+  const dnnl::memory* gradient_ = nullptr;  ///< by the convolution's own output, of the last backward_input
+};
+
+OnednnShard::OnednnShard(OnednnEngine& engine, const ShardSpec& spec, std::unique_ptr<OnednnFront> front)
+    : engine_(engine), spec_(spec), batch_norm_(has_batch_norm(spec.stage)), front_(std::move(front)) {
+  make_layers();
+  set_state(zero_state(spec.stage, spec.filters.count));
+  const dnnl::memory& last = layers_.empty() ? front_->output() : layers_.back()->output();
+  output_ = std::make_unique<OnednnTensor>(engine, output_shape(spec.stage, spec.batch, spec.filters.count), last);
+  if (spec.input_gradient) {
+    input_gradient_ =
+        std::make_unique<OnednnTensor>(engine, input_shape(spec.stage, spec.batch), front_->input_gradient());
+  }
+}
+
+void OnednnShard::make_layers() {
+  const std::vector<ChannelLayer>& after = spec_.stage.after;
+  Shape shape = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
+  const int micro_batch = batch_norm_ ? spec_.batch : spec_.batch / spec_.micro_batches;
+  dnnl::memory passed = front_->output();
+  std::size_t i = fused() == nullptr ? 0 : 1;
+  const auto* next = i < after.size() ? std::get_if<Pooling>(&after[i]) : nullptr;
+  const bool pooled_relu = i == 1 && *fused() == Activation::relu && next != nullptr && next->kind == PoolKind::max;
+  if (i == 1 && !pooled_relu) {
+    layers_.push_back(make_onednn_activation_backward(engine_, *fused(), shape, micro_batch, passed));
+  }
+  for (; i < after.size(); ++i) {
+    if (const auto* norm = std::get_if<BatchNorm>(&after[i])) {
+      const auto* then = i + 1 < after.size() ? std::get_if<Activation>(&after[i + 1]) : nullptr;
+      const bool relu = then != nullptr && *then == Activation::relu;
+      layers_.push_back(make_onednn_batch_norm(engine_, *norm, shape, spec_.stage.moments, passed, relu));
+      passed = layers_.back()->output();
+      if (relu) ++i;
+      continue;
+    }
+    if (std::holds_alternative<Add>(after[i])) {
+      auto layer = make_onednn_add(engine_, shape, micro_batch, passed);
+      // What goes to the layer before goes to the added maps as well.
+      added_.push_back({layer.get(), shape, std::make_unique<OnednnTensor>(engine_, shape, layer->input_gradient())});
+      layers_.push_back(std::move(layer));
+      passed = layers_.back()->output();
+      continue;
+    }
+    layers_.push_back(
+        make_onednn_layer(engine_, after[i], shape, micro_batch, passed, spec_.filters.first, pooled_relu && i == 1));
+    passed = layers_.back()->output();
+    if (const auto* pool = std::get_if<Pooling>(&after[i])) shape = pooled_shape(*pool, shape);
+  }
+}
+
+const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
+  engine_.use_threads();
+  invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
+  input_ = &own(input).memory();
+  front_->forward(*input_, samples);
+  const SampleRange there = for_layers(samples);
+  for (const auto& layer : layers_) {
+    if (there.count > 0) layer->forward(pass, there);
+  }
+  if (!pass.training) input_ = nullptr;
+  return *output_;
+}
+
+SampleRange OnednnShard::for_layers(SampleRange samples) const {
+  if (!batch_norm_) return samples;
+  return {0, samples.first + samples.count < spec_.batch ? 0 : spec_.batch};
+}
+
+const DeviceTensor* OnednnShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
+  engine_.use_threads();
+  invariant(input_ != nullptr, "backward follows a forward in training");
+  invariant(output_gradient.shape() == output_->shape(), "a gradient of the shard's output shape");
+  if (!batch_norm_ || samples.first == 0) {
+    gradient_ = &own(output_gradient).memory();
+    const SampleRange there = batch_norm_ ? SampleRange{0, spec_.batch} : samples;
+    Shape shape = output_->shape();
+    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+      (*layer)->backward(samples_of(*gradient_, shape, there), there);
+      gradient_ = &(*layer)->input_gradient();
+      shape = (*layer)->input_shape();
+    }
+  }
+  if (!spec_.input_gradient) return nullptr;
+  front_->find_input_gradient(*gradient_, samples);
+  return input_gradient_.get();
+}
+
+std::vector<const OnednnParameter*> OnednnShard::layer_parameters() const {
+  std::vector<const OnednnParameter*> all;
+  for (const auto& layer : layers_) {
+    for (const OnednnParameter* each : layer->parameters()) all.push_back(each);
+  }
+  return all;
+}
+
+void OnednnShard::update(const UpdateStep& step) {
+  engine_.use_threads();
+  front_->update(step);
+  for (const OnednnParameter* each : layer_parameters()) {
+    if (each->trained()) each->update(step);
+  }
+}
+
+ShardState OnednnShard::state() const {
+  ShardState state{front_->parameters()};
+  for (const OnednnParameter* each : layer_parameters()) state.parameters.push_back(each->list_to_host());
+  return state;
+}
+
+void OnednnShard::set_state(const ShardState& state) {
+  const std::vector<const OnednnParameter*> of_layers = layer_parameters();
+  const std::size_t first = front_->parameter_count();
+  invariant(state.parameters.size() == first + of_layers.size(), "a state of the shard's stage");
+  front_->take(state.parameters);
+  for (std::size_t i = 0; i < of_layers.size(); ++i) of_layers[i]->take_list(state.parameters[first + i]);
+}
+
+std::vector<Tensor> OnednnShard::gradients() const {
+  std::vector<Tensor> all = front_->gradients();
+  for (const OnednnParameter* each : layer_parameters()) {
+    all.push_back(each->trained() ? read_list(each->gradient) : Tensor());
+  }
+  return all;
+}
+
+void OnednnShard::backward_filters() {
+  engine_.use_threads();
+  invariant(input_ != nullptr && gradient_ != nullptr, "backward_filters follows backward_input");
+  front_->find_parameter_gradients(*input_, *gradient_);
+}
+
+const char* instruction_set(int& filter_block) {
+  filter_block = 16;
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::sse41: filter_block = 8; return "SSE4.1";
+    case dnnl::cpu_isa::avx: filter_block = 8; return "AVX";
+    case dnnl::cpu_isa::avx2: filter_block = 8; return "AVX2";
+    case dnnl::cpu_isa::avx2_vnni: filter_block = 8; return "AVX2";
+    default: return "AVX-512";
+  }
+}
+
+bool has_bf16() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::avx512_core_bf16:
+    case dnnl::cpu_isa::avx512_core_amx: return true;
+    default: return false;
+  }
+}
+
+bool is_amd() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("amd") > 0;
+#else
+  return false;
+#endif
+}
+
+class OnednnDevice : public Device {
+ public:
+  OnednnDevice(int threads, bool bf16) {
+    if (bf16 && !has_bf16()) {
+      fail(
+          "this processor has no instructions for bfloat16 (AVX-512 BF16, AMX), or oneDNN may not use them: leave out "
+          "--compute bf16");
+    }
+    engine_.threads = threads;
+    engine_.bf16 = bf16;
+    engine_.amd = is_amd();
+    engine_.amx = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
+    const dnnl_version_t& version = *dnnl_version();
+    info_.name = "cpu";
+    info_.threads = threads;
+    info_.memory_factor = 1.3;  // with weights as each pass reads them (tests/devices, ProcessorMemory)
+    const char* set = instruction_set(info_.filter_block);
+    engine_.vector_width = info_.filter_block;
+    info_.description = fmt::format("oneDNN {}.{}.{}, {}, {} thread{}{}", version.major, version.minor, version.patch,
+                                    set, threads, threads == 1 ? "" : "s", bf16 ? ", bfloat16" : "");
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override {
+    const dnnl::memory zeros = engine_.make(plain_desc(shape));
+    std::memset(zeros.get_data_handle(), 0, zeros.get_desc().get_size());
+    return std::make_unique<OnednnTensor>(engine_, shape, zeros);
+  }
+
+  std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
+    engine_.use_threads();
+    const bool whole = spec.filters.count == spec.stage.conv.filters;
+    if (spec.stage.conv.groups > 1 && !whole) return compile_in_parts(*this, spec, true);
+    try {
+      std::unique_ptr<OnednnFront> front;
+      if (spec.stage.kind == StageKind::convolution) {
+        front = std::make_unique<OnednnConvolution>(engine_, spec, fused_activation(spec.stage));
+      } else {
+        front = make_onednn_weightless(engine_, spec);
+      }
+      if (front == nullptr) return compile_on_host(*this, spec, engine_.threads);
+      return std::make_unique<OnednnShard>(engine_, spec, std::move(front));
+    } catch (const dnnl::error& error) {
+      fail("stage {}, {} filters, batch {}: oneDNN cannot compute it: {}", spec.stage.name, spec.filters.count,
+           spec.batch, error.what());
+    }
+  }
+
+ private:
+  OnednnEngine engine_;
+  DeviceInfo info_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_onednn_device(int threads, bool bf16) {
+  return std::make_unique<OnednnDevice>(threads, bf16);
+}
+
+}  // namespace convoy

@@ -1,0 +1,56 @@
+// The reference device: plain loops, kept for ever as the oracle that other devices are tested against.
+#pragma once
+
+#include <memory>
+
+#include "kernels/host/channel_layers.hpp"
+#include "kernels/host/weightless.hpp"
+
+namespace convoy {
+
+/// A shard by plain loops in NCHW. T is what tensors and weights are stored in; convolutions sum in double.
+template <class T>
+class ReferenceShard : public Shard {
+ public:
+  explicit ReferenceShard(const ShardSpec& spec);
+
+  std::unique_ptr<DeviceTensor> make_input() const override;
+  std::unique_ptr<DeviceTensor> make_output_gradient() const override;
+  using Shard::backward_input;
+  using Shard::forward;
+  const ShardSpec& spec() const override { return spec_; }
+  const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
+  const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
+  void backward_filters() override;
+  void update(const UpdateStep& step) override { parameters.update(step); }
+  ShardState state() const override { return parameters.state(); }
+  void set_state(const ShardState& state) override { parameters.set_state(state); }
+  std::vector<Tensor> gradients() const override { return parameters.gradients(); }
+
+  std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override;
+  void connect(std::size_t index, const DeviceTensor& maps) override { layers_.connect(index, host_values<T>(maps)); }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return added_gradients_.at(index); }
+
+  HostParameters<T> parameters;  ///< open to gradient checks
+
+ private:
+  void convolve(SampleRange samples);
+  void find_input_gradient(SampleRange samples);
+  /// That filter number `k` of the shard reads.
+  FilterRange channels_of(int k) const { return channels_for(spec_.stage, {spec_.filters.first + k, 1}); }
+
+  ShardSpec spec_;
+  ChannelLayers<T> layers_;
+  HostTensor<T> output_;
+  Weightless<T> weightless_;
+  HostTensor<T> input_gradient_;
+  std::vector<HostTensor<T>> added_gradients_;
+  const BasicTensor<T>* input_ = nullptr;  ///< of the last training forward
+};
+
+/// "reference": stored in float, summed in double.
+std::unique_ptr<Device> make_reference_device();
+/// "reference64": everything in double, rounded to float only where data enters and leaves.
+std::unique_ptr<Device> make_reference64_device();
+
+}  // namespace convoy

@@ -1,0 +1,166 @@
+#include "master/cluster/cluster.hpp"
+
+#include <algorithm>
+
+#include "core/thread_team.hpp"
+#include "kernels/host/matmul.hpp"
+#include "master/cluster/profile.hpp"
+#include "train/local_trunk.hpp"
+
+namespace convoy {
+
+Cluster::Cluster(const ClusterOptions& options, const NetOptions& net_options, const Net& net, const Cut& cut,
+                 const Observers& observers, const std::atomic<bool>& stop)
+    : options_(options),
+      cut_(cut),
+      net_(net),
+      observers_(observers),
+      stop_(stop),
+      device_(make_device(net_options.device, net_options.device_options)) {
+  const int threads = net_options.device_options.threads;
+  set_matmul_threads(threads > 0 ? threads : hardware_threads());
+}
+
+std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
+                                           const Cut& cut, const Observers& observers, const std::atomic<bool>& stop) {
+  auto cluster = std::make_unique<Cluster>(options, net_options, net, cut, observers, stop);
+  if (options.slaves == 0) {
+    cluster->train_alone();
+    return cluster;
+  }
+  if (cut.trunk.empty()) {
+    fail("{}: net {} has no convolutional layer, so there is nothing to share with slaves; leave out --slaves",
+         net.file, net.name);
+  }
+  // What contradicts itself, before anybody is waited for.
+  if (wishes_of(options, net.training.batch).exchange == Exchange::thesis) expect_chain(cut.trunk);
+  cluster->planned_.roster = gather_slaves(options, net.name, observers, stop);
+  if (!cluster->planned_.roster) return nullptr;
+  cluster->form();
+  return cluster;
+}
+
+void Cluster::notice(const std::string& text) const {
+  for (const auto& observer : observers_) observer->on_notice(text);
+}
+
+// ---- members -------------------------------------------------------------------------------------------------------
+
+/// Until it succeeds with those that are left.
+void Cluster::form() {
+  while (true) {
+    try {
+      form_once();
+      formed_ = true;
+      return;
+    } catch (const Unreachable& error) {
+      go_through_the_master(error);
+    } catch (const CannotHold& refused) {
+      // Before the run, a mistake in its setup.
+      if (!formed_) throw Error(refused.what());
+      lose(refused);
+    } catch (const PeerLost& lost) {
+      lose(lost);
+    }
+  }
+}
+
+void Cluster::form_once() {
+  slaves_ = nullptr;
+  trunk_.reset();
+  if (formed_ && slave_count() < static_cast<std::size_t>(options_.least_slaves)) {
+    gather_slaves(options_, *planned_.roster, options_.least_slaves, observers_, stop_);
+  }
+  if (slave_count() == 0) {
+    notice("this machine goes on alone");
+    return train_alone();
+  }
+  plan_members({options_, cut_, net_.training.batch, *device_}, observers_, planned_);
+  if (!formed_ && planned_.better_alone()) {
+    notice(
+        "training on this machine alone, since slaves would not make it faster by a tenth; --exchange star and ring "
+        "use them "
+        "all the same");
+    planned_.roster->dismiss("the master trains alone: slaves would not make it faster");
+    planned_.roster.reset();
+    return train_alone();
+  }
+  if (star_only_) set_exchange(planned_.plan, Exchange::star);
+  execute();
+}
+
+void Cluster::execute() {
+  const std::vector<MemberProfile>& profiles = planned_.calibration.members;
+  const bool shares_move = planned_.plan.exchange != Exchange::thesis;
+  auto trunk =
+      std::make_unique<ClusterTrunk>(cut_.trunk, planned_.plan, *planned_.roster,
+                                     options_.share ? device_.get() : nullptr, patience_for(planned_.plan, profiles),
+                                     Rebalancing{.profiles = shares_move ? profiles : std::vector<MemberProfile>(),
+                                                 .notify = [this](const Plan& plan) {
+                                                   for (const auto& observer : observers_) observer->on_plan(plan);
+                                                 }});
+  slaves_ = trunk.get();
+  trunk_ = std::move(trunk);
+}
+
+void Cluster::train_alone() {
+  const FeatureShape& input = net_.input;
+  const int batch = net_.training.batch;
+  trunk_ = std::make_unique<LocalTrunk>(cut_.trunk, Shape{batch, input.channels, input.height, input.width}, *device_);
+  plan_ = whole_plan(cut_.trunk, batch, "master");
+}
+
+void Cluster::go_through_the_master(const PeerLost& error) {
+  if (star_only_) throw error;
+  notice(fmt::format("{}; maps go through the master instead (--exchange star)", error.what()));
+  star_only_ = true;
+}
+
+void Cluster::lose(const PeerLost& lost) {
+  if (!planned_.roster || !planned_.roster->remove_lost(lost.peer(), lost.what())) throw lost;
+  const std::size_t left = slave_count();
+  notice(fmt::format("{}; {} left", lost.what(), left == 1 ? "1 slave is" : fmt::format("{} slaves are", left)));
+}
+
+Trunk& Cluster::recover(const PeerLost& lost) {
+  if (lost.peer().empty()) {
+    go_through_the_master(lost);
+  } else {
+    lose(lost);
+  }
+  form();
+  for (const auto& observer : observers_) observer->on_plan(plan());
+  return trunk();
+}
+
+bool Cluster::members_change() {
+  if (!planned_.roster) return false;
+  planned_.roster->count_step();
+  // Otherwise the trunk listens.
+  if (slaves_ == nullptr) planned_.roster->attend();
+  return planned_.roster->changes();
+}
+
+Trunk& Cluster::regroup() {
+  Roster& roster = *planned_.roster;
+  const std::vector<SlaveInfo> before = roster.slaves();
+  for (const SlaveInfo& slave : before) {
+    if (!slave.leaving) continue;
+    notice(fmt::format("slave {} leaves", slave.name));
+    roster.remove(slave.name, "the run goes on without it");
+  }
+  roster.take_in();
+  for (const SlaveInfo& slave : roster.slaves()) {
+    const bool known = std::ranges::any_of(before, [&](const SlaveInfo& each) { return each.id == slave.id; });
+    if (!known) notice(fmt::format("slave {} ({}) joins", slave.name, slave.device));
+  }
+  form();
+  for (const auto& observer : observers_) observer->on_plan(plan());
+  return trunk();
+}
+
+void Cluster::dismiss(const std::string& reason) {
+  if (planned_.roster) planned_.roster->dismiss(reason);
+}
+
+}  // namespace convoy

@@ -1,0 +1,266 @@
+#include "master/cluster/profile.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/stopwatch.hpp"
+#include "devices/calibrate.hpp"
+
+namespace convoy {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kRepeats = 5;
+/// Seconds of all passes from which on fewer images do, done more often: long passes were timed once, while others
+/// disturbed the machine or did not.
+constexpr double kLong = 0.4;
+/// A slave that needs longer than this for one timing (which stops early on slow devices) is of no use.
+constexpr auto kCalibrationPatience = 120s;
+
+/// The next message of one of the `awaited` slaves, of which `is_due` knows what it may be.
+Roster::Arrival next_answer(Roster& roster, const std::vector<std::size_t>& awaited, const std::string& due,
+                            const std::function<bool(const wire::Message&)>& is_due) {
+  Roster::Arrival arrival = *roster.receive(awaited, kCalibrationPatience);
+  // What members say meanwhile is of a plan that is about to end.
+  while (std::ranges::find(awaited, arrival.slave) == awaited.end()) {
+    arrival = *roster.receive(awaited, kCalibrationPatience);
+  }
+  const std::string& name = roster.slaves()[arrival.slave].name;
+  if (const auto* failed = std::get_if<wire::Failed>(&arrival.envelope.message)) {
+    throw PeerLost(name, fmt::format("slave {} cannot compute the net: {}", name, failed->reason));
+  }
+  if (!is_due(arrival.envelope.message)) {
+    throw PeerLost(name, fmt::format("slave {} broke the protocol: {} where {} was due", name,
+                                     wire::name_of(arrival.envelope.message), due));
+  }
+  return arrival;
+}
+
+struct Transfer {
+  double there = 0.0;  ///< seconds
+  double back = 0.0;
+  HostSpeed slave;
+};
+
+wire::Envelope probe_piece() {
+  wire::Envelope piece{wire::Piece{}, wire::Payload(wire::kPieceBytes)};
+  std::ranges::fill(piece.payload.bytes(), std::byte{1});
+  return piece;
+}
+
+/// Sends a slave so many Pieces and has them back.
+Transfer time_transfer(Roster& roster, std::size_t slave, std::uint32_t pieces) {
+  const wire::Envelope piece = probe_piece();
+  Stopwatch watch;
+  roster.send(slave, {wire::Probe{pieces}, {}});
+  for (std::uint32_t i = 0; i < pieces; ++i) roster.send(slave, piece);
+  const Roster::Arrival answer =
+      next_answer(roster, {slave}, "Probed", [](const auto& m) { return std::holds_alternative<wire::Probed>(m); });
+  Transfer transfer{.there = watch.restart(), .slave = std::get<wire::Probed>(answer.envelope.message).host};
+  for (std::uint32_t i = 0; i < pieces; ++i) {
+    next_answer(roster, {slave}, "Piece", [](const auto& m) { return std::holds_alternative<wire::Piece>(m); });
+  }
+  transfer.back = watch.seconds();
+  return transfer;
+}
+
+/// Bytes a second to and from a slave, the latency, and what bytes cost both: more and more of them, until they take
+/// long enough to tell. `master`: where it is to be told.
+void measure_link(Roster& roster, std::size_t slave, const HostTimes& own, MemberProfile& profile, HostSpeed& master) {
+  constexpr double kLongEnough = 0.15;
+  constexpr std::uint32_t kMostPieces = 64;
+  double round_trip = kLongEnough;
+  for (int i = 0; i < 5; ++i) round_trip = std::min(round_trip, time_transfer(roster, slave, 0).there);
+  profile.latency = round_trip / 2.0;
+  for (std::uint32_t pieces = 1;; pieces *= 4) {
+    const double before = process_seconds();
+    const Transfer seconds = time_transfer(roster, slave, pieces);
+    const double bytes = static_cast<double>(pieces) * static_cast<double>(wire::kPieceBytes);
+    const double there = std::max(seconds.there - round_trip, seconds.there / 2.0);
+    profile.link = {.out = bytes / seconds.back, .in = bytes / there};
+    profile.host = seconds.slave;
+    master = host_speed(own, process_seconds() - before, 2.0 * bytes);
+    if ((there > kLongEnough && seconds.back > kLongEnough) || pieces == kMostPieces) return;
+  }
+}
+
+/// Bytes a second to all of several slaves at once, and from all, until the last has its part: what TCP leaves of a link to
+/// many, and how unequal their parts are.
+NodeLink measure_card(Roster& roster, const std::vector<std::size_t>& slaves,
+                      const std::vector<MemberProfile>& profiles) {
+  constexpr double kLongEnough = 0.25;
+  constexpr double kTooLong = 2.0;
+  constexpr double kFewest = 6.0;  // unless they take too long; with fewer TCP has not found its pace
+  constexpr double kMost = 64.0;
+  double fastest = 0.0;
+  for (std::size_t i = 0; i < slaves.size(); ++i) fastest = std::max(fastest, profiles[i].link.in);
+  const double each = fastest / static_cast<double>(slaves.size() * wire::kPieceBytes);  // in a second
+  const double wanted = std::clamp(kLongEnough * each, kFewest, kMost);
+  const auto pieces = static_cast<std::uint32_t>(std::clamp(kTooLong * each, 1.0, wanted));
+  const wire::Envelope piece = probe_piece();
+  const Stopwatch watch;
+  for (const std::size_t slave : slaves) roster.send(slave, {wire::Probe{pieces}, {}});
+  for (std::uint32_t i = 0; i < pieces; ++i) {
+    for (const std::size_t slave : slaves) roster.send(slave, piece);
+  }
+  std::vector<std::uint32_t> due(roster.slaves().size(), pieces + 1);  // messages
+  std::vector<std::size_t> awaited = slaves;
+  double first_answer = 0.0;
+  double there = 0.0;
+  while (!awaited.empty()) {
+    const Roster::Arrival arrival = next_answer(roster, awaited, "Probed or Piece", [](const auto& m) {
+      return std::holds_alternative<wire::Probed>(m) || std::holds_alternative<wire::Piece>(m);
+    });
+    if (std::holds_alternative<wire::Probed>(arrival.envelope.message)) there = watch.seconds();
+    if (first_answer == 0.0) first_answer = there;
+    if (--due[arrival.slave] == 0) std::erase(awaited, arrival.slave);
+  }
+  const double bytes = static_cast<double>(pieces * slaves.size() * wire::kPieceBytes);
+  constexpr double kLeast = 1e-6;  // of a slave that says it has what was not yet sent
+  return {.out = bytes / std::max(kLeast, there), .in = bytes / std::max(kLeast, watch.seconds() - first_answer)};
+}
+
+/// Whether two stages compute the same, whatever they are called and read.
+bool same_work(Stage a, Stage b) {
+  for (Stage* stage : {&a, &b}) {
+    stage->name.clear();
+    stage->from.clear();
+    for (ChannelLayer& layer : stage->after) {
+      if (auto* add = std::get_if<Add>(&layer)) add->from.clear();
+      if (auto* norm = std::get_if<BatchNorm>(&layer)) norm->name.clear();
+      if (auto* dropout = std::get_if<Dropout>(&layer)) dropout->stream = 0;
+    }
+  }
+  return a == b;
+}
+
+bool holds(const MemberProfile& member, const ShardSpec& spec) {
+  return member.memory == 0 ||
+         shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient) <= member.memory;
+}
+
+using Timings = std::vector<std::optional<Timing>>;  // by member
+
+/// Of everybody who can hold the shard; `members`: the slaves in their order, and this machine where it shares.
+Timings time_members(Roster& roster, const std::vector<std::size_t>& slaves, Device& device, bool share,
+                     const ShardSpec& spec, const std::vector<MemberProfile>& members) {
+  Timings timings(members.size());
+  std::vector<std::size_t> asked;
+  for (std::size_t i = 0; i < slaves.size(); ++i) {
+    if (!holds(members[i], spec)) continue;
+    asked.push_back(slaves[i]);
+    roster.send(slaves[i], {wire::Calibrate{.stage = spec.stage,
+                                            .filters = static_cast<std::uint32_t>(spec.filters.count),
+                                            .batch = static_cast<std::uint32_t>(spec.batch),
+                                            .input_gradient = spec.input_gradient,
+                                            .repeats = kRepeats},
+                            {}});
+  }
+  if (share && holds(members.back(), spec)) timings.back() = time_shard(device, spec, kRepeats);
+  while (!asked.empty()) {
+    const auto [slave, envelope] = next_answer(
+        roster, asked, "Calibrated", [](const auto& m) { return std::holds_alternative<wire::Calibrated>(m); });
+    const auto& timing = std::get<wire::Calibrated>(envelope.message);
+    timings[static_cast<std::size_t>(std::ranges::find(slaves, slave) - slaves.begin())] = {
+        spec.filters.count, timing.forward, timing.backward_input, timing.backward_filters, timing.update};
+    std::erase(asked, slave);
+  }
+  return timings;
+}
+
+double longest(const Timings& timings) {
+  double seconds = 0.0;
+  for (const auto& timing : timings) {
+    if (timing) seconds = std::max(seconds, timing->seconds());
+  }
+  return seconds;
+}
+
+/// Of a batch, from the timings of two smaller ones: a line through both tells what a pass takes whatever their size.
+Timing for_batch(const Timing& whole, int images, const Timing& part, int fewer, int batch) {
+  const auto call = [&](double all, double some) {
+    if (fewer == images) return 0.0;
+    return std::clamp((images * some - fewer * all) / (images - fewer), 0.0, std::min(all, some));
+  };
+  const auto scaled = [&](double seconds, double once) { return once + (seconds - once) * batch / images; };
+  Timing timing = whole;  // an update does not depend on the batch
+  timing.forward_call = call(whole.forward, part.forward);
+  timing.input_call = call(whole.backward_input, part.backward_input);
+  timing.forward = scaled(whole.forward, timing.forward_call);
+  timing.backward_input = scaled(whole.backward_input, timing.input_call);
+  timing.backward_filters = scaled(whole.backward_filters, call(whole.backward_filters, part.backward_filters));
+  return timing;
+}
+
+}  // namespace
+
+Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves, Device& device, bool share,
+                         std::size_t own_memory, const std::vector<Stage>& trunk, int batch) {
+  std::vector<MemberProfile> profiles;
+  const auto add = [&](const std::string& name, std::size_t memory, int block) {
+    profiles.push_back({.name = name,
+                        .memory = memory,
+                        .filter_block = block,
+                        .stages = std::vector<std::vector<Timing>>(trunk.size())});
+  };
+  for (const std::size_t slave : slaves) {
+    const SlaveInfo& info = roster.slaves()[slave];
+    add(info.name, info.memory, info.filter_block);
+  }
+  if (share) add("master", own_memory, device.info().filter_block);
+  const HostTimes host = time_host(device.info());
+  HostSpeed master = host_speed(host, 0.0, 1.0);
+  for (std::size_t i = 0; i < slaves.size(); ++i) measure_link(roster, slaves[i], host, profiles[i], master);
+  if (share) profiles.back().host = master;
+  const NodeLink card = slaves.size() > 1 ? measure_card(roster, slaves, profiles) : NodeLink{};
+
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    // The first reads images, which want no gradient.
+    std::size_t same = std::min<std::size_t>(s, 1);
+    while (same < s && !same_work(trunk[same], trunk[s])) ++same;
+    if (same < s) {
+      for (MemberProfile& member : profiles) member.stages[s] = member.stages[same];
+      continue;
+    }
+    for (const int filters : calibration_filters(trunk[s])) {
+      const auto timed = [&](int images) {
+        return time_members(roster, slaves, device, share,
+                            {.stage = trunk[s], .filters = {0, filters}, .batch = images, .input_gradient = s > 0},
+                            profiles);
+      };
+      int images = calibration_batch(batch);
+      int fewer = std::max(1, images / 4);
+      Timings part = timed(fewer);
+      Timings whole = part;
+      if (fewer < images && longest(part) > kLong) {
+        images = fewer;
+        fewer = std::max(1, images / 4);
+        if (fewer < images) part = timed(fewer);
+      } else if (fewer < images) {
+        whole = timed(images);
+      }
+      for (std::size_t m = 0; m < profiles.size(); ++m) {
+        if (whole[m]) profiles[m].stages[s].push_back(for_batch(*whole[m], images, *part[m], fewer, batch));
+      }
+    }
+  }
+  return {std::move(profiles), master, card};
+}
+
+std::chrono::milliseconds patience_for(const Plan& plan, const std::vector<MemberProfile>& profiles) {
+  constexpr double kMultiple = 20.0;
+  if (profiles.empty()) return 10min;
+  double longest = 0.0;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const Assignment& shard : plan.stages[s].shards) {
+      const auto member = static_cast<std::size_t>(shard.member);
+      if (member >= profiles.size() || profiles[member].stages.empty()) continue;
+      longest = std::max(longest, predict_seconds(profiles[member], s, shard.filters.count));
+    }
+  }
+  return std::max<std::chrono::milliseconds>(30s,
+                                             std::chrono::milliseconds(static_cast<long>(kMultiple * longest * 1e3)));
+}
+
+}  // namespace convoy

@@ -1,0 +1,77 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "core/exit_code.hpp"
+#include "core/files.hpp"
+#include "master/commands/options.hpp"
+#include "model/checkpoint.hpp"
+#include "model/safetensors.hpp"
+#include "model/torch_weights.hpp"
+#include "nets/graph/net.hpp"
+#include "nets/onnx/onnx.hpp"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+
+void expect_absent(const std::string& file) {
+  if (fs::exists(file)) fail("{} is there already; choose another name with --out", file);
+}
+
+void import_model(const ImportOptions& options, const std::string& out) {
+  expect_absent(out + ".yaml");
+  const ImportedNet model = import_onnx(options.model, fs::path(out).filename().string());
+  write_text(out + ".yaml", fmt::format("# Of {}.\n{}", fs::path(options.model).filename().string(), model.yaml));
+  write_safetensors(out + ".safetensors", {.tensors = model.tensors, .metadata = {}});
+  const Net net = read_net(out + ".yaml");
+  fmt::print("{}.yaml: {} layers, {} parameters, for images of {}x{}x{} (channels x rows x columns) and {} classes\n",
+             out, net.layers.size(), parameter_count(net), net.input.channels, net.input.height, net.input.width,
+             net.classes);
+  fmt::print("{}.safetensors: its weights\n", out);
+  for (const std::string& notice : model.notices) fmt::print("{}\n", notice);
+}
+
+void import_weights(const ImportOptions& options, const std::string& out) {
+  const Net net = read_net(options.net, options.set);
+  const ModuleNames names = options.names.empty() ? ModuleNames{} : read_module_names(options.names, net);
+  TorchWeights weights = take_torch_weights(read_safetensors(options.model), options.model, net, names);
+  write_safetensors(out + ".safetensors", {.tensors = std::move(weights.tensors), .metadata = {{"net", net.name}}});
+  fmt::print("{}.safetensors: {} parameters for {}\n", out, parameter_count(net), options.net);
+  if (weights.unused.empty()) return;
+  fmt::print("left out, since no layer of the net takes them: {}\n", fmt::join(weights.unused, ", "));
+}
+
+}  // namespace
+
+int import_command(const ImportOptions& options) {
+  const bool weights = fs::path(options.model).extension() == ".safetensors";
+  if (weights && options.net.empty()) {
+    fail("{}: it holds weights alone; say of which net with --net NET", options.model);
+  }
+  if (!weights && !options.net.empty()) {
+    fail("{}: a model has its net with it; --net is for weights in a file that ends in .safetensors", options.model);
+  }
+  const std::string out = options.out.empty() ? fs::path(options.model).stem().string() : options.out;
+  expect_absent(out + ".safetensors");
+  if (weights) {
+    import_weights(options, out);
+  } else {
+    import_model(options, out);
+  }
+  return kSuccess;
+}
+
+int export_command(const ExportOptions& options) {
+  const Net net = read_net(options.net, options.set);
+  const SafetensorsFile weights = read_safetensors(options.weights);
+  const Cut parts = cut(net);
+  read_weights(options.weights, parts);  // which says what does not fit
+  write_text(options.out, to_onnx(net, weights.tensors));
+  fmt::print("{}: {} for ONNX, opset 13; its outputs are what goes into the loss\n", options.out, net.name);
+  return kSuccess;
+}
+
+}  // namespace convoy

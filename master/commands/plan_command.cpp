@@ -1,0 +1,122 @@
+#include "core/exit_code.hpp"
+#include "core/files.hpp"
+#include "core/stop_signal.hpp"
+#include "devices/registry.hpp"
+#include "master/cluster/planning.hpp"
+#include "master/commands/load_net.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+constexpr std::size_t kShownAlternatives = 8;
+
+void print_stage(const Planned& planned, const Stage& stage, std::size_t s) {
+  const Plan& plan = planned.plan;
+  const Shape out = output_shape(stage, plan.batch, stage.conv.filters);
+  fmt::print("stage {}: {} filters, {}x{}x{} to {}x{}x{}, {:.2f} GFLOP a pass{}\n", stage.name, stage.conv.filters,
+             stage.channels, stage.height, stage.width, out.c, out.h, out.w,
+             conv_flops(stage, plan.batch, stage.conv.filters) / 1e9,
+             plan.stages[s].replicated ? "; everybody computes its maps whole" : "");
+  for (const Assignment& shard : plan.stages[s].shards) {
+    const auto member = static_cast<std::size_t>(shard.member);
+    const double memory = static_cast<double>(shard_bytes(stage, shard.filters.count, plan.batch, s > 0)) / kMiB;
+    std::string time = "not timed";
+    if (member < planned.calibration.members.size()) {
+      const Timing passes =
+          predict_passes(planned.calibration.members[member], s, shard.filters.count).in_parts(plan.micro_batches);
+      time = fmt::format("forward {:.2f} ms, backward {:.2f} ms", 1e3 * passes.forward,
+                         1e3 * (passes.backward_input + passes.backward_filters));
+    }
+    fmt::print("  {:<16} filters {:>5} to {:>5} ({:>5})  {:>8.1f} MiB  {}\n", plan.members[member], shard.filters.first,
+               shard.filters.first + shard.filters.count - 1, shard.filters.count, memory, time);
+  }
+}
+
+std::string rate(double bytes_per_second) {
+  return bytes_per_second > 0.0 ? fmt::format("{:.0f} Mbit/s", 8e-6 * bytes_per_second) : "not measured";
+}
+
+/// What the step is predicted to cost everybody, and what was thought of besides.
+void print_choice(const Planned& planned) {
+  const Plan& plan = planned.plan;
+  const Choice& choice = *planned.choice;
+  fmt::print("{}: a step takes about {:.4g} s\n", describe(plan), choice.predicted.seconds);
+  for (std::size_t node = 0; node < choice.predicted.nodes.size(); ++node) {
+    const NodeUse& use = choice.predicted.nodes[node];
+    const bool timed = node < planned.calibration.members.size();
+    fmt::print("  {:<16} computes {:.4g} s, idle {:.4g} s; sends {:.2f} MB, receives {:.2f} MB{}\n",
+               node < plan.members.size() ? plan.members[node] : "master", use.compute,
+               choice.predicted.seconds - use.compute, use.bytes_out / 1e6, use.bytes_in / 1e6,
+               timed ? fmt::format("; its link {} out, {} in", rate(planned.calibration.members[node].link.out),
+                                   rate(planned.calibration.members[node].link.in))
+                     : "");
+  }
+  for (const std::string& idle : idle_members(plan)) fmt::print("  {}\n", idle);
+  if (planned.calibration.seconds_alone > 0.0) {
+    fmt::print("the master's machine alone: {:.4g} s{}\n", planned.calibration.seconds_alone,
+               planned.better_alone() ? "; train would not use the slaves" : "");
+  }
+  fmt::print("other plans:\n");
+  const std::size_t shown = std::min(choice.alternatives.size(), kShownAlternatives + 1);
+  for (std::size_t i = 1; i < shown; ++i) {
+    const Alternative& other = choice.alternatives[i];
+    fmt::print("  {:.4g} s ({:+.1f} %)  {}\n", other.seconds, 100.0 * (other.seconds / choice.predicted.seconds - 1.0),
+               other.text);
+  }
+}
+
+/// With the machines that are here; nothing if interrupted.
+std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& net, const Cut& cut) {
+  const int batch = net.training.batch;
+  const auto device = make_device(options.net.device, options.net.device_options);
+  ClusterOptions cluster = options.cluster;
+  if (cluster.slaves == 0) {
+    cluster.share = true;
+    cluster.listen = "tcp://127.0.0.1:*";
+    cluster.insecure = true;  // nobody joins
+  }
+  Observers observers;
+  if (options.net.format == "text") observers.push_back(make_text_observer());
+  wishes_of(cluster, batch);  // what contradicts itself, before anybody is waited for
+  Planned planned;
+  planned.roster = gather_slaves(cluster, net.name, observers, catch_stop_signals());
+  if (!planned.roster) return std::nullopt;
+  plan_members({cluster, cut, batch, *device}, observers, planned);
+  return planned;
+}
+
+/// For machines that a run has timed.
+std::optional<Planned> plan_as_timed(const PlanOptions& options, const Net& net, const Cut& cut) {
+  const int batch = net.training.batch;
+  const Wishes wishes = wishes_of(options.cluster, batch);
+  if (!options.cluster.plan.empty() && wishes.exchange != Exchange::thesis) {
+    fail("--calibration makes a plan; leave out --plan {}", options.cluster.plan);
+  }
+  Planned planned;
+  planned.calibration = calibration_from_json(read_text(options.calibration), options.calibration, cut.trunk, batch);
+  planned.choice = choose_plan(cut.trunk, batch, planned.calibration.members, wishes, planned.calibration.master);
+  planned.plan = planned.choice->plan;
+  return planned;
+}
+
+}  // namespace
+
+int plan_command(const PlanOptions& options) {
+  const Net net = load_net(options.net);
+  const Cut cut = convoy::cut(net);
+  if (cut.trunk.empty()) fail("{}: net {} has no convolutional layer, so there is nothing to plan", net.file, net.name);
+  const auto planned =
+      options.calibration.empty() ? plan_with_slaves(options, net, cut) : plan_as_timed(options, net, cut);
+  if (!planned) return kInterrupted;
+  if (options.net.format == "json") {
+    fmt::print("{}", to_json(planned->plan));
+  } else {
+    for (std::size_t s = 0; s < cut.trunk.size(); ++s) print_stage(*planned, cut.trunk[s], s);
+    if (planned->choice) print_choice(*planned);
+  }
+  if (planned->roster) planned->roster->dismiss("only a plan was asked for");
+  return kSuccess;
+}
+
+}  // namespace convoy

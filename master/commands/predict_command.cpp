@@ -1,0 +1,147 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/exit_code.hpp"
+#include "core/stop_signal.hpp"
+#include "data/batches.hpp"
+#include "data/image_file.hpp"
+#include "master/cluster/cluster.hpp"
+#include "master/commands/load_net.hpp"
+#include "train/train.hpp"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Folders' files in the order of their names; what is no JPEG or PNG there is left out.
+std::vector<std::string> files_of(const std::vector<std::string>& places) {
+  std::vector<std::string> files;
+  for (const std::string& place : places) {
+    std::error_code error;
+    if (!fs::is_directory(place, error)) {
+      files.push_back(place);
+      continue;
+    }
+    std::vector<std::string> inside;
+    for (fs::recursive_directory_iterator at(place, error), end; !error && at != end; at.increment(error)) {
+      if (at->is_regular_file() && is_image_file(at->path().string())) inside.push_back(at->path().string());
+    }
+    if (error) fail("{}: cannot be listed: {}", place, error.message());
+    if (inside.empty()) fail("{}: there is no JPEG or PNG in it", place);
+    std::ranges::sort(inside);
+    files.insert(files.end(), inside.begin(), inside.end());
+  }
+  return files;
+}
+
+/// The images from `first` on, as many as fit, and zeros behind the last.
+void read_images(const std::vector<std::string>& files, std::size_t first, const Net& net, Tensor& images) {
+  const std::vector<std::vector<float>> table = scaled_bytes(net.scales);
+  const auto count = static_cast<int>(std::min(files.size() - first, static_cast<std::size_t>(images.shape().n)));
+  std::ranges::fill(images.span(), 0.0F);
+  on_all_cores(count, [&](int i) {
+    const Picture picture = read_image(files[first + static_cast<std::size_t>(i)], net.input);
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(net.input.size()));
+    cut_view(picture, net.input, {}, bytes);
+    const std::size_t map = bytes.size() / table.size();
+    const std::span<float> to = images.sample(i);
+    for (std::size_t at = 0; at < bytes.size(); ++at) to[at] = table[at / map][bytes[at]];
+  });
+}
+
+/// A net that ends with a squared error has scores of its own.
+std::vector<float> probabilities(const std::string& file, std::span<const float> outputs, bool softmax) {
+  std::vector<float> values(outputs.begin(), outputs.end());
+  if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
+    fail(
+        "{}: the net makes of it what are no numbers; are these its weights, and do pixels become what they did in its "
+        "training (input.mean, input.deviation)?",
+        file);
+  }
+  if (!softmax) return values;
+  const float top = *std::ranges::max_element(values);
+  double sum = 0.0;
+  for (float& value : values) {
+    value = std::exp(value - top);
+    sum += value;
+  }
+  for (float& value : values) value = static_cast<float>(value / sum);
+  return values;
+}
+
+void print(const std::string& file, const std::vector<float>& scores, const Net& net, const PredictOptions& options,
+           bool softmax) {
+  std::vector<std::size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t c) { return scores[c]; });
+  order.resize(std::min(order.size(), static_cast<std::size_t>(options.top)));
+  const auto name = [&](std::size_t c) {
+    return c < net.class_names.size() ? net.class_names[c] : fmt::format("class {}", c);
+  };
+  if (options.net.format == "json") {
+    auto classes = nlohmann::ordered_json::array();
+    for (const std::size_t c : order) {
+      classes.push_back({{"class", c}, {"name", name(c)}, {softmax ? "probability" : "score", scores[c]}});
+    }
+    const nlohmann::ordered_json line{{"event", "prediction"}, {"image", file}, {"classes", classes}};
+    fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return;
+  }
+  std::vector<std::string> words;
+  for (const std::size_t c : order) {
+    words.push_back(softmax ? fmt::format("{:.1f} % {}", 100.0 * scores[c], name(c))
+                            : fmt::format("{:.3f} {}", scores[c], name(c)));
+  }
+  fmt::print("{}: {}\n", file, fmt::join(words, ", "));
+}
+
+}  // namespace
+
+int predict_command(const PredictOptions& options) {
+  const Net net = load_net(options.net);
+  if (net.scales.empty()) {
+    fail(
+        "{}: it does not say what pixels become; take the config.yaml of the run that made the weights, or give mean "
+        "and deviation of pixel / 255, as in --set input.mean=[0.5,0.5,0.5] --set input.deviation=0.25",
+        net.file);
+  }
+  const Cut cut = convoy::cut(net);
+  const ModelState weights = read_weights(options.weights, cut);
+  const std::vector<std::string> files = files_of(options.images);
+  Observers observers;
+  if (options.net.format == "text" && options.cluster.slaves > 0) observers.push_back(make_text_observer());
+  const std::atomic<bool>& stop = catch_stop_signals();
+  const auto cluster = Cluster::assemble(options.cluster, options.net, net, cut, observers, stop);
+  if (!cluster) return kInterrupted;
+  const int batch = net.training.batch;
+  const bool softmax = std::holds_alternative<SoftmaxCrossEntropy>(net.layers.back().spec);
+  Heads heads(cut, batch);
+  Tensor images({batch, net.input.channels, net.input.height, net.input.width});
+  bool loaded = false;
+  for (std::size_t first = 0; first < files.size() && !stop;) {
+    try {
+      if (!loaded) load({cluster->trunk(), heads}, weights);
+      loaded = true;
+      read_images(files, first, net, images);
+      cluster->trunk().forward(images, {});
+      heads.forward(cluster->trunk().outputs(), {});
+    } catch (const PeerLost& lost) {
+      cluster->recover(lost);
+      loaded = false;
+      continue;
+    }
+    for (int n = 0; n < batch && first < files.size(); ++n, ++first) {
+      print(files[first], probabilities(files[first], heads.outputs().sample(n), softmax), net, options, softmax);
+    }
+  }
+  cluster->dismiss("the images are named");
+  return stop ? kInterrupted : kSuccess;
+}
+
+}  // namespace convoy

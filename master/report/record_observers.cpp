@@ -1,0 +1,176 @@
+// The same events as JSON lines, on standard output and in the run folder, and the table of epochs as CSV.
+
+#include <fmt/core.h>
+#include <fmt/ostream.h>
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <utility>
+
+#include "train/observer.hpp"
+
+namespace convoy {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json times_json(const std::vector<MemberTime>& times) {
+  Json rows = Json::array();
+  for (const MemberTime& time : times) {
+    rows.push_back(
+        {{"member", time.member}, {"compute", time.compute}, {"transfer", time.transfer}, {"wait", time.wait}});
+  }
+  return rows;
+}
+
+Json plan_json(const std::vector<Stage>& stages, const Plan& plan) {
+  Json members = Json::array();
+  const std::vector<double> shares = work_shares(stages, plan);
+  for (std::size_t m = 0; m < plan.members.size(); ++m) {
+    Json filters = Json::object();
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      for (const Assignment& shard : plan.stages[s].shards) {
+        if (shard.member == static_cast<int>(m)) filters[stages[s].name] = shard.filters.count;
+      }
+    }
+    members.push_back({{"member", plan.members[m]}, {"share", shares[m]}, {"filters", filters}});
+  }
+  return members;
+}
+
+/// Turns every event into one JSON object and hands it on.
+class JsonObserver : public Observer {
+ public:
+  explicit JsonObserver(std::function<void(const std::string&)> sink) : sink_(std::move(sink)) {}
+
+  void on_start(const RunStart& start) override {
+    stages_ = start.stages;
+    put({{"event", "start"},
+         {"net", start.net},
+         {"folder", start.folder},
+         {"data", start.data},
+         {"device", start.device},
+         {"parameters", start.parameters},
+         {"batch", start.batch},
+         {"epochs", start.epochs},
+         {"training_images", start.training_images},
+         {"test_images", start.test_images},
+         {"first_step", start.first_step},
+         {"members", plan_json(start.stages, start.plan)},
+         {"plan", Json::parse(to_json(start.plan))}});
+  }
+  void on_plan(const Plan& plan) override {
+    put({{"event", "plan"}, {"members", plan_json(stages_, plan)}, {"plan", Json::parse(to_json(plan))}});
+  }
+  void on_notice(const std::string& text) override { put({{"event", "notice"}, {"text", text}}); }
+  void on_step(const StepReport& report) override {
+    put({{"event", "step"},
+         {"epoch", report.epoch},
+         {"step", report.step},
+         {"loss", report.loss},
+         {"mean_loss", report.mean_loss},
+         {"accuracy", report.accuracy},
+         {"images_per_second", report.images_per_second},
+         {"seconds", report.seconds},
+         {"seconds_left", report.seconds_left},
+         {"learning_rate", report.learning_rate},
+         {"times", times_json(report.times)}});
+  }
+  void on_epoch(const EpochReport& report) override {
+    put({{"event", "epoch"},
+         {"epoch", report.epoch},
+         {"step", report.step},
+         {"train_loss", report.train_loss},
+         {"train_accuracy", report.train_accuracy},
+         {"test_loss", report.test_loss},
+         {"test_accuracy", report.test_accuracy},
+         {"images_per_second", report.images_per_second},
+         {"seconds", report.seconds},
+         {"learning_rate", report.learning_rate}});
+  }
+  void on_checkpoint(const std::string& file, long step) override {
+    put({{"event", "checkpoint"}, {"file", file}, {"step", step}});
+  }
+  void on_end(const RunEnd& end) override {
+    Json json{{"event", "end"}, {"how", end.how}, {"seconds", end.seconds}, {"times", times_json(end.times)}};
+    if (end.test_accuracy >= 0.0) json["test_accuracy"] = end.test_accuracy;
+    if (!end.go_on.empty()) json["go_on"] = end.go_on;
+    put(json);
+  }
+
+ private:
+  void put(const Json& json) { sink_(json.dump(-1, ' ', false, Json::error_handler_t::replace)); }
+
+  std::function<void(const std::string&)> sink_;
+  std::vector<Stage> stages_;  ///< of the run
+};
+
+std::ofstream open_for_append(const std::string& file) {
+  std::ofstream stream(file, std::ios::app);
+  if (!stream) fail("{}: cannot be written; is the folder writable and the disk not full?", file);
+  return stream;
+}
+
+class FileObserver : public JsonObserver {
+ public:
+  explicit FileObserver(const std::string& folder)
+      : JsonObserver([this](const std::string& line) { write(events_, events_file_, without_keys(line)); }),
+        events_file_(folder + "/events.jsonl"),
+        results_file_(folder + "/results.csv"),
+        events_(open_for_append(events_file_)),
+        results_(open_for_append(results_file_)) {
+    if (results_.tellp() == 0) {
+      write(results_, results_file_,
+            "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,learning_rate");
+    }
+  }
+
+  void on_epoch(const EpochReport& report) override {
+    JsonObserver::on_epoch(report);
+    write(results_, results_file_,
+          fmt::format("{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.2f},{:.3f},{:g}", report.epoch, report.step,
+                      report.train_loss, report.train_accuracy, report.test_loss, report.test_accuracy,
+                      report.images_per_second, report.seconds, report.learning_rate));
+  }
+
+ private:
+  /// Run folders are shown to others; who has the key may join.
+  static std::string without_keys(const std::string& line) {
+    static const std::regex key("--key [0-9a-f]+");
+    return std::regex_replace(line, key, "--key KEY");
+  }
+
+  /// A record that cannot be written is no reason to end what it is of.
+  void write(std::ofstream& stream, const std::string& file, const std::string& line) {
+    stream << line << std::endl;
+    if (stream) return;
+    stream.clear();
+    if (!std::exchange(failed_, true)) {
+      fmt::print(stderr, "convoy-master: {}: writing failed; is the disk full? The run goes on\n", file);
+    }
+  }
+
+  bool failed_ = false;
+  std::string events_file_;
+  std::string results_file_;
+  std::ofstream events_;
+  std::ofstream results_;
+};
+
+}  // namespace
+
+std::unique_ptr<Observer> make_json_observer() {
+  return std::make_unique<JsonObserver>([](const std::string& line) {
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  });
+}
+
+std::unique_ptr<Observer> make_file_observer(const std::string& folder) {
+  return std::make_unique<FileObserver>(folder);
+}
+
+}  // namespace convoy

@@ -1,0 +1,39 @@
+#include "master/report/run_folder.hpp"
+
+#include <filesystem>
+
+#include "core/error.hpp"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail("{}: the run folder cannot be made: {}; choose another with --out", folder, error.message());
+}
+
+}  // namespace
+
+std::string make_run_folder(const std::string& out, const std::string& net) {
+  if (!out.empty()) {
+    // Where no event was written the run never began: a port that was taken, say.
+    std::error_code absent;
+    const std::uintmax_t events = fs::file_size(out + "/events.jsonl", absent);
+    if (!absent && events > 0) {
+      fail("{} already holds a run; go on with it by --resume, or choose another folder with --out", out);
+    }
+    make_folder(out);
+    return out;
+  }
+  for (int number = 1;; ++number) {
+    const std::string folder = fmt::format("runs/{}-{}", net, number);
+    if (fs::exists(folder)) continue;
+    make_folder(folder);
+    return folder;
+  }
+}
+
+}  // namespace convoy

@@ -1,0 +1,176 @@
+#include "model/checkpoint.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "model/safetensors.hpp"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFormat = "convoy checkpoint 1";
+
+std::string last_in(const std::string& folder) { return folder + "/checkpoint.safetensors"; }
+std::string previous_in(const std::string& folder) { return folder + "/checkpoint-previous.safetensors"; }
+
+/// As PyTorch has them: (filters, channels, rows, columns) of convolutions, (units, inputs) of dense layers, lists.
+std::vector<std::int64_t> dims_of(const Shape& shape, bool convolution) {
+  if (convolution) return {shape.n, shape.c, shape.h, shape.w};
+  if (shape.c == 1) return {shape.n};
+  return {shape.n, shape.c};
+}
+
+constexpr std::array<const char*, 2> kMoments{".velocity", ".squares"};
+
+/// Calls visit(name, dims, tensor) for every tensor of a model, in the order of the layers.
+template <class Model, class Visit>
+void for_each_tensor(const Cut& cut, Model& model, bool moments, Visit visit) {
+  const auto visit_parameter = [&](const std::string& name, const std::vector<std::int64_t>& dims, auto& parameter) {
+    visit(name, dims, parameter.value);
+    for (std::size_t m = 0; moments && m < parameter.moments.size(); ++m) {
+      visit(name + kMoments.at(m), dims, parameter.moments[m]);
+    }
+  };
+  for (std::size_t s = 0; s < cut.trunk.size(); ++s) {
+    const std::vector<ParameterSpec> specs = parameters_of(cut.trunk[s], cut.trunk[s].conv.filters);
+    for (std::size_t p = 0; p < specs.size(); ++p) {
+      const bool convolution = p == 0 && cut.trunk[s].kind == StageKind::convolution;
+      visit_parameter(specs[p].name, dims_of(specs[p].shape, convolution), model.trunk[s].parameters[p]);
+    }
+  }
+  for (auto& state : model.head) {
+    const Shape weights = state.weights.value.shape();
+    visit_parameter(state.name + ".weight", {weights.n, weights.c}, state.weights);
+    visit_parameter(state.name + ".bias", {weights.n}, state.bias);
+  }
+}
+
+/// A model may fill half of a machine's memory: what is written is not copied.
+std::vector<TensorView> views(const Cut& cut, const ModelState& model, bool moments) {
+  std::vector<TensorView> all;
+  for_each_tensor(cut, model, moments,
+                  [&](const std::string& name, std::vector<std::int64_t> dims, const Tensor& tensor) {
+                    all.push_back({name, std::move(dims), tensor.span()});
+                  });
+  return all;
+}
+
+/// A model of the cut's shapes with all values zero.
+ModelState zero_model(const Cut& cut) {
+  ModelState model;
+  for (const Stage& stage : cut.trunk) model.trunk.push_back(zero_state(stage, stage.conv.filters));
+  model.head = Heads(cut, 1).states();
+  return model;
+}
+
+ModelState from_file(const std::string& name, const SafetensorsFile& file, const Cut& cut, bool moments) {
+  ModelState model = zero_model(cut);
+  std::size_t used = 0;
+  for_each_tensor(cut, model, moments,
+                  [&](const std::string& tensor_name, const std::vector<std::int64_t>& dims, Tensor& tensor) {
+                    const NamedTensor& from = file.get(name, tensor_name, dims);
+                    std::copy(from.values.begin(), from.values.end(), tensor.span().begin());
+                    ++used;
+                  });
+  if (used != file.tensors.size()) {
+    fail("{}: it holds {} tensors, the net takes {} of them; the file belongs to another net", name,
+         file.tensors.size(), used);
+  }
+  return model;
+}
+
+std::string metadata(const SafetensorsFile& contents, const std::string& key, const std::string& file) {
+  const auto found = contents.metadata.find(key);
+  if (found == contents.metadata.end()) fail("{}: it has no '{}'; expected a checkpoint of Convoy", file, key);
+  return found->second;
+}
+
+template <class T>
+T number(const SafetensorsFile& contents, const std::string& key, const std::string& file) {
+  const std::string text = metadata(contents, key, file);
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < T{0}) {
+    fail("{}: its '{}' is '{}', expected a number", file, key, text);
+  }
+  return value;
+}
+
+Checkpoint read_one(const std::string& file, const Cut& cut) {
+  const SafetensorsFile contents = read_safetensors(file);
+  if (metadata(contents, "format", file) != kFormat) {
+    fail("{}: its format is '{}', expected '{}'", file, metadata(contents, "format", file), kFormat);
+  }
+  return {.model = from_file(file, contents, cut, true),
+          .run = {.position = {number<int>(contents, "epoch", file), number<int>(contents, "batch", file)},
+                  .fingerprint = metadata(contents, "fingerprint", file),
+                  .epoch_loss = number<double>(contents, "epoch_loss", file),
+                  .epoch_correct = number<long>(contents, "epoch_correct", file)}};
+}
+
+}  // namespace
+
+void write_weights(const std::string& file, const Cut& cut, const ModelState& model, const Net& net) {
+  write_safetensors(file, views(cut, model, false),
+                    {{"format", "pt"}, {"net", net.name}});  // "pt": row-major, as PyTorch's
+}
+
+ModelState read_weights(const std::string& file, const Cut& cut) {
+  SafetensorsFile contents = read_safetensors(file);
+  // A checkpoint serves as well: the optimizer's moments are not asked for.
+  std::erase_if(contents.tensors, [](const NamedTensor& t) {
+    return std::ranges::any_of(kMoments, [&](const char* moment) { return t.name.ends_with(moment); });
+  });
+  return from_file(file, contents, cut, false);
+}
+
+std::vector<NamedTensor> zero_tensors(const Cut& cut) {
+  const ModelState model = zero_model(cut);
+  std::vector<NamedTensor> tensors;
+  for (const TensorView& view : views(cut, model, false)) {
+    tensors.push_back({view.name, view.dims, {view.values.begin(), view.values.end()}});
+  }
+  return tensors;
+}
+
+ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, const std::string& name) {
+  return from_file(name, {.tensors = tensors, .metadata = {}}, cut, false);
+}
+
+void write_checkpoint(const std::string& folder, const Cut& cut, const ModelState& model, const RunState& run) {
+  const std::string file = last_in(folder);
+  const std::string next = folder + "/checkpoint-next.safetensors";
+  write_safetensors(next, views(cut, model, true),
+                    {{"format", kFormat},
+                     {"epoch", std::to_string(run.position.epoch)},
+                     {"batch", std::to_string(run.position.batch)},
+                     {"fingerprint", run.fingerprint},
+                     {"epoch_loss", fmt::format("{}", run.epoch_loss)},
+                     {"epoch_correct", std::to_string(run.epoch_correct)}});
+  std::error_code error;
+  if (fs::exists(file)) fs::rename(file, previous_in(folder), error);
+  if (!error) fs::rename(next, file, error);
+  if (error) fail("{}: the checkpoint cannot be put in place: {}", file, error.message());
+}
+
+bool has_checkpoint(const std::string& folder) {
+  return fs::exists(last_in(folder)) || fs::exists(previous_in(folder));
+}
+
+Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice) {
+  const std::string file = last_in(folder);
+  const std::string previous = previous_in(folder);
+  try {
+    return read_one(file, cut);
+  } catch (const Error& error) {
+    if (!fs::exists(previous)) throw;
+    notice = fmt::format("{}; going on from the checkpoint before it", error.what());
+  }
+  return read_one(previous, cut);
+}
+
+}  // namespace convoy

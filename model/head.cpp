@@ -1,0 +1,248 @@
+#include "model/head.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/random.hpp"
+#include "kernels/host/activation.hpp"
+#include "kernels/host/matmul.hpp"
+
+namespace convoy {
+namespace {
+
+/// Of any tensor with samples: those in the range.
+template <class T>
+auto rows_of(T& tensor, SampleRange samples) {
+  const auto each = tensor.size() / static_cast<std::size_t>(tensor.shape().n);
+  return tensor.span().subspan(static_cast<std::size_t>(samples.first) * each,
+                               static_cast<std::size_t>(samples.count) * each);
+}
+
+template <class T>
+void add_bias(std::span<T> y, const BasicTensor<T>& bias) {
+  for (std::size_t i = 0; i < y.size(); i += bias.size()) {
+    for (std::size_t u = 0; u < bias.size(); ++u) y[i + u] += bias.data()[u];
+  }
+}
+
+template <class T>
+void sum_rows(const BasicTensor<T>& rows, BasicTensor<T>& sums) {
+  std::fill(sums.span().begin(), sums.span().end(), T{0});
+  for (int n = 0; n < rows.shape().n; ++n) {
+    const T* row = &rows.at(n, 0);
+    T* sum = sums.data();
+    for (std::size_t u = 0; u < sums.size(); ++u) sum[u] += row[u];
+  }
+}
+
+template <class T>
+void update(const UpdateStep& step, const BasicTensor<T>& gradient, BasicParameter<T>& parameter) {
+  std::vector<T*> moments;
+  for (BasicTensor<T>& moment : parameter.moments) moments.push_back(moment.data());
+  update_parameter(step, gradient.span(), parameter.value.data(), moments.data());
+}
+
+/// Softmax with cross-entropy of one sample (row of logits): the loss; `gradient` gets softmax minus what is wanted.
+template <class T>
+double cross_entropy(std::span<const T> logits, int label, double smoothing, std::span<T> gradient) {
+  const T top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0.0;
+  for (const T logit : logits) sum += std::exp(static_cast<double>(logit - top));
+  for (std::size_t c = 0; c < logits.size(); ++c) {
+    gradient[c] = static_cast<T>(std::exp(static_cast<double>(logits[c] - top)) / sum);
+  }
+  // -log p of a class is log sum - (logit - top).
+  const double wanted = static_cast<double>(logits[static_cast<std::size_t>(label)] - top);
+  gradient[static_cast<std::size_t>(label)] -= static_cast<T>(1.0 - smoothing);
+  if (smoothing == 0.0) return std::log(sum) - wanted;
+  double mean = 0.0;
+  const double each = 1.0 / static_cast<double>(logits.size());
+  for (std::size_t c = 0; c < logits.size(); ++c) {
+    mean += each * static_cast<double>(logits[c] - top);
+    gradient[c] -= static_cast<T>(smoothing * each);
+  }
+  return std::log(sum) - (1.0 - smoothing) * wanted - smoothing * mean;
+}
+
+/// 1/2 sum (output - one_hot)^2 of one sample.
+template <class T>
+double squared_error(std::span<const T> outputs, int label, std::span<T> gradient) {
+  double sum = 0.0;
+  for (std::size_t c = 0; c < outputs.size(); ++c) {
+    gradient[c] = outputs[c] - (static_cast<int>(c) == label ? T{1} : T{0});
+    sum += 0.5 * static_cast<double>(gradient[c]) * static_cast<double>(gradient[c]);
+  }
+  return sum;
+}
+
+}  // namespace
+
+template <class T>
+Head<T>::Head(const CutHead& cut, int moments, int batch, bool input_gradient)
+    : batch_(batch), moments_(moments), input_gradient_(input_gradient) {
+  int features = cut.maps.size();
+  slopes_.emplace_back(Shape{batch, cut.maps.channels, cut.maps.height, cut.maps.width}, T{0});
+  for (const Layer& layer : cut.layers) add_step(layer, features);
+}
+
+template <class T>
+void Head<T>::add_step(const Layer& layer, int& features) {
+  if (std::holds_alternative<Flatten>(layer.spec)) return;
+  if (std::holds_alternative<SoftmaxCrossEntropy>(layer.spec) || std::holds_alternative<SquaredError>(layer.spec)) {
+    const auto* softmax = std::get_if<SoftmaxCrossEntropy>(&layer.spec);
+    softmax_ = softmax != nullptr;
+    if (softmax_) label_smoothing_ = softmax->label_smoothing;
+    loss_weight_ = softmax_ ? softmax->weight : std::get<SquaredError>(layer.spec).weight;
+    return;
+  }
+  Step step{layer.spec, features, features, -1};
+  if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
+    step.outputs = dense->units;
+    step.dense = static_cast<int>(states_.size());
+    const Shape weights{dense->units, features};
+    const Shape bias{dense->units, 1};
+    const auto zeros = [&](const Shape& shape) {
+      const BasicTensor<T> zero(shape, T{0});
+      return BasicParameter<T>{zero, std::vector<BasicTensor<T>>(static_cast<std::size_t>(moments_), zero)};
+    };
+    states_.push_back({layer.name, zeros(weights), zeros(bias)});
+    gradients_.push_back({BasicTensor<T>(weights, T{0}), BasicTensor<T>(bias, T{0})});
+    features = dense->units;
+  } else if (!std::holds_alternative<Activation>(layer.spec) && !std::holds_alternative<Dropout>(layer.spec)) {
+    fail("layer {}: cannot be part of the head; only dense, activation, dropout and loss can follow the trunk",
+         layer.name);
+  }
+  steps_.push_back(step);
+  outputs_.emplace_back(Shape{batch_, features});
+  slopes_.emplace_back(Shape{batch_, features}, T{0});
+  scales_.resize(steps_.size());
+  if (std::holds_alternative<Dropout>(layer.spec)) scales_.back() = BasicTensor<T>({batch_, features}, T{1});
+}
+
+template <class T>
+const BasicTensor<T>& Head<T>::forward(const BasicTensor<T>& maps, const Pass& pass, SampleRange samples) {
+  invariant(maps.shape() == slopes_[0].shape(), "the maps have the head's input shape");
+  maps_ = &maps;
+  for (std::size_t i = 0; i < steps_.size(); ++i) forward_step(i, pass, samples);
+  return value(steps_.size());
+}
+
+template <class T>
+void Head<T>::forward_step(std::size_t index, const Pass& pass, SampleRange samples) {
+  const Step& step = steps_[index];
+  const std::span<const T> x = rows_of(value(index), samples);
+  const std::span<T> y = rows_of(outputs_[index], samples);
+  if (step.dense >= 0) {
+    const DenseState<T>& state = states_[static_cast<std::size_t>(step.dense)];
+    matmul(Matmul<T>{.m = samples.count,
+                     .n = step.outputs,
+                     .k = step.inputs,
+                     .transpose_b = true,
+                     .a = x,
+                     .b = state.weights.value.span(),
+                     .c = y});
+    add_bias(y, state.bias.value);
+  } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
+    activate(*activation, x.data(), y.data(), x.size());
+  } else {
+    const auto& dropout = std::get<Dropout>(step.spec);
+    const std::span<T> scale = rows_of(scales_[index], samples);
+    std::size_t i = 0;
+    for (int n = samples.first; n < samples.first + samples.count; ++n) {
+      for (int c = 0; c < step.inputs; ++c, ++i) {
+        scale[i] =
+            pass.training ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, n, c, 0)) : T{1};
+        y[i] = x[i] * scale[i];
+      }
+    }
+  }
+}
+
+template <class T>
+typename Head<T>::Loss Head<T>::loss(const std::vector<int>& labels, int count, SampleRange samples) {
+  invariant(static_cast<int>(labels.size()) >= count && count <= batch_, "a label for each counted sample");
+  const BasicTensor<T>& outputs = value(steps_.size());
+  BasicTensor<T>& gradient = slopes_.back();
+  std::ranges::fill(rows_of(gradient, samples), T{0});
+  Loss loss;
+  for (int n = samples.first; n < std::min(count, samples.first + samples.count); ++n) {
+    const int label = labels[static_cast<std::size_t>(n)];
+    const auto row = outputs.sample(n);
+    const auto slope_row = gradient.sample(n);
+    invariant(label >= 0 && label < static_cast<int>(row.size()), "labels lie within the classes");
+    loss.sum +=
+        softmax_ ? cross_entropy<T>(row, label, label_smoothing_, slope_row) : squared_error<T>(row, label, slope_row);
+    for (T& value : slope_row) value *= static_cast<T>(loss_weight_ / count);
+    const auto top = std::max_element(row.begin(), row.end()) - row.begin();
+    if (top == label) ++loss.correct;
+  }
+  return loss;
+}
+
+template <class T>
+const BasicTensor<T>& Head<T>::backward(SampleRange samples) {
+  for (std::size_t i = steps_.size(); i-- > 0;) backward_step(i, samples);
+  return slopes_[0];
+}
+
+template <class T>
+void Head<T>::backward_step(std::size_t index, SampleRange samples) {
+  const Step& step = steps_[index];
+  const std::span<const T> dy = rows_of(std::as_const(slopes_[index + 1]), samples);
+  const std::span<T> dx = rows_of(slopes_[index], samples);
+  if (step.dense >= 0) {
+    if (index == 0 && !input_gradient_) return;
+    matmul(Matmul<T>{.m = samples.count,
+                     .n = step.inputs,
+                     .k = step.outputs,
+                     .a = dy,
+                     .b = states_[static_cast<std::size_t>(step.dense)].weights.value.span(),
+                     .c = dx});
+  } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
+    const std::span<const T> y = rows_of(std::as_const(outputs_[index]), samples);
+    activate_backward(*activation, y.data(), dy.data(), dx.data(), dx.size());
+  } else {
+    const std::span<const T> scale = rows_of(std::as_const(scales_[index]), samples);
+    for (std::size_t i = 0; i < dx.size(); ++i) dx[i] = dy[i] * scale[i];
+  }
+}
+
+template <class T>
+void Head<T>::backward_weights() {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i].dense < 0) continue;
+    DenseGradient& gradient = gradients_[static_cast<std::size_t>(steps_[i].dense)];
+    const BasicTensor<T>& dy = slopes_[i + 1];
+    matmul(Matmul<T>{.m = steps_[i].outputs,
+                     .n = steps_[i].inputs,
+                     .k = batch_,
+                     .transpose_a = true,
+                     .a = dy.span(),
+                     .b = value(i).span(),
+                     .c = gradient.weights.span()});
+    sum_rows(dy, gradient.bias);
+  }
+}
+
+template <class T>
+void Head<T>::update(const UpdateStep& step) {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    convoy::update(step, gradients_[i].weights, states_[i].weights);
+    convoy::update(step, gradients_[i].bias, states_[i].bias);
+  }
+}
+
+template <class T>
+double Head<T>::gradient_squares() const {
+  double sum = 0.0;
+  for (const DenseGradient& gradient : gradients_) {
+    for (const BasicTensor<T>* each : {&gradient.weights, &gradient.bias}) sum += sum_of_squares(each->span());
+  }
+  return sum;
+}
+
+template class Head<float>;
+template class Head<double>;
+
+}  // namespace convoy

@@ -1,0 +1,61 @@
+#include "model/heads.hpp"
+
+namespace convoy {
+
+Heads::Heads(const Cut& cut, int batch) {
+  for (const CutHead& head : cut.heads) {
+    heads_.emplace_back(head, cut.moments, batch, !cut.trunk.empty());
+  }
+}
+
+void Heads::forward(const std::vector<const Tensor*>& maps, const Pass& pass, SampleRange samples) {
+  invariant(maps.size() == heads_.size(), "one output of the trunk for each head");
+  all_ = pass.training;
+  for (std::size_t i = all_ ? 0 : heads_.size() - 1; i < heads_.size(); ++i) {
+    outputs_ = &heads_[i].forward(*maps[i], pass, samples);
+  }
+}
+
+Head<float>::Loss Heads::loss(const std::vector<int>& labels, int count, SampleRange samples) {
+  Head<float>::Loss loss;
+  for (std::size_t i = all_ ? 0 : heads_.size() - 1; i < heads_.size(); ++i) {
+    loss = heads_[i].loss(labels, count, samples);
+  }
+  return loss;
+}
+
+std::vector<const Tensor*> Heads::backward(SampleRange samples) {
+  std::vector<const Tensor*> gradients;
+  for (Head<float>& head : heads_) gradients.push_back(&head.backward(samples));
+  return gradients;
+}
+
+void Heads::backward_weights() {
+  for (Head<float>& head : heads_) head.backward_weights();
+}
+
+void Heads::update(const UpdateStep& step) {
+  for (Head<float>& head : heads_) head.update(step);
+}
+
+double Heads::gradient_squares() const {
+  double sum = 0.0;
+  for (const Head<float>& head : heads_) sum += head.gradient_squares();
+  return sum;
+}
+
+std::vector<DenseState<float>> Heads::states() const {
+  std::vector<DenseState<float>> states;
+  for (const Head<float>& head : heads_) states.insert(states.end(), head.states().begin(), head.states().end());
+  return states;
+}
+
+void Heads::load(const std::vector<DenseState<float>>& states) {
+  auto from = states.begin();
+  for (Head<float>& head : heads_) {
+    for (DenseState<float>& state : head.states()) state = *from++;
+  }
+  invariant(from == states.end(), "one state for each dense layer");
+}
+
+}  // namespace convoy

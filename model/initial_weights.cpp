@@ -1,0 +1,71 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/random.hpp"
+#include "model/heads.hpp"
+
+namespace convoy {
+namespace {
+
+/// Streams of the run's seed for initial weights: one for each layer that has weights, in order.
+constexpr std::uint64_t kWeightStream = std::uint64_t{1} << 32;
+
+/// `window`: elements of a filter's window, 1 of a dense layer.
+void draw(Tensor& weights, const Initialisation& init, bool before_relu, int window, Random random) {
+  using Kind = Initialisation::Kind;
+  if (init.kind == Kind::constant) {
+    std::ranges::fill(weights.span(), static_cast<float>(init.value));
+    return;
+  }
+  const auto fan_in = static_cast<float>(weights.shape().sample_size());
+  float variance = (before_relu || init.kind == Kind::he ? 2.0F : 1.0F) / fan_in;
+  if (init.kind == Kind::xavier) variance = 2.0F / (fan_in + static_cast<float>(weights.shape().n * window));
+  const float deviation = std::sqrt(variance);
+  for (float& weight : weights.span()) weight = deviation * random.normal();
+}
+
+/// Pooling and dropout keep a ReLU's statistics in front of it alone; the first activation decides.
+bool first_activation_is_relu(const Stage& stage) {
+  for (const ChannelLayer& layer : stage.after) {
+    if (const auto* activation = std::get_if<Activation>(&layer)) return *activation == Activation::relu;
+  }
+  return false;
+}
+
+bool relu_follows(const std::vector<Layer>& head, const std::string& dense) {
+  const auto place = std::find_if(head.begin(), head.end(), [&](const Layer& layer) { return layer.name == dense; });
+  for (auto layer = place + 1; layer < head.end() && !std::holds_alternative<Dense>(layer->spec); ++layer) {
+    if (const auto* activation = std::get_if<Activation>(&layer->spec)) return *activation == Activation::relu;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<ShardState> initial_trunk(const Cut& cut, std::uint64_t seed) {
+  std::vector<ShardState> states;
+  for (const Stage& stage : cut.trunk) {
+    states.push_back(zero_state(stage, stage.conv.filters));
+    if (stage.kind != StageKind::convolution) continue;
+    const std::size_t number = states.size() - 1;
+    const Initialisation init = number < cut.inits.size() ? cut.inits[number] : Initialisation{};
+    draw(states.back().weights(), init, first_activation_is_relu(stage), stage.conv.kernel_h * stage.conv.kernel_w,
+         Random(seed, kWeightStream + states.size()));
+  }
+  return states;
+}
+
+std::vector<DenseState<float>> initial_heads(const Cut& cut, std::uint64_t seed) {
+  std::vector<DenseState<float>> states = Heads(cut, 1).states();
+  std::uint64_t stream = kWeightStream + cut.trunk.size();
+  auto state = states.begin();
+  for (const CutHead& head : cut.heads) {
+    for (const Layer& layer : head.layers) {
+      if (!std::holds_alternative<Dense>(layer.spec)) continue;
+      draw((state++)->weights.value, layer.init, relu_follows(head.layers, layer.name), 1, Random(seed, ++stream));
+    }
+  }
+  return states;
+}
+
+}  // namespace convoy

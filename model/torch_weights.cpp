@@ -1,0 +1,56 @@
+#include "model/torch_weights.hpp"
+
+#include <algorithm>
+
+#include "model/checkpoint.hpp"
+
+namespace convoy {
+namespace {
+
+/// "conv1" of "conv1.weight": names of layers have no dots.
+std::string layer_of(const std::string& tensor) { return tensor.substr(0, tensor.find('.')); }
+
+/// Modules of the file, to choose from.
+std::string modules_in(const SafetensorsFile& file) {
+  std::vector<std::string> modules;
+  for (const NamedTensor& tensor : file.tensors) {
+    const std::string module = tensor.name.substr(0, tensor.name.rfind('.'));
+    if (std::ranges::find(modules, module) == modules.end()) modules.push_back(module);
+  }
+  constexpr std::size_t kShown = 12;
+  const bool more = modules.size() > kShown;
+  if (more) modules.resize(kShown);
+  return fmt::format("{}{}", fmt::join(modules, ", "), more ? ", ..." : "");
+}
+
+}  // namespace
+
+TorchWeights take_torch_weights(const SafetensorsFile& from, const std::string& file, const Net& net,
+                                const ModuleNames& names) {
+  TorchWeights weights;
+  std::vector<std::string> taken;
+  for (NamedTensor& wanted : zero_tensors(cut(net))) {
+    const std::string layer = layer_of(wanted.name);
+    const auto named = names.find(layer);
+    const std::string module = named == names.end() ? layer : named->second;
+    const std::string name = module + wanted.name.substr(layer.size());
+    const auto found = std::ranges::find(from.tensors, name, &NamedTensor::name);
+    if (found == from.tensors.end()) {
+      fail("{}: there is no tensor {}, for layer {}; give the layer's module with --names. The file's are {}", file,
+           name, layer, modules_in(from));
+    }
+    if (found->dims != wanted.dims) {
+      fail("{}: tensor {} is {}, and {} of the net needs {}", file, name, fmt::join(found->dims, "x"), wanted.name,
+           fmt::join(wanted.dims, "x"));
+    }
+    wanted.values = found->values;
+    weights.tensors.push_back(std::move(wanted));
+    taken.push_back(name);
+  }
+  for (const NamedTensor& tensor : from.tensors) {
+    if (std::ranges::find(taken, tensor.name) == taken.end()) weights.unused.push_back(tensor.name);
+  }
+  return weights;
+}
+
+}  // namespace convoy

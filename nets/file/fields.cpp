@@ -1,0 +1,207 @@
+#include "nets/file/fields.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/error.hpp"
+
+namespace convoy {
+namespace {
+
+std::string shown(const YAML::Node& node) {
+  if (node.IsSequence()) return "a list";
+  if (node.IsMap()) return "a map";
+  if (!node.IsScalar()) return "nothing";
+  const std::string& text = node.Scalar();
+  return text.size() > 40 ? "'" + text.substr(0, 40) + "...'" : "'" + text + "'";
+}
+
+/// Levenshtein's distance.
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+  if (known.empty() || word.size() > 64) return "";
+  return *std::min_element(known.begin(), known.end(),
+                           [&](const auto& a, const auto& b) { return distance(word, a) < distance(word, b); });
+}
+
+Fields::Fields(const std::string& file, const YAML::Node& node, std::string owner, std::string path,
+               const Applied& applied)
+    : file_(file), node_(node), owner_(std::move(owner)), path_(std::move(path)), applied_(&applied) {
+  if (!node.IsMap())
+    fail(fmt::format("expected a map of fields, as in {{name: conv1, type: conv}}, found {}", shown(node)));
+  std::set<std::string> seen;
+  for (const auto& entry : node) {
+    if (!entry.first.IsScalar()) fail("field names are plain words");
+    if (!seen.insert(entry.first.Scalar()).second) fail(entry.first.Scalar(), "is given twice");
+  }
+}
+
+bool Fields::has(const std::string& field) {
+  known_.insert(field);
+  return std::as_const(node_)[field].IsDefined();
+}
+
+int Fields::line() const { return node_.Mark().line + 1; }
+
+std::string Fields::place(const std::string& field) const {
+  const std::string key = path_.empty() ? field : path_ + "." + field;
+  if (const auto set = applied_->find(key); !field.empty() && set != applied_->end()) {
+    return fmt::format("{}: {} (set by --set {}={})", file_, owner_, key, set->second);
+  }
+  int line = node_.Mark().line;
+  if (!field.empty() && node_.IsMap()) {
+    for (const auto& entry : node_) {
+      if (entry.first.IsScalar() && entry.first.Scalar() == field) line = entry.first.Mark().line;
+    }
+  }
+  return fmt::format("{}:{}: {}", file_, line + 1, owner_);
+}
+
+void Fields::fail(const std::string& field, const std::string& what) const {
+  throw Error(fmt::format("{}: {} {}", place(field), field, what));
+}
+
+void Fields::fail(const std::string& what) const { throw Error(fmt::format("{}: {}", place(""), what)); }
+
+YAML::Node Fields::node(const std::string& field) {
+  known_.insert(field);
+  if (!has(field)) fail(fmt::format("{} is missing", field));
+  return node_[field];
+}
+
+int Fields::to_integer(const std::string& field, const YAML::Node& node, int low, int high) const {
+  int value = 0;
+  const std::string text = node.IsScalar() ? node.Scalar() : "";
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty() || value < low || value > high) {
+    fail(field, fmt::format("is {}; expected a whole number from {} to {}", shown(node), low, high));
+  }
+  return value;
+}
+
+int Fields::integer(const std::string& field, int low, int high) { return to_integer(field, node(field), low, high); }
+
+double Fields::number(const std::string& field, double low, double high) {
+  return to_number(field, node(field), low, high);
+}
+
+double Fields::to_number(const std::string& field, const YAML::Node& node, double low, double high) const {
+  double value = NAN;
+  const std::string text = node.IsScalar() ? node.Scalar() : "";
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (!whole || !(value >= low && value <= high)) {
+    fail(field, fmt::format("is {}; expected a number from {} to {}", shown(node), low, high));
+  }
+  return value;
+}
+
+std::vector<double> Fields::numbers(const std::string& field, std::size_t count, double low, double high) {
+  const YAML::Node list = node(field);
+  if (list.IsScalar()) return std::vector<double>(count, to_number(field, list, low, high));
+  if (!list.IsSequence() || list.size() != count) {
+    fail(field, fmt::format("is {}; expected a number or a list of {}", shown(list), count));
+  }
+  std::vector<double> values;
+  for (const auto& item : list) values.push_back(to_number(field, item, low, high));
+  return values;
+}
+
+std::vector<std::string> Fields::texts(const std::string& field, std::size_t most) {
+  constexpr std::size_t kLongest = 256;
+  const YAML::Node list = node(field);
+  if (!list.IsSequence() || list.size() > most)
+    fail(field, fmt::format("is {}; expected a list of {} texts at most", shown(list), most));
+  std::vector<std::string> values;
+  for (const auto& item : list) {
+    if (!item.IsScalar() || item.Scalar().size() > kLongest)
+      fail(field, fmt::format("holds {}, which is no short text", shown(item)));
+    values.push_back(item.Scalar());
+  }
+  return values;
+}
+
+bool Fields::boolean(const std::string& field) {
+  const YAML::Node value = node(field);
+  const std::string text = value.IsScalar() ? value.Scalar() : "";
+  if (text == "true" || text == "yes" || text == "on") return true;
+  if (text == "false" || text == "no" || text == "off") return false;
+  fail(field, fmt::format("is {}; expected true or false", shown(value)));
+}
+
+std::string Fields::word(const std::string& field) {
+  const YAML::Node value = node(field);
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+  const std::string text = value.IsScalar() ? value.Scalar() : "";
+  if (text.empty() || text.size() > 64 || text.find_first_not_of(kLetters) != std::string::npos) {
+    fail(field, fmt::format("is {}; expected a word of letters, digits, - and _", shown(value)));
+  }
+  return text;
+}
+
+std::array<int, 2> Fields::pair(const std::string& field, int low, int high) {
+  const YAML::Node value = node(field);
+  if (!value.IsSequence()) {
+    const int both = to_integer(field, value, low, high);
+    return {both, both};
+  }
+  const std::vector<int> values = integers(field, 2, low, high);
+  return {values[0], values[1]};
+}
+
+std::vector<int> Fields::integers(const std::string& field, std::size_t count, int low, int high) {
+  const YAML::Node list = node(field);
+  if (!list.IsSequence() || list.size() != count) {
+    fail(field, fmt::format("is {}; expected a number or a list of {}", shown(list), count));
+  }
+  std::vector<int> values;
+  for (const auto& item : list) values.push_back(to_integer(field, item, low, high));
+  return values;
+}
+
+std::vector<std::string> Fields::words(const std::string& field) {
+  const YAML::Node list = node(field);
+  if (!list.IsSequence()) return {word(field)};
+  std::vector<std::string> values;
+  for (const auto& item : list) {
+    if (!item.IsScalar()) fail(field, "is a list of something else than names");
+    values.push_back(item.Scalar());
+  }
+  return values;
+}
+
+Fields Fields::map(const std::string& field) {
+  const std::string path = path_.empty() ? field : path_ + "." + field;
+  return {file_, node(field), owner_.empty() ? field : owner_ + " " + field, path, *applied_};
+}
+
+void Fields::finish() const {
+  for (const auto& entry : node_) {
+    const std::string field = entry.first.Scalar();
+    if (known_.count(field) > 0) continue;
+    const std::vector<std::string> known(known_.begin(), known_.end());
+    fail(field,
+         fmt::format("is no field here; did you mean {}? Known: {}", nearest(field, known), fmt::join(known, ", ")));
+  }
+}
+
+}  // namespace convoy

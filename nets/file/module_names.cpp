@@ -1,0 +1,51 @@
+#include "nets/file/module_names.hpp"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+
+#include "nets/file/fields.hpp"
+
+namespace convoy {
+namespace {
+
+bool has_weights(const Layer& layer) {
+  return std::holds_alternative<Convolution>(layer.spec) || std::holds_alternative<Dense>(layer.spec) ||
+         std::holds_alternative<BatchNorm>(layer.spec);
+}
+
+YAML::Node load(const std::string& file) {
+  try {
+    return YAML::LoadFile(file);
+  } catch (const YAML::BadFile&) {
+    fail("{}: cannot be read; is there such a file?", file);
+  } catch (const YAML::Exception& error) {
+    fail("{}:{}: {}", file, error.mark.line + 1, error.msg);
+  }
+}
+
+}  // namespace
+
+ModuleNames read_module_names(const std::string& file, const Net& net) {
+  const YAML::Node root = load(file);
+  if (!root.IsMap()) fail("{}: it is no map from layers to modules, such as conv1: features.0", file);
+  std::vector<std::string> layers;
+  for (const Layer& layer : net.layers) {
+    if (has_weights(layer)) layers.push_back(layer.name);
+  }
+  ModuleNames names;
+  for (const auto& entry : root) {
+    const int line = entry.first.Mark().line + 1;
+    if (!entry.first.IsScalar() || !entry.second.IsScalar()) {
+      fail("{}:{}: expected a layer and a module, such as conv1: features.0", file, line);
+    }
+    const std::string layer = entry.first.Scalar();
+    if (std::ranges::find(layers, layer) == layers.end()) {
+      fail("{}:{}: the net has no layer {} with weights; did you mean {}?", file, line, layer, nearest(layer, layers));
+    }
+    if (!names.emplace(layer, entry.second.Scalar()).second) fail("{}:{}: layer {} comes twice", file, line, layer);
+  }
+  return names;
+}
+
+}  // namespace convoy

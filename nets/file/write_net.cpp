@@ -1,0 +1,143 @@
+#include <fmt/ranges.h>
+
+#include "nets/graph/net.hpp"
+
+namespace convoy {
+namespace {
+
+std::string pads(const Padding& pad) {
+  return fmt::format("[{}, {}, {}, {}]", pad.top, pad.left, pad.bottom, pad.right);
+}
+
+struct SpecWriter {
+  std::string operator()(const Convolution& conv) const {
+    return fmt::format("type: conv, filters: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}{}{}", conv.filters,
+                       conv.kernel_h, conv.kernel_w, conv.stride_h, conv.stride_w, pads(conv.pad),
+                       conv.groups == 1 ? "" : fmt::format(", groups: {}", conv.groups),
+                       conv.bias ? "" : ", bias: false");
+  }
+  std::string operator()(const Activation& activation) const {
+    switch (activation.kind) {
+      case Activation::Kind::relu: return "type: relu";
+      case Activation::Kind::sigmoid: return "type: sigmoid";
+      case Activation::Kind::tanh: return "type: tanh";
+      case Activation::Kind::leaky_relu: return fmt::format("type: leaky_relu, slope: {}", activation.slope);
+    }
+    return "type: relu";
+  }
+  std::string operator()(const BatchNorm& norm) const {
+    return fmt::format("type: batch_norm, epsilon: {}, momentum: {}", norm.epsilon, norm.momentum);
+  }
+  std::string operator()(const ResponseNorm& norm) const {
+    return fmt::format("type: response_norm, size: {}, alpha: {}, beta: {}, k: {}", norm.size, norm.alpha, norm.beta,
+                       norm.k);
+  }
+  std::string operator()(const Concat&) const { return "type: concat"; }
+  std::string operator()(const Sum&) const { return "type: add"; }
+  std::string operator()(const PadChannels& pad) const {
+    return fmt::format("type: pad_channels, before: {}, after: {}", pad.before, pad.after);
+  }
+  std::string operator()(const GlobalAveragePool&) const { return "type: global_average_pool"; }
+  std::string operator()(const Pooling& pool) const {
+    return fmt::format("type: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}",
+                       pool.kind == PoolKind::max ? "max_pool" : "average_pool", pool.kernel_h, pool.kernel_w,
+                       pool.stride_h, pool.stride_w, pads(pool.pad));
+  }
+  std::string operator()(const Dense& dense) const { return fmt::format("type: dense, units: {}", dense.units); }
+  std::string operator()(const Flatten&) const { return "type: flatten"; }
+  std::string operator()(const Dropout& dropout) const { return fmt::format("type: dropout, rate: {}", dropout.rate); }
+  std::string operator()(const SoftmaxCrossEntropy& loss) const {
+    std::string text = "type: softmax_cross_entropy";
+    if (loss.label_smoothing != 0.0F) text += fmt::format(", label_smoothing: {}", loss.label_smoothing);
+    return text + weight_of(loss.weight);
+  }
+  std::string operator()(const SquaredError& loss) const { return "type: squared_error" + weight_of(loss.weight); }
+
+ private:
+  static std::string weight_of(float weight) { return weight != 1.0F ? fmt::format(", weight: {}", weight) : ""; }
+};
+
+const char* name_of(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::sgd: return "sgd";
+    case Optimizer::nesterov: return "nesterov";
+    case Optimizer::adam: return "adam";
+  }
+  return "sgd";
+}
+
+std::string schedule(const Schedule& schedule) {
+  const std::string rest = schedule.warm_up > 0.0 ? fmt::format(", warm_up: {}}}", schedule.warm_up) : "}";
+  switch (schedule.kind) {
+    case Schedule::Kind::constant: break;
+    case Schedule::Kind::step:
+      return fmt::format("{{kind: step, every: {}, factor: {}", schedule.every, schedule.factor) + rest;
+    case Schedule::Kind::cosine: return "{kind: cosine" + rest;
+  }
+  return "{kind: constant" + rest;
+}
+
+std::string scales(const std::vector<ChannelScale>& scales) {
+  std::vector<double> means;
+  std::vector<double> deviations;
+  for (const ChannelScale& scale : scales) {
+    means.push_back(scale.mean);
+    deviations.push_back(scale.deviation);
+  }
+  if (scales.empty()) return "";
+  return fmt::format(", mean: [{}], deviation: [{}]", fmt::join(means, ", "), fmt::join(deviations, ", "));
+}
+
+/// Any text, in YAML's double quotes.
+std::string quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (letter == '"' || letter == '\\') {
+      quoted += std::string("\\") + letter;
+    } else {
+      quoted += byte < 0x20 || byte == 0x7F ? fmt::format("\\x{:02x}", byte) : std::string(1, letter);
+    }
+  }
+  return quoted + "\"";
+}
+
+std::string init(const Initialisation& init) {
+  switch (init.kind) {
+    case Initialisation::Kind::automatic: break;
+    case Initialisation::Kind::he: return ", init: he";
+    case Initialisation::Kind::xavier: return ", init: xavier";
+    case Initialisation::Kind::constant: return fmt::format(", init: {{constant: {}}}", init.value);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string to_yaml(const Net& net) {
+  std::string text = fmt::format("name: {}\ninput: {{channels: {}, height: {}, width: {}{}}}\n", net.name,
+                                 net.input.channels, net.input.height, net.input.width, scales(net.scales));
+  if (!net.class_names.empty()) {
+    std::vector<std::string> names;
+    for (const std::string& name : net.class_names) names.push_back(quoted(name));
+    text += fmt::format("classes: [{}]\n", fmt::join(names, ", "));
+  }
+  text += "layers:\n";
+  for (const Layer& layer : net.layers) {
+    std::vector<std::string> inputs;
+    for (const int input : layer.inputs) {
+      inputs.push_back(input == kNetInput ? "input" : net.layers[static_cast<std::size_t>(input)].name);
+    }
+    text += fmt::format("  - {{name: {}, from: [{}], {}{}}}\n", layer.name, fmt::join(inputs, ", "),
+                        std::visit(SpecWriter{}, layer.spec), init(layer.init));
+  }
+  const TrainingOptions& t = net.training;
+  text += fmt::format(
+      "training:\n  batch: {}\n  epochs: {}\n  optimizer: {}\n  learning_rate: {}\n  momentum: {}\n  beta2: {}\n"
+      "  epsilon: {}\n  weight_decay: {}\n  clip: {}\n  schedule: {}\naugment: {{flip: {}, crop: {}}}\n",
+      t.batch, t.epochs, name_of(t.optimizer), t.learning_rate, t.momentum, t.beta2, t.epsilon, t.weight_decay, t.clip,
+      schedule(t.schedule), net.augment.flip, net.augment.crop);
+  return text;
+}
+
+}  // namespace convoy

@@ -1,0 +1,273 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "nets/graph/net.hpp"
+
+namespace convoy {
+namespace {
+
+[[noreturn]] void fail_at(const Net& net, const Layer& layer, const std::string& what) {
+  fail("{}:{}: layer {}: {}", net.file, layer.line, layer.name, what);
+}
+
+template <class T>
+bool is(const Layer& layer) {
+  return std::holds_alternative<T>(layer.spec);
+}
+
+bool starts_head(const Layer& layer) {
+  return is<Flatten>(layer) || is<Dense>(layer) || is<SoftmaxCrossEntropy>(layer) || is<SquaredError>(layer);
+}
+
+const FeatureShape& input_of(const Net& net, const Layer& layer) {
+  return layer.inputs[0] == kNetInput ? net.input : net.layers[static_cast<std::size_t>(layer.inputs[0])].output;
+}
+
+/// Layers that treat each channel by itself, as stages have them.
+std::optional<ChannelLayer> channel_layer(const Net& net, const Layer& layer) {
+  if (const auto* activation = std::get_if<Activation>(&layer.spec)) return *activation;
+  if (const auto* pool = std::get_if<Pooling>(&layer.spec)) return *pool;
+  if (const auto* norm = std::get_if<BatchNorm>(&layer.spec)) return *norm;
+  if (const auto* dropout = std::get_if<Dropout>(&layer.spec)) return *dropout;
+  if (!is<GlobalAveragePool>(layer)) return std::nullopt;
+  const FeatureShape& in = input_of(net, layer);
+  return Pooling{PoolKind::average, in.height, in.width, in.height, in.width, {}};
+}
+
+/// Puts the layers of a net, each after those that it reads, into stages and the head.
+class Cutter {
+ public:
+  explicit Cutter(const Net& net) : net_(net), values_(net.layers.size()), readers_(net.layers.size(), 0) {
+    cut_.moments = moments_of(net.training.optimizer);
+    for (const Layer& layer : net.layers) {
+      for (const int input : layer.inputs) {
+        if (input != kNetInput) ++readers_[static_cast<std::size_t>(input)];
+      }
+    }
+  }
+
+  Cut run() {
+    head_of_.assign(net_.layers.size(), -1);
+    const bool convolves = std::ranges::any_of(net_.layers, is<Convolution>);
+    for (std::size_t i = 0; i < net_.layers.size(); ++i) {
+      const Layer& layer = net_.layers[i];
+      const bool below_head = std::ranges::any_of(layer.inputs, [this](int input) {
+        return input != kNetInput && head_of_[static_cast<std::size_t>(input)] >= 0;
+      });
+      if (!convolves || starts_head(layer) || below_head) {
+        add_to_head(i);
+      } else {
+        values_[i] = add_to_trunk(layer);
+      }
+    }
+    order_heads();
+    for (std::size_t s = 0; s < cut_.trunk.size(); ++s) {
+      Sources& from = cut_.trunk[s].from;
+      if (from == Sources{{static_cast<int>(s) - 1, {0, cut_.trunk[s].channels}}}) from.clear();
+    }
+    validate(cut_.trunk);
+    return std::move(cut_);
+  }
+
+ private:
+  Stage& stage(const Source& source) { return cut_.trunk[static_cast<std::size_t>(source.stage)]; }
+
+  Sources value(int layer) const {
+    return layer == kNetInput ? Sources{{Source::kImages, {0, net_.input.channels}}}
+                              : values_[static_cast<std::size_t>(layer)];
+  }
+
+  /// All of the maps of one stage.
+  bool is_stage(const Sources& sources) {
+    return sources.size() == 1 && sources[0].stage >= 0 &&
+           sources[0].channels == FilterRange{0, stage(sources[0]).conv.filters};
+  }
+
+  /// One layer alone reads what this one gives, and what that was joined of: the stages that make it may go on.
+  bool has_one_reader(int layer) const {
+    if (layer == kNetInput || readers_[static_cast<std::size_t>(layer)] != 1) return false;
+    const Layer& made = net_.layers[static_cast<std::size_t>(layer)];
+    if (!is<Concat>(made)) return !is<PadChannels>(made);
+    return std::ranges::all_of(made.inputs, [this](int input) { return has_one_reader(input); });
+  }
+
+  Sources add_stage(Stage added, const Sources& from, const Initialisation& init) {
+    added.moments = cut_.moments;
+    added.from = from;
+    cut_.trunk.push_back(std::move(added));
+    cut_.inits.push_back(init);
+    return {{static_cast<int>(cut_.trunk.size()) - 1, {0, cut_.trunk.back().conv.filters}}};
+  }
+
+  Sources add_weightless(const std::string& name, StageKind kind, const FeatureShape& in, const Sources& from) {
+    return add_stage(stage_without_weights(name, kind, in.channels, in.height, in.width), from, {});
+  }
+
+  Sources add_to_trunk(const Layer& layer) {
+    const FeatureShape& in = input_of(net_, layer);
+    const Sources from = value(layer.inputs[0]);
+    if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
+      const Stage made{.name = layer.name,
+                       .channels = in.channels,
+                       .height = in.height,
+                       .width = in.width,
+                       .conv = *conv,
+                       .after = {}};
+      return add_stage(made, from, layer.init);
+    }
+    if (const auto* norm = std::get_if<ResponseNorm>(&layer.spec)) {
+      const Sources made = add_weightless(layer.name, StageKind::response_norm, in, from);
+      cut_.trunk.back().norm = *norm;
+      return made;
+    }
+    if (is<Concat>(layer)) return joined(layer);
+    if (is<Sum>(layer)) return add_sum(layer);
+    if (const auto* pad = std::get_if<PadChannels>(&layer.spec)) return padded(*pad, from);
+    return add_channel_layer(layer, channel_layer(net_, layer).value(), from);
+  }
+
+  Sources joined(const Layer& layer) {
+    Sources all;
+    for (const int input : layer.inputs) {
+      for (const Source& source : value(input)) all.push_back(source);
+    }
+    return all;
+  }
+
+  static Sources padded(const PadChannels& pad, const Sources& from) {
+    Sources all;
+    if (pad.before > 0) all.push_back({Source::kZeros, {0, pad.before}});
+    all.insert(all.end(), from.begin(), from.end());
+    if (pad.after > 0) all.push_back({Source::kZeros, {0, pad.after}});
+    return all;
+  }
+
+  /// Goes into the stage whose maps it reads, or into all the stages that were joined for it; where others read those as
+  /// well, into a stage of its own.
+  Sources add_channel_layer(const Layer& layer, const ChannelLayer& what, const Sources& from) {
+    if (has_one_reader(layer.inputs[0])) {
+      if (is_stage(from)) {
+        stage(from[0]).after.push_back(what);
+        return from;
+      }
+      const bool apart = !is<BatchNorm>(layer) && !is<Dropout>(layer);  // they count channels through
+      if (apart && std::ranges::all_of(from, [this](const Source& source) { return is_stage({source}); })) {
+        for (const Source& source : from) stage(source).after.push_back(what);
+        return from;
+      }
+    }
+    const Sources made = add_weightless(layer.name, StageKind::channels, input_of(net_, layer), from);
+    cut_.trunk.back().after.push_back(what);
+    return made;
+  }
+
+  /// Goes into the last of the stages that make what it adds, if nobody else reads that.
+  Sources add_sum(const Layer& layer) {
+    int last = -1;
+    int carrier = -1;  ///< the input whose stage adds the others
+    for (const int input : layer.inputs) {
+      const Sources from = value(input);
+      for (const Source& source : from) {
+        if (source.stage <= last) continue;
+        last = source.stage;
+        carrier = is_stage(from) && has_one_reader(input) ? input : -1;
+      }
+    }
+    const bool fits = carrier >= 0 && std::ranges::count(layer.inputs, carrier) == 1;
+    const int first = fits ? carrier : layer.inputs[0];
+    const Sources made =
+        fits ? value(first) : add_weightless(layer.name, StageKind::channels, input_of(net_, layer), value(first));
+    bool skipped = false;
+    for (const int input : layer.inputs) {
+      if (input == first && !std::exchange(skipped, true)) continue;
+      stage(made[0]).after.emplace_back(Add{value(input)});
+    }
+    return made;
+  }
+
+  void add_to_head(std::size_t i) {
+    const Layer& layer = net_.layers[i];
+    if (is<Convolution>(layer) || is<Pooling>(layer) || is<GlobalAveragePool>(layer) || is<BatchNorm>(layer) ||
+        is<ResponseNorm>(layer) || is<Concat>(layer) || is<Sum>(layer) || is<PadChannels>(layer)) {
+      fail_at(net_, layer,
+              "convolution, pooling, normalisation, concat and add come before flatten and dense layers; move it up");
+    }
+    const int input = layer.inputs[0];
+    int& head = head_of_[i];
+    if (input != kNetInput) head = head_of_[static_cast<std::size_t>(input)];
+    if (head < 0) {
+      head = static_cast<int>(heads_.size());
+      heads_.push_back({.head = {.maps = input_of(net_, layer), .layers = {}}, .stage = take_maps(layer)});
+    } else if (input != heads_[static_cast<std::size_t>(head)].last) {
+      fail_at(net_, layer, "dense layers and what follows them form a chain; another layer reads its input as well");
+    }
+    Head& mine = heads_[static_cast<std::size_t>(head)];
+    mine.last = static_cast<int>(i);
+    mine.head.layers.push_back(layer);
+  }
+
+  /// The stage all of whose maps the head takes, and nobody else.
+  int take_maps(const Layer& layer) {
+    if (std::ranges::none_of(net_.layers, is<Convolution>)) return -1;
+    Sources from = value(layer.inputs[0]);
+    if (!is_stage(from) || !has_one_reader(layer.inputs[0])) {
+      from = add_weightless(layer.name, StageKind::channels, input_of(net_, layer), from);
+    }
+    return from[0].stage;
+  }
+
+  /// In the order of the stages that they take; the main one, whose loss is the net's last layer, takes the last stage.
+  void order_heads() {
+    if (cut_.trunk.empty() && heads_.size() > 1) {
+      fail_at(net_, net_.layers.back(), "it is a second loss, which a net without convolutions cannot have");
+    }
+    const auto main_head = static_cast<std::size_t>(head_of_.back());
+    Head& main = heads_[main_head];
+    if (!cut_.trunk.empty() && main.stage + 1 != static_cast<int>(cut_.trunk.size())) {
+      const Stage& made = cut_.trunk[static_cast<std::size_t>(main.stage)];
+      const Shape maps = output_shape(made, 1, made.conv.filters);
+      const FeatureShape shape{maps.c, maps.h, maps.w};
+      main.stage =
+          add_weightless(main.head.layers[0].name, StageKind::channels, shape, {{main.stage, {0, maps.c}}})[0].stage;
+    }
+    std::ranges::sort(heads_, {}, &Head::stage);
+    for (Head& head : heads_) cut_.heads.push_back(std::move(head.head));
+  }
+
+  struct Head {
+    CutHead head;
+    int stage = -1;  ///< whose maps it takes
+    int last = -1;   ///< layer
+  };
+
+  const Net& net_;
+  Cut cut_;
+  std::vector<Sources> values_;  ///< of each layer of the trunk
+  std::vector<int> readers_;     ///< of each layer, how many read it
+  std::vector<int> head_of_;     ///< of each layer, an index into heads_, or -1
+  std::vector<Head> heads_;
+};
+
+}  // namespace
+
+Cut cut(const Net& net) { return Cutter(net).run(); }
+
+std::size_t parameter_count(const Net& net) {
+  std::size_t count = 0;
+  for (const Layer& layer : net.layers) {
+    const FeatureShape& in = input_of(net, layer);
+    if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
+      count += static_cast<std::size_t>(conv->filters) *
+               (static_cast<std::size_t>(in.channels / conv->groups * conv->kernel_h * conv->kernel_w) +
+                (conv->bias ? 1 : 0));
+    } else if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
+      count += static_cast<std::size_t>(dense->units) * (static_cast<std::size_t>(in.size()) + 1);
+    } else if (std::holds_alternative<BatchNorm>(layer.spec)) {
+      count += 2 * static_cast<std::size_t>(in.channels);
+    }
+  }
+  return count;
+}
+
+}  // namespace convoy

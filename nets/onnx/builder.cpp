@@ -1,0 +1,172 @@
+#include "nets/onnx/builder.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+
+#include "core/error.hpp"
+
+namespace convoy::onnx_file {
+
+namespace {
+
+/// Letters, digits, '_' and '-', beginning with a letter; of long names the end.
+std::string word_of(const std::string& name, const std::string& otherwise) {
+  constexpr std::size_t kMost = 48;
+  std::string word;
+  for (const char letter : name.substr(name.size() - std::min(kMost, name.size()))) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '-';
+    word += plain ? letter : '_';
+  }
+  if (word.empty() || std::isalpha(static_cast<unsigned char>(word[0])) == 0) word = otherwise + "_" + word;
+  return word;
+}
+
+}  // namespace
+
+Builder::Builder(const std::string& name) : name_(word_of(name, "net")) {}
+
+int Value::size() const {
+  long product = 1;
+  for (const int extent : dims) product = std::min(product * extent, 1L << 30);
+  return static_cast<int>(product);
+}
+
+Value Value::flat() const {
+  Value list = *this;
+  if (dims.size() == 1) return list;
+  list.dims = {size()};
+  if (channels_last) list.transposed_from = dims;
+  list.channels_last = false;
+  return list;
+}
+
+std::size_t Value::place(std::size_t i) const {
+  if (transposed_from.empty()) return i;
+  const auto channels = static_cast<std::size_t>(transposed_from[2]);
+  const std::size_t map = static_cast<std::size_t>(transposed_from[0]) * static_cast<std::size_t>(transposed_from[1]);
+  return i % channels * map + i / channels;
+}
+
+void Builder::settle_input(const std::vector<int>& dims) {
+  if (input_settled()) return;
+  input_ = {dims[0], dims.size() > 1 ? dims[1] : 1, dims.size() > 2 ? dims[2] : 1};
+}
+
+std::string Builder::unique(const std::string& name) {
+  const std::string word = word_of(name, "layer");
+  std::string free = word;
+  for (int number = 2; !names_.insert(free).second; ++number) free = fmt::format("{}_{}", word, number);
+  return free;
+}
+
+Value Builder::add(const std::string& name, const std::string& fields, const std::vector<Value>& from,
+                   std::vector<int> dims) {
+  std::string sources;
+  for (const Value& each : from) sources += (sources.empty() ? "" : ", ") + each.layer;
+  lines_.push_back({unique(name), sources, fields});
+  return {.layer = lines_.back().name, .dims = std::move(dims), .channels_last = from[0].channels_last};
+}
+
+Value Builder::plain(const std::string& name, const std::string& fields, const Value& from, std::vector<int> dims) {
+  Value made = add(name, fields, {from}, std::move(dims));
+  made.transposed_from = from.transposed_from;
+  return made;
+}
+
+Value Builder::joined(const std::string& name, const std::string& fields, const std::vector<Value>& from,
+                      std::vector<int> dims) {
+  return add(name, fields, from, std::move(dims));
+}
+
+Value Builder::window(const std::string& name, const std::string& type, const Value& from,
+                      const std::vector<int>& kernel, const std::vector<int>& strides, const std::vector<int>& pads) {
+  const int rows = window_output(from.dims[1], kernel[0], strides[0], pads[0], pads[2]);
+  const int columns = window_output(from.dims[2], kernel[1], strides[1], pads[1], pads[3]);
+  return add(name,
+             fmt::format("{}, kernel: [{}, {}], stride: [{}, {}], pad: [{}, {}, {}, {}]", type, kernel[0], kernel[1],
+                         strides[0], strides[1], pads[0], pads[1], pads[2], pads[3]),
+             {from}, {from.dims[0], rows, columns});
+}
+
+Value Builder::conv(const std::string& name, const Value& from, const std::vector<int>& extents, int groups,
+                    const std::vector<int>& strides, const std::vector<int>& pads, std::vector<float> weights,
+                    std::vector<float> bias) {
+  const std::string in_groups = groups > 1 ? fmt::format(", groups: {}", groups) : "";
+  Value made = window(name, fmt::format("conv, filters: {}{}", extents[0], in_groups), from, {extents[2], extents[3]},
+                      strides, pads);
+  made.dims[0] = extents[0];
+  const bool has_bias = !bias.empty();
+  bias.resize(static_cast<std::size_t>(extents[0]), 0.0F);
+  parameters_[made.layer] = {.weights = {made.layer + ".weight", {extents.begin(), extents.end()}, std::move(weights)},
+                             .bias = std::move(bias),
+                             .has_bias = has_bias,
+                             .others = {}};
+  return made;
+}
+
+Value Builder::batch_norm(const std::string& name, const std::string& fields, const Value& from,
+                          const std::vector<std::vector<float>>& lists) {
+  Value made = plain(name, fields, from, from.dims);
+  const std::vector<std::int64_t> dims{from.dims[0]};
+  parameters_[made.layer] = {
+      .weights = {made.layer + ".weight", dims, lists[0]},
+      .bias = lists[1],
+      .others = {{made.layer + ".running_mean", dims, lists[2]}, {made.layer + ".running_var", dims, lists[3]}}};
+  return made;
+}
+
+Value Builder::dense(const std::string& name, const Value& from, int units, std::vector<float> weights,
+                     std::vector<float> bias) {
+  Value made = add(name, fmt::format("dense, units: {}", units), {from}, {units});
+  parameters_[made.layer] = {.weights = {made.layer + ".weight", {units, from.dims[0]}, std::move(weights)},
+                             .bias = std::move(bias),
+                             .others = {}};
+  return made;
+}
+
+void Builder::change(const Value& of, const std::vector<float>& by,
+                     const std::function<void(float& weight, float& bias, float by)>& how) {
+  Parameters& parameters = parameters_.at(of.layer);
+  parameters.has_bias = true;
+  const std::size_t outputs = parameters.bias.size();
+  const std::size_t row = parameters.weights.values.size() / outputs;
+  for (std::size_t u = 0; u < outputs; ++u) {
+    const float number = by.size() == 1 ? by[0] : by[u];
+    float ignored = 0.0F;
+    for (std::size_t i = 0; i < row; ++i) how(parameters.weights.values[u * row + i], ignored, number);
+    float none = 0.0F;
+    how(none, parameters.bias[u], number);
+  }
+}
+
+void Builder::end(const Value& last) { add("loss", "softmax_cross_entropy", {last}, {1}); }
+
+std::string Builder::yaml() const {
+  std::string text = fmt::format("name: {}\ninput: {{channels: {}, height: {}, width: {}}}\nlayers:\n", name_,
+                                 input_.channels, input_.height, input_.width);
+  for (const Line& line : lines_) {
+    const auto parameters = parameters_.find(line.name);
+    const bool bare = parameters != parameters_.end() && !parameters->second.has_bias;
+    text += fmt::format("  - {{name: {}, from: [{}], type: {}{}}}\n", line.name, line.from, line.fields,
+                        bare ? ", bias: false" : "");
+  }
+  return text + "training: {batch: 32, epochs: 10, learning_rate: 0.001, momentum: 0.9}\n";
+}
+
+std::vector<NamedTensor> Builder::tensors() const {
+  std::vector<NamedTensor> all;
+  for (const Line& line : lines_) {
+    const auto found = parameters_.find(line.name);
+    if (found == parameters_.end()) continue;
+    const Parameters& parameters = found->second;
+    all.push_back(parameters.weights);
+    if (parameters.has_bias) {
+      all.push_back({line.name + ".bias", {static_cast<std::int64_t>(parameters.bias.size())}, parameters.bias});
+    }
+    all.insert(all.end(), parameters.others.begin(), parameters.others.end());
+  }
+  return all;
+}
+
+}  // namespace convoy::onnx_file

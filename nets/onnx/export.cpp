@@ -1,0 +1,219 @@
+// Debian's headers of ONNX want to be told how the library was built.
+#define ONNX_ML 1
+#define ONNX_NAMESPACE onnx
+#include <onnx/onnx_pb.h>
+
+#include <algorithm>
+#include <map>
+
+#include "nets/graph/net.hpp"
+#include "nets/onnx/onnx.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr int kOpset = 13;
+constexpr int kFormat = 7;  // of files, which goes with that opset
+
+/// Writes the layers that the main head takes, each as the node, or the two, that it is.
+class Exporter {
+ public:
+  Exporter(const Net& net, const std::vector<NamedTensor>& tensors) : net_(net) {
+    for (const NamedTensor& tensor : tensors) tensors_[tensor.name] = &tensor;
+    model_.set_ir_version(kFormat);
+    model_.set_producer_name("Convoy");
+    model_.add_opset_import()->set_version(kOpset);
+    graph_.set_name(net.name);
+  }
+
+  std::string run() {
+    describe(*graph_.add_input(), "input", {net_.input.channels, net_.input.height, net_.input.width});
+    const std::vector<bool> needed = needed_layers();
+    for (std::size_t i = 0; i < net_.layers.size(); ++i) {
+      if (needed[i]) write(net_.layers[i]);
+    }
+    const int last = net_.layers.back().inputs[0];
+    describe(*graph_.add_output(), as_list(last, values_.at(last)), {net_.classes});
+    *model_.mutable_graph() = graph_;
+    std::string bytes;
+    if (!model_.SerializeToString(&bytes))
+      fail("net {}: it is too large for an ONNX file, which holds 2 GiB", net_.name);
+    return bytes;
+  }
+
+ private:
+  /// All but the loss.
+  std::vector<bool> needed_layers() const {
+    std::vector<bool> needed(net_.layers.size(), false);
+    needed.back() = true;
+    for (std::size_t i = net_.layers.size(); i-- > 0;) {
+      if (!needed[i]) continue;
+      for (const int input : net_.layers[i].inputs) {
+        if (input != kNetInput) needed[static_cast<std::size_t>(input)] = true;
+      }
+    }
+    needed.back() = false;
+    return needed;
+  }
+
+  static void describe(onnx::ValueInfoProto& value, const std::string& name, const std::vector<int>& dims) {
+    value.set_name(name);
+    auto& tensor = *value.mutable_type()->mutable_tensor_type();
+    tensor.set_elem_type(onnx::TensorProto::FLOAT);
+    tensor.mutable_shape()->add_dim()->set_dim_param("N");
+    for (const int extent : dims) tensor.mutable_shape()->add_dim()->set_dim_value(extent);
+  }
+
+  // ---- parts of nodes ---------------------------------------------------------------------------------------------
+
+  onnx::NodeProto& node(const std::string& type, const std::string& name, const std::vector<std::string>& inputs) {
+    onnx::NodeProto& made = *graph_.add_node();
+    made.set_op_type(type);
+    made.set_name(name);
+    made.add_output(name);
+    for (const std::string& input : inputs) made.add_input(input);
+    return made;
+  }
+
+  static onnx::AttributeProto& attribute(onnx::NodeProto& node, const std::string& name,
+                                         onnx::AttributeProto::AttributeType type) {
+    onnx::AttributeProto& made = *node.add_attribute();
+    made.set_name(name);
+    made.set_type(type);
+    return made;
+  }
+  static void set(onnx::NodeProto& node, const std::string& name, float value) {
+    attribute(node, name, onnx::AttributeProto::FLOAT).set_f(value);
+  }
+  static void set(onnx::NodeProto& node, const std::string& name, int value) {
+    attribute(node, name, onnx::AttributeProto::INT).set_i(value);
+  }
+  static void set(onnx::NodeProto& node, const std::string& name, const std::vector<int>& values) {
+    onnx::AttributeProto& made = attribute(node, name, onnx::AttributeProto::INTS);
+    for (const int value : values) made.add_ints(value);
+  }
+  template <class Window>
+  static void set_window(onnx::NodeProto& node, const Window& window) {
+    set(node, "kernel_shape", std::vector<int>{window.kernel_h, window.kernel_w});
+    set(node, "strides", std::vector<int>{window.stride_h, window.stride_w});
+    set(node, "pads", std::vector<int>{window.pad.top, window.pad.left, window.pad.bottom, window.pad.right});
+  }
+
+  onnx::TensorProto& constant(const std::string& name, onnx::TensorProto::DataType type) {
+    onnx::TensorProto& made = *graph_.add_initializer();
+    made.set_name(name);
+    made.set_data_type(type);
+    return made;
+  }
+
+  std::string tensor(const std::string& name) {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end()) fail("net {}: there is no tensor {}", net_.name, name);
+    onnx::TensorProto& made = constant(name, onnx::TensorProto::FLOAT);
+    for (const std::int64_t extent : found->second->dims) made.add_dims(extent);
+    const std::vector<float>& values = found->second->values;
+    made.set_raw_data(values.data(), values.size() * sizeof(float));
+    return name;
+  }
+
+  bool is_list(int layer) const {
+    if (layer == kNetInput) return false;
+    const Layer& made = net_.layers[static_cast<std::size_t>(layer)];
+    if (std::holds_alternative<Dense>(made.spec) || std::holds_alternative<Flatten>(made.spec)) return true;
+    const bool passes = std::holds_alternative<Activation>(made.spec) || std::holds_alternative<Dropout>(made.spec);
+    return passes && is_list(made.inputs[0]);
+  }
+
+  /// The name of the layer's value as (batch, values).
+  std::string as_list(int layer, const std::string& value) {
+    if (is_list(layer)) return value;
+    node("Flatten", value + ".list", {value});
+    return value + ".list";
+  }
+
+  // ---- layers -----------------------------------------------------------------------------------------------------
+
+  void write(const Layer& layer) {
+    std::vector<std::string> inputs;
+    for (const int input : layer.inputs) inputs.push_back(input == kNetInput ? "input" : values_.at(input));
+    std::visit([&](const auto& spec) { write(layer, spec, inputs); }, layer.spec);
+    values_[static_cast<int>(&layer - net_.layers.data())] = layer.name;
+  }
+
+  using Inputs = std::vector<std::string>;
+
+  void write(const Layer& layer, const Convolution& conv, Inputs inputs) {
+    inputs.push_back(tensor(layer.name + ".weight"));
+    if (conv.bias) inputs.push_back(tensor(layer.name + ".bias"));
+    onnx::NodeProto& made = node("Conv", layer.name, inputs);
+    set_window(made, conv);
+    if (conv.groups > 1) set(made, "group", conv.groups);
+  }
+  void write(const Layer& layer, const Activation& activation, const Inputs& inputs) {
+    switch (activation.kind) {
+      case Activation::Kind::relu: node("Relu", layer.name, inputs); break;
+      case Activation::Kind::sigmoid: node("Sigmoid", layer.name, inputs); break;
+      case Activation::Kind::tanh: node("Tanh", layer.name, inputs); break;
+      case Activation::Kind::leaky_relu: set(node("LeakyRelu", layer.name, inputs), "alpha", activation.slope); break;
+    }
+  }
+  void write(const Layer& layer, const Pooling& pool, const Inputs& inputs) {
+    set_window(node(pool.kind == PoolKind::max ? "MaxPool" : "AveragePool", layer.name, inputs), pool);
+  }
+  void write(const Layer& layer, const GlobalAveragePool&, const Inputs& inputs) {
+    node("GlobalAveragePool", layer.name, inputs);
+  }
+  void write(const Layer& layer, const BatchNorm& norm, Inputs inputs) {
+    for (const char* part : {".weight", ".bias", ".running_mean", ".running_var"}) {
+      inputs.push_back(tensor(layer.name + part));
+    }
+    onnx::NodeProto& made = node("BatchNormalization", layer.name, inputs);
+    set(made, "epsilon", norm.epsilon);
+    set(made, "momentum", 1.0F - norm.momentum);
+  }
+  void write(const Layer& layer, const ResponseNorm& norm, const Inputs& inputs) {
+    onnx::NodeProto& made = node("LRN", layer.name, inputs);
+    set(made, "size", norm.size);
+    set(made, "alpha", norm.alpha);
+    set(made, "beta", norm.beta);
+    set(made, "bias", norm.k);
+  }
+  void write(const Layer& layer, const Concat&, const Inputs& inputs) {
+    set(node("Concat", layer.name, inputs), "axis", 1);
+  }
+  void write(const Layer& layer, const Sum&, const Inputs& inputs) { node("Sum", layer.name, inputs); }
+  void write(const Layer& layer, const PadChannels& pad, Inputs inputs) {
+    onnx::TensorProto& pads = constant(layer.name + ".pads", onnx::TensorProto::INT64);
+    pads.add_dims(8);
+    for (const int each : {0, pad.before, 0, 0, 0, pad.after, 0, 0}) pads.add_int64_data(each);
+    inputs.push_back(pads.name());
+    node("Pad", layer.name, inputs);
+  }
+  void write(const Layer& layer, const Dense&, Inputs inputs) {
+    inputs = {as_list(layer.inputs[0], inputs[0])};
+    inputs.push_back(tensor(layer.name + ".weight"));
+    inputs.push_back(tensor(layer.name + ".bias"));
+    set(node("Gemm", layer.name, inputs), "transB", 1);
+  }
+  void write(const Layer& layer, const Flatten&, const Inputs& inputs) { node("Flatten", layer.name, inputs); }
+  void write(const Layer& layer, const Dropout& dropout, Inputs inputs) {
+    onnx::TensorProto& rate = constant(layer.name + ".ratio", onnx::TensorProto::FLOAT);
+    rate.add_float_data(dropout.rate);
+    inputs.push_back(rate.name());
+    node("Dropout", layer.name, inputs);
+  }
+  void write(const Layer&, const SoftmaxCrossEntropy&, const Inputs&) {}
+  void write(const Layer&, const SquaredError&, const Inputs&) {}
+
+  const Net& net_;
+  std::map<std::string, const NamedTensor*> tensors_;
+  onnx::ModelProto model_;
+  onnx::GraphProto graph_;
+  std::map<int, std::string> values_;  ///< by layer
+};
+
+}  // namespace
+
+std::string to_onnx(const Net& net, const std::vector<NamedTensor>& tensors) { return Exporter(net, tensors).run(); }
+
+}  // namespace convoy

@@ -1,0 +1,15 @@
+// The planner: from profiles of the members to the shares of every stage.
+#pragma once
+
+#include <vector>
+
+#include "plan/plan.hpp"
+#include "plan/profile.hpp"
+
+namespace convoy {
+
+/// Makes the plan that minimises, for each stage, the time of its slowest member, within every member's memory.
+/// Members that would only slow a stage get no filters of it. Throws Error with the numbers where the net does not fit.
+Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members);
+
+}  // namespace convoy

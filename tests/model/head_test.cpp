@@ -1,0 +1,265 @@
+// Gradient checks in double of every layer that the head runs, and what its losses mean.
+
+#include "model/heads.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/random.hpp"
+
+namespace convoy {
+namespace {
+
+CutHead make_cut(FeatureShape maps, std::vector<LayerSpec> specs) {
+  CutHead cut{.maps = maps, .layers = {}};
+  int number = 0;
+  for (LayerSpec& spec : specs) cut.layers.push_back({.name = fmt::format("layer{}", ++number), .spec = spec});
+  return cut;
+}
+
+template <class T>
+void fill(BasicTensor<T>& tensor, Random& random) {
+  for (T& value : tensor.span()) value = static_cast<T>(random.uniform(-1.0F, 1.0F));
+}
+
+struct HeadCase {
+  std::string name;
+  FeatureShape maps;
+  std::vector<LayerSpec> layers;
+};
+
+void PrintTo(const HeadCase& c, std::ostream* out) { *out << c.name; }
+
+class HeadGradients : public testing::TestWithParam<HeadCase> {
+ protected:
+  static constexpr int kBatch = 4;
+  static constexpr int kCounted = 3;  // the last sample is padding and must not count
+
+  HeadGradients() : head_(make_cut(GetParam().maps, GetParam().layers), 1, kBatch), maps_(maps_shape()) {
+    Random random(7, 1);
+    fill(maps_, random);
+    for (auto& state : head_.states()) {
+      fill(state.weights.value, random);
+      fill(state.bias.value, random);
+    }
+    for (int n = 0; n < kBatch; ++n) labels_.push_back(static_cast<int>(random.below(3)));
+  }
+
+  static Shape maps_shape() {
+    const FeatureShape& maps = GetParam().maps;
+    return {kBatch, maps.channels, maps.height, maps.width};
+  }
+
+  double mean_loss() {
+    head_.forward(maps_, pass_);
+    return head_.loss(labels_, kCounted).sum / kCounted;
+  }
+
+  /// Central difference of the loss by one value.
+  double slope(double& value) {
+    constexpr double kStep = 1e-5;
+    const double at = value;
+    value = at + kStep;
+    const double above = mean_loss();
+    value = at - kStep;
+    const double below = mean_loss();
+    value = at;
+    return (above - below) / (2 * kStep);
+  }
+
+  void expect_slopes(BasicTensor<double>& values, const BasicTensor<double>& gradient, const char* what) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double expected = slope(values.data()[i]);
+      EXPECT_NEAR(gradient.data()[i], expected, 1e-7 + 1e-6 * std::abs(expected)) << what << " " << i;
+    }
+  }
+
+  Head<double> head_;
+  BasicTensor<double> maps_;
+  std::vector<int> labels_;
+  Pass pass_{.training = true, .seed = 99};
+};
+
+TEST_P(HeadGradients, MatchCentralDifferences) {
+  mean_loss();
+  const BasicTensor<double> by_maps = head_.backward();
+  head_.backward_weights();
+  std::vector<BasicTensor<double>> weights;
+  std::vector<BasicTensor<double>> biases;
+  for (std::size_t i = 0; i < head_.states().size(); ++i) {
+    weights.push_back(head_.weight_gradient(i));
+    biases.push_back(head_.bias_gradient(i));
+  }
+  expect_slopes(maps_, by_maps, "map");
+  for (std::size_t i = 0; i < head_.states().size(); ++i) {
+    expect_slopes(head_.states()[i].weights.value, weights[i], "weight");
+    expect_slopes(head_.states()[i].bias.value, biases[i], "bias");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layers, HeadGradients,
+    testing::Values(HeadCase{"DenseSoftmax", {2, 3, 2}, {Flatten{}, Dense{3}, SoftmaxCrossEntropy{}}},
+                    HeadCase{"DenseSquaredError", {5, 1, 1}, {Dense{3}, SquaredError{}}},
+                    HeadCase{"NoDense", {3, 1, 1}, {SoftmaxCrossEntropy{}}},
+                    HeadCase{"Relu", {4, 1, 1}, {Dense{6}, Activation::relu, Dense{3}, SoftmaxCrossEntropy{}}},
+                    HeadCase{"Smoothed", {4, 1, 1}, {Dense{3}, SoftmaxCrossEntropy{0.2F}}},
+                    HeadCase{"Sigmoid", {4, 1, 1}, {Dense{5}, Activation::sigmoid, Dense{3}, SoftmaxCrossEntropy{}}},
+                    HeadCase{"Tanh", {4, 2, 1}, {Dense{5}, Activation::tanh, Dense{3}, SquaredError{}}},
+                    HeadCase{"Dropout", {6, 1, 1}, {Dense{8}, Dropout{0.4F, 3}, Dense{3}, SoftmaxCrossEntropy{}}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Head, LossAndCorrectCount) {
+  Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{}}), 1, 2);
+  BasicTensor<double> logits({2, 3});
+  for (int c = 0; c < 3; ++c) {
+    logits.at(0, c) = c;           // softmax picks class 2
+    logits.at(1, c) = 1000.0 * c;  // no overflow
+  }
+  head.forward(logits, {});
+  const auto loss = head.loss({2, 0}, 2);
+  EXPECT_NEAR(loss.sum, std::log(std::exp(-2.0) + std::exp(-1.0) + 1.0) + 2000.0, 1e-9);
+  EXPECT_EQ(loss.correct, 1);
+}
+
+/// As PyTorch defines it: three quarters of the label's -log p, and a quarter of the mean over the classes.
+TEST(Head, LabelSmoothing) {
+  Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{0.25F}}), 1, 1);
+  BasicTensor<double> logits({1, 3});
+  for (int c = 0; c < 3; ++c) logits.at(0, c) = c;
+  head.forward(logits, {});
+  const double sum = std::log(std::exp(-2.0) + std::exp(-1.0) + 1.0);
+  EXPECT_NEAR(head.loss({2}, 1).sum, 0.75 * sum + 0.25 * (sum + 1.0), 1e-9);
+}
+
+TEST(Head, DropoutRestsInTesting) {
+  Head<double> head(make_cut({50, 1, 1}, {Dropout{0.5F, 0}, SoftmaxCrossEntropy{}}), 1, 1);
+  BasicTensor<double> ones({1, 50}, 1.0);
+  const auto testing = head.forward(ones, {.training = false, .seed = 1});
+  for (const double value : testing.span()) EXPECT_EQ(value, 1.0);
+  int zeros = 0;
+  const auto training = head.forward(ones, {.training = true, .seed = 1});
+  for (const double value : training.span()) {
+    EXPECT_TRUE(value == 0.0 || value == 2.0);
+    zeros += value == 0.0 ? 1 : 0;
+  }
+  EXPECT_GT(zeros, 10);
+  EXPECT_LT(zeros, 40);
+}
+
+TEST(Head, UpdateIsMomentumWithDecay) {
+  Head<double> head(make_cut({1, 1, 1}, {Dense{2}, SquaredError{}}), 1, 1);
+  auto& state = head.states()[0];
+  state.weights.value.at(0, 0) = 0.5;
+  BasicTensor<double> maps({1, 1}, 1.0);
+  const UpdateStep step{.learning_rate = 0.5F, .momentum = 0.25F, .weight_decay = 0.125F};
+  double w = 0.5;
+  double v = 0.0;
+  for (int i = 0; i < 3; ++i) {
+    head.forward(maps, {.training = true});
+    head.loss({1}, 1);
+    head.backward();
+    head.backward_weights();
+    const double gradient = head.weight_gradient(0).at(0, 0);
+    head.update(step);
+    v = 0.25 * v + (gradient + 0.125 * w);
+    w -= 0.5 * v;
+    EXPECT_DOUBLE_EQ(state.weights.value.at(0, 0), w);
+    EXPECT_DOUBLE_EQ(state.weights.moments[0].at(0, 0), v);
+  }
+}
+
+TEST(Head, ALossHasAWeight) {
+  for (const LayerSpec& loss : {LayerSpec{SoftmaxCrossEntropy{.weight = 0.25F}}, LayerSpec{SquaredError{0.25F}}}) {
+    const LayerSpec plain =
+        std::holds_alternative<SquaredError>(loss) ? LayerSpec{SquaredError{}} : LayerSpec{SoftmaxCrossEntropy{}};
+    Head<double> weighted(make_cut({3, 1, 1}, {loss}), 1, 2);
+    Head<double> whole(make_cut({3, 1, 1}, {plain}), 1, 2);
+    BasicTensor<double> maps({2, 3}, 0.5);
+    maps.at(1, 2) = -1.0;
+    weighted.forward(maps, {});
+    whole.forward(maps, {});
+    EXPECT_EQ(weighted.loss({1, 2}, 2).sum, whole.loss({1, 2}, 2).sum) << "as it is reported";
+    const BasicTensor<double>& slopes = whole.backward();
+    for (std::size_t i = 0; i < slopes.size(); ++i) {
+      EXPECT_DOUBLE_EQ(weighted.backward().data()[i], 0.25 * slopes.data()[i]);
+    }
+  }
+}
+
+/// Up to rounding: the products of fewer rows may add up in another order.
+TEST(Head, DoesTheSameInParts) {
+  constexpr int kBatch = 5;
+  const CutHead cut =
+      make_cut({3, 2, 2}, {Dense{7}, Activation::tanh, Dropout{0.5F, 1}, Dense{4}, SoftmaxCrossEntropy{}});
+  Head<double> whole(cut, 1, kBatch);
+  Head<double> parted(cut, 1, kBatch);
+  Random random(1, 1);
+  for (std::size_t i = 0; i < whole.states().size(); ++i) {
+    for (double& weight : whole.states()[i].weights.value.span()) weight = random.uniform(-1.0F, 1.0F);
+    parted.states()[i] = whole.states()[i];
+  }
+  BasicTensor<double> maps({kBatch, 3, 2, 2});
+  for (double& value : maps.span()) value = random.uniform(-1.0F, 1.0F);
+  const std::vector<int> labels{3, 0, 1, 2, 3};
+  const Pass pass{.training = true, .seed = 5};
+  whole.forward(maps, pass);
+  const auto expected = whole.loss(labels, 4);  // the last sample fills the batch up
+  const BasicTensor<double> slopes = whole.backward();
+  whole.backward_weights();
+  Head<double>::Loss sum;
+  for (const SampleRange part : {SampleRange{0, 2}, {2, 2}, {4, 1}}) {
+    parted.forward(maps, pass, part);
+    const auto loss = parted.loss(labels, 4, part);
+    sum.sum += loss.sum;
+    sum.correct += loss.correct;
+    parted.backward(part);
+  }
+  parted.backward_weights();
+  EXPECT_NEAR(sum.sum, expected.sum, 1e-12);
+  EXPECT_EQ(sum.correct, expected.correct);
+  for (std::size_t i = 0; i < slopes.size(); ++i)
+    EXPECT_NEAR(parted.backward({4, 1}).data()[i], slopes.data()[i], 1e-12);
+  for (std::size_t i = 0; i < whole.states().size(); ++i) {
+    for (std::size_t w = 0; w < whole.weight_gradient(i).size(); ++w) {
+      EXPECT_NEAR(parted.weight_gradient(i).data()[w], whole.weight_gradient(i).data()[w], 1e-12);
+    }
+  }
+}
+
+TEST(InitialWeights, AreHeScaledAndIndependentOfOrder) {
+  Cut cut{.trunk = {}, .heads = {make_cut({8, 1, 1}, {Dense{400}, Activation::relu, Dense{3}, SoftmaxCrossEntropy{}})}};
+  cut.trunk = {{.name = "conv1",
+                .channels = 30,
+                .height = 8,
+                .width = 8,
+                .conv = {.filters = 40, .kernel_h = 3, .kernel_w = 3},
+                .after = {Activation::relu}}};
+  const auto spread = [](std::span<const float> values) {
+    double sum = 0.0;
+    for (const float value : values) sum += static_cast<double>(value) * value;
+    return sum / static_cast<double>(values.size());
+  };
+  const std::vector<ShardState> states = initial_trunk(cut, 5);
+  EXPECT_NEAR(spread(states[0].weights().span()), 2.0 / 270.0, 0.1 * 2.0 / 270.0);
+  std::vector<DenseState<float>> head = initial_heads(cut, 5);
+  EXPECT_NEAR(spread(head[0].weights.value.span()), 2.0 / 8.0, 0.1 * 2.0 / 8.0);
+  EXPECT_NEAR(spread(head[1].weights.value.span()), 1.0 / 400.0, 0.15 * 1.0 / 400.0);
+  EXPECT_NE(states[0].weights().data()[0], head[0].weights.value.data()[0]);
+  const std::vector<ShardState> again = initial_trunk(cut, 5);
+  EXPECT_TRUE(
+      std::equal(states[0].weights().span().begin(), states[0].weights().span().end(), again[0].weights().data()));
+  EXPECT_NE(initial_trunk(cut, 6)[0].weights().data()[0], states[0].weights().data()[0]);
+  // As the net file asks.
+  cut.inits = {{Initialisation::Kind::xavier}};
+  EXPECT_NEAR(spread(initial_trunk(cut, 5)[0].weights().span()), 2.0 / 630.0, 0.1 * 2.0 / 630.0);
+  cut.heads[0].layers[0].init = {Initialisation::Kind::constant, 0.5};
+  cut.heads[0].layers[2].init = {Initialisation::Kind::he};
+  head = initial_heads(cut, 5);
+  EXPECT_EQ(head[0].weights.value.data()[7], 0.5F);
+  EXPECT_NEAR(spread(head[1].weights.value.span()), 2.0 / 400.0, 0.15 * 2.0 / 400.0);
+}
+
+}  // namespace
+}  // namespace convoy

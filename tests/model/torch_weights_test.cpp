@@ -1,0 +1,130 @@
+// Weights under other programs' names.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "model/checkpoint.hpp"
+#include "model/torch_weights.hpp"
+#include "tests/support/files.hpp"
+#include "tests/support/source_folder.hpp"
+
+namespace convoy {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::string kNets = source_folder() + "/nets/";
+
+const Net& small() {
+  static const Net net = parse_net(
+      "name: small\ninput: {channels: 2, height: 6, width: 6}\nlayers:\n"
+      "  - {name: conv, type: conv, filters: 4, kernel: 3, groups: 2, bias: false}\n"
+      "  - {name: norm, type: batch_norm}\n  - {name: relu, type: relu}\n"
+      "  - {name: out, type: dense, units: 3}\n  - {name: loss, type: softmax_cross_entropy}\n",
+      "small.yaml");
+  return net;
+}
+
+/// What the net needs, with modules' names for its layers' and values 0, 1, 2, ...
+SafetensorsFile model_of(const Net& net, const ModuleNames& names) {
+  SafetensorsFile file{.tensors = zero_tensors(cut(net)), .metadata = {}};
+  float value = 0.0F;
+  for (NamedTensor& tensor : file.tensors) {
+    for (float& each : tensor.values) each = value++;
+    const std::size_t dot = tensor.name.find('.');
+    const auto named = names.find(tensor.name.substr(0, dot));
+    if (named != names.end()) tensor.name = named->second + tensor.name.substr(dot);
+  }
+  return file;
+}
+
+std::string said(const auto& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+class NamesFile : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string written(const std::string& text) const {
+    write_file(folder_ + "/names.yaml", {text.begin(), text.end()});
+    return folder_ + "/names.yaml";
+  }
+  std::string refusal(const std::string& text) const {
+    return said([&] { read_module_names(written(text), small()); });
+  }
+
+  std::string folder_ = testing::TempDir() + "/convoy-names-" + std::to_string(getpid());
+};
+
+TEST_F(NamesFile, TakesEachLayersWeightsFromItsModule) {
+  const ModuleNames names = read_module_names(written("conv: features.0.conv\nnorm: features.0.bn\n"), small());
+  SafetensorsFile file = model_of(small(), names);
+  std::ranges::reverse(file.tensors);
+  file.tensors.push_back({"aux.weight", {1}, {0.0F}});
+  const TorchWeights taken = take_torch_weights(file, "f", small(), names);
+  std::vector<std::string> tensors;
+  float value = 0.0F;
+  for (const NamedTensor& tensor : taken.tensors) {
+    tensors.push_back(tensor.name);
+    for (const float each : tensor.values) EXPECT_EQ(each, value++) << tensor.name;
+  }
+  EXPECT_THAT(tensors, ElementsAre("conv.weight", "norm.weight", "norm.bias", "norm.running_mean", "norm.running_var",
+                                   "out.weight", "out.bias"));
+  EXPECT_THAT(taken.unused, ElementsAre("aux.weight"));
+  EXPECT_THAT(taken.tensors[0].dims, ElementsAre(4, 1, 3, 3));
+}
+
+TEST_F(NamesFile, SaysWhatIsMissingAndWhatThereIs) {
+  const SafetensorsFile file = model_of(small(), {{"conv", "stem"}});
+  const std::string missing = said([&] { take_torch_weights(file, "f.safetensors", small(), {}); });
+  EXPECT_THAT(missing, HasSubstr("f.safetensors: there is no tensor conv.weight, for layer conv"));
+  EXPECT_THAT(missing, HasSubstr("--names"));
+  EXPECT_THAT(missing, HasSubstr("stem, norm, out"));
+  const std::string extents = said([&] { take_torch_weights(file, "f", small(), {{"conv", "out"}}); });
+  EXPECT_THAT(extents, HasSubstr("tensor out.weight is 3x64, and conv.weight of the net needs 4x1x3x3"));
+}
+
+TEST_F(NamesFile, RefusesWhatIsNoMapOfLayers) {
+  EXPECT_THAT(refusal("- conv\n"), HasSubstr("names.yaml: it is no map"));
+  EXPECT_THAT(refusal("conv: [a]\n"), HasSubstr("names.yaml:1: expected a layer and a module"));
+  EXPECT_THAT(refusal("conv: a\nnrm: b\n"),
+              HasSubstr("names.yaml:2: the net has no layer nrm with weights; did you mean norm"));
+  EXPECT_THAT(refusal("relu: a\n"), HasSubstr("no layer relu with weights"));
+  EXPECT_THAT(refusal("conv: a\nconv: b\n"), HasSubstr("names.yaml:2: layer conv comes twice"));
+  EXPECT_THAT(refusal("conv: {a\n"), HasSubstr("names.yaml:"));
+  EXPECT_THAT(said([] { read_module_names("/none.yaml", small()); }), HasSubstr("/none.yaml: cannot be read"));
+}
+
+class ShippedNames : public testing::TestWithParam<const char*> {};
+
+// Each layer of the net has a module, and none has two.
+TEST_P(ShippedNames, NameAModuleForEachLayer) {
+  const Net net = read_net(kNets + GetParam() + ".yaml");
+  const ModuleNames names = read_module_names(kNets + "names/torchvision-" + GetParam() + ".yaml", net);
+  std::set<std::string> layers;
+  for (const NamedTensor& tensor : zero_tensors(cut(net))) layers.insert(tensor.name.substr(0, tensor.name.find('.')));
+  std::set<std::string> modules;
+  for (const auto& [layer, module] : names) modules.insert(module);
+  EXPECT_EQ(names.size(), layers.size());
+  EXPECT_EQ(modules.size(), layers.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShippedNames, testing::Values("resnet34", "squeezenet", "vgg16e"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,363 @@
+// ONNX models: those in the data folder against the outputs that come with them, and small ones of our own.
+
+// Debian's headers of ONNX want to be told how the library was built.
+#define ONNX_ML 1
+#define ONNX_NAMESPACE onnx
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <onnx/checker.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+
+#include "core/random.hpp"
+#include "devices/registry.hpp"
+#include "model/checkpoint.hpp"
+#include "nets/onnx/onnx.hpp"
+#include "tests/support/files.hpp"
+#include "tests/support/graph_net.hpp"
+#include "tests/support/source_folder.hpp"
+#include "train/local_trunk.hpp"
+#include "train/train.hpp"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What goes into the model's softmax, or what it gives without one.
+std::vector<float> outputs_of(const ImportedNet& model, const NamedTensor& input) {
+  const Net net = parse_net(model.yaml, "imported");
+  const Cut parts = cut(net);
+  const auto batch = static_cast<int>(input.dims[0]);
+  Tensor images({batch, net.input.channels, net.input.height, net.input.width});
+  EXPECT_EQ(images.size(), input.values.size());
+  for (int n = 0; n < batch; ++n) {
+    const std::span<float> image = images.sample(n);
+    const std::size_t map = image.size() / static_cast<std::size_t>(net.input.channels);
+    for (std::size_t i = 0; i < image.size(); ++i) {
+      const std::size_t from =
+          model.channels_last ? i % map * static_cast<std::size_t>(net.input.channels) + i / map : i;
+      image[i] = input.values[static_cast<std::size_t>(n) * image.size() + from];
+    }
+  }
+  const auto device = make_device("cpu", {.threads = 2});
+  LocalTrunk trunk(parts.trunk, images.shape(), *device);
+  Heads heads(parts, batch);
+  load({trunk, heads}, model_from(parts, model.tensors, "imported"));
+  trunk.forward(images, {});
+  heads.forward(trunk.outputs(), {});
+  return {heads.outputs().span().begin(), heads.outputs().span().end()};
+}
+
+std::vector<float> softmax(std::vector<float> values, std::size_t classes) {
+  for (std::size_t first = 0; first < values.size(); first += classes) {
+    const auto row = std::span(values).subspan(first, classes);
+    const float top = *std::ranges::max_element(row);
+    double sum = 0.0;
+    for (float& value : row) sum += value = std::exp(value - top);
+    for (float& value : row) value /= static_cast<float>(sum);
+  }
+  return values;
+}
+
+void expect_outputs(const std::string& model_file, const std::string& input_file, const std::string& output_file) {
+  const ImportedNet model = import_onnx(model_file, "imported");
+  const NamedTensor input = read_onnx_tensor(input_file);
+  const NamedTensor expected = read_onnx_tensor(output_file);
+  std::vector<float> got = outputs_of(model, input);
+  const std::size_t classes = got.size() / static_cast<std::size_t>(input.dims[0]);
+  if (model.softmax) got = softmax(got, classes);
+  ASSERT_EQ(got.size(), expected.values.size());
+  double largest = 0.0;
+  for (const float value : expected.values) largest = std::max(largest, static_cast<double>(std::abs(value)));
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected.values[i], 2e-5 * largest) << i;
+}
+
+class OnnxModels : public testing::TestWithParam<std::string> {};
+
+TEST_P(OnnxModels, GiveTheirOutputs) {
+  const std::string folder = real_data("onnx/" + GetParam());
+  if (folder.empty()) GTEST_SKIP() << "no folder onnx/" << GetParam() << " among the test data";
+  int vectors = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.is_directory()) continue;
+    SCOPED_TRACE(entry.path());
+    expect_outputs(folder + "/model.onnx", entry.path() / "input_0.pb", entry.path() / "output_0.pb");
+    ++vectors;
+  }
+  EXPECT_GT(vectors, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, OnnxModels,
+                         testing::Values("cifar10-resnet20-bn", "cifar10-resnet20-folded", "zoo-mnist-8",
+                                         "vnncomp21-cifar10_small", "vnncomp21-cifar_base_kw",
+                                         "vnncomp21-mnist-net_256x2"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+/// Whole nets with constants for weights: their shapes.
+class OnnxGraphs : public testing::TestWithParam<std::pair<const char*, std::size_t>> {};
+
+TEST_P(OnnxGraphs, AreTakenIn) {
+  const auto& [name, parameters] = GetParam();
+  const std::string folder = real_data("onnx/onnx-light");
+  if (folder.empty()) GTEST_SKIP() << "no folder onnx/onnx-light among the test data";
+  const std::string file = folder + "/light_" + name + ".onnx";
+  const ImportedNet model = import_onnx(file, name);
+  const Net net = parse_net(model.yaml, name);
+  EXPECT_EQ(net.classes, 1000);
+  EXPECT_EQ(parameter_count(net), parameters);
+  EXPECT_TRUE(model.softmax || std::string(name) == "densenet121");
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, OnnxGraphs,
+                         testing::Values(std::pair{"squeezenet", 1235496U}, std::pair{"vgg19", 143667240U},
+                                         std::pair{"inception_v1", 6998552U}, std::pair{"bvlc_alexnet", 60965224U},
+                                         std::pair{"resnet50", 25557032U}, std::pair{"zfnet512", 87250536U},
+                                         std::pair{"inception_v2", 11194984U}, std::pair{"densenet121", 7978856U}),
+                         [](const auto& info) { return std::string(info.param.first); });
+
+// ---- out, and in again ----------------------------------------------------------------------------------------------
+
+std::vector<NamedTensor> drawn_tensors(const Cut& parts) {
+  Random random(4, 4);
+  std::vector<NamedTensor> tensors;
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> dims, std::size_t count) {
+    tensors.push_back({name, std::move(dims), std::vector<float>(count)});
+    // Variances are not below 0; weights so that maps stay as large as they are.
+    const float deviation = std::sqrt(3.0F * static_cast<float>(tensors.back().dims[0]) / static_cast<float>(count));
+    for (float& value : tensors.back().values) {
+      value = name.ends_with("running_var") ? random.uniform(1.0F, 2.0F) : random.uniform(-deviation, deviation);
+    }
+  };
+  for (const Stage& stage : parts.trunk) {
+    const std::vector<ParameterSpec> specs = parameters_of(stage, stage.conv.filters);
+    for (std::size_t p = 0; p < specs.size(); ++p) {
+      const Shape& shape = specs[p].shape;
+      const bool convolution = p == 0 && stage.kind == StageKind::convolution;
+      add(specs[p].name,
+          convolution ? std::vector<std::int64_t>{shape.n, shape.c, shape.h, shape.w}
+                      : std::vector<std::int64_t>{shape.n},
+          shape.size());
+    }
+  }
+  for (const DenseState<float>& state : Heads(parts, 1).states()) {
+    const Shape& shape = state.weights.value.shape();
+    add(state.name + ".weight", {shape.n, shape.c}, shape.size());
+    add(state.name + ".bias", {shape.n}, static_cast<std::size_t>(shape.n));
+  }
+  return tensors;
+}
+
+NamedTensor drawn_images(const Net& net, int batch) {
+  const Shape shape{batch, net.input.channels, net.input.height, net.input.width};
+  NamedTensor images{"images", {batch, shape.c, shape.h, shape.w}, std::vector<float>(shape.size())};
+  Random random(4, 5);
+  for (float& value : images.values) value = random.uniform(-1.0F, 1.0F);
+  return images;
+}
+
+class OnnxExports : public testing::TestWithParam<std::pair<const char*, Overrides>> {};
+
+TEST_P(OnnxExports, PassTheCheckerAndComeBackToTheBit) {
+  const auto& [name, set] = GetParam();
+  const Net net = std::string(name) == "graph" ? parse_net(kGraphNet, "graph.yaml", set)
+                                               : read_net(source_folder() + "/nets/" + name + ".yaml", set);
+  const std::vector<NamedTensor> tensors = drawn_tensors(cut(net));
+  const std::string bytes = to_onnx(net, tensors);
+  onnx::ModelProto model;
+  ASSERT_TRUE(model.ParseFromString(bytes));
+  EXPECT_NO_THROW(onnx::checker::check_model(model));
+  const ImportedNet again = parse_onnx(bytes, "exported.onnx", name);
+  std::size_t compared = 0;
+  for (const NamedTensor& tensor : again.tensors) {
+    const auto before = std::ranges::find(tensors, tensor.name, &NamedTensor::name);
+    ASSERT_NE(before, tensors.end()) << tensor.name;
+    EXPECT_EQ(before->dims, tensor.dims) << tensor.name;
+    EXPECT_EQ(before->values, tensor.values) << tensor.name;
+    ++compared;
+  }
+  const auto of_side = [](const NamedTensor& tensor) { return tensor.name.starts_with("side"); };
+  EXPECT_EQ(compared + static_cast<std::size_t>(std::ranges::count_if(tensors, of_side)), tensors.size());
+  const NamedTensor images = drawn_images(net, 2);
+  const std::vector<float> got = outputs_of(again, images);
+  const std::vector<float> expected = outputs_of({.yaml = to_yaml(net), .tensors = tensors, .notices = {}}, images);
+  EXPECT_EQ(got, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nets, OnnxExports,
+                         testing::Values(std::pair{"graph", Overrides{}}, std::pair{"lenet", Overrides{}},
+                                         std::pair{"big-mlp", Overrides{}}, std::pair{"resnet20", Overrides{}},
+                                         std::pair{"resnet34-padded", Overrides{"input.height=48", "input.width=48"}},
+                                         std::pair{"alexnet", Overrides{"input.height=67", "input.width=67"}},
+                                         std::pair{"squeezenet", Overrides{"input.height=64", "input.width=64"}},
+                                         std::pair{"googlenet", Overrides{"input.height=80", "input.width=80"}}),
+                         [](const auto& info) {
+                           std::string name = info.param.first;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+// ---- what is refused ------------------------------------------------------------------------------------------------
+
+/// A model of a convolution of (3, 8, 8) to 4 channels, and what a test puts behind or changes.
+class SmallModel {
+ public:
+  SmallModel() {
+    model.set_ir_version(7);
+    model.add_opset_import()->set_version(13);
+    auto& graph = *model.mutable_graph();
+    auto& input = *graph.add_input();
+    input.set_name("images");
+    auto& type = *input.mutable_type()->mutable_tensor_type();
+    type.set_elem_type(onnx::TensorProto::FLOAT);
+    for (const int extent : {1, 3, 8, 8}) type.mutable_shape()->add_dim()->set_dim_value(extent);
+    constant("w", {4, 3, 3, 3});
+    last = node("Conv", {"images", "w"}).output(0);
+    graph.add_output();
+  }
+  onnx::NodeProto& node(const std::string& type, const std::vector<std::string>& inputs) {
+    auto& made = *model.mutable_graph()->add_node();
+    made.set_op_type(type);
+    made.set_name("node" + std::to_string(model.graph().node_size()));
+    for (const std::string& input : inputs) made.add_input(input);
+    made.add_output(made.name() + "_out");
+    last = made.output(0);
+    return made;
+  }
+  void constant(const std::string& name, const std::vector<std::int64_t>& dims) {
+    auto& tensor = *model.mutable_graph()->add_initializer();
+    tensor.set_name(name);
+    tensor.set_data_type(onnx::TensorProto::FLOAT);
+    int count = 1;
+    for (const std::int64_t extent : dims) {
+      tensor.add_dims(extent);
+      count *= static_cast<int>(extent);
+    }
+    for (int i = 0; i < count; ++i) tensor.add_float_data(0.5F);
+  }
+  static void set(onnx::NodeProto& node, const std::string& name, const std::vector<int>& values) {
+    auto& attribute = *node.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(values.size() == 1 ? onnx::AttributeProto::INT : onnx::AttributeProto::INTS);
+    if (values.size() == 1) {
+      attribute.set_i(values[0]);
+    } else {
+      for (const int value : values) attribute.add_ints(value);
+    }
+  }
+  std::string bytes() {
+    model.mutable_graph()->mutable_output(0)->set_name(last);
+    return model.SerializeAsString();
+  }
+
+  onnx::ModelProto model;
+  std::string last;
+};
+
+struct BadModel {
+  std::string name;
+  std::function<void(SmallModel&)> change;
+  std::string says;
+};
+
+void PrintTo(const BadModel& bad, std::ostream* out) { *out << bad.name; }
+
+class BadModels : public testing::TestWithParam<BadModel> {};
+
+TEST_P(BadModels, AreRefusedWithNodeAndOperator) {
+  SmallModel model;
+  GetParam().change(model);
+  EXPECT_THAT([&] { parse_onnx(model.bytes(), "bad.onnx", "bad"); },
+              testing::ThrowsMessage<Error>(
+                  testing::AllOf(testing::HasSubstr("bad.onnx"), testing::HasSubstr(GetParam().says))));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, BadModels,
+    testing::Values(
+        BadModel{"Operator", [](SmallModel& m) { m.node("Gelu", {m.last}); },
+                 "node node2 (Gelu): there is no such layer"},
+        BadModel{"Groups",
+                 [](SmallModel& m) { SmallModel::set(*m.model.mutable_graph()->mutable_node(0), "group", {3}); },
+                 "node node1 (Conv): 4 filters and 3 channels do not come in 3 groups"},
+        BadModel{"Dilations",
+                 [](SmallModel& m) {
+                   SmallModel::set(*m.model.mutable_graph()->mutable_node(0), "dilations", {2, 2});
+                 },
+                 "dilations"},
+        BadModel{"Channels",
+                 [](SmallModel& m) {
+                   m.constant("v", {4, 5, 3, 3}), m.node("Conv", {m.last, "v"});
+                 },
+                 "node2 (Conv): weights for 5 channels; its input has 4"},
+        BadModel{"WeightsComputed",
+                 [](SmallModel& m) {
+                   m.node("Conv", {m.last, m.last});
+                 },
+                 "its weights is no constant"},
+        BadModel{"UnknownInput", [](SmallModel& m) { m.node("Relu", {"nobody"}); }, "its input nobody is no value"},
+        BadModel{"SoftmaxInside", [](SmallModel& m) { m.node("Softmax", {m.last}), m.node("Relu", {m.last}); },
+                 "follows a softmax"},
+        BadModel{"Axis",
+                 [](SmallModel& m) {
+                   SmallModel::set(m.node("Concat", {m.last, m.last}), "axis", {2});
+                 },
+                 "axis 2"},
+        BadModel{"CountedPadding",
+                 [](SmallModel& m) {
+                   auto& pool = m.node("AveragePool", {m.last});
+                   SmallModel::set(pool, "kernel_shape", {3, 3});
+                   SmallModel::set(pool, "pads", {1, 1, 1, 1});
+                   SmallModel::set(pool, "count_include_pad", {1});
+                 },
+                 "count_include_pad"},
+        BadModel{"ConstantBehindActivation",
+                 [](SmallModel& m) {
+                   m.constant("v", {1}), m.node("Relu", {m.last}), m.node("Mul", {m.last, "v"});
+                 },
+                 "node3 (Mul): a constant is taken only right behind"},
+        BadModel{"MatrixForMaps",
+                 [](SmallModel& m) {
+                   m.constant("v", {144, 5}), m.node("MatMul", {m.last, "v"});
+                 },
+                 "weights for 144 inputs"},
+        BadModel{"Opset", [](SmallModel& m) { m.model.mutable_opset_import(0)->set_version(6); }, "opset 6"},
+        BadModel{"Domain", [](SmallModel& m) { m.node("Relu", {m.last}).set_domain("com.example"); }, "com.example"},
+        BadModel{"TensorTooShort", [](SmallModel& m) { m.model.mutable_graph()->mutable_initializer(0)->add_dims(7); },
+                 "tensor w holds 108"},
+        BadModel{"ExternalData",
+                 [](SmallModel& m) {
+                   m.model.mutable_graph()->mutable_initializer(0)->set_data_location(onnx::TensorProto::EXTERNAL);
+                 },
+                 "in a file of its own"},
+        BadModel{"TwoOutputs", [](SmallModel& m) { m.model.mutable_graph()->add_output(); }, "2 outputs"},
+        BadModel{"NoOutput", [](SmallModel& m) { m.last = "nothing"; }, "no node makes its output"},
+        BadModel{"OpenExtents",
+                 [](SmallModel& m) {
+                   m.model.mutable_graph()
+                       ->mutable_input(0)
+                       ->mutable_type()
+                       ->mutable_tensor_type()
+                       ->mutable_shape()
+                       ->mutable_dim(2)
+                       ->clear_dim_value();
+                 },
+                 "extent that is not fixed"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(OnnxBytes, OfAnythingElseAreRefused) {
+  EXPECT_THAT([] { parse_onnx("no model", "bad.onnx", "bad"); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("bad.onnx: it is no ONNX model")));
+  EXPECT_THAT([] { import_onnx("/nowhere.onnx", "bad"); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("/nowhere.onnx")));
+}
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,220 @@
+// Trunks that are graphs: branches, sums, joined channels.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/random.hpp"
+#include "devices/registry.hpp"
+#include "model/heads.hpp"
+#include "nets/graph/net.hpp"
+#include "tests/support/graph_net.hpp"
+#include "tests/support/shipped_nets.hpp"
+#include "train/local_trunk.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr int kBatch = 3;
+constexpr Pass kTraining{.training = true, .seed = 5};
+
+Net graph() { return parse_net(kGraphNet, "graph.yaml"); }
+
+Tensor drawn(const Shape& shape, std::uint64_t stream) {
+  Tensor tensor(shape);
+  Random random(8, stream);
+  for (float& value : tensor.span()) value = random.uniform(-1.0F, 1.0F);
+  return tensor;
+}
+
+/// A trunk with the weights that a run would begin with, biases drawn, and a loss that is linear in its outputs.
+class GraphOn {
+ public:
+  explicit GraphOn(const std::string& device, const Net& net = graph(), int batch = kBatch)
+      : cut_(cut(net)),
+        device_(make_device(device, {.threads = 2})),
+        images_(drawn({batch, net.input.channels, net.input.height, net.input.width}, 1)),
+        trunk_(cut_.trunk, images_.shape(), *device_),
+        start_(off_zero(initial_trunk(cut_, 3))) {
+    trunk_.load(start_);
+    for (const CutHead& head : cut_.heads) {
+      slopes_.push_back(drawn({batch, head.maps.channels, head.maps.height, head.maps.width}, 2 + slopes_.size()));
+    }
+  }
+
+  Tensor maps() { return trunk_.forward(images_, kTraining); }
+  double loss() {
+    trunk_.forward(images_, kTraining);
+    double sum = 0.0;
+    for (std::size_t output = 0; output < slopes_.size(); ++output) {
+      const Tensor& maps = trunk_.output(output);
+      for (std::size_t i = 0; i < maps.size(); ++i) {
+        sum += static_cast<double>(maps.data()[i]) * slopes_[output].data()[i];
+      }
+    }
+    return sum;
+  }
+  /// By every parameter: what an update at a rate of 1 takes away.
+  std::vector<ShardState> gradients() {
+    loss();
+    std::vector<const Tensor*> slopes;
+    for (const Tensor& each : slopes_) slopes.push_back(&each);
+    trunk_.backward(slopes);
+    trunk_.update({.learning_rate = 1.0F});
+    std::vector<ShardState> gradients = trunk_.snapshot();
+    for (std::size_t s = 0; s < gradients.size(); ++s) {
+      for (std::size_t p = 0; p < gradients[s].parameters.size(); ++p) {
+        Tensor& moved = gradients[s].parameters[p].value;
+        const Tensor& before = start_[s].parameters[p].value;
+        for (std::size_t i = 0; i < moved.size(); ++i) moved.data()[i] = before.data()[i] - moved.data()[i];
+      }
+    }
+    trunk_.load(start_);
+    return gradients;
+  }
+  /// Central difference by one value.
+  double difference(std::size_t stage, std::size_t parameter, std::size_t value) {
+    constexpr double kStep = 0.01;
+    std::vector<ShardState> moved = start_;
+    float& x = moved[stage].parameters[parameter].value.data()[value];
+    const float at = x;
+    x = at + static_cast<float>(kStep);
+    trunk_.load(moved);
+    const double above = loss();
+    x = at - static_cast<float>(kStep);
+    trunk_.load(moved);
+    const double below = loss();
+    return (above - below) / (2.0 * kStep);
+  }
+  const std::vector<Stage>& stages() const { return cut_.trunk; }
+
+ private:
+  Cut cut_;
+  std::unique_ptr<Device> device_;
+  Tensor images_;
+  LocalTrunk trunk_;
+  std::vector<Tensor> slopes_;  ///< by each output
+  std::vector<ShardState> start_;
+};
+
+TEST(Graphs, AreCutIntoStagesThatReadOneAnother) {
+  std::string text;
+  const std::vector<Stage> stages = cut(graph()).trunk;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    text += stages[s].name + ":";
+    for (const Sources& read : reads_of(stages, s)) {
+      text += " (";
+      for (const Source& source : read) {
+        text += fmt::format(" {}[{}+{}]",
+                            source.stage >= 0                 ? stages[static_cast<std::size_t>(source.stage)].name
+                            : source.stage == Source::kImages ? "images"
+                                                              : "zeros",
+                            source.channels.first, source.channels.count);
+      }
+      text += " )";
+    }
+    text += "\n";
+  }
+  EXPECT_EQ(text,
+            "stem: ( images[0+2] )\n"
+            "stem_norm: ( stem[0+6] )\n"
+            "a1: ( stem_norm[0+6] )\n"
+            "a2: ( a1[0+6] ) ( stem_norm[0+6] )\n"
+            "b1: ( a2[0+6] )\n"
+            "b_half: ( a2[0+6] )\n"
+            "b_sum: ( zeros[0+1] b_half[0+6] zeros[0+3] ) ( b1[0+10] )\n"
+            "c1: ( b_sum[0+10] )\n"
+            "c2: ( b_sum[0+10] )\n"
+            "c3: ( c2[0+7] ) ( c1[0+7] ) ( c2[0+7] )\n"
+            "side_pool: ( c3[0+7] )\n"
+            "d1: ( c3[0+7] )\n"
+            "d2: ( c3[0+7] )\n"
+            "d3: ( c3[0+7] )\n"
+            "e1: ( d1[0+3] d2[0+5] d3[0+7] )\n"
+            "e2: ( d1[0+3] d2[0+5] d3[0+7] )\n"
+            "e_drop: ( e2[0+15] e1[0+6] e1[0+6] )\n");
+}
+
+TEST(Graphs, HaveAHeadOnEachOutput) {
+  const Cut parts = cut(graph());
+  ASSERT_EQ(parts.heads.size(), 2U);
+  EXPECT_EQ(outputs_of(parts.trunk), (std::vector<int>{10, 16}));
+  EXPECT_EQ(parts.heads[0].maps, (FeatureShape{7, 2, 1}));
+  EXPECT_EQ(parts.heads[0].layers.back().name, "side_loss");
+  EXPECT_EQ(parts.heads[1].layers.back().name, "loss");
+  // Whichever comes first in the file.
+  std::string text = kGraphNet;
+  const std::size_t from = text.find("  - {name: side_pool");
+  const std::size_t to = text.find("  # Branches side");
+  const std::string side = text.substr(from, to - from);
+  text.erase(from, to - from);
+  text.insert(text.find("  - {name: loss"), side);
+  text.replace(text.find("{name: loss, type"), 17, "{name: loss, from: out, type");
+  const Cut moved = cut(parse_net(text, "graph.yaml"));
+  EXPECT_EQ(moved.heads[1].layers.back().name, "loss");
+  EXPECT_EQ(outputs_of(moved.trunk).back(), static_cast<int>(moved.trunk.size()) - 1);
+}
+
+TEST(Graphs, HaveTheGradientsOfCentralDifferences) {
+  GraphOn trunk("reference64");
+  const std::vector<ShardState> gradients = trunk.gradients();
+  for (std::size_t s = 0; s < gradients.size(); ++s) {
+    const std::vector<ParameterSpec> specs = parameters_of(trunk.stages()[s], trunk.stages()[s].conv.filters);
+    for (std::size_t p = 0; p < specs.size(); ++p) {
+      if (!specs[p].trained) continue;
+      const Tensor& gradient = gradients[s].parameters[p].value;
+      for (std::size_t i = 0; i < gradient.size(); i += 1 + gradient.size() / 5) {
+        const double expected = trunk.difference(s, p, i);
+        EXPECT_NEAR(gradient.data()[i], expected, 2e-3 * (1.0 + std::abs(expected))) << specs[p].name << " " << i;
+      }
+    }
+  }
+}
+
+TEST(Graphs, AgreeOnAllDevices) {
+  GraphOn reference("reference64");
+  const Tensor maps = reference.maps();
+  const std::vector<ShardState> gradients = reference.gradients();
+  for (const DeviceRow& row : list_devices()) {
+    if (!row.unusable.empty() || row.name.starts_with("reference")) continue;
+    SCOPED_TRACE(row.name);
+    GraphOn other(row.name);
+    const Tensor got = other.maps();
+    for (std::size_t i = 0; i < maps.size(); ++i) ASSERT_NEAR(got.data()[i], maps.data()[i], 2e-5) << i;
+    const std::vector<ShardState> theirs = other.gradients();
+    for (std::size_t s = 0; s < gradients.size(); ++s) {
+      for (std::size_t p = 0; p < gradients[s].parameters.size(); ++p) {
+        const Tensor& a = gradients[s].parameters[p].value;
+        const Tensor& b = theirs[s].parameters[p].value;
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          ASSERT_NEAR(b.data()[i], a.data()[i], 2e-4) << other.stages()[s].name << ", parameter " << p << ", " << i;
+        }
+      }
+    }
+  }
+}
+
+class ShippedNets : public testing::TestWithParam<Shipped> {};
+
+TEST_P(ShippedNets, ComputeTheSameOnReferenceAndProcessor) {
+  const Net net = GetParam().read();
+  GraphOn reference("reference64", net, GetParam().batch);
+  GraphOn processor("cpu", net, GetParam().batch);
+  EXPECT_LT(distance(processor.maps(), reference.maps()), 1e-4);
+  const std::vector<ShardState> expected = reference.gradients();
+  const std::vector<ShardState> got = processor.gradients();
+  for (std::size_t s = 0; s < expected.size(); ++s) {
+    const std::vector<ParameterSpec> specs = parameters_of(reference.stages()[s], reference.stages()[s].conv.filters);
+    for (std::size_t p = 0; p < specs.size(); ++p) {
+      // Rounding decides on a ReLU's slope, and which of a window is largest, where there is next to no difference.
+      EXPECT_LT(distance(got[s].parameters[p].value, expected[s].parameters[p].value), 0.05) << specs[p].name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nets, ShippedNets, kShippedNets, test_name);
+
+}  // namespace
+}  // namespace convoy
