@@ -68,7 +68,7 @@ Calibration calibration_of(const Machines& machines, const Cut& parts, int batch
     const std::string file = machines.from_run + "/calibration.json";
     calibration = calibration_from_json(read_text(file), file, parts.trunk, batch);
     timed = std::exchange(calibration.members, {});
-    std::erase_if(timed, [](const MemberProfile& member) { return member.name == "master"; });
+    std::erase_if(timed, [](const MemberProfile& member) { return member.name == kMasterName; });
     if (timed.empty()) fail("{}: none of its members is a slave", file);
   }
   for (std::size_t i = 0; i < static_cast<std::size_t>(slaves); ++i) {

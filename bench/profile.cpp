@@ -92,6 +92,7 @@ class TimedShard : public Shard {
   ShardState state() const override { return shard_->state(); }
   void set_state(const ShardState& state) override { shard_->set_state(state); }
   std::vector<Tensor> gradients() const override { return shard_->gradients(); }
+  void set_gradients(const std::vector<Tensor>& gradients) override { shard_->set_gradients(gradients); }
 
  private:
   void time(int pass, const std::function<void()>& work) {
@@ -215,12 +216,11 @@ void run_profile(const ProfileOptions& options) {
   const int batch = net.training.batch;
   const Cut parts = cut(net);
   const auto device = make_device(options.device, {.threads = options.threads});
-  set_matmul_threads(device->info().threads);
   Timeline timeline;
   TimedDevice timed(*device, timeline);
   Tensor images({batch, net.input.channels, net.input.height, net.input.width});
   LocalTrunk trunk(parts.trunk, images.shape(), timed);
-  Heads heads(parts, batch);
+  Heads heads(parts, batch, device->info().threads);
   trunk.load(initial_trunk(parts, 1));
   heads.load(initial_heads(parts, 1));
   Random random(1, 1);

@@ -65,11 +65,9 @@ void run_train(const TrainBenchOptions& options) {
   const Cut parts = cut(net);
   const Shape input{options.batch, net.input.channels, net.input.height, net.input.width};
   const auto device = make_device(options.device, {.threads = options.threads, .bf16 = options.compute == "bf16"});
-  set_matmul_threads(options.threads);
   LocalTrunk trunk(parts.trunk, input, *device);
-  Heads heads(parts, options.batch);
-  trunk.load(initial_trunk(parts, 1));
-  heads.load(initial_heads(parts, 1));
+  NetLearner learner(trunk, parts, options.batch, options.threads);
+  learner.load(std::make_shared<const ModelState>(ModelState{initial_trunk(parts, 1), initial_heads(parts, 1)}));
   std::vector<BareLayouts> bare;
   for (const Stage& stage : parts.trunk) {
     if (options.no_bare) break;
@@ -89,7 +87,7 @@ void run_train(const TrainBenchOptions& options) {
   for (int round = -1; round < options.repeats; ++round) {
     const double before = bare_seconds(bare);
     const Stopwatch watch;
-    train_step({trunk, heads}, images, labels, {.training = true, .seed = 1},
+    train_step(learner, images, labels, {.training = true, .seed = 1},
                [](double) { return UpdateStep{.learning_rate = 1e-4F, .momentum = 0.9F}; });
     device->finish();
     const double seconds = watch.seconds();

@@ -50,6 +50,13 @@ class ClShard : public Shard {
     }
     return all;
   }
+  void set_gradients(const std::vector<Tensor>& gradients) override {
+    const std::vector<ClParameter*> all = parameters();
+    invariant(gradients.size() == all.size(), "a gradient for each parameter");
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i]->gradient != nullptr) all[i]->gradient->write(gradients[i].span());
+    }
+  }
 
  private:
   const ClTensor& last() const { return layers_.empty() ? *maps_ : layers_.back()->output(); }

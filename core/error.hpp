@@ -18,14 +18,23 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A peer that died, hung, or broke the protocol. `peer()` is its name as the user knows it.
+/// A peer with which a plan cannot go on. `peer()` is its name as the user knows it.
 class PeerLost : public Error {
  public:
-  PeerLost(std::string peer, const std::string& what) : Error(what), peer_(std::move(peer)) {}
+  enum class Reason {
+    gone,         ///< it died, hung, or broke the protocol
+    cannot_hold,  ///< it cannot take its part of a plan
+    unreachable   ///< peers cannot reach each other, though the master reaches them all; peer() is empty
+  };
+
+  PeerLost(std::string peer, const std::string& what, Reason reason = Reason::gone)
+      : Error(what), peer_(std::move(peer)), reason_(reason) {}
   const std::string& peer() const { return peer_; }
+  Reason reason() const { return reason_; }
 
  private:
   std::string peer_;
+  Reason reason_;
 };
 
 /// A device that failed or hangs: what it holds is lost, and it cannot be used again by this process.

@@ -168,6 +168,10 @@ class CheckShard : public Shard {
     second_->set_state(state);
   }
   std::vector<Tensor> gradients() const override { return first_->gradients(); }
+  void set_gradients(const std::vector<Tensor>& gradients) override {
+    first_->set_gradients(gradients);
+    second_->set_gradients(gradients);
+  }
 
  private:
   static const CheckTensor& own(const DeviceTensor& tensor) {

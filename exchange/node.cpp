@@ -22,9 +22,11 @@ Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device*
       input_of_(trunk.size()),
       seconds_(trunk.size(), 0.0),
       credit_(initial_credit(plan)) {
+  if (!traits_of(plan_.exchange).fused_stages) {
+    thesis_ = std::make_unique<ThesisNode>(plan_, trunk_, training_, index_);
+  }
   compile(device);
   make_slabs();
-  if (plan_.exchange == Exchange::thesis) make_raw_slabs();
 }
 
 Node::~Node() = default;
@@ -50,8 +52,7 @@ void Node::compile(Device* device) {
 }
 
 void Node::compile(Device& device, std::size_t s, FilterRange filters) {
-  Stage stage = trunk_[s];
-  if (plan_.exchange == Exchange::thesis) stage.after.clear();
+  const Stage stage = thesis_ != nullptr ? ThesisNode::compiled(trunk_[s]) : trunk_[s];
   const Sources from = reads_of(trunk_, s)[0];
   const bool backward = everywhere(static_cast<int>(s)) || filters == own(s);
   const bool slopes = std::ranges::any_of(from, [](const Source& source) { return source.stage >= 0; });
@@ -87,7 +88,7 @@ void Node::make_slabs() {
   std::map<int, FilterRange> gradients;
   std::map<int, FilterRange> parts;
   const auto extend = [](FilterRange& range, FilterRange more) { range = hull(range, more); };
-  const TaskKind makes_maps = plan_.exchange == Exchange::thesis ? TaskKind::layers : TaskKind::forward;
+  const TaskKind makes_maps = thesis_ != nullptr ? TaskKind::layers : TaskKind::forward;
   for (const Task& each : training_.tasks) {
     if (each.to == index_ && each.cargo == Cargo::maps) extend(maps[each.stage], each.filters);
     if (each.to == index_ && each.cargo == Cargo::gradient) extend(gradients[each.stage], each.filters);
@@ -117,20 +118,6 @@ void Node::make_slabs() {
   make(maps, maps_);
   make(gradients, gradients_);
   make(parts, parts_);
-}
-
-/// Of the thesis' scheme: what convolutions make is on the master whole.
-void Node::make_raw_slabs() {
-  for (std::size_t s = 0; s < trunk_.size(); ++s) {
-    const FilterRange held = held_filters(plan_, training_, s, index_);
-    if (held.count == 0) continue;
-    const Shape shape = conv_shape(trunk_[s], plan_.batch, held.count);
-    raw_[static_cast<int>(s)] = {Tensor(shape), held.first};
-    raw_gradients_[static_cast<int>(s)] = {Tensor(shape), held.first};
-    if (!sends_weights()) continue;
-    layers_.push_back(std::make_unique<ChannelLayers<float>>(trunk_[s], held, plan_.batch, nullptr));
-    weights_.push_back(zero_state(trunk_[s], held.count));
-  }
 }
 
 int initial_credit(const Plan& plan) {
@@ -254,8 +241,8 @@ bool Node::work() {
   switch (next.kind) {
     case TaskKind::forward: forward(next); break;
     case TaskKind::backward_input: backward_input(next); break;
-    case TaskKind::layers: layers(next); break;
-    case TaskKind::layers_backward: layers_backward(next); break;
+    case TaskKind::layers: thesis_->layers(next.stage, pass_, maps_.at(next.stage)); break;
+    case TaskKind::layers_backward: thesis_->layers_backward(next.stage, gradients_.at(next.stage)); break;
     case TaskKind::backward_filters:
       pieces_[static_cast<std::size_t>(next.stage)].front().shard->backward_filters();
       break;
@@ -282,20 +269,6 @@ void Node::update() {
     pieces_[s].front().shard->update(*update_);
     seconds_[s] += watch.seconds();
   }
-}
-
-void Node::layers(const Task& task) {
-  ChannelLayers<float>& layers = *layers_[static_cast<std::size_t>(task.stage)];
-  std::ranges::copy(raw_.at(task.stage).values.span(), layers.input().data());
-  layers.forward({0, plan_.batch}, pass_, serially);
-  std::ranges::copy(layers.output().span(), maps_.at(task.stage).values.data());
-}
-
-void Node::layers_backward(const Task& task) {
-  ChannelLayers<float>& layers = *layers_[static_cast<std::size_t>(task.stage)];
-  std::ranges::copy(gradients_.at(task.stage).values.span(), layers.output_gradient().data());
-  layers.backward({0, plan_.batch}, serially);
-  std::ranges::copy(layers.input_gradient().span(), raw_gradients_.at(task.stage).values.data());
 }
 
 // ---- state ---------------------------------------------------------------------------------------------------------
@@ -338,7 +311,7 @@ void Node::set_state(std::size_t stage, FilterRange filters, const ShardState& s
     paste(part_of(here), {here.first - piece.filters.first, here.count}, whole);
     piece.shard->set_state(whole);
   }
-  if (sends_weights()) paste(state, filters, weights_[stage]);
+  if (sends_weights()) paste(state, filters, thesis_->weights(stage));
 }
 
 }  // namespace convoy

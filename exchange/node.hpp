@@ -11,8 +11,9 @@
 #include <span>
 #include <vector>
 
+#include "exchange/slab.hpp"
+#include "exchange/thesis_node.hpp"
 #include "kernels/device.hpp"
-#include "kernels/host/channel_layers.hpp"
 #include "plan/task_graph.hpp"
 
 namespace convoy {
@@ -107,13 +108,11 @@ class Node {
  private:
   struct Piece;   ///< a compiled range of a stage's filters
   struct Input;   ///< what stages read, on the device
-  struct Slab;    ///< channels of a tensor
   struct Flight;  ///< a send that is coming in
 
   void compile(Device* device);
   void compile(Device& device, std::size_t stage, FilterRange filters);
   void make_slabs();
-  void make_raw_slabs();
   void make_ready(int index);
   void finish(int index);
   void release(int index);
@@ -124,8 +123,6 @@ class Node {
   void backward_input(const Task& task);
   void add_to_parts(const Task& task, const Piece& piece, std::size_t number, const DeviceTensor& gradient);
   void update();
-  void layers(const Task& task);
-  void layers_backward(const Task& task);
   void add_own_part(const Task& sum, FilterRange channels, bool first, std::size_t begin, std::size_t count);
   void add(const Task& sum, FilterRange channels, bool first, std::size_t begin, NumberType type, const Bytes& bytes);
   FilterRange channels_of_part(const Task& sum, int part) const;
@@ -134,7 +131,7 @@ class Node {
   void send_parts();
   std::size_t send_some(int index, std::size_t first, std::size_t most);
   Bytes encoded(int index, std::size_t first, std::size_t count);
-  bool sends_weights() const { return plan_.exchange == Exchange::thesis && index_ == training_.master; }
+  bool sends_weights() const { return thesis_ != nullptr && thesis_->holds_weights(); }
   Slab& made(int stage);
   Slab& gradient_by_made(int stage);
   bool everywhere(int stage) const { return plan_.stages[static_cast<std::size_t>(stage)].shards.empty(); }
@@ -163,16 +160,12 @@ class Node {
   std::vector<int> outputs_;
   std::vector<std::vector<Piece>> pieces_;  ///< by stage: the node's shard first, then what it computes besides
   std::vector<Input> inputs_;
-  std::vector<std::size_t> input_of_;  ///< by stage, of inputs_
-  std::map<int, Slab> maps_;           ///< of stages, and the images
-  std::map<int, Slab> gradients_;      ///< by those
-  std::map<int, Slab> parts_;          ///< the node's parts of those
-  std::map<int, int> first_part_;      ///< of each, the stage that writes it; the others add to it
-  // In the thesis' scheme:
-  std::map<int, Slab> raw_;  ///< what stages' convolutions make
-  std::map<int, Slab> raw_gradients_;
-  std::vector<std::unique_ptr<ChannelLayers<float>>> layers_;  ///< on the master, by stage
-  std::vector<ShardState> weights_;                            ///< on the master, to be sent out; by stage
+  std::vector<std::size_t> input_of_;   ///< by stage, of inputs_
+  std::map<int, Slab> maps_;            ///< of stages, and the images
+  std::map<int, Slab> gradients_;       ///< by those
+  std::map<int, Slab> parts_;           ///< the node's parts of those
+  std::map<int, int> first_part_;       ///< of each, the stage that writes it; the others add to it
+  std::unique_ptr<ThesisNode> thesis_;  ///< null in other exchanges
 
   Pass pass_;
   std::optional<UpdateStep> update_;

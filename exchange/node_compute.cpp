@@ -13,10 +13,10 @@ std::size_t map_of(const DeviceTensor& tensor) {
 }  // namespace
 
 /// What a shard of a stage makes, and the gradient by that.
-Node::Slab& Node::made(int stage) { return plan_.exchange == Exchange::thesis ? raw_.at(stage) : maps_.at(stage); }
+Slab& Node::made(int stage) { return thesis_ != nullptr ? thesis_->convolved(stage) : maps_.at(stage); }
 
-Node::Slab& Node::gradient_by_made(int stage) {
-  if (plan_.exchange == Exchange::thesis) return raw_gradients_.at(stage);
+Slab& Node::gradient_by_made(int stage) {
+  if (thesis_ != nullptr) return thesis_->convolved_gradient(stage);
   return everywhere(stage) ? parts_.at(stage) : gradients_.at(stage);
 }
 

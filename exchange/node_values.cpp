@@ -127,12 +127,12 @@ void Node::add(const Task& sum, FilterRange channels, bool first, std::size_t be
 
 // ---- sending and receiving -----------------------------------------------------------------------------------------
 
-Node::Slab& Node::slab_of(const Task& sent) {
+Slab& Node::slab_of(const Task& sent) {
   switch (sent.cargo) {
     case Cargo::gradient: return gradients_.at(sent.stage);
     case Cargo::part: return parts_.at(sent.stage);
-    case Cargo::raw_maps: return raw_.at(sent.stage);
-    case Cargo::raw_gradient: return raw_gradients_.at(sent.stage);
+    case Cargo::raw_maps: return thesis_->convolved(sent.stage);
+    case Cargo::raw_gradient: return thesis_->convolved_gradient(sent.stage);
     default: return maps_.at(sent.stage);
   }
 }
@@ -205,7 +205,7 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
 void Node::take_weights_to_send(const Task& sent) {
   const auto stage = static_cast<std::size_t>(sent.stage);
   const ShardState state =
-      sends_weights() ? slice(weights_[stage], sent.filters) : pieces_[stage].front().shard->state();
+      sends_weights() ? slice(thesis_->weights(stage), sent.filters) : pieces_[stage].front().shard->state();
   weights_to_send_.clear();
   for (const Parameter& each : state.parameters) {
     weights_to_send_.insert(weights_to_send_.end(), each.value.span().begin(), each.value.span().end());
@@ -276,10 +276,10 @@ void Node::place(const Task& sent, std::size_t first, const Bytes& bytes) {
 /// Of another member's filters of a replicated stage, or in the thesis' scheme.
 void Node::take_weights(const Task& task, std::span<const float> values) {
   const auto stage = static_cast<std::size_t>(task.stage);
-  if (sends_weights()) return put_weights(task.filters, values, held(stage), weights_[stage]);
+  if (sends_weights()) return put_weights(task.filters, values, held(stage), thesis_->weights(stage));
   for (Piece& piece : pieces_[stage]) {
     const bool own = piece.gradient != nullptr;
-    if (own != (plan_.exchange == Exchange::thesis)) continue;
+    if (own != (thesis_ != nullptr)) continue;
     if (!piece.fresh) piece.fresh = piece.shard->state();
     put_weights(task.filters, values, piece.filters, *piece.fresh);
   }

@@ -122,8 +122,11 @@ class Shard {
   /// Parameters and what the optimizer keeps for them, out and in; shapes as zero_state(stage, filters.count).
   virtual ShardState state() const = 0;
   virtual void set_state(const ShardState& state) = 0;
-  /// Of the last backward, by each parameter; empty by those that are not trained.
+  /// The gradients of the last backward by the parameters of parameters_of(stage, filters.count), in their order and shapes;
+  /// an empty tensor for a parameter that is not trained.
   virtual std::vector<Tensor> gradients() const = 0;
+  /// Puts others in their place, as gradients() gives them, for the next update: those of several shards that were summed.
+  virtual void set_gradients(const std::vector<Tensor>& gradients) = 0;
 };
 
 /// Of all gradients of the last backward.

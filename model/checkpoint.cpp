@@ -106,10 +106,10 @@ Checkpoint read_one(const std::string& file, const Cut& cut) {
     fail("{}: its format is '{}', expected '{}'", file, metadata(contents, "format", file), kFormat);
   }
   return {.model = from_file(file, contents, cut, true),
-          .run = {.position = {number<int>(contents, "epoch", file), number<int>(contents, "batch", file)},
-                  .fingerprint = metadata(contents, "fingerprint", file),
-                  .epoch_loss = number<double>(contents, "epoch_loss", file),
-                  .epoch_correct = number<long>(contents, "epoch_correct", file)}};
+          .run = {.progress = {.position = {number<int>(contents, "epoch", file), number<int>(contents, "batch", file)},
+                               .epoch_loss = number<double>(contents, "epoch_loss", file),
+                               .epoch_correct = number<long>(contents, "epoch_correct", file)},
+                  .fingerprint = metadata(contents, "fingerprint", file)}};
 }
 
 }  // namespace
@@ -146,11 +146,11 @@ void write_checkpoint(const std::string& folder, const Cut& cut, const ModelStat
   const std::string next = folder + "/checkpoint-next.safetensors";
   write_safetensors(next, views(cut, model, true),
                     {{"format", kFormat},
-                     {"epoch", std::to_string(run.position.epoch)},
-                     {"batch", std::to_string(run.position.batch)},
+                     {"epoch", std::to_string(run.progress.position.epoch)},
+                     {"batch", std::to_string(run.progress.position.batch)},
                      {"fingerprint", run.fingerprint},
-                     {"epoch_loss", fmt::format("{}", run.epoch_loss)},
-                     {"epoch_correct", std::to_string(run.epoch_correct)}});
+                     {"epoch_loss", fmt::format("{}", run.progress.epoch_loss)},
+                     {"epoch_correct", std::to_string(run.progress.epoch_correct)}});
   std::error_code error;
   if (fs::exists(file)) fs::rename(file, previous_in(folder), error);
   if (!error) fs::rename(next, file, error);

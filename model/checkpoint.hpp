@@ -29,12 +29,18 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-/// Where a run stands beside its model. Random numbers are functions of seed and position, so these are all that a run is.
-struct RunState {
+/// Where training stands beside its model.
+struct Progress {
   Position position;
+  double epoch_loss = 0.0;  ///< sum over the epoch's images so far
+  long epoch_correct = 0;   ///< images of the epoch so far whose largest output was that of their label
+  bool operator==(const Progress&) const = default;
+};
+
+/// What a checkpoint holds beside the model. Random numbers are functions of seed and position, so no generator is stored.
+struct RunState {
+  Progress progress;
   std::string fingerprint;  ///< what must be equal for the run to go on: net, seed, batch, data
-  double epoch_loss = 0.0;  ///< sums over the epoch's steps so far
-  long epoch_correct = 0;
 };
 
 /// As read from checkpoint.safetensors.

@@ -160,12 +160,12 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass, SampleRange samp
 }
 
 template <class T>
-typename Head<T>::Loss Head<T>::loss(const std::vector<int>& labels, int count, SampleRange samples) {
+BatchLoss Head<T>::loss(const std::vector<int>& labels, int count, SampleRange samples) {
   invariant(static_cast<int>(labels.size()) >= count && count <= batch_, "a label for each counted sample");
   const BasicTensor<T>& outputs = value(steps_.size());
   BasicTensor<T>& gradient = slopes_.back();
   std::ranges::fill(rows_of(gradient, samples), T{0});
-  Loss loss;
+  BatchLoss loss;
   for (int n = samples.first; n < std::min(count, samples.first + samples.count); ++n) {
     const int label = labels[static_cast<std::size_t>(n)];
     const auto row = outputs.sample(n);

@@ -18,6 +18,12 @@ struct DenseState {
   BasicParameter<T> bias;     ///< (units, 1)
 };
 
+/// The loss of some samples of a batch.
+struct BatchLoss {
+  double sum = 0.0;  ///< over the counted samples
+  int correct = 0;   ///< samples whose largest output is that of their label
+};
+
 /// T is float in training and double in gradient checks.
 template <class T>
 class Head {
@@ -25,11 +31,6 @@ class Head {
   /// For batches of `batch` samples; `moments`: tensors that the optimizer keeps for each parameter. Weights start at zero.
   /// `input_gradient`: whether anybody needs the gradient by the maps. Throws Error where a layer cannot be part of a head.
   Head(const CutHead& cut, int moments, int batch, bool input_gradient = true);
-
-  struct Loss {
-    double sum = 0.0;  ///< over the counted samples
-    int correct = 0;   ///< samples whose largest output is that of their label
-  };
 
   // A batch may go through in parts, each forward, to its loss and backward before the next.
 
@@ -40,8 +41,8 @@ class Head {
   const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass) { return forward(maps, pass, all()); }
   /// Loss of the last forward's outputs over those of its samples that are among the first `count` of the batch, without
   /// its weight, and its gradient for backward: that of the mean over the count samples. labels.size() >= count.
-  Loss loss(const std::vector<int>& labels, int count, SampleRange samples);
-  Loss loss(const std::vector<int>& labels, int count) { return loss(labels, count, all()); }
+  BatchLoss loss(const std::vector<int>& labels, int count, SampleRange samples);
+  BatchLoss loss(const std::vector<int>& labels, int count) { return loss(labels, count, all()); }
   /// Gradient by the maps, in their shape, of the mean loss times its weight, or zeros where nobody needs it: that of these
   /// samples is there. After loss().
   const BasicTensor<T>& backward(SampleRange samples);

@@ -1,8 +1,11 @@
 #include "model/heads.hpp"
 
+#include "core/thread_team.hpp"
+#include "kernels/host/matmul.hpp"
+
 namespace convoy {
 
-Heads::Heads(const Cut& cut, int batch) {
+Heads::Heads(const Cut& cut, int batch, int threads) : threads_(threads > 0 ? threads : hardware_threads()) {
   for (const CutHead& head : cut.heads) {
     heads_.emplace_back(head, cut.moments, batch, !cut.trunk.empty());
   }
@@ -10,14 +13,15 @@ Heads::Heads(const Cut& cut, int batch) {
 
 void Heads::forward(const std::vector<const Tensor*>& maps, const Pass& pass, SampleRange samples) {
   invariant(maps.size() == heads_.size(), "one output of the trunk for each head");
+  set_matmul_threads(threads_);
   all_ = pass.training;
   for (std::size_t i = all_ ? 0 : heads_.size() - 1; i < heads_.size(); ++i) {
     outputs_ = &heads_[i].forward(*maps[i], pass, samples);
   }
 }
 
-Head<float>::Loss Heads::loss(const std::vector<int>& labels, int count, SampleRange samples) {
-  Head<float>::Loss loss;
+BatchLoss Heads::loss(const std::vector<int>& labels, int count, SampleRange samples) {
+  BatchLoss loss;
   for (std::size_t i = all_ ? 0 : heads_.size() - 1; i < heads_.size(); ++i) {
     loss = heads_[i].loss(labels, count, samples);
   }
@@ -25,16 +29,19 @@ Head<float>::Loss Heads::loss(const std::vector<int>& labels, int count, SampleR
 }
 
 std::vector<const Tensor*> Heads::backward(SampleRange samples) {
+  set_matmul_threads(threads_);
   std::vector<const Tensor*> gradients;
   for (Head<float>& head : heads_) gradients.push_back(&head.backward(samples));
   return gradients;
 }
 
 void Heads::backward_weights() {
+  set_matmul_threads(threads_);
   for (Head<float>& head : heads_) head.backward_weights();
 }
 
 void Heads::update(const UpdateStep& step) {
+  set_matmul_threads(threads_);
   for (Head<float>& head : heads_) head.update(step);
 }
 

@@ -7,18 +7,16 @@ namespace convoy {
 
 class Heads {
  public:
-  /// For batches of `batch` samples. Weights start at zero.
-  Heads(const Cut& cut, int batch);
+  /// For batches of `batch` samples, computed by so many threads (0: all cores). Weights start at zero.
+  Heads(const Cut& cut, int batch, int threads = 0);
 
   /// `maps` are the trunk's outputs, one for each head. In training all heads go forward on these samples of them; in testing
   /// the main head alone does, and reads the last of the maps alone.
   void forward(const std::vector<const Tensor*>& maps, const Pass& pass, SampleRange samples);
   void forward(const std::vector<const Tensor*>& maps, const Pass& pass) { forward(maps, pass, heads_.front().all()); }
   /// That of the main head. Finds the gradients of all that went forward, for backward.
-  Head<float>::Loss loss(const std::vector<int>& labels, int count, SampleRange samples);
-  Head<float>::Loss loss(const std::vector<int>& labels, int count) {
-    return loss(labels, count, heads_.front().all());
-  }
+  BatchLoss loss(const std::vector<int>& labels, int count, SampleRange samples);
+  BatchLoss loss(const std::vector<int>& labels, int count) { return loss(labels, count, heads_.front().all()); }
   /// Outputs of the main head before its loss, (batch, classes).
   const Tensor& outputs() const { return *outputs_; }
   /// Gradients of the weighted sum of all losses by the trunk's outputs, for Trunk::backward.
@@ -33,6 +31,7 @@ class Heads {
   void load(const std::vector<DenseState<float>>& states);
 
  private:
+  int threads_;
   std::vector<Head<float>> heads_;
   bool all_ = false;  ///< went forward
   const Tensor* outputs_ = nullptr;

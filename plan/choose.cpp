@@ -30,7 +30,7 @@ std::vector<Form> forms(std::size_t stages, int batch, const Wishes& wishes) {
     if (batch % count == 0) micro_batches.push_back(count);
   }
   if (wishes.micro_batches > 0) micro_batches = {wishes.micro_batches};
-  if (wishes.exchange == Exchange::thesis) return {{.exchange = Exchange::thesis}};
+  if (wishes.exchange && !traits_of(*wishes.exchange).fused_stages) return {{.exchange = *wishes.exchange}};
   std::vector<Form> all;
   for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
     if (wishes.exchange && *wishes.exchange != exchange) continue;
@@ -138,7 +138,7 @@ class Chooser {
 ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
                               const std::vector<MemberProfile>& members, const MasterProfile& master) {
   const auto rate = [](double measured) { return measured > 0.0 ? measured : kUnmeasured; };
-  const bool own = !plan.members.empty() && plan.members.back() == "master";
+  const bool own = !plan.members.empty() && plan.members.back() == kMasterName;
   const std::size_t slaves = members.size() - (own ? 1 : 0);
   ClusterModel model;
   NodeLink card;  // no slower than the fastest slave receives and sends, where it was not measured
@@ -181,7 +181,7 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
 
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
                    const Wishes& wishes, const MasterProfile& master) {
-  if (wishes.exchange == Exchange::thesis) expect_chain(trunk);
+  if (wishes.exchange) expect_fits(*wishes.exchange, trunk);
   return Chooser(trunk, batch, members, wishes, master).choose();
 }
 

@@ -69,12 +69,30 @@ std::string to_string(NumberType type) { return name_of(type, kTypes); }
 Exchange exchange_from(const std::string& text) { return value_of(text, kExchanges, "exchange"); }
 NumberType number_type_from(const std::string& text) { return value_of(text, kTypes, "number type"); }
 
+const ExchangeTraits& traits_of(Exchange exchange) {
+  static constexpr ExchangeTraits kStar{.replicated_weights = false, .relayed_images = false};
+  static constexpr ExchangeTraits kRing{.master_sums = false};
+  static constexpr ExchangeTraits kThesis{.micro_batches = false,
+                                          .replicated_weights = false,
+                                          .relayed_images = false,
+                                          .moving_shares = false,
+                                          .master_holds_weights = true,
+                                          .fused_stages = false};
+  switch (exchange) {
+    case Exchange::star: return kStar;
+    case Exchange::ring: return kRing;
+    default: return kThesis;
+  }
+}
+
 void set_exchange(Plan& plan, Exchange exchange) {
+  const ExchangeTraits& traits = traits_of(exchange);
   plan.exchange = exchange;
-  if (exchange == Exchange::ring) return;
-  for (StagePlan& stage : plan.stages) stage.replicated = stage.shards.empty();
-  plan.relayed = false;
-  if (exchange == Exchange::thesis) plan.micro_batches = 1;
+  if (!traits.replicated_weights) {
+    for (StagePlan& stage : plan.stages) stage.replicated = stage.shards.empty();
+  }
+  if (!traits.relayed_images) plan.relayed = false;
+  if (!traits.micro_batches) plan.micro_batches = 1;
 }
 
 int filters_in(const StagePlan& stage) {
@@ -92,9 +110,24 @@ StagePlan stage_plan(const std::vector<int>& filters_by_member) {
   return plan;
 }
 
-void expect_chain(const std::vector<Stage>& trunk) {
-  if (is_chain(trunk)) return;
-  fail("plan: the thesis' scheme sends chains of stages, and the net has branches; take the star or the ring");
+void expect_fits(Exchange exchange, const std::vector<Stage>& trunk) {
+  if (traits_of(exchange).fused_stages) return;
+  if (!is_chain(trunk)) {
+    fail(
+        "plan: the exchange {} takes a chain of stages alone, and this net has branches; choose --exchange star or "
+        "ring",
+        to_string(exchange));
+  }
+  const auto beyond = [](const Stage& stage) {
+    return stage.kind != StageKind::convolution || has_batch_norm(stage) || stage.conv.groups > 1;
+  };
+  const auto found = std::ranges::find_if(trunk, beyond);
+  if (found != trunk.end()) {
+    fail(
+        "plan: the exchange {} takes no batch norm, response norm or grouped convolution, which stage {} has; choose "
+        "--exchange star or ring",
+        to_string(exchange), found->name);
+  }
 }
 
 bool better_replicated(const std::vector<Stage>& trunk, std::size_t stage) {
@@ -123,19 +156,15 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   if (plan.micro_batches < 1 || plan.batch % plan.micro_batches != 0) {
     fail("plan: a batch of {} does not come in {} equal micro-batches", plan.batch, plan.micro_batches);
   }
-  if (plan.relayed && plan.exchange != Exchange::ring) {
-    fail("plan: images cannot be relayed where slaves send to the master alone; take the ring");
+  if (plan.relayed && !traits_of(plan.exchange).relayed_images) {
+    fail("plan: images cannot be relayed where slaves send to the master alone; choose the exchange ring");
   }
-  if (plan.exchange == Exchange::thesis && plan.micro_batches > 1) {
-    fail("plan: the thesis' scheme sends whole batches, not {} micro-batches", plan.micro_batches);
+  const ExchangeTraits& traits = traits_of(plan.exchange);
+  if (!traits.micro_batches && plan.micro_batches > 1) {
+    fail("plan: the exchange {} sends whole batches, not {} micro-batches", to_string(plan.exchange),
+         plan.micro_batches);
   }
-  if (plan.exchange == Exchange::thesis) expect_chain(trunk);
-  const auto beyond = [](const Stage& stage) {
-    return stage.kind != StageKind::convolution || has_batch_norm(stage) || stage.conv.groups > 1;
-  };
-  if (plan.exchange == Exchange::thesis && std::ranges::any_of(trunk, beyond)) {
-    fail("plan: the thesis' scheme knows neither batch norm, response norm nor groups; take the star or the ring");
-  }
+  expect_fits(plan.exchange, trunk);
   if (plan.stages.size() != trunk.size()) {
     fail("plan: it has {} stages, the net has {}; make the plan for this net", plan.stages.size(), trunk.size());
   }
@@ -144,7 +173,7 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
     const bool output = std::ranges::find(outputs, static_cast<int>(s)) != outputs.end();
     if (plan.stages[s].replicated) {
       const bool weights = has_parameters(trunk[s]);
-      if (output || plan.exchange == Exchange::thesis || (weights && plan.exchange == Exchange::star)) {
+      if (output || !traits.fused_stages || (weights && !traits.replicated_weights)) {
         fail("plan: stage {} cannot be replicated: its maps go to the master", trunk[s].name);
       }
       if (!weights && !plan.stages[s].shards.empty()) {

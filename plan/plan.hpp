@@ -33,14 +33,29 @@ struct StagePlan {
 enum class Exchange {
   star,  ///< through the master, which also sums the gradients
   ring,  ///< from slave to slave: every holder of filters sums the gradient of its own maps
-  /// For comparison, the scheme of Marques, Falcao and Alexandre (2018): a star in which weights go out before every
-  /// forward pass and come back after every update, and slaves do nothing but convolve: what follows is the master's.
+  /// The scheme of Marques, Falcao and Alexandre (2018), for comparison: a star in which weights go out before every forward
+  /// pass and come back after every update, and slaves compute the convolutions alone (plan/thesis_graph.hpp).
   thesis
 };
 
+/// What an exchange allows. Planner and runtime ask for this rather than for the exchange's name.
+struct ExchangeTraits {
+  bool micro_batches = true;          ///< the batch may travel in parts
+  bool replicated_weights = true;     ///< a stage with weights may be replicated
+  bool relayed_images = true;         ///< slaves may pass images on
+  bool moving_shares = true;          ///< filters may move from member to member in the course of a run
+  bool master_holds_weights = false;  ///< the master holds all weights and sends them out
+  bool fused_stages = true;           ///< a shard computes its whole stage, not the convolution alone
+  bool master_sums = true;            ///< parts of gradients go to the master
+};
+const ExchangeTraits& traits_of(Exchange exchange);
+
+/// The name of the member that is the master's own device. No slave may have it.
+inline constexpr const char* kMasterName = "master";
+
 struct Plan {
   int batch = 0;
-  std::vector<std::string> members;  ///< names: slaves, or "master", last, for its own device
+  std::vector<std::string> members;  ///< names of slaves; last, where the master computes a share itself, kMasterName
   std::vector<StagePlan> stages;     ///< one for each stage of the trunk
   Exchange exchange = Exchange::star;
   NumberType wire = NumberType::fp32;  ///< of maps and gradients that travel; int8: of gradients
@@ -55,8 +70,8 @@ std::string to_string(NumberType type);
 Exchange exchange_from(const std::string& text);
 NumberType number_type_from(const std::string& text);
 
-/// A star replicates no stage that has weights and relays no images: all goes through the master. The thesis' scheme has
-/// no micro-batches either.
+/// Gives the plan another exchange, and takes back what that exchange does not allow: replicated stages with weights,
+/// relayed images, micro-batches.
 void set_exchange(Plan& plan, Exchange exchange);
 
 /// All filters of a stage.
@@ -65,8 +80,8 @@ int filters_in(const StagePlan& stage);
 /// The shards of one stage from the filter count of each member.
 StagePlan stage_plan(const std::vector<int>& filters_by_member);
 
-/// Throws Error where the trunk is no chain of stages, which the thesis' scheme takes alone.
-void expect_chain(const std::vector<Stage>& trunk);
+/// Throws Error where the exchange cannot compute such a trunk.
+void expect_fits(Exchange exchange, const std::vector<Stage>& trunk);
 
 /// Whether a stage without weights, between slaves, is better computed by whoever reads its maps than split: where what it
 /// reads is there anyway, whole, for others that read it, or is less than what it makes.

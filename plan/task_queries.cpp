@@ -7,7 +7,7 @@ namespace convoy {
 
 int master_of(const Plan& plan) {
   const auto members = static_cast<int>(plan.members.size());
-  return !plan.members.empty() && plan.members.back() == "master" ? members - 1 : members;
+  return !plan.members.empty() && plan.members.back() == kMasterName ? members - 1 : members;
 }
 
 std::vector<std::vector<int>> followers_of(const TaskGraph& graph) {
@@ -27,7 +27,7 @@ FilterRange own_filters(const Plan& plan, std::size_t stage, int node) {
 }
 
 FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node) {
-  if (plan.exchange == Exchange::thesis && node == graph.master) return {0, filters_in(plan.stages[stage])};
+  if (traits_of(plan.exchange).master_holds_weights && node == graph.master) return {0, filters_in(plan.stages[stage])};
   FilterRange held = own_filters(plan, stage, node);
   for (const Task& task : graph.tasks) {
     const bool here = task.node == node && task.kind == TaskKind::forward && task.stage == static_cast<int>(stage);
@@ -38,7 +38,7 @@ FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t s
 
 bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan) {
   return task.kind == TaskKind::send && task.cargo == Cargo::part && task.to == graph.master &&
-         plan.exchange != Exchange::ring;
+         traits_of(plan.exchange).master_sums;
 }
 
 NumberType wire_type(const Task& sent, const Plan& plan) {

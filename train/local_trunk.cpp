@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/stopwatch.hpp"
+#include "plan/plan.hpp"
 
 namespace convoy {
 
@@ -174,7 +175,7 @@ void LocalTrunk::load(const std::vector<ShardState>& states) {
 }
 
 std::vector<MemberTime> LocalTrunk::take_times() {
-  return {{.member = "master", .compute = std::exchange(compute_, 0.0), .transfer = 0.0, .wait = 0.0}};
+  return {{.member = kMasterName, .compute = std::exchange(compute_, 0.0), .transfer = 0.0, .wait = 0.0}};
 }
 
 }  // namespace convoy

@@ -105,6 +105,13 @@ class CudaShard : public Shard {
     }
     return all;
   }
+  void set_gradients(const std::vector<Tensor>& gradients) override {
+    const std::vector<CudaParameter*> all = parameters();
+    invariant(gradients.size() == all.size(), "a gradient for each parameter");
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i]->gradient != nullptr) all[i]->gradient->write(gradients[i].span());
+    }
+  }
 
  private:
   const CudaTensor& last() const { return layers_.empty() ? maps_ : layers_.back()->output(); }

@@ -41,6 +41,7 @@ class EigenShard : public Shard {
   ShardState state() const override { return parameters_.state(); }
   void set_state(const ShardState& state) override { parameters_.set_state(state); }
   std::vector<Tensor> gradients() const override { return parameters_.gradients(); }
+  void set_gradients(const std::vector<Tensor>& gradients) override { parameters_.set_gradients(gradients); }
 
  private:
   /// What one thread works in.

@@ -49,6 +49,7 @@ class ShardInParts : public Shard {
   ShardState state() const override;
   void set_state(const ShardState& state) override;
   std::vector<Tensor> gradients() const override;
+  void set_gradients(const std::vector<Tensor>& gradients) override;
 
  private:
   struct Part {
@@ -158,6 +159,19 @@ std::vector<Tensor> ShardInParts::gradients() const {
     }
   }
   return all;
+}
+
+void ShardInParts::set_gradients(const std::vector<Tensor>& gradients) {
+  for (const Part& part : parts_) {
+    std::vector<Tensor> some;
+    for (const Tensor& each : gradients) {
+      Shape shape = each.shape();
+      shape.n = std::min(shape.n, part.filters.count);  // none where the parameter is not trained
+      const auto values = each.size() == 0 ? each.span() : each.samples(part.filters.first, part.filters.count);
+      std::ranges::copy(values, some.emplace_back(shape).data());
+    }
+    part.shard->set_gradients(some);
+  }
 }
 
 }  // namespace

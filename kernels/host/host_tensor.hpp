@@ -101,6 +101,12 @@ class HostParameters {
     for (const HostParameter<T>& each : all_) all.push_back(convert(each.gradient));
     return all;
   }
+  void set_gradients(const std::vector<Tensor>& gradients) {
+    invariant(gradients.size() == all_.size(), "a gradient for each parameter");
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (all_[i].gradient.size() > 0) take(gradients[i], all_[i].gradient);
+    }
+  }
 
  private:
   static Tensor convert(const BasicTensor<T>& from) {

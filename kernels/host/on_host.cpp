@@ -56,6 +56,7 @@ class ShardOnHost : public Shard {
   ShardState state() const override { return shard_->state(); }
   void set_state(const ShardState& state) override { shard_->set_state(state); }
   std::vector<Tensor> gradients() const override { return shard_->gradients(); }
+  void set_gradients(const std::vector<Tensor>& gradients) override { shard_->set_gradients(gradients); }
 
  private:
   /// The same values in both memories.

@@ -21,8 +21,6 @@ memory zeros(const OnednnEngine& engine, const memory::desc& desc) {
   return made;
 }
 
-void copy_list(const Tensor& from, const memory& to) { std::memcpy(to.get_data_handle(), from.data(), from.bytes()); }
-
 }  // namespace
 
 OnednnParameter::OnednnParameter(const OnednnEngine& engine, const memory::desc& desc, bool trained, int count)
@@ -46,6 +44,8 @@ Tensor read_list(const memory& from) {
   return list;
 }
 
+void write_list(const Tensor& from, const memory& to) { std::memcpy(to.get_data_handle(), from.data(), from.bytes()); }
+
 Parameter OnednnParameter::list_to_host() const {
   Parameter host{read_list(values), {}};
   for (const memory& moment : moments) host.moments.push_back(read_list(moment));
@@ -54,8 +54,8 @@ Parameter OnednnParameter::list_to_host() const {
 
 void OnednnParameter::take_list(const Parameter& from) const {
   invariant(from.value.size() == count_of(values), "a state of the shard's shape");
-  copy_list(from.value, values);
-  for (std::size_t m = 0; m < moments.size(); ++m) copy_list(from.moments.at(m), moments[m]);
+  write_list(from.value, values);
+  for (std::size_t m = 0; m < moments.size(); ++m) write_list(from.moments.at(m), moments[m]);
 }
 
 namespace {

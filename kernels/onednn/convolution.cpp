@@ -174,4 +174,10 @@ std::vector<Tensor> OnednnConvolution::gradients() const {
   return all;
 }
 
+void OnednnConvolution::set_gradients(std::span<const Tensor> gradients) {
+  invariant(gradients[0].shape() == weight_shape_, "gradients of the shard's shape");
+  write_weights(gradients[0], [](const OnednnParameter& p) { return p.gradient; });
+  if (bias_) write_list(gradients[1], bias_->gradient);
+}
+
 }  // namespace convoy

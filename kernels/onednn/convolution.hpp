@@ -29,6 +29,7 @@ class OnednnConvolution : public OnednnFront {
   std::size_t parameter_count() const override { return bias_ ? 2 : 1; }
   void take(std::span<const Parameter> parameters) override;
   std::vector<Tensor> gradients() const override;
+  void set_gradients(std::span<const Tensor> gradients) override;
 
  private:
   /// Of what of_part(a part's parameter) gives.

@@ -48,6 +48,7 @@ class OnednnShard : public Shard {
   ShardState state() const override;
   void set_state(const ShardState& state) override;
   std::vector<Tensor> gradients() const override;
+  void set_gradients(const std::vector<Tensor>& gradients) override;
 
  private:
   /// With the convolution.
@@ -196,6 +197,16 @@ std::vector<Tensor> OnednnShard::gradients() const {
     all.push_back(each->trained() ? read_list(each->gradient) : Tensor());
   }
   return all;
+}
+
+void OnednnShard::set_gradients(const std::vector<Tensor>& gradients) {
+  const std::vector<const OnednnParameter*> of_layers = layer_parameters();
+  const std::size_t first = front_->parameter_count();
+  invariant(gradients.size() == first + of_layers.size(), "a gradient for each parameter");
+  front_->set_gradients(gradients);
+  for (std::size_t i = 0; i < of_layers.size(); ++i) {
+    if (of_layers[i]->trained()) write_list(gradients[first + i], of_layers[i]->gradient);
+  }
 }
 
 void OnednnShard::backward_filters() {

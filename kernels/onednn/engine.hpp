@@ -113,6 +113,7 @@ struct OnednnParameter {
 };
 /// Values of a list of numbers, (count, 1).
 Tensor read_list(const dnnl::memory& from);
+void write_list(const Tensor& from, const dnnl::memory& to);
 
 /// One channel layer after the convolution. Samples are those of a micro-batch; with batch norm in the stage, all.
 class OnednnLayer {

@@ -31,6 +31,7 @@ class OnednnFront {
   virtual std::size_t parameter_count() const { return 0; }
   virtual void take(std::span<const Parameter>) {}
   virtual std::vector<Tensor> gradients() const { return {}; }
+  virtual void set_gradients(std::span<const Tensor>) {}
 };
 
 /// Of a stage without weights; null where oneDNN has nothing for it.

@@ -26,6 +26,7 @@ class ReferenceShard : public Shard {
   ShardState state() const override { return parameters.state(); }
   void set_state(const ShardState& state) override { parameters.set_state(state); }
   std::vector<Tensor> gradients() const override { return parameters.gradients(); }
+  void set_gradients(const std::vector<Tensor>& gradients) override { parameters.set_gradients(gradients); }
 
   std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override;
   void connect(std::size_t index, const DeviceTensor& maps) override { layers_.connect(index, host_values<T>(maps)); }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "core/thread_team.hpp"
-#include "kernels/host/matmul.hpp"
 #include "master/cluster/profile.hpp"
 #include "train/local_trunk.hpp"
 
@@ -16,10 +14,8 @@ Cluster::Cluster(const ClusterOptions& options, const NetOptions& net_options, c
       net_(net),
       observers_(observers),
       stop_(stop),
-      device_(make_device(net_options.device, net_options.device_options)) {
-  const int threads = net_options.device_options.threads;
-  set_matmul_threads(threads > 0 ? threads : hardware_threads());
-}
+      threads_(net_options.device_options.threads),
+      device_(make_device(net_options.device, net_options.device_options)) {}
 
 std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop) {
@@ -33,7 +29,7 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
          net.file, net.name);
   }
   // What contradicts itself, before anybody is waited for.
-  if (wishes_of(options, net.training.batch).exchange == Exchange::thesis) expect_chain(cut.trunk);
+  if (const auto exchange = wishes_of(options, net.training.batch).exchange) expect_fits(*exchange, cut.trunk);
   cluster->planned_.roster = gather_slaves(options, net.name, observers, stop);
   if (!cluster->planned_.roster) return nullptr;
   cluster->form();
@@ -53,13 +49,9 @@ void Cluster::form() {
       form_once();
       formed_ = true;
       return;
-    } catch (const Unreachable& error) {
-      go_through_the_master(error);
-    } catch (const CannotHold& refused) {
-      // Before the run, a mistake in its setup.
-      if (!formed_) throw Error(refused.what());
-      lose(refused);
     } catch (const PeerLost& lost) {
+      // Before the run begins, a slave that cannot hold its part is a mistake in the setup.
+      if (!formed_ && lost.reason() == PeerLost::Reason::cannot_hold) throw Error(lost.what());
       lose(lost);
     }
   }
@@ -75,7 +67,7 @@ void Cluster::form_once() {
     notice("this machine goes on alone");
     return train_alone();
   }
-  plan_members({options_, cut_, net_.training.batch, *device_}, observers_, planned_);
+  plan_members({options_, cut_, net_.training.batch, *device_, threads_}, observers_, planned_);
   if (!formed_ && planned_.better_alone()) {
     notice(
         "training on this machine alone, since slaves would not make it faster by a tenth; --exchange star and ring "
@@ -91,7 +83,7 @@ void Cluster::form_once() {
 
 void Cluster::execute() {
   const std::vector<MemberProfile>& profiles = planned_.calibration.members;
-  const bool shares_move = planned_.plan.exchange != Exchange::thesis;
+  const bool shares_move = traits_of(planned_.plan.exchange).moving_shares;
   auto trunk =
       std::make_unique<ClusterTrunk>(cut_.trunk, planned_.plan, *planned_.roster,
                                      options_.share ? device_.get() : nullptr, patience_for(planned_.plan, profiles),
@@ -107,27 +99,24 @@ void Cluster::train_alone() {
   const FeatureShape& input = net_.input;
   const int batch = net_.training.batch;
   trunk_ = std::make_unique<LocalTrunk>(cut_.trunk, Shape{batch, input.channels, input.height, input.width}, *device_);
-  plan_ = whole_plan(cut_.trunk, batch, "master");
+  plan_ = whole_plan(cut_.trunk, batch, kMasterName);
 }
 
-void Cluster::go_through_the_master(const PeerLost& error) {
-  if (star_only_) throw error;
-  notice(fmt::format("{}; maps go through the master instead (--exchange star)", error.what()));
-  star_only_ = true;
-}
-
+/// Goes on without a slave that was lost, or in a star where slaves cannot reach each other.
 void Cluster::lose(const PeerLost& lost) {
+  if (lost.reason() == PeerLost::Reason::unreachable) {
+    if (star_only_) throw lost;
+    notice(fmt::format("{}; maps go through the master instead (--exchange star)", lost.what()));
+    star_only_ = true;
+    return;
+  }
   if (!planned_.roster || !planned_.roster->remove_lost(lost.peer(), lost.what())) throw lost;
   const std::size_t left = slave_count();
   notice(fmt::format("{}; {} left", lost.what(), left == 1 ? "1 slave is" : fmt::format("{} slaves are", left)));
 }
 
 Trunk& Cluster::recover(const PeerLost& lost) {
-  if (lost.peer().empty()) {
-    go_through_the_master(lost);
-  } else {
-    lose(lost);
-  }
+  lose(lost);
   form();
   for (const auto& observer : observers_) observer->on_plan(plan());
   return trunk();

@@ -23,22 +23,22 @@ class Cluster {
   static std::unique_ptr<Cluster> assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop);
 
-  /// Until the next recover() or regroup().
+  /// The trunk holds until the next recover() or regroup().
   Trunk& trunk() { return *trunk_; }
   /// The plan at hand: shares may move in the course of a run.
   const Plan& plan() const { return slaves_ != nullptr ? slaves_->plan() : plan_; }
   const Device& device() const { return *device_; }
-  /// Without members where nobody was timed.
+  /// Has no members where nobody was timed.
   const Calibration& calibration() const { return planned_.calibration; }
 
-  /// Goes on without a slave that was lost, and those that are lost meanwhile (or in a star, if it was Unreachable): with the others, with more where
-  /// options.least_slaves asks to wait for them, or on this machine alone. The trunk's state is then to be loaded. Throws
-  /// Error where nobody can hold the net.
+  /// Goes on without a slave that was lost, and without slaves that are lost meanwhile: with the others, with more where
+  /// options.least_slaves asks to wait for them, or on this machine alone. Where slaves cannot reach each other, the same
+  /// slaves go on in a star. The trunk's state is then to be loaded. Throws Error where nobody can hold the net.
   Trunk& recover(const PeerLost& lost);
-  /// Whether slaves have come or want to go. Once before each step, as is
+  /// Whether slaves have come or want to go; to be asked once before each step.
   bool members_change();
-  /// which has them take part from now on, or leaves them out. The trunk's state, which is to be read before, is then to
-  /// be loaded.
+  /// Has new slaves take part from now on, and leaves out those that want to go. The trunk's state is to be read before, and
+  /// to be loaded afterwards.
   Trunk& regroup();
 
   /// Tells the slaves that the run is over, and why.
@@ -48,7 +48,6 @@ class Cluster {
   void form();
   void form_once();
   void execute();
-  void go_through_the_master(const PeerLost& error);
   void lose(const PeerLost& lost);
   void train_alone();
   void notice(const std::string& text) const;
@@ -59,6 +58,7 @@ class Cluster {
   const Net& net_;
   const Observers& observers_;
   const std::atomic<bool>& stop_;
+  int threads_;  ///< of this machine, for the heads
   std::unique_ptr<Device> device_;
   Planned planned_;
   bool formed_ = false;  ///< the run has begun

@@ -67,7 +67,7 @@ void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves)
                                                if (is_slave(to)) send(static_cast<std::size_t>(to), wire::Credit{1});
                                              }});
   settle();
-  if (!unreached_.empty()) throw Unreachable(unreached_);
+  if (!unreached_.empty()) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
   ready_ = true;
   measured_.assign(plan_.members.size(), std::vector<double>(stages_.size(), 0.0));
   steps_measured_ = 0;
@@ -127,7 +127,7 @@ void ClusterTrunk::run_until(const std::function<bool()>& over) {
     auto arrival = roster_.receive({}, patience_, wire::Clock::now());
     if (!arrival && node_->work()) continue;
     if (!arrival) arrival = roster_.receive(awaited(), patience(), unreached_at_);
-    if (!arrival) throw Unreachable(unreached_);
+    if (!arrival) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
     take(arrival->slave, arrival->envelope);
   }
 }
@@ -156,7 +156,7 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
   if (!assigned_[slave]) return;
   if (const auto* failed = std::get_if<wire::Failed>(&envelope.message)) {
     const std::string why = fmt::format("slave {} failed: {}", name, failed->reason);
-    if (!ready_) throw CannotHold(name, why);
+    if (!ready_) throw PeerLost(name, why, PeerLost::Reason::cannot_hold);
     throw PeerLost(name, why);
   }
   if (const auto* missed = std::get_if<wire::Unreached>(&envelope.message)) {

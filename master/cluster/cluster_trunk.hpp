@@ -16,18 +16,6 @@
 
 namespace convoy {
 
-/// Slaves that the plan has send to each other cannot, though the master reaches them all: peer() is empty.
-class Unreachable : public PeerLost {
- public:
-  explicit Unreachable(const std::string& what) : PeerLost("", what) {}
-};
-
-/// A slave that cannot take its part of a plan.
-class CannotHold : public PeerLost {
- public:
-  using PeerLost::PeerLost;
-};
-
 /// How shares follow what a run measures.
 struct Rebalancing {
   std::vector<MemberProfile> profiles;      ///< of the plan's members; empty: the shares stay
@@ -40,8 +28,8 @@ class ClusterTrunk : public Trunk {
  public:
   /// plan.members are the roster's slaves in their order, then "master" when `own` (its device) is given. `patience` is
   /// how long a slave that owes an answer may be silent in the first steps of a plan. Roster and device must outlive the trunk. Has every slave
-  /// compile its shards and reach its peers; whatever they were at is dropped. Throws PeerLost, CannotHold or Unreachable,
-  /// as do the other calls; the roster can then be used for another plan.
+  /// compile its shards and reach its peers; whatever they were at is dropped. Throws PeerLost, as do the
+  /// other calls; the roster can then be used for another plan.
   ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own, std::chrono::milliseconds patience,
                Rebalancing rebalancing = {});
 

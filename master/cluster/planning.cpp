@@ -11,8 +11,10 @@
 
 #include "core/files.hpp"
 #include "core/stopwatch.hpp"
+#include "core/thread_team.hpp"
 #include "devices/calibrate.hpp"
 #include "devices/registry.hpp"
+#include "kernels/host/matmul.hpp"
 #include "master/cluster/master_keys.hpp"
 #include "master/cluster/profile.hpp"
 #include "model/head.hpp"
@@ -127,7 +129,8 @@ double seconds_of(const Work& work) {
 }
 
 /// The heads on batches of that size.
-HeadTimes time_heads(const Cut& cut, int batch) {
+HeadTimes time_heads(const Cut& cut, int batch, int threads) {
+  set_matmul_threads(threads > 0 ? threads : hardware_threads());
   const std::vector<int> labels(static_cast<std::size_t>(batch), 0);
   HeadTimes times;
   for (const CutHead& each : cut.heads) {
@@ -200,7 +203,7 @@ double time_alone(const Cut& cut, int batch, Device& device, std::size_t memory,
 std::vector<std::string> members_of(const Work& work, const Roster& roster) {
   std::vector<std::string> members;
   for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
-  if (work.options.share) members.emplace_back("master");
+  if (work.options.share) members.emplace_back(kMasterName);
   return members;
 }
 
@@ -214,7 +217,7 @@ void measure_and_choose(const Work& work, const Wishes& wishes, Planned& planned
   std::map<std::string, MemberProfile> timed;
   for (MemberProfile& member : calibration.members) timed[member.name] = std::move(member);
   calibration.members.clear();
-  const bool own = work.options.share && !timed.contains("master");
+  const bool own = work.options.share && !timed.contains(kMasterName);
   std::size_t memory = 0;
   if (own || maybe_alone) {
     const DeviceInfo& info = work.device.info();
@@ -236,7 +239,7 @@ void measure_and_choose(const Work& work, const Wishes& wishes, Planned& planned
   if (first) {
     calibration.batch = work.batch;
     for (const Stage& stage : work.cut.trunk) calibration.stages.push_back(stage.name);
-    calibration.master.head = time_heads(work.cut, work.batch);
+    calibration.master.head = time_heads(work.cut, work.batch, work.threads);
     if (maybe_alone) {
       calibration.seconds_alone = time_alone(work.cut, work.batch, work.device, memory, calibration.master.head);
     }

@@ -22,6 +22,7 @@ struct Work {
   const Cut& cut;
   int batch;
   Device& device;  ///< this machine's, a member with options.share
+  int threads;     ///< of this machine, that compute the heads (0: all cores)
 };
 
 /// A plan before it is executed.

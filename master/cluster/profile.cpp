@@ -208,7 +208,7 @@ Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves,
     const SlaveInfo& info = roster.slaves()[slave];
     add(info.name, info.memory, info.filter_block);
   }
-  if (share) add("master", own_memory, device.info().filter_block);
+  if (share) add(kMasterName, own_memory, device.info().filter_block);
   const HostTimes host = time_host(device.info());
   HostSpeed master = host_speed(host, 0.0, 1.0);
   for (std::size_t i = 0; i < slaves.size(); ++i) measure_link(roster, slaves[i], host, profiles[i], master);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/plan.hpp"
+
 namespace convoy {
 namespace {
 
@@ -80,7 +82,7 @@ std::optional<std::string> Roster::objection(const wire::ServerLink::From& from,
   const std::vector<SlaveInfo> all = present();
   const bool taken = std::ranges::any_of(
       all, [&](const SlaveInfo& slave) { return slave.name == hello.name && slave.id != from.peer; });
-  if (taken || hello.name == "master") {
+  if (taken || hello.name == kMasterName) {
     return fmt::format("the name '{}' is taken; start this slave with another --name", hello.name);
   }
   if (lobby_.size() >= kMostGuests) return "too many slaves wait to join";

@@ -46,7 +46,7 @@ void print_choice(const Planned& planned) {
     const NodeUse& use = choice.predicted.nodes[node];
     const bool timed = node < planned.calibration.members.size();
     fmt::print("  {:<16} computes {:.4g} s, idle {:.4g} s; sends {:.2f} MB, receives {:.2f} MB{}\n",
-               node < plan.members.size() ? plan.members[node] : "master", use.compute,
+               node < plan.members.size() ? plan.members[node] : kMasterName, use.compute,
                choice.predicted.seconds - use.compute, use.bytes_out / 1e6, use.bytes_in / 1e6,
                timed ? fmt::format("; its link {} out, {} in", rate(planned.calibration.members[node].link.out),
                                    rate(planned.calibration.members[node].link.in))
@@ -82,7 +82,7 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
   Planned planned;
   planned.roster = gather_slaves(cluster, net.name, observers, catch_stop_signals());
   if (!planned.roster) return std::nullopt;
-  plan_members({cluster, cut, batch, *device}, observers, planned);
+  plan_members({cluster, cut, batch, *device, options.net.device_options.threads}, observers, planned);
   return planned;
 }
 

@@ -10,7 +10,7 @@
 #include "core/stop_signal.hpp"
 #include "data/batches.hpp"
 #include "data/image_file.hpp"
-#include "master/cluster/cluster.hpp"
+#include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "train/train.hpp"
 
@@ -112,7 +112,7 @@ int predict_command(const PredictOptions& options) {
         net.file);
   }
   const Cut cut = convoy::cut(net);
-  const ModelState weights = read_weights(options.weights, cut);
+  const auto weights = std::make_shared<const ModelState>(read_weights(options.weights, cut));
   const std::vector<std::string> files = files_of(options.images);
   Observers observers;
   if (options.net.format == "text" && options.cluster.slaves > 0) observers.push_back(make_text_observer());
@@ -121,23 +121,14 @@ int predict_command(const PredictOptions& options) {
   if (!cluster) return kInterrupted;
   const int batch = net.training.batch;
   const bool softmax = std::holds_alternative<SoftmaxCrossEntropy>(net.layers.back().spec);
-  Heads heads(cut, batch);
+  ClusterLearner learner(*cluster, cut, batch, options.net.device_options.threads);
+  learner.load(weights);
   Tensor images({batch, net.input.channels, net.input.height, net.input.width});
-  bool loaded = false;
   for (std::size_t first = 0; first < files.size() && !stop;) {
-    try {
-      if (!loaded) load({cluster->trunk(), heads}, weights);
-      loaded = true;
-      read_images(files, first, net, images);
-      cluster->trunk().forward(images, {});
-      heads.forward(cluster->trunk().outputs(), {});
-    } catch (const PeerLost& lost) {
-      cluster->recover(lost);
-      loaded = false;
-      continue;
-    }
+    read_images(files, first, net, images);
+    const Tensor& outputs = learner.outputs(images);
     for (int n = 0; n < batch && first < files.size(); ++n, ++first) {
-      print(files[first], probabilities(files[first], heads.outputs().sample(n), softmax), net, options, softmax);
+      print(files[first], probabilities(files[first], outputs.sample(n), softmax), net, options, softmax);
     }
   }
   cluster->dismiss("the images are named");

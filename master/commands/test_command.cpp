@@ -3,7 +3,7 @@
 #include "core/exit_code.hpp"
 #include "core/stop_signal.hpp"
 #include "data/dataset.hpp"
-#include "master/cluster/cluster.hpp"
+#include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "train/train.hpp"
 
@@ -14,25 +14,16 @@ int test_command(const TestOptions& options) {
   const Cut cut = convoy::cut(net);
   const DataSet data = open_data(options.net.data, options.net.seed, net.input, options.net.corrupt);
   require_fits(data, net);
-  const ModelState weights = read_weights(options.weights, cut);
+  const auto weights = std::make_shared<const ModelState>(read_weights(options.weights, cut));
   const Batches test(data, Part::test, net.training.batch, options.net.seed, Augmentation{}, net.scales);
 
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
   const auto cluster = Cluster::assemble(options.cluster, options.net, net, cut, observers, catch_stop_signals());
   if (!cluster) return kInterrupted;
-  Heads heads(cut, net.training.batch);
-  Evaluation result;
-  for (bool done = false; !done;) {
-    try {
-      const Model model{cluster->trunk(), heads};
-      load(model, weights);
-      result = evaluate(model, test);
-      done = true;
-    } catch (const PeerLost& lost) {
-      cluster->recover(lost);
-    }
-  }
+  ClusterLearner learner(*cluster, cut, net.training.batch, options.net.device_options.threads);
+  learner.load(weights);
+  const Evaluation result = evaluate(learner, test);
   cluster->dismiss("the test finished");
   if (options.net.format == "json") {
     fmt::print(

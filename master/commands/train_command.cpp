@@ -5,7 +5,7 @@
 #include "core/files.hpp"
 #include "core/stop_signal.hpp"
 #include "data/dataset.hpp"
-#include "master/cluster/cluster.hpp"
+#include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/report/run_folder.hpp"
 #include "train/train.hpp"
@@ -30,12 +30,13 @@ std::string go_on_command(const std::string& command_line, const std::string& fo
   return command;
 }
 
-struct Restored {
-  ModelState model;
+/// The model to begin with, and where training stands with it.
+struct Start {
+  std::shared_ptr<const ModelState> model;
   Progress progress;
 };
 
-Restored restore(const TrainOptions& options, const Cut& cut, const std::string& expected, const Observers& observers) {
+Start restore(const TrainOptions& options, const Cut& cut, const std::string& expected, const Observers& observers) {
   std::string notice;
   Checkpoint checkpoint = read_checkpoint(options.out, cut, notice);
   if (!notice.empty()) {
@@ -48,8 +49,7 @@ Restored restore(const TrainOptions& options, const Cut& cut, const std::string&
         "or start a new run with another --out",
         options.out);
   }
-  const RunState& run = checkpoint.run;
-  return {std::move(checkpoint.model), {run.position, run.epoch_loss, run.epoch_correct}};
+  return {std::make_shared<const ModelState>(std::move(checkpoint.model)), checkpoint.run.progress};
 }
 
 Observers make_observers(const NetOptions& options) {
@@ -106,7 +106,7 @@ class TrainCommand {
                        to_yaml(net_));
   }
 
-  Restored initial() {
+  Start initial() {
     if (options_.resume) {
       if (has_checkpoint(options_.out)) return restore(options_, cut_, fingerprint_, observers_);
       if (!std::filesystem::exists(options_.out + "/config.yaml")) {
@@ -116,8 +116,10 @@ class TrainCommand {
         observer->on_notice(options_.out + ": the run ended before its first checkpoint; it begins anew");
       }
     }
-    if (!options_.weights.empty()) return {read_weights(options_.weights, cut_), {}};
-    return {{initial_trunk(cut_, options_.net.seed), initial_heads(cut_, options_.net.seed)}, {}};
+    ModelState model = options_.weights.empty()
+                           ? ModelState{initial_trunk(cut_, options_.net.seed), initial_heads(cut_, options_.net.seed)}
+                           : read_weights(options_.weights, cut_);
+    return {std::make_shared<const ModelState>(std::move(model)), {}};
   }
 
   void announce(const Cluster& cluster) {
@@ -139,11 +141,7 @@ class TrainCommand {
 
   void save(const Cluster& cluster, const Progress& progress, const ModelState& model) {
     write_text(folder_ + "/plan.json", to_json(cluster.plan()));
-    write_checkpoint(folder_, cut_, model,
-                     {.position = progress.position,
-                      .fingerprint = fingerprint_,
-                      .epoch_loss = progress.epoch_loss,
-                      .epoch_correct = progress.epoch_correct});
+    write_checkpoint(folder_, cut_, model, {.progress = progress, .fingerprint = fingerprint_});
     write_weights(folder_ + "/weights.safetensors", cut_, model, net_);
     const Position& at = progress.position;
     for (const auto& observer : observers_) {
@@ -165,26 +163,27 @@ class TrainCommand {
     }
   }
 
+  std::unique_ptr<Learner> make_learner(Cluster& cluster) const {
+    const int batch = net_.training.batch;
+    const int threads = options_.net.device_options.threads;
+    if (options_.cluster.slaves == 0) return std::make_unique<NetLearner>(cluster.trunk(), cut_, batch, threads);
+    return std::make_unique<ClusterLearner>(cluster, cut_, batch, threads, options_.snapshot_seconds);
+  }
+
   int train_and_end(Cluster& cluster, const std::atomic<bool>& stop) {
-    Training training{.net = net_,
-                      .training = *training_,
-                      .test = *test_,
-                      .seed = options_.net.seed,
-                      .max_steps = options_.steps,
-                      .checkpoint_seconds = options_.checkpoint_seconds,
-                      .snapshot_seconds = options_.snapshot_seconds,
-                      .stop = stop,
-                      .save_now = &catch_hangups()};
-    if (options_.cluster.slaves > 0) {
-      training.recover = [&](const PeerLost& lost) -> Trunk& { return cluster.recover(lost); };
-      training.members_change = [&] { return cluster.members_change(); };
-      training.regroup = [&]() -> Trunk& { return cluster.regroup(); };
-    }
-    Heads heads(cut_, net_.training.batch);
+    const Training training{.net = net_,
+                            .training = *training_,
+                            .test = *test_,
+                            .seed = options_.net.seed,
+                            .max_steps = options_.steps,
+                            .checkpoint_seconds = options_.checkpoint_seconds,
+                            .stop = stop,
+                            .save_now = &catch_hangups()};
+    const std::unique_ptr<Learner> learner = make_learner(cluster);
     try {
-      save(cluster, start_.progress, start_.model);  // so that there is a checkpoint whatever happens next
+      save(cluster, start_.progress, *start_.model);  // so that there is a checkpoint whatever happens next
       const Outcome outcome =
-          train(training, {cluster.trunk(), heads}, std::move(start_.model), start_.progress, observers_,
+          train(training, *learner, std::move(start_.model), start_.progress, observers_,
                 [&](const Progress& progress, const ModelState& model) { try_to_save(cluster, progress, model); });
       if (!unsaved_.empty()) throw Error(unsaved_);
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
@@ -216,7 +215,7 @@ class TrainCommand {
   std::string fingerprint_;
   std::unique_ptr<Batches> training_;
   std::unique_ptr<Batches> test_;
-  Restored start_;
+  Start start_;
   std::string folder_;
   std::string go_on_;
   std::string unsaved_;  ///< why the last checkpoint could not be written

@@ -55,6 +55,7 @@ class WrongShard : public Shard {
     if (wrong_ == Wrong::bias_gradient) gradients[1].data()[0] = NAN;
     return gradients;
   }
+  void set_gradients(const std::vector<Tensor>& gradients) override { shard_->set_gradients(gradients); }
 
  private:
   const DeviceTensor& spoilt(Wrong wrong, const DeviceTensor& right, DeviceTensor& copy, std::size_t one_in) const {

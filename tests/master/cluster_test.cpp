@@ -58,9 +58,8 @@ TrainingOptions plain_sgd() { return {.learning_rate = 0.05, .momentum = 0.9, .w
 Result train_some(
     Trunk& trunk, const Cut& cut, const std::function<void(int step)>& before = [](int) {},
     const TrainingOptions& options = plain_sgd()) {
-  Heads heads(cut, kBatch);
-  heads.load(initial_heads(cut, kSeed));
-  trunk.load(initial_trunk(cut, kSeed));
+  NetLearner learner(trunk, cut, kBatch);
+  learner.load(std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)}));
   Tensor images(input_shape(cut.trunk[0], kBatch));
   std::vector<int> labels(kBatch);
   Result result;
@@ -76,7 +75,7 @@ Result train_some(
       }
       return update_step(options, options.learning_rate, step + 1, norm);
     };
-    result.loss += train_step({trunk, heads}, images, labels, pass, update).sum;
+    result.loss += train_step(learner, images, labels, pass, update).sum;
   }
   result.trunk = trunk.snapshot();
   return result;

@@ -63,10 +63,8 @@ std::vector<float> all_values(const ModelState& model) {
 
 Checkpoint sample(int batch) {
   return {.model = drawn(small_net(), static_cast<std::uint64_t>(batch)),
-          .run = {.position = {2, batch},
-                  .fingerprint = "net seed batch data",
-                  .epoch_loss = 0.1 + batch,
-                  .epoch_correct = 17}};
+          .run = {.progress = {.position = {2, batch}, .epoch_loss = 0.1 + batch, .epoch_correct = 17},
+                  .fingerprint = "net seed batch data"}};
 }
 
 void write_sample(const std::string& folder, int batch) {
@@ -82,10 +80,10 @@ TEST(Checkpoints, GoThereAndBackToTheBit) {
   const Checkpoint read = read_checkpoint(folder.path(), small_net(), notice);
   EXPECT_EQ(notice, "");
   EXPECT_EQ(all_values(read.model), all_values(written.model));
-  EXPECT_EQ(read.run.position, written.run.position);
+  EXPECT_EQ(read.run.progress.position, written.run.progress.position);
   EXPECT_EQ(read.run.fingerprint, written.run.fingerprint);
-  EXPECT_EQ(read.run.epoch_loss, written.run.epoch_loss);
-  EXPECT_EQ(read.run.epoch_correct, written.run.epoch_correct);
+  EXPECT_EQ(read.run.progress.epoch_loss, written.run.progress.epoch_loss);
+  EXPECT_EQ(read.run.progress.epoch_correct, written.run.progress.epoch_correct);
 }
 
 TEST(Checkpoints, ServeAsWeights) {
@@ -106,12 +104,12 @@ TEST(Checkpoints, TheOneBeforeServesWhenTheLastIsDamaged) {
   for (const std::size_t length : {std::size_t{0}, std::size_t{5}, sound.size() / 2, sound.size() - 1}) {
     write_file(file, {sound.begin(), sound.begin() + static_cast<std::ptrdiff_t>(length)});
     std::string notice;
-    EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).run.position.batch, 1);
+    EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).run.progress.position.batch, 1);
     EXPECT_THAT(notice, HasSubstr("going on from the checkpoint before it"));
   }
   fs::remove(file);
   std::string notice;
-  EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).run.position.batch, 1);
+  EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).run.progress.position.batch, 1);
 }
 
 TEST(Checkpoints, NoneAtAllIsAnError) {

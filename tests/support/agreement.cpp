@@ -100,6 +100,23 @@ void expect_near(const Results& got, const Results& expected, const ShardSpec& s
   }
 }
 
+/// A shard that is given the gradients of another updates to the same bits as the other, whatever its own gradients were.
+void expect_gradients_taken(Device& device, const ShardSpec& spec, const std::vector<Tensor>& gradients) {
+  HostShard computing(device, spec);
+  computing.shard().set_state(random_state(spec));
+  computing.connect(random_added(spec));
+  computing.forward(random_input(spec).span(), kTraining);
+  computing.backward(random_output_gradient(spec).span());
+  HostShard given(device, spec);
+  given.shard().set_state(computing.shard().state());
+  given.shard().set_gradients(gradients);
+  const std::vector<Tensor> taken = given.shard().gradients();
+  for (std::size_t p = 0; p < gradients.size(); ++p) expect_same_bits(taken.at(p), gradients[p], "gradient given");
+  computing.shard().update(step_of(spec.stage));
+  given.shard().update(step_of(spec.stage));
+  EXPECT_TRUE(same_bits(given.shard().state(), computing.shard().state())) << "update by gradients that were given";
+}
+
 }  // namespace
 
 void expect_agreement(Device& device, const ShardSpec& spec, double epsilon) {
@@ -113,6 +130,8 @@ void expect_agreement(Device& device, const ShardSpec& spec, double epsilon) {
   expect_same_bits(got.output, again.output, "output of a second run");
   EXPECT_TRUE(same_bits(got.end, again.end)) << "state of a second run";
   if (spec.input_gradient) expect_same_bits(got.input_gradient, again.input_gradient, "input gradient of a second run");
+
+  expect_gradients_taken(device, spec, got.gradients);
 
   SCOPED_TRACE("in micro-batches of one sample");
   ShardSpec one_by_one = spec;

@@ -97,12 +97,12 @@ class AgainstTorch : public testing::TestWithParam<std::string> {
         device_(make_device("cpu", {.threads = 2})),
         images_({batch_, net_.input.channels, net_.input.height, net_.input.width}),
         trunk_(cut_.trunk, images_.shape(), *device_),
-        heads_(cut_, batch_),
-        start_(start_of(cut_)) {
-    load({trunk_, heads_}, start_);
+        learner_(trunk_, cut_, batch_),
+        start_(std::make_shared<const ModelState>(start_of(cut_))) {
+    learner_.load(start_);
   }
 
-  Head<float>::Loss step(int number, const std::function<UpdateStep(double)>& update) {
+  BatchLoss step(int number, const std::function<UpdateStep(double)>& update) {
     const std::vector<double> pixels = draw(fmt::format("images{}", number), images_.size());
     for (std::size_t i = 0; i < pixels.size(); ++i) images_.data()[i] = static_cast<float>(pixels[i]);
     std::vector<int> labels;
@@ -110,19 +110,19 @@ class AgainstTorch : public testing::TestWithParam<std::string> {
       labels.push_back(static_cast<int>((value + 1.0) / 2.0 * net_.classes));
     }
     const Pass pass{.training = true, .seed = 1, .squares = net_.training.clip > 0.0};
-    return train_step({trunk_, heads_}, images_, labels, pass, update);
+    return train_step(learner_, images_, labels, pass, update);
   }
 
   /// Of the first step: what an update at a rate of 1 takes away.
   ModelState gradients() {
     step(0, [](double) { return UpdateStep{.learning_rate = 1.0F}; });
-    ModelState state = state_of({trunk_, heads_});
-    const auto before = named(cut_, start_);
+    ModelState state = *learner_.state();
+    const auto before = named(cut_, *start_);
     for (const auto& [name, after] : named(cut_, state)) {
       auto& values = const_cast<Tensor&>(*after);
       for (std::size_t i = 0; i < values.size(); ++i) values.data()[i] = before.at(name)->data()[i] - values.data()[i];
     }
-    load({trunk_, heads_}, start_);
+    learner_.load(start_);
     return state;
   }
 
@@ -133,8 +133,8 @@ class AgainstTorch : public testing::TestWithParam<std::string> {
   std::unique_ptr<Device> device_;
   Tensor images_;
   LocalTrunk trunk_;
-  Heads heads_;
-  ModelState start_;
+  NetLearner learner_;
+  std::shared_ptr<const ModelState> start_;
 };
 
 TEST_P(AgainstTorch, OutputsGradientsAndLossesAreTheSame) {
@@ -143,9 +143,9 @@ TEST_P(AgainstTorch, OutputsGradientsAndLossesAreTheSame) {
   const double off = golden_.at("outputs_off");
   double largest = 0.0;
   for (const double value : outputs) largest = std::max(largest, std::abs(value));
-  ASSERT_EQ(outputs.size(), heads_.outputs().size());
+  ASSERT_EQ(outputs.size(), learner_.heads().outputs().size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    EXPECT_NEAR(heads_.outputs().data()[i], outputs[i], 2e-5 * largest + kRoundings * off) << "output " << i;
+    EXPECT_NEAR(learner_.heads().outputs().data()[i], outputs[i], 2e-5 * largest + kRoundings * off) << "output " << i;
   }
   const auto gradients = named(cut_, found);
   ASSERT_EQ(gradients.size(), golden_.at("gradients").size());

@@ -1,0 +1,124 @@
+#include "master/cluster/cluster_learner.hpp"
+
+#include <cmath>
+#include <utility>
+
+namespace convoy {
+
+ClusterLearner::ClusterLearner(Cluster& cluster, const Cut& cut, int batch, int threads, double snapshot_seconds)
+    : cluster_(cluster), net_(cluster.trunk(), cut, batch, threads), snapshot_seconds_(snapshot_seconds) {}
+
+/// Where members are lost in a call of a step, the step is void: training goes on from the last snapshot.
+template <class Call>
+auto ClusterLearner::guarded(const Call& call) {
+  try {
+    return call();
+  } catch (const PeerLost& lost) {
+    recover(lost);
+  }
+  throw Rewound(kept_.progress);
+}
+
+BatchLoss ClusterLearner::accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) {
+  return guarded([&] {
+    if (cluster_.members_change()) regroup();
+    return net_.accumulate(images, labels, pass);
+  });
+}
+
+double ClusterLearner::gradient_squares() {
+  return guarded([&] { return net_.gradient_squares(); });
+}
+
+void ClusterLearner::apply(const UpdateStep& step, const Progress& after) {
+  guarded([&] {
+    net_.apply(step);
+    stands_ = after;
+    keep_in_the_background();
+  });
+}
+
+const Tensor& ClusterLearner::outputs(const Tensor& images) {
+  while (true) {
+    try {
+      return net_.outputs(images);
+    } catch (const PeerLost& lost) {
+      const bool no_step_since = stands_ == kept_.progress;
+      recover(lost);
+      if (!no_step_since) throw Rewound(kept_.progress);
+    }
+  }
+}
+
+std::shared_ptr<const ModelState> ClusterLearner::state() {
+  return guarded([&] {
+    keep();
+    return kept_.model;
+  });
+}
+
+void ClusterLearner::load(std::shared_ptr<const ModelState> model, const Progress& at) {
+  kept_ = {std::move(model), at};
+  stands_ = at;
+  try {
+    net_.load(kept_.model);
+  } catch (const PeerLost& lost) {
+    recover(lost);
+  }
+}
+
+/// With the members that are left, from the last snapshot on.
+void ClusterLearner::recover(PeerLost lost) {
+  pending_.reset();
+  while (true) {
+    ++losses_;
+    try {
+      net_.use(cluster_.recover(lost));
+      net_.load(kept_.model);
+      stands_ = kept_.progress;
+      return;
+    } catch (const PeerLost& next) {
+      lost = next;
+    }
+  }
+}
+
+void ClusterLearner::regroup() {
+  keep();
+  net_.use(cluster_.regroup());
+  net_.load(kept_.model);
+}
+
+void ClusterLearner::keep() {
+  kept_ = {net_.state(), stands_};
+  pending_.reset();
+  since_kept_.restart();
+}
+
+/// Begins a snapshot when it is time for one, and takes it when it is whole.
+void ClusterLearner::keep_in_the_background() {
+  if (pending_) {
+    auto trunk = net_.trunk().take_snapshot();
+    if (!trunk) return;
+    kept_ = {std::make_shared<const ModelState>(ModelState{*std::move(trunk), std::move(pending_->head)}),
+             pending_->progress};
+    pending_.reset();
+    keep_seconds_ = since_kept_.seconds();
+  } else if (since_kept_.seconds() > keep_after()) {
+    net_.trunk().begin_snapshot();
+    pending_ = {.head = net_.heads().states(), .progress = stands_};
+    since_kept_.restart();
+  }
+}
+
+/// Seconds between two snapshots for which the snapshots and the steps done again cost least together: the root of twice a
+/// snapshot's cost times the time between two losses (Young, CACM 1974). One loss an hour is assumed at first. A snapshot
+/// travels while steps go on and slows them down by at most an eighth of its time, which is taken as its cost.
+double ClusterLearner::keep_after() const {
+  if (snapshot_seconds_ > 0.0) return snapshot_seconds_;
+  constexpr double kSlowdown = 1.0 / 8.0;
+  const double between_losses = (3600.0 + since_start_.seconds()) / (1.0 + losses_);
+  return std::sqrt(2.0 * kSlowdown * keep_seconds_ * between_losses);
+}
+
+}  // namespace convoy

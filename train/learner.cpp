@@ -1,0 +1,47 @@
+#include "train/learner.hpp"
+
+namespace convoy {
+
+NetLearner::NetLearner(Trunk& trunk, const Cut& cut, int batch, int threads)
+    : trunk_(&trunk), heads_(cut, batch, threads) {}
+
+BatchLoss NetLearner::accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) {
+  BatchLoss loss;
+  trunk_->begin(images, pass);
+  while (const auto samples = trunk_->next_outputs()) {
+    heads_.forward(trunk_->outputs(), pass, *samples);
+    const BatchLoss part = heads_.loss(labels, images.shape().n, *samples);
+    loss.sum += part.sum;
+    loss.correct += part.correct;
+    trunk_->backward(heads_.backward(*samples), *samples);
+  }
+  heads_.backward_weights();
+  return loss;
+}
+
+double NetLearner::gradient_squares() { return trunk_->gradient_squares() + heads_.gradient_squares(); }
+
+void NetLearner::apply(const UpdateStep& step, const Progress&) {
+  trunk_->update(step);
+  heads_.update(step);  // while the trunk's members update theirs
+  trunk_->finish();
+}
+
+const Tensor& NetLearner::outputs(const Tensor& images) {
+  trunk_->forward(images, {});
+  heads_.forward(trunk_->outputs(), {});
+  return heads_.outputs();
+}
+
+BatchLoss NetLearner::test_loss(const std::vector<int>& labels, int count) { return heads_.loss(labels, count); }
+
+std::shared_ptr<const ModelState> NetLearner::state() {
+  return std::make_shared<const ModelState>(ModelState{trunk_->snapshot(), heads_.states()});
+}
+
+void NetLearner::load(std::shared_ptr<const ModelState> model, const Progress&) {
+  trunk_->load(model->trunk);
+  heads_.load(model->head);
+}
+
+}  // namespace convoy
