@@ -82,4 +82,32 @@ std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan
   return better;
 }
 
+void Rebalancer::begin(const Plan& plan) {
+  measured_.assign(plan.members.size(), std::vector<double>(plan.stages.size(), 0.0));
+  steps_ = 0;
+  steps_measured_ = 0;
+}
+
+void Rebalancer::forget() {
+  for (std::vector<double>& stages : measured_) std::ranges::fill(stages, 0.0);
+  steps_measured_ = 0;
+}
+
+std::optional<Plan> Rebalancer::end_step(const std::vector<Stage>& trunk, const Plan& plan) {
+  constexpr int kWarmUp = 2;
+  if (options_.profiles.empty()) return std::nullopt;
+  if (++steps_ <= kWarmUp) {
+    forget();
+    return std::nullopt;
+  }
+  if (++steps_measured_ < steps_to_judge_) return std::nullopt;
+  for (std::vector<double>& stages : measured_) {
+    for (double& seconds : stages) seconds /= steps_measured_;
+  }
+  auto better = rebalanced(trunk, plan, corrected(options_.profiles, plan, measured_), options_.margin);
+  if (better) steps_to_judge_ *= 2;
+  forget();
+  return better;
+}
+
 }  // namespace convoy

@@ -84,13 +84,13 @@ void Cluster::form_once() {
 void Cluster::execute() {
   const std::vector<MemberProfile>& profiles = planned_.calibration.members;
   const bool shares_move = traits_of(planned_.plan.exchange).moving_shares;
-  auto trunk =
-      std::make_unique<ClusterTrunk>(cut_.trunk, planned_.plan, *planned_.roster,
-                                     options_.share ? device_.get() : nullptr, patience_for(planned_.plan, profiles),
-                                     Rebalancing{.profiles = shares_move ? profiles : std::vector<MemberProfile>(),
-                                                 .notify = [this](const Plan& plan) {
-                                                   for (const auto& observer : observers_) observer->on_plan(plan);
-                                                 }});
+  const auto on_plan = [this](const Plan& plan) {
+    for (const auto& observer : observers_) observer->on_plan(plan);
+  };
+  auto trunk = std::make_unique<ClusterTrunk>(
+      cut_.trunk, planned_.plan, *planned_.roster, options_.share ? device_.get() : nullptr,
+      patience_for(planned_.plan, profiles),
+      Rebalancing{.profiles = shares_move ? profiles : std::vector<MemberProfile>()}, on_plan);
   slaves_ = trunk.get();
   trunk_ = std::move(trunk);
 }

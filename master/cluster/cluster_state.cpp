@@ -7,58 +7,20 @@
 
 namespace convoy {
 
-/// Its values may still have to come.
-std::shared_ptr<ClusterTrunk::Part> ClusterTrunk::ask(std::size_t stage, int member, FilterRange filters) {
-  auto part = std::make_shared<Part>();
-  if (!is_slave(member)) {
-    part->of = {stage, filters, node_->state(stage, filters)};
-    return part;
-  }
-  part->of = {stage, filters, zero_state(stages_[stage], filters.count)};
-  if (!has_parameters(stages_[stage])) return part;  // nothing to send
-  part->reader.emplace(wire::values_of(part->of.state));
-  const auto slave = static_cast<std::size_t>(member);
-  send(slave, wire::Snapshot{static_cast<std::uint32_t>(stage), filters});
-  coming_[slave].push_back(part);
-  return part;
+/// The state of filters of a node's shard; that of a slave's may still have to come.
+std::shared_ptr<ComingState> ClusterTrunk::ask(std::size_t stage, int node, FilterRange filters) {
+  if (is_slave(node)) return states_->ask(static_cast<std::size_t>(node), stage, filters);
+  auto own = std::make_shared<ComingState>();
+  own->of = {stage, filters, node_->state(stage, filters)};
+  return own;
 }
 
-/// Until it is there: settle().
-void ClusterTrunk::give(int node, const FilterState& part) {
-  if (!is_slave(node)) return node_->set_state(part.stage, part.filters, part.state);
+/// The node has it after settle().
+void ClusterTrunk::give(int node, const FilterState& state) {
+  if (!is_slave(node)) return node_->set_state(state.stage, state.filters, state.state);
   const auto slave = static_cast<std::size_t>(node);
   ++owed_[slave];
-  loads_[slave].push_back(part);
-  if (loads_[slave].size() == 1) offer(slave);
-}
-
-/// The next state for the slave, by what it contains.
-void ClusterTrunk::offer(std::size_t slave) {
-  const FilterState& part = loads_[slave].front();
-  send(slave,
-       wire::Load{static_cast<std::uint32_t>(part.stage), part.filters, wire::contents_of(part.state, part.filters)});
-}
-
-/// What of it the slave has not.
-void ClusterTrunk::take_wanted(std::size_t slave, const wire::Wanted& wanted) {
-  if (loads_[slave].empty() || wanted.stage_index != loads_[slave].front().stage)
-    broke_protocol(slave, "an unasked Wanted");
-  const FilterState part = std::move(loads_[slave].front());
-  loads_[slave].pop_front();
-  const std::vector<FilterRange> blocks = wire::state_blocks(part.filters);
-  std::vector<ShardState> missing;
-  std::vector<std::span<const float>> values;
-  for (const std::uint32_t block : wanted.blocks) {
-    if (block >= blocks.size()) broke_protocol(slave, fmt::format("block {} of {}", block, blocks.size()));
-    missing.push_back(wire::block_of(part.state, part.filters, blocks[block]));
-  }
-  for (const ShardState& each : missing) {
-    const auto more = wire::values_of(each);
-    values.insert(values.end(), more.begin(), more.end());
-  }
-  wire::send_values({.step = 0, .task = wanted.stage_index, .first = 0}, values,
-                    [&](const wire::Envelope& piece) { roster_.send(slave, piece); });
-  if (!loads_[slave].empty()) offer(slave);
+  states_->give(slave, state);
 }
 
 void ClusterTrunk::begin_snapshot() {
@@ -106,7 +68,7 @@ void ClusterTrunk::change_plan(const Plan& plan) {
   invariant(plan.members == plan_.members && plan.batch == plan_.batch, "a plan for the same members and batches");
   settle();
   // What a node has to hold and had no shard of: it is fetched from whose shard it was, before that drops it.
-  std::vector<std::pair<int, std::shared_ptr<Part>>> moved;
+  std::vector<std::pair<int, std::shared_ptr<ComingState>>> moved;
   // In a ring slaves reach one another, and it goes straight from one to the other.
   std::vector<wire::StateMove> moves;
   std::set<int> movers;
@@ -126,7 +88,7 @@ void ClusterTrunk::change_plan(const Plan& plan) {
       }
     }
   }
-  run_until([this] { return std::ranges::all_of(coming_, [](const auto& parts) { return parts.empty(); }); });
+  run_until([this] { return !states_->awaits_any(); });
   const std::vector<FilterState> kept = node_->own_states();
   plan_ = plan;
   execute(true, moves);

@@ -27,15 +27,16 @@ std::string make_token() {
 }  // namespace
 
 ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own,
-                           std::chrono::milliseconds patience, Rebalancing rebalancing)
+                           std::chrono::milliseconds patience, Rebalancing rebalancing,
+                           std::function<void(const Plan&)> on_plan)
     : stages_(std::move(stages)),
       plan_(std::move(plan)),
       roster_(roster),
       own_(own),
       patience_(patience),
       owed_(roster.slaves().size(), 0),
-      rebalancing_(std::move(rebalancing)),
-      steps_to_judge_(rebalancing_.first_steps) {
+      rebalancer_(std::move(rebalancing)),
+      on_plan_(std::move(on_plan)) {
   validate(plan_, stages_);
   invariant(!stages_.empty(), "a cluster needs stages to share");
   invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members are those at hand");
@@ -57,8 +58,7 @@ void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves)
   longest_ = 0.0;
   unreached_.clear();
   unreached_at_ = wire::Deadline::max();
-  coming_.assign(slave_count(), {});
-  loads_.assign(slave_count(), {});
+  states_.emplace(roster_, stages_);
   assign(keep, moves);
   node_ = std::make_unique<Node>(plan_, stages_, static_cast<int>(slave_count()), own_,
                                  Carrier{.send = [this](Parcel&& parcel) { carry(parcel); },
@@ -69,8 +69,7 @@ void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves)
   settle();
   if (!unreached_.empty()) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
   ready_ = true;
-  measured_.assign(plan_.members.size(), std::vector<double>(stages_.size(), 0.0));
-  steps_measured_ = 0;
+  rebalancer_.begin(plan_);
 }
 
 /// Tells every slave which node it is.
@@ -111,7 +110,7 @@ void ClusterTrunk::expect_all() {
 std::vector<std::size_t> ClusterTrunk::awaited() const {
   std::vector<std::size_t> slaves;
   for (std::size_t i = 0; i < owed_.size(); ++i) {
-    if (owed_[i] > 0 || !coming_[i].empty()) slaves.push_back(i);
+    if (owed_[i] > 0 || states_->awaits(i)) slaves.push_back(i);
   }
   return slaves;
 }
@@ -147,6 +146,20 @@ void ClusterTrunk::settle() {
   run_until([this] { return node_->finished() && std::ranges::none_of(owed_, [](int owed) { return owed > 0; }); });
 }
 
+/// What a slave sent is at fault for an Error that it leads to, unless a member was lost meanwhile, or the master's own device.
+template <class Call>
+void ClusterTrunk::judged(std::size_t slave, const Call& call) const {
+  try {
+    call();
+  } catch (const PeerLost&) {
+    throw;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const Error& error) {
+    broke_protocol(slave, error.what());
+  }
+}
+
 void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
   const std::string& name = roster_.slaves()[slave].name;
   if (const auto* assigned = std::get_if<wire::Assigned>(&envelope.message)) {
@@ -168,14 +181,14 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
     return;
   }
   const auto* piece = std::get_if<wire::Piece>(&envelope.message);
-  const bool asked = owed_[slave] > 0 || (piece != nullptr && !coming_[slave].empty());
+  const bool asked = owed_[slave] > 0 || (piece != nullptr && states_->awaits(slave));
   if (!asked) broke_protocol(slave, "an unasked " + wire::name_of(envelope.message));
   if (const auto* squares = std::get_if<wire::Squares>(&envelope.message)) {
     squares_[slave] = squares->sum;
   } else if (piece != nullptr) {
-    take_piece(slave, *piece, envelope.payload);
+    judged(slave, [&] { take_piece(slave, *piece, envelope.payload); });
   } else if (const auto* wanted = std::get_if<wire::Wanted>(&envelope.message)) {
-    take_wanted(slave, *wanted);
+    judged(slave, [&] { states_->take_wanted(slave, *wanted); });
   } else if (const auto* done = std::get_if<wire::Done>(&envelope.message)) {
     --owed_[slave];
     times_[slave].compute += done->compute;
@@ -183,7 +196,7 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
     times_[slave].wait += done->wait;
     if (!training_ || done->stages.size() != stages_.size()) return;
     for (std::size_t s = 0; s < stages_.size(); ++s) {
-      measured_[slave][s] += done->stages[s];
+      rebalancer_.count(slave, s, done->stages[s]);
       longest_ = std::max(longest_, done->stages[s]);
     }
   } else {
@@ -192,23 +205,11 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
 }
 
 void ClusterTrunk::take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload) {
-  try {
-    if (piece.step == 0 && !coming_[slave].empty()) {
-      coming_[slave].front()->reader->add(piece, payload);
-      if (coming_[slave].front()->complete()) coming_[slave].pop_front();
-      return;
-    }
-    if (step_ == 0 || piece.step != step_) fail("a Piece of step {} in step {}", piece.step, step_);
-    const auto owner = std::make_shared<wire::Payload>(payload);
-    node_->receive(static_cast<int>(slave), static_cast<int>(piece.task), piece.first,
-                   {owner, std::as_const(*owner).bytes()});
-  } catch (const PeerLost&) {
-    throw;
-  } catch (const DeviceLost&) {
-    throw;  // the master's own, to which what came was written
-  } catch (const Error& error) {
-    broke_protocol(slave, error.what());
-  }
+  if (piece.step == 0 && states_->awaits(slave)) return states_->take(slave, piece, payload);
+  if (step_ == 0 || piece.step != step_) fail("a Piece of step {} in step {}", piece.step, step_);
+  const auto owner = std::make_shared<wire::Payload>(payload);
+  node_->receive(static_cast<int>(slave), static_cast<int>(piece.task), piece.first,
+                 {owner, std::as_const(*owner).bytes()});
 }
 
 // ---- a step --------------------------------------------------------------------------------------------------------
@@ -267,7 +268,10 @@ void ClusterTrunk::update(const UpdateStep& step) {
 void ClusterTrunk::finish() {
   settle();
   count_own_seconds();
-  count_step();
+  const auto better = rebalancer_.end_step(stages_, plan_);
+  if (!better) return;
+  if (on_plan_) on_plan_(*better);
+  change_plan(*better);
 }
 
 void ClusterTrunk::count_own_seconds() {
@@ -275,35 +279,8 @@ void ClusterTrunk::count_own_seconds() {
   const std::vector<double> seconds = node_->take_seconds();
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     times_.back().compute += seconds[s];
-    if (training_) measured_.back()[s] += seconds[s];
+    if (training_) rebalancer_.count(slave_count(), s, seconds[s]);
   }
-}
-
-/// The first steps after a plan begins are not like the others.
-void ClusterTrunk::count_step() {
-  constexpr std::uint64_t kWarmUp = 2;
-  if (rebalancing_.profiles.empty()) return;
-  if (step_ <= kWarmUp) {
-    for (std::vector<double>& stages : measured_) std::ranges::fill(stages, 0.0);
-  } else if (++steps_measured_ >= steps_to_judge_) {
-    rebalance();
-  }
-}
-
-/// Moves filters where that saves more than the margin.
-void ClusterTrunk::rebalance() {
-  for (std::vector<double>& stages : measured_) {
-    for (double& seconds : stages) seconds /= steps_measured_;
-  }
-  const auto better =
-      rebalanced(stages_, plan_, corrected(rebalancing_.profiles, plan_, measured_), rebalancing_.margin);
-  if (better) {
-    rebalancing_.notify(*better);
-    change_plan(*better);
-    steps_to_judge_ *= 2;
-  }
-  for (std::vector<double>& stages : measured_) std::ranges::fill(stages, 0.0);
-  steps_measured_ = 0;
 }
 
 std::vector<MemberTime> ClusterTrunk::take_times() {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,28 +9,21 @@
 
 #include "exchange/node.hpp"
 #include "master/cluster/roster.hpp"
+#include "master/cluster/state_transfer.hpp"
 #include "plan/rebalance.hpp"
 #include "train/trunk.hpp"
-#include "wire/stream.hpp"
 
 namespace convoy {
 
-/// How shares follow what a run measures.
-struct Rebalancing {
-  std::vector<MemberProfile> profiles;      ///< of the plan's members; empty: the shares stay
-  std::function<void(const Plan&)> notify;  ///< of a new plan, before its first step
-  int first_steps = 10;                     ///< before shares may move; twice as many after each move
-  double margin = 0.05;                     ///< of a step's time that a move must save
-};
-
 class ClusterTrunk : public Trunk {
  public:
-  /// plan.members are the roster's slaves in their order, then "master" when `own` (its device) is given. `patience` is
-  /// how long a slave that owes an answer may be silent in the first steps of a plan. Roster and device must outlive the trunk. Has every slave
-  /// compile its shards and reach its peers; whatever they were at is dropped. Throws PeerLost, as do the
-  /// other calls; the roster can then be used for another plan.
+  /// plan.members are the roster's slaves in their order, then kMasterName where the master computes a share on its device
+  /// `own`. `patience` is how long a slave that owes an answer may be silent in the first steps of a plan. `on_plan` is told
+  /// of a new plan before its first step. Roster and device must outlive the trunk. Has every slave compile its shards and
+  /// reach its peers; slaves drop what they were doing. Throws PeerLost, as do the other calls; the roster can then be used
+  /// for another plan.
   ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own, std::chrono::milliseconds patience,
-               Rebalancing rebalancing = {});
+               Rebalancing rebalancing = {}, std::function<void(const Plan&)> on_plan = {});
 
   void begin(const Tensor& images, const Pass& pass) override;
   std::optional<SampleRange> next_outputs() override;
@@ -70,24 +62,16 @@ class ClusterTrunk : public Trunk {
   void take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
   std::vector<std::size_t> awaited() const;
   std::chrono::milliseconds patience() const;
+  template <class Call>
+  void judged(std::size_t slave, const Call& call) const;
   [[noreturn]] void broke_protocol(std::size_t slave, const std::string& what) const;
   void execute(bool keep, const std::vector<wire::StateMove>& moves = {});
   void assign(bool keep, const std::vector<wire::StateMove>& moves);
 
-  /// State of some filters, which a slave may still be sending.
-  struct Part {
-    FilterState of;
-    std::optional<wire::ValueReader> reader;
-    bool complete() const { return !reader || reader->complete(); }
-  };
-  std::shared_ptr<Part> ask(std::size_t stage, int member, FilterRange filters);
+  std::shared_ptr<ComingState> ask(std::size_t stage, int node, FilterRange filters);
+  void give(int node, const FilterState& state);
   bool snapshot_complete() const;
-  void give(int node, const FilterState& part);
-  void offer(std::size_t slave);
-  void take_wanted(std::size_t slave, const wire::Wanted& wanted);
   void count_own_seconds();
-  void count_step();
-  void rebalance();
 
   std::vector<Stage> stages_;
   Plan plan_;
@@ -105,15 +89,12 @@ class ClusterTrunk : public Trunk {
   std::vector<std::optional<double>> squares_;  ///< of the step at hand, of each slave
   std::vector<int> owed_;                       ///< Done messages expected, for each slave
   std::vector<MemberTime> times_;
-  Rebalancing rebalancing_;
-  MeasuredTimes measured_;  ///< sums since the last judgement
-  int steps_measured_ = 0;
-  int steps_to_judge_ = 0;
+  Rebalancer rebalancer_;
+  std::function<void(const Plan&)> on_plan_;
   std::string unreached_;  ///< for people
   wire::Deadline unreached_at_ = wire::Deadline::max();
-  std::vector<std::deque<std::shared_ptr<Part>>> coming_;  ///< from each slave, in this order
-  std::vector<std::deque<FilterState>> loads_;             ///< for each slave; the first has been offered
-  std::vector<std::shared_ptr<Part>> snapshot_;            ///< asked for, of all stages
+  std::optional<StateTransfer> states_;                 ///< of the plan's slaves
+  std::vector<std::shared_ptr<ComingState>> snapshot_;  ///< asked for, of all stages
 };
 
 }  // namespace convoy

@@ -169,9 +169,8 @@ TEST(ClustersOutOfBalance, MoveFiltersToWhoIsFaster) {
   const Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b"}, {1, 1});
   MemberProfile alike{.stages = {{{1, 0.01}, {5, 0.05}}, {{1, 0.01}, {9, 0.09}}}};
   std::vector<Plan> plans;
-  ClusterTrunk trunk(
-      cut.trunk, plan, roster, nullptr, 20s,
-      {.profiles = {alike, alike}, .notify = [&](const Plan& moved) { plans.push_back(moved); }, .first_steps = 5});
+  ClusterTrunk trunk(cut.trunk, plan, roster, nullptr, 20s, {.profiles = {alike, alike}, .first_steps = 5},
+                     [&](const Plan& moved) { plans.push_back(moved); });
   const Result result = train_some(trunk, cut);
   ASSERT_FALSE(plans.empty());
   EXPECT_EQ(trunk.plan(), plans.back());

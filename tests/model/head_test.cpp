@@ -208,7 +208,7 @@ TEST(Head, DoesTheSameInParts) {
   const auto expected = whole.loss(labels, 4);  // the last sample fills the batch up
   const BasicTensor<double> slopes = whole.backward();
   whole.backward_weights();
-  Head<double>::Loss sum;
+  BatchLoss sum;
   for (const SampleRange part : {SampleRange{0, 2}, {2, 2}, {4, 1}}) {
     parted.forward(maps, pass, part);
     const auto loss = parted.loss(labels, 4, part);

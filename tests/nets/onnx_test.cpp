@@ -45,11 +45,10 @@ std::vector<float> outputs_of(const ImportedNet& model, const NamedTensor& input
   }
   const auto device = make_device("cpu", {.threads = 2});
   LocalTrunk trunk(parts.trunk, images.shape(), *device);
-  Heads heads(parts, batch);
-  load({trunk, heads}, model_from(parts, model.tensors, "imported"));
-  trunk.forward(images, {});
-  heads.forward(trunk.outputs(), {});
-  return {heads.outputs().span().begin(), heads.outputs().span().end()};
+  NetLearner learner(trunk, parts, batch);
+  learner.load(std::make_shared<const ModelState>(model_from(parts, model.tensors, "imported")));
+  const Tensor& outputs = learner.outputs(images);
+  return {outputs.span().begin(), outputs.span().end()};
 }
 
 std::vector<float> softmax(std::vector<float> values, std::size_t classes) {
