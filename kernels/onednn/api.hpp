@@ -100,6 +100,10 @@ inline dnnl::batch_normalization_backward::primitive_desc describe_batch_norm_ba
 #endif
 }
 
+/// oneDNN refuses to run a primitive with an argument too many or too few. Version 2 counts the shift of a batch norm
+/// among the inputs of its backward pass, although it does not read it; version 3 does not.
+inline constexpr bool kBatchNormBackwardCountsShift = DNNL_VERSION_MAJOR < 3;
+
 inline dnnl::lrn_forward::primitive_desc describe_response_norm(const engine& on, const ResponseNorm& norm,
                                                                 const memory::desc& maps) {
   const auto kind = dnnl::prop_kind::forward_training;

@@ -109,12 +109,12 @@ class BatchNormLayer : public OnednnLayer {
     Arguments arguments{{DNNL_ARG_SRC, input_},
                         {DNNL_ARG_DIFF_DST, gradient_.take(engine_, gradient)},
                         {DNNL_ARG_SCALE, weights_.values},
-                        {DNNL_ARG_SHIFT, bias_.values},  // oneDNN 2.6 counts it in, and reads nothing of it
                         {DNNL_ARG_MEAN, mean_},
                         {DNNL_ARG_VARIANCE, variance_},
                         {DNNL_ARG_DIFF_SRC, input_gradient_},
                         {DNNL_ARG_DIFF_SCALE, weights_.gradient},
                         {DNNL_ARG_DIFF_SHIFT, bias_.gradient}};
+    if (onednn::kBatchNormBackwardCountsShift) arguments.emplace(DNNL_ARG_SHIFT, bias_.values);
     if (kept_) arguments.emplace(DNNL_ARG_WORKSPACE, kept_);
     engine_.run(backward_, arguments);
   }
