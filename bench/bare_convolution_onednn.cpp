@@ -1,8 +1,7 @@
 #include <omp.h>
 
-#include <oneapi/dnnl/dnnl.hpp>
-
 #include "bench/bare_convolution.hpp"
+#include "kernels/onednn/api.hpp"
 
 namespace convoy {
 namespace {
@@ -28,14 +27,13 @@ class Bare : public BareConvolution {
     const memory::dims strides{conv.stride_h, conv.stride_w};
     const memory::dims before{conv.pad.top, conv.pad.left};
     const memory::dims after{conv.pad.bottom, conv.pad.right};
-    const dnnl::convolution_forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, algorithm::convolution_direct, in, weights, bias, out, strides, before,
-         after},
-        engine_);
-    const dnnl::convolution_backward_data::primitive_desc data(
-        {algorithm::convolution_direct, in, weights, out, strides, before, after}, engine_, forward);
-    const dnnl::convolution_backward_weights::primitive_desc filter(
-        {algorithm::convolution_direct, in, weights, bias, out, strides, before, after}, engine_, forward);
+    const auto direct = algorithm::convolution_direct;
+    const auto forward = onednn::describe<dnnl::convolution_forward>(
+        engine_, {}, dnnl::prop_kind::forward_training, direct, in, weights, bias, out, strides, before, after);
+    const auto data = onednn::describe_backward<dnnl::convolution_backward_data>(engine_, forward, direct, in, weights,
+                                                                                 out, strides, before, after);
+    const auto filter = onednn::describe_backward<dnnl::convolution_backward_weights>(
+        engine_, forward, direct, in, weights, bias, out, strides, before, after);
     forward_ = {dnnl::convolution_forward(forward),
                 {{DNNL_ARG_SRC, filled(forward.src_desc())},
                  {DNNL_ARG_WEIGHTS, filled(forward.weights_desc())},

@@ -19,7 +19,7 @@ class AddLayer : public OnednnAdd {
         input_gradient_(engine.make(input.get_desc())),
         inlet_(with_samples(input.get_desc(), shape, micro_batch)) {
     const memory::desc& desc = inlet_.desc();
-    add_ = dnnl::binary({{algorithm::binary_add, desc, desc, desc}, engine.engine});
+    add_ = dnnl::binary(onednn::describe<dnnl::binary>(engine.engine, {}, algorithm::binary_add, desc, desc, desc));
   }
 
   void connect(const memory& added) override { added_ = added; }
@@ -58,7 +58,7 @@ bool shows_channels(const memory::desc& desc, const Shape& shape, int first, int
 }
 
 memory channels_of(const memory& maps, int first, int count) {
-  memory::dims dims = maps.get_desc().dims();
+  memory::dims dims = onednn::dims_of(maps.get_desc());
   dims[1] = count;
   return {maps.get_desc().submemory_desc(dims, {0, first, 0, 0}), maps.get_engine(), maps.get_data_handle()};
 }

@@ -78,13 +78,13 @@ class BatchNormLayer : public OnednnLayer {
     const memory::desc list{{shape.c}, memory::data_type::f32, memory::format_tag::x};
     Flags flags = Flags::use_scale | Flags::use_shift;
     if (fused) flags = flags | Flags::fuse_norm_relu;
-    const dnnl::batch_normalization_forward::primitive_desc training(
-        {prop_kind::forward_training, desc, layer.epsilon, flags}, engine.engine);
+    const auto training =
+        onednn::describe_batch_norm(engine.engine, prop_kind::forward_training, desc, layer.epsilon, flags);
     training_ = dnnl::batch_normalization_forward(training);
-    testing_ = dnnl::batch_normalization_forward(
-        {{prop_kind::forward_inference, desc, layer.epsilon, flags | Flags::use_global_stats}, engine.engine});
+    testing_ = dnnl::batch_normalization_forward(onednn::describe_batch_norm(
+        engine.engine, prop_kind::forward_inference, desc, layer.epsilon, flags | Flags::use_global_stats));
     backward_ = dnnl::batch_normalization_backward(
-        {{prop_kind::backward, desc, desc, layer.epsilon, flags}, engine.engine, training});
+        onednn::describe_batch_norm_backward(engine.engine, training, desc, layer.epsilon, flags));
     if (fused) kept_ = engine.make(training.workspace_desc());
     for (OnednnParameter* each : {&weights_, &bias_}) *each = OnednnParameter(engine, list, true, moments);
     for (OnednnParameter* each : {&running_mean_, &running_variance_}) *each = OnednnParameter(engine, list, false, 0);
@@ -109,12 +109,12 @@ class BatchNormLayer : public OnednnLayer {
     Arguments arguments{{DNNL_ARG_SRC, input_},
                         {DNNL_ARG_DIFF_DST, gradient_.take(engine_, gradient)},
                         {DNNL_ARG_SCALE, weights_.values},
-                        {DNNL_ARG_SHIFT, bias_.values},  // oneDNN 2.6 counts it in, and reads nothing of it
                         {DNNL_ARG_MEAN, mean_},
                         {DNNL_ARG_VARIANCE, variance_},
                         {DNNL_ARG_DIFF_SRC, input_gradient_},
                         {DNNL_ARG_DIFF_SCALE, weights_.gradient},
                         {DNNL_ARG_DIFF_SHIFT, bias_.gradient}};
+    if (onednn::kBatchNormBackwardCountsShift) arguments.emplace(DNNL_ARG_SHIFT, bias_.values);
     if (kept_) arguments.emplace(DNNL_ARG_WORKSPACE, kept_);
     engine_.run(backward_, arguments);
   }

@@ -81,12 +81,12 @@ class BackwardConvolution : public ConvolutionGradient {
                       const dnnl::convolution_forward::primitive_desc& forward)
       : ConvolutionGradient(engine, {.gradient = DNNL_ARG_DIFF_DST, .input_gradient = DNNL_ARG_DIFF_SRC}) {
     const Convolution& conv = spec.stage.conv;
-    const dnnl::convolution_backward_data::primitive_desc desc(
-        {algorithm::convolution_direct, input_desc_of(spec, part, part.for_input_gradient.input, Type::f32),
-         weights_desc(stage_of(spec, part), spec.filters.count, memory::format_tag::any, part.factors),
-         output_desc_of(spec, part.for_input_gradient.output, part.factors), strides(conv), pad_before(conv),
-         pad_after(conv)},
-        engine.engine, forward);
+    const auto desc = onednn::describe_backward<dnnl::convolution_backward_data>(
+        engine.engine, forward, algorithm::convolution_direct,
+        input_desc_of(spec, part, part.for_input_gradient.input, Type::f32),
+        weights_desc(stage_of(spec, part), spec.filters.count, memory::format_tag::any, part.factors),
+        output_desc_of(spec, part.for_input_gradient.output, part.factors), strides(conv), pad_before(conv),
+        pad_after(conv));
     use(dnnl::convolution_backward_data(desc), desc.diff_dst_desc(), desc.diff_src_desc());
     weights_ = OnednnInlet(desc.weights_desc());
   }
@@ -106,16 +106,13 @@ class FlippedConvolution : public ConvolutionGradient {
         of_filters_(weight_shape(stage_of(spec, part), spec.filters.count)),
         flipped_{of_filters_.c, of_filters_.n, of_filters_.h, of_filters_.w} {
     const Convolution& conv = spec.stage.conv;
-    const dnnl::convolution_forward::primitive_desc desc(
-        {prop_kind::forward_inference,
-         algorithm::convolution_direct,
-         output_desc_of(spec, part.for_input_gradient.output, part.factors),
-         desc_of(flipped_, memory::format_tag::any, part.factors),
-         input_desc_of(spec, part, part.for_input_gradient.input, Type::f32),
-         {1, 1},
-         {conv.kernel_h - 1 - conv.pad.top, conv.kernel_w - 1 - conv.pad.left},
-         {conv.kernel_h - 1 - conv.pad.bottom, conv.kernel_w - 1 - conv.pad.right}},
-        engine.engine);
+    const memory::dims before{conv.kernel_h - 1 - conv.pad.top, conv.kernel_w - 1 - conv.pad.left};
+    const memory::dims after{conv.kernel_h - 1 - conv.pad.bottom, conv.kernel_w - 1 - conv.pad.right};
+    const auto desc = onednn::describe<dnnl::convolution_forward>(
+        engine.engine, {}, prop_kind::forward_inference, algorithm::convolution_direct,
+        output_desc_of(spec, part.for_input_gradient.output, part.factors),
+        desc_of(flipped_, memory::format_tag::any, part.factors),
+        input_desc_of(spec, part, part.for_input_gradient.input, Type::f32), memory::dims{1, 1}, before, after);
     use(dnnl::convolution_forward(desc), desc.src_desc(), desc.dst_desc());
     taken_weights_ = engine.make(desc.weights_desc());
     engine.scratch(flipped_.size());
@@ -151,16 +148,12 @@ class ColumnsBackward : public OnednnInputGradient {
         found_(input_shape(stage_, spec.batch)),
         columns_(conv_shape(stage_, spec.batch, weights_of_filter())),
         plain_weights_(engine.make(plain_desc(weight_shape_))) {
-    const dnnl::convolution_forward::primitive_desc desc(
-        {prop_kind::forward_inference,
-         algorithm::convolution_direct,
-         output_desc_of(spec, part.for_input_gradient.output),
-         desc_of({weights_of_filter(), weight_shape_.n}, memory::format_tag::any),
-         desc_of(columns_.shape(), memory::format_tag::any),
-         {1, 1},
-         {0, 0},
-         {0, 0}},
-        engine.engine);
+    const memory::dims none{0, 0};
+    const auto desc = onednn::describe<dnnl::convolution_forward>(
+        engine.engine, {}, prop_kind::forward_inference, algorithm::convolution_direct,
+        output_desc_of(spec, part.for_input_gradient.output),
+        desc_of({weights_of_filter(), weight_shape_.n}, memory::format_tag::any),
+        desc_of(columns_.shape(), memory::format_tag::any), memory::dims{1, 1}, none, none);
     product_ = dnnl::convolution_forward(desc);
     gradient_ = OnednnInlet(desc.src_desc());
     weights_ = engine.make(desc.weights_desc());
@@ -211,7 +204,7 @@ class ColumnsBackward : public OnednnInputGradient {
 
 memory channels_of(const memory& whole, const ChannelPart& part) {
   const memory::desc desc = whole.get_desc();
-  memory::dims dims = desc.dims();
+  memory::dims dims = onednn::dims_of(desc);
   if (dims[1] == part.count) return whole;
   dims[1] = part.count;
   return {desc.submemory_desc(dims, {0, part.first, 0, 0}), whole.get_engine(), whole.get_data_handle()};
@@ -257,16 +250,15 @@ dnnl::convolution_forward::primitive_desc OnednnChannels::forward_desc(const Sha
                                                                        const Activation* fused) const {
   dnnl::post_ops operations;
   if (part_.first > 0) operations.append_sum();
-  if (fused != nullptr) operations.append_eltwise(1.0F, onednn_algorithm(*fused), fused->slope, 0.0F);
+  if (fused != nullptr) onednn::append_activation(operations, onednn_algorithm(*fused), fused->slope);
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(operations);
   const Convolution& conv = spec.stage.conv;
-  return {{prop_kind::forward_training, algorithm::convolution_direct,
-           input_desc_of(spec, part_, part_.maps.input, part_.factors), weights_desc_of(spec, part_.factors),
-           bias_desc_of(spec, part_), output_desc_of(spec, part_.maps.output), strides(conv), pad_before(conv),
-           pad_after(conv)},
-          attributes,
-          engine_.engine};
+  return onednn::describe<dnnl::convolution_forward>(
+      engine_.engine, attributes, prop_kind::forward_training, algorithm::convolution_direct,
+      input_desc_of(spec, part_, part_.maps.input, part_.factors), weights_desc_of(spec, part_.factors),
+      bias_desc_of(spec, part_), output_desc_of(spec, part_.maps.output), strides(conv), pad_before(conv),
+      pad_after(conv));
 }
 
 void OnednnChannels::make_forward(const ShardSpec& spec, const Activation* fused) {
@@ -282,12 +274,11 @@ void OnednnChannels::make_forward(const ShardSpec& spec, const Activation* fused
 
 void OnednnChannels::make_filter_gradient(const ShardSpec& spec) {
   const Convolution& conv = spec.stage.conv;
-  const dnnl::convolution_backward_weights::primitive_desc desc(
-      {algorithm::convolution_direct, input_desc_of(spec, part_, part_.for_filter_gradient.input, part_.factors),
-       weights_desc_of(spec, Type::f32), bias_desc_of(spec, part_),
-       output_desc_of(spec, part_.for_filter_gradient.output, part_.factors), strides(conv), pad_before(conv),
-       pad_after(conv)},
-      engine_.engine, forward_desc(spec, nullptr));
+  const auto desc = onednn::describe_backward<dnnl::convolution_backward_weights>(
+      engine_.engine, forward_desc(spec, nullptr), algorithm::convolution_direct,
+      input_desc_of(spec, part_, part_.for_filter_gradient.input, part_.factors), weights_desc_of(spec, Type::f32),
+      bias_desc_of(spec, part_), output_desc_of(spec, part_.for_filter_gradient.output, part_.factors), strides(conv),
+      pad_before(conv), pad_after(conv));
   filter_gradient_ = dnnl::convolution_backward_weights(desc);
   input_for_filters_ = OnednnInlet(desc.src_desc());
   output_gradient_ = OnednnInlet(desc.diff_dst_desc());

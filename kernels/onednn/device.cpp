@@ -215,23 +215,17 @@ void OnednnShard::backward_filters() {
   front_->find_parameter_gradients(*input_, *gradient_);
 }
 
-const char* instruction_set(int& filter_block) {
-  filter_block = 16;
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::sse41: filter_block = 8; return "SSE4.1";
-    case dnnl::cpu_isa::avx: filter_block = 8; return "AVX";
-    case dnnl::cpu_isa::avx2: filter_block = 8; return "AVX2";
-    case dnnl::cpu_isa::avx2_vnni: filter_block = 8; return "AVX2";
-    default: return "AVX-512";
-  }
+/// Whether oneDNN may use these instructions. Its names of instruction sets are sets of bits: a newer one includes the
+/// bits of the older ones that it extends.
+bool uses(dnnl::cpu_isa instructions) {
+  const auto wanted = static_cast<unsigned>(instructions);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
 }
 
-bool has_bf16() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::avx512_core_bf16:
-    case dnnl::cpu_isa::avx512_core_amx: return true;
-    default: return false;
-  }
+const char* instruction_set() {
+  if (uses(dnnl::cpu_isa::avx512_core)) return "AVX-512";
+  if (uses(dnnl::cpu_isa::avx2)) return "AVX2";
+  return uses(dnnl::cpu_isa::avx) ? "AVX" : "SSE4.1";
 }
 
 bool is_amd() {
@@ -245,7 +239,7 @@ bool is_amd() {
 class OnednnDevice : public Device {
  public:
   OnednnDevice(int threads, bool bf16) {
-    if (bf16 && !has_bf16()) {
+    if (bf16 && !uses(dnnl::cpu_isa::avx512_core_bf16)) {
       fail(
           "this processor has no instructions for bfloat16 (AVX-512 BF16, AMX), or oneDNN may not use them: leave out "
           "--compute bf16");
@@ -253,15 +247,15 @@ class OnednnDevice : public Device {
     engine_.threads = threads;
     engine_.bf16 = bf16;
     engine_.amd = is_amd();
-    engine_.amx = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
+    engine_.amx = uses(dnnl::cpu_isa::avx512_core_amx);
     const dnnl_version_t& version = *dnnl_version();
     info_.name = "cpu";
     info_.threads = threads;
     info_.memory_factor = 1.3;  // with weights as each pass reads them (tests/devices, ProcessorMemory)
-    const char* set = instruction_set(info_.filter_block);
+    info_.filter_block = uses(dnnl::cpu_isa::avx512_core) ? 16 : 8;
     engine_.vector_width = info_.filter_block;
     info_.description = fmt::format("oneDNN {}.{}.{}, {}, {} thread{}{}", version.major, version.minor, version.patch,
-                                    set, threads, threads == 1 ? "" : "s", bf16 ? ", bfloat16" : "");
+                                    instruction_set(), threads, threads == 1 ? "" : "s", bf16 ? ", bfloat16" : "");
   }
 
   const DeviceInfo& info() const override { return info_; }

@@ -1,11 +1,11 @@
 // What the sources of the oneDNN device share. Includes oneDNN: for kernels/ alone.
 #pragma once
 
-#include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
 #include "core/stage.hpp"
 #include "kernels/device.hpp"
+#include "kernels/onednn/api.hpp"
 
 namespace convoy {
 

@@ -14,7 +14,6 @@ namespace convoy {
 
 using dnnl::algorithm;
 using dnnl::memory;
-using dnnl::prop_kind;
 
 void OnednnEngine::use_threads() const { omp_set_num_threads(threads); }
 
@@ -80,14 +79,14 @@ memory::format_tag layout_of(const memory::desc& desc, const Shape& shape) {
   using Tag = memory::format_tag;
   // All that oneDNN has on CPUs.
   for (const Tag tag : {Tag::nhwc, Tag::nChw16c, Tag::nChw8c, Tag::nChw4c}) {
-    if (desc == desc_of(shape, tag, desc.data_type())) return tag;
+    if (desc == desc_of(shape, tag, onednn::type_of(desc))) return tag;
   }
-  invariant(desc == desc_of(shape, Tag::nchw, desc.data_type()), "maps with channels last, in blocks, or plain");
+  invariant(desc == desc_of(shape, Tag::nchw, onednn::type_of(desc)), "maps with channels last, in blocks, or plain");
   return Tag::nchw;
 }
 
 memory::desc with_samples(const memory::desc& desc, const Shape& shape, int samples) {
-  return desc_of({samples, shape.c, shape.h, shape.w}, layout_of(desc, shape), desc.data_type());
+  return desc_of({samples, shape.c, shape.h, shape.w}, layout_of(desc, shape), onednn::type_of(desc));
 }
 
 memory samples_of(const memory& maps, const Shape& shape, SampleRange samples) {
@@ -156,10 +155,10 @@ class ActivationBackward : public OnednnLayer {
                      const memory& output)
       : engine_(engine), shape_(shape), output_(output), input_gradient_(engine.make(output.get_desc())) {
     const memory::desc desc = with_samples(output.get_desc(), shape, micro_batch);
-    const dnnl::eltwise_forward::primitive_desc hint(
-        {prop_kind::forward_training, backward_algorithm(activation), desc, activation.slope}, engine.engine);
-    backward_ =
-        dnnl::eltwise_backward({{backward_algorithm(activation), desc, desc, activation.slope}, engine.engine, hint});
+    const algorithm by_output = backward_algorithm(activation);
+    const auto forward = onednn::describe_eltwise(engine.engine, by_output, desc, activation.slope);
+    backward_ = dnnl::eltwise_backward(
+        onednn::describe_eltwise_backward(engine.engine, forward, by_output, desc, activation.slope));
     gradient_ = OnednnInlet(desc);
   }
 
@@ -191,7 +190,7 @@ class ActivationLayer : public ActivationBackward {
       : ActivationBackward(engine, activation, shape, micro_batch, engine.make(input.get_desc())), input_(input) {
     const memory::desc desc = with_samples(input.get_desc(), shape, micro_batch);
     forward_ = dnnl::eltwise_forward(
-        {{prop_kind::forward_training, onednn_algorithm(activation), desc, activation.slope}, engine.engine});
+        onednn::describe_eltwise(engine.engine, onednn_algorithm(activation), desc, activation.slope));
   }
   void forward(const Pass&, SampleRange samples) override {
     engine_.run(forward_, {{DNNL_ARG_SRC, samples_of(input_, shape_, samples)},
@@ -268,21 +267,13 @@ class AveragePoolLayer : public OnednnLayer {
  public:
   AveragePoolLayer(OnednnEngine& engine, const Pooling& pool, const Shape& shape, int micro_batch, const memory& input)
       : engine_(engine), shape_(shape), pooled_(pooled_shape(pool, shape)), input_(input) {
-    const algorithm kind = algorithm::pooling_avg_exclude_padding;
-    const memory::dims strides{pool.stride_h, pool.stride_w};
-    const memory::dims kernel{pool.kernel_h, pool.kernel_w};
-    const memory::dims before{pool.pad.top, pool.pad.left};
-    const memory::dims after{pool.pad.bottom, pool.pad.right};
+    const onednn::AveragePooling average(pool);
     const memory::desc in = with_samples(input.get_desc(), shape, micro_batch);
     Shape out = pooled_;
     out.n = micro_batch;
-    const dnnl::pooling_forward::primitive_desc forward(
-        {prop_kind::forward_training, kind, in, desc_of(out, memory::format_tag::any), strides, kernel, before, after},
-        engine.engine);
-    const dnnl::pooling_backward::primitive_desc backward(
-        {kind, in, forward.dst_desc(), strides, kernel, before, after}, engine.engine, forward);
+    const auto forward = onednn::describe_pooling(engine.engine, average, in, desc_of(out, memory::format_tag::any));
     forward_ = dnnl::pooling_forward(forward);
-    backward_ = dnnl::pooling_backward(backward);
+    backward_ = dnnl::pooling_backward(onednn::describe_pooling_backward(engine.engine, forward, average, in));
     output_ = engine.make(with_samples(forward.dst_desc(), out, shape.n));
     input_gradient_ = engine.make(input.get_desc());
     gradient_ = OnednnInlet(forward.dst_desc());
@@ -327,7 +318,8 @@ class DropoutLayer : public OnednnLayer {
         gradient_(with_samples(input.get_desc(), shape, micro_batch)),
         input_gradient_(engine.make(input.get_desc())) {
     const memory::desc& desc = gradient_.desc();
-    multiply_ = dnnl::binary({{algorithm::binary_mul, desc, desc, desc}, engine.engine});
+    multiply_ =
+        dnnl::binary(onednn::describe<dnnl::binary>(engine.engine, {}, algorithm::binary_mul, desc, desc, desc));
   }
 
   void forward(const Pass& pass, SampleRange samples) override {

@@ -11,7 +11,7 @@ using dnnl::memory;
 using Layout = memory::format_tag;
 
 memory channels_of(const memory& maps, FilterRange channels) {
-  memory::dims dims = maps.get_desc().dims();
+  memory::dims dims = onednn::dims_of(maps.get_desc());
   dims[1] = channels.count;
   return {maps.get_desc().submemory_desc(dims, {0, channels.first, 0, 0}), maps.get_engine(), maps.get_data_handle()};
 }
@@ -85,16 +85,13 @@ class ResponseNormFront : public WeightlessFront {
         micro_batch_(spec.batch / spec.micro_batches) {
     const ResponseNorm& norm = spec.stage.norm;
     const memory::desc desc = with_samples(input_.desc(), in_, micro_batch_);
-    const auto across = dnnl::algorithm::lrn_across_channels;
-    const dnnl::lrn_forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, across, desc, norm.size, norm.alpha, norm.beta, norm.k}, engine.engine);
+    const auto forward = onednn::describe_response_norm(engine.engine, norm, desc);
     forward_ = dnnl::lrn_forward(forward);
     for (int i = 0; i < spec.micro_batches; ++i) workspaces_.emplace_back(forward.workspace_desc(), engine.engine);
     normalised_ = engine.make(input_.desc());
     output_ = whole_ ? normalised_ : engine.make(gradient_.desc());
     if (!spec.input_gradient) return;
-    backward_ =
-        dnnl::lrn_backward({{across, desc, desc, norm.size, norm.alpha, norm.beta, norm.k}, engine.engine, forward});
+    backward_ = dnnl::lrn_backward(onednn::describe_response_norm_backward(engine.engine, forward, norm, desc));
     input_gradient_ = engine.make_gradient(input_.desc(), keep_input_gradient_);
     if (whole_) return;
     all_gradients_ = engine.make(input_.desc());

@@ -175,9 +175,21 @@ std::vector<std::string> leftover_breaches(const std::string& path, const std::s
   return found;
 }
 
+std::vector<std::string> mirror_breaches(const std::string& path, const std::string& text) {
+  static const std::regex mirror(
+      R"(\b((deb|ftp|security|snapshot|archive|ports|cdn)[a-z0-9.-]*\.(debian|ubuntu)\.(org|net|com)|mirrors?\.[a-z0-9.-]+\.[a-z]+/))");
+  std::vector<std::string> found;
+  each_line(text, [&](int number, const std::string& line) {
+    if (!std::regex_search(line, mirror)) return;
+    found.push_back(breach(path, number, "names a package mirror; take the system's own apt sources, or an option"));
+  });
+  return found;
+}
+
 std::vector<std::string> breaches(const std::string& path, const std::string& text) {
   std::vector<std::string> all;
-  for (const auto& rule : {include_breaches, backend_breaches, ownership_breaches, size_breaches, leftover_breaches}) {
+  for (const auto& rule :
+       {include_breaches, backend_breaches, ownership_breaches, size_breaches, leftover_breaches, mirror_breaches}) {
     const std::vector<std::string> some = rule(path, text);
     all.insert(all.end(), some.begin(), some.end());
   }

@@ -17,6 +17,8 @@ std::vector<std::string> backend_breaches(const std::string& path, const std::st
 std::vector<std::string> ownership_breaches(const std::string& path, const std::string& text);
 std::vector<std::string> size_breaches(const std::string& path, const std::string& text);
 std::vector<std::string> leftover_breaches(const std::string& path, const std::string& text);
+/// Names of hosts that serve a system's packages: which mirror a system uses stands in its own settings.
+std::vector<std::string> mirror_breaches(const std::string& path, const std::string& text);
 
 /// All of them.
 std::vector<std::string> breaches(const std::string& path, const std::string& text);

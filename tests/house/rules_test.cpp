@@ -49,6 +49,33 @@ TEST(House, EveryFileObeysTheRules) {
   }
 }
 
+/// What people and systems run or read besides the code: scripts, settings and documents.
+std::vector<fs::path> other_files() {
+  const std::vector<std::string> endings{"", ".py", ".sh", ".md", ".txt", ".cmake", ".json", ".yml", ".yaml"};
+  std::vector<fs::path> files;
+  for (auto entry = fs::recursive_directory_iterator(source_folder()); entry != fs::end(entry); ++entry) {
+    const std::string name = entry->path().filename().string();
+    if (entry->is_directory() && (name == ".git" || name == ".cache" || name == "build" || name == "runs")) {
+      entry.disable_recursion_pending();
+      continue;
+    }
+    const std::string ending = entry->path().extension().string();
+    const bool read = std::find(endings.begin(), endings.end(), ending) != endings.end();
+    if (read && entry->is_regular_file()) files.push_back(entry->path());
+  }
+  return files;
+}
+
+TEST(House, NoFileNamesAPackageMirror) {
+  const std::vector<fs::path> files = other_files();
+  const auto install = std::find(files.begin(), files.end(), fs::path(source_folder()) / "scripts/install");
+  ASSERT_NE(install, files.end()) << "the scripts were not found in " << source_folder();
+  for (const fs::path& file : files) {
+    const std::string path = fs::relative(file, source_folder()).generic_string();
+    for (const std::string& line : mirror_breaches(path, read(file))) ADD_FAILURE() << line;
+  }
+}
+
 struct Case {
   std::string path;
   std::string line;
@@ -126,6 +153,20 @@ TEST(House, FilesStayUnder400Lines) {
   for (int line = 1; line < 400; ++line) text += "\n";
   EXPECT_THAT(size_breaches("core/a.cpp", text), IsEmpty());
   EXPECT_THAT(size_breaches("core/a.cpp", text + "\n"), ElementsAre(HasSubstr("400 lines")));
+}
+
+TEST(House, MirrorsAreKnownByTheirHosts) {
+  // Spelt apart, so that this file obeys the rule.
+  const std::string debian = "debian." + std::string("org");
+  for (const std::string host : {"deb.", "ftp.de.", "security.", "snapshot."}) {
+    EXPECT_THAT(mirror_breaches("scripts/a", "cd /\napt=http://" + host + debian + "/debian\n"),
+                ElementsAre(HasSubstr("scripts/a:2: ")))
+        << host;
+  }
+  EXPECT_THAT(mirror_breaches("scripts/a", "https://mirror" + std::string(".example.net/debian\n")),
+              ::testing::SizeIs(1));
+  EXPECT_THAT(mirror_breaches("docs/a.md", "See https://www." + debian + ", or any mirror. Try --mirror URL.\n"),
+              IsEmpty());
 }
 
 TEST(House, NothingIsLeftForLater) {

@@ -1,0 +1,162 @@
+// Descriptors of oneDNN's primitives and memories. This is the only file that knows whether oneDNN 2 or oneDNN 3 is
+// there: version 2 wraps the arguments of a primitive into an operation descriptor, version 3 takes them directly and
+// names the layouts of input and output separately.
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "core/stage.hpp"
+
+namespace convoy::onednn {
+
+using dnnl::engine;
+using dnnl::memory;
+
+#if DNNL_VERSION_MAJOR >= 3
+
+inline memory::dims dims_of(const memory::desc& desc) { return desc.get_dims(); }
+inline memory::data_type type_of(const memory::desc& desc) { return desc.get_data_type(); }
+
+/// Describes a primitive. `operation` holds what oneDNN's constructors take for it, in their order.
+template <class Primitive, class... Operation>
+typename Primitive::primitive_desc describe(const engine& on, const dnnl::primitive_attr& attributes,
+                                            const Operation&... operation) {
+  return {on, operation..., attributes};
+}
+/// Describes the backward pass that belongs to the primitive of `forward`.
+template <class Primitive, class Forward, class... Operation>
+typename Primitive::primitive_desc describe_backward(const engine& on, const Forward& forward,
+                                                     const Operation&... operation) {
+  return {on, operation..., forward};
+}
+
+#else
+
+inline memory::dims dims_of(const memory::desc& desc) { return desc.dims(); }
+inline memory::data_type type_of(const memory::desc& desc) { return desc.data_type(); }
+
+template <class Primitive, class... Operation>
+typename Primitive::primitive_desc describe(const engine& on, const dnnl::primitive_attr& attributes,
+                                            const Operation&... operation) {
+  return {typename Primitive::desc(operation...), attributes, on};
+}
+template <class Primitive, class Forward, class... Operation>
+typename Primitive::primitive_desc describe_backward(const engine& on, const Forward& forward,
+                                                     const Operation&... operation) {
+  return {typename Primitive::desc(operation...), on, forward};
+}
+
+#endif
+
+/// Appends an activation to what a primitive does to its result.
+inline void append_activation(dnnl::post_ops& operations, dnnl::algorithm algorithm, float slope) {
+#if DNNL_VERSION_MAJOR >= 3
+  operations.append_eltwise(algorithm, slope, 0.0F);
+#else
+  operations.append_eltwise(1.0F, algorithm, slope, 0.0F);
+#endif
+}
+
+// Primitives whose input, output and gradients all have the layout `maps`.
+
+inline dnnl::eltwise_forward::primitive_desc describe_eltwise(const engine& on, dnnl::algorithm algorithm,
+                                                              const memory::desc& maps, float slope) {
+  const auto kind = dnnl::prop_kind::forward_training;
+#if DNNL_VERSION_MAJOR >= 3
+  return {on, kind, algorithm, maps, maps, slope};
+#else
+  return {{kind, algorithm, maps, slope}, on};
+#endif
+}
+
+inline dnnl::eltwise_backward::primitive_desc describe_eltwise_backward(
+    const engine& on, const dnnl::eltwise_forward::primitive_desc& forward, dnnl::algorithm algorithm,
+    const memory::desc& maps, float slope) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {on, algorithm, maps, maps, maps, slope, forward};
+#else
+  return {{algorithm, maps, maps, slope}, on, forward};
+#endif
+}
+
+inline dnnl::batch_normalization_forward::primitive_desc describe_batch_norm(const engine& on, dnnl::prop_kind kind,
+                                                                             const memory::desc& maps, float epsilon,
+                                                                             dnnl::normalization_flags flags) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {on, kind, maps, maps, epsilon, flags};
+#else
+  return {{kind, maps, epsilon, flags}, on};
+#endif
+}
+
+inline dnnl::batch_normalization_backward::primitive_desc describe_batch_norm_backward(
+    const engine& on, const dnnl::batch_normalization_forward::primitive_desc& forward, const memory::desc& maps,
+    float epsilon, dnnl::normalization_flags flags) {
+  const auto kind = dnnl::prop_kind::backward;
+#if DNNL_VERSION_MAJOR >= 3
+  return {on, kind, maps, maps, maps, epsilon, flags, forward};
+#else
+  return {{kind, maps, maps, epsilon, flags}, on, forward};
+#endif
+}
+
+/// oneDNN refuses to run a primitive with an argument too many or too few. Version 2 counts the shift of a batch norm
+/// among the inputs of its backward pass, although it does not read it; version 3 does not.
+inline constexpr bool kBatchNormBackwardCountsShift = DNNL_VERSION_MAJOR < 3;
+
+inline dnnl::lrn_forward::primitive_desc describe_response_norm(const engine& on, const ResponseNorm& norm,
+                                                                const memory::desc& maps) {
+  const auto kind = dnnl::prop_kind::forward_training;
+  const auto across = dnnl::algorithm::lrn_across_channels;
+#if DNNL_VERSION_MAJOR >= 3
+  return {on, kind, across, maps, maps, norm.size, norm.alpha, norm.beta, norm.k};
+#else
+  return {{kind, across, maps, norm.size, norm.alpha, norm.beta, norm.k}, on};
+#endif
+}
+
+inline dnnl::lrn_backward::primitive_desc describe_response_norm_backward(
+    const engine& on, const dnnl::lrn_forward::primitive_desc& forward, const ResponseNorm& norm,
+    const memory::desc& maps) {
+  const auto across = dnnl::algorithm::lrn_across_channels;
+#if DNNL_VERSION_MAJOR >= 3
+  return {on, across, maps, maps, maps, norm.size, norm.alpha, norm.beta, norm.k, forward};
+#else
+  return {{across, maps, maps, norm.size, norm.alpha, norm.beta, norm.k}, on, forward};
+#endif
+}
+
+/// Average pooling over the places of the kernel that lie inside the map.
+struct AveragePooling {
+  explicit AveragePooling(const Pooling& pool)
+      : strides{pool.stride_h, pool.stride_w},
+        kernel{pool.kernel_h, pool.kernel_w},
+        before{pool.pad.top, pool.pad.left},
+        after{pool.pad.bottom, pool.pad.right} {}
+
+  memory::dims strides, kernel, before, after;
+  static constexpr auto algorithm = dnnl::algorithm::pooling_avg_exclude_padding;
+};
+
+inline dnnl::pooling_forward::primitive_desc describe_pooling(const engine& on, const AveragePooling& pool,
+                                                              const memory::desc& in, const memory::desc& out) {
+  const auto kind = dnnl::prop_kind::forward_training;
+#if DNNL_VERSION_MAJOR >= 3
+  return {on, kind, pool.algorithm, in, out, pool.strides, pool.kernel, {0, 0}, pool.before, pool.after};
+#else
+  return {{kind, pool.algorithm, in, out, pool.strides, pool.kernel, pool.before, pool.after}, on};
+#endif
+}
+
+inline dnnl::pooling_backward::primitive_desc describe_pooling_backward(
+    const engine& on, const dnnl::pooling_forward::primitive_desc& forward, const AveragePooling& pool,
+    const memory::desc& in) {
+  const memory::desc out = forward.dst_desc();
+#if DNNL_VERSION_MAJOR >= 3
+  return {on, pool.algorithm, in, out, pool.strides, pool.kernel, {0, 0}, pool.before, pool.after, forward};
+#else
+  return {{pool.algorithm, in, out, pool.strides, pool.kernel, pool.before, pool.after}, on, forward};
+#endif
+}
+
+}  // namespace convoy::onednn
