@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Trains a net over slaves of several kinds and on this machine alone, from the same seed, and compares the final weights.
+"""Trains a net over slaves of several kinds and on this machine alone, with the same seed, and compares the final
+weights.
 
     bench/agreement.py [--net NET] [--data FOLDER] [--slaves cpu,opencl:0,aarch64] [--shares 10,9,1] [--beside eigen]
 
 A slave is a device of this machine, or aarch64: the cross-built slave (docs/phones.md) under qemu-user. --beside trains
-once more on this machine alone with that device, whose kernels sum in another order: what that changes is no doing of the
-slaves. Of each tensor the largest difference is printed beside the largest weight.
+a second time on this machine alone, with that device, whose kernels sum in another order; slaves do not cause the
+difference of that run. For each tensor the program prints the largest difference divided by the largest weight.
 
-Tolerance: a step's gradients are sums of up to n products, whose roundings add up as sqrt(n) * 2^-24 does, and those of
-independent steps as the square root of their number. A net with ReLU or max pooling is not held to it: a rounding that turns
-one of them sends later steps another way, on one machine as on several. Exit: 0, or 1 where a net without them is beyond it."""
+Tolerance: the gradients of a step are sums of up to n products, whose rounding errors add up to about sqrt(n) * 2^-24;
+the errors of independent steps grow with the square root of their number. The tolerance does not apply to nets with
+ReLU or max pooling, because a rounding error that switches one of them changes all later steps, on one machine as on
+several. The exit code is 1 where a net without them exceeds the tolerance, and 0 otherwise."""
 
 import argparse
 import array
@@ -30,12 +32,12 @@ JUMPS = ("relu", "leaky_relu", "max_pool")
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--net", default=ROOT / "nets/lenet-tanh.yaml")
-    parser.add_argument("--data", default="glyphs", help="as for convoy-master train (default: glyphs)")
-    parser.add_argument("--slaves", default="cpu,opencl:0,aarch64", help="one for each device")
-    parser.add_argument("--shares", help="in the order of the slaves (default: by their measured speed)")
-    parser.add_argument("--beside", default="eigen", help="device of a second run alone; none: no such run")
+    parser.add_argument("--data", default="glyphs", help="data, as for convoy-master train (default: glyphs)")
+    parser.add_argument("--slaves", default="cpu,opencl:0,aarch64", help="devices, separated by commas; each becomes a slave")
+    parser.add_argument("--shares", help="fixed shares in the order of the slaves (default: by measured speed)")
+    parser.add_argument("--beside", default="eigen", help="device of a second run on this machine alone, or none")
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs")
-    parser.add_argument("more", nargs="*", metavar="-- OPTIONS", help="of convoy-master train, such as --epochs 2")
+    parser.add_argument("more", nargs="*", metavar="-- OPTIONS", help="options of convoy-master train, such as --epochs 2")
     return parser.parse_args()
 
 
@@ -44,7 +46,7 @@ def slave_command(options, number, device, address):
     if device == "aarch64":
         built, sysroot = ROOT / "build/aarch64/bin/convoy-slave", ROOT / "build/aarch64-sysroot"
         if not built.exists():
-            sys.exit("agreement.py: there is no slave for aarch64; make it with scripts/sysroot and scripts/build aarch64, "
+            sys.exit("agreement.py: the slave for aarch64 is not built; build it with scripts/sysroot and scripts/build aarch64, "
                      "or leave it out of --slaves")
         program, computes = ["qemu-aarch64", "-L", sysroot, built], "cpu"
     return [*program, address, "--insecure", "--cache", "none", "--once", "--name", f"{number}-{device}", "--device", computes,
@@ -52,7 +54,7 @@ def slave_command(options, number, device, address):
 
 
 def train(options, folder, name, device, slaves=()):
-    """Trains; the run's folder, and the accuracy that the program ends with."""
+    """Trains, prints the test accuracy, and returns the run's folder."""
     address = f"tcp://127.0.0.1:{free_port()}"
     out = pathlib.Path(folder) / name.replace(":", "-")
     command = [options.programs / "convoy-master", "train", options.net, "--data", options.data, "--threads", "1", "--device",
@@ -82,7 +84,7 @@ def train(options, folder, name, device, slaves=()):
 
 
 def weights(run):
-    """{name: values} of the run's weights."""
+    """Returns the run's weights as {name: values}."""
     content = (run / "weights.safetensors").read_bytes()
     size = int.from_bytes(content[:8], "little")
     tensors = {}
@@ -94,13 +96,13 @@ def weights(run):
 
 
 def differences(run, other):
-    """{name: largest difference / largest weight}."""
+    """Returns {name: largest difference / largest weight}."""
     a, b = weights(run), weights(other)
     return {name: max(abs(x - y) for x, y in zip(a[name], b[name])) / max(map(abs, a[name])) for name in a}
 
 
 def facts(run):
-    """The run's tolerance, its steps, and whether its net has jumps."""
+    """Returns the run's tolerance, its number of steps, and whether its net has ReLU or max pooling."""
     text = (run / "config.yaml").read_text()
     batch, height, width = (int(re.search(rf"\b{field}: (\d+)", text).group(1)) for field in ("batch", "height", "width"))
     steps = (run / "events.jsonl").read_text().count('"event":"step"')
@@ -124,7 +126,8 @@ def main():
         print(f"{name:<16}" + "".join(f"{column[name]:>16.1e}" for column in columns.values()))
     worst = max(columns["over slaves"].values())
     if jumps:
-        print(f"at most {worst:.1e} over slaves; the net has jumps, and no tolerance (without: {tolerance:.1e})")
+        print(f"at most {worst:.1e} over slaves; the tolerance of {tolerance:.1e} does not apply to nets with ReLU or max "
+              "pooling")
         return 0
     print(f"at most {worst:.1e} over slaves, tolerance {tolerance:.1e}: " + ("agrees" if worst <= tolerance else "DIFFERS"))
     return 0 if worst <= tolerance else 1

@@ -1,4 +1,4 @@
-// oneDNN's convolution primitives by themselves: what the cpu device is measured against.
+// oneDNN's convolution primitives alone, the baseline for the cpu device.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@
 
 namespace convoy {
 
+/// The three passes of one convolution, each a single oneDNN primitive.
 class BareConvolution {
  public:
   virtual ~BareConvolution() = default;
@@ -19,11 +20,11 @@ class BareConvolution {
 
 using BareLayouts = std::vector<std::unique_ptr<BareConvolution>>;
 
-/// One for each layout of the maps worth trying (the primitives' own choice, and channels last), with bias, on random
-/// data. Empty where oneDNN is not built in.
+/// Returns the primitives on random data, with bias, one for each layout of the maps worth trying: the primitives' own
+/// choice, and channels-last. The list is empty where oneDNN is not built in.
 BareLayouts make_bare_convolutions(const Stage& stage, int filters, int batch, int threads);
 
-/// Seconds of one pass in each layout.
+/// Returns the seconds of one pass in each layout.
 inline std::vector<double> seconds_by_layout(const BareLayouts& layouts, void (BareConvolution::*pass)()) {
   std::vector<double> seconds;
   for (const auto& layout : layouts) {

@@ -84,7 +84,7 @@ class Bare : public BareConvolution {
 BareLayouts make_bare_convolutions(const Stage& stage, int filters, int batch, int threads) {
   BareLayouts made;
   made.push_back(std::make_unique<Bare>(stage, filters, batch, threads, memory::format_tag::any));
-  // oneDNN falls back to its slow reference for some passes with very few channels in this layout.
+  // With very few channels in this layout oneDNN computes some passes with its slow reference kernels.
   if (stage.channels >= 16) {
     made.push_back(std::make_unique<Bare>(stage, filters, batch, threads, memory::format_tag::nhwc));
   }

@@ -1,4 +1,4 @@
-// The benchmarks; each adds itself to the command line and runs from there.
+// The benchmarks. Each adds a subcommand to the command line, whose callback runs it.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -3,11 +3,10 @@
 
     bench/compare_torch.py [--net NET]... [--threads N]... [--device cuda:0] [--rounds N] [--programs FOLDER]
 
-Both do whole training steps (forward, loss, backward, SGD with momentum) on random images with the same number of
-threads, in turns: a few steps here, a few there, round after round, so that a machine that slows down slows both.
-PyTorch runs in each of its memory formats, and the faster one counts. With --device cuda:0 both use that GPU, in 32-bit
-floats without TF32. Needs torch (Debian: python3-torch) and PyYAML
-(python3-yaml), and a built convoy-bench."""
+Both run whole training steps (forward, loss, backward, SGD with momentum) on random images with the same number of
+threads. They take turns of a few steps, round after round, so that a machine that slows down affects both. PyTorch runs
+in each of its memory formats, and the faster one counts. With --device cuda:0 both use that GPU, in 32-bit floats
+without TF32. The script needs torch (Debian: python3-torch), PyYAML (python3-yaml) and a built convoy-bench."""
 
 import argparse
 import csv
@@ -24,14 +23,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--net", action="append", help="net file (default: the 50:500 and the 500:1500 net)")
-    parser.add_argument("--set", action="append", default=[], metavar="LAYER.FIELD=VALUE", help="as convoy-master's")
+    parser.add_argument("--set", action="append", default=[], metavar="LAYER.FIELD=VALUE", help="as for convoy-master train")
     parser.add_argument("--threads", type=int, action="append", help="threads (default: 1 and 2)")
-    parser.add_argument("--device", default="cpu", help="Convoy's device; PyTorch takes the same GPU (default: cpu)")
+    parser.add_argument("--device", default="cpu", help="Convoy's device; PyTorch uses the same GPU (default: cpu)")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=3, help="steps of each in a round, more where they take less than half a "
+    parser.add_argument("--steps", type=int, default=3, help="least steps of each in a round; a round takes at least half a "
                         "second")
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--programs", default=ROOT / "build/release/bin", help="folder of convoy-bench")
+    parser.add_argument("--programs", default=ROOT / "build/release/bin", help="folder that holds convoy-bench")
     options = parser.parse_args()
     options.net = options.net or [ROOT / "nets/cifar10-50-500.yaml", ROOT / "nets/cifar10-500-1500.yaml"]
     options.threads = options.threads or ([1, 2] if options.device == "cpu" else [1])
@@ -53,7 +52,8 @@ class Torch:
         self.optimizer.step()
 
     def rate(self, steps):
-        """images/s of the median step; the first after the other program's turn warms the caches and does not count."""
+        """Returns the images/s of the median step. The first step warms the caches after the other program's turn and
+        does not count."""
         self.step()
         self.wait()
         seconds = []
@@ -66,12 +66,12 @@ class Torch:
 
 
 def torch_device(name, torch):
-    """PyTorch's device for Convoy's, with the same numbers."""
+    """Returns PyTorch's device for Convoy's device `name`, and makes it compute in the same precision."""
     kind, _, number = name.partition(":")
     if kind in ("cpu", "eigen"):
         return "cpu"
     if kind not in ("cuda", "cublas"):
-        sys.exit(f"compare_torch: PyTorch has nothing like {name}")
+        sys.exit(f"compare_torch: PyTorch has no device like {name}; use cpu, eigen, cuda:N or cublas:N")
     if not torch.cuda.is_available():
         print(f"skipped: PyTorch sees no GPU for {name}")
         sys.exit(0)
@@ -107,7 +107,7 @@ def main():
             torch.set_num_threads(threads)
             rivals = {name: Torch(net, value, options.batch, rival_device, torch, torch_net) for name, value in formats.items()}
             rates = {name: [] for name in ("Convoy", *formats)}
-            # Turns of a few milliseconds would time how threads and caches wake up after the other's turn.
+            # Turns of a few milliseconds would measure how threads and caches warm up after the other program's turn.
             steps = max(options.steps, min(10000, round(0.5 * convoy_rate(options, file, threads, 3) / options.batch)))
             for _ in range(options.rounds):
                 rates["Convoy"].append(convoy_rate(options, file, threads, steps))

@@ -32,7 +32,7 @@ struct ConvOptions {
   std::string format = "text";
 };
 
-/// One line of the table.
+/// A row of the table.
 struct Row {
   std::string stage;
   int filters;
@@ -40,8 +40,9 @@ struct Row {
   int threads;
   const char* pass;
   Quartiles gflops;
-  double peak;      ///< GFLOP/s of the machine on as many threads
-  Quartiles ratio;  ///< to the bare primitive, in the same round, in the layout with the best median; zero without one
+  double peak;  ///< GFLOP/s of the machine with as many threads
+  /// Speed relative to the bare primitive in the layout with the best median, round by round; zero without oneDNN.
+  Quartiles ratio;
 };
 
 void fill_random(DeviceTensor& tensor) {
@@ -59,7 +60,7 @@ double seconds_of(Device& device, const std::function<void()>& work) {
   return watch.seconds();
 }
 
-/// The shard's convolution alone: its passes, each by itself.
+/// A shard's convolution without other layers, whose passes can be run one by one.
 class DevicePasses {
  public:
   DevicePasses(Device& device, const Stage& stage, int filters, int batch, bool first)
@@ -88,15 +89,16 @@ struct Job {
   int filters;
   std::string device;
   int threads;
-  bool first;  ///< the net's first stage: no input gradient
+  bool first;  ///< true for the net's first stage, which has no input gradient
 };
 
-/// What was measured of one pass.
+/// The measurements of one pass.
 struct Samples {
-  std::vector<double> ours;               ///< seconds, by round
-  std::vector<std::vector<double>> bare;  ///< the same, of each layout: rounds of layouts
+  std::vector<double> ours;               ///< seconds by round
+  std::vector<std::vector<double>> bare;  ///< seconds of the bare primitive, by round and layout
 
-  /// Ratios to the layout that is fastest by its median. The fastest of each round would be compared by its luck.
+  /// Returns the ratios to the layout with the lowest median. Taking the fastest layout of each round would favour
+  /// lucky rounds.
   Quartiles ratio() const {
     Quartiles lowest;
     for (std::size_t layout = 0; !bare.empty() && layout < bare.front().size(); ++layout) {
@@ -121,13 +123,13 @@ void measure(const Job& job, const ConvOptions& options, double peak, std::vecto
   const std::array<void (BareConvolution::*)(), 3> bare_passes{
       &BareConvolution::forward, &BareConvolution::input_gradient, &BareConvolution::filter_gradient};
   std::array<Samples, 3> samples;
-  for (int round = -1; round < options.repeats; ++round) {  // the first warms up
+  for (int round = -1; round < options.repeats; ++round) {  // the first round warms up
     for (std::size_t p = 0; p < passes.size(); ++p) {
       if (p == 1 && job.first) {
-        ours.input_gradient();  // makes the gradient known to the filter gradient, and is no pass of a first stage
+        ours.input_gradient();  // the filter gradient needs this call; the pass is not part of a first stage
         continue;
       }
-      // Which of the two goes first alternates, so that neither has the warmer cache.
+      // The order alternates, so that neither program always finds the warmer cache.
       std::vector<double> others;
       if (round % 2 == 0) others = seconds_by_layout(bare, bare_passes[p]);
       const double seconds = seconds_of(*device, passes[p]);
@@ -153,7 +155,8 @@ std::vector<Stage> stages_of(const ConvOptions& options) {
     std::erase_if(stages, [](const Stage& stage) { return stage.kind != StageKind::convolution; });
     return stages;
   }
-  if (options.shape.size() < 5) fail("--shape takes channels,height,width,filters,kernel[,stride[,pad]]");
+  if (options.shape.size() < 5)
+    fail("--shape has too few numbers; write channels,height,width,filters,kernel[,stride[,pad]]");
   const auto at = [&](std::size_t i, int otherwise) { return i < options.shape.size() ? options.shape[i] : otherwise; };
   const int kernel = at(4, 1);
   const int stride = at(5, 1);
@@ -229,14 +232,14 @@ void add_conv(CLI::App& app) {
   auto options = std::make_shared<ConvOptions>();
   CLI::App& command = *app.add_subcommand(
       "conv",
-      "speed of each stage's convolution (with bias, without the layers after it) on each device, pass by pass, in "
-      "GFLOP/s with padding counted as work, against the machine's peak and oneDNN's bare primitive in its fastest "
+      "GFLOP/s of each stage's convolution on each device, pass by pass (with bias, without the layers after it; "
+      "padding counts as work), compared with the machine's peak and with oneDNN's bare primitive in its fastest "
       "layout");
   command.add_option("--net", options->net, "net file whose stages are measured")->capture_default_str();
   add_set_option(command, options->set);
   command
       .add_option("--shape", options->shape,
-                  "one convolution instead of a net's: channels,height,width,filters,kernel[,stride[,pad]]")
+                  "measure one convolution instead of a net's: channels,height,width,filters,kernel[,stride[,pad]]")
       ->delimiter(',');
   command.add_option("--devices", options->devices, "devices, separated by commas")
       ->delimiter(',')
@@ -246,14 +249,15 @@ void add_conv(CLI::App& app) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command
-      .add_option("--filters", options->filters, "numbers of filters, separated by commas (default: all of the stage)")
+      .add_option("--filters", options->filters,
+                  "numbers of filters, separated by commas (default: all filters of the stage)")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20));
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
   command.add_option("--repeats", options->repeats, "rounds")->check(CLI::Range(1, 1000))->capture_default_str();
   command.add_flag("--tf32", options->tf32, "let NVIDIA GPUs round factors to 10 bits");
-  command.add_flag("--fp16", options->fp16, "keep what OpenCL's convolutions read in 16 bits");
-  command.add_option("--compute", options->compute, "fp32 or bf16, of the cpu device")
+  command.add_flag("--fp16", options->fp16, "keep inputs and weights of OpenCL's convolutions in 16 bits");
+  command.add_option("--compute", options->compute, "precision of the cpu device: fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
   command.add_option("--format", options->format, "text or csv")

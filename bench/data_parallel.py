@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What splitting filters makes of nets beside what data parallelism would: Slampa's table (2017), for this machine.
+"""Compares filters split by Convoy with data parallelism as Slampa's formulas (2017) predict it, for this machine.
 
-For each net, on an emulated LAN (see lan.py; needs root): tg, the time of one batch's gradient on one machine; tc, the time
-that all weights take over one link (by `convoy-bench transport`); the speedups that his formulas give synchronous data
-parallelism with those, the better of a central and a distributed server, whole batches ("join": the batch in effect is so
-many times larger) and split ones; and that of Convoy with the same batch, measured, and simulated from the machines that a
-run has timed.
+For each net, on an emulated LAN (see lan.py; needs root), the script prints tg, the time of one batch's gradient on one
+machine; tc, the time that all weights take over one link (by `convoy-bench transport`); the speedups of synchronous
+data parallelism that the formulas give for tg and tc with the better of a central and a distributed server, for whole
+batches ("join": the effective batch grows with the number of machines) and for split batches; and the speedup of Convoy
+with the same batch, both measured and simulated from the machines that the run has timed.
 
 usage: bench/data_parallel.py --data PHOTOS [options]      (after scripts/build)
 """
@@ -27,33 +27,34 @@ NETS = "nets/vgg16e.yaml:8,nets/googlenet.yaml:16,nets/squeezenet.yaml:16,nets/r
 
 
 def parameters_of(run):
-    """Numbers in the weights that a run wrote."""
+    """Returns the number of weights that a run wrote."""
     with open(f"{run}/weights.safetensors", "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     return sum(math.prod(each["shape"]) for name, each in header.items() if name != "__metadata__")
 
 
 def transfer_seconds(emulated, machines, count):
-    """Of `count` floats from one machine to the other."""
+    """Returns the seconds that `count` floats take from one machine to the other."""
     size = max(1, round(4 * count / 65536)) * 65536
     words = [BIN / "convoy-bench", "transport", "--tensors", size, "--frames", 65536, "--repeats", 1, "--format", "csv"]
     address = f"tcp://{machines[0]['address']}:{PORT + 10}"
     sender = emulated.start(machines[0], [*words, "--listen", address], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     running = [sender]
     try:
-        sender.stderr.readline()  # it listens
+        sender.stderr.readline()  # the sender listens now
         running.append(emulated.start(machines[1], [*words, "--connect", address], stdout=subprocess.DEVNULL))
         output = sender.communicate(timeout=600)[0]
     finally:
         stop(running)
     ours = re.search(r"^tensor,[0-9]+,[^,]*,([0-9.]+),", output, re.MULTILINE)
     if not ours:
-        sys.exit(f"data_parallel.py: no transfer was timed; {output}")
+        sys.exit(f"data_parallel.py: convoy-bench transport printed no timing of a tensor; its output: {output}")
     return 4 * count / 1e6 / float(ours.group(1))
 
 
 def data_parallel(gradient, transfer, workers):
-    """Speedups of synchronous data parallelism on whole and on split batches, each with the better server."""
+    """Returns the speedups of synchronous data parallelism on whole and on split batches, each with the better
+    server."""
     central = (3 * workers + 1) * transfer / 2  # the mean of the best and the worst case
     distributed = 2 * transfer * (workers - 1) / workers
     moved = min(central, distributed)
@@ -61,7 +62,7 @@ def data_parallel(gradient, transfer, workers):
 
 
 def simulated(options, run, wire):
-    """Seconds of a step by number of machines, all like those of the run."""
+    """Returns the seconds of a step by number of machines, all of which are like the run's."""
     words = [BIN / "convoy-bench", "simulate", "--net", ROOT / options.net, "--batch", options.batch, "--from-run", run,
              "--slaves", options.simulate, "--exchange", "auto", "--wire", wire, "--format", "csv"]
     rows = [line.split(",") for line in sh(*words).splitlines()[1:]]
@@ -69,14 +70,14 @@ def simulated(options, run, wire):
 
 
 def measure(options, folder):
-    """The rows of a net."""
+    """Measures and prints the rows of a net."""
     most = max(options.counts)
     emulated = Lan(folder, 10000)
     try:
         busy = [emulated.add(f"busy{i}", options.share) for i in range(most)]
         gradient = lan.train_alone(options, emulated, folder, busy, options.steps)
         parameters = parameters_of(f"{folder}/busy0-alone")
-        for machine in busy:  # checkpoints of gigabytes
+        for machine in busy:  # checkpoints take gigabytes
             shutil.rmtree(f"{folder}/{machine['name']}-alone")
         mbits = round(1000.0 * lan.flops(options) / gradient / 1e9 / options.gflops)
         emulated.close()
@@ -108,18 +109,19 @@ def measure(options, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nets", default=NETS, help="net files, each with a batch size")
-    parser.add_argument("--data", required=True, help="as for convoy-master train")
-    parser.add_argument("--slaves", default="2,4", help="numbers of machines beside the master that are measured")
-    parser.add_argument("--simulate", default="2,4,8", help="and that are simulated")
-    parser.add_argument("--share", type=float, default=0.35, help="of a core, that each machine is held to")
+    parser.add_argument("--nets", default=NETS, help="net files with their batch sizes, as NET:BATCH, separated by commas")
+    parser.add_argument("--data", required=True, help="data, as for convoy-master train")
+    parser.add_argument("--slaves", default="2,4", help="measured numbers of machines beside the master")
+    parser.add_argument("--simulate", default="2,4,8", help="simulated numbers of machines")
+    parser.add_argument("--share", type=float, default=0.35, help="share of a core that each machine may use")
     parser.add_argument("--wires", default="fp32,bf16", help="number types on the wire")
-    parser.add_argument("--gflops", type=float, default=240.0, help="to which links are as 1 Gbit/s, each way")
-    parser.add_argument("--steps", type=int, default=4, help="of which the first is not counted")
-    parser.add_argument("--set", action="append", default=[], help="as for convoy-master train")
+    parser.add_argument("--gflops", type=float, default=240.0, help="machine speed for which a link would "
+                        "have 1 Gbit/s; links are scaled by the machines' measured speed")
+    parser.add_argument("--steps", type=int, default=4, help="steps of a run; the first is not counted")
+    parser.add_argument("--set", action="append", default=[], help="override of the net file, as for convoy-master train")
     options = parser.parse_args()
     if os.geteuid() != 0:
-        sys.exit("data_parallel.py: it makes network namespaces and CPU groups, which takes root")
+        sys.exit("data_parallel.py: network namespaces and CPU groups require root; run it with sudo")
     options.counts = [int(count) for count in options.slaves.split(",")]
     for each in options.nets.split(","):
         options.net, batch = each.split(":")

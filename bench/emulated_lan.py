@@ -1,5 +1,5 @@
-"""The machines of an emulated LAN: each in a network namespace behind a shaped link, held to a share of a core. For the
-programs beside it, and tests/chaos."""
+"""The machines of an emulated LAN: each has a network namespace behind a shaped link, and a CPU quota of a share of a
+core. The module serves the benchmarks in this folder and tests/chaos."""
 import contextlib
 import os
 import pathlib
@@ -15,7 +15,7 @@ PORT = 5570
 
 
 def sh(*words, check=True, status=False):
-    """Runs a command quietly; its output, or its status."""
+    """Runs a command quietly and returns its output, or with `status` its exit status."""
     run = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
     if status:
         return run.returncode
@@ -25,12 +25,14 @@ def sh(*words, check=True, status=False):
 
 
 class Cgroups:
-    """CPU quotas: cgroup v2 where it is mounted with a cpu controller, else v1, mounted here where it is not."""
+    """CPU quotas by cgroup v2 where it is mounted with a cpu controller, otherwise by v1, which is mounted if
+    necessary."""
 
     def __init__(self, folder):
         self.mounted = None
         self.groups = []
-        self.held = []  # of each machine, the files with the threads under its quota and with those that are free
+        # for each machine, the file with its threads under the quota and the file with its free threads
+        self.held = []
         mounts = pathlib.Path("/sys/fs/cgroup")
         controllers = mounts / "cgroup.subtree_control"
         if controllers.exists() and "cpu" in controllers.read_text().split():
@@ -44,7 +46,8 @@ class Cgroups:
             self.mounted = self.root
 
     def make(self, name, share):
-        """A group held to so many cores; a short period, or short kernels would run in bursts."""
+        """Makes a group with a quota of `share` cores. The period is short, because short kernels would run in bursts
+        otherwise."""
         period = 10000
         quota = max(1000, int(share * period))
         machine = self.add(self.root / f"convoy-{os.getpid()}-{name}")
@@ -67,11 +70,11 @@ class Cgroups:
         return group
 
     def free_network_threads(self):
-        """Takes ZeroMQ's threads out of the quotas. In them they would stand still with all others once a period's share is
-        used up, and links with them, for which a machine of a LAN has no reason."""
+        """Takes ZeroMQ's threads out of the quotas. Under the quota they would stop with all other threads once a
+        period's share is used up, and their links would stop with them, which does not happen on a real LAN."""
         for held, free in self.held:
             for thread in held.read_text().split():
-                with contextlib.suppress(OSError):  # it has ended
+                with contextlib.suppress(OSError):  # the thread has ended
                     if pathlib.Path(f"/proc/{thread}/comm").read_text().startswith("ZMQbg"):
                         free.write_text(thread)
 
@@ -87,22 +90,23 @@ class Cgroups:
 
 
 class CongestionControl:
-    """What machines of a LAN send by, whatever this one does: CUBIC. Under BBR flows of one link have unequal parts of it for
-    seconds; under Reno one that was slow stays slow when the others are done."""
+    """Congestion control as on the machines of a real LAN, whatever this machine uses: CUBIC. Under BBR the flows of
+    one link get unequal parts of it for seconds; under Reno a flow that was slow stays slow when the others have
+    finished."""
 
     ALLOWED = pathlib.Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 
     def __init__(self):
-        """Lets namespaces have CUBIC where the kernel has it, until close()."""
+        """Allows CUBIC in namespaces, where the kernel has it, until close()."""
         self.before = self.ALLOWED.read_text()
         with contextlib.suppress(OSError):
             self.ALLOWED.write_text(f"{self.before.strip()} cubic")
 
     @staticmethod
     def use(inside):
-        """Sets it in a namespace; its name, or of what there is instead."""
-        # Who was idle for 200 ms begins slowly. Machines so much slower than those that they stand for are idle for so much
-        # longer in each step, and the 200 ms are not.
+        """Sets CUBIC, or Reno where it is missing, in a namespace, and returns the name of the algorithm in use."""
+        # By default a connection that was idle for 200 ms starts slowly again. Emulated machines are slower than the
+        # machines they stand for, so they are idle for longer in each step, but the 200 ms do not scale.
         sh(*inside, "sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0")
         for name in ("cubic", "reno"):
             if sh(*inside, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={name}", status=True) == 0:
@@ -115,7 +119,7 @@ class CongestionControl:
 
 
 class Lan:
-    """A bridge and the machines at it."""
+    """A bridge and the machines attached to it."""
 
     def __init__(self, folder, mbits):
         self.cgroups = Cgroups(folder)
@@ -127,10 +131,10 @@ class Lan:
         sh("ip", "link", "set", BRIDGE, "up")
 
     def add(self, name, share):
-        """A machine: namespace, shaped link, CPU group."""
+        """Adds a machine: namespace, shaped link, CPU group."""
         number = len(self.machines) + 1
         space, outer, inner = f"cvy{number}", f"cvyo{number}", f"cvyi{number}"
-        sh("ip", "netns", "del", space, check=False)  # of a run that was killed
+        sh("ip", "netns", "del", space, check=False)  # remains of a run that was killed
         sh("ip", "link", "del", outer, check=False)
         sh("ip", "netns", "add", space)
         sh("ip", "link", "add", "name", outer, "type", "veth", "peer", "name", inner)
@@ -152,9 +156,9 @@ class Lan:
         return machine
 
     def start(self, machine, words, **options):
-        """A process on the machine."""
-        # Into the group first: a namespace has a /sys of its own. On one core: of a quota that threads on several cores
-        # use up in turns, the kernel loses a millisecond a period.
+        """Starts a process on the machine."""
+        # The process joins the group first, because a namespace has a /sys of its own. It runs on one core: when
+        # threads on several cores use up a quota in turns, the kernel loses a millisecond per period.
         command = f'echo $$ > {machine["group"]}/cgroup.procs && exec taskset -c {machine["core"]} ' \
                   f'ip netns exec {machine["space"]} "$@"'
         environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="1")
@@ -162,7 +166,7 @@ class Lan:
                                 start_new_session=True, text=True, **options)
 
     def bytes_of(self, machine):
-        """Sent and received by the machine so far."""
+        """Returns the bytes that the machine has sent and received so far."""
         counters = pathlib.Path("/sys/class/net") / machine["outer"] / "statistics"
         return int((counters / "rx_bytes").read_text()), int((counters / "tx_bytes").read_text())
 
@@ -176,7 +180,7 @@ class Lan:
 
 
 def stop(processes):
-    """Kills them, and what they started."""
+    """Kills the processes and all processes that they started."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

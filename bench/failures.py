@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What failures cost. Starts a master and slaves on this machine, lets them train, and disturbs one slave:
+"""Measures the cost of failures. Starts a master and slaves on this machine, lets them train, and disturbs one slave:
 
     kill      its process is killed
-    suspend   its process is stopped (SIGSTOP), as an unplugged machine would be
-    hang      its computing thread alone is stopped; the process still answers
+    suspend   its process is stopped (SIGSTOP), which looks like an unplugged machine
+    hang      only its computing thread is stopped; the process still answers
 
-and measures how long it takes until the master says so (noticed), from there to the next step (next step), and to the step
-that was under way when it failed (all made up). With --protection instead: time per step with the default snapshots beside
-that without any, and with encryption beside that without. Linux.
+The script measures the time until the master reports the loss (noticed), from there to the next step (next step), and
+to the step that was in progress at the failure (all made up). With --protection it measures instead the time per step
+with the default snapshots and without any, and with encryption and without. It needs Linux.
 
     bench/failures.py [--slaves 2,4,7] [--faults kill,suspend,hang] [--rounds N] [--net NET] [--set FIELD=VALUE]...
     bench/failures.py --protection [--slaves 2] [--rounds N] [--seconds S]
@@ -36,7 +36,7 @@ PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
 
 
 def stop_thread(pid):
-    """Stops the main thread of a process, which computes, and no other."""
+    """Stops only the main thread of a process, which is the thread that computes."""
     libc = ctypes.CDLL(None, use_errno=True)
     for request in (PTRACE_SEIZE, PTRACE_INTERRUPT):
         if libc.ptrace(request, pid, None, None) != 0:
@@ -76,13 +76,13 @@ class Run:
         self.events.put((time.monotonic(), None))
 
     def wait_for(self, wanted, patience=120):
-        """(when it came, event): the first event that is wanted."""
+        """Returns (time, event) of the first event for which `wanted` is true."""
         end = time.monotonic() + patience
         while True:
             try:
                 when, event = self.events.get(timeout=max(0.01, end - time.monotonic()))
             except queue.Empty:
-                sys.exit(f"failures: nothing of the kind came in {patience} s")
+                sys.exit(f"failures: the master reported no such event within {patience} s")
             if event is None:
                 sys.exit(f"failures: the master ended: {self.master.stderr.read()}")
             if wanted(event):
@@ -93,7 +93,8 @@ class Run:
 
     def __exit__(self, *_):
         for process in [self.master, *self.slaves]:
-            # By number: what a traced thread reports is taken for the end of its process.
+            # The signal goes to the process number, because subprocess takes a traced thread's report for the end of
+            # its process.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
         for process in [self.master, *self.slaves]:
@@ -108,7 +109,7 @@ def is_step(event):
 
 
 def disturb(options, count, fault, draw):
-    """(noticed, next step, all made up): seconds."""
+    """Returns the seconds until the loss is noticed, until the next step, and until all is made up."""
     with Run(options, count, []) as run:
         _, event = run.wait_for(is_step)
         steady = event["step"] + options.warm_up
@@ -148,7 +149,7 @@ def protection(options):
     for count in options.slaves:
         snapshots, encryption = [], []
         for number in range(options.rounds):
-            # Runs beside each other in time are compared; which comes first alternates.
+            # Runs that are close in time are compared; the order alternates.
             cases = [("default", [], False), ("none", never, False), ("plain", never, True)]
             seconds = {name: seconds_per_step(options, count, extra, insecure)
                        for name, extra, insecure in (cases if number % 2 == 0 else reversed(cases))}
@@ -165,13 +166,13 @@ def main():
     parser.add_argument("--slaves", default="2,4,7", help="numbers of slaves")
     parser.add_argument("--faults", default="kill,suspend,hang")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=1, help="of the moments and the victims")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the moments and the victims")
     parser.add_argument("--net", default=ROOT / "nets/glyphs.yaml", help="net file for the glyphs data")
     parser.add_argument("--set", action="append", default=[], help="override of the net file")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--warm-up", type=int, default=20, help="steps before anything is measured")
-    parser.add_argument("--protection", action="store_true", help="what snapshots and encryption cost")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each run with --protection")
+    parser.add_argument("--protection", action="store_true", help="measure the cost of snapshots and encryption")
+    parser.add_argument("--seconds", type=float, default=60.0, help="with --protection: seconds of each run")
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs")
     options = parser.parse_args()
     options.slaves = [int(word) for word in options.slaves.split(",")]

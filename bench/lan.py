@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""An emulated LAN on one machine: each slave, and the master, in a network namespace of its own behind a link of a
-given bandwidth, and held to a share of a core (but for the threads of its network). Prints the time of a training step
-beside that of one such machine, and beside what the planner's model says. Needs root, iproute2 and cgroups; without --data,
-images of 3x32x32 are drawn.
+"""Runs Convoy on an emulated LAN on one machine: each slave, and the master, has a network namespace of its own behind
+a link of a given bandwidth, and a CPU quota of a share of a core (except for its network threads). Prints the time of a
+training step, the speedup over one such machine, and the planner's prediction. Needs root, iproute2 and cgroups.
+Without --data it draws random images of 3x32x32.
 
 usage: bench/lan.py [options]      (after scripts/build)
 
-The one machine is timed while the others work, each by itself: what the emulation costs is not to count as what the LAN
-does. In each round it is timed again before the plans, and a speedup is that of a round: the processor under all of them
-is faster in some minutes than in others. Scaled down, ratios stay: a quarter of a core and 250 Mbit/s stand for a core and
-1 Gbit/s.
+The time of the one machine is measured while the other machines train too, each alone, so that the cost of the
+emulation does not count as an effect of the LAN. Each round measures it again before the plans, and compares speedups
+within the round, because the processor under all machines is faster in some minutes than in others. Scaling down keeps
+ratios: a quarter of a core with 250 Mbit/s stands for a core with 1 Gbit/s.
 """
 import argparse
 import contextlib
@@ -28,7 +28,7 @@ from emulated_lan import BIN, PORT, ROOT, Lan, sh, stop
 
 
 def draw_images(folder, count):
-    """CIFAR-10 files of random pixels: `count` images in each of the six files."""
+    """Writes CIFAR-10 files of random pixels, with `count` images in each of the six files."""
     generator = random.Random(1)
     for name in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
         with open(pathlib.Path(folder) / name, "wb") as file:
@@ -44,14 +44,15 @@ def command(options, folder, run, steps):
 
 
 def train_alone(options, lan, folder, machines, steps):
-    """Seconds of a step of one machine, of the fastest; the others train alone meanwhile: they share caches and memory."""
+    """Returns the seconds of a step of the fastest machine alone. The others train alone at the same time, because all
+    of them share caches and memory."""
     for machine in machines:
         shutil.rmtree(f"{folder}/{machine['name']}-alone", ignore_errors=True)
     fastest = max(machine["share"] for machine in machines)
     running = {}
     try:
         for machine in machines:
-            slower = machine["share"] < fastest  # and works until the fastest are done
+            slower = machine["share"] < fastest  # slower machines work until the fastest have finished
             words = command(options, folder, f"{folder}/{machine['name']}-alone", 1000 * steps if slower else steps)
             running[machine["name"]] = lan.start(machine, words, stdout=subprocess.DEVNULL if slower else subprocess.PIPE)
         outputs = [running[machine["name"]].communicate()[0] for machine in machines if machine["share"] == fastest]
@@ -65,8 +66,9 @@ def train_alone(options, lan, folder, machines, steps):
 
 
 def train(options, lan, folder, master, slaves, arguments, steps):
-    """Seconds of each step but the first, the notices, bytes a step on the master's link (out, in), the plan, and what
-    the slaves spent their time with. Nothing where a slave was lost: there is nothing to compare."""
+    """Returns the seconds of each step except the first, the notices, the bytes per step on the master's link (out,
+    in), the plan, and how the slaves spent their time. Returns nothing where a slave was lost, because the steps do not
+    compare."""
     words = command(options, folder, f"{folder}/run", steps)
     shutil.rmtree(f"{folder}/run", ignore_errors=True)
     words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", "--insecure",
@@ -94,10 +96,10 @@ def train(options, lan, folder, master, slaves, arguments, steps):
                             spent[what] += member[what]
         if process.wait() != 0:
             logs = [pathlib.Path(f"{folder}/{slave['name']}.log").read_text().splitlines()[-1:] for slave in slaves]
-            sys.exit(f"lan.py: the run failed; {notices[-2:]}; the slaves' last words: {logs}")
+            sys.exit(f"lan.py: the run failed; {notices[-2:]}; the last lines of the slaves' logs: {logs}")
         lost = [notice for notice in notices if re.search(r"; \d+ slaves? (is|are) left", notice)]
         if lost:
-            print(f"       not counted, and run once more: {lost[0]}", flush=True)
+            print(f"       a slave was lost, so the run does not count and is repeated: {lost[0]}", flush=True)
             return None
         plan = json.loads(pathlib.Path(f"{folder}/run/plan.json").read_text())
     finally:
@@ -108,7 +110,7 @@ def train(options, lan, folder, master, slaves, arguments, steps):
 
 
 def words_of(plan):
-    """The options of the master for a plan of --plans."""
+    """Returns the master's options for a plan of --plans."""
     exchange, *rest = plan.split("-")
     words = {"auto": [], "thesis": ["--plan", "thesis"]}.get(exchange, ["--exchange", exchange])
     for each in rest:
@@ -117,8 +119,9 @@ def words_of(plan):
 
 
 def print_row(count, name, bases, ideal, runs):
-    """Of the runs of a plan: medians of their steps, of what each predicted, and of the speedups over the same round's one
-    machine. By how much of a step the prediction was off, unless there is none."""
+    """Prints the row of a plan from its runs: the medians of the steps, of the predictions, and of the speedups over
+    the one machine in the same round. Returns the relative error of the prediction, or nothing where there is no
+    prediction."""
     seconds = [each for run in runs for each in run[0]]
     step = statistics.median(seconds)
     speedups = [base / statistics.median(run[0]) for base, run in zip(bases, runs)]
@@ -127,7 +130,7 @@ def print_row(count, name, bases, ideal, runs):
     prediction = statistics.median(float(each.group(1)) for each in said) if all(said) else None
     predicted = f"{prediction:.2f}" if prediction else "-"
     how = plan["exchange"]
-    if plan["members"] == ["master"]:  # what was predicted is of the slaves that it does without
+    if plan["members"] == ["master"]:  # the prediction is for the slaves, which the plan does not use
         how = "alone" + (f", with slaves {predicted} s are predicted" if prediction else "")
         predicted = "-"
     if plan["micro_batches"] > 1:
@@ -147,7 +150,7 @@ def print_row(count, name, bases, ideal, runs):
 
 
 def train_or_again(options, lan, folder, master, slaves, plan):
-    """As train(); once more where a slave was lost."""
+    """Returns train(), which is repeated once where a slave was lost."""
     for _ in range(2):
         run = train(options, lan, folder, master, slaves, words_of(plan), options.steps)
         if run is not None:
@@ -156,13 +159,13 @@ def train_or_again(options, lan, folder, master, slaves, plan):
 
 
 def machines_of(lan, shares, count):
-    """The master's and the slaves'."""
+    """Adds the machines of the master and of the slaves."""
     master = lan.add("master", max(shares))
     return master, [lan.add(f"s{i + 1:02}", shares[i % len(shares)]) for i in range(count)]
 
 
 def table(options, folder, shares, counts):
-    """Prints the rows of one net and batch size; by how much of a step each prediction was off."""
+    """Prints the rows of one net and batch size, and returns the relative errors of the predictions."""
     fastest = max(shares)
     alone_steps = min(options.steps, 3)
     mbits = options.mbits
@@ -201,25 +204,25 @@ def table(options, folder, shares, counts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--net", default="nets/cifar10-500-1500.yaml",
-                        help="of 3x32x32 images without --data; several, separated by commas")
-    parser.add_argument("--data", default="", help="as for convoy-master train (default: random pixels as CIFAR-10)")
-    parser.add_argument("--set", action="append", default=[], help="as for convoy-master train")
-    parser.add_argument("--batch", default="64", help="images; several, separated by commas")
-    parser.add_argument("--slaves", default="1,2,4", help="numbers of slaves")
-    parser.add_argument("--shares", default="0.25", help="cores that slaves are held to, in turns")
+                        help="net files, separated by commas; without --data their images must be 3x32x32")
+    parser.add_argument("--data", default="", help="data, as for convoy-master train (default: random pixels as CIFAR-10)")
+    parser.add_argument("--set", action="append", default=[], help="override of the net file, as for convoy-master train")
+    parser.add_argument("--batch", default="64", help="batch sizes, separated by commas")
+    parser.add_argument("--slaves", default="1,2,4", help="numbers of slaves, separated by commas")
+    parser.add_argument("--shares", default="0.25", help="CPU quotas of the slaves in cores, taken in turns")
     parser.add_argument("--mbits", type=float, default=0.0,
-                        help="bandwidth of each link; 0: what stands to the machine's speed as 1 Gbit/s to --gflops")
+                        help="bandwidth of each link; 0: scaled by the machine's speed, with 1 Gbit/s for --gflops")
     parser.add_argument("--gflops", type=float, default=240.0)
-    parser.add_argument("--steps", type=int, default=4, help="of which the first is not counted")
-    parser.add_argument("--rounds", type=int, default=1, help="so often the one machine and each plan are run, with a calibration "
-                        "each; medians")
-    parser.add_argument("--alone", type=float, default=0.0, help="seconds of a step on one machine, where known")
+    parser.add_argument("--steps", type=int, default=4, help="steps of a run; the first is not counted")
+    parser.add_argument("--rounds", type=int, default=1, help="number of runs of the one machine and of each plan, each with a "
+                        "calibration; the rows show medians")
+    parser.add_argument("--alone", type=float, default=0.0, help="seconds of a step on one machine; 0: measure them")
     parser.add_argument("--plans", default="star,ring,auto",
-                        help="separated by commas: star, ring, thesis, auto, each with -bf16 where it is to be the wire's type "
-                        "and -N for micro-batches of N images")
+                        help="plans, separated by commas: star, ring, thesis or auto, with -bf16 for a 16-bit wire and -N for "
+                        "micro-batches of N images")
     options = parser.parse_args()
     if os.geteuid() != 0:
-        sys.exit("lan.py: it makes network namespaces and CPU groups, which takes root")
+        sys.exit("lan.py: network namespaces and CPU groups require root; run it with sudo")
     shares = [float(share) for share in options.shares.split(",")]
     counts = [int(count) for count in options.slaves.split(",")]
     nets = options.net.split(",")
@@ -238,7 +241,8 @@ def main():
 
 
 def flops(options):
-    """Of a step, in the net's convolutions, from convoy-master plan's figures."""
+    """Returns the floating-point operations of a step in the net's convolutions, from the figures of convoy-master
+    plan."""
     words = [BIN / "convoy-master", "plan", ROOT / options.net, "--batch", options.batch, "--device", "cpu",
              "--threads", "1", *sum((["--set", each] for each in options.set), [])]
     stages = [float(figure) * 1e9 for figure in re.findall(r"([0-9.]+) GFLOP a pass", sh(*words))]

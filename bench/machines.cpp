@@ -7,9 +7,10 @@
 namespace convoy {
 namespace {
 
-constexpr double kPayload = 0.944;  // of a bit on the wire, what TCP over Ethernet carries: 1 Gbit/s moves 118 MB/s
+// the part of a link's bandwidth that TCP over Ethernet delivers: 1 Gbit/s moves 118 MB/s
+constexpr double kPayload = 0.944;
 
-/// Floating-point operations of the heads' matrix products for one image and one of forward and both gradients.
+/// Returns the floating-point operations of the heads' matrix products for one image and one pass.
 double head_flops(const Cut& parts) {
   double flops = 0.0;
   for (const CutHead& head : parts.heads) {
@@ -29,7 +30,7 @@ MemberProfile described(const Machines& machines, const Cut& parts, int batch, s
   const double bytes = mbits * 1e6 / 8.0 * kPayload;
   MemberProfile member{.name = {}, .stages = {}, .link = {bytes, bytes}, .latency = 1e-3 * machines.latency};
   for (const Stage& stage : parts.trunk) {
-    // What has no convolution reads and writes its maps.
+    // A stage without a convolution reads and writes its maps.
     const double values = 2.0 * static_cast<double>(output_shape(stage, batch, stage.conv.filters).size());
     const double pass = stage.kind == StageKind::convolution ? conv_flops(stage, batch, stage.conv.filters) / flops
                                                              : values * sizeof(float) / member.host.memory;
@@ -51,12 +52,12 @@ void add_options(CLI::App& command, Machines& machines) {
   command.add_option("--master-gflops", machines.master_gflops, "speed of the master")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command.add_option("--latency", machines.latency, "of a message, in ms")
+  command.add_option("--latency", machines.latency, "latency of a message in ms")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command
       .add_option("--from-run", machines.from_run,
-                  "folder of a run: its members as it timed them, in turns, instead of speeds and links that are given")
+                  "folder of a run, whose timed members replace the given speeds and links; they are taken in turns")
       ->excludes(gflops);
 }
 
@@ -69,7 +70,7 @@ Calibration calibration_of(const Machines& machines, const Cut& parts, int batch
     calibration = calibration_from_json(read_text(file), file, parts.trunk, batch);
     timed = std::exchange(calibration.members, {});
     std::erase_if(timed, [](const MemberProfile& member) { return member.name == kMasterName; });
-    if (timed.empty()) fail("{}: none of its members is a slave", file);
+    if (timed.empty()) fail("{}: none of its members is a slave; use a run with slaves", file);
   }
   for (std::size_t i = 0; i < static_cast<std::size_t>(slaves); ++i) {
     calibration.members.push_back(timed.empty() ? described(machines, parts, batch, i, mbits)

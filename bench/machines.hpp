@@ -1,4 +1,4 @@
-// The machines of a simulated cluster: described by speed and link, or as a run has timed them.
+// The machines of a simulated cluster, described by speed and link, or timed by a run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,28 +11,30 @@
 
 namespace convoy {
 
+/// The options that describe machines.
 struct Machines {
-  std::vector<double> gflops{240.0};  ///< of slaves, taken in turns
+  std::vector<double> gflops{240.0};  ///< of the slaves, taken in turns
   double master_gflops = 240.0;
   double latency = 0.2;  ///< ms
-  std::string from_run;  ///< folder whose members are taken in turns instead, links and all
+  /// Folder of a run, whose timed members and links replace the given ones; they are taken in turns.
+  std::string from_run;
 };
 
 void add_options(CLI::App& command, Machines& machines);
 
-/// `slaves` of the machines, behind links of so many Mbit/s each way. Throws Error where a run's times are of another net
-/// or batch.
+/// Returns the calibration of `slaves` of the machines, behind links of `mbits` Mbit/s each way. Throws Error where the
+/// run is of another net or batch.
 Calibration calibration_of(const Machines& machines, const Cut& parts, int batch, int slaves, double mbits);
 
-/// What the planner makes of so many of them, and what a step then takes.
+/// The planner's choice for a number of machines, and the simulated time of its step.
 struct SimulatedPoint {
   Choice choice;
-  double seconds_alone = 0.0;  ///< of the fastest machine by itself
+  double seconds_alone = 0.0;  ///< seconds of a step on the fastest machine alone
   int working = 0;             ///< slaves that get filters
 };
 SimulatedPoint simulate_point(const Cut& parts, int batch, const Calibration& calibration, const Wishes& wishes);
 
-/// "auto": nothing.
+/// Returns the exchange of this name, or nothing for "auto".
 std::optional<Exchange> exchange_wish(const std::string& name);
 
 }  // namespace convoy

@@ -8,7 +8,7 @@
 int main(int argc, char** argv) {
   convoy::settle_library_threads(argv);
   convoy::keep_freed_memory();
-  CLI::App app{"Convoy's benchmarks; each prints medians over interleaved rounds of one run"};
+  CLI::App app{"Convoy's benchmarks. Each prints medians over interleaved rounds of one run."};
   app.require_subcommand(1);
   convoy::add_conv(app);
   convoy::add_operators(app);

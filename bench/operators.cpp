@@ -23,7 +23,8 @@ struct OperatorsOptions {
   std::string format = "text";
 };
 
-/// A dense layer as a convolution whose kernel covers the whole map: the same sums, so that every device has it.
+/// Returns a dense layer as a convolution whose kernel covers the whole map. It computes the same sums, and every
+/// device supports it.
 Stage dense_stage(const std::string& name, const Shape& in, int units) {
   return {.name = name,
           .channels = in.c,
@@ -33,7 +34,7 @@ Stage dense_stage(const std::string& name, const Shape& in, int units) {
           .after = {}};
 }
 
-/// All of a net but its loss, as a chain of stages.
+/// Returns all layers of a net except its loss, as a chain of stages.
 std::vector<Stage> stages_of(const Net& net) {
   const Cut parts = cut(net);
   std::vector<Stage> stages = parts.trunk;
@@ -45,7 +46,8 @@ std::vector<Stage> stages_of(const Net& net) {
       continue;
     }
     if (stages.empty() && !std::holds_alternative<Flatten>(layer.spec)) {
-      fail("{}: layer {}: a convolution or a dense layer comes first here", net.file, layer.name);
+      fail("{}: layer {}: this benchmark supports nets that begin with a convolution or a dense layer", net.file,
+           layer.name);
     }
     if (const auto* activation = std::get_if<Activation>(&layer.spec)) {
       stages.back().after.emplace_back(*activation);
@@ -56,7 +58,7 @@ std::vector<Stage> stages_of(const Net& net) {
   return stages;
 }
 
-/// One way to compute a net: a device, and the net on it.
+/// A device with the net compiled for it.
 struct Candidate {
   std::string label;
   std::unique_ptr<Device> device;
@@ -73,8 +75,8 @@ std::string label_of(const std::string& name, const Device& device) {
   return name;
 }
 
-/// Devices to compare: those asked for, or the loops of the oracle, the processor with one and with all threads, and
-/// every other usable one. Those that cannot be used are named on stderr.
+/// Returns the devices to compare: the requested ones, or by default the reference device, the processor with one and
+/// with all threads, and every other usable device. Unusable devices are reported on stderr.
 std::vector<Candidate> candidates(const OperatorsOptions& options) {
   std::vector<std::pair<std::string, int>> wanted;
   for (const std::string& name : options.devices) wanted.emplace_back(name, 0);
@@ -82,7 +84,7 @@ std::vector<Candidate> candidates(const OperatorsOptions& options) {
     wanted = {{"reference", 1}, {"cpu", 1}};
     if (hardware_threads() > 1) wanted.emplace_back("cpu", 0);
     for (const DeviceRow& row : list_devices()) {
-      if (!row.unusable.empty()) fmt::print(stderr, "left out: {}: {}\n", row.name, row.unusable);
+      if (!row.unusable.empty()) fmt::print(stderr, "device {} is skipped: {}\n", row.name, row.unusable);
       if (row.unusable.empty() && row.name.find(':') != std::string::npos) wanted.emplace_back(row.name, 0);
     }
   }
@@ -118,7 +120,7 @@ void measure(const Net& net, const OperatorsOptions& options, std::vector<Candid
     candidate.trunk->load(random_states(stages));
     candidate.seconds.clear();
   }
-  for (int round = -1; round < options.repeats; ++round) {  // the first warms up
+  for (int round = -1; round < options.repeats; ++round) {  // the first round warms up
     for (Candidate& candidate : all) {
       const Stopwatch watch;
       candidate.trunk->forward(images, {.training = true, .seed = 1});
@@ -134,7 +136,7 @@ void measure(const Net& net, const OperatorsOptions& options, std::vector<Candid
 void print(const std::string& net, const OperatorsOptions& options, const std::vector<Candidate>& all) {
   const bool csv = options.format == "csv";
   if (!csv) {
-    fmt::print("{}, batch {}: forward, backward and update of all its layers\n", net, options.batch);
+    fmt::print("{}, batch {}: forward, backward and update of all layers\n", net, options.batch);
     fmt::print("  {:<22}{:>12} {:>22}", "", "images/s", "quartiles");
     for (const Candidate& other : all) fmt::print("{:>18}", "/ " + other.label);
     fmt::print("\n");
@@ -176,11 +178,11 @@ void run_operators(const OperatorsOptions& options) {
 void add_operators(CLI::App& app) {
   auto options = std::make_shared<OperatorsOptions>();
   CLI::App& command = *app.add_subcommand("operators",
-                                          "a dense and a convolutional net computed by each set of operators: plain "
-                                          "loops, the vectorized processor, OpenCL, "
-                                          "and whatever else this machine has, with every speedup over every other");
+                                          "a dense and a convolutional net computed by each device (plain loops, the "
+                                          "vectorised processor, OpenCL, CUDA), with the speedup of every device over "
+                                          "every other");
   command.add_option("--nets", options->nets, "net files, separated by commas")->delimiter(',')->capture_default_str();
-  command.add_option("--devices", options->devices, "devices, separated by commas (default: all that can be used)")
+  command.add_option("--devices", options->devices, "devices, separated by commas (default: all usable ones)")
       ->delimiter(',');
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
   command.add_option("--repeats", options->repeats, "rounds")->check(CLI::Range(1, 10000))->capture_default_str();

@@ -10,10 +10,10 @@ namespace convoy {
 namespace {
 
 constexpr long kRounds = 500'000;
-constexpr int kChains = 12;  // enough independent chains to hide the latency of one
+constexpr int kChains = 12;  // enough independent chains to hide the latency of a multiply-add
 
-/// kRounds rounds of kChains vector multiply-adds; the sum keeps the compiler from removing them. The build lets it
-/// contract products and sums in this file, as it may nowhere else. Inlined into functions for wider vectors.
+/// Computes kRounds rounds of kChains vector multiply-adds and returns their sum, so that the compiler keeps them. Only
+/// in this file may the compiler contract products and sums. The function is inlined into functions for wider vectors.
 template <class Vector>
 [[gnu::always_inline]] inline float run_chains(float seed) {
   const Vector factor = Vector{} + seed;

@@ -1,9 +1,10 @@
-// The machine's floating-point peak, measured.
+// A measurement of the machine's floating-point peak.
 #pragma once
 
 namespace convoy {
 
-/// GFLOP/s of fused multiply-adds in registers, on `threads` threads, with the widest vectors that this machine has.
+/// Returns the GFLOP/s of fused multiply-adds in registers on `threads` threads, with the widest vectors of this
+/// machine.
 double measure_fma_peak(int threads);
 
 }  // namespace convoy

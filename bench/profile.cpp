@@ -1,5 +1,5 @@
-// Where a training step on this machine spends its time and memory: a table by layer and pass, and a trace for the viewer of
-// Chrome (chrome://tracing) or Perfetto.
+// Time and memory of a training step on this machine: a table by layer and pass, and a trace for the viewer of Chrome
+// (chrome://tracing) or Perfetto.
 
 #include <fmt/core.h>
 #include <sys/resource.h>
@@ -39,13 +39,13 @@ struct ProfileOptions {
 constexpr std::array<const char*, 4> kPasses{"forward", "input gradient", "weight gradient", "update"};
 
 struct Event {
-  std::string what;  ///< stage, or part of the master's work
-  int pass = -1;     ///< of kPasses; -1: none of them
+  std::string what;  ///< the stage, or a part of the master's work
+  int pass = -1;     ///< index into kPasses; -1: not a pass
   double start = 0.0;
   double seconds = 0.0;
 };
 
-/// What happened, in seconds since the beginning.
+/// Events with their times, in seconds since construction.
 class Timeline {
  public:
   void time(Device& device, const std::string& what, int pass, const std::function<void()>& work) {
@@ -61,7 +61,7 @@ class Timeline {
   Stopwatch since_;
 };
 
-/// A shard of another device, whose passes are timed.
+/// A shard of another device with timed passes.
 class TimedShard : public Shard {
  public:
   TimedShard(std::unique_ptr<Shard> shard, Device& device, Timeline& timeline)
@@ -124,12 +124,12 @@ constexpr double kMiB = 1024.0 * 1024.0;
 struct Row {
   std::string stage;
   std::array<double, 4> seconds{};
-  double weights = 0.0;  ///< MiB, with their gradients and what the optimizer keeps
-  double maps = 0.0;     ///< MiB, with their gradients, and the input's
+  double weights = 0.0;  ///< MiB, with gradients and moments
+  double maps = 0.0;     ///< MiB, with gradients, including the input's
   double total() const { return seconds[0] + seconds[1] + seconds[2] + seconds[3]; }
 };
 
-/// Medians over the steps of each stage's passes.
+/// Returns the medians over the steps of each stage's passes.
 std::vector<Row> rows_of(const std::vector<Stage>& trunk, int batch, const std::vector<Event>& events) {
   std::map<std::pair<std::string, int>, std::vector<double>> times;
   for (const Event& event : events) times[{event.what, event.pass}].push_back(event.seconds);
@@ -138,7 +138,7 @@ std::vector<Row> rows_of(const std::vector<Stage>& trunk, int batch, const std::
     Row row{.stage = stage.name};
     for (int pass = 0; pass < 4; ++pass) {
       const auto found = times.find({stage.name, pass});
-      if (found != times.end()) row.seconds[static_cast<std::size_t>(pass)] = quartiles(found->second).median;
+      if (found != times.end()) row.seconds[pass] = quartiles(found->second).median;
     }
     for (const ParameterSpec& parameter : parameters_of(stage, stage.conv.filters)) {
       row.weights += static_cast<double>(parameter.shape.size() * sizeof(float)) * (2 + stage.moments) / kMiB;
@@ -159,7 +159,7 @@ void print_rows(const std::vector<Row>& rows, double step, double head, const st
   if (csv) {
     fmt::print("stage,forward_s,input_gradient_s,weight_gradient_s,update_s,weights_mib,maps_mib\n");
   } else {
-    fmt::print("{:<24}{:>9}{:>10}{:>10}{:>9}{:>9}{:>7}{:>10}{:>9}\n", "ms", "forward", "by input", "weights", "update",
+    fmt::print("{:<24}{:>9}{:>10}{:>10}{:>9}{:>9}{:>7}{:>10}{:>9}\n", "ms", "forward", "input", "weights", "update",
                "all", "%", "weights", "maps MiB");
   }
   Row sum{.stage = "all stages"};
@@ -184,18 +184,18 @@ void print_rows(const std::vector<Row>& rows, double step, double head, const st
   if (csv) return;
   fmt::print("{:<62}{:>9.3f}{:>7.1f}\n", "heads", 1e3 * head, 100.0 * head / step);
   const double rest = step - sum.total() - head;
-  fmt::print("{:<62}{:>9.3f}{:>7.1f}\n", "between: images in, maps joined, gradients added up", 1e3 * rest,
+  fmt::print("{:<62}{:>9.3f}{:>7.1f}\n", "between: copying images, joining maps, adding gradients", 1e3 * rest,
              100.0 * rest / step);
   fmt::print("{:<62}{:>9.3f}\n", "step", 1e3 * step);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  fmt::print("most memory of the process: {:.0f} MiB\n", static_cast<double>(usage.ru_maxrss) / 1024.0);
+  fmt::print("peak memory of the process: {:.0f} MiB\n", static_cast<double>(usage.ru_maxrss) / 1024.0);
 }
 
 void write_trace(const std::string& file, const std::vector<Event>& events) {
   auto list = nlohmann::json::array();
   for (const Event& event : events) {
-    const std::string pass = event.pass < 0 ? "" : kPasses.at(static_cast<std::size_t>(event.pass));
+    const std::string pass = event.pass < 0 ? "" : kPasses.at(event.pass);
     list.push_back({{"name", pass.empty() ? event.what : event.what + " " + pass},
                     {"cat", pass.empty() ? "step" : pass},
                     {"ph", "X"},
@@ -206,7 +206,7 @@ void write_trace(const std::string& file, const std::vector<Event>& events) {
   }
   std::ofstream stream(file);
   stream << nlohmann::json{{"traceEvents", list}, {"displayTimeUnit", "ms"}}.dump() << std::flush;
-  if (!stream) fail("{}: cannot be written; is the folder writable and the disk not full?", file);
+  if (!stream) fail("{}: cannot be written; check that the folder is writable and the disk is not full", file);
 }
 
 void run_profile(const ProfileOptions& options) {
@@ -234,7 +234,7 @@ void run_profile(const ProfileOptions& options) {
   std::vector<double> steps;
   std::vector<double> head_times;
   for (int round = -1; round < options.repeats; ++round) {
-    if (round == 0) timeline.events.clear();  // the first step compiles and fills caches
+    if (round == 0) timeline.events.clear();  // the first step compiles kernels and fills caches
     const Stopwatch watch;
     timeline.time(*device, "step", -1, [&] {
       trunk.forward(images, pass);
@@ -272,7 +272,8 @@ void add_profile(CLI::App& app) {
       app.add_subcommand("profile", "time and memory of a training step on this machine, by layer and pass");
   command->add_option("--net", options->net, "net file")->capture_default_str();
   add_set_option(*command, options->set);
-  command->add_option("--device", options->device, "see convoy-slave --list-devices")->capture_default_str();
+  command->add_option("--device", options->device, "device, as listed by convoy-slave --list-devices")
+      ->capture_default_str();
   command->add_option("--threads", options->threads, "threads of a processor (0: all cores)")
       ->check(CLI::Range(0, 1024));
   command->add_option("--batch", options->batch, "images a step (default: the net file's)")

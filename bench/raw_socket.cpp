@@ -26,12 +26,13 @@ RawSocket RawSocket::connect(const std::string& host, int port) {
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) fail("{}: no such host", host);
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+    fail("{}: the host name cannot be resolved", host);
   const int handle = socket(found->ai_family, found->ai_socktype, 0);
   const int result = ::connect(handle, found->ai_addr, found->ai_addrlen);
   freeaddrinfo(found);
   RawSocket made(handle);
-  if (result != 0) fail("{}:{}: cannot connect", host, port);
+  if (result != 0) fail("{}:{}: the connection failed; check that the other side listens there", host, port);
   return made;
 }
 
@@ -49,7 +50,7 @@ void RawSocket::send(const void* data, std::size_t bytes) {
   const auto* at = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t done = ::send(handle_, at, bytes, MSG_NOSIGNAL);
-    if (done <= 0) fail("the raw connection broke");
+    if (done <= 0) fail("the raw connection broke; the other process may have ended");
     at += done;
     bytes -= static_cast<std::size_t>(done);
   }
@@ -59,7 +60,7 @@ void RawSocket::receive(void* data, std::size_t bytes) {
   auto* at = static_cast<char*>(data);
   while (bytes > 0) {
     const ssize_t done = recv(handle_, at, bytes, 0);
-    if (done <= 0) fail("the raw connection broke");
+    if (done <= 0) fail("the raw connection broke; the other process may have ended");
     at += done;
     bytes -= static_cast<std::size_t>(done);
   }
@@ -74,7 +75,7 @@ RawListener::RawListener(int port, bool everywhere) : handle_(socket(AF_INET, SO
   setsockopt(handle_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(handle_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || listen(handle_, 1) != 0) {
     close(handle_);
-    fail("port {}: cannot listen there", port);
+    fail("port {}: cannot listen; another program may use the port", port);
   }
 }
 

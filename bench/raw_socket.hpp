@@ -1,4 +1,4 @@
-// A plain blocking TCP connection: what our wire is measured against.
+// A plain blocking TCP connection, the baseline for Convoy's transport.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 
 namespace convoy {
 
+/// A connected TCP socket, closed by the destructor.
 class RawSocket {
  public:
   RawSocket() = default;
@@ -17,12 +18,12 @@ class RawSocket {
     return *this;
   }
 
-  /// Throws Error naming the host when it cannot be reached.
+  /// Connects. Throws Error naming the host where it cannot be reached.
   static RawSocket connect(const std::string& host, int port);
-  /// "tcp://host:port" to its parts. Throws Error for anything else.
+  /// Splits "tcp://host:port" into host and port. Throws Error for any other text.
   static std::pair<std::string, int> split(const std::string& endpoint);
 
-  /// All of the bytes; throw Error when the other side is gone.
+  /// Send or receive all of the bytes. Throw Error when the other side has closed the connection.
   void send(const void* data, std::size_t bytes);
   void receive(void* data, std::size_t bytes);
 
@@ -30,9 +31,10 @@ class RawSocket {
   int handle_ = -1;
 };
 
+/// A listening TCP socket, closed by the destructor.
 class RawListener {
  public:
-  /// On loopback, or on all interfaces; port 0 picks a free one.
+  /// Listens on loopback, or on all interfaces; port 0 picks a free port.
   RawListener(int port, bool everywhere);
   ~RawListener();
   RawListener(const RawListener&) = delete;

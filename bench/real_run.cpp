@@ -21,10 +21,10 @@
 namespace convoy {
 namespace {
 
-/// A process of a program beside this one; ended when this goes out of scope.
+/// A process of a program in this program's folder. The destructor ends it.
 class Program {
  public:
-  /// `output`: where it writes; negative: nowhere.
+  /// `output` is the file descriptor for the program's output; a negative one discards it.
   Program(const std::string& name, const std::vector<std::string>& arguments, int output) : name_(name) {
     const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     std::vector<std::string> words{(folder / name).string()};
@@ -54,7 +54,7 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  /// Its exit code; peak memory in MiB.
+  /// Waits for the program to end, and returns its exit code. Sets `mib` to its peak memory in MiB.
   int wait(double& mib) {
     int status = 0;
     rusage usage{};
@@ -89,7 +89,7 @@ int free_port() {
   auto* any = reinterpret_cast<sockaddr*>(&address);
   const bool bound = bind(file, any, size) == 0 && getsockname(file, any, &size) == 0;
   close(file);
-  if (!bound) fail("no free port on 127.0.0.1: {}", std::strerror(errno));
+  if (!bound) fail("cannot find a free port on 127.0.0.1: {}", std::strerror(errno));
   return ntohs(address.sin_port);
 }
 
@@ -121,7 +121,7 @@ RealSteps run_really(const RealRun& run) {
     slaves.push_back(std::make_unique<Program>("convoy-slave", options, -1));
   }
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("no pipe: {}", std::strerror(errno));
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("cannot make a pipe: {}", std::strerror(errno));
   Program master("convoy-master", words, ends[1]);
   close(ends[1]);
   const std::string output = read_all(ends[0]);

@@ -63,10 +63,9 @@ void add_simulate(CLI::App& app) {
   auto options = std::make_shared<SimulateOptions>();
   CLI::App& command = *app.add_subcommand(
       "simulate",
-      "time of a training step on machines that are described, or that a run has timed: the planner's choice for them, "
-      "by "
-      "the discrete-event model that it plans with, with contention on the links; speedup over the fastest of them "
-      "alone. Slaves that would only slow the others down get no work");
+      "time of a training step on described machines, or on machines that a run has timed: the plan that the planner "
+      "chooses, simulated by its discrete-event model with contention on the links, and the speedup over the fastest "
+      "machine alone. Slaves that would only slow the others down get no work");
   command.add_option("--net", options->net, "net file")->capture_default_str();
   add_set_option(command, options->set);
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
@@ -74,7 +73,7 @@ void add_simulate(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command.add_option("--bandwidth", options->bandwidth, "of each machine's link, each way, in Mbit/s")
+  command.add_option("--bandwidth", options->bandwidth, "bandwidth of each machine's link, each way, in Mbit/s")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   add_options(command, options->machines);

@@ -1,4 +1,4 @@
-// Medians with their spread.
+// Medians and quartiles of measurements.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 namespace convoy {
 
+/// The lower quartile, the median and the upper quartile.
 struct Quartiles {
   double low = 0.0;
   double median = 0.0;

@@ -1,4 +1,4 @@
-// A grid of trainings, simulated or run, as a table and as pictures like those of the field's papers.
+// A grid of trainings, simulated or run, as a table and as plots in the style of the literature.
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -36,14 +36,16 @@ struct SweepOptions {
   std::string out = "sweep";
 };
 
-/// "50:500" for the first two stages, as settings of the net; nothing for the net's own.
+/// Returns the settings of the net for "50:500" filters in the first two stages; none for an empty text.
 std::vector<std::string> settings_of(const std::string& filters, const std::string& net, std::vector<std::string> set) {
   if (filters.empty()) return set;
   const Cut parts = cut(read_net(net, set));
   std::istringstream counts(filters);
   std::size_t stage = 0;
   for (std::string count; std::getline(counts, count, ':'); ++stage) {
-    if (stage == parts.trunk.size()) fail("--filters {}: {} has {} convolutions", filters, net, parts.trunk.size());
+    if (stage == parts.trunk.size())
+      fail("--filters {}: {} has only {} convolutions; give at most one number for each", filters, net,
+           parts.trunk.size());
     set.push_back(fmt::format("{}.filters={}", parts.trunk[stage].name, count));
   }
   return set;
@@ -55,7 +57,7 @@ std::string filters_of(const Cut& parts) {
   return fmt::format("{}", fmt::join(counts, ":"));
 }
 
-/// One net at one batch size, whose time on one machine its points share.
+/// One net at one batch size. All its points share the time on one machine.
 class Series {
  public:
   Series(const SweepOptions& options, const std::string& filters, int batch)
@@ -109,7 +111,7 @@ class Series {
             .wire = wire};
   }
 
-  /// The steps but the first, which is not like the others.
+  /// Runs a training and returns its steps except the first, which includes one-time work.
   RealSteps run(int slaves, const std::vector<std::string>& words) const {
     const std::string folder = options_.out + "/run";
     std::filesystem::remove_all(folder);
@@ -123,7 +125,7 @@ class Series {
     run.master.insert(run.master.end(), words.begin(), words.end());
     RealSteps steps = run_really(run);
     if (steps.seconds.size() < 2) {
-      fail("the data has too few images for {} steps of {}; take fewer --steps", options_.steps + 1, batch_);
+      fail("the data has too few images for {} steps of {} images; use fewer --steps", options_.steps + 1, batch_);
     }
     steps.seconds.erase(steps.seconds.begin());
     std::filesystem::remove_all(folder);
@@ -140,7 +142,7 @@ class Series {
 void run_sweep(const SweepOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(options.out, error);
-  if (error) fail("{}: cannot be made: {}", options.out, error.message());
+  if (error) fail("{}: the folder cannot be created: {}", options.out, error.message());
   const std::string file = options.out + "/sweep.csv";
   std::vector<SweepPoint> points;
   std::string table = csv_header() + "\n";
@@ -150,7 +152,7 @@ void run_sweep(const SweepOptions& options) {
     table += csv_row(point) + "\n";
     fmt::print("{}\n", csv_row(point));
     std::fflush(stdout);
-    write_text(file, table);  // what is there is not lost where a later point fails
+    write_text(file, table);  // rows already measured are not lost where a later point fails
   };
   for (const std::string& filters : options.filters) {
     for (const int batch : options.batches) {
@@ -176,9 +178,8 @@ void add_sweep(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "sweep",
       "time of a training step over a grid of slaves, batch sizes, filter counts, bandwidths, exchanges and number "
-      "types: "
-      "simulated, or (--really) run by a master and slaves on this machine; sweep.csv and pictures in the folder of "
-      "--out. bench/lan.py runs on shaped links");
+      "types, simulated or (with --really) run by a master and slaves on this machine; writes sweep.csv and plots to "
+      "the folder of --out. bench/lan.py runs on shaped links");
   const auto list = [&](const std::string& name, auto& values, const std::string& text) {
     return command.add_option(name, values, text)->delimiter(',')->capture_default_str();
   };
@@ -187,7 +188,7 @@ void add_sweep(CLI::App& app) {
   list("--filters", options->filters, "filters of the stages, as in 50:500,150:800 (default: the net's)");
   list("--batch", options->batches, "images a step")->check(CLI::Range(1, 65536));
   list("--slaves", options->slaves, "numbers of slaves")->check(CLI::Range(1, 256));
-  auto* bandwidth = list("--bandwidth", options->bandwidths, "of each machine's link, each way, in Mbit/s");
+  auto* bandwidth = list("--bandwidth", options->bandwidths, "bandwidth of each machine's link, each way, in Mbit/s");
   bandwidth->check(CLI::PositiveNumber);
   list("--exchange", options->exchanges, "star, ring, thesis, or auto for the best")
       ->check(CLI::IsMember({"star", "ring", "thesis", "auto"}));
@@ -199,10 +200,10 @@ void add_sweep(CLI::App& app) {
   command.add_option("--steps", options->steps, "with --really: timed steps of each point")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command.add_option("--threads", options->threads, "with --really: of each process")
+  command.add_option("--threads", options->threads, "with --really: threads of each process")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command.add_option("--out", options->out, "folder")->capture_default_str();
+  command.add_option("--out", options->out, "output folder")->capture_default_str();
   command.callback([options] { run_sweep(*options); });
 }
 

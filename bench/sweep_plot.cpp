@@ -13,7 +13,7 @@
 namespace convoy {
 namespace {
 
-/// What a sweep varies.
+/// A parameter that a sweep varies, for the x axis.
 struct Axis {
   const char* name;
   const char* label;
@@ -24,7 +24,7 @@ struct Axis {
 const std::vector<Axis>& axes() {
   static const std::vector<Axis> all{
       {"slaves", "slaves", [](const SweepPoint& p) { return std::to_string(p.slaves); }, true},
-      {"batch", "images in a batch", [](const SweepPoint& p) { return std::to_string(p.batch); }, true},
+      {"batch", "images per batch", [](const SweepPoint& p) { return std::to_string(p.batch); }, true},
       {"filters", "filters", [](const SweepPoint& p) { return p.filters; }, false},
       {"bandwidth", "Mbit/s", [](const SweepPoint& p) { return fmt::format("{:g}", p.mbits); }, true},
       {"exchange", "exchange", [](const SweepPoint& p) { return p.exchange; }, false},
@@ -32,7 +32,7 @@ const std::vector<Axis>& axes() {
   return all;
 }
 
-/// What is drawn against it.
+/// A measured quantity, for the y axis.
 struct Quantity {
   const char* name;
   const char* label;
@@ -41,7 +41,7 @@ struct Quantity {
 
 constexpr Quantity kQuantities[] = {
     {"speedup", "speedup over one machine", [](const SweepPoint& p) { return p.alone / p.seconds; }},
-    {"seconds", "seconds a step", [](const SweepPoint& p) { return p.seconds; }},
+    {"seconds", "seconds per step", [](const SweepPoint& p) { return p.seconds; }},
     {"memory", "peak memory of the master / MiB", [](const SweepPoint& p) { return p.master_mib; }}};
 
 std::size_t values_of(const Axis& axis, const std::vector<SweepPoint>& points) {
@@ -50,7 +50,7 @@ std::size_t values_of(const Axis& axis, const std::vector<SweepPoint>& points) {
   return values.size();
 }
 
-/// A line for each combination of what else varies.
+/// Returns a gnuplot script with a line for each combination of the other parameters.
 std::string script_of(const Axis& x, const Quantity& y, const std::vector<SweepPoint>& points,
                       const std::string& picture) {
   std::map<std::string, std::string> lines;
@@ -102,7 +102,7 @@ std::string draw_sweep(const std::vector<SweepPoint>& points, const std::string&
       pictures.push_back(name + (drawn ? ".png" : ".gnuplot"));
     }
   }
-  if (pictures.empty()) return "one value of everything, so there is nothing to draw";
+  if (pictures.empty()) return "no parameter has several values, so there is nothing to plot";
   return fmt::format("{}{}", fmt::join(pictures, ", "), drawn ? "" : " (gnuplot is not installed, or failed)");
 }
 

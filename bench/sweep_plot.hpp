@@ -1,4 +1,4 @@
-// The table of a sweep and its pictures.
+// The table of a sweep and its plots.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 
 namespace convoy {
 
+/// One point of the grid with its measurements.
 struct SweepPoint {
   std::string filters;
   int batch = 0;
@@ -13,7 +14,7 @@ struct SweepPoint {
   double mbits = 0.0;  ///< 0: loopback
   std::string exchange;
   std::string wire;
-  double seconds = 0.0;  ///< of a step: median, and quartiles
+  double seconds = 0.0;  ///< median seconds of a step, and their quartiles
   double low = 0.0;
   double high = 0.0;
   double alone = 0.0;       ///< seconds of a step on one machine
@@ -26,8 +27,8 @@ struct SweepPoint {
 std::string csv_header();
 std::string csv_row(const SweepPoint& point);
 
-/// Draws speedup, seconds and, where measured, memory against every quantity of which there are several values, a line for
-/// each combination of the others; returns which files, in words for people.
+/// Plots speedup, seconds and, where measured, memory against every parameter with several values, with a line for each
+/// combination of the others. Returns the names of the files, in words for people.
 std::string draw_sweep(const std::vector<SweepPoint>& points, const std::string& folder);
 
 }  // namespace convoy

@@ -1,4 +1,4 @@
-"""Net files as PyTorch modules, for whoever compares the two. Needs torch and PyYAML."""
+"""Net files as PyTorch modules, for comparisons with Convoy. The module needs torch and PyYAML."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 def read_net(file, overrides=()):
-    """A net file with fields set as by --set: "conv1.filters=8", "training.batch=2"."""
+    """Returns a net file with fields set as by --set: "conv1.filters=8", "training.batch=2"."""
     net = yaml.safe_load(pathlib.Path(file).read_text(encoding="utf-8"))
     layers = {layer["name"]: layer for layer in net["layers"]}
     for override in overrides:
@@ -26,7 +26,8 @@ def pair(value):
 
 
 def sides_of(layer, height, width):
-    """top, left, bottom, right; `same` gives ceil(extent / stride) outputs, with the odd one behind."""
+    """Returns the padding (top, left, bottom, right). `same` gives ceil(extent / stride) outputs, with an odd row or
+    column after the map."""
     pad = layer.get("pad", 0)
     if pad == "valid":
         pad = 0
@@ -44,7 +45,8 @@ def sides_of(layer, height, width):
 
 
 class Window(torch.nn.Module):
-    """Pads, unevenly where it must, and slides. What torch does itself is left to it, for its speed."""
+    """A sliding window with padding, which may be asymmetric. PyTorch's own padding is used where it suffices, for
+    speed."""
 
     def __init__(self, layer, sides, height, width):
         super().__init__()
@@ -53,8 +55,8 @@ class Window(torch.nn.Module):
         top, left, bottom, right = sides
         self.even = (top, left) == (bottom, right)
         self.before = (top, left)
-        self.around = (left, right, top, bottom)  # as functional.pad takes them
-        # Torch's rounding up adds behind what `same` adds there.
+        self.around = (left, right, top, bottom)  # in the order of functional.pad
+        # PyTorch's ceil_mode adds padding after the map, where `same` adds it.
         up = [-(-(extent + 2 * before - kernel) // stride) == (extent + before + after - kernel) // stride
               for extent, before, after, kernel, stride in zip((height, width), (top, left), (bottom, right),
                                                                self.kernel, self.stride)]
@@ -88,7 +90,7 @@ class MaxPool(Window):
 
 
 class AveragePool(Window):
-    """Padding does not count."""
+    """Average pooling that does not count padding."""
 
     def __init__(self, layer, height, width):
         super().__init__(layer, sides_of(layer, height, width), height, width)
@@ -103,7 +105,7 @@ class AveragePool(Window):
 
 
 class Net(torch.nn.Module):
-    """forward() gives what goes into each loss, in the order of the file; the last is the main one's."""
+    """A net whose forward() returns the input of each loss in the order of the file; the main loss is the last."""
 
     def __init__(self, net):
         super().__init__()
@@ -120,7 +122,7 @@ class Net(torch.nn.Module):
             shapes[before] = self.add(layer, [shapes[name] for name in self.reads[-1]])
 
     def add(self, layer, shapes):
-        """Makes the layer's module, if it needs one, and returns its output's (channels, rows, columns)."""
+        """Makes the layer's module, if it needs one, and returns the (channels, rows, columns) of its output."""
         name, kind = layer["name"], layer["type"]
         channels, height, width = shapes[0]
         if kind in ("conv", "max_pool", "average_pool"):
@@ -175,7 +177,7 @@ class Net(torch.nn.Module):
             return functional.adaptive_avg_pool2d(maps, 1)
         if kind == "flatten":
             return maps.flatten(1)
-        raise ValueError(f"layer {layer['name']}: {kind} is not known here")
+        raise ValueError(f"layer {layer['name']}: torch_net.py does not support the type {kind}")
 
     def forward(self, images):
         values = {"input": images}
@@ -189,7 +191,7 @@ class Net(torch.nn.Module):
         return outputs
 
     def loss(self, outputs, labels):
-        """The weighted sum that is trained for, and the main loss alone."""
+        """Returns the weighted sum of all losses, which is trained, and the main loss alone."""
         losses = [layer for layer in self.layers if layer["type"] in ("softmax_cross_entropy", "squared_error")]
         total = 0.0
         for layer, output in zip(losses, outputs):
@@ -202,6 +204,6 @@ class Net(torch.nn.Module):
         return total, loss
 
     def named_tensors(self):
-        """Parameters by the names that Convoy's files give them."""
+        """Yields the parameters under the names that Convoy's files give them."""
         for name, tensor in self.named_parameters():
             yield name.replace("steps.", "").replace(".conv.", "."), tensor

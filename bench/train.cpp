@@ -28,8 +28,8 @@ struct TrainBenchOptions {
   std::string format = "text";
 };
 
-/// Seconds of all bare convolution passes of one training step, each in its fastest layout: what no step beats that
-/// convolves with one primitive a stage and pass.
+/// Returns the seconds of all bare convolution passes of one training step, each in its fastest layout. No step is
+/// faster that computes one primitive for each stage and pass.
 double bare_seconds(const std::vector<BareLayouts>& stages) {
   double seconds = 0.0;
   const auto fastest = [&](std::size_t stage, void (BareConvolution::*pass)()) {
@@ -104,18 +104,18 @@ void run_train(const TrainBenchOptions& options) {
 
 void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainBenchOptions>();
-  CLI::App& command = *app.add_subcommand(
-      "train",
-      "whole local training steps in images/s (forward, loss, backward, update; random images), and which part of a "
-      "step oneDNN's bare convolutions take");
+  CLI::App& command = *app.add_subcommand("train",
+                                          "images/s of whole training steps on this machine (forward, loss, backward, "
+                                          "update; random images), and the share "
+                                          "of a step that oneDNN's bare convolutions take");
   command.add_option("--net", options->net, "net file")->capture_default_str();
   add_set_option(command, options->set);
   command.add_option("--device", options->device, "device")->capture_default_str();
   command.add_option("--threads", options->threads, "threads")->check(CLI::Range(1, 1024))->capture_default_str();
   command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
   command.add_option("--repeats", options->repeats, "steps")->check(CLI::Range(1, 10000))->capture_default_str();
-  command.add_flag("--no-bare", options->no_bare, "leave the bare convolutions out");
-  command.add_option("--compute", options->compute, "fp32 or bf16, of the cpu device")
+  command.add_flag("--no-bare", options->no_bare, "do not run the bare convolutions");
+  command.add_option("--compute", options->compute, "precision of the cpu device: fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
   command.add_option("--format", options->format, "text or csv")

@@ -27,7 +27,8 @@ constexpr auto kPatience = 60s;
 enum class Way { raw, frames, tensor };
 constexpr std::array<const char*, 3> kWays{"raw", "frames", "tensor"};
 
-/// `count` pieces of `bytes` each are sent next. Travels as the text of a message that benchmarks have no use for.
+/// Announces `count` pieces of `bytes` bytes each. An order travels as the text of a message that benchmarks do not
+/// need otherwise.
 struct Order {
   Way way = Way::raw;
   std::size_t count = 1;
@@ -48,7 +49,7 @@ std::optional<Order> decode(const wire::Message& message) {
   words >> way >> order.count >> order.bytes;
   const auto* const found = std::find(kWays.begin(), kWays.end(), way);
   if (!words || found == kWays.end() || order.bytes > kMostTransferBytes)
-    fail("'{}' is no order of this benchmark", welcome->run);
+    fail("'{}' is not an order of this benchmark; both sides must run the same version", welcome->run);
   order.way = static_cast<Way>(found - kWays.begin());
   return order;
 }
@@ -62,7 +63,7 @@ class Receiver {
     answer(wire::Attach{"receiver"});
   }
 
-  /// Obeys orders until told bye.
+  /// Executes orders until the sender says goodbye.
   void run() {
     while (true) {
       const wire::Envelope envelope = next();
@@ -80,7 +81,7 @@ class Receiver {
  private:
   wire::Envelope next() {
     auto from = link_.receive(Clock::now() + kPatience);
-    if (!from) timed_out("send what it announced");
+    if (!from) timed_out("send the announced data");
     return std::move(from->envelope);
   }
   void answer(const wire::Message& message) { link_.send(Channel::data, {message, {}}, Clock::now() + kPatience); }
@@ -158,7 +159,7 @@ double TransferSender::send_raw(RawSocket& raw, std::size_t count, std::size_t b
 
 void TransferSender::dismiss() {
   send({wire::Bye{"measured"}, {}});
-  // Let the farewells leave before the socket closes.
+  // The wait lets the goodbyes leave before the socket closes.
   link_.receive(Clock::now() + 200ms);
 }
 

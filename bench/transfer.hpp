@@ -1,4 +1,4 @@
-// Sends data to a receiving process, through Convoy's wire or a bare socket, and takes the time until it is there.
+// Timed transfers of data to a receiving process, through Convoy's wire or a bare socket.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,18 @@
 namespace convoy {
 
 constexpr std::size_t kMostTransferBytes = std::size_t{1} << 30;
-constexpr std::size_t kMostFrameBytes = std::size_t{8} << 20;  ///< Convoy's own have 1 MiB at most
+constexpr std::size_t kMostFrameBytes = std::size_t{8} << 20;  ///< Convoy's own frames have at most 1 MiB
 
-/// A tensor of so many bytes, in maps of 16 KiB.
+/// Returns the shape of a tensor of `bytes` bytes, in maps of 16 KiB.
 Shape transfer_shape(std::size_t bytes);
 
-/// Takes what a TransferSender at `endpoint` sends, until dismissed; on a bare socket too where `raw_port` is not 0, and
-/// encrypted where there is a `key`. Throws Error when the sender falls silent.
+/// Receives the data of a TransferSender at `endpoint` until dismissed. It also receives on a bare socket where
+/// `raw_port` is not 0, and encrypted where there is a `key`. Throws Error when the sender falls silent.
 void receive_transfers(const std::string& endpoint, const std::string& raw_host, int raw_port,
                        const std::string& key = "");
 
-/// All times are from the first byte to the answer that everything lies in the receivers' memory. Every wait ends with
-/// an Error after a minute.
+/// The sending side. All times are from the first byte to the answer that all data lies in the receivers' memory. Every
+/// wait ends with an Error after a minute.
 class TransferSender {
  public:
   explicit TransferSender(const std::string& endpoint, const std::optional<wire::MasterKeys>& keys = {})
@@ -31,11 +31,11 @@ class TransferSender {
 
   std::string endpoint() const { return link_.endpoint(); }
   void wait_for_receivers(int count);
-  /// Seconds to move one tensor into a tensor of each receiver: cut, copied, sent, put together.
+  /// Returns the seconds to move one tensor into a tensor of each receiver: divide, copy, send, assemble.
   double send_tensor(const Tensor& tensor);
-  /// Seconds to move `count` frames of `bytes` each.
+  /// Returns the seconds to move `count` frames of `bytes` each.
   double send_frames(std::size_t count, std::size_t bytes);
-  /// The same by a bare socket.
+  /// Returns the seconds to move `count` pieces of `bytes` each over a bare socket.
   double send_raw(RawSocket& raw, std::size_t count, std::size_t bytes);
   void dismiss();
 

@@ -25,23 +25,23 @@ struct TransportOptions {
   std::vector<std::size_t> tensors{65536, 262144, 1048576, 4194304, 16777216, 67108864};
   int repeats = 15;
   int fan_out = 0;
-  std::string listen;   ///< this machine sends, the other one connects
-  std::string connect;  ///< this machine receives
+  std::string listen;   ///< this machine sends to a machine that connects here
+  std::string connect;  ///< this machine receives from a machine that listens there
   bool encrypted = false;
   std::string format = "text";
 };
 
-/// Bytes of one stream of frames: long enough that its start does not count.
+/// Bytes of one stream of frames, long enough that its start does not matter.
 constexpr std::size_t kStreamBytes = std::size_t{128} << 20;
 
-/// Processes that receive, ended with this object whatever happens.
+/// Receiving processes. The destructor ends them in any case.
 class Receivers {
  public:
-  /// To be made before any socket: forks. `start` waits for its word on where to connect.
+  /// Forks the processes, so it must run before any socket exists. They wait for start(), which names the endpoint.
   explicit Receivers(int count) {
     for (int i = 0; i < count; ++i) {
       int ends[2];
-      if (pipe(ends) != 0) fail("no pipe to a receiving process");
+      if (pipe(ends) != 0) fail("cannot make a pipe to a receiving process");
       const pid_t pid = fork();
       if (pid == 0) run_child(ends);
       close(ends[0]);
@@ -61,7 +61,7 @@ class Receivers {
   void start(const std::string& endpoint, int raw_port, const std::string& key = "") {
     const std::string word = fmt::format("{} {} {}\n", endpoint, raw_port, key);
     for (const Child& child : children_) {
-      if (write(child.pipe, word.data(), word.size()) < 0) fail("a receiving process is gone");
+      if (write(child.pipe, word.data(), word.size()) < 0) fail("a receiving process has ended unexpectedly");
     }
   }
 
@@ -99,7 +99,7 @@ double peak_mib() {
   return static_cast<double>(usage.ru_maxrss) / 1024.0;
 }
 
-/// One line of a table: MB/s by the seconds of both, and their ratio in the same round.
+/// Prints one row of a table: the MB/s of both, and their ratio round by round.
 void print_row(const char* what, std::size_t bytes, std::size_t moved, const std::vector<double>& base,
                const std::vector<double>& ours, const std::string& format) {
   std::vector<double> ratios;
@@ -117,10 +117,10 @@ void print_row(const char* what, std::size_t bytes, std::size_t moved, const std
   }
 }
 
-/// Seconds that so many pieces of so many bytes take.
+/// Moves `count` pieces of `bytes` bytes and returns the seconds.
 using Send = std::function<double(std::size_t count, std::size_t bytes)>;
 
-/// Names the columns of print_row().
+/// Prints the column names of print_row().
 void print_head(const TransportOptions& options, const char* base, const char* ours) {
   if (options.format == "csv") {
     fmt::print("what,bytes,{}_mb_s,{}_mb_s,ratio,low,high\n", base, ours);
@@ -130,14 +130,14 @@ void print_head(const TransportOptions& options, const char* base, const char* o
   }
 }
 
-/// Frames and tensors in rounds, each by both ways.
+/// Measures frames or tensors in rounds, with both methods in each round.
 void measure(const TransportOptions& options, const char* what, const std::vector<std::size_t>& sizes,
              std::size_t most_bytes, const Send& base, const Send& ours) {
   for (const std::size_t bytes : sizes) {
     const std::size_t count = std::max<std::size_t>(1, most_bytes / bytes);
     std::vector<double> base_seconds;
     std::vector<double> our_seconds;
-    for (int round = -2; round < options.repeats; ++round) {  // two warm up
+    for (int round = -2; round < options.repeats; ++round) {  // two rounds warm up
       const double first = base(count, bytes);
       const double second = ours(count, bytes);
       if (round < 0) continue;
@@ -155,7 +155,7 @@ Send tensors_of(TransferSender& sender) {
   return [&sender](std::size_t, std::size_t bytes) { return sender.send_tensor(Tensor(transfer_shape(bytes), 1.0F)); };
 }
 
-/// Both links to receivers on this machine.
+/// Compares plain and encrypted links to receivers on this machine.
 void measure_encryption(const TransportOptions& options) {
   Receivers of_plain(1);
   Receivers of_encrypted(1);
@@ -176,7 +176,7 @@ void measure_encryption(const TransportOptions& options) {
 void measure_fan_out(const TransportOptions& options) {
   fmt::print("{:>10} {:>10} {:>14} {:>16}\n", "receivers", "bytes", "MB/s in all", "sender's peak");
   for (int count = 1; count <= options.fan_out; count *= 2) {
-    // A process of its own for each count: a peak never falls again.
+    // Each count runs in a process of its own, because peak memory never falls.
     std::fflush(stdout);
     const pid_t pid = fork();
     if (pid == 0) {
@@ -192,13 +192,13 @@ void measure_fan_out(const TransportOptions& options) {
       fmt::print("{:>10} {:>10} {:>14.0f} {:>12.0f} MiB\n", count, tensor.bytes(), quartiles(rates).median, peak_mib());
       sender.dismiss();
       std::fflush(stdout);
-      // exit() would run destructors of what the parent owns.
+      // exit() would run destructors of the parent's objects.
       receivers.~Receivers();
       _exit(0);
     }
     int status = 0;
     waitpid(pid, &status, 0);
-    if (status != 0) fail("the process that sends to {} receivers failed", count);
+    if (status != 0) fail("the process that sends to {} receivers failed; its message is above", count);
   }
 }
 
@@ -239,10 +239,10 @@ void run_transport(const TransportOptions& options) {
 void add_transport(CLI::App& app) {
   auto options = std::make_shared<TransportOptions>();
   CLI::App& command = *app.add_subcommand("transport",
-                                          "bandwidth to another process (on loopback, or on another machine) beside a "
-                                          "bare TCP socket: of a stream of frames of one "
-                                          "size, and of one tensor from the sender's memory to the receiver's, cut, "
-                                          "copied, sent, put together and answered");
+                                          "bandwidth to another process, on loopback or on another machine, compared "
+                                          "with a bare TCP socket: of a stream of equal frames, and of one tensor from "
+                                          "the sender's memory to the receiver's, including dividing, copying, "
+                                          "assembling and the answer");
   command.add_option("--frames", options->frames, "bytes of a frame, separated by commas, multiples of 65536")
       ->delimiter(',')
       ->capture_default_str();
@@ -251,15 +251,15 @@ void add_transport(CLI::App& app) {
       ->capture_default_str();
   command.add_option("--repeats", options->repeats, "rounds")->check(CLI::Range(1, 10000))->capture_default_str();
   command
-      .add_option(
-          "--fan-out", options->fan_out,
-          "instead: the last tensor to 1, 2, 4, ... local receivers up to this number, with the sender's peak memory")
+      .add_option("--fan-out", options->fan_out,
+                  "send the last tensor to 1, 2, 4, ... local receivers up to this number instead, and print the "
+                  "sender's peak memory")
       ->check(CLI::Range(0, 64));
   command.add_flag("--encrypted", options->encrypted,
-                   "instead: encrypted links beside plain ones, both to processes of this machine");
+                   "compare encrypted with plain links instead, both to processes of this machine");
   command.add_option(
       "--listen", options->listen,
-      "send to another machine that connects here, for example tcp://*:5580 (uses the next port as well)");
+      "send to another machine that connects here, for example tcp://*:5580; the next port is used as well");
   command.add_option("--connect", options->connect, "receive from the machine that listens there");
   command.add_option("--format", options->format, "text or csv")
       ->check(CLI::IsMember({"text", "csv"}))

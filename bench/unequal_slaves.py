@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Trains with slaves of unequal speed on this machine; compares their shares and the step time with the ideal.
+"""Trains with slaves of unequal speed on this machine, and compares their shares and the step time with the ideal.
 
     bench/unequal_slaves.py [--slave core=N[,isa=AVX2][,busy]]... [--net NET] [--set FIELD=VALUE]... [--rounds N]
 
-Each slave has one thread on a core of its own. isa=AVX2 takes AVX-512 from its oneDNN, busy lets a second program
-compete for its core. In every round each slave trains alone, then all together, so that a machine that slows down slows
-all. From the steps alone: each slave's computing time c, and the overhead o of a step (transfer, dense layers, loss).
-The ideal step of all is 1 / sum(1 / c) + o, and the ideal share of a slave is its 1 / c over the sum. Linux."""
+Each slave has one thread on a core of its own. isa=AVX2 disables AVX-512 in its oneDNN; busy makes a second program
+compete for its core. In every round each slave trains alone, and then all train together, so that a machine that slows
+down affects all runs. The runs alone give each slave's computing time c and the overhead o of a step (transfer, dense
+layers, loss). The ideal step of all slaves is 1 / sum(1 / c) + o, and the ideal share of a slave is its 1 / c divided
+by the sum. The script needs Linux."""
 
 import argparse
 import json
@@ -30,7 +31,7 @@ def parse_slave(text):
             raise argparse.ArgumentTypeError(f"'{word}': give core=N, isa=NAME or busy")
         slave[key] = True if key == "busy" else value
     if slave["core"] is None:
-        raise argparse.ArgumentTypeError(f"'{text}' gives no core=N")
+        raise argparse.ArgumentTypeError(f"'{text}' has no core=N; every slave needs a core")
     return slave
 
 
@@ -67,7 +68,7 @@ def start_slave(options, name, slave, address):
 
 
 def train(options, slaves):
-    """Events of a run with the given slaves: {name: slave}."""
+    """Returns the events of a run with the given slaves, {name: slave}."""
     helpers = [subprocess.Popen(["taskset", "-c", slave["core"], sys.executable, "-c", "while True: pass"])
                for slave in slaves.values() if slave["busy"]]
     address = f"tcp://127.0.0.1:{free_port()}"

@@ -14,7 +14,7 @@
 namespace convoy {
 namespace {
 
-/// Fowler, Noll and Vo's 64-bit hash, 1a.
+/// The 64-bit FNV-1a hash (Fowler, Noll and Vo).
 std::uint64_t hash_of(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
@@ -26,7 +26,8 @@ std::filesystem::path file_of(const std::string& key) {
   return in.empty() ? in : in / fmt::format("{:016x}.bin", hash_of(key));
 }
 
-/// Where it lies, to be put in place at once: another slave may read at the same time.
+/// Writes a temporary file next to `path` and returns its name, so that the caller can rename it atomically: another
+/// slave may read `path` at the same time.
 std::optional<std::filesystem::path> write_aside(const std::filesystem::path& path, const std::string& content) {
   if (path.empty()) return std::nullopt;
   std::error_code ignored;
@@ -41,7 +42,7 @@ std::optional<std::filesystem::path> write_aside(const std::filesystem::path& pa
 
 }  // namespace
 
-// A file holds the key, so that another of the same hash is not taken for it, and the value.
+// A file holds the key and the value, so that another key with the same hash is not mistaken for it.
 
 std::optional<std::string> recall(const std::string& key) {
   std::ifstream file(file_of(key), std::ios::binary);
@@ -67,7 +68,7 @@ std::string settle(const std::string& key, const std::string& value) {
   std::filesystem::remove(*aside, ignored);
   if (!taken) return value;
   if (auto first = recall(key)) return *first;
-  remember(key, value);  // what is there is not of this key, or broken
+  remember(key, value);  // the existing file holds another key, or is damaged
   return value;
 }
 

@@ -1,4 +1,4 @@
-// What was found out about a device and its driver, kept on disk between runs.
+// A disk cache of facts about a device and its driver, kept between runs.
 #pragma once
 
 #include <optional>
@@ -6,11 +6,12 @@
 
 namespace convoy {
 
-/// What was kept under this key; nothing where there is nothing, or where it cannot be read.
+/// Returns the value stored under `key`; empty where there is none or it cannot be read.
 std::optional<std::string> recall(const std::string& key);
-/// Keeps it, for every process of this user; does nothing where it cannot be written.
+/// Stores the value for every process of this user; does nothing where the file cannot be written.
 void remember(const std::string& key, const std::string& value);
-/// Keeps it unless another process was first; what is kept, so that processes that find out at the same time agree.
+/// Stores the value unless another process has stored one, and returns the stored value, so that processes that measure
+/// at the same time agree.
 std::string settle(const std::string& key, const std::string& value);
 
 }  // namespace convoy

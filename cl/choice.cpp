@@ -13,7 +13,7 @@
 namespace convoy {
 namespace {
 
-/// Buffers of a shard's shapes, to time passes on.
+/// Buffers of a shard's shapes, on which passes are timed.
 struct Operands {
   ClTensor input;
   ClTensor weights;
@@ -29,7 +29,7 @@ struct Operands {
         input_gradient(context, input_shape(spec.stage, spec.batch), "timing") {}
 };
 
-/// Seconds of each pass, the second time: the first compiles.
+/// Returns the seconds of each pass in its second run, because the first run compiles kernels.
 std::array<double, 3> seconds_of_passes(ClShared& shared, ClConvolution& convolution, const Operands& with,
                                         bool input_gradient) {
   std::array<double, 3> seconds{};
@@ -56,7 +56,7 @@ std::array<double, 3> seconds_of_passes(ClShared& shared, ClConvolution& convolu
   return seconds;
 }
 
-/// So few samples that timing is short even where a way is slow.
+/// Returns the spec with so few samples that timing is quick even where a method is slow.
 ShardSpec for_timing(const ShardSpec& spec) {
   ShardSpec few = spec;
   const double most = 2e8 / conv_flops(spec.stage, 1, spec.filters.count);
@@ -64,7 +64,7 @@ ShardSpec for_timing(const ShardSpec& spec) {
   return few;
 }
 
-/// What there is to choose from besides direct convolutions of buffers.
+/// The methods that compete with direct convolutions of buffers.
 struct Ways {
   bool products;
   bool images;
@@ -75,7 +75,7 @@ Ways ways_of(const ClContext& context) {
   return {.products = clblast_missing().empty(), .images = wanted && context.has_images()};
 }
 
-/// Seconds of each pass of a way that the device may refuse: nothing where it does.
+/// Returns the seconds of each pass of a method; empty where the device refuses it.
 template <class Make>
 std::optional<std::array<double, 3>> try_way(ClShared& shared, const Operands& operands, bool input_gradient,
                                              Make make) {
@@ -110,7 +110,7 @@ ClChoice measure(ClShared& shared, const ShardSpec& wanted, const Ways& ways) {
   return choice;
 }
 
-/// All that the timing depends on but the number of samples.
+/// Returns the cache key: everything that the timing depends on except the number of samples.
 std::string key_of(ClShared& shared, const ShardSpec& spec, const Ways& ways) {
   const Convolution& c = spec.stage.conv;
   return fmt::format("convolutions of\n{}\n{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}\n",
@@ -121,7 +121,8 @@ std::string key_of(ClShared& shared, const ShardSpec& spec, const Ways& ways) {
                      spec.input_gradient ? "all passes" : "no input gradient");
 }
 
-// A letter for each pass: d, direct; p, products; and one for what direct ones read: i, images; b, buffers.
+// One letter for each pass (d: direct; p: matrix products), then one for the input of direct passes (i: images; b:
+// buffers).
 
 std::string letters_of(const ClChoice& choice) {
   const auto letter = [](bool products) { return products ? 'p' : 'd'; };

@@ -1,11 +1,11 @@
-// Which way of convolving is faster on a device, pass by pass: timed once, and remembered on disk.
+// The choice of the faster method of convolution on a device, pass by pass. It is timed once and remembered on disk.
 #pragma once
 
 #include "cl/convolution.hpp"
 
 namespace convoy {
 
-/// By pass: true where by products of matrices.
+/// For each pass, whether it uses matrix products (CLBlast) instead of a direct convolution.
 struct ClChoice {
   bool forward = false;
   bool input_gradient = false;
@@ -15,8 +15,9 @@ struct ClChoice {
   bool any() const { return forward || input_gradient || filter_gradient; }
 };
 
-/// As the settings ask; where they leave it open, what was faster by a tenth on some samples, now or in another run, so
-/// that equal runs compute alike. Kernels of our own where there is no CLBlast; images only on GPUs.
+/// Returns the choice that the settings demand. Where they leave it open, returns the method that was faster by a tenth
+/// when timed on a few samples, now or in an earlier run, so that equal runs compute alike. Without CLBlast all passes
+/// are direct; only GPUs read images.
 ClChoice choose_convolutions(ClShared& shared, const ShardSpec& spec);
 
 }  // namespace convoy

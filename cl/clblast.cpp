@@ -9,7 +9,7 @@
 namespace convoy {
 namespace {
 
-// Of CLBlast's interface for C, which has not changed since its first version.
+// Constants of CLBlast's C interface, which has not changed since its first version.
 constexpr int kRowMajor = 101;
 constexpr int kAsItIs = 111;
 constexpr int kTransposed = 112;
@@ -29,9 +29,9 @@ Library open_library() {
   if (handle == nullptr) return {nullptr, dlerror()};
   const auto sgemm = reinterpret_cast<Sgemm>(dlsym(handle, "CLBlastSgemm"));
   if (sgemm == nullptr) return {nullptr, "the library has no function CLBlastSgemm"};
-  // It is linked with an OpenCL library, and handles of another mean nothing to it.
+  // CLBlast is linked with an OpenCL library; handles from another one are invalid there.
   if (dlsym(handle, "clGetPlatformIDs") != reinterpret_cast<void*>(opencl().clGetPlatformIDs)) {
-    return {nullptr, "CLBlast uses another OpenCL library than this program"};
+    return {nullptr, "CLBlast is linked with another OpenCL library than the one that this program loaded"};
   }
   return {sgemm, ""};
 }
@@ -56,7 +56,8 @@ void multiply(ClContext& context, const ClProduct& p, const ClBuffer& a, const C
                         1.0F, a.memory(), 0, row(p.transpose_a, p.m, p.k), b.memory(), 0, row(p.transpose_b, p.k, p.n),
                         p.beta, c.memory(), 0, static_cast<std::size_t>(p.n), queue, event);
     if (code != 0)
-      fail("CLBlast refuses a product of {} x {} x {} on {}: status {}", p.m, p.k, p.n, context.device().name, code);
+      fail("CLBlast cannot compute a product of {} x {} x {} on {}: status {}", p.m, p.k, p.n, context.device().name,
+           code);
   });
 }
 

@@ -1,4 +1,4 @@
-// CLBlast's matrix product, loaded when the program runs where it is installed.
+// CLBlast's matrix product, loaded at run time where the library is installed.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace convoy {
 
-/// Why there is no CLBlast here; empty where there is one. CONVOY_CLBLAST_LIBRARY names another library than
-/// libclblast.so.1.
+/// Returns the reason why CLBlast cannot be used; empty where it can. The environment variable CONVOY_CLBLAST_LIBRARY
+/// names a library in place of libclblast.so.1.
 const std::string& clblast_missing();
 
-/// As in kernels/host/matmul.hpp, over all of the buffers: c (m x n) = op(a) (m x k) * op(b) (k x n) + beta * c, row-major.
+/// c (m x n) = op(a) (m x k) * op(b) (k x n) + beta * c over whole buffers, row-major, as in kernels/host/matmul.hpp.
 struct ClProduct {
   int m;
   int n;
@@ -21,7 +21,7 @@ struct ClProduct {
   float beta;
 };
 
-/// Enqueues the product. Throws Error with CLBlast's number where it refuses.
+/// Enqueues the product. Throws Error with CLBlast's status code where it refuses.
 void multiply(ClContext& context, const ClProduct& product, const ClBuffer& a, const ClBuffer& b, const ClBuffer& c);
 
 }  // namespace convoy

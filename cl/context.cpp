@@ -60,8 +60,8 @@ ClContext::~ClContext() {
 ClBuffer ClContext::allocate(std::size_t bytes, const std::string& what) {
   constexpr double kMiB = 1024.0 * 1024.0;
   if (bytes > largest_buffer_) {
-    fail("{} needs {:.1f} MiB in one piece; {} gives at most {:.1f} MiB: take a smaller batch or fewer filters", what,
-         static_cast<double>(bytes) / kMiB, device_.name, static_cast<double>(largest_buffer_) / kMiB);
+    fail("{} needs {:.1f} MiB in one piece, and {} allocates at most {:.1f} MiB; use a smaller batch or fewer filters",
+         what, static_cast<double>(bytes) / kMiB, device_.name, static_cast<double>(largest_buffer_) / kMiB);
   }
   cl_int code = CL_SUCCESS;
   const cl_mem_flags flags = CL_MEM_READ_WRITE | (shares_memory_ ? CL_MEM_ALLOC_HOST_PTR : 0);
@@ -76,7 +76,7 @@ ClBuffer ClContext::allocate(std::size_t bytes, const std::string& what) {
 ClBuffer ClContext::image_of(const ClBuffer& buffer, bool half, const std::string& what) {
   const std::size_t texels = buffer.bytes() / (half ? 4 * sizeof(cl_half) : 4 * sizeof(cl_float));
   if (texels > most_texels_) {
-    fail("{} would be an image of {} texels; {} takes at most {}", what, texels, device_.name, most_texels_);
+    fail("{} needs an image of {} texels, and {} supports at most {}", what, texels, device_.name, most_texels_);
   }
   const cl_image_format format{
       .image_channel_order = CL_RGBA,
@@ -120,7 +120,7 @@ void ClContext::give_back(const ClBuffer& buffer, void* memory) {
 
 void ClContext::write(const ClBuffer& to, std::size_t first, std::span<const float> values) {
   const std::size_t offset = first * sizeof(float);
-  invariant(offset + values.size_bytes() <= to.bytes(), "values that fit the buffer");
+  invariant(offset + values.size_bytes() <= to.bytes(), "the values fit into the buffer");
   if (shares_memory_) {
     void* memory = borrow(to, offset, values.size_bytes(), CL_MAP_WRITE_INVALIDATE_REGION);
     std::memcpy(memory, values.data(), values.size_bytes());
@@ -131,12 +131,12 @@ void ClContext::write(const ClBuffer& to, std::size_t first, std::span<const flo
                                       nullptr, &event),
         "clEnqueueWriteBuffer");
   pending_.push_back({nullptr, 0.0, event});
-  finish();  // the caller may change the values now
+  finish();  // the caller may change the values after this function returns
 }
 
 void ClContext::read(const ClBuffer& from, std::size_t first, std::span<float> values) {
   const std::size_t offset = first * sizeof(float);
-  invariant(offset + values.size_bytes() <= from.bytes(), "values that the buffer holds");
+  invariant(offset + values.size_bytes() <= from.bytes(), "the values lie within the buffer");
   if (shares_memory_) {
     void* memory = borrow(from, offset, values.size_bytes(), CL_MAP_READ);
     std::memcpy(values.data(), memory, values.size_bytes());
@@ -152,12 +152,12 @@ void ClContext::read(const ClBuffer& from, std::size_t first, std::span<float> v
 
 void ClContext::set_argument(const ClKernel& kernel, cl_uint index, std::size_t size, const void* value) {
   const cl_int code = opencl().clSetKernelArg(kernel.handle, index, size, value);
-  invariant(code == CL_SUCCESS, "kernels take the arguments that they are given");
+  invariant(code == CL_SUCCESS, "the arguments match the kernel's signature");
 }
 
 void ClContext::enqueue(const ClKernel& kernel, ClRange first, const ClRange& range) {
   if (kernel.timing->seconds_per_item > 0.0) return enqueue_pieces(kernel, first, range);
-  // A first slice tells how long the others will take.
+  // The time of a first slice predicts the time of the others.
   const std::size_t along = range[2] > 1 ? 2 : 1;
   ClRange slice = range;
   slice[along] = 1;
@@ -231,7 +231,7 @@ void ClContext::wait_for_last() {
     std::condition_variable changed;
     bool done = false;
   };
-  // Shared with the driver's thread, which may come long after this wait has given up.
+  // The signal is shared with the driver's thread, which may set it long after this wait has given up.
   auto signal = std::make_shared<Signal>();
   const auto tell = [](cl_event, cl_int, void* data) {
     const std::unique_ptr<std::shared_ptr<Signal>> owner(static_cast<std::shared_ptr<Signal>*>(data));
@@ -250,12 +250,12 @@ void ClContext::wait_for_last() {
   while (!signal->changed.wait_for(lock, settings_.patience, [&] { return signal->done; })) {
     const auto now = unfinished();
     if (now == pending_.end()) return;
-    if (now != oldest) {  // slow, but it goes on
+    if (now != oldest) {  // the device is slow, but it makes progress
       oldest = now;
       continue;
     }
-    lose(fmt::format("{} did not end within {:.3g} s: the driver hangs, or the device is far too slow", now->what(),
-                     settings_.patience.count()));
+    lose(fmt::format("{} did not complete within {:.3g} s: the driver hangs, or the device is far too slow",
+                     now->what(), settings_.patience.count()));
   }
 }
 
@@ -330,14 +330,14 @@ cl_program ClContext::program_of(const std::string& source, const std::string& o
   if (code != CL_SUCCESS) {
     std::string log(16384, '\0');
     opencl().clGetProgramBuildInfo(program, device_.device, CL_PROGRAM_BUILD_LOG, log.size() - 1, log.data(), nullptr);
-    fail("OpenCL: the compiler of {} ({} {}) refused Convoy's kernels: {}; it says:\n{}", device_.name,
+    fail("OpenCL: the compiler of {} ({} {}) rejected Convoy's kernels: {}; its log:\n{}", device_.name,
          device_.platform_name, device_.driver, opencl_error(code), log.c_str());
   }
   keep(program, key);
   return program;
 }
 
-// Whatever is wrong with a program that was kept, it is built from its source again.
+// A cached program that is unusable for any reason is built from source again.
 cl_program ClContext::cached_program(const std::string& key, const std::string& options) {
   const std::optional<std::string> kept = recall(key);
   if (!kept) return nullptr;

@@ -1,4 +1,5 @@
-// One OpenCL device at work: memory, programs, launches. Every wait ends: a device that does not answer is DeviceLost.
+// One OpenCL device in use: memory, programs, launches. Every wait has a deadline; a device that does not answer is
+// lost (DeviceLost).
 #pragma once
 
 #include <array>
@@ -15,7 +16,7 @@ namespace convoy {
 
 class ClContext;
 
-/// Memory of a device, or an image that shows a buffer's; released with the object.
+/// Memory of a device, or an image that views a buffer. The object releases it.
 class ClBuffer {
  public:
   ClBuffer() = default;
@@ -43,42 +44,45 @@ class ClBuffer {
   std::size_t bytes_ = 0;
 };
 
-/// Work-items in three dimensions.
+/// Numbers of work-items in three dimensions.
 using ClRange = std::array<std::size_t, 3>;
 
-/// What is known of a kernel's speed.
+/// The measured speed of a kernel.
 struct ClTiming {
   std::string kernel;
-  double seconds_per_item = 0.0;  ///< as last measured; 0 before the first launch
+  double seconds_per_item = 0.0;  ///< the last measurement; 0 before the first launch
 };
 
 /// A kernel of a program.
 struct ClKernel {
   cl_kernel handle = nullptr;
-  std::size_t largest_group = 1;     ///< work-items that one work-group may have
+  std::size_t largest_group = 1;     ///< the most work-items of a work-group
   std::shared_ptr<ClTiming> timing;  ///< shared by all copies
 
-  /// The same kernel for launches whose work-items have a cost of their own.
+  /// Returns the same kernel with a timing of its own, for launches whose work-items have a different cost.
   ClKernel timed_apart() const {
     return {handle, largest_group, std::make_shared<ClTiming>(ClTiming{.kernel = timing->kernel})};
   }
 };
 
-/// How convolutions are computed: directly, by kernels of our own; by products of matrices (CLBlast); or, pass by pass,
-/// by what is faster.
+/// The methods of convolution: Convoy's own direct kernels; matrix products by CLBlast; or, pass by pass, the faster of
+/// the two.
 enum class ClConvolutions { direct, products, faster };
 
+/// Settings of an OpenCL device; tests override what the driver reports.
 struct ClSettings {
-  std::optional<bool> processor;      ///< take the device for a processor, or for a GPU; unset: what it says it is
-  std::optional<bool> shares_memory;  ///< take its memory for the host's, or not; unset: what it says
+  std::optional<bool> processor;      ///< treat the device as a processor, or as a GPU; unset: as the driver reports it
+  std::optional<bool> shares_memory;  ///< treat its memory as the host's, or not; unset: as the driver reports it
   std::size_t group = 0;              ///< work-items of a work-group; 0: one on processors, up to 64 elsewhere
   ClConvolutions convolutions = ClConvolutions::faster;
-  std::optional<bool> images;  ///< direct convolutions read images, or buffers; unset: what is faster on a GPU
+  std::optional<bool> images;  ///< direct convolutions read images, or buffers; unset: the faster of them on a GPU
   bool half = false;           ///< convolutions read maps and weights in 16 bits
-  std::chrono::duration<double> patience{30.0};     ///< with a device of which nothing ends
-  std::chrono::duration<double> launch_time{0.03};  ///< that one launch should take at most: phones reset longer ones
+  std::chrono::duration<double> patience{30.0};  ///< wait for a device that completes nothing, in seconds
+  /// Target for the longest launch, in seconds, because phones reset the GPU on longer ones.
+  std::chrono::duration<double> launch_time{0.03};
 };
 
+/// Owns a device's OpenCL context and queue, and executes commands in the order of the calls.
 class ClContext {
  public:
   ClContext(const ClDeviceId& device, const ClSettings& settings);
@@ -87,38 +91,40 @@ class ClContext {
   ClContext& operator=(const ClContext&) = delete;
 
   const ClDeviceId& device() const { return device_; }
-  /// Platform, device and driver: what is found out about one holds for its like.
+  /// Returns platform, device and driver; measurements hold for all devices of the same identity.
   std::string identity() const;
   bool is_processor() const { return processor_; }
-  /// Whether the device says that it has fused multiply-add.
+  /// Returns whether the device reports fused multiply-add.
   bool has_fma() const { return fma_; }
   const ClSettings& settings() const { return settings_; }
 
-  /// Bytes of all buffers that there are.
+  /// Returns the bytes of all existing buffers.
   std::size_t allocated() const { return allocated_; }
-  /// New memory, filled with zeros. Throws Error naming `what` and both sizes where the device has no room.
+  /// Allocates memory filled with zeros. Throws Error naming `what` and both sizes where the device has too little
+  /// memory.
   ClBuffer allocate(std::size_t bytes, const std::string& what);
-  /// Whether buffers can be shown as images.
+  /// Returns whether buffers can be viewed as images.
   bool has_images() const { return most_texels_ > 0; }
-  /// The buffer as an image of texels of four floats, or of four 16-bit ones. Throws Error where it is too large for one.
+  /// Returns the buffer as an image of texels of four floats, or of four 16-bit floats. Throws Error where the buffer
+  /// is too large for an image.
   ClBuffer image_of(const ClBuffer& buffer, bool half, const std::string& what);
-  /// Both begin at element `first` of the buffer, and wait for all that was enqueued before.
+  /// Copy values to or from the elements of the buffer from `first` on, after everything enqueued so far.
   void write(const ClBuffer& to, std::size_t first, std::span<const float> values);
   void read(const ClBuffer& from, std::size_t first, std::span<float> values);
 
-  /// Kernels of the program, in the order of `names`; from the cache on disk where this device, driver, source and
-  /// options were built before. Throws Error with the compiler's own words.
+  /// Returns the kernels of the program in the order of `names`. The binary comes from the disk cache if device,
+  /// driver, source and options are known there. Throws Error with the compiler's log where the build fails.
   std::vector<ClKernel> build(const std::string& source, const std::string& options,
                               const std::vector<std::string>& names);
 
-  /// Enqueues a kernel over a range, in as many launches as keep each within settings.launch_time. Arguments are
-  /// buffers, or numbers of the kernel's own types. Kernels take the range's end themselves: a work-group may reach
-  /// beyond it.
+  /// Enqueues a kernel over a range, split into launches that each stay within settings.launch_time. Arguments are
+  /// buffers, or numbers of the kernel's own types. Kernels must check the end of the range themselves, because a
+  /// work-group may reach beyond it.
   template <class... Args>
   void launch(const ClKernel& kernel, const ClRange& range, const Args&... args) {
     launch_from(kernel, 0, range, args...);
   }
-  /// The same where the third index begins at `third`.
+  /// The same for a range whose third index begins at `third`.
   template <class... Args>
   void launch_from(const ClKernel& kernel, std::size_t third, const ClRange& range, const Args&... args) {
     cl_uint index = 0;
@@ -126,11 +132,11 @@ class ClContext {
     enqueue(kernel, {0, 0, third}, range);
   }
 
-  /// Enqueues what another library computes: `command` gets the queue, and a place for its last event.
+  /// Enqueues the commands of another library: `command` is called with the queue and a place for its last event.
   void enqueue_other(const std::string& what, const std::function<void(cl_command_queue*, cl_event*)>& command);
 
-  /// Waits until all that was enqueued has ended. Throws DeviceLost when nothing more of it ends for settings.patience,
-  /// or when the device failed.
+  /// Waits until everything enqueued has completed. Throws DeviceLost when no further command completes within
+  /// settings.patience, or when the device failed.
   void finish();
 
  private:
@@ -153,7 +159,7 @@ class ClContext {
   }
   void set_argument(const ClKernel& kernel, cl_uint index, std::size_t size, const void* value);
 
-  /// Memory of a device that shares it with the host, for the host: no driver copies it. Ends with give_back.
+  /// Maps memory that the device shares with the host, so that no driver copies it. give_back() ends the mapping.
   void* borrow(const ClBuffer& buffer, std::size_t offset, std::size_t bytes, cl_map_flags why);
   void give_back(const ClBuffer& buffer, void* memory);
   void fill_with_zeros(const ClBuffer& buffer);
@@ -165,7 +171,7 @@ class ClContext {
   void collect(const Pending& pending);
   cl_int status_of(const Pending& pending);
   [[noreturn]] void lose(const std::string& why);
-  /// For commands to the device: what fails is lost.
+  /// Loses the device if a command to it failed.
   void check(cl_int code, const std::string& what);
   cl_program program_of(const std::string& source, const std::string& options);
   cl_program cached_program(const std::string& key, const std::string& options);
@@ -179,14 +185,14 @@ class ClContext {
   bool fma_ = false;
   bool shares_memory_ = false;  ///< with the host
   std::size_t largest_buffer_ = 0;
-  std::size_t most_texels_ = 0;  ///< of an image
+  std::size_t most_texels_ = 0;  ///< the most texels of an image
   std::size_t allocated_ = 0;
   cl_context context_ = nullptr;
   cl_command_queue queue_ = nullptr;
   std::vector<cl_program> programs_;
   std::vector<cl_kernel> kernels_;
   std::vector<Pending> pending_;
-  bool lost_ = false;  ///< the device hangs: to release anything might hang too
+  bool lost_ = false;  ///< the device hangs; releasing its resources might hang too
 };
 
 }  // namespace convoy

@@ -1,15 +1,18 @@
-// Convolutions of packed maps (layers.cl). Built for one geometry and one device:
-//   KERNEL_H, KERNEL_W, STRIDE_H, STRIDE_W  of the convolution
-//   WIDTH     columns in one vector
-//   FILTERS   filters that a work-item of `convolve` computes
-//   GRADIENT_FILTERS, GRADIENT_TAPS  weights whose gradients a work-item of `filter_gradient` computes together, and
-//   GRADIENT_BLOCKS  times as many taps one after another
-//   BY_FILTERS  defined where its vectors are of filters, not of columns: whole ones, and whole rows of the kernel
-//   FMA       defined where the device has fused multiply-add
-//   HALF      defined where the packed input and the weights are in 16 bits; sums, and gradients, are in 32
-//   IMAGES    defined where `convolve` reads both as images: WIDTH is 4, and rows, planes and FILTERS are multiples of 4
-//   POOL      defined where `convolve` pools: maxima of 2 x 2 places, without padding; an odd last row or column falls off
-// Sums run in a fixed order: the same shard gives the same bits.
+// Convolutions of packed maps (layers.cl). The source is compiled for one geometry and one device, with the macros
+//   KERNEL_H, KERNEL_W, STRIDE_H, STRIDE_W  geometry of the convolution
+//   WIDTH            columns in one vector
+//   FILTERS          filters that a work-item of `convolve` computes
+//   GRADIENT_FILTERS, GRADIENT_TAPS  weights whose gradients a work-item of `filter_gradient` computes together
+//   GRADIENT_BLOCKS  blocks of GRADIENT_TAPS taps that it computes one after another
+//   BY_FILTERS       defined where vectors of `filter_gradient` run over filters instead of columns; GRADIENT_FILTERS
+//                    is then a multiple of WIDTH, and GRADIENT_TAPS a multiple of KERNEL_W
+//   FMA              defined where the device has fused multiply-add
+//   HALF             defined where the packed input and the weights are in 16 bits; sums and gradients are in 32
+//   IMAGES           defined where `convolve` reads input and weights as images: WIDTH is 4, and rows, planes and
+//                    FILTERS are multiples of 4
+//   POOL             defined where `convolve` also computes the maxima of 2 x 2 places, without padding; an odd last
+//                    row or column is dropped
+// Sums run in a fixed order, so that the same shard gives the same bits.
 
 #ifdef HALF
 #define STORED half
@@ -31,7 +34,8 @@
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #endif
 
-// Has a processor bring a line into its first cache, by the builtin of its compiler: OpenCL's own prefetch does nothing there.
+// Prefetches a cache line into a processor's first-level cache with its compiler's builtin, because OpenCL's own
+// prefetch does nothing there.
 #define ASK_FOR(address)
 #if defined(PROCESSOR) && defined(__has_builtin)
 #if __has_builtin(__builtin_prefetch)
@@ -41,13 +45,13 @@
 #endif
 
 #ifdef IMAGES
-// Texels of four values, by the cache that some GPUs (Adreno) have for images alone.
+// A texel has four values. Some GPUs (Adreno) have a cache that only images use.
 #define MAPS read_only image1d_buffer_t
 #define WEIGHTS read_only image1d_buffer_t
 #define PHASES (STRIDE_W < KERNEL_W ? STRIDE_W : KERNEL_W)
 #define TEXELS (1 + ((KERNEL_W - 1) / STRIDE_W + 3) / 4)
 
-// What the taps of one row of the kernel meet, phase by phase.
+// Reads the input values under the taps of one kernel row, phase by phase.
 void read_row(MAPS packed, int at, int phase, float values[PHASES * TEXELS * 4]) {
 #pragma unroll
   for (int p = 0; p < PHASES; ++p) {
@@ -77,7 +81,7 @@ float total(VECTOR values) {
   return sum;
 }
 
-// One vector of an output map, as much of it as lies in the map.
+// Stores one vector of an output map, clipped at the map's right border.
 void put(VECTOR values, global float* map, int out_y, int out_x, int width) {
   global float* to = map + out_y * width + out_x;
   if (out_x + WIDTH <= width) {
@@ -104,8 +108,8 @@ void put(VECTOR values, global float* map, int out_y, int out_x, int width) {
 #define STORE_POOLED vstore2
 #endif
 
-// The maxima of two rows' vectors and their places, as max_pool (layers.cl) finds them: the first of equals; behind a ReLU
-// a maximum of zero has no place.
+// Stores the maxima of two rows' vectors and their places by the rules of max_pool (layers.cl): among equal elements
+// the first wins, and after a ReLU a maximum of zero has no place.
 void pool(VECTOR upper, VECTOR lower, int after_relu, global float* map, global int* places, int x, int width) {
   POOLED best = upper.even;
   PLACES place = 0;
@@ -132,10 +136,11 @@ void pool(VECTOR upper, VECTOR lower, int after_relu, global float* map, global 
 }
 #endif
 
-// Work-items: pairs of vectors of an output map, blocks of filters, samples; a pair, so that each weight serves twice: two
-// neighbours (a map's rows one after another), or, to be pooled, one above the other. `items` work-items share a map's
-// pairs. `plane`, `row` and `phase` are what lies between channels, rows and phases of the packed input; weights as by
-// pack_weights. `activation`: 0 none, 1 ReLU, 2 sigmoid, 3 tanh. With POOL the output and `places` are pooled maps.
+// Work-items: pairs of vectors of an output map, blocks of filters, samples. Each weight serves both vectors of a pair,
+// which are neighbours (rows continue each other) or, for pooling, one above the other. `items` work-items share the
+// pairs of a map. `plane`, `row` and `phase` are the distances, in elements, between channels, rows and phases of the
+// packed input. Weights are laid out by pack_weights. `activation` is 0 none, 1 ReLU, 2 sigmoid, 3 tanh. With POOL the
+// output and `places` are pooled maps.
 kernel void convolve(MAPS packed, WEIGHTS weights, global const float* restrict bias, global float* restrict output,
 #ifdef POOL
                      global int* restrict places,

@@ -1,38 +1,40 @@
-// The three passes of a convolution on an OpenCL device, directly or by products of matrices.
+// The three passes of a convolution on an OpenCL device, computed directly or by matrix products.
 #pragma once
 
 #include "cl/shared.hpp"
 
 namespace convoy {
 
-/// Samples are those of a micro-batch, of buffers that hold the batch.
+/// Buffers hold the whole batch; `samples` is one micro-batch.
 class ClConvolution {
  public:
   virtual ~ClConvolution() = default;
-  /// What is kept of inputs or weights for later passes is out of date.
+  /// Tell the convolution that its packed copies of inputs or weights are out of date.
   virtual void input_changed() {}
   virtual void weights_changed() {}
-  /// Input to maps, with bias and activation (as code_of numbers it), pooled where it was made so.
+  /// Computes the maps from the input, with bias and activation (its code_of), and pooled where the convolution was
+  /// made so.
   virtual void forward(const ClBuffer& input, const ClBuffer& weights, const ClBuffer& bias, int activation,
                        const ClBuffer& maps, SampleRange samples) = 0;
-  /// From the gradient by the convolution's output to that by its input.
+  /// Computes the gradient with respect to the convolution's input from the gradient with respect to its output.
   virtual void input_gradient(const ClBuffer& gradient, const ClBuffer& weights, const ClBuffer& input_gradient,
                               SampleRange samples) = 0;
-  /// Of the batch.
+  /// Computes the gradient with respect to the weights for the whole batch.
   virtual void filter_gradient(const ClBuffer& input, const ClBuffer& gradient, const ClBuffer& weight_gradient) = 0;
 };
 
-/// Directly, by kernels of our own (convolution.cl). `images`: maps and weights are read as images, not as buffers, but
-/// for the filter gradient. `places`, unless null: the forward pass yields the maxima of 2 x 2 places, and writes there
-/// where they lay. Throws Error where the device has no room, or no such images.
+/// Returns a direct convolution by Convoy's own kernels (convolution.cl). With `images` maps and weights are read as
+/// images instead of buffers, except in the filter gradient. Where `places` is not null, the forward pass returns the
+/// maxima of 2 x 2 places and writes their positions there. Throws Error where the device has too little memory, or no
+/// images of this size.
 std::unique_ptr<ClConvolution> make_direct_convolution(ClShared& shared, const ShardSpec& spec, bool images,
                                                        const ClBuffer* places);
 
-/// In groups, of which the shard may have any filters (grouped.cl).
+/// Returns a grouped convolution (grouped.cl). The shard may have any of the filters.
 std::unique_ptr<ClConvolution> make_grouped_convolution(ClShared& shared, const ShardSpec& spec);
 
-/// Products of matrices by CLBlast, with kernels of our own around them (layers.cl). Throws Error where there is no
-/// CLBlast.
+/// Returns a convolution by CLBlast's matrix products, with kernels of Convoy's own around them (layers.cl). Throws
+/// Error where CLBlast is missing.
 std::unique_ptr<ClConvolution> make_product_convolution(ClShared& shared, const ShardSpec& spec);
 
 }  // namespace convoy

@@ -10,7 +10,8 @@ namespace convoy {
 namespace {
 
 ClTile tile_for(ClShared& shared, const ShardSpec& spec, bool images, bool pools) {
-  // From so many taps on, bringing filters side by side costs a processor less than it saves (measured on PoCL).
+  // From this many taps on, vectors of filters save a processor more than transposing the gradient costs (measured on
+  // PoCL).
   constexpr int kManyTaps = 256;
   const Convolution& conv = spec.stage.conv;
   ClTile tile = shared.tile_for(spec.filters.count, images);
@@ -50,7 +51,7 @@ class DirectConvolution : public ClConvolution {
   }
 
  private:
-  /// Maps and weights as images, where `convolve` reads such.
+  /// Maps and weights as images, where `convolve` reads images.
   struct Images {
     ClBuffer maps;
     ClBuffer weights;
@@ -71,18 +72,19 @@ class DirectConvolution : public ClConvolution {
   Shape in_;
   Shape out_;
   int taps_;                ///< of one channel
-  const ClBuffer* places_;  ///< of maxima; null where the forward pass does not pool
+  const ClBuffer* places_;  ///< positions of the maxima; null where the forward pass does not pool
   ConvolutionKernels kernels_;
   std::optional<ConvolutionKernels> backward_kernels_;
   ClBuffer forward_weights_;   ///< packed
-  ClBuffer backward_weights_;  ///< packed, swapped
+  ClBuffer backward_weights_;  ///< packed, with filters and channels swapped
   Images forward_images_;
   Images backward_images_;
   bool forward_weights_packed_ = false;
   bool backward_weights_packed_ = false;
   int packed_samples_ = 0;  ///< of the last input
   PackedMaps input_;
-  PackedMaps spread_gradient_;  ///< by the convolution's output, for the input gradient
+  /// Gradient with respect to the convolution's output, spread out for the input gradient.
+  PackedMaps spread_gradient_;
   ClBuffer no_bias_;
   ClFilterGradient filter_gradient_;
 };
@@ -124,7 +126,7 @@ void DirectConvolution::make_images(const std::string& what) {
 
 void DirectConvolution::make_packed(const Convolution& conv, bool input_gradient, const std::string& what) {
   const int vector = shared_.vector_width;
-  const int texel = kernels_.tile.images ? 4 : 1;  // rows begin with one
+  const int texel = kernels_.tile.images ? 4 : 1;  // rows begin at a texel
   input_ = PackedMaps(shared_, in_,
                       {.rows = std::max((out_.h - 1) * conv.stride_h + conv.kernel_h, conv.pad.top + in_.h),
                        .pitch = round_up(round_up(out_.w, vector) + (conv.kernel_w - 1) / conv.stride_w, texel),
@@ -134,7 +136,8 @@ void DirectConvolution::make_packed(const Convolution& conv, bool input_gradient
                        .half = kernels_.tile.half},
                       what + "padded input maps");
   if (!input_gradient) return;
-  // With a border, and zeros between its elements where strides skip, the input gradient is a convolution of stride 1.
+  // With a border, and with zeros between its elements where the stride is above 1, the input gradient is a convolution
+  // of stride 1.
   const int top = conv.kernel_h - 1 - conv.pad.top;
   const int left = conv.kernel_w - 1 - conv.pad.left;
   spread_gradient_ = PackedMaps(
@@ -167,7 +170,8 @@ void DirectConvolution::convolve(const ConvolutionKernels& kernels, const Images
   const int in_row = blocks(out.w, kernels.tile.width);
   const int pairs = kernels.tile.pools ? in_row * (out.h / 2) : blocks(in_row * out.h, 2);
   const int filter_blocks = blocks(out.c, kernels.tile.filters);
-  // A work-item costs a processor as much as some thousand multiplications: few large ones, but enough for its cores.
+  // The overhead of a work-item on a processor equals some thousand multiplications, so few large work-items are best,
+  // but enough for all cores.
   const int items = shared_.context.is_processor()
                         ? std::clamp(blocks(4 * shared_.units, filter_blocks * samples.count), 1, pairs)
                         : pairs;

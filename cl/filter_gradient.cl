@@ -1,15 +1,16 @@
-// Filter gradients of packed maps; the macros are those of convolution.cl, which is put in front.
+// Filter gradients of packed maps. The macros are those of convolution.cl, which is put in front of this file.
 
-// Vectors are of the output's columns, each of one filter, and meet vectors of the input; or of filters, at one place of the
-// output, and meet single values of the input (32 bits): then no load crosses a cache line, and nothing is left to add up
-// within vectors, but the gradient must be brought side by side.
+// Without BY_FILTERS, vectors run over the output's columns of one filter and are multiplied by vectors of the input.
+// With BY_FILTERS, vectors run over filters at one place of the output and are multiplied by single input values (32
+// bits): no load crosses a cache line, and no vector must be summed at the end, but the gradient must be transposed
+// first.
 #ifdef BY_FILTERS
-#define VECTORS (GRADIENT_FILTERS / WIDTH)  // of filters that a work-item computes
-#define COLUMNS 1                           // of the output in a vector
-#define NEXT GRADIENT_FILTERS               // from one column of the gradient to the next
-#define RUN KERNEL_W                        // taps whose places follow from the first one's
+#define VECTORS (GRADIENT_FILTERS / WIDTH)  // vectors of filters that a work-item computes
+#define COLUMNS 1                           // output columns in a vector
+#define NEXT GRADIENT_FILTERS               // distance between columns of the gradient
+#define RUN KERNEL_W                        // taps whose input values are contiguous
 #define MET(input) (VECTOR)(*(input))
-// What is read next lies in one piece, which processors see by themselves.
+// The next reads are contiguous, and processors prefetch contiguous memory by themselves.
 #undef ASK_FOR
 #define ASK_FOR(address)
 #else
@@ -22,8 +23,8 @@
 #define RUNS (GRADIENT_TAPS / RUN)
 
 #ifdef BY_FILTERS
-// The gradient (samples, filters, places) to (blocks of GRADIENT_FILTERS filters, samples, places, filters of the block);
-// zeros where filters run out. Work-items: one, blocks of filters, samples.
+// Transposes the gradient from (samples, filters, places) to (blocks of GRADIENT_FILTERS filters, samples, places,
+// filters of the block), with zeros in place of missing filters. Work-items: one, blocks of filters, samples.
 kernel void side_by_side(global const float* restrict gradient, global float* restrict blocks, int batch, int filters,
                          int places) {
   if (get_global_id(0) > 0) return;
@@ -32,7 +33,8 @@ kernel void side_by_side(global const float* restrict gradient, global float* re
   const int first = block * GRADIENT_FILTERS;
   global const float* from = gradient + (n * filters + first) * places;
   global float* to = blocks + (block * (size_t)batch + n) * places * GRADIENT_FILTERS;
-  // A line of each filter's at a time: what is written stays in the first cache until it is whole.
+  // The loop takes one cache line of each filter at a time, so that the lines it writes stay in the first-level cache
+  // until they are full.
   for (int start = 0; start < places; start += 16) {
     const int end = min(start + 16, places);
     for (int f = 0; f < GRADIENT_FILTERS; ++f) {
@@ -44,7 +46,7 @@ kernel void side_by_side(global const float* restrict gradient, global float* re
 }
 #endif
 
-// Writes the sum of a vector, which is of one tap: to its filter, or to each of its filters.
+// Writes the sum of a vector, which belongs to one tap, to its filter or to each of its filters.
 void put_sum(VECTOR sum, global float* sums, int v, int filters, int taps) {
 #ifdef BY_FILTERS
   float of_filter[WIDTH];
@@ -55,12 +57,13 @@ void put_sum(VECTOR sum, global float* sums, int v, int filters, int taps) {
 #endif
 }
 
-// Work-items: groups of GRADIENT_BLOCKS blocks of taps (channel, kernel row and column together), blocks of filters,
-// slices of the batch. The input is packed; the gradient has no border, its rows are whole vectors, and from row to row,
-// sample to sample and filter to filter (by filters: block to block) there lie `gradient_row`, `gradient_sample` and
-// `gradient_filter`. Writes (slices, filters, taps), each the sum over the slice's samples and the output's places. A
-// work-item goes through `chunk` samples with one block of taps after another, while they are in the first cache; each
-// block asks for a filter of the next ones. All in one function: PoCL keeps sums that are handed to another out of registers.
+// Work-items: groups of GRADIENT_BLOCKS blocks of taps (channel, kernel row and kernel column combined), blocks of
+// filters, slices of the batch. The input is packed. The gradient has no border, and its rows are whole vectors;
+// `gradient_row`, `gradient_sample` and `gradient_filter` are the distances, in elements, between rows, samples and
+// filters (with BY_FILTERS, blocks of filters). The kernel writes (slices, filters, taps), each the sum over the
+// samples of a slice and the places of the output. A work-item takes `chunk` samples through one block of taps after
+// another, while they are in the first-level cache; each block prefetches a filter of the next samples. The kernel is a
+// single function, because PoCL keeps sums that are passed to another function out of registers.
 kernel void filter_gradient(global const STORED* restrict packed, global const float* restrict gradient,
                             global float* restrict sums, int batch, int slices, int chunk, int channels, int plane,
                             int row, int phase, int filters, int height, int width, ulong gradient_sample,

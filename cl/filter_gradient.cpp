@@ -32,7 +32,7 @@ int ClFilterGradient::tap_groups() const {
 }
 
 void ClFilterGradient::make_slices(const std::string& what) {
-  // Enough work-items for the device; more slices only where the weights alone are too few.
+  // There are enough work-items for the device; the batch is sliced only where the weights alone give too few.
   const int wanted = shared_.units * (shared_.context.is_processor() ? 4 : 256);
   slices_ = std::clamp(blocks(wanted, tap_groups() * filter_blocks()), 1, out_.n);
   if (slices_ == 1) return;

@@ -5,21 +5,22 @@
 
 namespace convoy {
 
-/// Of a whole batch, by kernels of our own (filter_gradient.cl): vectors of output columns, or, where the tile says so, of
-/// filters, whose gradients are brought side by side first.
+/// Computes the gradient for a whole batch with Convoy's own kernels (filter_gradient.cl). Vectors run over output
+/// columns or, where the tile says so, over filters; in the second case the gradient is transposed first.
 class ClFilterGradient {
  public:
-  /// `kernels`: of the convolution's forward pass. Throws Error where the device has no room.
+  /// `kernels` are those of the convolution's forward pass. Throws Error where the device has too little memory.
   ClFilterGradient(ClShared& shared, const ShardSpec& spec, const ConvolutionKernels& kernels);
 
-  /// `input`: the batch, packed for the forward pass; `gradient`: by the convolution's output.
+  /// `input` is the batch, packed for the forward pass; `gradient` is with respect to the convolution's output.
   void compute(const PackedMaps& input, const ClBuffer& gradient, const ClBuffer& weight_gradient);
 
  private:
   struct Laid {
     const ClBuffer& gradient;
-    int columns;  ///< of a row, with those that pad it
-    // Elements from one sample, filter (by filters: block of them) and row to the next.
+    int columns;  ///< columns of a row, with padding
+    // Distances, in elements, between samples, between filters (with vectors of filters, between their blocks) and
+    // between rows.
     cl_ulong sample;
     cl_ulong filter;
     int row;
@@ -29,7 +30,7 @@ class ClFilterGradient {
   int tap_groups() const;
   int filter_blocks() const { return blocks(out_.c, kernels_.tile.gradient_filters); }
   void make_slices(const std::string& what);
-  /// The gradient as the kernel takes it.
+  /// Returns the gradient in the layout that the kernel reads.
   Laid lay(const ClBuffer& gradient);
 
   ClShared& shared_;
@@ -38,9 +39,9 @@ class ClFilterGradient {
   int kernel_h_;
   int kernel_w_;
   ConvolutionKernels kernels_;
-  std::optional<PackedMaps> padded_;  ///< the gradient, where its rows are no whole vectors
-  ClBuffer side_by_side_;             ///< the gradient, for vectors of filters
-  int slices_ = 1;                    ///< of the batch
+  std::optional<PackedMaps> padded_;  ///< padded copy of the gradient, where its rows are not whole vectors
+  ClBuffer side_by_side_;             ///< transposed copy of the gradient, for vectors of filters
+  int slices_ = 1;                    ///< slices of the batch
   ClBuffer weight_slices_;
 };
 

@@ -1,12 +1,12 @@
-// Convolutions in many groups (depthwise ones, say), of plain maps: where a filter reads a few channels, there is little to
-// share between filters, and a work-item finds what it needs itself. Built behind layers.cl.
+// Convolutions in many groups, such as depthwise ones, of plain maps. Where a filter reads few channels, filters have
+// little input to share, so a work-item loads its own. The source follows layers.cl.
 
-// Filters are first_filter .. of the stage's, in whose groups they are; the input has all channels.
+// The filters of the shard begin at first_filter of the stage. The input has all channels of the stage.
 #define GEOMETRY                                                                                                    \
   int channels, int height, int width, int filters, int out_height, int out_width, int first_filter,               \
       int group_filters, int group_channels, int kernel_h, int kernel_w, int stride_h, int stride_w, int top, int left
 
-// Work-items as maps.cl has them, of the output's maps.
+// Computes the output's maps, with the work-items of maps.cl.
 kernel void grouped_convolve(global const float* restrict input, global const float* restrict weights,
                              global const float* restrict bias, global float* restrict maps, GEOMETRY, int activation) {
   const int map = get_global_id(2);
@@ -32,7 +32,7 @@ kernel void grouped_convolve(global const float* restrict input, global const fl
   }
 }
 
-// Of the input's maps; 0 for channels that no filter here reads.
+// Computes the input's maps; channels that no filter of the shard reads are zero.
 kernel void grouped_input_gradient(global const float* restrict gradient, global const float* restrict weights,
                                    global float* restrict input_gradient, GEOMETRY) {
   const int map = get_global_id(2);
@@ -62,7 +62,7 @@ kernel void grouped_input_gradient(global const float* restrict gradient, global
   }
 }
 
-// (samples, weights): each sample's part. First index: the weight; second: the sample.
+// Computes each sample's part of the gradient: (samples, weights). First index: the weight; second index: the sample.
 kernel void grouped_filter_gradient(global const float* restrict input, global const float* restrict gradient,
                                     global float* restrict slices, GEOMETRY, int samples) {
   const int weight = get_global_id(0);

@@ -38,7 +38,7 @@ class GroupedConvolution : public ClConvolution {
   }
 
  private:
-  /// As grouped.cl takes it.
+  /// Calls call with the geometry in the order of grouped.cl's parameters.
   template <class Call>
   void with_geometry(Call call) const {
     const Convolution& conv = stage_.conv;
@@ -53,8 +53,8 @@ class GroupedConvolution : public ClConvolution {
   int first_filter_;
   Shape in_;
   Shape out_;
-  int weights_;      ///< of all filters
-  ClBuffer slices_;  ///< each sample's part of their gradient
+  int weights_;      ///< weights of all filters
+  ClBuffer slices_;  ///< each sample's part of the weights' gradient
 };
 
 }  // namespace

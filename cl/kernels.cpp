@@ -80,7 +80,7 @@ GroupedKernels GroupedKernels::timed_apart() const {
 }
 
 int filters_of_tile(int filters, bool images) {
-  // Cost of a tile relative to what it computes: a small one loads more for each multiplication (measured on PoCL).
+  // The cost of a tile relative to its work: a small tile loads more values for each multiplication (measured on PoCL).
   constexpr std::array<std::pair<int, double>, 3> kTiles{{{8, 1.05}, {10, 1.0}, {12, 1.0}}};
   const auto cost = [&](const std::pair<int, double>& tile) {
     if (images && tile.first % 4 != 0) return std::numeric_limits<double>::max();
@@ -92,7 +92,7 @@ int filters_of_tile(int filters, bool images) {
 
 void ClTile::take_gradient_by_filters(int count, int kernel_w) {
   gradient_by_filters = true;
-  // Of 32 vector registers, or of 16; as costs in filters_of_tile.
+  // The limits assume 32 or 16 vector registers; the costs are as in filters_of_tile.
   const int sums = width >= 16 ? 24 : 12;
   constexpr std::array<std::pair<int, double>, 3> kVectors{{{1, 1.05}, {2, 1.0}, {3, 1.0}}};
   const auto cost = [&](const std::pair<int, double>& vectors) {
@@ -107,7 +107,7 @@ void ClTile::take_gradient_by_filters(int count, int kernel_w) {
 }
 
 int ClTile::gradient_chunk(std::size_t plane) const {
-  constexpr std::size_t kCache = 24 << 10;  // three quarters of a small one, in bytes
+  constexpr std::size_t kCache = 24 << 10;  // three quarters of a small first-level data cache, in bytes
   const std::size_t sample = static_cast<std::size_t>(gradient_filters) * plane * sizeof(float);
   return static_cast<int>(std::max<std::size_t>(1, kCache / sample));
 }

@@ -6,7 +6,7 @@
 
 namespace convoy {
 
-/// The text of a .cl file, embedded when the program was built.
+/// The text of each .cl file, which the build embeds.
 extern const char* const kConvolutionSource;
 extern const char* const kFilterGradientSource;
 extern const char* const kGroupedSource;
@@ -14,66 +14,73 @@ extern const char* const kLayersSource;
 extern const char* const kMapsSource;
 extern const char* const kNormSource;
 
+/// The kernels of layers.cl that every shard may need.
 struct LayerKernels {
   ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, add, copy, max_pool, max_pool_gradient,
       average_pool, average_pool_gradient, sum_maps, sum_slices, update;
-  ClKernel pack_half, pack_weights_half;  ///< built where settings.half asks for them
+  ClKernel pack_half, pack_weights_half;  ///< built where settings.half is set
 
   explicit LayerKernels(ClContext& context);
 };
 
+/// The kernels of norm.cl.
 struct NormKernels {
   ClKernel square_distances, norm_moments, normalise, norm_products, norm_gradient;
 
   explicit NormKernels(ClContext& context);
 };
 
-/// What products of matrices need around them.
+/// The kernels that prepare and finish matrix products.
 struct ColumnKernels {
   ClKernel to_columns, from_columns, from_channels, to_channels;
 
   explicit ColumnKernels(ClContext& context);
 };
 
+/// The kernels of grouped.cl.
 struct GroupedKernels {
   ClKernel convolve, input_gradient, filter_gradient;
 
   explicit GroupedKernels(ClContext& context);
-  /// As those of ConvolutionKernels.
+  /// Like ConvolutionKernels::timed_apart().
   GroupedKernels timed_apart() const;
 };
 
-/// How much a work-item of the convolutions computes.
+/// The amount of work of a work-item of the convolutions.
 struct ClTile {
-  int width = 4;             ///< columns in a vector
-  int filters = 8;           ///< of `convolve`, for two vectors each
-  int gradient_filters = 6;  ///< of `filter_gradient`; by columns a tap's load, across cache lines, costs most
+  int width = 4;    ///< columns of a vector
+  int filters = 8;  ///< filters of `convolve`, two vectors each
+  /// Filters of `filter_gradient`; without gradient_by_filters the loads of a tap, across cache lines, cost most.
+  int gradient_filters = 6;
   int gradient_taps = 4;
-  int gradient_blocks = 5;           ///< of taps, one after another
-  bool gradient_by_filters = false;  ///< its vectors are of filters, not of columns
-  bool half = false;                 ///< input and weights in 16 bits
-  bool images = false;               ///< `convolve` reads them as images
-  bool pools = false;                ///< `convolve` pools
+  int gradient_blocks = 5;           ///< blocks of taps, one after another
+  bool gradient_by_filters = false;  ///< vectors run over filters instead of columns
+  bool half = false;                 ///< input and weights are in 16 bits
+  bool images = false;               ///< `convolve` reads input and weights as images
+  bool pools = false;                ///< `convolve` includes the max pooling
   auto operator<=>(const ClTile&) const = default;
 
-  /// Has `filter_gradient` take vectors of filters, and whole rows of kernels of so many columns: as few vectors go to
-  /// waste on `count` filters as may be, and as many sums as the registers hold.
+  /// Makes `filter_gradient` use vectors of filters and whole kernel rows of `kernel_w` columns. The tile wastes as few
+  /// vectors as possible on `count` filters and keeps as many sums as the registers hold.
   void take_gradient_by_filters(int count, int kernel_w);
-  /// Samples whose gradients, of `plane` values a filter, stay in the first cache while a work-item's blocks of taps go
-  /// through them.
+  /// Returns the number of samples whose gradients, of `plane` values per filter, stay in the first-level cache while a
+  /// work-item's blocks of taps go through them.
   int gradient_chunk(std::size_t plane) const;
 };
 
-/// The number of filters for a work-item's tile that wastes least on `filters` of them; of texels, whole ones.
+/// Returns the number of filters of a work-item's tile that wastes least on `filters` filters; with images a multiple
+/// of 4.
 int filters_of_tile(int filters, bool images);
 
+/// The kernels of convolution.cl and filter_gradient.cl, built for one tile and one geometry.
 struct ConvolutionKernels {
   ClTile tile;
   ClKernel convolve, filter_gradient;
-  ClKernel side_by_side;  ///< built where the gradient is taken by filters
+  ClKernel side_by_side;  ///< built where gradient_by_filters is set
 
   ConvolutionKernels(ClContext& context, const ClTile& tile, const Convolution& geometry);
-  /// For one convolution: what a work-item costs depends on its channels and maps.
+  /// Returns the kernels with timings of their own for one convolution, because the cost of a work-item depends on its
+  /// channels and maps.
   ConvolutionKernels timed_apart() const;
 };
 

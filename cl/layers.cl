@@ -1,4 +1,5 @@
-// Packing, layers, parameters, and what products of matrices need. Maps are plain NCHW floats unless called packed.
+// Packing, layers, parameters, and the kernels around matrix products. Maps are plain NCHW floats unless they are
+// called packed.
 
 // Packed values are in 16 bits where HALF is defined.
 #ifdef HALF
@@ -10,12 +11,12 @@
 #endif
 
 // ---- packing --------------------------------------------------------------------------------------------------------
-// Packed maps have a border, and space behind each row, that stay zero: kernels read whole vectors without asking where
-// the map ends. A row is cut into as many phases as the convolution's stride: columns 0, s, 2s, ... then 1, s + 1, ...,
-// so that a stride's columns lie side by side.
+// Packed maps have a border and space after each row that stay zero, so that kernels read whole vectors without
+// checking where the map ends. A row is divided into as many phases as the convolution's stride: columns 0, s, 2s, ...,
+// then 1, s + 1, ..., so that columns at a distance of one stride are contiguous.
 
-// Row y, column x of a map goes to row top + y * step_y, column left + x * step_x of the packed map; maps lie by sample,
-// or by channel, as `sample` and `channel` (elements from one to the next) say.
+// Copies row y, column x of a map to row top + y * step_y, column left + x * step_x of the packed map. `sample` and
+// `channel` are the distances, in elements, between samples and channels of the packed maps.
 kernel void pack(global const float* restrict maps, global STORED* restrict packed, int channels, int height, int width,
                  ulong sample, ulong channel, int phases, int pitch, int top, int left, int step_y, int step_x) {
   const size_t map = get_global_id(2);
@@ -34,8 +35,9 @@ kernel void pack(global const float* restrict maps, global STORED* restrict pack
   }
 }
 
-// Weights (filters, channels, taps) to (blocks of `block` filters, channels, taps, filters of the block); zeros where
-// filters run out. `swapped`: channels take the place of filters and taps run backward, for the input gradient.
+// Packs weights (filters, channels, taps) as (blocks of `block` filters, channels, taps, filters of the block), with
+// zeros in place of missing filters. With `swapped`, filters and channels change places and taps run backward, for the
+// input gradient.
 kernel void pack_weights(global const float* restrict weights, global STORED* restrict packed, int filters, int channels,
                          int taps, int block, int swapped) {
   const int outer = swapped ? channels : filters;
@@ -54,7 +56,7 @@ kernel void pack_weights(global const float* restrict weights, global STORED* re
 
 // ---- layers after a convolution -------------------------------------------------------------------------------------
 
-// As in convolve; 4 is a leaky ReLU, of that slope.
+// The activations of `convolve`, and 4, a leaky ReLU with the slope `slope`.
 float activate(int activation, float value, float slope) {
   switch (activation) {
     case 1: return fmax(value, 0.0f);
@@ -74,7 +76,8 @@ kernel void apply_activation(global const float* restrict input, global float* r
   }
 }
 
-// From the gradient by the output to that by the input; slopes are found from the output.
+// Computes the gradient with respect to the input from the gradient with respect to the output. The derivatives come
+// from the output.
 kernel void activation_gradient(global const float* restrict output, global const float* restrict gradient,
                                 global float* restrict input_gradient, int height, int width, int activation,
                                 float negative_slope) {
@@ -117,10 +120,10 @@ kernel void multiply(global const float* restrict input, global const float* res
   }
 }
 
-// A window of kernel_h x kernel_w over a map of height x width, at a pooled map of out_height x out_width.
+// A window of kernel_h x kernel_w slides over a map of height x width and gives a map of out_height x out_width.
 
-// Padding never wins, of equal elements the first does. `places` says where in its window the maximum was; behind a
-// ReLU a maximum of zero has no place (-1): the ReLU's slope is zero there.
+// Padding never wins; among equal elements the first does. `places` holds the index of the maximum in its window. After
+// a ReLU a maximum of zero has no place (-1), because the ReLU's slope is zero there.
 kernel void max_pool(global const float* restrict input, global float* restrict output, global int* restrict places,
                      int height, int width, int out_height, int out_width, int kernel_h, int kernel_w, int stride_h,
                      int stride_w, int top, int left, int after_relu) {
@@ -149,13 +152,13 @@ kernel void max_pool(global const float* restrict input, global float* restrict 
   }
 }
 
-// First and last of the windows' rows or columns that cover an element.
+// The first and last rows or columns of windows that cover an element.
 int first_over(int element, int stride, int kernel_size, int before) {
   return max(0, (element + before - kernel_size + stride) / stride);
 }
 int last_over(int element, int stride, int before, int windows) { return min(windows - 1, (element + before) / stride); }
 
-// Each element gathers from the windows that took it, in the windows' order.
+// Each element sums the gradients of the windows whose maximum it was, in the windows' order.
 kernel void max_pool_gradient(global const float* restrict gradient, global const int* restrict places,
                               global float* restrict input_gradient, int height, int width, int out_height,
                               int out_width, int kernel_h, int kernel_w, int stride_h, int stride_w, int top,
@@ -181,7 +184,7 @@ kernel void max_pool_gradient(global const float* restrict gradient, global cons
   }
 }
 
-// Elements of the map under a window's rows or columns.
+// Returns how many rows or columns of the map lie under a window.
 int covered(int position, int stride, int kernel_size, int before, int extent) {
   const int start = position * stride - before;
   return min(start + kernel_size, extent) - max(start, 0);
@@ -234,7 +237,7 @@ kernel void average_pool_gradient(global const float* restrict gradient, global 
 
 // ---- gradients and parameters ---------------------------------------------------------------------------------------
 
-// The sums of plain maps of `size` elements, as (samples, filters): slices of the bias gradient.
+// Sums each map of `size` elements: (samples, filters), the slices of the bias gradient.
 kernel void sum_maps(global const float* restrict maps, global float* restrict sums, int count, int size) {
   const int map = get_global_id(0);
   if (map >= count) return;
@@ -249,7 +252,7 @@ kernel void sum_maps(global const float* restrict maps, global float* restrict s
   sums[map] = sum + ((four.x + four.y) + (four.z + four.w));
 }
 
-// (slices, count) to its sums over the slices, in their order. A work-item takes `chunk` values, here and below.
+// Sums (slices, count) over the slices, in ascending order. A work-item computes `chunk` values, here and below.
 kernel void sum_slices(global const float* restrict slices, global float* restrict sums, int number, int count,
                        int chunk) {
   const int first = get_global_id(0) * chunk;
@@ -261,7 +264,8 @@ kernel void sum_slices(global const float* restrict slices, global float* restri
   }
 }
 
-// core/shard_state.hpp, UpdateStep: 0 SGD, 1 Nesterov's, 2 Adam. `squares` is Adam's alone.
+// The optimizer's step (UpdateStep in core/shard_state.hpp). `optimizer` is 0 for SGD, 1 for Nesterov, 2 for Adam; only
+// Adam uses `squares`.
 kernel void update(global float* restrict values, global float* restrict velocity, global float* restrict squares,
                    global const float* restrict gradient, int count, int chunk, int optimizer, float scale, float rate,
                    float momentum, float decay, float beta2, float epsilon, float mean_scale, float square_scale) {
@@ -283,12 +287,13 @@ kernel void update(global float* restrict values, global float* restrict velocit
   }
 }
 
-// ---- around products of matrices ------------------------------------------------------------------------------------
-// Columns are a matrix (channels * kernel_h * kernel_w, samples * places): what each weight meets at each place of the
-// output. Maps "by channel" are a matrix (channels, samples * places). `sample` is the first sample of the part at hand.
-// A work-item takes all places of what its second and third index name on processors, elsewhere one.
+// ---- around matrix products
+// ------------------------------------------------------------------------------------------
+// The matrix of columns is (channels * kernel_h * kernel_w, samples * places), as im2col builds it. Maps "by channel"
+// are a matrix (channels, samples * places). `sample` is the first of the samples computed together. A work-item takes
+// all places of its second and third index on processors, and one place elsewhere.
 
-// Second and third index: sample, and tap (channel, kernel row and column together).
+// im2col. Second and third index: sample, and tap (channel, kernel row and kernel column combined).
 kernel void to_columns(global const float* restrict maps, global float* restrict columns, int sample, int samples,
                        int channels, int height, int width, int out_height, int out_width, int kernel_h, int kernel_w,
                        int stride_h, int stride_w, int top, int left) {
@@ -307,7 +312,7 @@ kernel void to_columns(global const float* restrict maps, global float* restrict
   }
 }
 
-// Second and third index: channel and sample. Each element sums its own in a fixed order.
+// col2im. Second and third index: channel and sample. Each work-item sums in a fixed order.
 kernel void from_columns(global const float* restrict columns, global float* restrict maps, int sample, int samples,
                          int channels, int height, int width, int out_height, int out_width, int kernel_h, int kernel_w,
                          int stride_h, int stride_w, int top, int left) {
@@ -332,7 +337,7 @@ kernel void from_columns(global const float* restrict columns, global float* res
   }
 }
 
-// Second and third index: channel and sample. Adds the bias and applies the activation.
+// Adds the bias and applies the activation. Second and third index: channel and sample.
 kernel void from_channels(global const float* restrict by_channel, global const float* restrict bias,
                           global float* restrict maps, int sample, int samples, int channels, int places,
                           int activation) {

@@ -9,7 +9,7 @@ namespace {
 
 class ClActivation : public ClLayer {
  public:
-  /// `fused`: the input holds the activation's output already.
+  /// Set `fused` where the input already holds the activation's output.
   ClActivation(ClShared& shared, const Activation& activation, const ClTensor& input, bool fused,
                const std::string& what)
       : shared_(shared),
@@ -121,7 +121,7 @@ class ClPooling : public ClLayer {
   ClBuffer places_;
 };
 
-/// The host draws the mask: the generator's integers are the same everywhere.
+/// The host draws the mask, because its generator gives the same integers on every machine.
 class ClDropout : public ClLayer {
  public:
   ClDropout(ClShared& shared, const Dropout& dropout, const ClTensor& input, int first_filter, const std::string& what)
@@ -171,7 +171,7 @@ class ClAddition : public ClAdd {
 
   void connect(const ClTensor& added) override { added_ = &added; }
   void forward(const Pass&, SampleRange samples) override {
-    invariant(added_ != nullptr, "connect comes before forward");
+    invariant(added_ != nullptr, "connect is called before forward");
     const Shape shape = input_.shape();
     shared_.launch_over_maps(shared_.layers.add, shape, samples, input_.buffer(), added_->buffer(), output_.buffer(),
                              shape.h, shape.w);

@@ -1,5 +1,5 @@
-// How kernels go over maps; put in front of the other sources. The third index of a work-item is a map (sample and channel
-// together); on processors a work-item takes all of it, elsewhere one element.
+// Loops of kernels over maps; this file is put in front of the other sources. The third index of a work-item is a map
+// (sample and channel combined). A work-item computes the whole map on processors, and one element elsewhere.
 
 #ifdef PROCESSOR
 #define FOR_ROWS(y, height) for (int y = 0; y < (height); ++y)

@@ -1,7 +1,7 @@
-// Batch norm (core/stage.hpp): of each channel `mean` and `inverse`, of the standard deviation. What is summed over the
-// batch is written as maps first, and summed by sum_maps and sum_slices (layers.cl).
+// Batch norm (core/stage.hpp). `mean` and `inverse` (1 / standard deviation) have one value per channel. The summands
+// of sums over the batch are first written as maps, which sum_maps and sum_slices (layers.cl) then add up.
 
-// (x - mean)^2, with the mean as the sum of `count` elements.
+// (x - mean)^2, where mean = sum / count.
 kernel void square_distances(global const float* restrict input, global const float* restrict sums,
                              global float* restrict squares, int height, int width, int channels, float count) {
   const size_t map = get_global_id(2);
@@ -12,7 +12,8 @@ kernel void square_distances(global const float* restrict input, global const fl
   }
 }
 
-// In training from the sums of x and of (x - mean)^2, which also go into the running averages; in testing from those.
+// In training the moments come from the sums of x and of (x - mean)^2, and update the running averages; outside
+// training they come from the running averages.
 kernel void norm_moments(global const float* restrict sums, global const float* restrict squares,
                          global float* restrict running_mean, global float* restrict running_variance,
                          global float* restrict mean, global float* restrict inverse, int channels, float count,
@@ -43,7 +44,7 @@ kernel void normalise(global const float* restrict input, global const float* re
   }
 }
 
-// The gradient by the output times the normalised input.
+// The gradient with respect to the output, multiplied by the normalised input.
 kernel void norm_products(global const float* restrict input, global const float* restrict gradient,
                           global const float* restrict mean, global const float* restrict inverse,
                           global float* restrict products, int height, int width, int channels) {
@@ -55,7 +56,8 @@ kernel void norm_products(global const float* restrict input, global const float
   }
 }
 
-// From the gradient by the output to that by the input; `sums` and `products` as summed over each channel.
+// Computes the gradient with respect to the input from the gradient with respect to the output; `sums` and `products`
+// are sums over each channel.
 kernel void norm_gradient(global const float* restrict input, global const float* restrict gradient,
                           global const float* restrict mean, global const float* restrict inverse,
                           global const float* restrict weight, global const float* restrict sums,

@@ -26,10 +26,10 @@ class ClBatchNorm : public ClLayer {
 
   void forward(const Pass& pass, SampleRange samples) override {
     const Shape shape = input_.shape();
-    invariant(samples.count == shape.n, "batch norm of a whole batch");
+    invariant(samples.count == shape.n, "batch norm takes the whole batch");
     if (pass.training) {
       shared_.sum_channels(sum_maps_, shape, input_.buffer(), slices_, sums_);
-      // What is to be summed lies where the output will.
+      // The summands are written to the output buffer, which the output overwrites afterwards.
       shared_.launch_over_maps(kernels_.square_distances, shape, samples, input_.buffer(), sums_, output_.buffer(),
                                shape.h, shape.w, shape.c, count());
       shared_.sum_channels(sum_maps_, shape, output_.buffer(), slices_, squares_);
@@ -63,7 +63,7 @@ class ClBatchNorm : public ClLayer {
 
   ClShared& shared_;
   const NormKernels& kernels_;
-  ClKernel sum_maps_;  ///< timed apart: a work-item takes a map of this size
+  ClKernel sum_maps_;  ///< timed apart, because a work-item sums a map of this size
   BatchNorm layer_;
   const ClTensor& input_;
   ClTensor output_;

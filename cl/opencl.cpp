@@ -12,7 +12,8 @@
 namespace convoy {
 namespace {
 
-/// In the order of trying. Bare names come first: Android refuses apps the absolute ones unless the vendor lists them.
+/// Returns the libraries in the order of trying. Bare names come first, because Android refuses absolute paths to apps
+/// unless the vendor lists the library.
 std::vector<std::string> library_names() {
   if (const char* name = std::getenv("CONVOY_OPENCL_LIBRARY"); name != nullptr && *name != '\0') return {name};
   return {"libOpenCL.so.1",
@@ -42,11 +43,13 @@ OpenCl load() {
     CONVOY_OPENCL_FUNCTIONS(CONVOY_LOAD)
 #undef CONVOY_LOAD
     if (missing == nullptr) return functions;
-    failures.push_back(fmt::format("{} has no {}", name, missing));
+    failures.push_back(fmt::format("{} lacks the function {}", name, missing));
     dlclose(library);
   }
-  fail("no OpenCL library on this machine (Debian: apt-get install ocl-icd-libopencl1 and a driver); tried: {}",
-       fmt::join(failures, "; "));
+  fail(
+      "this machine has no OpenCL library (on Debian run apt-get install ocl-icd-libopencl1 and install a driver); "
+      "tried: {}",
+      fmt::join(failures, "; "));
 }
 
 std::string text_of(cl_device_id device, cl_device_info what) {
@@ -63,12 +66,12 @@ std::string name_of(cl_platform_id platform) {
 }
 
 std::string why_unusable(cl_device_id device) {
-  if (device_info<cl_bool>(device, CL_DEVICE_AVAILABLE) == CL_FALSE) return "the driver says that it is not available";
+  if (device_info<cl_bool>(device, CL_DEVICE_AVAILABLE) == CL_FALSE) return "the driver reports it as unavailable";
   if (device_info<cl_bool>(device, CL_DEVICE_COMPILER_AVAILABLE) == CL_FALSE) return "its driver has no compiler";
   if (device_info<cl_bool>(device, CL_DEVICE_ENDIAN_LITTLE) == CL_FALSE) return "it is big-endian";
-  const std::string version = text_of(device, CL_DEVICE_VERSION);  // "OpenCL 1.2 and more"
+  const std::string version = text_of(device, CL_DEVICE_VERSION);  // "OpenCL 1.2 ..."
   if (version.compare(0, 10, "OpenCL 1.0") == 0 || version.compare(0, 10, "OpenCL 1.1") == 0) {
-    return fmt::format("it has {}; Convoy needs 1.2", version.substr(0, 10));
+    return fmt::format("it supports {}; Convoy needs 1.2", version.substr(0, 10));
   }
   return "";
 }
@@ -129,7 +132,8 @@ std::vector<ClDeviceId> opencl_devices() {
   cl_uint count = 0;
   const cl_int code = opencl().clGetPlatformIDs(0, nullptr, &count);
   if (code == -1001 || (code == CL_SUCCESS && count == 0)) {
-    fail("OpenCL is installed, but no driver (Debian: apt-get install pocl-opencl-icd for the processor)");
+    fail(
+        "OpenCL is installed, but it has no driver (for the processor, on Debian run apt-get install pocl-opencl-icd)");
   }
   check_opencl(code, "clGetPlatformIDs");
   std::vector<cl_platform_id> platforms(count);
@@ -154,7 +158,7 @@ std::vector<ClDeviceId> opencl_devices() {
                        .unusable = why_unusable(device)});
     }
   }
-  if (found.empty()) fail("OpenCL drivers are installed, but they show no device");
+  if (found.empty()) fail("OpenCL drivers are installed, but they report no device");
   return found;
 }
 

@@ -1,4 +1,5 @@
-// OpenCL 1.2, loaded when the program runs: nothing is linked, and a machine without it is a machine without rows.
+// OpenCL 1.2, loaded at run time. The program is not linked with it, and lists no OpenCL device on a machine without
+// it.
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 120
@@ -12,7 +13,7 @@
 
 namespace convoy {
 
-// Every function of the library that Convoy calls.
+// All functions of the library that Convoy calls.
 #define CONVOY_OPENCL_FUNCTIONS(X) \
   X(clGetPlatformIDs)              \
   X(clGetPlatformInfo)             \
@@ -47,38 +48,39 @@ namespace convoy {
   X(clGetEventProfilingInfo)       \
   X(clReleaseEvent)
 
-/// The library's functions by their own names.
+/// The library's functions under their own names.
 struct OpenCl {
-#define CONVOY_DECLARE(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses): names
+// NOLINT(bugprone-macro-parentheses): the argument is a name
+#define CONVOY_DECLARE(name) decltype(&::name) name = nullptr;
   CONVOY_OPENCL_FUNCTIONS(CONVOY_DECLARE)
 #undef CONVOY_DECLARE
 };
 
-/// The library, opened at the first call and kept. CONVOY_OPENCL_LIBRARY names another than the usual ones. Throws Error
-/// saying what was tried.
+/// Returns the library, which is opened by the first call and stays open. The environment variable
+/// CONVOY_OPENCL_LIBRARY names a library in place of the usual ones. Throws Error listing the names that were tried.
 const OpenCl& opencl();
 
-/// "CL_OUT_OF_RESOURCES (-5)".
+/// Returns a code as text, such as "CL_OUT_OF_RESOURCES (-5)".
 std::string opencl_error(cl_int code);
-/// Throws Error "WHAT: CODE" unless the code is CL_SUCCESS.
+/// Throws Error "OpenCL: WHAT: CODE" unless the code is CL_SUCCESS.
 void check_opencl(cl_int code, const std::string& what);
 
-/// A device of the machine, in the order of platforms and of their devices.
+/// A device of the machine. Devices are numbered in the order of platforms and of the devices of each platform.
 struct ClDeviceId {
-  int number = 0;  ///< as in "opencl:0"
+  int number = 0;  ///< N of "opencl:N"
   cl_platform_id platform = nullptr;
   cl_device_id device = nullptr;
   std::string name;
   std::string platform_name;
-  std::string driver;      ///< version
-  bool processor = false;  ///< the machine's own, not a GPU
+  std::string driver;      ///< version of the driver
+  bool processor = false;  ///< the machine's CPU, not a GPU
   std::string unusable;
 };
 
-/// For people: name, platform, driver, memory.
+/// Returns name, platform, driver and memory for people.
 std::string describe(const ClDeviceId& id);
 
-/// All devices of all platforms. Throws Error where there is no library or no driver.
+/// Returns all devices of all platforms. Throws Error where there is no library or no driver.
 std::vector<ClDeviceId> opencl_devices();
 
 template <class T>

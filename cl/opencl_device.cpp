@@ -17,7 +17,7 @@ class ClDevice : public Device {
     info_.name = fmt::format("{}:{}", products ? "clblast" : "opencl", id.number);
     info_.description = describe(id) + (products ? kByClblast : "") + (settings.half ? ", 16-bit maps" : "");
     info_.memory = device_info<cl_ulong>(id.device, CL_DEVICE_GLOBAL_MEM_SIZE);
-    info_.memory_factor = 1.4;  // what is packed besides (tests/cl, OpenClMemory)
+    info_.memory_factor = 1.4;  // includes packed copies (tests/cl, OpenClMemory)
     info_.filter_block = 2;     // tiles hold 8, 10 or 12 filters (filters_of_tile)
   }
 
@@ -43,9 +43,9 @@ class ClDevice : public Device {
 std::unique_ptr<Device> make_opencl_device(int number, const ClSettings& settings) {
   const std::vector<ClDeviceId> devices = opencl_devices();
   if (number < 0 || static_cast<std::size_t>(number) >= devices.size()) {
-    fail("there is no opencl:{}; this machine has opencl:0 to opencl:{}", number, devices.size() - 1);
+    fail("there is no device opencl:{}; this machine has opencl:0 to opencl:{}", number, devices.size() - 1);
   }
-  const ClDeviceId& id = devices[static_cast<std::size_t>(number)];
+  const ClDeviceId& id = devices[number];
   if (!id.unusable.empty()) fail("opencl:{} ({}) cannot be used: {}", number, id.name, id.unusable);
   if (settings.convolutions == ClConvolutions::products && !clblast_missing().empty()) {
     fail("clblast:{} cannot be used: no CLBlast: {}", number, clblast_missing());

@@ -1,4 +1,4 @@
-// Devices that OpenCL drives: GPUs of desktops and phones, and processors through PoCL.
+// OpenCL devices: GPUs of desktops and phones, and processors through PoCL.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,11 @@
 
 namespace convoy {
 
-/// How descriptions end where ClConvolutions::products is asked for.
+/// The end of the description of a device whose convolutions are all computed by CLBlast (ClConvolutions::products).
 inline constexpr const char* kByClblast = ", convolutions by CLBlast alone";
 
-/// The OpenCL device of that number (opencl_devices()). Throws Error where there is none or it cannot be used.
+/// Returns the OpenCL device with this number in opencl_devices(). Throws Error where it does not exist or cannot be
+/// used.
 std::unique_ptr<Device> make_opencl_device(int number, const ClSettings& settings = {});
 
 }  // namespace convoy

@@ -7,7 +7,7 @@ namespace convoy {
 namespace {
 
 constexpr double kMostColumns = 0x1.0p26;  // bytes
-/// Multiplications that a product may have: it is one launch, and phones reset a GPU that one keeps for long.
+/// The most multiply-adds of one product. A product is one launch, and phones reset the GPU on a long launch.
 constexpr double kMostWork = 2e9;
 
 class ProductConvolution : public ClConvolution {
@@ -78,7 +78,8 @@ class ProductConvolution : public ClConvolution {
     const int end = all.first + all.count;
     for (int first = all.first; first < end; first += samples_) part(first, std::min(samples_, end - first));
   }
-  /// Places, which a processor's work-item takes all, and the other two dimensions.
+  /// Returns the range of work-items: all places for each work-item on a processor, one place elsewhere; and the other
+  /// two dimensions.
   ClRange range(int places, int second, int third) const {
     return {shared_.context.is_processor() ? 1 : static_cast<std::size_t>(places), static_cast<std::size_t>(second),
             static_cast<std::size_t>(third)};
@@ -102,8 +103,8 @@ class ProductConvolution : public ClConvolution {
   Shape in_;
   Shape out_;
   int taps_;         ///< weights of a filter
-  int places_;       ///< of the output
-  int samples_ = 1;  ///< computed together
+  int places_;       ///< of one output map
+  int samples_ = 1;  ///< samples computed together
 };
 
 }  // namespace

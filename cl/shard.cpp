@@ -8,7 +8,7 @@
 namespace convoy {
 namespace {
 
-/// The pooling that direct convolutions do themselves.
+/// The pooling that direct convolutions include.
 constexpr Pooling kFusedPooling{
     .kind = PoolKind::max, .kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2, .pad = {}};
 
@@ -20,7 +20,7 @@ class ClShard : public Shard {
     return std::make_unique<ClTensor>(shared_.context, input_shape(spec_.stage, spec_.batch), what_ + "input maps");
   }
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
-    return std::make_unique<ClTensor>(shared_.context, last().shape(), what_ + "gradient by the output");
+    return std::make_unique<ClTensor>(shared_.context, last().shape(), what_ + "output gradient");
   }
   std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
     return std::make_unique<ClTensor>(shared_.context, added_.at(index)->output().shape(), what_ + "maps to add");
@@ -52,7 +52,7 @@ class ClShard : public Shard {
   }
   void set_gradients(const std::vector<Tensor>& gradients) override {
     const std::vector<ClParameter*> all = parameters();
-    invariant(gradients.size() == all.size(), "a gradient for each parameter");
+    invariant(gradients.size() == all.size(), "each parameter has a gradient");
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (all[i]->gradient != nullptr) all[i]->gradient->write(gradients[i].span());
     }
@@ -70,35 +70,33 @@ class ClShard : public Shard {
     }
   }
   ClConvolution& by(bool products) const { return products ? *products_ : *direct_; }
-  /// In the order of parameters_of().
+  /// Returns the parameters in the order of parameters_of().
   std::vector<ClParameter*> parameters() const;
 
   ClShared& shared_;
   ShardSpec spec_;
   std::string what_;  ///< "stage conv2: ", for errors
-  bool batch_norm_;
   mutable ClParameter weights_;
-  mutable ClParameter bias_;  ///< zeros that stay so where the convolution has none
+  mutable ClParameter bias_;  ///< zeros, which no update changes, where the convolution has no bias
   ClChoice choice_;
-  std::unique_ptr<ClConvolution> direct_;    ///< null where nothing uses it
-  std::unique_ptr<ClConvolution> products_;  ///< the same
-  ClKernel sum_maps_;                        ///< timed apart: a work-item takes a map of this shard's
-  int activation_ = 0;                       ///< fused with the convolution
+  std::unique_ptr<ClConvolution> direct_;    ///< null where no pass is direct
+  std::unique_ptr<ClConvolution> products_;  ///< null where no pass uses matrix products
+  ClKernel sum_maps_;                        ///< timed apart, because a work-item sums a map of this shard
+  int activation_ = 0;                       ///< of the activation fused with the convolution
   std::unique_ptr<ClTensor> maps_;           ///< after convolution, fused activation and fused pooling
-  ClBuffer places_;                          ///< of the maxima, where pooling is fused
+  ClBuffer places_;                          ///< positions of the maxima, where pooling is fused
   std::vector<std::unique_ptr<ClLayer>> layers_;
-  std::vector<ClAdd*> added_;  ///< those among them
+  std::vector<ClAdd*> added_;  ///< the additions among layers_
   std::unique_ptr<ClTensor> input_gradient_;
   ClBuffer bias_slices_;                ///< sums over each map
-  const ClBuffer* input_ = nullptr;     ///< of the last forward in training
-  const ClBuffer* gradient_ = nullptr;  ///< by the convolution's output, of the last backward
+  const ClBuffer* input_ = nullptr;     ///< input of the last forward in training
+  const ClBuffer* gradient_ = nullptr;  ///< gradient with respect to the convolution's output, of the last backward
 };
 
 ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
     : shared_(shared),
       spec_(spec),
       what_(fmt::format("stage {}: ", spec.stage.name)),
-      batch_norm_(has_batch_norm(spec.stage)),
       weights_(shared.context, weight_shape(spec.stage, spec.filters.count), true, spec.stage.moments,
                what_ + "weights"),
       bias_(shared.context, {spec.filters.count, 1}, spec.stage.conv.bias, spec.stage.moments, what_ + "biases"),
@@ -109,7 +107,7 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
   make_convolutions();
   if (spec.input_gradient) {
     input_gradient_ =
-        std::make_unique<ClTensor>(context, input_shape(spec.stage, spec.batch), what_ + "gradient by the input");
+        std::make_unique<ClTensor>(context, input_shape(spec.stage, spec.batch), what_ + "input gradient");
   }
   const auto maps = static_cast<std::size_t>(spec.batch) * static_cast<std::size_t>(spec.filters.count);
   bias_slices_ = context.allocate(maps * sizeof(float), what_ + "gradients");
@@ -140,7 +138,7 @@ void ClShard::make_layers() {
   const auto* pool = next < after.size() ? std::get_if<Pooling>(&after[next]) : nullptr;
   const bool relu = fused != nullptr && *fused == Activation::relu;
   const bool max_after_relu = relu && pool != nullptr && pool->kind == PoolKind::max;
-  // Pooled maps and places are all that the gradient needs: the maps themselves are not kept.
+  // The gradient needs only pooled maps and places, so the maps themselves are not kept.
   const bool fits = (fused == nullptr || relu) && pool != nullptr && *pool == kFusedPooling;
   if (fits && !choice_.forward && !in_groups()) {
     maps_ = std::make_unique<ClTensor>(shared_.context, pooled_shape(*pool, convolved), what_ + "maps");
@@ -171,34 +169,32 @@ void ClShard::make_layers() {
 
 const ClTensor& ClShard::own(const DeviceTensor& tensor) const {
   const auto* ours = dynamic_cast<const ClTensor*>(&tensor);
-  invariant(ours != nullptr && &ours->context() == &shared_.context, "a tensor of the same device");
+  invariant(ours != nullptr && &ours->context() == &shared_.context, "the tensor belongs to this device");
   return *ours;
 }
 
 const DeviceTensor& ClShard::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
-  invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
+  invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "the input has the shard's shape");
   const ClBuffer& maps = own(input).buffer();
   input_ = pass.training ? &maps : nullptr;
   gradient_ = nullptr;
   if (direct_ != nullptr && samples.first == 0) direct_->input_changed();
   by(choice_.forward)
       .forward(maps, weights_.values.buffer(), bias_.values.buffer(), activation_, maps_->buffer(), samples);
-  if (batch_norm_) {
-    if (samples.first + samples.count < spec_.batch) return last();
-    samples = {0, spec_.batch};
-  }
-  for (const auto& layer : layers_) layer->forward(pass, samples);
+  const SampleRange ready = spec_.ready_after_forward(samples);
+  if (ready.count == 0) return last();
+  for (const auto& layer : layers_) layer->forward(pass, ready);
   return last();
 }
 
 const DeviceTensor* ClShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
   invariant(input_ != nullptr, "backward follows a forward in training");
-  invariant(output_gradient.shape() == last().shape(), "a gradient of the shard's output shape");
-  if (!batch_norm_ || samples.first == 0) {
+  invariant(output_gradient.shape() == last().shape(), "the gradient has the shape of the shard's output");
+  const SampleRange taken = spec_.read_by_backward(samples);
+  if (taken.count > 0) {
     gradient_ = &own(output_gradient).buffer();
-    const SampleRange there = batch_norm_ ? SampleRange{0, spec_.batch} : samples;
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-      gradient_ = &(*layer)->backward(*gradient_, there);
+      gradient_ = &(*layer)->backward(*gradient_, taken);
     }
   }
   if (!spec_.input_gradient) return nullptr;
@@ -225,7 +221,7 @@ std::vector<ClParameter*> ClShard::parameters() const {
 
 void ClShard::set_state(const ShardState& state) {
   const std::vector<ClParameter*> all = parameters();
-  invariant(state.parameters.size() == all.size(), "a state of the shard's stage");
+  invariant(state.parameters.size() == all.size(), "the state belongs to the shard's stage");
   for (std::size_t i = 0; i < all.size(); ++i) all[i]->take(state.parameters[i]);
   weights_changed();
 }

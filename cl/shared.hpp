@@ -1,4 +1,4 @@
-// What the sources of the OpenCL device share.
+// Helpers and resources that the sources of the OpenCL device share.
 #pragma once
 
 #include <map>
@@ -12,16 +12,18 @@
 
 namespace convoy {
 
+/// Returns the smallest multiple of `multiple` that is at least `value`.
 inline int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
-/// Bytes of a packed value.
+/// Returns the bytes of a packed value.
 inline std::size_t stored_bytes(bool half) { return half ? sizeof(cl_half) : sizeof(float); }
+/// Returns the number of blocks of `size` that cover `value`.
 inline int blocks(int value, int size) { return (value + size - 1) / size; }
 
-/// Memory that all convolutions of a device use in turns, as much as the neediest asked for.
+/// A buffer that all convolutions of a device use in turn, as large as the largest request.
 class ClScratch {
  public:
   const ClBuffer& at_least(ClContext& context, std::size_t bytes) {
-    if (bytes > buffer_.bytes()) buffer_ = context.allocate(bytes, "what convolutions compute with");
+    if (bytes > buffer_.bytes()) buffer_ = context.allocate(bytes, "the scratch memory of convolutions");
     return buffer_;
   }
   std::size_t bytes() const { return buffer_.bytes(); }
@@ -30,11 +32,11 @@ class ClScratch {
   ClBuffer buffer_;
 };
 
-/// What a device's shards share.
+/// Resources that a device's shards share.
 struct ClShared {
   ClContext context;
   LayerKernels layers;
-  int units;  ///< compute units: a processor's cores
+  int units;  ///< compute units; on a processor its cores
   int vector_width = 4;
   std::map<std::tuple<int, int, int, int, ClTile>, ConvolutionKernels> convolutions;  ///< by geometry
   std::optional<ColumnKernels> columns;
@@ -53,7 +55,7 @@ struct ClShared {
     }
   }
 
-  /// How a convolution that yields `filters` maps is cut into work-items.
+  /// Returns how a convolution with `filters` output maps is divided into work-items.
   ClTile tile_for(int filters, bool images) const {
     return {.width = vector_width,
             .filters = filters_of_tile(filters, images),
@@ -67,7 +69,8 @@ struct ClShared {
     return convolutions.emplace(key, ConvolutionKernels(context, tile, geometry)).first->second.timed_apart();
   }
 
-  /// Kernels for convolutions by products; what a work-item costs depends on the convolution.
+  /// Returns the kernels around matrix products with timings of their own, because the cost of a work-item depends on
+  /// the convolution.
   ColumnKernels column_kernels() {
     if (!columns) columns.emplace(context);
     ColumnKernels apart = *columns;
@@ -87,7 +90,7 @@ struct ClShared {
     return *norms;
   }
 
-  /// The sums over each channel of maps, through `slices` of (samples, channels).
+  /// Sums each channel of maps; `slices` is scratch memory for (samples, channels) sums.
   void sum_channels(const ClKernel& sum_maps, const Shape& maps, const ClBuffer& values, const ClBuffer& slices,
                     const ClBuffer& sums) {
     const int count = maps.n * maps.c;
@@ -95,11 +98,11 @@ struct ClShared {
     context.launch(layers.sum_slices, chunks(maps.c), slices, sums, maps.n, maps.c, chunk());
   }
 
-  /// Values that a work-item takes of a plain list: a stretch on processors, one elsewhere.
+  /// Returns the number of values that a work-item computes of a plain array: 256 on processors, one elsewhere.
   int chunk() const { return context.is_processor() ? 256 : 1; }
   ClRange chunks(int count) const { return {static_cast<std::size_t>(blocks(count, chunk())), 1, 1}; }
 
-  /// For samples of maps and kernels whose work-items take maps: all of one, or one element.
+  /// Launches a kernel over samples of maps; a work-item computes a whole map on processors, and one element elsewhere.
   template <class... Args>
   void launch_over_maps(const ClKernel& kernel, const Shape& maps, SampleRange samples, const Args&... args) {
     const auto channels = static_cast<std::size_t>(maps.c);
@@ -111,7 +114,7 @@ struct ClShared {
   }
 };
 
-/// Plain NCHW floats on the device.
+/// A tensor of plain NCHW floats on the device.
 class ClTensor : public DeviceTensor {
  public:
   ClTensor(ClContext& context, const Shape& shape, const std::string& what)
@@ -121,11 +124,11 @@ class ClTensor : public DeviceTensor {
   using DeviceTensor::write;
   Shape shape() const override { return shape_; }
   void write(SampleRange samples, std::span<const float> values) override {
-    invariant(values.size() == size_of(samples.count), "as many values as the samples hold");
+    invariant(values.size() == size_of(samples.count), "the values fill the samples");
     context_.write(buffer_, size_of(samples.first), values);
   }
   void read(SampleRange samples, std::span<float> values) const override {
-    invariant(values.size() == size_of(samples.count), "as many values as the samples hold");
+    invariant(values.size() == size_of(samples.count), "the values fill the samples");
     context_.read(buffer_, size_of(samples.first), values);
   }
   Tensor to_host() const {
@@ -144,11 +147,11 @@ class ClTensor : public DeviceTensor {
   ClBuffer buffer_;
 };
 
-/// A parameter with what the optimizer keeps for it.
+/// A parameter with the optimizer's moments.
 struct ClParameter {
   ClTensor values;
   std::vector<std::unique_ptr<ClTensor>> moments;
-  std::unique_ptr<ClTensor> gradient;  ///< null where it is not trained
+  std::unique_ptr<ClTensor> gradient;  ///< null where the parameter is not trained
 
   ClParameter(ClContext& context, const Shape& shape, bool trained, int count, const std::string& what)
       : values(context, shape, what) {
@@ -171,13 +174,13 @@ struct ClParameter {
     return host;
   }
   void take(const Parameter& from) {
-    invariant(from.value.shape() == values.shape(), "a state of the shard's shape");
+    invariant(from.value.shape() == values.shape(), "the state has the shard's shape");
     values.write(from.value.span());
     for (std::size_t m = 0; m < moments.size(); ++m) moments[m]->write(from.moments.at(m).span());
   }
 };
 
-/// Maps with a border of zeros, as layers.cl says.
+/// Maps with a border of zeros, in the packed layout that layers.cl describes.
 class PackedMaps {
  public:
   struct Geometry {
@@ -188,7 +191,7 @@ class PackedMaps {
     int left = 0;
     int step_y = 1;
     int step_x = 1;
-    bool by_channel = false;  ///< all samples of a channel together
+    bool by_channel = false;  ///< all samples of a channel are contiguous
     bool half = false;        ///< in 16 bits
   };
 

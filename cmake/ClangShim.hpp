@@ -1,5 +1,5 @@
-// For scripts/lint and scripts/fuzz, included before every source: GCC 12's <source_location> is empty under Clang 14,
-// which lacks the builtin behind it.
+// scripts/lint and scripts/fuzz include this file before every source, because GCC 12's <source_location> is empty
+// under Clang 14, which lacks the builtin behind it.
 #pragma once
 
 #include <cstdint>

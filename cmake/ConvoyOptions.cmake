@@ -1,4 +1,4 @@
-# Compiler settings that every target of the project shares, as the interface target convoy_options.
+# Compiler settings shared by all targets of the project, as the interface target convoy_options.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -18,7 +18,7 @@ add_library(convoy_options INTERFACE)
 target_include_directories(convoy_options INTERFACE ${PROJECT_SOURCE_DIR})
 # Designated initialisers leave fields at their defaults on purpose.
 target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
-# No contraction of a*b+c: the same source gives the same bits on machines with and without FMA.
+# Contraction of a*b+c is off, so that the same source gives the same bits on machines with and without FMA.
 target_compile_options(convoy_options INTERFACE
                        $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -ffp-contract=off>)
 if(CONVOY_WERROR)
@@ -32,10 +32,10 @@ if(CONVOY_SANITIZE)
   target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CONVOY_SANITIZE}
                                                   -fno-omit-frame-pointer -fno-sanitize-recover=all>)
   target_link_options(convoy_options INTERFACE -fsanitize=${CONVOY_SANITIZE})
-  # Half of GCC's time with sanitizers; Clang's fuzzers check alignment where bytes come from outside, and a null pointer
-  # ends the program by itself.
+  # These checks take half of GCC's time with sanitizers. Clang's fuzzers still check the alignment of foreign bytes,
+  # and a null pointer ends the program without a check.
   target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-sanitize=null,alignment>)
-  # With sanitizers GCC 12 sees uninitialised values in its own <regex>.
+  # With sanitizers GCC 12 reports uninitialised values in its own <regex>.
   target_compile_options(convoy_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
 
@@ -43,13 +43,13 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION
   target_compile_options(convoy_options INTERFACE -include ${PROJECT_SOURCE_DIR}/cmake/ClangShim.hpp)
 endif()
 
-# convoy_library(NAME SOURCES... ): one static library for one folder of the tree.
+# convoy_library(NAME SOURCES...) adds the static library of one folder of the tree.
 function(convoy_library name)
   add_library(${name} STATIC ${ARGN})
   target_link_libraries(${name} PUBLIC convoy_options)
 endfunction()
 
-# convoy_folders(VARIABLE): the folders of code in the order of cmake/folders.txt.
+# convoy_folders(VARIABLE) sets VARIABLE to the folders of code, in the order of cmake/folders.txt.
 function(convoy_folders variable)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/folders.txt)
   file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/folders.txt lines REGEX "^[a-z]+:")

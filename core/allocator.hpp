@@ -2,10 +2,10 @@
 
 namespace convoy {
 
-/// Tells the C library to keep large blocks that are freed. Maps and frames of the same sizes come again every step;
-/// handed back to the system, each would cost a page fault for every 4 KiB when it comes again: measured as half of the
-/// time to move a tensor (convoy-bench transport). For the start of a program. Does nothing where the C library is not
-/// glibc.
+/// Tells the C library to keep large freed blocks instead of returning them to the system. Maps and frames of the same
+/// sizes are allocated again in every step, and fresh memory from the system costs a page fault for every 4 KiB; the
+/// faults were measured as half of the time to move a tensor (convoy-bench transport). Call this function at the start
+/// of a program. It does nothing where the C library is not glibc.
 void keep_freed_memory();
 
 }  // namespace convoy

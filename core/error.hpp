@@ -1,7 +1,7 @@
-// Errors. Two kinds, and no others:
-//   Error      something outside the program is wrong (a file, an option, a peer, a device). Its text names the
-//              place, what was expected and the mend; it is shown to the user as it is.
-//   BrokenInvariant  the program itself is wrong; the text names the source line.
+// Errors. There are two kinds, and no others:
+//   Error            Something outside the program is wrong (a file, an option, a peer, a device). The text names the
+//                    place, what was expected and how to fix it; the user sees it unchanged.
+//   BrokenInvariant  The program itself is wrong. The text names the source line.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,12 +13,13 @@
 
 namespace convoy {
 
+/// Something outside the program is wrong. The text names the place, what was expected and how to fix it.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A peer with which a plan cannot go on. `peer()` is its name as the user knows it.
+/// A plan cannot continue with a peer. `peer()` is its name as the user knows it.
 class PeerLost : public Error {
  public:
   enum class Reason {
@@ -37,12 +38,13 @@ class PeerLost : public Error {
   Reason reason_;
 };
 
-/// A device that failed or hangs: what it holds is lost, and it cannot be used again by this process.
+/// A device failed or hangs. Its contents are lost, and this process cannot use it again.
 class DeviceLost : public Error {
  public:
   using Error::Error;
 };
 
+/// The program itself is wrong.
 class BrokenInvariant : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -15,7 +15,7 @@ void write_text(const std::string& file, const std::string& text) {
   {
     std::ofstream stream(temporary, std::ios::binary);
     stream << text << std::flush;
-    if (!stream) fail("{}: cannot be written; is the folder writable and the disk not full?", temporary);
+    if (!stream) fail("{}: cannot be written; check that the folder is writable and the disk is not full", temporary);
   }
   std::error_code error;
   fs::rename(temporary, file, error);
@@ -27,7 +27,7 @@ std::string read_text(const std::string& file) {
   std::error_code error;
   const std::uintmax_t size = fs::file_size(file, error);
   if (error) fail("{}: cannot be read: {}", file, error.message());
-  if (size > kMost) fail("{}: {} bytes are too many for such a file", file, size);
+  if (size > kMost) fail("{}: the file has {} bytes, and at most {} can be read", file, size, kMost);
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream text;
   text << stream.rdbuf();
@@ -40,7 +40,7 @@ std::vector<std::uint8_t> read_file(const std::string& file, std::size_t most) {
   if (!fs::is_regular_file(file, error)) fail("{}: the file is missing", file);
   const std::uintmax_t size = fs::file_size(file, error);
   if (error) fail("{}: cannot be read: {}", file, error.message());
-  if (size > most) fail("{}: it holds more than {} bytes, which no file of this kind does", file, most);
+  if (size > most) fail("{}: the file is larger than {} bytes, the most that a file of this kind may have", file, most);
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size));
   std::ifstream stream(file, std::ios::binary);
   stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));

@@ -1,4 +1,4 @@
-// Whole files: written so that a reader never sees half of one, and read with a bound on their size.
+// Whole files. A reader never sees a half-written file, and every read has a bound on the file's size.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,10 @@ namespace convoy {
 
 /// Writes `text` to `file` whole or not at all. Throws Error naming the file.
 void write_text(const std::string& file, const std::string& text);
-/// Throws Error naming the file when it cannot be read or is larger than 16 MiB.
+/// Returns the text of `file`. Throws Error naming the file when it cannot be read or is larger than 16 MiB.
 std::string read_text(const std::string& file);
-/// The bytes of a file. Throws Error naming the file when it is missing, cannot be read, or holds more than `most` bytes.
+/// Returns the bytes of `file`. Throws Error naming the file when it is missing, cannot be read, or is larger than
+/// `most` bytes.
 std::vector<std::uint8_t> read_file(const std::string& file, std::size_t most);
 
 }  // namespace convoy

@@ -12,11 +12,11 @@ void prefer_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_
 #ifdef __linux__
   constexpr std::size_t kPage = std::size_t{2} << 20U;
   if (bytes < 2 * kPage) return;
-  // Whole large pages only: the ends are shared with neighbours.
+  // The range covers whole large pages only, because other allocations share the pages at both ends.
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   const std::uintptr_t begin = (address + kPage - 1) / kPage * kPage;
   const std::uintptr_t end = (address + bytes) / kPage * kPage;
-  // Advice: where it is not taken, everything works as before.
+  // The call is advice: where the kernel ignores it, the memory works as before.
   static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
 #endif
 }

@@ -1,4 +1,4 @@
-// A tensor as files have it.
+// A named tensor, as weight files store it: `values` are row-major in the extents of `dims`.
 #pragma once
 
 #include <cstdint>

@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::uint32_t kMagnitude = 0x7FFFFFFF;
 constexpr std::uint32_t kInfinity = 0x7F800000;
-// Of fp16: its exponent's bits lie 13 places lower and count from 112 less.
+// The exponent field of fp16 lies 13 bits lower, and its bias is smaller by 112.
 constexpr std::uint32_t kRebias = 112U << 23U;
 constexpr std::uint32_t kHalfInfinity = 0x7C00;
-constexpr std::uint32_t kHalfOverflow = 0x477FF000;  // 65520: what rounds to 65536
-constexpr std::uint32_t kHalfNormal = 0x38800000;    // 2^-14, the smallest normal one
-constexpr std::uint32_t kHalfUnit = 0x3F000000;      // 0.5: adding it leaves multiples of 2^-24 in the lowest bits
+constexpr std::uint32_t kHalfOverflow = 0x477FF000;  // 65520, the smallest magnitude that rounds to 65536
+constexpr std::uint32_t kHalfNormal = 0x38800000;    // 2^-14, the smallest normal value
+constexpr std::uint32_t kHalfUnit = 0x3F000000;      // 0.5; adding it leaves multiples of 2^-24 in the lowest bits
 
-// Selects instead of branches, so that compilers take several values at once.
+// Selects instead of branches let compilers vectorise both formats.
 struct Bf16 {
   static CONVOY_INLINE std::uint16_t encode(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -36,7 +36,7 @@ struct Fp16 {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = bits & kMagnitude;
     const std::uint32_t normal = (magnitude - kRebias + 0xFFFU + ((magnitude >> 13U) & 1U)) >> 13U;
-    // The addition rounds.
+    // The floating-point addition does the rounding.
     const float sum = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kHalfUnit);
     const std::uint32_t small = std::bit_cast<std::uint32_t>(sum) - kHalfUnit;
     const std::uint32_t large = magnitude > kInfinity ? 0x7E00U : kHalfInfinity;
@@ -46,7 +46,7 @@ struct Fp16 {
   static CONVOY_INLINE float decode(std::uint16_t value) {
     const std::uint32_t magnitude = value & 0x7FFFU;
     const std::uint32_t normal = (magnitude << 13U) + (magnitude >= kHalfInfinity ? 2 * kRebias : kRebias);
-    // Below the normal ones: a multiple of 2^-24.
+    // A subnormal value is a multiple of 2^-24.
     const float multiple = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1.0p-24F;
     const auto small = std::bit_cast<std::uint32_t>(multiple);
     const std::uint32_t sign = (value & 0x8000U) << 16U;
@@ -54,7 +54,7 @@ struct Fp16 {
   }
 };
 
-// Frames have no alignment: values go through memcpy.
+// Frames are not aligned, so values go through memcpy.
 template <class Format>
 CONVOY_INLINE void encode_all(std::span<const float> from, std::byte* to) {
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -103,9 +103,9 @@ void decode_as(const std::byte* from, std::span<float> to) {
 constexpr std::size_t kBlock = 64;
 constexpr std::size_t kBlockBytes = sizeof(float) + kBlock;
 constexpr float kMostSteps = 127.0F;
-constexpr float kSmallest = 1e-30F;  // less counts as nothing: its reciprocal could be infinite
+constexpr float kSmallest = 1e-30F;  // smaller maxima count as zero, because their reciprocal could be infinite
 
-/// SplitMix64 (Steele et al., OOPSLA 2014): a number for each value, cheap and in any order.
+/// SplitMix64 (Steele et al., OOPSLA 2014) gives an independent number for each value, cheaply and in any order.
 std::uint64_t mixed(std::uint64_t value) {
   value += 0x9E3779B97F4A7C15U;
   value = (value ^ (value >> 30U)) * 0xBF58476D1CE4E5B9U;
@@ -155,7 +155,7 @@ void encode_by_chance(std::span<const float> from, std::byte* to, std::uint64_t 
     float largest = 0.0F;
     for (const float value : block) {
       if (std::isnan(value)) largest = value;
-      if (std::abs(value) > largest) largest = std::abs(value);  // never above what is no number
+      if (std::abs(value) > largest) largest = std::abs(value);  // the comparison is false once `largest` is NaN
     }
     if (largest < kSmallest) largest = 0.0F;
     const float step = largest / kMostSteps;

@@ -1,4 +1,4 @@
-// Number types in which tensors travel; they are computed with in floats.
+// The number types in which tensors travel. All arithmetic is in floats.
 #pragma once
 
 #include <cstddef>
@@ -7,25 +7,26 @@
 
 namespace convoy {
 
-/// IEEE 754 single precision; bfloat16, its upper half (8 bits of mantissa, the same range); half precision (11 bits, up
-/// to 65504); and for gradients, integers of 8 bits: 64 of them after the float that they are multiples of, the last ones
-/// maybe fewer.
+/// fp32 is IEEE 754 single precision. bf16 (bfloat16) is its upper half: 8 bits of mantissa and the same range. fp16 is
+/// half precision: 11 bits of mantissa, values up to 65504. int8 serves gradients: blocks of 64 signed bytes, each
+/// block after the float step that its bytes are multiples of; the last block may be shorter.
 enum class NumberType { fp32, bf16, fp16, int8 };
 
-/// Of so many values.
+/// Returns the number of bytes that `count` values of `type` take.
 std::size_t bytes_of(NumberType type, std::size_t count);
-/// How many values so many bytes hold; 0 where that is no whole number.
+/// Returns the number of values that `bytes` bytes hold, or 0 where the bytes hold no whole number of values.
 std::size_t values_in(NumberType type, std::size_t bytes);
 
-/// Rounds to nearest, ties to even; `to` has room for as many values. What is too large for fp16 becomes infinite; what is
-/// not a number stays so. Not for int8.
+/// Rounds `from` to nearest, ties to even, and writes the result to `to`, which must have bytes_of(type, from.size())
+/// bytes. Values too large for fp16 become infinite; NaN stays NaN. For int8 use encode_by_chance().
 void encode(NumberType type, std::span<const float> from, std::byte* to);
-/// Exact. `from` holds as many values as `to`.
+/// Decodes to.size() values from `from`. Every value of `type` is a float, so nothing is rounded.
 void decode(NumberType type, const std::byte* from, std::span<float> to);
 
-/// int8: each value up or down to a multiple of its block's largest / 127, by chance (the bits of `seed` decide), so that
-/// on average nothing is lost (stochastic rounding: Gupta et al., "Deep learning with limited numerical precision", ICML
-/// 2015). A block with an infinite value or what is no number becomes that.
+/// Encodes int8. Each value is rounded up or down, at random, to a multiple of its block's largest magnitude / 127, so
+/// that the expected value is exact (stochastic rounding: Gupta et al., "Deep learning with limited numerical
+/// precision", ICML 2015). The bits of `seed` decide the direction. A block that contains an infinity or NaN decodes to
+/// infinities or NaN throughout.
 void encode_by_chance(std::span<const float> from, std::byte* to, std::uint64_t seed);
 
 }  // namespace convoy

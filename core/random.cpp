@@ -48,7 +48,7 @@ float Random::normal() {
 }
 
 std::uint32_t Random::below(std::uint32_t bound) {
-  // Rejects the words of the last, incomplete run of `bound`.
+  // The words below `rejected` are skipped, so that every remainder is equally likely.
   const std::uint32_t rejected = (0U - bound) % bound;
   std::uint32_t word = next();
   while (word < rejected) word = next();

@@ -1,6 +1,6 @@
-// Random numbers that are the same on every machine, compiler and number of threads: counter-based (Philox 4x32-10,
-// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), with own distributions because those of the
-// standard library differ between implementations.
+// Random numbers that are the same on every machine, compiler and number of threads. The generator is counter-based
+// (Philox 4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). The distributions are
+// defined here because those of the standard library differ between implementations.
 #pragma once
 
 #include <array>
@@ -10,23 +10,24 @@
 
 namespace convoy {
 
-/// The 128 random bits at `counter` of the sequence named by `key`.
+/// Returns the 128 random bits at `counter` of the sequence with the key `key`.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
-/// A sequence of random numbers named by (seed, stream): equal names give equal sequences, others are independent.
+/// A sequence of random numbers named by (seed, stream). Equal names give equal sequences; different names give
+/// independent ones.
 class Random {
  public:
   Random(std::uint64_t seed, std::uint64_t stream) : seed_(seed), stream_(stream) {}
 
   std::uint32_t next();
-  /// Uniform in [0, 1), with 24 random bits.
+  /// Returns a number uniform in [0, 1), with 24 random bits.
   float uniform();
   float uniform(float low, float high) { return low + (high - low) * uniform(); }
-  /// Standard normal (Box and Muller).
+  /// Returns a standard normal number (Box and Muller).
   float normal();
-  /// Uniform in 0 .. bound - 1, without bias.
+  /// Returns an integer uniform in 0 .. bound - 1, without bias.
   std::uint32_t below(std::uint32_t bound);
-  /// Fisher and Yates.
+  /// Shuffles `items` in place (Fisher and Yates).
   template <class T>
   void shuffle(std::vector<T>& items) {
     for (std::size_t i = items.size(); i > 1; --i) {
@@ -42,8 +43,8 @@ class Random {
   int used_ = 4;
 };
 
-/// The factor by which dropout multiplies element (n, c, i) of a map, i being row * width + column and c the channel of
-/// the whole, unsplit map: 0 with probability `rate`, else 1 / (1 - rate).
+/// Returns the factor by which dropout multiplies element (n, c, i) of a map: 0 with probability `rate`, otherwise 1 /
+/// (1 - rate). c is the channel of the whole, unsplit map and i is row * width + column.
 float dropout_scale(std::uint64_t seed, std::uint32_t stream, float rate, int n, int c, int i);
 
 }  // namespace convoy

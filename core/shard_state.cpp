@@ -78,7 +78,7 @@ ShardState slice(const ShardState& whole, FilterRange range) {
 }
 
 void paste(const ShardState& part, FilterRange range, ShardState& whole) {
-  invariant(part.parameters.size() == whole.parameters.size(), "states of one stage");
+  invariant(part.parameters.size() == whole.parameters.size(), "both states belong to the same stage");
   for (std::size_t p = 0; p < part.parameters.size(); ++p) {
     const Parameter& from = part.parameters[p];
     Parameter& to = whole.parameters[p];

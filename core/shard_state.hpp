@@ -1,5 +1,5 @@
-// What a shard is besides its geometry: the parameters of its filters with what the optimizer keeps for them, as they
-// travel and are stored; and the optimizer's step.
+// The state of a shard: the parameters of its filters and the optimizer's moments, as they are stored and sent; and the
+// optimizer's step.
 #pragma once
 
 #include <span>
@@ -10,29 +10,30 @@
 
 namespace convoy {
 
-/// One of the tensors that training changes.
+/// The name and shape of one of a stage's parameters.
 struct ParameterSpec {
-  std::string name;     ///< of the whole stage's in files, as PyTorch names it: "conv1.weight", "bn1.running_mean"
+  std::string name;     ///< in files and for the whole stage, in PyTorch's naming: "conv1.weight", "bn1.running_mean"
   Shape shape;          ///< the first extent counts filters
-  bool trained = true;  ///< by gradients; else a running average
+  bool trained = true;  ///< by gradients; a running average otherwise
 };
 
-/// Those of `filters` filters, in the order of ShardState: the convolution's weights, (filters, channels, kernel_h,
-/// kernel_w), and biases, (filters, 1), where it has any; of each batch norm weights, biases, running means and running
-/// variances, (filters, 1) each.
+/// Returns the parameters of `filters` filters in the order of ShardState: the convolution's weights, (filters,
+/// channels / groups, kernel_h, kernel_w), and, where it has any, biases, (filters, 1); then weights, biases, running
+/// means and running variances of each batch norm, (filters, 1) each.
 std::vector<ParameterSpec> parameters_of(const Stage& stage, int filters);
 
-/// Of the parameters of `filters` filters with their moments.
+/// Returns the bytes of the parameters of `filters` filters with their moments.
 std::size_t state_bytes(const Stage& stage, int filters);
 
-/// Whether there are any.
+/// Returns whether the stage has any parameters.
 bool has_parameters(const Stage& stage);
 
-/// How many of them the convolution has: batch norms' follow, four of each.
+/// Returns how many of the stage's parameters belong to the convolution. Four parameters of each batch norm follow
+/// them.
 std::size_t convolution_parameters(const Stage& stage);
 
-/// A parameter's values with the optimizer's moments, of the same shape: of SGD the velocity, of Adam the means of the
-/// gradients and of their squares; none where it is not trained.
+/// A parameter's values and the optimizer's moments, all of the same shape. SGD keeps the velocity; Adam keeps the
+/// running means of the gradients and of their squares. An untrained parameter has no moments.
 template <class T>
 struct BasicParameter {
   BasicTensor<T> value;
@@ -40,18 +41,18 @@ struct BasicParameter {
 };
 using Parameter = BasicParameter<float>;
 
-/// What belongs to one shard between steps, on the host.
+/// The state that a shard keeps between steps, on the host.
 struct ShardState {
   std::vector<Parameter> parameters;
 
-  /// The convolution's.
+  /// The convolution's weights and biases; unavailable where the stage has none.
   Tensor& weights() { return parameters.at(0).value; }
   const Tensor& weights() const { return parameters.at(0).value; }
   Tensor& bias() { return parameters.at(1).value; }
   const Tensor& bias() const { return parameters.at(1).value; }
 };
 
-/// Calls visit(tensor) for all tensors of a state, each parameter's moments behind its values.
+/// Calls visit(tensor) for all tensors of a state: each parameter's values, then its moments.
 template <class State, class Visit>
 void for_each_tensor(State& state, Visit visit) {
   for (auto& parameter : state.parameters) {
@@ -60,13 +61,15 @@ void for_each_tensor(State& state, Visit visit) {
   }
 }
 
-/// The state of `filters` filters of a stage before training: all zeros, but batch norms' weights and running variances,
-/// which are ones.
+/// Returns the state of `filters` filters of a stage before training: ones for the weights and running variances of
+/// batch norms, zeros for everything else.
 ShardState zero_state(const Stage& stage, int filters);
-/// Copies filters [range] out of / into a state.
+/// Copies the filters in `range` out of the state `whole`.
 ShardState slice(const ShardState& whole, FilterRange range);
+/// Copies `part` over the filters in `range` of the state `whole`.
 void paste(const ShardState& part, FilterRange range, ShardState& whole);
 
+/// The rule of an update, for parameters w with gradients g, velocity v or moments m and s.
 enum class Optimizer : std::uint8_t {
   sgd,       ///< v = momentum * v + g;  w = w - learning_rate * v  (Sutskever et al., ICML 2013, as PyTorch writes it)
   nesterov,  ///< the same with  w = w - learning_rate * (g + momentum * v)
@@ -75,10 +78,10 @@ enum class Optimizer : std::uint8_t {
   adam
 };
 
-/// Moments that an optimizer keeps for each parameter.
+/// Returns the number of tensors that the optimizer keeps for each parameter.
 int moments_of(Optimizer optimizer);
 
-/// One update, with g = gradient_scale * gradient + weight_decay * w, for all parameters alike.
+/// One update, with g = gradient_scale * gradient + weight_decay * w, the same for all parameters.
 struct UpdateStep {
   Optimizer optimizer = Optimizer::sgd;
   float learning_rate = 0.01F;
@@ -86,18 +89,19 @@ struct UpdateStep {
   float weight_decay = 0.0F;
   float beta2 = 0.999F;
   float epsilon = 1e-8F;
-  float correction1 = 1.0F;  ///< 1 - beta1^t in step t, from 1
+  float correction1 = 1.0F;  ///< 1 - beta1^t in step t, counted from 1
   float correction2 = 1.0F;  ///< 1 - beta2^t
   float gradient_scale = 1.0F;
   bool operator==(const UpdateStep&) const = default;
 };
 
-/// Values first .. first + count - 1 of a parameter, by plain loops. `moments`: as many as moments_of() says.
+/// Updates values first .. first + count - 1 of a parameter with plain loops. `moments` has moments_of(step.optimizer)
+/// pointers.
 template <class T>
 void update_values(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
                    std::size_t count);
 
-/// In double, in the order of the values.
+/// Returns the sum of the squares, summed in double in the order of the values.
 template <class T>
 double sum_of_squares(std::span<const T> values) {
   double sum = 0.0;

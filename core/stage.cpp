@@ -85,15 +85,19 @@ void validate(const Stage& stage) {
   }
   if (stage.kind != StageKind::convolution) {
     const Convolution none{.filters = stage.channels, .bias = false};
-    if (conv != none) fail("stage {}: it has no convolution, and yet weights", stage.name);
+    if (conv != none)
+      fail("stage {}: a stage of this kind has no convolution, so it can have no filters, kernel or bias of its own",
+           stage.name);
     const ResponseNorm& norm = stage.norm;
     if (norm.size < 1 || norm.size > kLargestExtent || !(norm.alpha >= 0.0F && norm.beta >= 0.0F && norm.k >= 0.0F)) {
-      fail("stage {}: response norm of size {} with alpha {}, beta {} and k {}", stage.name, norm.size, norm.alpha,
-           norm.beta, norm.k);
+      fail(
+          "stage {}: response norm of size {} with alpha {}, beta {} and k {}: the size must be at least 1, the others "
+          "at least 0",
+          stage.name, norm.size, norm.alpha, norm.beta, norm.k);
     }
   }
   if (conv.groups < 1 || stage.channels % conv.groups != 0 || conv.filters % conv.groups != 0) {
-    fail("stage {}: {} channels and {} filters do not come in {} equal groups", stage.name, stage.channels,
+    fail("stage {}: {} channels and {} filters cannot be divided into {} equal groups", stage.name, stage.channels,
          conv.filters, conv.groups);
   }
   validate_window(stage.name, "convolution", conv.kernel_h, conv.stride_h, conv.pad.top, conv.pad.bottom, stage.height);
@@ -112,16 +116,18 @@ void validate(const Stage& stage) {
       const bool proper =
           norm->epsilon >= 0.0F && norm->epsilon < 1e3F && norm->momentum >= 0.0F && norm->momentum <= 1.0F;
       if (!proper || norm->name.empty()) {
-        fail("stage {}: batch norm '{}' with epsilon {} and momentum {}: expected a name, 0 or more, and 0 to 1",
-             stage.name, norm->name, norm->epsilon, norm->momentum);
+        fail(
+            "stage {}: batch norm '{}' with epsilon {} and momentum {}: it needs a name, an epsilon in [0, 1000) and a "
+            "momentum in [0, 1]",
+            stage.name, norm->name, norm->epsilon, norm->momentum);
       }
     } else if (const auto* activation = std::get_if<Activation>(&layer)) {
       if (!(std::abs(activation->slope) < 1e3F))
-        fail("stage {}: slope {} of an activation", stage.name, activation->slope);
+        fail("stage {}: activation slope {} must lie between -1000 and 1000", stage.name, activation->slope);
     }
   }
   if (stage.moments < 0 || stage.moments > kMostMoments) {
-    fail("stage {}: {} tensors of the optimizer's for each parameter, {} at most", stage.name, stage.moments,
+    fail("stage {}: the optimizer keeps {} tensors for each parameter; expected 0 to {}", stage.name, stage.moments,
          kMostMoments);
   }
 }
@@ -180,7 +186,7 @@ std::vector<int> outputs_of(const std::vector<Stage>& trunk) {
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     for (const Sources& sources : reads_of(trunk, s)) {
       for (const Source& source : sources) {
-        if (source.stage >= 0) read[static_cast<std::size_t>(source.stage)] = true;
+        if (source.stage >= 0) read[source.stage] = true;
       }
     }
   }
@@ -192,7 +198,7 @@ std::vector<int> outputs_of(const std::vector<Stage>& trunk) {
 }
 
 Shape maps_shape(const std::vector<Stage>& trunk, int stage, int batch, int channels) {
-  if (stage >= 0) return output_shape(trunk[static_cast<std::size_t>(stage)], batch, channels);
+  if (stage >= 0) return output_shape(trunk[stage], batch, channels);
   Shape images = input_shape(trunk.front(), batch);
   images.c = channels;
   return images;
@@ -207,7 +213,7 @@ bool is_chain(const std::vector<Stage>& trunk) {
 
 namespace {
 
-/// `maps`: the shape, of one sample, that the sources must have together.
+/// Throws Error naming the stage unless its sources exist and together have the shape `maps` (of one sample).
 void validate_sources(const std::vector<Stage>& trunk, std::size_t stage, const Sources& sources, const Shape& maps) {
   const std::string& name = trunk[stage].name;
   long channels = 0;
@@ -215,28 +221,27 @@ void validate_sources(const std::vector<Stage>& trunk, std::size_t stage, const 
     channels += source.channels.count;
     const bool known = source.stage >= Source::kZeros && source.stage < static_cast<int>(stage);
     if (!known || source.channels.count < 1 || source.channels.first < 0) {
-      fail("stage {} reads {} channels of stage {}, which is not before it", name, source.channels.count, source.stage);
+      fail("stage {} reads {} channels of stage {}; a stage can read only earlier stages, the images or zeros", name,
+           source.channels.count, source.stage);
     }
     if (source.stage == Source::kZeros) continue;
     const Stage& from = trunk[static_cast<std::size_t>(std::max(0, source.stage))];
     const Shape there = source.stage >= 0 ? output_shape(from, 1, from.conv.filters) : input_shape(from, 1);
     if (there.h != maps.h || there.w != maps.w || source.channels.count > there.c ||
         source.channels.first > there.c - source.channels.count) {
-      fail(
-          "stage {} does not take the maps of {}: channels {} to {} of {} maps of {}x{}, where maps of {}x{} are "
-          "due",
-          name, source.stage >= 0 ? from.name : "images", source.channels.first,
-          source.channels.first + source.channels.count - 1, there.c, there.h, there.w, maps.h, maps.w);
+      fail("stage {} cannot read channels {} to {} of {}, which has {} maps of {}x{}; maps of {}x{} are expected", name,
+           source.channels.first, source.channels.first + source.channels.count - 1,
+           source.stage >= 0 ? from.name : "images", there.c, there.h, there.w, maps.h, maps.w);
     }
   }
-  if (channels != maps.c) fail("stage {} reads {} channels, where {} are due", name, channels, maps.c);
+  if (channels != maps.c) fail("stage {} reads {} channels, but {} are expected", name, channels, maps.c);
 }
 
 }  // namespace
 
 void validate(const std::vector<Stage>& trunk) {
   if (!trunk.empty() && reads_of(trunk, 0)[0] != Sources{{Source::kImages, {0, trunk[0].channels}}}) {
-    fail("stage {} is the first and does not read the images", trunk[0].name);
+    fail("stage {} is the first, so it must read the images", trunk[0].name);
   }
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     validate(trunk[s]);

@@ -1,6 +1,6 @@
-// A stage: one convolution and the per-channel layers after it, which is all that can be computed on some of the
-// filters without knowing the others. Stages are what Convoy distributes; a shard is a contiguous filter range of one.
-// The stages of a trunk are listed so that each reads earlier ones alone.
+// A stage is one convolution and the per-channel layers after it: the largest part of a net that can be computed for
+// some of the filters without knowing the others. Stages are what Convoy distributes; a shard is a contiguous filter
+// range of one stage. The stages of a trunk are listed so that each stage reads only earlier ones.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,10 @@ struct Padding {
   bool operator==(const Padding&) const = default;
 };
 
-/// A convolution (in the deep-learning sense: cross-correlation); weights are (filter, channel, row, column). In groups,
-/// each of so many equal runs of filters reads the run of channels of the same number, and weights have those channels
-/// alone (Krizhevsky et al., NIPS 2012); as many groups as channels make it depthwise.
+/// A convolution in the deep-learning sense, which is a cross-correlation. Weights are (filter, channel, row, column).
+/// With `groups` > 1, filters and channels are divided into equal consecutive groups; the filters of a group read only
+/// the channels of the same group, and their weights have only those channels (Krizhevsky et al., NIPS 2012). With as
+/// many groups as channels the convolution is depthwise.
 struct Convolution {
   int filters = 0;
   int kernel_h = 1;
@@ -31,12 +32,12 @@ struct Convolution {
   int stride_h = 1;
   int stride_w = 1;
   Padding pad;
-  bool bias = true;  ///< adds a number to each map
+  bool bias = true;  ///< adds one trained number to each map
   int groups = 1;
   bool operator==(const Convolution&) const = default;
 };
 
-/// A function of each element by itself.
+/// A function applied to each element independently.
 struct Activation {
   enum class Kind : std::uint8_t {
     relu,
@@ -55,11 +56,13 @@ inline constexpr Activation Activation::relu{Kind::relu};
 inline constexpr Activation Activation::sigmoid{Kind::sigmoid};
 inline constexpr Activation Activation::tanh{Kind::tanh};
 
+/// The operation that pooling applies to each window.
 enum class PoolKind : std::uint8_t {
   max,      ///< padding never wins
   average,  ///< divides by the number of elements inside the map, padding excluded
 };
 
+/// Reduces each window of a map to one element.
 struct Pooling {
   PoolKind kind = PoolKind::max;
   int kernel_h = 2;
@@ -70,20 +73,21 @@ struct Pooling {
   bool operator==(const Pooling&) const = default;
 };
 
-/// In training sets each element to zero with probability `rate` and scales the rest by 1 / (1 - rate); in testing it
-/// does nothing. The mask is a pure function of the step's seed, `stream`, and the element's place in the whole
-/// (unsplit) map (core/random.hpp, dropout_scale), so every split draws the same mask.
+/// In training, sets each element to zero with probability `rate` and scales the others by 1 / (1 - rate); outside
+/// training it does nothing. The mask is a pure function of the step's seed, `stream`, and the element's place in the
+/// whole, unsplit map (dropout_scale in core/random.hpp), so every split draws the same mask.
 struct Dropout {
   float rate = 0.5F;
   std::uint32_t stream = 0;  ///< distinguishes the dropout layers of one net
   bool operator==(const Dropout&) const = default;
 };
 
-/// Normalises each channel: weight * (x - mean) / sqrt(variance + epsilon) + bias, in training with mean and variance over
-/// all samples, rows and columns of the batch; in testing with their running averages, r = (1 - momentum) r + momentum *
-/// batch's, of which the variance is the unbiased one (Ioffe and Szegedy, ICML 2015; averages as PyTorch's).
+/// Normalises each channel: weight * (x - mean) / sqrt(variance + epsilon) + bias (Ioffe and Szegedy, ICML 2015). In
+/// training, mean and variance are of all samples, rows and columns of the batch; outside training, the running
+/// averages r = (1 - momentum) r + momentum * batch value replace them, and the running variance averages the unbiased
+/// variance, as in PyTorch.
 struct BatchNorm {
-  std::string name;  ///< the layer's in its net, for its parameters
+  std::string name;  ///< the layer's name in its net, which prefixes its parameters' names
   float epsilon = 1e-5F;
   float momentum = 0.1F;
   bool operator==(const BatchNorm&) const = default;
@@ -96,7 +100,7 @@ struct FilterRange {
   bool operator==(const FilterRange&) const = default;
 };
 
-/// Channels that a stage reads: of an earlier stage's maps, of the images, or zeros.
+/// Channels that a stage reads: channels of an earlier stage's maps, channels of the images, or zeros.
 struct Source {
   static constexpr int kImages = -1;
   static constexpr int kZeros = -2;
@@ -104,20 +108,21 @@ struct Source {
   FilterRange channels;
   bool operator==(const Source&) const = default;
 };
-/// One behind the other.
+/// Sources in the order in which their channels are concatenated.
 using Sources = std::vector<Source>;
 
-/// Adds other maps, element by element.
+/// Adds other maps element by element.
 struct Add {
-  Sources from;  ///< as many channels as the stage has filters, of the shape of the maps at this place
+  /// As many channels as the stage has filters; maps of the shape that the stage's own maps have at this layer.
+  Sources from;
   bool operator==(const Add&) const = default;
 };
 
-/// A layer that treats each channel by itself.
+/// A layer that treats each channel independently.
 using ChannelLayer = std::variant<Activation, Pooling, Dropout, BatchNorm, Add>;
 
-/// y = x / (k + alpha / size * sum of x^2 over the `size` channels around it)^beta (Krizhevsky et al., NIPS 2012, as ONNX
-/// writes it): of an even size, one channel more lies behind than before.
+/// y = x / (k + alpha / size * sum of x^2 over the `size` channels around it)^beta (Krizhevsky et al., NIPS 2012, in
+/// the form of ONNX). Where `size` is even, the window reaches one channel further forward than back.
 struct ResponseNorm {
   int size = 5;
   float alpha = 1e-4F;
@@ -126,31 +131,32 @@ struct ResponseNorm {
   bool operator==(const ResponseNorm&) const = default;
 };
 
-/// What makes a stage's maps, before the layers after it.
+/// The operation that makes a stage's maps, before the layers in `after`.
 enum class StageKind : std::uint8_t {
   convolution,
-  channels,       ///< nothing: the channels pass as they are
-  response_norm,  ///< over neighbouring channels
+  channels,       ///< the identity: the input channels pass unchanged
+  response_norm,  ///< normalises over neighbouring channels
 };
 
+/// A convolution, or another operation of StageKind, and the channel layers after it.
 struct Stage {
-  std::string name;  ///< that of its convolution, or of its first layer
+  std::string name;  ///< the name of its convolution, or of its first layer
   int channels = 0;  ///< input channels
   int height = 0;    ///< input rows
   int width = 0;     ///< input columns
-  /// Of other kinds than a convolution: 1 x 1, with as many filters as channels, and without weights.
+  /// For kinds other than a convolution: 1 x 1, as many filters as channels, and no bias.
   Convolution conv;
   std::vector<ChannelLayer> after;
   int moments = 1;  ///< tensors that the optimizer keeps for each of the stage's parameters (core/shard_state.hpp)
   StageKind kind = StageKind::convolution;
-  ResponseNorm norm;  ///< of that kind
-  Sources from;       ///< empty: all maps of the stage before, or the images
+  ResponseNorm norm;  ///< used where `kind` is response_norm
+  Sources from;       ///< empty: all maps of the previous stage, or of the images for the first stage
   bool operator==(const Stage&) const = default;
 };
 
-/// Filters in both; none where they do not meet.
+/// Returns the intersection of two ranges; its count is 0 where they are disjoint.
 FilterRange common(FilterRange a, FilterRange b);
-/// The smallest range that has both.
+/// Returns the smallest range that contains both.
 FilterRange hull(FilterRange a, FilterRange b);
 
 /// Samples first .. first + count - 1 of a batch.
@@ -160,64 +166,66 @@ struct SampleRange {
   bool operator==(const SampleRange&) const = default;
 };
 
-/// Output extent of a window sliding over `extent` elements; 0 or less when it does not fit.
+/// Returns the output extent of a window that slides over `extent` elements, or 0 when the window does not fit.
 int window_output(int extent, int kernel, int stride, int pad_before, int pad_after);
 
+/// Returns the shape of the stage's input: (batch, channels, height, width).
 Shape input_shape(const Stage& stage, int batch);
-/// Shape after the convolution alone, for `filters` of its filters.
+/// Returns the shape of the convolution's output for `filters` of its filters.
 Shape conv_shape(const Stage& stage, int batch, int filters);
-/// Shape after pooling maps of shape `in`.
+/// Returns the shape of maps of shape `in` after pooling.
 Shape pooled_shape(const Pooling& pool, const Shape& in);
-/// Shape of the stage's output for `filters` of its filters.
+/// Returns the shape of the stage's output for `filters` of its filters.
 Shape output_shape(const Stage& stage, int batch, int filters);
-/// Of the maps that each Add layer of the stage adds to `filters` of its filters.
+/// Returns, for each Add layer of the stage, the shape of the maps that it adds for `filters` of the stage's filters.
 std::vector<Shape> added_shapes(const Stage& stage, int batch, int filters);
-/// Shape of the weights of `filters` filters: (filters, channels / groups, kernel_h, kernel_w).
+/// Returns the shape of the weights of `filters` filters: (filters, channels / groups, kernel_h, kernel_w).
 Shape weight_shape(const Stage& stage, int filters);
-/// Throws Error naming the stage unless every extent is positive, every window fits and pads are smaller than their
-/// windows. Called wherever a stage enters the program (net files, messages).
+/// Throws Error naming the stage unless every extent is positive, every window fits and paddings are smaller than their
+/// windows. Call it wherever a stage enters the program (net files, messages).
 void validate(const Stage& stage);
 
-/// Input channels that some of the stage's filters take.
+/// Returns the input channels that filters `filters` of the stage read.
 FilterRange channels_for(const Stage& stage, FilterRange filters);
 
-/// A stage of another kind than a convolution, of `channels` channels.
+/// Returns a stage of `channels` channels whose kind is not a convolution.
 Stage stage_without_weights(const std::string& name, StageKind kind, int channels, int height, int width);
 
-/// What each stage's input and, behind it, its Add layers read, with nothing left empty.
+/// Returns the sources of the stage's input, followed by those of each of its Add layers; an empty Stage::from is
+/// filled in.
 std::vector<Sources> reads_of(const std::vector<Stage>& trunk, std::size_t stage);
-/// Some of the channels that one of reads_of() joins.
+/// A run of channels that a stage reads from one source of one input.
 struct Read {
-  std::size_t number = 0;  ///< which of them
-  int stage = 0;           ///< whose maps, or one of Source's
-  FilterRange channels;    ///< of those maps
-  int at = 0;              ///< where they begin among what is joined
+  std::size_t number = 0;  ///< index of the input in reads_of()
+  int stage = 0;           ///< the stage whose maps are read, or Source::kImages or Source::kZeros
+  FilterRange channels;    ///< channels of that stage's maps
+  int at = 0;              ///< the first channel's place in the concatenated input
 };
-/// What of them some of the stage's filters take.
+/// Returns the channels that filters `filters` of the stage read, by input and source.
 std::vector<Read> reads_for(const std::vector<Stage>& trunk, std::size_t stage, FilterRange filters);
-/// Stages whose maps no stage reads: the heads do, and that of the last stage is the main one.
+/// Returns the stages whose maps no other stage reads. The heads read them; the last stage feeds the main head.
 std::vector<int> outputs_of(const std::vector<Stage>& trunk);
-/// Of so many channels of the maps of a stage, or of the images.
+/// Returns the shape of `channels` channels of the maps of `stage`, or of the images for Source::kImages.
 Shape maps_shape(const std::vector<Stage>& trunk, int stage, int batch, int channels);
-/// Whether each stage reads the one before, whole, and nothing else.
+/// Returns whether each stage reads all maps of the previous stage and nothing else.
 bool is_chain(const std::vector<Stage>& trunk);
-/// Throws Error naming the stage unless each is valid, and reads maps of earlier ones, of its input's shape; the first
-/// reads the images.
+/// Throws Error naming the stage unless the first stage reads the images, and every stage is valid and reads maps of
+/// earlier stages that have the shape of its input.
 void validate(const std::vector<Stage>& trunk);
 
-/// Whether the stage normalises over the batch: its maps are there when all of the batch has passed the convolution, and
-/// its gradients when all of the gradient by its maps is there.
+/// Returns whether the stage normalises over the batch. Such a stage has its maps only after the whole batch has passed
+/// the convolution, and its gradients only after the whole gradient with respect to its maps is known.
 bool has_batch_norm(const Stage& stage);
 
-/// Floating-point operations of one pass of the convolution over a batch (a multiply-add is two; padding counted as
-/// work, as is usual): the same number for forward, input gradient and filter gradient.
+/// Returns the floating-point operations of one pass of the convolution over a batch. A multiply-add counts as two and
+/// padding counts as work, as is usual. Forward, input gradient and filter gradient take the same number.
 double conv_flops(const Stage& stage, int batch, int filters);
 
-/// What a forward pass needs to know besides its input.
+/// Parameters of a forward pass besides its input.
 struct Pass {
-  bool training = false;   ///< dropout is active and backward will follow
-  std::uint64_t seed = 0;  ///< of this step; feeds dropout
-  bool squares = false;    ///< the sum of the gradients' squares will be asked for before the update
+  bool training = false;   ///< dropout is active and a backward pass follows
+  std::uint64_t seed = 0;  ///< seed of this step, for dropout
+  bool squares = false;    ///< the sum of the gradients' squares is read before the update
 };
 
 }  // namespace convoy

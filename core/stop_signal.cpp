@@ -25,7 +25,7 @@ sigset_t stop_signals() {
   return set;
 }
 
-/// The program's end by this signal, as its parent sees it too.
+/// Ends the program by this signal, so that its parent sees the signal as the cause too.
 [[noreturn]] void end_by(int signal) {
   std::signal(signal, SIG_DFL);
   const sigset_t set = stop_signals();
@@ -50,10 +50,11 @@ void wait_for_signals() {
 }  // namespace
 
 void isolate_stop_signals() {
-  // A shell starts what runs in the background with SIGINT ignored.
+  // A shell starts background commands with SIGINT ignored.
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
-  // nohup has them ignored, but one that is blocked comes all the same.
+  // nohup has SIGHUP ignored, but a blocked signal is delivered to sigwait all the same; wait_for_signals() must ignore
+  // it.
   struct sigaction hangup {};
   sigaction(SIGHUP, nullptr, &hangup);
   hangups_ignored = hangup.sa_handler == SIG_IGN;
@@ -64,13 +65,13 @@ void isolate_stop_signals() {
 }
 
 const std::atomic<bool>& catch_stop_signals() {
-  invariant(isolated, "main isolates the signals before anything catches them");
+  invariant(isolated, "isolate_stop_signals() was called before");
   caught = true;
   return requested;
 }
 
 std::atomic<bool>& catch_hangups() {
-  invariant(isolated, "main isolates the signals before anything catches them");
+  invariant(isolated, "isolate_stop_signals() was called before");
   hangups_caught = true;
   return hung_up;
 }

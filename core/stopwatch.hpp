@@ -1,4 +1,4 @@
-// Measuring spans of time.
+// Time measurement.
 #pragma once
 
 #include <chrono>
@@ -6,20 +6,22 @@
 
 namespace convoy {
 
+/// Returns the reading of a clock in seconds.
 inline double seconds_on(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
-/// Seconds that processors have worked for this process, and for this thread.
+/// Return the processor time, in seconds, used by this process and by this thread.
 inline double process_seconds() { return seconds_on(CLOCK_PROCESS_CPUTIME_ID); }
 inline double thread_seconds() { return seconds_on(CLOCK_THREAD_CPUTIME_ID); }
 
+/// Measures elapsed time on the monotonic clock.
 class Stopwatch {
  public:
-  /// Seconds since the start or the last restart.
+  /// Returns the seconds since construction or the last restart.
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  /// The same, and starts anew.
+  /// Returns the seconds since construction or the last restart, and restarts.
   double restart() {
     const double passed = seconds();
     start_ = Clock::now();

@@ -1,4 +1,4 @@
-// Host tensors: dense arrays in NCHW order (sample, channel, row, column), 64-byte aligned.
+// Host tensors: dense row-major arrays in NCHW order (sample, channel, row, column), 64-byte aligned.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,17 @@ struct Shape {
   int h = 1;
   int w = 1;
 
-  /// Elements of one sample.
+  /// Returns the number of elements of one sample.
   std::size_t sample_size() const {
     return static_cast<std::size_t>(c) * static_cast<std::size_t>(h) * static_cast<std::size_t>(w);
   }
-  /// Elements of all samples.
+  /// Returns the number of elements of all samples.
   std::size_t size() const { return static_cast<std::size_t>(n) * sample_size(); }
   bool operator==(const Shape&) const = default;
 };
 
-/// Aligns to a cache line and leaves new elements uninitialised: buffers are written whole before they are read.
+/// Aligns to a cache line and leaves new elements uninitialised, because buffers are written whole before they are
+/// read.
 template <class T>
 struct AlignedAllocator {
   using value_type = T;
@@ -74,11 +75,11 @@ class BasicTensor {
   std::span<T> span() { return values_; }
   std::span<const T> span() const { return values_; }
 
-  /// Element (n, c, h, w); unchecked.
+  /// Returns element (n, c, h, w) without a bounds check.
   T& at(int n, int c, int h = 0, int w = 0) { return values_[index(n, c, h, w)]; }
   const T& at(int n, int c, int h = 0, int w = 0) const { return values_[index(n, c, h, w)]; }
 
-  /// All elements of sample n.
+  /// Returns all elements of sample n.
   std::span<T> sample(int n) {
     return span().subspan(static_cast<std::size_t>(n) * shape_.sample_size(), shape_.sample_size());
   }
@@ -86,7 +87,7 @@ class BasicTensor {
     return span().subspan(static_cast<std::size_t>(n) * shape_.sample_size(), shape_.sample_size());
   }
 
-  /// All elements of samples first .. first + count - 1.
+  /// Returns all elements of samples first .. first + count - 1.
   std::span<T> samples(int first, int count) {
     return span().subspan(static_cast<std::size_t>(first) * shape_.sample_size(),
                           static_cast<std::size_t>(count) * shape_.sample_size());
@@ -96,7 +97,7 @@ class BasicTensor {
                           static_cast<std::size_t>(count) * shape_.sample_size());
   }
 
-  /// The same elements under another shape of equal size.
+  /// Changes the shape to another one with the same number of elements; the elements stay.
   void reshape(Shape shape) {
     invariant(shape.size() == size(), "reshape keeps the number of elements");
     shape_ = shape;

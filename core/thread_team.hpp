@@ -9,12 +9,13 @@
 
 namespace convoy {
 
-/// Threads of this machine: what --threads 0 means.
+/// Returns the number of hardware threads of this machine, which is what --threads 0 means.
 int hardware_threads();
 
+/// A fixed set of threads. Only one thread at a time may call run() or split().
 class ThreadTeam {
  public:
-  /// `size` threads in all, the caller among them; at least 1.
+  /// `size` is the number of threads including the caller, at least 1.
   explicit ThreadTeam(int size);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -23,7 +24,7 @@ class ThreadTeam {
   int size() const { return static_cast<int>(workers_.size()) + 1; }
   /// Runs job(0) .. job(size - 1), each on its own thread, and returns when all have returned. The job must not throw.
   void run(const std::function<void(int)>& job);
-  /// Splits 0 .. count - 1 into one contiguous range a thread, the same for the same count and size.
+  /// Splits 0 .. count - 1 into one contiguous range per thread. The ranges depend on count and size only.
   void split(int count, const std::function<void(int thread, int first, int last)>& job);
 
  private:

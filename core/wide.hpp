@@ -1,5 +1,5 @@
-// Loops compiled twice: for any processor, and on x86 with twice as long vectors, for those that have them. Results are the
-// same to the bit, since each value is computed by itself.
+// Support for loops that are compiled twice: for any processor, and on x86 also for AVX2, whose vectors are twice as
+// long. Both versions give the same bits, because each value is computed independently.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -1,4 +1,4 @@
-// Timing a device on the stages it may get.
+// Times a device on the stages that it may be given.
 #pragma once
 
 #include <vector>
@@ -8,29 +8,34 @@
 
 namespace convoy {
 
-/// Filter counts at which a stage is timed: cost is not linear in the filter count, so a small, a middle and the whole.
+/// Returns the filter counts at which a stage is timed: a small count, the half and the whole, because cost is not
+/// linear in the number of filters.
 std::vector<int> calibration_filters(const Stage& stage);
 
-/// Samples per pass while timing: enough to be representative of `batch`, few enough to be quick.
+/// Returns the samples per pass while timing: enough to be representative of `batch`, few enough to be quick.
 int calibration_batch(int batch);
 
-/// Median seconds of each pass of a shard and of its update (zero weights: dense arithmetic takes the same time), with what
-/// a node of a plan does beside it: values come from the host and go back there. Over `repeats` rounds after one to warm
-/// up. Stops early: with three rounds once two seconds are spent, with one after six.
+/// Returns the median seconds of each pass of a shard and of its update, including the copies from and to the host that
+/// a node makes. The weights are zero; dense arithmetic takes the same time for all values. One warm-up round precedes
+/// `repeats` timed rounds. The function stops after three rounds once two seconds have passed, and after one round once
+/// six seconds have passed.
 Timing time_shard(Device& device, const ShardSpec& spec, int repeats);
 
-/// How this machine's processor does beside the device, in some 50 ms.
+/// Measurements of this machine's processor beside the device, taken in about 50 ms.
 struct HostTimes {
-  double memory = 0.0;    ///< bytes a second that additions read and write
-  double slowdown = 1.0;  ///< seconds that pass for each second that a thread computes: others take their part of it
-  bool spare = false;     ///< has cores that the device does not compute on
+  double memory = 0.0;  ///< bytes per second that additions read and write
+  /// Seconds that pass for each second that a thread computes; above 1 where other programs share the processor.
+  double slowdown = 1.0;
+  bool spare = false;  ///< the process may use cores that the device does not compute on
 };
+/// Measures this machine's processor beside `device`.
 HostTimes time_host(const DeviceInfo& device);
-/// What `bytes` cost for which the processor worked so many seconds (process_seconds()).
+/// Returns the cost per byte of a transfer of `bytes` bytes during which the processor worked `worked` seconds
+/// (process_seconds()).
 HostSpeed host_speed(const HostTimes& times, double worked, double bytes);
 
-/// GFLOP/s of forward and backward on a convolution of middle size (64 filters of 3x3 on 64 maps of 16x16), in a second
-/// or two: to compare devices, not to plan with.
+/// Returns the speed in GFLOP/s of forward and backward passes of a medium-sized convolution (64 filters of 3x3 on 64
+/// maps of 16x16). It takes a second or two, and serves to compare devices, not to plan.
 double measure_speed(Device& device);
 
 }  // namespace convoy

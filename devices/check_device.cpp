@@ -8,7 +8,7 @@
 namespace convoy {
 namespace {
 
-/// The names of both devices, and what they compute.
+/// The names of both devices and of the stage that they compute.
 struct Subject {
   std::string first;
   std::string second;
@@ -27,9 +27,9 @@ double root_mean_square(const Tensor& tensor) {
   return std::sqrt(sum_of_squares(tensor.span()) / static_cast<double>(std::max<std::size_t>(1, tensor.size())));
 }
 
-/// Throws Error where more than `may_differ` of the elements differ by more than a thousandth of their root mean square,
-/// or of `least` (rounding leaves some hundred thousandths in sums of a hundred thousand products), or where one is not a
-/// number.
+/// Throws Error where more than the fraction `may_differ` of the elements differ by more than 1/1000 of the tensor's
+/// root mean square, or of `least` where it is larger; NaN always differs. Rounding leaves a few 1e-5 in sums of a
+/// hundred thousand products.
 void compare(const Tensor& ours, const Tensor& theirs, const Subject& subject, const std::string& what,
              double may_differ, int first_sample = 0, double least = 1e-27) {
   const double tolerance = 1e-3 * std::max(root_mean_square(theirs), least);
@@ -38,7 +38,7 @@ void compare(const Tensor& ours, const Tensor& theirs, const Subject& subject, c
   double most = -1.0;
   for (std::size_t i = 0; i < ours.size(); ++i) {
     const double difference = std::abs(static_cast<double>(ours.data()[i]) - static_cast<double>(theirs.data()[i]));
-    if (difference <= tolerance) continue;  // false for what is not a number
+    if (difference <= tolerance) continue;  // false for NaN
     ++different;
     if (difference > most || std::isnan(difference)) {
       worst = i;
@@ -47,7 +47,7 @@ void compare(const Tensor& ours, const Tensor& theirs, const Subject& subject, c
   }
   if (static_cast<double>(different) <= may_differ * static_cast<double>(ours.size())) return;
   fail(
-      "devices {} and {} disagree on stage {}, {}: {} of {} elements differ by more than {:.2g}, most that at {} "
+      "devices {} and {} disagree on stage {}, {}: {} of {} elements differ by more than {:.2g}, the most at {} "
       "(sample, channel, row, column): {} and {}",
       subject.first, subject.second, subject.stage, what, different, ours.size(), tolerance,
       place_of(ours.shape(), worst, first_sample), ours.data()[worst], theirs.data()[worst]);
@@ -106,10 +106,10 @@ class CheckShard : public Shard {
   }
   const DeviceTensor& added_gradient(std::size_t index) const override {
     while (added_gradients_.size() <= index) added_gradients_.emplace_back();
-    // Shows both devices' own.
+    // The tensor returned shows both devices' own gradients.
     const Tensor ours = to_host(first_->added_gradient(index), {0, spec_.batch});
     const Tensor theirs = to_host(second_->added_gradient(index), {0, spec_.batch});
-    compare(ours, theirs, subject_, "gradient by what is added", 0.01);
+    compare(ours, theirs, subject_, "gradient of the added maps", 0.01);
     auto& shown = added_gradients_[index];
     if (shown == nullptr) {
       shown = std::make_unique<CheckTensor>(first_->make_added(index), second_->make_added(index));
@@ -122,12 +122,11 @@ class CheckShard : public Shard {
     const CheckTensor& both = own(input);
     const DeviceTensor& first = first_->forward(both.first(), pass, samples);
     const DeviceTensor& second = second_->forward(both.second(), pass, samples);
-    const bool whole = has_batch_norm(spec_.stage);
-    if (whole && samples.first + samples.count < spec_.batch) return *output_;
-    const SampleRange there = whole ? SampleRange{0, spec_.batch} : samples;
-    const Tensor ours = to_host(first, there);
-    compare(ours, to_host(second, there), subject_, "forward", 0.0, there.first);
-    output_->write(there, ours.span());
+    const SampleRange ready = spec_.ready_after_forward(samples);
+    if (ready.count == 0) return *output_;
+    const Tensor ours = to_host(first, ready);
+    compare(ours, to_host(second, ready), subject_, "forward", 0.0, ready.first);
+    output_->write(ready, ours.span());
     return *output_;
   }
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
@@ -145,10 +144,10 @@ class CheckShard : public Shard {
     second_->backward_filters();
     const std::vector<Tensor> ours = first_->gradients();
     const std::vector<Tensor> theirs = second_->gradients();
-    // A bias in front of a batch norm has a gradient of 0, but for rounding.
+    // The gradient of a bias before a batch norm is zero except for rounding.
     const double least = theirs.empty() ? 0.0 : 1e-2 * root_mean_square(theirs.front());
     for (std::size_t p = 0; p < ours.size(); ++p) {
-      compare(ours[p], theirs[p], subject_, fmt::format("gradient by {}", parameters_[p].name), 0.01, 0, least);
+      compare(ours[p], theirs[p], subject_, fmt::format("gradient of {}", parameters_[p].name), 0.01, 0, least);
     }
   }
   void update(const UpdateStep& step) override {
@@ -176,7 +175,7 @@ class CheckShard : public Shard {
  private:
   static const CheckTensor& own(const DeviceTensor& tensor) {
     const auto* both = dynamic_cast<const CheckTensor*>(&tensor);
-    invariant(both != nullptr, "a tensor of the same device");
+    invariant(both != nullptr, "the tensor belongs to this device");
     return *both;
   }
 
@@ -195,7 +194,7 @@ class CheckDevice : public Device {
   CheckDevice(std::unique_ptr<Device> first, std::unique_ptr<Device> second)
       : first_(std::move(first)), second_(std::move(second)), info_(first_->info()) {
     info_.name = fmt::format("check:{},{}", first_->info().name, second_->info().name);
-    info_.memory_factor += second_->info().memory_factor;  // as if both had the same memory
+    info_.memory_factor += second_->info().memory_factor;  // counted as if both used the same memory
     info_.description = fmt::format("{}, checked against {}", first_->info().description, second_->info().description);
   }
   const DeviceInfo& info() const override { return info_; }

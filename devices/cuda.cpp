@@ -19,7 +19,7 @@ struct Module {
 
 const char* named_module() { return std::getenv("CONVOY_CUDA_MODULE"); }
 
-/// Where the module may be: beside the program, a folder above (tests), or installed.
+/// Returns the possible places of the module: beside the program, in the folder above (for tests), or installed.
 std::vector<std::string> places() {
   if (named_module() != nullptr) return {named_module()};
   std::error_code ignored;
@@ -30,13 +30,14 @@ std::vector<std::string> places() {
 template <class Function>
 void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr) fail("{} has no function {}: it belongs to another version of Convoy", kModule, name);
+  if (function == nullptr)
+    fail("{} lacks the function {}: it belongs to another version of Convoy; build both together", kModule, name);
 }
 
-/// CUDA's libraries take hundreds of MiB of memory: not for a machine that cannot use them.
+/// Fails where there is no NVIDIA driver, before CUDA's libraries take hundreds of MiB of memory.
 void check_driver() {
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (driver == nullptr) fail("no NVIDIA driver: {}", dlerror());
+  if (driver == nullptr) fail("NVIDIA's driver is not installed: {}", dlerror());
   dlclose(driver);
 }
 
@@ -48,21 +49,24 @@ Module open_module() {
       continue;
     }
     if (named_module() == nullptr) check_driver();
-    // Never closed: CUDA's threads do not survive it.
+    // The module is never closed, because CUDA's threads do not survive its closing.
     void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) fail("{} cannot be loaded: {}", place, dlerror());
     Module module;
     find(library, "convoy_cuda_version", module.version);
     if (module.version() != std::string(CONVOY_VERSION)) {
-      fail("{} is of version {}, this program of {}; build both together", place, module.version(), CONVOY_VERSION);
+      fail("{} has version {}, but this program has version {}; build both together", place, module.version(),
+           CONVOY_VERSION);
     }
     find(library, "convoy_cuda_has_cudnn", module.has_cudnn);
     find(library, "convoy_cuda_list", module.list);
     find(library, "convoy_cuda_make", module.make);
     return module;
   }
-  fail("no {}; it is built where CUDA's compiler is (-DCONVOY_CUDA=ON says what is missing); looked at {}", kModule,
-       tried);
+  fail(
+      "{} was not found in {}; it is built where CUDA's compiler is installed (-DCONVOY_CUDA=ON reports what is "
+      "missing)",
+      kModule, tried);
 }
 
 const Module& module() {

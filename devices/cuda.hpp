@@ -1,5 +1,4 @@
-// NVIDIA GPUs, through a module that is loaded when the program runs: a machine without CUDA's libraries is a machine
-// without rows.
+// NVIDIA GPUs, through a module that is loaded at run time. A machine without CUDA's libraries lists no GPU.
 #pragma once
 
 #include <memory>
@@ -10,11 +9,11 @@
 
 namespace convoy {
 
-/// The GPUs of this machine. Throws Error where the module or a library that it needs is not there, or no GPU is.
+/// Returns the GPUs of this machine. Throws Error where the module, a library that it needs, or a GPU is missing.
 std::vector<CudaRow> cuda_gpus();
-/// Whether the module computes convolutions with cuDNN, so that matrix products are a second way.
+/// Returns whether the module computes convolutions with cuDNN, so that cuBLAS is an alternative to it.
 bool cuda_has_cudnn();
-/// Throws Error where the GPU cannot be used.
+/// Creates a device. Throws Error where the GPU cannot be used.
 std::unique_ptr<Device> make_cuda(const CudaRequest& request);
 
 }  // namespace convoy

@@ -1,18 +1,19 @@
-// How the threads of the libraries that compute wait, and where they run.
+// Settings for the threads of the numerical libraries: how they wait, and where they run.
 #pragma once
 
 namespace convoy {
 
-/// At the start of main, for two libraries that only their environment can tell.
-///
-/// The threads that oneDNN computes on sleep soon when they wait (GOMP_SPINCOUNT). Left to itself libgomp has them spin for
-/// milliseconds, and where another program wants the core too, those that have work to do wait for those that spin: half of
-/// the speed is gone, and now and then nearly all. libgomp has read it when main begins, so the program starts itself
-/// again; not where the user has chosen (OMP_WAIT_POLICY, GOMP_SPINCOUNT), or where it cannot.
-///
-/// PoCL's threads are each held to a core of their own (POCL_AFFINITY): left to itself Linux has two of them share one at
-/// times, while another core idles, and short kernels take twice as long. Not where the user has chosen, or where this process
-/// may not run on all cores: PoCL would count from the first one.
+/// Sets environment variables of two libraries, which read them before main or when they are loaded. Call it at the
+/// start of main.
+/// GOMP_SPINCOUNT makes the threads of oneDNN sleep soon when they wait. By default libgomp lets them spin for
+/// milliseconds; where another program needs the core too, threads with work then wait for threads that spin, and the
+/// speed falls by half, and now and then to almost nothing. libgomp has read the variable before main begins, so the
+/// program executes itself again. It does not where the user has set OMP_WAIT_POLICY or GOMP_SPINCOUNT, or where exec
+/// fails.
+/// POCL_AFFINITY pins each of PoCL's threads to a core of its own. By default Linux at times lets two of them share a
+/// core while another core idles, and short kernels then take twice as long. The function leaves the variable alone
+/// where the user has set it, or where the process may not run on all cores, because PoCL counts cores from the first
+/// one.
 void settle_library_threads(char** arguments);
 
 }  // namespace convoy

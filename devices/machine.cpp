@@ -37,7 +37,7 @@ std::size_t parse_memory(const std::string& text) {
   if (unit == "G" || unit == "GB" || unit == "GiB") factor = 0x1.0p30;
   const double bytes = value * factor;
   if (error != std::errc() || !(bytes >= 1.0) || bytes > 0x1.0p50) {
-    fail("'{}' is no amount of memory; write for example 500MiB or 2GiB", text);
+    fail("'{}' is not an amount of memory; write for example 500MiB or 2GiB", text);
   }
   return static_cast<std::size_t>(bytes);
 }

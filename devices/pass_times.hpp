@@ -1,4 +1,4 @@
-// What passes take that were timed several times, on a processor that may not be theirs alone.
+// Statistics of passes that were timed several times, on a processor that other programs may share.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace convoy {
 
-/// Seconds that passed, and of them those that one thread computed.
+/// Seconds that passed, and the seconds in which one thread computed.
 struct Times {
   double passed = 0.0;
   double computed = 0.0;
@@ -20,21 +20,22 @@ struct Times {
   double slowdown() const { return passed / std::max(1e-6, computed); }
 };
 
-/// Of the calling thread.
+/// Times `work` on the calling thread.
 template <typename Work>
 Times time_of(const Work& work) {
   const Stopwatch watch;
   const double before = thread_seconds();
   work();
-  // In this order: Linux makes a thread that has used up its quota wait on the way back from a system call, such as this.
+  // The order matters: Linux makes a thread that has used up its quota wait on return from a system call, such as this
+  // one.
   const double computed = thread_seconds() - before;
   return {watch.seconds(), computed};
 }
 
-/// Rounds of passes, and of what the same thread did between them.
+/// Times of rounds of passes, and of the same thread's work between them.
 class PassTimes {
  public:
-  /// `threads`: that compute a pass.
+  /// `threads` is the number of threads that compute a pass.
   PassTimes(std::size_t passes, int threads) : threads_(threads), passed_(passes), computed_(passes) {}
 
   void add(std::size_t pass, const Times& times) {
@@ -48,17 +49,17 @@ class PassTimes {
     whole_ += times;
   }
 
-  /// Whether this thread computes the passes, rather than a device that it waits for, and others or a quota take a part of
-  /// its processor.
+  /// Returns whether this thread computes the passes itself, instead of waiting for a device, while other programs or a
+  /// quota take part of its processor.
   bool shared() const {
     constexpr double kShared = 1.1;
     constexpr double kWaits = 1.5;
-    // In passes, one of several threads waits for the others, too.
+    // With several threads a pass also includes waiting for the other threads.
     const double slowdown = threads_ == 1 ? whole_.slowdown() : between_.slowdown();
     return slowdown > kShared && median(slowdowns_) < kWaits * between_.slowdown();
   }
-  /// The median of a pass. On a shared processor a short pass falls between what others take, or not: what it computes is
-  /// steadier, and all of them together say how many seconds pass for each of those.
+  /// Returns the typical seconds of a pass. This is the median, except on a shared processor: there a short pass may or
+  /// may not be interrupted, so the more stable computing time is scaled by the slowdown of all passes together.
   double typical(std::size_t pass) const {
     return shared() ? median(computed_[pass]) * whole_.slowdown() : median(passed_[pass]);
   }

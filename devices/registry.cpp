@@ -49,7 +49,7 @@ const std::vector<Entry>& table() {
     {"eigen", "this machine's processor, through Eigen", false, eigen},
     {"reference", "plain loops on one core: the oracle of the tests", false,
      [](int, bool) { return make_reference_device(); }},
-    {"reference64", "the same in double precision", false, [](int, bool) { return make_reference64_device(); }},
+    {"reference64", "plain loops in double precision", false, [](int, bool) { return make_reference64_device(); }},
   };
   return entries;
 }
@@ -63,7 +63,7 @@ bool is_kind(std::string_view name, std::string_view kind) {
   return name == kind || name.starts_with(fmt::format("{}:", kind));
 }
 
-/// 2 of "opencl:2"; "opencl" is the first.
+/// Returns N of "opencl:N"; "opencl" alone is the first device.
 [[maybe_unused]] int number_of(std::string_view name, std::string_view kind) {
   if (name == kind) return 0;
   const std::string_view text = name.substr(kind.size() + 1);
@@ -74,7 +74,7 @@ bool is_kind(std::string_view name, std::string_view kind) {
 }
 
 #if CONVOY_HAS_OPENCL
-/// Each device once more for CLBlast alone, for comparison.
+/// Each device has a second row with all convolutions by CLBlast, for benchmarking.
 std::vector<DeviceRow> opencl_rows() {
   try {
     std::vector<DeviceRow> rows;
@@ -100,12 +100,12 @@ std::vector<DeviceRow> opencl_rows() {
 }
 
 std::unique_ptr<Device> make_opencl(const std::string& name, bool, const DeviceOptions&) {
-  fail("device {} cannot be used here: {}", name, opencl_rows().front().unusable);
+  fail("device {} cannot be used: {}", name, opencl_rows().front().unusable);
 }
 #endif
 
 #if CONVOY_HAS_CUDA
-/// Each GPU once for each library that may convolve on it; the second is for comparison.
+/// Each GPU has one row for each library that may compute its convolutions; cuBLAS is for benchmarking.
 std::vector<DeviceRow> cuda_rows() {
   try {
     std::vector<DeviceRow> rows;
@@ -130,18 +130,16 @@ std::vector<DeviceRow> cuda_rows() {
 }
 
 std::unique_ptr<Device> make_gpu(const std::string& name, bool, const DeviceOptions&) {
-  fail("device {} cannot be used here: {}", name, cuda_rows().front().unusable);
+  fail("device {} cannot be used: {}", name, cuda_rows().front().unusable);
 }
 #endif
 
 [[noreturn]] void refuse_bf16(const std::string& name) {
-  fail(
-      "device {} does not compute in bfloat16; leave out --compute bf16, or take the device cpu of a program with "
-      "oneDNN",
-      name);
+  fail("device {} cannot compute in bfloat16; omit --compute bf16, or use the device cpu of a program with oneDNN",
+       name);
 }
 
-/// A device by its own name.
+/// Returns the device with this name, which is neither "auto" nor "check:...".
 std::unique_ptr<Device> make_named(const std::string& name, const DeviceOptions& options) {
   const auto is = [&](std::string_view kind) { return is_kind(name, kind); };
   if (options.bf16 && (is(kOpenCl) || is(kClblast) || is(kCuda) || is(kCublas))) refuse_bf16(name);
@@ -156,13 +154,13 @@ std::unique_ptr<Device> make_named(const std::string& name, const DeviceOptions&
     }
     names.emplace_back(entry.name);
   }
-  fail("unknown device '{}'; this program has: auto, {}, cuda:NUMBER, opencl:NUMBER, check:DEVICE,DEVICE", name,
+  fail("unknown device '{}'; the devices are auto, {}, cuda:NUMBER, opencl:NUMBER, check:DEVICE,DEVICE", name,
        fmt::join(names, ", "));
 }
 
 std::unique_ptr<Device> make_fastest(const DeviceOptions& options) {
   std::unique_ptr<Device> fastest = make_named(std::string(kProcessor), options);
-  if (options.bf16) return fastest;  // the one that can
+  if (options.bf16) return fastest;  // only the processor computes in bfloat16
   double best = 0.0;
   for (const DeviceRow& row : list_devices()) {
     if (!row.automatic || !row.unusable.empty() || row.name == kProcessor) continue;
@@ -174,13 +172,13 @@ std::unique_ptr<Device> make_fastest(const DeviceOptions& options) {
       best = speed;
       fastest = std::move(device);
     } catch (const Error& error) {
-      fmt::print(stderr, "device {} is left out: {}\n", row.name, error.what());
+      fmt::print(stderr, "device {} is skipped: {}\n", row.name, error.what());
     }
   }
   return fastest;
 }
 
-/// Where the first device of a list ends.
+/// Returns where the first device of a list ends.
 std::size_t end_of_first(std::string_view list) {
   std::size_t end = list.find(',');
   if (list.starts_with(kCheck) && end != std::string_view::npos) end = list.find(',', end + 1);
@@ -204,7 +202,8 @@ std::vector<std::string> split_devices(const std::string& list) {
     const std::size_t end = end_of_first(rest);
     if (end == 0) fail("--device '{}': a name is missing; write for example opencl:0,cpu", list);
     const std::string name(rest.substr(0, end));
-    if (std::ranges::find(names, name) != names.end()) fail("--device '{}': {} is named twice", list, name);
+    if (std::ranges::find(names, name) != names.end())
+      fail("--device '{}': {} is named twice; name each device once", list, name);
     names.push_back(name);
     if (end == rest.size()) return names;
     rest.remove_prefix(end + 1);

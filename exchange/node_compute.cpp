@@ -77,12 +77,9 @@ void Node::forward(const Task& task) {
   Slab& output = made(task.stage);
   for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
     if (piece.fresh) piece.shard->set_state(*std::exchange(piece.fresh, std::nullopt));
-    SampleRange samples = samples_of(task);
-    const DeviceTensor& made = piece.shard->forward(input, pass_, samples);
-    if (piece.shard->spec().waits_for_batch()) {
-      if (task.micro_batch + 1 < plan_.micro_batches) continue;
-      samples = {0, plan_.batch};
-    }
+    const DeviceTensor& made = piece.shard->forward(input, pass_, samples_of(task));
+    const SampleRange samples = piece.shard->spec().ready_after_forward(samples_of(task));
+    if (samples.count == 0) continue;
     if (output.channels() == piece.filters) {
       made.read(samples, output.values.samples(samples.first, samples.count));
       continue;
@@ -102,8 +99,7 @@ void Node::backward_input(const Task& task) {
   const SampleRange samples = samples_of(task);
   for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
     if (piece.gradient == nullptr) continue;
-    SampleRange there = samples;
-    if (piece.shard->spec().waits_for_batch()) there = {0, task.micro_batch == 0 ? plan_.batch : 0};
+    const SampleRange there = piece.shard->spec().read_by_backward(samples);
     Slab& gradient = gradient_by_made(task.stage);
     if (there.count > 0 && gradient.channels() == piece.filters) {
       piece.gradient->write(there, gradient.values.samples(there.first, there.count));

@@ -4,7 +4,7 @@
 
 namespace convoy {
 
-/// By way of the host, for devices that know no better.
+/// Goes through host memory; devices override it where they can copy directly.
 void DeviceTensor::take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added,
                                  SampleRange samples) {
   Tensor source({samples.count, from.shape().c, shape().h, shape().w});

@@ -1,10 +1,8 @@
-// The device seam. A device computes shards: a filter range of one stage, whole (convolution, bias, activation,
-// pooling), forward and backward, and keeps the shard's weights and optimizer state. It knows no network and no net.
-//
+// The device interface. A device computes shards: a filter range of one stage (convolution, bias and the layers after
+// it), forward and backward. It keeps the shard's weights and optimizer state. It knows no network and no net.
 // Activations pass from shard to shard as the device's own opaque tensors, in its layout and its memory. Conversion
 // from and to host NCHW floats is an explicit step, done only where data enters or leaves the device.
-//
-// Threads: one device, its shards and tensors are used by one thread at a time.
+// Threads: only one thread at a time may use a device, its shards and its tensors.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +20,16 @@ class DeviceTensor {
  public:
   virtual ~DeviceTensor() = default;
   virtual Shape shape() const = 0;
-  /// In these samples, channels of another tensor of the same device, batch, rows and columns, in place of channels from
-  /// `first` on; or added to them.
+  /// For the samples in `samples`, replaces the channels from `first` on by channels `channels` of `from`, or adds to
+  /// them where `added` is set. `from` belongs to the same device and has the same batch, rows and columns.
   virtual void take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added,
                              SampleRange samples);
-  /// Fills samples from NCHW floats, as many as the samples hold.
+  /// Fills the samples from NCHW floats; `values` has as many elements as the samples.
   virtual void write(SampleRange samples, std::span<const float> values) = 0;
-  /// Converts samples to NCHW floats, as many as they hold.
+  /// Converts the samples to NCHW floats; `values` has as many elements as the samples.
   virtual void read(SampleRange samples, std::span<float> values) const = 0;
 
-  /// The same for all of the batch.
+  /// The same operations for the whole batch.
   void take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added) {
     take_channels(from, channels, first, added, {0, shape().n});
   }
@@ -39,66 +37,84 @@ class DeviceTensor {
   void read(std::span<float> values) const { read({0, shape().n}, values); }
 };
 
+/// The description of a shard, from which a device compiles it.
 struct ShardSpec {
   Stage stage;
-  FilterRange filters;         ///< within the stage's filters, count at least 1
-  int batch = 1;               ///< samples of every pass
-  bool input_gradient = true;  ///< false for a first stage: its input gradient is never needed
-  /// Otherwise backward_input's result need hold no longer than until any shard of the device computes again, and devices
-  /// may have all shards share its memory.
+  FilterRange filters;         ///< a range of the stage's filters, at least 1
+  int batch = 1;               ///< samples of the batch
+  bool input_gradient = true;  ///< false where it is not needed, as for the first stage
+  /// If false, the result of backward_input is valid only until any shard of the device computes again, so that devices
+  /// may let all shards share one buffer for it.
   bool keep_input_gradient = true;
-  int micro_batches = 1;  ///< equal parts, in samples, in which forward and backward_input take the batch
+  /// Number of equal parts, in samples, in which forward and backward_input take the batch. It divides `batch`.
+  int micro_batches = 1;
 
-  /// With batch norm, maps and gradients are there when all of the batch is.
+  /// Returns whether maps and gradients are ready only when the whole batch has been given, as with batch norm.
   bool waits_for_batch() const { return has_batch_norm(stage); }
+  /// Returns the samples of the output that become ready when forward is given `samples`: the same samples, or, where
+  /// the stage waits for the batch, none before the last micro-batch and the whole batch with it.
+  SampleRange ready_after_forward(SampleRange samples) const {
+    if (!waits_for_batch()) return samples;
+    return samples.first + samples.count < batch ? SampleRange{samples.first, 0} : SampleRange{0, batch};
+  }
+  /// Returns the samples of the output gradient that backward_input reads when it is given `samples`: the same samples,
+  /// or, where the stage waits for the batch, the whole batch with the first micro-batch and none afterwards.
+  SampleRange read_by_backward(SampleRange samples) const {
+    if (!waits_for_batch()) return samples;
+    return samples.first > 0 ? SampleRange{samples.first, 0} : SampleRange{0, batch};
+  }
 };
 
-/// The samples of a micro-batch.
+/// Returns the samples of micro-batch number `index`.
 inline SampleRange micro_batch(const ShardSpec& spec, int index) {
   const int count = spec.batch / spec.micro_batches;
   return {index * count, count};
 }
 
-/// One shard, compiled for a batch size. The order of calls is forward, backward, update; forward alone for testing.
-/// Forward and the input gradient come by micro-batch, so that one may travel while the next is computed, each in ascending
-/// order; a micro-batch may be on its way back before the next goes forward, but for stages that wait for the batch. The
-/// filter gradient is that of the whole batch, at once.
+/// One shard, compiled for a batch size. The order of calls is forward, backward_input, backward_filters, update;
+/// outside training forward alone. forward and backward_input take micro-batches, each in ascending order, so that one
+/// micro-batch may travel while the next is computed. A micro-batch may go backward before the next goes forward,
+/// unless the stage waits for the batch. backward_filters takes the whole batch at once.
 class Shard {
  public:
   virtual ~Shard() = default;
   virtual const ShardSpec& spec() const = 0;
 
-  /// New tensors in the layout that this shard reads fastest. forward and backward take any tensor of the right shape
-  /// of the same device, and convert where the layout differs.
+  /// Return new tensors in the layout that this shard reads fastest. forward and backward_input accept any tensor of
+  /// the right shape of the same device, and convert where the layout differs.
   virtual std::unique_ptr<DeviceTensor> make_input() const = 0;
   virtual std::unique_ptr<DeviceTensor> make_output_gradient() const = 0;
 
-  /// New tensors for the maps that the stage's Add layer number `index` adds: added_shapes(stage, batch, filters.count).
+  /// Returns a new tensor for the maps that Add layer number `index` of the stage adds: added_shapes(stage, batch,
+  /// filters.count)[index].
   virtual std::unique_ptr<DeviceTensor> make_added(std::size_t index) const = 0;
-  /// What it adds, in every forward from now on. A stage that adds wants it once, before the first.
+  /// Sets the maps that Add layer number `index` adds in every forward from now on. Call it once for each Add layer
+  /// before the first forward; `maps` must outlive the shard.
   virtual void connect(std::size_t index, const DeviceTensor& maps) = 0;
-  /// From the gradient by the stage's maps that by what it adds, of the samples of the last backward_input, or of all with
-  /// batch norm. Belongs to the shard and holds until the next.
+  /// Returns the gradient of the loss with respect to the maps that Add layer number `index` adds, for the samples of
+  /// the last backward_input, or for the whole batch with batch norm. The tensor belongs to the shard and is valid
+  /// until the next backward_input.
   virtual const DeviceTensor& added_gradient(std::size_t index) const = 0;
 
-  /// Samples of the input (batch, channels, height, width), one micro-batch, to the same samples of
-  /// output_shape(stage, batch, filters.count). The result belongs to the shard and holds until their next forward. With
-  /// pass.training, `input` must stay as it is until backward has returned. With batch norm the result is there when the
-  /// last micro-batch has been given.
+  /// Computes one micro-batch: from `samples` of the input (batch, channels, height, width) to the same samples of the
+  /// output, output_shape(stage, batch, filters.count). The result belongs to the shard; a sample is valid until its
+  /// next forward. With pass.training, `input` must stay unchanged until backward_filters has returned. With batch norm
+  /// the result is ready when the last micro-batch has been given.
   virtual const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) = 0;
-  /// All micro-batches.
+  /// Computes all micro-batches.
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) {
     const DeviceTensor* output = nullptr;
     for (int i = 0; i < spec().micro_batches; ++i) output = &forward(input, pass, micro_batch(spec(), i));
     return *output;
   }
 
-  /// From the gradient of the loss by the last forward's output, in two halves, so that the first's result may travel
-  /// while the second computes. The first finds, for samples that are one micro-batch, this shard's part of the gradient
-  /// by the input, to be summed over all shards of the stage; null when the spec asked for none. It belongs to the shard
-  /// and holds until the next call. A stage with batch norm reads the gradient of the whole batch in the first call.
+  /// Computes, for the samples of one micro-batch, this shard's part of the gradient of the loss with respect to the
+  /// input, from the gradient with respect to the last forward's output; the parts of all shards of a stage add up to
+  /// the stage's input gradient. Returns null where the spec asked for no input gradient. The result belongs to the
+  /// shard and is valid until the next call. A stage with batch norm reads the gradient of the whole batch in the first
+  /// call. backward_filters is a call of its own so that this result may travel while the filter gradient is computed.
   virtual const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) = 0;
-  /// All micro-batches.
+  /// Computes all micro-batches.
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient) {
     const DeviceTensor* input_gradient = nullptr;
     for (int i = 0; i < spec().micro_batches; ++i) {
@@ -106,51 +122,55 @@ class Shard {
     }
     return input_gradient;
   }
-  /// Then, for all of the batch, the gradients of weights and bias, kept inside. `output_gradient` must still be as it
-  /// was.
+  /// Computes the gradients of weights and bias for the whole batch after the last backward_input, and keeps them in
+  /// the shard. `output_gradient` must still be unchanged.
   virtual void backward_filters() = 0;
-  /// Both halves.
+  /// Runs backward_input for all micro-batches, then backward_filters.
   const DeviceTensor* backward(const DeviceTensor& output_gradient) {
     const DeviceTensor* input_gradient = backward_input(output_gradient);
     backward_filters();
     return input_gradient;
   }
 
-  /// Applies the last backward's gradients.
+  /// Applies the gradients of the last backward.
   virtual void update(const UpdateStep& step) = 0;
 
-  /// Parameters and what the optimizer keeps for them, out and in; shapes as zero_state(stage, filters.count).
+  /// The parameters and the optimizer's moments for them; the shapes are those of zero_state(stage, filters.count).
   virtual ShardState state() const = 0;
   virtual void set_state(const ShardState& state) = 0;
-  /// The gradients of the last backward by the parameters of parameters_of(stage, filters.count), in their order and shapes;
-  /// an empty tensor for a parameter that is not trained.
+  /// Returns the gradients of the last backward, one tensor for each parameter in the order and shapes of
+  /// parameters_of(stage, filters.count); the tensor of an untrained parameter is empty.
   virtual std::vector<Tensor> gradients() const = 0;
-  /// Puts others in their place, as gradients() gives them, for the next update: those of several shards that were summed.
+  /// Replaces the gradients before the next update, in the form that gradients() returns: several shards may sum theirs.
   virtual void set_gradients(const std::vector<Tensor>& gradients) = 0;
 };
 
-/// Of all gradients of the last backward.
+/// Returns the sum of the squares of all gradients of the last backward.
 double gradient_squares(const Shard& shard);
 
+/// The facts about a device that planner and user need.
 struct DeviceInfo {
-  std::string name;         ///< as in --device: "cpu", "reference"
+  std::string name;         ///< the name that --device takes: "cpu", "reference"
   std::string description;  ///< for people: library, instruction set, threads
   int threads = 1;
-  std::size_t memory = 0;      ///< bytes of its own (free ones, where the driver says); 0: it has the machine's
-  double memory_factor = 1.0;  ///< bytes that shards take for each that plan/profile.hpp's shard_bytes counts
-  int filter_block = 1;        ///< filters computed together (vector width): a shard costs as much as the next multiple
+  /// Bytes of the device's own memory (free ones, where the driver reports them); 0 if it uses the host's.
+  std::size_t memory = 0;
+  double memory_factor = 1.0;  ///< bytes that shards really take per byte that shard_bytes in plan/profile.hpp counts
+  /// Filters computed together (vector width); a shard costs as much as one with the next multiple of filters.
+  int filter_block = 1;
 };
 
+/// A processor or GPU that computes shards.
 class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
-  /// Does all heavy work once: chooses algorithms and layouts, builds kernels, allocates. The state is zero_state().
-  /// Throws Error when the device cannot hold or compute the shard.
+  /// Does all heavy work once: chooses algorithms and layouts, builds kernels, allocates. The shard starts with
+  /// zero_state(). Throws Error when the device cannot hold or compute the shard.
   virtual std::unique_ptr<Shard> compile(const ShardSpec& spec) = 0;
-  /// A tensor of zeros, in the device's plainest layout.
+  /// Returns a tensor of zeros in the device's plainest layout.
   virtual std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) = 0;
-  /// Waits until all that was asked of the device is done. Reading a tensor waits as well; timing needs this.
+  /// Waits until the device has finished all work given to it. Reading a tensor waits too; timing needs this call.
   virtual void finish() {}
 };
 

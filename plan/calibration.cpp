@@ -37,16 +37,16 @@ Json member_json(const MemberProfile& member) {
           {"stages", std::move(stages)}};
 }
 
-/// A time, speed or amount: not negative.
+/// Returns a time, speed or amount. Throws Error where it is negative.
 double amount(const Json& json, const char* field) {
   const double value = json.at(field).get<double>();
-  if (!(value >= 0.0)) fail("{} is {}, and must not be negative", field, value);
+  if (!(value >= 0.0)) fail("{} is {}, but must be at least 0", field, value);
   return value;
 }
 
 HostSpeed host_from(const Json& json) {
   const HostSpeed host{amount(json, "busy_per_byte"), amount(json, "memory_bytes_per_second")};
-  if (!(host.memory > 0.0)) fail("memory_bytes_per_second is {}, and must be above 0", host.memory);
+  if (!(host.memory > 0.0)) fail("memory_bytes_per_second is {}, but must be above 0", host.memory);
   return host;
 }
 
@@ -58,10 +58,11 @@ std::vector<Timing> timings_from(const Json& rows, const Stage& stage) {
                         amount(row, "backward_input_call")};
     const int least = timings.empty() ? 1 : timings.back().filters + 1;
     if (timing.filters < least || timing.filters > stage.conv.filters) {
-      fail("stage {}: a time of {} filters, where {} to {} were expected", stage.name, timing.filters, least,
+      fail("stage {}: a timing has {} filters; expected {} to {}", stage.name, timing.filters, least,
            stage.conv.filters);
     }
-    if (!(timing.seconds() > 0.0)) fail("stage {}: {} filters in no time", stage.name, timing.filters);
+    if (!(timing.seconds() > 0.0))
+      fail("stage {}: the timing of {} filters is 0 s; expected more", stage.name, timing.filters);
     timings.push_back(timing);
   }
   return timings;
@@ -77,10 +78,10 @@ MemberProfile member_from(const Json& json, const std::vector<Stage>& trunk) {
       .latency = amount(json, "latency"),
       .host = host_from(json)};
   if (member.filter_block < 1 || member.filter_block > 1024)
-    fail("filter_block {} of {}", member.filter_block, member.name);
+    fail("filter_block of {1} is {0}; expected 1 to 1024", member.filter_block, member.name);
   const Json& stages = json.at("stages");
   if (stages.size() != trunk.size())
-    fail("{} has times of {} stages, not {}", member.name, stages.size(), trunk.size());
+    fail("{} has timings of {} stages, but the net has {}", member.name, stages.size(), trunk.size());
   for (std::size_t s = 0; s < trunk.size(); ++s) member.stages.push_back(timings_from(stages.at(s), trunk[s]));
   return member;
 }
@@ -120,14 +121,15 @@ Calibration calibration_from_json(const std::string& text, const std::string& fi
     std::vector<std::string> names;
     for (const Stage& stage : trunk) names.push_back(stage.name);
     if (read.stages != names) {
-      fail("it is of a net with the stages {}; this one has {}", fmt::join(read.stages, ", "), fmt::join(names, ", "));
+      fail("the calibration is of a net with the stages {}, but this net has {}", fmt::join(read.stages, ", "),
+           fmt::join(names, ", "));
     }
-    if (read.batch != batch) fail("its times are of batches of {}; give --batch {}", read.batch, read.batch);
+    if (read.batch != batch) fail("its timings are of batches of {}; use --batch {}", read.batch, read.batch);
     for (const Json& member : json.at("members")) read.members.push_back(member_from(member, trunk));
-    if (read.members.empty()) fail("no members");
+    if (read.members.empty()) fail("it has no members; expected at least one");
     return read;
   } catch (const Json::exception& error) {
-    fail("{}: not a calibration: {}; expected what a run writes to its calibration.json", file, error.what());
+    fail("{}: the file is not a calibration: {}; expected the calibration.json of a run", file, error.what());
   } catch (const Error& error) {
     fail("{}: {}", file, error.what());
   }

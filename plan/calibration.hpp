@@ -1,4 +1,4 @@
-// What the members of a cluster were measured to do, as data: written by a run, read by whoever plans or simulates.
+// The measurements of a cluster's members as data. A run writes them; the planner and the simulator read them.
 #pragma once
 
 #include <string>
@@ -8,17 +8,18 @@
 
 namespace convoy {
 
+/// The timings of a net at one batch size on all machines of a run.
 struct Calibration {
-  int batch = 0;                    ///< of all times
+  int batch = 0;                    ///< of all timings
   std::vector<std::string> stages;  ///< names, in order
   MasterProfile master;
   std::vector<MemberProfile> members;
-  double seconds_alone = 0.0;  ///< of a step on the master's machine by itself; 0: not measured
+  double seconds_alone = 0.0;  ///< seconds of a step on the master's machine alone; 0: not measured
 };
 
-/// JSON as written to a run's calibration.json.
+/// Returns the JSON that a run writes to its calibration.json.
 std::string to_json(const Calibration& calibration);
-/// Throws Error naming `file` and the field, and where it is of another net or batch.
+/// Reads a calibration. Throws Error naming `file` and the field; also where it is of another net or batch.
 Calibration calibration_from_json(const std::string& text, const std::string& file, const std::vector<Stage>& trunk,
                                   int batch);
 

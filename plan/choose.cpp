@@ -7,20 +7,20 @@
 namespace convoy {
 namespace {
 
-constexpr double kUnmeasured = 1e12;  // bytes a second: costs nothing
+constexpr double kUnmeasured = 1e12;  // bytes per second; transfers then cost nothing
 constexpr int kMostMicroBatches = 16;
 constexpr std::size_t kMostReplicated = 2;
-constexpr double kWorthwhile = 0.99;  ///< of the step so far: a plan that is less simple
+constexpr double kWorthwhile = 0.99;  ///< a less simple plan must take at most this part of the best step so far
 constexpr double kWorthLeavingOut = 0.95;
 
-/// What comes is copied to where it belongs; what goes is made once for all receivers.
+/// A received byte is copied to its place; a sent byte is written once for all receivers.
 ByteCost byte_cost(const HostSpeed& host) { return {host.busy_per_byte, host.busy_per_byte + 2.0 / host.memory}; }
 
-/// How a plan is made of shares.
+/// The parts of a plan beside its shares.
 struct Form {
   Exchange exchange = Exchange::star;
   int micro_batches = 1;
-  std::size_t replicated = 0;  ///< first stages
+  std::size_t replicated = 0;  ///< number of first stages that are replicated
   bool relayed = false;
 };
 
@@ -55,13 +55,13 @@ class Chooser {
     std::ranges::stable_sort(order_, {}, [&](std::size_t m) { return burden(members[m]); });
   }
 
-  /// First the form with all members, then how many of them in that form, then the form again for so many: all products
-  /// would be too many to try.
+  /// Tries all forms with all members, then fewer members in the best form, then all forms again with the best number
+  /// of members. Trying every combination would take too long.
   Choice choose() {
     for (const Form& form : forms(trunk_.size(), batch_, wishes_)) try_out(form, members_.size(), kWorthwhile);
     const Form best = best_form_;
     for (std::size_t count = fewer(members_.size()); count > 0; count = fewer(count)) {
-      // Few members need no ring.
+      // With few members a star may be faster than the ring.
       try_out(best, count, kWorthLeavingOut);
       if (!wishes_.exchange && best.exchange == Exchange::ring) {
         try_out({Exchange::star, best.micro_batches}, count, kWorthLeavingOut);
@@ -76,10 +76,11 @@ class Chooser {
   }
 
  private:
-  /// The next number of members to try: of many, three quarters.
+  /// Returns the next number of members to try: one fewer, or three quarters where there are many.
   static std::size_t fewer(std::size_t count) { return count <= 8 ? count - 1 : count * 3 / 4; }
 
-  /// Seconds that a member would take for its part if all were like it: computing, and receiving the maps of all.
+  /// Returns the seconds that a member would take for its part if all members were like it: computing, and receiving
+  /// all maps.
   double burden(const MemberProfile& member) const {
     double bytes = 0.0;
     for (const Stage& stage : trunk_)
@@ -89,21 +90,21 @@ class Chooser {
            (rate > 0.0 ? bytes / rate : 0.0);
   }
 
-  /// The `count` fastest members.
+  /// Returns the plan for the `count` fastest members.
   Plan shares(std::size_t count) const {
     std::vector<MemberProfile> chosen = members_;
     for (std::size_t i = count; i < order_.size(); ++i) chosen[order_[i]].stages.assign(trunk_.size(), {});
     return make_plan(trunk_, batch_, chosen);
   }
 
-  /// `worthwhile`: the part of the best step so far that is short enough to change the plan.
+  /// Simulates a plan and takes it if its step is at most `worthwhile` times the best step so far.
   void try_out(const Form& form, std::size_t count, double worthwhile) {
     Plan plan;
     try {
       plan = shares(count);
     } catch (const Error&) {
       if (count == members_.size()) throw;
-      return;  // too large for so few
+      return;  // the net does not fit on so few members
     }
     plan.wire = wishes_.wire;
     plan.exchange = form.exchange;
@@ -114,7 +115,7 @@ class Chooser {
     Simulated predicted = simulate(graph, plan, trunk_, measured_cluster(plan, trunk_, members_, master_));
     choice_.alternatives.push_back(
         {fmt::format("{} of {} members, {}", count, members_.size(), describe(plan)), predicted.seconds});
-    // What was looked at first is simpler: a little faster is no reason to leave it.
+    // Simpler plans are tried first, and a plan that is barely faster does not replace them.
     if (!choice_.plan.stages.empty() && predicted.seconds > worthwhile * choice_.predicted.seconds) return;
     choice_.plan = std::move(plan);
     choice_.predicted = std::move(predicted);
@@ -127,10 +128,10 @@ class Chooser {
   const std::vector<MemberProfile>& members_;
   const Wishes& wishes_;
   const MasterProfile& master_;
-  std::vector<std::size_t> order_;  ///< members, the fastest first
+  std::vector<std::size_t> order_;  ///< members, fastest first
   Choice choice_;
   Form best_form_;
-  std::size_t best_count_ = 0;  ///< of members
+  std::size_t best_count_ = 0;  ///< number of members
 };
 
 }  // namespace
@@ -141,7 +142,7 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
   const bool own = !plan.members.empty() && plan.members.back() == kMasterName;
   const std::size_t slaves = members.size() - (own ? 1 : 0);
   ClusterModel model;
-  NodeLink card;  // no slower than the fastest slave receives and sends, where it was not measured
+  NodeLink card;  // where it was not measured, the master's card is as fast as the fastest slave's
   for (std::size_t m = 0; m < slaves; ++m) {
     model.links.push_back({rate(members[m].link.out), rate(members[m].link.in)});
     model.byte_costs.push_back(byte_cost(members[m].host));

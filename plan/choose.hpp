@@ -1,4 +1,4 @@
-// The choice among plans: the one whose step would be the shortest on the machines as they were timed.
+// The choice among plans: the plan whose simulated step is the shortest on the machines as they were timed.
 #pragma once
 
 #include <optional>
@@ -9,37 +9,38 @@
 
 namespace convoy {
 
-/// What the user has settled; the rest is chosen.
+/// The options that the user has fixed; the planner chooses the others.
 struct Wishes {
   std::optional<Exchange> exchange;
-  int micro_batches = 0;  ///< 0: chosen
+  int micro_batches = 0;  ///< 0: the planner chooses
   NumberType wire = NumberType::fp32;
 };
 
-/// A plan that was looked at, in words, and its predicted step.
+/// A plan that was considered, in words, and its predicted step in seconds.
 struct Alternative {
   std::string text;
   double seconds = 0.0;
 };
 
+/// The chosen plan with its prediction and the plans that it was compared with.
 struct Choice {
   Plan plan;
   Simulated predicted;
-  std::vector<Alternative> alternatives;  ///< all that were looked at, the fastest first
+  std::vector<Alternative> alternatives;  ///< all plans that were considered, fastest first
 };
 
-/// The members as they were timed, for the simulator. `members` are the plan's; links that were not measured cost
-/// nothing.
+/// Returns the simulator's model of the members as they were timed. `members` are the plan's; transfers over unmeasured
+/// links cost nothing.
 ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
                               const std::vector<MemberProfile>& members, const MasterProfile& master);
 
-/// Shares by speed within memory (make_plan) for all members, and for the fastest of them only; star and ring; several
-/// numbers of micro-batches; the first stages replicated or not. The last member is the master where that is its name.
-/// Throws Error with the numbers where the net does not fit.
+/// Chooses among shares by speed within memory (make_plan) for all members and for only the fastest of them, star and
+/// ring, several numbers of micro-batches, and replicated first stages or none. The last member is the master if its
+/// name is "master". Throws Error with the sizes where the net does not fit.
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
                    const Wishes& wishes, const MasterProfile& master);
 
-/// Seconds of a step on one machine that computes everything.
+/// Returns the seconds of a step on one machine that computes everything.
 double seconds_alone(const std::vector<Stage>& trunk, const MemberProfile& member, int batch, const HeadTimes& head);
 
 }  // namespace convoy

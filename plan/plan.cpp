@@ -15,7 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Counts that add up to `total` and follow `weights`: largest remainder, ties to the earlier.
+/// Returns counts that add up to `total` in proportion to `weights`, by the largest-remainder method; ties go to the
+/// earlier count.
 std::vector<int> apportion(int total, const std::vector<double>& weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<int> counts(weights.size());
@@ -59,7 +60,7 @@ T value_of(const std::string& text, const std::array<Name<T>, N>& names, const c
   if (found != names.end()) return found->value;
   std::vector<const char*> known;
   for (const Name<T>& name : names) known.push_back(name.text);
-  fail("{} '{}': expected {}", what, text, fmt::join(known, " or "));
+  fail("{} '{}' is unknown; expected {}", what, text, fmt::join(known, " or "));
 }
 
 }  // namespace
@@ -140,7 +141,7 @@ bool better_replicated(const std::vector<Stage>& trunk, std::size_t stage) {
     const Sources from = reads_of(trunk, reader)[0];
     return std::ranges::find(from, source) != from.end();
   };
-  std::size_t read = 0;  // values that are not there anyway
+  std::size_t read = 0;  // values that are not already present
   for (const Sources& sources : reads_of(trunk, stage)) {
     for (const Source& source : sources) {
       bool there = source.stage < 0;
@@ -154,10 +155,10 @@ bool better_replicated(const std::vector<Stage>& trunk, std::size_t stage) {
 void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   if (plan.batch < 1) fail("plan: batch {} must be at least 1", plan.batch);
   if (plan.micro_batches < 1 || plan.batch % plan.micro_batches != 0) {
-    fail("plan: a batch of {} does not come in {} equal micro-batches", plan.batch, plan.micro_batches);
+    fail("plan: batch {} is not divisible into {} equal micro-batches", plan.batch, plan.micro_batches);
   }
   if (plan.relayed && !traits_of(plan.exchange).relayed_images) {
-    fail("plan: images cannot be relayed where slaves send to the master alone; choose the exchange ring");
+    fail("plan: slaves can relay images only in the ring; use the exchange ring");
   }
   const ExchangeTraits& traits = traits_of(plan.exchange);
   if (!traits.micro_batches && plan.micro_batches > 1) {
@@ -166,7 +167,7 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   }
   expect_fits(plan.exchange, trunk);
   if (plan.stages.size() != trunk.size()) {
-    fail("plan: it has {} stages, the net has {}; make the plan for this net", plan.stages.size(), trunk.size());
+    fail("plan: it has {} stages, but the net has {}; make a plan for this net", plan.stages.size(), trunk.size());
   }
   const std::vector<int> outputs = outputs_of(trunk);
   for (std::size_t s = 0; s < trunk.size(); ++s) {
@@ -174,10 +175,10 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
     if (plan.stages[s].replicated) {
       const bool weights = has_parameters(trunk[s]);
       if (output || !traits.fused_stages || (weights && !traits.replicated_weights)) {
-        fail("plan: stage {} cannot be replicated: its maps go to the master", trunk[s].name);
+        fail("plan: stage {} cannot be replicated, because its maps go to the master", trunk[s].name);
       }
       if (!weights && !plan.stages[s].shards.empty()) {
-        fail("plan: stage {} is replicated and has no weights: nobody holds shards of it", trunk[s].name);
+        fail("plan: stage {} is replicated and has no weights, so no member can hold shards of it", trunk[s].name);
       }
       if (!weights) continue;
     }
@@ -185,22 +186,23 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
     std::set<int> holders;
     for (const Assignment& shard : plan.stages[s].shards) {
       if (!holders.insert(shard.member).second) {
-        fail("plan: stage {} names member {} twice; give it one range of filters", trunk[s].name, shard.member);
+        fail("plan: stage {} names member {} twice; assign it one range of filters", trunk[s].name, shard.member);
       }
       if (shard.member < 0 || shard.member >= static_cast<int>(plan.members.size())) {
-        fail("plan: stage {} names member {}, but there are {}", trunk[s].name, shard.member, plan.members.size());
+        fail("plan: stage {} names member {}, but there are only {}, numbered from 0", trunk[s].name, shard.member,
+             plan.members.size());
       }
       if (shard.filters.count < 1 || shard.filters.first != next) {
-        fail("plan: stage {}: filters {} to {} leave a gap or overlap; filter {} comes next", trunk[s].name,
-             shard.filters.first, shard.filters.first + shard.filters.count - 1, next);
+        fail("plan: stage {}: filters {} to {} leave a gap or overlap; the range must begin at filter {}",
+             trunk[s].name, shard.filters.first, shard.filters.first + shard.filters.count - 1, next);
       }
       if (shard.filters.count > trunk[s].conv.filters - next) {
-        fail("plan: stage {} has {} filters, the plan gives out more", trunk[s].name, trunk[s].conv.filters);
+        fail("plan: stage {} has {} filters, but the plan assigns more", trunk[s].name, trunk[s].conv.filters);
       }
       next += shard.filters.count;
     }
     if (next != trunk[s].conv.filters) {
-      fail("plan: stage {} has {} filters, the plan gives out {}", trunk[s].name, trunk[s].conv.filters, next);
+      fail("plan: stage {} has {} filters, but the plan assigns {}", trunk[s].name, trunk[s].conv.filters, next);
     }
   }
 }
@@ -211,7 +213,7 @@ Plan whole_plan(const std::vector<Stage>& trunk, int batch, const std::string& m
 
 Plan proportional_plan(const std::vector<Stage>& trunk, int batch, const std::vector<std::string>& members,
                        const std::vector<double>& speeds) {
-  invariant(members.size() == speeds.size(), "one speed for each member");
+  invariant(members.size() == speeds.size(), "each member has a speed");
   Plan plan{batch, members, {}};
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     plan.stages.push_back(better_replicated(trunk, s) ? StagePlan{.shards = {}, .replicated = true}
@@ -265,7 +267,7 @@ Plan plan_from_json(const std::string& text, const std::string& file) {
     plan.relayed = json.value("relayed", false);
     return plan;
   } catch (const Json::exception& error) {
-    fail("{}: not a plan: {}; expected what a run writes to its plan.json", file, error.what());
+    fail("{}: the file is not a plan: {}; expected the plan.json of a run", file, error.what());
   } catch (const Error& error) {
     fail("{}: {}", file, error.what());
   }

@@ -1,5 +1,5 @@
-// A plan: for every stage, who holds which filters. Pure data, made by a pure function, executed by the trunk
-// executors.
+// A plan assigns the filters of every stage to members. It is pure data, computed by a pure function and executed by
+// the nodes of a run.
 #pragma once
 
 #include <cstddef>
@@ -18,92 +18,96 @@ struct Assignment {
   bool operator==(const Assignment&) const = default;
 };
 
-/// All shards of one stage, in ascending order of filters, covering them all. Members without filters are absent.
+/// All shards of one stage, in ascending order of filters, without gaps. Members without filters are absent.
 struct StagePlan {
   std::vector<Assignment> shards;
-  /// Every member that needs the stage's maps computes them all itself, instead of having them sent: for stages that cost
-  /// less to compute than to send. Backward stays split by the shards; after an update the weights are sent around. A
-  /// replicated stage without weights has no shards: backward as well it is computed by whoever reads its maps, each from
-  /// its own part of the gradient, which is right because such a stage is linear in that.
+  /// Every member that needs the stage's maps computes all of them itself instead of receiving them, which suits stages
+  /// that are cheaper to compute than to send. The backward pass is still split by the shards, and after an update the
+  /// weights are sent to all members. A replicated stage without weights has no shards: each member that reads its maps
+  /// also computes it backward, each from its own part of the gradient. This is correct because such a stage's backward
+  /// pass is linear in the gradient.
   bool replicated = false;
   bool operator==(const StagePlan&) const = default;
 };
 
-/// How maps and gradients travel between the members of a stage and those of the next.
+/// How maps and gradients travel between the members of one stage and the members of the next.
 enum class Exchange {
   star,  ///< through the master, which also sums the gradients
-  ring,  ///< from slave to slave: every holder of filters sums the gradient of its own maps
-  /// The scheme of Marques, Falcao and Alexandre (2018), for comparison: a star in which weights go out before every forward
-  /// pass and come back after every update, and slaves compute the convolutions alone (plan/thesis_graph.hpp).
+  ring,  ///< from slave to slave; every holder of filters sums the gradient of its own maps
+  /// The scheme of Marques, Falcao and Alexandre (2018), for comparison: a star in which weights go out before every
+  /// forward pass and come back after every update, and slaves compute only the convolutions (plan/thesis_graph.hpp).
   thesis
 };
 
-/// What an exchange allows. Planner and runtime ask for this rather than for the exchange's name.
+/// The abilities of an exchange. Planner and runtime ask for these instead of the exchange's name.
 struct ExchangeTraits {
   bool micro_batches = true;          ///< the batch may travel in parts
   bool replicated_weights = true;     ///< a stage with weights may be replicated
   bool relayed_images = true;         ///< slaves may pass images on
   bool moving_shares = true;          ///< filters may move from member to member in the course of a run
   bool master_holds_weights = false;  ///< the master holds all weights and sends them out
-  bool fused_stages = true;           ///< a shard computes its whole stage, not the convolution alone
+  bool fused_stages = true;           ///< a shard computes its whole stage, not only the convolution
   bool master_sums = true;            ///< parts of gradients go to the master
 };
+/// Returns the abilities of an exchange.
 const ExchangeTraits& traits_of(Exchange exchange);
 
 /// The name of the member that is the master's own device. No slave may have it.
 inline constexpr const char* kMasterName = "master";
 
+/// Which member holds which filters of every stage, and how maps and gradients travel.
 struct Plan {
   int batch = 0;
-  std::vector<std::string> members;  ///< names of slaves; last, where the master computes a share itself, kMasterName
+  std::vector<std::string> members;  ///< names of the slaves; kMasterName comes last where the master computes a share
   std::vector<StagePlan> stages;     ///< one for each stage of the trunk
   Exchange exchange = Exchange::star;
-  NumberType wire = NumberType::fp32;  ///< of maps and gradients that travel; int8: of gradients
-  int micro_batches = 1;               ///< equal parts of the batch, of which one may travel while the next is computed
-  bool relayed = false;  ///< images go from the master to the first slave, from that to the next, and so on
+  /// Number type of maps and gradients in transit; int8: of gradients, and bf16 for maps.
+  NumberType wire = NumberType::fp32;
+  int micro_batches = 1;  ///< equal parts of the batch; one may travel while the next is computed
+  bool relayed = false;   ///< the master sends images to the first slave, which passes them to the second, and so on
   bool operator==(const Plan&) const = default;
 };
 
-/// "ring", "bf16"; the second throw Error listing what there is.
+/// Names such as "ring" and "bf16". The functions from text throw Error listing the known names.
 std::string to_string(Exchange exchange);
 std::string to_string(NumberType type);
 Exchange exchange_from(const std::string& text);
 NumberType number_type_from(const std::string& text);
 
-/// Gives the plan another exchange, and takes back what that exchange does not allow: replicated stages with weights,
-/// relayed images, micro-batches.
+/// Sets the exchange and removes what it does not allow: replicated stages with weights, relayed images, micro-batches.
 void set_exchange(Plan& plan, Exchange exchange);
 
-/// All filters of a stage.
+/// Returns the number of filters of a stage.
 int filters_in(const StagePlan& stage);
 
-/// The shards of one stage from the filter count of each member.
+/// Returns the shards of one stage from the filter count of each member.
 StagePlan stage_plan(const std::vector<int>& filters_by_member);
 
 /// Throws Error where the exchange cannot compute such a trunk.
 void expect_fits(Exchange exchange, const std::vector<Stage>& trunk);
 
-/// Whether a stage without weights, between slaves, is better computed by whoever reads its maps than split: where what it
-/// reads is there anyway, whole, for others that read it, or is less than what it makes.
+/// Returns whether a stage without weights, between slaves, is better computed by every member that reads its maps than
+/// split: where its inputs are present anyway, whole, for other stages that read them, or are smaller than its output.
 bool better_replicated(const std::vector<Stage>& trunk, std::size_t stage);
 
-/// Throws Error unless the plan fits the trunk: as many stages, filters covered once and in order, members that exist.
+/// Throws Error unless the plan fits the trunk: as many stages, all filters assigned once and in order, existing
+/// members.
 void validate(const Plan& plan, const std::vector<Stage>& trunk);
 
-/// The plan of a run without slaves: one member holds everything.
+/// Returns the plan of a run without slaves, in which one member holds everything.
 Plan whole_plan(const std::vector<Stage>& trunk, int batch, const std::string& member);
 
-/// Every stage split in proportion to `speeds` (any positive scale), by largest remainder: for shares that the user
-/// names, and for tests.
+/// Returns a plan with every stage split in proportion to `speeds` (any positive scale) by the largest-remainder
+/// method. It serves shares that the user names, and tests.
 Plan proportional_plan(const std::vector<Stage>& trunk, int batch, const std::vector<std::string>& members,
                        const std::vector<double>& speeds);
 
-/// How maps travel and what is replicated, for people: "ring, bf16, micro-batches of 16".
+/// Describes for people how maps travel and what is replicated: "ring, bf16, micro-batches of 16".
 std::string describe(const Plan& plan);
 
-/// JSON as written to a run's plan.json and read by --plan.
+/// Returns the JSON that a run writes to its plan.json, which --plan reads.
 std::string to_json(const Plan& plan);
-/// Throws Error naming `file` and the field.
+/// Reads a plan. Throws Error naming `file` and the field.
 Plan plan_from_json(const std::string& text, const std::string& file);
 
 }  // namespace convoy

@@ -5,9 +5,9 @@
 namespace convoy {
 namespace {
 
-using Caps = std::vector<std::vector<int>>;  // [member][stage]: filters it may hold
+using Caps = std::vector<std::vector<int>>;  // [member][stage]: the most filters that the member may hold
 
-/// Stages that are shared alike: each adds, or passes on, the maps of another of them, filter by filter.
+/// Stages with equal shares: each adds or passes on the maps of another stage of the group, filter by filter.
 using Group = std::vector<std::size_t>;
 
 double predict_seconds(const MemberProfile& member, const Group& group, int filters) {
@@ -16,25 +16,25 @@ double predict_seconds(const MemberProfile& member, const Group& group, int filt
   return seconds;
 }
 
-/// Each of its filters reads the channel of the same number alone.
+/// Returns whether each filter reads only the channel of the same number.
 bool channel_by_channel(const Stage& stage) {
   return stage.kind == StageKind::channels ||
          (stage.conv.groups == stage.channels && stage.conv.filters == stage.channels);
 }
 
-/// All stages that are split, in their order.
+/// Returns the groups of all stages that are split, in the order of the stages.
 std::vector<Group> groups_of(const std::vector<Stage>& trunk) {
-  std::vector<std::size_t> first(trunk.size());  // of the stage's group
+  std::vector<std::size_t> first(trunk.size());  // the first stage of each stage's group
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     first[s] = s;
     const std::vector<Sources> reads = reads_of(trunk, s);
     for (std::size_t r = channel_by_channel(trunk[s]) ? 0 : 1; r < reads.size(); ++r) {
       const Source& source = reads[r][0];
       if (reads[r].size() > 1 || source.stage < 0) continue;
-      const int filters = trunk[static_cast<std::size_t>(source.stage)].conv.filters;
+      const int filters = trunk[source.stage].conv.filters;
       if (filters != trunk[s].conv.filters || source.channels.count != filters) continue;
-      const std::size_t one = std::min(first[s], first[static_cast<std::size_t>(source.stage)]);
-      const std::size_t other = std::max(first[s], first[static_cast<std::size_t>(source.stage)]);
+      const std::size_t one = std::min(first[s], first[source.stage]);
+      const std::size_t other = std::max(first[s], first[source.stage]);
       std::ranges::replace(first, other, one);
     }
   }
@@ -46,9 +46,10 @@ std::vector<Group> groups_of(const std::vector<Stage>& trunk) {
   return groups;
 }
 
-/// The most filters, up to `cap`, that a member computes within `seconds`.
+/// Returns the most filters, up to `cap`, that a member computes within `seconds`.
 int filters_within(const MemberProfile& member, const Group& group, int cap, double seconds) {
-  // Where timings are equal but for rounding, fewer filters may seem to take longer, and the search would miss the cap.
+  // Where timings are equal except for rounding, fewer filters may seem to take longer, and the search would miss the
+  // cap.
   if (predict_seconds(member, group, cap) <= seconds) return cap;
   int low = 0;
   int high = cap;
@@ -84,7 +85,7 @@ int sum(const std::vector<int>& counts) {
   return total;
 }
 
-/// Takes filters back, one at a time, from whoever would be slowest, until `total` remain.
+/// Takes filters, one at a time, from the member that would be slowest, until `total` remain.
 void take_back(std::vector<int>& counts, int total, const std::vector<MemberProfile>& members, const Group& group) {
   for (int surplus = sum(counts) - total; surplus > 0; --surplus) {
     std::size_t slowest = 0;
@@ -100,7 +101,8 @@ void take_back(std::vector<int>& counts, int total, const std::vector<MemberProf
   }
 }
 
-/// Filter counts by member for each stage of a group, or an empty vector where the caps leave filters over.
+/// Returns the filter counts by member for each stage of a group, or an empty vector where the caps do not allow
+/// `total` filters.
 std::vector<int> share(int total, const Group& group, const std::vector<MemberProfile>& members, const Caps& caps) {
   double high = 0.0;
   for (std::size_t m = 0; m < members.size(); ++m) {
@@ -127,7 +129,7 @@ std::size_t plan_bytes(const std::vector<Stage>& trunk, const std::vector<std::v
                        std::size_t member) {
   std::size_t bytes = 0;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    // What nobody has a shard of, everybody may have to compute.
+    // Every member may have to compute a stage without shards.
     bytes += shard_bytes(trunk[s], counts[s].empty() ? trunk[s].conv.filters : counts[s][member], batch, s > 0);
   }
   return bytes;
@@ -146,11 +148,11 @@ std::size_t plan_bytes(const std::vector<Stage>& trunk, const std::vector<std::v
   }
   fail(
       "the net does not fit: its stages take {:.0f} MiB at batch {} on one machine (each further machine adds its own "
-      "copy of the stage inputs), and there is room for: {}; add slaves, raise --memory, or take a smaller --batch",
+      "copy of the stage inputs), and the members have: {}; add slaves, raise --memory, or use a smaller --batch",
       need, batch, have);
 }
 
-/// Lowers the caps of members whose shards exceed their memory; true if any was lowered.
+/// Lowers the caps of members whose shards exceed their memory. Returns whether any cap was lowered.
 bool lower_caps(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
                 const std::vector<std::vector<int>>& counts, Caps& caps) {
   bool lowered = false;
@@ -166,7 +168,7 @@ bool lower_caps(const std::vector<Stage>& trunk, int batch, const std::vector<Me
   return lowered;
 }
 
-/// Timings are noisy: a larger shard that came out faster is taken to cost as much as the smaller one.
+/// Timings are noisy, so a larger shard that was timed as faster counts as slow as the smaller one.
 std::vector<MemberProfile> monotone(std::vector<MemberProfile> members) {
   for (MemberProfile& member : members) {
     for (std::vector<Timing>& timings : member.stages) {
@@ -182,7 +184,7 @@ std::vector<MemberProfile> monotone(std::vector<MemberProfile> members) {
 }  // namespace
 
 Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& measured) {
-  invariant(!measured.empty(), "a plan needs members");
+  invariant(!measured.empty(), "a plan has members");
   const std::vector<MemberProfile> members = monotone(measured);
   Caps caps(members.size());
   for (std::size_t m = 0; m < members.size(); ++m) {
@@ -191,7 +193,7 @@ Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<Mem
     }
   }
   const std::vector<Group> groups = groups_of(trunk);
-  std::vector<std::vector<int>> counts;  // by stage; none for what is replicated
+  std::vector<std::vector<int>> counts;  // by stage; empty for replicated stages
   do {
     counts.assign(trunk.size(), {});
     for (const Group& group : groups) {

@@ -1,4 +1,4 @@
-// The planner: from profiles of the members to the shares of every stage.
+// The planner, which computes the shares of every stage from the members' profiles.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,9 @@
 
 namespace convoy {
 
-/// Makes the plan that minimises, for each stage, the time of its slowest member, within every member's memory.
-/// Members that would only slow a stage get no filters of it. Throws Error with the numbers where the net does not fit.
+/// Returns the plan that minimises, for each stage, the time of its slowest member, within every member's memory.
+/// Members that would only slow a stage down get no filters of it. Throws Error with the sizes where the net does not
+/// fit.
 Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members);
 
 }  // namespace convoy

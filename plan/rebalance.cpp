@@ -8,7 +8,7 @@
 namespace convoy {
 namespace {
 
-/// What a member's shard takes in a step; a replicated stage goes forward whole.
+/// Returns the seconds that a member's shard takes in a step. A replicated stage computes all filters forward.
 double shard_seconds(const MemberProfile& member, const Plan& plan, std::size_t index, int filters) {
   const StagePlan& stage = plan.stages[index];
   Timing own = predict_passes(member, index, filters).in_parts(plan.micro_batches);
@@ -17,13 +17,13 @@ double shard_seconds(const MemberProfile& member, const Plan& plan, std::size_t 
   return own.seconds();
 }
 
-/// The slowest member's time for each stage, added up.
+/// Returns the sum over all stages of the slowest member's time.
 double slowest_seconds(const Plan& plan, const std::vector<MemberProfile>& profiles) {
   double sum = 0.0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     double slowest = 0.0;
     for (const Assignment& shard : plan.stages[s].shards) {
-      const MemberProfile& member = profiles[static_cast<std::size_t>(shard.member)];
+      const MemberProfile& member = profiles[shard.member];
       slowest = std::max(slowest, shard_seconds(member, plan, s, shard.filters.count));
     }
     sum += slowest;
@@ -70,11 +70,11 @@ std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan
   try {
     shares = make_plan(trunk, plan.batch, members);
   } catch (const Error&) {
-    return std::nullopt;  // there may be no other shares that fit; those of the plan do
+    return std::nullopt;  // there may be no other shares that fit; the shares of the current plan do fit
   }
   Plan better = plan;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    // Which stages are split at all is not judged anew.
+    // The choice of split stages stays as it is.
     std::vector<Assignment>& shards = better.stages[s].shards;
     if (!shards.empty() && !shares.stages[s].shards.empty()) shards = shares.stages[s].shards;
   }

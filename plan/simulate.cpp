@@ -44,14 +44,14 @@ class Simulation {
 
  private:
   struct Computing {
-    int task = -1;      ///< none
-    double left = 0.0;  ///< seconds, if it did nothing else
+    int task = -1;      ///< -1: none
+    double left = 0.0;  ///< seconds at full speed
     double speed = 1.0;
   };
-  /// The sends of one pair of nodes; the first is on its way.
+  /// The sends between one pair of nodes, of which the first is in transit.
   struct Flow {
     std::deque<int> sends;
-    double left = 0.0;  ///< bytes of the first
+    double left = 0.0;  ///< bytes of the first send
     double rate = 0.0;
   };
 
@@ -82,7 +82,7 @@ class Simulation {
     result_.nodes[at(node)].compute += seconds;
   }
 
-  /// Max-min fair rates: again and again the card with the least left for each of its flows settles them.
+  /// Computes max-min fair rates: repeatedly, the card with the least capacity per flow fixes the rates of its flows.
   void share_links() {
     std::vector<Flow*> open;
     std::vector<std::pair<int, int>> ends;
@@ -92,7 +92,7 @@ class Simulation {
       ends.push_back(pair);
     }
     const std::size_t nodes = cluster_.links.size();
-    std::vector<double> room(2 * nodes);  // of each card, out and in
+    std::vector<double> room(2 * nodes);  // remaining capacity of each card, out and in
     std::vector<int> users(2 * nodes, 0);
     for (std::size_t n = 0; n < nodes; ++n) {
       room[n] = cluster_.links[n].out;
@@ -127,7 +127,7 @@ class Simulation {
     }
   }
 
-  /// What the bytes on their way take of their nodes' processors.
+  /// Slows each node's processor by the bytes that it sends and receives.
   void share_processors() {
     constexpr double kLeast = 0.1;
     for (Computing& each : computing_) each.speed = 1.0;
@@ -147,7 +147,7 @@ class Simulation {
     for (const auto& [pair, flow] : flows_) {
       if (!flow.sends.empty()) next = std::min(next, now_ + flow.left / flow.rate);
     }
-    invariant(next < kNever, "a graph whose tasks do not wait for each other");
+    invariant(next < kNever, "the tasks do not wait for each other in a cycle");
     return next;
   }
 
@@ -170,7 +170,7 @@ class Simulation {
       computing_[node].task = -1;
     }
     for (auto& [pair, flow] : flows_) {
-      // What is left of rounding: less than a byte.
+      // Rounding may leave a fraction of a byte.
       if (flow.sends.empty() || flow.left > 0.5) continue;
       arrivals_.emplace(now_ + cluster_.latency, flow.sends.front());
       flow.sends.pop_front();
@@ -196,8 +196,8 @@ class Simulation {
   const std::vector<Stage>& trunk_;
   const ClusterModel& cluster_;
   double now_ = 0.0;
-  std::vector<std::size_t> missing_;         ///< of what a task waits for
-  std::vector<std::vector<int>> followers_;  ///< who wait for a task
+  std::vector<std::size_t> missing_;         ///< number of unfinished tasks that each task waits for
+  std::vector<std::vector<int>> followers_;  ///< the tasks that wait for each task
   std::vector<Computing> computing_;         ///< by node
   std::vector<std::set<int>> ready_;
   std::map<std::pair<int, int>, Flow> flows_;
@@ -208,13 +208,13 @@ class Simulation {
 }  // namespace
 
 double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stage>& trunk, double bandwidth) {
-  const Stage& stage = trunk[static_cast<std::size_t>(task.stage)];
+  const Stage& stage = trunk[task.stage];
   double values = 0.0;
   if (task.kind == TaskKind::sum) {
     const Shape maps = output_shape(stage, plan.batch / plan.micro_batches, task.filters.count);
     values = 3.0 * static_cast<double>(task.after.size() * maps.size());
   } else {
-    // Every layer reads and writes, most of them all that the convolution made.
+    // Every layer reads and writes maps, most of them as large as the convolution's output.
     const auto layers = static_cast<double>(stage.after.size());
     values = (1.0 + 2.0 * layers) * static_cast<double>(conv_shape(stage, plan.batch, task.filters.count).size());
   }
@@ -224,7 +224,7 @@ double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stag
 Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                    const ClusterModel& cluster) {
   const auto nodes = static_cast<std::size_t>(graph.nodes);
-  invariant(cluster.links.size() == nodes && cluster.byte_costs.size() == nodes, "a link for each node");
+  invariant(cluster.links.size() == nodes && cluster.byte_costs.size() == nodes, "each node has a link and byte costs");
   return Simulation(graph, plan, trunk, cluster).run();
 }
 

@@ -1,4 +1,4 @@
-// How long a step of a plan would take on machines that are described: a discrete-event model with contention on links.
+// Simulation of a step of a plan on described machines: a discrete-event model with contention on the links.
 #pragma once
 
 #include <functional>
@@ -9,39 +9,42 @@
 
 namespace convoy {
 
-/// Seconds of a node's computing that a byte costs it which it sends, and which it receives.
+/// Seconds of a node's computing that each sent byte, and each received byte, costs.
 struct ByteCost {
   double out = 0.0;
   double in = 0.0;
 };
 
+/// The machines of a simulation.
 struct ClusterModel {
   std::vector<NodeLink> links;       ///< by node of the graph
-  double latency = 0.0;              ///< seconds from the end of a send to what waits for it
+  double latency = 0.0;              ///< seconds between the end of a send and its arrival
   std::vector<ByteCost> byte_costs;  ///< by node
-  /// Seconds that a node computes on a task that is no send.
+  /// Returns the seconds that a node computes on a task other than a send.
   std::function<double(const Task&)> compute;
 };
 
-/// Seconds that a sum, or the layers after a convolution, take: what they read and write, over `bandwidth` in bytes a second.
+/// Returns the seconds of a sum, or of the layers after a convolution: the bytes they read and write over `bandwidth`,
+/// in bytes per second.
 double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stage>& trunk, double bandwidth);
 
-/// What a node did in a step.
+/// A node's work in a step.
 struct NodeUse {
   double compute = 0.0;    ///< seconds
   double bytes_out = 0.0;  ///< sent
   double bytes_in = 0.0;   ///< received
 };
 
+/// The result of a simulation.
 struct Simulated {
   double seconds = 0.0;  ///< of the step
   std::vector<NodeUse> nodes;
 };
 
-/// Each node computes one task at a time, the first of those that are ready. Sends of one pair of nodes go one after
-/// another; those of different pairs share cards fairly: no send can be faster without one that is slower becoming
-/// slower still (max-min fairness, which TCP on a switched LAN comes near). A node computes slower while it sends and
-/// receives.
+/// Simulates a step. Each node computes one task at a time, the first ready task in the order of the graph. Sends
+/// between the same pair of nodes follow one another; sends of different pairs share the cards with max-min fairness
+/// (no send can become faster unless a slower one becomes slower still), which TCP on a switched LAN approximates. A
+/// node computes more slowly while it sends and receives.
 Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                    const ClusterModel& cluster);
 

@@ -16,14 +16,14 @@ struct Computing {
   FilterRange filters;
 };
 
-/// Builds the graph stage by stage. The maps of a stage are known by its index; the images by Source::kImages.
+/// Builds the graph stage by stage. A stage's index stands for its maps, Source::kImages for the images.
 class Builder {
  public:
   Builder(const Plan& plan, const std::vector<Stage>& trunk, bool training)
       : plan_(plan), trunk_(trunk), training_(training), outputs_(outputs_of(trunk)) {
     graph_.master = master_of(plan);
     graph_.nodes = graph_.master + 1;
-    // A test asks for what the main head reads.
+    // A forward pass without training needs only the input of the main head.
     if (!training) outputs_ = {outputs_.back()};
     find_needs();
   }
@@ -44,7 +44,7 @@ class Builder {
     for (int s = stages - 1; s >= 0; --s) {
       for (int m = 0; m < plan_.micro_batches; ++m) backward_input(s, m);
     }
-    // Last, so that a node does them where nobody waits for it.
+    // The filter gradients come last, so that a node computes them while no other node waits for it.
     for (int s = stages - 1; s >= 0; --s) backward_filters(s);
     update();
     return std::move(graph_);
@@ -54,10 +54,10 @@ class Builder {
   using Shards = std::vector<Assignment>;
   using Ranges = std::map<int, FilterRange>;  // by node
 
-  const Stage& stage(int s) const { return trunk_[static_cast<std::size_t>(s)]; }
-  const Shards& shards(int s) const { return plan_.stages[static_cast<std::size_t>(s)].shards; }
-  bool replicated(int s) const { return plan_.stages[static_cast<std::size_t>(s)].replicated; }
-  /// Forward and backward, of whatever gradient is at hand.
+  const Stage& stage(int s) const { return trunk_[s]; }
+  const Shards& shards(int s) const { return plan_.stages[s].shards; }
+  bool replicated(int s) const { return plan_.stages[s].replicated; }
+  /// Returns whether each node that reads the stage's maps computes it, backward from its own part of the gradient.
   bool everywhere(int s) const { return shards(s).empty(); }
   bool normalises(int s) const { return has_batch_norm(stage(s)); }
   std::vector<int> values_read(int s) const {
@@ -69,7 +69,7 @@ class Builder {
     }
     return values;
   }
-  /// The images have no gradient.
+  /// Returns the stages whose maps a stage reads. The images are left out because they have no gradient.
   std::vector<int> stages_read(int s) const {
     std::vector<int> values = values_read(s);
     std::erase(values, Source::kImages);
@@ -77,25 +77,25 @@ class Builder {
   }
   static bool contains(const std::vector<int>& list, int value) { return std::ranges::find(list, value) != list.end(); }
 
-  // ---- who computes what, and needs what --------------------------------------------------------------------------
+  // ---- which node computes and needs what --------------------------------------------------------------------------
 
-  /// From the last stage to the first: who reads its maps is known when it is a stage's turn.
+  /// The stages are visited from last to first, so that all readers of a stage's maps are known before the stage.
   void find_needs() {
     const std::size_t stages = trunk_.size();
     forward_.resize(stages);
     backward_.resize(stages);
     for (const int output : outputs_) needed_[output][graph_.master] = {0, stage(output).conv.filters};
     for (int s = static_cast<int>(stages) - 1; s >= 0; --s) {
-      if (needed_[s].empty()) continue;  // nobody asks for its maps
+      if (needed_[s].empty()) continue;  // no node needs its maps
       find_computing(s);
-      for (const Computing& each : forward_[static_cast<std::size_t>(s)]) need(s, each, needed_);
-      for (const Computing& each : backward_[static_cast<std::size_t>(s)]) need(s, each, parts_);
+      for (const Computing& each : forward_[s]) need(s, each, needed_);
+      for (const Computing& each : backward_[s]) need(s, each, parts_);
     }
     for (int s = 0; s < static_cast<int>(stages); ++s) {
       for (const int value : values_read(s)) {
         first_reader_.try_emplace(value, s);
-        for (const Computing& each : forward_[static_cast<std::size_t>(s)]) {
-          const bool takes = needed_[value].contains(each.node);  // or the stage does, but not for this node's filters
+        for (const Computing& each : forward_[s]) {
+          const bool takes = needed_[value].contains(each.node);  // the stage may read it only for other nodes
           if (takes && !contains(users_[value], each.node)) users_[value].push_back(each.node);
         }
       }
@@ -104,8 +104,8 @@ class Builder {
   }
 
   void find_computing(int s) {
-    std::vector<Computing>& forward = forward_[static_cast<std::size_t>(s)];
-    std::vector<Computing>& backward = backward_[static_cast<std::size_t>(s)];
+    std::vector<Computing>& forward = forward_[s];
+    std::vector<Computing>& backward = backward_[s];
     if (everywhere(s)) {
       for (const auto& [node, filters] : needed_.at(s)) forward.push_back({node, filters});
       for (const auto& [node, filters] : parts_[s]) backward.push_back({node, needed_.at(s).at(node)});
@@ -122,7 +122,7 @@ class Builder {
     }
   }
 
-  /// What a node reads to compute filters of a stage, and writes the gradient by.
+  /// Adds the channels that a node reads to compute filters of a stage, and for which it computes gradients.
   void need(int s, const Computing& computing, std::map<int, Ranges>& of) const {
     for (const Read& read : reads_for(trunk_, static_cast<std::size_t>(s), computing.filters)) {
       if (read.stage == Source::kZeros) continue;
@@ -155,24 +155,24 @@ class Builder {
     }
   }
 
-  /// What a node must have of the maps of a stage before it computes: sends that bring it, and its own computing.
+  /// Returns the tasks after which a node may read the maps: sends that bring them, and its own computations.
   std::vector<int>& arrivals(int value, int micro_batch, int node) { return arrivals_[{value, micro_batch, node}]; }
 
-  /// Brings the maps of a stage, of a micro-batch, to all that need them; what they compute of them is done.
+  /// Adds the tasks that bring a micro-batch's maps of a stage, once computed, to all nodes that need them.
   void deliver_maps(int value, int m) {
     if (!delivered_.insert({value, m}).second) return;
     if (value == Source::kImages) return deliver_images(m);
-    if (replicated(value)) return;  // whoever needs it computes it
+    if (replicated(value)) return;  // each node that needs the maps computes them
     const std::vector<int>& users = users_[value];
     const Ranges& needed = needed_.at(value);
     for (const Assignment& shard : shards(value)) {
       const int made = computed_.at({value, m, shard.member});
-      FilterRange others;  // what the master must have of it in a star
+      FilterRange others;  // channels that the master must receive in a star
       for (const int user : users) {
         if (user != shard.member) others = hull(others, common(shard.filters, needed.at(user)));
       }
       int at_master = -1;
-      // The receivers in turn, beginning behind the sender, so that not all send to the same one first.
+      // The receivers take turns, beginning after the sender, so that not all senders start with the same receiver.
       for (std::size_t i = 0; i < users.size(); ++i) {
         const int user = users[(i + position(users, shard.member) + 1) % users.size()];
         const FilterRange wanted = common(shard.filters, needed.at(user));
@@ -193,7 +193,7 @@ class Builder {
 
   void deliver_images(int m) {
     int from = graph_.master;
-    std::vector<int> here;  // after which `from` has them
+    std::vector<int> here;  // the tasks after which `from` has the images
     for (const int user : users_[Source::kImages]) {
       if (user == graph_.master) continue;
       const int sent = send(from, user, Cargo::maps, Source::kImages, m, {0, trunk_[0].channels}, here);
@@ -209,10 +209,10 @@ class Builder {
   }
 
   void forward(int s, int m) {
-    if (forward_[static_cast<std::size_t>(s)].empty()) return;
+    if (forward_[s].empty()) return;
     const std::vector<int> values = values_read(s);
     for (const int value : values) deliver_maps(value, m);
-    for (const Computing& each : forward_[static_cast<std::size_t>(s)]) {
+    for (const Computing& each : forward_[s]) {
       std::vector<int> after;
       for (const int value : values) append(after, arrivals(value, m, each.node));
       computed_[{s, m, each.node}] = add({.kind = TaskKind::forward,
@@ -224,10 +224,11 @@ class Builder {
     }
   }
 
-  /// What a stage makes of a micro-batch is there when that has been computed; with batch norm, when all have been.
+  /// A micro-batch's maps are ready when the stage has computed it; with batch norm, when it has computed all
+  /// micro-batches.
   void give_out(int s) {
     const int last = plan_.micro_batches - 1;
-    for (const Computing& each : forward_[static_cast<std::size_t>(s)]) {
+    for (const Computing& each : forward_[s]) {
       for (int m = 0; m < plan_.micro_batches; ++m) {
         int& task = computed_.at({s, m, each.node});
         if (normalises(s)) task = computed_.at({s, last, each.node});
@@ -248,13 +249,13 @@ class Builder {
     }
   }
 
-  /// Of the loss by the trunk's outputs.
+  /// Sends the gradient of the loss with respect to the trunk's outputs.
   void deliver_gradients() {
     for (const int output : outputs_) {
       for (int m = 0; m < plan_.micro_batches; ++m) {
         for (const Assignment& shard : shards(output)) {
           const int node = shard.member;
-          const int head = heads_[static_cast<std::size_t>(m)];
+          const int head = heads_[m];
           gradients_[{output, m, node}] =
               node == graph_.master ? head
                                     : send(graph_.master, node, Cargo::gradient, output, m, shard.filters, {head});
@@ -263,11 +264,11 @@ class Builder {
     }
   }
 
-  /// From the gradient by a stage's maps to a node's parts of that by what it reads, which are added up at the node in a
-  /// fixed order: the last stage first.
+  /// From the gradient with respect to a stage's maps, computes a node's parts of the gradients with respect to the
+  /// stage's inputs. Parts from several stages are added up at the node in a fixed order, the last stage first.
   void backward_input(int s, int m) {
     const std::vector<int> values = stages_read(s);
-    for (const Computing& each : backward_[static_cast<std::size_t>(s)]) {
+    for (const Computing& each : backward_[s]) {
       std::vector<int> after;
       if (everywhere(s)) after.push_back(part_.at({s, m, each.node}));
       for (int other = 0; other < plan_.micro_batches && !everywhere(s); ++other) {
@@ -291,9 +292,9 @@ class Builder {
     }
   }
 
-  /// Adds all nodes' parts of the gradient by a stage's maps up, for those who hold its filters.
+  /// Adds up all nodes' parts of the gradient with respect to a stage's maps, for the holders of its filters.
   void collect(int value, int m) {
-    std::vector<Assignment> far;  // whose gradient comes from others as well
+    std::vector<Assignment> far;  // owners whose gradient includes parts of other nodes
     for (const Assignment& owner : shards(value)) {
       const bool alone = std::ranges::all_of(parts_[value], [&](const auto& part) {
         return part.first == owner.member || common(part.second, owner.filters).count == 0;
@@ -314,7 +315,7 @@ class Builder {
     }
   }
 
-  /// The sum of the parts of these channels, at a node, in the order of the nodes.
+  /// Adds the tasks that sum the parts of these channels at a node, in the order of the nodes. Returns the sum.
   int sum_at(int node, int value, int m, FilterRange channels) {
     std::vector<int> arrived;
     for (const auto& [from, range] : parts_[value]) {
@@ -351,7 +352,7 @@ class Builder {
     for (int s = 0; s < static_cast<int>(trunk_.size()); ++s) {
       if (!replicated(s)) continue;
       for (const Assignment& shard : shards(s)) {
-        for (const Computing& user : forward_[static_cast<std::size_t>(s)]) {
+        for (const Computing& user : forward_[s]) {
           if (user.node == shard.member) continue;
           send(shard.member, user.node, Cargo::weights, s, 0, shard.filters, {updated.at(shard.member)});
         }
@@ -369,15 +370,15 @@ class Builder {
   std::vector<int> heads_;                        ///< by micro-batch
   std::vector<std::vector<Computing>> forward_;   ///< by stage
   std::vector<std::vector<Computing>> backward_;  ///< by stage
-  std::map<int, Ranges> needed_;                  ///< of each stage's maps
-  std::map<int, Ranges> parts_;                   ///< of the gradient by them, that a node finds a part of
-  std::map<int, std::vector<int>> users_;         ///< of each stage's maps
-  std::map<int, int> first_reader_;               ///< of each stage's maps; backward it is the last
-  std::set<std::pair<int, int>> delivered_;       ///< stage, micro-batch
+  std::map<int, Ranges> needed_;                  ///< channels of each stage's maps that a node reads
+  std::map<int, Ranges> parts_;              ///< channels of each stage's maps for which a node computes a gradient
+  std::map<int, std::vector<int>> users_;    ///< nodes that read each stage's maps
+  std::map<int, int> first_reader_;          ///< of each stage's maps; in the backward pass it is the last
+  std::set<std::pair<int, int>> delivered_;  ///< stage, micro-batch
   std::map<Key, std::vector<int>> arrivals_;
   std::map<Key, int> computed_;
   std::map<Key, int> part_;       ///< the last task at the node that adds to its part
-  std::map<Key, int> gradients_;  ///< what brings a node the gradient by its own filters' maps
+  std::map<Key, int> gradients_;  ///< the task after which a node has the gradient of its own filters' maps
   std::map<std::pair<int, int>, std::vector<int>> backward_tasks_;
   std::map<int, std::vector<int>> filters_;
 };

@@ -1,5 +1,5 @@
-// A step of training as a plan has it done: what each node computes and sends, and what that waits for. Pure data, made by
-// a pure function, the same for everybody who has the plan.
+// A plan's training step as tasks: the computations and sends of each node, and the tasks that each one waits for. The
+// graph is pure data, computed by a pure function, and equal for all nodes with the same plan.
 #pragma once
 
 #include <vector>
@@ -8,69 +8,76 @@
 
 namespace convoy {
 
+/// The operation of a task.
 enum class TaskKind {
-  forward,           ///< of a micro-batch
-  backward_input,    ///< of a micro-batch: the node's part of the gradient by what the stage reads
-  backward_filters,  ///< of the batch
+  forward,           ///< one micro-batch of a stage
+  backward_input,    ///< one micro-batch: the node's part of the gradient with respect to the stage's input
+  backward_filters,  ///< the whole batch: the gradients with respect to the stage's weights
   update,            ///< all of a node's shards
-  sum,          ///< adds the nodes' parts of a micro-batch's gradient by the stage's maps up, in the order of `after`
-  head,         ///< dense layers and loss, forward and back to the gradient by a micro-batch's outputs, on the master
-  head_update,  ///< the gradients by the dense layers' weights, of the batch, and their update
-  layers,       ///< in the thesis' scheme, on the master: what follows a stage's convolution, forward
+  /// Adds the nodes' parts of a micro-batch's gradient with respect to the stage's maps, in the order of `after`.
+  sum,
+  /// On the master: dense layers and loss, forward and back to the gradient with respect to a micro-batch's outputs.
+  head,
+  head_update,  ///< on the master: the dense layers' weight gradients of the batch, and their update
+  layers,       ///< the thesis' scheme, on the master: the layers after a stage's convolution, forward
   layers_backward,
   send
 };
 
-/// What a send carries, of stage `stage`.
+/// The content of a send, of stage `stage`.
 enum class Cargo {
-  maps,         ///< channels `filters` of its maps, or of the images
-  part,         ///< channels `filters` of one node's part of the gradient by them
-  gradient,     ///< channels `filters` of the gradient by them
+  maps,         ///< channels `filters` of the stage's maps, or of the images
+  part,         ///< channels `filters` of one node's part of the gradient with respect to the maps
+  gradient,     ///< channels `filters` of the gradient with respect to the maps
   weights,      ///< filters `filters` of the stage
-  raw_maps,     ///< in the thesis' scheme: channels `filters` of the stage's convolution, before the layers after it
-  raw_gradient  ///< by those
+  raw_maps,     ///< the thesis' scheme: channels `filters` of the convolution's output, before the layers after it
+  raw_gradient  ///< the gradient with respect to raw_maps
 };
 
+/// One computation or send of a node.
 struct Task {
   TaskKind kind = TaskKind::forward;
-  int node = 0;   ///< who computes, or sends
-  int stage = 0;  ///< or Source::kImages, where maps are sent
+  int node = 0;   ///< the node that computes or sends
+  int stage = 0;  ///< Source::kImages where images are sent
   int micro_batch = 0;
-  FilterRange filters;  ///< computed, or carried
+  FilterRange filters;  ///< filters computed, or channels sent
   Cargo cargo = Cargo::maps;
-  int to = -1;             ///< who receives
-  std::vector<int> after;  ///< indices of earlier tasks
+  int to = -1;             ///< the node that receives
+  std::vector<int> after;  ///< indices of the earlier tasks that this task waits for
 };
 
-/// Nodes are the plan's members in their order, and the master: the member of that name, or one more.
+/// The nodes are the plan's members in their order, and the master: the member of that name, or one more node.
 struct TaskGraph {
   int nodes = 0;
   int master = 0;
-  std::vector<Task>
-      tasks;  ///< in an order in which they could be done one by one; of what is ready, a node does the first
+  std::vector<Task> tasks;  ///< in an order that respects `after`; a node executes the first of its ready tasks
 };
 
-/// The node of the master.
+/// Returns the node of the master.
 int master_of(const Plan& plan);
 
-/// A step of training, or a forward pass that ends with the head. The plan must be valid for the trunk.
+/// Returns the tasks of a training step, or of a forward pass that ends with the head. The plan must be valid for the
+/// trunk.
 TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk, bool training = true);
 
-/// For each task those that wait for it.
+/// Returns, for each task, the tasks that wait for it.
 std::vector<std::vector<int>> followers_of(const TaskGraph& graph);
 
-/// Of stage `stage`: the filters that a node's shard has; those whose weights it needs at all, which are all where it
-/// replicates the stage, or sends them out. Empty ranges for none.
+/// Returns the filters of a node's shard of a stage; its count is 0 where it has none.
 FilterRange own_filters(const Plan& plan, std::size_t stage, int node);
+/// Returns the filters of a stage whose weights a node needs: its shard's, or all where it replicates the stage or
+/// sends the weights to others.
 FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node);
 
-/// A part of a gradient to a master that sums, which receives one from every shard: whoever sends it waits for credit.
+/// Returns whether a send must wait for credit: it carries a part of a gradient to a master that sums, and so receives
+/// one from every shard.
 bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan);
 
-/// The number type in which a send's values travel, and how many they are.
+/// Returns the number type in which a send's values travel.
 NumberType wire_type(const Task& sent, const Plan& plan);
+/// Returns the number of values of a send.
 std::size_t values_of(const Task& sent, const Plan& plan, const std::vector<Stage>& trunk);
-/// Bytes that a send carries, in the plan's number type; weights and their like in 32 bits.
+/// Returns the bytes of a send's values in their number type; 0 for other tasks.
 double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk);
 
 }  // namespace convoy

@@ -1,4 +1,4 @@
-// What there is to ask of a task graph.
+// Queries of a task graph.
 
 #include "core/shard_state.hpp"
 #include "plan/task_graph.hpp"
@@ -13,8 +13,7 @@ int master_of(const Plan& plan) {
 std::vector<std::vector<int>> followers_of(const TaskGraph& graph) {
   std::vector<std::vector<int>> followers(graph.tasks.size());
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    for (const int before : graph.tasks[i].after)
-      followers[static_cast<std::size_t>(before)].push_back(static_cast<int>(i));
+    for (const int before : graph.tasks[i].after) followers[before].push_back(static_cast<int>(i));
   }
   return followers;
 }

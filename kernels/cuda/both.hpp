@@ -1,4 +1,4 @@
-// Marks what CUDA's compiler makes for the GPU and for the host.
+// CONVOY_BOTH marks functions that CUDA's compiler compiles for the GPU and for the host.
 #pragma once
 
 #ifdef __CUDACC__

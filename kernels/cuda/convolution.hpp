@@ -1,4 +1,5 @@
-// The three passes of a convolution on a GPU, by either library. All pointers are device memory; maps are NCHW.
+// The three passes of a convolution on a GPU, by cuBLAS, cuDNN or kernels of Convoy's own. All pointers are device
+// memory; maps are NCHW.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +11,16 @@
 
 namespace convoy {
 
-/// What all convolutions of a device use in turns: memory, each as much as the neediest asked for, and a library.
+/// Resources that all convolutions of a device use in turn: buffers, each as large as the largest request, and a
+/// library handle.
 class CudaScratch {
  public:
-  /// Most bytes of columns or of a workspace; what more would gain is little.
+  /// The largest number of bytes for columns or a workspace; larger ones would gain little.
   static std::size_t most(const cuda::Gpu& gpu) { return std::min(std::size_t{256} << 20, gpu.info().memory / 16); }
-  /// The columns, or a library's workspace.
+  /// Returns the buffer for im2col columns or for a library's workspace.
   float* columns(cuda::Gpu& gpu, std::size_t count) { return at_least(gpu, columns_, count); }
   float* by_channel(cuda::Gpu& gpu, std::size_t count) { return at_least(gpu, by_channel_, count); }
-  /// The library's handle, once a convolution has made it.
+  /// Returns the library's handle; null until a convolution has created it.
   std::shared_ptr<void>& library() { return library_; }
 
  private:
@@ -30,7 +32,7 @@ class CudaScratch {
     if (count > part.count) {
       gpu.finish();
       part = {};
-      part = {cuda::Memory<float>(gpu, count, "what convolutions compute with"), count};
+      part = {cuda::Memory<float>(gpu, count, "the scratch memory of convolutions"), count};
     }
     return part.memory.data();
   }
@@ -40,23 +42,23 @@ class CudaScratch {
   std::shared_ptr<void> library_;
 };
 
-/// Most values of a map or of columns: kernels count in ints.
+/// The largest number of values of a map or of columns, because kernels count in ints.
 inline constexpr auto kMostValues = static_cast<std::size_t>(std::numeric_limits<int>::max() / 2);
 
-/// Maps and gradients are those of samples, a micro-batch, but for the filter gradient: there, of the batch.
+/// Maps and gradients are those of one micro-batch, except in filter_gradient, which takes the whole batch.
 class CudaConvolution {
  public:
   virtual ~CudaConvolution() = default;
-  /// Input to maps, with bias and activation (cuda::activate's number).
+  /// Computes the maps from the input, with bias and activation (a number of cuda::activate).
   virtual void forward(const float* input, const float* weights, const float* bias, int activation, float* maps) = 0;
-  /// From the gradient by the convolution's output, in two halves, the first of which is left out where nobody needs
-  /// the gradient by the input.
+  /// The two halves of the backward pass, from the gradient with respect to the convolution's output. input_gradient is
+  /// skipped where no stage needs it.
   virtual void input_gradient(const float* gradient, const float* weights, float* input_gradient) = 0;
   virtual void filter_gradient(const float* input, const float* gradient, float* weight_gradient,
                                float* bias_gradient) = 0;
 };
 
-/// Of a stage's convolution.
+/// Returns the window of a stage's convolution.
 inline cuda::Window window_of(const Stage& stage) {
   const Convolution& conv = stage.conv;
   const Shape out = conv_shape(stage, 1, 1);
@@ -72,16 +74,17 @@ inline cuda::Window window_of(const Stage& stage) {
           .left = conv.pad.left};
 }
 
-/// Products of matrices (cuBLAS) with kernels of our own around them. Any convolution.
+/// Returns a convolution by matrix products (cuBLAS) and im2col kernels of Convoy's own. It computes any ungrouped
+/// convolution.
 std::unique_ptr<CudaConvolution> make_product_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
 
-/// In groups, of which the shard may have any filters; without a library.
+/// Returns a grouped convolution by kernels of Convoy's own. The shard may have any of the filters.
 std::unique_ptr<CudaConvolution> make_grouped_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
 
-/// Whether cuDNN is built in.
+/// Returns whether cuDNN is built in.
 bool has_cudnn();
-/// cuDNN's deterministic algorithms; null for what it cannot compute (padding that differs from side to side, or a pass
-/// without such an algorithm that takes little memory).
+/// Returns a convolution by cuDNN's deterministic algorithms. Returns null where cuDNN cannot compute it: with
+/// asymmetric padding, or where a pass has no such algorithm that takes little memory.
 std::unique_ptr<CudaConvolution> make_cudnn_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
 
 }  // namespace convoy

@@ -25,13 +25,12 @@ class CudaShard : public Shard {
         spec_(spec),
         what_(fmt::format("stage {}: ", spec.stage.name)),
         convolution_(std::move(convolution)),
-        batch_norm_(has_batch_norm(spec.stage)),
         weights_(gpu, weight_shape(spec.stage, spec.filters.count), true, spec.stage.moments, what_ + "weights"),
         bias_(gpu, {spec.filters.count, 1}, true, spec.stage.moments, what_ + "biases"),
         maps_(gpu, conv_shape(spec.stage, spec.batch, spec.filters.count), what_ + "maps") {
     if (spec.input_gradient) {
       input_gradient_ =
-          std::make_unique<CudaTensor>(gpu, input_shape(spec.stage, spec.batch), what_ + "gradient by the input");
+          std::make_unique<CudaTensor>(gpu, input_shape(spec.stage, spec.batch), what_ + "input gradient");
     }
     make_layers();
     set_state(zero_state(spec.stage, spec.filters.count));
@@ -42,7 +41,7 @@ class CudaShard : public Shard {
     return std::make_unique<CudaTensor>(gpu_, input_shape(spec_.stage, spec_.batch), what_ + "input maps");
   }
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
-    return std::make_unique<CudaTensor>(gpu_, last().shape(), what_ + "gradient by the output");
+    return std::make_unique<CudaTensor>(gpu_, last().shape(), what_ + "output gradient");
   }
   std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
     return std::make_unique<CudaTensor>(gpu_, added_.at(index)->output().shape(), what_ + "maps to add");
@@ -51,28 +50,26 @@ class CudaShard : public Shard {
   const DeviceTensor& added_gradient(std::size_t index) const override { return added_.at(index)->gradient(); }
   const ShardSpec& spec() const override { return spec_; }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override {
-    invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
+    invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "the input has the shard's shape");
     input_ = nullptr;
     gradient_ = nullptr;
     const CudaTensor& maps = own(input);
     convolution_->forward(maps.data(samples), weights_.values.data(), bias_.values.data(), activation_,
                           maps_.data(samples));
     if (pass.training) input_ = maps.data();
-    if (batch_norm_) {
-      if (samples.first + samples.count < spec_.batch) return last();
-      samples = {0, spec_.batch};
-    }
-    for (const auto& layer : layers_) layer->forward(pass, samples);
+    const SampleRange ready = spec_.ready_after_forward(samples);
+    if (ready.count == 0) return last();
+    for (const auto& layer : layers_) layer->forward(pass, ready);
     return last();
   }
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
     invariant(input_ != nullptr, "backward follows a forward in training");
-    invariant(output_gradient.shape() == last().shape(), "a gradient of the shard's output shape");
-    if (!batch_norm_ || samples.first == 0) {
+    invariant(output_gradient.shape() == last().shape(), "the gradient has the shape of the shard's output");
+    const SampleRange taken = spec_.read_by_backward(samples);
+    if (taken.count > 0) {
       gradient_ = &own(output_gradient);
-      const SampleRange there = batch_norm_ ? SampleRange{0, spec_.batch} : samples;
       for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-        gradient_ = &(*layer)->backward(*gradient_, there);
+        gradient_ = &(*layer)->backward(*gradient_, taken);
       }
     }
     if (input_gradient_ == nullptr) return nullptr;
@@ -95,7 +92,7 @@ class CudaShard : public Shard {
   }
   void set_state(const ShardState& state) override {
     const std::vector<CudaParameter*> all = parameters();
-    invariant(state.parameters.size() == all.size(), "a state of the shard's stage");
+    invariant(state.parameters.size() == all.size(), "the state belongs to the shard's stage");
     for (std::size_t i = 0; i < all.size(); ++i) all[i]->take(state.parameters[i]);
   }
   std::vector<Tensor> gradients() const override {
@@ -107,7 +104,7 @@ class CudaShard : public Shard {
   }
   void set_gradients(const std::vector<Tensor>& gradients) override {
     const std::vector<CudaParameter*> all = parameters();
-    invariant(gradients.size() == all.size(), "a gradient for each parameter");
+    invariant(gradients.size() == all.size(), "each parameter has a gradient");
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (all[i]->gradient != nullptr) all[i]->gradient->write(gradients[i].span());
     }
@@ -117,10 +114,10 @@ class CudaShard : public Shard {
   const CudaTensor& last() const { return layers_.empty() ? maps_ : layers_.back()->output(); }
   const CudaTensor& own(const DeviceTensor& tensor) const {
     const auto* ours = dynamic_cast<const CudaTensor*>(&tensor);
-    invariant(ours != nullptr && &ours->gpu() == &gpu_, "a tensor of the same device");
+    invariant(ours != nullptr && &ours->gpu() == &gpu_, "the tensor belongs to this device");
     return *ours;
   }
-  /// In the order of parameters_of().
+  /// Returns the parameters in the order of parameters_of().
   std::vector<CudaParameter*> parameters() const {
     std::vector<CudaParameter*> all{&weights_};
     if (spec_.stage.conv.bias) all.push_back(&bias_);
@@ -160,16 +157,15 @@ class CudaShard : public Shard {
   ShardSpec spec_;
   std::string what_;  ///< "stage conv2: ", for errors
   std::unique_ptr<CudaConvolution> convolution_;
-  bool batch_norm_;
   mutable CudaParameter weights_;
-  mutable CudaParameter bias_;  ///< zeros that stay so where the convolution has none
+  mutable CudaParameter bias_;  ///< zeros, which no update changes, where the convolution has no bias
   CudaTensor maps_;             ///< after convolution and fused activation
   int activation_ = 0;
   std::vector<std::unique_ptr<CudaLayer>> layers_;
-  std::vector<CudaAdd*> added_;  ///< those among them
+  std::vector<CudaAdd*> added_;  ///< the additions among layers_
   std::unique_ptr<CudaTensor> input_gradient_;
-  const float* input_ = nullptr;          ///< of the last forward in training
-  const CudaTensor* gradient_ = nullptr;  ///< by the convolution's output, of the last backward
+  const float* input_ = nullptr;          ///< input of the last forward in training
+  const CudaTensor* gradient_ = nullptr;  ///< gradient with respect to the convolution's output, of the last backward
 };
 
 void check_sizes(const ShardSpec& spec) {
@@ -180,7 +176,7 @@ void check_sizes(const ShardSpec& spec) {
   const std::size_t largest = std::max({in, out, slices});
   if (largest > kMostValues) {
     fail(
-        "stage {}: maps of {} values for one batch are more than the cuda device computes at once ({}); make the batch "
+        "stage {}: one batch needs maps of {} values, and the cuda device computes at most {} at once; make the batch "
         "smaller",
         spec.stage.name, largest, kMostValues);
   }
@@ -195,7 +191,7 @@ class CudaDevice : public Device {
     info_.description =
         fmt::format("{}, {}, {}{}", gpu_->info().name, gpu_->info().detail, library, gpu_->tf32() ? ", TF32" : "");
     info_.memory = gpu_->info().available;
-    info_.memory_factor = 1.4;  // as with OpenCL; not measured on a GPU
+    info_.memory_factor = 1.4;  // the figure of OpenCL; it has not been measured on a GPU
     info_.filter_block = 8;
   }
   const DeviceInfo& info() const override { return info_; }

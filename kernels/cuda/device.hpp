@@ -1,5 +1,5 @@
-// NVIDIA GPUs. Compiled into a module of its own, which the program loads when it is asked for such a device
-// (devices/cuda_module.hpp).
+// The device for NVIDIA GPUs. It is compiled into a module of its own, which a program loads when such a device is
+// requested (devices/cuda.hpp).
 #pragma once
 
 #include <memory>
@@ -8,11 +8,13 @@
 
 namespace convoy {
 
-/// Makes the convolution of a shard; null where it cannot, and matrix products take its place.
+/// Returns the convolution of a shard, or null where the library cannot compute it; matrix products take its place
+/// then.
 using MakeCudaConvolution = std::unique_ptr<CudaConvolution> (*)(cuda::Gpu& gpu, CudaScratch& scratch,
                                                                  const ShardSpec& spec);
 
-/// The device `name` on a GPU, with `library` for its convolutions.
+/// Returns a device called `name` on `gpu`, whose convolutions `make` creates; `library` names their library for
+/// people.
 std::unique_ptr<Device> make_cuda_device(const std::string& name, const std::string& library,
                                          std::unique_ptr<cuda::Gpu> gpu, MakeCudaConvolution make);
 

@@ -12,22 +12,22 @@ namespace {
 
 void check(cudnnStatus_t code, const char* what) {
   if (code == CUDNN_STATUS_SUCCESS) return;
-  // From cuDNN 9 on, all 5000s are failures of execution, and all 3000s what it does not support.
+  // From cuDNN 9 on, codes 5xxx are failures of execution and codes 3xxx unsupported operations.
   const bool lost = code == CUDNN_STATUS_EXECUTION_FAILED || code / 1000 == 5;
   cuda::raise(fmt::format("cuDNN: {}: {}", what, cudnnGetErrorString(code)), lost);
 }
 
 bool is_unsupported(cudnnStatus_t code) { return code == CUDNN_STATUS_NOT_SUPPORTED || code / 1000 == 3; }
 
-/// A descriptor of cuDNN's, and how it is made and destroyed.
+/// A cuDNN descriptor with its functions for creation and destruction.
 template <class T, cudnnStatus_t (*create)(T*), cudnnStatus_t (*destroy)(T)>
 class Owned {
  public:
-  Owned() { check(create(&handle_), "making a descriptor"); }
+  Owned() { check(create(&handle_), "creating a descriptor"); }
   ~Owned() { destroy(handle_); }
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;
-  operator T() const { return handle_; }  // NOLINT(google-explicit-constructor): it stands for the descriptor
+  operator T() const { return handle_; }  // NOLINT(google-explicit-constructor): the object stands for the descriptor
 
  private:
   T handle_{};
@@ -43,7 +43,7 @@ void describe(const Maps& maps, const Shape& shape) {
         "a tensor's shape");
 }
 
-/// The handle of all convolutions of a device. Its end waits for the GPU.
+/// Returns the handle that all convolutions of a device share. Its destruction waits for the GPU.
 cudnnHandle_t library_of(cuda::Gpu& gpu, CudaScratch& scratch) {
   if (scratch.library() == nullptr) {
     cudnnHandle_t made{};
@@ -57,14 +57,14 @@ cudnnHandle_t library_of(cuda::Gpu& gpu, CudaScratch& scratch) {
   return static_cast<cudnnHandle_t>(scratch.library().get());
 }
 
-/// How a pass is computed.
+/// The algorithm of a pass.
 template <class Algorithm>
 struct DnnPass {
-  Geometry geometry;  ///< with the algorithm's math type
+  Geometry geometry;  ///< includes the algorithm's math type
   Algorithm algorithm{};
 };
 
-/// What cuDNN proposes for a pass, fastest first; `ask` is its function for that.
+/// Returns cuDNN's proposals for a pass, fastest first; `ask` is the cuDNN function that makes them.
 template <class Proposal, class Ask>
 std::vector<Proposal> proposals(int most, Ask ask) {
   std::vector<Proposal> all(static_cast<std::size_t>(most));
@@ -98,7 +98,8 @@ class DnnConvolution : public CudaConvolution {
     set_up(backward_input_.geometry, conv);
   }
 
-  /// Once, before all passes; false where cuDNN has none for one of them.
+  /// Chooses the algorithms of all passes; call it once, before any pass. Returns false where cuDNN has none for one of
+  /// them.
   bool choose_algorithms(bool input_gradient) {
     if (!choose_forward() || !choose_backward_filters()) return false;
     if (input_gradient && !choose_backward_input()) return false;
@@ -147,8 +148,8 @@ class DnnConvolution : public CudaConvolution {
     check(cudnnSetConvolutionMathType(geometry, gpu_.tf32() ? type : CUDNN_FMA_MATH), "the math type");
   }
 
-  /// Takes the first proposal that gives the same bits every time and the numbers that were asked for, in a workspace
-  /// within the limit; `size` finds the workspace. False where none does.
+  /// Takes the first proposal that is deterministic, has the requested precision, and needs a workspace within the
+  /// limit; `size` asks for the workspace. Returns false where no proposal qualifies.
   template <class Algorithm, class Proposal, class Size>
   bool choose(DnnPass<Algorithm>& pass, const std::vector<Proposal>& proposed, Size size) {
     for (const Proposal& p : proposed) {
@@ -157,7 +158,7 @@ class DnnConvolution : public CudaConvolution {
       if (p.status != CUDNN_STATUS_SUCCESS || p.determinism != CUDNN_DETERMINISTIC || !right) continue;
       pass.algorithm = p.algo;
       set_math(pass.geometry, p.mathType);
-      // With that math type, whatever the proposal was made for.
+      // The workspace is that of this math type, whichever type the proposal was made for.
       std::size_t bytes = 0;
       const cudnnStatus_t code = size(&bytes);
       if (is_unsupported(code)) continue;
@@ -209,7 +210,7 @@ class DnnConvolution : public CudaConvolution {
   cuda::Gpu& gpu_;
   CudaScratch& scratch_;
   cudnnHandle_t library_;
-  Maps input_;  ///< of a micro-batch
+  Maps input_;  ///< one micro-batch
   Maps output_;
   Maps batch_input_;
   Maps batch_output_;

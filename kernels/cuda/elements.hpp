@@ -1,5 +1,6 @@
-// What one thread of each CUDA kernel does, as C++17 that the host runs as well: the tests compute whole stages with
-// these on a machine without a GPU (tests/kernels/host_gpu.cpp). Maps are NCHW floats; `i` counts the kernel's results.
+// The work of one thread of each CUDA kernel, in C++17 that also runs on the host: the tests compute whole stages with
+// these functions on machines without a GPU (tests/kernels/host_gpu.cpp). Maps are NCHW floats; `i` is the index of the
+// kernel's result.
 #pragma once
 
 #include "kernels/cuda/group_elements.hpp"
@@ -7,7 +8,8 @@
 
 namespace convoy::cuda {
 
-/// As they are numbered for kernels: 0 none, 1 ReLU, 2 sigmoid, 3 tanh, 4 leaky ReLU, of slope `negative`.
+/// Applies an activation by its number in kernels: 0 none, 1 ReLU, 2 sigmoid, 3 tanh, 4 leaky ReLU with the slope
+/// `negative`.
 CONVOY_BOTH inline float activate(int activation, float value, float negative = 0.0F) {
   switch (activation) {
     case 1: return value > 0.0F ? value : 0.0F;
@@ -18,7 +20,7 @@ CONVOY_BOTH inline float activate(int activation, float value, float negative = 
   }
 }
 
-/// The slope of an activation, from its output.
+/// Returns the derivative of an activation, computed from its output.
 CONVOY_BOTH inline float slope(int activation, float output, float negative) {
   switch (activation) {
     case 1: return output > 0.0F ? 1.0F : 0.0F;
@@ -30,11 +32,11 @@ CONVOY_BOTH inline float slope(int activation, float output, float negative) {
 }
 
 // ---- convolution by matrix products ---------------------------------------------------------------------------------
-// Columns are a matrix (channels * kernel_h * kernel_w, samples * places): what each weight meets at each place of the
-// output (Chellapilla et al., "High performance convolutional neural networks for document processing", 2006). Maps "by
-// channel" are a matrix (channels, samples * places).
+// The matrix of columns is (channels * kernel_h * kernel_w, samples * places), as im2col builds it: one row for each
+// weight of a filter, one column for each place of the output (Chellapilla et al., "High performance convolutional
+// neural networks for document processing", 2006). Maps "by channel" are a matrix (channels, samples * places).
 
-/// Maps to columns.
+/// im2col: maps to columns.
 struct ToColumns {
   Window window;
   int channels;
@@ -57,7 +59,7 @@ struct ToColumns {
   }
 };
 
-/// Gradients by columns to those by maps; each sums its own in a fixed order.
+/// col2im: gradients with respect to columns to gradients with respect to maps. Each thread sums in a fixed order.
 struct FromColumns {
   Window window;
   int channels;
@@ -83,7 +85,7 @@ struct FromColumns {
   }
 };
 
-/// Maps by channel, to which each channel's bias is added and the activation applied, to maps.
+/// Maps by channel to NCHW maps; adds each channel's bias and applies the activation on the way.
 struct FromChannels {
   int channels;
   int samples;
@@ -101,7 +103,7 @@ struct FromChannels {
   }
 };
 
-/// Maps to maps by channel.
+/// NCHW maps to maps by channel.
 struct ToChannels {
   int channels;
   int samples;
@@ -130,6 +132,7 @@ struct AddBias {
 
 // ---- layers after a convolution -------------------------------------------------------------------------------------
 
+/// Applies an activation.
 struct Activate {
   int activation;
   float negative;
@@ -139,7 +142,7 @@ struct Activate {
   CONVOY_BOTH void operator()(int i) const { output[i] = activate(activation, input[i], negative); }
 };
 
-/// From the gradient by the output to that by the input.
+/// Gradient with respect to the output of an activation to the gradient with respect to its input.
 struct ActivateGradient {
   int activation;
   float negative;
@@ -150,6 +153,7 @@ struct ActivateGradient {
   CONVOY_BOTH void operator()(int i) const { input_gradient[i] = gradient[i] * slope(activation, output[i], negative); }
 };
 
+/// Adds two tensors.
 struct Sum {
   const float* input;
   const float* added;
@@ -158,6 +162,7 @@ struct Sum {
   CONVOY_BOTH void operator()(int i) const { output[i] = input[i] + added[i]; }
 };
 
+/// Copies a tensor.
 struct Copy {
   const float* input;
   float* output;
@@ -165,6 +170,7 @@ struct Copy {
   CONVOY_BOTH void operator()(int i) const { output[i] = input[i]; }
 };
 
+/// Multiplies two tensors element by element.
 struct Multiply {
   const float* input;
   const float* factors;
@@ -173,8 +179,8 @@ struct Multiply {
   CONVOY_BOTH void operator()(int i) const { output[i] = input[i] * factors[i]; }
 };
 
-/// Padding never wins, of equal elements the first does. `places` says where in its map the maximum was; behind a ReLU a
-/// maximum of zero has none (-1): the ReLU's slope is zero there.
+/// Max pooling. Padding never wins; among equal elements the first does. `places` holds the index of the maximum in its
+/// map. After a ReLU a maximum of zero has no place (-1), because the ReLU's slope is zero there.
 struct MaxPool {
   Window window;
   bool after_relu;
@@ -196,6 +202,7 @@ struct MaxPool {
   }
 };
 
+/// Sums, for each element of the input, the gradients of the windows whose maximum it was.
 struct MaxPoolGradient {
   Window window;
   const float* gradient;
@@ -216,7 +223,7 @@ struct MaxPoolGradient {
   }
 };
 
-/// Divides by the number of elements inside the map.
+/// Average pooling, which divides by the number of elements inside the map.
 struct AveragePool {
   Window window;
   const float* input;
@@ -232,6 +239,7 @@ struct AveragePool {
   }
 };
 
+/// Sums, for each element of the input, its parts of the gradients of all windows over it.
 struct AveragePoolGradient {
   Window window;
   const float* gradient;
@@ -253,7 +261,7 @@ struct AveragePoolGradient {
   }
 };
 
-// Every kernel, for declarations and definitions of Gpu::run.
+// All kernels; the list generates the declarations and definitions of Gpu::run.
 #define CONVOY_CUDA_ELEMENTS(X) \
   X(GroupedConvolve)            \
   X(GroupedInputGradient)       \

@@ -11,10 +11,11 @@
 namespace convoy::cuda {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{4} << 20;  // bytes that are copied at once, through page-locked memory
+constexpr std::size_t kPiece = std::size_t{4} << 20;  // bytes per copy through page-locked memory
 constexpr std::chrono::seconds kPatience{120};
 constexpr int kThreads = 256;
-constexpr int kLeastCapability = std::min({__CUDA_ARCH_LIST__}) / 10;  // 75: compute capability 7.5
+// __CUDA_ARCH_LIST__ has 750 for compute capability 7.5
+constexpr int kLeastCapability = std::min({__CUDA_ARCH_LIST__}) / 10;
 
 std::string versions() {
   int driver = 0;
@@ -33,7 +34,7 @@ std::string describe(cudaError_t code) {
   return std::string(cudaGetErrorString(code)) + " (" + cudaGetErrorName(code) + ")";
 }
 
-/// Whether the process's context is broken: every later call fails as well.
+/// Returns whether the error broke the process's CUDA context, so that every later call fails as well.
 bool is_sticky(cudaError_t code) {
   switch (static_cast<int>(code)) {
     case cudaErrorDevicesUnavailable:
@@ -57,7 +58,7 @@ bool is_sticky(cudaError_t code) {
 
 void check(cudaError_t code, const std::string& what) {
   if (code == cudaSuccess) return;
-  cudaGetLastError();  // else a later launch would be blamed for it
+  cudaGetLastError();  // clears the error, which a later launch would report otherwise
   raise("CUDA: " + what + ": " + describe(code), is_sticky(code));
 }
 
@@ -74,8 +75,8 @@ __global__ void for_each(Element element, int count) {
   }
 }
 
-// A block for each channel. Each thread sums every kThreads-th element, then the threads' sums are added in pairs: the
-// order is the same every time.
+// One block per channel. Each thread sums every kThreads-th element, then the threads' sums are added in pairs, so that
+// the order is always the same.
 __global__ void add_channels(const float* maps, int samples, int places, float* sums) {
   __shared__ float part[kThreads];
   const int channels = static_cast<int>(gridDim.x);
@@ -100,7 +101,7 @@ std::vector<GpuInfo> list_gpus() {
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code != cudaSuccess) {
     cudaGetLastError();
-    raise("no GPU that CUDA can use: " + describe(code) + "; an NVIDIA GPU needs its driver", false);
+    raise("CUDA finds no usable GPU: " + describe(code) + "; check that NVIDIA's driver is installed", false);
   }
   std::vector<GpuInfo> gpus;
   for (int i = 0; i < count; ++i) {
@@ -115,8 +116,8 @@ std::vector<GpuInfo> list_gpus() {
     gpu.detail =
         std::to_string(static_cast<int>(gib + 0.5)) + " GiB, compute capability " + capability(has) + ", " + versions();
     if (has < kLeastCapability) {
-      gpu.unusable = "its compute capability is " + capability(has) + ", and this program was built for " +
-                     capability(kLeastCapability) + " and more";
+      gpu.unusable = "its compute capability is " + capability(has) + ", but this program was built for " +
+                     capability(kLeastCapability) + " and higher";
     }
     gpus.push_back(gpu);
   }
@@ -126,10 +127,10 @@ std::vector<GpuInfo> list_gpus() {
 struct Gpu::State {
   cudaStream_t compute = nullptr;
   cudaStream_t copy = nullptr;
-  cudaEvent_t computed = nullptr;    ///< what the copy stream waits for
+  cudaEvent_t computed = nullptr;    ///< the copy stream waits for this event
   cudaEvent_t halves[2] = {};        ///< the last copy through each half of `staging`
-  char* staging = nullptr;           ///< page-locked, two pieces
-  cublasHandle_t blas = nullptr;     ///< made last: nothing runs before
+  char* staging = nullptr;           ///< page-locked memory for two pieces
+  cublasHandle_t blas = nullptr;     ///< created last, so that nothing runs before it exists
   int number = 0;
   bool lost = false;
 
@@ -157,13 +158,13 @@ struct Gpu::State {
       const auto waited = std::chrono::steady_clock::now() - begin;
       if (waited > kPatience) {
         lost = true;
-        raise("CUDA: " + what + ": nothing ended for two minutes; the GPU hangs", true);
+        raise("CUDA: " + what + ": no work was completed for two minutes; the GPU hangs", true);
       }
       if (waited > std::chrono::milliseconds(2)) std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
 
-  /// Copies to come follow everything that was asked of the GPU.
+  /// Makes later copies wait for all computation that has been submitted so far.
   void copies_follow_computing() {
     check(cudaEventRecord(computed, compute), "cudaEventRecord");
     check(cudaStreamWaitEvent(copy, computed, 0), "cudaStreamWaitEvent");
@@ -175,7 +176,7 @@ struct Gpu::State {
       check(cudaSetDevice(number), "cudaSetDevice");
       copies_follow_computing();
       check(cudaEventRecord(halves[0], copy), "cudaEventRecord");
-      wait(halves[0], "what was asked for");
+      wait(halves[0], "the submitted work");
     } catch (const std::exception&) {
       lost = true;
     }
@@ -186,9 +187,10 @@ struct Gpu::State {
 Gpu::Gpu(int number, bool tf32) : tf32_(tf32), state_(std::make_unique<State>()) {
   const std::vector<GpuInfo> gpus = list_gpus();
   if (number < 0 || static_cast<std::size_t>(number) >= gpus.size()) {
-    raise("there is no GPU " + std::to_string(number) + "; CUDA finds " + std::to_string(gpus.size()), false);
+    raise("there is no GPU " + std::to_string(number) + "; CUDA finds " + std::to_string(gpus.size()) + ", numbered from 0",
+          false);
   }
-  info_ = gpus[static_cast<std::size_t>(number)];
+  info_ = gpus[number];
   if (!info_.unusable.empty()) raise(info_.name + " cannot be used: " + info_.unusable, false);
   State& s = *state_;
   s.number = number;
@@ -219,9 +221,9 @@ void* Gpu::allocate(std::size_t bytes, const std::string& what) {
     std::size_t available = 0;
     std::size_t total = 0;
     cudaMemGetInfo(&available, &total);
-    raise(info_.name + ": no room for " + what + " (" + std::to_string(bytes >> 20) + " MiB; " +
+    raise(info_.name + ": not enough memory for " + what + " (" + std::to_string(bytes >> 20) + " MiB; " +
               std::to_string(available >> 20) + " of " + std::to_string(total >> 20) +
-              " MiB are free); give this slave less with --memory, or make the batch smaller",
+              " MiB are free); give this slave fewer filters with --memory, or make the batch smaller",
           false);
   }
   check(code, "memory for " + what);
@@ -258,7 +260,7 @@ void Gpu::read(const float* from, float* to, std::size_t count) {
   s.copies_follow_computing();
   const std::size_t bytes = count * sizeof(float);
   const std::size_t pieces = (bytes + kPiece - 1) / kPiece;
-  // One piece is copied out of page-locked memory while the next arrives there.
+  // One piece is copied out of page-locked memory while the next piece arrives there.
   for (std::size_t p = 0; p <= pieces; ++p) {
     if (p < pieces) {
       const std::size_t at = p * kPiece;
@@ -284,7 +286,7 @@ void Gpu::finish() {
 
 void Gpu::multiply(const Product& p) {
   use();
-  // cuBLAS is column-major: it sees every matrix transposed, and computes c' = op(b)' op(a)'.
+  // cuBLAS is column-major: it sees every matrix transposed and computes c' = op(b)' op(a)'.
   const float alpha = 1.0F;
   check(cublasSgemm(state_->blas, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
                     p.n, p.m, p.k, &alpha, p.b, p.transpose_b ? p.k : p.n, p.a, p.transpose_a ? p.m : p.k, &p.beta, p.c,
@@ -298,7 +300,7 @@ void Gpu::sum_channels(const float* maps, int samples, int channels, int places,
   check(cudaGetLastError(), "sums of channels");
 }
 
-// A grid is kept to a million blocks: for_each goes on from there.
+// A grid has at most a million blocks; the threads of for_each loop over the remaining elements.
 #define CONVOY_DEFINE(Element)                                                                          \
   void Gpu::run(Element element, int count) {                                                           \
     use();                                                                                              \

@@ -1,5 +1,5 @@
-// What the CUDA device asks of a GPU, in C++17: CMake 3.25 passes no newer standard to nvcc. cuda_gpu.cu asks CUDA;
-// the tests have a GPU of plain loops instead (tests/kernels/host_gpu.cpp).
+// The CUDA device's view of a GPU, in C++17 because CMake 3.25 passes no newer standard to nvcc. gpu.cu implements it
+// with CUDA; the tests implement it with plain loops (tests/kernels/host_gpu.cpp).
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,18 @@
 
 namespace convoy::cuda {
 
+/// A GPU of this machine, as CUDA reports it.
 struct GpuInfo {
   int number = 0;
   std::string name;
   std::string detail;         ///< memory, compute capability, versions of driver and runtime
   std::size_t memory = 0;     ///< bytes
-  std::size_t available = 0;  ///< those of them that nobody had taken when the Gpu was made
-  std::string unusable;       ///< why this module cannot use it; empty when it can
+  std::size_t available = 0;  ///< bytes that were free when the Gpu was created
+  std::string unusable;       ///< the reason why this module cannot use it; empty if it can
 };
 
-/// c (m x n) = op(a) (m x k) * op(b) (k x n) + beta * c, row-major without gaps, in device memory; op transposes where its
-/// flag is set: a is then stored (k x m), b (n x k).
+/// c (m x n) = op(a) (m x k) * op(b) (k x n) + beta * c, row-major and contiguous, in device memory. Where its flag is
+/// set, op transposes: a is then stored as (k x m), b as (n x k).
 struct Product {
   int m;
   int n;
@@ -34,17 +35,18 @@ struct Product {
   float beta;
 };
 
-/// Throws DeviceLost (`lost`: the GPU cannot be used again by this process) or Error.
+/// Throws DeviceLost where `lost` is set, which means that this process cannot use the GPU again; throws Error
+/// otherwise.
 [[noreturn]] void raise(const std::string& what, bool lost);
 
-/// The GPUs of this machine. Raises where there is no driver, or none that this version of CUDA can use.
+/// Returns the GPUs of this machine. Raises where there is no driver, or none that this version of CUDA can use.
 std::vector<GpuInfo> list_gpus();
 
-/// One GPU at work. All but write, read and finish return before the GPU has done what they ask; it does all in the order
-/// in which it was asked. Raises where the GPU refuses or fails; waits no longer than two minutes for anything.
+/// A GPU. All functions but write, read and finish are asynchronous; the GPU executes everything in the order of the
+/// calls. Functions raise where the GPU refuses or fails. No function waits longer than two minutes.
 class Gpu {
  public:
-  /// `tf32`: products may round their factors to 10 bits of mantissa, for speed.
+  /// With `tf32`, matrix products may round their factors to 10 bits of mantissa, for speed.
   Gpu(int number, bool tf32);
   ~Gpu();
   Gpu(const Gpu&) = delete;
@@ -53,26 +55,26 @@ class Gpu {
   const GpuInfo& info() const { return info_; }
   bool tf32() const { return tf32_; }
 
-  /// Makes this GPU the calling thread's, as libraries want it; every function below does.
+  /// Makes this GPU the calling thread's current device, which libraries require. Every function below calls it.
   void use() const;
-  /// Memory filled with zeros; `what` names it where there is no room.
+  /// Returns memory filled with zeros; `what` names its purpose in the error where memory is short.
   void* allocate(std::size_t bytes, const std::string& what);
   void release(void* memory) noexcept;
-  /// Waits until nothing runs any more. False where the GPU is lost: to give anything back might then wait for ever.
+  /// Waits until the GPU is idle. Returns false where the GPU is lost: freeing resources might then wait for ever.
   bool settle() noexcept;
   void write(float* to, const float* from, std::size_t count);
   void read(const float* from, float* to, std::size_t count);
   void finish();
 
   void multiply(const Product& product);
-  /// The sum of each channel of (samples, channels, places), in a fixed order.
+  /// Sums each channel of (samples, channels, places) in a fixed order.
   void sum_channels(const float* maps, int samples, int channels, int places, float* sums);
-// element(i) for i = 0 .. count - 1, in any order.
+// Computes element(i) for i = 0 .. count - 1, in any order.
 #define CONVOY_DECLARE(Element) void run(Element element, int count);
   CONVOY_CUDA_ELEMENTS(CONVOY_DECLARE)
 #undef CONVOY_DECLARE
 
-  /// The stream (cudaStream_t) on which all this happens, for libraries that take one.
+  /// Returns the stream (cudaStream_t) that all work is submitted to, for libraries.
   void* stream() const;
 
  private:

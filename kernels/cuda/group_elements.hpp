@@ -1,13 +1,13 @@
-// Of what one thread of each CUDA kernel does (cuda_elements.hpp): convolutions in many groups (depthwise ones, say), where
-// filters read too few channels to share anything.
+// The work of one thread of each CUDA kernel (elements.hpp), for convolutions in many groups, such as depthwise ones,
+// whose filters read too few channels to share input.
 #pragma once
 
 #include "kernels/cuda/window.hpp"
 
 namespace convoy::cuda {
 
-/// Filters first_filter .. first_filter + filters - 1 of a stage whose groups are of so many filters and channels. The input
-/// has all channels.
+/// Filters first_filter .. first_filter + filters - 1 of a stage. Each group has group_filters filters and
+/// group_channels channels. The input has all channels of the stage.
 struct Groups {
   int channels;
   int filters;
@@ -15,11 +15,11 @@ struct Groups {
   int group_filters;
   int group_channels;
 
-  /// That a filter reads.
+  /// Returns the first channel that a filter reads.
   CONVOY_BOTH int first_channel(int filter) const { return (first_filter + filter) / group_filters * group_channels; }
 };
 
-/// Without bias.
+/// Forward convolution, without bias.
 struct GroupedConvolve {
   Window w;
   Groups g;
@@ -49,7 +49,7 @@ struct GroupedConvolve {
   }
 };
 
-/// 0 for channels that no filter here reads.
+/// Gradient with respect to the input; zero for channels that no filter of the shard reads.
 struct GroupedInputGradient {
   Window w;
   Groups g;
@@ -77,7 +77,7 @@ struct GroupedInputGradient {
   }
 };
 
-/// (samples, weights): each sample's part of the gradient by the weights.
+/// Each sample's part of the gradient with respect to the weights: (samples, weights).
 struct GroupedFilterSlices {
   Window w;
   Groups g;
@@ -106,7 +106,7 @@ struct GroupedFilterSlices {
   }
 };
 
-/// (number, count) to its sums over the slices, in their order.
+/// Sums a (number, count) matrix over `number`, in ascending order.
 struct SumSlices {
   int number;
   int count;

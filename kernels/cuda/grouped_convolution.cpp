@@ -39,7 +39,7 @@ class GroupedConvolution : public CudaConvolution {
   }
 
  private:
-  /// Each sample's part of the weights' gradient.
+  /// Returns the buffer for each sample's part of the weights' gradient.
   float* slices() {
     return scratch_.columns(gpu_, static_cast<std::size_t>(in_.n) * static_cast<std::size_t>(weights_));
   }
@@ -48,8 +48,8 @@ class GroupedConvolution : public CudaConvolution {
   CudaScratch& scratch_;
   Shape in_;
   Shape out_;
-  int micro_batch_;  ///< samples of one
-  int weights_;      ///< of all filters
+  int micro_batch_;  ///< samples of a micro-batch
+  int weights_;      ///< weights of all filters
   cuda::Window window_;
   cuda::Groups groups_{};
 };

@@ -7,12 +7,12 @@ namespace convoy {
 
 namespace {
 
-/// As kernels count.
+/// Returns the number of elements as an int, the type that kernels count in.
 int size_of(const CudaTensor& tensor, SampleRange samples) { return static_cast<int>(tensor.size_of(samples)); }
 
 class CudaActivation : public CudaLayer {
  public:
-  /// `fused`: the input holds the activation's output already.
+  /// Set `fused` where the input already holds the activation's output.
   CudaActivation(cuda::Gpu& gpu, const Activation& activation, const CudaTensor& input, bool fused,
                  const std::string& what)
       : gpu_(gpu),
@@ -102,7 +102,7 @@ class CudaPooling : public CudaLayer {
   cuda::Memory<int> places_;
 };
 
-/// The host draws the mask: the generator's integers are the same everywhere.
+/// The host draws the mask, because its generator gives the same integers on every machine.
 class CudaDropout : public CudaLayer {
  public:
   CudaDropout(cuda::Gpu& gpu, const Dropout& dropout, const CudaTensor& input, int first_filter,
@@ -145,7 +145,7 @@ class CudaDropout : public CudaLayer {
 }  // namespace
 
 void CudaAdd::forward(const Pass&, SampleRange samples) {
-  invariant(added_ != nullptr, "connect comes before forward");
+  invariant(added_ != nullptr, "connect is called before forward");
   gpu_.run(cuda::Sum{input_.data(samples), added_->data(samples), output_.data(samples)}, size_of(input_, samples));
 }
 

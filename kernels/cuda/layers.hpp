@@ -6,7 +6,7 @@
 
 namespace convoy {
 
-/// NCHW floats on a GPU.
+/// A tensor of NCHW floats on a GPU.
 class CudaTensor : public DeviceTensor {
  public:
   CudaTensor(cuda::Gpu& gpu, const Shape& shape, const std::string& what)
@@ -16,11 +16,11 @@ class CudaTensor : public DeviceTensor {
   using DeviceTensor::read;
   using DeviceTensor::write;
   void write(SampleRange samples, std::span<const float> values) override {
-    invariant(values.size() == size_of(samples), "as many values as the samples hold");
+    invariant(values.size() == size_of(samples), "the values fill the samples");
     gpu_.write(data(samples), values.data(), values.size());
   }
   void read(SampleRange samples, std::span<float> values) const override {
-    invariant(values.size() == size_of(samples), "as many values as the samples hold");
+    invariant(values.size() == size_of(samples), "the values fill the samples");
     gpu_.read(data(samples), values.data(), values.size());
   }
   Tensor to_host() const {
@@ -30,7 +30,7 @@ class CudaTensor : public DeviceTensor {
   }
   int size() const { return static_cast<int>(shape_.size()); }
   float* data() const { return memory_.data(); }
-  /// The same of some samples.
+  /// Returns the number of elements of some samples.
   std::size_t size_of(SampleRange samples) const {
     return static_cast<std::size_t>(samples.count) * shape_.sample_size();
   }
@@ -45,11 +45,11 @@ class CudaTensor : public DeviceTensor {
   cuda::Memory<float> memory_;
 };
 
-/// A parameter with what the optimizer keeps for it.
+/// A parameter with the optimizer's moments.
 struct CudaParameter {
   CudaTensor values;
   std::vector<std::unique_ptr<CudaTensor>> moments;
-  std::unique_ptr<CudaTensor> gradient;  ///< null where it is not trained
+  std::unique_ptr<CudaTensor> gradient;  ///< null where the parameter is not trained
 
   CudaParameter(cuda::Gpu& gpu, const Shape& shape, bool trained, int count, const std::string& what)
       : values(gpu, shape, what) {
@@ -63,24 +63,25 @@ struct CudaParameter {
   void take(const Parameter& from);
 };
 
-/// A layer after the convolution. Samples are those of a micro-batch, of tensors that hold the batch; with batch norm in
-/// the stage, all.
+/// A layer after the convolution. Tensors hold the whole batch; `samples` is one micro-batch, or the whole batch where
+/// the stage has batch norm.
 class CudaLayer {
  public:
   virtual ~CudaLayer() = default;
   virtual void forward(const Pass& pass, SampleRange samples) = 0;
   virtual const CudaTensor& output() const = 0;
-  /// From the gradient by output() to the gradient by its input.
+  /// Returns the gradient with respect to the layer's input, computed from the gradient with respect to output().
   virtual const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) = 0;
-  /// In the order of parameters_of().
+  /// Returns the layer's parameters in the order of parameters_of().
   virtual std::vector<CudaParameter*> parameters() { return {}; }
 };
 
-/// A layer that reads `input`. `first_filter` is the whole stage's number of its first channel; `after_relu`: the input is
-/// a ReLU's output, and the layer's backward is to include the ReLU's (for max pooling alone). `what` names the stage.
+/// Returns a layer that reads `input`. `first_filter` is the number, in the whole stage, of the input's first channel.
+/// Set `after_relu` (for max pooling only) where the input is a ReLU's output and the layer's backward must include the
+/// ReLU's. `what` names the stage in errors.
 std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,
                                            int first_filter, bool after_relu, const std::string& what);
-/// Adds maps, which have to be set before the first forward.
+/// Adds maps, which connect() must set before the first forward.
 class CudaAdd : public CudaLayer {
  public:
   CudaAdd(cuda::Gpu& gpu, const CudaTensor& input, const std::string& what)
@@ -90,7 +91,7 @@ class CudaAdd : public CudaLayer {
   void forward(const Pass& pass, SampleRange samples) override;
   const CudaTensor& output() const override { return output_; }
   const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override;
-  /// What the last backward gave, to both.
+  /// Returns the gradient of the last backward, which is the same for both addends.
   const CudaTensor& gradient() const { return gradient_; }
 
  private:
@@ -102,7 +103,7 @@ class CudaAdd : public CudaLayer {
 };
 std::unique_ptr<CudaLayer> make_cuda_batch_norm(cuda::Gpu& gpu, const BatchNorm& layer, int moments,
                                                 const CudaTensor& input, const std::string& what);
-/// Backward alone of an activation that the convolution applied to `output`.
+/// Returns the backward pass of an activation that the convolution has already applied to `output`.
 std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, const Activation& activation,
                                                       const CudaTensor& output, const std::string& what);
 

@@ -1,4 +1,4 @@
-# The CUDA module, where CUDA's compiler is; a program loads it when it is asked for such a device.
+# Builds the CUDA module where CUDA's compiler is installed. A program loads the module when such a device is requested.
 set(CONVOY_HAS_CUDA FALSE)
 if(CONVOY_CUDA STREQUAL "OFF")
   message(STATUS "CUDA devices: FALSE")
@@ -31,7 +31,7 @@ endif()
 set(CONVOY_HAS_CUDA TRUE)
 message(STATUS "CUDA devices: TRUE (CUDA ${CUDAToolkit_VERSION}, cuDNN: ${CONVOY_HAS_CUDNN})")
 
-# Compiled for itself, position-independent: core's own library is not.
+# The module compiles the sources of core that it needs again, position-independent, because core's own library is not.
 set(core ${PROJECT_SOURCE_DIR}/core)
 add_library(convoy_cuda MODULE cuda/device.cpp cuda/gpu.cu cuda/grouped_convolution.cpp cuda/layers.cpp cuda/module.cpp
                                cuda/norm.cpp cuda/product_convolution.cpp device.cpp eigen/device.cpp
@@ -40,12 +40,12 @@ add_library(convoy_cuda MODULE cuda/device.cpp cuda/gpu.cu cuda/grouped_convolut
                                ${core}/thread_team.cpp)
 set_target_properties(convoy_cuda PROPERTIES PREFIX "" OUTPUT_NAME convoy-cuda CUDA_STANDARD 17
                                              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
-target_link_options(convoy_cuda PRIVATE LINKER:--no-undefined)  # what is missing shows here, not when it is loaded
+target_link_options(convoy_cuda PRIVATE LINKER:--no-undefined)  # missing symbols show at build time, not at load time
 target_compile_definitions(convoy_cuda PRIVATE CONVOY_VERSION="${PROJECT_VERSION}")
 target_link_libraries(convoy_cuda PRIVATE convoy_options fmt::fmt Eigen3::Eigen Threads::Threads CUDA::cudart_static CUDA::cublas)
 if(CONVOY_HAS_CUDNN)
   target_sources(convoy_cuda PRIVATE cuda/dnn_convolution.cpp)
-  # cuDNN 9 deprecates its functions for convolution, and keeps them.
+  # cuDNN 9 deprecates its convolution functions but keeps them.
   set_source_files_properties(cuda/dnn_convolution.cpp PROPERTIES COMPILE_OPTIONS -Wno-deprecated-declarations)
   target_include_directories(convoy_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
   target_link_libraries(convoy_cuda PRIVATE ${CUDNN_LIBRARY})

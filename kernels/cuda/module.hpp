@@ -1,5 +1,5 @@
 // The functions of the CUDA module, which devices/cuda.cpp finds by name. Program and module are built together; the
-// version keeps a module from another build apart.
+// version check rejects a module from another build.
 #pragma once
 
 #include <memory>
@@ -10,27 +10,29 @@
 
 namespace convoy {
 
+/// A GPU of this machine, for the table of devices.
 struct CudaRow {
   int number = 0;
   std::string description;
-  std::string unusable;  ///< why it cannot be used; empty when it can
+  std::string unusable;  ///< the reason why it cannot be used; empty if it can
 };
 
+/// The device that convoy_cuda_make() creates.
 struct CudaRequest {
-  std::string name;  ///< the device's
+  std::string name;  ///< the device's name
   int number = 0;
-  bool cudnn = true;  ///< false: matrix products by cuBLAS
+  bool cudnn = true;  ///< false: convolutions use cuBLAS
   bool tf32 = false;
 };
 
 extern "C" {
-/// Must be the program's own CONVOY_VERSION.
+/// Returns the module's version, which must equal the program's CONVOY_VERSION.
 const char* convoy_cuda_version();
-/// Whether cuDNN is built in.
+/// Returns whether cuDNN is built in.
 bool convoy_cuda_has_cudnn();
-/// The GPUs. Throws Error where there is none to use.
+/// Appends a row for each GPU. Throws Error where CUDA finds no usable GPU.
 void convoy_cuda_list(std::vector<CudaRow>& rows);
-/// Throws Error where the GPU cannot be used.
+/// Creates a device. Throws Error where the GPU cannot be used.
 void convoy_cuda_make(const CudaRequest& request, std::unique_ptr<Device>& device);
 }
 

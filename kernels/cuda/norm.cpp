@@ -19,7 +19,7 @@ Parameter CudaParameter::to_host() const {
 }
 
 void CudaParameter::take(const Parameter& from) {
-  invariant(from.value.shape() == values.shape(), "a state of the shard's shape");
+  invariant(from.value.shape() == values.shape(), "the state has the shard's shape");
   values.write(from.value.span());
   for (std::size_t m = 0; m < moments.size(); ++m) moments[m]->write(from.moments.at(m).span());
 }
@@ -44,10 +44,10 @@ class CudaBatchNorm : public CudaLayer {
         inverse_(gpu, {input.shape().c, 1}, what) {}
 
   void forward(const Pass& pass, SampleRange samples) override {
-    invariant(samples.count == input_.shape().n, "batch norm of a whole batch");
+    invariant(samples.count == input_.shape().n, "batch norm takes the whole batch");
     if (pass.training) {
       sum(input_, sums_);
-      // What is to be summed lies where the output will.
+      // The summands are written to the output tensor, which the output overwrites afterwards.
       gpu_.run(cuda::SquareDistances{channels(), places(), count(), input_.data(), sums_.data(), output_.data()},
                input_.size());
       sum(output_, squares_);

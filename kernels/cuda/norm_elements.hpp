@@ -1,4 +1,4 @@
-// Of what one thread of each CUDA kernel does (cuda_elements.hpp): the optimizer's step, and batch norm.
+// The work of one thread of each CUDA kernel (elements.hpp), for the optimizer's step and batch norm.
 #pragma once
 
 #include "kernels/cuda/both.hpp"
@@ -7,7 +7,8 @@ namespace convoy::cuda {
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
-/// core/shard_state.hpp, UpdateStep: 0 SGD, 1 Nesterov's, 2 Adam. `squares` is Adam's alone.
+/// The optimizer's step (UpdateStep in core/shard_state.hpp). `optimizer` is 0 for SGD, 1 for Nesterov, 2 for Adam;
+/// only Adam uses `squares`.
 struct Update {
   int optimizer;
   float gradient_scale;
@@ -37,9 +38,9 @@ struct Update {
 };
 
 // ---- batch norm (core/stage.hpp) ------------------------------------------------------------------------------------
-// What is summed over the batch is written as maps first, and summed by Gpu::sum_channels.
+// The summands of sums over the batch are first written as maps, which Gpu::sum_channels then adds up.
 
-/// (x - mean)^2, with the mean as the sum of `count` elements.
+/// (x - mean)^2, where mean = sum / count.
 struct SquareDistances {
   int channels;
   int places;
@@ -54,8 +55,8 @@ struct SquareDistances {
   }
 };
 
-/// Mean and inverse standard deviation of each channel: in training from the sums of x and of (x - mean)^2, which also go
-/// into the running averages; in testing from those.
+/// Mean and inverse standard deviation of each channel. In training they come from the sums of x and of (x - mean)^2,
+/// and update the running averages; outside training they come from the running averages.
 struct NormMoments {
   bool training;
   float count;
@@ -82,6 +83,7 @@ struct NormMoments {
   }
 };
 
+/// Normalises maps with each channel's mean and inverse standard deviation.
 struct Normalise {
   int channels;
   int places;
@@ -98,7 +100,7 @@ struct Normalise {
   }
 };
 
-/// The gradient by the output times the normalised input.
+/// The gradient with respect to the output, multiplied by the normalised input.
 struct NormProducts {
   int channels;
   int places;
@@ -114,7 +116,8 @@ struct NormProducts {
   }
 };
 
-/// From the gradient by the output to that by the input; `sums` and `products` as summed over each channel.
+/// Gradient with respect to the output to the gradient with respect to the input; `sums` and `products` are sums over
+/// each channel.
 struct NormGradient {
   int channels;
   int places;

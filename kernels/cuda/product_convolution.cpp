@@ -21,7 +21,8 @@ class ProductConvolution : public CudaConvolution {
     const std::size_t sample = static_cast<std::size_t>(taps_) * static_cast<std::size_t>(places_);
     if (sample > kMostValues) {
       fail(
-          "stage {}: {} values of columns for one sample are more than the cuda device computes at once ({}); compute "
+          "stage {}: the columns of one sample have {} values, and the cuda device computes at most {} at once; "
+          "compute "
           "this net on another device",
           spec.stage.name, sample, kMostValues);
     }
@@ -109,11 +110,11 @@ class ProductConvolution : public CudaConvolution {
   int channels_;
   int filters_;
   int batch_;
-  int micro_batch_;  ///< samples of one
+  int micro_batch_;  ///< samples of a micro-batch
   int taps_;         ///< weights of a filter
-  int places_ = 0;   ///< of the output
-  int in_size_ = 0;  ///< of one sample
-  int samples_ = 1;  ///< computed together
+  int places_ = 0;   ///< of one output map
+  int in_size_ = 0;  ///< elements of one sample of the input
+  int samples_ = 1;  ///< samples computed together
 };
 
 }  // namespace

@@ -1,11 +1,11 @@
-// Windows over maps, for what one thread of a CUDA kernel does (cuda_elements.hpp).
+// Windows over maps, for the work of one thread of a CUDA kernel (elements.hpp).
 #pragma once
 
 #include "kernels/cuda/both.hpp"
 
 namespace convoy::cuda {
 
-/// A sliding window, of a convolution or of pooling, over maps of height x width, at out_height x out_width places.
+/// A sliding window of a convolution or of pooling, over maps of height x width, with out_height x out_width places.
 struct Window {
   int height;
   int width;
@@ -19,7 +19,7 @@ struct Window {
   int left;
 };
 
-/// Window positions first .. last - 1 that cover a row or column.
+/// The window positions first .. last - 1 that cover a row or column.
 struct Cover {
   int first;
   int last;
@@ -33,13 +33,13 @@ CONVOY_BOTH inline Cover cover(int position, int before, int kernel, int stride,
   return {reach < kernel ? 0 : (reach - kernel) / stride + 1, smaller(reach / stride + 1, positions)};
 }
 
-/// Rows or columns first .. last - 1 of the map that lie under a window.
+/// Returns the rows or columns first .. last - 1 of the map under a window.
 CONVOY_BOTH inline Cover inside(int position, int before, int kernel, int stride, int extent) {
   const int start = position * stride - before;
   return {larger(start, 0), smaller(start + kernel, extent)};
 }
 
-/// Element i of maps: its place, and the windows' positions that cover it.
+/// Element i of maps: its place in its map, and the window positions that cover it.
 struct MapElement {
   int map;
   int y;
@@ -55,7 +55,7 @@ CONVOY_BOTH inline MapElement element_of(const Window& w, int i) {
           cover(x, w.left, w.kernel_w, w.stride_w, w.out_width)};
 }
 
-/// Place i of pooled maps: the map's first element in the input, and what lies under the window.
+/// Place i of pooled maps: the first element of its input map, and the rows and columns under its window.
 struct Place {
   int map;
   Cover rows;

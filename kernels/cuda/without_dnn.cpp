@@ -1,4 +1,4 @@
-// In the place of cuda_dnn_convolution.cpp where cuDNN was not found.
+// Takes the place of dnn_convolution.cpp where cuDNN was not found.
 #include "kernels/cuda/convolution.hpp"
 
 namespace convoy {

@@ -44,25 +44,25 @@ class EigenShard : public Shard {
   void set_gradients(const std::vector<Tensor>& gradients) override { parameters_.set_gradients(gradients); }
 
  private:
-  /// What one thread works in.
+  /// The buffers of one thread.
   struct Workspace {
     Matrix columns;
     Matrix weight_gradient;
     Eigen::VectorXf bias_gradient;
   };
 
-  /// work(workspace, first, last): samples first .. last - 1 of the range, on each thread its own.
+  /// Calls work(workspace, first, last) on each thread for its own samples first .. last - 1 of the range.
   template <class Work>
   void split(SampleRange samples, Work work) {
     team_.split(samples.count, [&](int thread, int first, int last) {
-      work(work_[static_cast<std::size_t>(thread)], samples.first + first, samples.first + last);
+      work(work_[thread], samples.first + first, samples.first + last);
     });
   }
   void forward_sample(Workspace& work, int n);
   void backward_input_sample(Workspace& work, int n);
   void backward_filters_sample(Workspace& work, int n);
   void sum_gradients();
-  /// Filters of one group, and the row of the matrix of columns at which what they read begins.
+  /// A run of filters of one group, and the first row of their channels in the im2col matrix.
   struct GroupRun {
     int first;
     int count;
@@ -82,8 +82,8 @@ class EigenShard : public Shard {
   int filters_;
   int taps_;              ///< weights of one filter
   int places_;            ///< windows of one map
-  FilterRange channels_;  ///< that the shard reads
-  Stage read_;            ///< with those alone
+  FilterRange channels_;  ///< the channels that the shard reads
+  Stage read_;            ///< the stage with those channels alone
   std::vector<GroupRun> runs_;
   HostParameters<float> parameters_;
   ChannelLayers<float> layers_;
@@ -135,7 +135,7 @@ std::vector<EigenShard::GroupRun> EigenShard::runs() const {
 
 const DeviceTensor& EigenShard::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
   input_ = &host_values<float>(input);
-  invariant(input_->shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
+  invariant(input_->shape() == input_shape(spec_.stage, spec_.batch), "the input has the shard's shape");
   split(samples, [&](Workspace& work, int first, int last) {
     if (!convolves()) return weightless_.forward(*input_, {first, last - first}, layers_.input());
     for (int n = first; n < last; ++n) forward_sample(work, n);
@@ -161,13 +161,10 @@ void EigenShard::forward_sample(Workspace& work, int n) {
 const DeviceTensor* EigenShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
   invariant(input_ != nullptr, "backward follows a forward in training");
   const BasicTensor<float>& gradient = host_values<float>(output_gradient);
-  invariant(gradient.shape() == output_.shape(), "a gradient of the shard's output shape");
-  if (has_batch_norm(spec_.stage)) {
-    if (samples.first == 0) std::ranges::copy(gradient.span(), layers_.output_gradient().data());
-  } else {
-    std::ranges::copy(gradient.samples(samples.first, samples.count),
-                      layers_.output_gradient().samples(samples.first, samples.count).begin());
-  }
+  invariant(gradient.shape() == output_.shape(), "the gradient has the shape of the shard's output");
+  const SampleRange taken = spec_.read_by_backward(samples);
+  std::ranges::copy(gradient.samples(taken.first, taken.count),
+                    layers_.output_gradient().samples(taken.first, taken.count).begin());
   const SampleRange done = layers_.backward(samples, splitter());
   for (std::size_t i = 0; i < added_gradients_.size(); ++i) {
     std::ranges::copy(layers_.added_gradient(i).samples(done.first, done.count),
@@ -232,7 +229,7 @@ class EigenDevice : public Device {
   explicit EigenDevice(int threads) : team_(threads) {
     info_.name = "eigen";
     info_.threads = threads;
-    info_.memory_factor = 1.7;  // with the columns of a sample for each thread (tests/devices, ProcessorMemory)
+    info_.memory_factor = 1.7;  // includes one sample's im2col matrix per thread (tests/devices, ProcessorMemory)
     info_.description = fmt::format("Eigen {}.{}.{}, {} thread{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION,
                                     EIGEN_MINOR_VERSION, threads, threads == 1 ? "" : "s");
   }

@@ -1,4 +1,4 @@
-// The CPU device of machines without oneDNN (ARM, phones): im2col and Eigen's matrix product.
+// The CPU device for machines without oneDNN (ARM boards, phones): im2col and Eigen's matrix product.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace convoy {
 
-/// "eigen". Samples are divided among the threads; the filter gradient is summed in the threads' order, so equal
-/// numbers of threads give equal bits.
+/// Returns the device "eigen". Samples are divided among the threads, and the filter gradient is summed in the threads'
+/// order, so equal numbers of threads give equal bits.
 std::unique_ptr<Device> make_eigen_device(int threads);
 
 }  // namespace convoy

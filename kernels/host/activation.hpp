@@ -1,4 +1,4 @@
-// The activations on lists of values, for the devices' plain loops and the head.
+// Activations on arrays of values, for the plain loops of devices and for the heads.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ T activated(T x, T slope) {
   if constexpr (kind == Kind::leaky_relu) return x > T{0} ? x : slope * x;
 }
 
-/// The derivative by x, from y = activated(x).
+/// Returns the derivative of the activation with respect to x, computed from y = activated(x).
 template <Activation::Kind kind, class T>
 T activation_slope(T y, T slope) {
   using Kind = Activation::Kind;
@@ -28,7 +28,7 @@ T activation_slope(T y, T slope) {
   if constexpr (kind == Kind::leaky_relu) return y > T{0} ? T{1} : slope;
 }
 
-/// Calls work with the kind as a type, so that compilers see what a loop does and take several values at once.
+/// Calls work with the kind as a compile-time constant, so that compilers can vectorise its loop.
 template <class Work>
 void by_kind(Activation::Kind kind, Work work) {
   using Kind = Activation::Kind;
@@ -48,7 +48,7 @@ void activate(const Activation& activation, const T* x, T* y, std::size_t count)
   });
 }
 
-/// dx = dy * derivative, from y = activation(x).
+/// dx = dy * derivative, where the derivative is computed from y = activation(x).
 template <class T>
 void activate_backward(const Activation& activation, const T* y, const T* dy, T* dx, std::size_t count) {
   by_kind(activation.kind, [=, slope = static_cast<T>(activation.slope)](auto kind) {
@@ -56,7 +56,7 @@ void activate_backward(const Activation& activation, const T* y, const T* dy, T*
   });
 }
 
-/// As kernels on GPUs number them; 0 is none.
+/// Returns the activation's number in GPU kernels; 0 stands for no activation.
 inline int code_of(const Activation& activation) { return static_cast<int>(activation.kind) + 1; }
 
 }  // namespace convoy

@@ -22,7 +22,7 @@ Map<T> map_of(BasicTensor<T>& tensor, int n, int c) {
   return {&tensor.at(n, c), tensor.shape().h, tensor.shape().w};
 }
 
-/// Rows or columns of a map under one position of a window, cut at the map's borders.
+/// The rows or columns of a map under one position of a window, clipped at the map's borders.
 struct Span {
   int first;
   int last;
@@ -80,7 +80,7 @@ void average_backward(const Pooling& pool, Map<T> in_slope, Map<T> out_slope) {
   });
 }
 
-/// Of f(x) for all elements x of a channel, in a fixed order.
+/// Returns the sum of f(x) over all elements x of a channel, in a fixed order.
 template <class T, class F>
 double sum_over(const BasicTensor<T>& maps, int c, F f) {
   double sum = 0.0;
@@ -96,8 +96,7 @@ double sum_over(const BasicTensor<T>& maps, int c, F f) {
 template <class T>
 ChannelLayers<T>::ChannelLayers(const Stage& stage, FilterRange filters, int batch, HostParameters<T>* parameters)
     : layers_(stage.after),
-      first_filter_(filters.first),
-      batch_(batch),
+      spec_{.stage = stage, .filters = filters, .batch = batch},
       parameters_(parameters),
       max_places_(layers_.size()),
       scales_(layers_.size()),
@@ -117,11 +116,10 @@ ChannelLayers<T>::ChannelLayers(const Stage& stage, FilterRange filters, int bat
       added_.push_back(nullptr);
     }
     if (is_norm(i)) {
-      invariant(parameters != nullptr, "parameters for a batch norm");
+      invariant(parameters != nullptr, "a stage with batch norm has parameters");
       const auto channels = static_cast<std::size_t>(shape.c);
       moments_[i] = {std::vector<double>(channels), std::vector<double>(channels)};
       norm_numbers_[i] = norms++;
-      has_norm_ = true;
     }
     values_.emplace_back(shape, T{0});
   }
@@ -130,10 +128,8 @@ ChannelLayers<T>::ChannelLayers(const Stage& stage, FilterRange filters, int bat
 
 template <class T>
 SampleRange ChannelLayers<T>::forward(SampleRange samples, const Pass& pass, const Splitter& split) {
-  if (has_norm_) {
-    if (samples.first + samples.count < batch_) return {samples.first, 0};
-    samples = {0, batch_};
-  }
+  samples = spec_.ready_after_forward(samples);
+  if (samples.count == 0) return samples;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const int channels = values_[i].shape().c;
     if (is_norm(i)) {
@@ -165,16 +161,17 @@ void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c, const Pass& pa
     max_forward(*pool, in, out, max_places_[i].data() + map * static_cast<std::size_t>(out.h * out.w));
   } else if (std::holds_alternative<Add>(layers_[i])) {
     const auto number = static_cast<std::size_t>(std::ranges::find(add_layers_, i) - add_layers_.begin());
-    invariant(added_[number] != nullptr, "connect comes before forward");
+    invariant(added_[number] != nullptr, "connect is called before forward");
     const T* other = &added_[number]->at(n, c);
     for (int e = 0; e < size; ++e) out.values[e] = in.values[e] + other[e];
   } else {
     const auto& dropout = std::get<Dropout>(layers_[i]);
     T* scale = &scales_[i].at(n, c);
     for (int e = 0; e < size; ++e) {
-      scale[e] = pass.training
-                     ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, n, first_filter_ + c, e))
-                     : T{1};
+      scale[e] =
+          pass.training
+              ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, n, spec_.filters.first + c, e))
+              : T{1};
       out.values[e] = in.values[e] * scale[e];
     }
   }
@@ -182,10 +179,8 @@ void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c, const Pass& pa
 
 template <class T>
 SampleRange ChannelLayers<T>::backward(SampleRange samples, const Splitter& split) {
-  if (has_norm_) {
-    if (samples.first > 0) return {samples.first, 0};
-    samples = {0, batch_};
-  }
+  samples = spec_.read_by_backward(samples);
+  if (samples.count == 0) return samples;
   for (std::size_t i = layers_.size(); i-- > 0;) {
     const int channels = values_[i].shape().c;
     if (is_norm(i)) {
@@ -237,7 +232,7 @@ void ChannelLayers<T>::normalise(std::size_t i, int c, const Pass& pass) {
   auto mean = static_cast<double>(running_mean);
   auto variance = static_cast<double>(running_variance);
   if (pass.training) {
-    const double count = static_cast<double>(batch_) * size;
+    const double count = static_cast<double>(spec_.batch) * size;
     mean = sum_over(values_[i], c, [](double x) { return x; }) / count;
     const double squares = sum_over(values_[i], c, [&](double x) { return (x - mean) * (x - mean); });
     variance = squares / count;
@@ -249,27 +244,28 @@ void ChannelLayers<T>::normalise(std::size_t i, int c, const Pass& pass) {
     average(running_variance, squares / std::max(1.0, count - 1.0));
   }
   const double inverse = 1.0 / std::sqrt(variance + static_cast<double>(layer.epsilon));
-  moments_[i].mean[static_cast<std::size_t>(c)] = mean;
-  moments_[i].inverse[static_cast<std::size_t>(c)] = inverse;
+  moments_[i].mean[c] = mean;
+  moments_[i].inverse[c] = inverse;
   const double factor = inverse * static_cast<double>(parameters[0].value.at(c, 0));
   const auto bias = static_cast<double>(parameters[1].value.at(c, 0));
-  for (int n = 0; n < batch_; ++n) {
+  for (int n = 0; n < spec_.batch; ++n) {
     const T* x = &values_[i].at(n, c);
     T* y = &values_[i + 1].at(n, c);
     for (int e = 0; e < size; ++e) y[e] = static_cast<T>((static_cast<double>(x[e]) - mean) * factor + bias);
   }
 }
 
-/// With y' = (x - mean) * inverse: dx = weight * inverse * (dy - mean of dy - y' * mean of (dy * y')).
+/// With y' = (x - mean) * inverse: dx = weight * inverse * (dy - mean of dy - y' * mean of (dy * y')) (Ioffe and
+/// Szegedy, ICML 2015).
 template <class T>
 void ChannelLayers<T>::normalise_backward(std::size_t i, int c) {
-  const double mean = moments_[i].mean[static_cast<std::size_t>(c)];
-  const double inverse = moments_[i].inverse[static_cast<std::size_t>(c)];
+  const double mean = moments_[i].mean[c];
+  const double inverse = moments_[i].inverse[c];
   const int size = values_[i].shape().h * values_[i].shape().w;
-  const double count = static_cast<double>(batch_) * size;
+  const double count = static_cast<double>(spec_.batch) * size;
   double sum = 0.0;
   double products = 0.0;
-  for (int n = 0; n < batch_; ++n) {
+  for (int n = 0; n < spec_.batch; ++n) {
     const T* x = &values_[i].at(n, c);
     const T* dy = &slopes_[i + 1].at(n, c);
     for (int e = 0; e < size; ++e) {
@@ -281,7 +277,7 @@ void ChannelLayers<T>::normalise_backward(std::size_t i, int c) {
   parameters[0].gradient.at(c, 0) = static_cast<T>(products);
   parameters[1].gradient.at(c, 0) = static_cast<T>(sum);
   const double factor = static_cast<double>(parameters[0].value.at(c, 0)) * inverse;
-  for (int n = 0; n < batch_; ++n) {
+  for (int n = 0; n < spec_.batch; ++n) {
     const T* x = &values_[i].at(n, c);
     const T* dy = &slopes_[i + 1].at(n, c);
     T* dx = &slopes_[i].at(n, c);

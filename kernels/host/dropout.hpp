@@ -1,4 +1,4 @@
-// Dropout's mask, for devices that have the host draw it.
+// Dropout masks drawn on the host, for devices without a generator of their own.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace convoy {
 
-/// Fills samples of `mask` with dropout_scale of every element of maps whose first channel is `first_filter` of the whole
-/// stage; with ones when not training.
+/// Fills `samples` of `mask` with the dropout_scale of every element, or with ones outside training. `first_filter` is
+/// the number, in the whole stage, of the mask's first channel.
 inline void draw_dropout_mask(const Dropout& dropout, const Pass& pass, int first_filter, SampleRange samples,
                               Tensor& mask) {
   const std::span<float> drawn = mask.samples(samples.first, samples.count);

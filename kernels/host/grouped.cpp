@@ -5,7 +5,7 @@
 namespace convoy {
 namespace {
 
-/// Filters of the stage, and in how many groups they are.
+/// A run of the stage's filters that makes up `groups` groups, or a part of one group.
 struct Run {
   FilterRange filters;
   int groups = 1;
@@ -53,8 +53,8 @@ class ShardInParts : public Shard {
 
  private:
   struct Part {
-    FilterRange filters;   ///< of the shard's
-    FilterRange channels;  ///< that they read
+    FilterRange filters;   ///< counted from the shard's first filter
+    FilterRange channels;  ///< the channels that these filters read
     std::unique_ptr<Shard> shard;
     std::unique_ptr<DeviceTensor> input;
     std::unique_ptr<DeviceTensor> output_gradient;
@@ -67,7 +67,7 @@ class ShardInParts : public Shard {
   ShardSpec spec_;
   std::vector<Part> parts_;
   std::unique_ptr<DeviceTensor> output_;
-  std::unique_ptr<DeviceTensor> input_gradient_;  ///< 0 for channels that no part reads
+  std::unique_ptr<DeviceTensor> input_gradient_;  ///< zero for channels that no part reads
   std::vector<std::unique_ptr<DeviceTensor>> added_gradients_;
   std::vector<const DeviceTensor*> connected_;
 };
@@ -90,7 +90,7 @@ void ShardInParts::add_part(const Run& run) {
   all.stage.channels = channels.count;
   all.stage.conv.filters = run.filters.count;
   all.stage.conv.groups = run.groups;
-  // Where they lie in the net's stage: dropout draws by that.
+  // The range keeps its place in the net's stage, because dropout draws its mask by channel number.
   all.filters = run.filters;
   Part part{.filters = {run.filters.first - spec_.filters.first, run.filters.count},
             .channels = channels,
@@ -108,12 +108,11 @@ void ShardInParts::add_part(const Run& run) {
 }
 
 const DeviceTensor& ShardInParts::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
-  SampleRange made = samples;
-  if (spec_.waits_for_batch()) made = {0, samples.first + samples.count < spec_.batch ? 0 : spec_.batch};
+  const SampleRange made = spec_.ready_after_forward(samples);
   for (const Part& part : parts_) {
     part.input->take_channels(input, part.channels, 0, false, samples);
     for (std::size_t i = 0; i < part.added.size(); ++i) {
-      invariant(connected_[i] != nullptr, "connect comes before forward");
+      invariant(connected_[i] != nullptr, "connect is called before forward");
       part.added[i]->take_channels(*connected_[i], part.filters, 0, false, samples);
     }
     const DeviceTensor& maps = part.shard->forward(*part.input, pass, samples);
@@ -123,8 +122,7 @@ const DeviceTensor& ShardInParts::forward(const DeviceTensor& input, const Pass&
 }
 
 const DeviceTensor* ShardInParts::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
-  SampleRange taken = samples;
-  if (spec_.waits_for_batch()) taken = {0, samples.first == 0 ? spec_.batch : 0};
+  const SampleRange taken = spec_.read_by_backward(samples);
   for (const Part& part : parts_) {
     if (taken.count > 0) part.output_gradient->take_channels(output_gradient, part.filters, 0, false, taken);
     const DeviceTensor* gradient = part.shard->backward_input(*part.output_gradient, samples);

@@ -1,4 +1,4 @@
-// The opaque tensor of devices that compute on NCHW arrays in host memory.
+// The tensor of devices that compute on NCHW arrays in host memory.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 namespace convoy {
 
+/// A device tensor whose values are an NCHW array of T in host memory.
 template <class T>
 class HostTensor : public DeviceTensor {
  public:
@@ -17,23 +18,23 @@ class HostTensor : public DeviceTensor {
   using DeviceTensor::write;
   void write(SampleRange samples, std::span<const float> from) override {
     const std::span<T> to = values.samples(samples.first, samples.count);
-    invariant(from.size() == to.size(), "as many values as the samples hold");
+    invariant(from.size() == to.size(), "the values fill the samples");
     std::transform(from.begin(), from.end(), to.begin(), [](float value) { return static_cast<T>(value); });
   }
   void read(SampleRange samples, std::span<float> to) const override {
     const std::span<const T> from = values.samples(samples.first, samples.count);
-    invariant(to.size() == from.size(), "as many values as the samples hold");
+    invariant(to.size() == from.size(), "the values fill the samples");
     std::transform(from.begin(), from.end(), to.begin(), [](T value) { return static_cast<float>(value); });
   }
 
   BasicTensor<T> values;
 };
 
-/// The host tensor behind a device tensor. Throws BrokenInvariant for one of another device.
+/// Returns the host tensor behind a device tensor. Throws BrokenInvariant if it belongs to another device.
 template <class T>
 const BasicTensor<T>& host_values(const DeviceTensor& tensor) {
   const auto* host = dynamic_cast<const HostTensor<T>*>(&tensor);
-  invariant(host != nullptr, "a tensor of the same device");
+  invariant(host != nullptr, "the tensor belongs to this device");
   return host->values;
 }
 
@@ -42,10 +43,10 @@ template <class T>
 struct HostParameter {
   BasicTensor<T> value;
   std::vector<BasicTensor<T>> moments;
-  BasicTensor<T> gradient;  ///< empty where it is not trained
+  BasicTensor<T> gradient;  ///< empty where the parameter is not trained
 };
 
-/// All of a shard's, in the order of parameters_of(), and the optimizer's step on them.
+/// All parameters of a shard, in the order of parameters_of(), and the optimizer's step on them.
 template <class T>
 class HostParameters {
  public:
@@ -61,10 +62,10 @@ class HostParameters {
 
   HostParameter<T>& weights() { return all_[0]; }
   const HostParameter<T>& weights() const { return all_[0]; }
-  /// Null where the convolution has none.
+  /// Returns the bias, or null where the convolution has none.
   HostParameter<T>* bias() { return of_convolution_ > 1 ? &all_[1] : nullptr; }
   const HostParameter<T>* bias() const { return of_convolution_ > 1 ? &all_[1] : nullptr; }
-  /// Weights, biases, running means and variances of the batch norm number `index` of the stage.
+  /// Returns weights, biases, running means and running variances of batch norm number `index` of the stage.
   std::span<HostParameter<T>, 4> batch_norm(std::size_t index) {
     return std::span<HostParameter<T>>(all_).subspan(of_convolution_ + 4 * index).template first<4>();
   }
@@ -88,7 +89,7 @@ class HostParameters {
     return state;
   }
   void set_state(const ShardState& state) {
-    invariant(state.parameters.size() == all_.size(), "a state of the shard's stage");
+    invariant(state.parameters.size() == all_.size(), "the state belongs to the shard's stage");
     for (std::size_t i = 0; i < all_.size(); ++i) {
       take(state.parameters[i].value, all_[i].value);
       for (std::size_t m = 0; m < all_[i].moments.size(); ++m) {
@@ -102,7 +103,7 @@ class HostParameters {
     return all;
   }
   void set_gradients(const std::vector<Tensor>& gradients) {
-    invariant(gradients.size() == all_.size(), "a gradient for each parameter");
+    invariant(gradients.size() == all_.size(), "each parameter has a gradient");
     for (std::size_t i = 0; i < all_.size(); ++i) {
       if (all_[i].gradient.size() > 0) take(gradients[i], all_[i].gradient);
     }
@@ -116,7 +117,7 @@ class HostParameters {
     return to;
   }
   static void take(const Tensor& from, BasicTensor<T>& to) {
-    invariant(from.shape() == to.shape(), "a state of the shard's shape");
+    invariant(from.shape() == to.shape(), "the state has the shard's shape");
     std::transform(from.span().begin(), from.span().end(), to.data(),
                    [](float value) { return static_cast<T>(value); });
   }

@@ -5,7 +5,9 @@
 namespace convoy {
 namespace {
 
-/// Calls row(matrix row, image row or -1, first input column) for every stretch of one output row.
+/// Calls row(start, image_row, first_column) for every output row of every matrix row: `start` is the offset of the
+/// stretch in the matrix, `image_row` the offset of the input row in the image or -1 where it lies in the padding,
+/// `first_column` the input column of the first element.
 template <class Row>
 void for_each_row(const Stage& stage, Row row) {
   const Convolution& conv = stage.conv;

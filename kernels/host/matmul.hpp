@@ -1,4 +1,4 @@
-// Dense-layer maths on the host's CPU: matrix products, row-major, and updates.
+// Dense-layer maths on the host: row-major matrix products, and parameter updates.
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace convoy {
 
-/// c (m x n) = op(a) (m x k) * op(b) (k x n) + beta * c, all row-major without gaps. op transposes where its flag is
-/// set: a is then stored (k x m), b (n x k).
+/// c (m x n) = op(a) (m x k) * op(b) (k x n) + beta * c, all row-major and contiguous. Where its flag is set, op
+/// transposes: a is then stored as (k x m), b as (n x k).
 template <class T>
 struct Matmul {
   int m = 0;
@@ -22,15 +22,15 @@ struct Matmul {
   T beta = 0;  ///< 0 or 1
 };
 
-/// Float products use oneDNN where it is built in, Eigen elsewhere; double always Eigen.
+/// Float products use oneDNN where it is built in, and Eigen elsewhere; double products always use Eigen.
 void matmul(const Matmul<float>& job);
 void matmul(const Matmul<double>& job);
 
-/// update_values() of all values.
+/// Calls update_values() for all values of a parameter.
 void update_parameter(const UpdateStep& step, std::span<const float> gradient, float* values, float* const* moments);
 void update_parameter(const UpdateStep& step, std::span<const double> gradient, double* values, double* const* moments);
 
-/// Number of threads that the above called from this thread use.
+/// Sets the number of threads that the functions above use when called from this thread.
 void set_matmul_threads(int threads);
 
 }  // namespace convoy

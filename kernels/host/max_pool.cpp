@@ -8,7 +8,7 @@
 namespace convoy {
 namespace {
 
-// Vectors as the compiler knows them, as wide as the instructions that it may use.
+// Vectors use the compiler's extension, with the width of the instruction set that it compiles for.
 #if defined(__AVX512F__)
 constexpr int kWidth = 16;
 #elif defined(__AVX2__)
@@ -17,7 +17,7 @@ constexpr int kWidth = 8;
 constexpr int kWidth = 4;
 #endif
 
-/// Several lanes in one vector, and one lane by itself.
+/// Several lanes in one vector, and a single lane.
 struct Several {
   using Value = float __attribute__((vector_size(kWidth * sizeof(float))));
   using Place = std::int32_t __attribute__((vector_size(kWidth * sizeof(std::int32_t))));
@@ -48,19 +48,19 @@ void for_each_lane(int lanes, Work work) {
   for (; lane < lanes; ++lane) work(lane, Single());
 }
 
-/// First and last + 1.
+/// Positions first .. last - 1.
 struct Range {
   int first;
   int last;
 };
 
-/// Elements under the window at an output position, cut at the border.
+/// Returns the elements under the window at an output position, clipped at the border.
 Range under(int position, int stride, int kernel, int pad, int extent) {
   const int start = position * stride - pad;
   return {std::max(start, 0), std::min(start + kernel, extent)};
 }
 
-/// Output positions whose windows cover an element.
+/// Returns the output positions whose windows cover an element.
 Range over(int element, int stride, int kernel, int pad, int positions) {
   const int reach = element + pad - kernel;
   return {reach < 0 ? 0 : reach / stride + 1, std::min((element + pad) / stride + 1, positions)};
@@ -115,7 +115,7 @@ MaxPool::CoverTable::CoverTable(const Shape& map, Rows rows_of, Columns columns_
 
 MaxPool::MaxPool(const Pooling& pool, const LanedMaps& maps)
     : in_(maps), out_(pooled_shape(pool, {1, 1, maps.height, maps.width})) {
-  invariant(pool.kernel_h * pool.kernel_w < kNoPlace, "a window whose places fit 16 bits");
+  invariant(pool.kernel_h * pool.kernel_w < kNoPlace, "the places of the window fit into 16 bits");
   const auto place = [&](int y, int x, int out_y, int out_x) {
     return (y - out_y * pool.stride_h + pool.pad.top) * pool.kernel_w + x - out_x * pool.stride_w + pool.pad.left;
   };

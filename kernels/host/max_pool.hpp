@@ -1,4 +1,4 @@
-// Max pooling of maps whose channels lie side by side, so that one vector instruction compares several channels.
+// Max pooling of maps in channels-last or blocked layouts, where one vector instruction compares several channels.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,9 @@
 
 namespace convoy {
 
-/// Maps as (planes, height, width, lanes) floats, lanes together: channels last has a plane for each sample, channels in
-/// blocks of 16 a plane for each sample's block, plain NCHW a plane and one lane for each channel.
+/// Maps as (planes, height, width, lanes) floats with the lanes contiguous. Channels-last maps have one plane per
+/// sample; maps in blocks of 16 channels have one plane per sample and block; NCHW maps have one plane per sample and
+/// channel, and one lane.
 struct LanedMaps {
   int planes = 0;
   int height = 0;
@@ -19,38 +20,40 @@ struct LanedMaps {
   int lanes = 0;
 };
 
-/// Where a maximum came from: its element's place in the window, or kNoPlace.
+/// The origin of a maximum: the index of its element in the window, or kNoPlace.
 using PoolPlace = std::uint16_t;
 constexpr PoolPlace kNoPlace = 0xFFFF;
 
-/// An element of the input and a window that covers it.
+/// An element of the input together with a window that covers it.
 struct PoolCover {
-  std::size_t at;      ///< lanes before the one in the plane: before the element going forward, the window backward
-  std::int32_t place;  ///< of the element in the window
+  std::size_t at;      ///< offset in the plane of the element (forward) or of the window's output (backward)
+  std::int32_t place;  ///< index of the element in the window
 };
 
-/// Max pooling of one geometry. Padding never wins; of equal elements the first does.
+/// Max pooling of one geometry. Padding never wins; among equal elements the first in row-major order does.
 class MaxPool {
  public:
   MaxPool(const Pooling& pool, const LanedMaps& maps);
 
-  /// `output` and `places` have the input's planes and lanes, and pooled_shape's height and width. With `after_relu`
-  /// (the input is a ReLU's output) a maximum of zero has no place: the ReLU's slope is zero there, so that backward
-  /// yields the gradient by the ReLU's input.
+  /// `output` and `places` have the input's planes and lanes, and the height and width of pooled_shape(). Set
+  /// `after_relu` where the input is a ReLU's output: a maximum of zero then has no place, because the ReLU's slope is
+  /// zero there, so that backward yields the gradient with respect to the ReLU's input.
   void forward(const float* input, bool after_relu, float* output, PoolPlace* places) const;
-  /// For each element of the input the sum of `gradient` over the windows that took it. Writes every element.
+  /// Writes, for each element of the input, the sum of `gradient` over the windows whose maximum it is.
   void backward(const float* gradient, const PoolPlace* places, float* input_gradient) const;
 
  private:
-  /// For each pixel what covers it, or what it covers: found once, so that the passes only read.
+  /// The elements under each window, or the windows over each element. The tables are built once, so that the passes
+  /// only read them.
   struct CoverTable {
     CoverTable() = default;
-    /// For each pixel of the map in rows, cover(pixel's y, x, other's y, x) of the others in rows_of(y), columns_of(x).
+    /// Builds the table for the pixels of `map` in row-major order: cover(y, x, r, c) for every r in rows_of(y) and c
+    /// in columns_of(x).
     template <class Rows, class Columns, class Cover>
     CoverTable(const Shape& map, Rows rows_of, Columns columns_of, Cover cover);
 
     std::vector<PoolCover> covers;
-    std::vector<std::size_t> ends;  ///< of each pixel's covers
+    std::vector<std::size_t> ends;  ///< end of each pixel's covers
     std::span<const PoolCover> of(std::size_t pixel) const;
   };
 
@@ -58,8 +61,8 @@ class MaxPool {
 
   LanedMaps in_;
   Shape out_;
-  CoverTable elements_;  ///< under each window
-  CoverTable windows_;   ///< over each element
+  CoverTable elements_;  ///< the elements under each window
+  CoverTable windows_;   ///< the windows over each element
 };
 
 }  // namespace convoy

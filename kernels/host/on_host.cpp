@@ -34,18 +34,19 @@ class ShardOnHost : public Shard {
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override {
     copy(input, *input_.on_host, samples);
     for (std::size_t i = 0; i < added_.size(); ++i) {
-      invariant(connected_[i] != nullptr, "connect comes before forward");
+      invariant(connected_[i] != nullptr, "connect is called before forward");
       copy(*connected_[i], *added_[i].on_host, samples);
     }
     const DeviceTensor& output = shard_->forward(*input_.on_host, pass, samples);
-    copy(output, *output_.on_device, whole(samples));
+    copy(output, *output_.on_device, spec().ready_after_forward(samples));
     return *output_.on_device;
   }
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
-    copy(output_gradient, *output_gradient_.on_host, whole(samples));
+    const SampleRange taken = spec().read_by_backward(samples);
+    copy(output_gradient, *output_gradient_.on_host, taken);
     const DeviceTensor* gradient = shard_->backward_input(*output_gradient_.on_host, samples);
     for (std::size_t i = 0; i < added_.size(); ++i) {
-      copy(shard_->added_gradient(i), *added_[i].on_device, whole(samples));
+      copy(shard_->added_gradient(i), *added_[i].on_device, taken);
     }
     if (gradient == nullptr) return nullptr;
     copy(*gradient, *input_gradient_.on_device, samples);
@@ -59,7 +60,7 @@ class ShardOnHost : public Shard {
   void set_gradients(const std::vector<Tensor>& gradients) override { shard_->set_gradients(gradients); }
 
  private:
-  /// The same values in both memories.
+  /// The same tensor in both memories.
   struct Pair {
     std::unique_ptr<DeviceTensor> on_host;
     std::unique_ptr<DeviceTensor> on_device;
@@ -69,11 +70,8 @@ class ShardOnHost : public Shard {
     const Shape shape = on_host->shape();
     return {std::move(on_host), device_.make_tensor(shape)};
   }
-  /// With batch norm, maps and their gradients are those of the batch.
-  SampleRange whole(SampleRange samples) const {
-    return spec().waits_for_batch() ? SampleRange{0, spec().batch} : samples;
-  }
   void copy(const DeviceTensor& from, DeviceTensor& to, SampleRange samples) {
+    if (samples.count == 0) return;
     values_.resize(static_cast<std::size_t>(samples.count) * from.shape().sample_size());
     from.read(samples, values_);
     to.write(samples, values_);

@@ -1,12 +1,13 @@
-// A shard of a device that the host computes for it: for stages that are too rare, or too cheap, for the device to have
-// kernels of its own for.
+// A shard that the host computes on behalf of a device, for stages that are too rare or too cheap to deserve kernels of
+// the device's own.
 #pragma once
 
 #include "kernels/device.hpp"
 
 namespace convoy {
 
-/// Takes and gives tensors of `device`, and computes between on the host. `device` must outlive the shard.
+/// Compiles a shard that takes and returns tensors of `device` and computes on the host. `device` must outlive the
+/// shard.
 std::unique_ptr<Shard> compile_on_host(Device& device, const ShardSpec& spec, int threads);
 
 }  // namespace convoy

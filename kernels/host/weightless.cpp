@@ -60,8 +60,8 @@ void Weightless<T>::normalise(const BasicTensor<T>& input, int sample, BasicTens
   }
 }
 
-/// With b the base: dy by x of its own channel is b^-beta, and by that of each channel around it, its own too,
-/// -2 alpha / size * beta * x_own * x_other * b^(-beta - 1).
+/// With b the base, y of a channel depends on its own x through b^-beta, and on the x of every channel in its window,
+/// including its own, through b: dy/dx_other = -2 alpha / size * beta * x_own * x_other * b^(-beta - 1).
 template <class T>
 void Weightless<T>::normalise_backward(const BasicTensor<T>& input, const BasicTensor<T>& gradient, int sample,
                                        BasicTensor<T>& input_gradient) const {

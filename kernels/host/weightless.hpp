@@ -1,4 +1,4 @@
-// Stages without a convolution, by plain loops over NCHW: channels that pass as they are, and response norm.
+// Stages without a convolution as plain loops over NCHW tensors: the identity and response norm.
 #pragma once
 
 #include <vector>
@@ -8,20 +8,21 @@
 
 namespace convoy {
 
-/// For one shard. Samples are independent, so that callers may run ranges of them on several threads.
+/// The computation of one shard. Samples are independent, so callers may run ranges of samples on several threads.
 template <class T>
 class Weightless {
  public:
   Weightless(const Stage& stage, FilterRange filters, int batch);
 
-  /// Samples of the input, all its channels, to those of the maps of the shard's filters.
+  /// Computes `samples` of the maps of the shard's filters from the same samples of the input, which has all channels.
   void forward(const BasicTensor<T>& input, SampleRange samples, BasicTensor<T>& maps);
-  /// From the gradient by the maps to that by the input, which is 0 for channels that the shard does not read.
+  /// Computes the gradient with respect to the input from the gradient with respect to the maps. It is zero for
+  /// channels that the shard does not read.
   void backward(const BasicTensor<T>& input, const BasicTensor<T>& gradient, SampleRange samples,
                 BasicTensor<T>& input_gradient) const;
 
  private:
-  /// Channels around one, within the input's.
+  /// Returns the channels in the window around one channel, clipped to the input's channels.
   FilterRange around(int channel) const;
   void normalise(const BasicTensor<T>& input, int sample, BasicTensor<T>& maps);
   void normalise_backward(const BasicTensor<T>& input, const BasicTensor<T>& gradient, int sample,
@@ -29,7 +30,7 @@ class Weightless {
 
   Stage stage_;
   FilterRange filters_;
-  BasicTensor<T> bases_;  ///< of response norm: what is raised to the power of -beta
+  BasicTensor<T> bases_;  ///< response norm: the numbers that are raised to the power of -beta
 };
 
 }  // namespace convoy

@@ -53,15 +53,12 @@ class OnednnShard : public Shard {
  private:
   /// With the convolution.
   const Activation* fused() const { return fused_activation(spec_.stage); }
-  /// Of a micro-batch, those that the layers take: with batch norm, all after the last, and none before.
-  SampleRange for_layers(SampleRange samples) const;
   /// Of the layers, in the order of parameters_of().
   std::vector<const OnednnParameter*> layer_parameters() const;
   void make_layers();
 
   OnednnEngine& engine_;
   ShardSpec spec_;
-  bool batch_norm_;
   std::unique_ptr<OnednnFront> front_;
   std::vector<std::unique_ptr<OnednnLayer>> layers_;
   /// The Add layers among them.
@@ -78,7 +75,7 @@ class OnednnShard : public Shard {
 };
 
 OnednnShard::OnednnShard(OnednnEngine& engine, const ShardSpec& spec, std::unique_ptr<OnednnFront> front)
-    : engine_(engine), spec_(spec), batch_norm_(has_batch_norm(spec.stage)), front_(std::move(front)) {
+    : engine_(engine), spec_(spec), front_(std::move(front)) {
   make_layers();
   set_state(zero_state(spec.stage, spec.filters.count));
   const dnnl::memory& last = layers_.empty() ? front_->output() : layers_.back()->output();
@@ -92,7 +89,7 @@ OnednnShard::OnednnShard(OnednnEngine& engine, const ShardSpec& spec, std::uniqu
 void OnednnShard::make_layers() {
   const std::vector<ChannelLayer>& after = spec_.stage.after;
   Shape shape = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
-  const int micro_batch = batch_norm_ ? spec_.batch : spec_.batch / spec_.micro_batches;
+  const int micro_batch = spec_.waits_for_batch() ? spec_.batch : spec_.batch / spec_.micro_batches;
   dnnl::memory passed = front_->output();
   std::size_t i = fused() == nullptr ? 0 : 1;
   const auto* next = i < after.size() ? std::get_if<Pooling>(&after[i]) : nullptr;
@@ -129,29 +126,24 @@ const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& 
   invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
   input_ = &own(input).memory();
   front_->forward(*input_, samples);
-  const SampleRange there = for_layers(samples);
+  const SampleRange ready = spec_.ready_after_forward(samples);
   for (const auto& layer : layers_) {
-    if (there.count > 0) layer->forward(pass, there);
+    if (ready.count > 0) layer->forward(pass, ready);
   }
   if (!pass.training) input_ = nullptr;
   return *output_;
-}
-
-SampleRange OnednnShard::for_layers(SampleRange samples) const {
-  if (!batch_norm_) return samples;
-  return {0, samples.first + samples.count < spec_.batch ? 0 : spec_.batch};
 }
 
 const DeviceTensor* OnednnShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
   engine_.use_threads();
   invariant(input_ != nullptr, "backward follows a forward in training");
   invariant(output_gradient.shape() == output_->shape(), "a gradient of the shard's output shape");
-  if (!batch_norm_ || samples.first == 0) {
+  const SampleRange taken = spec_.read_by_backward(samples);
+  if (taken.count > 0) {
     gradient_ = &own(output_gradient).memory();
-    const SampleRange there = batch_norm_ ? SampleRange{0, spec_.batch} : samples;
     Shape shape = output_->shape();
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-      (*layer)->backward(samples_of(*gradient_, shape, there), there);
+      (*layer)->backward(samples_of(*gradient_, shape, taken), taken);
       gradient_ = &(*layer)->input_gradient();
       shape = (*layer)->input_shape();
     }
@@ -202,7 +194,7 @@ std::vector<Tensor> OnednnShard::gradients() const {
 void OnednnShard::set_gradients(const std::vector<Tensor>& gradients) {
   const std::vector<const OnednnParameter*> of_layers = layer_parameters();
   const std::size_t first = front_->parameter_count();
-  invariant(gradients.size() == first + of_layers.size(), "a gradient for each parameter");
+  invariant(gradients.size() == first + of_layers.size(), "each parameter has a gradient");
   front_->set_gradients(gradients);
   for (std::size_t i = 0; i < of_layers.size(); ++i) {
     if (of_layers[i]->trained()) write_list(gradients[first + i], of_layers[i]->gradient);

@@ -5,8 +5,8 @@
 namespace convoy {
 namespace {
 
-/// Calls visit(y, x, r, s) for every place (y, x) of the input, within its borders, that the window at output (oy, ox)
-/// covers with its element (r, s).
+/// Calls visit(y, x, r, s) for every input element (y, x) inside the borders that the window at output (oy, ox) covers
+/// with its element (r, s).
 template <class Visit>
 void for_each_tap(const Stage& stage, int oy, int ox, Visit visit) {
   const Convolution& conv = stage.conv;
@@ -70,7 +70,7 @@ std::unique_ptr<DeviceTensor> ReferenceShard<T>::make_output_gradient() const {
 template <class T>
 const DeviceTensor& ReferenceShard<T>::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
   input_ = &host_values<T>(input);
-  invariant(input_->shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
+  invariant(input_->shape() == input_shape(spec_.stage, spec_.batch), "the input has the shard's shape");
   convolve(samples);
   const SampleRange done = layers_.forward(samples, pass, serially);
   std::ranges::copy(layers_.output().samples(done.first, done.count),
@@ -109,13 +109,10 @@ template <class T>
 const DeviceTensor* ReferenceShard<T>::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
   invariant(input_ != nullptr, "backward follows a forward in training");
   const BasicTensor<T>& gradient = host_values<T>(output_gradient);
-  invariant(gradient.shape() == output_.shape(), "a gradient of the shard's output shape");
-  if (has_batch_norm(spec_.stage)) {
-    if (samples.first == 0) std::ranges::copy(gradient.span(), layers_.output_gradient().data());
-  } else {
-    std::ranges::copy(gradient.samples(samples.first, samples.count),
-                      layers_.output_gradient().samples(samples.first, samples.count).begin());
-  }
+  invariant(gradient.shape() == output_.shape(), "the gradient has the shape of the shard's output");
+  const SampleRange taken = spec_.read_by_backward(samples);
+  std::ranges::copy(gradient.samples(taken.first, taken.count),
+                    layers_.output_gradient().samples(taken.first, taken.count).begin());
   const SampleRange done = layers_.backward(samples, serially);
   for (std::size_t i = 0; i < added_gradients_.size(); ++i) {
     std::ranges::copy(layers_.added_gradient(i).samples(done.first, done.count),

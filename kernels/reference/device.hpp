@@ -1,4 +1,4 @@
-// The reference device: plain loops, kept for ever as the oracle that other devices are tested against.
+// The reference device: plain loops, kept for ever as the oracle against which other devices are tested.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace convoy {
 
-/// A shard by plain loops in NCHW. T is what tensors and weights are stored in; convolutions sum in double.
+/// A shard as plain loops over NCHW tensors. Tensors and weights are stored as T; convolutions sum in double.
 template <class T>
 class ReferenceShard : public Shard {
  public:
@@ -32,12 +32,12 @@ class ReferenceShard : public Shard {
   void connect(std::size_t index, const DeviceTensor& maps) override { layers_.connect(index, host_values<T>(maps)); }
   const DeviceTensor& added_gradient(std::size_t index) const override { return added_gradients_.at(index); }
 
-  HostParameters<T> parameters;  ///< open to gradient checks
+  HostParameters<T> parameters;  ///< public for gradient checks
 
  private:
   void convolve(SampleRange samples);
   void find_input_gradient(SampleRange samples);
-  /// That filter number `k` of the shard reads.
+  /// Returns the channels that filter number `k` of the shard reads.
   FilterRange channels_of(int k) const { return channels_for(spec_.stage, {spec_.filters.first + k, 1}); }
 
   ShardSpec spec_;
@@ -46,12 +46,12 @@ class ReferenceShard : public Shard {
   Weightless<T> weightless_;
   HostTensor<T> input_gradient_;
   std::vector<HostTensor<T>> added_gradients_;
-  const BasicTensor<T>* input_ = nullptr;  ///< of the last training forward
+  const BasicTensor<T>* input_ = nullptr;  ///< input of the last training forward
 };
 
-/// "reference": stored in float, summed in double.
+/// Returns the device "reference", which stores floats and sums in double.
 std::unique_ptr<Device> make_reference_device();
-/// "reference64": everything in double, rounded to float only where data enters and leaves.
+/// Returns the device "reference64", which computes in double and rounds to float only where data enters and leaves.
 std::unique_ptr<Device> make_reference64_device();
 
 }  // namespace convoy

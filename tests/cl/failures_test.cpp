@@ -109,7 +109,7 @@ TEST_F(OpenClFailures, ImagesThatAreRefusedAreNotChosen) {
 
 TEST_F(OpenClFailures, AKernelThatHangs) {
   behave({.kernels_hang = true});
-  EXPECT_THAT(error_of_passes<DeviceLost>(), AllOf(HasSubstr("did not end within 0.05 s"), HasSubstr("Fake GPU")));
+  EXPECT_THAT(error_of_passes<DeviceLost>(), AllOf(HasSubstr("did not complete within 0.05 s"), HasSubstr("Fake GPU")));
 }
 
 TEST_F(OpenClFailures, AKernelThatFails) {

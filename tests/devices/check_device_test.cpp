@@ -115,8 +115,8 @@ TEST(CheckDevice, AgreesWithTheReferenceOnEveryCase) {
 TEST(CheckDevice, NamesStageAndPassOfADisagreement) {
   const std::vector<std::pair<Wrong, std::string>> table = {{Wrong::output, "forward"},
                                                             {Wrong::input_gradient, "input gradient"},
-                                                            {Wrong::weight_gradient, "gradient by stage.weight"},
-                                                            {Wrong::bias_gradient, "gradient by stage.bias"},
+                                                            {Wrong::weight_gradient, "gradient of stage.weight"},
+                                                            {Wrong::bias_gradient, "gradient of stage.bias"},
                                                             {Wrong::update, "stage.weight after the update"}};
   const std::string stage = stage_case("ShardInTheMiddle").spec.stage.name;
   for (const auto& [wrong, pass] : table) {

@@ -37,7 +37,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, CudaOnHost, testing::ValuesIn(stage_cases()),
 
 TEST(CudaFailures, NoRoomIsAnError) {
   const auto device = host_device({.room = 1000});
-  EXPECT_THAT([&] { device->compile(stage_case("Plain").spec); }, ThrowsMessage<Error>(HasSubstr("no room for")));
+  EXPECT_THAT([&] { device->compile(stage_case("Plain").spec); },
+              ThrowsMessage<Error>(HasSubstr("not enough memory for")));
   host_gpu_limits() = {};
 }
 
@@ -52,7 +53,7 @@ TEST(CudaFailures, ColumnsBeyondTheKernelsNumbersAreRefused) {
   spec.batch = 1;
   spec.stage.height = spec.stage.width = 4096;
   spec.stage.conv.kernel_h = spec.stage.conv.kernel_w = 11;
-  EXPECT_THAT([&] { host_device()->compile(spec); }, ThrowsMessage<Error>(HasSubstr("columns for one sample")));
+  EXPECT_THAT([&] { host_device()->compile(spec); }, ThrowsMessage<Error>(HasSubstr("the columns of one sample")));
 }
 
 TEST(CudaFailures, WhatALibraryCannotComputeIsComputedByProducts) {

@@ -38,7 +38,7 @@ Gpu::~Gpu() = default;
 void Gpu::use() const {}
 
 void* Gpu::allocate(std::size_t bytes, const std::string& what) {
-  if (state_->allocated + bytes > host_gpu_limits().room) raise("no room for " + what, false);
+  if (state_->allocated + bytes > host_gpu_limits().room) raise("not enough memory for " + what, false);
   state_->allocated += bytes;
   std::vector<char> block(std::max<std::size_t>(bytes, 1));
   void* place = block.data();

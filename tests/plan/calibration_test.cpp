@@ -71,15 +71,16 @@ TEST_P(BadCalibrations, AreRefusedWithTheReason) {
 
 INSTANTIATE_TEST_SUITE_P(
     Table, BadCalibrations,
-    testing::Values(BadCalibration{"NoJson", "{", "", "not a calibration"},
+    testing::Values(BadCalibration{"NoJson", "{", "", "is not a calibration"},
                     BadCalibration{"NoBatch", "\"batch\"", "\"bitch\"", "batch"},
-                    BadCalibration{"OtherBatch", "\"batch\": 16", "\"batch\": 8", "give --batch 8"},
-                    BadCalibration{"OtherNet", "\"conv1\"", "\"conv7\"", "stages conv7; this one has conv1"},
-                    BadCalibration{"NegativeTime", "0.2", "-0.2", "must not be negative"},
-                    BadCalibration{"TooManyFilters", "\"filters\": 20", "\"filters\": 21", "11 to 20 were expected"},
-                    BadCalibration{"Unordered", "\"filters\": 20", "\"filters\": 10", "11 to 20 were expected"},
-                    BadCalibration{"NoTime", "\"forward\": 0.1", "\"forward\": \"fast\"", "not a calibration"},
-                    BadCalibration{"FilterBlock", "\"filter_block\": 16", "\"filter_block\": 0", "filter_block 0 of a"},
+                    BadCalibration{"OtherBatch", "\"batch\": 16", "\"batch\": 8", "use --batch 8"},
+                    BadCalibration{"OtherNet", "\"conv1\"", "\"conv7\"", "stages conv7, but this net has conv1"},
+                    BadCalibration{"NegativeTime", "0.2", "-0.2", "must be at least 0"},
+                    BadCalibration{"TooManyFilters", "\"filters\": 20", "\"filters\": 21", "expected 11 to 20"},
+                    BadCalibration{"Unordered", "\"filters\": 20", "\"filters\": 10", "expected 11 to 20"},
+                    BadCalibration{"NoTime", "\"forward\": 0.1", "\"forward\": \"fast\"", "is not a calibration"},
+                    BadCalibration{"FilterBlock", "\"filter_block\": 16", "\"filter_block\": 0",
+                                   "filter_block of a is 0"},
                     BadCalibration{"Link", "100000000.0", "-1", "bytes_per_second_out"}),
     [](const auto& info) { return info.param.name; });
 

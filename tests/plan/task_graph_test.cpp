@@ -340,7 +340,7 @@ TEST(Plans, NameWhatCannotBe) {
   };
   Plan parts = plan;
   parts.micro_batches = 5;
-  expect(parts, "a batch of 24 does not come in 5 equal micro-batches");
+  expect(parts, "batch 24 is not divisible into 5 equal micro-batches");
   Plan star = plan;
   star.exchange = Exchange::star;
   star.stages[0].replicated = true;
@@ -348,7 +348,7 @@ TEST(Plans, NameWhatCannotBe) {
   Plan relayed = star;
   relayed.stages[0].replicated = false;
   relayed.relayed = true;
-  expect(relayed, "images cannot be relayed");
+  expect(relayed, "slaves can relay images only in the ring");
   Plan thesis = plan;
   thesis.exchange = Exchange::thesis;
   thesis.micro_batches = 2;

@@ -31,7 +31,7 @@ TEST_F(Programs, AProfileShowsEveryStageAndWritesATrace) {
   Process profile({kBench, "profile", "--net", kSource + "/nets/resnet20.yaml", "--batch", "4", "--repeats", "2",
                    "--trace", trace, "--threads", "1"});
   ASSERT_EQ(profile.wait(100s), kSuccess) << profile.output();
-  EXPECT_THAT(profile.output(), AllOf(HasSubstr("conv1 "), HasSubstr("all stages"), HasSubstr("most memory")));
+  EXPECT_THAT(profile.output(), AllOf(HasSubstr("conv1 "), HasSubstr("all stages"), HasSubstr("peak memory")));
   const std::string events = file_bytes(trace);
   EXPECT_THAT(events, AllOf(HasSubstr("\"traceEvents\":["), HasSubstr("\"name\":\"conv1 weight gradient\"")));
   Process csv({kBench, "profile", "--net", kSource + "/nets/glyphs.yaml", "--repeats", "1", "--format", "csv"});
@@ -50,7 +50,7 @@ TEST_F(Programs, ASimulatedSweepTakesTheMachinesOfARun) {
                                        folder("run"), "--slaves", "1,4",   "--out", folder("sweep")};
   Process other(words);
   EXPECT_EQ(other.wait(60s), kFailure) << other.output();
-  EXPECT_THAT(other.output(), HasSubstr("its times are of batches of 50"));
+  EXPECT_THAT(other.output(), HasSubstr("its timings are of batches of 50"));
   std::vector<std::string> same = words;
   same.insert(same.end(), {"--batch", "50"});
   Process sweep(same);
