@@ -1,4 +1,4 @@
-// Net files that are wrong, and what the user is told.
+// Tests the errors for wrong net files: each must name the place and how to fix it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 struct BadNet {
   std::string name;
-  std::string layers;  ///< list items; or a whole file where it begins with "name:" or "!"
+  std::string layers;  ///< list items, or a whole file if the text begins with "name:" or "!"
   std::vector<std::string> expected;
   Overrides overrides = {};
 };
@@ -23,7 +23,7 @@ constexpr const char* kHead = "name: test\ninput: {channels: 3, height: 12, widt
 constexpr const char* kTail = "  - {name: out, type: dense, units: 4}\n  - {name: loss, type: softmax_cross_entropy}\n";
 constexpr const char* kConv = "  - {name: c, type: conv, filters: 5, kernel: 3}\n";
 
-/// The layers go to line 4 and on.
+/// The text of the net file. Its layers begin at line 4.
 std::string text_of(const BadNet& bad) {
   if (bad.layers.rfind("name:", 0) == 0) return bad.layers;
   if (bad.layers.rfind('!', 0) == 0) return bad.layers.substr(1);
@@ -32,7 +32,7 @@ std::string text_of(const BadNet& bad) {
 
 class BadNets : public testing::TestWithParam<BadNet> {};
 
-TEST_P(BadNets, AreRefusedWithPlaceAndMend) {
+TEST_P(BadNets, AreRefusedWithPlaceAndFix) {
   try {
     cut(parse_net(text_of(GetParam()), "t.yaml", GetParam().overrides));
     FAIL() << "accepted";
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
                {"t.yaml:5", "layer n", "momentum is '2'"}},
         BadNet{"NormAfterDense",
                "  - {name: d, type: dense, units: 4}\n  - {name: n, type: batch_norm}\n",
-               {"layer n", "come before flatten and dense"}},
+               {"layer n", "follows a flatten or dense layer"}},
         BadNet{"ResponseNormSize",
                std::string(kConv) + "  - {name: n, type: response_norm, size: 0}\n",
                {"layer n", "size is '0'"}},
@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
                {"t.yaml:5", "at least two"}},
         BadNet{"TwoLosses",
                file("  - {name: l, type: squared_error}\n  - {name: m, type: squared_error, from: input}\n"),
-               {"t.yaml:5", "second loss, which a net without convolutions"}},
+               {"t.yaml:5", "second loss; a net without convolutions"}},
         BadNet{"LossesOfOtherClasses",
                file("  - {name: c, type: conv, filters: 3, kernel: 2}\n  - {name: d, type: dense, units: 4}\n"
                     "  - {name: l, type: squared_error}\n  - {name: e, from: c, type: dense, units: 5}\n"
