@@ -35,7 +35,8 @@ std::optional<std::string> Session::serve(const std::atomic<bool>& stop, std::ch
     std::optional<wire::ClientLink::From> from = next(Clock::now());
     if (!from && !work()) {
       from = next(Clock::now() + kTick);
-      times_.wait += watch_.restart();
+      // The time of a transfer is counted when it ends.
+      if (!transferring()) times_.wait += watch_.restart();
     }
     if (from) take(*from);
     show_life();
@@ -45,7 +46,13 @@ std::optional<std::string> Session::serve(const std::atomic<bool>& stop, std::ch
 
 std::optional<wire::ClientLink::From> Session::next(wire::Deadline deadline) {
   std::optional<wire::ClientLink::From> from;
-  try_to("waiting", [&] { from = link_.receive(deadline); });
+  const bool done = try_to("waiting", [&] {
+    from = link_.receive(deadline);
+    if (!from && transferring() && Clock::now() >= transfer_until_) {
+      fail("the master stopped in the middle of a {}", loading_ ? "Load" : "Probe");
+    }
+  });
+  if (!done) end_transfer();
   return from;
 }
 
@@ -57,8 +64,6 @@ bool Session::try_to(const std::string& what, Action action) {
     return true;
   } catch (const PeerLost&) {
     throw;
-  } catch (const AnotherPlan&) {
-    return false;
   } catch (const wire::LinkBroken& broken) {
     give_up(broken.peer());
   } catch (const DeviceLost& error) {
@@ -77,6 +82,7 @@ void Session::give_up(const std::string& peer) {
   if (!given_up_) send(wire::Unreached{{peer}});
   given_up_ = true;
   in_step_ = false;
+  end_transfer();
 }
 
 void Session::take(const wire::ClientLink::From& from) {
@@ -86,34 +92,52 @@ void Session::take(const wire::ClientLink::From& from) {
     return;
   }
   if (given_up_ && !std::holds_alternative<wire::Assign>(message)) return;
-  try_to(wire::name_of(message), [&] {
-    const auto* piece = std::get_if<wire::Piece>(&message);
+  const bool done = try_to(wire::name_of(message), [&] {
     if (from.channel == Channel::peer) {
-      if (from.node < 0 || static_cast<std::size_t>(from.node) >= members_.size() || from.node == index_) return;
-      try {
-        if (!from.rejected.empty()) throw Error(from.rejected);
-        if (piece == nullptr) fail("{} where a Piece was due", wire::name_of(message));
-        receive(from.node, *piece, from.envelope.payload);
-      } catch (const PeerLost&) {
-        throw;
-      } catch (const wire::LinkBroken&) {
-        throw;
-      } catch (const Error& error) {
-        // The master cannot know whom of the two to believe; where maps go through itself, it can.
-        give_up(fmt::format("{} (which broke the protocol: {})", members_[static_cast<std::size_t>(from.node)],
-                            error.what()));
-      }
-    } else if (piece != nullptr) {
-      receive(node().graph().master, *piece, from.envelope.payload);
+      take_from_peer(from);
     } else {
-      std::visit([this](const auto& each) { on(each); }, message);
+      take_from_master(from.envelope);
     }
   });
-  if (another_plan_) return take(*std::exchange(another_plan_, std::nullopt));
+  if (!done) end_transfer();
   finish_step();
 }
 
+void Session::take_from_peer(const wire::ClientLink::From& from) {
+  if (from.node < 0 || static_cast<std::size_t>(from.node) >= members_.size() || from.node == index_) return;
+  try {
+    if (!from.rejected.empty()) throw Error(from.rejected);
+    const auto* piece = std::get_if<wire::Piece>(&from.envelope.message);
+    if (piece == nullptr) fail("{} came where a Piece was due", wire::name_of(from.envelope.message));
+    receive(from.node, *piece, from.envelope.payload);
+  } catch (const PeerLost&) {
+    throw;
+  } catch (const wire::LinkBroken&) {
+    throw;
+  } catch (const Error& error) {
+    // The master cannot know which of the two slaves is at fault. When maps go through the master itself, it can.
+    give_up(
+        fmt::format("{} (which broke the protocol: {})", members_[static_cast<std::size_t>(from.node)], error.what()));
+  }
+}
+
+void Session::take_from_master(const wire::Envelope& envelope) {
+  const wire::Message& message = envelope.message;
+  const auto* piece = std::get_if<wire::Piece>(&message);
+  if (transferring()) {
+    transfer_until_ = Clock::now() + kTransferPatience;
+    if (piece != nullptr) return take_transferred(*piece, envelope);
+    if (!std::holds_alternative<wire::Assign>(message) && !std::holds_alternative<wire::Ping>(message)) {
+      throw PeerLost("master", fmt::format("the master broke the protocol: {} came where a Piece was due",
+                                           wire::name_of(message)));
+    }
+  }
+  if (piece != nullptr) return receive(node().graph().master, *piece, envelope.payload);
+  std::visit([this](const auto& each) { on(each); }, message);
+}
+
 bool Session::work() {
+  if (transferring()) return false;
   // One Piece of a state between two tasks: others wait for what the tasks make.
   const bool sent = send_state();
   if (!node_ || !in_step_) return sent;
@@ -166,41 +190,41 @@ void Session::on(const wire::Calibrate& task) {
 
 void Session::on(const wire::Probe& probe) {
   if (!host_) host_ = time_host(device_.info());
-  const double before = process_seconds();
-  std::vector<wire::Envelope> pieces;
-  double bytes = 1.0;
-  while (pieces.size() < probe.pieces) {
-    pieces.push_back(next_piece("a probe"));
-    bytes += static_cast<double>(pieces.back().payload.size());
-  }
-  send(wire::Probed{host_speed(*host_, pieces.empty() ? 0.0 : process_seconds() - before, bytes)});
-  watch_.restart();
-  for (const wire::Envelope& piece : pieces) link_.send(Channel::data, piece, Clock::now() + kTransferPatience);
+  probing_.emplace(Probing{.pieces = probe.pieces, .seconds_before = process_seconds(), .received = {}});
+  await_transfer();
+  finish_probe();
 }
 
-/// Of what the master alone sends, one after another.
-wire::Envelope Session::next_piece(const std::string& of_what) {
-  while (true) {
-    const auto from = link_.receive(Clock::now() + kTransferPatience);
-    if (!from) fail("the master stopped in the middle of {}", of_what);
-    if (from->channel == Channel::peer) {
-      take(*from);  // shares may move at the same time
-      continue;
-    }
-    const wire::Message& message = from->envelope.message;
-    if (std::holds_alternative<wire::Piece>(message)) return from->envelope;
-    if (const auto* bye = std::get_if<wire::Bye>(&message)) {
-      throw PeerLost("master", "the master ended the run: " + bye->reason);
-    }
-    if (std::holds_alternative<wire::Assign>(message)) {
-      another_plan_ = from;
-      throw AnotherPlan();
-    }
-    if (!std::holds_alternative<wire::Ping>(message)) {
-      throw PeerLost("master",
-                     fmt::format("the master broke the protocol: {} where a Piece was due", wire::name_of(message)));
-    }
+void Session::finish_probe() {
+  if (!probing_ || probing_->received.size() < probing_->pieces) return;
+  const Probing probe = std::move(*probing_);
+  probing_.reset();
+  double bytes = 1.0;
+  for (const wire::Envelope& piece : probe.received) bytes += static_cast<double>(piece.payload.size());
+  const double seconds = probe.received.empty() ? 0.0 : process_seconds() - probe.seconds_before;
+  send(wire::Probed{host_speed(*host_, seconds, bytes)});
+  watch_.restart();
+  for (const wire::Envelope& piece : probe.received) {
+    link_.send(Channel::data, piece, Clock::now() + kTransferPatience);
   }
+}
+
+// ---- transfers from the master -------------------------------------------------------------------------------------
+
+void Session::await_transfer() { transfer_until_ = Clock::now() + kTransferPatience; }
+
+void Session::end_transfer() {
+  probing_.reset();
+  loading_.reset();
+}
+
+void Session::take_transferred(const wire::Piece& piece, const wire::Envelope& envelope) {
+  if (probing_) {
+    probing_->received.push_back(envelope);
+    return finish_probe();
+  }
+  loading_->add(piece, envelope.payload);
+  finish_load();
 }
 
 // ---- a step --------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include "core/stopwatch.hpp"
 #include "devices/calibrate.hpp"
 #include "exchange/node.hpp"
+#include "slave/loading_state.hpp"
 #include "slave/moving_states.hpp"
 #include "slave/state_cache.hpp"
 #include "wire/link.hpp"
@@ -56,8 +57,22 @@ class Session {
   /// meanwhile; whether it lives at all is the control connection's matter.
   static constexpr auto kTransferPatience = std::chrono::minutes(10);
 
-  struct AnotherPlan {};  ///< thrown in the middle of a transfer that the master has given up
-  wire::Envelope next_piece(const std::string& of_what);
+  /// The Pieces of a Probe that have arrived.
+  struct Probing {
+    std::uint32_t pieces = 0;     ///< number of Pieces that the Probe announced
+    double seconds_before = 0.0;  ///< process_seconds() when the Probe arrived
+    std::vector<wire::Envelope> received;
+  };
+  /// Whether the master has announced Pieces, in a Load or Probe, that have not all arrived. Until they have, it may send
+  /// nothing but these Pieces, Ping, Bye, and an Assign, which ends the transfer.
+  bool transferring() const { return probing_ || loading_; }
+  void await_transfer();
+  void end_transfer();
+  void take_transferred(const wire::Piece& piece, const wire::Envelope& envelope);
+  void finish_probe();
+  void finish_load();
+  void take_from_peer(const wire::ClientLink::From& from);
+  void take_from_master(const wire::Envelope& envelope);
   Node& node();
   void check_memory(const wire::Assign& task) const;
   std::vector<std::string> meet_peers(const wire::Assign& task);
@@ -82,7 +97,9 @@ class Session {
   bool in_step_ = false;
   bool stepped_ = false;      ///< in this run: what is loaded later is of this run alone
   bool squares_sent_ = true;  ///< or not asked for
-  std::optional<wire::ClientLink::From> another_plan_;
+  std::optional<Probing> probing_;
+  std::optional<LoadingState> loading_;
+  wire::Deadline transfer_until_;      ///< when the master must have sent the next message of a transfer
   bool given_up_ = false;              ///< the plan: a link that it needs broke, and the master was told
   std::deque<wire::Envelope> states_;  ///< asked for with Snapshot: sent when there is time
   MovingStates moving_;

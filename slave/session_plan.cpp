@@ -37,6 +37,7 @@ void Session::on(const wire::Assign& task) {
   states_.clear();
   moving_ = {};
   move_owed_ = false;
+  end_transfer();
   in_step_ = false;
   step_ = 0;
   index_ = static_cast<int>(task.node);
@@ -108,42 +109,18 @@ void Session::on(const wire::Load& task) {
     fail("not all of filters {} to {} of stage {} are computed here", task.filters.first,
          task.filters.first + task.filters.count - 1, task.stage_index);
   }
-  const std::vector<FilterRange> blocks = wire::state_blocks(task.filters);
-  if (task.contents.size() != blocks.size()) {
-    fail("{} contents of {} filters, which are {} blocks", task.contents.size(), task.filters.count, blocks.size());
-  }
-  std::vector<ShardState> parts;
-  std::vector<std::span<float>> missing;
-  wire::Wanted wanted{task.stage_index, {}};
-  for (std::size_t b = 0; b < blocks.size(); ++b) {
-    parts.push_back(zero_state(node().trunk()[task.stage_index], blocks[b].count));
-    const std::vector<std::span<float>> values = wire::values_of(parts.back());
-    if (cache_.find(task.contents[b], values)) continue;
-    wanted.blocks.push_back(static_cast<std::uint32_t>(b));
-    missing.insert(missing.end(), values.begin(), values.end());
-  }
-  send(wanted);
-  wire::ValueReader reader(std::move(missing));
-  while (!reader.complete()) {
-    const wire::Envelope envelope = next_piece("a state");
-    reader.add(std::get<wire::Piece>(envelope.message), envelope.payload);
-  }
-  for (const std::uint32_t b : wanted.blocks) {
-    const auto values = wire::values_of(std::as_const(parts[b]));
-    if (wire::content_of(values) != task.contents[b]) {
-      fail("the state of filters {} to {} of stage {} is not what was announced", blocks[b].first,
-           blocks[b].first + blocks[b].count - 1, task.stage_index);
-    }
-    // What a run begins with, others may begin with, too.
-    if (stepped_) {
-      cache_.keep(task.contents[b], values);
-    } else {
-      cache_.store(task.contents[b], values);
-    }
-  }
-  ShardState state = zero_state(node().trunk()[task.stage_index], task.filters.count);
-  for (std::size_t b = 0; b < blocks.size(); ++b) wire::set_block(parts[b], blocks[b], task.filters, state);
-  node().set_state(task.stage_index, task.filters, state);
+  loading_.emplace(task, node().trunk()[task.stage_index], cache_);
+  send(loading_->wanted());
+  await_transfer();
+  finish_load();
+}
+
+void Session::finish_load() {
+  if (!loading_ || !loading_->complete()) return;
+  // A state that a run begins with may serve other runs too, so it is also kept on disk.
+  const FilterState state = loading_->finish(cache_, !stepped_);
+  loading_.reset();
+  node().set_state(state.stage, state.filters, state.state);
   finish();
 }
 

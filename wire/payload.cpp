@@ -84,7 +84,7 @@ Envelope decode_frames(Frames&& frames) {
   Envelope envelope{decode({frames.header.data<std::byte>(), frames.header.size()}), {}};
   const bool piece = std::holds_alternative<Piece>(envelope.message);
   if (piece != (frames.count == 2)) {
-    fail("a {} came {} a payload frame", name_of(envelope.message), piece ? "without" : "with");
+    fail("{} came {} a payload frame", name_of(envelope.message), piece ? "without" : "with");
   }
   if (!piece) return envelope;
   if (frames.payload.size() == 0) fail("a Piece came without values");

@@ -162,7 +162,7 @@ std::vector<HostileCase> bad_pieces() {
        },
        "broke the protocol"},
       {"SnapshotIncomplete", "Snapshot", [](FakeSlave& s) { s.send(wire::Done{}); }, "an unasked Done"},
-      {"SnapshotTooLong", "Snapshot", [](FakeSlave& s) { s.send_piece({}, 4 * 37); }, "36 at most are due"},
+      {"SnapshotTooLong", "Snapshot", [](FakeSlave& s) { s.send_piece({}, 4 * 37); }, "at most 36 values are due"},
   };
 }
 

@@ -47,7 +47,7 @@ const std::vector<BadTask> kBadTasks{
        m.assign();
        m.send(wire::Load{0, {0, 4}, {{}, {}}});
      },
-     "2 contents of 4 filters, which are 1 blocks"},
+     "the Load has 2 hashes, but its 4 filters make 1 blocks"},
     {"NoStageToSnapshot",
      [](FakeMaster& m) {
        m.assign();
@@ -224,19 +224,6 @@ TEST(Slave, TakesAnotherPlanInTheMiddleOfWhatEverItDoes) {
 
 // ---- states that move from slave to slave --------------------------------------------------------------------------
 
-/// Half of the filters each, and what moves.
-wire::Assign halves(const FakeMaster& master, const wire::ClientLink& other,
-                    const std::vector<wire::StateMove>& moves) {
-  wire::Assign assign = assign_of();
-  assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
-  assign.plan.exchange = Exchange::ring;
-  assign.peers = {fmt::format(":{}", master.peer_port()), fmt::format("127.0.0.1:{}", other.peer_port())};
-  assign.token = "halves";
-  assign.keep = true;
-  assign.moves = moves;
-  return assign;
-}
-
 /// A weight and its velocity, a bias and its, of each filter: 9 values each, or 1.
 constexpr std::size_t kOfTwoFilters = 2 * (9 + 9 + 1 + 1);
 
@@ -334,7 +321,7 @@ INSTANTIATE_TEST_SUITE_P(Table, BadPeers,
                                                  [] {
                                                    return wire::Envelope{wire::Update{}, {}};
                                                  },
-                                                 "Update where a Piece was due"},
+                                                 "Update came where a Piece was due"},
                                          BadPeer{"OfALaterStep",
                                                  [] {
                                                    return wire::Envelope{wire::Piece{.step = 2}, wire::Payload(4)};

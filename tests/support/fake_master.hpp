@@ -120,6 +120,17 @@ class FakeMaster {
     const auto* failed = std::get_if<wire::Failed>(&message);
     return failed == nullptr ? wire::name_of(message) : failed->reason;
   }
+  /// Whether the slave sends a Ping on its data connection within 5 s. Other messages are dropped.
+  bool hears_ping() {
+    const auto until = Clock::now() + 5s;
+    while (Clock::now() < until) {
+      const auto from = link_->receive(until);
+      if (from && from->channel == Channel::data && std::holds_alternative<wire::Ping>(from->envelope.message)) {
+        return true;
+      }
+    }
+    return false;
+  }
   void go_away() { link_.reset(); }
   /// Where the slave listens for others.
   int peer_port() const { return peer_port_; }
@@ -130,5 +141,18 @@ class FakeMaster {
   std::string fresh_;
   int peer_port_ = 0;
 };
+
+/// An Assign of a plan in which the slave and `other` hold half of the filters each, with `moves` of states.
+inline wire::Assign halves(const FakeMaster& master, const wire::ClientLink& other,
+                           const std::vector<wire::StateMove>& moves) {
+  wire::Assign assign = assign_of();
+  assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
+  assign.plan.exchange = Exchange::ring;
+  assign.peers = {fmt::format(":{}", master.peer_port()), fmt::format("127.0.0.1:{}", other.peer_port())};
+  assign.token = "halves";
+  assign.keep = true;
+  assign.moves = moves;
+  return assign;
+}
 
 }  // namespace convoy

@@ -301,8 +301,8 @@ class Hostile : public testing::Test {
 TEST_F(Hostile, FramesAreRejectedWithAReason) {
   expect_rejected("x/c", {"rubbish"}, "not a message of Convoy");
   expect_rejected("y/c", {""}, "not a message of Convoy");
-  expect_rejected("z/d", {bytes(Ping{}), "payload"}, "a Ping came with a payload frame");
-  expect_rejected("u/d", {bytes(Piece{})}, "a Piece came without a payload frame");
+  expect_rejected("z/d", {bytes(Ping{}), "payload"}, "Ping came with a payload frame");
+  expect_rejected("u/d", {bytes(Piece{})}, "Piece came without a payload frame");
   expect_rejected("v/d", {bytes(Piece{}), ""}, "a Piece came without values");
   expect_rejected("w/d", {"a", "b", "c", "d"}, "a message of 4 frames came");
   expect_rejected("stranger", {bytes(Ping{})}, "not a slave of Convoy");
