@@ -263,7 +263,7 @@ std::string answer_to(wire::ClientLink& link, const wire::Hello& hello) {
   return "no answer";
 }
 
-TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheMend) {
+TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheFix) {
   std::vector<std::string> notices;
   Roster roster("tcp://127.0.0.1:*", "test", {}, [&](const std::string& text) { notices.push_back(text); });
   std::atomic<bool> stop{false};
@@ -282,6 +282,24 @@ TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheMend) {
   EXPECT_THAT(notices, ElementsAre(HasSubstr("turned away slave a at 127.0.0.1: the master speaks version"),
                                    HasSubstr("turned away slave a at 127.0.0.1: the name 'a' is taken"),
                                    HasSubstr("turned away slave master at 127.0.0.1: the name 'master' is taken")));
+}
+
+TEST(Joining, AdmitOnlyLetsTheNamedSlavesIn) {
+  Roster roster("tcp://127.0.0.1:*", "test");
+  std::atomic<bool> stop{false};
+  roster.admit_only({"a", "b"}, "the shares are fixed for a and b");
+  std::thread master([&] { roster.gather(5, stop, [] {}); });
+  wire::ClientLink one(roster.endpoint());
+  wire::ClientLink two(roster.endpoint());
+  const std::uint32_t version = wire::kProtocolVersion;
+  EXPECT_EQ(answer_to(one, {.version = version, .name = "a"}), "welcome");
+  EXPECT_EQ(answer_to(two, {.version = version, .name = "c"}), "the shares are fixed for a and b");
+  EXPECT_EQ(answer_to(two, {.version = version, .name = "b"}), "welcome") << "a refused slave may join by another name";
+  stop = true;
+  master.join();
+  std::vector<std::string> names;
+  for (const SlaveInfo& slave : roster.present()) names.push_back(slave.name);
+  EXPECT_THAT(names, testing::UnorderedElementsAre("a", "b"));
 }
 
 }  // namespace
