@@ -1,4 +1,4 @@
-// Command lines that cannot work: each ends with its exit code and an error that names the place.
+// Tests wrong command lines. Each must end with its exit code and an error that names the fault.
 
 #include <gmock/gmock.h>
 

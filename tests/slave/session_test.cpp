@@ -1,4 +1,5 @@
-// A slave under masters that err, break the protocol, or go away: it says so and serves the next run.
+// Tests a slave with masters that make mistakes, break the protocol, or vanish. The slave must report the fault and
+// serve the next run.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// ---- tasks that cannot be done: answered with Failed ---------------------------------------------------------------
+// ---- tasks that cannot be done, answered with Failed ---------------------------------------------------------------
 
 struct BadTask {
   std::string name;
@@ -125,14 +126,14 @@ TEST_P(BadTasks, AreAnsweredWithTheReason) {
   GetParam().give(master);
   EXPECT_THAT(master.failure(), HasSubstr(GetParam().says));
   master.send(wire::Bye{"enough"}, Channel::control);
-  EXPECT_TRUE(master.welcome()) << "it comes back for the next run";
+  EXPECT_TRUE(master.welcome()) << "the slave must come back for the next run";
   EXPECT_FALSE(slave.over());
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, BadTasks, testing::ValuesIn(kBadTasks),
                          [](const auto& each) { return each.param.name; });
 
-// ---- masters that break off: the slave comes back ------------------------------------------------------------------
+// ---- masters that break off a run ----------------------------------------------------------------------------------
 
 struct BrokenRun {
   std::string name;
@@ -199,10 +200,11 @@ TEST(Slave, OutlivesAMasterThatVanishes) {
   FakeMaster second(endpoint);
   EXPECT_TRUE(second.welcome());
   second.send(wire::Step{1, {}});
-  EXPECT_THAT(second.failure(), HasSubstr("there is no plan")) << "nothing is left of the run before";
+  EXPECT_THAT(second.failure(), HasSubstr("there is no plan"))
+      << "the slave must have dropped the plan of the previous run";
 }
 
-/// The master gives a step, or a state, up: another slave was lost.
+/// The master gives up a step or a Load, as it does when another slave was lost.
 TEST(Slave, TakesAnotherPlanInTheMiddleOfWhatEverItDoes) {
   FakeMaster master;
   const SlaveThread slave(master.endpoint());
@@ -219,12 +221,12 @@ TEST(Slave, TakesAnotherPlanInTheMiddleOfWhatEverItDoes) {
   ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
   master.send(wire::Step{1, {}});
   master.send_piece({.step = 1, .task = 0, .first = 0}, kImages);
-  EXPECT_TRUE(std::holds_alternative<wire::Piece>(master.next())) << "it is well";
+  EXPECT_TRUE(std::holds_alternative<wire::Piece>(master.next())) << "the slave must compute the step of the new plan";
 }
 
 // ---- states that move from slave to slave --------------------------------------------------------------------------
 
-/// A weight and its velocity, a bias and its, of each filter: 9 values each, or 1.
+/// Each filter has 9 weights and 1 bias, with a velocity for each.
 constexpr std::size_t kOfTwoFilters = 2 * (9 + 9 + 1 + 1);
 
 TEST(MovingStates, GoToAnotherSlave) {
@@ -285,7 +287,7 @@ TEST(MovingStates, MustBeInAShardThere) {
   EXPECT_THAT(master.failure(), HasSubstr("filters 2 to 3 of stage 0, which node 1 is to get, are in a shard here"));
 }
 
-// ---- other slaves that err: the master is told who -----------------------------------------------------------------
+// ---- other slaves that break the protocol --------------------------------------------------------------------------
 
 struct BadPeer {
   std::string name;
@@ -340,7 +342,7 @@ INSTANTIATE_TEST_SUITE_P(Table, BadPeers,
                                              "more Pieces of the next step than there are"}),
                          [](const auto& each) { return each.param.name; });
 
-/// Bytes that are no message at all, from whatever listens at the address.
+/// A program other than a master listens at the address and sends bytes that are not a message.
 TEST(Slave, SurvivesGarbageOnItsControlConnection) {
   auto context = std::make_unique<zmq::context_t>();
   auto garbage = std::make_unique<zmq::socket_t>(*context, zmq::socket_type::router);
@@ -356,9 +358,9 @@ TEST(Slave, SurvivesGarbageOnItsControlConnection) {
   garbage->send(id, zmq::send_flags::sndmore);
   garbage->send(zmq::str_buffer("GET / HTTP/1.1"), zmq::send_flags::none);
   zmq::message_t next;
-  ASSERT_TRUE(garbage->recv(next)) << "it says hello again, on a new connection";
+  ASSERT_TRUE(garbage->recv(next)) << "the slave must say Hello again on a new connection";
   garbage.reset();
-  context.reset();  // waits until the port is free
+  context.reset();  // frees the port
   FakeMaster master(endpoint);
   EXPECT_TRUE(master.welcome());
   EXPECT_FALSE(slave.over());
