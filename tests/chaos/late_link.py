@@ -1,6 +1,6 @@
-"""A link that delays, reorders, duplicates and drops packets without the kernel's netem, which not every kernel has. The
-machine's network device is plugged into a bridge of its own, and a thread forwards each packet to the other machines'
-bridge after the packet's delay."""
+"""A link that delays, reorders, duplicates and drops packets without the kernel's netem, which not every kernel has.
+The machine's network device is plugged into a bridge of its own, and a thread forwards each packet to the other
+machines' bridge after the packet's delay."""
 import contextlib
 import fcntl
 import heapq

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Disturbs a run over an emulated LAN with faults drawn from a seed. Slaves and the master are killed and restarted, slaves
-are suspended, and links are cut, lossy, slow, or delay, duplicate and reorder packets. The run must go on, and end with the
-same weights as an undisturbed run that had the same plans at the same steps. The test needs root, iproute2 and cgroups; it
-exits with code 77 without them.
+"""Disturbs a run over an emulated LAN with faults drawn from a seed. Slaves and the master are killed and restarted,
+slaves are suspended, and links are cut, lossy, slow, or delay, duplicate and reorder packets. The run must go on, and
+end with the same weights as an undisturbed run that had the same plans at the same steps. The test needs root, iproute2
+and cgroups; it exits with code 77 without them.
 
 usage: tests/chaos/network_chaos.py [--seconds 60] [--seed 1] [--spare NAMES] [--record FOLDER]      (after scripts/build)
 
---record writes each process's memory and open files over time, as resources.csv and, with gnuplot, resources.png. --spare
-names machines (master, a, b, c) that are not killed, so that their processes can be followed for long.
+--record writes each process's memory and open files over time, as resources.csv and, with gnuplot, resources.png.
+--spare names machines (master, a, b, c) that are not killed, so that their processes can be followed for long.
 """
 import argparse
 import json
@@ -201,7 +201,7 @@ def steps_in(folder):
 
 
 def segments_of(folder):
-    """The plans as [(number of steps done when the plan began, plan)]. A loss or a restarted master takes the run back."""
+    """The plans as [(steps done when the plan began, plan)]. A loss or a restarted master takes the run back."""
     segments, done, last = [], 0, 0
 
     def begin(at, plan):
@@ -279,7 +279,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--spare", type=lambda text: text.split(","), default=[], help="names of machines that are not killed, separated by commas")
+    parser.add_argument("--spare", type=lambda text: text.split(","), default=[], help="machines not to kill")
     parser.add_argument("--record", metavar="FOLDER", help="folder for resources.csv and resources.png")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -287,7 +287,7 @@ def main():
         try:
             world = World(name)
         except (SystemExit, OSError) as error:
-            print(f"skipped: an emulated LAN cannot be made on this system (it needs root, iproute2 and cgroups): {error}")
+            print(f"skipped: an emulated LAN cannot be made here (it needs root, iproute2 and cgroups): {error}")
             sys.exit(77)
         try:
             for each in world.machine:

@@ -207,7 +207,7 @@ TEST(ClustersThatChangePlans, TakeTheStateOfFiltersAlong) {
   roster.dismiss("the test finished");
 }
 
-/// Runs with the same number of micro-batches agree, whether the first stage is replicated or not.
+/// Two runs are equal to the bit and close to a local run, whether the first stage is replicated or not.
 TEST(ClustersInMicroBatches, AreRepeatableToTheBit) {
   for (const bool replicated : {false, true}) {
     const auto change = [&](Plan& plan) {

@@ -224,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(Table, Deaths,
                                          Death{"BeforeTheFirstStep", "star", "Load", 0, kNever, 0, 0}),
                          [](const auto& each) { return each.param.name; });
 
-/// The plan of a master that trains alone.
+/// The results of a master that trains alone.
 Result alone() { return TrainingRun(ClusterOptions()).train(kSteps, kNever); }
 
 TEST(Losses, OfSeveralAtOnceAndOfOneMoreMeanwhile) {

@@ -69,7 +69,7 @@ TEST_F(StateCaches, TakeLessMemoryWhenTold) {
   keep(cache, values(5));
   EXPECT_TRUE(has(cache, values(1)));
   EXPECT_TRUE(has(cache, values(5)));
-  EXPECT_FALSE(has(cache, values(9))) << "the folder would exceed its limit";
+  EXPECT_FALSE(has(cache, values(9))) << "the cache would exceed its memory limit";
 }
 
 TEST_F(StateCaches, FindInTheFolderWhatAnEarlierProgramStored) {

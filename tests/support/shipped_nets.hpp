@@ -41,8 +41,8 @@ inline std::string test_name(const testing::TestParamInfo<Shipped>& info) {
   return name;
 }
 
-/// Draws the biases, which are 0 initially. With biases of 0, the batch norms around a depthwise convolution cancel
-/// each other's weights, and the gradients by these weights would be rounding errors only.
+/// Adds random values to the biases, which are 0 initially. With biases of 0, the batch norms around a depthwise
+/// convolution cancel each other's weights, and the gradients by these weights would be rounding errors only.
 inline std::vector<ShardState> off_zero(std::vector<ShardState> states) {
   std::uint64_t stream = 300;
   for (ShardState& state : states) {

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Computes with PyTorch, in double precision, the results that tests/train/torch_test.cpp expects of Convoy, and writes them
-into this folder.
+"""Computes with PyTorch, in double precision, the results that tests/train/torch_test.cpp expects of Convoy, and writes
+them into this folder.
 
     tests/torch/make_golden.py [CASE]...
 
-Weights, images and labels are not stored, because both sides draw them by the same formula (draw). For each gradient, the
-file has its norm, its product with a random vector, and some of its values. The file also has the error of PyTorch in single
-precision, which shows the effect of rounding in the net. The program needs torch (Debian: python3-torch) and PyYAML."""
+Weights, images and labels are not stored, because both sides draw them by the same formula (draw). For each gradient,
+the file has its norm, its product with a random vector, and some of its values. The file also has the error of PyTorch
+in single precision, which shows the effect of rounding in the net. The program needs torch (Debian: python3-torch) and
+PyYAML."""
 
 import json
 import math

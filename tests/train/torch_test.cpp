@@ -67,7 +67,7 @@ ModelState start_of(const Cut& cut) {
   return state;
 }
 
-/// The names of all trained parameters.
+/// All trained parameters, by name.
 std::map<std::string, const Tensor*> named(const Cut& cut, const ModelState& state) {
   std::map<std::string, const Tensor*> all;
   for (std::size_t s = 0; s < cut.trunk.size(); ++s) {
