@@ -12,7 +12,7 @@ using wire::Channel;
 using wire::Clock;
 
 constexpr auto kTick = 200ms;
-/// How often a slave that is at work, or waits for others, shows the master that it does not hang.
+/// The interval of the Pings by which a slave that works or waits shows the master that it does not hang.
 constexpr auto kSignInterval = 500ms;
 
 }  // namespace
@@ -31,7 +31,7 @@ std::optional<std::string> Session::serve(const std::atomic<bool>& stop, std::ch
       link_.send(Channel::control, {wire::Leaving{}, {}}, Clock::now() + kTick);
     }
     if (leave_at && Clock::now() >= *leave_at) break;
-    // Whatever has come is taken before the next task begins: others may wait for what it brings about.
+    // Messages are taken before the next task begins, because other nodes may wait for their effects.
     std::optional<wire::ClientLink::From> from = next(Clock::now());
     if (!from && !work()) {
       from = next(Clock::now() + kTick);
@@ -56,7 +56,6 @@ std::optional<wire::ClientLink::From> Session::next(wire::Deadline deadline) {
   return from;
 }
 
-/// False where it failed, which the master is told.
 template <class Action>
 bool Session::try_to(const std::string& what, Action action) {
   try {
@@ -70,14 +69,15 @@ bool Session::try_to(const std::string& what, Action action) {
     send(wire::Failed{error.what()});
     throw;
   } catch (const std::bad_alloc&) {
-    send(wire::Failed{fmt::format("out of memory during {}; give it less with --memory or a smaller batch", what)});
+    send(wire::Failed{
+        fmt::format("out of memory during {}; give this slave a smaller --memory, or take a smaller batch", what)});
   } catch (const Error& error) {
     send(wire::Failed{error.what()});
   }
   return false;
 }
 
-/// Whether that slave lives is for the master to judge, who has another plan then.
+/// The master decides whether that slave is alive, and sends a new plan.
 void Session::give_up(const std::string& peer) {
   if (!given_up_) send(wire::Unreached{{peer}});
   given_up_ = true;
@@ -138,7 +138,7 @@ void Session::take_from_master(const wire::Envelope& envelope) {
 
 bool Session::work() {
   if (transferring()) return false;
-  // One Piece of a state between two tasks: others wait for what the tasks make.
+  // Only one Piece is sent between two tasks, because other nodes wait for the tasks' results.
   const bool sent = send_state();
   if (!node_ || !in_step_) return sent;
   times_.transfer += watch_.restart();
@@ -160,11 +160,11 @@ bool Session::work() {
 
 template <class T>
 void Session::on(const T& message) {
-  fail("a master does not send {}", wire::name_of(message));
+  fail("a master does not send {}; is it of another release?", wire::name_of(message));
 }
 
 Node& Session::node() {
-  if (!node_) fail("there is no plan here yet");
+  if (!node_) fail("this slave has no plan yet");
   return *node_;
 }
 
@@ -180,7 +180,7 @@ void Session::on(const wire::Calibrate& task) {
                        .input_gradient = task.input_gradient};
   const std::size_t bytes = bytes_of(spec);
   if (memory_ != 0 && bytes > memory_) {
-    fail("timing {} filters of stage {} takes {} MiB of the {} MiB allowed; raise --memory or take a smaller --batch",
+    fail("timing {} filters of stage {} needs {} MiB, but {} MiB are allowed; raise --memory or take a smaller --batch",
          spec.filters.count, spec.stage.name, bytes >> 20, memory_ >> 20);
   }
   const Timing timing = time_shard(device_, spec, static_cast<int>(task.repeats));
@@ -230,7 +230,7 @@ void Session::take_transferred(const wire::Piece& piece, const wire::Envelope& e
 // ---- a step --------------------------------------------------------------------------------------------------------
 
 void Session::on(const wire::Step& step) {
-  if (in_step_ || step.number != step_ + 1) fail("step {} where {} was due", step.number, step_ + 1);
+  if (in_step_ || step.number != step_ + 1) fail("step {} came where step {} was due", step.number, step_ + 1);
   step_ = step.number;
   in_step_ = true;
   stepped_ = true;
@@ -240,7 +240,7 @@ void Session::on(const wire::Step& step) {
   for (Early& early : std::exchange(early_, {})) receive(early.from, early.piece, early.payload);
 }
 
-/// To a master that asks for it, before it sends the Update.
+/// Sends Squares, if the step asks for them, as soon as all gradients are known. The master's Update depends on them.
 void Session::send_squares() {
   if (!in_step_ || squares_sent_ || !node_ || !node_->gradients_ready()) return;
   squares_sent_ = true;
@@ -248,7 +248,7 @@ void Session::send_squares() {
 }
 
 void Session::on(const wire::Update& task) {
-  if (!in_step_) fail("an Update without a step");
+  if (!in_step_) fail("an Update came outside a step");
   node().allow_update(task.step);
 }
 
@@ -259,7 +259,7 @@ void Session::on(const wire::Credit& credit) {
 void Session::receive(int from, const wire::Piece& piece, const wire::Payload& payload) {
   if (piece.step == step_ + 1 && from != node().graph().master) {
     early_bytes_ += payload.size();
-    if (early_bytes_ > node().bytes_due()) fail("more Pieces of the next step than there are");
+    if (early_bytes_ > node().bytes_due()) fail("more Pieces of the next step came than the plan sends");
     early_.push_back({from, piece, payload});
     return;
   }
@@ -268,7 +268,7 @@ void Session::receive(int from, const wire::Piece& piece, const wire::Payload& p
     if (state) node().set_state(state->stage, state->filters, state->state);
     return finish_move();
   }
-  if (!in_step_ || piece.step != step_) fail("a Piece of step {} in step {}", piece.step, step_);
+  if (!in_step_ || piece.step != step_) fail("a Piece of step {} came in step {}", piece.step, step_);
   const auto owner = std::make_shared<wire::Payload>(payload);
   node().receive(from, static_cast<int>(piece.task), piece.first, {owner, std::as_const(*owner).bytes()});
 }

@@ -275,7 +275,7 @@ TEST_F(Programs, SeveralDevicesAreSeveralSlaves) {
 
 TEST_F(Programs, ADeviceThatFailsLeavesTheOthersToWork) {
   Process slaves({kSlave, endpoint_, "--insecure", "--name", "both", "--threads", "1", "--device", "cpu,warp"});
-  ASSERT_TRUE(slaves.wait_for("device warp ended with exit code 1; the others go on", 20s)) << slaves.output();
+  ASSERT_TRUE(slaves.wait_for("device warp ended with exit code 1; the other slaves go on", 20s)) << slaves.output();
   Process train = master(training(folder("run"), {"--slaves", "1", "--steps", "3"}));
   ASSERT_EQ(train.wait(100s), kSuccess) << train.output() << slaves.output();
   slaves.signal(SIGINT);

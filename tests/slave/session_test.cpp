@@ -31,18 +31,18 @@ const std::vector<BadTask> kBadTasks{
      [](FakeMaster& m) {
        m.send(wire::Step{1, {}});
      },
-     "there is no plan here yet"},
+     "this slave has no plan yet"},
     {"NoPlanToLoad",
      [](FakeMaster& m) {
        m.send(wire::Load{0, {0, 1}, {{}}});
      },
-     "there is no plan here yet"},
+     "this slave has no plan yet"},
     {"NoStageToLoad",
      [](FakeMaster& m) {
        m.assign();
        m.send(wire::Load{1, {0, 1}, {{}}});
      },
-     "of stage 1 are computed here"},
+     "of stage 1 are computed by this slave"},
     {"ContentsOfOtherBlocks",
      [](FakeMaster& m) {
        m.assign();
@@ -54,9 +54,9 @@ const std::vector<BadTask> kBadTasks{
        m.assign();
        m.send(wire::Snapshot{1, {0, 1}});
      },
-     "of stage 1 are in a shard here"},
+     "of stage 1 are in a shard of this slave"},
     {"NotATask", [](FakeMaster& m) { m.send(wire::Done{}); }, "a master does not send Done"},
-    {"APieceByItself", [](FakeMaster& m) { m.send_piece({.step = 1}, 4); }, "there is no plan here yet"},
+    {"APieceByItself", [](FakeMaster& m) { m.send_piece({.step = 1}, 4); }, "this slave has no plan yet"},
     {"TooLargeToHold", [](FakeMaster& m) { m.send(assign_of(4096)); }, "raise --memory"},
     {"TooLargeToTime", [](FakeMaster& m) { m.send(wire::Calibrate{.stage = stage(), .filters = 4, .batch = 4096}); },
      "raise --memory"},
@@ -79,27 +79,27 @@ const std::vector<BadTask> kBadTasks{
        m.assign();
        m.send(wire::Step{2, {}});
      },
-     "step 2 where 1 was due"},
+     "step 2 came where step 1 was due"},
     {"UpdateWithoutStep",
      [](FakeMaster& m) {
        m.assign();
        m.send(wire::Update{});
      },
-     "an Update without a step"},
+     "an Update came outside a step"},
     {"SnapshotInAStep",
      [](FakeMaster& m) {
        m.assign();
        m.send(wire::Step{1, {.training = true}});
        m.send(wire::Snapshot{0, {0, 1}});
      },
-     "in the middle of a step"},
+     "a Snapshot came in the middle of a step"},
     {"PieceOfAnotherStep",
      [](FakeMaster& m) {
        m.assign();
        m.send(wire::Step{1, {.training = true}});
        m.send_piece({.step = 2}, kImages);
      },
-     "a Piece of step 2 in step 1"},
+     "a Piece of step 2 came in step 1"},
     {"TooManyImages",
      [](FakeMaster& m) {
        m.assign();
@@ -200,7 +200,7 @@ TEST(Slave, OutlivesAMasterThatVanishes) {
   FakeMaster second(endpoint);
   EXPECT_TRUE(second.welcome());
   second.send(wire::Step{1, {}});
-  EXPECT_THAT(second.failure(), HasSubstr("there is no plan"))
+  EXPECT_THAT(second.failure(), HasSubstr("this slave has no plan"))
       << "the slave must have dropped the plan of the previous run";
 }
 
@@ -284,7 +284,8 @@ TEST(MovingStates, MustBeInAShardThere) {
   wire::ClientLink other(master.endpoint());
   other.meet("halves", 1, {});
   master.send(halves(master, other, {{0, {2, 2}, 0, 1}}));
-  EXPECT_THAT(master.failure(), HasSubstr("filters 2 to 3 of stage 0, which node 1 is to get, are in a shard here"));
+  EXPECT_THAT(master.failure(),
+              HasSubstr("filters 2 to 3 of stage 0, which node 1 takes over, are in a shard of this slave"));
 }
 
 // ---- other slaves that break the protocol --------------------------------------------------------------------------
@@ -328,18 +329,18 @@ INSTANTIATE_TEST_SUITE_P(Table, BadPeers,
                                                  [] {
                                                    return wire::Envelope{wire::Piece{.step = 2}, wire::Payload(4)};
                                                  },
-                                                 "a Piece of step 2 in step 0"},
+                                                 "a Piece of step 2 came in step 0"},
                                          BadPeer{"OfAState",
                                                  [] {
                                                    return wire::Envelope{wire::Piece{.step = 0}, wire::Payload(4)};
                                                  },
-                                                 "a Piece of a state that does not move"},
+                                                 "a Piece came of a state that does not move"},
                                          BadPeer{
                                              "FarTooMuch",
                                              [] {
                                                return wire::Envelope{wire::Piece{.step = 1}, wire::Payload(1 << 20)};
                                              },
-                                             "more Pieces of the next step than there are"}),
+                                             "more Pieces of the next step came than the plan sends"}),
                          [](const auto& each) { return each.param.name; });
 
 /// A program other than a master listens at the address and sends bytes that are not a message.
