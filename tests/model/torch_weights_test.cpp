@@ -99,14 +99,14 @@ TEST_F(NamesFile, SaysWhatIsMissingAndWhatThereIs) {
 }
 
 TEST_F(NamesFile, RefusesWhatIsNoMapOfLayers) {
-  EXPECT_THAT(refusal("- conv\n"), HasSubstr("names.yaml: it is no map"));
+  EXPECT_THAT(refusal("- conv\n"), HasSubstr("names.yaml: the file is not a map"));
   EXPECT_THAT(refusal("conv: [a]\n"), HasSubstr("names.yaml:1: expected a layer and a module"));
   EXPECT_THAT(refusal("conv: a\nnrm: b\n"),
               HasSubstr("names.yaml:2: the net has no layer nrm with weights; did you mean norm"));
   EXPECT_THAT(refusal("relu: a\n"), HasSubstr("no layer relu with weights"));
   EXPECT_THAT(refusal("conv: a\nconv: b\n"), HasSubstr("names.yaml:2: layer conv comes twice"));
   EXPECT_THAT(refusal("conv: {a\n"), HasSubstr("names.yaml:"));
-  EXPECT_THAT(said([] { read_module_names("/none.yaml", small()); }), HasSubstr("/none.yaml: cannot be read"));
+  EXPECT_THAT(said([] { read_module_names("/none.yaml", small()); }), HasSubstr("/none.yaml: the file cannot be read"));
 }
 
 class ShippedNames : public testing::TestWithParam<const char*> {};

@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
                std::string(kConv) + "  - {name: p, type: max_pool}\n",
                {"t.yaml:5", "kernel is missing"}},
         BadNet{"DenseWithoutUnits", "  - {name: d, type: dense}\n", {"units is missing"}},
-        BadNet{"ReluWithField", std::string(kConv) + "  - {name: r, type: relu, slope: 1}\n", {"slope is no field"}},
+        BadNet{"ReluWithField", std::string(kConv) + "  - {name: r, type: relu, slope: 1}\n", {"slope is not a field"}},
         BadNet{"ConvAfterDense",
                "  - {name: d, type: dense, units: 9}\n" + conv("filters: 2, kernel: 1"),
                {"t.yaml:5: layer c", "move it up"}},
@@ -129,13 +129,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadNet{"TwoInputs", std::string(kConv) + "  - {name: r, type: relu, from: [c, input]}\n", {"takes one input"}},
         BadNet{"Circle",
                "  - {name: a, type: relu, from: b}\n  - {name: b, type: relu, from: a}\n" + std::string(kConv),
-               {"circle"}},
+               {"cycle"}},
         BadNet{"ReadTwice",
                std::string(kConv) + "  - {name: r, type: relu}\n  - {name: s, type: relu, from: c}\n",
                {"layer"}},
         BadNet{"HugeDense",
                "  - {name: d, type: dense, units: 1000000}\n  - {name: e, type: dense, units: 1000000}\n",
-               {"more than the limits"}}),
+               {"the limits are"}}),
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
@@ -165,12 +165,12 @@ INSTANTIATE_TEST_SUITE_P(
                file("  - {name: c, type: conv, filters: 3, kernel: 2}\n  - {name: d, type: dense, units: 4}\n"
                     "  - {name: l, type: squared_error}\n  - {name: e, from: c, type: dense, units: 5}\n"
                     "  - {name: m, type: squared_error}\n"),
-               {"t.yaml:8", "5 outputs before it, and another loss 4"}},
+               {"t.yaml:8", "has 5 outputs, but that of another loss has 4"}},
         BadNet{"LossWeight", file("  - {name: l, type: squared_error, weight: -1}\n"), {"t.yaml:4", "weight"}},
         BadNet{"LossNotLast",
                file("  - {name: l, type: squared_error}\n  - {name: d, type: dense, units: 4}\n"),
-               {"t.yaml:4", "loss comes last"}},
-        BadNet{"TooLarge", "!" + std::string((1 << 20) + 1, ' '), {"t.yaml", "too many"}},
+               {"t.yaml:4", "nothing may follow a loss"}},
+        BadNet{"TooLarge", "!" + std::string((1 << 20) + 1, ' '), {"t.yaml", "more than 1048576 bytes"}},
         BadNet{"DeepNesting", "!" + std::string(100000, '['), {"t.yaml"}}),
     [](const auto& info) { return info.param.name; });
 
@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(
                     training("Schedule", "training: {schedule: {kind: linear}}",
                              {"'linear'", "constant, step or cosine"}),
                     training("WarmUp", "training: {epochs: 3, schedule: {kind: cosine, warm_up: 3}}",
-                             {"warm_up", "the 3 epochs or longer"}),
+                             {"warm_up is 3", "shorter than the 3 epochs"}),
                     training("ScheduleEvery", "training: {schedule: {kind: step}}", {"every is missing"}),
                     training("Flip", "augment: {flip: perhaps}", {"flip is 'perhaps'", "true or false"}),
                     training("Crop", "augment: {crop: 50}", {"crop is '50'"})),
@@ -219,8 +219,8 @@ TEST(NetFiles, MissingFolderAndUnreadable) {
     }
     return "";
   };
-  EXPECT_THAT(error_of("/nowhere/net.yaml"), HasSubstr("/nowhere/net.yaml: cannot be read"));
-  EXPECT_THAT(error_of("/proc"), HasSubstr("a folder"));
+  EXPECT_THAT(error_of("/nowhere/net.yaml"), HasSubstr("/nowhere/net.yaml: the file cannot be read"));
+  EXPECT_THAT(error_of("/proc"), HasSubstr("the path is a folder"));
 }
 
 TEST(NetFiles, AnAliasBombDoesNoHarm) {
