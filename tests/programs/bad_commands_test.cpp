@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
                    {"simulate", "--net", kGlyphs, "--from-run", "SCRATCH"},
                    kFailure,
                    "calibration.json"},
-        BadCommand{"SlaveNoAddress", kSlave, {"--insecure"}, kFailure, "no master's address"},
+        BadCommand{"SlaveNoAddress", kSlave, {"--insecure"}, kFailure, "no master's address is given"},
         BadCommand{"SlaveBadAddress", kSlave, {"nonsense", "--insecure"}, kFailure, "nonsense"},
         BadCommand{"SlaveNoKey", kSlave, {"tcp://127.0.0.1:1"}, kFailure, "paste the line that the master prints"},
         BadCommand{"SlaveKeyAndNone",

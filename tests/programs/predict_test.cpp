@@ -122,7 +122,7 @@ TEST_F(Predictions, TakeWeightsOfOtherPrograms) {
   std::ofstream(folder("names.yaml")) << "cnv: features.0\n";
   expect(master({"import", weights, "--net", net, "--names", folder("names.yaml")}), kFailure, "did you mean");
   expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kSuccess, "parameters for");
-  expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kFailure, "is there already");
+  expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kFailure, "exists already");
   Process before = predict({folder("data")});
   Process after = master({"predict", net, "--weights", folder("taken.safetensors"), folder("data")});
   EXPECT_EQ(before.wait(120s), kSuccess) << before.output();
@@ -140,7 +140,7 @@ TEST_F(Predictions, AreTheSameAfterONNX) {
   EXPECT_THAT(in.output(), HasSubstr("3x12x12"));
   Process twice = master({"import", folder("cats.onnx"), "--out", folder("again")});
   EXPECT_EQ(twice.wait(120s), kFailure);
-  EXPECT_THAT(twice.output(), HasSubstr("is there already"));
+  EXPECT_THAT(twice.output(), HasSubstr("exists already"));
   Process before = predict({folder("data"), "--set", "input.mean=0.5", "--set", "input.deviation=0.25"});
   Process after = master({"predict", folder("again.yaml"), "--weights", folder("again.safetensors"), folder("data"),
                           "--set", "input.mean=0.5", "--set", "input.deviation=0.25"});
