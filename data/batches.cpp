@@ -13,12 +13,12 @@ namespace {
 constexpr std::uint64_t kShuffleStream = std::uint64_t{5} << 32;
 constexpr std::uint64_t kAugmentStream = std::uint64_t{6} << 32;
 
-/// One stream for each image of each epoch: independent of its place in the order.
+/// The random numbers for one image in one epoch. They do not depend on the image's place in the order.
 Random drawn_for(std::uint64_t seed, int epoch, int image) {
   return {seed, kAugmentStream + (static_cast<std::uint64_t>(epoch) << 33) + static_cast<std::uint64_t>(image)};
 }
 
-/// Some of the photographs, as bytes: enough for their mean and deviation.
+/// Decodes up to 512 photographs, spread evenly over the set, to measure their mean and deviation.
 ImageSet some_of(const ImageSet& images) {
   constexpr int kSome = 512;
   const int count = std::min(kSome, images.count());
@@ -85,7 +85,7 @@ Batches::Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, 
       augment_(augment),
       normalised_(scaled_bytes(scales.empty() ? scales_of(data) : scales)) {
   if (part == Part::training && batch > images_.count()) {
-    fail("a batch of {} is larger than the training set of {} ({} images); take a smaller --batch", batch, data.name,
+    fail("a batch of {} is larger than the training set of {} ({} images); give a smaller --batch", batch, data.name,
          images_.count());
   }
 }
@@ -108,7 +108,7 @@ std::vector<int> Batches::order_of(int epoch) const {
   return order;
 }
 
-/// Fewer in the last batch of a test.
+/// The indices of the images of a batch. The last batch of a test may have fewer than batch_.
 std::vector<int> Batches::images_of(Place place) const {
   const std::vector<int> order = order_of(place.epoch);
   const auto first = order.begin() + static_cast<std::ptrdiff_t>(place.index) * batch_;
@@ -116,7 +116,8 @@ std::vector<int> Batches::images_of(Place place) const {
 }
 
 int Batches::fill(int epoch, int index, Tensor& images, std::vector<int>& labels) const {
-  invariant(images.shape() == image_shape() && index >= 0 && index < count(), "a batch of this set");
+  invariant(images.shape() == image_shape() && index >= 0 && index < count(),
+            "fill takes a batch of this set, and images of its shape");
   if (shuffled_ != epoch) order_ = order_of(epoch);
   shuffled_ = epoch;
   const int first = index * batch_;
@@ -192,7 +193,7 @@ void Batches::write_image(int image, int epoch, float* to) const {
       const bool inside = source_y >= 0 && source_y < shape.height;
       for (int x = 0; x < shape.width; ++x) {
         const int source_x = (flip ? shape.width - 1 - x : x) + right;
-        // Outside the image: zero after normalisation, the mean colour.
+        // Pixels outside the image are zero after normalisation, which is the mean colour.
         *to++ =
             inside && source_x >= 0 && source_x < shape.width ? table[map[source_y * shape.width + source_x]] : 0.0F;
       }

@@ -1,4 +1,4 @@
-// Batches of a data set: shuffled, normalised, augmented, all drawn from the run's seed.
+// Batches of a data set: shuffled, augmented and normalised. All random numbers come from the run's seed.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,34 @@ namespace convoy {
 
 enum class Part : std::uint8_t { training, test };
 
-/// Each channel's mean and deviation over the training images; of photographs, over 512 of them.
+/// The mean and standard deviation of each channel over the training images, or over 512 of them if they are
+/// photographs.
 std::vector<ChannelScale> scales_of(const DataSet& data);
-/// For each channel the 256 values that bytes become.
+/// For each channel, a table with the normalised value of each of the 256 byte values.
 std::vector<std::vector<float>> scaled_bytes(const std::vector<ChannelScale>& scales);
 
-/// Every batch is a function of (seed, epoch, index), so that a run may go on at any step.
+/// The batches of one part of a data set. A batch is a function of (seed, epoch, index), so a run can resume at any
+/// step.
 class Batches {
  public:
-  /// `data` must outlive this. `scales`: of each channel; empty: scales_of(data). Photographs are cut out of the middle, in training with
-  /// augment.crop anywhere; the next batch is decoded, on all cores, while this one is used. Throws Error when a training
-  /// batch is larger than the training set.
+  /// `data` must outlive the batches. `scales` has one entry for each channel; if it is empty, scales_of(data) is used.
+  /// A photograph is cut out of its middle, or at a random place in training with augment.crop. While a batch of
+  /// photographs is used, the next one is decoded on all cores. Throws Error if a training batch is larger than the
+  /// training set.
   Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment,
           const std::vector<ChannelScale>& scales = {});
 
-  /// Batches of one epoch. Training leaves an incomplete last batch out (shuffling makes it another one each time);
-  /// testing fills it up with zeros.
+  /// The number of batches in an epoch. Training leaves out an incomplete last batch, whose images differ from epoch to
+  /// epoch because of the shuffling. Testing fills it up with zeros.
   int count() const;
+  /// (batch, channels, rows, columns).
   Shape image_shape() const;
-  /// Writes batch `index` of epoch `epoch` (both from 0); returns how many of its samples are images.
+  /// Writes batch `index` of epoch `epoch`, both counted from 0. Returns the number of samples that are images; the
+  /// samples after them are zero. Throws Error naming a photograph that cannot be decoded.
   int fill(int epoch, int index, Tensor& images, std::vector<int>& labels) const;
 
  private:
-  /// Which batch.
+  /// The epoch and index of a batch.
   struct Place {
     int epoch = -1;
     int index = -1;
@@ -54,10 +59,10 @@ class Batches {
   std::uint64_t seed_;
   Augmentation augment_;
   std::vector<std::vector<float>> normalised_;  ///< for each channel, the value of each byte
-  mutable std::vector<int> order_;              ///< of epoch shuffled_
+  mutable std::vector<int> order_;              ///< order of the images in epoch shuffled_
   mutable int shuffled_ = -1;
-  mutable Place ahead_;               ///< what is decoded in the background
-  mutable std::future<Tensor> next_;  ///< that
+  mutable Place ahead_;               ///< the batch that is decoded in the background
+  mutable std::future<Tensor> next_;  ///< images of batch ahead_
 };
 
 }  // namespace convoy

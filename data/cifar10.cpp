@@ -18,13 +18,14 @@ void append_batch(const std::string& file, ImageSet& images) {
   const std::vector<std::uint8_t> bytes = read_bytes(file, kLargestFile);
   if (bytes.empty() || bytes.size() % kRecord != 0) {
     fail(
-        "{}: {} bytes are no whole number of records of {} (label, then 3x32x32 pixels); it is cut off or not in "
-        "CIFAR-10's binary version",
+        "{}: {} bytes are not a whole number of records of {} bytes (a label, then 3x32x32 pixels); the file is cut "
+        "off or not "
+        "in CIFAR-10's binary version, so fetch it again",
         file, bytes.size(), kRecord);
   }
   for (std::size_t at = 0; at < bytes.size(); at += kRecord) {
     if (bytes[at] >= kClasses) {
-      fail("{}: record {} has label {}, expected 0 to {}", file, at / kRecord, bytes[at], kClasses - 1);
+      fail("{}: record {} has label {}; expected 0 to {}", file, at / kRecord, bytes[at], kClasses - 1);
     }
     images.labels.push_back(bytes[at]);
     images.pixels.insert(images.pixels.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at + 1),
@@ -41,7 +42,7 @@ DataSet read_cifar10(const std::string& folder) {
     if (name.rfind("data_batch_", 0) == 0 && entry.path().extension() == ".bin") files.push_back(entry.path().string());
   }
   std::sort(files.begin(), files.end());
-  if (files.empty()) fail("{}: no data_batch_*.bin; expected CIFAR-10's binary version", folder);
+  if (files.empty()) fail("{}: the folder has no data_batch_*.bin; expected CIFAR-10's binary version", folder);
   DataSet data{.name = "CIFAR-10", .classes = kClasses};
   data.training.shape = data.test.shape = {3, 32, 32};
   for (const std::string& file : files) append_batch(file, data.training);

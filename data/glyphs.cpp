@@ -1,5 +1,5 @@
-// Ten classes of glyphs made of strokes. Places are whole multiples of 1/256 pixel and all arithmetic is on integers,
-// so that every machine draws the same bytes.
+// Draws ten classes of glyphs made of strokes. Coordinates are multiples of 1/256 pixel and all arithmetic is on
+// integers, so that every machine draws the same bytes.
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@ namespace convoy {
 namespace {
 
 constexpr int kExtent = 28;
-constexpr int kOne = 256;  ///< sub-pixel units of a pixel
+constexpr int kOne = 256;  ///< units in a pixel
 constexpr int kClasses = 10;
 constexpr std::uint64_t kTrainingStream = std::uint64_t{3} << 32;
 constexpr std::uint64_t kTestStream = std::uint64_t{4} << 32;
@@ -26,7 +26,7 @@ struct Stroke {
   Point b;
 };
 
-/// Each class as strokes between the points of a 9 x 9 grid, (0, 0) to (8, 8).
+/// The strokes of each class, between points of a 9 x 9 grid from (0, 0) to (8, 8).
 const std::array<std::vector<Stroke>, kClasses>& shapes() {
   static const std::array<std::vector<Stroke>, kClasses> all{{
       {{{0, 0}, {8, 0}}, {{8, 0}, {8, 8}}, {{8, 8}, {0, 8}}, {{0, 8}, {0, 0}}},  // square
@@ -43,7 +43,7 @@ const std::array<std::vector<Stroke>, kClasses>& shapes() {
   return all;
 }
 
-/// Square of the distance of p from the stroke, times kOne squared.
+/// The squared distance of `p` from the stroke, in units of 1/256 pixel, squared.
 long squared_distance(Point p, const Stroke& stroke) {
   const long dx = stroke.b.x - stroke.a.x;
   const long dy = stroke.b.y - stroke.a.y;
@@ -58,15 +58,15 @@ long squared_distance(Point p, const Stroke& stroke) {
 
 /// A random affine map from the grid to the image.
 struct Pose {
-  // Sub-pixel units a grid step: x' = xx * x + xy * y + x0.
+  // The map is x' = xx * x + xy * y + x0 and y' = yx * x + yy * y + y0, in units of 1/256 pixel.
   int xx, xy, yx, yy, x0, y0;
 
   explicit Pose(Random& random) {
     const auto between = [&](int low, int high) {
       return low + static_cast<int>(random.below(static_cast<std::uint32_t>(high - low + 1)));
     };
-    const int size = between(280, 520);  // 9 to 16 pixels for the 8 steps
-    // A turn by up to about 20 degrees with slant: off-diagonal parts in proportion to the size.
+    const int size = between(280, 520);  // the 8 grid steps span 9 to 16 pixels
+    // The off-diagonal terms turn the glyph by up to about 20 degrees and slant it.
     const int turn = between(-90, 90);
     const int slant = between(-60, 60);
     xx = size * between(220, 290) / kOne;
@@ -79,7 +79,7 @@ struct Pose {
   Point place(Point p) const { return {xx * p.x + xy * p.y + x0, yx * p.x + yy * p.y + y0}; }
 };
 
-/// Ink of a stroke at a pixel, 0 .. 255, softened over one pixel at its edge.
+/// The ink of a stroke at a pixel, 0 to 255. The stroke's edge is softened over one pixel.
 int ink(Point pixel, const Stroke& stroke, int half_width) {
   const long squared = squared_distance(pixel, stroke);
   const long inner = half_width - kOne / 2;

@@ -17,7 +17,7 @@ namespace convoy {
 namespace {
 
 constexpr long kMostPixels = 1L << 27;
-/// What is scaled is larger than what is cut out by this.
+/// A photograph is scaled to this many times the size that is cut out.
 constexpr double kToSpare = 8.0 / 7.0;
 
 struct CloseDecoder {
@@ -25,7 +25,7 @@ struct CloseDecoder {
 };
 using Decoder = std::unique_ptr<void, CloseDecoder>;
 
-/// The smallest fraction of its size in which a JPEG can be decoded and still covers `least`.
+/// The smallest scale at which a JPEG can be decoded and still covers `least` times kToSpare.
 tjscalingfactor fraction(int width, int height, const FeatureShape& least) {
   int count = 0;
   const tjscalingfactor* all = tjGetScalingFactors(&count);
@@ -40,30 +40,30 @@ tjscalingfactor fraction(int width, int height, const FeatureShape& least) {
 
 void check_size(long width, long height) {
   if (width < 1 || height < 1 || width * height > kMostPixels) {
-    fail("it claims {} x {} pixels; expected 1 to {} of them", width, height, kMostPixels);
+    fail("its header gives {} x {} pixels; expected 1 to {} pixels", width, height, kMostPixels);
   }
 }
 
 Picture decode_jpeg(std::span<const std::uint8_t> bytes, const FeatureShape& least) {
   const Decoder decoder(tjInitDecompress());
-  if (decoder == nullptr) fail("no JPEG decoder: {}", tjGetErrorStr2(nullptr));
+  if (decoder == nullptr) fail("the JPEG decoder cannot be made: {}", tjGetErrorStr2(nullptr));
   int width = 0;
   int height = 0;
   int subsampling = 0;
   int colours = 0;
   const auto size = static_cast<unsigned long>(bytes.size());
   if (tjDecompressHeader3(decoder.get(), bytes.data(), size, &width, &height, &subsampling, &colours) != 0) {
-    fail("no JPEG: {}", tjGetErrorStr2(decoder.get()));
+    fail("the image is not a valid JPEG: {}", tjGetErrorStr2(decoder.get()));
   }
   check_size(width, height);
-  if (colours == TJCS_CMYK || colours == TJCS_YCCK) fail("a JPEG in printing inks (CMYK); save it in RGB");
+  if (colours == TJCS_CMYK || colours == TJCS_YCCK) fail("the JPEG is in CMYK, for printing; save it in RGB");
   const tjscalingfactor scale = fraction(width, height, least);
   Picture picture{{least.channels, TJSCALED(height, scale), TJSCALED(width, scale)}, {}};
   picture.pixels.resize(static_cast<std::size_t>(picture.shape.size()));
   const int format = least.channels == 1 ? TJPF_GRAY : TJPF_RGB;
   if (tjDecompress2(decoder.get(), bytes.data(), size, picture.pixels.data(), picture.shape.width, 0,
                     picture.shape.height, format, TJFLAG_STOPONWARNING) != 0) {
-    fail("a damaged JPEG: {}", tjGetErrorStr2(decoder.get()));
+    fail("the JPEG is damaged: {}", tjGetErrorStr2(decoder.get()));
   }
   return picture;
 }
@@ -71,7 +71,8 @@ Picture decode_jpeg(std::span<const std::uint8_t> bytes, const FeatureShape& lea
 Picture decode_png(std::span<const std::uint8_t> bytes, const FeatureShape& least) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
-  if (png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()) == 0) fail("no PNG: {}", image.message);
+  if (png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()) == 0)
+    fail("the image is not a valid PNG: {}", image.message);
   const std::unique_ptr<png_image, decltype(&png_image_free)> release(&image, &png_image_free);
   check_size(static_cast<long>(image.width), static_cast<long>(image.height));
   image.format = least.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
@@ -79,17 +80,19 @@ Picture decode_png(std::span<const std::uint8_t> bytes, const FeatureShape& leas
   picture.pixels.resize(PNG_IMAGE_SIZE(image));
   const png_color white{255, 255, 255};
   if (png_image_finish_read(&image, &white, picture.pixels.data(), 0, nullptr) == 0) {
-    fail("a damaged PNG: {}", image.message);
+    fail("the PNG is damaged: {}", image.message);
   }
   return picture;
 }
 
-/// For each place of a row (or column) that is cut out: which elements it takes, and how much of each.
+/// The elements of the source that one element of a row or column is made of, from `first` on, and their weights.
 struct Taps {
   int first = 0;
   std::vector<float> weights;
 };
 
+/// The taps of `wanted` elements of a source of `extent` elements. One element of the result spans `scale` elements of
+/// the source, and the result begins `offset` of its elements from the source's start.
 std::vector<Taps> taps_of(int extent, int wanted, double scale, double offset) {
   std::vector<Taps> all(static_cast<std::size_t>(wanted));
   const double width = std::max(1.0, scale);
@@ -139,7 +142,8 @@ bool is_image_file(const std::string& file) {
 
 Picture decode_image(std::span<const std::uint8_t> bytes, const FeatureShape& least) {
   if (least.channels != 1 && least.channels != 3) {
-    fail("photographs have 1 channel or 3, the net takes {}", least.channels);
+    fail("photographs are decoded to 1 or 3 channels, but the net takes {}; set input.channels to 1 or 3",
+         least.channels);
   }
   constexpr std::array<std::uint8_t, 4> kPng{0x89, 'P', 'N', 'G'};
   constexpr std::array<std::uint8_t, 2> kJpeg{0xFF, 0xD8};
@@ -148,7 +152,7 @@ Picture decode_image(std::span<const std::uint8_t> bytes, const FeatureShape& le
   };
   if (begins(kPng)) return decode_png(bytes, least);
   if (begins(kJpeg)) return decode_jpeg(bytes, least);
-  fail("neither a JPEG nor a PNG");
+  fail("the file is neither a JPEG nor a PNG");
 }
 
 Picture read_image(const std::string& file, const FeatureShape& least) {
@@ -175,7 +179,7 @@ void cut_view(const Picture& picture, const FeatureShape& shape, const View& vie
     }
     return;
   }
-  // One element of what is cut out is so many of the picture.
+  // One element of the view spans `scale` elements of the picture.
   const double scale = std::min(have.height / (kToSpare * shape.height), have.width / (kToSpare * shape.width));
   const std::vector<Taps> rows =
       taps_of(have.height, shape.height, scale, view.down * (have.height / scale - shape.height));

@@ -1,4 +1,4 @@
-// One photograph: decoding, scaling, cutting.
+// Decoding, scaling and cropping of one photograph.
 #pragma once
 
 #include <cstdint>
@@ -11,35 +11,35 @@
 
 namespace convoy {
 
-/// Bytes, (row, column, channel).
+/// A decoded image.
 struct Picture {
   FeatureShape shape;
-  std::vector<std::uint8_t> pixels;
+  std::vector<std::uint8_t> pixels;  ///< (row, column, channel)
 };
 
-/// Which part of a photograph a net sees.
+/// The part of a scaled photograph that is cut out.
 struct View {
-  double down = 0.5;   ///< of the room that cutting leaves: 0 cuts off below, 1 above
-  double right = 0.5;  ///< 0 cuts off at the right, 1 at the left
-  bool flip = false;   ///< left to right
+  double down = 0.5;   ///< vertical position: 0 is the top of the photograph, 1 the bottom
+  double right = 0.5;  ///< horizontal position: 0 is the left edge, 1 the right edge
+  bool flip = false;   ///< mirror left to right
 };
 
-/// By its name's ending.
+/// Whether the name ends in .jpg, .jpeg or .png, in either case.
 bool is_image_file(const std::string& file);
 
-/// A JPEG or PNG in grey (1 channel) or colours (3), whatever it holds; transparency is on white. A JPEG that is larger than
-/// `least` in both directions may come in a fraction of its size, no smaller than that. Throws Error saying what is wrong
-/// with it, without naming it.
+/// Decodes a JPEG or PNG to least.channels channels: 1 for grey or 3 for colour. Transparent pixels are drawn on white.
+/// A JPEG may be decoded at a reduced scale that still exceeds `least` in both directions. Throws Error with the fault;
+/// the error does not name the image.
 Picture decode_image(std::span<const std::uint8_t> bytes, const FeatureShape& least);
-/// The same of a file. Throws Error naming it.
+/// Decodes a file. Throws Error naming the file.
 Picture read_image(const std::string& file, const FeatureShape& least);
 
-/// work(0) .. work(count - 1), on all cores. Throws an Error that one of them threw.
+/// Runs work(0) to work(count - 1) on all cores. Rethrows an Error that one of them threw.
 void on_all_cores(int count, const std::function<void(int)>& work);
 
-/// Scales the picture so that it covers the size of `shape` in both directions, with an eighth to spare, by a triangle as
-/// wide as the scale (as PIL's "bilinear" does), and cuts the view out: bytes (channel, row, column). A picture of just
-/// that size is taken as it is.
+/// Scales the picture so that it covers 8/7 of the size of `shape` in both directions, and copies the view to `to` as
+/// (channel, row, column). The filter is a triangle as wide as the scale, as in PIL's "bilinear". A picture of exactly
+/// this size is copied unscaled.
 void cut_view(const Picture& picture, const FeatureShape& shape, const View& view, std::span<std::uint8_t> to);
 
 }  // namespace convoy

@@ -13,19 +13,19 @@ namespace fs = std::filesystem;
 constexpr int kTestEvery = 5;
 constexpr std::size_t kMostClasses = 65535;
 
-/// Sorted, so that the order is the same on every machine.
+/// The entries of a folder that are not hidden, sorted so that the order is the same on every machine.
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     if (!at->path().filename().string().starts_with(".")) entries.push_back(at->path());
   }
-  if (error) fail("{}: cannot be listed: {}", folder.string(), error.message());
+  if (error) fail("{}: the folder cannot be listed: {}", folder.string(), error.message());
   std::ranges::sort(entries);
   return entries;
 }
 
-/// Files by class.
+/// The files of each class, by the name of the class.
 using Classes = std::map<std::string, std::vector<std::string>>;
 
 Classes classes_in(const fs::path& folder) {
@@ -48,7 +48,7 @@ fs::path test_folder(const fs::path& folder) {
   return {};
 }
 
-/// Leaves out of a set, or refuses, what cannot be decoded.
+/// Decodes all photographs of a set. Throws Error for one that cannot be decoded, or leaves it out with a notice.
 void check(ImageSet& set, Corrupt corrupt, std::vector<std::string>& notices) {
   std::vector<std::string> wrong(set.files.size());
   on_all_cores(set.count(), [&](int i) {
@@ -67,8 +67,8 @@ void check(ImageSet& set, Corrupt corrupt, std::vector<std::string>& notices) {
       continue;
     }
     if (corrupt == Corrupt::refuse)
-      fail("{}; mend or remove it, or leave such images out with --corrupt skip", wrong[i]);
-    notices.push_back(wrong[i] + "; left out");
+      fail("{}; repair or remove the file, or give --corrupt skip to leave out such images", wrong[i]);
+    notices.push_back(wrong[i] + "; the image is left out");
   }
   set.files.resize(kept);
   set.labels.resize(kept);
@@ -90,11 +90,12 @@ DataSet read_image_folder(const std::string& folder, const FeatureShape& input, 
   Classes test;
   if (apart) {
     const fs::path other = test_folder(place);
-    if (other.empty()) fail("{}: it has a folder 'train', and neither 'test' nor 'val'", folder);
+    if (other.empty()) fail("{}: the folder has 'train' but neither 'test' nor 'val'; add one of them", folder);
     test = classes_in(other);
   }
   DataSet data{.name = folder, .classes = static_cast<int>(training.size()), .training = {}, .test = {}};
-  if (training.size() > kMostClasses) fail("{}: {} classes, {} at most", folder, training.size(), kMostClasses);
+  if (training.size() > kMostClasses)
+    fail("{}: the folder has {} classes; the limit is {}", folder, training.size(), kMostClasses);
   data.training.shape = data.test.shape = input;
   for (const auto& [name, files] : training) {
     const auto label = static_cast<std::uint16_t>(data.class_names.size());
@@ -109,13 +110,13 @@ DataSet read_image_folder(const std::string& folder, const FeatureShape& input, 
     for (const std::string& file : test[name]) add(data.test, file);
   }
   for (const auto& [name, files] : test) {
-    if (!training.contains(name)) fail("{}: class {} is there for testing, not for training", folder, name);
+    if (!training.contains(name)) fail("{}: class {} has a folder for testing but none for training", folder, name);
   }
   check(data.training, corrupt, data.notices);
   check(data.test, corrupt, data.notices);
   if (data.training.count() == 0 || data.test.count() == 0) {
-    fail("{}: {} images to train with and {} to test with; expected some of both", folder, data.training.count(),
-         data.test.count());
+    fail("{}: the folder has {} images for training and {} for testing; expected at least one of each", folder,
+         data.training.count(), data.test.count());
   }
   return data;
 }

@@ -20,7 +20,7 @@ std::string find_file(const std::string& folder, const std::string& part, const 
       if (fs::exists(file)) return file;
     }
   }
-  fail("{}: MNIST's {}-{} (or {}-{}.gz) is missing", folder, part, kind, part, kind);
+  fail("{}: the folder lacks MNIST's file {}-{} (or {}-{}.gz)", folder, part, kind, part, kind);
 }
 
 std::uint32_t word(const std::vector<std::uint8_t>& bytes, std::size_t at) {
@@ -28,24 +28,26 @@ std::uint32_t word(const std::vector<std::uint8_t>& bytes, std::size_t at) {
          static_cast<std::uint32_t>(bytes[at + 2]) << 8 | static_cast<std::uint32_t>(bytes[at + 3]);
 }
 
-/// Reads a file of `dimensions` extents and checks its size against them; the bytes after the header.
+/// Reads an IDX file with as many extents as `extents` has, and fills them in. Returns the bytes after the header.
+/// Throws Error unless the magic number and the size of the file fit.
 std::vector<std::uint8_t> read_idx(const std::string& file, std::uint32_t magic, std::vector<std::uint32_t>& extents) {
   std::vector<std::uint8_t> bytes = read_bytes(file, kLargestFile);
   const std::size_t header = 4 + 4 * extents.size();
   if (bytes.size() < 4 || word(bytes, 0) != magic) {
-    fail("{}: it begins with {:#010x}, expected the magic number {:#010x} of an IDX file of {} bytes a value", file,
-         bytes.size() < 4 ? 0 : word(bytes, 0), magic, 1);
+    fail("{}: the file begins with {:#010x}; expected the magic number {:#010x} of an IDX file of bytes", file,
+         bytes.size() < 4 ? 0 : word(bytes, 0), magic);
   }
-  if (bytes.size() < header) fail("{}: it is cut off in its header", file);
+  if (bytes.size() < header) fail("{}: the file is cut off in its header; fetch it again", file);
   std::size_t values = 1;
   for (std::size_t i = 0; i < extents.size(); ++i) {
     extents[i] = word(bytes, 4 + 4 * i);
-    if (extents[i] == 0 || extents[i] > kLargestFile) fail("{}: extent {} is {}", file, i, extents[i]);
+    if (extents[i] == 0 || extents[i] > kLargestFile)
+      fail("{}: extent {} is {}; expected 1 to {}", file, i, extents[i], kLargestFile);
     values = values > kLargestFile ? values : values * extents[i];
   }
   if (bytes.size() - header != values) {
-    fail("{}: its header promises {} bytes, there are {}; it is cut off or damaged", file, values,
-         bytes.size() - header);
+    fail("{}: its header announces {} bytes, but {} follow; the file is cut off or damaged, so fetch it again", file,
+         values, bytes.size() - header);
   }
   bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(header));
   return bytes;
@@ -58,18 +60,18 @@ ImageSet read_part(const std::string& folder, const std::string& part) {
   ImageSet images;
   images.pixels = read_idx(image_file, kImageMagic, extents);
   if (extents[1] > 4096 || extents[2] > 4096)
-    fail("{}: images of {}x{} are too large", image_file, extents[1], extents[2]);
+    fail("{}: the images are {}x{}; the limit is 4096x4096", image_file, extents[1], extents[2]);
   images.shape = {1, static_cast<int>(extents[1]), static_cast<int>(extents[2])};
   std::vector<std::uint32_t> count(1);
   const std::vector<std::uint8_t> labels = read_idx(label_file, kLabelMagic, count);
   images.labels.assign(labels.begin(), labels.end());
   if (count[0] != extents[0]) {
-    fail("{}: {} labels, but {} has {} images; the files do not belong together", label_file, count[0], image_file,
-         extents[0]);
+    fail("{}: the file has {} labels, but {} has {} images; the files do not belong together", label_file, count[0],
+         image_file, extents[0]);
   }
   for (std::size_t i = 0; i < images.labels.size(); ++i) {
     if (images.labels[i] >= kClasses) {
-      fail("{}: label {} is {}, expected 0 to {}", label_file, i, images.labels[i], kClasses - 1);
+      fail("{}: label {} is {}; expected 0 to {}", label_file, i, images.labels[i], kClasses - 1);
     }
   }
   return images;

@@ -1,4 +1,4 @@
-// Whole files in memory, plain or gzipped.
+// Reads whole files, plain or gzipped, into memory.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace convoy {
 
-/// At most `most` bytes once unpacked. Throws Error naming the file: missing, unreadable, larger, or damaged.
+/// The unpacked bytes of a file. Throws Error naming the file if it is missing, unreadable or damaged, or has more than
+/// `most` bytes once unpacked.
 std::vector<std::uint8_t> read_bytes(const std::string& file, std::size_t most);
 
 }  // namespace convoy

@@ -31,22 +31,22 @@ int main(int argc, char** argv) {
   convoy::settle_library_threads(argv);
   convoy::isolate_stop_signals();
   convoy::keep_freed_memory();
-  CLI::App app{"Convoy's master: trains and tests convolutional nets, alone or with slaves"};
+  CLI::App app{"Convoy's master trains and tests convolutional nets, alone or with slaves"};
   app.require_subcommand(1);
   convoy::TrainOptions train;
   convoy::TestOptions test;
   convoy::PlanOptions plan;
   CLI::App& train_app = *app.add_subcommand("train", "train a net");
   CLI::App& test_app = *app.add_subcommand("test", "test saved weights");
-  CLI::App& plan_app = *app.add_subcommand("plan", "print which slave would hold which filters, without training");
+  CLI::App& plan_app = *app.add_subcommand("plan", "print the plan for a net, without training");
   convoy::PredictOptions predict;
   CLI::App& predict_app = *app.add_subcommand("predict", "name the classes of images");
   convoy::define(predict_app, predict);
   convoy::ImportOptions import;
   convoy::ExportOptions export_to;
   CLI::App& import_app =
-      *app.add_subcommand("import", "make a net file and weights of an ONNX model, or weights of PyTorch's");
-  CLI::App& export_app = *app.add_subcommand("export", "make an ONNX model of a net file and weights");
+      *app.add_subcommand("import", "make a net file and weights from an ONNX model, or weights from a PyTorch model");
+  CLI::App& export_app = *app.add_subcommand("export", "make an ONNX model from a net file and weights");
   convoy::define(import_app, import);
   convoy::define(export_app, export_to);
   std::string keys;

@@ -17,7 +17,8 @@ constexpr const char* kFormat = "convoy checkpoint 1";
 std::string last_in(const std::string& folder) { return folder + "/checkpoint.safetensors"; }
 std::string previous_in(const std::string& folder) { return folder + "/checkpoint-previous.safetensors"; }
 
-/// As PyTorch has them: (filters, channels, rows, columns) of convolutions, (units, inputs) of dense layers, lists.
+/// The extents in PyTorch's form: (filters, channels, rows, columns) for convolutions, (units, inputs) for dense
+/// layers, and one extent for biases.
 std::vector<std::int64_t> dims_of(const Shape& shape, bool convolution) {
   if (convolution) return {shape.n, shape.c, shape.h, shape.w};
   if (shape.c == 1) return {shape.n};
@@ -49,7 +50,7 @@ void for_each_tensor(const Cut& cut, Model& model, bool moments, Visit visit) {
   }
 }
 
-/// A model may fill half of a machine's memory: what is written is not copied.
+/// Views of a model's tensors. The values are not copied, because a model may fill half of a machine's memory.
 std::vector<TensorView> views(const Cut& cut, const ModelState& model, bool moments) {
   std::vector<TensorView> all;
   for_each_tensor(cut, model, moments,
@@ -77,7 +78,7 @@ ModelState from_file(const std::string& name, const SafetensorsFile& file, const
                     ++used;
                   });
   if (used != file.tensors.size()) {
-    fail("{}: it holds {} tensors, the net takes {} of them; the file belongs to another net", name,
+    fail("{}: the file has {} tensors, but the net takes {}; the file belongs to another net", name,
          file.tensors.size(), used);
   }
   return model;
@@ -85,7 +86,7 @@ ModelState from_file(const std::string& name, const SafetensorsFile& file, const
 
 std::string metadata(const SafetensorsFile& contents, const std::string& key, const std::string& file) {
   const auto found = contents.metadata.find(key);
-  if (found == contents.metadata.end()) fail("{}: it has no '{}'; expected a checkpoint of Convoy", file, key);
+  if (found == contents.metadata.end()) fail("{}: the file has no '{}'; expected a checkpoint of Convoy", file, key);
   return found->second;
 }
 
@@ -95,7 +96,7 @@ T number(const SafetensorsFile& contents, const std::string& key, const std::str
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < T{0}) {
-    fail("{}: its '{}' is '{}', expected a number", file, key, text);
+    fail("{}: its '{}' is '{}'; expected a number that is not negative", file, key, text);
   }
   return value;
 }
@@ -103,7 +104,7 @@ T number(const SafetensorsFile& contents, const std::string& key, const std::str
 Checkpoint read_one(const std::string& file, const Cut& cut) {
   const SafetensorsFile contents = read_safetensors(file);
   if (metadata(contents, "format", file) != kFormat) {
-    fail("{}: its format is '{}', expected '{}'", file, metadata(contents, "format", file), kFormat);
+    fail("{}: its format is '{}'; expected '{}'", file, metadata(contents, "format", file), kFormat);
   }
   return {.model = from_file(file, contents, cut, true),
           .run = {.progress = {.position = {number<int>(contents, "epoch", file), number<int>(contents, "batch", file)},
@@ -116,12 +117,12 @@ Checkpoint read_one(const std::string& file, const Cut& cut) {
 
 void write_weights(const std::string& file, const Cut& cut, const ModelState& model, const Net& net) {
   write_safetensors(file, views(cut, model, false),
-                    {{"format", "pt"}, {"net", net.name}});  // "pt": row-major, as PyTorch's
+                    {{"format", "pt"}, {"net", net.name}});  // "pt" marks PyTorch's row-major layout
 }
 
 ModelState read_weights(const std::string& file, const Cut& cut) {
   SafetensorsFile contents = read_safetensors(file);
-  // A checkpoint serves as well: the optimizer's moments are not asked for.
+  // A checkpoint serves as well, without its moments of the optimizer.
   std::erase_if(contents.tensors, [](const NamedTensor& t) {
     return std::ranges::any_of(kMoments, [&](const char* moment) { return t.name.ends_with(moment); });
   });
@@ -154,7 +155,7 @@ void write_checkpoint(const std::string& folder, const Cut& cut, const ModelStat
   std::error_code error;
   if (fs::exists(file)) fs::rename(file, previous_in(folder), error);
   if (!error) fs::rename(next, file, error);
-  if (error) fail("{}: the checkpoint cannot be put in place: {}", file, error.message());
+  if (error) fail("{}: the checkpoint cannot be renamed to its final name: {}", file, error.message());
 }
 
 bool has_checkpoint(const std::string& folder) {
@@ -168,7 +169,7 @@ Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::strin
     return read_one(file, cut);
   } catch (const Error& error) {
     if (!fs::exists(previous)) throw;
-    notice = fmt::format("{}; going on from the checkpoint before it", error.what());
+    notice = fmt::format("{}; the run goes on from the checkpoint before it", error.what());
   }
   return read_one(previous, cut);
 }

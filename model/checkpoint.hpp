@@ -1,8 +1,8 @@
-// A net's weights and a run's state in safetensors files.
+// Stores a net's weights and a run's state in safetensors files.
 //
-// Names: "<layer>.weight" and "<layer>.bias"; in checkpoints also "<layer>.weight.velocity" and
-// "<layer>.bias.velocity". Convolution weights are (filters, channels, rows, columns), dense weights (units, inputs),
-// biases (filters or units).
+// The tensors are named "<layer>.weight" and "<layer>.bias". A checkpoint also has the optimizer's moments, named
+// "<layer>.weight.velocity" and so on. Convolution weights are (filters, channels, rows, columns), dense weights
+// (units, inputs), biases (filters) or (units).
 #pragma once
 
 #include <cstdint>
@@ -16,54 +16,57 @@
 
 namespace convoy {
 
-/// Everything that training changes, on the host.
+/// All values that training changes, in host memory.
 struct ModelState {
   std::vector<ShardState> trunk;
   std::vector<DenseState<float>> head;
 };
 
-/// Where a run stands: the next step to do.
+/// The next step of a run.
 struct Position {
-  int epoch = 0;  ///< from 0
-  int batch = 0;  ///< within the epoch, from 0
+  int epoch = 0;  ///< counted from 0
+  int batch = 0;  ///< batch within the epoch, counted from 0
   bool operator==(const Position&) const = default;
 };
 
-/// Where training stands beside its model.
+/// The progress of training.
 struct Progress {
   Position position;
-  double epoch_loss = 0.0;  ///< sum over the epoch's images so far
-  long epoch_correct = 0;   ///< images of the epoch so far whose largest output was that of their label
+  double epoch_loss = 0.0;  ///< sum of the losses of the epoch's images so far
+  long epoch_correct = 0;   ///< number of the epoch's images so far that were classified correctly
   bool operator==(const Progress&) const = default;
 };
 
-/// What a checkpoint holds beside the model. Random numbers are functions of seed and position, so no generator is stored.
+/// The contents of a checkpoint besides the model. Random numbers are functions of seed and position, so no generator is
+/// stored.
 struct RunState {
   Progress progress;
-  std::string fingerprint;  ///< what must be equal for the run to go on: net, seed, batch, data
+  std::string fingerprint;  ///< identifies net, seed, batch and data, which must be equal for the run to resume
 };
 
-/// As read from checkpoint.safetensors.
+/// The contents of checkpoint.safetensors.
 struct Checkpoint {
   ModelState model;
   RunState run;
 };
 
-/// Weights alone, for test, for other tools, and for training on from. Written whole or not at all.
+/// Writes the weights without the optimizer's moments, for tests, other programs and further training. The file is
+/// written whole or not at all.
 void write_weights(const std::string& file, const Cut& cut, const ModelState& model, const Net& net);
-/// Throws Error naming the file and the tensor that is missing, left over, or of another shape than the net's.
+/// Reads weights from a file of weights or a checkpoint. Throws Error naming the file and the tensor that is missing,
+/// superfluous, or of a shape other than the net's.
 ModelState read_weights(const std::string& file, const Cut& cut);
 
-/// The same of tensors at hand; `name` serves for messages.
+/// Makes a model of tensors in memory. `name` is the source that errors name.
 ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, const std::string& name);
-/// What a file of weights holds, in its order, with zeros for values.
+/// The tensors of a file of weights, in the file's order, with all values zero.
 std::vector<NamedTensor> zero_tensors(const Cut& cut);
 
-/// Written beside the checkpoint before it, which stays as checkpoint-previous.safetensors.
+/// Writes checkpoint.safetensors and keeps the checkpoint before it as checkpoint-previous.safetensors.
 void write_checkpoint(const std::string& folder, const Cut& cut, const ModelState& model, const RunState& run);
-/// Whether one was ever written there.
+/// Whether the folder has a checkpoint.
 bool has_checkpoint(const std::string& folder);
-/// The folder's checkpoint, or the one before where the last one is damaged (`notice` then says so).
+/// Reads the folder's last checkpoint. If it is damaged, reads the one before and sets `notice` to a sentence about it.
 Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice);
 
 }  // namespace convoy

@@ -11,7 +11,7 @@
 namespace convoy {
 namespace {
 
-/// Of any tensor with samples: those in the range.
+/// The values of the samples in the range, of a tensor whose first extent is the batch.
 template <class T>
 auto rows_of(T& tensor, SampleRange samples) {
   const auto each = tensor.size() / static_cast<std::size_t>(tensor.shape().n);
@@ -43,7 +43,7 @@ void update(const UpdateStep& step, const BasicTensor<T>& gradient, BasicParamet
   update_parameter(step, gradient.span(), parameter.value.data(), moments.data());
 }
 
-/// Softmax with cross-entropy of one sample (row of logits): the loss; `gradient` gets softmax minus what is wanted.
+/// Returns softmax cross-entropy of one sample. `gradient` receives the softmax minus the target distribution.
 template <class T>
 double cross_entropy(std::span<const T> logits, int label, double smoothing, std::span<T> gradient) {
   const T top = *std::max_element(logits.begin(), logits.end());
@@ -52,7 +52,7 @@ double cross_entropy(std::span<const T> logits, int label, double smoothing, std
   for (std::size_t c = 0; c < logits.size(); ++c) {
     gradient[c] = static_cast<T>(std::exp(static_cast<double>(logits[c] - top)) / sum);
   }
-  // -log p of a class is log sum - (logit - top).
+  // For each class, -log p is log sum - (logit - top).
   const double wanted = static_cast<double>(logits[static_cast<std::size_t>(label)] - top);
   gradient[static_cast<std::size_t>(label)] -= static_cast<T>(1.0 - smoothing);
   if (smoothing == 0.0) return std::log(sum) - wanted;
@@ -65,7 +65,7 @@ double cross_entropy(std::span<const T> logits, int label, double smoothing, std
   return std::log(sum) - (1.0 - smoothing) * wanted - smoothing * mean;
 }
 
-/// 1/2 sum (output - one_hot)^2 of one sample.
+/// Returns 1/2 sum (output - one_hot)^2 of one sample. `gradient` receives output - one_hot.
 template <class T>
 double squared_error(std::span<const T> outputs, int label, std::span<T> gradient) {
   double sum = 0.0;
@@ -110,8 +110,7 @@ void Head<T>::add_step(const Layer& layer, int& features) {
     gradients_.push_back({BasicTensor<T>(weights, T{0}), BasicTensor<T>(bias, T{0})});
     features = dense->units;
   } else if (!std::holds_alternative<Activation>(layer.spec) && !std::holds_alternative<Dropout>(layer.spec)) {
-    fail("layer {}: cannot be part of the head; only dense, activation, dropout and loss can follow the trunk",
-         layer.name);
+    fail("layer {}: it cannot be part of a head; only dense, activation, dropout and loss layers can", layer.name);
   }
   steps_.push_back(step);
   outputs_.emplace_back(Shape{batch_, features});
@@ -161,7 +160,7 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass, SampleRange samp
 
 template <class T>
 BatchLoss Head<T>::loss(const std::vector<int>& labels, int count, SampleRange samples) {
-  invariant(static_cast<int>(labels.size()) >= count && count <= batch_, "a label for each counted sample");
+  invariant(static_cast<int>(labels.size()) >= count && count <= batch_, "there is a label for each counted sample");
   const BasicTensor<T>& outputs = value(steps_.size());
   BasicTensor<T>& gradient = slopes_.back();
   std::ranges::fill(rows_of(gradient, samples), T{0});

@@ -1,4 +1,4 @@
-// A head: what the master runs after the trunk. Dense layers, activations, dropout, and the loss.
+// A head: the dense layers, activations, dropout and loss that the master runs after the trunk.
 #pragma once
 
 #include <string>
@@ -10,52 +10,54 @@
 
 namespace convoy {
 
-/// Weights of one dense layer, with what belongs to them.
+/// The weights and bias of one dense layer, with the optimizer's moments.
 template <class T>
 struct DenseState {
   std::string name;
-  BasicParameter<T> weights;  ///< (units, inputs): row u holds what unit u multiplies its inputs with
+  BasicParameter<T> weights;  ///< (units, inputs)
   BasicParameter<T> bias;     ///< (units, 1)
 };
 
 /// The loss of some samples of a batch.
 struct BatchLoss {
-  double sum = 0.0;  ///< over the counted samples
-  int correct = 0;   ///< samples whose largest output is that of their label
+  double sum = 0.0;  ///< sum over the counted samples
+  int correct = 0;   ///< number of samples whose largest output is their label's
 };
 
-/// T is float in training and double in gradient checks.
+/// A head on the host. T is float in training and double in gradient checks. A batch may pass through in parts: each
+/// part goes through forward, loss and backward before the next part.
 template <class T>
 class Head {
  public:
-  /// For batches of `batch` samples; `moments`: tensors that the optimizer keeps for each parameter. Weights start at zero.
-  /// `input_gradient`: whether anybody needs the gradient by the maps. Throws Error where a layer cannot be part of a head.
+  /// Makes a head for batches of `batch` samples, with weights of zero. `moments` is the number of tensors that the
+  /// optimizer keeps for each parameter. Without `input_gradient`, backward does not compute the gradient by the maps.
+  /// Throws Error if a layer cannot be part of a head.
   Head(const CutHead& cut, int moments, int batch, bool input_gradient = true);
 
-  // A batch may go through in parts, each forward, to its loss and backward before the next.
-
   SampleRange all() const { return {0, batch_}; }
-  /// Samples of maps (batch, channels, height, width), which must live until backward_weights, to the outputs before the
-  /// loss, (batch, classes). The result belongs to the head and holds until its next forward.
+  /// Computes the outputs before the loss, (batch, classes), of `samples` of the maps (batch, channels, height, width).
+  /// The maps must live until backward_weights. The result belongs to the head and is valid until the next forward.
   const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass, SampleRange samples);
   const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass) { return forward(maps, pass, all()); }
-  /// Loss of the last forward's outputs over those of its samples that are among the first `count` of the batch, without
-  /// its weight, and its gradient for backward: that of the mean over the count samples. labels.size() >= count.
+  /// Returns the unweighted loss of the last forward's outputs, over those of `samples` that are among the first
+  /// `count` of the batch. Prepares for backward the gradient of the mean over `count` samples. labels.size() must be
+  /// at least count.
   BatchLoss loss(const std::vector<int>& labels, int count, SampleRange samples);
   BatchLoss loss(const std::vector<int>& labels, int count) { return loss(labels, count, all()); }
-  /// Gradient by the maps, in their shape, of the mean loss times its weight, or zeros where nobody needs it: that of these
-  /// samples is there. After loss().
+  /// Returns the gradient of the mean loss, times the loss's weight, by the maps, in the maps' shape; `samples` of it
+  /// are filled in. Without input_gradient the result is zero. Call it after loss().
   const BasicTensor<T>& backward(SampleRange samples);
   const BasicTensor<T>& backward() { return backward(all()); }
-  /// The gradients by weights and biases, when all of the batch went backward.
+  /// Computes the gradients by weights and biases, after backward of the whole batch.
   void backward_weights();
+  /// One step of the optimizer on all weights and biases.
   void update(const UpdateStep& step);
-  /// Of all gradients by weights and biases.
+  /// The sum of squares of all gradients by weights and biases.
   double gradient_squares() const;
 
   std::vector<DenseState<T>>& states() { return states_; }
   const std::vector<DenseState<T>>& states() const { return states_; }
-  /// Gradients by weights and bias of dense layer i (of states()), of the last backward_weights.
+  /// The gradients by the weights and bias of dense layer i of states(), as of the last backward_weights.
   const BasicTensor<T>& weight_gradient(std::size_t i) const { return gradients_[i].weights; }
   const BasicTensor<T>& bias_gradient(std::size_t i) const { return gradients_[i].bias; }
 
@@ -72,7 +74,7 @@ class Head {
   };
 
   void add_step(const Layer& layer, int& features);
-  /// The input of step `index`; behind the last, what goes into the loss.
+  /// The input of step `index`; for the index after the last step, the input of the loss.
   const BasicTensor<T>& value(std::size_t index) const { return index == 0 ? *maps_ : outputs_[index - 1]; }
   void forward_step(std::size_t index, const Pass& pass, SampleRange samples);
   void backward_step(std::size_t index, SampleRange samples);
@@ -86,10 +88,10 @@ class Head {
   std::vector<Step> steps_;
   std::vector<DenseState<T>> states_;
   std::vector<DenseGradient> gradients_;
-  const BasicTensor<T>* maps_ = nullptr;  ///< the last forward's
-  std::vector<BasicTensor<T>> outputs_;   ///< of each step
-  std::vector<BasicTensor<T>> slopes_;    ///< gradients of the loss by value(i)
-  std::vector<BasicTensor<T>> scales_;    ///< dropout's factors, empty for other steps
+  const BasicTensor<T>* maps_ = nullptr;  ///< input of the last forward
+  std::vector<BasicTensor<T>> outputs_;   ///< output of each step
+  std::vector<BasicTensor<T>> slopes_;    ///< gradient of the loss by value(i), for each i
+  std::vector<BasicTensor<T>> scales_;    ///< factors of a dropout step; empty for other steps
 };
 
 }  // namespace convoy

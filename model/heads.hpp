@@ -1,4 +1,4 @@
-// All heads of a net, each on one output of the trunk.
+// The heads of a net. Each head reads one output of the trunk.
 #pragma once
 
 #include "model/head.hpp"
@@ -7,38 +7,42 @@ namespace convoy {
 
 class Heads {
  public:
-  /// For batches of `batch` samples, computed by so many threads (0: all cores). Weights start at zero.
+  /// Makes the heads for batches of `batch` samples, with weights of zero. They compute with `threads` threads, or on all
+  /// cores if it is 0.
   Heads(const Cut& cut, int batch, int threads = 0);
 
-  /// `maps` are the trunk's outputs, one for each head. In training all heads go forward on these samples of them; in testing
-  /// the main head alone does, and reads the last of the maps alone.
+  /// Computes the outputs of `samples`. `maps` are the trunk's outputs, one for each head. In training all heads run;
+  /// in testing only the main head runs, and it reads only the last of the maps.
   void forward(const std::vector<const Tensor*>& maps, const Pass& pass, SampleRange samples);
   void forward(const std::vector<const Tensor*>& maps, const Pass& pass) { forward(maps, pass, heads_.front().all()); }
-  /// That of the main head. Finds the gradients of all that went forward, for backward.
+  /// Returns the loss of the main head. Prepares the gradients of all heads that ran forward, for backward.
   BatchLoss loss(const std::vector<int>& labels, int count, SampleRange samples);
   BatchLoss loss(const std::vector<int>& labels, int count) { return loss(labels, count, heads_.front().all()); }
-  /// Outputs of the main head before its loss, (batch, classes).
+  /// The outputs of the main head before its loss, (batch, classes).
   const Tensor& outputs() const { return *outputs_; }
-  /// Gradients of the weighted sum of all losses by the trunk's outputs, for Trunk::backward.
+  /// The gradients of the weighted sum of all losses by the trunk's outputs, one for each head.
   std::vector<const Tensor*> backward(SampleRange samples);
-  /// The gradients by the weights, when all of the batch went backward.
+  /// Computes the gradients by weights and biases, after backward of the whole batch.
   void backward_weights();
+  /// One step of the optimizer on all weights and biases.
   void update(const UpdateStep& step);
+  /// The sum of squares of all gradients by weights and biases.
   double gradient_squares() const;
 
-  /// Of all dense layers, head after head.
+  /// The states of all dense layers, head by head.
   std::vector<DenseState<float>> states() const;
   void load(const std::vector<DenseState<float>>& states);
 
  private:
   int threads_;
   std::vector<Head<float>> heads_;
-  bool all_ = false;  ///< went forward
+  bool all_ = false;  ///< whether all heads ran in the last forward, or only the main head
   const Tensor* outputs_ = nullptr;
 };
 
-/// Draws the initial weights of a net from its seed: normal with variance 2 / fan_in in front of a ReLU (He et al.
-/// 2015), 1 / fan_in elsewhere (LeCun et al. 1998); biases zero. The same on every machine and for every split.
+/// Draws the initial weights of a net from the run's seed, as each layer's Initialisation says. By default they are
+/// normal with variance 2 / fan_in in front of a ReLU (He et al., ICCV 2015) and 1 / fan_in elsewhere (LeCun et al.,
+/// 1998). Biases are zero. The values are the same on every machine and for every plan.
 std::vector<ShardState> initial_trunk(const Cut& cut, std::uint64_t seed);
 std::vector<DenseState<float>> initial_heads(const Cut& cut, std::uint64_t seed);
 

@@ -7,10 +7,10 @@
 namespace convoy {
 namespace {
 
-/// Streams of the run's seed for initial weights: one for each layer that has weights, in order.
+/// The first of the random streams for initial weights. Each layer with weights has a stream of its own, in order.
 constexpr std::uint64_t kWeightStream = std::uint64_t{1} << 32;
 
-/// `window`: elements of a filter's window, 1 of a dense layer.
+/// Draws the weights of one layer. `window` is the number of elements in a filter's window, or 1 for a dense layer.
 void draw(Tensor& weights, const Initialisation& init, bool before_relu, int window, Random random) {
   using Kind = Initialisation::Kind;
   if (init.kind == Kind::constant) {
@@ -24,7 +24,8 @@ void draw(Tensor& weights, const Initialisation& init, bool before_relu, int win
   for (float& weight : weights.span()) weight = deviation * random.normal();
 }
 
-/// Pooling and dropout keep a ReLU's statistics in front of it alone; the first activation decides.
+/// Whether the first activation after the convolution is a ReLU. The layers between them, such as pooling or dropout,
+/// do not matter for the initialisation.
 bool first_activation_is_relu(const Stage& stage) {
   for (const ChannelLayer& layer : stage.after) {
     if (const auto* activation = std::get_if<Activation>(&layer)) return *activation == Activation::relu;

@@ -19,10 +19,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-static_assert(std::endian::native == std::endian::little, "values are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "the format is little-endian, and values are copied from memory");
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kLargestHeader = std::uint64_t{100} << 20;  // the format's own limit
+constexpr std::uint64_t kLargestHeader = std::uint64_t{100} << 20;  // limit of the format
 constexpr std::size_t kLargestFile = std::size_t{16} << 30;
 
 std::uint64_t count_of(const std::vector<std::int64_t>& dims) {
@@ -43,11 +44,12 @@ std::string header_of(const std::vector<TensorView>& tensors, const std::map<std
     offset = end;
   }
   std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that values lie aligned
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // aligns the values
   return text;
 }
 
-/// A file being written; throws Error, and removes what it wrote, unless finished.
+/// A file that is being written under a temporary name. The destructor removes it unless finish() has renamed it.
+/// Throws Error if writing fails.
 class NewFile {
  public:
   explicit NewFile(std::string name)
@@ -62,8 +64,8 @@ class NewFile {
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
-  /// In pieces, each on the disk before the next: a gigabyte in one call keeps the kernel busy for seconds, in which
-  /// a process held to a part of a core is not let run, and its heartbeats stop.
+  /// Writes in pieces and syncs each to disk before the next. One call with a gigabyte would keep the kernel busy for
+  /// seconds; a process with a quota of less than one core would not run in this time, and its heartbeats would stop.
   void write(const void* data, std::size_t bytes) {
     constexpr std::size_t kPiece = std::size_t{32} << 20;
     const auto* at = static_cast<const char*>(data);
@@ -88,7 +90,8 @@ class NewFile {
   }
 
  private:
-  /// Or after a power cut the folder may not know the name. Some file systems cannot, and need not.
+  /// Syncs the folder, because otherwise the new name may be lost in a power cut. Errors are ignored: some file systems
+  /// cannot sync a folder and do not need it.
   static void sync_folder(const std::string& name) {
     const std::string folder = std::filesystem::absolute(name).parent_path();
     const int handle = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -98,7 +101,8 @@ class NewFile {
   }
 
   [[noreturn]] void failed() const {
-    fail("{}: cannot be written: {}; is the folder writable and the disk not full?", name_, std::strerror(errno));
+    fail("{}: the file cannot be written: {}; check that the folder is writable and the disk is not full", name_,
+         std::strerror(errno));
   }
 
   std::string name_;
@@ -114,15 +118,15 @@ struct Extent {
 };
 
 std::vector<std::int64_t> dims_of(const Json& shape, const std::string& place) {
-  if (!shape.is_array() || shape.size() > 8) fail("{}: its shape is no list of at most 8 extents", place);
+  if (!shape.is_array() || shape.size() > 8) fail("{}: its shape is not a list of at most 8 extents", place);
   std::vector<std::int64_t> dims;
   std::uint64_t count = 1;
   for (const Json& extent : shape) {
     if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > kLargestFile) {
-      fail("{}: its shape has the extent {}", place, extent.dump());
+      fail("{}: its shape has the invalid extent {}", place, extent.dump());
     }
     dims.push_back(extent.get<std::int64_t>());
-    // Neither factor is beyond the limit of 2^34: checked before the product wraps around.
+    // Both factors are at most 2^34, so the check comes before the product can overflow.
     const auto factor = extent.get<std::uint64_t>();
     if (factor > 0 && count > kLargestFile / factor) fail("{}: its shape has too many values", place);
     count *= factor;
@@ -147,10 +151,10 @@ NumberType type_of(const Json& dtype, const std::string& place) {
   if (dtype == "F32") return NumberType::fp32;
   if (dtype == "F16") return NumberType::fp16;
   if (dtype == "BF16") return NumberType::bf16;
-  fail("{}: its type is {}; F32, F16 and BF16 are read, convert it first", place, dtype.dump());
+  fail("{}: its type is {}; convert it to F32, F16 or BF16", place, dtype.dump());
 }
 
-/// PyTorch's batch norms count batches, which nothing needs.
+/// Whether a tensor is the count of batches that PyTorch's batch norms keep. Convoy does not use it.
 bool is_counter(const std::string& name) { return name.ends_with(".num_batches_tracked"); }
 
 NamedTensor tensor_of(const std::string& name, const Json& entry, const std::uint8_t* data, std::uint64_t data_bytes,
@@ -166,7 +170,7 @@ NamedTensor tensor_of(const std::string& name, const Json& entry, const std::uin
   const NumberType type = type_of(entry["dtype"], place);
   const std::uint64_t count = count_of(tensor.dims);
   if (extent.end - extent.begin != bytes_of(type, count)) {
-    fail("{}: its shape has {} values, its data_offsets have room for {}", place, count,
+    fail("{}: its shape has {} values, but its data_offsets have room for {}", place, count,
          (extent.end - extent.begin) / bytes_of(type, 1));
   }
   tensor.values.resize(count);
@@ -174,18 +178,19 @@ NamedTensor tensor_of(const std::string& name, const Json& entry, const std::uin
   return tensor;
 }
 
-/// The values must be covered once, without gap.
+/// Throws Error unless the tensors cover the values exactly once, without gaps.
 void check_cover(std::vector<Extent> extents, std::uint64_t data_bytes, const std::string& file) {
   std::sort(extents.begin(), extents.end(), [](Extent a, Extent b) { return a.begin < b.begin; });
   std::uint64_t next = 0;
   for (const Extent& extent : extents) {
-    if (extent.begin != next) fail("{}: tensors overlap or leave a gap at byte {} of the values", file, next);
+    if (extent.begin != next)
+      fail("{}: tensors overlap or leave a gap at byte {} of the values; the file is damaged", file, next);
     next = extent.end;
   }
-  if (next != data_bytes) fail("{}: {} bytes behind the last tensor", file, data_bytes - next);
+  if (next != data_bytes) fail("{}: {} bytes follow the last tensor; the file is damaged", file, data_bytes - next);
 }
 
-/// Refuses JSON that names a key twice, which the parser would otherwise resolve silently.
+/// Parses the header. Throws Error for JSON that names a key twice, which the parser would accept silently.
 Json parse_header(const std::string& text, const std::string& file) {
   std::vector<std::vector<std::string>> open;
   const auto unique = [&](int, Json::parse_event_t event, Json& value) {
@@ -204,7 +209,7 @@ Json parse_header(const std::string& text, const std::string& file) {
   try {
     return Json::parse(text, unique);
   } catch (const Json::exception& error) {
-    fail("{}: its header is no JSON: {}; expected a safetensors file", file, error.what());
+    fail("{}: its header is not JSON: {}; expected a safetensors file", file, error.what());
   }
 }
 
@@ -213,9 +218,9 @@ Json parse_header(const std::string& text, const std::string& file) {
 const NamedTensor& SafetensorsFile::get(const std::string& file, const std::string& name,
                                         const std::vector<std::int64_t>& dims) const {
   const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const NamedTensor& t) { return t.name == name; });
-  if (found == tensors.end()) fail("{}: there is no tensor {}; the file belongs to another net", file, name);
+  if (found == tensors.end()) fail("{}: the file has no tensor {}; the file belongs to another net", file, name);
   if (found->dims != dims) {
-    fail("{}: tensor {} has the shape {}, the net needs {}; the file belongs to another net", file, name,
+    fail("{}: tensor {} has the shape {}, but the net needs {}; the file belongs to another net", file, name,
          Json(found->dims).dump(), Json(dims).dump());
   }
   return *found;
@@ -229,7 +234,7 @@ void write_safetensors(const std::string& file, const std::vector<TensorView>& t
   out.write(&length, kLengthBytes);
   out.write(header.data(), header.size());
   for (const TensorView& tensor : tensors) {
-    invariant(count_of(tensor.dims) == tensor.values.size(), "a tensor has as many values as its shape");
+    invariant(count_of(tensor.dims) == tensor.values.size(), "a tensor has as many values as its shape says");
     out.write(tensor.values.data(), tensor.values.size_bytes());
   }
   out.finish(file);
@@ -246,14 +251,14 @@ SafetensorsFile parse_safetensors(const std::vector<std::uint8_t>& bytes, const 
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
   if (length > kLargestHeader || length > bytes.size() - kLengthBytes) {
-    fail("{}: its header claims {} bytes of the file's {}; it is cut off, or no safetensors file", file, length,
-         bytes.size());
+    fail("{}: its header claims {} bytes of the file's {}; the file is cut off, or not a safetensors file", file,
+         length, bytes.size());
   }
   const std::uint8_t* data = bytes.data() + kLengthBytes + length;
   const std::uint64_t data_bytes = bytes.size() - kLengthBytes - length;
   const Json header = parse_header(
       {bytes.begin() + kLengthBytes, bytes.begin() + static_cast<std::ptrdiff_t>(kLengthBytes + length)}, file);
-  if (!header.is_object()) fail("{}: its header is no JSON object; expected a safetensors file", file);
+  if (!header.is_object()) fail("{}: its header is not a JSON object; expected a safetensors file", file);
   SafetensorsFile contents;
   std::vector<Extent> extents;
   for (const auto& [name, entry] : header.items()) {
@@ -262,9 +267,9 @@ SafetensorsFile parse_safetensors(const std::vector<std::uint8_t>& bytes, const 
       if (is_counter(name)) contents.tensors.pop_back();
       continue;
     }
-    if (!entry.is_object()) fail("{}: its __metadata__ is no map of texts", file);
+    if (!entry.is_object()) fail("{}: its __metadata__ is not a map of texts", file);
     for (const auto& [key, value] : entry.items()) {
-      if (!value.is_string()) fail("{}: its __metadata__ is no map of texts", file);
+      if (!value.is_string()) fail("{}: its __metadata__ is not a map of texts", file);
       contents.metadata[key] = value.get<std::string>();
     }
   }

@@ -1,5 +1,5 @@
-// Tensors in safetensors files (the format of huggingface.co/docs/safetensors): a little-endian 64-bit header length, a
-// JSON header, raw little-endian values.
+// Reads and writes tensors in safetensors files (huggingface.co/docs/safetensors). A file is a little-endian 64-bit
+// length of the header, a JSON header, and raw little-endian values.
 #pragma once
 
 #include <map>
@@ -15,27 +15,27 @@ struct SafetensorsFile {
   std::vector<NamedTensor> tensors;
   std::map<std::string, std::string> metadata;
 
-  /// Throws Error naming `file` when there is no such tensor or its extents differ.
+  /// The tensor `name`. Throws Error naming `file` if the tensor is missing or its extents are not `dims`.
   const NamedTensor& get(const std::string& file, const std::string& name, const std::vector<std::int64_t>& dims) const;
 };
 
-/// A tensor to be written, whose values lie elsewhere.
+/// A tensor to be written. The values belong to the caller.
 struct TensorView {
   std::string name;
   std::vector<std::int64_t> dims;
   std::span<const float> values;
 };
 
-/// Written to a temporary name, synced and renamed: the file is there whole or not at all. Throws Error naming the
-/// file.
+/// Writes a file of fp32 tensors under a temporary name, syncs and renames it, so that the file is there whole or not
+/// at all. Throws Error naming the file.
 void write_safetensors(const std::string& file, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata);
 void write_safetensors(const std::string& file, const SafetensorsFile& contents);
 
-/// Throws Error naming the file and the tensor for everything that is not well formed; of F32, F16 and BF16, which become
-/// floats. What PyTorch's batch norms count is left out.
+/// Reads tensors of F32, F16 and BF16 and converts them to float. The counters of PyTorch's batch norms are left out.
+/// Throws Error naming the file and the tensor if the file is not well formed.
 SafetensorsFile read_safetensors(const std::string& file);
-/// The same from memory; `file` serves for messages.
+/// Parses a file in memory. `file` is the name that errors give.
 SafetensorsFile parse_safetensors(const std::vector<std::uint8_t>& bytes, const std::string& file);
 
 }  // namespace convoy

@@ -7,10 +7,10 @@
 namespace convoy {
 namespace {
 
-/// "conv1" of "conv1.weight": names of layers have no dots.
+/// The layer of a tensor, such as "conv1" for "conv1.weight". Names of layers have no dots.
 std::string layer_of(const std::string& tensor) { return tensor.substr(0, tensor.find('.')); }
 
-/// Modules of the file, to choose from.
+/// The first modules of the file, for an error text.
 std::string modules_in(const SafetensorsFile& file) {
   std::vector<std::string> modules;
   for (const NamedTensor& tensor : file.tensors) {
@@ -36,12 +36,14 @@ TorchWeights take_torch_weights(const SafetensorsFile& from, const std::string& 
     const std::string name = module + wanted.name.substr(layer.size());
     const auto found = std::ranges::find(from.tensors, name, &NamedTensor::name);
     if (found == from.tensors.end()) {
-      fail("{}: there is no tensor {}, for layer {}; give the layer's module with --names. The file's are {}", file,
-           name, layer, modules_in(from));
+      fail(
+          "{}: the file has no tensor {} for layer {}; give the layer's module with --names. The file has the modules "
+          "{}",
+          file, name, layer, modules_in(from));
     }
     if (found->dims != wanted.dims) {
-      fail("{}: tensor {} is {}, and {} of the net needs {}", file, name, fmt::join(found->dims, "x"), wanted.name,
-           fmt::join(wanted.dims, "x"));
+      fail("{}: tensor {} is {}, but {} of the net needs {}; give the right module with --names", file, name,
+           fmt::join(found->dims, "x"), wanted.name, fmt::join(wanted.dims, "x"));
     }
     wanted.values = found->values;
     weights.tensors.push_back(std::move(wanted));

@@ -1,4 +1,4 @@
-// Weights of models that PyTorch made and safetensors holds.
+// Takes the weights of PyTorch models from safetensors files.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 namespace convoy {
 
 struct TorchWeights {
-  std::vector<NamedTensor> tensors;  ///< under the names of the net's layers
-  std::vector<std::string> unused;   ///< of the file's
+  std::vector<NamedTensor> tensors;  ///< named after the net's layers
+  std::vector<std::string> unused;   ///< names of the file's tensors that no layer takes
 };
 
-/// A layer that `names` leaves out is called as in the net. Throws Error naming layer and module where a tensor is missing
-/// or of other extents.
+/// Takes each layer's weights from its module. `names` gives the modules; a layer that it leaves out has the same name
+/// in the model. Throws Error naming layer and module if a tensor is missing or has other extents than the net needs.
 TorchWeights take_torch_weights(const SafetensorsFile& from, const std::string& file, const Net& net,
                                 const ModuleNames& names);
 

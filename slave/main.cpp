@@ -13,6 +13,7 @@
 #include "core/exit_code.hpp"
 #include "core/stop_signal.hpp"
 #include "devices/calibrate.hpp"
+#include "devices/device_options.hpp"
 #include "devices/library_threads.hpp"
 #include "devices/registry.hpp"
 #include "slave/serve.hpp"
@@ -27,7 +28,7 @@ std::string default_name() {
   return fmt::format("{}-{}", host.data(), getpid());
 }
 
-/// Each device with its speed and the memory that its shards may take, or why it cannot be used.
+/// Prints each device with its speed and the memory that its shards may take, or the reason why it cannot be used.
 void print_devices(const DeviceOptions& options) {
   fmt::print("{:<12} {:>8}  {:>8}  {}\n", "device", "GFLOP/s", "memory", "");
   for (const DeviceRow& row : list_devices()) {
@@ -64,45 +65,29 @@ struct Options {
 void define(CLI::App& app, Options& options) {
   app.add_option(
       "master", options.slave.master,
-      "the master's address, for example tcp://192.168.0.10:5570; without it the slave looks on the LAN for the "
-      "master of its key");
-  app.add_option("--key", options.key,
-                 "the key that the master prints; better in the variable, where others cannot see it")
+      "address of the master, for example tcp://192.168.0.10:5570; without it, the slave looks for its master on the "
+      "LAN by the key");
+  app.add_option("--key", options.key, "key that the master prints; the variable hides it from other users")
       ->envname("CONVOY_KEY");
-  app.add_flag(
-      "--insecure", options.insecure,
-      "neither encrypt nor authenticate, as the master does with the same option: for networks that you trust");
-  app.add_option("--device", options.device,
-                 "device that computes, or several with commas, each a slave of its own; see --list-devices")
-      ->capture_default_str();
-  app.add_option("--threads", options.device_options.threads, "threads to compute with (0: all cores)")
-      ->check(CLI::Range(0, 1024));
-  app.add_flag("--tf32", options.device_options.tf32,
-               "let NVIDIA GPUs round factors to 10 bits of mantissa, for speed");
-  app.add_flag("--fp16", options.device_options.fp16,
-               "keep what convolutions on OpenCL devices read, input maps and weights, in 16 bits");
-  app.add_option_function<std::string>(
-         "--compute", [&options](const std::string& type) { options.device_options.bf16 = type == "bf16"; },
-         "fp32, or bf16: convolutions on the cpu device multiply bfloat16 and sum in fp32, for speed where the "
-         "processor "
-         "has instructions for it")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->default_str("fp32");
+  app.add_flag("--insecure", options.insecure,
+               "do not encrypt or authenticate links, on a network that you trust; the master needs the same option");
+  define_device_options(
+      app, options.device, options.device_options,
+      "device that computes, or several separated by commas, each a slave of its own; see --list-devices");
   app.add_option(
       "--cache", options.cache,
-      "folder for weights that were loaded, so that they need not travel again after this program is started "
-      "anew; none: they are kept in memory alone (default: ~/.cache/convoy/states)");
-  app.add_option("--memory", options.memory,
-                 "most memory that shards may take, for example 2GiB (default: 3/4 of what "
-                 "is available now)");
-  app.add_option("--name", options.slave.name, "name by which the master calls this slave (default: host-pid)");
-  app.add_option(
-         "--peer-port", options.slave.peer_port,
-         "TCP port at which other slaves reach this one, for a firewall's sake; with several devices each takes "
-         "the next (default: any that is free)")
+      "folder in which loaded weights are kept, so that they need not travel again after a restart; none keeps them in "
+      "memory only (default: ~/.cache/convoy/states)");
+  define_memory_option(app, options.memory,
+                       "largest memory that shards may take, for example 2GiB (default: 3/4 of the memory available)");
+  app.add_option("--name", options.slave.name, "name of this slave (default: HOST-PID)");
+  app.add_option("--peer-port", options.slave.peer_port,
+                 "TCP port at which other slaves reach this one, to open in a firewall; each further device takes the "
+                 "next port "
+                 "(default: any free port)")
       ->check(CLI::Range(1, 65535));
-  app.add_flag("--once", options.slave.once, "leave after one run instead of waiting for the next");
-  app.add_flag("--list-devices", options.list, "list the devices of this machine, time each, and leave");
+  app.add_flag("--once", options.slave.once, "end after one run instead of waiting for the next");
+  app.add_flag("--list-devices", options.list, "list and time the devices of this machine, and end");
 }
 
 void serve_on(Options options, const std::string& device_name) {
@@ -115,7 +100,7 @@ void serve_on(Options options, const std::string& device_name) {
   serve(options.slave, *device, catch_stop_signals());
 }
 
-/// Says what goes wrong; the exit code.
+/// Runs `work`, prints its error if it fails, and returns the exit code.
 int report_errors(const std::function<int()>& work) {
   try {
     return work();
@@ -134,12 +119,13 @@ int run(const Options& options) {
   }
   if (options.insecure == !options.key.empty()) {
     fail("{}; paste the line that the master prints, with its --key, or start both with --insecure",
-         options.insecure ? "--key and --insecure exclude each other" : "no key");
+         options.insecure ? "--key and --insecure exclude each other" : "the slave has no key");
   }
   if (options.slave.master.empty() && options.insecure) {
     fail(
-        "no master's address; give it, as in: convoy-slave tcp://192.168.0.10:5570 --insecure (without one a slave "
-        "finds its master by the --key)");
+        "no master's address is given; give one, as in: convoy-slave tcp://192.168.0.10:5570 --insecure (only a slave "
+        "with a "
+        "--key finds its master without an address)");
   }
   const std::vector<std::string> devices = split_devices(options.device);
   const auto slave_on = [&](const std::string& device) {
@@ -166,7 +152,7 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   convoy::settle_library_threads(argv);
   convoy::keep_freed_memory();
-  CLI::App app{"Convoy's slave: computes its share of the filters for a master"};
+  CLI::App app{"Convoy's slave computes its share of the filters for a master"};
   convoy::Options options;
   convoy::define(app, options);
   try {

@@ -5,14 +5,14 @@
 namespace convoy {
 namespace {
 
-/// Of the shards before.
+/// Copies the state of a move's filters out of the states of the former shards.
 FilterState held(const wire::StateMove& move, const std::vector<FilterState>& kept) {
   const auto shard = std::ranges::find_if(kept, [&](const FilterState& each) {
     return each.stage == move.stage_index && common(each.filters, move.filters) == move.filters;
   });
   if (shard == kept.end()) {
-    fail("not all of filters {} to {} of stage {}, which node {} is to get, are in a shard here", move.filters.first,
-         move.filters.first + move.filters.count - 1, move.stage_index, move.to);
+    fail("not all of filters {} to {} of stage {}, which node {} takes over, are in a shard of this slave",
+         move.filters.first, move.filters.first + move.filters.count - 1, move.stage_index, move.to);
   }
   const FilterRange within{move.filters.first - shard->filters.first, move.filters.count};
   return {move.stage_index, move.filters, slice(shard->state, within)};
@@ -42,9 +42,10 @@ void MovingStates::send(wire::ClientLink& link) {
 
 std::optional<FilterState> MovingStates::take(int from, const wire::Piece& piece, const wire::Payload& payload) {
   const auto found = coming_.find(from);
-  if (found == coming_.end()) fail("a Piece of a state that does not move");
+  if (found == coming_.end()) fail("a Piece came of a state that does not move");
   Coming& first = found->second.front();
-  if (piece.task != first.state.stage) fail("a Piece of stage {} where {} was due", piece.task, first.state.stage);
+  if (piece.task != first.state.stage)
+    fail("a Piece of stage {} came where stage {} was due", piece.task, first.state.stage);
   first.reader.add(piece, payload);
   if (!first.reader.complete()) return std::nullopt;
   FilterState state = std::move(first.state);

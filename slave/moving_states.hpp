@@ -1,4 +1,4 @@
-// The state of filters on its way between slaves when shares move, as one of them sees it.
+// The states of filters that one slave sends to others, and receives from them, when shares move.
 #pragma once
 
 #include <deque>
@@ -12,20 +12,22 @@
 
 namespace convoy {
 
+/// One slave's part in the moves of a plan.
 class MovingStates {
  public:
-  /// Nothing moves.
+  /// No state moves.
   MovingStates() = default;
-  /// Node `self`'s part in moves of the trunk's filters; `kept` is the state of its shards before. Throws Error where that
-  /// lacks what others are to get.
+  /// The part of node `self` in `moves`. `kept` are the states of its former shards. Throws Error if `kept` lacks a
+  /// state that the node has to send.
   MovingStates(const std::vector<wire::StateMove>& moves, int self, const std::vector<Stage>& trunk,
                const std::vector<FilterState>& kept);
 
-  /// Gives the others what they take over.
+  /// Sends other slaves the states that they take over.
   void send(wire::ClientLink& link);
-  /// A Piece of a state from another; the state when all of it is here. Throws Error where nothing of the kind is due.
+  /// Takes a Piece of a state from node `from`. Returns the state when it is complete. Throws Error if the Piece is not
+  /// due.
   std::optional<FilterState> take(int from, const wire::Piece& piece, const wire::Payload& payload);
-  /// Nothing is to come any more.
+  /// Whether all states have arrived.
   bool complete() const { return coming_.empty(); }
 
  private:
@@ -35,11 +37,11 @@ class MovingStates {
   };
   struct Coming {
     FilterState state;
-    wire::ValueReader reader;  ///< into that
+    wire::ValueReader reader;  ///< writes into `state`
   };
 
   std::vector<Leaving> leaving_;
-  std::map<int, std::deque<Coming>> coming_;  ///< from each, in the order of the moves
+  std::map<int, std::deque<Coming>> coming_;  ///< by sender, in the order of the moves
 };
 
 }  // namespace convoy

@@ -20,7 +20,7 @@ using wire::Clock;
 
 constexpr auto kTick = 200ms;
 constexpr auto kHelloInterval = 500ms;
-/// Until a beacon is taken for that of a master which is gone, or never was.
+/// How long the slave tries to connect to the sender of a broadcast before it looks for another one.
 constexpr auto kBeaconPatience = 5s;
 
 void say(const std::string& line) {
@@ -28,7 +28,7 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
-/// Says each text once in a row.
+/// Prints each line once, unless another line came in between.
 class Reporter {
  public:
   void report(const std::string& line) {
@@ -42,7 +42,7 @@ class Reporter {
 };
 
 std::string place(const SlaveOptions& options) {
-  return options.master.empty() ? fmt::format("on this LAN (its beacon comes to UDP port {})", wire::kBeaconPort)
+  return options.master.empty() ? fmt::format("on this LAN (its broadcasts come to UDP port {})", wire::kBeaconPort)
                                 : "at " + options.master;
 }
 
@@ -62,14 +62,14 @@ wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, const 
           .peer_key = link.peer_key()};
 }
 
-/// Says hello until the master welcomes this slave; the run's name, or nothing once `stop` is set. Throws PeerLost when
-/// nobody has let it connect by the deadline.
+/// Says Hello until the master welcomes this slave. Returns the run's name, or nothing once `stop` is set. Throws
+/// PeerLost if the slave is not connected by the deadline.
 std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello, const std::atomic<bool>& stop,
                                 Reporter& reporter, wire::Deadline deadline) {
   auto next_hello = Clock::now();
   while (!stop) {
     if (!link.connected() && Clock::now() >= deadline) {
-      throw PeerLost("master", "nobody with the master's key listens where a beacon said so");
+      throw PeerLost("master", "no master with the key listens at the address of the broadcast");
     }
     if (link.connected() && Clock::now() >= next_hello) {
       link.send(Channel::control, {hello, {}}, Clock::now() + kTick);
@@ -78,8 +78,9 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
     const auto from = link.receive(Clock::now() + kTick);
     if (link.turned_away()) {
       reporter.report(
-          "the master breaks the connection off: start this slave with the --key that the master prints now, or "
-          "both with --insecure");
+          "the master breaks off the connection: start this slave with the --key that the master prints, or start both "
+          "with "
+          "--insecure");
     }
     if (!from) continue;
     if (const auto* welcome = std::get_if<wire::Welcome>(&from->envelope.message)) {
@@ -87,14 +88,14 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
       return welcome->run;
     }
     if (const auto* refused = std::get_if<wire::Refused>(&from->envelope.message)) {
-      reporter.report("the master does not take this slave: " + refused->reason);
+      reporter.report("the master refuses this slave: " + refused->reason);
       next_hello = Clock::now() + 2s;
     }
   }
   return std::nullopt;
 }
 
-/// One run. False once `stop` is set. `joined` is set when it has begun.
+/// Serves one run. Returns false once `stop` is set. Sets `joined` when the slave has joined the run.
 bool serve_run(const SlaveOptions& options, Device& device, StateCache& cache, const std::atomic<bool>& stop,
                Reporter& reporter, bool& joined) {
   const bool search = options.master.empty();
@@ -110,7 +111,7 @@ bool serve_run(const SlaveOptions& options, Device& device, StateCache& cache, c
   reporter.report(fmt::format("joined run {} as {}", *run, options.name));
   Session session(link, device, options.memory, cache);
   const std::optional<std::string> reason = session.serve(stop, options.leave_patience, [&] {
-    reporter.report("leaving: the master takes the shards back after this step; Ctrl-C again leaves at once");
+    reporter.report("leaving: the master takes the shards back after this step; press Ctrl-C again to leave at once");
   });
   if (!reason) {
     link.send(Channel::control, {wire::Bye{"stopped by its user"}, {}}, Clock::now() + kTick);
@@ -134,7 +135,7 @@ void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>&
       reporter.report(fmt::format("{}{}", lost.what(), waiting(options)));
     }
     if (options.once && joined) return;
-    // The master may be about to leave, and whatever answers next may break every connection at once.
+    // The master may be about to end, or another program may answer and break off every connection, so the slave waits.
     std::this_thread::sleep_for(kHelloInterval);
   }
 }

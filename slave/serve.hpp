@@ -1,4 +1,4 @@
-// The life of a slave: find the master, serve its run, wait for the next. It outlives its masters.
+// The life of a slave: it finds a master, serves its run, and waits for the next run.
 #pragma once
 
 #include <atomic>
@@ -13,19 +13,19 @@
 namespace convoy {
 
 struct SlaveOptions {
-  std::string master;                     ///< "tcp://HOST:PORT"; empty: found on the LAN, by the key
-  std::string name;                       ///< for people; must be unique among the slaves of a run
-  std::size_t memory = 0;                 ///< bytes for shards
+  std::string master;                     ///< "tcp://HOST:PORT"; if empty, the slave finds it on the LAN by the key
+  std::string name;                       ///< must be unique among the slaves of a run
+  std::size_t memory = 0;                 ///< bytes that shards may take; 0 for no bound
   std::optional<wire::JoinKey> key = {};  ///< without it, links are neither encrypted nor authenticated
-  int peer_port = 0;                      ///< TCP port to listen at for other slaves; 0: any that is free
-  std::filesystem::path cache = {};       ///< folder for states of filters, for later starts; empty: none
-  bool once = false;                      ///< leave after the first run instead of waiting for the next
-  /// How long the master has, once `stop` is set, to bring a run to where it can do without this slave.
+  int peer_port = 0;                      ///< TCP port at which to listen for other slaves; 0 for any free port
+  std::filesystem::path cache = {};  ///< folder in which states of filters are kept for later starts; empty for none
+  bool once = false;                 ///< whether to end after the first run
+  /// How long, once `stop` is set, the slave waits for the master to do without it.
   std::chrono::milliseconds leave_patience = std::chrono::minutes(2);
 };
 
-/// Serves runs until `stop` is set (or one run, with options.once); a run at hand gets its shards back first. Prints a line whenever something changes. Throws
-/// Error for an address that cannot be one.
+/// Serves runs until `stop` is set, or one run with options.once. When `stop` is set in a run, the master first takes
+/// the slave's shards back. Prints a line for each change. Throws Error if the address cannot be parsed.
 void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop);
 
 }  // namespace convoy

@@ -12,7 +12,7 @@ using wire::Channel;
 using wire::Clock;
 
 constexpr auto kTick = 200ms;
-/// How often a slave that is at work, or waits for others, shows the master that it does not hang.
+/// The interval of the Pings by which a slave that works or waits shows the master that it does not hang.
 constexpr auto kSignInterval = 500ms;
 
 }  // namespace
@@ -31,11 +31,12 @@ std::optional<std::string> Session::serve(const std::atomic<bool>& stop, std::ch
       link_.send(Channel::control, {wire::Leaving{}, {}}, Clock::now() + kTick);
     }
     if (leave_at && Clock::now() >= *leave_at) break;
-    // Whatever has come is taken before the next task begins: others may wait for what it brings about.
+    // Messages are taken before the next task begins, because other nodes may wait for their effects.
     std::optional<wire::ClientLink::From> from = next(Clock::now());
     if (!from && !work()) {
       from = next(Clock::now() + kTick);
-      times_.wait += watch_.restart();
+      // The time of a transfer is counted when it ends.
+      if (!transferring()) times_.wait += watch_.restart();
     }
     if (from) take(*from);
     show_life();
@@ -45,11 +46,16 @@ std::optional<std::string> Session::serve(const std::atomic<bool>& stop, std::ch
 
 std::optional<wire::ClientLink::From> Session::next(wire::Deadline deadline) {
   std::optional<wire::ClientLink::From> from;
-  try_to("waiting", [&] { from = link_.receive(deadline); });
+  const bool done = try_to("waiting", [&] {
+    from = link_.receive(deadline);
+    if (!from && transferring() && Clock::now() >= transfer_until_) {
+      fail("the master stopped in the middle of a {}", loading_ ? "Load" : "Probe");
+    }
+  });
+  if (!done) end_transfer();
   return from;
 }
 
-/// False where it failed, which the master is told.
 template <class Action>
 bool Session::try_to(const std::string& what, Action action) {
   try {
@@ -57,26 +63,26 @@ bool Session::try_to(const std::string& what, Action action) {
     return true;
   } catch (const PeerLost&) {
     throw;
-  } catch (const AnotherPlan&) {
-    return false;
   } catch (const wire::LinkBroken& broken) {
     give_up(broken.peer());
   } catch (const DeviceLost& error) {
     send(wire::Failed{error.what()});
     throw;
   } catch (const std::bad_alloc&) {
-    send(wire::Failed{fmt::format("out of memory during {}; give it less with --memory or a smaller batch", what)});
+    send(wire::Failed{
+        fmt::format("out of memory during {}; give this slave a smaller --memory, or take a smaller batch", what)});
   } catch (const Error& error) {
     send(wire::Failed{error.what()});
   }
   return false;
 }
 
-/// Whether that slave lives is for the master to judge, who has another plan then.
+/// The master decides whether that slave is alive, and sends a new plan.
 void Session::give_up(const std::string& peer) {
   if (!given_up_) send(wire::Unreached{{peer}});
   given_up_ = true;
   in_step_ = false;
+  end_transfer();
 }
 
 void Session::take(const wire::ClientLink::From& from) {
@@ -86,35 +92,53 @@ void Session::take(const wire::ClientLink::From& from) {
     return;
   }
   if (given_up_ && !std::holds_alternative<wire::Assign>(message)) return;
-  try_to(wire::name_of(message), [&] {
-    const auto* piece = std::get_if<wire::Piece>(&message);
+  const bool done = try_to(wire::name_of(message), [&] {
     if (from.channel == Channel::peer) {
-      if (from.node < 0 || static_cast<std::size_t>(from.node) >= members_.size() || from.node == index_) return;
-      try {
-        if (!from.rejected.empty()) throw Error(from.rejected);
-        if (piece == nullptr) fail("{} where a Piece was due", wire::name_of(message));
-        receive(from.node, *piece, from.envelope.payload);
-      } catch (const PeerLost&) {
-        throw;
-      } catch (const wire::LinkBroken&) {
-        throw;
-      } catch (const Error& error) {
-        // The master cannot know whom of the two to believe; where maps go through itself, it can.
-        give_up(fmt::format("{} (which broke the protocol: {})", members_[static_cast<std::size_t>(from.node)],
-                            error.what()));
-      }
-    } else if (piece != nullptr) {
-      receive(node().graph().master, *piece, from.envelope.payload);
+      take_from_peer(from);
     } else {
-      std::visit([this](const auto& each) { on(each); }, message);
+      take_from_master(from.envelope);
     }
   });
-  if (another_plan_) return take(*std::exchange(another_plan_, std::nullopt));
+  if (!done) end_transfer();
   finish_step();
 }
 
+void Session::take_from_peer(const wire::ClientLink::From& from) {
+  if (from.node < 0 || static_cast<std::size_t>(from.node) >= members_.size() || from.node == index_) return;
+  try {
+    if (!from.rejected.empty()) throw Error(from.rejected);
+    const auto* piece = std::get_if<wire::Piece>(&from.envelope.message);
+    if (piece == nullptr) fail("{} came where a Piece was due", wire::name_of(from.envelope.message));
+    receive(from.node, *piece, from.envelope.payload);
+  } catch (const PeerLost&) {
+    throw;
+  } catch (const wire::LinkBroken&) {
+    throw;
+  } catch (const Error& error) {
+    // The master cannot know which of the two slaves is at fault. When maps go through the master itself, it can.
+    give_up(
+        fmt::format("{} (which broke the protocol: {})", members_[static_cast<std::size_t>(from.node)], error.what()));
+  }
+}
+
+void Session::take_from_master(const wire::Envelope& envelope) {
+  const wire::Message& message = envelope.message;
+  const auto* piece = std::get_if<wire::Piece>(&message);
+  if (transferring()) {
+    transfer_until_ = Clock::now() + kTransferPatience;
+    if (piece != nullptr) return take_transferred(*piece, envelope);
+    if (!std::holds_alternative<wire::Assign>(message) && !std::holds_alternative<wire::Ping>(message)) {
+      throw PeerLost("master", fmt::format("the master broke the protocol: {} came where a Piece was due",
+                                           wire::name_of(message)));
+    }
+  }
+  if (piece != nullptr) return receive(node().graph().master, *piece, envelope.payload);
+  std::visit([this](const auto& each) { on(each); }, message);
+}
+
 bool Session::work() {
-  // One Piece of a state between two tasks: others wait for what the tasks make.
+  if (transferring()) return false;
+  // Only one Piece is sent between two tasks, because other nodes wait for the tasks' results.
   const bool sent = send_state();
   if (!node_ || !in_step_) return sent;
   times_.transfer += watch_.restart();
@@ -136,11 +160,11 @@ bool Session::work() {
 
 template <class T>
 void Session::on(const T& message) {
-  fail("a master does not send {}", wire::name_of(message));
+  fail("a master does not send {}; is it of another release?", wire::name_of(message));
 }
 
 Node& Session::node() {
-  if (!node_) fail("there is no plan here yet");
+  if (!node_) fail("this slave has no plan yet");
   return *node_;
 }
 
@@ -156,7 +180,7 @@ void Session::on(const wire::Calibrate& task) {
                        .input_gradient = task.input_gradient};
   const std::size_t bytes = bytes_of(spec);
   if (memory_ != 0 && bytes > memory_) {
-    fail("timing {} filters of stage {} takes {} MiB of the {} MiB allowed; raise --memory or take a smaller --batch",
+    fail("timing {} filters of stage {} needs {} MiB, but {} MiB are allowed; raise --memory or take a smaller --batch",
          spec.filters.count, spec.stage.name, bytes >> 20, memory_ >> 20);
   }
   const Timing timing = time_shard(device_, spec, static_cast<int>(task.repeats));
@@ -166,47 +190,47 @@ void Session::on(const wire::Calibrate& task) {
 
 void Session::on(const wire::Probe& probe) {
   if (!host_) host_ = time_host(device_.info());
-  const double before = process_seconds();
-  std::vector<wire::Envelope> pieces;
-  double bytes = 1.0;
-  while (pieces.size() < probe.pieces) {
-    pieces.push_back(next_piece("a probe"));
-    bytes += static_cast<double>(pieces.back().payload.size());
-  }
-  send(wire::Probed{host_speed(*host_, pieces.empty() ? 0.0 : process_seconds() - before, bytes)});
-  watch_.restart();
-  for (const wire::Envelope& piece : pieces) link_.send(Channel::data, piece, Clock::now() + kTransferPatience);
+  probing_.emplace(Probing{.pieces = probe.pieces, .seconds_before = process_seconds(), .received = {}});
+  await_transfer();
+  finish_probe();
 }
 
-/// Of what the master alone sends, one after another.
-wire::Envelope Session::next_piece(const std::string& of_what) {
-  while (true) {
-    const auto from = link_.receive(Clock::now() + kTransferPatience);
-    if (!from) fail("the master stopped in the middle of {}", of_what);
-    if (from->channel == Channel::peer) {
-      take(*from);  // shares may move at the same time
-      continue;
-    }
-    const wire::Message& message = from->envelope.message;
-    if (std::holds_alternative<wire::Piece>(message)) return from->envelope;
-    if (const auto* bye = std::get_if<wire::Bye>(&message)) {
-      throw PeerLost("master", "the master ended the run: " + bye->reason);
-    }
-    if (std::holds_alternative<wire::Assign>(message)) {
-      another_plan_ = from;
-      throw AnotherPlan();
-    }
-    if (!std::holds_alternative<wire::Ping>(message)) {
-      throw PeerLost("master",
-                     fmt::format("the master broke the protocol: {} where a Piece was due", wire::name_of(message)));
-    }
+void Session::finish_probe() {
+  if (!probing_ || probing_->received.size() < probing_->pieces) return;
+  const Probing probe = std::move(*probing_);
+  probing_.reset();
+  double bytes = 1.0;
+  for (const wire::Envelope& piece : probe.received) bytes += static_cast<double>(piece.payload.size());
+  const double seconds = probe.received.empty() ? 0.0 : process_seconds() - probe.seconds_before;
+  send(wire::Probed{host_speed(*host_, seconds, bytes)});
+  watch_.restart();
+  for (const wire::Envelope& piece : probe.received) {
+    link_.send(Channel::data, piece, Clock::now() + kTransferPatience);
   }
+}
+
+// ---- transfers from the master -------------------------------------------------------------------------------------
+
+void Session::await_transfer() { transfer_until_ = Clock::now() + kTransferPatience; }
+
+void Session::end_transfer() {
+  probing_.reset();
+  loading_.reset();
+}
+
+void Session::take_transferred(const wire::Piece& piece, const wire::Envelope& envelope) {
+  if (probing_) {
+    probing_->received.push_back(envelope);
+    return finish_probe();
+  }
+  loading_->add(piece, envelope.payload);
+  finish_load();
 }
 
 // ---- a step --------------------------------------------------------------------------------------------------------
 
 void Session::on(const wire::Step& step) {
-  if (in_step_ || step.number != step_ + 1) fail("step {} where {} was due", step.number, step_ + 1);
+  if (in_step_ || step.number != step_ + 1) fail("step {} came where step {} was due", step.number, step_ + 1);
   step_ = step.number;
   in_step_ = true;
   stepped_ = true;
@@ -216,7 +240,7 @@ void Session::on(const wire::Step& step) {
   for (Early& early : std::exchange(early_, {})) receive(early.from, early.piece, early.payload);
 }
 
-/// To a master that asks for it, before it sends the Update.
+/// Sends Squares, if the step asks for them, as soon as all gradients are known. The master's Update depends on them.
 void Session::send_squares() {
   if (!in_step_ || squares_sent_ || !node_ || !node_->gradients_ready()) return;
   squares_sent_ = true;
@@ -224,7 +248,7 @@ void Session::send_squares() {
 }
 
 void Session::on(const wire::Update& task) {
-  if (!in_step_) fail("an Update without a step");
+  if (!in_step_) fail("an Update came outside a step");
   node().allow_update(task.step);
 }
 
@@ -235,7 +259,7 @@ void Session::on(const wire::Credit& credit) {
 void Session::receive(int from, const wire::Piece& piece, const wire::Payload& payload) {
   if (piece.step == step_ + 1 && from != node().graph().master) {
     early_bytes_ += payload.size();
-    if (early_bytes_ > node().bytes_due()) fail("more Pieces of the next step than there are");
+    if (early_bytes_ > node().bytes_due()) fail("more Pieces of the next step came than the plan sends");
     early_.push_back({from, piece, payload});
     return;
   }
@@ -244,7 +268,7 @@ void Session::receive(int from, const wire::Piece& piece, const wire::Payload& p
     if (state) node().set_state(state->stage, state->filters, state->state);
     return finish_move();
   }
-  if (!in_step_ || piece.step != step_) fail("a Piece of step {} in step {}", piece.step, step_);
+  if (!in_step_ || piece.step != step_) fail("a Piece of step {} came in step {}", piece.step, step_);
   const auto owner = std::make_shared<wire::Payload>(payload);
   node().receive(from, static_cast<int>(piece.task), piece.first, {owner, std::as_const(*owner).bytes()});
 }

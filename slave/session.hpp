@@ -1,4 +1,4 @@
-// One run as a slave sees it: from the master's welcome to its bye. It is a node of the master's plan.
+// A slave's part in one run, from the master's Welcome to its Bye. The slave is a node of the master's plan.
 #pragma once
 
 #include <atomic>
@@ -10,31 +10,38 @@
 #include "core/stopwatch.hpp"
 #include "devices/calibrate.hpp"
 #include "exchange/node.hpp"
+#include "slave/loading_state.hpp"
 #include "slave/moving_states.hpp"
 #include "slave/state_cache.hpp"
 #include "wire/link.hpp"
 
 namespace convoy {
 
+/// Serves one run. A session is used by one thread, which either calls serve() or calls next(), take() and work() in
+/// turn.
 class Session {
  public:
-  /// `memory` bounds the shards' bytes (0: no bound). Link, device and cache must outlive the session.
+  /// `memory` is the largest number of bytes that shards may take, or 0 for no bound. Link, device and cache must
+  /// outlive the session.
   Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache);
 
-  /// Serves until the master says bye; its reason. Once `stop` is set the master is asked to do without this slave
-  /// (`leaving` is called); if it has not said bye within `patience` after that, returns nothing, and the caller says bye.
-  /// Throws PeerLost when the
-  /// master is gone or broke the protocol. What fails here is answered with Failed.
+  /// Serves until the master says Bye, and returns its reason. Once `stop` is set, calls `leaving` and asks the master
+  /// to do without this slave. If the master has not said Bye within `patience` after this, returns nothing; the caller
+  /// must then say Bye. Errors of this slave are reported to the master with Failed. Throws PeerLost if the master
+  /// vanished or broke the protocol, and DeviceLost if the device is lost.
   std::optional<std::string> serve(const std::atomic<bool>& stop, std::chrono::milliseconds patience,
                                    const std::function<void()>& leaving);
 
-  /// What serve() does in turns: waits for a message; takes it; works at a task of the step, or sends a Piece of a state
-  /// that the master asked for, false if there is nothing to do.
+  /// Waits for a message. Returns nothing if none arrives before the deadline.
   std::optional<wire::ClientLink::From> next(wire::Deadline deadline);
+  /// Handles a message.
   void take(const wire::ClientLink::From& from);
+  /// Works at one task of the step, or sends one Piece of a state that the master asked for. Returns false if there was
+  /// nothing to do.
   bool work();
 
  private:
+  /// Runs `action`. If it fails, tells the master and returns false. `what` names the action in an error text.
   template <class Action>
   bool try_to(const std::string& what, Action action);
   void on(const wire::Calibrate& task);
@@ -49,15 +56,30 @@ class Session {
   void on(const wire::Ping&) {}
   void give_up(const std::string& peer);
   bool send_state();
+  /// Fails for all other messages, which a master never sends.
   template <class T>
-  void on(const T& message);  // whatever a master never sends
+  void on(const T& message);
 
-  /// How long the master may leave a started transfer without progress. It computes a share itself and serves others
-  /// meanwhile; whether it lives at all is the control connection's matter.
+  /// How long the master may leave a transfer without progress. The limit is long because the master also computes and
+  /// serves other slaves; the control connection shows whether the master is alive.
   static constexpr auto kTransferPatience = std::chrono::minutes(10);
 
-  struct AnotherPlan {};  ///< thrown in the middle of a transfer that the master has given up
-  wire::Envelope next_piece(const std::string& of_what);
+  /// The Pieces of a Probe that have arrived.
+  struct Probing {
+    std::uint32_t pieces = 0;     ///< number of Pieces that the Probe announced
+    double seconds_before = 0.0;  ///< process_seconds() when the Probe arrived
+    std::vector<wire::Envelope> received;
+  };
+  /// Whether the master has announced Pieces, in a Load or Probe, that have not all arrived. Until they have, it may
+  /// send nothing but these Pieces, Ping, Bye, and an Assign, which ends the transfer.
+  bool transferring() const { return probing_ || loading_; }
+  void await_transfer();
+  void end_transfer();
+  void take_transferred(const wire::Piece& piece, const wire::Envelope& envelope);
+  void finish_probe();
+  void finish_load();
+  void take_from_peer(const wire::ClientLink::From& from);
+  void take_from_master(const wire::Envelope& envelope);
   Node& node();
   void check_memory(const wire::Assign& task) const;
   std::vector<std::string> meet_peers(const wire::Assign& task);
@@ -76,18 +98,20 @@ class Session {
   std::size_t memory_;
   StateCache& cache_;
   std::unique_ptr<Node> node_;
-  int index_ = 0;  ///< of the node
+  int index_ = 0;  ///< index of node_ in the plan's graph
   std::vector<std::string> members_;
   std::uint64_t step_ = 0;
   bool in_step_ = false;
-  bool stepped_ = false;      ///< in this run: what is loaded later is of this run alone
-  bool squares_sent_ = true;  ///< or not asked for
-  std::optional<wire::ClientLink::From> another_plan_;
-  bool given_up_ = false;              ///< the plan: a link that it needs broke, and the master was told
-  std::deque<wire::Envelope> states_;  ///< asked for with Snapshot: sent when there is time
+  bool stepped_ = false;      ///< whether a step has begun in this run; states loaded later belong to this run only
+  bool squares_sent_ = true;  ///< whether Squares were sent in this step, or are not asked for
+  std::optional<Probing> probing_;
+  std::optional<LoadingState> loading_;
+  wire::Deadline transfer_until_;  ///< when the master must have sent the next message of a transfer
+  bool given_up_ = false;          ///< whether a link that the plan needs broke; the master knows and sends a new plan
+  std::deque<wire::Envelope> states_;  ///< Pieces of states that the master asked for with Snapshot, still to be sent
   MovingStates moving_;
-  bool move_owed_ = false;  ///< a Done, when moving_ is complete
-  /// Of the next step, whose beginning the master told other slaves first.
+  bool move_owed_ = false;  ///< whether Done is due when moving_ is complete
+  /// A Piece of the next step from a slave to which the master has sent the Step already.
   struct Early {
     int from;
     wire::Piece piece;
@@ -96,9 +120,9 @@ class Session {
   std::deque<Early> early_;
   std::size_t early_bytes_ = 0;
   std::optional<HostTimes> host_;
-  Stopwatch watch_;      ///< runs since the last event that times_ counts
-  wire::Done times_;     ///< since the last Done
-  wire::Deadline sign_;  ///< when the master has to hear of this slave again
+  Stopwatch watch_;      ///< measures the time since the last event that times_ counts
+  wire::Done times_;     ///< times since the last Done
+  wire::Deadline sign_;  ///< when this slave must send the master its next sign of life
   std::optional<std::string> bye_;
 };
 

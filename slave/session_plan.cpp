@@ -1,4 +1,4 @@
-// What a slave does of a plan between steps: it takes its part, and gives and takes the state of filters.
+// The parts of Session that run between steps: a new plan, and states of filters that are loaded, moved and sent.
 
 #include <algorithm>
 #include <set>
@@ -11,11 +11,11 @@
 namespace convoy {
 namespace {
 
-/// How long a peer that does not answer is tried.
+/// How long the slave tries to connect to its peers.
 constexpr auto kMeetingPatience = std::chrono::seconds(5);
 
-/// States of all that a node holds which stay in memory: the last snapshot, to which the master goes back after a loss; the
-/// one on its way; and what the plan began with. Older ones nobody asks for.
+/// The number of states of a node's filters that stay in memory: the last snapshot, to which the master goes back after
+/// a loss, the snapshot that is being sent, and the initial state of the plan. Older states are never asked for.
 constexpr std::size_t kStatesKept = 3;
 
 std::size_t bytes_of_states(const Node& node) {
@@ -37,6 +37,7 @@ void Session::on(const wire::Assign& task) {
   states_.clear();
   moving_ = {};
   move_owed_ = false;
+  end_transfer();
   in_step_ = false;
   step_ = 0;
   index_ = static_cast<int>(task.node);
@@ -45,7 +46,7 @@ void Session::on(const wire::Assign& task) {
   std::vector<std::string> unreached = meet_peers(task);
   node_ = std::make_unique<Node>(task.plan, task.trunk, index_, &device_,
                                  Carrier{.send = [this](Parcel&& parcel) { carry(std::move(parcel)); },
-                                         .grant = [](int) { invariant(false, "the master alone grants"); }});
+                                         .grant = [](int) { invariant(false, "only the master grants credit"); }});
   if (unreached.empty()) unreached = link_.unreached(wire::Clock::now() + kMeetingPatience);
   if (!unreached.empty()) {
     node_.reset();
@@ -69,8 +70,9 @@ void Session::check_memory(const wire::Assign& task) const {
         bytes_of({.stage = task.trunk[s], .filters = held, .batch = task.plan.batch, .input_gradient = s > 0});
     if (taken + bytes > memory_) {
       fail(
-          "filters {} to {} of stage {} at batch {} take {} MiB, and of the {} MiB allowed {} are taken; raise "
-          "--memory or take a smaller --batch",
+          "filters {} to {} of stage {} at batch {} need {} MiB, but of the {} MiB allowed {} are taken; raise "
+          "--memory or "
+          "take a smaller --batch",
           held.first, held.first + held.count - 1, task.trunk[s].name, task.plan.batch, bytes >> 20, memory_ >> 20,
           taken >> 20);
     }
@@ -78,7 +80,7 @@ void Session::check_memory(const wire::Assign& task) const {
   }
 }
 
-/// Connects to whom this node sends; returns the names of those that nobody can connect to.
+/// Connects to the slaves that this node sends to. Returns the names of those that listen nowhere.
 std::vector<std::string> Session::meet_peers(const wire::Assign& task) {
   const TaskGraph graph = make_task_graph(task.plan, task.trunk);
   std::set<int> targets;
@@ -105,45 +107,21 @@ std::vector<std::string> Session::meet_peers(const wire::Assign& task) {
 
 void Session::on(const wire::Load& task) {
   if (common(task.filters, node().held(task.stage_index)) != task.filters) {
-    fail("not all of filters {} to {} of stage {} are computed here", task.filters.first,
+    fail("not all of filters {} to {} of stage {} are computed by this slave", task.filters.first,
          task.filters.first + task.filters.count - 1, task.stage_index);
   }
-  const std::vector<FilterRange> blocks = wire::state_blocks(task.filters);
-  if (task.contents.size() != blocks.size()) {
-    fail("{} contents of {} filters, which are {} blocks", task.contents.size(), task.filters.count, blocks.size());
-  }
-  std::vector<ShardState> parts;
-  std::vector<std::span<float>> missing;
-  wire::Wanted wanted{task.stage_index, {}};
-  for (std::size_t b = 0; b < blocks.size(); ++b) {
-    parts.push_back(zero_state(node().trunk()[task.stage_index], blocks[b].count));
-    const std::vector<std::span<float>> values = wire::values_of(parts.back());
-    if (cache_.find(task.contents[b], values)) continue;
-    wanted.blocks.push_back(static_cast<std::uint32_t>(b));
-    missing.insert(missing.end(), values.begin(), values.end());
-  }
-  send(wanted);
-  wire::ValueReader reader(std::move(missing));
-  while (!reader.complete()) {
-    const wire::Envelope envelope = next_piece("a state");
-    reader.add(std::get<wire::Piece>(envelope.message), envelope.payload);
-  }
-  for (const std::uint32_t b : wanted.blocks) {
-    const auto values = wire::values_of(std::as_const(parts[b]));
-    if (wire::content_of(values) != task.contents[b]) {
-      fail("the state of filters {} to {} of stage {} is not what was announced", blocks[b].first,
-           blocks[b].first + blocks[b].count - 1, task.stage_index);
-    }
-    // What a run begins with, others may begin with, too.
-    if (stepped_) {
-      cache_.keep(task.contents[b], values);
-    } else {
-      cache_.store(task.contents[b], values);
-    }
-  }
-  ShardState state = zero_state(node().trunk()[task.stage_index], task.filters.count);
-  for (std::size_t b = 0; b < blocks.size(); ++b) wire::set_block(parts[b], blocks[b], task.filters, state);
-  node().set_state(task.stage_index, task.filters, state);
+  loading_.emplace(task, node().trunk()[task.stage_index], cache_);
+  send(loading_->wanted());
+  await_transfer();
+  finish_load();
+}
+
+void Session::finish_load() {
+  if (!loading_ || !loading_->complete()) return;
+  // A state that a run begins with may serve other runs too, so it is also kept on disk.
+  const FilterState state = loading_->finish(cache_, !stepped_);
+  loading_.reset();
+  node().set_state(state.stage, state.filters, state.state);
   finish();
 }
 
@@ -161,13 +139,13 @@ void Session::finish_move() {
 }
 
 void Session::on(const wire::Snapshot& task) {
-  if (in_step_) fail("a Snapshot in the middle of a step");
+  if (in_step_) fail("a Snapshot came in the middle of a step");
   if (common(task.filters, node().own(task.stage_index)) != task.filters) {
-    fail("not all of filters {} to {} of stage {} are in a shard here", task.filters.first,
+    fail("not all of filters {} to {} of stage {} are in a shard of this slave", task.filters.first,
          task.filters.first + task.filters.count - 1, task.stage_index);
   }
   const ShardState state = node().state(task.stage_index, task.filters);
-  // After a loss the master wants it back, as far as it stays here.
+  // After a loss, the master loads the snapshot again, and blocks that are still in the cache need not travel.
   for (const FilterRange& block : wire::state_blocks(task.filters)) {
     const ShardState part = wire::block_of(state, task.filters, block);
     const auto values = wire::values_of(part);

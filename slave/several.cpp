@@ -30,12 +30,14 @@ class Children {
   void start(const std::string& name, const std::function<int(const std::string&)>& work) {
     const pid_t parent = getpid();
     const pid_t child = fork();
-    if (child < 0) fail("cannot start a process for device {}: {}", name, std::strerror(errno));
+    if (child < 0)
+      fail("cannot start a process for device {}: {}; end other programs, or use fewer devices", name,
+           std::strerror(errno));
     if (child > 0) {
       names_[child] = name;
       return;
     }
-    // Ctrl-C reaches the parent alone, which passes it on: nobody gets it twice.
+    // In a process group of its own, the child gets Ctrl-C from the parent only, and so only once.
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) std::_Exit(kFailure);
@@ -46,7 +48,7 @@ class Children {
     for (const auto& [process, name] : names_) kill(process, signal);
   }
 
-  /// Takes note of all that ended.
+  /// Reports the processes that have ended.
   void reap() {
     int status = 0;
     for (pid_t ended = 0; (ended = waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -55,7 +57,7 @@ class Children {
       const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       if (code == kSuccess) continue;
       fmt::print(stderr, "convoy-slave: the slave of device {} ended with exit code {}{}\n", name, code,
-                 names_.empty() ? "" : "; the others go on");
+                 names_.empty() ? "" : "; the other slaves go on");
       if (code_ == kSuccess) code_ = code;
     }
   }

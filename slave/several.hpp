@@ -1,4 +1,5 @@
-// Several devices of one machine: a slave each, in a process each, so that one that breaks takes no other with it.
+// Runs a slave for each of several devices of one machine. Each slave has a process of its own, so that a fault of one
+// device does not end the other slaves.
 #pragma once
 
 #include <functional>
@@ -7,9 +8,9 @@
 
 namespace convoy {
 
-/// Runs `work` for each name in a process of its own and waits for all. SIGINT and SIGTERM are passed on to them, and
-/// they are told to stop when this process dies. Returns 0, or the exit code of the first that failed; says on stderr
-/// which one ended badly. To be called before the program has started any thread.
+/// Runs `work` for each name in a process of its own, and waits for all processes. SIGINT and SIGTERM are passed on to
+/// them, and they receive SIGTERM when this process dies. Returns 0, or the exit code of the first process that failed;
+/// failures are also reported on stderr. Call it before the program starts a thread.
 int run_each_apart(const std::vector<std::string>& names, const std::function<int(const std::string& name)>& work);
 
 }  // namespace convoy

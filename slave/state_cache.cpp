@@ -47,7 +47,7 @@ bool StateCache::read(const wire::Content& content, const std::vector<std::span<
   for (const std::span<float> each : values) {
     file.read(reinterpret_cast<char*>(each.data()), static_cast<std::streamsize>(each.size_bytes()));
   }
-  // Whoever can write to the folder can write anything: what is not what it is called is not here.
+  // Other programs may write to the folder, so a file whose values do not have the hash of its name is ignored.
   if (!file || wire::content_of(constant(values)) != content) return false;
   std::error_code ignored;
   fs::last_write_time(file_of(content), fs::file_time_type::clock::now(), ignored);
@@ -64,7 +64,7 @@ void StateCache::keep(const wire::Content& content, const std::vector<std::span<
   let_go();
 }
 
-/// What is over the bound.
+/// Drops the least recently used states beyond the bound.
 void StateCache::let_go() {
   while (bytes_ > bound_) {
     bytes_ -= kept_.back().values.size() * sizeof(float);
@@ -79,7 +79,7 @@ void StateCache::store(const wire::Content& content, const std::vector<std::span
   if (folder_.empty() || fs::exists(file_of(content), error)) return;
   fs::create_directories(folder_, error);
   make_room(size_of(values));
-  // Put in place at once: another slave may read at the same time, and this one may be killed.
+  // The file is renamed when complete, because another slave may read it, or this slave may be killed, at any time.
   const fs::path aside = folder_ / fmt::format("{}.{}", to_text(content), ::getpid());
   std::ofstream file(aside, std::ios::binary);
   for (const std::span<const float> each : values) {
@@ -94,7 +94,7 @@ void StateCache::store(const wire::Content& content, const std::vector<std::span
   *stored_ += size_of(values);
 }
 
-/// For so many bytes more in the folder.
+/// Removes the least recently used files until `bytes` more fit into the folder.
 void StateCache::make_room(std::size_t bytes) {
   if (stored_ && *stored_ + bytes <= limits_.disk) return;
   struct File {
@@ -106,7 +106,7 @@ void StateCache::make_room(std::size_t bytes) {
   std::error_code error;
   std::size_t all = 0;
   for (const auto& entry : fs::directory_iterator(folder_, error)) {
-    std::error_code gone;  // another slave makes room, too
+    std::error_code gone;  // another slave may remove files at the same time
     const File file{entry.last_write_time(gone), entry.path(), static_cast<std::size_t>(entry.file_size(gone))};
     if (gone) continue;
     all += file.bytes;

@@ -1,4 +1,5 @@
-// States of filters that this machine has had, by their content: what a master wants loaded and is here need not travel.
+// States of filters that this machine has had, by the hash of their values. States in the cache need not travel when a
+// master loads them again.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +14,28 @@
 
 namespace convoy {
 
+/// Keeps blocks of states in memory and, if it has a folder, on disk. Beyond its limits, the least recently used blocks
+/// are dropped.
 class StateCache {
  public:
   struct Limits {
     std::size_t memory = std::size_t{256} << 20;  ///< bytes
-    std::size_t disk = std::size_t{1} << 30;
+    std::size_t disk = std::size_t{1} << 30;      ///< bytes
   };
 
-  /// Without a folder it keeps states in memory alone. Of more than the limits the least recently used go. A folder that
-  /// cannot be read or written is done without.
+  /// With an empty `folder`, states are kept in memory only. Errors of the folder are ignored: states that cannot be
+  /// read or written are treated as missing.
   explicit StateCache(std::filesystem::path folder) : StateCache(std::move(folder), Limits()) {}
   StateCache(std::filesystem::path folder, const Limits& limits) : folder_(std::move(folder)), limits_(limits) {}
 
-  /// From now on so many bytes in memory at most, and never more than the limit.
+  /// Lowers the memory limit to `bytes`; a value above the limit of the constructor has no effect.
   void bound_memory(std::size_t bytes);
-  /// Fills `values` with what has the content; false where nothing here has, and values hold anything.
+  /// Fills `values` with the state that has this hash. Returns false if the cache does not have it; `values` are then
+  /// undefined.
   bool find(const wire::Content& content, const std::vector<std::span<float>>& values);
+  /// Keeps a state in memory.
   void keep(const wire::Content& content, const std::vector<std::span<const float>>& values);
-  /// Also in the folder, for a later start of this program.
+  /// Keeps a state in memory and in the folder, for a later start of the program.
   void store(const wire::Content& content, const std::vector<std::span<const float>>& values);
 
  private:
@@ -47,10 +52,10 @@ class StateCache {
   std::filesystem::path folder_;
   Limits limits_;
   std::size_t bound_ = limits_.memory;
-  std::list<Kept> kept_;  ///< the latest used first
+  std::list<Kept> kept_;  ///< the most recently used first
   std::map<wire::Content, std::list<Kept>::iterator> by_content_;
   std::size_t bytes_ = 0;
-  std::optional<std::size_t> stored_;  ///< bytes in the folder, once they were counted
+  std::optional<std::size_t> stored_;  ///< bytes in the folder; empty until they are counted
 };
 
 }  // namespace convoy

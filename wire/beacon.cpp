@@ -32,7 +32,7 @@ sockaddr_in address(in_addr_t ip, int port) {
   return made;
 }
 
-/// Where a call on that network goes; nothing for one that takes none.
+/// The broadcast address of a network interface, or nothing if the interface cannot broadcast.
 std::optional<in_addr_t> broadcast_of(const ifaddrs& network) {
   if ((network.ifa_flags & IFF_UP) == 0) return std::nullopt;
   if ((network.ifa_flags & IFF_LOOPBACK) != 0) return inet_addr("127.255.255.255");
@@ -40,7 +40,7 @@ std::optional<in_addr_t> broadcast_of(const ifaddrs& network) {
   return reinterpret_cast<const sockaddr_in*>(network.ifa_broadaddr)->sin_addr.s_addr;
 }
 
-/// A file descriptor that closes.
+/// A UDP socket that is closed on destruction.
 class Socket {
  public:
   Socket() : handle_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {}
@@ -96,7 +96,7 @@ Beacon::~Beacon() {
   thread_.join();
 }
 
-/// Networks come and go: they are asked for each time. One that takes no call is done without.
+/// Interfaces come and go, so they are listed anew for each call. An interface that refuses a datagram is skipped.
 void Beacon::call() const {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return;
@@ -122,11 +122,11 @@ void Beacon::call() const {
 std::optional<std::string> find_master(const std::string& public_key, const std::atomic<bool>& stop) {
   const Socket listener;
   const int on = 1;
-  // Several slaves of one machine listen.
+  // Several slaves on one machine listen at the same port.
   setsockopt(listener.handle(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   const sockaddr_in anywhere = address(INADDR_ANY, kBeaconPort);
   if (bind(listener.handle(), reinterpret_cast<const sockaddr*>(&anywhere), sizeof anywhere) != 0) {
-    fail("cannot listen for the master's beacon at UDP port {}: {}; give the master's address instead", kBeaconPort,
+    fail("cannot listen for the master's broadcasts at UDP port {}: {}; give the master's address instead", kBeaconPort,
          std::strerror(errno));
   }
   while (!stop) {

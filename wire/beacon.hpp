@@ -1,5 +1,6 @@
-// How slaves find their master without its address: it calls its port and public key out on the LAN, once a second, as a
-// UDP broadcast. That decides nothing: who answers at that address must still prove to be the master of the slave's key.
+// How slaves find their master without its address: once a second the master broadcasts its port and public key on the
+// LAN over UDP. A broadcast proves nothing: the slave still authenticates the machine at the address by the master's
+// key.
 #pragma once
 
 #include <atomic>
@@ -14,19 +15,21 @@ namespace convoy::wire {
 
 constexpr int kBeaconPort = 5569;  ///< UDP
 
-/// What a datagram says.
+/// The contents of one broadcast datagram.
 struct Call {
   int port = 0;     ///< TCP port at which the sender listens
-  std::string key;  ///< its public key
+  std::string key;  ///< public key of the sender, in Z85
 };
+/// The datagram's bytes: "convoy 1 PORT KEY".
 std::string to_text(const Call& call);
-/// Nothing where the bytes are no call.
+/// Parses a datagram. Returns nothing if the bytes are not a call.
 std::optional<Call> call_from(std::string_view bytes);
 
-/// Calls until destroyed.
+/// Broadcasts a call once a second, in a thread of its own, until it is destroyed.
 class Beacon {
  public:
-  /// For a master that listens at `endpoint` ("tcp://HOST:PORT"): on all networks of this machine, or on the host's alone.
+  /// `endpoint` ("tcp://HOST:PORT") is where the master listens. The beacon broadcasts on the network of HOST, or on
+  /// all networks of this machine if HOST is 0.0.0.0.
   Beacon(const std::string& endpoint, const std::string& public_key);
   ~Beacon();
   Beacon(const Beacon&) = delete;
@@ -43,8 +46,8 @@ class Beacon {
   std::thread thread_;
 };
 
-/// "tcp://HOST:PORT" of the master with that public key, as soon as it calls; nothing once `stop` is set. Throws Error
-/// where this machine does not let one listen.
+/// Waits for a broadcast of the master with this public key and returns the master's endpoint, "tcp://HOST:PORT".
+/// Returns nothing once `stop` is set. Throws Error if the UDP port cannot be bound.
 std::optional<std::string> find_master(const std::string& public_key, const std::atomic<bool>& stop);
 
 }  // namespace convoy::wire

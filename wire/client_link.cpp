@@ -13,13 +13,14 @@
 namespace convoy::wire {
 namespace {
 
-/// Names one pair of connections: no two links ever share one, so a master never mistakes a new session for an old.
+/// Makes the id of one pair of connections. No two links share an id, so a master never takes a new session for an old
+/// one.
 std::string make_id() {
   std::random_device entropy;
   return fmt::format("{}-{:08x}{:08x}", getpid(), entropy(), entropy());
 }
 
-/// Follows whether a socket's one connection stands.
+/// Tracks whether the single connection of a socket is established.
 class Monitor {
  public:
   Monitor(zmq::context_t& context, zmq::socket_t& watched, const std::string& name)
@@ -31,13 +32,13 @@ class Monitor {
     events_.connect(endpoint);
   }
   ~Monitor() {
-    // This end must go before the socket that feeds it.
+    // The event socket must be closed before the socket that feeds it.
     zmq_socket_monitor(watched_.handle(), nullptr, 0);
   }
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  /// Takes what happened; false when the connection broke after it stood.
+  /// Reads the pending events. Returns false if the connection broke after it was established.
   bool watch() {
     zmq::message_t event;
     while (events_.recv(event, zmq::recv_flags::dontwait)) {
@@ -79,7 +80,7 @@ std::string host_of(const std::string& endpoint) {
 }  // namespace
 
 struct ClientLink::State {
-  /// The way to another slave.
+  /// The outgoing connection to another slave.
   struct PeerSocket {
     Peer peer;
     std::string address;
@@ -88,15 +89,15 @@ struct ClientLink::State {
   };
 
   LinkOptions options;
-  std::string host;  ///< the master's
-  KeyPair own_keys;  ///< for other slaves, with a join key
+  std::string host;  ///< host of the master
+  KeyPair own_keys;  ///< keys towards other slaves; empty without a join key
   zmq::context_t context{1};
   std::optional<Gatekeeper> gatekeeper;
   zmq::socket_t control{context, zmq::socket_type::dealer};
   zmq::socket_t data{context, zmq::socket_type::dealer};
   zmq::socket_t from_peers{context, zmq::socket_type::router};
   std::optional<Monitor> master;
-  std::string token;  ///< of the run
+  std::string token;  ///< token of the current plan
   std::list<PeerSocket> peers;
   int meetings = 0;
 
@@ -107,7 +108,7 @@ struct ClientLink::State {
     socket.connect(endpoint);
   }
 
-  /// Throws PeerLost when the master's connection broke after it stood.
+  /// Throws PeerLost if the connection to the master broke after it was established.
   void watch() {
     if (!master->watch()) throw PeerLost("master", "the connection to the master broke");
   }
@@ -117,7 +118,7 @@ struct ClientLink::State {
     }
   }
 
-  /// The next message of a peer of this run.
+  /// The next message from a peer with the current token; messages with other tokens are dropped.
   std::optional<From> receive_from_peer() {
     while (true) {
       zmq::message_t id;
@@ -176,13 +177,13 @@ ClientLink::ClientLink(const std::string& endpoint, const LinkOptions& options, 
     state.connect(state.control, endpoint, id + "/c");
     state.connect(state.data, endpoint, id + "/d");
   } catch (const zmq::error_t& error) {
-    fail("cannot connect to '{}': {}; expected for example tcp://192.168.0.10:5570", endpoint, error.what());
+    fail("cannot connect to '{}': {}; give an address such as tcp://192.168.0.10:5570", endpoint, error.what());
   }
   state.from_peers.set(zmq::sockopt::router_handover, true);
   try {
     state.from_peers.bind(peer_port == 0 ? "tcp://*:*" : fmt::format("tcp://*:{}", peer_port));
   } catch (const zmq::error_t& error) {
-    fail("cannot listen for other slaves at port {}: {}; choose another --peer-port", peer_port, error.what());
+    fail("cannot listen for other slaves at TCP port {}: {}; choose another --peer-port", peer_port, error.what());
   }
 }
 
@@ -198,7 +199,7 @@ std::string ClientLink::peer_key() const { return state_->own_keys.public_key; }
 std::optional<ClientLink::From> ClientLink::receive(Deadline deadline) {
   State& state = *state_;
   while (true) {
-    // What was said before a connection broke comes first.
+    // Messages that arrived before a connection broke are delivered before the break is reported.
     if (auto from = state.receive_from_master()) return from;
     state.watch();
     if (auto from = state.receive_from_peer()) return from;
@@ -210,7 +211,7 @@ std::optional<ClientLink::From> ClientLink::receive(Deadline deadline) {
     try {
       if (zmq::poll(items.data(), items.size(), remaining(deadline)) == 0) return std::nullopt;
     } catch (const zmq::error_t& error) {
-      if (error.num() == EINTR) return std::nullopt;  // so that the caller sees its flags
+      if (error.num() == EINTR) return std::nullopt;  // lets the caller check its stop flag
       throw;
     }
   }
@@ -227,7 +228,7 @@ void ClientLink::send(Channel channel, const Envelope& envelope, Deadline deadli
     }
     const auto tick = std::min(deadline, Clock::now() + std::chrono::milliseconds(200));
     if (!poll(socket, ZMQ_POLLOUT, tick) && Clock::now() >= deadline) {
-      throw PeerLost("master", "the master takes nothing any more");
+      throw PeerLost("master", "the master stopped reading: the send queue stayed full until the deadline");
     }
   }
 }
@@ -256,11 +257,14 @@ void ClientLink::meet(const std::string& token, int self, const std::vector<Peer
         {peer, host + peer.endpoint, zmq::socket_t(state.context, zmq::socket_type::dealer), nullptr});
     State::PeerSocket& link = state.peers.back();
     configure(link.socket, state.options);
-    // Who waited here for a peer that hangs would not hear the master, who has another plan.
+    // The queue is unlimited: a send that blocked on a hung peer would keep this slave from reading the master's new
+    // plan.
     link.socket.set(zmq::sockopt::sndhwm, 0);
     link.socket.set(zmq::sockopt::tcp_keepalive, 1);
     if (const auto& key = state.options.join_key) {
-      if (!is_key(peer.key)) fail("slave {} has told no key", peer.name);
+      if (!is_key(peer.key))
+        fail("slave {} announced no public key; start the master and all slaves with keys, or all with --insecure",
+             peer.name);
       encrypt_as_client(link.socket, peer.key, key->member);
     }
     link.monitor =
@@ -288,11 +292,10 @@ std::vector<std::string> ClientLink::unreached(Deadline deadline) {
 
 void ClientLink::send_to_peer(int node, const Envelope& envelope) {
   const auto found = std::ranges::find_if(state_->peers, [&](const auto& each) { return each.peer.node == node; });
-  invariant(found != state_->peers.end(), "a peer that was met");
+  invariant(found != state_->peers.end(), "send_to_peer takes a node that was passed to meet");
   while (true) {
     try {
-      // Its queue has no limit.
-      invariant(send_frames(found->socket, envelope), "a queue with room");
+      invariant(send_frames(found->socket, envelope), "the queue of a peer socket has no limit");
       return;
     } catch (const zmq::error_t& error) {
       if (error.num() != EINTR) throw LinkBroken(found->peer.name);

@@ -1,5 +1,5 @@
-// Messages to bytes and back. The format is FlatBuffers (wire/protocol.fbs), verified before it is read; every count,
-// range and enumeration is checked, so whatever decode returns is safe to use.
+// Encodes messages as bytes and decodes them. The format is FlatBuffers (wire/protocol.fbs). decode verifies the buffer
+// and checks every count, range and enumeration, so that a decoded message is safe to use.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,11 @@
 
 namespace convoy::wire {
 
-/// The header frame of a message. A Piece's payload is a second frame.
+/// Returns the header frame of a message. The payload of a Piece travels in a second frame.
 std::vector<std::byte> encode(const Message& message);
 
-/// Throws Error saying what is wrong: not verified, unknown message, a value out of range, an invalid stage.
+/// Throws Error with the reason: a damaged buffer, an unknown kind of message, a value out of range, or an invalid
+/// stage.
 Message decode(std::span<const std::byte> bytes);
 
 }  // namespace convoy::wire

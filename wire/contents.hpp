@@ -1,4 +1,4 @@
-// What states of filters are known by: a hash of their values, so that what a slave has had need not travel again.
+// Content hashes of filter states. A slave that still has a state with the same hash need not be sent the values again.
 #pragma once
 
 #include <compare>
@@ -11,28 +11,29 @@
 
 namespace convoy::wire {
 
-/// XXH3's 128 bits of the values' bytes. Equal by chance never; a peer who wants them equal harms itself.
+/// The 128-bit XXH3 hash of the values' bytes. Collisions by chance are negligible; a slave that forges one harms only
+/// its own run.
 struct Content {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
   auto operator<=>(const Content&) const = default;
 };
 
-/// 32 hexadecimal digits.
+/// Formats the hash as 32 hexadecimal digits.
 std::string to_text(const Content& content);
 
 Content content_of(const std::vector<std::span<const float>>& values);
 
-/// The parts that a state is known by: filters up to the next multiple of 16, and so on. Where shares change, most parts
-/// remain the same.
+/// Cuts a range of filters into the blocks that are hashed: block ends are the multiples of 16 and the range's end.
+/// When shares change, most blocks stay the same.
 std::vector<FilterRange> state_blocks(FilterRange filters);
 
-/// Of each of the blocks of `filters`, whose state it is.
+/// The hash of each of state_blocks(filters); `state` holds the state of `filters`.
 std::vector<Content> contents_of(const ShardState& state, FilterRange filters);
 
-/// Block `block` of a state of `filters`.
+/// Copies block `block` out of `state`, the state of `filters`.
 ShardState block_of(const ShardState& state, FilterRange filters, FilterRange block);
-/// Into it.
+/// Copies `part`, the state of block `block`, into `state`, the state of `filters`.
 void set_block(const ShardState& part, FilterRange block, FilterRange filters, ShardState& state);
 
 }  // namespace convoy::wire

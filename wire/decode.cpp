@@ -25,7 +25,7 @@ constexpr std::size_t kLongestToken = 64;
 
 std::string text(const flatbuffers::String* value, const char* field) {
   if (value == nullptr) return {};
-  if (value->size() > kLongestText) fail("{} of {} bytes, {} at most", field, value->size(), kLongestText);
+  if (value->size() > kLongestText) fail("the {} has {} bytes; the limit is {}", field, value->size(), kLongestText);
   return value->str();
 }
 
@@ -33,14 +33,14 @@ std::vector<std::string> texts(const flatbuffers::Vector<flatbuffers::Offset<fla
                                std::uint32_t most, const char* field) {
   std::vector<std::string> read;
   if (list == nullptr) return read;
-  if (list->size() > most) fail("{} {}, {} at most", list->size(), field, most);
+  if (list->size() > most) fail("the message lists {} {}; the limit is {}", list->size(), field, most);
   for (const flatbuffers::String* item : *list) read.push_back(text(item, field));
   return read;
 }
 
 template <class T>
 T within(T value, T low, T high, const char* field) {
-  if (!(value >= low && value <= high)) fail("{} {} is not within {} .. {}", field, value, low, high);
+  if (!(value >= low && value <= high)) fail("{} {} is outside {} to {}", field, value, low, high);
   return value;
 }
 
@@ -54,7 +54,7 @@ Padding pad_of(const fb::Pads* pad) {
 Sources sources_of(const flatbuffers::Vector<const fb::Source*>* list) {
   Sources sources;
   if (list == nullptr) return sources;
-  if (list->size() > kMostStages) fail("{} sources of a stage, {} at most", list->size(), kMostStages);
+  if (list->size() > kMostStages) fail("a stage has {} sources; the limit is {}", list->size(), kMostStages);
   for (const fb::Source* each : *list) {
     const auto extent = [](std::uint32_t value) { return static_cast<int>(within(value, 0U, 1U << 20U, "channels")); };
     sources.push_back({each->stage(), {extent(each->first()), extent(each->count())}});
@@ -75,13 +75,13 @@ ChannelLayer layer_of(const fb::LayerHolder& holder) {
   if (const auto* dropout = holder.layer_as_DropoutLayer()) return Dropout{dropout->rate(), dropout->stream()};
   if (const auto* add = holder.layer_as_AddLayer()) return Add{sources_of(add->from())};
   if (const auto* norm = holder.layer_as_BatchNormLayer()) {
-    return BatchNorm{text(norm->name(), "batch norm's name"), norm->epsilon(), norm->momentum()};
+    return BatchNorm{text(norm->name(), "name of a batch norm"), norm->epsilon(), norm->momentum()};
   }
-  fail("a channel layer of an unknown kind");
+  fail("a channel layer is of an unknown kind");
 }
 
 Stage stage_of(const fb::Stage* table) {
-  if (table == nullptr || table->conv() == nullptr) fail("no stage, or one without a convolution");
+  if (table == nullptr || table->conv() == nullptr) fail("a stage is missing, or has no convolution");
   const fb::Conv& conv = *table->conv();
   Stage stage{.name = text(table->name(), "stage name"),
               .channels = table->channels(),
@@ -102,7 +102,7 @@ Stage stage_of(const fb::Stage* table) {
               .from = sources_of(table->from())};
   if (const fb::ResponseNorm* norm = table->norm()) stage.norm = {norm->size(), norm->alpha(), norm->beta(), norm->k()};
   if (const auto* after = table->after()) {
-    if (after->size() > kMostLayers) fail("a stage of {} layers, {} at most", after->size(), kMostLayers);
+    if (after->size() > kMostLayers) fail("a stage has {} layers; the limit is {}", after->size(), kMostLayers);
     for (const fb::LayerHolder* layer : *after) stage.after.push_back(layer_of(*layer));
   }
   validate(stage);
@@ -128,7 +128,7 @@ Hello read(const fb::Hello& t) {
               .capabilities = texts(t.capabilities(), kMostCapabilities, "capabilities"),
               .peer_port = within(t.peer_port(), 0U, 65535U, "peer port"),
               .peer_key = text(t.peer_key(), "peer key")};
-  if (hello.name.empty()) fail("a Hello without a name");
+  if (hello.name.empty()) fail("the Hello has no name");
   return hello;
 }
 
@@ -140,7 +140,7 @@ Calibrate read(const fb::Calibrate& t) {
 
 constexpr std::uint32_t kMostFilters = 1U << 24;
 
-/// Load and Snapshot: the filters of a stage whose state is to travel.
+/// Reads the fields that Load and Snapshot share: the stage, and the filters whose state is to travel.
 template <class T, class Table>
 T read_state_of(const Table& t) {
   T message;
@@ -152,20 +152,22 @@ T read_state_of(const Table& t) {
 
 Load read(const fb::Load& t) {
   Load load = read_state_of<Load>(t);
-  if (t.contents() == nullptr || t.contents()->size() > kMostFilters) fail("a Load of no contents, or of too many");
+  if (t.contents() == nullptr || t.contents()->size() > kMostFilters)
+    fail("the Load has no hashes, or more than {}", kMostFilters);
   // The verifier looks at where a vector begins, not at where its elements do.
   const bool aligned = reinterpret_cast<std::uintptr_t>(t.contents()->Data()) % alignof(std::uint64_t) == 0;
-  if (t.contents()->size() > 0 && !aligned) fail("a damaged message");
+  if (t.contents()->size() > 0 && !aligned) fail("the message is damaged");
   for (const fb::Content* each : *t.contents()) load.contents.push_back({each->high(), each->low()});
   return load;
 }
 
 Wanted read(const fb::Wanted& t) {
   Wanted wanted{stage_index_of(t.stage_index()), {}};
-  if (t.blocks() == nullptr || t.blocks()->size() > kMostFilters) fail("no blocks, or too many");
+  if (t.blocks() == nullptr || t.blocks()->size() > kMostFilters)
+    fail("the Wanted has no blocks, or more than {}", kMostFilters);
   for (const std::uint32_t block : *t.blocks()) {
     if (!wanted.blocks.empty() && block <= wanted.blocks.back())
-      fail("block {} behind {}", block, wanted.blocks.back());
+      fail("block {} follows block {}; blocks must ascend", block, wanted.blocks.back());
     wanted.blocks.push_back(block);
   }
   return wanted;
@@ -182,11 +184,12 @@ Plan read(const fb::Plan& t) {
             .wire = static_cast<NumberType>(within(static_cast<int>(t.wire()), 0, 3, "number type")),
             .micro_batches = static_cast<int>(within(t.micro_batches(), 1U, kLargestBatch, "micro-batches")),
             .relayed = t.relayed()};
-  if (t.stages() == nullptr || t.stages()->size() > kMostStages) fail("a plan without stages, or with too many");
+  if (t.stages() == nullptr || t.stages()->size() > kMostStages)
+    fail("the plan has no stages, or more than {}", kMostStages);
   for (const fb::StagePlan* stage : *t.stages()) {
     StagePlan read{.shards = {}, .replicated = stage->replicated()};
     if (const auto* shards = stage->shards()) {
-      if (shards->size() > kMostMembers) fail("{} shards, {} at most", shards->size(), kMostMembers);
+      if (shards->size() > kMostMembers) fail("a stage has {} shards; the limit is {}", shards->size(), kMostMembers);
       for (const fb::Assignment* shard : *shards) {
         read.shards.push_back({.member = number(shard->member(), kMostMembers - 1, "member"),
                                .filters = {number(shard->first(), kMostFilters, "first filter"),
@@ -200,14 +203,14 @@ Plan read(const fb::Plan& t) {
 
 std::string token_of(const flatbuffers::String* from) {
   std::string token = text(from, "token");
-  if (token.size() > kLongestToken) fail("token of {} bytes, {} at most", token.size(), kLongestToken);
+  if (token.size() > kLongestToken) fail("the token has {} bytes; the limit is {}", token.size(), kLongestToken);
   return token;
 }
 
 StateMove move_of(const fb::StateMove& move, const Assign& assign) {
   const auto last = static_cast<std::uint32_t>(assign.plan.members.size()) - 1;
   if (move.stage_index() >= assign.trunk.size())
-    fail("a move in stage {} of {}", move.stage_index(), assign.trunk.size());
+    fail("a move names stage {}, but the trunk has {} stages", move.stage_index(), assign.trunk.size());
   const auto filters = static_cast<std::uint32_t>(assign.trunk[move.stage_index()].conv.filters);
   const std::uint32_t first = within(move.first(), 0U, filters - 1, "first filter");
   const std::uint32_t count = within(move.count(), 1U, filters - first, "filters");
@@ -218,8 +221,8 @@ StateMove move_of(const fb::StateMove& move, const Assign& assign) {
 }
 
 Assign read(const fb::Assign& t) {
-  if (t.trunk() == nullptr || t.plan() == nullptr) fail("an Assign without a trunk or a plan");
-  if (t.trunk()->size() > kMostStages) fail("{} stages, {} at most", t.trunk()->size(), kMostStages);
+  if (t.trunk() == nullptr || t.plan() == nullptr) fail("the Assign has no trunk or no plan");
+  if (t.trunk()->size() > kMostStages) fail("the trunk has {} stages; the limit is {}", t.trunk()->size(), kMostStages);
   Assign assign{.trunk = {},
                 .plan = read(*t.plan()),
                 .node = within(t.node(), 0U, kMostMembers - 1, "node"),
@@ -230,9 +233,10 @@ Assign read(const fb::Assign& t) {
   for (const fb::Stage* stage : *t.trunk()) assign.trunk.push_back(stage_of(stage));
   validate(assign.trunk);
   validate(assign.plan, assign.trunk);
-  if (assign.node >= assign.plan.members.size()) fail("node {} of {}", assign.node, assign.plan.members.size());
+  if (assign.node >= assign.plan.members.size())
+    fail("the Assign is for node {}, but the plan has {} members", assign.node, assign.plan.members.size());
   if (t.moves() == nullptr) return assign;
-  if (t.moves()->size() > kMostMoves) fail("{} moves of states, {} at most", t.moves()->size(), kMostMoves);
+  if (t.moves()->size() > kMostMoves) fail("the Assign has {} moves; the limit is {}", t.moves()->size(), kMostMoves);
   for (const fb::StateMove* move : *t.moves()) assign.moves.push_back(move_of(*move, assign));
   return assign;
 }
@@ -276,7 +280,7 @@ Message read(const fb::Header& header) {
     case fb::Body::Wanted: return read(*header.body_as_Wanted());
     case fb::Body::Step: {
       const fb::Step& t = *header.body_as_Step();
-      if (t.number() == 0) fail("a Step of number 0");
+      if (t.number() == 0) fail("the Step has number 0; steps are numbered from 1");
       return Step{t.number(), {.training = t.training(), .seed = t.seed(), .squares = t.squares()}};
     }
     case fb::Body::Update: return read(*header.body_as_Update());
@@ -287,10 +291,11 @@ Message read(const fb::Header& header) {
       const fb::Done& t = *header.body_as_Done();
       Done done{seconds(t.compute(), "compute"), seconds(t.transfer(), "transfer"), seconds(t.wait(), "wait"), {}};
       if (t.stages() == nullptr) return done;
-      if (t.stages()->size() > kMostStages) fail("{} stages, {} at most", t.stages()->size(), kMostStages);
+      if (t.stages()->size() > kMostStages)
+        fail("the Done has times of {} stages; the limit is {}", t.stages()->size(), kMostStages);
       // The verifier looks at where a vector begins, not at where its elements do.
       const bool aligned = reinterpret_cast<std::uintptr_t>(t.stages()->Data()) % alignof(double) == 0;
-      if (t.stages()->size() > 0 && !aligned) fail("a damaged message");
+      if (t.stages()->size() > 0 && !aligned) fail("the message is damaged");
       for (const double each : *t.stages()) done.stages.push_back(seconds(each, "compute of a stage"));
       return done;
     }
@@ -300,7 +305,7 @@ Message read(const fb::Header& header) {
     case fb::Body::Assigned: return Assigned{token_of(header.body_as_Assigned()->token())};
     case fb::Body::Leaving: return Leaving{};
     case fb::Body::Move: return Move{};
-    case fb::Body::Squares: return Squares{header.body_as_Squares()->sum()};  // no number, where training diverges
+    case fb::Body::Squares: return Squares{header.body_as_Squares()->sum()};  // NaN when training diverges
     case fb::Body::Probed: {
       const fb::Probed& probed = *header.body_as_Probed();
       return Probed{{.busy_per_byte = within(probed.busy_per_byte(), 0.0, 1.0, "busy_per_byte"),
@@ -308,22 +313,23 @@ Message read(const fb::Header& header) {
     }
     case fb::Body::NONE: break;
   }
-  fail("a message of an unknown kind ({}); is the peer of another release?", static_cast<int>(header.body_type()));
+  fail("message kind {} is unknown; run the same release of Convoy on both machines",
+       static_cast<int>(header.body_type()));
 }
 
 }  // namespace
 
 Message decode(std::span<const std::byte> bytes) {
-  if (bytes.size() > kMostHeaderBytes) fail("a header of {} bytes, {} at most", bytes.size(), kMostHeaderBytes);
-  // The format wants its buffer aligned; a frame in the middle of a receive buffer need not be.
+  if (bytes.size() > kMostHeaderBytes) fail("the header has {} bytes; the limit is {}", bytes.size(), kMostHeaderBytes);
+  // FlatBuffers needs an aligned buffer; a frame inside a receive buffer may begin at any address.
   const AlignedVector<std::byte> aligned(bytes.begin(), bytes.end());
   const auto* data = reinterpret_cast<const std::uint8_t*>(aligned.data());
   if (bytes.size() < 12 || !fb::HeaderBufferHasIdentifier(data))
-    fail("not a message of Convoy (no CVY2 in its header)");
+    fail("the bytes are not a message of Convoy: their header lacks the identifier CVY2");
   flatbuffers::Verifier verifier(data, bytes.size(), /*max_depth=*/16, /*max_tables=*/1U << 17U);
-  if (!fb::VerifyHeaderBuffer(verifier)) fail("a damaged message");
+  if (!fb::VerifyHeaderBuffer(verifier)) fail("the message is damaged");
   const fb::Header& header = *fb::GetHeader(data);
-  if (header.body() == nullptr) fail("a message without a body");
+  if (header.body() == nullptr) fail("the message has no body");
   return read(header);
 }
 

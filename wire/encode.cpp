@@ -77,7 +77,7 @@ flatbuffers::Offset<fb::Plan> encode(Builder& builder, const Plan& plan) {
                         u32(plan.micro_batches), plan.relayed);
 }
 
-/// One overload a message; each gives the union's tag and value.
+/// One overload for each message. An overload returns the tag and the value of the union Body.
 struct BodyEncoder {
   using Result = std::pair<fb::Body, flatbuffers::Offset<void>>;
   Builder& builder;

@@ -13,7 +13,7 @@ constexpr const char* kDomain = "convoy";
 Gatekeeper::Gatekeeper(zmq::context_t& context, const std::string& admitted)
     : requests_(context, zmq::socket_type::rep), admitted_(32, '\0') {
   zmq_z85_decode(reinterpret_cast<std::uint8_t*>(admitted_.data()), admitted.c_str());
-  requests_.set(zmq::sockopt::rcvtimeo, 50);  // so that the thread sees its end
+  requests_.set(zmq::sockopt::rcvtimeo, 50);  // lets the thread check stop_
   requests_.set(zmq::sockopt::linger, 0);
   requests_.bind("inproc://zeromq.zap.01");
   thread_ = std::thread([this] {
@@ -26,7 +26,7 @@ Gatekeeper::~Gatekeeper() {
   thread_.join();
 }
 
-/// A request is: version, number, domain, address, identity, mechanism, credentials.
+/// The frames of a request are: version, number, domain, address, identity, mechanism, credentials.
 void Gatekeeper::answer() {
   std::vector<zmq::message_t> request;
   do {

@@ -1,5 +1,5 @@
-// Who may connect: answers ZeroMQ's authentication protocol (ZAP, rfc.zeromq.org/spec/27). Includes zmq.hpp: for the
-// sources of wire/ alone.
+// Decides who may connect, by answering ZeroMQ's authentication protocol (ZAP, rfc.zeromq.org/spec/27). The header
+// includes zmq.hpp, so only the sources of wire/ may include it.
 #pragma once
 
 #include <atomic>
@@ -11,11 +11,11 @@
 
 namespace convoy::wire {
 
-/// Lets those in that show the one key, in all sockets of a context that are CURVE servers. Must go before the context,
-/// and after those sockets.
+/// Admits clients with one public key to all CURVE server sockets of a context. A Gatekeeper must be destroyed before
+/// the context, and after the sockets.
 class Gatekeeper {
  public:
-  /// `admitted`: a public key in Z85.
+  /// `admitted` is the clients' public key, in Z85.
   Gatekeeper(zmq::context_t& context, const std::string& admitted);
   ~Gatekeeper();
   Gatekeeper(const Gatekeeper&) = delete;
@@ -25,14 +25,14 @@ class Gatekeeper {
   void answer();
 
   zmq::socket_t requests_;
-  std::string admitted_;  ///< its bytes
+  std::string admitted_;  ///< the 32 bytes of the clients' public key
   std::atomic<bool> stop_{false};
-  std::thread thread_;  ///< handshakes must not wait for whoever computes
+  std::thread thread_;  ///< answers handshakes while the owner of the sockets computes
 };
 
-/// The server's side of CURVE, with the secret key of a pair.
+/// Makes a socket a CURVE server with this secret key, in Z85.
 void encrypt_as_server(zmq::socket_t& socket, const std::string& secret_key);
-/// The client's: of a server that is known by its public key.
+/// Makes a socket a CURVE client of the server with the public key `server`, in Z85.
 void encrypt_as_client(zmq::socket_t& socket, const std::string& server, const KeyPair& own);
 
 }  // namespace convoy::wire

@@ -22,7 +22,7 @@ std::string hex_of(const std::string& key) {
   return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
-/// The key of 64 hexadecimal digits; empty if they are none.
+/// Converts 64 hexadecimal digits to Z85. Returns an empty text if a character is not a digit.
 std::string from_hex(const std::string& hex) {
   std::array<std::uint8_t, kBytes> bytes{};
   for (std::size_t i = 0; i < kBytes; ++i) {
@@ -40,7 +40,9 @@ KeyPair make_key_pair() {
   Z85 public_key{};
   Z85 secret_key{};
   if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0) {
-    fail("the ZeroMQ library here cannot encrypt (it was built without CURVE); install another, or give --insecure");
+    fail(
+        "libzmq on this machine was built without CURVE and cannot encrypt; install one with CURVE, or give "
+        "--insecure");
   }
   return {public_key.data(), secret_key.data()};
 }
@@ -57,12 +59,14 @@ JoinKey join_key_from(const std::string& text) {
   const std::string master = text.size() == kDigits ? from_hex(text.substr(0, kDigits / 2)) : "";
   const std::string secret = text.size() == kDigits ? from_hex(text.substr(kDigits / 2)) : "";
   if (master.empty() || secret.empty()) {
-    fail("--key: {} characters that are no key; paste the {} hexadecimal digits that the master prints", text.size(),
-         kDigits);
+    fail("--key: a text of {} characters is not a key; paste the {} hexadecimal digits that the master prints",
+         text.size(), kDigits);
   }
   Z85 public_key{};
   if (zmq_curve_public(public_key.data(), secret.c_str()) != 0) {
-    fail("the ZeroMQ library here cannot encrypt (it was built without CURVE); install another, or give --insecure");
+    fail(
+        "libzmq on this machine was built without CURVE and cannot encrypt; install one with CURVE, or give "
+        "--insecure");
   }
   return {master, {public_key.data(), secret}};
 }

@@ -1,4 +1,4 @@
-// Keys of CurveZMQ (curvezmq.org): who may join, and whom a slave trusts. All in Z85, 40 characters each.
+// Keys of CurveZMQ (curvezmq.org), by which master and slaves authenticate each other. A key is 40 characters of Z85.
 #pragma once
 
 #include <string>
@@ -10,24 +10,25 @@ struct KeyPair {
   std::string secret_key;
 };
 
-/// A fresh pair. Throws Error where libzmq was built without CURVE.
+/// Makes a new random pair. Throws Error if libzmq was built without CURVE.
 KeyPair make_key_pair();
 
 /// Whether a text is a key in Z85.
 bool is_key(const std::string& text);
 
-/// What a slave is given: the master's public key, by which it knows the master, and the pair that all slaves show.
+/// The keys that a slave is given: the master's public key, to recognise the master, and the one pair that all slaves
+/// use.
 struct JoinKey {
   std::string master;
   KeyPair member;
 };
 
-/// As people paste it: 128 hexadecimal digits, the master's public key and the members' secret key.
+/// The text that people paste, 128 hexadecimal digits: the master's public key, then the slaves' secret key.
 std::string to_text(const JoinKey& key);
-/// Throws Error.
+/// Parses the text of a key. Throws Error if the text is not 128 hexadecimal digits.
 JoinKey join_key_from(const std::string& text);
 
-/// What a master keeps.
+/// The keys that a master stores.
 struct MasterKeys {
   KeyPair master;
   KeyPair member;

@@ -1,9 +1,9 @@
-// Links: ZeroMQ sockets under deadlines. The only header the rest of the program sees of the transport.
+// Links: ZeroMQ sockets with a deadline on every wait. The rest of the program sees no other header of the transport.
 //
-// Each slave makes two connections to the master's one port: "control" (hello, ping, bye; with ZMTP heartbeats, so that
-// a vanished or suspended peer is noticed by either side) and "data" (tasks and tensors; without, because a heartbeat
-// behind a large frame kills a link). Slaves listen for one another, and connect to those that they send to. A link is
-// used by one thread.
+// Each slave makes two connections to the master's one port. "control" carries Hello, Ping and Bye, and has ZMTP
+// heartbeats, so that either side notices a peer that vanished or was suspended. "data" carries tasks and tensors, and
+// has no heartbeats, because a heartbeat queued behind a large frame would break the link. Each slave also listens for
+// other slaves, and connects to the slaves that it sends to. A link may be used by one thread only.
 #pragma once
 
 #include <chrono>
@@ -22,12 +22,14 @@ namespace convoy::wire {
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
-/// Reference-counted bytes of one frame: copies share the memory, sending copies nothing. Immutable once sent.
+/// The bytes of one frame, with a reference count: copies share the memory, and sending copies no bytes. The bytes must
+/// not be changed once they were sent.
 class Payload {
  public:
   Payload();
-  explicit Payload(std::size_t bytes);  ///< uninitialised
-  /// Shows bytes that `owner` keeps; the last copy of the payload drops it, in whatever thread.
+  explicit Payload(std::size_t bytes);  ///< allocates `bytes` uninitialised bytes
+  /// Refers to bytes that `owner` keeps alive. The last copy of the payload releases `owner`, possibly in another
+  /// thread.
   Payload(std::shared_ptr<const void> owner, std::span<const std::byte> bytes);
   Payload(const Payload&);
   Payload& operator=(const Payload&);
@@ -39,7 +41,7 @@ class Payload {
   bool empty() const { return size() == 0; }
   std::span<std::byte> bytes();
   std::span<const std::byte> bytes() const;
-  /// The bytes as floats; throws Error if the size is no multiple of 4.
+  /// The bytes as floats. Throws Error if the size is not a multiple of 4.
   std::span<float> floats();
   std::span<const float> floats() const;
 
@@ -51,48 +53,49 @@ class Payload {
 
 struct Envelope {
   Message message;
-  Payload payload;  ///< empty but for Piece
+  Payload payload;  ///< not empty for a Piece, empty for every other message
 };
 
-/// To and from the master; from another slave.
+/// control and data connect a slave with the master; peer connects it with another slave.
 enum class Channel : std::uint8_t { control, data, peer };
 
 struct LinkOptions {
   std::chrono::milliseconds heartbeat_interval{250};
   std::chrono::milliseconds heartbeat_timeout{2000};
   std::size_t max_message_bytes = 2 * kPieceBytes;
-  /// Without these, links are neither encrypted nor authenticated.
-  std::optional<MasterKeys> keys = {};   ///< of a server link
-  std::optional<JoinKey> join_key = {};  ///< of a client link
+  // A link without keys is neither encrypted nor authenticated.
+  std::optional<MasterKeys> keys = {};   ///< keys of a ServerLink
+  std::optional<JoinKey> join_key = {};  ///< keys of a ClientLink
 };
 
-/// Somebody who was not let in.
+/// A connection that was turned away during the handshake.
 struct Refusal {
-  std::string address;  ///< IP address
-  std::string why;
+  std::string address;  ///< IP address of the client
+  std::string why;      ///< reason, as a clause for people
 };
 
-/// The master's end: one ROUTER socket, many peers, each known by the id that its connection chose.
+/// The master's end: one ROUTER socket for many peers. Each peer is known by the id that its connection chose.
 class ServerLink {
  public:
-  /// Binds, for example to "tcp://*:5570" ("tcp://127.0.0.1:*" picks a free port). Throws Error naming the endpoint.
+  /// Binds to an endpoint such as "tcp://*:5570"; "tcp://127.0.0.1:*" picks a free port. Throws Error naming the
+  /// endpoint.
   ServerLink(const std::string& endpoint, const LinkOptions& options = {});
   ~ServerLink();
-  /// With the actual port.
+  /// The endpoint, with the actual port.
   std::string endpoint() const;
 
   struct From {
     std::string peer;  ///< slave id, the same for both channels
     Channel channel = Channel::data;
     Envelope envelope;
-    std::string rejected;  ///< not empty: the bytes were no valid message, and why; envelope is then empty
-    std::string address;   ///< IP address of a peer's control connection
+    std::string rejected;  ///< if not empty, why the bytes are not a valid message; `envelope` is then empty
+    std::string address;   ///< IP address of the peer, on the control channel only
   };
-  /// The next message, or nothing at the deadline.
+  /// Returns the next message, or nothing if none arrives before the deadline.
   std::optional<From> receive(Deadline deadline);
-  /// Throws PeerLost when the peer is not connected or its queue stays full until the deadline.
+  /// Queues a message. Throws PeerLost if the peer is not connected or its queue stays full until the deadline.
   void send(const std::string& peer, Channel channel, const Envelope& envelope, Deadline deadline);
-  /// Who was turned away since the last call, before a word of theirs was read as a message.
+  /// Returns the connections that failed the handshake since the last call.
   std::vector<Refusal> take_refusals();
 
  private:
@@ -111,45 +114,50 @@ class LinkBroken : public Error {
   std::string peer_;
 };
 
-/// A slave's end: both connections to the master, and those from and to other slaves.
+/// A slave's end: both connections to the master, and the connections from and to other slaves.
 class ClientLink {
  public:
-  /// Connects in the background, with retries, and listens for other slaves at TCP port `peer_port`, 0 for any that is
-  /// free. Throws Error if the endpoint's text is wrong, or the port taken.
+  /// Connects in the background, with retries, and listens for other slaves at TCP port `peer_port`; 0 picks a free
+  /// port. Throws Error if the endpoint cannot be parsed or the port is taken.
   explicit ClientLink(const std::string& endpoint, const LinkOptions& options = {}, int peer_port = 0);
   ~ClientLink();
   /// The port in use.
   int peer_port() const;
-  /// By which other slaves know this one; empty without keys.
+  /// The public key by which other slaves authenticate this slave, in Z85; empty without keys.
   std::string peer_key() const;
 
   struct From {
     Channel channel = Channel::data;
     Envelope envelope;
-    int node = -1;         ///< of a peer
-    std::string rejected;  ///< not empty: a peer's bytes were no valid message, and why
+    int node = -1;         ///< node of the sender, on the peer channel only
+    std::string rejected;  ///< if not empty, why a peer's bytes are not a valid message
   };
-  /// The next message of any channel, or nothing at the deadline. Throws PeerLost("master") when the master's
-  /// connection broke after it stood, or when its bytes were no valid message; LinkBroken.
+  /// Returns the next message of any channel, or nothing if none arrives before the deadline. Throws PeerLost("master")
+  /// if the connection to the master broke after it was established, or if the master sent an invalid message. Throws
+  /// LinkBroken if the connection to another slave broke.
   std::optional<From> receive(Deadline deadline);
+  /// Queues a message for the master. Throws PeerLost("master") if the connection broke or the queue stays full until
+  /// the deadline.
   void send(Channel channel, const Envelope& envelope, Deadline deadline);
-  /// Both connections stand.
+  /// Whether the control connection to the master is established.
   bool connected();
-  /// The master, or whatever listens there, has broken off before any message: keys that do not fit, or none on one side.
+  /// Whether the last handshake with the server at the endpoint failed: its keys differ, or only one side uses keys.
   bool turned_away();
 
   struct Peer {
     int node = 0;
-    std::string name;      ///< for people
-    std::string endpoint;  ///< "HOST:PORT"; without a host, on that of the master
-    std::string key = {};  ///< its peer_key()
+    std::string name;      ///< name of the slave, for error texts
+    std::string endpoint;  ///< "HOST:PORT", or ":PORT" for a slave on the master's host
+    std::string key = {};  ///< peer_key() of the slave
   };
-  /// Drops the links to peers that there are, and connects to these as node `self` of the run with that token; what other
-  /// runs' peers send is ignored from now on.
+  /// Drops all links to peers, and connects to `peers` as node `self` of the plan with this token. From now on,
+  /// messages with other tokens are ignored.
   void meet(const std::string& token, int self, const std::vector<Peer>& peers);
-  /// Waits until all peers are reached; names and addresses of those that were not at the deadline.
+  /// Waits until all peers are connected. Returns "NAME at HOST:PORT" of each peer that is not connected at the
+  /// deadline.
   std::vector<std::string> unreached(Deadline deadline);
-  /// Never waits: what a peer does not take yet is kept, at most what the plan has it sent in two steps. Throws LinkBroken.
+  /// Queues a message without waiting. The queue has no limit, but never holds more than the plan sends in two steps.
+  /// Throws LinkBroken if the connection broke.
   void send_to_peer(int node, const Envelope& envelope);
 
  private:

@@ -25,7 +25,7 @@ Payload::~Payload() = default;
 Payload::Payload(std::shared_ptr<const void> owner, std::span<const std::byte> bytes) : Payload() {
   using Owner = std::shared_ptr<const void>;
   auto keep = std::make_unique<Owner>(std::move(owner));
-  // ZeroMQ asks for bytes that it may write to, and does not.
+  // ZeroMQ's interface takes mutable bytes, but ZeroMQ never writes to them.
   state_->message.rebuild(
       const_cast<std::byte*>(bytes.data()), bytes.size(),
       [](void*, void* hint) { const std::unique_ptr<Owner> drop(static_cast<Owner*>(hint)); }, keep.release());
@@ -36,17 +36,17 @@ std::span<std::byte> Payload::bytes() { return {state_->message.data<std::byte>(
 std::span<const std::byte> Payload::bytes() const { return {state_->message.data<std::byte>(), size()}; }
 
 std::span<float> Payload::floats() {
-  if (size() % sizeof(float) != 0) fail("a payload of {} bytes holds no whole number of floats", size());
+  if (size() % sizeof(float) != 0) fail("a payload of {} bytes is not a whole number of floats", size());
   return {state_->message.data<float>(), size() / sizeof(float)};
 }
 std::span<const float> Payload::floats() const {
-  if (size() % sizeof(float) != 0) fail("a payload of {} bytes holds no whole number of floats", size());
+  if (size() % sizeof(float) != 0) fail("a payload of {} bytes is not a whole number of floats", size());
   return {state_->message.data<float>(), size() / sizeof(float)};
 }
 
 Payload PayloadAccess::wrap(zmq::message_t&& message) {
   Payload payload;
-  // A received frame may begin anywhere in the receive buffer; floats must not.
+  // A received frame may begin at any byte of the receive buffer; floats need alignment.
   if (reinterpret_cast<std::uintptr_t>(message.data()) % alignof(float) != 0) {
     payload.state_->message.rebuild(message.data(), message.size());
   } else {
@@ -79,14 +79,15 @@ Frames receive_frames(zmq::socket_t& socket) {
 }
 
 Envelope decode_frames(Frames&& frames) {
-  if (frames.count == 0 || frames.count > 2) fail("a message of {} frames", frames.count);
+  if (frames.count == 0 || frames.count > 2)
+    fail("a message of {} frames came; a message has one or two frames", frames.count);
   Envelope envelope{decode({frames.header.data<std::byte>(), frames.header.size()}), {}};
   const bool piece = std::holds_alternative<Piece>(envelope.message);
   if (piece != (frames.count == 2)) {
-    fail("{} {} a payload frame", name_of(envelope.message), piece ? "without" : "with");
+    fail("{} came {} a payload frame", name_of(envelope.message), piece ? "without" : "with");
   }
   if (!piece) return envelope;
-  if (frames.payload.size() == 0) fail("a Piece without values");
+  if (frames.payload.size() == 0) fail("a Piece came without values");
   envelope.payload = PayloadAccess::wrap(std::move(frames.payload));
   return envelope;
 }
@@ -99,24 +100,24 @@ bool send_frames(zmq::socket_t& socket, const Envelope& envelope) {
   if (!socket.send(first, more ? flags | zmq::send_flags::sndmore : flags)) return false;
   if (!more) return true;
   zmq::message_t payload = PayloadAccess::share(envelope.payload);
-  // Once its first frame is taken, a message is taken whole.
+  // A socket that accepted the first frame of a message accepts the whole message.
   return socket.send(payload, flags).has_value();
 }
 
 void configure(zmq::socket_t& socket, const LinkOptions& options) {
-  // Long enough for a farewell to leave, short enough that a peer which takes nothing holds nobody up.
+  // Milliseconds: long enough for a Bye to leave, short enough that a peer that reads nothing delays nobody.
   socket.set(zmq::sockopt::linger, 300);
-  constexpr std::size_t kEncryption = 64;  // more than it adds to a frame
+  constexpr std::size_t kEncryption = 64;  // bytes, more than CURVE adds to a frame
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(options.max_message_bytes + kEncryption));
-  // High-water marks count messages. What is sent shares one set of maps, so its queue may be long; what a peer
-  // sends unasked must stay small.
+  // High-water marks count messages. Queued messages to send share the memory of the maps, so the send queue may be
+  // long; the receive queue holds what a peer sends unasked and must stay short.
   socket.set(zmq::sockopt::sndhwm, 8192);
   socket.set(zmq::sockopt::rcvhwm, 32);
 }
 
 void configure_control(zmq::socket_t& socket, const LinkOptions& options) {
-  // The master's pings pile up while a slave computes, for an hour at most. In a full queue the answers to heartbeats
-  // would stand behind them, and the connection would be given up.
+  // The master's Pings pile up while a slave computes; the queue has room for those of an hour. If the queue were full,
+  // ZeroMQ would not read the answers to heartbeats behind it and would give up the connection.
   socket.set(zmq::sockopt::rcvhwm, 1 << 14);
   socket.set(zmq::sockopt::maxmsgsize, std::int64_t{1} << 16);
   socket.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(options.heartbeat_interval.count()));

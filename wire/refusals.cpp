@@ -32,8 +32,8 @@ std::string address_of(std::uint32_t descriptor) {
 }
 
 std::string reason(std::uint16_t event, std::uint32_t value) {
-  if (event == kAuthFailed) return "it does not show the key of this master's slaves";
-  if (event == kBrokenOff) return "it broke off before it had shown a key; it may have another, or none";
+  if (event == kAuthFailed) return "its key is not the key of this master's slaves";
+  if (event == kBrokenOff) return "it broke off before it showed a key; it may have another key, or none";
   if (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) return "only one side was started with --insecure";
   if (value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC) return "it does not have this master's key";
   return "it does not speak the protocol";
@@ -46,7 +46,7 @@ Refusals::Refusals(zmq::context_t& context, zmq::socket_t& watched)
   zmq_socket_monitor(watched.handle(), kEndpoint,
                      ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | kAuthFailed | kProtocolFailed | kBrokenOff);
   events_.set(zmq::sockopt::linger, 0);
-  events_.set(zmq::sockopt::rcvtimeo, 50);  // so that the thread sees its end
+  events_.set(zmq::sockopt::rcvtimeo, 50);  // lets the thread check stop_
   events_.connect(kEndpoint);
   thread_ = std::thread([this] {
     while (!stop_) follow();
@@ -64,7 +64,7 @@ std::vector<Refusal> Refusals::take() {
   return std::exchange(refusals_, {});
 }
 
-/// An event is two frames: its number and value, and the endpoint that listens.
+/// An event has two frames: the first holds its number and value, the second the listening endpoint.
 void Refusals::follow() {
   zmq::message_t frame;
   zmq::message_t endpoint;
@@ -78,7 +78,7 @@ void Refusals::follow() {
   take_event(event, value);
 }
 
-/// ZeroMQ's one thread reports a failed handshake and then, with nothing between, which connection it closes for it.
+/// ZeroMQ has one thread, which reports a failed handshake and, as the next event, the connection that it closes.
 void Refusals::take_event(std::uint16_t event, std::uint32_t value) {
   if (event == ZMQ_EVENT_ACCEPTED) {
     addresses_[value] = address_of(value);

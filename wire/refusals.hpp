@@ -1,4 +1,5 @@
-// Who is turned away before a word of theirs is read as a message. Includes zmq.hpp: for the sources of wire/ alone.
+// Records the connections that fail ZeroMQ's handshake. The header includes zmq.hpp, so only the sources of wire/ may
+// include it.
 #pragma once
 
 #include <atomic>
@@ -13,7 +14,7 @@
 
 namespace convoy::wire {
 
-/// Follows the handshakes at a socket that listens. Must go before the socket.
+/// Follows the handshakes at a listening socket, in a thread of its own. It must be destroyed before the socket.
 class Refusals {
  public:
   Refusals(zmq::context_t& context, zmq::socket_t& watched);
@@ -21,7 +22,7 @@ class Refusals {
   Refusals(const Refusals&) = delete;
   Refusals& operator=(const Refusals&) = delete;
 
-  /// Those since the last call; of a flood the first ones.
+  /// Returns the refusals since the last call; at most the first 64 of them are kept.
   std::vector<Refusal> take();
 
  private:
@@ -30,12 +31,12 @@ class Refusals {
 
   zmq::socket_t& watched_;
   zmq::socket_t events_;
-  std::map<std::uint32_t, std::string> addresses_;  ///< of connections, by file descriptor
-  std::string why_;                                 ///< the handshake failed that closes next
+  std::map<std::uint32_t, std::string> addresses_;  ///< IP addresses of the connections, by file descriptor
+  std::string why_;  ///< why the handshake failed whose connection closes next; empty if none failed
   std::mutex mutex_;
   std::vector<Refusal> refusals_;
   std::atomic<bool> stop_{false};
-  std::thread thread_;  ///< a connection's address is known for as long as it stands: it is asked at once
+  std::thread thread_;  ///< asks for an address at once, because the system forgets it when the connection closes
 };
 
 }  // namespace convoy::wire

@@ -16,7 +16,7 @@ std::string routing_id(const std::string& peer, Channel channel) {
   return peer + (channel == Channel::control ? kControlSuffix : kDataSuffix);
 }
 
-/// Splits a routing id into peer and channel; false for one that is not of our making.
+/// Splits a routing id into peer and channel. Returns false if no slave of Convoy makes such an id.
 bool parse(const std::string& id, std::string& peer, Channel& channel) {
   if (id.size() < 3 || id.size() > kLongestId) return false;
   const bool printable = std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
@@ -27,9 +27,9 @@ bool parse(const std::string& id, std::string& peer, Channel& channel) {
   return true;
 }
 
-/// Of the peer that sent it.
+/// The IP address of the peer that sent a frame. The frame must be a message's header: the frame with the routing id
+/// does not always carry the address.
 std::string address_of(const zmq::message_t& message) {
-  // Of the message itself: the frame with the routing id does not always know.
   const char* address = zmq_msg_gets(message.handle(), "Peer-Address");
   return address == nullptr ? "" : address;
 }
@@ -54,7 +54,7 @@ ServerLink::ServerLink(const std::string& endpoint, const LinkOptions& options) 
   try {
     state_->socket.bind(endpoint);
   } catch (const zmq::error_t& error) {
-    fail("cannot listen at '{}': {}; expected for example tcp://*:5570, with a port that is free", endpoint,
+    fail("cannot listen at '{}': {}; give an address such as tcp://*:5570, with a port that is free", endpoint,
          error.what());
   }
 }
@@ -78,7 +78,7 @@ std::optional<ServerLink::From> ServerLink::receive(Deadline deadline) {
     Frames frames = id.more() ? receive_frames(socket) : Frames{};
     if (from.channel == Channel::control) from.address = address_of(frames.header);
     if (!ours) {
-      from.rejected = "a peer that is no slave of Convoy";
+      from.rejected = "the peer is not a slave of Convoy";
       return from;
     }
     try {
@@ -105,8 +105,9 @@ void ServerLink::send(const std::string& peer, Channel channel, const Envelope& 
       if (error.num() == EHOSTUNREACH) throw PeerLost(peer, "it is not connected");
       throw PeerLost(peer, fmt::format("sending failed: {}", error.what()));
     }
-    // A ROUTER always polls as writable; a full queue drains at the pace of the network.
-    if (Clock::now() >= deadline) throw PeerLost(peer, "it takes nothing any more: its queue stayed full");
+    // A ROUTER socket always polls as writable, so the loop sleeps until a full queue has drained.
+    if (Clock::now() >= deadline)
+      throw PeerLost(peer, "it stopped reading: its send queue stayed full until the deadline");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

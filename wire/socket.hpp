@@ -1,4 +1,4 @@
-// What both links share. Includes zmq.hpp: for the sources of wire/ alone.
+// Socket functions that both links use. The header includes zmq.hpp, so only the sources of wire/ may include it.
 #pragma once
 
 #include <string>
@@ -12,35 +12,36 @@ struct Payload::State {
   zmq::message_t message;
 };
 
-/// Lets the links move messages into payloads and share them out of payloads.
+/// Gives the links access to the ZeroMQ message inside a Payload.
 struct PayloadAccess {
+  /// Makes a payload of a received frame; copies the bytes only if they are not aligned for floats.
   static Payload wrap(zmq::message_t&& message);
-  /// The same bytes once more: a reference, not a copy.
+  /// A message that refers to the payload's bytes, without a copy.
   static zmq::message_t share(const Payload& payload);
 };
 
-/// The frames after the routing id: a header, and for a Piece its payload.
+/// The frames after the routing id: a header, and for a Piece also its payload.
 struct Frames {
   zmq::message_t header;
   zmq::message_t payload;
-  std::size_t count = 0;
+  std::size_t count = 0;  ///< frames received, including any that are too many
 };
 
-/// Reads the rest of a multipart message, whatever it holds.
+/// Reads the rest of a multipart message, valid or not.
 Frames receive_frames(zmq::socket_t& socket);
-/// Throws Error when the frames are no valid message.
+/// Throws Error if the frames are not a valid message.
 Envelope decode_frames(Frames&& frames);
-/// Sends a header and the payload; false when the queue is full. Throws zmq::error_t.
+/// Sends a header and the payload. Returns false if the queue is full. Throws zmq::error_t.
 bool send_frames(zmq::socket_t& socket, const Envelope& envelope);
 
-/// Settings of every socket.
+/// Applies the settings of all sockets.
 void configure(zmq::socket_t& socket, const LinkOptions& options);
-/// And those of a slave's control connection, after configure().
+/// Applies the settings of a slave's control connection; call it after configure().
 void configure_control(zmq::socket_t& socket, const LinkOptions& options);
 
-/// Milliseconds until the deadline, for poll; 0 when it has passed.
+/// Milliseconds until the deadline, rounded up, for poll; 0 if the deadline has passed.
 std::chrono::milliseconds remaining(Deadline deadline);
-/// Waits until the socket is ready for `event`; false at the deadline or when a signal came.
+/// Waits until the socket is ready for `event`. Returns false at the deadline or after a signal.
 bool poll(zmq::socket_t& socket, short event, Deadline deadline);
 
 }  // namespace convoy::wire

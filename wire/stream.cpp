@@ -29,8 +29,8 @@ void ValueReader::add(const Piece& piece, const Payload& payload) {
   const std::span<const float> came = payload.floats();
   const std::size_t due = complete() ? 0 : values_.back().size();
   if (piece.first != next_ || came.empty() || came.size() > due) {
-    fail("a Piece of {} values from value {} on, where {} at most are due from value {} on", came.size(), piece.first,
-         due, next_);
+    fail("a Piece has {} values from value {} on; at most {} values are due, from value {} on", came.size(),
+         piece.first, due, next_);
   }
   std::ranges::copy(came, values_.back().begin());
   values_.back() = values_.back().subspan(came.size());

@@ -1,4 +1,4 @@
-// Values as Pieces: cutting them, and putting them together in the order in which they come.
+// Cuts values into Pieces, and assembles values from Pieces that arrive in order.
 #pragma once
 
 #include <functional>
@@ -10,26 +10,27 @@
 
 namespace convoy::wire {
 
-/// Calls send(a Piece with its payload) for all values, in order. `begin` says what they are; values count on from
-/// begin.first. A Piece never holds values of two of the spans.
+/// Calls `send` with Pieces that hold all values, in order. The Pieces have the step and task of `begin`, and their
+/// `first` counts on from begin.first. A Piece never holds values of two spans.
 void send_values(const Piece& begin, const std::vector<std::span<const float>>& values,
                  const std::function<void(const Envelope&)>& send);
 
-/// Puts them together.
+/// Assembles values from Pieces.
 class ValueReader {
  public:
-  /// What `values` show must outlive the reader.
+  /// The memory of `values` must outlive the reader.
   explicit ValueReader(std::vector<std::span<float>> values);
-  /// Throws Error when other values are due, or the payload holds none or too many.
+  /// Copies the next values. Throws Error if the Piece does not begin at the next value, or its payload is empty or too
+  /// long.
   void add(const Piece& piece, const Payload& payload);
   bool complete() const { return values_.empty(); }
 
  private:
-  std::vector<std::span<float>> values_;  ///< what is still to come, last first
-  std::uint64_t next_ = 0;
+  std::vector<std::span<float>> values_;  ///< values that have not arrived, the next span at the back
+  std::uint64_t next_ = 0;                ///< index of the next value
 };
 
-/// A shard's state in the order in which it travels: its parameters, each with its moments behind it.
+/// The values of a shard's state in the order in which they travel: each parameter followed by its moments.
 std::vector<std::span<float>> values_of(ShardState& state);
 std::vector<std::span<const float>> values_of(const ShardState& state);
 

@@ -18,19 +18,20 @@ namespace {
 namespace fs = std::filesystem;
 
 void expect_absent(const std::string& file) {
-  if (fs::exists(file)) fail("{} is there already; choose another name with --out", file);
+  if (fs::exists(file)) fail("{} exists already; choose another name with --out", file);
 }
 
 void import_model(const ImportOptions& options, const std::string& out) {
   expect_absent(out + ".yaml");
   const ImportedNet model = import_onnx(options.model, fs::path(out).filename().string());
-  write_text(out + ".yaml", fmt::format("# Of {}.\n{}", fs::path(options.model).filename().string(), model.yaml));
+  write_text(out + ".yaml",
+             fmt::format("# Imported from {}.\n{}", fs::path(options.model).filename().string(), model.yaml));
   write_safetensors(out + ".safetensors", {.tensors = model.tensors, .metadata = {}});
   const Net net = read_net(out + ".yaml");
   fmt::print("{}.yaml: {} layers, {} parameters, for images of {}x{}x{} (channels x rows x columns) and {} classes\n",
              out, net.layers.size(), parameter_count(net), net.input.channels, net.input.height, net.input.width,
              net.classes);
-  fmt::print("{}.safetensors: its weights\n", out);
+  fmt::print("{}.safetensors: the weights\n", out);
   for (const std::string& notice : model.notices) fmt::print("{}\n", notice);
 }
 
@@ -41,7 +42,7 @@ void import_weights(const ImportOptions& options, const std::string& out) {
   write_safetensors(out + ".safetensors", {.tensors = std::move(weights.tensors), .metadata = {{"net", net.name}}});
   fmt::print("{}.safetensors: {} parameters for {}\n", out, parameter_count(net), options.net);
   if (weights.unused.empty()) return;
-  fmt::print("left out, since no layer of the net takes them: {}\n", fmt::join(weights.unused, ", "));
+  fmt::print("tensors left out, because no layer of the net takes them: {}\n", fmt::join(weights.unused, ", "));
 }
 
 }  // namespace
@@ -49,10 +50,11 @@ void import_weights(const ImportOptions& options, const std::string& out) {
 int import_command(const ImportOptions& options) {
   const bool weights = fs::path(options.model).extension() == ".safetensors";
   if (weights && options.net.empty()) {
-    fail("{}: it holds weights alone; say of which net with --net NET", options.model);
+    fail("{}: the file has weights only; give their net with --net NET", options.model);
   }
   if (!weights && !options.net.empty()) {
-    fail("{}: a model has its net with it; --net is for weights in a file that ends in .safetensors", options.model);
+    fail("{}: an ONNX model contains its net; leave out --net, which is for weights in a .safetensors file",
+         options.model);
   }
   const std::string out = options.out.empty() ? fs::path(options.model).stem().string() : options.out;
   expect_absent(out + ".safetensors");
@@ -68,9 +70,9 @@ int export_command(const ExportOptions& options) {
   const Net net = read_net(options.net, options.set);
   const SafetensorsFile weights = read_safetensors(options.weights);
   const Cut parts = cut(net);
-  read_weights(options.weights, parts);  // which says what does not fit
+  read_weights(options.weights, parts);  // throws Error if the weights do not fit the net
   write_text(options.out, to_onnx(net, weights.tensors));
-  fmt::print("{}: {} for ONNX, opset 13; its outputs are what goes into the loss\n", options.out, net.name);
+  fmt::print("{}: {} as ONNX, opset 13; its outputs are the inputs of the loss\n", options.out, net.name);
   return kSuccess;
 }
 

@@ -1,4 +1,4 @@
-// The net that a command's options ask for.
+// Loads the net that a command's options name.
 #pragma once
 
 #include "master/commands/options.hpp"

@@ -1,4 +1,4 @@
-// The master's command line.
+// The options and commands of the master's command line.
 #pragma once
 
 #include <cstdint>
@@ -15,41 +15,42 @@ class Option;
 
 namespace convoy {
 
-/// What several commands share.
+/// The options of all commands that run a net.
 struct NetOptions {
-  std::string net;               ///< file
-  std::vector<std::string> set;  ///< overrides
-  std::string data = "glyphs";   ///< folder, or "glyphs"
+  std::string net;               ///< net file
+  std::vector<std::string> set;  ///< overrides of fields of the net file
+  std::string data = "glyphs";   ///< folder of a data set, or "glyphs"
   Corrupt corrupt = Corrupt::refuse;
   std::string device = "auto";
   DeviceOptions device_options;
-  int batch = 0;  ///< 0: the net file's
+  int batch = 0;  ///< images in a step; 0 for the net file's value
   std::uint64_t seed = 1;
   std::string format = "text";
 };
 
+/// The options for runs with slaves.
 struct ClusterOptions {
   int slaves = 0;
-  int least_slaves = 0;  ///< with fewer left a run waits for more
+  int least_slaves = 0;  ///< a run with fewer slaves left waits for more
   std::string listen = "tcp://*:5570";
-  bool insecure = false;  ///< neither encrypt nor authenticate
-  std::string keys;       ///< file; empty: the user's
-  bool share = false;     ///< the master's own device takes a share as well
-  std::string memory;     ///< of the master's own share
-  std::string shares;     ///< "3,2,1": fixed, in order of the members, instead of measured speeds
-  std::string plan;       ///< file: fixed plan; or "thesis"
-  std::string exchange;   ///< star or ring; empty: the plan's
-  int micro_batch = 0;    ///< images; 0: the plan's
-  std::string wire;       ///< number type on the wire; empty: the plan's, or fp32
+  bool insecure = false;  ///< links are neither encrypted nor authenticated
+  std::string keys;       ///< file of the master's keys; if empty, the user's default file
+  bool share = false;     ///< whether the master's device takes a share too
+  std::string memory;     ///< largest memory for the master's share, for parse_memory
+  std::string shares;     ///< fixed shares such as "3,2,1", in the order of the members; empty for measured speeds
+  std::string plan;       ///< file of a fixed plan, or "thesis"; empty to choose a plan
+  std::string exchange;   ///< "star" or "ring"; empty for the plan's
+  int micro_batch = 0;    ///< images in a micro-batch; 0 for the plan's
+  std::string wire;       ///< number type on the wire; empty for the plan's, or fp32
 };
 
 struct TrainOptions {
   NetOptions net;
   ClusterOptions cluster;
-  int epochs = 0;       ///< 0: the net file's
-  long steps = 0;       ///< stop after so many; 0: all
-  std::string out;      ///< run folder; empty: runs/<net>-<first free number>
-  std::string weights;  ///< start from these instead of random ones
+  int epochs = 0;       ///< 0 for the net file's value
+  long steps = 0;       ///< number of steps after which the run stops; 0 for all
+  std::string out;      ///< run folder; if empty, runs/NET-NUMBER with the first free number
+  std::string weights;  ///< file of initial weights; empty for random weights
   bool resume = false;
   double checkpoint_seconds = 60.0;
   double snapshot_seconds = 0.0;
@@ -64,30 +65,30 @@ struct TestOptions {
 struct PlanOptions {
   NetOptions net;
   ClusterOptions cluster;
-  std::string calibration;  ///< file, instead of machines that are timed
+  std::string calibration;  ///< file with the times of a run's machines; if empty, slaves are timed
 };
 
 struct PredictOptions {
   NetOptions net;
   ClusterOptions cluster;
   std::string weights;
-  std::vector<std::string> images;  ///< files, or folders of them
-  int top = 5;                      ///< classes to print of each image
+  std::vector<std::string> images;  ///< image files, or folders of them
+  int top = 5;                      ///< number of classes to print for each image
 };
 
 struct ImportOptions {
-  std::string model;             ///< ONNX file, or weights in safetensors
-  std::string net;               ///< of such weights
-  std::vector<std::string> set;  ///< of that
-  std::string names;             ///< file; empty: modules are called as layers
-  std::string out;               ///< without .yaml and .safetensors; empty: the model's name
+  std::string model;             ///< ONNX file, or safetensors file of weights
+  std::string net;               ///< net file for a file of weights
+  std::vector<std::string> set;  ///< overrides of fields of that net file
+  std::string names;             ///< file of module names; if empty, modules are named like layers
+  std::string out;               ///< path without .yaml and .safetensors; if empty, the model's name
 };
 
 struct ExportOptions {
   std::string net;
   std::vector<std::string> set;
   std::string weights;
-  std::string out;  ///< ONNX file
+  std::string out;  ///< ONNX file to write
 };
 
 void define(CLI::App& command, TrainOptions& options);
@@ -96,13 +97,13 @@ void define(CLI::App& command, PlanOptions& options);
 void define(CLI::App& command, PredictOptions& options);
 void define(CLI::App& command, ImportOptions& options);
 void define(CLI::App& command, ExportOptions& options);
-/// --set, of every command that reads a net file.
+/// Defines --set, for commands that read a net file.
 CLI::Option* add_set_option(CLI::App& command, std::vector<std::string>& set);
-/// --keys, of the command that prints the key.
+/// Defines --keys.
 void define_keys(CLI::App& command, std::string& keys);
 
-/// The commands; each returns the program's exit code and throws Error for bad input. `command_line` is how the user
-/// called the program, for the line that says how to go on.
+// Each command returns the program's exit code and throws Error for bad input. `command_line` is the user's command
+// line, from which the command to resume the run is made.
 int train_command(const TrainOptions& options, const std::string& command_line);
 int test_command(const TestOptions& options);
 int plan_command(const PlanOptions& options);

@@ -17,7 +17,7 @@ void print_stage(const Planned& planned, const Stage& stage, std::size_t s) {
   fmt::print("stage {}: {} filters, {}x{}x{} to {}x{}x{}, {:.2f} GFLOP a pass{}\n", stage.name, stage.conv.filters,
              stage.channels, stage.height, stage.width, out.c, out.h, out.w,
              conv_flops(stage, plan.batch, stage.conv.filters) / 1e9,
-             plan.stages[s].replicated ? "; everybody computes its maps whole" : "");
+             plan.stages[s].replicated ? "; every member computes all of its maps" : "");
   for (const Assignment& shard : plan.stages[s].shards) {
     const auto member = static_cast<std::size_t>(shard.member);
     const double memory = static_cast<double>(shard_bytes(stage, shard.filters.count, plan.batch, s > 0)) / kMiB;
@@ -37,7 +37,7 @@ std::string rate(double bytes_per_second) {
   return bytes_per_second > 0.0 ? fmt::format("{:.0f} Mbit/s", 8e-6 * bytes_per_second) : "not measured";
 }
 
-/// What the step is predicted to cost everybody, and what was thought of besides.
+/// Prints the predicted step, the load of each node, and the alternatives.
 void print_choice(const Planned& planned) {
   const Plan& plan = planned.plan;
   const Choice& choice = *planned.choice;
@@ -55,7 +55,7 @@ void print_choice(const Planned& planned) {
   for (const std::string& idle : idle_members(plan)) fmt::print("  {}\n", idle);
   if (planned.calibration.seconds_alone > 0.0) {
     fmt::print("the master's machine alone: {:.4g} s{}\n", planned.calibration.seconds_alone,
-               planned.better_alone() ? "; train would not use the slaves" : "");
+               planned.better_alone() ? "; train would leave out the slaves" : "");
   }
   fmt::print("other plans:\n");
   const std::size_t shown = std::min(choice.alternatives.size(), kShownAlternatives + 1);
@@ -66,7 +66,7 @@ void print_choice(const Planned& planned) {
   }
 }
 
-/// With the machines that are here; nothing if interrupted.
+/// Plans for the slaves that join. Returns nothing if interrupted.
 std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& net, const Cut& cut) {
   const int batch = net.training.batch;
   const auto device = make_device(options.net.device, options.net.device_options);
@@ -74,11 +74,11 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
   if (cluster.slaves == 0) {
     cluster.share = true;
     cluster.listen = "tcp://127.0.0.1:*";
-    cluster.insecure = true;  // nobody joins
+    cluster.insecure = true;  // no slave joins
   }
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
-  wishes_of(cluster, batch);  // what contradicts itself, before anybody is waited for
+  wishes_of(cluster, batch);  // finds contradictory options before waiting for slaves
   Planned planned;
   planned.roster = gather_slaves(cluster, net.name, observers, catch_stop_signals());
   if (!planned.roster) return std::nullopt;
@@ -86,7 +86,7 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
   return planned;
 }
 
-/// For machines that a run has timed.
+/// Plans for the machines that a run has timed.
 std::optional<Planned> plan_as_timed(const PlanOptions& options, const Net& net, const Cut& cut) {
   const int batch = net.training.batch;
   const Wishes wishes = wishes_of(options.cluster, batch);
@@ -115,7 +115,7 @@ int plan_command(const PlanOptions& options) {
     for (std::size_t s = 0; s < cut.trunk.size(); ++s) print_stage(*planned, cut.trunk[s], s);
     if (planned->choice) print_choice(*planned);
   }
-  if (planned->roster) planned->roster->dismiss("only a plan was asked for");
+  if (planned->roster) planned->roster->dismiss("the master made a plan only");
   return kSuccess;
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Folders' files in the order of their names; what is no JPEG or PNG there is left out.
+/// The files of images. A folder stands for its JPEG and PNG files in the order of their names.
 std::vector<std::string> files_of(const std::vector<std::string>& places) {
   std::vector<std::string> files;
   for (const std::string& place : places) {
@@ -32,15 +32,15 @@ std::vector<std::string> files_of(const std::vector<std::string>& places) {
     for (fs::recursive_directory_iterator at(place, error), end; !error && at != end; at.increment(error)) {
       if (at->is_regular_file() && is_image_file(at->path().string())) inside.push_back(at->path().string());
     }
-    if (error) fail("{}: cannot be listed: {}", place, error.message());
-    if (inside.empty()) fail("{}: there is no JPEG or PNG in it", place);
+    if (error) fail("{}: the folder cannot be listed: {}", place, error.message());
+    if (inside.empty()) fail("{}: the folder has no JPEG or PNG", place);
     std::ranges::sort(inside);
     files.insert(files.end(), inside.begin(), inside.end());
   }
   return files;
 }
 
-/// The images from `first` on, as many as fit, and zeros behind the last.
+/// Reads as many images from `first` on as fit, and fills the rest with zeros.
 void read_images(const std::vector<std::string>& files, std::size_t first, const Net& net, Tensor& images) {
   const std::vector<std::vector<float>> table = scaled_bytes(net.scales);
   const auto count = static_cast<int>(std::min(files.size() - first, static_cast<std::size_t>(images.shape().n)));
@@ -107,8 +107,9 @@ int predict_command(const PredictOptions& options) {
   const Net net = load_net(options.net);
   if (net.scales.empty()) {
     fail(
-        "{}: it does not say what pixels become; take the config.yaml of the run that made the weights, or give mean "
-        "and deviation of pixel / 255, as in --set input.mean=[0.5,0.5,0.5] --set input.deviation=0.25",
+        "{}: the file has no mean and deviation of the pixels; take the config.yaml of the run that made the weights, "
+        "or give "
+        "mean and deviation of pixel / 255, as in --set input.mean=[0.5,0.5,0.5] --set input.deviation=0.25",
         net.file);
   }
   const Cut cut = convoy::cut(net);
@@ -131,7 +132,7 @@ int predict_command(const PredictOptions& options) {
       print(files[first], probabilities(files[first], outputs.sample(n), softmax), net, options, softmax);
     }
   }
-  cluster->dismiss("the images are named");
+  cluster->dismiss("all images are named");
   return stop ? kInterrupted : kSuccess;
 }
 

@@ -13,16 +13,16 @@
 namespace convoy {
 namespace {
 
-/// What must be equal for a run to go on from a checkpoint.
+/// A text of all settings that must be equal for a run to go on from a checkpoint.
 std::string fingerprint(const Net& net, const NetOptions& options) {
   Net training_only = net;
-  training_only.training.epochs = 0;  // a longer run may go on from a shorter one
-  training_only.class_names.clear();  // as config.yaml has them
+  training_only.training.epochs = 0;  // the number of epochs may change
+  training_only.class_names.clear();  // config.yaml has class names and scales, unlike the net file
   training_only.scales.clear();
   return fmt::format("seed {}, data {}\n{}", options.seed, options.data, to_yaml(training_only));
 }
 
-/// The command that goes on with this run.
+/// The command line that resumes this run.
 std::string go_on_command(const std::string& command_line, const std::string& folder, const TrainOptions& options) {
   std::string command = command_line;
   if (options.out.empty()) command += " --out " + folder;
@@ -72,8 +72,8 @@ class TrainCommand {
     for (const auto& observer : observers_) {
       for (const std::string& notice : data_.notices) observer->on_notice(notice);
     }
-    if (options.resume && options.out.empty()) fail("--resume needs --out: the folder of the run to go on with");
-    // So that config.yaml has all that it takes to use the weights.
+    if (options.resume && options.out.empty()) fail("--resume needs --out with the folder of the run");
+    // config.yaml needs these values so that the weights can be used with it.
     if (net_.scales.empty()) net_.scales = scales_of(data_);
     if (net_.class_names.empty()) net_.class_names = data_.class_names;
     const int batch = net_.training.batch;
@@ -110,10 +110,10 @@ class TrainCommand {
     if (options_.resume) {
       if (has_checkpoint(options_.out)) return restore(options_, cut_, fingerprint_, observers_);
       if (!std::filesystem::exists(options_.out + "/config.yaml")) {
-        fail("{} holds no run and so no checkpoint; start one without --resume", options_.out);
+        fail("{} has no run; leave out --resume to start one", options_.out);
       }
       for (const auto& observer : observers_) {
-        observer->on_notice(options_.out + ": the run ended before its first checkpoint; it begins anew");
+        observer->on_notice(options_.out + ": the run ended before its first checkpoint, so it begins anew");
       }
     }
     ModelState model = options_.weights.empty()
@@ -150,7 +150,7 @@ class TrainCommand {
     }
   }
 
-  /// A disk may be full for a while: what is trained is worth more than the checkpoint.
+  /// Saves a checkpoint. If this fails, for example because the disk is full, training goes on.
   void try_to_save(const Cluster& cluster, const Progress& progress, const ModelState& model) {
     unsaved_.clear();
     try {
@@ -158,7 +158,7 @@ class TrainCommand {
     } catch (const Error& error) {
       unsaved_ = error.what();
       for (const auto& observer : observers_) {
-        observer->on_notice(unsaved_ + "; training goes on, and the next checkpoint is tried in its turn");
+        observer->on_notice(unsaved_ + "; training goes on, and the next checkpoint is tried when it is due");
       }
     }
   }
@@ -181,7 +181,7 @@ class TrainCommand {
                             .save_now = &catch_hangups()};
     const std::unique_ptr<Learner> learner = make_learner(cluster);
     try {
-      save(cluster, start_.progress, *start_.model);  // so that there is a checkpoint whatever happens next
+      save(cluster, start_.progress, *start_.model);  // makes sure that there is a checkpoint
       const Outcome outcome =
           train(training, *learner, std::move(start_.model), start_.progress, observers_,
                 [&](const Progress& progress, const ModelState& model) { try_to_save(cluster, progress, model); });
@@ -218,7 +218,7 @@ class TrainCommand {
   Start start_;
   std::string folder_;
   std::string go_on_;
-  std::string unsaved_;  ///< why the last checkpoint could not be written
+  std::string unsaved_;  ///< why the last checkpoint was not written; empty if it was
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ bool run_gnuplot(const std::string& folder, const std::string& script) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
   for (const int stream : {0, 1, 2}) posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_RDWR, 0);
-  // Whoever draws may be interrupted, though this program blocks the signals (core/stop_signal.hpp).
+  // gnuplot must stop on Ctrl-C, although this program blocks the signals (core/stop_signal.hpp).
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none;

@@ -1,4 +1,4 @@
-// The curves of a run as a picture.
+// Draws the curves of a run.
 
 #include <fstream>
 

@@ -1,4 +1,4 @@
-// The same events as JSON lines, on standard output and in the run folder, and the table of epochs as CSV.
+// Observers that write the events of a run as JSON lines, to standard output or the run folder, and its epochs as CSV.
 
 #include <fmt/core.h>
 #include <fmt/ostream.h>
@@ -41,7 +41,7 @@ Json plan_json(const std::vector<Stage>& stages, const Plan& plan) {
   return members;
 }
 
-/// Turns every event into one JSON object and hands it on.
+/// Turns each event into a JSON object and passes it to `sink`.
 class JsonObserver : public Observer {
  public:
   explicit JsonObserver(std::function<void(const std::string&)> sink) : sink_(std::move(sink)) {}
@@ -105,12 +105,12 @@ class JsonObserver : public Observer {
   void put(const Json& json) { sink_(json.dump(-1, ' ', false, Json::error_handler_t::replace)); }
 
   std::function<void(const std::string&)> sink_;
-  std::vector<Stage> stages_;  ///< of the run
+  std::vector<Stage> stages_;  ///< stages of the run's net
 };
 
 std::ofstream open_for_append(const std::string& file) {
   std::ofstream stream(file, std::ios::app);
-  if (!stream) fail("{}: cannot be written; is the folder writable and the disk not full?", file);
+  if (!stream) fail("{}: the file cannot be written; check that the folder is writable and the disk is not full", file);
   return stream;
 }
 
@@ -137,19 +137,20 @@ class FileObserver : public JsonObserver {
   }
 
  private:
-  /// Run folders are shown to others; who has the key may join.
+  /// Removes keys, because run folders are shown to others and anyone with the key may join.
   static std::string without_keys(const std::string& line) {
     static const std::regex key("--key [0-9a-f]+");
     return std::regex_replace(line, key, "--key KEY");
   }
 
-  /// A record that cannot be written is no reason to end what it is of.
+  /// Writes a line. If this fails, the run goes on, and the user is told once.
   void write(std::ofstream& stream, const std::string& file, const std::string& line) {
     stream << line << std::endl;
     if (stream) return;
     stream.clear();
     if (!std::exchange(failed_, true)) {
-      fmt::print(stderr, "convoy-master: {}: writing failed; is the disk full? The run goes on\n", file);
+      fmt::print(stderr, "convoy-master: {}: writing failed, and the run goes on; check that the disk is not full\n",
+                 file);
     }
   }
 

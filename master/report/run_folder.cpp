@@ -12,18 +12,18 @@ namespace fs = std::filesystem;
 void make_folder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail("{}: the run folder cannot be made: {}; choose another with --out", folder, error.message());
+  if (error) fail("{}: the run folder cannot be made: {}; choose another folder with --out", folder, error.message());
 }
 
 }  // namespace
 
 std::string make_run_folder(const std::string& out, const std::string& net) {
   if (!out.empty()) {
-    // Where no event was written the run never began: a port that was taken, say.
+    // Without events the run never began, for example because its port was taken.
     std::error_code absent;
     const std::uintmax_t events = fs::file_size(out + "/events.jsonl", absent);
     if (!absent && events > 0) {
-      fail("{} already holds a run; go on with it by --resume, or choose another folder with --out", out);
+      fail("{} already holds a run; give --resume to go on with it, or choose another folder with --out", out);
     }
     make_folder(out);
     return out;

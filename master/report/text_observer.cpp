@@ -89,7 +89,7 @@ class TextObserver : public Observer {
                        filters_of(member));
   }
 
-  /// Of a few stages; with more, `convoy-master plan` tells.
+  /// The filters of a member, if the net has few stages. For other nets, `convoy-master plan` prints them.
   std::string filters_of(std::size_t member) const {
     constexpr std::size_t kFew = 8;
     if (start_.stages.size() > kFew) return "";
@@ -104,14 +104,14 @@ class TextObserver : public Observer {
     return text;
   }
 
-  /// Of the work that a member has now, in percent.
+  /// The present share of a member in the work, in percent.
   double share_of_now(const std::string& member) const {
     const auto& members = start_.plan.members;
     const auto found = std::ranges::find(members, member);
     return found == members.end() ? 0.0 : 100.0 * shares_[static_cast<std::size_t>(found - members.begin())];
   }
 
-  /// "| a 30 %: 80 c 15 t 5 w": share, then the split of its time.
+  /// For each member its share and how it spends its time, in percent.
   std::string members_now() const {
     if (recent_.size() < 2 && (recent_.empty() || recent_[0].transfer == 0.0)) return "";
     std::string text;
@@ -129,7 +129,7 @@ class TextObserver : public Observer {
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
   }
 
-  /// The live line: overwritten by the next.
+  /// Shows the live line, which the next line overwrites.
   void show(std::string text) {
     if (!terminal_) return line(text);
     if (text.size() >= columns()) text.resize(columns() - 1);

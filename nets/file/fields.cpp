@@ -19,7 +19,7 @@ std::string shown(const YAML::Node& node) {
   return text.size() > 40 ? "'" + text.substr(0, 40) + "...'" : "'" + text + "'";
 }
 
-/// Levenshtein's distance.
+/// The edit distance of Levenshtein.
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -50,7 +50,7 @@ Fields::Fields(const std::string& file, const YAML::Node& node, std::string owne
     fail(fmt::format("expected a map of fields, as in {{name: conv1, type: conv}}, found {}", shown(node)));
   std::set<std::string> seen;
   for (const auto& entry : node) {
-    if (!entry.first.IsScalar()) fail("field names are plain words");
+    if (!entry.first.IsScalar()) fail("a field's name is not a word; expected names such as filters");
     if (!seen.insert(entry.first.Scalar()).second) fail(entry.first.Scalar(), "is given twice");
   }
 }
@@ -130,11 +130,11 @@ std::vector<std::string> Fields::texts(const std::string& field, std::size_t mos
   constexpr std::size_t kLongest = 256;
   const YAML::Node list = node(field);
   if (!list.IsSequence() || list.size() > most)
-    fail(field, fmt::format("is {}; expected a list of {} texts at most", shown(list), most));
+    fail(field, fmt::format("is {}; expected a list of at most {} texts", shown(list), most));
   std::vector<std::string> values;
   for (const auto& item : list) {
     if (!item.IsScalar() || item.Scalar().size() > kLongest)
-      fail(field, fmt::format("holds {}, which is no short text", shown(item)));
+      fail(field, fmt::format("holds {}; expected a text of at most {} bytes", shown(item), kLongest));
     values.push_back(item.Scalar());
   }
   return values;
@@ -183,7 +183,7 @@ std::vector<std::string> Fields::words(const std::string& field) {
   if (!list.IsSequence()) return {word(field)};
   std::vector<std::string> values;
   for (const auto& item : list) {
-    if (!item.IsScalar()) fail(field, "is a list of something else than names");
+    if (!item.IsScalar()) fail(field, "holds something other than a name; expected a list of names");
     values.push_back(item.Scalar());
   }
   return values;
@@ -199,8 +199,8 @@ void Fields::finish() const {
     const std::string field = entry.first.Scalar();
     if (known_.count(field) > 0) continue;
     const std::vector<std::string> known(known_.begin(), known_.end());
-    fail(field,
-         fmt::format("is no field here; did you mean {}? Known: {}", nearest(field, known), fmt::join(known, ", ")));
+    fail(field, fmt::format("is not a field of this map; did you mean {}? Known: {}", nearest(field, known),
+                            fmt::join(known, ", ")));
   }
 }
 

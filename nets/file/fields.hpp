@@ -1,4 +1,4 @@
-// Reading the fields of a YAML map with errors that name file, line and owner.
+// Reads the fields of a YAML map, with errors that name file, line and owner.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -12,40 +12,42 @@
 
 namespace convoy {
 
-/// What `--set` put into a file, "owner.field" to value: such fields have no line of their own.
+/// The fields that `--set` has set, as "owner.field" to value. These fields have no line in the file.
 using Applied = std::map<std::string, std::string>;
 
 /// One map of a net file: a layer, `training`, and so on.
 class Fields {
  public:
-  /// `owner` names the map in messages ("layer conv1", "training"); `path` in overrides ("conv1"). Throws Error unless
-  /// `node` is a map without repeated keys.
+  /// `owner` names the map in errors ("layer conv1", "training"), and `path` names it in overrides ("conv1"). Throws
+  /// Error unless `node` is a map without repeated keys.
   Fields(const std::string& file, const YAML::Node& node, std::string owner, std::string path, const Applied& applied);
 
-  /// Whether an optional field is given.
+  /// Whether an optional field is present.
   bool has(const std::string& field);
+  /// The line of the map in the file, counted from 1.
   int line() const;
 
-  /// Each throws Error when the field is missing, or is not of the type, or not within low .. high.
+  // Each of the following functions throws Error if the field is missing, has another type, or is outside low to high.
+
   int integer(const std::string& field, int low, int high);
   double number(const std::string& field, double low, double high);
-  /// One number for all, or a list of exactly `count`.
+  /// A list of exactly `count` numbers, or one number for all.
   std::vector<double> numbers(const std::string& field, std::size_t count, double low, double high);
   bool boolean(const std::string& field);
   std::string word(const std::string& field);
-  /// One number for both, or [rows, columns].
+  /// [rows, columns], or one number for both.
   std::array<int, 2> pair(const std::string& field, int low, int high);
-  /// One to `most` words, or a single one.
+  /// A list of words, or a single word.
   std::vector<std::string> words(const std::string& field);
   /// A list of exactly `count` integers.
   std::vector<int> integers(const std::string& field, std::size_t count, int low, int high);
-  /// A list of texts of any letters, `most` of at most 256 each.
+  /// A list of at most `most` texts of any characters, of at most 256 bytes each.
   std::vector<std::string> texts(const std::string& field, std::size_t most);
-  /// A map of its own.
+  /// A field that is a map itself.
   Fields map(const std::string& field);
   YAML::Node node(const std::string& field);
 
-  /// Throws Error when a field was never asked for.
+  /// Throws Error if the map has a field that no function has asked for.
   void finish() const;
   /// Throws Error naming file, line and owner.
   [[noreturn]] void fail(const std::string& field, const std::string& what) const;
@@ -64,7 +66,7 @@ class Fields {
   std::set<std::string> known_;
 };
 
-/// The word of `known` most like `word`, for "did you mean".
+/// The word of `known` with the smallest edit distance to `word`, for "did you mean"; empty if there is none.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace convoy

@@ -18,7 +18,7 @@ YAML::Node load(const std::string& file) {
   try {
     return YAML::LoadFile(file);
   } catch (const YAML::BadFile&) {
-    fail("{}: cannot be read; is there such a file?", file);
+    fail("{}: the file cannot be read; check its name", file);
   } catch (const YAML::Exception& error) {
     fail("{}:{}: {}", file, error.mark.line + 1, error.msg);
   }
@@ -28,7 +28,8 @@ YAML::Node load(const std::string& file) {
 
 ModuleNames read_module_names(const std::string& file, const Net& net) {
   const YAML::Node root = load(file);
-  if (!root.IsMap()) fail("{}: it is no map from layers to modules, such as conv1: features.0", file);
+  if (!root.IsMap())
+    fail("{}: the file is not a map from layers to modules; expected lines such as conv1: features.0", file);
   std::vector<std::string> layers;
   for (const Layer& layer : net.layers) {
     if (has_weights(layer)) layers.push_back(layer.name);

@@ -1,4 +1,4 @@
-// Where other programs keep the weights of a net's layers.
+// Reads which modules of a model of another program hold the weights of a net's layers.
 #pragma once
 
 #include <map>
@@ -8,11 +8,11 @@
 
 namespace convoy {
 
-/// Of a net's layers, the modules of the model that hold their weights.
+/// For each layer of a net, the module of the model that holds its weights.
 using ModuleNames = std::map<std::string, std::string>;
 
-/// A YAML map from layer to module, such as "conv1: features.0". Throws Error naming file and line for what is none, and
-/// for layers that the net does not have or that have no weights.
+/// Reads a YAML map from layer to module, such as "conv1: features.0". Throws Error naming file and line if the file is
+/// not such a map, or names a layer that the net lacks or that has no weights.
 ModuleNames read_module_names(const std::string& file, const Net& net);
 
 }  // namespace convoy

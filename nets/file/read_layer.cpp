@@ -22,7 +22,7 @@ void set_pair(Fields& fields, const char* field, int& rows, int& columns) {
   columns = values[1];
 }
 
-/// Padding as written: a number, [rows, columns], [top, left, bottom, right], `valid` or `same`.
+/// Reads padding: a number, [rows, columns], [top, left, bottom, right], `valid` or `same`.
 Padding read_pad(Fields& fields, bool& same) {
   if (!fields.has("pad")) {
     return {};
@@ -84,7 +84,7 @@ LayerSpec read_dense(Fields& fields, bool&) { return Dense{fields.integer("units
 
 LayerSpec read_dropout(Fields& fields, bool&) {
   const double rate = fields.number("rate", 0.0, 1.0);
-  if (rate >= 1.0) fields.fail("rate", "is 1; nothing would be left, expected less than 1");
+  if (rate >= 1.0) fields.fail("rate", "is 1, which would drop everything; expected less than 1");
   return Dropout{static_cast<float>(rate), 0};
 }
 
@@ -101,7 +101,7 @@ LayerSpec read_cross_entropy(Fields& fields, bool&) {
   return loss;
 }
 
-/// `he`, `xavier` or {constant: VALUE}.
+/// Reads `he`, `xavier` or {constant: VALUE}.
 Initialisation read_init(Fields& fields) {
   if (fields.node("init").IsMap()) {
     Fields map = fields.map("init");
@@ -161,7 +161,8 @@ const std::vector<LayerType>& layer_types() {
   return types;
 }
 
-/// Padding of one direction so that the output is ceil(extent / stride); the odd one goes behind.
+/// Computes the padding of one direction that makes the output's extent ceil(extent / stride). If the total is odd, the
+/// larger part comes after the maps.
 void pad_same(int extent, int kernel, int stride, int& before, int& after) {
   const int outputs = (extent + stride - 1) / stride;
   const int total = std::max((outputs - 1) * stride + kernel - extent, 0);
@@ -247,7 +248,7 @@ WrittenLayer read_layer(const std::string& file, const YAML::Node& node, std::si
 
 namespace {
 
-/// What several layers are, joined or added.
+/// The shape of a layer's inputs together: concatenated, or added for an `add` layer.
 FeatureShape together(const WrittenLayer& written, const std::vector<FeatureShape>& inputs) {
   FeatureShape all = inputs[0];
   const bool added = std::holds_alternative<Sum>(written.layer.spec);
@@ -255,7 +256,7 @@ FeatureShape together(const WrittenLayer& written, const std::vector<FeatureShap
     const FeatureShape& other = inputs[i];
     if (other.height != all.height || other.width != all.width || (added && other.channels != all.channels)) {
       written.fields.fail(
-          fmt::format("{} is {}x{}x{} (channels, rows, columns), and {} is {}x{}x{}; expected the same{}",
+          fmt::format("{} is {}x{}x{} (channels, rows, columns), but {} is {}x{}x{}; expected the same{}",
                       written.from[0], inputs[0].channels, inputs[0].height, inputs[0].width, written.from[i],
                       other.channels, other.height, other.width, added ? "" : " rows and columns"));
     }
@@ -266,7 +267,7 @@ FeatureShape together(const WrittenLayer& written, const std::vector<FeatureShap
 
 void expect_equal_groups(const Convolution& conv, const FeatureShape& input, const Fields& fields) {
   if (input.channels % conv.groups == 0 && conv.filters % conv.groups == 0) return;
-  fields.fail("groups", fmt::format("is {}; its {} input channels and {} filters do not come in so many equal groups",
+  fields.fail("groups", fmt::format("is {}; expected a number that divides its {} input channels and {} filters",
                                     conv.groups, input.channels, conv.filters));
 }
 
@@ -286,7 +287,7 @@ void connect(WrittenLayer& written, const std::vector<FeatureShape>& inputs) {
   }
   if (const auto* dense = std::get_if<Dense>(&spec)) weights = static_cast<long>(dense->units) * input.size();
   if (values > kMostValues || weights > 4 * kMostValues) {
-    written.fields.fail(fmt::format("it has {} outputs a sample and {} weights, more than the limits of {} and {}",
+    written.fields.fail(fmt::format("it has {} outputs for each sample and {} weights; the limits are {} and {}",
                                     values, weights, kMostValues, 4 * kMostValues));
   }
   written.layer.output = output;

@@ -27,11 +27,11 @@ YAML::Node load(const std::string& text, const std::string& what) {
   try {
     return YAML::Load(text);
   } catch (const YAML::Exception& error) {
-    fail("{}:{}: this is no YAML: {}", what, error.mark.line + 1, error.msg);
+    fail("{}:{}: the text is not YAML: {}", what, error.mark.line + 1, error.msg);
   }
 }
 
-/// The map that an override's first word names: a layer, or a block of the file.
+/// The map that the first word of an override names: a layer, or a block of the file.
 YAML::Node find_owner(const YAML::Node& root, const std::string& owner, const std::string& override) {
   for (const char* block : {"input", "training", "augment"}) {
     if (owner == block) return root[owner];
@@ -42,8 +42,8 @@ YAML::Node find_owner(const YAML::Node& root, const std::string& owner, const st
     if (layer["name"].Scalar() == owner) return layer;
     names.push_back(layer["name"].Scalar());
   }
-  fail("--set {}: there is no layer '{}'; the layers are {}, and there are input, training and augment", override,
-       owner, fmt::join(names, ", "));
+  fail("--set {}: there is no layer '{}'; name one of {}, or input, training or augment", override, owner,
+       fmt::join(names, ", "));
 }
 
 void apply_override(YAML::Node& root, const std::string& override, Applied& applied) {
@@ -99,7 +99,7 @@ Schedule read_schedule(Fields fields, int epochs) {
   if (fields.has("warm_up")) {
     schedule.warm_up = fields.number("warm_up", 0.0, 1e6);
     if (schedule.warm_up >= epochs)
-      fields.fail("warm_up", fmt::format("is as long as the {} epochs or longer", epochs));
+      fields.fail("warm_up", fmt::format("is {}; it must be shorter than the {} epochs", schedule.warm_up, epochs));
   }
   fields.finish();
   return schedule;
@@ -141,14 +141,15 @@ Augmentation read_augmentation(Fields fields, const FeatureShape& input) {
 
 using Written = std::vector<WrittenLayer>;
 
-/// For each layer, the indices of its inputs in the order of the file.
+/// For each layer, the indices of its inputs. Layers are numbered in the order of the file.
 std::vector<std::vector<int>> resolve_inputs(const Written& layers) {
   std::map<std::string, int> index{{"input", kNetInput}};
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const Layer& layer = layers[i].layer;
     if (!index.emplace(layer.name, static_cast<int>(i)).second) {
-      layers[i].fields.fail("name", layer.name == "input" ? "is 'input', which is the net's own; choose another"
-                                                          : "is that of an earlier layer; names are unique");
+      layers[i].fields.fail("name", layer.name == "input"
+                                        ? "is 'input', which names the net's input; choose another name"
+                                        : "is the name of an earlier layer; choose a unique name");
     }
   }
   std::vector<std::vector<int>> inputs(layers.size());
@@ -176,7 +177,7 @@ bool is_loss(const LayerSpec& spec) {
   return std::holds_alternative<SoftmaxCrossEntropy>(spec) || std::holds_alternative<SquaredError>(spec);
 }
 
-/// An order in which inputs come first, keeping that of the file where it can; the file's last loss comes last.
+/// A topological order of the layers that keeps the order of the file where possible. The file's last loss comes last.
 std::vector<int> topological_order(const Written& layers, const std::vector<std::vector<int>>& inputs) {
   std::vector<int> order;
   std::vector<bool> placed(layers.size(), false);
@@ -193,7 +194,7 @@ std::vector<int> topological_order(const Written& layers, const std::vector<std:
     if (order.size() > before) continue;
     const auto stuck = std::find(placed.begin(), placed.end(), false) - placed.begin();
     layers[static_cast<std::size_t>(stuck)].fields.fail(
-        "it is part of a circle: its input leads back to itself by `from`");
+        "it is part of a cycle: its input depends on its own output; change `from`");
   }
   int main_loss = -1;
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -203,7 +204,7 @@ std::vector<int> topological_order(const Written& layers, const std::vector<std:
   return order;
 }
 
-/// Every output is read, but for those of losses.
+/// Throws Error unless the net has a loss and every output except those of losses is read.
 void check_uses(const Written& layers, const std::vector<std::vector<int>>& inputs) {
   std::vector<int> uses(layers.size(), 0);
   for (const auto& list : inputs) {
@@ -217,7 +218,8 @@ void check_uses(const Written& layers, const std::vector<std::vector<int>>& inpu
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const bool loss = of_loss(layers[i]);
-    if (loss && uses[i] > 0) layers[i].fields.fail("it is a loss, but another layer reads it; a loss comes last");
+    if (loss && uses[i] > 0)
+      layers[i].fields.fail("it is a loss, but another layer reads it; nothing may follow a loss");
     if (!loss && uses[i] == 0) layers[i].fields.fail("no layer reads its output; connect it by `from`, or remove it");
   }
 }
@@ -242,11 +244,12 @@ void build_graph(Written written, Net& net) {
     connect(written[i], shapes);
     if (is_loss(written[i].layer.spec)) {
       if (net.classes != 0 && net.classes != shapes[0].size()) {
-        written[i].fields.fail(fmt::format("it has {} outputs before it, and another loss {}; expected the same number",
-                                           shapes[0].size(), net.classes));
+        written[i].fields.fail(
+            fmt::format("the layer before it has {} outputs, but that of another loss has {}; expected the same number",
+                        shapes[0].size(), net.classes));
       }
       net.classes = shapes[0].size();
-      if (net.classes < 2) written[i].fields.fail("it needs at least two outputs before it, one for each class");
+      if (net.classes < 2) written[i].fields.fail("the layer before it needs at least two outputs, one for each class");
     }
     net.layers.push_back(written[i].layer);
   }
@@ -260,9 +263,9 @@ Net read_root(Fields root, const std::string& file, const Applied& applied) {
   if (root.has("classes")) net.class_names = root.texts("classes", kMostClasses);
   const YAML::Node list = root.node("layers");
   if (!list.IsSequence() || list.size() == 0)
-    root.fail("layers", "is no list; expected one `- {name: ..., type: ...}` a layer");
+    root.fail("layers", "is not a list; expected an entry `- {name: ..., type: ...}` for each layer");
   if (list.size() > kMostLayers)
-    root.fail("layers", fmt::format("has {} entries, {} at most", list.size(), kMostLayers));
+    root.fail("layers", fmt::format("has {} entries; the limit is {}", list.size(), kMostLayers));
   if (root.has("training")) net.training = read_training(root.map("training"));
   if (root.has("augment")) net.augment = read_augmentation(root.map("augment"), net.input);
   root.finish();
@@ -271,7 +274,7 @@ Net read_root(Fields root, const std::string& file, const Applied& applied) {
   build_graph(std::move(layers), net);
   if (std::cmp_greater(net.class_names.size(), net.classes)) {
     root.fail("classes",
-              fmt::format("names {} classes, and the net has {} outputs", net.class_names.size(), net.classes));
+              fmt::format("names {} classes, but the net has {} outputs", net.class_names.size(), net.classes));
   }
   return net;
 }
@@ -279,14 +282,15 @@ Net read_root(Fields root, const std::string& file, const Applied& applied) {
 }  // namespace
 
 Net parse_net(const std::string& text, const std::string& file, const Overrides& overrides) {
-  if (text.size() > kLargestFile) fail("{}: {} bytes are too many for a net file", file, text.size());
+  if (text.size() > kLargestFile)
+    fail("{}: the file has more than {} bytes, the limit for net files", file, kLargestFile);
   try {
     YAML::Node root = load(text, file);
     if (!root.IsMap()) fail("{}:1: expected a net: name, input, layers", file);
     Applied applied;
     for (const std::string& override : overrides) apply_override(root, override, applied);
     Net net = read_root(Fields(file, root, "net", "", applied), file, applied);
-    cut(net);  // so that every error is found here
+    cut(net);  // finds the errors of the cut too
     return net;
   } catch (const YAML::Exception& error) {
     fail("{}:{}: {}", file, error.mark.line + 1, error.msg);
@@ -295,9 +299,9 @@ Net parse_net(const std::string& text, const std::string& file, const Overrides&
 
 Net read_net(const std::string& file, const Overrides& overrides) {
   std::error_code error;
-  if (std::filesystem::is_directory(file, error)) fail("{}: this is a folder; expected a net file (.yaml)", file);
+  if (std::filesystem::is_directory(file, error)) fail("{}: the path is a folder; expected a net file (.yaml)", file);
   std::ifstream stream(file, std::ios::binary);
-  if (!stream) fail("{}: cannot be read; expected a net file, for example nets/lenet.yaml", file);
+  if (!stream) fail("{}: the file cannot be read; expected a net file such as nets/lenet.yaml", file);
   std::string text(kLargestFile + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(stream.gcount()));

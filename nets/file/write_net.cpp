@@ -88,7 +88,7 @@ std::string scales(const std::vector<ChannelScale>& scales) {
   return fmt::format(", mean: [{}], deviation: [{}]", fmt::join(means, ", "), fmt::join(deviations, ", "));
 }
 
-/// Any text, in YAML's double quotes.
+/// A text in YAML's double quotes, with escapes.
 std::string quoted(const std::string& text) {
   std::string quoted = "\"";
   for (const char letter : text) {

@@ -24,7 +24,7 @@ const FeatureShape& input_of(const Net& net, const Layer& layer) {
   return layer.inputs[0] == kNetInput ? net.input : net.layers[static_cast<std::size_t>(layer.inputs[0])].output;
 }
 
-/// Layers that treat each channel by itself, as stages have them.
+/// Returns the layer in the form that stages use if it treats each channel by itself, else nothing.
 std::optional<ChannelLayer> channel_layer(const Net& net, const Layer& layer) {
   if (const auto* activation = std::get_if<Activation>(&layer.spec)) return *activation;
   if (const auto* pool = std::get_if<Pooling>(&layer.spec)) return *pool;
@@ -35,7 +35,7 @@ std::optional<ChannelLayer> channel_layer(const Net& net, const Layer& layer) {
   return Pooling{PoolKind::average, in.height, in.width, in.height, in.width, {}};
 }
 
-/// Puts the layers of a net, each after those that it reads, into stages and the head.
+/// Assigns the layers of a net, in topological order, to stages and heads.
 class Cutter {
  public:
   explicit Cutter(const Net& net) : net_(net), values_(net.layers.size()), readers_(net.layers.size(), 0) {
@@ -78,13 +78,14 @@ class Cutter {
                               : values_[static_cast<std::size_t>(layer)];
   }
 
-  /// All of the maps of one stage.
+  /// Whether `sources` are exactly all maps of one stage.
   bool is_stage(const Sources& sources) {
     return sources.size() == 1 && sources[0].stage >= 0 &&
            sources[0].channels == FilterRange{0, stage(sources[0]).conv.filters};
   }
 
-  /// One layer alone reads what this one gives, and what that was joined of: the stages that make it may go on.
+  /// Whether one layer alone reads the output of `layer`, and, if `layer` is a concatenation, of each of its inputs.
+  /// Only then may a reader be appended to the stages that make the output.
   bool has_one_reader(int layer) const {
     if (layer == kNetInput || readers_[static_cast<std::size_t>(layer)] != 1) return false;
     const Layer& made = net_.layers[static_cast<std::size_t>(layer)];
@@ -143,15 +144,16 @@ class Cutter {
     return all;
   }
 
-  /// Goes into the stage whose maps it reads, or into all the stages that were joined for it; where others read those as
-  /// well, into a stage of its own.
+  /// Appends the layer to the stage whose maps it reads, or to all stages that were concatenated for it. If other
+  /// layers read these maps too, the layer becomes a stage of its own.
   Sources add_channel_layer(const Layer& layer, const ChannelLayer& what, const Sources& from) {
     if (has_one_reader(layer.inputs[0])) {
       if (is_stage(from)) {
         stage(from[0]).after.push_back(what);
         return from;
       }
-      const bool apart = !is<BatchNorm>(layer) && !is<Dropout>(layer);  // they count channels through
+      const bool apart =
+          !is<BatchNorm>(layer) && !is<Dropout>(layer);  // they number the channels of all inputs together
       if (apart && std::ranges::all_of(from, [this](const Source& source) { return is_stage({source}); })) {
         for (const Source& source : from) stage(source).after.push_back(what);
         return from;
@@ -162,7 +164,8 @@ class Cutter {
     return made;
   }
 
-  /// Goes into the last of the stages that make what it adds, if nobody else reads that.
+  /// Appends the sum to the last of the stages that make its inputs, if no other layer reads this stage's maps.
+  /// Otherwise the sum becomes a stage of its own.
   Sources add_sum(const Layer& layer) {
     int last = -1;
     int carrier = -1;  ///< the input whose stage adds the others
@@ -191,7 +194,9 @@ class Cutter {
     if (is<Convolution>(layer) || is<Pooling>(layer) || is<GlobalAveragePool>(layer) || is<BatchNorm>(layer) ||
         is<ResponseNorm>(layer) || is<Concat>(layer) || is<Sum>(layer) || is<PadChannels>(layer)) {
       fail_at(net_, layer,
-              "convolution, pooling, normalisation, concat and add come before flatten and dense layers; move it up");
+              "it follows a flatten or dense layer; convolution, pooling, normalisation, concat and add come before "
+              "them, so "
+              "move it up");
     }
     const int input = layer.inputs[0];
     int& head = head_of_[i];
@@ -200,14 +205,15 @@ class Cutter {
       head = static_cast<int>(heads_.size());
       heads_.push_back({.head = {.maps = input_of(net_, layer), .layers = {}}, .stage = take_maps(layer)});
     } else if (input != heads_[static_cast<std::size_t>(head)].last) {
-      fail_at(net_, layer, "dense layers and what follows them form a chain; another layer reads its input as well");
+      fail_at(net_, layer, "another layer also reads its input; dense layers and the layers after them form a chain");
     }
     Head& mine = heads_[static_cast<std::size_t>(head)];
     mine.last = static_cast<int>(i);
     mine.head.layers.push_back(layer);
   }
 
-  /// The stage all of whose maps the head takes, and nobody else.
+  /// Returns the stage whose maps the head takes. If other layers read these maps too, or they are not the maps of one
+  /// stage, a stage is added that copies them.
   int take_maps(const Layer& layer) {
     if (std::ranges::none_of(net_.layers, is<Convolution>)) return -1;
     Sources from = value(layer.inputs[0]);
@@ -217,10 +223,11 @@ class Cutter {
     return from[0].stage;
   }
 
-  /// In the order of the stages that they take; the main one, whose loss is the net's last layer, takes the last stage.
+  /// Sorts the heads by the stages that they take. The main head, whose loss is the net's last layer, must take the
+  /// last stage, so a stage that copies its maps is appended where needed.
   void order_heads() {
     if (cut_.trunk.empty() && heads_.size() > 1) {
-      fail_at(net_, net_.layers.back(), "it is a second loss, which a net without convolutions cannot have");
+      fail_at(net_, net_.layers.back(), "it is a second loss; a net without convolutions can have one loss only");
     }
     const auto main_head = static_cast<std::size_t>(head_of_.back());
     Head& main = heads_[main_head];
@@ -237,15 +244,15 @@ class Cutter {
 
   struct Head {
     CutHead head;
-    int stage = -1;  ///< whose maps it takes
-    int last = -1;   ///< layer
+    int stage = -1;  ///< the stage whose maps it takes
+    int last = -1;   ///< index of its last layer so far
   };
 
   const Net& net_;
   Cut cut_;
-  std::vector<Sources> values_;  ///< of each layer of the trunk
-  std::vector<int> readers_;     ///< of each layer, how many read it
-  std::vector<int> head_of_;     ///< of each layer, an index into heads_, or -1
+  std::vector<Sources> values_;  ///< for each layer of the trunk, the channels that make its output
+  std::vector<int> readers_;     ///< for each layer, the number of layers that read it
+  std::vector<int> head_of_;     ///< for each layer, its head as an index into heads_, or -1
   std::vector<Head> heads_;
 };
 

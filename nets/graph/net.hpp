@@ -1,4 +1,4 @@
-// A net: a directed acyclic graph of layers, read from a YAML file, with every shape known and checked.
+// A net is a directed acyclic graph of layers. It is read from a YAML file, and all its shapes are known and checked.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace convoy {
 
-/// Extents of one sample between two layers.
+/// The extents of one sample's values between two layers.
 struct FeatureShape {
   int channels = 0;
   int height = 1;
@@ -22,25 +22,25 @@ struct FeatureShape {
 struct Dense {
   int units = 0;
 };
-/// The mean of each map.
+/// Replaces each map by its mean.
 struct GlobalAveragePool {};
-/// The channels of several layers, one behind the other.
+/// Concatenates the channels of several layers.
 struct Concat {};
-/// The sum of several layers, element by element.
+/// Adds the outputs of several layers, element by element.
 struct Sum {};
-/// Zeros in front of the channels and behind them.
+/// Inserts `before` channels of zeros in front of the input's channels and `after` behind them.
 struct PadChannels {
   int before = 0;
   int after = 0;
 };
 struct Flatten {};
-/// Softmax with cross-entropy; the layer before it gives the logits, one for each class. With label smoothing e the wanted
-/// probabilities are (1 - e) one_hot(label) + e / classes (Szegedy et al., CVPR 2016).
+/// Softmax with cross-entropy, averaged over the batch. The layer before it gives one logit for each class. With label
+/// smoothing e, the target distribution is (1 - e) one_hot(label) + e / classes (Szegedy et al., CVPR 2016).
 struct SoftmaxCrossEntropy {
   float label_smoothing = 0.0F;
-  float weight = 1.0F;  ///< of this loss in the sum of all that is trained for
+  float weight = 1.0F;  ///< factor of this loss in the sum of all losses
 };
-/// 1/2 sum over classes of (output - one_hot(label))^2, mean over the batch.
+/// The loss 1/2 sum over classes of (output - one_hot(label))^2, averaged over the batch.
 struct SquaredError {
   float weight = 1.0F;
 };
@@ -48,15 +48,15 @@ struct SquaredError {
 using LayerSpec = std::variant<Convolution, Activation, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm, Concat,
                                Sum, PadChannels, Dense, Flatten, Dropout, SoftmaxCrossEntropy, SquaredError>;
 
-/// How the weights of a convolution or dense layer are drawn; biases begin at 0.
+/// How the weights of a convolution or dense layer are initialised. Biases begin at 0.
 struct Initialisation {
   enum class Kind {
-    automatic,  ///< he in front of a ReLU, else the same with variance 1 / inputs (LeCun et al., 1998)
-    he,         ///< normal, variance 2 / inputs of a neuron (He et al., ICCV 2015)
-    xavier,     ///< normal, variance 2 / (inputs + outputs) (Glorot and Bengio, AISTATS 2010)
-    constant
+    automatic,  ///< `he` in front of a ReLU, else normal with variance 1 / inputs (LeCun et al., 1998)
+    he,         ///< normal with variance 2 / inputs of a neuron (He et al., ICCV 2015)
+    xavier,     ///< normal with variance 2 / (inputs + outputs) (Glorot and Bengio, AISTATS 2010)
+    constant    ///< all weights equal to `value`
   } kind = Kind::automatic;
-  double value = 0.0;  ///< constant
+  double value = 0.0;
   bool operator==(const Initialisation&) const = default;
 };
 
@@ -66,40 +66,43 @@ struct Layer {
   std::string name;
   LayerSpec spec;
   std::vector<int> inputs;  ///< indices of earlier layers, or kNetInput
-  FeatureShape output;      ///< of one sample; the losses give {1, 1, 1}
-  int line = 0;             ///< in the net file, from 1
+  FeatureShape output;      ///< extents of one sample's output; {1, 1, 1} for a loss
+  int line = 0;             ///< line in the net file, counted from 1
   Initialisation init = {};
 };
 
-/// When and how the learning rate falls.
+/// The schedule by which the learning rate changes.
 struct Schedule {
   enum class Kind { constant, step, cosine } kind = Kind::constant;
-  int every = 1;         ///< step: epochs between falls
-  double factor = 0.1;   ///< step: multiplies the rate at each fall
-  double warm_up = 0.0;  ///< epochs at the start in which the rate rises evenly, from a tenth (Goyal et al., 2017)
+  int every = 1;        ///< for `step`: epochs between two falls
+  double factor = 0.1;  ///< for `step`: factor by which the rate is multiplied at each fall
+  /// Epochs at the start in which the rate rises linearly from a tenth of its value (Goyal et al., 2017).
+  double warm_up = 0.0;
 };
 
-/// The `training:` block; each is a default that a command-line option may replace.
+/// The `training:` block. Each field is a default that a command-line option may replace.
 struct TrainingOptions {
   int batch = 64;
   int epochs = 10;
   Optimizer optimizer = Optimizer::sgd;
   double learning_rate = 0.01;
-  double momentum = 0.9;  ///< Adam's beta1
-  double beta2 = 0.999;   ///< of Adam, as epsilon
-  double epsilon = 1e-8;
+  double momentum = 0.9;  ///< beta1 for Adam
+  double beta2 = 0.999;   ///< for Adam only
+  double epsilon = 1e-8;  ///< for Adam only
   double weight_decay = 0.0;
-  double clip = 0.0;  ///< norm to which larger gradients, all together, are scaled down (Pascanu et al., 2013); 0: none
+  /// Largest norm of all gradients together; gradients with a larger norm are scaled down to it (Pascanu et al., 2013).
+  /// 0 turns clipping off.
+  double clip = 0.0;
   Schedule schedule;
 };
 
-/// The `augment:` block: drawn for each training image.
+/// The `augment:` block: random changes, drawn anew for each training image.
 struct Augmentation {
-  bool flip = false;  ///< left to right, with probability 1/2
-  int crop = 0;       ///< pixels of zero padding around the image before a random crop to its own size
+  bool flip = false;  ///< mirror left to right with probability 1/2
+  int crop = 0;       ///< pixels of zero padding around the image, before a random crop to the image's size
 };
 
-/// What a channel's pixels become: (pixel / 255 - mean) / deviation.
+/// Normalises the pixels of a channel: (pixel / 255 - mean) / deviation.
 struct ChannelScale {
   double mean = 0.0;
   double deviation = 1.0;
@@ -110,50 +113,52 @@ struct Net {
   std::string name;
   std::string file;
   FeatureShape input;
-  std::vector<ChannelScale> scales;      ///< of each channel; empty: by the training images
-  std::vector<std::string> class_names;  ///< empty: numbers
-  int classes = 0;                       ///< outputs of the layer before each loss
-  std::vector<Layer> layers;             ///< in an order where inputs come first; the last is the main loss
+  std::vector<ChannelScale> scales;      ///< one for each channel; if empty, they are measured on the training images
+  std::vector<std::string> class_names;  ///< if empty, classes are called by their numbers
+  int classes = 0;                       ///< number of outputs of the layer before each loss
+  std::vector<Layer> layers;             ///< in topological order; the last layer is the main loss
   TrainingOptions training;
   Augmentation augment;
 };
 
-/// The update of step `step` (from 1) of a run, at a learning rate, where `gradient_norm` is that of all gradients together.
+/// The optimizer's update in step `step` of a run, counted from 1. `gradient_norm` is the Euclidean norm of all
+/// gradients together; it is used for clipping.
 UpdateStep update_step(const TrainingOptions& options, double learning_rate, long step, double gradient_norm);
 
-/// Learning rate in epoch `epoch` (from 0, fractional inside an epoch) of `epochs`.
+/// The learning rate at `epoch`, counted from 0 and fractional inside an epoch.
 double learning_rate(const TrainingOptions& options, double epoch);
 
-/// "conv1.filters=150" or "training.batch=128": sets a field of the YAML before it is read, so that every check
-/// applies.
+/// Texts such as "conv1.filters=150" or "training.batch=128". Each sets a field of the YAML before the net is read, so
+/// that the checks of the net file apply to it.
 using Overrides = std::vector<std::string>;
 
 /// Reads a net file. Throws Error naming file, line and layer for every mistake: bad YAML, unknown layer type or field,
 /// wrong type or range of a value, unknown or repeated names, shapes that do not fit, cycles, missing loss.
 Net read_net(const std::string& file, const Overrides& overrides = {});
-/// The same from text; `file` serves for messages.
+/// Reads a net from text. `file` is the name that errors give.
 Net parse_net(const std::string& text, const std::string& file, const Overrides& overrides = {});
-/// The net as YAML that parse_net reads to an equal net: the resolved configuration of a run.
+/// Writes a net as YAML with all settings; parse_net reads the text back to an equal net.
 std::string to_yaml(const Net& net);
 
-/// What the master runs of a net on some maps of the trunk: up to one loss.
+/// The layers that the master runs on the output of one stage of the trunk, up to one loss.
 struct CutHead {
-  FeatureShape maps;          ///< what it takes (the net's input where there is no trunk)
+  FeatureShape maps;          ///< extents of one sample of its input (the net's input if there is no trunk)
   std::vector<Layer> layers;  ///< a chain: dense, flatten, activation, dropout; the last is the loss
 };
 
-/// A net cut into what is distributed and what the master runs.
+/// A net cut into the trunk, which is distributed, and the heads, which the master runs.
 struct Cut {
   std::vector<Stage> trunk;
-  std::vector<CutHead> heads;         ///< of each of outputs_of(trunk); the last is the main one
-  std::vector<Initialisation> inits;  ///< of the trunk's stages; missing ones are automatic
-  int moments = 1;                    ///< tensors that the optimizer keeps for each parameter, in trunk and head
+  std::vector<CutHead> heads;         ///< one for each of outputs_of(trunk); the last is the main head
+  std::vector<Initialisation> inits;  ///< one for each stage of the trunk; stages beyond its end use `automatic`
+  int moments = 1;                    ///< tensors that the optimizer keeps for each parameter tensor
 };
 
-/// Throws Error naming file, line and layer where the net is no graph of stages followed by chains of dense layers.
+/// Cuts a net. Throws Error naming file, line and layer unless the net is a graph of stages followed by chains of dense
+/// layers.
 Cut cut(const Net& net);
 
-/// Weights of all layers, in order of the layers, for counts and messages.
+/// The number of trained parameters of all layers: weights and biases.
 std::size_t parameter_count(const Net& net);
 
 }  // namespace convoy

@@ -10,7 +10,7 @@ namespace convoy::onnx_file {
 
 namespace {
 
-/// Letters, digits, '_' and '-', beginning with a letter; of long names the end.
+/// Makes a valid layer name: letters, digits, '_' and '-', beginning with a letter. Of a long name, the end is kept.
 std::string word_of(const std::string& name, const std::string& otherwise) {
   constexpr std::size_t kMost = 48;
   std::string word;

@@ -1,4 +1,4 @@
-// The net that an ONNX model becomes, layer by layer. For the sources of onnx.hpp alone.
+// Builds the net of an ONNX model layer by layer. Only the sources of onnx.hpp include the header.
 #pragma once
 
 #include <array>
@@ -13,38 +13,41 @@
 
 namespace convoy::onnx_file {
 
-/// What a layer gives, as the model has it.
+/// The output of a layer, in the layout that the model gives it.
 struct Value {
   std::string layer;
-  std::vector<int> dims;             ///< without the batch: channels, rows, columns, or a list
-  bool channels_last = false;        ///< rows, columns, channels in the model; in the net channels come first
-  std::array<int, 4> padded{};       ///< zeros around the maps that the model has here: top, left, bottom, right
-  std::vector<int> transposed_from;  ///< of a list that was (rows, columns, channels) in the model: these
-  bool bare = false;                 ///< right behind weights, which may still change
-  bool ended = false;                ///< behind a softmax
+  std::vector<int> dims;             ///< extents without the batch: (channels, rows, columns), or one extent for a list
+  bool channels_last = false;        ///< the model's order is (rows, columns, channels); the net's is channels first
+  std::array<int, 4> padded{};       ///< zeros that the model has added around the maps: top, left, bottom, right
+  std::vector<int> transposed_from;  ///< for a list flattened from (rows, columns, channels): these extents
+  bool bare = false;                 ///< the output of a layer with weights, into which a factor or term can be folded
+  bool ended = false;                ///< the output of a softmax
 
   int size() const;
-  /// As a list.
+  /// The value flattened to a list.
   Value flat() const;
-  /// Of element i of the list in the model, its place in the net's.
+  /// The index in the net's list of element `i` of the model's list.
   std::size_t place(std::size_t i) const;
 };
 
+/// Collects layers, and writes them as a net file and named tensors. The extents of values exclude the batch.
 class Builder {
  public:
   explicit Builder(const std::string& name);
 
-  /// What the net's input is, by the first operator that reads it.
+  /// Sets the extents of the net's input; the first operator that reads the input decides them.
   void settle_input(const std::vector<int>& dims);
   bool input_settled() const { return input_.channels > 0; }
 
-  /// Each adds a layer. `weights`: (filters, channels of a group, rows, columns) of extents `extents`; no bias: none.
+  // Each function adds a layer called after the node `name`, and returns the layer's output.
+  /// `weights` are (filters, channels of a group, rows, columns), of the extents `extents`. An empty `bias` means no
+  /// bias.
   Value conv(const std::string& name, const Value& from, const std::vector<int>& extents, int groups,
              const std::vector<int>& strides, const std::vector<int>& pads, std::vector<float> weights,
              std::vector<float> bias);
   Value window(const std::string& name, const std::string& type, const Value& from, const std::vector<int>& kernel,
                const std::vector<int>& strides, const std::vector<int>& pads);
-  /// `lists`: weights, biases, running means and variances.
+  /// `lists` are the weights, biases, running means and running variances, each with one number for each channel.
   Value batch_norm(const std::string& name, const std::string& fields, const Value& from,
                    const std::vector<std::vector<float>>& lists);
   Value dense(const std::string& name, const Value& from, int units, std::vector<float> weights,
@@ -52,9 +55,11 @@ class Builder {
   Value plain(const std::string& name, const std::string& fields, const Value& from, std::vector<int> dims);
   Value joined(const std::string& name, const std::string& fields, const std::vector<Value>& from,
                std::vector<int> dims);
-  /// Changes all weights and the bias of each output of the layer, by one number for each of them or one for all.
+  /// Applies `how` to all weights and biases of the layer. `by` has one number for each output of the layer, or one for
+  /// all.
   void change(const Value& of, const std::vector<float>& by,
               const std::function<void(float& weight, float& bias, float by)>& how);
+  /// Adds the loss.
   void end(const Value& last);
 
   std::string yaml() const;

@@ -1,4 +1,4 @@
-// Debian's headers of ONNX want to be told how the library was built.
+// Debian's headers of ONNX need the macros with which the library was built.
 #define ONNX_ML 1
 #define ONNX_NAMESPACE onnx
 #include <onnx/onnx_pb.h>
@@ -13,9 +13,9 @@ namespace convoy {
 namespace {
 
 constexpr int kOpset = 13;
-constexpr int kFormat = 7;  // of files, which goes with that opset
+constexpr int kFormat = 7;  // file format (IR version) that goes with opset 13
 
-/// Writes the layers that the main head takes, each as the node, or the two, that it is.
+/// Writes the layers that the main head depends on, each as one or two nodes.
 class Exporter {
  public:
   Exporter(const Net& net, const std::vector<NamedTensor>& tensors) : net_(net) {
@@ -37,12 +37,12 @@ class Exporter {
     *model_.mutable_graph() = graph_;
     std::string bytes;
     if (!model_.SerializeToString(&bytes))
-      fail("net {}: it is too large for an ONNX file, which holds 2 GiB", net_.name);
+      fail("net {}: it is too large for an ONNX file, whose limit is 2 GiB", net_.name);
     return bytes;
   }
 
  private:
-  /// All but the loss.
+  /// Marks the layers that the net's last layer, the main loss, depends on, without the loss itself.
   std::vector<bool> needed_layers() const {
     std::vector<bool> needed(net_.layers.size(), false);
     needed.back() = true;
@@ -108,7 +108,7 @@ class Exporter {
 
   std::string tensor(const std::string& name) {
     const auto found = tensors_.find(name);
-    if (found == tensors_.end()) fail("net {}: there is no tensor {}", net_.name, name);
+    if (found == tensors_.end()) fail("net {}: the weights have no tensor {}", net_.name, name);
     onnx::TensorProto& made = constant(name, onnx::TensorProto::FLOAT);
     for (const std::int64_t extent : found->second->dims) made.add_dims(extent);
     const std::vector<float>& values = found->second->values;
@@ -124,7 +124,7 @@ class Exporter {
     return passes && is_list(made.inputs[0]);
   }
 
-  /// The name of the layer's value as (batch, values).
+  /// Returns the name of the layer's value with the extents (batch, values); adds a Flatten node if needed.
   std::string as_list(int layer, const std::string& value) {
     if (is_list(layer)) return value;
     node("Flatten", value + ".list", {value});

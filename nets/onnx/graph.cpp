@@ -1,6 +1,6 @@
 #include "nets/onnx/graph.hpp"
 
-// Debian's headers of ONNX want to be told how the library was built.
+// Debian's headers of ONNX need the macros with which the library was built.
 #define ONNX_ML 1
 #define ONNX_NAMESPACE onnx
 #include <onnx/onnx_pb.h>
@@ -19,7 +19,7 @@ constexpr std::int64_t kMostValues = std::int64_t{1} << 30;
 constexpr std::int64_t kOldest = 7;
 constexpr std::int64_t kNewest = 18;
 
-/// Of raw data, or of the field of its type.
+/// The values of a tensor, from its raw data or else from `field`, the field of its type.
 template <class T, class Field>
 std::vector<T> values_of(const onnx::TensorProto& tensor, const Field& field) {
   if (!tensor.has_raw_data()) return {field.begin(), field.end()};
@@ -33,13 +33,14 @@ Constant constant_of(const onnx::TensorProto& tensor, const std::string& file) {
   std::int64_t count = 1;
   for (const std::int64_t extent : tensor.dims()) {
     if (extent < 0 || extent > kMostValues || (extent > 0 && count > kMostValues / extent)) {
-      fail("{}: tensor {} has an extent of {}", file, tensor.name(), extent);
+      fail("{}: tensor {} has an extent of {}, or more than {} values", file, tensor.name(), extent, kMostValues);
     }
     count *= extent;
     constant.dims.push_back(extent);
   }
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
-    fail("{}: tensor {} lies in a file of its own; save the model with its weights inside", file, tensor.name());
+    fail("{}: tensor {} has its data in another file; save the model as one file with its weights", file,
+         tensor.name());
   }
   const auto widen = [](const auto& values) { return std::vector<std::int64_t>(values.begin(), values.end()); };
   switch (tensor.data_type()) {
@@ -64,7 +65,7 @@ Constant constant_of(const onnx::TensorProto& tensor, const std::string& file) {
            onnx::TensorProto::DataType_Name(tensor.data_type()));
   }
   if (static_cast<std::int64_t>(constant.size()) != count) {
-    fail("{}: tensor {} holds {} values where its extents make {}", file, tensor.name(), constant.size(), count);
+    fail("{}: tensor {} holds {} values; its extents need {}", file, tensor.name(), constant.size(), count);
   }
   return constant;
 }
@@ -80,7 +81,7 @@ Attribute attribute_of(const onnx::AttributeProto& from, const std::string& file
     case onnx::AttributeProto::INTS: to.integers = {from.ints().begin(), from.ints().end()}; break;
     case onnx::AttributeProto::STRING: to.text = from.s(); break;
     case onnx::AttributeProto::TENSOR: to.tensor = constant_of(from.t(), file); break;
-    default: break;  // of operators that are refused
+    default: break;  // attributes of other types belong to operators that Convoy refuses
   }
   return to;
 }
@@ -94,7 +95,8 @@ Node node_of(const onnx::NodeProto& from, const std::string& file) {
   if (node.outputs.empty()) fail("{}: node {} ({}) has no output", file, node.name, node.type);
   if (node.name.empty()) node.name = node.outputs[0];
   if (!from.domain().empty() && from.domain() != "ai.onnx") {
-    fail("{}: node {}: operator {} of {}, which is not ONNX's own", file, node.name, node.type, from.domain());
+    fail("{}: node {}: operator {} belongs to the domain {}; only ONNX's own operators are known", file, node.name,
+         node.type, from.domain());
   }
   for (const onnx::AttributeProto& attribute : from.attribute()) {
     node.attributes[attribute.name()] = attribute_of(attribute, file);
@@ -102,7 +104,7 @@ Node node_of(const onnx::NodeProto& from, const std::string& file) {
   return node;
 }
 
-/// Those that the output takes.
+/// The nodes that the output depends on.
 std::vector<Node> needed(std::vector<Node> nodes, const std::string& output) {
   std::set<std::string> wanted{output};
   std::vector<bool> keep(nodes.size(), false);
@@ -121,7 +123,7 @@ void take_input(const onnx::GraphProto& from, const std::string& file, Graph& gr
   for (const onnx::ValueInfoProto& input : from.input()) {
     if (graph.constants.contains(input.name())) continue;
     if (!graph.input.empty())
-      fail("{}: it has two inputs, {} and {}; expected images alone", file, graph.input, input.name());
+      fail("{}: the model has two inputs, {} and {}; expected one, for images", file, graph.input, input.name());
     graph.input = input.name();
     for (const auto& extent : input.type().tensor_type().shape().dim()) {
       const std::int64_t value = extent.has_dim_value() ? extent.dim_value() : 0;
@@ -129,19 +131,22 @@ void take_input(const onnx::GraphProto& from, const std::string& file, Graph& gr
       graph.input_dims.push_back(static_cast<int>(value));
     }
   }
-  if (graph.input_dims.size() < 2) fail("{}: expected one input, of a batch of images with known extents", file);
+  if (graph.input_dims.size() < 2)
+    fail("{}: the model has no input for images; expected one input of a batch and fixed extents", file);
   graph.input_dims.erase(graph.input_dims.begin());
   if (graph.input_dims.size() > 3)
-    fail("{}: its input has {} extents beside the batch; expected 3 at most", file, graph.input_dims.size());
+    fail("{}: its input has {} extents after the batch; expected at most 3", file, graph.input_dims.size());
   if (std::ranges::count(graph.input_dims, 0) > 0) {
-    fail("{}: its input has an extent that is not fixed beside the batch; save it with fixed extents", file);
+    fail(
+        "{}: its input has an extent that is not fixed; save the model with fixed extents (only the batch may be free)",
+        file);
   }
 }
 
 template <class Message>
 Message parsed(const std::string& bytes, const std::string& file, const char* what) {
   Message message;
-  if (!message.ParseFromString(bytes)) fail("{}: it is no {}", file, what);
+  if (!message.ParseFromString(bytes)) fail("{}: the file is not an {}", file, what);
   return message;
 }
 
@@ -154,13 +159,14 @@ Graph read_graph(const std::string& bytes, const std::string& file) {
     if (set.domain().empty() || set.domain() == "ai.onnx") graph.opset = set.version();
   }
   if (graph.opset < kOldest || graph.opset > kNewest) {
-    fail("{}: opset {}; expected {} to {}, to which ONNX's version converter takes other models", file, graph.opset,
-         kOldest, kNewest);
+    fail("{}: the model has opset {}; expected {} to {}, so convert it with ONNX's version converter", file,
+         graph.opset, kOldest, kNewest);
   }
   const onnx::GraphProto& from = model.graph();
   for (const onnx::TensorProto& tensor : from.initializer()) graph.constants[tensor.name()] = constant_of(tensor, file);
   take_input(from, file, graph);
-  if (from.output_size() != 1) fail("{}: it has {} outputs; expected one, for the classes", file, from.output_size());
+  if (from.output_size() != 1)
+    fail("{}: the model has {} outputs; expected one, for the classes", file, from.output_size());
   graph.output = from.output(0).name();
   for (const onnx::NodeProto& node : from.node()) graph.nodes.push_back(node_of(node, file));
   graph.nodes = needed(std::move(graph.nodes), graph.output);

@@ -1,4 +1,5 @@
-// What an ONNX file says, checked as far as it can be without knowing its operators. For the sources of onnx.hpp alone.
+// The contents of an ONNX file as plain structs, checked as far as possible without knowledge of the operators. Only
+// the sources of onnx.hpp include the header.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace convoy::onnx_file {
 
-/// A constant: floats, or whole numbers.
+/// A constant tensor of floats or of integers.
 struct Constant {
   std::vector<std::int64_t> dims;
   std::vector<float> floats;
@@ -20,7 +21,7 @@ struct Constant {
 
 struct Attribute {
   std::optional<double> number;
-  std::vector<std::int64_t> integers;  ///< of a list, or the number
+  std::vector<std::int64_t> integers;  ///< the elements of a list, or a single integer
   std::string text;
   std::optional<Constant> tensor;
 };
@@ -36,13 +37,13 @@ struct Node {
 struct Graph {
   std::int64_t opset = 0;
   std::string input;
-  std::vector<int> input_dims;  ///< without the batch; 0 where it is not fixed
+  std::vector<int> input_dims;  ///< extents of the input without the batch
   std::string output;
   std::map<std::string, Constant> constants;
-  std::vector<Node> nodes;  ///< those that the output takes, each after those that it reads
+  std::vector<Node> nodes;  ///< the nodes that the output depends on, in topological order
 };
 
-/// Throws Error naming `file`.
+/// Parses a model, or a file with one tensor. `file` is the name that errors give. Throws Error.
 Graph read_graph(const std::string& bytes, const std::string& file);
 Constant read_tensor(const std::string& bytes, const std::string& file);
 

@@ -13,8 +13,8 @@ namespace onnx_file {
 ImportedNet Importer::run() {
   for (const Node& node : graph_.nodes) import(node);
   const auto last = values_.find(graph_.output);
-  if (last == values_.end()) fail("{}: no node makes its output {}", file_, graph_.output);
-  if (last->second.layer == "input") fail("{}: its output is its input", file_);
+  if (last == values_.end()) fail("{}: no node computes the model's output {}", file_, graph_.output);
+  if (last->second.layer == "input") fail("{}: the model's output is its input", file_);
   builder_.end(last->second);
   imported_.yaml = builder_.yaml();
   imported_.tensors = builder_.tensors();
@@ -34,30 +34,29 @@ const Constant* Importer::constant_if(const Node& node, std::size_t input) const
 
 const Constant& Importer::constant(const Node& node, std::size_t input, const char* what) const {
   const Constant* found = constant_if(node, input);
-  if (found == nullptr) refuse(node, "its {} is no constant", what);
+  if (found == nullptr) refuse(node, "its {} must be a constant", what);
   return *found;
 }
 
 const std::vector<float>& Importer::floats(const Node& node, std::size_t input, const char* what) const {
   const Constant& found = constant(node, input, what);
-  if (found.floats.empty()) refuse(node, "its {} holds no floating-point numbers", what);
+  if (found.floats.empty()) refuse(node, "its {} must hold floating-point numbers", what);
   return found.floats;
 }
 
 const Value& Importer::value(const Node& node, std::size_t input) {
   const auto found = has(node, input) ? values_.find(node.inputs[input]) : values_.end();
   if (found == values_.end()) {
-    refuse(node, "its input {} is no value that follows from the images", has(node, input) ? node.inputs[input] : "");
+    refuse(node, "its input {} is not computed from the images", has(node, input) ? node.inputs[input] : "");
   }
   if (found->second.layer == "input") builder_.settle_input(found->second.dims);
   return found->second;
 }
 
-/// Of (channels, rows, columns).
 const Value& Importer::maps(const Node& node, std::size_t input) {
   const Value& found = value(node, input);
-  if (found.dims.size() != 3) refuse(node, "its input has {} extents beside the batch; expected 3", found.dims.size());
-  if (found.channels_last) refuse(node, "its input has its channels last; transpose it first");
+  if (found.dims.size() != 3) refuse(node, "its input has {} extents after the batch; expected 3", found.dims.size());
+  if (found.channels_last) refuse(node, "the channels of its input come last; add a Transpose before it");
   return found;
 }
 
@@ -71,7 +70,8 @@ std::vector<int> Importer::integers(const Node& node, const std::string& attribu
   return found == node.attributes.end() ? otherwise : narrow(found->second.integers);
 }
 
-/// What is too large for any net, as "to the end" is, becomes the largest; sums of some of these are no trouble.
+/// Converts to int. Values that are too large for any net, such as the end of a Slice "to the end", are clamped to a
+/// limit low enough that sums of a few do not overflow.
 std::vector<int> Importer::narrow(const std::vector<std::int64_t>& values) {
   constexpr std::int64_t kLargest = std::int64_t{1} << 28;
   std::vector<int> all;
@@ -82,7 +82,8 @@ std::vector<int> Importer::narrow(const std::vector<std::int64_t>& values) {
 void Importer::give(const Node& node, Value value) {
   constexpr int kLargest = 1 << 20;
   for (const int extent : value.dims) {
-    if (extent < 1 || extent > kLargest) refuse(node, "it gives maps of {}", fmt::join(value.dims, "x"));
+    if (extent < 1 || extent > kLargest)
+      refuse(node, "its output would be {}; each extent must be from 1 to {}", fmt::join(value.dims, "x"), kLargest);
   }
   value.bare = false;
   values_[node.outputs[0]] = std::move(value);
@@ -123,11 +124,12 @@ void Importer::import(const Node& node) {
   if (found == operators.end()) {
     std::string known;
     for (const auto& [name, ignored] : operators) known += (known.empty() ? "" : ", ") + name;
-    refuse(node, "there is no such layer; known are {}", known);
+    refuse(node, "no layer of Convoy does this; known operators: {}", known);
   }
   for (const std::string& input : node.inputs) {
     const auto read = values_.find(input);
-    if (read != values_.end() && read->second.ended) refuse(node, "it follows a softmax, which ends a net here");
+    if (read != values_.end() && read->second.ended)
+      refuse(node, "it follows a softmax; in a net the softmax comes last");
   }
   (this->*found->second)(node);
 }
@@ -143,13 +145,13 @@ namespace {
 
 std::string bytes_of_file(const std::string& file) {
   std::ifstream stream(file, std::ios::binary | std::ios::ate);
-  if (!stream) fail("{}: cannot be read; expected an ONNX file", file);
-  constexpr std::streamoff kLargest = std::streamoff{1} << 31;  // as protobuf has it
+  if (!stream) fail("{}: the file cannot be read; expected an ONNX file", file);
+  constexpr std::streamoff kLargest = std::streamoff{1} << 31;  // limit of protobuf
   const std::streamoff size = stream.tellg();
-  if (size < 0 || size >= kLargest) fail("{}: it is no ONNX file: they are smaller than 2 GiB", file);
+  if (size < 0 || size >= kLargest) fail("{}: the file is not an ONNX file; they are smaller than 2 GiB", file);
   std::string bytes(static_cast<std::size_t>(size), '\0');
   stream.seekg(0);
-  if (!stream.read(bytes.data(), size)) fail("{}: cannot be read to its end", file);
+  if (!stream.read(bytes.data(), size)) fail("{}: the file cannot be read to its end", file);
   return bytes;
 }
 

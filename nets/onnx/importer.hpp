@@ -1,4 +1,4 @@
-// Follows the nodes of an ONNX model and builds the net of them. For the sources of onnx.hpp alone.
+// Follows the nodes of an ONNX model and builds a net of them. Only the sources of onnx.hpp include the header.
 #pragma once
 
 #include <cmath>
@@ -14,6 +14,8 @@
 
 namespace convoy::onnx_file {
 
+/// Imports one model. Each operator has a member function, which adds a layer, folds a constant into weights, computes
+/// a constant, or refuses the node with an Error.
 class Importer {
  public:
   Importer(Graph graph, std::string file, const std::string& name)
@@ -33,14 +35,15 @@ class Importer {
     fail("{}: node {} ({}): {}", file_, node.name, node.type, fmt::format(text, std::forward<Args>(args)...));
   }
 
-  // ---- what nodes say ---------------------------------------------------------------------------------------------
+  // ---- the parts of a node -----------------------------------------------------------------------------------------
 
   static bool has(const Node& node, std::size_t input);
   const Constant* constant_if(const Node& node, std::size_t input) const;
+  /// The constant at an input. Refuses the node if the input is not constant; `what` names the input in the error.
   const Constant& constant(const Node& node, std::size_t input, const char* what) const;
   const std::vector<float>& floats(const Node& node, std::size_t input, const char* what) const;
   const Value& value(const Node& node, std::size_t input);
-  /// Of (channels, rows, columns).
+  /// The input as maps (channels, rows, columns). Refuses an input of other extents.
   const Value& maps(const Node& node, std::size_t input = 0);
   double number(const Node& node, const std::string& attribute, double otherwise) const;
   std::vector<int> integers(const Node& node, const std::string& attribute, std::vector<int> otherwise) const;
@@ -53,7 +56,7 @@ class Importer {
   void make_constant(const Node& node);
   void constant_of_shape(const Node& node);
   void identity(const Node& node);
-  /// top, left, bottom, right, for kernels, strides and extents of rows and columns.
+  /// The padding of a convolution or pooling: top, left, bottom, right. Kernel and strides are (rows, columns).
   std::vector<int> sides(const Node& node, const Value& from, const std::vector<int>& kernel,
                          const std::vector<int>& strides) const;
   std::vector<int> two(const Node& node, const std::string& attribute, std::vector<int> otherwise) const;
@@ -73,7 +76,7 @@ class Importer {
   void concat(const Node& node);
   void add(const Node& node);
   void multiply(const Node& node);
-  /// A constant for each channel, or one for all, goes into the weights of the layer before.
+  /// Folds a constant, one number for each channel or one for all, into the weights of the layer before.
   void change(const Node& node, std::size_t input, const std::vector<float>& by, std::size_t constant_input,
               const std::function<void(float& weight, float& bias, float by)>& how);
 
@@ -86,23 +89,23 @@ class Importer {
   // ---- shapes -----------------------------------------------------------------------------------------------------
 
   void flatten(const Node& node);
-  /// Of constants any; of values what leaves them as they are, or makes a list of them.
+  /// Reshapes a constant to any shape. A value may only keep its shape or be flattened to a list.
   void reshape(const Node& node);
-  /// What Reshape makes of extents, of which the first may be 0, for the batch.
+  /// The extents after a Reshape. The first extent may be 0, which stands for the batch.
   std::vector<std::int64_t> reshaped(const Node& node, const std::vector<std::int64_t>& dims) const;
-  /// What Squeeze or Unsqueeze makes of them.
+  /// The extents after a Squeeze or Unsqueeze.
   std::vector<std::int64_t> squeezed(const Node& node, std::vector<std::int64_t> dims) const;
   void transpose(const Node& node);
-  /// Zeros around channels are a layer; those around maps go into the convolution behind.
+  /// Adds a layer for padding of channels; folds padding of rows and columns into the convolutions that follow.
   void pad(const Node& node);
-  /// Every so many rows and columns.
+  /// Takes every n-th row and column, as a max pooling with a kernel of 1.
   void slice(const Node& node);
 
   Graph graph_;
   std::string file_;
   Builder builder_;
   ImportedNet imported_;
-  std::size_t made_ = 0;  ///< values of constants that the model has made, not stored
+  std::size_t made_ = 0;  ///< number of values in constants that nodes have computed
   std::map<std::string, int> readers_;
   std::map<std::string, Value> values_;
 };

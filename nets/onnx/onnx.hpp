@@ -1,4 +1,4 @@
-// Classification nets in ONNX files (onnx.ai): in, as a net file and weights, and out.
+// Import and export of classification nets in ONNX files (onnx.ai). An imported model becomes a net file and weights.
 #pragma once
 
 #include <string>
@@ -10,24 +10,25 @@
 namespace convoy {
 
 struct ImportedNet {
-  std::string yaml;                  ///< a net file, which parse_net has read
-  std::vector<NamedTensor> tensors;  ///< weights, as net's safetensors files have them
-  bool channels_last = false;        ///< the model's input is (rows, columns, channels); the net's is not
-  bool softmax = false;              ///< the model ends with one; the net's outputs are what goes into it
-  std::vector<std::string> notices;  ///< what its user should know
+  std::string yaml;                  ///< net file, already checked by parse_net
+  std::vector<NamedTensor> tensors;  ///< weights, named as in the net's safetensors files
+  bool channels_last = false;        ///< the model's input is (rows, columns, channels), unlike the net's
+  bool softmax = false;              ///< the model ends with a softmax; the net's outputs are the softmax's inputs
+  std::vector<std::string> notices;  ///< sentences for the user
 };
 
-/// Opsets 7 to 18 of ONNX's own domain. Throws Error naming the file, and the node with its operator that has no counterpart
-/// here. `name`: of the net.
+/// Imports a model of opset 7 to 18 of ONNX's own domain; the net gets the name `name`. Throws Error naming the file,
+/// and the node and operator that a net cannot represent.
 ImportedNet import_onnx(const std::string& file, const std::string& name);
-/// The same from memory; `file` serves for messages.
+/// Imports a model from memory. `file` is the name that errors give.
 ImportedNet parse_onnx(const std::string& bytes, const std::string& file, const std::string& name);
 
-/// The net with its weights, by their names in safetensors files, as an ONNX model (opset 13) of any batch: what goes into
-/// the main loss. Side heads are left out. Throws Error where a tensor is missing.
+/// Exports a net as an ONNX model of opset 13 with a free batch size. `tensors` are its weights, named as in
+/// safetensors files. The model's output is the input of the main loss; side heads are left out. Throws Error if a
+/// tensor is missing.
 std::string to_onnx(const Net& net, const std::vector<NamedTensor>& tensors);
 
-/// A tensor in a file of its own, as ONNX's test data come. Throws Error naming the file.
+/// Reads a file that holds one tensor, such as the files of ONNX's test data. Throws Error naming the file.
 NamedTensor read_onnx_tensor(const std::string& file);
 
 }  // namespace convoy

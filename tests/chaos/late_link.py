@@ -1,6 +1,6 @@
-"""A link on which packets come late, out of order, twice or never, without the kernel's netem, which not every kernel has:
-the machine's cable is plugged into a bridge of its own, and a thread carries each packet on to the others' bridge when its
-time has come."""
+"""A link that delays, reorders, duplicates and drops packets without the kernel's netem, which not every kernel has.
+The machine's network device is plugged into a bridge of its own, and a thread forwards each packet to the other
+machines' bridge after the packet's delay."""
 import contextlib
 import fcntl
 import heapq
@@ -19,13 +19,13 @@ LONGEST_QUEUE = 4096  # packets
 
 
 class LateLink:
-    """`port`: the network device that leads to the machine. Begins healthy."""
+    """A link that works normally until engage(). `port` is the network device that leads to the machine."""
 
     def __init__(self, port, number, seed):
         self.port, self.bridge = port, f"cvyl{number}"
         self.draw = random.Random(seed)
         self.over = threading.Event()
-        lan.sh("ip", "link", "del", self.bridge, check=False)  # of a run that was killed
+        lan.sh("ip", "link", "del", self.bridge, check=False)  # left over from a run that was killed
         lan.sh("ip", "link", "add", "name", self.bridge, "type", "bridge")
         lan.sh("ip", "link", "set", self.bridge, "up")
         self.ends = [self.plug(f"cvyn{number}", self.bridge), self.plug(f"cvyf{number}", lan.BRIDGE)]
@@ -34,7 +34,7 @@ class LateLink:
 
     @staticmethod
     def plug(name, bridge):
-        """A device of packets that this process reads and writes, on a bridge; its file."""
+        """Adds a TAP device to a bridge and returns its file, from which this process reads and writes packets."""
         file = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
         fcntl.ioctl(file, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
         lan.sh("ip", "link", "set", name, "master", bridge)
@@ -48,7 +48,7 @@ class LateLink:
         lan.sh("ip", "link", "set", self.port, "master", lan.BRIDGE)
 
     def fate(self):
-        """Delays in seconds of one packet's copies. Each packet draws its own: some overtake others."""
+        """The delays, in seconds, of the copies of one packet. Delays are random, so some packets overtake others."""
         kind = self.draw.random()
         if kind < 0.01:
             return []
@@ -68,12 +68,12 @@ class LateLink:
                         heapq.heappush(queue, (time.monotonic() + delay, packets, other, packet))
             while queue and queue[0][0] <= time.monotonic():
                 _, _, file, packet = heapq.heappop(queue)
-                with contextlib.suppress(OSError):  # a full device loses packets, as cards do
+                with contextlib.suppress(OSError):  # a full device drops packets, as network cards do
                     os.write(file, packet)
 
     def close(self):
         self.over.set()
         self.thread.join()
         for file in self.ends:
-            os.close(file)  # which unplugs
+            os.close(file)  # closing the file removes the device
         lan.sh("ip", "link", "del", self.bridge, check=False)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A run over an emulated LAN on which everything goes wrong as a seed has it: slaves and the master killed and started
-again, slaves suspended, links cut, lossy, slow, or with packets that come late, twice and out of order. The run must go
-on, and end with the very weights of a run that had the same plans at the same steps and was left in peace. Needs root,
-iproute2 and cgroups; exit code 77 without.
+"""Disturbs a run over an emulated LAN with faults drawn from a seed. Slaves and the master are killed and restarted,
+slaves are suspended, and links are cut, lossy, slow, or delay, duplicate and reorder packets. The run must go on, and
+end with the same weights as an undisturbed run that had the same plans at the same steps. The test needs root, iproute2
+and cgroups; it exits with code 77 without them.
 
 usage: tests/chaos/network_chaos.py [--seconds 60] [--seed 1] [--spare NAMES] [--record FOLDER]      (after scripts/build)
 
---record writes each process's memory and open files over time, as resources.csv and, with gnuplot, resources.png; --spare
-names machines (master, a, b, c) that are not killed, so that theirs can be followed for long.
+--record writes each process's memory and open files over time, as resources.csv and, with gnuplot, resources.png.
+--spare names machines (master, a, b, c) that are not killed, so that their processes can be followed for long.
 """
 import argparse
 import json
@@ -34,7 +34,7 @@ MBITS = 200
 
 
 class World:
-    """The machines, and what runs on them."""
+    """The machines and their processes."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -48,7 +48,7 @@ class World:
                 self.late = {name: LateLink(machine["outer"], number, number)
                              for number, (name, machine) in enumerate(self.machine.items())}
             else:
-                print(f"no {TUN} here: no packet comes late, twice or out of order", flush=True)
+                print(f"there is no {TUN} on this system, so no link delays packets", flush=True)
         except (SystemExit, OSError):
             self.lan.close()
             raise
@@ -89,7 +89,7 @@ class World:
         self.tc(name, "tbf", "rate", f"{MBITS}mbit", "burst", "128kb", "latency", "50ms")
 
     def heal(self, name):
-        """The machine as it should be: running, connected, and its process there."""
+        """Restores a machine: its process runs, and its link works."""
         self.heal_link(name)
         if name in self.suspended:
             self.signal(name, signal.SIGCONT)
@@ -107,7 +107,7 @@ class World:
         elif deed == "cut":
             lan.sh("ip", "link", "set", self.machine[name]["outer"], "down")
         elif deed == "lose":
-            # A queue for two offloaded packets: what comes in bursts is dropped.
+            # The queue has room for two offloaded packets, so packets of a burst are dropped.
             self.tc(name, "tbf", "rate", f"{MBITS / 4:g}mbit", "burst", "70kb", "limit", "140kb")
         elif deed == "delay":
             self.late[name].engage()
@@ -126,7 +126,7 @@ def events(folder):
         try:
             yield json.loads(line)
         except ValueError:
-            continue  # cut off when the master was killed
+            continue  # the line was cut off when the master was killed
 
 
 PLOT = """set datafile separator ','
@@ -144,7 +144,7 @@ plot for [name in names] 'resources.csv' using (stringcolumn(2) eq name ? $1 : 1
 
 
 class Recorder:
-    """Each process's memory and open files, once a second. A process that is started anew gets another number."""
+    """Records each process's memory and open files once a second. A restarted process gets a new number."""
 
     def __init__(self, world, folder):
         self.world, self.folder = world, pathlib.Path(folder)
@@ -155,7 +155,7 @@ class Recorder:
         self.thread.start()
 
     def program_of(self, name):
-        """The process that computes, under the shell that started it."""
+        """The process that computes, which is a child of the shell that started it."""
         pid = self.world.process[name].pid
         for _ in range(4):
             if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith("convoy-"):
@@ -172,7 +172,7 @@ class Recorder:
                     pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
                     files = len(os.listdir(f"/proc/{pid}/fd"))
                 except (OSError, IndexError, ValueError):
-                    continue  # it is being killed, or started
+                    continue  # the process is being killed or started
                 self.rows.append([round(time.monotonic() - begin, 1), name, self.world.started[name],
                                   round(pages * os.sysconf("SC_PAGESIZE") / 2**20, 1), files])
 
@@ -201,7 +201,7 @@ def steps_in(folder):
 
 
 def segments_of(folder):
-    """[(steps done when it began, plan)]: a loss, or a master that is started again, takes the run back."""
+    """The plans as [(steps done when the plan began, plan)]. A loss or a restarted master takes the run back."""
     segments, done, last = [], 0, 0
 
     def begin(at, plan):
@@ -227,7 +227,7 @@ def segments_of(folder):
 
 
 def replay(folder, segments, steps):
-    """The run with those plans at those steps, on this machine, undisturbed."""
+    """Repeats the run with the same plans at the same steps on this machine, undisturbed."""
     for number, (begun, plan) in enumerate(segments):
         until = segments[number + 1][0] if number + 1 < len(segments) else steps
         if until == begun:
@@ -250,7 +250,7 @@ def replay(folder, segments, steps):
 
 
 def disturb(world, options):
-    """What was done, for the reader."""
+    """Disturbs the run for options.seconds. Returns a text with the number of faults of each kind."""
     draw = random.Random(options.seed)
     deeds = {}
     end = time.monotonic() + options.seconds
@@ -279,15 +279,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--spare", type=lambda text: text.split(","), default=[], help="machines that are not killed")
-    parser.add_argument("--record", metavar="FOLDER", help="write memory and open files there")
+    parser.add_argument("--spare", type=lambda text: text.split(","), default=[], help="machines not to kill")
+    parser.add_argument("--record", metavar="FOLDER", help="folder for resources.csv and resources.png")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         try:
             world = World(name)
         except (SystemExit, OSError) as error:
-            print(f"skipped: this system does not let one make an emulated LAN (root, iproute2 and cgroups): {error}")
+            print(f"skipped: an emulated LAN cannot be made here (it needs root, iproute2 and cgroups): {error}")
             sys.exit(77)
         try:
             for each in world.machine:
@@ -315,8 +315,8 @@ def main():
         replay(folder, segments, steps)
         weights = [(folder / run / "weights.safetensors").read_bytes() for run in ("run", "replayed")]
         if weights[0] != weights[1]:
-            sys.exit("network_chaos: the weights are not those of the run that was left in peace")
-        print("the weights are those of a run that was left in peace")
+            sys.exit("network_chaos: the weights differ from those of the undisturbed run")
+        print("the weights equal those of an undisturbed run")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// What is found out about a device, kept on disk: those who find out at the same time agree.
+// Tests the cache of facts about a device on disk, also when several threads fill it at the same time.
 
 #include "cl/cache.hpp"
 

@@ -1,4 +1,4 @@
-// What a bad driver or device leads to, with a fake library in the place of OpenCL's.
+// Tests the errors for bad drivers and devices, with a fake library in the place of OpenCL's.
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using testing::HasSubstr;
 
 class OpenClFailures : public testing::Test {
  protected:
-  /// The calls that a hung device owes come late, but they come.
+  /// Waits for the callbacks of a hung device, which come late.
   void TearDown() override { behave({}); }
 
   void behave(const FakeOpenCl& behaviour) {
@@ -32,7 +32,7 @@ class OpenClFailures : public testing::Test {
     reinterpret_cast<decltype(&fake_opencl_behave)>(dlsym(library, "fake_opencl_behave"))(&behaviour);
   }
 
-  /// A device, a shard and its passes: the text of the Error that they end with.
+  /// Makes a device, compiles a shard and runs its passes. Returns the text of the Error that ends them.
   template <class Kind = Error>
   static std::string error_of_passes(ClSettings settings = {}) {
     try {

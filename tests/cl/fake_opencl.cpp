@@ -1,4 +1,5 @@
-// An OpenCL library with one device that computes nothing, loaded in the place of a real one: it fails on request.
+// An OpenCL library with one device that computes nothing. It is loaded in the place of a real one, and fails on
+// request.
 
 #define CL_TARGET_OPENCL_VERSION 120
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
@@ -16,7 +17,7 @@
 
 namespace {
 
-/// Programs that load this library cannot ask for a behaviour: the environment does.
+/// Reads the behaviour from the environment, because the programs that load the library cannot set it.
 FakeOpenCl fake{.vanishes_after = std::getenv("FAKE_OPENCL_VANISHES") != nullptr ? 20 : 0,
                 .largest_buffer = std::uint64_t{1} << 24};
 int kernels_launched = 0;
@@ -25,10 +26,10 @@ struct Event {
   cl_int status;
 };
 
-/// What Convoy made and has not released: a device that hangs is left alone.
+/// The objects that Convoy has made and not released. Convoy does not release the objects of a hung device.
 std::map<const void*, std::unique_ptr<Event>> events;
 std::map<const void*, std::unique_ptr<std::vector<char>>> buffers;
-/// Told when the library behaves otherwise: later than anybody waits.
+/// Callbacks that run when the behaviour changes, which is after every deadline.
 std::vector<std::function<void()>> late_calls;
 
 template <class Handle>
@@ -205,7 +206,7 @@ cl_int clGetEventInfo(cl_event event, cl_event_info, size_t room, void* to, size
   return answer_value<cl_int>(event_of(event).status, room, to, size);
 }
 cl_int clSetEventCallback(cl_event event, cl_int, void (*tell)(cl_event, cl_int, void*), void* data) {
-  // Commands run in order: what comes behind one that hangs does not end either.
+  // Commands run in order, so commands after a hung one do not end either.
   if (event_of(event).status <= CL_COMPLETE && !(fake.kernels_hang && kernels_launched > 0)) {
     tell(event, event_of(event).status, data);
   } else {

@@ -1,4 +1,4 @@
-// How the fake OpenCL library behaves.
+// The behaviour of the fake OpenCL library.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@ struct FakeOpenCl {
   bool no_compiler = false;
   bool build_fails = false;
   bool out_of_memory = false;
-  bool has_images = false;  ///< it says so, and refuses every one
+  bool has_images = false;  ///< the device claims to have images but refuses every one
   bool kernels_hang = false;
   bool kernels_fail = false;
-  int vanishes_after = 0;  ///< kernels; 0: never
+  int vanishes_after = 0;  ///< number of kernels after which the device vanishes; 0 for never
   std::uint64_t largest_buffer = std::uint64_t{1} << 20;
 };
 

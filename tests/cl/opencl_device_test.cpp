@@ -1,4 +1,5 @@
-// The OpenCL device on every case of the list, against the reference in double; on whatever driver the machine has.
+// Compares the OpenCL device, on the driver of this machine, with the double-precision reference on every case of the
+// list.
 
 #include "cl/opencl_device.hpp"
 
@@ -23,7 +24,7 @@
 namespace convoy {
 namespace {
 
-/// The first usable device's number; -1 and the reason where there is none.
+/// The number of the first usable device, or -1 and the reason in `why`.
 std::pair<int, std::string> usable_device() {
   try {
     for (const ClDeviceId& id : opencl_devices()) {
@@ -35,7 +36,7 @@ std::pair<int, std::string> usable_device() {
   }
 }
 
-/// The kernels' variant for GPUs, and copies instead of shared memory, on whatever there is.
+/// Tests the kernels for GPUs, and copies instead of shared memory, on the device of this machine.
 class OpenClAsGpu : public testing::TestWithParam<StageCase> {};
 
 TEST_P(OpenClAsGpu, AgreesWithTheReference) {
@@ -50,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, OpenClAsGpu,
                                          stage_case("AveragePoolOverlapping"), stage_case("DropoutThenPool")),
                          [](const auto& info) { return info.param.name; });
 
-/// The kernels' variant that reads maps and weights as images.
+/// Tests the kernels that read maps and weights as images.
 class OpenClImages : public testing::TestWithParam<StageCase> {};
 
 TEST_P(OpenClImages, AgreeWithTheReference) {
@@ -85,7 +86,7 @@ std::string case_name(const testing::TestParamInfo<OpenClDevices::ParamType>& in
   return fmt::format("Of{}_{}", std::get<0>(info.param), std::get<1>(info.param).name);
 }
 
-// Work-groups as the device likes them; then of an odd size, and larger than most ranges.
+// The work-groups have the device's preferred size, then an odd size, then a size larger than most ranges.
 INSTANTIATE_TEST_SUITE_P(Groups, OpenClDevices, testing::Combine(testing::Values(0), testing::ValuesIn(stage_cases())),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(OddGroups, OpenClDevices,
@@ -170,7 +171,7 @@ TEST(OpenClChoice, IsTimedOnceAndRemembered) {
 
 // ---- 16-bit storage ------------------------------------------------------------------------------------------------
 
-// Cases without jumps: rounding may turn a ReLU or move a maximum, and the gradient with it.
+// The cases have no ReLU and no maximum, because rounding could flip these and change the gradient.
 class OpenClHalf : public testing::TestWithParam<StageCase> {};
 
 TEST_P(OpenClHalf, AgreesWithinItsRounding) {
@@ -219,7 +220,7 @@ TEST(OpenClHalfStorage, RoundsWhatConvolutionsRead) {
   for (std::size_t i = 0; i < outputs[0].size(); ++i) {
     most = std::max(most, std::abs(static_cast<double>(outputs[0].data()[i]) - outputs[1].data()[i]));
   }
-  EXPECT_GT(most, 1e-4) << "75 products of values to 1, rounded to 11 bits";
+  EXPECT_GT(most, 1e-4) << "sums of 75 products of values up to 1, rounded to 11 bits, must differ";
 }
 
 }  // namespace

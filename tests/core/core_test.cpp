@@ -1,4 +1,4 @@
-// Random numbers, stages, and the team of threads.
+// Tests random numbers, stages, the optimizers, and the thread team.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using Words = std::array<std::uint32_t, 4>;
 
-/// The known answers that the authors of Philox publish with their library (Random123, kat_vectors, philox4x32 10).
+/// Compares with the known answers that the authors of Philox publish (Random123, kat_vectors, philox4x32 10).
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words{0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8}));
   const std::uint32_t ones = 0xFFFFFFFF;
@@ -60,7 +60,7 @@ TEST(Random, DistributionsHaveTheirMoments) {
     squares += z * z;
     ++sides.at(random.below(6));
   }
-  // Five standard deviations of each mean.
+  // Each tolerance is five standard deviations of the mean.
   EXPECT_NEAR(uniform / kDraws, 0.5, 5 * 0.2887 / std::sqrt(kDraws));
   EXPECT_NEAR(normal / kDraws, 0.0, 5 / std::sqrt(kDraws));
   EXPECT_NEAR(squares / kDraws, 1.0, 5 * std::sqrt(2.0 / kDraws));
@@ -123,7 +123,7 @@ TEST_P(BadStages, AreRefusedByName) {
   GetParam().spoil(stage);
   try {
     validate(stage);
-    FAIL() << "no error";
+    FAIL() << "the stage was accepted";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("conv7"), std::string::npos) << error.what();
   }
@@ -176,7 +176,7 @@ TEST(States, HaveTheParametersOfTheStage) {
   EXPECT_EQ(state.parameters[4].moments.size(), 0U);
 }
 
-/// Two steps on one value, by hand.
+/// Checks two steps on one value against values worked out by hand.
 TEST(Updates, AreThoseOfTheFormulas) {
   const auto after = [](UpdateStep step) {
     double w = 1.0;
@@ -216,7 +216,7 @@ TEST(ThreadTeam, RunsEachJobOnceAndReturnsWhenAllAreDone) {
     ThreadTeam team(size);
     EXPECT_EQ(team.size(), size);
     for (int round = 0; round < 200; ++round) {
-      std::vector<int> ran(static_cast<std::size_t>(size), 0);  // no atomics: run() orders everything
+      std::vector<int> ran(static_cast<std::size_t>(size), 0);  // run() synchronises, so atomics are not needed
       team.run([&](int i) { ++ran[static_cast<std::size_t>(i)]; });
       EXPECT_EQ(std::count(ran.begin(), ran.end(), 1), size);
     }

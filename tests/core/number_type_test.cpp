@@ -31,7 +31,7 @@ std::vector<float> decoded(NumberType type, const std::vector<std::uint16_t>& va
 
 class SixteenBits : public testing::TestWithParam<NumberType> {
  protected:
-  /// Every value of the type.
+  /// All values of the type.
   static std::vector<std::uint16_t> all() {
     std::vector<std::uint16_t> values(65536);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(i);
@@ -52,7 +52,7 @@ TEST_P(SixteenBits, EveryValueSurvives) {
   }
 }
 
-/// The nearest of all finite values, of two equally near the even one: found by search, in double precision.
+/// Finds the nearest finite value by search, in double precision. Of two equally near values it takes the even one.
 std::uint16_t nearest(const std::vector<std::pair<double, std::uint16_t>>& sorted, double value) {
   const auto above = std::ranges::lower_bound(sorted, value, {}, &std::pair<double, std::uint16_t>::first);
   if (above == sorted.begin()) return above->second;
@@ -67,14 +67,14 @@ std::uint16_t nearest(const std::vector<std::pair<double, std::uint16_t>>& sorte
 TEST_P(SixteenBits, RoundsToNearestEven) {
   const std::vector<std::uint16_t> values = all();
   const std::vector<float> floats = decoded(GetParam(), values);
-  std::vector<std::pair<double, std::uint16_t>> sorted;  // positive ones
+  std::vector<std::pair<double, std::uint16_t>> sorted;  // positive values only
   for (std::size_t i = 0; i < 32768; ++i) {
     if (std::isfinite(floats[i])) sorted.emplace_back(floats[i], values[i]);
   }
   ASSERT_TRUE(std::ranges::is_sorted(sorted));
   const auto largest = static_cast<float>(sorted.back().first);
   std::vector<float> tried;
-  // Ties, and what lies a bit beside them.
+  // The inputs are ties between two values, and the numbers just above and below the ties.
   for (std::size_t i = 0; i + 1 < sorted.size(); i += 7) {
     const auto tie = static_cast<float>((sorted[i].first + sorted[i + 1].first) / 2);
     tried.insert(tried.end(), {tie, std::nextafter(tie, 0.0F), std::nextafter(tie, largest)});

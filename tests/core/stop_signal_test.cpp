@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM: a flag, and never a handler on a thread that computes.
+// Tests that Ctrl-C and SIGTERM set a flag, and that their handler never runs on a computing thread.
 
 #include "core/stop_signal.hpp"
 
@@ -31,7 +31,7 @@ bool handled(int signal) {
   return action.sa_handler != SIG_DFL;
 }
 
-/// Waits for the signal that it sends this process to end it; leaves with 0 where none does.
+/// Sends a signal to this process and waits for it to end the process. Exits with 0 if it does not.
 void send_and_wait(int signal) {
   kill(getpid(), signal);
   std::this_thread::sleep_for(10s);
@@ -72,7 +72,7 @@ TEST_F(StopSignalDeathTest, SetsTheFlagFirstAndEndsTheProgramSecond) {
 TEST_F(StopSignalDeathTest, RunsNoHandlerOnAnyThread) {
   EXPECT_EXIT(
       {
-        std::signal(SIGINT, SIG_IGN);  // as shells start what runs in the background
+        std::signal(SIGINT, SIG_IGN);  // as shells do for background jobs
         isolate_stop_signals();
         catch_stop_signals();
         bool ok = true;

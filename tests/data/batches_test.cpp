@@ -1,4 +1,4 @@
-// Batches: what they hold, in which order, and how images become numbers.
+// Tests the contents and order of batches, and how images become numbers.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST(Batches, AreFunctionsOfSeedEpochAndIndex) {
   const Batches one(data, Part::training, 5, 1, augment);
   const Batches same(data, Part::training, 5, 1, augment);
   const Batches other(data, Part::training, 5, 2, augment);
-  fill(same, 0, 0);  // what was asked for before does not matter
+  fill(same, 0, 0);  // a batch does not depend on the batches before it
   EXPECT_TRUE(equal(fill(one, 3, 2).images, fill(same, 3, 2).images));
   EXPECT_EQ(fill(one, 3, 2).labels, fill(same, 3, 2).labels);
   EXPECT_FALSE(equal(fill(one, 3, 2).images, fill(other, 3, 2).images));
@@ -114,7 +114,7 @@ TEST(Batches, FlipsMirrorAndCropsShift) {
           b.images.at(n, 0, 0, 0) == a.images.at(n, 0, 0, 1) && b.images.at(n, 0, 1, 1) == a.images.at(n, 0, 1, 0);
       EXPECT_TRUE(same || mirror);
       mirrored += mirror ? 1 : 0;
-      // One pixel down and right of the window: the image's first pixel comes to stand last, zeros around it.
+      // The window moves one pixel up and left, so the image's first pixel comes last, with zeros around it.
       const bool corner = c.images.at(n, 0, 1, 1) == a.images.at(n, 0, 0, 0) && c.images.at(n, 0, 0, 0) == 0.0F &&
                           c.images.at(n, 0, 0, 1) == 0.0F && c.images.at(n, 0, 1, 0) == 0.0F;
       shifted += corner ? 1 : 0;

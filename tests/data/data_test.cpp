@@ -1,4 +1,4 @@
-// Data sets: the real ones, the drawn one, and files that are wrong.
+// Tests the readers of data sets on real data, drawn data and wrong files.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(RealData, Cifar10) {
   EXPECT_EQ(data.test.count(), 10000);
   EXPECT_EQ(data.training.shape, (FeatureShape{3, 32, 32}));
   for (const int count : class_counts(data.test)) EXPECT_EQ(count, 1000);
-  // The colours' means over the training set are well known: about 0.49, 0.48, 0.45.
+  // The means of the colours over CIFAR-10's training set are known to be about 0.49, 0.48 and 0.45.
   const std::array<double, 3> known{0.491, 0.482, 0.447};
   for (std::size_t c = 0; c < 3; ++c) {
     double sum = 0.0;
@@ -55,7 +55,7 @@ TEST(RealData, Mnist) {
   EXPECT_EQ(data.training.labels[0], 5);
 }
 
-// ---- files made up here --------------------------------------------------------------------------------------------
+// ---- files made by the tests ---------------------------------------------------------------------------------------
 
 Bytes record(std::uint8_t label, std::uint8_t pixel) {
   Bytes bytes(3073, pixel);
@@ -110,7 +110,7 @@ TEST(Data, MnistPlainAndGzipped) {
 
 struct BadData {
   std::string name;
-  void (*make)(const std::string& folder);  ///< starts from a sound data set, of both kinds in turn
+  void (*make)(const std::string& folder);  ///< damages a valid data set in the folder
   std::vector<std::string> says;
 };
 
@@ -130,7 +130,7 @@ const std::vector<BadData>& bad_cifar() {
   static const std::vector<BadData> cases{
       {"CutOff",
        [](const std::string& f) { cut(f + "/data_batch_2.bin", 1); },
-       {"data_batch_2.bin", "3072 bytes", "whole number of records"}},
+       {"data_batch_2.bin", "bytes are not a whole number of records"}},
       {"Empty", [](const std::string& f) { write_file(f + "/data_batch_1.bin", {}); }, {"data_batch_1.bin", "0 bytes"}},
       {"Label",
        [](const std::string& f) { change(f + "/data_batch_1.bin", 3073, 10); },
@@ -169,10 +169,10 @@ const std::vector<BadData>& bad_mnist() {
        {"train-images-idx3-ubyte", "cut off in its header"}},
       {"CutOff",
        [](const std::string& f) { cut(f + "/train-images-idx3-ubyte", 5); },
-       {"train-images-idx3-ubyte", "promises 24 bytes, there are 19"}},
+       {"train-images-idx3-ubyte", "announces 24 bytes, but 19 follow"}},
       {"TooLong",
        [](const std::string& f) { write_file(f + "/train-labels-idx1-ubyte", idx(1, {2}, 3, 0)); },
-       {"train-labels-idx1-ubyte", "promises 2 bytes, there are 3"}},
+       {"train-labels-idx1-ubyte", "announces 2 bytes, but 3 follow"}},
       {"NoRows",
        [](const std::string& f) {
          write_file(f + "/train-images-idx3-ubyte", idx(3, {2, 0, 4}, 0, 0));
@@ -191,7 +191,7 @@ const std::vector<BadData>& bad_mnist() {
        {"train-labels-idx1-ubyte", "label 1 is 17"}},
       {"NoLabels",
        [](const std::string& f) { std::filesystem::remove(f + "/t10k-labels-idx1-ubyte.gz"); },
-       {"t10k-labels-idx1-ubyte", "missing"}},
+       {"t10k-labels-idx1-ubyte", "lacks"}},
       {"GzipCutOff",
        [](const std::string& f) { cut(f + "/t10k-images-idx3-ubyte.gz", 9); },
        {"t10k-images-idx3-ubyte.gz", "damaged or cut off"}},
@@ -207,14 +207,14 @@ const std::vector<BadData>& bad_mnist() {
   return cases;
 }
 
-/// The error of opening the folder as data, which must be one.
+/// The error of opening the folder as data. The test fails if there is none.
 std::string error_of(const std::string& folder) {
   try {
     open_data(folder, 1);
   } catch (const Error& error) {
     return error.what();
   }
-  ADD_FAILURE() << "no error";
+  ADD_FAILURE() << "the data was accepted";
   return "";
 }
 
@@ -240,7 +240,7 @@ INSTANTIATE_TEST_SUITE_P(Table, BadMnist, testing::ValuesIn(bad_mnist()),
 
 TEST(Data, PlacesWithoutData) {
   const TemporaryFolder folder;
-  EXPECT_THAT(error_of(folder.path()), HasSubstr("no data set was found"));
+  EXPECT_THAT(error_of(folder.path()), HasSubstr("the folder has no data set"));
   EXPECT_THAT(error_of(folder.path() + "/nowhere"), HasSubstr("no such folder"));
 }
 

@@ -1,4 +1,4 @@
-// The built-in data: the same everywhere, and too hard for a linear classifier.
+// Tests that the glyphs are the same on every machine and too hard for a linear classifier.
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ TEST(Glyphs, AreTheSameOnEveryMachine) {
 TEST(Glyphs, AreTenClassesAboutEquallyFrequent) {
   const DataSet data = draw_glyphs(3, 1000, 50);
   for (int label = 0; label < 10; ++label) {
-    // Five standard deviations of a count of 1000 draws at one in ten.
+    // The bound is five standard deviations of a count of 1000 draws with probability 1/10.
     EXPECT_NEAR(std::count(data.training.labels.begin(), data.training.labels.end(), label), 100, 48);
   }
   EXPECT_EQ(data.training.shape, (FeatureShape{1, 28, 28}));
@@ -51,8 +51,7 @@ TEST(Glyphs, NoImageIsInBothSets) {
   for (int i = 0; i < 500; ++i) EXPECT_FALSE(seen.contains(image(data.test, i)));
 }
 
-/// Softmax regression on the pixels, the best of what a linear classifier does here, trained until it gains no more on
-/// images that it has not seen.
+/// The linear classifier is softmax regression on the pixels, trained until its accuracy on unseen images stops rising.
 TEST(Glyphs, ALinearClassifierStaysUnderNinetyPercent) {
   const DataSet data = draw_glyphs(1);
   constexpr int kBatch = 50;
@@ -85,7 +84,7 @@ TEST(Glyphs, ALinearClassifierStaysUnderNinetyPercent) {
     best = std::max(best, static_cast<double>(correct) / data.test.count());
   }
   EXPECT_LT(best, 0.9);
-  EXPECT_GT(seen, 0.25) << "it learns something, or this test shows nothing";
+  EXPECT_GT(seen, 0.25) << "the classifier must learn something, or the test shows nothing";
 }
 
 }  // namespace

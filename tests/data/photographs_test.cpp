@@ -1,4 +1,4 @@
-// Photographs: decoding, scaling, class folders, and batches that are decoded ahead.
+// Tests the decoding and scaling of photographs, class folders, and batches that are decoded ahead.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A colour for each place.
+/// Gives the colour of each pixel.
 using Paint = std::function<std::array<int, 3>(int row, int column)>;
 
 Bytes painted(int height, int width, const Paint& paint) {
@@ -64,7 +64,7 @@ Paint plain(int red, int green, int blue) {
   return [=](int, int) { return std::array<int, 3>{red, green, blue}; };
 }
 
-/// Red grows with the columns, green with the rows.
+/// An image whose red grows with the column and whose green grows with the row.
 std::array<int, 3> slopes(int row, int column) { return {column, row, 100}; }
 
 Bytes view_of(const Picture& picture, const FeatureShape& shape, const View& view = {}) {
@@ -80,11 +80,11 @@ TEST(Photographs, AreDecodedFromJpegAndPng) {
   const Picture near = decode_image(jpeg(40, 60, slopes), {3, 40, 60});
   ASSERT_EQ(near.shape, exact.shape);
   for (std::size_t i = 0; i < exact.pixels.size(); ++i) ASSERT_NEAR(near.pixels[i], exact.pixels[i], 6) << i;
-  // The decoder may shrink a JPEG on its way, to no less than what is wanted with an eighth to spare.
+  // The decoder may shrink a JPEG, but not below 8/7 of the wanted size.
   const Picture small = decode_image(jpeg(400, 600, slopes), {3, 80, 80});
   EXPECT_LT(small.shape.height, 200);
   EXPECT_GE(small.shape.height, 92);
-  // Grey by the usual weights of the colours.
+  // Grey is the usual weighted sum of the colours.
   EXPECT_NEAR(decode_image(png(4, 4, plain(200, 100, 50)), {1, 4, 4}).pixels[0], 124, 10);
   EXPECT_NEAR(decode_image(jpeg(16, 16, plain(200, 100, 50)), {1, 4, 4}).pixels[0], 124, 3);
 }
@@ -96,7 +96,7 @@ TEST(Photographs, AreScaledAndCut) {
     ASSERT_EQ(cut[static_cast<std::size_t>(i)], 7);
     ASSERT_EQ(cut[static_cast<std::size_t>(i) + 512], 177);
   }
-  // 64 by 128 covers 28 by 28 with an eighth to spare when two elements become one.
+  // At half scale, 64 by 128 covers 8/7 of 28 by 28.
   const Picture slope = decode_image(png(64, 128, slopes), {3, 28, 28});
   const auto red = [&](const View& view, int column) {
     return static_cast<int>(view_of(slope, {3, 28, 28}, view)[static_cast<std::size_t>(column)]);
@@ -108,7 +108,7 @@ TEST(Photographs, AreScaledAndCut) {
   EXPECT_NEAR(red({0.5, 1.0, false}, 27), 127, 1);
   const Bytes green = view_of(slope, {3, 28, 28}, {1.0, 0.5, false});
   EXPECT_NEAR(green[784 + 27 * 28], 63, 1);
-  // Small ones are enlarged.
+  // Small images are enlarged.
   const Bytes larger = view_of(decode_image(png(4, 4, plain(9, 9, 9)), {3, 20, 20}), {3, 20, 20});
   EXPECT_THAT(larger, testing::Each(9));
 }
@@ -124,17 +124,17 @@ TEST(Photographs, ThatAreDamagedAreErrors) {
   };
   Bytes cut = jpeg(32, 32, slopes);
   cut.resize(cut.size() - 30);
-  EXPECT_THAT(error_of(cut), HasSubstr("a damaged JPEG"));
+  EXPECT_THAT(error_of(cut), HasSubstr("the JPEG is damaged"));
   Bytes header = jpeg(32, 32, slopes);
   header.resize(10);
   EXPECT_NE(error_of(header), "");
   Bytes image = png(32, 32, slopes);
   image[image.size() / 2] ^= 0xFF;
-  EXPECT_THAT(error_of(image), HasSubstr("a damaged PNG"));
+  EXPECT_THAT(error_of(image), HasSubstr("the PNG is damaged"));
   EXPECT_THAT(error_of({'G', 'I', 'F', '8', '9', 'a'}), HasSubstr("neither a JPEG nor a PNG"));
   EXPECT_THAT(error_of({}), HasSubstr("neither a JPEG nor a PNG"));
-  EXPECT_THAT(error_of(png(8, 8, slopes), {2, 8, 8}), HasSubstr("the net takes 2"));
-  // A header that claims more than there could be.
+  EXPECT_THAT(error_of(png(8, 8, slopes), {2, 8, 8}), HasSubstr("but the net takes 2"));
+  // The header claims more pixels than the limit.
   Bytes huge = png(8, 8, slopes);
   for (std::size_t at = 16; at < 24; ++at) huge[at] = 0x7F;
   EXPECT_NE(error_of(huge), "");
@@ -185,7 +185,7 @@ TEST_F(ImageFolders, MayBeDividedAlready) {
   EXPECT_EQ(data.training.count(), 2);
   EXPECT_EQ(data.test.labels, (std::vector<std::uint16_t>{1}));
   put("val/c/2.png", png(8, 8, slopes));
-  EXPECT_THAT(error_of_opening(), HasSubstr("class c is there for testing"));
+  EXPECT_THAT(error_of_opening(), HasSubstr("class c has a folder for testing"));
 }
 
 TEST_F(ImageFolders, NameWhatCannotBeDecodedOrLeaveItOut) {
@@ -222,12 +222,12 @@ TEST_F(ImageFolders, GiveBatchesThatAreFunctionsOfSeedAndPlace) {
     EXPECT_EQ(take(again, place / batches.count(), place % batches.count()), in_order[static_cast<std::size_t>(place)]);
   }
   EXPECT_NE(take(Batches(data, Part::training, 5, 4, augment), 0, 0), in_order[0]);
-  EXPECT_NE(in_order[0], in_order[3]) << "another epoch";
-  // The mean of what is normalised is near 0.
+  EXPECT_NE(in_order[0], in_order[3]) << "the order must differ between epochs";
+  // The mean of normalised values is near 0.
   double sum = 0.0;
   for (const std::vector<float>& each : in_order) sum += std::accumulate(each.begin(), each.end(), 0.0);
   EXPECT_NEAR(sum / static_cast<double>(in_order.size() * in_order[0].size()), 0.0, 0.2);
-  // The last batch of a test is filled up with zeros.
+  // The last test batch is filled up with zeros.
   const Batches test(data, Part::test, 3, 3, {});
   ASSERT_EQ(test.count(), 2);
   const std::vector<float> last = take(test, 0, 1);

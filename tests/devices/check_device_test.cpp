@@ -1,4 +1,4 @@
-// Two devices side by side: agreement, and every way of disagreeing.
+// Tests the device that compares two devices: when they agree, and for every way in which they can disagree.
 
 #include "devices/check_device.hpp"
 
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 enum class Wrong { output, input_gradient, weight_gradient, bias_gradient, update };
 
-/// The reference, wrong in one element of one result.
+/// The reference device with an error in one element of one result.
 class WrongShard : public Shard {
  public:
   WrongShard(Wrong wrong, std::unique_ptr<Shard> shard) : wrong_(wrong), shard_(std::move(shard)) {
@@ -31,7 +31,7 @@ class WrongShard : public Shard {
     return spoilt(Wrong::output, shard_->forward(input, pass, samples), *output_, 1);
   }
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
-    // An element in a hundred may differ; more may not.
+    // One element in a hundred may differ, but no more.
     return &spoilt(Wrong::input_gradient, *shard_->backward_input(output_gradient, samples), *gradient_, 20);
   }
   std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override { return shard_->make_added(index); }

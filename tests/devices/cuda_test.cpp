@@ -1,5 +1,5 @@
-// An NVIDIA GPU, by either library, on every case of the list, against the reference in double. Where there is none, each
-// test is skipped with the reason.
+// Compares an NVIDIA GPU, with cuDNN and with cuBLAS, with the double-precision reference on every case of the list.
+// Without a GPU, each test is skipped with the reason.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace convoy {
 namespace {
 
-/// Why the device cannot be used; empty when it can.
+/// The reason why the device cannot be used; empty if it can.
 std::string why_unusable(const std::string& name) {
   std::string why = "there is no " + name;
   for (const DeviceRow& row : list_devices()) {

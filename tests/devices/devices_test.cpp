@@ -1,4 +1,4 @@
-// The table of devices, sizes of memory, and timing.
+// Tests the table of devices, sizes of memory, and the timing of devices.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(Registry, EveryRowIsUsableOrSaysWhyNot) {
     if (row.unusable.empty()) {
       const auto device = make_device(row.name, {.threads = 1});
       EXPECT_GE(device->info().threads, 1) << row.name;
-      // "cpu" is Eigen's in a program without oneDNN.
+      // Without oneDNN, "cpu" is the Eigen device.
       if (row.name != "cpu") {
         EXPECT_EQ(device->info().name, row.name);
       }
@@ -67,9 +67,9 @@ TEST(Registry, ACheckNamesTwoDevices) {
   }
 }
 
-/// What PoCL would read.
+/// The environment variable that PoCL reads.
 std::string pocl_affinity() {
-  setenv("OMP_WAIT_POLICY", "passive", 0);  // the program need not start itself again
+  setenv("OMP_WAIT_POLICY", "passive", 0);  // avoids that the program starts itself again
   settle_library_threads(nullptr);
   const char* value = std::getenv("POCL_AFFINITY");
   const std::string text = value == nullptr ? "" : value;
@@ -81,7 +81,8 @@ TEST(LibraryThreads, OfPoclHaveACoreEachUnlessTheUserOrTheSystemChose) {
   cpu_set_t all;
   CPU_ZERO(&all);
   ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
-  if (CPU_COUNT(&all) < 2 || CPU_COUNT(&all) < sysconf(_SC_NPROCESSORS_ONLN)) GTEST_SKIP() << "not all cores are ours";
+  if (CPU_COUNT(&all) < 2 || CPU_COUNT(&all) < sysconf(_SC_NPROCESSORS_ONLN))
+    GTEST_SKIP() << "this process may not use all cores";
   unsetenv("POCL_AFFINITY");
   EXPECT_EQ(pocl_affinity(), "1");
   setenv("POCL_AFFINITY", "0", 1);
@@ -188,7 +189,8 @@ TEST(PassTimes, CountWhatAQuotaTakesWhereverItTookIt) {
   for (int round = 0; round < 5; ++round) {
     times.add(0, {.passed = 0.001, .computed = 0.001});
     times.add(1, {.passed = round == 0 ? 0.018 : 0.003, .computed = 0.003});
-    times.add_between({.passed = 0.013, .computed = 0.004});  // 100 ms have passed, of which 40 were computed
+    times.add_between(
+        {.passed = 0.013, .computed = 0.004});  // in all, 100 ms have passed and 40 ms were spent computing
   }
   EXPECT_TRUE(times.shared());
   EXPECT_NEAR(times.typical(0), 0.0025, 1e-9);

@@ -1,4 +1,4 @@
-// What shards take on the processor, beside what plans count on.
+// Compares the memory that shards take on the processor with the memory that plans count on.
 
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -25,7 +25,7 @@ struct Case {
   int filters;
 };
 
-/// The net's shards after a training step, with what they read.
+/// The shards of a net, and their inputs, after a training step.
 struct Trained {
   std::vector<std::unique_ptr<Shard>> shards;
   std::vector<std::unique_ptr<DeviceTensor>> tensors;
@@ -62,7 +62,7 @@ TEST_P(ProcessorMemory, IsWhatPlansCountOn) {
     const auto device = make_device(GetParam(), {.threads = 2});
     const Trained trained = train(*device, of);
     const double taken = allocated() - before;
-    if (taken <= 0.0) GTEST_SKIP() << "the allocator keeps no account, as under a sanitizer";
+    if (taken <= 0.0) GTEST_SKIP() << "the allocator does not count bytes (under a sanitizer)";
     EXPECT_LE(taken, device->info().memory_factor * trained.counted)
         << of.net << ", batch " << of.batch << ", " << of.filters << " filters";
   }

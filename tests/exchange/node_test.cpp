@@ -1,5 +1,5 @@
-// Nodes that execute a plan's task graph together, against the trunk on one device: the same weights, whatever the plan,
-// the order in which parcels arrive, and whose turn it is.
+// Compares nodes that execute a plan's task graph together with the trunk on one device. The weights must be the same
+// for every plan, every order in which parcels arrive, and every order in which nodes take turns.
 
 #include "exchange/node.hpp"
 
@@ -20,11 +20,11 @@ namespace {
 
 constexpr int kBatch = 6;
 constexpr int kSteps = 5;
-/// Of values up to 10 of the trunk with branches, whose small batch norms make much of rounding.
+/// Tolerance for values up to 10 of the trunk with branches, whose small batch norms amplify rounding.
 constexpr float kBranches = 5e-4F;
 constexpr UpdateStep kSgd{.learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 0.001F};
 
-/// Three stages with odd sizes and every kind of channel layer; the thesis' scheme knows no batch norm.
+/// Three stages with odd sizes and every kind of channel layer. The thesis' scheme has no batch norm.
 Stages chain(Exchange exchange = Exchange::ring) {
   std::vector<Stage> stages{{.name = "conv1",
                              .channels = 2,
@@ -69,7 +69,7 @@ std::vector<ShardState> start(const Stages& trunk) {
 Shape images_shape(const Stages& trunk) { return input_shape(trunk[0], kBatch); }
 
 struct Result {
-  Tensor tested;  ///< output of a forward pass at the end
+  Tensor tested;  ///< output of a forward pass after training
   std::vector<ShardState> states;
 };
 
@@ -117,10 +117,10 @@ bool same_bits(const Result& a, const Result& b) {
 struct NodesCase {
   std::string name;
   std::vector<double> shares;
-  bool own = false;  ///< the last share is the master's
+  bool own = false;  ///< whether the last share is the master's
   Exchange exchange = Exchange::star;
   int micro_batches = 1;
-  std::vector<bool> replicated{false, false};  ///< of the first stages
+  std::vector<bool> replicated{false, false};  ///< for each of the first stages, whether it is replicated
   bool relayed = false;
 };
 
@@ -152,14 +152,14 @@ TEST_P(NodesTogether, TrainAsOneDeviceDoes) {
 }
 
 TEST_P(NodesTogether, TrainBranchesAsOneDeviceDoes) {
-  if (GetParam().exchange == Exchange::thesis) GTEST_SKIP() << "which the thesis' scheme does not know";
+  if (GetParam().exchange == Exchange::thesis) GTEST_SKIP() << "the thesis' scheme has no branches";
   const Stages trunk = branches();
   Plan plan = plan_of(GetParam(), trunk);
   const Result local = train_local("eigen", trunk);
   const Result once = train_on_nodes(plan, trunk, "eigen", 1);
   expect_close(once, local, kBranches);
   EXPECT_TRUE(same_bits(once, train_on_nodes(plan, trunk, "eigen", 2))) << "another order of turns and arrivals";
-  // What has no weights split as well, whether that is better or not; and shares that differ from stage to stage.
+  // Stages without weights are split too, whether or not this is faster, and shares differ from stage to stage.
   std::vector<double> shares = GetParam().shares;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     std::rotate(shares.begin(), shares.begin() + 1, shares.end());

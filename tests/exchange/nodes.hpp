@@ -1,4 +1,4 @@
-// All nodes of a plan in one thread, and what their tests feed them.
+// Runs all nodes of a plan in one thread, and makes the inputs and gradients for their tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace convoy {
 
 using Stages = std::vector<Stage>;
 
-inline constexpr int kGrant = -1;  ///< in place of a parcel's task: one more part of a gradient may be sent
+inline constexpr int kGrant = -1;  ///< stands for a grant in place of a parcel's task
 
 inline Tensor drawn(const Shape& shape, std::uint64_t stream, float scale) {
   Tensor tensor(shape);
@@ -24,7 +24,7 @@ inline Tensor drawn(const Shape& shape, std::uint64_t stream, float scale) {
   return tensor;
 }
 
-/// A head: the gradient of a little of the squared distance to a target.
+/// Stands for a head: the gradient of a multiple of the squared distance between the outputs and a target.
 inline Tensor gradient_of(const Tensor& output, int step) {
   Tensor gradient = drawn(output.shape(), 200 + static_cast<std::uint64_t>(step), 1.0F);
   for (std::size_t i = 0; i < output.size(); ++i) gradient.data()[i] = 0.05F * (output.data()[i] - gradient.data()[i]);
@@ -33,7 +33,7 @@ inline Tensor gradient_of(const Tensor& output, int step) {
 
 inline Pass pass_of(int step) { return {.training = true, .seed = 77U + static_cast<std::uint64_t>(step)}; }
 
-/// Of all outputs.
+/// The gradients by all outputs.
 template <class Network>
 std::vector<Tensor> gradients_of(const Network& network, const Stages& trunk, int step) {
   std::vector<Tensor> gradients;
@@ -47,7 +47,7 @@ inline std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors) {
   return all;
 }
 
-/// All nodes of a plan in one thread, with the turns and the arrivals drawn from a seed.
+/// All nodes of a plan in one thread. The order of turns and arrivals is drawn from a seed.
 class Nodes {
  public:
   Nodes(const Plan& plan, const Stages& trunk, const std::string& device, std::uint64_t seed,
@@ -86,13 +86,14 @@ class Nodes {
   void backward(const std::vector<const Tensor*>& gradients) {
     for (int m = 0; m < plan_.micro_batches; ++m) master().give_gradients(gradients, m);
   }
-  /// Forward and backward, each micro-batch at once or some turns later, by gradient_of() the outputs.
+  /// Runs forward and backward. The gradient of a micro-batch is given at once or some turns after its outputs are
+  /// ready.
   void train(const Tensor& images, int step) {
     for (const auto& node : nodes_) node->begin(pass_of(step), node.get() == &master() ? &images : nullptr);
     for (int m = 0; m < plan_.micro_batches; ++m) {
       run_until([&] { return master().outputs_ready() > m; });
       for (std::uint32_t turns = random_.below(3) * 20; turns > 0; --turns) one_turn();
-      // Of other micro-batches it is that of what an earlier step left there.
+      // For other micro-batches, the outputs are still those of an earlier step.
       master().give_gradients(pointers(gradients_of(*this, trunk_, step)), m);
     }
   }
@@ -122,7 +123,7 @@ class Nodes {
     return std::ranges::all_of(nodes_, [](const auto& node) { return node->finished(); });
   }
 
-  /// Some node works, or some parcel arrives: of each pair of nodes in the order of sending.
+  /// Lets one node work or one parcel arrive. Parcels between two nodes arrive in the order in which they were sent.
   void one_turn() {
     if (random_.below(2) == 0) {
       nodes_[random_.below(static_cast<std::uint32_t>(nodes_.size()))]->work();
@@ -145,7 +146,7 @@ class Nodes {
   template <class Done>
   void run_until(Done done) {
     for (int turn = 0; !done(); ++turn) {
-      ASSERT_LT(turn, 1000000) << "nobody has anything to do";
+      ASSERT_LT(turn, 1000000) << "no node has anything to do";
       one_turn();
     }
   }

@@ -1,4 +1,4 @@
-// The nets in nets/ on nodes, against the trunk on one device.
+// Compares the nets in nets/ on nodes of a plan with the trunk on one device.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ TEST_P(ShippedNets, TrainOnOneAndOnThreeUnequalNodesAsOnOneDevice) {
   constexpr std::size_t kParcel = std::size_t{1} << 16U;
   const std::vector<ShardState> from = off_zero(initial_trunk(parts, 1));
   const Tensor images = drawn({batch, net.input.channels, net.input.height, net.input.width}, 1, 1.0F);
-  // The gradients of one step: what an update takes away, at a rate at which the weights' own size does not round it.
+  // The gradient is the change of the weights in one step, at a rate so high that the weights' size does not round it.
   constexpr UpdateStep kWhole{.learning_rate = 4096.0F};
   const auto device = make_device("cpu", {.threads = 1});
   LocalTrunk local(parts.trunk, images.shape(), *device);
@@ -54,7 +54,7 @@ TEST_P(ShippedNets, TrainOnOneAndOnThreeUnequalNodesAsOnOneDevice) {
           ours.data()[i] -= from[s].parameters[p].value.data()[i];
           theirs.data()[i] -= from[s].parameters[p].value.data()[i];
         }
-        // Rounding decides on a ReLU's slope where there is next to no difference.
+        // Where a value is next to 0, rounding decides the slope of a ReLU.
         EXPECT_LT(distance(ours, theirs), 0.01) << specs[p].name;
       }
     }

@@ -1,4 +1,5 @@
-// What each fuzzer is: a function that takes any bytes. Error is how bad input is refused; all else is a defect.
+// Each fuzzer is a function that takes any bytes. Bad input must be refused with an Error; every other failure is a
+// defect.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@ int try_to(Read read) {
   try {
     read();
   } catch (const Error&) {
-    // Refused, as it should be.
+    // The input was refused, as expected of bad input.
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// Photographs: JPEG and PNG, decoded, scaled and cut.
+// Decodes, scales and crops JPEG and PNG files.
 
 #include <span>
 #include <vector>

@@ -1,4 +1,4 @@
-// Plans, calibrations and keys. The first byte says which.
+// Reads a plan, a calibration or keys; the first byte selects one of them.
 
 #include <string>
 

@@ -1,4 +1,4 @@
-// What a peer sends: decoded, and where it is a message, encoded and decoded again to the same.
+// Decodes the bytes of a peer. A valid message must be equal after encoding and decoding it again.
 
 #include <span>
 

@@ -1,4 +1,4 @@
-// Data files of the IDX kind, plain or gzipped: the images of one part; the other files are sound.
+// Reads a data set with a fuzzed IDX file of images, plain or gzipped, beside valid files.
 
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 
 namespace {
 
-/// A folder of this process, removed at its end.
+/// A folder of this process that is removed when the process ends.
 class Folder {
  public:
   Folder() { std::filesystem::create_directories(path_); }

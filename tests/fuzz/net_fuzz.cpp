@@ -1,4 +1,4 @@
-// Net files.
+// Reads net files.
 
 #include <string>
 

@@ -1,4 +1,4 @@
-// ONNX models, and tensors in files of their own.
+// Imports ONNX models, and reads ONNX files of one tensor.
 
 #include <string>
 

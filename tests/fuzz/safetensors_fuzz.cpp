@@ -1,4 +1,4 @@
-// Weights and checkpoints.
+// Reads safetensors files.
 
 #include <vector>
 

@@ -39,7 +39,7 @@ void each_match(const std::string& text, const std::regex& pattern, const Look& 
   for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match) look(*match);
 }
 
-/// The pieces of code of a line: all of it in a block, else what stands between backticks.
+/// The code in a line: the whole line inside a fenced block, else the texts between backticks.
 std::vector<std::string> code_of(const Line& line) {
   if (line.block) return {line.text};
   static const std::regex ticks("`([^`]+)`");

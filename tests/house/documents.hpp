@@ -1,4 +1,4 @@
-// What the documents claim about the tree: files they link to or name, programs, and options.
+// Finds the claims that documents make about the tree: links, named files, programs, and options.
 #pragma once
 
 #include <string>
@@ -6,24 +6,22 @@
 
 namespace convoy::house {
 
-/// A claim and the line it stands in.
+/// A claim and its line.
 struct Claim {
   std::string text;
   int line = 0;
   bool operator==(const Claim&) const = default;
 };
 
-/// Targets of Markdown links that point into the tree, without #anchors. Web addresses and pure anchors are
-/// left out.
+/// The targets of Markdown links that point into the tree, without #anchors. Web addresses and pure anchors are left
+/// out.
 std::vector<Claim> relative_links(const std::string& markdown);
 
-/// Everything in code (inline or in a block) that starts with a folder of the tree and a slash: "scripts/demo",
-/// "nets/glyphs.yaml". Left out are paths that stand for many: with a sign such as * or <, or with NAME, NET or FOLDER
-/// in them.
+/// The paths in code (inline or in a block) that start with a folder of the tree and a slash, such as "scripts/demo" or
+/// "nets/glyphs.yaml". Patterns are left out: paths with a sign such as * or <, or with NAME, NET or FOLDER.
 std::vector<Claim> named_paths(const std::string& markdown);
 
-/// Long options ("--listen") in code, with the program ("convoy-master train") whose heading or command line
-/// they stand under. A table belongs to the program named last, in code, before it.
+/// A long option ("--listen") in code, with the program ("convoy-master train") that was last named in code before it.
 struct OptionClaim {
   std::string program;
   std::string option;

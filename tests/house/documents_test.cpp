@@ -43,7 +43,7 @@ std::vector<fs::path> documents() {
   return files;
 }
 
-/// What the program prints for --help, or nothing where it was not built.
+/// The output of the program for --help, or an empty text if it was not built.
 std::string help_of(const std::string& command) {
   static const std::map<std::string, std::string> programs{
       {"convoy-master", CONVOY_MASTER},
@@ -68,7 +68,7 @@ TEST(Documents, LinksPointToFiles) {
   for (const fs::path& file : files) {
     for (const Claim& link : relative_links(read(file))) {
       EXPECT_TRUE(fs::exists(file.parent_path() / link.text))
-          << fs::relative(file, kRoot) << ":" << link.line << ": no file at " << link.text;
+          << fs::relative(file, kRoot) << ":" << link.line << ": there is no file at " << link.text;
     }
   }
 }
@@ -81,7 +81,7 @@ TEST(Documents, NamedPathsExist) {
   for (const fs::path& file : documents()) {
     for (const Claim& path : named_paths(read(file))) {
       EXPECT_TRUE(fs::exists(kRoot / path.text))
-          << fs::relative(file, kRoot) << ":" << path.line << ": no file or folder " << path.text;
+          << fs::relative(file, kRoot) << ":" << path.line << ": there is no file or folder " << path.text;
     }
   }
 }
@@ -99,7 +99,8 @@ TEST(Documents, ReadmeNamesOptionsThatExist) {
   const std::vector<OptionClaim> options = named_options(read(kRoot / "README.md"));
   EXPECT_GT(options.size(), 5U);
   for (const OptionClaim& claim : options) {
-    ASSERT_FALSE(claim.program.empty()) << "README.md:" << claim.line << ": " << claim.option << " of which program?";
+    ASSERT_FALSE(claim.program.empty()) << "README.md:" << claim.line << ": " << claim.option
+                                        << " belongs to no program; name one before it";
     if (!helps.contains(claim.program)) helps[claim.program] = help_of(claim.program);
     const std::string& help = helps[claim.program];
     EXPECT_FALSE(help.empty()) << "README.md:" << claim.line << ": " << claim.program << " was not built";

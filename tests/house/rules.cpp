@@ -18,7 +18,8 @@ namespace {
 
 using Names = std::set<std::string>;
 
-/// What a folder may include besides itself, from cmake/folders.txt. An entry with a slash is one header.
+/// The folders that each folder may include besides itself, from cmake/folders.txt. An entry with a slash is one
+/// header.
 const std::map<std::string, Names>& folder_table() {
   static const std::map<std::string, Names> table = [] {
     std::map<std::string, Names> read;
@@ -35,7 +36,7 @@ const std::map<std::string, Names>& folder_table() {
   return table;
 }
 
-/// A library that only some folders may see.
+/// A library whose headers only some folders may include.
 struct Library {
   std::string name;
   std::regex header;
@@ -51,7 +52,7 @@ const std::vector<Library>& libraries() {
       {"Eigen", std::regex("(unsupported/)?Eigen/.*"), {"kernels", "bench", "tests"}},
       {"OpenMP", std::regex("omp\\.h"), {"kernels", "bench", "tests"}},
       {"yaml-cpp", std::regex("yaml-cpp/.*"), {"nets", "tests"}},
-      {"CLI11", std::regex("CLI/.*"), {"master", "slave", "bench"}},
+      {"CLI11", std::regex("CLI/.*"), {"devices", "master", "slave", "bench"}},
       {"GoogleTest", std::regex("g(test|mock)/.*"), {"tests"}},
       {"OpenCL", std::regex("(CL|OpenCL)/.*"), {"cl", "tests"}},
       {"CUDA", std::regex("(cuda|cudnn|cublas|nvml|nvrtc).*"), {"kernels"}},

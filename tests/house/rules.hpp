@@ -1,5 +1,5 @@
-// The rules of the house that a compiler does not know: which folder may include what, which file may ask for
-// a backend, and how long a file may be. Each rule is a pure function of one file's path and text.
+// Rules that a compiler does not check: which headers a folder may include, which file may ask for backends, who owns
+// memory, and how long a file may be. Each rule is a pure function of one file's path and text.
 #pragma once
 
 #include <string>
@@ -7,11 +7,12 @@
 
 namespace convoy::house {
 
-/// Folders that hold code, each one CMake target (tests hold several).
+/// The folders with code. Each is one CMake target, except that tests has several.
 const std::vector<std::string>& code_folders();
 
-/// One line for each breach in a file, as "path:line: what, and what the rule is". `path` is relative to the
-/// root of the tree ("wire/link.cpp"); `text` is the whole file.
+// Each function returns a line "PATH:LINE: breach and rule" for each breach in a file. `path` is relative to the root
+// of the tree ("wire/link.cpp"), and `text` is the whole file.
+
 std::vector<std::string> include_breaches(const std::string& path, const std::string& text);
 std::vector<std::string> backend_breaches(const std::string& path, const std::string& text);
 std::vector<std::string> ownership_breaches(const std::string& path, const std::string& text);
@@ -20,7 +21,7 @@ std::vector<std::string> leftover_breaches(const std::string& path, const std::s
 /// Names of hosts that serve a system's packages: which mirror a system uses stands in its own settings.
 std::vector<std::string> mirror_breaches(const std::string& path, const std::string& text);
 
-/// All of them.
+/// The breaches of all rules.
 std::vector<std::string> breaches(const std::string& path, const std::string& text);
 
 }  // namespace convoy::house

@@ -79,7 +79,7 @@ TEST(House, NoFileNamesAPackageMirror) {
 struct Case {
   std::string path;
   std::string line;
-  std::string expected;  ///< part of the message; empty where the line is allowed
+  std::string expected;  ///< part of the message; empty if the line is allowed
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.path << " " << c.line; }

@@ -1,4 +1,5 @@
-// The CUDA device on a GPU of plain loops (host_gpu.cpp): its shards, layers, products and every kernel's index arithmetic.
+// Tests the CUDA device on a GPU of plain loops (host_gpu.cpp): its shards, layers and products, and the index
+// arithmetic of every kernel.
 
 #include "kernels/cuda/device.hpp"
 
@@ -27,7 +28,7 @@ class CudaOnHost : public testing::TestWithParam<StageCase> {
 
 TEST_P(CudaOnHost, AgreesWithTheReference) { expect_agreement(*host_device(), GetParam().spec); }
 
-/// A GPU that says it has so little memory that columns are made for a sample or two at once.
+/// A GPU with so little memory that columns are made for only one or two samples at once.
 TEST_P(CudaOnHost, AgreesInParts) {
   expect_agreement(*host_device({.memory = std::size_t{16} << 10}), GetParam().spec);
 }

@@ -1,4 +1,4 @@
-// Every device of this build on every case of the list, against the reference in double.
+// Compares every device of this build with the double-precision reference on every case of the list.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(ManyThreads, Devices,
 
 // ---- bfloat16 ------------------------------------------------------------------------------------------------------
 
-/// The cpu device with bfloat16 products, or nothing and the reason.
+/// The cpu device with bfloat16 products, or nothing and the reason in `why`.
 std::pair<std::unique_ptr<Device>, std::string> bf16_device() {
   try {
     return {make_device("cpu", {.threads = 1, .bf16 = true}), ""};
@@ -93,8 +93,8 @@ TEST(InBf16, IsRefusedByDevicesWithoutIt) {
 
 class Splits : public testing::TestWithParam<std::tuple<std::string, int>> {};
 
-/// The shards of a stage, put side by side, are the stage: maps and weight gradients to the bit where the device sums
-/// in the same order, input gradients summed over the shards.
+/// The shards of a stage together give the results of the whole stage. Maps and weight gradients are equal to the bit
+/// if the device sums in the same order; input gradients are summed over the shards.
 TEST_P(Splits, ShardsTogetherAreTheStage) {
   const auto& [name, shards] = GetParam();
   const auto device = make_device(name, {.threads = 1});

@@ -1,4 +1,4 @@
-// Gradient checks in double: the reference's analytic gradients against central differences, for the convolution and
+// Checks the reference's analytic gradients against central differences, in double precision, for the convolution and
 // every channel layer.
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class Gradients : public testing::TestWithParam<StageCase> {
 
   Shape output() const { return output_shape(spec_.stage, spec_.batch, spec_.filters.count); }
 
-  /// The loss whose gradient by the output is slope_.
+  /// The loss sum(output * slope_), whose gradient by the output is slope_.
   double loss() {
     const auto& out = host_values<double>(shard_.forward(input_, kPass));
     double sum = 0.0;
@@ -38,7 +38,8 @@ class Gradients : public testing::TestWithParam<StageCase> {
     return sum;
   }
 
-  /// Central difference at two step sizes; nothing where they differ, as they do astride a kink of ReLU or max.
+  /// The central difference, computed at two step sizes. Returns nothing if they differ, as they do across a kink of
+  /// ReLU or max.
   std::optional<double> difference(double& value) {
     const auto at_step = [&](double step) {
       const double at = value;
@@ -56,7 +57,7 @@ class Gradients : public testing::TestWithParam<StageCase> {
   }
 
   void check(BasicTensor<double>& values, const BasicTensor<double>& gradient, const std::string& what) {
-    // A stride through the values, so that large cases stay quick.
+    // Only some values are checked, so that large cases stay quick.
     const std::size_t stride = std::max<std::size_t>(1, values.size() / 20);
     std::size_t checked = 0;
     std::size_t kinks = 0;
@@ -67,7 +68,7 @@ class Gradients : public testing::TestWithParam<StageCase> {
       if (!expected) continue;
       ASSERT_NEAR(gradient.data()[i], *expected, 1e-6 * (1.0 + std::abs(*expected))) << what << " " << i;
     }
-    EXPECT_LE(kinks * 4, checked) << what << ": too few values lie off the kinks to call this a check";
+    EXPECT_LE(kinks * 4, checked) << what << ": too many of the checked values lie on kinks";
   }
 
   ShardSpec spec_;

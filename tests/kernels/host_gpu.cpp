@@ -1,5 +1,5 @@
-// A GPU of plain loops: the same elements that CUDA's kernels run, one after another on the host. With it the CUDA device
-// computes every case on a machine without a GPU; only the launches, copies and libraries of cuda_gpu.cu are not tested.
+// A GPU of plain loops, which runs the code of CUDA's kernels element by element on the host. With it, the CUDA device
+// computes every case on a machine without a GPU. Only the launches, copies and libraries of cuda_gpu.cu stay untested.
 
 #include "tests/kernels/host_gpu.hpp"
 

@@ -1,4 +1,4 @@
-// The limits of the GPU that host_gpu.cpp makes of the host.
+// The limits of the GPU that host_gpu.cpp emulates.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 namespace convoy {
 
 struct HostGpuLimits {
-  std::size_t memory = std::size_t{1} << 30;  ///< what it says it has
-  std::size_t room = std::size_t{1} << 30;    ///< what it gives
-  bool lost = false;                          ///< everything from now on fails
+  std::size_t memory = std::size_t{1} << 30;  ///< bytes that it reports
+  std::size_t room = std::size_t{1} << 30;    ///< bytes that it can allocate
+  bool lost = false;                          ///< whether every call fails from now on
 };
 
 HostGpuLimits& host_gpu_limits();

@@ -7,7 +7,7 @@
 namespace convoy {
 namespace {
 
-/// Whole numbers from 0 to 3, so that most windows hold equal maxima.
+/// Fills with integers from 0 to 3, so that most windows have equal maxima.
 std::vector<float> few_values(std::size_t count) {
   Random random(1, 2);
   std::vector<float> values(count);
@@ -15,7 +15,7 @@ std::vector<float> few_values(std::size_t count) {
   return values;
 }
 
-/// What max pooling and its gradient are, element by element.
+/// Max pooling and its gradient by their definition, element by element.
 struct Plain {
   std::vector<float> output;
   std::vector<float> input_gradient;

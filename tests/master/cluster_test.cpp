@@ -1,4 +1,5 @@
-// The trunk on slaves against the trunk in process: same results, whatever the number of slaves and the shares.
+// Compares the trunk on slaves with the trunk on one device. The results must be the same for every number of slaves
+// and all shares.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ constexpr int kBatch = 4;
 constexpr int kSteps = 20;
 constexpr std::uint64_t kSeed = 11;
 
-/// Two stages with odd sizes, every kind of channel layer, and a dense head.
+/// A net of two stages with odd sizes and several channel layers, and a dense head.
 Cut small_net() {
   Cut cut;
   cut.trunk = {{.name = "conv1",
@@ -54,7 +55,7 @@ struct Result {
 
 TrainingOptions plain_sgd() { return {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.001}; }
 
-/// Trains some steps on made-up images; the same for every trunk.
+/// Trains kSteps steps on random images. The images are the same for every trunk.
 Result train_some(
     Trunk& trunk, const Cut& cut, const std::function<void(int step)>& before = [](int) {},
     const TrainingOptions& options = plain_sgd()) {
@@ -71,7 +72,7 @@ Result train_some(
     const Pass pass{.training = true, .seed = random.next(), .squares = options.clip > 0.0};
     const auto update = [&](double norm) {
       if (options.clip > 0.0) {
-        EXPECT_GT(norm, options.clip) << "else nothing would be clipped";
+        EXPECT_GT(norm, options.clip) << "the test needs gradients that are clipped";
       }
       return update_step(options, options.learning_rate, step + 1, norm);
     };
@@ -90,7 +91,7 @@ Result train_local(const std::string& device_name) {
 
 using Names = std::vector<std::string>;
 
-/// `devices` in turns; the master's own is the first.
+/// Trains on slaves that use `devices` in turn. The master's own device is the first.
 Result train_on_slaves(const Names& devices, int slaves, const std::vector<double>& shares, bool own,
                        const std::function<void(Plan&)>& change = {}) {
   const Cut cut = small_net();
@@ -113,9 +114,9 @@ Result train_on_slaves(const Names& devices, int slaves, const std::vector<doubl
   return result;
 }
 
-/// `epsilon`: of the number type that travels.
+/// `epsilon` is the relative rounding error of the number type on the wire.
 void expect_close(const Result& got, const Result& expected, double epsilon = 0x1.0p-24) {
-  // Twenty steps of rounding differences in sums of at most 54 products each (and their gradients' 80).
+  // The tolerance allows for twenty steps of rounding errors in sums of at most 54 products, or 80 in gradients.
   const double tolerance = 64.0 * kSteps * std::sqrt(80.0) * epsilon;
   EXPECT_NEAR(got.loss, expected.loss, tolerance * kSteps);
   for (std::size_t s = 0; s < expected.trunk.size(); ++s) {
@@ -158,11 +159,11 @@ TEST_P(Clusters, TrainAsOneMachineDoes) {
   expect_equal(star, train_on_slaves(c.devices, c.slaves, c.shares, c.own, in_a_ring));
 }
 
-/// A plan that takes a slow device for as fast as the others is mended by what the run measures.
+/// A plan that takes a slow device for a fast one is corrected by the times that the run measures.
 TEST(ClustersOutOfBalance, MoveFiltersToWhoIsFaster) {
   const Cut cut = small_net();
   Roster roster("tcp://127.0.0.1:*", "test");
-  // The second computes all twice, by plain loops, and compares: many times as slow, on a busy machine too.
+  // The second slave computes everything twice, by plain loops, so it is many times slower, even on a busy machine.
   SlaveThreads threads(roster.endpoint(), 2, {"eigen", "check:reference,reference64"});
   const std::atomic<bool> stop{false};
   roster.gather(2, stop, [] {});
@@ -206,7 +207,7 @@ TEST(ClustersThatChangePlans, TakeTheStateOfFiltersAlong) {
   roster.dismiss("the test finished");
 }
 
-/// Of the same number of micro-batches, with the first stage replicated or not.
+/// Two runs are equal to the bit and close to a local run, whether the first stage is replicated or not.
 TEST(ClustersInMicroBatches, AreRepeatableToTheBit) {
   for (const bool replicated : {false, true}) {
     const auto change = [&](Plan& plan) {
@@ -220,7 +221,7 @@ TEST(ClustersInMicroBatches, AreRepeatableToTheBit) {
   }
 }
 
-/// Statistics and the gradients' norm are those of the whole batch and of all shards.
+/// The statistics of batch norms are those of the whole batch, and the norm of the gradients is that of all shards.
 TEST(ClustersThatNormaliseAndClip, TrainAsOneMachineDoes) {
   Cut cut = small_net();
   cut.trunk[0].conv.bias = false;
@@ -228,7 +229,7 @@ TEST(ClustersThatNormaliseAndClip, TrainAsOneMachineDoes) {
   cut.trunk[1].after.insert(cut.trunk[1].after.begin(), BatchNorm{.name = "norm2", .momentum = 0.5F});
   cut.moments = moments_of(Optimizer::adam);
   for (Stage& stage : cut.trunk) stage.moments = cut.moments;
-  // Adam divides by what may be next to nothing: with a small epsilon it would make much of rounding.
+  // Adam may divide by a number next to 0, so a small epsilon would amplify rounding.
   const TrainingOptions options{.optimizer = Optimizer::adam, .learning_rate = 0.01, .epsilon = 0.1, .clip = 0.25};
   const auto device = make_device("eigen", {.threads = 1});
   LocalTrunk local(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
@@ -239,7 +240,7 @@ TEST(ClustersThatNormaliseAndClip, TrainAsOneMachineDoes) {
     SlaveThreads threads(roster.endpoint(), 3, {"eigen"});
     const std::atomic<bool> stop{false};
     roster.gather(3, stop, [] {});
-    // The second slave has nothing to do.
+    // The second slave has no filters.
     Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b", "c", "master"}, {3, 0, 1, 2});
     plan.exchange = exchange;
     plan.micro_batches = 2;
@@ -253,7 +254,7 @@ TEST(ClustersThatNormaliseAndClip, TrainAsOneMachineDoes) {
   }
 }
 
-/// Timed, planned, kept, moved and tested like a chain of stages.
+/// A trunk with branches is timed, planned, loaded, moved and tested like a chain of stages.
 TEST(ClustersWithBranches, TrainAsOneMachineDoes) {
   const Net net = parse_net(kGraphNet, "graph.yaml", {"out.units=4", "side_out.units=4"});
   const Cut cut = convoy::cut(net);
@@ -293,7 +294,8 @@ TEST(ClustersWithBranches, TrainAsOneMachineDoes) {
   roster.dismiss("the test finished");
 }
 
-/// Rounded on the wire: near the run in floats, not equal to it, and the same every time.
+/// A run whose maps are rounded on the wire is close to the run in fp32 but not equal to it, and is repeatable to the
+/// bit.
 class NarrowWires : public testing::TestWithParam<NumberType> {};
 
 TEST_P(NarrowWires, TrainLikeFloatsButForRounding) {
@@ -302,7 +304,7 @@ TEST_P(NarrowWires, TrainLikeFloatsButForRounding) {
   const Result once = train_on_slaves(devices, 3, {1, 5, 2, 1}, true, narrow);
   expect_equal(once, train_on_slaves(devices, 3, {1, 5, 2, 1}, true, narrow));
   const Result floats = train_local("eigen");
-  // Twenty small steps: far less than the bound for the worst.
+  // The learning rate is small, so the difference stays far below the worst-case bound.
   expect_close(once, floats, GetParam() == NumberType::fp16 ? 0x1.0p-20 : 0x1.0p-17);
   EXPECT_NE(once.loss, floats.loss);
 }

@@ -1,4 +1,5 @@
-// A master among slaves that fail, leave, hang, or break the protocol: an error that names the slave, never a hang.
+// Tests a master with slaves that fail, leave, hang, or break the protocol. Each case must end in an error that names
+// the slave, and never in a hang.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +28,7 @@ std::vector<Stage> two_stages() {
           {.name = "conv2", .channels = 4, .height = 6, .width = 6, .conv = conv, .after = {Activation::relu}}};
 }
 
-/// The task of the first send of that cargo from the slave, in a plan in which it holds everything.
+/// The first task that sends this cargo from the slave, in a plan in which the slave holds all filters.
 std::uint32_t send_of(Cargo cargo) {
   const TaskGraph graph = make_task_graph(proportional_plan(two_stages(), kBatch, {"evil"}, {1.0}), two_stages());
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
@@ -46,10 +47,10 @@ struct HostileCase {
 
 void PrintTo(const HostileCase& each, std::ostream* out) { *out << each.name; }
 
-/// Bytes of all maps of either stage, in a batch.
+/// The bytes of all maps of a stage in a batch; both stages have the same number.
 constexpr std::size_t kMaps = sizeof(float) * kBatch * 4 * 6 * 6;
 
-/// What a slave says, or does not.
+/// Slaves that send wrong messages, or none.
 std::vector<HostileCase> bad_manners() {
   return {
       {"FailsToHold", "Assign", [](FakeSlave& s) { s.send(wire::Failed{"out of memory"}); }, "out of memory"},
@@ -123,7 +124,7 @@ std::vector<HostileCase> bad_manners() {
   };
 }
 
-/// Values that are not those due.
+/// Slaves that send Pieces other than those that are due.
 std::vector<HostileCase> bad_pieces() {
   static const std::uint32_t maps = send_of(Cargo::maps);
   static const std::uint32_t part = send_of(Cargo::part);
@@ -156,13 +157,14 @@ std::vector<HostileCase> bad_pieces() {
        "an unasked Done"},
       {"BeyondItsCredit", "Step",
        [](FakeSlave& s) {
-         // Of the second stage's input gradient, before its turn: nothing is added up before the loss is known.
+         // The Pieces are parts of the second stage's input gradient. The master adds none of them up before the loss
+         // is known.
          for (std::uint64_t i = 0; i < 6; ++i) s.send_piece({.step = 1, .task = part, .first = i}, 4);
          s.send(wire::Calibrated{1.0});
        },
        "broke the protocol"},
       {"SnapshotIncomplete", "Snapshot", [](FakeSlave& s) { s.send(wire::Done{}); }, "an unasked Done"},
-      {"SnapshotTooLong", "Snapshot", [](FakeSlave& s) { s.send_piece({}, 4 * 37); }, "36 at most are due"},
+      {"SnapshotTooLong", "Snapshot", [](FakeSlave& s) { s.send_piece({}, 4 * 37); }, "at most 36 values are due"},
   };
 }
 
@@ -175,7 +177,7 @@ const std::vector<HostileCase>& hostile_cases() {
   return cases;
 }
 
-/// What goes wrong in one step of training with the slave at the roster.
+/// The error of one training step with the slave in the roster; empty if the step succeeds.
 std::string error_of_a_step(Roster& roster, NumberType wire = NumberType::fp32) {
   const std::vector<Stage> stages = two_stages();
   Plan plan = proportional_plan(stages, kBatch, {"evil"}, {1.0});
@@ -228,7 +230,7 @@ TEST(HostileSlave, TheFakeByItselfIsWellBehavedButKnowsFloatsAlone) {
   thread.join();
 }
 
-/// The fake does not say where it listens for other slaves.
+/// The fake slave does not announce a port for other slaves.
 TEST(HostileSlave, ThatOthersCannotReachEndsARingButNotAStar) {
   Roster roster("tcp://127.0.0.1:*", "test");
   FakeSlave slave(roster.endpoint(), "nothing", [](FakeSlave&) {});
@@ -263,7 +265,7 @@ std::string answer_to(wire::ClientLink& link, const wire::Hello& hello) {
   return "no answer";
 }
 
-TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheMend) {
+TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheFix) {
   std::vector<std::string> notices;
   Roster roster("tcp://127.0.0.1:*", "test", {}, [&](const std::string& text) { notices.push_back(text); });
   std::atomic<bool> stop{false};
@@ -273,7 +275,8 @@ TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheMend) {
   const std::uint32_t version = wire::kProtocolVersion;
   EXPECT_THAT(answer_to(one, {.version = version + 1, .name = "a"}), HasSubstr("run the same release of Convoy"));
   EXPECT_EQ(answer_to(one, {.version = version, .name = "a"}), "welcome");
-  EXPECT_EQ(answer_to(one, {.version = version, .name = "a"}), "welcome") << "a repeated hello is no second slave";
+  EXPECT_EQ(answer_to(one, {.version = version, .name = "a"}), "welcome")
+      << "a repeated Hello must not count as a second slave";
   EXPECT_THAT(answer_to(two, {.version = version, .name = "a"}), HasSubstr("another --name"));
   EXPECT_THAT(answer_to(two, {.version = version, .name = "master"}), HasSubstr("another --name"));
   EXPECT_EQ(answer_to(two, {.version = version, .name = "b"}), "welcome");
@@ -282,6 +285,24 @@ TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheMend) {
   EXPECT_THAT(notices, ElementsAre(HasSubstr("turned away slave a at 127.0.0.1: the master speaks version"),
                                    HasSubstr("turned away slave a at 127.0.0.1: the name 'a' is taken"),
                                    HasSubstr("turned away slave master at 127.0.0.1: the name 'master' is taken")));
+}
+
+TEST(Joining, AdmitOnlyLetsTheNamedSlavesIn) {
+  Roster roster("tcp://127.0.0.1:*", "test");
+  std::atomic<bool> stop{false};
+  roster.admit_only({"a", "b"}, "the shares are fixed for a and b");
+  std::thread master([&] { roster.gather(5, stop, [] {}); });
+  wire::ClientLink one(roster.endpoint());
+  wire::ClientLink two(roster.endpoint());
+  const std::uint32_t version = wire::kProtocolVersion;
+  EXPECT_EQ(answer_to(one, {.version = version, .name = "a"}), "welcome");
+  EXPECT_EQ(answer_to(two, {.version = version, .name = "c"}), "the shares are fixed for a and b");
+  EXPECT_EQ(answer_to(two, {.version = version, .name = "b"}), "welcome") << "a refused slave may join by another name";
+  stop = true;
+  master.join();
+  std::vector<std::string> names;
+  for (const SlaveInfo& slave : roster.present()) names.push_back(slave.name);
+  EXPECT_THAT(names, testing::UnorderedElementsAre("a", "b"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Runs whose slaves die, come and go: no step is lost, and the weights are those of a run that had changed its plan there.
+// Tests runs whose slaves die, join and leave. No step may be lost, and the weights must be those of a run that changed
+// its plan at the same steps without losing a slave.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,14 +50,14 @@ class Notices : public Observer {
   const std::string& last_;
 };
 
-/// Slaves that die, each in a thread.
+/// Slaves that die during a run, each in a thread.
 class MortalSlaves {
  public:
   ~MortalSlaves() {
     stop_ = true;
     for (std::thread& thread : threads_) thread.join();
   }
-  /// One that dies (its process would be gone) at the message `at` after `spared` of them.
+  /// Adds a slave that vanishes at the message `at`, after `spared` such messages.
   void add(const std::string& endpoint, const std::string& name, const std::string& at, int spared) {
     slaves_.emplace_back(
         endpoint, at, [](FakeSlave& slave) { slave.vanish(); },
@@ -70,7 +71,7 @@ class MortalSlaves {
   std::vector<std::thread> threads_;
 };
 
-/// What a run comes to.
+/// The results of a run.
 struct Result {
   ModelState model;
   Progress progress;
@@ -86,12 +87,12 @@ class TrainingRun {
     observers_.push_back(std::make_unique<Notices>(notices_, stop_, last_));
   }
   const std::string& endpoint() const { return endpoint_; }
-  /// Ends the run after the step at hand.
+  /// Ends the run after the current step.
   void stop() { stop_ = true; }
-  /// The same when the run says so.
+  /// Ends the run after the step in which the run gives this notice.
   void stop_at(const std::string& notice) { last_ = notice; }
 
-  /// From the beginning, or from where another run has come to.
+  /// Trains from the beginning, or from the state that another run has reached.
   Result train(long steps, double snapshot_seconds, const Result* from = nullptr) {
     const auto cluster = Cluster::assemble(options_, net_options_, net_, cut_, observers_, stop_);
     auto start = std::make_shared<const ModelState>(
@@ -158,16 +159,16 @@ constexpr double kNever = 1e9;
 struct Death {
   std::string name;
   std::string exchange;
-  std::string at;  ///< the message that the slave does not survive
+  std::string at;  ///< the message at which the slave dies
   int spared;
   double snapshots;
-  long least;  ///< steps whose results stay
+  long least;  ///< smallest number of steps that the run keeps
   long most;
 };
 
 void PrintTo(const Death& death, std::ostream* out) { *out << death.name; }
 
-/// Steps whose results stayed when a slave was lost: none where it was lost before the first.
+/// The number of steps whose results were kept when a slave was lost; 0 if it was lost before the first step.
 long back_to(const Result& result) {
   const std::string begin = "going on after step ";
   for (const std::string& notice : result.notices) {
@@ -223,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(Table, Deaths,
                                          Death{"BeforeTheFirstStep", "star", "Load", 0, kNever, 0, 0}),
                          [](const auto& each) { return each.param.name; });
 
-/// Alone from the beginning on.
+/// The results of a master that trains alone.
 Result alone() { return TrainingRun(ClusterOptions()).train(kSteps, kNever); }
 
 TEST(Losses, OfSeveralAtOnceAndOfOneMoreMeanwhile) {
@@ -232,7 +233,7 @@ TEST(Losses, OfSeveralAtOnceAndOfOneMoreMeanwhile) {
   MortalSlaves mortal;
   mortal.add(run.endpoint(), "p", "Step", 4);
   mortal.add(run.endpoint(), "q", "Step", 4);
-  mortal.add(run.endpoint(), "r", "Load", 2);  // of the plan without p and q
+  mortal.add(run.endpoint(), "r", "Load", 2);  // r dies at the Load for the plan without p and q
   const Result result = run.train(kSteps, kEachStep);
   EXPECT_EQ(result.plan.members, (std::vector<std::string>{"a"}));
   expect_near(result.model, alone().model);
@@ -265,7 +266,7 @@ TEST(Losses, WaitForSlavesWhereTheUserSaysSo) {
   expect_near(result.model, alone().model);
 }
 
-/// Its process answers heartbeats, but its thread computes no more; and nobody was timed before the run.
+/// The slave's process answers heartbeats, but its thread hangs. No calibration tells how long a step may take.
 TEST(Losses, OfAThreadThatHangsAreNoticedByWhatTasksTook) {
   TrainingRun run({.slaves = 2, .shares = "1,1", .exchange = "star"});
   const SlaveThreads other(run.endpoint(), 1, {"eigen"});
@@ -279,7 +280,7 @@ TEST(Losses, OfAThreadThatHangsAreNoticedByWhatTasksTook) {
   expect_near(result.model, alone().model);
 }
 
-/// Between two slaves that the master reaches both.
+/// The link between two slaves breaks while the master still reaches both.
 TEST(Losses, OfALinkBetweenSlavesLeaveAStar) {
   TrainingRun run({.slaves = 2, .shares = "1,1", .exchange = "ring"});
   const SlaveThreads other(run.endpoint(), 1, {"eigen"});
@@ -302,7 +303,7 @@ TEST(Losses, OfALinkBetweenSlavesLeaveAStar) {
   expect_near(result.model, alone().model);
 }
 
-/// One that always fails does not hold up the others for ever.
+/// A slave that fails again and again does not delay the others for ever.
 TEST(Losses, OfTheSameSlaveAgainAndAgainEnd) {
   TrainingRun run({.slaves = 2, .exchange = "star"});
   const SlaveThreads survivor(run.endpoint(), 1, {"eigen"});

@@ -1,4 +1,5 @@
-// Checkpoints: there and back, the one before when the last is damaged, and those of another net.
+// Tests that checkpoints are written and read back, that a damaged one is replaced by the one before, and that a
+// checkpoint of another net is refused.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -105,7 +106,7 @@ TEST(Checkpoints, TheOneBeforeServesWhenTheLastIsDamaged) {
     write_file(file, {sound.begin(), sound.begin() + static_cast<std::ptrdiff_t>(length)});
     std::string notice;
     EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).run.progress.position.batch, 1);
-    EXPECT_THAT(notice, HasSubstr("going on from the checkpoint before it"));
+    EXPECT_THAT(notice, HasSubstr("the run goes on from the checkpoint before it"));
   }
   fs::remove(file);
   std::string notice;
@@ -140,11 +141,11 @@ TEST(Weights, OfAnotherNetAreRefusedByTensor) {
   EXPECT_THAT(error_of_weights(file, small_net(4)), HasSubstr("tensor conv1.weight has the shape [3,2,3,3]"));
   Cut renamed = small_net();
   renamed.heads[0].layers[0].name = "dense9";
-  EXPECT_THAT(error_of_weights(file, renamed), HasSubstr("there is no tensor dense9.weight"));
+  EXPECT_THAT(error_of_weights(file, renamed), HasSubstr("the file has no tensor dense9.weight"));
   Cut shorter = small_net();
   shorter.trunk.clear();
   shorter.heads[0].maps = {3, 2, 2};
-  EXPECT_THAT(error_of_weights(file, shorter), HasSubstr("it holds 4 tensors, the net takes 2"));
+  EXPECT_THAT(error_of_weights(file, shorter), HasSubstr("the file has 4 tensors, but the net takes 2"));
   EXPECT_THAT(error_of_weights(folder.path() + "/none", small_net()), HasSubstr("missing"));
 }
 
@@ -167,13 +168,13 @@ TEST_P(BadCheckpoints, AreRefused) {
   const BadMetadata& bad = GetParam();
   ASSERT_EQ(bad.from.size(), bad.to.size());
   const auto at = std::search(bytes.begin(), bytes.end(), bad.from.begin(), bad.from.end());
-  ASSERT_NE(at, bytes.end()) << "the test knows the file";
+  ASSERT_NE(at, bytes.end()) << "the file must contain the text that the test replaces";
   std::copy(bad.to.begin(), bad.to.end(), at);
   write_file(file, bytes);
   std::string notice;
   try {
     read_checkpoint(folder.path(), small_net(), notice);
-    FAIL() << "no error";
+    FAIL() << "the checkpoint was accepted";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr(file));
     EXPECT_THAT(error.what(), HasSubstr(bad.says));
@@ -184,14 +185,14 @@ INSTANTIATE_TEST_SUITE_P(
     Table, BadCheckpoints,
     testing::Values(BadMetadata{"Format", "convoy checkpoint 1", "convoy checkpoint 7",
                                 "expected 'convoy checkpoint 1'"},
-                    BadMetadata{"NoFormat", "\"format\"", "\"farmat\"", "it has no 'format'"},
+                    BadMetadata{"NoFormat", "\"format\"", "\"farmat\"", "the file has no 'format'"},
                     BadMetadata{"NegativePosition", "\"epoch\":\"2\"", "\"epoch\":\"-\"", "its 'epoch' is '-'"},
                     BadMetadata{"PositionIsAWord", "\"batch\":\"5\"", "\"batch\":\"x\"", "its 'batch' is 'x'"},
-                    BadMetadata{"NoPosition", "\"batch\"", "\"botch\"", "it has no 'batch'"},
-                    BadMetadata{"NoFingerprint", "\"fingerprint\"", "\"fingerbrint\"", "it has no 'fingerprint'"},
+                    BadMetadata{"NoPosition", "\"batch\"", "\"botch\"", "the file has no 'batch'"},
+                    BadMetadata{"NoFingerprint", "\"fingerprint\"", "\"fingerbrint\"", "the file has no 'fingerprint'"},
                     BadMetadata{"LossIsAWord", "\"5.1\"", "\"abc\"", "its 'epoch_loss' is 'abc'"},
                     BadMetadata{"OtherTensor", "conv1.weight.velocity", "conv2.weight.velocity",
-                                "there is no tensor conv1.weight.velocity"}),
+                                "the file has no tensor conv1.weight.velocity"}),
     [](const auto& each) { return each.param.name; });
 
 }  // namespace

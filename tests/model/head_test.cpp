@@ -1,4 +1,4 @@
-// Gradient checks in double of every layer that the head runs, and what its losses mean.
+// Checks the gradients of all layers of a head in double precision, and the values of its losses.
 
 #include "model/heads.hpp"
 
@@ -34,7 +34,7 @@ void PrintTo(const HeadCase& c, std::ostream* out) { *out << c.name; }
 class HeadGradients : public testing::TestWithParam<HeadCase> {
  protected:
   static constexpr int kBatch = 4;
-  static constexpr int kCounted = 3;  // the last sample is padding and must not count
+  static constexpr int kCounted = 3;  // the last of 4 samples is padding and must not count
 
   HeadGradients() : head_(make_cut(GetParam().maps, GetParam().layers), 1, kBatch), maps_(maps_shape()) {
     Random random(7, 1);
@@ -56,7 +56,7 @@ class HeadGradients : public testing::TestWithParam<HeadCase> {
     return head_.loss(labels_, kCounted).sum / kCounted;
   }
 
-  /// Central difference of the loss by one value.
+  /// The central difference of the loss by one value.
   double slope(double& value) {
     constexpr double kStep = 1e-5;
     const double at = value;
@@ -114,8 +114,8 @@ TEST(Head, LossAndCorrectCount) {
   Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{}}), 1, 2);
   BasicTensor<double> logits({2, 3});
   for (int c = 0; c < 3; ++c) {
-    logits.at(0, c) = c;           // softmax picks class 2
-    logits.at(1, c) = 1000.0 * c;  // no overflow
+    logits.at(0, c) = c;           // class 2 has the largest logit
+    logits.at(1, c) = 1000.0 * c;  // exp of these logits would overflow
   }
   head.forward(logits, {});
   const auto loss = head.loss({2, 0}, 2);
@@ -123,7 +123,7 @@ TEST(Head, LossAndCorrectCount) {
   EXPECT_EQ(loss.correct, 1);
 }
 
-/// As PyTorch defines it: three quarters of the label's -log p, and a quarter of the mean over the classes.
+/// With smoothing 1/4, PyTorch's loss is 3/4 of the label's -log p plus 1/4 of the mean of -log p over the classes.
 TEST(Head, LabelSmoothing) {
   Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{0.25F}}), 1, 1);
   BasicTensor<double> logits({1, 3});
@@ -180,7 +180,8 @@ TEST(Head, ALossHasAWeight) {
     maps.at(1, 2) = -1.0;
     weighted.forward(maps, {});
     whole.forward(maps, {});
-    EXPECT_EQ(weighted.loss({1, 2}, 2).sum, whole.loss({1, 2}, 2).sum) << "as it is reported";
+    EXPECT_EQ(weighted.loss({1, 2}, 2).sum, whole.loss({1, 2}, 2).sum)
+        << "the reported loss does not include the weight";
     const BasicTensor<double>& slopes = whole.backward();
     for (std::size_t i = 0; i < slopes.size(); ++i) {
       EXPECT_DOUBLE_EQ(weighted.backward().data()[i], 0.25 * slopes.data()[i]);
@@ -188,7 +189,7 @@ TEST(Head, ALossHasAWeight) {
   }
 }
 
-/// Up to rounding: the products of fewer rows may add up in another order.
+/// The results agree up to rounding, because products of fewer rows may be summed in another order.
 TEST(Head, DoesTheSameInParts) {
   constexpr int kBatch = 5;
   const CutHead cut =
@@ -205,7 +206,7 @@ TEST(Head, DoesTheSameInParts) {
   const std::vector<int> labels{3, 0, 1, 2, 3};
   const Pass pass{.training = true, .seed = 5};
   whole.forward(maps, pass);
-  const auto expected = whole.loss(labels, 4);  // the last sample fills the batch up
+  const auto expected = whole.loss(labels, 4);  // the last sample is padding
   const BasicTensor<double> slopes = whole.backward();
   whole.backward_weights();
   BatchLoss sum;
@@ -251,7 +252,7 @@ TEST(InitialWeights, AreHeScaledAndIndependentOfOrder) {
   EXPECT_TRUE(
       std::equal(states[0].weights().span().begin(), states[0].weights().span().end(), again[0].weights().data()));
   EXPECT_NE(initial_trunk(cut, 6)[0].weights().data()[0], states[0].weights().data()[0]);
-  // As the net file asks.
+  // The layer's `init` decides.
   cut.inits = {{Initialisation::Kind::xavier}};
   EXPECT_NEAR(spread(initial_trunk(cut, 5)[0].weights().span()), 2.0 / 630.0, 0.1 * 2.0 / 630.0);
   cut.heads[0].layers[0].init = {Initialisation::Kind::constant, 0.5};

@@ -1,4 +1,5 @@
-// Weights files and checkpoints: there and back, readable by others, and damaged in every way.
+// Tests that safetensors files are read back, that an independent reader reads them, and that damaged files are
+// refused.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ SafetensorsFile sample() {
   return {.tensors = {{"a", {2, 3}, {1, 2, 3, 4, 5, 6}}, {"b", {1}, {7.5F}}}, .metadata = {{"net", "small"}}};
 }
 
-/// A file of this header and so many bytes of values.
+/// A file with this header and `values` bytes of values.
 Bytes bytes_of(const std::string& header, std::size_t values) {
   Bytes bytes(8 + header.size() + values, 0);
   const std::uint64_t length = header.size();
@@ -44,7 +45,7 @@ TEST(Safetensors, GoThereAndBack) {
   EXPECT_FALSE(std::filesystem::exists(file + ".part"));
 }
 
-/// An independent reader, from the description of the format, in the interpreter that machines have.
+/// Reads a file with an independent reader in Python, written from the description of the format.
 TEST(Safetensors, OtherProgramsReadThem) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/x.safetensors";
@@ -62,7 +63,7 @@ TEST(Safetensors, OtherProgramsReadThem) {
       "    print(name, entry['dtype'], entry['shape'], list(values))\n";
   Process python({"/usr/bin/env", "python3", "-c", program, file});
   const int code = python.wait(std::chrono::seconds(20));
-  if (code == 127) GTEST_SKIP() << "there is no python3 here";
+  if (code == 127) GTEST_SKIP() << "python3 is not installed";
   EXPECT_EQ(code, 0) << python.output();
   EXPECT_THAT(python.output(), HasSubstr("a F32 [2, 3] [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]"));
   EXPECT_THAT(python.output(), HasSubstr("b F32 [1] [7.5]"));
@@ -107,22 +108,22 @@ const std::vector<BadFile>& bad_files() {
       {"SevenBytes", Bytes(7), "7 bytes are too few"},
       {"HeaderLongerThanTheFile", with_length(3), "its header claims 3 bytes"},
       {"HugeHeader", with_length(~std::uint64_t{0}), "its header claims"},
-      {"NoJson", bytes_of("hello", 0), "its header is no JSON"},
-      {"NoHeader", bytes_of("", 0), "its header is no JSON"},
-      {"AList", bytes_of("[]", 0), "no JSON object"},
+      {"NoJson", bytes_of("hello", 0), "its header is not JSON"},
+      {"NoHeader", bytes_of("", 0), "its header is not JSON"},
+      {"AList", bytes_of("[]", 0), "not a JSON object"},
       {"TooDeep", bytes_of(R"({"a":{"b":{"c":{"d":{"e":{}}}}}})", 0), "nested too deep"},
-      {"VeryDeepList", bytes_of("{\"a\":" + deep, 0), "its header is no JSON"},
-      {"CutOffJson", bytes_of(R"({"t":{)", 0), "its header is no JSON"},
-      {"NotUtf8", bytes_of("{\"\xFF\xFE\":1}", 0), "its header is no JSON"},
+      {"VeryDeepList", bytes_of("{\"a\":" + deep, 0), "its header is not JSON"},
+      {"CutOffJson", bytes_of(R"({"t":{)", 0), "its header is not JSON"},
+      {"NotUtf8", bytes_of("{\"\xFF\xFE\":1}", 0), "its header is not JSON"},
       {"TensorIsANumber", bytes_of(R"({"t":1})", 0), "tensor t: expected dtype"},
       {"NoDtype", bytes_of(R"({"t":{"shape":[1],"data_offsets":[0,4]}})", 4), "expected dtype"},
       {"NoShape", bytes_of(R"({"t":{"dtype":"F32","data_offsets":[0,4]}})", 4), "expected dtype"},
-      {"OtherType", bytes_of(tensor("\"F64\"", "[2]", "[0,16]"), 16), "its type is \"F64\"; F32, F16 and BF16"},
+      {"OtherType", bytes_of(tensor("\"F64\"", "[2]", "[0,16]"), 16), "its type is \"F64\"; convert it to F32"},
       {"TypeIsANumber", bytes_of(tensor("32", "[1]", "[0,4]"), 4), "its type is 32"},
-      {"ShapeIsAText", bytes_of(tensor(f32, "\"1\"", "[0,4]"), 4), "its shape is no list"},
-      {"NegativeExtent", bytes_of(tensor(f32, "[-1]", "[0,4]"), 4), "its shape has the extent -1"},
-      {"FractionalExtent", bytes_of(tensor(f32, "[1.0]", "[0,4]"), 4), "its shape has the extent 1.0"},
-      {"HugeExtent", bytes_of(tensor(f32, "[99999999999999999]", "[0,4]"), 4), "its shape has the extent"},
+      {"ShapeIsAText", bytes_of(tensor(f32, "\"1\"", "[0,4]"), 4), "its shape is not a list"},
+      {"NegativeExtent", bytes_of(tensor(f32, "[-1]", "[0,4]"), 4), "its shape has the invalid extent -1"},
+      {"FractionalExtent", bytes_of(tensor(f32, "[1.0]", "[0,4]"), 4), "its shape has the invalid extent 1.0"},
+      {"HugeExtent", bytes_of(tensor(f32, "[99999999999999999]", "[0,4]"), 4), "its shape has the invalid extent"},
       {"ProductWrapsAround", bytes_of(tensor(f32, "[4294967296,4294967296]", "[0,0]"), 0), "too many values"},
       {"NineExtents", bytes_of(tensor(f32, "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4), "at most 8"},
       {"OneOffset", bytes_of(tensor(f32, "[1]", "[0]"), 4), "are not [begin, end]"},
@@ -130,7 +131,7 @@ const std::vector<BadFile>& bad_files() {
       {"OffsetsTurned", bytes_of(tensor(f32, "[1]", "[4,0]"), 4), "lie outside"},
       {"OffsetsBeyond", bytes_of(tensor(f32, "[2]", "[0,8]"), 4), "cut off or damaged"},
       {"ShapeAndOffsetsDiffer", bytes_of(tensor(f32, "[2]", "[0,4]"), 4), "its shape has 2 values"},
-      {"BytesLeftOver", bytes_of(tensor(f32, "[1]", "[0,4]"), 8), "4 bytes behind the last tensor"},
+      {"BytesLeftOver", bytes_of(tensor(f32, "[1]", "[0,4]"), 8), "4 bytes follow the last tensor"},
       {"Gap", bytes_of(tensor(f32, "[1]", "[4,8]"), 8), "overlap or leave a gap"},
       {"Overlap",
        bytes_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],)"
@@ -142,8 +143,8 @@ const std::vector<BadFile>& bad_files() {
                 R"("data_offsets":[0,4]}})",
                 4),
        "twice"},
-      {"MetadataIsAList", bytes_of(R"({"__metadata__":[]})", 0), "no map of texts"},
-      {"MetadataOfNumbers", bytes_of(R"({"__metadata__":{"a":1}})", 0), "no map of texts"},
+      {"MetadataIsAList", bytes_of(R"({"__metadata__":[]})", 0), "not a map of texts"},
+      {"MetadataOfNumbers", bytes_of(R"({"__metadata__":{"a":1}})", 0), "not a map of texts"},
   };
   return cases;
 }
@@ -153,7 +154,7 @@ class BadFiles : public testing::TestWithParam<BadFile> {};
 TEST_P(BadFiles, AreRefused) {
   try {
     parse_safetensors(GetParam().bytes, "x.safetensors");
-    FAIL() << "no error";
+    FAIL() << "the file was accepted";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("x.safetensors"));
     EXPECT_THAT(error.what(), HasSubstr(GetParam().says));
@@ -163,7 +164,7 @@ TEST_P(BadFiles, AreRefused) {
 INSTANTIATE_TEST_SUITE_P(Table, BadFiles, testing::ValuesIn(bad_files()),
                          [](const auto& each) { return each.param.name; });
 
-/// Whatever the bytes, either a file or an Error. The sanitizers watch.
+/// Parses bytes, which must give a file or an Error. The sanitizers look for other faults.
 TEST(Safetensors, DamagedBytesNeverDoWorseThanAnError) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/x.safetensors";

@@ -1,4 +1,4 @@
-// Weights under other programs' names.
+// Tests the import of weights that have other programs' names.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ const Net& small() {
   return net;
 }
 
-/// What the net needs, with modules' names for its layers' and values 0, 1, 2, ...
+/// A file with the tensors that the net needs, named after modules, with the values 0, 1, 2, ...
 SafetensorsFile model_of(const Net& net, const ModuleNames& names) {
   SafetensorsFile file{.tensors = zero_tensors(cut(net)), .metadata = {}};
   float value = 0.0F;
@@ -91,27 +91,27 @@ TEST_F(NamesFile, TakesEachLayersWeightsFromItsModule) {
 TEST_F(NamesFile, SaysWhatIsMissingAndWhatThereIs) {
   const SafetensorsFile file = model_of(small(), {{"conv", "stem"}});
   const std::string missing = said([&] { take_torch_weights(file, "f.safetensors", small(), {}); });
-  EXPECT_THAT(missing, HasSubstr("f.safetensors: there is no tensor conv.weight, for layer conv"));
+  EXPECT_THAT(missing, HasSubstr("f.safetensors: the file has no tensor conv.weight for layer conv"));
   EXPECT_THAT(missing, HasSubstr("--names"));
   EXPECT_THAT(missing, HasSubstr("stem, norm, out"));
   const std::string extents = said([&] { take_torch_weights(file, "f", small(), {{"conv", "out"}}); });
-  EXPECT_THAT(extents, HasSubstr("tensor out.weight is 3x64, and conv.weight of the net needs 4x1x3x3"));
+  EXPECT_THAT(extents, HasSubstr("tensor out.weight is 3x64, but conv.weight of the net needs 4x1x3x3"));
 }
 
 TEST_F(NamesFile, RefusesWhatIsNoMapOfLayers) {
-  EXPECT_THAT(refusal("- conv\n"), HasSubstr("names.yaml: it is no map"));
+  EXPECT_THAT(refusal("- conv\n"), HasSubstr("names.yaml: the file is not a map"));
   EXPECT_THAT(refusal("conv: [a]\n"), HasSubstr("names.yaml:1: expected a layer and a module"));
   EXPECT_THAT(refusal("conv: a\nnrm: b\n"),
               HasSubstr("names.yaml:2: the net has no layer nrm with weights; did you mean norm"));
   EXPECT_THAT(refusal("relu: a\n"), HasSubstr("no layer relu with weights"));
   EXPECT_THAT(refusal("conv: a\nconv: b\n"), HasSubstr("names.yaml:2: layer conv comes twice"));
   EXPECT_THAT(refusal("conv: {a\n"), HasSubstr("names.yaml:"));
-  EXPECT_THAT(said([] { read_module_names("/none.yaml", small()); }), HasSubstr("/none.yaml: cannot be read"));
+  EXPECT_THAT(said([] { read_module_names("/none.yaml", small()); }), HasSubstr("/none.yaml: the file cannot be read"));
 }
 
 class ShippedNames : public testing::TestWithParam<const char*> {};
 
-// Each layer of the net has a module, and none has two.
+// Each layer of the net has exactly one module.
 TEST_P(ShippedNames, NameAModuleForEachLayer) {
   const Net net = read_net(kNets + GetParam() + ".yaml");
   const ModuleNames names = read_module_names(kNets + "names/torchvision-" + GetParam() + ".yaml", net);

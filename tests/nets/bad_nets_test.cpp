@@ -1,4 +1,4 @@
-// Net files that are wrong, and what the user is told.
+// Tests the errors for wrong net files: each must name the place and how to fix it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 struct BadNet {
   std::string name;
-  std::string layers;  ///< list items; or a whole file where it begins with "name:" or "!"
+  std::string layers;  ///< list items, or a whole file if the text begins with "name:" or "!"
   std::vector<std::string> expected;
   Overrides overrides = {};
 };
@@ -23,7 +23,7 @@ constexpr const char* kHead = "name: test\ninput: {channels: 3, height: 12, widt
 constexpr const char* kTail = "  - {name: out, type: dense, units: 4}\n  - {name: loss, type: softmax_cross_entropy}\n";
 constexpr const char* kConv = "  - {name: c, type: conv, filters: 5, kernel: 3}\n";
 
-/// The layers go to line 4 and on.
+/// The text of the net file. Its layers begin at line 4.
 std::string text_of(const BadNet& bad) {
   if (bad.layers.rfind("name:", 0) == 0) return bad.layers;
   if (bad.layers.rfind('!', 0) == 0) return bad.layers.substr(1);
@@ -32,7 +32,7 @@ std::string text_of(const BadNet& bad) {
 
 class BadNets : public testing::TestWithParam<BadNet> {};
 
-TEST_P(BadNets, AreRefusedWithPlaceAndMend) {
+TEST_P(BadNets, AreRefusedWithPlaceAndFix) {
   try {
     cut(parse_net(text_of(GetParam()), "t.yaml", GetParam().overrides));
     FAIL() << "accepted";
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
                {"t.yaml:5", "layer n", "momentum is '2'"}},
         BadNet{"NormAfterDense",
                "  - {name: d, type: dense, units: 4}\n  - {name: n, type: batch_norm}\n",
-               {"layer n", "come before flatten and dense"}},
+               {"layer n", "follows a flatten or dense layer"}},
         BadNet{"ResponseNormSize",
                std::string(kConv) + "  - {name: n, type: response_norm, size: 0}\n",
                {"layer n", "size is '0'"}},
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
                std::string(kConv) + "  - {name: p, type: max_pool}\n",
                {"t.yaml:5", "kernel is missing"}},
         BadNet{"DenseWithoutUnits", "  - {name: d, type: dense}\n", {"units is missing"}},
-        BadNet{"ReluWithField", std::string(kConv) + "  - {name: r, type: relu, slope: 1}\n", {"slope is no field"}},
+        BadNet{"ReluWithField", std::string(kConv) + "  - {name: r, type: relu, slope: 1}\n", {"slope is not a field"}},
         BadNet{"ConvAfterDense",
                "  - {name: d, type: dense, units: 9}\n" + conv("filters: 2, kernel: 1"),
                {"t.yaml:5: layer c", "move it up"}},
@@ -129,13 +129,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadNet{"TwoInputs", std::string(kConv) + "  - {name: r, type: relu, from: [c, input]}\n", {"takes one input"}},
         BadNet{"Circle",
                "  - {name: a, type: relu, from: b}\n  - {name: b, type: relu, from: a}\n" + std::string(kConv),
-               {"circle"}},
+               {"cycle"}},
         BadNet{"ReadTwice",
                std::string(kConv) + "  - {name: r, type: relu}\n  - {name: s, type: relu, from: c}\n",
                {"layer"}},
         BadNet{"HugeDense",
                "  - {name: d, type: dense, units: 1000000}\n  - {name: e, type: dense, units: 1000000}\n",
-               {"more than the limits"}}),
+               {"the limits are"}}),
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
@@ -160,17 +160,17 @@ INSTANTIATE_TEST_SUITE_P(
                {"t.yaml:5", "at least two"}},
         BadNet{"TwoLosses",
                file("  - {name: l, type: squared_error}\n  - {name: m, type: squared_error, from: input}\n"),
-               {"t.yaml:5", "second loss, which a net without convolutions"}},
+               {"t.yaml:5", "second loss; a net without convolutions"}},
         BadNet{"LossesOfOtherClasses",
                file("  - {name: c, type: conv, filters: 3, kernel: 2}\n  - {name: d, type: dense, units: 4}\n"
                     "  - {name: l, type: squared_error}\n  - {name: e, from: c, type: dense, units: 5}\n"
                     "  - {name: m, type: squared_error}\n"),
-               {"t.yaml:8", "5 outputs before it, and another loss 4"}},
+               {"t.yaml:8", "has 5 outputs, but that of another loss has 4"}},
         BadNet{"LossWeight", file("  - {name: l, type: squared_error, weight: -1}\n"), {"t.yaml:4", "weight"}},
         BadNet{"LossNotLast",
                file("  - {name: l, type: squared_error}\n  - {name: d, type: dense, units: 4}\n"),
-               {"t.yaml:4", "loss comes last"}},
-        BadNet{"TooLarge", "!" + std::string((1 << 20) + 1, ' '), {"t.yaml", "too many"}},
+               {"t.yaml:4", "nothing may follow a loss"}},
+        BadNet{"TooLarge", "!" + std::string((1 << 20) + 1, ' '), {"t.yaml", "more than 1048576 bytes"}},
         BadNet{"DeepNesting", "!" + std::string(100000, '['), {"t.yaml"}}),
     [](const auto& info) { return info.param.name; });
 
@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(
                     training("Schedule", "training: {schedule: {kind: linear}}",
                              {"'linear'", "constant, step or cosine"}),
                     training("WarmUp", "training: {epochs: 3, schedule: {kind: cosine, warm_up: 3}}",
-                             {"warm_up", "the 3 epochs or longer"}),
+                             {"warm_up is 3", "shorter than the 3 epochs"}),
                     training("ScheduleEvery", "training: {schedule: {kind: step}}", {"every is missing"}),
                     training("Flip", "augment: {flip: perhaps}", {"flip is 'perhaps'", "true or false"}),
                     training("Crop", "augment: {crop: 50}", {"crop is '50'"})),
@@ -219,8 +219,8 @@ TEST(NetFiles, MissingFolderAndUnreadable) {
     }
     return "";
   };
-  EXPECT_THAT(error_of("/nowhere/net.yaml"), HasSubstr("/nowhere/net.yaml: cannot be read"));
-  EXPECT_THAT(error_of("/proc"), HasSubstr("a folder"));
+  EXPECT_THAT(error_of("/nowhere/net.yaml"), HasSubstr("/nowhere/net.yaml: the file cannot be read"));
+  EXPECT_THAT(error_of("/proc"), HasSubstr("the path is a folder"));
 }
 
 TEST(NetFiles, AnAliasBombDoesNoHarm) {

@@ -15,7 +15,7 @@ namespace {
 
 const std::string kSource = source_folder();
 
-/// A net of these layers (YAML list items) on a 3 x 12 x 10 input, with a dense layer and a loss behind them.
+/// A net of these layers (YAML list items) on a 3 x 12 x 10 input, followed by a dense layer and a loss.
 std::string net_of(const std::string& layers, const std::string& more = "") {
   return "name: test\ninput: {channels: 3, height: 12, width: 10}\nlayers:\n" + layers +
          "  - {name: out, type: dense, units: 4}\n  - {name: loss, type: softmax_cross_entropy}\n" + more;
@@ -184,7 +184,7 @@ TEST(NetOptions, OfLayersAndOptimizersSurviveWriting) {
                                                 .stride_h = parts.trunk[0].height - 2,
                                                 .stride_w = parts.trunk[0].width - 2}};
   EXPECT_EQ(parts.trunk[0].after, after);
-  // 5 filters without bias, batch norm, dense.
+  // The parameters are those of 5 filters without bias, of the batch norm, and of the dense layer.
   EXPECT_EQ(parameter_count(again), 5U * 9U * static_cast<std::size_t>(again.input.channels) + 10U +
                                         6U * static_cast<std::size_t>(again.classes));
 }
@@ -206,7 +206,7 @@ TEST(NetOptions, MakeUpdates) {
 struct Shipped {
   std::string file;
   std::size_t parameters;
-  double mega_flops;  ///< of the convolutions and dense layers, forward, an image
+  double mega_flops;  ///< MFLOP of the convolutions and dense layers in a forward pass of one image
 };
 
 void PrintTo(const Shipped& shipped, std::ostream* out) { *out << shipped.file; }
@@ -230,7 +230,7 @@ TEST_P(ShippedNets, HaveTheirPublishedSize) {
     }
   }
   EXPECT_NEAR(flops / 1e6, GetParam().mega_flops, 0.05);
-  // The file's comment says the same, on one line or two.
+  // The comment in the file must give the same number of parameters, on one line or over two.
   std::ifstream stream(net.file);
   std::ostringstream text;
   text << stream.rdbuf();
@@ -238,8 +238,8 @@ TEST_P(ShippedNets, HaveTheirPublishedSize) {
   EXPECT_NE(comment.find(fmt::format("{} parameters", GetParam().parameters)), std::string::npos);
 }
 
-// Worked out by hand: K1 (75 + 1) + K2 (25 K1 + 1) + 10 (64 K2 + 1) parameters; 2 (75 K1 1024 + 25 K1 K2 256 + 640 K2)
-// FLOP.
+// The expected numbers are worked out by hand. With K1 and K2 filters, the nets have K1 (75 + 1) + K2 (25 K1 + 1) +
+// 10 (64 K2 + 1) parameters and need 2 (75 K1 1024 + 25 K1 K2 256 + 640 K2) FLOP.
 INSTANTIATE_TEST_SUITE_P(
     All, ShippedNets,
     testing::Values(Shipped{"resnet20", 269722, 81.10208}, Shipped{"vgg16e", 143667240, 39264.124928},

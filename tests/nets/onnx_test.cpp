@@ -1,6 +1,7 @@
-// ONNX models: those in the data folder against the outputs that come with them, and small ones of our own.
+// Tests the import and export of ONNX models: the models in the data folder against the outputs stored with them, and
+// small models that the tests make.
 
-// Debian's headers of ONNX want to be told how the library was built.
+// Debian's headers of ONNX need the macros with which the library was built.
 #define ONNX_ML 1
 #define ONNX_NAMESPACE onnx
 #include <gmock/gmock.h>
@@ -27,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What goes into the model's softmax, or what it gives without one.
+/// The inputs of the model's softmax, or the model's outputs if it has no softmax.
 std::vector<float> outputs_of(const ImportedNet& model, const NamedTensor& input) {
   const Net net = parse_net(model.yaml, "imported");
   const Cut parts = cut(net);
@@ -100,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Models, OnnxModels,
                            return name;
                          });
 
-/// Whole nets with constants for weights: their shapes.
+/// Tests the shapes of whole nets whose weights are constants.
 class OnnxGraphs : public testing::TestWithParam<std::pair<const char*, std::size_t>> {};
 
 TEST_P(OnnxGraphs, AreTakenIn) {
@@ -122,14 +123,14 @@ INSTANTIATE_TEST_SUITE_P(Models, OnnxGraphs,
                                          std::pair{"inception_v2", 11194984U}, std::pair{"densenet121", 7978856U}),
                          [](const auto& info) { return std::string(info.param.first); });
 
-// ---- out, and in again ----------------------------------------------------------------------------------------------
+// ---- export and import again ----------------------------------------------------------------------------------------
 
 std::vector<NamedTensor> drawn_tensors(const Cut& parts) {
   Random random(4, 4);
   std::vector<NamedTensor> tensors;
   const auto add = [&](const std::string& name, std::vector<std::int64_t> dims, std::size_t count) {
     tensors.push_back({name, std::move(dims), std::vector<float>(count)});
-    // Variances are not below 0; weights so that maps stay as large as they are.
+    // Variances must not be negative, and the weights are scaled so that the maps keep their magnitude.
     const float deviation = std::sqrt(3.0F * static_cast<float>(tensors.back().dims[0]) / static_cast<float>(count));
     for (float& value : tensors.back().values) {
       value = name.ends_with("running_var") ? random.uniform(1.0F, 2.0F) : random.uniform(-deviation, deviation);
@@ -203,9 +204,9 @@ INSTANTIATE_TEST_SUITE_P(Nets, OnnxExports,
                            return name;
                          });
 
-// ---- what is refused ------------------------------------------------------------------------------------------------
+// ---- refused models -------------------------------------------------------------------------------------------------
 
-/// A model of a convolution of (3, 8, 8) to 4 channels, and what a test puts behind or changes.
+/// A model with a convolution from (3, 8, 8) to 4 channels, to which a test adds nodes.
 class SmallModel {
  public:
   SmallModel() {
@@ -282,10 +283,10 @@ INSTANTIATE_TEST_SUITE_P(
     Models, BadModels,
     testing::Values(
         BadModel{"Operator", [](SmallModel& m) { m.node("Gelu", {m.last}); },
-                 "node node2 (Gelu): there is no such layer"},
+                 "node node2 (Gelu): no layer of Convoy does this"},
         BadModel{"Groups",
                  [](SmallModel& m) { SmallModel::set(*m.model.mutable_graph()->mutable_node(0), "group", {3}); },
-                 "node node1 (Conv): 4 filters and 3 channels do not come in 3 groups"},
+                 "node node1 (Conv): 4 filters and 3 channels are not divisible into 3 groups"},
         BadModel{"Dilations",
                  [](SmallModel& m) {
                    SmallModel::set(*m.model.mutable_graph()->mutable_node(0), "dilations", {2, 2});
@@ -295,20 +296,21 @@ INSTANTIATE_TEST_SUITE_P(
                  [](SmallModel& m) {
                    m.constant("v", {4, 5, 3, 3}), m.node("Conv", {m.last, "v"});
                  },
-                 "node2 (Conv): weights for 5 channels; its input has 4"},
+                 "node2 (Conv): its weights are for 5 channels, but its input has 4"},
         BadModel{"WeightsComputed",
                  [](SmallModel& m) {
                    m.node("Conv", {m.last, m.last});
                  },
-                 "its weights is no constant"},
-        BadModel{"UnknownInput", [](SmallModel& m) { m.node("Relu", {"nobody"}); }, "its input nobody is no value"},
+                 "its weights must be a constant"},
+        BadModel{"UnknownInput", [](SmallModel& m) { m.node("Relu", {"nobody"}); },
+                 "its input nobody is not computed from the images"},
         BadModel{"SoftmaxInside", [](SmallModel& m) { m.node("Softmax", {m.last}), m.node("Relu", {m.last}); },
                  "follows a softmax"},
         BadModel{"Axis",
                  [](SmallModel& m) {
                    SmallModel::set(m.node("Concat", {m.last, m.last}), "axis", {2});
                  },
-                 "axis 2"},
+                 "axis is 2"},
         BadModel{"CountedPadding",
                  [](SmallModel& m) {
                    auto& pool = m.node("AveragePool", {m.last});
@@ -321,12 +323,12 @@ INSTANTIATE_TEST_SUITE_P(
                  [](SmallModel& m) {
                    m.constant("v", {1}), m.node("Relu", {m.last}), m.node("Mul", {m.last, "v"});
                  },
-                 "node3 (Mul): a constant is taken only right behind"},
+                 "node3 (Mul): its constant can be folded only into"},
         BadModel{"MatrixForMaps",
                  [](SmallModel& m) {
                    m.constant("v", {144, 5}), m.node("MatMul", {m.last, "v"});
                  },
-                 "weights for 144 inputs"},
+                 "its weights are for 144 inputs"},
         BadModel{"Opset", [](SmallModel& m) { m.model.mutable_opset_import(0)->set_version(6); }, "opset 6"},
         BadModel{"Domain", [](SmallModel& m) { m.node("Relu", {m.last}).set_domain("com.example"); }, "com.example"},
         BadModel{"TensorTooShort", [](SmallModel& m) { m.model.mutable_graph()->mutable_initializer(0)->add_dims(7); },
@@ -335,9 +337,9 @@ INSTANTIATE_TEST_SUITE_P(
                  [](SmallModel& m) {
                    m.model.mutable_graph()->mutable_initializer(0)->set_data_location(onnx::TensorProto::EXTERNAL);
                  },
-                 "in a file of its own"},
+                 "its data in another file"},
         BadModel{"TwoOutputs", [](SmallModel& m) { m.model.mutable_graph()->add_output(); }, "2 outputs"},
-        BadModel{"NoOutput", [](SmallModel& m) { m.last = "nothing"; }, "no node makes its output"},
+        BadModel{"NoOutput", [](SmallModel& m) { m.last = "nothing"; }, "no node computes the model's output"},
         BadModel{"OpenExtents",
                  [](SmallModel& m) {
                    m.model.mutable_graph()
@@ -353,7 +355,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(OnnxBytes, OfAnythingElseAreRefused) {
   EXPECT_THAT([] { parse_onnx("no model", "bad.onnx", "bad"); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("bad.onnx: it is no ONNX model")));
+              testing::ThrowsMessage<Error>(testing::HasSubstr("bad.onnx: the file is not an ONNX model")));
   EXPECT_THAT([] { import_onnx("/nowhere.onnx", "bad"); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("/nowhere.onnx")));
 }

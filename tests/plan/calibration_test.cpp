@@ -32,7 +32,7 @@ Calibration calibration() {
                           .stages = {{{10, 0.1, 0.2, 0.3}, {20, 0.2, 0.4, 0.5, 0.6, 0.07, 0.08}}},
                           .link = {1e8, 2e8},
                           .latency = 1e-4});
-  made.members.push_back({.name = "b", .stages = {{}}});  // it can hold nothing
+  made.members.push_back({.name = "b", .stages = {{}}});  // a member without timings, because its memory holds nothing
   return made;
 }
 
@@ -51,7 +51,7 @@ TEST(Calibrations, SurviveJson) {
 
 struct BadCalibration {
   std::string name;
-  std::string what;  ///< of the text, replaced
+  std::string what;  ///< the part of the valid text that is replaced
   std::string by;
   std::string error;
 };

@@ -1,4 +1,4 @@
-// The choice among plans on machines and networks that are made up.
+// Tests the choice among plans on invented machines and networks.
 
 #include "plan/choose.hpp"
 
@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 constexpr HeadTimes kHead{.per_image = 0.001 / 64};
 
-/// Like 500:1500, scaled down: a thin stage in front of a heavy one.
+/// A smaller version of 500:1500: a cheap stage followed by an expensive one.
 std::vector<Stage> trunk() {
   const Convolution thin{.filters = 50, .kernel_h = 5, .kernel_w = 5, .pad = {2, 2, 2, 2}};
   const Convolution heavy{.filters = 150, .kernel_h = 5, .kernel_w = 5, .pad = {2, 2, 2, 2}};
@@ -24,7 +24,7 @@ std::vector<Stage> trunk() {
 
 constexpr int kBatch = 64;
 
-/// A machine of so many GFLOP/s behind a link of so many MB/s.
+/// A machine with a speed in GFLOP/s and a link in MB/s.
 MemberProfile machine(const std::string& name, double gflops, double mbytes) {
   MemberProfile member{.name = name, .link = {mbytes * 1e6, mbytes * 1e6}, .latency = 1e-4};
   for (const Stage& stage : trunk()) {
@@ -66,7 +66,7 @@ TEST(Choose, SharesFollowSpeeds) {
   EXPECT_NEAR(own_filters(choice.plan, 1, 2).count, 150.0 / 7, 2);
 }
 
-/// Each micro-batch reads all weights of the dense layers.
+/// More micro-batches cost time in the head, because each of them reads all weights of the dense layers.
 TEST(Choose, TakesFewerMicroBatchesForALargeHead) {
   const auto members = machines({100, 100}, 100);
   const auto micro_batches = [&](const HeadTimes& head) {
@@ -76,7 +76,7 @@ TEST(Choose, TakesFewerMicroBatchesForALargeHead) {
   EXPECT_LT(micro_batches({.fixed = 1.0}), 4);
 }
 
-/// What a pass takes for any number of images, each takes.
+/// The time of a pass that does not depend on the number of images is spent for each micro-batch.
 TEST(Choose, TakesFewerMicroBatchesWhereCallsCost) {
   auto members = machines({100, 100}, 100);
   const int cheap = choose(members).plan.micro_batches;
@@ -88,7 +88,7 @@ TEST(Choose, TakesFewerMicroBatchesWhereCallsCost) {
   EXPECT_LT(choose(members).plan.micro_batches, cheap);
 }
 
-/// So that the master may train alone instead.
+/// The time of one machine alone decides whether the master trains without slaves.
 TEST(Choose, PredictsALossOnASlowNetwork) {
   const auto members = machines({100, 100, 100, 100}, 0.1);
   EXPECT_GT(choose(members).predicted.seconds, seconds_alone(trunk(), members[0], kBatch, kHead));
@@ -98,7 +98,7 @@ TEST(Choose, LeavesOutAMachineThatCostsMoreThanItBrings) {
   auto members = machines({100, 100, 100}, 1000);
   members[1].link = {1e5, 1e5};
   const Choice choice = choose(members);
-  EXPECT_EQ(filters_of(choice.plan, 1), 0) << "its link is the slowest by far";
+  EXPECT_EQ(filters_of(choice.plan, 1), 0) << "member 1 has by far the slowest link";
   EXPECT_GT(filters_of(choice.plan, 0), 0);
   EXPECT_GT(filters_of(choice.plan, 2), 0);
 }
@@ -110,7 +110,8 @@ TEST(Choose, TakesTheRingWhereTheMastersLinkIsTheLimit) {
   EXPECT_LT(choice.predicted.seconds, choose(members, {.exchange = Exchange::star}).predicted.seconds);
 }
 
-/// What all slaves get through to the master at once may be less than one of them does, or where their links are slow, more.
+/// The bandwidth from all slaves to the master at once may be less than that of one slave alone or, if the slaves'
+/// links are slow, more.
 TEST(Choose, CountsWithTheMastersCardAsItWasMeasured) {
   const std::vector<Stage> stages = trunk();
   const auto members = machines({1000, 1000, 1000, 1000}, 60);
@@ -138,7 +139,8 @@ TEST(Choose, SaysWhatItLookedAt) {
   const Choice choice = choose(machines({100, 100, 100}, 100));
   EXPECT_GT(choice.alternatives.size(), 10U);
   EXPECT_TRUE(std::ranges::is_sorted(choice.alternatives, {}, &Alternative::seconds));
-  EXPECT_LE(0.99 * choice.predicted.seconds, choice.alternatives.front().seconds) << "but for a simpler plan";
+  EXPECT_LE(0.99 * choice.predicted.seconds, choice.alternatives.front().seconds)
+      << "a simpler plan may be chosen for a difference below 1 %";
   EXPECT_TRUE(std::ranges::any_of(choice.alternatives, [](const Alternative& each) {
     return each.text.find("2 of 3 members") != std::string::npos;
   }));

@@ -13,7 +13,7 @@ std::vector<Stage> trunk() {
           {.name = "conv2", .channels = 100, .height = 16, .width = 16, .conv = conv, .after = {}}};
 }
 
-/// Whose time is so many seconds for each filter, a third of it each pass.
+/// A member that needs `seconds` for each filter, a third of it in each pass.
 MemberProfile member(const std::string& name, double first, double second) {
   MemberProfile profile{.name = name, .stages = {}};
   for (const double each : {first, second}) {
@@ -38,7 +38,7 @@ TEST(Rebalance, ScalesTimingsToWhatWasMeasured) {
   EXPECT_NEAR(predict_seconds(now[1], 0, 50), 5.0, 1e-9);
 }
 
-/// Else the stage would go back and forth between equal members.
+/// A small gain must not move filters, or they would move back and forth between equal members.
 TEST(Rebalance, LeavesAStageWithItsHolderThoughItTookLongerThanTimed) {
   Plan plan = equal_shares(2);
   plan.stages[0] = stage_plan({100, 0});
@@ -51,7 +51,7 @@ TEST(Rebalance, KnowsThatAReplicatedStageGoesForwardWhole) {
   Plan plan = equal_shares(2);
   plan.exchange = Exchange::ring;
   plan.stages[0].replicated = true;
-  // Forward 100 filters, backward 50: a third of 10 and two thirds of 5 seconds.
+  // Forward runs 100 filters and backward 50: the time is a third of 10 s plus two thirds of 5 s.
   const double as_predicted = 10.0 / 3 + 2 * 5.0 / 3;
   const auto now =
       corrected({member("m0", 0.1, 0.1), member("m1", 0.1, 0.1)}, plan, {{as_predicted, 5.0}, {as_predicted, 5.0}});
@@ -64,7 +64,7 @@ TEST(Rebalance, MovesFiltersToWhoIsFaster) {
   ASSERT_TRUE(better);
   EXPECT_NO_THROW(validate(*better, trunk()));
   EXPECT_EQ(own_filters(*better, 1, 0).count, 75);
-  EXPECT_FALSE(rebalanced(trunk(), *better, profiles, 0.05)) << "it is balanced now";
+  EXPECT_FALSE(rebalanced(trunk(), *better, profiles, 0.05)) << "the plan is balanced after the first change";
 }
 
 TEST(Rebalance, StaysWithinTheMargin) {

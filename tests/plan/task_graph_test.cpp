@@ -32,7 +32,7 @@ std::vector<Stage> trunk_of_500_1500() {
 struct PlanCase {
   std::string name;
   int slaves;
-  bool own;  ///< the master has a share as well
+  bool own;  ///< whether the master has a share too
   Exchange exchange;
   bool replicated;
   int micro_batches;
@@ -71,7 +71,7 @@ TEST_P(TaskGraphs, WaitOnlyForWhatComesBefore) {
     EXPECT_EQ(task.kind == TaskKind::send, task.to >= 0);
     EXPECT_TRUE(task.to < graph.nodes && task.to != task.node);
     for (const int before : task.after) EXPECT_LT(before, static_cast<int>(i));
-    // What a node computes or sends, it has computed itself or was sent.
+    // A node computes or sends only values that it has computed or received.
     for (const int before : task.after) {
       const Task& earlier = graph.tasks[static_cast<std::size_t>(before)];
       EXPECT_EQ(earlier.kind == TaskKind::send ? earlier.to : earlier.node, task.node);
@@ -79,8 +79,8 @@ TEST_P(TaskGraphs, WaitOnlyForWhatComesBefore) {
   }
 }
 
-/// Channels of a stage's maps that a node has, by its own computing and by what it was sent.
-using Have = std::map<std::tuple<int, int, int>, std::vector<FilterRange>>;  // stage, micro-batch, node
+/// The channels of a stage's maps that a node has computed or received, by (stage, micro-batch, node).
+using Have = std::map<std::tuple<int, int, int>, std::vector<FilterRange>>;
 
 bool covers(const std::vector<FilterRange>& ranges, FilterRange wanted) {
   for (int channel = wanted.first; channel < wanted.first + wanted.count; ++channel) {
@@ -90,14 +90,15 @@ bool covers(const std::vector<FilterRange>& ranges, FilterRange wanted) {
   return true;
 }
 
-/// Everything that is computed has what it takes, and the head all outputs.
+/// Expects that every task has its inputs and that the head has all outputs.
 void expect_inputs_brought(const Plan& plan, const std::vector<Stage>& trunk) {
   const TaskGraph graph = make_task_graph(plan, trunk);
   Have have;
   for (int m = 0; m < plan.micro_batches; ++m) have[{Source::kImages, m, graph.master}] = {{0, trunk[0].channels}};
   for (const Task& task : graph.tasks) {
     if (task.kind == TaskKind::send && task.cargo == Cargo::maps) {
-      EXPECT_TRUE(covers(have[{task.stage, task.micro_batch, task.node}], task.filters)) << "the sender has them";
+      EXPECT_TRUE(covers(have[{task.stage, task.micro_batch, task.node}], task.filters))
+          << "the sender must have the filters";
       have[{task.stage, task.micro_batch, task.to}].push_back(task.filters);
     }
     if (task.kind == TaskKind::forward) {
@@ -124,11 +125,11 @@ TEST_P(TaskGraphs, BringWholeInputsToWhoeverComputesAndWholeOutputsToTheMaster) 
 }
 
 TEST_P(TaskGraphs, DoSoWithBranches) {
-  if (GetParam().exchange == Exchange::thesis) GTEST_SKIP() << "which the thesis' scheme does not know";
+  if (GetParam().exchange == Exchange::thesis) GTEST_SKIP() << "the thesis' scheme has no replicated stages";
   const std::vector<Stage> trunk = cut(parse_net(kGraphNet, "graph.yaml")).trunk;
   const Plan plan = plan_of(GetParam(), trunk, 24);
   expect_inputs_brought(plan, trunk);
-  // Of every stage that has a gradient, each owner comes by all of its own.
+  // In every stage that has a gradient, each owner receives the gradients of all its filters.
   Have have;
   for (const Task& task : make_task_graph(plan, trunk).tasks) {
     const bool sent = task.kind == TaskKind::send && task.cargo == Cargo::gradient;
@@ -152,7 +153,7 @@ TEST_P(TaskGraphs, SumEveryPartOfEveryChannelOnce) {
   for (const Task& task : graph.tasks) {
     if (task.kind != TaskKind::sum) continue;
     channels += task.filters.count;
-    EXPECT_EQ(task.after.size(), plan.stages[1].shards.size()) << "a part from each shard";
+    EXPECT_EQ(task.after.size(), plan.stages[1].shards.size()) << "each shard sends a part";
   }
   EXPECT_EQ(channels, 500 * plan.micro_batches);
 }
@@ -184,9 +185,9 @@ INSTANTIATE_TEST_SUITE_P(Plans, TaskGraphs,
                                          PlanCase{"ThesisWithMaster", 2, true, Exchange::thesis, false, 1}),
                          [](const auto& info) { return info.param.name; });
 
-// ---- traffic: design's arithmetic, in KiB per image -------------------------------------------------------------------
+// ---- traffic, in KiB per image ---------------------------------------------------------------------------------------
 
-/// Bytes of the master's link per image: out and in.
+/// The bytes per image that the master sends and receives.
 std::pair<double, double> traffic(const PlanCase& c, NumberType wire) {
   const std::vector<Stage> trunk = trunk_of_500_1500();
   Plan plan = plan_of(c, trunk, 24);
@@ -203,7 +204,8 @@ std::pair<double, double> traffic(const PlanCase& c, NumberType wire) {
 }
 
 TEST(Traffic, OfAStar) {
-  // Images and maps of conv1 to every slave but its own, gradients to their owners; and maps and parts from all.
+  // The master sends images, the maps of conv1 that each slave lacks, and gradients to their owners. It receives maps
+  // and parts of gradients from all.
   const auto [out, in] = traffic({"", 4, false, Exchange::star, false, 1}, NumberType::fp32);
   EXPECT_NEAR(out, 4 * 12 + 3 * 500 + 500 + 375, 1.0);
   EXPECT_NEAR(in, 500 + 375 + 4 * 500, 1.0);
@@ -231,7 +233,8 @@ TEST(Traffic, OfARingWithImagesRelayedIsNotMoreForMoreSlaves) {
 }
 
 TEST(Traffic, OfTheThesis) {
-  // Images, inputs and raw maps' gradients out, raw maps and parts in; weights and biases both ways, once a batch of 24.
+  // The master sends images, inputs and gradients of raw maps, and receives raw maps and parts. Weights and biases
+  // travel both ways once in a batch of 24.
   const double weights = (500 * 75 + 500 + 1500 * 12500 + 1500) * 4.0 / 1024 / 24;
   const auto [out, in] = traffic({"", 4, false, Exchange::thesis, false, 1}, NumberType::fp32);
   EXPECT_NEAR(out, 4 * 12 + 4 * 500 + 2000 + 1500 + weights, 1.0);
@@ -277,11 +280,11 @@ TEST(Simulation, OfOneSlaveBehindAFastLinkIsItsComputing) {
 }
 
 TEST(Simulation, OfASlowLinkIsItsTransfer) {
-  // The busiest card: the master's, outward in the star.
+  // The master's network card is the busiest: in a star it sends to all slaves.
   const double bytes = (4 * 12 + 4 * 500 + 375) * 1024.0 * 24;
   const double seconds = seconds_of({"", 4, false, Exchange::star, false, 1}, 1e4);
   EXPECT_GT(seconds, bytes / 1e4);
-  EXPECT_LT(seconds, 2.5 * bytes / 1e4) << "there and back";
+  EXPECT_LT(seconds, 2.5 * bytes / 1e4) << "the bytes travel to the slaves and back";
 }
 
 TEST(Simulation, MicroBatchesHideTransfer) {
@@ -298,7 +301,7 @@ TEST(Simulation, OfARingOutrunsThatOfAStar) {
 TEST(Simulation, SendersToOneReceiverShareItsCard) {
   const std::vector<Stage> trunk = trunk_of_500_1500();
   Plan plan = plan_of({"", 2, false, Exchange::ring, false, 1}, trunk, 24);
-  // Two sends of 1.5 and 3 MB to node 2, at once.
+  // Two sends of 1.5 and 3 MB go to node 2 at the same time.
   TaskGraph graph{.nodes = 3, .master = 2, .tasks = {}};
   for (const int node : {0, 1}) {
     graph.tasks.push_back({.kind = TaskKind::send,
@@ -312,7 +315,7 @@ TEST(Simulation, SendersToOneReceiverShareItsCard) {
   ClusterModel cluster = cluster_of(trunk, plan, 3, 1e6);
   cluster.latency = 0.25;
   const Simulated step = simulate(graph, plan, trunk, cluster);
-  EXPECT_NEAR(step.seconds, 3 * small / 1e6 + 0.25, 1e-5) << "the card is busy until both are through";
+  EXPECT_NEAR(step.seconds, 3 * small / 1e6 + 0.25, 1e-5) << "the network card is busy until both sends are done";
   EXPECT_DOUBLE_EQ(step.nodes[2].bytes_in, 3 * small);
 }
 

@@ -1,4 +1,4 @@
-// Command lines that cannot work: each ends with its exit code and an error that names the place.
+// Tests wrong command lines. Each must end with its exit code and an error that names the fault.
 
 #include <gmock/gmock.h>
 
@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
                    {"simulate", "--net", kGlyphs, "--from-run", "SCRATCH"},
                    kFailure,
                    "calibration.json"},
-        BadCommand{"SlaveNoAddress", kSlave, {"--insecure"}, kFailure, "no master's address"},
+        BadCommand{"SlaveNoAddress", kSlave, {"--insecure"}, kFailure, "no master's address is given"},
         BadCommand{"SlaveBadAddress", kSlave, {"nonsense", "--insecure"}, kFailure, "nonsense"},
         BadCommand{"SlaveNoKey", kSlave, {"tcp://127.0.0.1:1"}, kFailure, "paste the line that the master prints"},
         BadCommand{"SlaveKeyAndNone",

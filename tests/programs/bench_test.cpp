@@ -1,4 +1,4 @@
-// convoy-bench as its users run it.
+// Runs convoy-bench as its users do.
 
 #include <gmock/gmock.h>
 

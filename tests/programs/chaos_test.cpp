@@ -1,9 +1,9 @@
-// A run whose slaves are killed, suspended, interrupted and started again as a seed has it. It must come to its end, and to
-// the bits of a run that nothing disturbed and that had the same plans at the same steps.
+// Tests a run whose slaves are killed, suspended, interrupted and restarted in an order drawn from a seed. The run must
+// end, with the same bits as an undisturbed run that had the same plans at the same steps.
 //
-// And masters killed at any moment: what was written goes on.
+// A second test kills masters at random moments. A run must go on from the files that they had written.
 //
-// CONVOY_CHAOS_FAULTS (default 8) says how often, CONVOY_CHAOS_SEED (default 1) in which order.
+// CONVOY_CHAOS_FAULTS (default 8) is the number of faults, and CONVOY_CHAOS_SEED (default 1) the seed.
 
 #include <gmock/gmock.h>
 
@@ -32,13 +32,13 @@ int number_from(const char* variable, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-/// A plan, and the steps done when it began.
+/// A plan, and the number of steps that were done when it began.
 struct Segment {
   long from = 0;
   Json plan;
 };
 
-/// The plans of a run by its events. A loss takes a run back: what was planned behind that is void.
+/// The plans of a run, from its events. A loss takes the run back to a snapshot, and the plans after it are dropped.
 std::vector<Segment> segments_of(const std::string& events) {
   std::vector<Segment> segments;
   long done = 0;
@@ -61,7 +61,7 @@ std::vector<Segment> segments_of(const std::string& events) {
   return segments;
 }
 
-/// Follows a file that grows as a run goes on, for the longest time that it did not.
+/// Measures the longest time for which a file that a run writes did not grow.
 class Progress {
  public:
   explicit Progress(std::string file) : file_(std::move(file)), thread_([this] { follow(); }) {}
@@ -100,7 +100,7 @@ class Progress {
 int faults() { return number_from("CONVOY_CHAOS_FAULTS", 8); }
 Random random_of_the_seed() { return {static_cast<std::uint64_t>(number_from("CONVOY_CHAOS_SEED", 1)), 1}; }
 
-/// Steps done at a run's last checkpoint.
+/// The number of steps done at a run's last checkpoint.
 long last_checkpoint(const std::string& events) {
   long steps = 0;
   std::istringstream lines(events);
@@ -122,7 +122,7 @@ class Chaos : public Programs {
     return all;
   }
 
-  /// Kills, suspends, interrupts and restarts so many times; then all are well again.
+  /// Kills, suspends, interrupts or restarts slaves `faults` times, and then restores all of them.
   void disturb(std::array<std::optional<Process>, 3>& slaves) {
     Random random = random_of_the_seed();
     std::array<bool, 3> suspended{};
@@ -147,7 +147,7 @@ class Chaos : public Programs {
     for (std::size_t i = 0; i < slaves.size(); ++i) revive(i);
   }
 
-  /// The run with those plans at those steps, and nothing that fails.
+  /// Repeats the run with the same plans at the same steps, without faults.
   void replay(const std::vector<Segment>& segments, long steps) {
     for (std::size_t i = 0; i < segments.size(); ++i) {
       const long until = i + 1 < segments.size() ? segments[i + 1].from : steps;
@@ -175,7 +175,7 @@ TEST_F(Chaos, LosesNoStepAndNoBit) {
   ASSERT_TRUE(train.wait_for("\"step\":5,", 60s)) << train.output();
   Progress progress(folder("run") + "/events.jsonl");
   disturb(slaves);
-  std::this_thread::sleep_for(4s);  // whoever is suspended is noticed, and all are back
+  std::this_thread::sleep_for(4s);  // time for the master to notice suspended slaves, and for all to return
   const double pause = progress.longest_pause();
   EXPECT_LT(pause, 20.0) << train.output();
   train.signal(SIGINT);
@@ -183,7 +183,7 @@ TEST_F(Chaos, LosesNoStepAndNoBit) {
   for (std::optional<Process>& each : slaves) each.reset();
 
   const std::vector<Segment> segments = segments_of(file_bytes(folder("run") + "/events.jsonl"));
-  EXPECT_GT(segments.size(), 2U) << "nothing was disturbed";
+  EXPECT_GT(segments.size(), 2U) << "the faults must have changed the plan";
   const long steps = last_checkpoint(file_bytes(folder("run") + "/events.jsonl"));
   replay(segments, steps);
   EXPECT_EQ(file_bytes(folder("run") + "/weights.safetensors"), file_bytes(folder("replayed") + "/weights.safetensors"))
@@ -214,7 +214,7 @@ TEST_P(MasterKills, LoseNothingThatWasWritten) {
     ASSERT_TRUE(train.running()) << train.output();
     train.signal(SIGKILL);
     train.wait(10s);
-    std::error_code absent;  // killed before it made its folder
+    std::error_code absent;  // the master may have been killed before it made its folder
     for (const auto& file : std::filesystem::directory_iterator(run, absent)) {
       if (file.path().string().find("safetensors.part") != std::string::npos) ++in_a_write;
     }

@@ -1,5 +1,6 @@
-// One run over processors of two kinds and an OpenCL device: convoy-slave for aarch64 under qemu beside those of this
-// machine. Skips where the cross build (scripts/sysroot, scripts/build aarch64) or qemu-user is missing.
+// Tests a run over processors of two kinds and an OpenCL device: convoy-slave for aarch64 runs under qemu beside slaves
+// of this machine. The test is skipped if the cross build (scripts/sysroot, scripts/build aarch64) or qemu-user is
+// missing.
 
 #include <gtest/gtest.h>
 
@@ -32,13 +33,13 @@ class Aarch64 : public testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(kAarch64Slave)) {
-      GTEST_SKIP() << "no slave for aarch64: run scripts/sysroot and scripts/build aarch64";
+      GTEST_SKIP() << "the slave for aarch64 is not built; run scripts/sysroot and scripts/build aarch64";
     }
   }
 };
 
 TEST_F(Aarch64, TheSlaveLinksZeroMqAndTheCompilersLibrariesAlone) {
-  if (!on_path("readelf")) GTEST_SKIP() << "no readelf (binutils)";
+  if (!on_path("readelf")) GTEST_SKIP() << "readelf (binutils) is not installed";
   Process readelf({"/usr/bin/env", "readelf", "--dynamic", "--wide", kAarch64Slave});
   ASSERT_EQ(readelf.wait(10s), 0) << readelf.output();
   const std::set<std::string> allowed{"libzmq.so.5",   "libstdc++.so.6", "libm.so.6",
@@ -62,7 +63,7 @@ bool has_opencl() {
 constexpr int kSteps = 100;
 constexpr int kBatch = 32;
 
-/// Trains LeNet without jumps: with a ReLU, one rounding may send all later steps another way. The weights.
+/// Trains LeNet with tanh and returns its weights. With a ReLU, one rounding could change all later steps.
 SafetensorsFile train(const std::string& out, const std::vector<std::string>& more) {
   std::vector<std::string> command{CONVOY_MASTER,
                                    "train",
@@ -83,7 +84,8 @@ SafetensorsFile train(const std::string& out, const std::vector<std::string>& mo
   return read_safetensors(out + "/weights.safetensors");
 }
 
-/// Of all values, the largest difference beside the largest weight of the tensor is within the tolerance, and is not 0.
+/// Expects that the largest difference, relative to the largest weight of its tensor, is above 0 and within the
+/// tolerance.
 void expect_agreement(const SafetensorsFile& mixed, const SafetensorsFile& local, double tolerance) {
   ASSERT_EQ(mixed.tensors.size(), local.tensors.size());
   double change = 0.0;
@@ -98,11 +100,11 @@ void expect_agreement(const SafetensorsFile& mixed, const SafetensorsFile& local
     EXPECT_LE(off, tolerance * largest) << expected.name;
     change += off;
   }
-  EXPECT_GT(change, 0.0) << "other devices sum in another order: equal bits mean that they did not take part";
+  EXPECT_GT(change, 0.0) << "other devices sum in another order; equal bits show that they computed nothing";
 }
 
 TEST_F(Aarch64, JoinsARunWithOtherDevices) {
-  if (!on_path("qemu-aarch64")) GTEST_SKIP() << "no qemu-aarch64 (Debian: apt-get install qemu-user)";
+  if (!on_path("qemu-aarch64")) GTEST_SKIP() << "qemu-aarch64 is not installed (Debian: apt-get install qemu-user)";
   const TemporaryFolder scratch;
   const std::string endpoint = free_endpoint();
   std::vector<Process> slaves;
@@ -120,7 +122,8 @@ TEST_F(Aarch64, JoinsARunWithOtherDevices) {
                                                                   shares, "--listen", endpoint, "--insecure"});
   const SafetensorsFile local = train(scratch.path() + "/local", {});
 
-  // The roundings of sums of at most a batch's 28 x 28 products, and of independent steps.
+  // The tolerance allows for rounding in sums of at most 28 x 28 products for each sample of a batch, in independent
+  // steps.
   expect_agreement(mixed, local, std::sqrt(kSteps * kBatch * 28.0 * 28.0) * 0x1.0p-24);
 }
 

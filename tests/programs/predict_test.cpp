@@ -1,4 +1,4 @@
-// What predict, import and export say.
+// Tests the output of predict, import and export.
 
 #include <gmock/gmock.h>
 
@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 class Predictions : public Programs {
  protected:
-  /// Two classes of pictures, and a run that has seen them.
+  /// Makes pictures of two classes, and a run that has trained on them.
   void train() {
     const std::string pictures = kSource + "/tests/fuzz/corpus/image/";
     for (const std::string name : {"dark cat", "grey cat"}) {
@@ -59,7 +59,7 @@ TEST_F(Predictions, NameTheClassesOfFilesAndFolders) {
   const std::string text = all.output();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 12);
   EXPECT_THAT(text, HasSubstr(R"({"event":"prediction","image":)"));
-  // Over slaves the same.
+  // Prediction over slaves must give the same output.
   Process a = slave("a", {"--once"});
   Process b = slave("b", {"--once"});
   Process together = predict(
@@ -93,12 +93,12 @@ TEST_F(Predictions, SayWhatIsMissing) {
          "does not say what pixels become");
 }
 
-/// Rather than in some order of what cannot be ordered.
+/// Outputs that are NaN must end in an error, because they cannot be ranked.
 TEST_F(Predictions, SayWhenTheNetGivesNoNumbers) {
   train();
   const std::string weights = folder("run/weights.safetensors");
   {
-    // The last value is a bias of the last layer.
+    // The last value of the file is a bias of the last layer.
     std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-4, std::ios::end);
     file.write("\x00\x00\xC0\x7F", 4);
@@ -122,7 +122,7 @@ TEST_F(Predictions, TakeWeightsOfOtherPrograms) {
   std::ofstream(folder("names.yaml")) << "cnv: features.0\n";
   expect(master({"import", weights, "--net", net, "--names", folder("names.yaml")}), kFailure, "did you mean");
   expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kSuccess, "parameters for");
-  expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kFailure, "is there already");
+  expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kFailure, "exists already");
   Process before = predict({folder("data")});
   Process after = master({"predict", net, "--weights", folder("taken.safetensors"), folder("data")});
   EXPECT_EQ(before.wait(120s), kSuccess) << before.output();
@@ -140,7 +140,7 @@ TEST_F(Predictions, AreTheSameAfterONNX) {
   EXPECT_THAT(in.output(), HasSubstr("3x12x12"));
   Process twice = master({"import", folder("cats.onnx"), "--out", folder("again")});
   EXPECT_EQ(twice.wait(120s), kFailure);
-  EXPECT_THAT(twice.output(), HasSubstr("is there already"));
+  EXPECT_THAT(twice.output(), HasSubstr("exists already"));
   Process before = predict({folder("data"), "--set", "input.mean=0.5", "--set", "input.deviation=0.25"});
   Process after = master({"predict", folder("again.yaml"), "--weights", folder("again.safetensors"), folder("data"),
                           "--set", "input.mean=0.5", "--set", "input.deviation=0.25"});

@@ -1,4 +1,4 @@
-// The programs as processes, for the tests of what their users see.
+// Runs the programs as processes, for tests of their behaviour towards users.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,14 +32,14 @@ class Programs : public testing::Test {
     return Process(arguments);
   }
 
-  /// `train` on glyphs with a small net, small enough for a test and long enough to be disturbed.
+  /// The command `train` on glyphs, with a net small enough for a test and a run long enough to be disturbed.
   std::vector<std::string> training(const std::string& out, std::vector<std::string> more) const {
     std::vector<std::string> arguments{"train",      kSource + "/nets/glyphs.yaml",
                                        "--set",      "conv1.filters=6",
                                        "--set",      "conv2.filters=9",
                                        "--batch",    "50",
                                        "--threads",  "1",
-                                       "--exchange", "star",  // with slaves, whether they make it faster or not
+                                       "--exchange", "star",  // uses the slaves even if they do not make a step shorter
                                        "--out",      out,
                                        "--listen",   endpoint_,
                                        "--insecure"};

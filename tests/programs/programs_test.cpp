@@ -1,4 +1,4 @@
-// The programs as their users run them: real processes over TCP, interrupted and killed for real.
+// Runs the programs as their users do: as real processes over TCP, some of which are interrupted and killed.
 
 #include "tests/programs/programs.hpp"
 
@@ -27,7 +27,7 @@ TEST_F(Programs, TrainAloneAndTest) {
   Process test = master({"test", folder("run") + "/config.yaml", "--weights", folder("run") + "/weights.safetensors",
                          "--format", "json"});
   ASSERT_EQ(test.wait(60s), kSuccess) << test.output();
-  // The last line of results.csv holds the same accuracy as a test of the saved weights.
+  // The last line of results.csv has the same accuracy as a test of the saved weights.
   const std::string results = file_bytes(folder("run") + "/results.csv");
   std::istringstream row(results.substr(results.find('\n') + 1));
   std::string cell;
@@ -39,7 +39,7 @@ TEST_F(Programs, TrainAloneAndTest) {
 }
 
 #ifdef FAKE_OPENCL
-/// Threads that spin while they wait take the core from others that have work to do.
+/// Threads that spin while they wait would take cores from threads with work.
 TEST_F(Programs, HaveWaitingThreadsSleepUnlessTheUserChose) {
   for (const std::string& program : {kMaster, kSlave, kBench}) {
     const auto settings = [&](const std::vector<std::string>& variables) {
@@ -51,7 +51,7 @@ TEST_F(Programs, HaveWaitingThreadsSleepUnlessTheUserChose) {
       return process.output();
     };
     const std::string chosen = settings({"GOMP_SPINCOUNT=7"});
-    if (chosen.find("GOMP_SPINCOUNT") == std::string::npos) GTEST_SKIP() << "there is no libgomp in these programs";
+    if (chosen.find("GOMP_SPINCOUNT") == std::string::npos) GTEST_SKIP() << "the programs do not use libgomp";
     EXPECT_THAT(chosen, testing::Not(HasSubstr("GOMP_SPINCOUNT = '5000'")));
     EXPECT_THAT(settings({}), HasSubstr("GOMP_SPINCOUNT = '5000'"));
   }
@@ -97,7 +97,7 @@ TEST_F(Programs, SlavesServeOneRunAfterAnotherWithTheSameBits) {
   EXPECT_EQ(a.wait(10s), kSuccess) << a.output();
 }
 
-/// The second run begins with the weights that the first began with, and leaves the slave's folder as it was.
+/// The second run begins with the same weights as the first, so the files in the slave's cache folder do not change.
 TEST_F(Programs, ASlaveThatIsStartedAnewHasItsWeights) {
   const auto files = [this] {
     std::map<std::string, std::filesystem::file_time_type> times;
@@ -114,11 +114,11 @@ TEST_F(Programs, ASlaveThatIsStartedAnewHasItsWeights) {
   };
   train("first");
   const auto stored = files();
-  EXPECT_EQ(stored.size(), 2U) << "a block of each layer";
+  EXPECT_EQ(stored.size(), 2U) << "there is a block for each layer";
   train("second");
   const auto used = files();
   ASSERT_EQ(used.size(), 2U);
-  for (const auto& [file, time] : stored) EXPECT_GT(used.at(file), time) << "it was found";
+  for (const auto& [file, time] : stored) EXPECT_GT(used.at(file), time) << "the second run must have used the file";
   EXPECT_EQ(file_bytes(folder("first") + "/weights.safetensors"),
             file_bytes(folder("second") + "/weights.safetensors"));
 }
@@ -189,7 +189,7 @@ TEST_F(Programs, ACheckpointThatCannotBeWrittenDoesNotEndARun) {
   Process train =
       master(training(folder("run"), {"--epochs", "500", "--format", "json", "--checkpoint-seconds", "0.2"}));
   ASSERT_TRUE(train.wait_for("\"step\":20,", 60s)) << train.output();
-  // What is in the way is a folder: permissions mean nothing to root.
+  // A folder blocks the file's name, because root may write files in spite of permissions.
   const std::string obstacle = folder("run") + "/checkpoint-next.safetensors.part";
   std::error_code error;
   while (!std::filesystem::create_directory(obstacle, error)) {
@@ -214,7 +214,7 @@ TEST_F(Programs, AHangupWritesACheckpoint) {
   };
   const auto until = std::chrono::steady_clock::now() + 20s;
   while (checkpoints() < 2 && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(50ms);
-  EXPECT_EQ(checkpoints(), 2) << "that of the beginning, and this one";
+  EXPECT_EQ(checkpoints(), 2) << "one checkpoint at the beginning and one at the request";
   train.signal(SIGINT);
   EXPECT_EQ(train.wait(20s), kInterrupted) << train.output();
 }
@@ -232,7 +232,7 @@ TEST_F(Programs, SlaveOutlivesAKilledMaster) {
   ASSERT_EQ(next.wait(60s), kSuccess) << next.output() << a.output();
 }
 
-/// As users run them: with keys that the master makes.
+/// The programs use keys that the master makes, as they do for users.
 TEST_F(Programs, SlavesJoinByTheKeyThatTheMasterPrints) {
   const std::string keys = folder("config/keys.json");
   std::vector<std::string> arguments = training(folder("run"), {"--slaves", "2", "--steps", "30", "--keys", keys});
@@ -250,7 +250,8 @@ TEST_F(Programs, SlavesJoinByTheKeyThatTheMasterPrints) {
   Process stranger({kSlave, endpoint_, "--insecure", "--name", "stranger"});
   EXPECT_TRUE(stranger.wait_for("the master breaks the connection off", 20s)) << stranger.output();
   Process a({kSlave, endpoint_, "--key", printed, "--name", "a", "--threads", "1"});
-  Process b({"/usr/bin/env", "CONVOY_KEY=" + printed, kSlave, "--name", "b", "--threads", "1"});  // finds its master
+  Process b({"/usr/bin/env", "CONVOY_KEY=" + printed, kSlave, "--name", "b", "--threads",
+             "1"});  // without an address, b finds its master
   ASSERT_EQ(train.wait(60s), kSuccess) << train.output() << a.output() << b.output();
   EXPECT_THAT(train.output(), testing::Not(HasSubstr("stranger")));
   EXPECT_THAT(file_bytes(folder("run") + "/events.jsonl"),
@@ -274,7 +275,7 @@ TEST_F(Programs, SeveralDevicesAreSeveralSlaves) {
 
 TEST_F(Programs, ADeviceThatFailsLeavesTheOthersToWork) {
   Process slaves({kSlave, endpoint_, "--insecure", "--name", "both", "--threads", "1", "--device", "cpu,warp"});
-  ASSERT_TRUE(slaves.wait_for("device warp ended with exit code 1; the others go on", 20s)) << slaves.output();
+  ASSERT_TRUE(slaves.wait_for("device warp ended with exit code 1; the other slaves go on", 20s)) << slaves.output();
   Process train = master(training(folder("run"), {"--slaves", "1", "--steps", "3"}));
   ASSERT_EQ(train.wait(100s), kSuccess) << train.output() << slaves.output();
   slaves.signal(SIGINT);
@@ -366,13 +367,14 @@ TEST(SlaveProgram, ListsItsDevices) {
   EXPECT_THAT(list.output(), AllOf(HasSubstr("cpu"), HasSubstr("reference"), HasSubstr("eigen")));
 }
 
-/// Without CLBlast there are no rows of it, and who names one is told what is missing.
+/// Without CLBlast, the list has no rows for it, and a slave with such a device is told what is missing.
 TEST(SlaveProgram, SaysThatThereIsNoClblast) {
   const std::string nowhere = "CONVOY_CLBLAST_LIBRARY=/nowhere/libclblast.so";
   Process list({"/usr/bin/env", nowhere, kSlave, "--list-devices"});
   EXPECT_EQ(list.wait(100s), kSuccess);
   EXPECT_THAT(list.output(), Not(HasSubstr("clblast")));
-  if (list.output().find("opencl:0 ") == std::string::npos) GTEST_SKIP() << "no OpenCL device: " << list.output();
+  if (list.output().find("opencl:0 ") == std::string::npos)
+    GTEST_SKIP() << "there is no OpenCL device: " << list.output();
   Process serve({"/usr/bin/env", nowhere, kSlave, "tcp://127.0.0.1:1", "--insecure", "--device", "clblast:0"});
   EXPECT_NE(serve.wait(20s), kSuccess);
   EXPECT_THAT(serve.output(), AllOf(HasSubstr("clblast:0 cannot be used"), HasSubstr("/nowhere/libclblast.so")));

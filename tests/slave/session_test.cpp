@@ -1,4 +1,5 @@
-// A slave under masters that err, break the protocol, or go away: it says so and serves the next run.
+// Tests a slave with masters that make mistakes, break the protocol, or vanish. The slave must report the fault and
+// serve the next run.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// ---- tasks that cannot be done: answered with Failed ---------------------------------------------------------------
+// ---- tasks that cannot be done, answered with Failed ---------------------------------------------------------------
 
 struct BadTask {
   std::string name;
@@ -30,32 +31,32 @@ const std::vector<BadTask> kBadTasks{
      [](FakeMaster& m) {
        m.send(wire::Step{1, {}});
      },
-     "there is no plan here yet"},
+     "this slave has no plan yet"},
     {"NoPlanToLoad",
      [](FakeMaster& m) {
        m.send(wire::Load{0, {0, 1}, {{}}});
      },
-     "there is no plan here yet"},
+     "this slave has no plan yet"},
     {"NoStageToLoad",
      [](FakeMaster& m) {
        m.assign();
        m.send(wire::Load{1, {0, 1}, {{}}});
      },
-     "of stage 1 are computed here"},
+     "of stage 1 are computed by this slave"},
     {"ContentsOfOtherBlocks",
      [](FakeMaster& m) {
        m.assign();
        m.send(wire::Load{0, {0, 4}, {{}, {}}});
      },
-     "2 contents of 4 filters, which are 1 blocks"},
+     "the Load has 2 hashes, but its 4 filters make 1 blocks"},
     {"NoStageToSnapshot",
      [](FakeMaster& m) {
        m.assign();
        m.send(wire::Snapshot{1, {0, 1}});
      },
-     "of stage 1 are in a shard here"},
+     "of stage 1 are in a shard of this slave"},
     {"NotATask", [](FakeMaster& m) { m.send(wire::Done{}); }, "a master does not send Done"},
-    {"APieceByItself", [](FakeMaster& m) { m.send_piece({.step = 1}, 4); }, "there is no plan here yet"},
+    {"APieceByItself", [](FakeMaster& m) { m.send_piece({.step = 1}, 4); }, "this slave has no plan yet"},
     {"TooLargeToHold", [](FakeMaster& m) { m.send(assign_of(4096)); }, "raise --memory"},
     {"TooLargeToTime", [](FakeMaster& m) { m.send(wire::Calibrate{.stage = stage(), .filters = 4, .batch = 4096}); },
      "raise --memory"},
@@ -78,27 +79,27 @@ const std::vector<BadTask> kBadTasks{
        m.assign();
        m.send(wire::Step{2, {}});
      },
-     "step 2 where 1 was due"},
+     "step 2 came where step 1 was due"},
     {"UpdateWithoutStep",
      [](FakeMaster& m) {
        m.assign();
        m.send(wire::Update{});
      },
-     "an Update without a step"},
+     "an Update came outside a step"},
     {"SnapshotInAStep",
      [](FakeMaster& m) {
        m.assign();
        m.send(wire::Step{1, {.training = true}});
        m.send(wire::Snapshot{0, {0, 1}});
      },
-     "in the middle of a step"},
+     "a Snapshot came in the middle of a step"},
     {"PieceOfAnotherStep",
      [](FakeMaster& m) {
        m.assign();
        m.send(wire::Step{1, {.training = true}});
        m.send_piece({.step = 2}, kImages);
      },
-     "a Piece of step 2 in step 1"},
+     "a Piece of step 2 came in step 1"},
     {"TooManyImages",
      [](FakeMaster& m) {
        m.assign();
@@ -125,14 +126,14 @@ TEST_P(BadTasks, AreAnsweredWithTheReason) {
   GetParam().give(master);
   EXPECT_THAT(master.failure(), HasSubstr(GetParam().says));
   master.send(wire::Bye{"enough"}, Channel::control);
-  EXPECT_TRUE(master.welcome()) << "it comes back for the next run";
+  EXPECT_TRUE(master.welcome()) << "the slave must come back for the next run";
   EXPECT_FALSE(slave.over());
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, BadTasks, testing::ValuesIn(kBadTasks),
                          [](const auto& each) { return each.param.name; });
 
-// ---- masters that break off: the slave comes back ------------------------------------------------------------------
+// ---- masters that break off a run ----------------------------------------------------------------------------------
 
 struct BrokenRun {
   std::string name;
@@ -199,10 +200,11 @@ TEST(Slave, OutlivesAMasterThatVanishes) {
   FakeMaster second(endpoint);
   EXPECT_TRUE(second.welcome());
   second.send(wire::Step{1, {}});
-  EXPECT_THAT(second.failure(), HasSubstr("there is no plan")) << "nothing is left of the run before";
+  EXPECT_THAT(second.failure(), HasSubstr("this slave has no plan"))
+      << "the slave must have dropped the plan of the previous run";
 }
 
-/// The master gives a step, or a state, up: another slave was lost.
+/// The master gives up a step or a Load, as it does when another slave was lost.
 TEST(Slave, TakesAnotherPlanInTheMiddleOfWhatEverItDoes) {
   FakeMaster master;
   const SlaveThread slave(master.endpoint());
@@ -219,25 +221,12 @@ TEST(Slave, TakesAnotherPlanInTheMiddleOfWhatEverItDoes) {
   ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
   master.send(wire::Step{1, {}});
   master.send_piece({.step = 1, .task = 0, .first = 0}, kImages);
-  EXPECT_TRUE(std::holds_alternative<wire::Piece>(master.next())) << "it is well";
+  EXPECT_TRUE(std::holds_alternative<wire::Piece>(master.next())) << "the slave must compute the step of the new plan";
 }
 
 // ---- states that move from slave to slave --------------------------------------------------------------------------
 
-/// Half of the filters each, and what moves.
-wire::Assign halves(const FakeMaster& master, const wire::ClientLink& other,
-                    const std::vector<wire::StateMove>& moves) {
-  wire::Assign assign = assign_of();
-  assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
-  assign.plan.exchange = Exchange::ring;
-  assign.peers = {fmt::format(":{}", master.peer_port()), fmt::format("127.0.0.1:{}", other.peer_port())};
-  assign.token = "halves";
-  assign.keep = true;
-  assign.moves = moves;
-  return assign;
-}
-
-/// A weight and its velocity, a bias and its, of each filter: 9 values each, or 1.
+/// Each filter has 9 weights and 1 bias, with a velocity for each.
 constexpr std::size_t kOfTwoFilters = 2 * (9 + 9 + 1 + 1);
 
 TEST(MovingStates, GoToAnotherSlave) {
@@ -295,10 +284,11 @@ TEST(MovingStates, MustBeInAShardThere) {
   wire::ClientLink other(master.endpoint());
   other.meet("halves", 1, {});
   master.send(halves(master, other, {{0, {2, 2}, 0, 1}}));
-  EXPECT_THAT(master.failure(), HasSubstr("filters 2 to 3 of stage 0, which node 1 is to get, are in a shard here"));
+  EXPECT_THAT(master.failure(),
+              HasSubstr("filters 2 to 3 of stage 0, which node 1 takes over, are in a shard of this slave"));
 }
 
-// ---- other slaves that err: the master is told who -----------------------------------------------------------------
+// ---- other slaves that break the protocol --------------------------------------------------------------------------
 
 struct BadPeer {
   std::string name;
@@ -334,26 +324,26 @@ INSTANTIATE_TEST_SUITE_P(Table, BadPeers,
                                                  [] {
                                                    return wire::Envelope{wire::Update{}, {}};
                                                  },
-                                                 "Update where a Piece was due"},
+                                                 "Update came where a Piece was due"},
                                          BadPeer{"OfALaterStep",
                                                  [] {
                                                    return wire::Envelope{wire::Piece{.step = 2}, wire::Payload(4)};
                                                  },
-                                                 "a Piece of step 2 in step 0"},
+                                                 "a Piece of step 2 came in step 0"},
                                          BadPeer{"OfAState",
                                                  [] {
                                                    return wire::Envelope{wire::Piece{.step = 0}, wire::Payload(4)};
                                                  },
-                                                 "a Piece of a state that does not move"},
+                                                 "a Piece came of a state that does not move"},
                                          BadPeer{
                                              "FarTooMuch",
                                              [] {
                                                return wire::Envelope{wire::Piece{.step = 1}, wire::Payload(1 << 20)};
                                              },
-                                             "more Pieces of the next step than there are"}),
+                                             "more Pieces of the next step came than the plan sends"}),
                          [](const auto& each) { return each.param.name; });
 
-/// Bytes that are no message at all, from whatever listens at the address.
+/// A program other than a master listens at the address and sends bytes that are not a message.
 TEST(Slave, SurvivesGarbageOnItsControlConnection) {
   auto context = std::make_unique<zmq::context_t>();
   auto garbage = std::make_unique<zmq::socket_t>(*context, zmq::socket_type::router);
@@ -369,9 +359,9 @@ TEST(Slave, SurvivesGarbageOnItsControlConnection) {
   garbage->send(id, zmq::send_flags::sndmore);
   garbage->send(zmq::str_buffer("GET / HTTP/1.1"), zmq::send_flags::none);
   zmq::message_t next;
-  ASSERT_TRUE(garbage->recv(next)) << "it says hello again, on a new connection";
+  ASSERT_TRUE(garbage->recv(next)) << "the slave must say Hello again on a new connection";
   garbage.reset();
-  context.reset();  // waits until the port is free
+  context.reset();  // frees the port
   FakeMaster master(endpoint);
   EXPECT_TRUE(master.welcome());
   EXPECT_FALSE(slave.over());

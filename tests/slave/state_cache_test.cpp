@@ -15,7 +15,7 @@ class StateCaches : public testing::Test {
  protected:
   static wire::Content content(const Values& values) { return wire::content_of({values}); }
   static Values values(float first) { return {first, first + 1, first + 2, first + 3}; }  // 16 bytes
-  /// Whether it is there, and right.
+  /// Whether the cache has the state, with the right values.
   static bool has(StateCache& cache, const Values& wanted) {
     Values first(1);
     Values rest(wanted.size() - 1);
@@ -52,7 +52,7 @@ TEST_F(StateCaches, LetTheLeastRecentlyUsedGo) {
   EXPECT_TRUE(has(cache, values(1)));
   EXPECT_FALSE(has(cache, values(5)));
   keep(cache, Values(100));
-  EXPECT_FALSE(has(cache, Values(100))) << "more than it may keep";
+  EXPECT_FALSE(has(cache, Values(100))) << "the state is larger than the limit";
 }
 
 TEST_F(StateCaches, TakeLessMemoryWhenTold) {
@@ -69,7 +69,7 @@ TEST_F(StateCaches, TakeLessMemoryWhenTold) {
   keep(cache, values(5));
   EXPECT_TRUE(has(cache, values(1)));
   EXPECT_TRUE(has(cache, values(5)));
-  EXPECT_FALSE(has(cache, values(9))) << "more than the limit";
+  EXPECT_FALSE(has(cache, values(9))) << "the cache would exceed its memory limit";
 }
 
 TEST_F(StateCaches, FindInTheFolderWhatAnEarlierProgramStored) {
@@ -80,7 +80,7 @@ TEST_F(StateCaches, FindInTheFolderWhatAnEarlierProgramStored) {
   }
   StateCache cache(folder() / "new");
   EXPECT_TRUE(has(cache, values(1)));
-  EXPECT_FALSE(has(cache, values(5))) << "which was in memory";
+  EXPECT_FALSE(has(cache, values(5))) << "the state was kept in memory only";
 }
 
 TEST_F(StateCaches, TakeNothingThatIsNotWhatItIsCalled) {
@@ -103,7 +103,7 @@ TEST_F(StateCaches, KeepTheFolderSmall) {
   const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
   std::filesystem::last_write_time(folder() / to_text(content(values(1))), old);
   store(cache, values(5));
-  EXPECT_TRUE(has(cache, values(1))) << "which is its latest use";
+  EXPECT_TRUE(has(cache, values(1))) << "this is the latest use of the state";
   std::filesystem::last_write_time(folder() / to_text(content(values(5))), old);
   store(cache, values(9));
   EXPECT_TRUE(has(cache, values(1)));
@@ -116,7 +116,7 @@ TEST_F(StateCaches, DoWithoutAFolderThatCannotBe) {
   std::ofstream(file) << "no folder";
   StateCache cache(file / "in-it");
   store(cache, values(1));
-  EXPECT_TRUE(has(cache, values(1))) << "from memory";
+  EXPECT_TRUE(has(cache, values(1))) << "the state is still in memory";
 }
 
 }  // namespace

@@ -12,14 +12,15 @@ namespace convoy {
 namespace {
 
 constexpr Pass kTraining{.training = true, .seed = 77};
-/// Adam where the stage has room for its moments; with a large epsilon, which keeps it from making much of small errors.
+/// An update with Adam if the stage has two moments, else with SGD. Adam's epsilon is large, so that it does not
+/// amplify small errors.
 UpdateStep step_of(const Stage& stage) {
   UpdateStep step{.learning_rate = 0.05F, .momentum = 0.9F, .weight_decay = 0.01F, .epsilon = 0.5F};
   if (stage.moments == moments_of(Optimizer::adam)) step.optimizer = Optimizer::adam;
   return step;
 }
 
-/// What one device makes of one case.
+/// The results of one case on one device.
 struct Results {
   Tensor tested, output, input_gradient;
   std::vector<Tensor> added_gradients;
@@ -58,8 +59,8 @@ double largest(const Tensor& tensor) {
   return most;
 }
 
-/// |got - expected| <= 4 epsilon sqrt(n) scale: rounding errors of a sum of n products add up like a random walk, each of
-/// the size of the sum's largest value.
+/// Expects |got - expected| <= 4 epsilon sqrt(n) scale. The rounding errors of a sum of n products add up like a random
+/// walk, and each is relative to the sum's largest value.
 void expect_near(const Tensor& got, const Tensor& expected, double epsilon, double reduction, const std::string& what) {
   ASSERT_EQ(got.shape(), expected.shape()) << what;
   const double tolerance = 4.0 * epsilon * std::sqrt(reduction) * std::max(1.0, largest(expected));
@@ -91,7 +92,7 @@ void expect_near(const Results& got, const Results& expected, const ShardSpec& s
   for (std::size_t i = 0; i < expected.added_gradients.size(); ++i) {
     expect_near(got.added_gradients.at(i), expected.added_gradients[i], epsilon, taps + places, "gradient by a sum");
   }
-  // Three steps: each gradient's error enters with the learning rate, and moves the next step's gradient.
+  // In three steps, the error of each gradient enters with the learning rate and changes the next step's gradient.
   const double steps = 9.0 * (taps + places);
   const std::vector<const Tensor*> ours = tensors_of(got.end);
   const std::vector<const Tensor*> theirs = tensors_of(expected.end);
@@ -123,12 +124,12 @@ void expect_agreement(Device& device, const ShardSpec& spec, double epsilon) {
   const auto reference = make_reference64_device();
   const Results expected = compute(*reference, spec);
   const Results got = compute(device, spec);
-  EXPECT_TRUE(same_bits(got.start, random_state(spec))) << "state round trip";
+  EXPECT_TRUE(same_bits(got.start, random_state(spec))) << "the state must be read back unchanged";
   expect_near(got, expected, spec, epsilon);
 
   const Results again = compute(device, spec);
   expect_same_bits(got.output, again.output, "output of a second run");
-  EXPECT_TRUE(same_bits(got.end, again.end)) << "state of a second run";
+  EXPECT_TRUE(same_bits(got.end, again.end)) << "a second run must give the same state";
   if (spec.input_gradient) expect_same_bits(got.input_gradient, again.input_gradient, "input gradient of a second run");
 
   expect_gradients_taken(device, spec, got.gradients);
@@ -139,7 +140,7 @@ void expect_agreement(Device& device, const ShardSpec& spec, double epsilon) {
   const Results parted = compute(device, one_by_one);
   expect_near(parted, expected, spec, epsilon);
   if (spec.waits_for_batch()) return;
-  // The way back of the first may begin before the last has come.
+  // Backward of the first micro-batch may begin before forward of the last.
   HostShard shard(device, one_by_one);
   shard.shard().set_state(random_state(spec));
   shard.connect(random_added(spec));

@@ -1,4 +1,4 @@
-// A master of which every message is written out, and a slave in a thread, for tests of slaves.
+// A master whose messages a test sends one by one, and a slave in a thread, for tests of slaves.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline Stage stage() {
           .after = {Activation::relu}};
 }
 
-/// All of one stage on one slave.
+/// An Assign that gives all filters of one stage to one slave.
 inline wire::Assign assign_of(std::uint32_t batch = kBatch) {
   return {.trunk = {stage()},
           .plan = proportional_plan({stage()}, static_cast<int>(batch), {"worker"}, {1.0}),
@@ -40,7 +40,7 @@ inline wire::Assign assign_of(std::uint32_t batch = kBatch) {
 
 inline constexpr std::size_t kImages = sizeof(float) * kBatch * 6 * 6;
 
-/// A slave in a thread.
+/// A slave that serves in a thread until it is destroyed.
 class SlaveThread {
  public:
   explicit SlaveThread(const std::string& endpoint, std::size_t memory = 0)
@@ -63,14 +63,14 @@ class SlaveThread {
   std::thread thread_;
 };
 
-/// A master of which every message is written out.
+/// A master whose messages the test sends one by one.
 class FakeMaster {
  public:
   explicit FakeMaster(const std::string& endpoint = "tcp://127.0.0.1:*")
       : link_(std::make_unique<wire::ServerLink>(endpoint)) {}
 
   std::string endpoint() const { return link_->endpoint(); }
-  /// Takes the next slave that says hello into a run, and waits for its data connection.
+  /// Admits the next slave that says Hello and waits for its data connection. Returns false after 20 s without one.
   bool welcome() {
     const auto until = Clock::now() + 20s;
     while (Clock::now() < until) {
@@ -97,12 +97,12 @@ class FakeMaster {
     std::ranges::fill(envelope.payload.bytes(), std::byte{0});
     send(envelope);
   }
-  /// Has the slave hold its shard.
+  /// Assigns assign_of() and waits for the answer.
   void assign() {
     send(assign_of());
     next();
   }
-  /// The next message on the data connection that tells something.
+  /// The next message on the data connection besides Ping and Assigned; Failed("nothing came") after 20 s.
   wire::Message next() { return next_envelope().message; }
   wire::Envelope next_envelope() {
     const auto until = Clock::now() + 20s;
@@ -115,13 +115,25 @@ class FakeMaster {
     }
     return {wire::Failed{"nothing came"}, {}};
   }
+  /// The reason of the next message, which should be Failed, or the name of another message.
   std::string failure() {
     const wire::Message message = next();
     const auto* failed = std::get_if<wire::Failed>(&message);
     return failed == nullptr ? wire::name_of(message) : failed->reason;
   }
+  /// Whether the slave sends a Ping on its data connection within 5 s. Other messages are dropped.
+  bool hears_ping() {
+    const auto until = Clock::now() + 5s;
+    while (Clock::now() < until) {
+      const auto from = link_->receive(until);
+      if (from && from->channel == Channel::data && std::holds_alternative<wire::Ping>(from->envelope.message)) {
+        return true;
+      }
+    }
+    return false;
+  }
   void go_away() { link_.reset(); }
-  /// Where the slave listens for others.
+  /// The port at which the slave listens for other slaves.
   int peer_port() const { return peer_port_; }
 
  private:
@@ -130,5 +142,18 @@ class FakeMaster {
   std::string fresh_;
   int peer_port_ = 0;
 };
+
+/// An Assign of a plan in which the slave and `other` hold half of the filters each, with `moves` of states.
+inline wire::Assign halves(const FakeMaster& master, const wire::ClientLink& other,
+                           const std::vector<wire::StateMove>& moves) {
+  wire::Assign assign = assign_of();
+  assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
+  assign.plan.exchange = Exchange::ring;
+  assign.peers = {fmt::format(":{}", master.peer_port()), fmt::format("127.0.0.1:{}", other.peer_port())};
+  assign.token = "halves";
+  assign.keep = true;
+  assign.moves = moves;
+  return assign;
+}
 
 }  // namespace convoy

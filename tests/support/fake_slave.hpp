@@ -1,4 +1,4 @@
-// A slave that serves as any other does, until it misbehaves, for tests.
+// A slave for tests that serves correctly until it misbehaves at a given message.
 #pragma once
 
 #include <atomic>
@@ -18,12 +18,12 @@ class FakeSlave {
 
   struct Options {
     std::string name = "evil";
-    int spared = 0;          ///< messages `at` which it still behaves
-    bool reachable = false;  ///< for other slaves
-    int times = 1 << 30;     ///< that it misbehaves
+    int spared = 0;          ///< number of messages `at` that it still handles correctly
+    bool reachable = false;  ///< whether it announces a port for other slaves
+    int times = 1 << 30;     ///< number of times that it misbehaves
   };
 
-  /// Misbehaves at messages of the name `at`, as in "Step".
+  /// `misdeed` replaces the handling of messages of the kind `at`, such as "Step".
   FakeSlave(const std::string& endpoint, std::string at, Misdeed misdeed, Options options)
       : device_(make_device("reference", {.threads = 1})),
         link_(std::make_unique<wire::ClientLink>(endpoint)),
@@ -34,7 +34,8 @@ class FakeSlave {
   FakeSlave(const std::string& endpoint, std::string at, Misdeed misdeed)
       : FakeSlave(endpoint, std::move(at), misdeed, Options()) {}
 
-  /// Until told to stop, or the master ends the run, or does not take it for another reason than its name.
+  /// Serves until `stop` is set, the master ends the run, or the master refuses the slave for a reason other than its
+  /// name.
   void run(const std::atomic<bool>& stop) {
     using namespace std::chrono_literals;
     try {
@@ -54,7 +55,7 @@ class FakeSlave {
           if (refusal_.find("taken") == std::string::npos) return;
         } else if (from && wire::name_of(from->envelope.message) == at_ && options_.spared-- <= 0 &&
                    options_.times-- > 0) {
-          // What comes before it has said so is not of the plan.
+          // The master ignores messages of the new plan before Assigned.
           if (const auto* assign = std::get_if<wire::Assign>(&from->envelope.message)) {
             send(wire::Assigned{assign->token});
           }
@@ -66,7 +67,7 @@ class FakeSlave {
         }
       }
     } catch (const PeerLost&) {
-      // The master has ended the run.
+      // The master has ended the run or has vanished.
     }
   }
 
@@ -78,7 +79,7 @@ class FakeSlave {
   }
   void vanish() { link_.reset(); }
   void hang() { hangs_ = true; }
-  /// Why the master did not take it, the last time.
+  /// The reason of the master's last refusal.
   const std::string& refusal() const { return refusal_; }
 
  private:

@@ -1,4 +1,4 @@
-// Files for tests: the real data sets where they are, and files made up on the spot.
+// Files for tests: real data sets, if there are any, and temporary files.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@ namespace convoy {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// The folder `name` in the one that CONVOY_TEST_DATA names, else in ../shared/data beside the checkout; empty where
-/// there is none (a test then skips, and says so).
+/// The folder `name` in the folder of CONVOY_TEST_DATA, or else in ../shared/data beside the checkout. Returns an empty
+/// text if there is none; a test then skips with a reason.
 std::string real_data(const std::string& name);
 
 Bytes read_file(const std::string& file);
 void write_file(const std::string& file, const Bytes& bytes);
-/// The same compressed by gzip.
+/// Writes a file compressed by gzip.
 void write_gzip(const std::string& file, const Bytes& bytes);
 
 }  // namespace convoy

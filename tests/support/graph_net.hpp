@@ -1,4 +1,4 @@
-// A small net with every way in which layers may be joined.
+// A small net that uses every way of joining layers.
 #pragma once
 
 namespace convoy {

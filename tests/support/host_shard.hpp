@@ -1,4 +1,4 @@
-// A shard between host tensors, for tests.
+// A shard whose inputs and outputs are host tensors, for tests.
 #pragma once
 
 #include <memory>
@@ -10,27 +10,28 @@ namespace convoy {
 
 class HostShard {
  public:
-  /// Compiles the shard and all buffers that moving its tensors takes.
+  /// Compiles the shard and makes the buffers for its tensors.
   HostShard(Device& device, const ShardSpec& spec);
 
   const ShardSpec& spec() const { return spec_; }
   Shape input_shape() const { return input_->shape(); }
   Shape output_shape() const { return output_.shape(); }
 
-  /// What the stage's Add layers add, in their order; before the first forward.
+  /// Sets the maps that the stage's Add layers add, in order. Call it before the first forward.
   void connect(const std::vector<Tensor>& added);
-  /// By that, of the last backward.
+  /// The gradients of the last backward by the maps that Add layers add.
   std::vector<Tensor> added_gradients() const;
 
-  /// NCHW input (batch, channels, height, width) to the shard's output; the result holds until the next call.
+  /// Computes the shard's output of an input (batch, channels, height, width). The result is valid until the next call.
   const Tensor& forward(std::span<const float> input, const Pass& pass);
-  /// NCHW gradient by the output to this shard's part of the gradient by the input; null without spec().input_gradient.
+  /// Computes this shard's part of the gradient by the input from the gradient by the output, both in NCHW order.
+  /// Returns null without spec().input_gradient.
   const Tensor* backward(std::span<const float> gradient);
-  /// Both, each micro-batch forward and back to the input before the next.
+  /// Runs forward and backward; each micro-batch goes forward and back before the next one.
   void forward_and_backward(std::span<const float> input, std::span<const float> gradient, const Pass& pass);
-  /// Of the last forward_and_backward.
+  /// The gradient by the input of the last forward_and_backward.
   const Tensor& input_gradient() const { return input_gradient_; }
-  /// Output of the last forward.
+  /// The output of the last forward.
   const Tensor& output() const { return output_; }
   /// The shard itself, for update and state.
   Shard& shard() { return *shard_; }

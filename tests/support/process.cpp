@@ -34,8 +34,9 @@ Process::Process(const std::vector<std::string>& command) {
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
-    // In a group of its own: the kernel sends SIGHUP to a whole group that loses its shell while one of it is stopped.
-    // And the child ends with its parent, since Ctrl-C at the tests does not reach its group.
+    // The child has a process group of its own, because the kernel sends SIGHUP to a whole group that loses its shell
+    // while one of its processes is stopped. The child is ended with its parent, because Ctrl-C at the tests does not
+    // reach its group.
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
@@ -111,8 +112,8 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 std::string free_endpoint() {
-  // Below the ports that the kernel gives to connections: one of those might be taken before anybody listens, even by a
-  // slave that tries to connect to it and so meets itself.
+  // The port is below the range that the kernel gives to outgoing connections. A port in this range could be taken
+  // before the master listens, even by a slave that tries to connect to it and so connects to itself.
   constexpr int kFirst = 10000;
   constexpr int kCount = 20000;
   std::random_device random;

@@ -1,4 +1,4 @@
-// Real processes, for tests: started, watched, signalled, and never left behind.
+// Starts, watches and signals real processes, and never leaves one behind.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@ namespace convoy {
 
 class Process {
  public:
-  /// Starts a program; its output (both streams) goes to a temporary file.
+  /// Starts a program. Both of its output streams go to a temporary file.
   explicit Process(const std::vector<std::string>& command);
   ~Process();
   Process(Process&& other) noexcept;
@@ -19,11 +19,11 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void signal(int number) const;
-  /// Exit code (128 + signal when killed by one), or -1 if it still runs at the deadline.
+  /// Returns the exit code, 128 + the signal that killed the process, or -1 if it still runs at the deadline.
   int wait(std::chrono::seconds deadline);
   bool running();
   std::string output() const;
-  /// Waits until the output contains `text`; false at the deadline or when the process ends without it.
+  /// Waits until the output contains `text`. Returns false at the deadline, or when the process ends without the text.
   bool wait_for(const std::string& text, std::chrono::seconds deadline);
 
  private:
@@ -33,10 +33,10 @@ class Process {
   std::string file_;
 };
 
-/// "tcp://127.0.0.1:PORT" with a port that nobody listens at now.
+/// Returns "tcp://127.0.0.1:PORT" with a free port.
 std::string free_endpoint();
 
-/// A folder of its own under the system's temporary folder, removed with all it holds.
+/// A new folder in the system's temporary folder. The destructor removes it with its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder();

@@ -1,4 +1,4 @@
-// The nets in nets/, at sizes that tests can bear, and how far two tensors are apart.
+// The nets in nets/ at sizes for tests, and the distance between two tensors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,8 +41,8 @@ inline std::string test_name(const testing::TestParamInfo<Shipped>& info) {
   return name;
 }
 
-/// Biases begin at 0, where batch norms around a depthwise convolution undo one another's weights: their gradients would
-/// be rounding alone.
+/// Adds random values to the biases, which are 0 initially. With biases of 0, the batch norms around a depthwise
+/// convolution cancel each other's weights, and the gradients by these weights would be rounding errors only.
 inline std::vector<ShardState> off_zero(std::vector<ShardState> states) {
   std::uint64_t stream = 300;
   for (ShardState& state : states) {
@@ -55,7 +55,7 @@ inline std::vector<ShardState> off_zero(std::vector<ShardState> states) {
   return states;
 }
 
-/// Of two tensors' difference, beside the second.
+/// The norm of the difference of two tensors, relative to the norm of the second.
 inline double distance(const Tensor& a, const Tensor& b) {
   Tensor difference = a;
   for (std::size_t i = 0; i < a.size(); ++i) difference.data()[i] -= b.data()[i];

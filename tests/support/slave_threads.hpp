@@ -1,4 +1,4 @@
-// A cluster of threads: slaves of this process that serve a master at an endpoint, for tests.
+// Slaves in threads of this process that serve a master at an endpoint, for tests.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace convoy {
 
 class SlaveThreads {
  public:
-  /// Starts `count` slaves named a, b, c, ... on the named devices in turns.
+  /// Starts `count` slaves named a, b, c, ... which use `devices` in turn.
   SlaveThreads(const std::string& endpoint, int count, const std::vector<std::string>& devices) {
     for (int i = 0; i < count; ++i) {
       threads_.emplace_back([this, endpoint, i, device = devices[static_cast<std::size_t>(i) % devices.size()]] {

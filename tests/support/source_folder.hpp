@@ -4,8 +4,8 @@
 
 namespace convoy {
 
-/// The checkout that the tests were built from. Its name is compiled into one source alone: what else is compiled is the
-/// same in every checkout, and kept by ccache for all.
+/// The checkout that the tests were built from. Only one source has this path compiled in, so that all other sources
+/// compile to the same objects in every checkout and share ccache's entries.
 std::string source_folder();
 
 }  // namespace convoy

@@ -59,7 +59,7 @@ StageCase with_adam(StageCase of) {
   return of;
 }
 
-/// A stage without a convolution, and so without filters.
+/// A stage without a convolution.
 StageCase weightless(std::string name, StageKind kind, const Sizes& sizes, std::vector<ChannelLayer> after,
                      FilterRange filters) {
   Stage stage = stage_without_weights("stage", kind, sizes.channels, sizes.height, sizes.width);
@@ -125,16 +125,16 @@ std::vector<StageCase> make_cases() {
       whole("DropoutThenPool", {2, 3, 8, 8, 6}, square(3), {Dropout{0.5F, 0}, kMax2, relu, Dropout{0.2F, 1}}),
       whole("LargerBatch", {7, 8, 6, 6, 16}, square(3, 1, 1), {relu, kMax2}),
       whole("Blocked", {3, 32, 8, 8, 32}, square(3, 1, 1), {relu, kMax2}),
-      // Channels that the cpu device convolves in two parts where its vectors hold 16.
+      // The cpu device convolves this number of channels in two parts if its vectors hold 16 values.
       whole("FiftyChannels", {3, 50, 8, 8, 33}, square(5, 1, 2), {relu, kMax2}),
       whole("OneChannelLeftOver", {2, 33, 7, 9, 5}, {.kernel_h = 4, .kernel_w = 4, .pad = {1, 2, 2, 1}}, {relu}),
       whole("ThreeChannelsLeftOver", {2, 19, 9, 8, 20}, {.kernel_h = 2, .kernel_w = 5, .pad = {1, 2, 0, 2}}, {kMax2}),
       whole("LeftOverFirstStage", {2, 18, 8, 8, 20}, square(3, 1, 1), {relu, kMax3Overlapping}, false),
       part("LeftOverShard", {2, 50, 6, 6, 40}, square(3, 1, 1), {Activation::tanh, kAverage2}, {13, 19}),
-      // Channels last.
+      // The cpu device computes this case with channels last.
       whole("TwentySixChannels", {2, 26, 7, 7, 35}, square(3, 1, 1), {relu, kMaxRectangular}),
       whole("ManyChannels", {2, 260, 6, 6, 37}, square(3, 1, 1), {relu, kMax2}),
-      // Whose input gradient the cpu device finds by a forward convolution, on some processors.
+      // On some processors, the cpu device computes the input gradient of this case as a forward convolution.
       whole("ManyFilters", {1, 258, 3, 4, 260}, {.kernel_h = 3, .kernel_w = 2, .pad = {2, 0, 1, 1}},
             {Activation::tanh}),
       whole("ManyFiltersFewChannels", {2, 20, 4, 5, 300}, square(5, 1, 2), {relu, kMax2}),
@@ -201,7 +201,7 @@ ShardSpec smooth_case(const std::string& name) {
   return spec;
 }
 
-/// As in [-1, 1], but for running variances, which are positive.
+/// Random values in [-1, 1]; running variances are positive.
 ShardState random_state(const ShardSpec& spec) {
   ShardState state = zero_state(spec.stage, spec.filters.count);
   std::uint64_t stream = 10;
@@ -210,7 +210,7 @@ ShardState random_state(const ShardSpec& spec) {
     if (!parameter.moments.empty()) continue;
     for (float& value : parameter.value.span()) value = 1.0F + 0.5F * value;
   }
-  // Squares' means are no less than 0.
+  // Means of squares must not be negative.
   for (Parameter& parameter : state.parameters) {
     if (parameter.moments.size() < 2) continue;
     for (float& value : parameter.moments[1].span()) value = std::abs(value);

@@ -1,4 +1,4 @@
-// Comparing and filling states of shards.
+// Compares and fills the states of shards.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace convoy {
 
-/// All tensors, in their order.
+/// All tensors of a state, in order.
 template <class State>
 auto tensors_of(State& state) {
   std::vector<decltype(&state.parameters.front().value)> tensors;

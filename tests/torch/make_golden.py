@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Computes with PyTorch, in double precision, what tests/train/torch_test.cpp expects of Convoy, and writes it next to
-this program.
+"""Computes with PyTorch, in double precision, the results that tests/train/torch_test.cpp expects of Convoy, and writes
+them into this folder.
 
     tests/torch/make_golden.py [CASE]...
 
-Weights, images and labels are not stored: both sides draw them by the same formula (draw). Of each gradient its norm, its
-product with a drawn vector and some of its values are kept, and how far PyTorch itself is off in single precision, which
-says what rounding makes of this net. Needs torch (Debian: python3-torch) and PyYAML."""
+Weights, images and labels are not stored, because both sides draw them by the same formula (draw). For each gradient,
+the file has its norm, its product with a random vector, and some of its values. The file also has the error of PyTorch
+in single precision, which shows the effect of rounding in the net. The program needs torch (Debian: python3-torch) and
+PyYAML."""
 
 import json
 import math
@@ -30,9 +31,9 @@ TEN = {"alexnet": ["fc6.units=128", "fc7.units=64", "fc8.units=10"], "squeezenet
        "resnet34": ["dense1.units=10"], "resnet34-padded": ["dense1.units=10"],
        "mobilenet": ["dense1.units=10"], "googlenet": ["out.units=10", "side1_out.units=10", "side2_out.units=10"]}
 
-SLOW = ["training.learning_rate=0.00002"]  # deep nets: so that rounding does not take another way within ten steps
+SLOW = ["training.learning_rate=0.00002"]  # keeps rounding from changing the path of deep nets in ten steps
 
-# name: net, fields, batch
+# Each case has a name, a net, fields to set, and a batch size.
 CASES = {
     "lenet-nesterov": ("lenet", ["training.optimizer=nesterov"], 4),
     "glyphs": ("glyphs", [], 4),
@@ -54,7 +55,7 @@ SAMPLES = 4
 
 
 def draw(name, count):
-    """Uniform in [-1, 1): what the C++ side draws for that name."""
+    """Values uniform in [-1, 1), the same as torch_test.cpp draws for the name."""
     x = (numpy.arange(count, dtype=numpy.uint64) * 2654435761 + zlib.crc32(name.encode())) & 0xFFFFFFFF
     for shift, factor in ((16, 0x45D9F3B5), (15, 0x2F0B4C47), (16, 1)):
         x ^= x >> shift
@@ -65,10 +66,10 @@ def draw(name, count):
 def fill(name, tensor):
     values = draw(name, tensor.numel())
     if tensor.dim() > 1:
-        values *= math.sqrt(6.0 / (tensor.numel() // tensor.shape[0]))  # He's deviation
+        values *= math.sqrt(6.0 / (tensor.numel() // tensor.shape[0]))  # standard deviation of He et al. (ICCV 2015)
     else:
         values *= 0.1
-    # As the C++ side, which keeps weights in single precision.
+    # Weights are rounded to single precision, as in torch_test.cpp.
     tensor.data.copy_(torch.from_numpy(values.astype(numpy.float32).astype(numpy.float64)).reshape(tensor.shape))
 
 
@@ -89,7 +90,7 @@ def run(net_name, fields, batch, type_of_numbers):
     for name, tensor in model.named_tensors():
         fill(name, tensor)
         if name.endswith(".weight") and tensor.dim() == 1:
-            tensor.data += 1.0  # a batch norm's
+            tensor.data += 1.0  # weights of a batch norm are around 1
     shape = (batch, net["input"]["channels"], net["input"]["height"], net["input"]["width"])
     optimizer = optimizer_of(training, model.parameters())
     result = {"net": net_name, "set": fields, "batch": batch, "losses": [],

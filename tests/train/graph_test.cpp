@@ -1,4 +1,4 @@
-// Trunks that are graphs: branches, sums, joined channels.
+// Tests trunks with branches, sums and concatenated channels.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ Tensor drawn(const Shape& shape, std::uint64_t stream) {
   return tensor;
 }
 
-/// A trunk with the weights that a run would begin with, biases drawn, and a loss that is linear in its outputs.
+/// A trunk with the initial weights of a run, random biases, and a loss that is linear in its outputs.
 class GraphOn {
  public:
   explicit GraphOn(const std::string& device, const Net& net = graph(), int batch = kBatch)
@@ -56,7 +56,7 @@ class GraphOn {
     }
     return sum;
   }
-  /// By every parameter: what an update at a rate of 1 takes away.
+  /// The gradients by all parameters, found as the change of the parameters in an update with a learning rate of 1.
   std::vector<ShardState> gradients() {
     loss();
     std::vector<const Tensor*> slopes;
@@ -74,7 +74,7 @@ class GraphOn {
     trunk_.load(start_);
     return gradients;
   }
-  /// Central difference by one value.
+  /// The central difference of the loss by one value.
   double difference(std::size_t stage, std::size_t parameter, std::size_t value) {
     constexpr double kStep = 0.01;
     std::vector<ShardState> moved = start_;
@@ -95,7 +95,7 @@ class GraphOn {
   std::unique_ptr<Device> device_;
   Tensor images_;
   LocalTrunk trunk_;
-  std::vector<Tensor> slopes_;  ///< by each output
+  std::vector<Tensor> slopes_;  ///< gradient of the loss by each output
   std::vector<ShardState> start_;
 };
 
@@ -144,7 +144,7 @@ TEST(Graphs, HaveAHeadOnEachOutput) {
   EXPECT_EQ(parts.heads[0].maps, (FeatureShape{7, 2, 1}));
   EXPECT_EQ(parts.heads[0].layers.back().name, "side_loss");
   EXPECT_EQ(parts.heads[1].layers.back().name, "loss");
-  // Whichever comes first in the file.
+  // The order of the layers in the file does not matter.
   std::string text = kGraphNet;
   const std::size_t from = text.find("  - {name: side_pool");
   const std::size_t to = text.find("  # Branches side");
@@ -208,7 +208,7 @@ TEST_P(ShippedNets, ComputeTheSameOnReferenceAndProcessor) {
   for (std::size_t s = 0; s < expected.size(); ++s) {
     const std::vector<ParameterSpec> specs = parameters_of(reference.stages()[s], reference.stages()[s].conv.filters);
     for (std::size_t p = 0; p < specs.size(); ++p) {
-      // Rounding decides on a ReLU's slope, and which of a window is largest, where there is next to no difference.
+      // Where values are nearly equal, rounding decides the slope of a ReLU and the maximum of a window.
       EXPECT_LT(distance(got[s].parameters[p].value, expected[s].parameters[p].value), 0.05) << specs[p].name;
     }
   }

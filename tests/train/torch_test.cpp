@@ -1,5 +1,5 @@
-// What PyTorch makes of the nets in nets/, at a reduced size: outputs, gradients, and the losses of ten steps. The files in
-// tests/torch hold it; make_golden.py there wrote them.
+// Compares the nets in nets/, at a reduced size, with PyTorch: outputs, gradients, and the losses of ten steps.
+// PyTorch's results are in tests/torch, where make_golden.py has written them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 
 const std::string kGoldens = source_folder() + "/tests/torch";
 
-/// Uniform in [-1, 1), as make_golden.py draws for that name.
+/// Values uniform in [-1, 1), the same as make_golden.py draws for the name.
 std::vector<double> draw(const std::string& name, std::size_t count) {
   const std::uint64_t seed = crc32(0, reinterpret_cast<const Bytef*>(name.data()), static_cast<uInt>(name.size()));
   std::vector<double> values(count);
@@ -37,7 +37,7 @@ std::vector<double> draw(const std::string& name, std::size_t count) {
   return values;
 }
 
-/// Whatever is multiplied has He's deviation.
+/// Fills a parameter. Weights have the standard deviation of He et al. (ICCV 2015).
 void fill(const std::string& name, bool factors, Tensor& tensor) {
   const double scale = factors ? std::sqrt(6.0 / static_cast<double>(tensor.shape().sample_size())) : 0.1;
   const std::vector<double> values = draw(name, tensor.size());
@@ -67,7 +67,7 @@ ModelState start_of(const Cut& cut) {
   return state;
 }
 
-/// Of all trained parameters.
+/// All trained parameters, by name.
 std::map<std::string, const Tensor*> named(const Cut& cut, const ModelState& state) {
   std::map<std::string, const Tensor*> all;
   for (std::size_t s = 0; s < cut.trunk.size(); ++s) {
@@ -83,7 +83,7 @@ std::map<std::string, const Tensor*> named(const Cut& cut, const ModelState& sta
   return all;
 }
 
-/// How many times as far off as PyTorch in single precision.
+/// Tolerance, as a multiple of the error of PyTorch in single precision.
 constexpr double kRoundings = 5.0;
 
 class AgainstTorch : public testing::TestWithParam<std::string> {
@@ -113,7 +113,7 @@ class AgainstTorch : public testing::TestWithParam<std::string> {
     return train_step(learner_, images_, labels, pass, update);
   }
 
-  /// Of the first step: what an update at a rate of 1 takes away.
+  /// The gradients of the first step, found as the change of the parameters in an update with a learning rate of 1.
   ModelState gradients() {
     step(0, [](double) { return UpdateStep{.learning_rate = 1.0F}; });
     ModelState state = *learner_.state();
@@ -153,7 +153,7 @@ TEST_P(AgainstTorch, OutputsGradientsAndLossesAreTheSame) {
     SCOPED_TRACE(name);
     const auto expected = golden_.at("gradients").at(name).get<std::vector<double>>();
     const double norm = std::sqrt(sum_of_squares(gradient->span()));
-    // Most are right to six digits. But where one of a deep net's sums is next to 0, rounding decides on a ReLU's slope.
+    // Most values agree to six digits. Where a sum in a deep net is next to 0, rounding decides the slope of a ReLU.
     const double tolerance = (1e-2 + kRoundings * golden_.at("gradients_off").get<double>()) * expected[0] + 1e-6;
     EXPECT_NEAR(norm, expected[0], tolerance);
     const std::vector<double> other = draw(name + "'", gradient->size());

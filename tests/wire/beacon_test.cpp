@@ -1,4 +1,4 @@
-// Masters that call where they are, and slaves that listen.
+// Tests masters that broadcast their address and slaves that listen for it.
 
 #include "wire/beacon.hpp"
 
@@ -27,7 +27,7 @@ TEST(Calls, OfOthersAreNone) {
   }
 }
 
-/// The master's of the key, among another's calls.
+/// find_master returns the master with the given key, although other masters broadcast too.
 TEST(Beacons, LeadToTheMasterOfTheKey) {
   const std::string ours = make_key_pair().public_key;
   const Beacon other("tcp://127.0.0.1:7001", make_key_pair().public_key);

@@ -25,7 +25,7 @@ Stage sample_stage() {
           .moments = 2};
 }
 
-/// What follows sample_stage() in a trunk.
+/// The stage after sample_stage() in a trunk.
 Stage next_stage() {
   const Shape maps = output_shape(sample_stage(), 1, 7);
   return {.name = "conv2",
@@ -49,7 +49,7 @@ Assign sample_assign() {
           {":5571", "10.0.0.2:5571"},     true, {"", "key"}, {{1, {2, 5}, 1, 0}}};
 }
 
-/// One of each kind, every field with a value of its own.
+/// One message of each kind; every field has a value of its own.
 std::vector<Message> samples() {
   return {Hello{1, "garage", "oneDNN", 4, 123456789012, 16, {"a", "b"}, 5571, "key"},
           Welcome{1, "lenet"},
@@ -84,7 +84,7 @@ std::string hex(const std::vector<std::byte>& bytes) {
   return text;
 }
 
-/// Messages have no comparison of their own; their bytes are a function of all their fields.
+/// Compares encoded bytes, because messages have no operator==.
 void expect_same(const Message& a, const Message& b) {
   EXPECT_EQ(a.index(), b.index());
   EXPECT_EQ(hex(encode(a)), hex(encode(b)));
@@ -117,7 +117,7 @@ TEST(Codec, KeepsEveryField) {
   EXPECT_EQ(hello.capabilities, (std::vector<std::string>{"a", "b"}));
 }
 
-/// The bytes that masters and slaves of other releases send: they change only with kProtocolVersion.
+/// Pins the bytes that masters and slaves of other releases send. They may change only with kProtocolVersion.
 TEST(Codec, GoldenBytes) {
   const std::vector<std::string> golden = {
 #include "tests/wire/golden.inc"
@@ -131,7 +131,7 @@ TEST(Codec, EveryTruncationIsRefused) {
   for (const Message& message : samples()) {
     const std::vector<std::byte> bytes = encode(message);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
-      // Cut at the end, what is left may still be whole where the last bytes are padding; it must never crash.
+      // A buffer cut within its last padding bytes may still decode. A cut buffer must never crash the decoder.
       try {
         decode(std::span(bytes).first(length));
       } catch (const Error&) {
@@ -193,13 +193,13 @@ TEST_P(BadMessages, AreRefused) {
 INSTANTIATE_TEST_SUITE_P(
     Table, BadMessages,
     testing::Values(
-        BadMessage{"NamelessHello", Hello{.name = ""}, "without a name"},
-        BadMessage{"LongName", Hello{.name = std::string(5000, 'x')}, "name of 5000 bytes"},
+        BadMessage{"NamelessHello", Hello{.name = ""}, "the Hello has no name"},
+        BadMessage{"LongName", Hello{.name = std::string(5000, 'x')}, "the name has 5000 bytes"},
         BadMessage{"ManyCapabilities", Hello{.name = "a", .capabilities = std::vector<std::string>(65)},
                    "65 capabilities"},
         BadMessage{"NoThreads", Hello{.name = "a", .threads = 0}, "threads 0"},
         BadMessage{"FilterBlock", Hello{.name = "a", .filter_block = 0}, "filter block 0"},
-        BadMessage{"LongReason", Bye{std::string(4097, 'x')}, "reason of 4097"},
+        BadMessage{"LongReason", Bye{std::string(4097, 'x')}, "the reason has 4097 bytes"},
         BadMessage{"StageWithoutChannels", calibrate([](Calibrate& m) { m.stage.channels = 0; }), "stage conv1"},
         BadMessage{"HugeStage", calibrate([](Calibrate& m) { m.stage.height = 1 << 30; }), "stage conv1"},
         BadMessage{"KernelDoesNotFit", calibrate([](Calibrate& m) { m.stage.conv.kernel_h = 100; }), "does not fit"},
@@ -226,14 +226,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"Exchange", assign([](Assign& m) { m.plan.exchange = static_cast<Exchange>(3); }), "exchange 3"},
         BadMessage{"MicroBatches", assign([](Assign& m) { m.plan.micro_batches = 0; }), "micro-batches 0"},
         BadMessage{"TornTrunk", assign([](Assign& m) { m.trunk[1].height += 1; }), "stage conv2 cannot read channels"},
-        BadMessage{"Node", assign([](Assign& m) { m.node = 2; }), "node 2 of 2"},
-        BadMessage{"LongToken", assign([](Assign& m) { m.token.assign(65, 'x'); }), "token of 65"},
+        BadMessage{"Node", assign([](Assign& m) { m.node = 2; }), "for node 2, but the plan has 2 members"},
+        BadMessage{"LongToken", assign([](Assign& m) { m.token.assign(65, 'x'); }), "the token has 65 bytes"},
         BadMessage{"LargeBatch", assign([](Assign& m) { m.plan.batch = 65537; }), "batch 65537"},
         BadMessage{"StepZero", Step{0, {}}, "number 0"},
         BadMessage{"PeerPort", Hello{.name = "a", .peer_port = 65536}, "peer port 65536"},
         BadMessage{"StageIndex", Load{4096, {0, 1}, {}}, "stage index 4096"},
         BadMessage{"NoFilters", Load{1, {2, 0}, {}}, "filter count 0"},
-        BadMessage{"BlocksInDisorder", Wanted{0, {3, 2}}, "block 2 behind 3"},
+        BadMessage{"BlocksInDisorder", Wanted{0, {3, 2}}, "block 2 follows block 3"},
         BadMessage{"NegativeFirst", Snapshot{1, {-1, 1}}, "first filter"},
         BadMessage{"InfiniteRate", Update{{.learning_rate = INFINITY}}, "learning rate is not finite"},
         BadMessage{"NegativeTime", Done{-1.0, 0.0, 0.0, {}}, "compute -1"},
@@ -253,9 +253,9 @@ TEST(Codec, RefusesWhatIsNoMessage) {
       EXPECT_THAT(error.what(), HasSubstr(expected));
     }
   };
-  expect_refused({}, "not a message of Convoy");
+  expect_refused({}, "the bytes are not a message of Convoy");
   expect_refused(std::vector<std::byte>(100), "not a message of Convoy");
-  expect_refused(std::vector<std::byte>(2 << 20), "a header of 2097152 bytes");
+  expect_refused(std::vector<std::byte>(2 << 20), "the header has 2097152 bytes");
   std::vector<std::byte> other = encode(Ping{});
   other[7] = static_cast<std::byte>('9');
   expect_refused(other, "CVY2");

@@ -18,7 +18,7 @@ Stage stage() {
           .after = {}};
 }
 
-/// Each value its own.
+/// A state in which no two values are equal.
 ShardState numbered(int filters) {
   ShardState state = zero_state(stage(), filters);
   float next = 0.0F;
@@ -39,9 +39,9 @@ TEST(Contents, OfABlockAreThoseOfAnyStateWithIt) {
   const FilterRange shard{10, 60};
   const std::vector<Content> all = contents_of(whole, {0, 100});
   const std::vector<Content> some = contents_of(slice(whole, shard), shard);
-  ASSERT_EQ(some.size(), 5U);  // 10 to 15, three whole ones, 64 to 69
+  ASSERT_EQ(some.size(), 5U);  // filters 10 to 15, three whole blocks, filters 64 to 69
   for (std::size_t i = 1; i < 4; ++i) EXPECT_EQ(some[i], all[i]);
-  EXPECT_EQ(std::set<Content>(all.begin(), all.end()).size(), all.size()) << "no two are the same";
+  EXPECT_EQ(std::set<Content>(all.begin(), all.end()).size(), all.size()) << "no two blocks have the same hash";
 }
 
 TEST(Contents, ChangeWithEveryValue) {
@@ -59,11 +59,12 @@ TEST(Contents, ChangeWithEveryValue) {
   EXPECT_EQ(contents_of(changed, {0, 3})[0], before);
 }
 
-/// Other releases know states by it.
+/// Pins the hash, because other releases compare it.
 TEST(Contents, AreXXH3) {
   const std::vector<float> values{1.0F, 2.0F, 3.0F};
   const Content whole = content_of({values});
-  EXPECT_EQ(content_of({std::span(values).first(1), std::span(values).subspan(1)}), whole) << "however it is cut";
+  EXPECT_EQ(content_of({std::span(values).first(1), std::span(values).subspan(1)}), whole)
+      << "the hash does not depend on how the values are cut into spans";
   EXPECT_EQ(to_text(whole), "2c80bda405a7fdf62ca51b47fa70740e");
 }
 

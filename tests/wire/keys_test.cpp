@@ -1,4 +1,4 @@
-// Links with keys: for those that have them, and for nobody else.
+// Tests that links with keys admit the slaves that have the keys, and no others.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ Deadline in(std::chrono::milliseconds time) { return Clock::now() + time; }
 
 MasterKeys fresh_keys() { return {make_key_pair(), make_key_pair()}; }
 
-/// Whether a slave with that key gets a word through to the master; it is told if it does not.
+/// Whether a slave with this key gets a message through to the master. A slave that does not must be told so.
 bool reaches(ServerLink& server, const std::optional<JoinKey>& key) {
   ClientLink client(server.endpoint(), {.join_key = key});
   const auto until = in(10s);
@@ -42,7 +42,7 @@ bool reaches(ServerLink& server, const std::optional<JoinKey>& key) {
     if (client.turned_away()) return false;
     client.receive(in(20ms));
   }
-  ADD_FAILURE() << "neither in nor turned away";
+  ADD_FAILURE() << "the slave was neither admitted nor turned away";
   return false;
 }
 
@@ -59,7 +59,7 @@ TEST(Keys, AsPeoplePasteThem) {
   }
 }
 
-/// Of one refusal at least, whose closing connection may still be on its way.
+/// Waits for the first refusal, and for others that arrive with it.
 std::vector<Refusal> refusals(ServerLink& server) {
   const auto until = in(5s);
   std::vector<Refusal> all;
@@ -67,7 +67,7 @@ std::vector<Refusal> refusals(ServerLink& server) {
     all = server.take_refusals();
     std::this_thread::sleep_for(10ms);
   }
-  std::this_thread::sleep_for(100ms);  // its other connection
+  std::this_thread::sleep_for(100ms);  // for the client's other connection
   server.take_refusals();
   return all;
 }
@@ -81,19 +81,18 @@ TEST(Keys, LetTheirOwnersInAndNobodyElse) {
   ServerLink server("tcp://127.0.0.1:*", {.keys = keys});
   EXPECT_TRUE(reaches(server, keys.join_key()));
   EXPECT_THAT(server.take_refusals(), IsEmpty());
-  EXPECT_FALSE(reaches(server, std::nullopt)) << "a downgrade";
-  // The client breaks off as well, and may be gone before it is asked for its address.
+  EXPECT_FALSE(reaches(server, std::nullopt)) << "an unencrypted client must not get in";
+  // The client breaks off too, and may be gone before the master asks for its address.
   EXPECT_THAT(refusals(server), Not(IsEmpty()));
   const auto turned_away = [&](const JoinKey& key, const std::string& why) {
-    // On a busy machine it may be gone as soon.
+    // On a busy machine the client may be gone before the master asks for its address.
     for (int attempt = 0; attempt < 5; ++attempt) {
       EXPECT_FALSE(reaches(server, key));
       if (testing::Matches(Contains(from_here(why)))(refusals(server))) return true;
     }
     return false;
   };
-  EXPECT_TRUE(
-      turned_away({keys.master.public_key, make_key_pair()}, "it does not show the key of this master's slaves"));
+  EXPECT_TRUE(turned_away({keys.master.public_key, make_key_pair()}, "its key is not the key of this master's slaves"));
   EXPECT_TRUE(turned_away({make_key_pair().public_key, keys.member}, "it does not have this master's key"));
   EXPECT_TRUE(reaches(server, keys.join_key()));
 }
@@ -121,7 +120,7 @@ class Connection {
 
   int handle() const { return handle_; }
   void send(const std::string& bytes) const { std::ignore = ::send(handle_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  /// What comes within that time; nothing when it closed.
+  /// The bytes that arrive within `time`; empty if the connection was closed.
   std::string receive(std::chrono::milliseconds time) const {
     pollfd item{handle_, POLLIN, 0};
     std::array<char, 65536> buffer;
@@ -136,7 +135,7 @@ class Connection {
 
 using Words = std::vector<std::string>;
 
-/// Passes on what a client and a server say to each other, and keeps what the client's connections said.
+/// Relays the bytes between a client and a server, and records the bytes of each of the client's connections.
 class Eavesdropper {
  public:
   explicit Eavesdropper(int server) : server_(server), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -200,10 +199,10 @@ TEST(Keys, OfAJoinThatSomebodyHeardOpenNoDoor) {
     const Connection again = Connection::to(port);
     for (const std::string& said : words) {
       again.send(said);
-      again.receive(100ms);  // a client speaks when it has been answered
+      again.receive(100ms);  // the client sends more once the server has answered
     }
     EXPECT_FALSE(server.receive(in(300ms)));
-    // On a busy machine it may be closed before it is asked for its address.
+    // On a busy machine the connection may be closed before the master asks for its address.
     EXPECT_THAT(refusals(server), ElementsAre(Field(&Refusal::why, HasSubstr("it does not have this master's key"))));
   }
 }
@@ -230,7 +229,7 @@ TEST(Keys, OfSlavesKeepStrangersOut) {
   EXPECT_EQ(from->node, 0);
 
   a.meet("token", 0, {{1, "b", at(b), make_key_pair().public_key}});
-  EXPECT_THAT(a.unreached(in(500ms)), testing::SizeIs(1)) << "another listens there";
+  EXPECT_THAT(a.unreached(in(500ms)), testing::SizeIs(1)) << "a slave with another key listens there";
   ClientLink stranger(server.endpoint());
   stranger.meet("token", 0, {{1, "b", at(b), ""}});
   EXPECT_THAT(stranger.unreached(in(500ms)), testing::SizeIs(1));
@@ -238,7 +237,7 @@ TEST(Keys, OfSlavesKeepStrangersOut) {
       [&] {
         a.meet("token", 0, {{1, "b", at(b), ""}});
       },
-      testing::ThrowsMessage<Error>(HasSubstr("slave b has told no key")));
+      testing::ThrowsMessage<Error>(HasSubstr("slave b announced no public key")));
 }
 
 }  // namespace

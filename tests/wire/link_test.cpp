@@ -1,4 +1,4 @@
-// Links between threads of this process, over real TCP; friendly peers and others.
+// Tests links between threads of this process over real TCP, with well-behaved and with hostile peers.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 Deadline in(std::chrono::milliseconds time) { return Clock::now() + time; }
 
-/// Waits for a message of kind T from anybody.
+/// Expects a message of kind T within 5 s, from any peer, and returns the peer's id.
 template <class T>
 std::string expect_from_peer(ServerLink& server) {
   const auto from = server.receive(in(5s));
@@ -73,7 +73,7 @@ TEST(Links, KeepDeadlines) {
   const auto start = Clock::now();
   EXPECT_FALSE(server.receive(in(100ms)));
   EXPECT_FALSE(client.receive(in(100ms)));
-  EXPECT_GE(Clock::now() - start, 190ms) << "ZeroMQ's own clock counts in milliseconds, so that it may be early";
+  EXPECT_GE(Clock::now() - start, 190ms) << "ZeroMQ's clock counts milliseconds, so a wait may end early by one";
   EXPECT_LT(Clock::now() - start, 5s);
   EXPECT_FALSE(server.receive(Clock::now() - 1s)) << "a deadline in the past";
 }
@@ -96,7 +96,7 @@ TEST(Links, CarryLargeTensorsToManyClients) {
       }
       EXPECT_EQ(got, sent);
       client.send(Channel::data, {Done{}, {}}, in(5s));
-      client.receive(in(20s));  // holds the connection until the farewell
+      client.receive(in(20s));  // keeps the connection open until the Bye
     });
   }
   std::vector<std::string> peers;
@@ -118,7 +118,7 @@ TEST(Links, SendingToNobodyIsPeerLost) {
   EXPECT_THROW(server.send("nobody", Channel::control, {Ping{}, {}}, in(1s)), PeerLost);
 }
 
-/// While it computes, a slave reads nothing; the master pings four times a second.
+/// A slave that computes reads nothing, while the master sends it four Pings a second.
 TEST(Links, AClientThatIsBusyStaysConnected) {
   const LinkOptions impatient{.heartbeat_interval = 100ms, .heartbeat_timeout = 1s};
   ServerLink server("tcp://127.0.0.1:*", impatient);
@@ -169,14 +169,14 @@ TEST(Links, EndWithUnsentMessagesInTime) {
       client.send(Channel::data, {Piece{}, Payload(1 << 20)}, in(1s));
     }
   }
-  EXPECT_LT(Clock::now() - start, 20s) << "ZeroMQ itself would wait for ever";
+  EXPECT_LT(Clock::now() - start, 20s) << "ZeroMQ waits for ever unless linger is set";
 }
 
 // ---- slaves among themselves ---------------------------------------------------------------------------------------
 
 std::string at(const ClientLink& link) { return fmt::format("127.0.0.1:{}", link.peer_port()); }
 
-/// The next message of a peer; fails the test where none comes.
+/// The next message from a peer. The test fails if none arrives within 5 s.
 ClientLink::From from_peer(ClientLink& link) {
   auto from = link.receive(in(5s));
   EXPECT_TRUE(from.has_value());
@@ -242,7 +242,7 @@ TEST(PeerLinks, ThatBreakAreNamed) {
       testing::ThrowsMessage<Error>(HasSubstr("the link to slave garage broke")));
 }
 
-TEST(PeerLinks, OnATakenPortAreRefusedWithTheMend) {
+TEST(PeerLinks, OnATakenPortAreRefusedWithTheFix) {
   ServerLink server("tcp://127.0.0.1:*");
   const ClientLink a(server.endpoint());
   EXPECT_THAT([&] { ClientLink(server.endpoint(), {}, a.peer_port()); },
@@ -256,7 +256,7 @@ TEST(Links, BadEndpointsAreErrors) {
   EXPECT_THROW(ServerLink{server.endpoint()}, Error) << "the port is taken";
 }
 
-// ---- peers that are no friends -------------------------------------------------------------------------------------
+// ---- hostile peers --------------------------------------------------------------------------------------------------
 
 class Hostile : public testing::Test {
  protected:
@@ -301,13 +301,13 @@ class Hostile : public testing::Test {
 TEST_F(Hostile, FramesAreRejectedWithAReason) {
   expect_rejected("x/c", {"rubbish"}, "not a message of Convoy");
   expect_rejected("y/c", {""}, "not a message of Convoy");
-  expect_rejected("z/d", {bytes(Ping{}), "payload"}, "Ping with a payload frame");
-  expect_rejected("u/d", {bytes(Piece{})}, "Piece without a payload frame");
-  expect_rejected("v/d", {bytes(Piece{}), ""}, "a Piece without values");
-  expect_rejected("w/d", {"a", "b", "c", "d"}, "a message of 4 frames");
-  expect_rejected("stranger", {bytes(Ping{})}, "no slave of Convoy");
-  expect_rejected("control\x01/c", {bytes(Ping{})}, "no slave of Convoy");
-  expect_rejected(std::string(250, 'x') + "/c", {bytes(Ping{})}, "no slave of Convoy");
+  expect_rejected("z/d", {bytes(Ping{}), "payload"}, "Ping came with a payload frame");
+  expect_rejected("u/d", {bytes(Piece{})}, "Piece came without a payload frame");
+  expect_rejected("v/d", {bytes(Piece{}), ""}, "a Piece came without values");
+  expect_rejected("w/d", {"a", "b", "c", "d"}, "a message of 4 frames came");
+  expect_rejected("stranger", {bytes(Ping{})}, "not a slave of Convoy");
+  expect_rejected("control\x01/c", {bytes(Ping{})}, "not a slave of Convoy");
+  expect_rejected(std::string(250, 'x') + "/c", {bytes(Ping{})}, "not a slave of Convoy");
   expect_alive();
 }
 

@@ -25,7 +25,7 @@ std::vector<Envelope> cut(const Piece& begin, const std::vector<std::span<const 
 }
 
 TEST(Values, TravelAsPiecesAndComeTogether) {
-  // Less than a piece, none, several pieces, and exactly one.
+  // The sizes are: less than one Piece, no values, several Pieces, and exactly one Piece.
   const std::vector<float> a = counting(7, 0.0F);
   const std::vector<float> c = counting(600001, 1e6F);
   const std::vector<float> d = counting(kPieceBytes / sizeof(float), 5e6F);
@@ -52,12 +52,15 @@ TEST(Values, OutOfTurnAreRefused) {
   std::vector<float> values(10);
   ValueReader reader({values});
   EXPECT_THAT([&] { reader.add({.first = 1}, Payload(4)); }, ThrowsMessage<Error>(HasSubstr("from value 1 on")));
-  EXPECT_THAT([&] { reader.add({.first = 0}, Payload(44)); }, ThrowsMessage<Error>(HasSubstr("10 at most are due")));
-  EXPECT_THAT([&] { reader.add({.first = 0}, Payload(6)); }, ThrowsMessage<Error>(HasSubstr("whole number of floats")));
-  EXPECT_THAT([&] { reader.add({.first = 0}, Payload(0)); }, ThrowsMessage<Error>(HasSubstr("a Piece of 0 values")));
+  EXPECT_THAT([&] { reader.add({.first = 0}, Payload(44)); },
+              ThrowsMessage<Error>(HasSubstr("at most 10 values are due")));
+  EXPECT_THAT([&] { reader.add({.first = 0}, Payload(6)); },
+              ThrowsMessage<Error>(HasSubstr("not a whole number of floats")));
+  EXPECT_THAT([&] { reader.add({.first = 0}, Payload(0)); }, ThrowsMessage<Error>(HasSubstr("a Piece has 0 values")));
   reader.add({.first = 0}, Payload(40));
   EXPECT_TRUE(reader.complete());
-  EXPECT_THAT([&] { reader.add({.first = 10}, Payload(4)); }, ThrowsMessage<Error>(HasSubstr("0 at most are due")));
+  EXPECT_THAT([&] { reader.add({.first = 10}, Payload(4)); },
+              ThrowsMessage<Error>(HasSubstr("at most 0 values are due")));
 }
 
 TEST(Values, OfAState) {
@@ -79,7 +82,7 @@ TEST(Values, OfAState) {
 }
 
 TEST(Payloads, AreSharedNotCopied) {
-  Payload one(1024);  // smaller ones are copied
+  Payload one(1024);  // ZeroMQ copies small messages
   one.floats()[1] = 3.0F;
   const Payload two = one;
   EXPECT_EQ(two.bytes().data(), std::as_const(one).bytes().data());
@@ -98,7 +101,7 @@ TEST(Payloads, KeepTheOwnerOfTheirBytes) {
       EXPECT_EQ(shown.bytes().data(), owner->data());
       all = shown;
     }
-    EXPECT_EQ(owner.use_count(), 2) << "the test's and one for all payloads";
+    EXPECT_EQ(owner.use_count(), 2) << "one reference of the test, and one that all payloads share";
     EXPECT_EQ(all.bytes()[15], std::byte{7});
   }
   EXPECT_EQ(owner.use_count(), 1);

@@ -1,0 +1,45 @@
+#include "slave/loading_state.hpp"
+
+#include <utility>
+
+namespace convoy {
+
+LoadingState::LoadingState(const wire::Load& task, const Stage& stage, StateCache& cache)
+    : task_(task),
+      blocks_(wire::state_blocks(task.filters)),
+      state_{task.stage_index, task.filters, zero_state(stage, task.filters.count)},
+      wanted_{task.stage_index, {}},
+      reader_({}) {
+  if (task.contents.size() != blocks_.size()) {
+    fail("the Load has {} hashes, but its {} filters make {} blocks", task.contents.size(), task.filters.count,
+         blocks_.size());
+  }
+  std::vector<std::span<float>> missing;
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    parts_.push_back(zero_state(stage, blocks_[b].count));
+    const std::vector<std::span<float>> values = wire::values_of(parts_.back());
+    if (cache.find(task.contents[b], values)) continue;
+    wanted_.blocks.push_back(static_cast<std::uint32_t>(b));
+    missing.insert(missing.end(), values.begin(), values.end());
+  }
+  reader_ = wire::ValueReader(std::move(missing));
+}
+
+FilterState LoadingState::finish(StateCache& cache, bool on_disk) {
+  for (const std::uint32_t b : wanted_.blocks) {
+    const auto values = wire::values_of(std::as_const(parts_[b]));
+    if (wire::content_of(values) != task_.contents[b]) {
+      fail("the values of filters {} to {} of stage {} do not have the hash that the master announced",
+           blocks_[b].first, blocks_[b].first + blocks_[b].count - 1, task_.stage_index);
+    }
+    if (on_disk) {
+      cache.store(task_.contents[b], values);
+    } else {
+      cache.keep(task_.contents[b], values);
+    }
+  }
+  for (std::size_t b = 0; b < blocks_.size(); ++b) wire::set_block(parts_[b], blocks_[b], task_.filters, state_.state);
+  return std::move(state_);
+}
+
+}  // namespace convoy
