@@ -112,7 +112,8 @@ TEST(CommandLine, DocumentsNameOptionsThatExist) {
 }
 
 TEST(CommandLine, FindsOptionsInAHelp) {
-  EXPECT_EQ(options_in("Options:\n  -h,--help     text\n  --set TEXT ...   see --other\n       --wrapped\n"), Names{"--set"});
+  EXPECT_EQ(options_in("Options:\n  -h,--help     text\n  --set TEXT ...   see --other\n       --wrapped\n"),
+            Names{"--set"});
 }
 
 }  // namespace

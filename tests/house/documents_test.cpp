@@ -115,8 +115,9 @@ TEST(Documents, FindsRowsOfOptions) {
 }
 
 TEST(Documents, FindsRowsOfFolders) {
-  EXPECT_THAT(folder_rows("| `core/` | errors | nothing |\n| `wire/` | links | core, `plan/plan.hpp` |\n| `x` | y | z |\n"),
-              ElementsAre(FolderRow{"core", {"nothing"}, 1}, FolderRow{"wire", {"core", "plan/plan.hpp"}, 2}));
+  EXPECT_THAT(
+      folder_rows("| `core/` | errors | nothing |\n| `wire/` | links | core, `plan/plan.hpp` |\n| `x` | y | z |\n"),
+      ElementsAre(FolderRow{"core", {"nothing"}, 1}, FolderRow{"wire", {"core", "plan/plan.hpp"}, 2}));
 }
 
 }  // namespace

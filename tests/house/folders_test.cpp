@@ -71,7 +71,8 @@ TEST(Folders, ContributingSaysWhatTheyMayInclude) {
   ASSERT_EQ(rows.size(), table.size()) << "the table of CONTRIBUTING.md has a row for each folder of cmake/folders.txt";
   std::vector<std::string> above;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    EXPECT_EQ(rows[i].folder, table[i].name) << "CONTRIBUTING.md:" << rows[i].line << ": the order is that of the build";
+    EXPECT_EQ(rows[i].folder, table[i].name)
+        << "CONTRIBUTING.md:" << rows[i].line << ": the order is that of the build";
     std::vector<std::string> allowed = rows[i].may_include;
     if (allowed == std::vector<std::string>{"nothing"}) allowed.clear();
     if (allowed == std::vector<std::string>{"everything", "above"}) allowed = above;
@@ -85,7 +86,8 @@ TEST(Folders, ContributingNamesTheRoomsWithin) {
   const std::set<std::string> there = rooms();
   ASSERT_GT(there.size(), 5U);
   for (const std::string& room : there) {
-    EXPECT_NE(text.find("\n| `" + room + "/` |"), std::string::npos) << "CONTRIBUTING.md has no row for " << room << "/";
+    EXPECT_NE(text.find("\n| `" + room + "/` |"), std::string::npos)
+        << "CONTRIBUTING.md has no row for " << room << "/";
   }
 }
 
