@@ -48,6 +48,15 @@ std::vector<std::string> code_of(const Line& line) {
   return pieces;
 }
 
+/// The cells of a row of a table, without the spaces around them; empty where the line is no such row.
+std::vector<std::string> cells_of(const std::string& text) {
+  static const std::regex cell(R"(\|\s*([^|]*[^|\s])?\s*(?=\|))");
+  std::vector<std::string> cells;
+  if (!text.starts_with("|")) return cells;
+  each_match(text, cell, [&](const std::smatch& match) { cells.push_back(match[1]); });
+  return cells;
+}
+
 }  // namespace
 
 std::vector<Claim> relative_links(const std::string& markdown) {
@@ -82,7 +91,7 @@ std::vector<Claim> named_paths(const std::string& markdown) {
 std::vector<OptionClaim> named_options(const std::string& markdown) {
   static const std::regex word(
       R"((convoy-(?:master|slave|bench)(?: (?:train|test|plan|predict|import|export|conv|profile|transport))?)\b|(^|[\s\[|(])(--[a-z][a-z-]*))");
-  static const std::regex other(R"(^\s*(cmake|ctest|git|ninja|scripts/).*)");
+  static const std::regex other(R"(^\s*(cmake|ctest|git|ninja|scripts/|bench/|tests/).*)");
   std::vector<OptionClaim> options;
   std::string program;
   for (const Line& line : lines_of(markdown)) {
@@ -98,6 +107,61 @@ std::vector<OptionClaim> named_options(const std::string& markdown) {
     }
   }
   return options;
+}
+
+std::vector<OptionClaim> option_rows(const std::string& markdown) {
+  static const std::regex heading(R"(^#+ .*`(convoy-[a-z]+)`.*)");
+  static const std::regex option(R"(`(--[a-z][a-z0-9-]*))");
+  static const std::regex name("[a-z]+");
+  std::vector<OptionClaim> claims;
+  std::string program;
+  bool has_commands = false;
+  for (const Line& line : lines_of(markdown)) {
+    std::smatch match;
+    if (line.block) continue;
+    if (std::regex_match(line.text, match, heading)) program = match[1];
+    const std::vector<std::string> cells = cells_of(line.text);
+    if (cells.size() < 2) continue;
+    if (cells[0] == "option") has_commands = cells[1] == "commands";
+    if (!cells[0].starts_with("`--")) continue;
+    each_match(cells[0], option, [&](const std::smatch& found) {
+      if (!has_commands) claims.push_back({program, found[1], line.number});
+      if (!has_commands) return;
+      each_match(cells[1], name, [&](const std::smatch& command) {
+        claims.push_back({program + " " + command[0].str(), found[1], line.number});
+      });
+    });
+  }
+  return claims;
+}
+
+std::vector<Claim> block_tags(const std::string& markdown) {
+  std::vector<Claim> tags;
+  std::istringstream stream(markdown);
+  bool block = false;
+  int number = 0;
+  for (std::string text; std::getline(stream, text);) {
+    ++number;
+    if (!text.starts_with("```")) continue;
+    block = !block;
+    if (block) tags.push_back({text.substr(3), number});
+  }
+  return tags;
+}
+
+std::vector<FolderRow> folder_rows(const std::string& markdown) {
+  static const std::regex folder("`([a-z]+)/`");
+  static const std::regex word("[a-z/.]+");
+  std::vector<FolderRow> rows;
+  for (const Line& line : lines_of(markdown)) {
+    const std::vector<std::string> cells = cells_of(line.text);
+    std::smatch match;
+    if (line.block || cells.size() != 3 || !std::regex_match(cells[0], match, folder)) continue;
+    FolderRow row{.folder = match[1], .may_include = {}, .line = line.number};
+    each_match(cells[2], word, [&](const std::smatch& found) { row.may_include.push_back(found[0]); });
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 }  // namespace convoy::house

@@ -4,12 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <memory>
 #include <sstream>
 
 #include "tests/support/source_folder.hpp"
@@ -41,25 +37,6 @@ std::vector<fs::path> documents() {
     }
   }
   return files;
-}
-
-/// The output of the program for --help, or an empty text if it was not built.
-std::string help_of(const std::string& command) {
-  static const std::map<std::string, std::string> programs{
-      {"convoy-master", CONVOY_MASTER},
-      {"convoy-slave", CONVOY_SLAVE},
-      {"convoy-bench", CONVOY_BENCH},
-  };
-  const auto space = command.find(' ');
-  const auto program = programs.find(command.substr(0, space));
-  if (program == programs.end() || program->second.empty()) return "";
-  const std::string rest = space == std::string::npos ? "" : command.substr(space);
-  const std::string line = fmt::format("'{}'{} --help 2>&1", program->second, rest);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(line.c_str(), "r"), pclose);
-  std::string text;
-  std::array<char, 4096> chunk{};
-  while (std::fgets(chunk.data(), static_cast<int>(chunk.size()), pipe.get()) != nullptr) text += chunk.data();
-  return text;
 }
 
 TEST(Documents, LinksPointToFiles) {
@@ -94,18 +71,12 @@ TEST(Documents, NamedScriptsRun) {
   }
 }
 
-TEST(Documents, ReadmeNamesOptionsThatExist) {
-  std::map<std::string, std::string> helps;
-  const std::vector<OptionClaim> options = named_options(read(kRoot / "README.md"));
-  EXPECT_GT(options.size(), 5U);
-  for (const OptionClaim& claim : options) {
-    ASSERT_FALSE(claim.program.empty()) << "README.md:" << claim.line << ": " << claim.option
-                                        << " belongs to no program; name one before it";
-    if (!helps.contains(claim.program)) helps[claim.program] = help_of(claim.program);
-    const std::string& help = helps[claim.program];
-    EXPECT_FALSE(help.empty()) << "README.md:" << claim.line << ": " << claim.program << " was not built";
-    EXPECT_NE(help.find(claim.option), std::string::npos)
-        << "README.md:" << claim.line << ": " << claim.program << " has no option " << claim.option;
+/// A block says whether it holds commands (`sh`), which tests/house/run_documents.py runs, or something else.
+TEST(Documents, BlocksSayWhatTheyHold) {
+  for (const char* file : {"README.md", "docs/command-line.md", "docs/nets.md", "docs/walk-through.md"}) {
+    for (const Claim& block : block_tags(read(kRoot / file))) {
+      EXPECT_FALSE(block.text.empty()) << file << ":" << block.line << ": name the language of this block, such as sh";
+    }
   }
 }
 
@@ -121,12 +92,32 @@ TEST(Documents, FindsNamedPaths) {
   EXPECT_THAT(named_paths(text), ElementsAre(Claim{"scripts/demo", 1}, Claim{"docs/a.md", 3}));
 }
 
+TEST(Documents, FindsTagsOfBlocks) {
+  EXPECT_THAT(block_tags("```sh\na\n```\n\n```\nb\n```\n"), ElementsAre(Claim{"sh", 1}, Claim{"", 5}));
+}
+
 TEST(Documents, FindsOptionsOfTheProgramNamedLast) {
   const std::string text =
       "`convoy-master train`:\n| `--slaves N` | x |\n```\nconvoy-slave tcp://h:1 --name a\n```\n`ctest "
       "--no`\n";
   EXPECT_THAT(named_options(text),
               ElementsAre(OptionClaim{"convoy-master train", "--slaves", 2}, OptionClaim{"convoy-slave", "--name", 4}));
+}
+
+TEST(Documents, FindsRowsOfOptions) {
+  const std::string text =
+      "## `convoy-master`\n| option | commands |\n|---|---|\n| `--a N`, `--b` | train, test |\n"
+      "## `convoy-slave`\n| option | meaning |\n|---|---|\n| `--c` | as `--a` |\n";
+  EXPECT_THAT(option_rows(text),
+              ElementsAre(OptionClaim{"convoy-master train", "--a", 4}, OptionClaim{"convoy-master test", "--a", 4},
+                          OptionClaim{"convoy-master train", "--b", 4}, OptionClaim{"convoy-master test", "--b", 4},
+                          OptionClaim{"convoy-slave", "--c", 8}));
+}
+
+TEST(Documents, FindsRowsOfFolders) {
+  EXPECT_THAT(
+      folder_rows("| `core/` | errors | nothing |\n| `wire/` | links | core, `plan/plan.hpp` |\n| `x` | y | z |\n"),
+      ElementsAre(FolderRow{"core", {"nothing"}, 1}, FolderRow{"wire", {"core", "plan/plan.hpp"}, 2}));
 }
 
 }  // namespace
