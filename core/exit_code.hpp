@@ -1,4 +1,4 @@
-// Exit codes of the programs; the README lists them.
+// Exit codes of the programs; docs/command-line.md lists them.
 #pragma once
 
 #include <cstdio>
