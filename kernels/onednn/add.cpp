@@ -24,7 +24,7 @@ class AddLayer : public OnednnAdd {
 
   void connect(const memory& added) override { added_ = added; }
   void forward(const Pass&, SampleRange samples) override {
-    invariant(static_cast<bool>(added_), "connect comes before forward");
+    invariant(static_cast<bool>(added_), "connect is called before forward");
     engine_.run(add_, {{DNNL_ARG_SRC_0, samples_of(input_, shape_, samples)},
                        {DNNL_ARG_SRC_1, inlet_.take(engine_, samples_of(added_, shape_, samples))},
                        {DNNL_ARG_DST, samples_of(output_, shape_, samples)}});
@@ -47,7 +47,7 @@ class AddLayer : public OnednnAdd {
   dnnl::binary add_;
 };
 
-/// Where oneDNN can show channels first .. first + count - 1 of maps without copying them.
+/// Returns whether oneDNN can view channels first .. first + count - 1 of maps without copying them.
 bool shows_channels(const memory::desc& desc, const Shape& shape, int first, int count) {
   const memory::format_tag layout = layout_of(desc, shape);
   const int block = layout == memory::format_tag::nChw16c  ? 16

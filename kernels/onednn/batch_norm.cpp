@@ -1,4 +1,4 @@
-// Parameters in oneDNN's memories, and batch norm by oneDNN.
+// Parameters in oneDNN memories, and batch norm by oneDNN.
 
 #include <cstring>
 
@@ -31,7 +31,7 @@ OnednnParameter::OnednnParameter(const OnednnEngine& engine, const memory::desc&
 }
 
 void OnednnParameter::update(const UpdateStep& step) const {
-  // On whole buffers: the layout does not matter, and padding stays zero because its gradient is.
+  // The update runs on whole buffers: the layout does not matter, and padding stays zero because its gradient is zero.
   std::vector<float*> others;
   for (const memory& moment : moments) others.push_back(floats_of(moment));
   update_parameter(step, std::span<const float>(floats_of(gradient), count_of(values)), floats_of(values),
@@ -53,7 +53,7 @@ Parameter OnednnParameter::list_to_host() const {
 }
 
 void OnednnParameter::take_list(const Parameter& from) const {
-  invariant(from.value.size() == count_of(values), "a state of the shard's shape");
+  invariant(from.value.size() == count_of(values), "the state has the shard's shape");
   write_list(from.value, values);
   for (std::size_t m = 0; m < moments.size(); ++m) write_list(from.moments.at(m), moments[m]);
 }
@@ -93,7 +93,7 @@ class BatchNormLayer : public OnednnLayer {
   }
 
   void forward(const Pass& pass, SampleRange samples) override {
-    invariant(samples.count == shape_.n, "batch norm of a whole batch");
+    invariant(samples.count == shape_.n, "batch norm takes the whole batch");
     Arguments arguments{{DNNL_ARG_SRC, input_},
                         {DNNL_ARG_DST, output_},
                         {DNNL_ARG_SCALE, weights_.values},
@@ -147,9 +147,9 @@ class BatchNormLayer : public OnednnLayer {
   dnnl::batch_normalization_forward testing_;
   dnnl::batch_normalization_backward backward_;
   OnednnParameter weights_, bias_, running_mean_, running_variance_;
-  memory mean_;  ///< of the last forward in training
+  memory mean_;  ///< mean of the last training forward
   memory variance_;
-  memory kept_;  ///< by the forward pass for the backward
+  memory kept_;  ///< workspace of the forward pass for the backward pass
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ memory::dims strides(const Convolution& conv) { return {conv.stride_h, conv.stri
 memory::dims pad_before(const Convolution& conv) { return {conv.pad.top, conv.pad.left}; }
 memory::dims pad_after(const Convolution& conv) { return {conv.pad.bottom, conv.pad.right}; }
 
-/// The stage with the part's channels alone.
+/// Returns the stage with only the part's channels.
 Stage stage_of(const ShardSpec& spec, const ChannelPart& part) {
   Stage stage = spec.stage;
   stage.channels = part.count;
@@ -32,13 +32,13 @@ memory::desc output_desc_of(const ShardSpec& spec, memory::format_tag layout, Ty
   return desc_of(conv_shape(spec.stage, spec.batch, spec.filters.count), layout, type);
 }
 
-/// No bias for parts after the first.
+/// Returns the bias' descriptor; parts after the first have no bias.
 memory::desc bias_desc_of(const ShardSpec& spec, const ChannelPart& part) {
   if (part.first > 0 || !spec.stage.conv.bias) return {};
   return {{spec.filters.count}, memory::data_type::f32, memory::format_tag::x};
 }
 
-/// By a convolution of oneDNN's.
+/// An input gradient by a oneDNN convolution.
 class ConvolutionGradient : public OnednnInputGradient {
  public:
   const memory::desc& desc() const override { return desc_; }
@@ -74,7 +74,7 @@ class ConvolutionGradient : public OnednnInputGradient {
   memory found_;
 };
 
-/// Its own backward convolution.
+/// oneDNN's own backward convolution.
 class BackwardConvolution : public ConvolutionGradient {
  public:
   BackwardConvolution(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
@@ -97,8 +97,8 @@ class BackwardConvolution : public ConvolutionGradient {
   OnednnInlet weights_;
 };
 
-/// With a stride of 1 the gradient by the input is the convolution of the gradient by the output with the weights of
-/// (channel, filter, row, column), rows and columns backwards, and padding that makes it the input's size.
+/// With a stride of 1 the input gradient is the convolution of the output gradient with weights (channel, filter, row,
+/// column), whose rows and columns are reversed, with the padding that gives the input's size.
 class FlippedConvolution : public ConvolutionGradient {
  public:
   FlippedConvolution(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part)
@@ -121,7 +121,7 @@ class FlippedConvolution : public ConvolutionGradient {
   void take_weights(const memory& weights) override {
     float* values = engine_.scratch(flipped_.size());
     const memory::dim taps = flipped_.h * flipped_.w;
-    // As (channel, filter, row, column), seen as the filters that they are read from.
+    // The weights as (channel, filter, row, column), viewed in the layout of the filters from which they are read.
     const memory::desc transposed(dims_of(of_filters_), Type::f32,
                                   memory::dims{taps, flipped_.c * taps, flipped_.w, 1});
     engine_.reorder(weights, memory(transposed, engine_.engine, values));
@@ -136,9 +136,10 @@ class FlippedConvolution : public ConvolutionGradient {
   Shape flipped_;
 };
 
-/// By the product of gradient and weights, which is the matrix of the input gradient's columns (im2col.hpp): vectors
-/// hold a filter's weights for the part's channels and places of the kernel, full where the channels alone would fill
-/// a small part of one. A 1x1 convolution is that product for maps in any layout.
+/// The input gradient as the product of output gradient and weights, whose result is the matrix that col2im turns into
+/// the input gradient (im2col.hpp). Vectors run over a filter's weights, for the part's channels and the kernel's
+/// places, and are full where the channels alone would fill a small part of a vector. For a 1x1 convolution the product
+/// is the gradient itself, in any layout of the maps.
 class ColumnsBackward : public OnednnInputGradient {
  public:
   ColumnsBackward(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part)
@@ -165,7 +166,7 @@ class ColumnsBackward : public OnednnInputGradient {
 
   void take_weights(const memory& weights) override {
     engine_.reorder(weights, plain_weights_);
-    // (filters, weights of a filter) seen as its transpose.
+    // (filters, weights of a filter), viewed as its transpose.
     const memory::desc transposed({weights_of_filter(), weight_shape_.n, 1, 1}, memory::data_type::f32,
                                   memory::dims{1, weights_of_filter(), 1, 1});
     engine_.reorder(memory(transposed, engine_.engine, plain_weights_.get_data_handle()), weights_);
@@ -191,9 +192,9 @@ class ColumnsBackward : public OnednnInputGradient {
   Stage stage_;
   Shape weight_shape_;
   Tensor found_;
-  Tensor columns_;  ///< of each sample
+  Tensor columns_;  ///< of all samples
   memory plain_weights_;
-  memory weights_;  ///< (weights of a filter, filters, 1, 1) as the product reads them
+  memory weights_;  ///< (weights of a filter, filters, 1, 1), in the layout that the product reads
   memory product_columns_;
   memory::desc desc_;
   OnednnInlet gradient_;

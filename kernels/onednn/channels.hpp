@@ -1,4 +1,4 @@
-// The convolution of some of a stage's input channels: primitives, weights, gradients.
+// The convolution of a part of a stage's input channels: primitives, weights, gradients.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace convoy {
 
-/// Layouts of a convolution's maps.
+/// The layouts of a convolution's input and output maps.
 struct MapLayouts {
   dnnl::memory::format_tag input;
   dnnl::memory::format_tag output;
 };
 
-/// How the gradient by a part's input is found.
+/// The method that computes the gradient with respect to a part's input.
 enum class InputGradientBy : std::uint8_t {
   backward,  ///< oneDNN's own backward convolution
-  flipped,   ///< a forward convolution of the gradient by the filters, transposed and turned by half a circle
-  columns,   ///< a product with a matrix of columns
+  flipped,   ///< a forward convolution of the output gradient with the filters, transposed and rotated by 180 degrees
+  columns,   ///< a matrix product followed by col2im
 };
 
 /// Input channels first .. first + count - 1 of a stage, and how they are convolved.
@@ -29,20 +29,20 @@ struct ChannelPart {
   MapLayouts for_input_gradient;   ///< of the input gradient
   MapLayouts for_filter_gradient;  ///< of the filter gradient
   InputGradientBy input_gradient_by = InputGradientBy::backward;
-  /// Of what is multiplied: inputs, weights and gradients by the output. Sums, and what is kept of weights, are floats.
+  /// The number type of the factors: inputs, weights and output gradients. Sums and stored weights are floats.
   dnnl::memory::data_type factors = dnnl::memory::data_type::f32;
 };
 
-/// A part's channels of maps or of weights: a view, or `whole` itself where the part is all of it.
+/// Returns a part's channels of maps or of weights: a view, or `whole` itself where the part has all channels.
 dnnl::memory channels_of(const dnnl::memory& whole, const ChannelPart& part);
 
-/// Of the weights of some of a stage's filters, with a dimension for the groups where it has any.
+/// Returns the descriptor of the weights of `filters` filters, with a dimension for the groups where there are several.
 dnnl::memory::desc weights_desc(const Stage& stage, int filters, dnnl::memory::format_tag layout,
                                 dnnl::memory::data_type type = dnnl::memory::data_type::f32);
-/// As they lie in a tensor.
+/// Returns the descriptor of these weights in a row-major tensor.
 dnnl::memory::desc plain_weights_desc(const Stage& stage, int filters);
 
-/// Finds the gradient by a part's input from the gradient by the convolution's output.
+/// Computes the gradient with respect to a part's input from the gradient with respect to the convolution's output.
 class OnednnInputGradient {
  public:
   virtual ~OnednnInputGradient() = default;
@@ -51,11 +51,12 @@ class OnednnInputGradient {
   virtual void find(const dnnl::memory& gradient, const dnnl::memory& input_gradient) = 0;
 };
 
-/// One part. Takes all channels of inputs and of input gradients, and uses its own; those and outputs are of a
-/// micro-batch, but for the filter gradient.
+/// The convolution of one part. It is given all channels of inputs and input gradients, and uses its own. Maps and
+/// gradients are those of a micro-batch, except in find_parameter_gradients(), which takes the whole batch.
 class OnednnChannels {
  public:
-  /// The first part sets the output and adds the bias; others add to it. `fused`: an activation to follow, or nothing.
+  /// The first part sets the output and adds the bias; the other parts add to it. `fused` is an activation that the
+  /// last part applies, or null.
   OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part, const Activation* fused);
 
   const ChannelPart& part() const { return part_; }
@@ -65,7 +66,7 @@ class OnednnChannels {
   const OnednnParameter& weights() const { return weights_; }
 
   void forward(const dnnl::memory& input, const dnnl::memory& bias, const dnnl::memory& output);
-  /// `bias_gradient` is written by the first part alone.
+  /// Only the first part writes `bias_gradient`.
   void find_parameter_gradients(const dnnl::memory& input, const dnnl::memory& gradient,
                                 const dnnl::memory& bias_gradient);
   void find_input_gradient(const dnnl::memory& gradient, const dnnl::memory& input_gradient);
@@ -84,15 +85,15 @@ class OnednnChannels {
   dnnl::convolution_forward forward_;
   dnnl::convolution_backward_weights filter_gradient_;
   std::unique_ptr<OnednnInputGradient> input_gradient_;
-  OnednnInlet input_;              ///< for forward
-  OnednnInlet input_for_filters_;  ///< the same for the filter gradient
-  OnednnInlet output_gradient_;    ///< for the filter gradient
+  OnednnInlet input_;              ///< input of the forward pass
+  OnednnInlet input_for_filters_;  ///< input of the filter gradient
+  OnednnInlet output_gradient_;    ///< output gradient of the filter gradient
   OnednnInlet forward_weights_;
-  dnnl::memory taken_weights_;     ///< as forward reads them
-  OnednnParameter weights_;        ///< in the forward primitive's layout, where it takes floats
+  dnnl::memory taken_weights_;     ///< in the layout and type that the forward pass reads
+  OnednnParameter weights_;        ///< in the forward primitive's layout where it reads floats
   dnnl::memory weights_gradient_;  ///< in the filter gradient's layout
-  bool forward_stale_ = true;      ///< the weights changed since forward took them
-  bool backward_stale_ = true;     ///< or the input gradient
+  bool forward_stale_ = true;      ///< the weights changed since the forward pass took them
+  bool backward_stale_ = true;     ///< the weights changed since the input gradient took them
 };
 
 }  // namespace convoy

@@ -6,11 +6,12 @@ namespace {
 using dnnl::memory;
 using Layout = memory::format_tag;
 
-// Left to itself ("any") oneDNN 2.6 blocks channels by the vector's width and computes on the padding: 28 % more work
-// for 50 channels. Where few channels are left over, whole blocks by themselves and the rest by itself need none;
-// otherwise, channels last, the kernels of the forward pass and the filter gradient need none for the input, and with
-// many channels and not too few filters they are faster anyway. The limits are measured (convoy-bench conv); rules and not timings decide, so
-// that equal runs take equal kernels and give equal bits.
+// With the layout left to oneDNN 2.6 ("any"), it pads channels to blocks of the vector's width and computes on the
+// padding, which is 28 % more work for 50 channels. Where few channels remain beyond whole blocks, the blocks and the
+// remainder are computed separately, without padding. Otherwise the maps are channels-last: the kernels of the forward
+// pass and of the filter gradient then need no padding of the input, and with many channels and enough filters they are
+// faster anyway. The limits were measured with convoy-bench conv. Rules decide instead of timings, so that equal runs
+// choose equal kernels and give equal bits.
 
 constexpr int kAvx512 = 16;
 
@@ -19,8 +20,8 @@ bool blocks_badly(const Stage& stage, int vector_width) {
   return vector_width == kAvx512 && stage.channels > vector_width && 25 * padding > stage.channels;
 }
 
-/// Whether oneDNN has fast kernels for the leftover channels by themselves, and the input is small enough for the
-/// padding saved to outweigh a second pass over the output.
+/// Returns whether oneDNN has fast kernels for the remaining channels alone, and the input is small enough for the
+/// saved padding to outweigh a second pass over the output.
 bool split_pays(const Stage& stage, int vector_width) {
   const Convolution& conv = stage.conv;
   const auto usual = [](int kernel, int stride, int before, int after) {
@@ -32,7 +33,7 @@ bool split_pays(const Stage& stage, int vector_width) {
          usual(conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right);
 }
 
-/// All channels, the same layout everywhere.
+/// One part with all channels and the same layout for all passes.
 ChannelPart one_part(const Stage& stage, Layout layout, memory::data_type factors) {
   return {.first = 0,
           .count = stage.channels,
@@ -42,7 +43,7 @@ ChannelPart one_part(const Stage& stage, Layout layout, memory::data_type factor
           .factors = factors};
 }
 
-/// Whole blocks of channels, and the rest.
+/// Two parts: whole blocks of channels, and the remainder.
 std::vector<ChannelPart> split(const Stage& stage) {
   const int whole = stage.channels / kAvx512 * kAvx512;
   const MapLayouts blocks{Layout::nChw16c, Layout::nChw16c};
@@ -58,7 +59,7 @@ std::vector<ChannelPart> split(const Stage& stage) {
 
 std::vector<ChannelPart> parts_of(const Stage& stage, int filters, const OnednnEngine& engine) {
   const int vector_width = engine.vector_width;
-  // With few channels the instructions for bfloat16 have little to multiply, and floats are faster.
+  // With few channels the bfloat16 instructions have little to multiply, and floats are faster.
   const bool bf16 = engine.bf16 && stage.channels / stage.conv.groups >= kAvx512;
   const memory::data_type factors = bf16 ? memory::data_type::bf16 : memory::data_type::f32;
   if (stage.conv.groups > 1) return {one_part(stage, Layout::any, factors)};
@@ -68,12 +69,12 @@ std::vector<ChannelPart> parts_of(const Stage& stage, int filters, const OnednnE
   const bool many = vector_width == kAvx512 && stage.channels >= 256 && filters >= 64 && !(bf16 && engine.amx);
   ChannelPart part = one_part(stage, many || badly ? Layout::nhwc : Layout::any, factors);
   if (filters < 256) return {part};
-  // With many filters too, oneDNN's backward convolution falls behind its forward one: on AMD's processors (Zen 5) by a
-  // fifth where channels are last, with bfloat16 by a quarter, and with Intel's AMX by half.
+  // With many filters, oneDNN's backward convolution is slower than its forward convolution: on AMD's processors (Zen
+  // 5) by a fifth for channels-last maps and by a quarter with bfloat16, and with Intel's AMX by half.
   const bool steps = stage.conv.stride_h > 1 || stage.conv.stride_w > 1;
   if (!steps && (bf16 || (many && engine.amd))) part.input_gradient_by = InputGradientBy::flipped;
-  // And one gradient's speed in blocks pays for the change of layout: on Intel's processors (Sapphire Rapids) that by
-  // the filters, on AMD's that by the input.
+  // For one of the gradients, the speed in blocks pays for the change of layout: the filter gradient on Intel's
+  // processors (Sapphire Rapids), the input gradient on AMD's.
   if (many && !badly && !bf16 && !engine.amd) part.for_filter_gradient = {Layout::any, Layout::any};
   if (many && !badly && !bf16 && engine.amd && steps) part.for_input_gradient = {Layout::any, Layout::any};
   return {part};
@@ -96,7 +97,7 @@ OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec
   for (const ChannelPart& part : parts) {
     parts_.emplace_back(engine, spec, part, &part == &parts.back() ? fused : nullptr);
   }
-  // Parts take their channels from plain maps, and write them there, with little effort.
+  // Parts read their channels from plain maps, and write them there, at little cost.
   const bool whole = parts_.size() == 1;
   const auto batch_of = [&](const memory::desc& of_micro_batch, Shape shape) {
     shape.n /= spec.micro_batches;
@@ -159,7 +160,7 @@ std::vector<Parameter> OnednnConvolution::parameters() const {
 }
 
 void OnednnConvolution::take(std::span<const Parameter> parameters) {
-  invariant(parameters[0].value.shape() == weight_shape_, "a state of the shard's shape");
+  invariant(parameters[0].value.shape() == weight_shape_, "the state has the shard's shape");
   write_weights(parameters[0].value, [](const OnednnParameter& p) { return p.values; });
   for (std::size_t m = 0; m < parts_.front().weights().moments.size(); ++m) {
     write_weights(parameters[0].moments.at(m), [m](const OnednnParameter& p) { return p.moments[m]; });
@@ -175,7 +176,7 @@ std::vector<Tensor> OnednnConvolution::gradients() const {
 }
 
 void OnednnConvolution::set_gradients(std::span<const Tensor> gradients) {
-  invariant(gradients[0].shape() == weight_shape_, "gradients of the shard's shape");
+  invariant(gradients[0].shape() == weight_shape_, "the gradients have the shard's shape");
   write_weights(gradients[0], [](const OnednnParameter& p) { return p.gradient; });
   if (bias_) write_list(gradients[1], bias_->gradient);
 }

@@ -11,11 +11,11 @@ namespace {
 
 const OnednnTensor& own(const DeviceTensor& tensor) {
   const auto* ours = dynamic_cast<const OnednnTensor*>(&tensor);
-  invariant(ours != nullptr, "a tensor of the same device");
+  invariant(ours != nullptr, "the tensor belongs to this device");
   return *ours;
 }
 
-/// That a convolution computes by the way.
+/// Returns the activation that a convolution includes, or null.
 const Activation* fused_activation(const Stage& stage) {
   if (stage.kind != StageKind::convolution || stage.after.empty()) return nullptr;
   return std::get_if<Activation>(&stage.after.front());
@@ -36,7 +36,7 @@ class OnednnShard : public Shard {
     return std::make_unique<OnednnTensor>(engine_, added.shape, added.layer->output().get_desc());
   }
   void connect(std::size_t index, const DeviceTensor& maps) override {
-    invariant(maps.shape() == added_.at(index).shape, "maps of the shape that is added");
+    invariant(maps.shape() == added_.at(index).shape, "the maps have the shape of the Add layer");
     added_.at(index).layer->connect(own(maps).memory());
   }
   const DeviceTensor& added_gradient(std::size_t index) const override { return *added_.at(index).gradient; }
@@ -51,9 +51,9 @@ class OnednnShard : public Shard {
   void set_gradients(const std::vector<Tensor>& gradients) override;
 
  private:
-  /// With the convolution.
+  /// Returns the activation that the convolution includes, or null.
   const Activation* fused() const { return fused_activation(spec_.stage); }
-  /// Of the layers, in the order of parameters_of().
+  /// Returns the layers' parameters in the order of parameters_of().
   std::vector<const OnednnParameter*> layer_parameters() const;
   void make_layers();
 
@@ -70,8 +70,9 @@ class OnednnShard : public Shard {
   std::vector<Added> added_;
   std::unique_ptr<OnednnTensor> output_;
   std::unique_ptr<OnednnTensor> input_gradient_;
-  const dnnl::memory* input_ = nullptr;     ///< of the last training forward
-  const dnnl::memory* gradient_ = nullptr;  ///< by the convolution's own output, of the last backward_input
+  const dnnl::memory* input_ = nullptr;  ///< input of the last training forward
+  /// gradient with respect to the convolution's own output, of the last backward_input
+  const dnnl::memory* gradient_ = nullptr;
 };
 
 OnednnShard::OnednnShard(OnednnEngine& engine, const ShardSpec& spec, std::unique_ptr<OnednnFront> front)
@@ -108,7 +109,7 @@ void OnednnShard::make_layers() {
     }
     if (std::holds_alternative<Add>(after[i])) {
       auto layer = make_onednn_add(engine_, shape, micro_batch, passed);
-      // What goes to the layer before goes to the added maps as well.
+      // The gradient of the layer's input is the gradient of the added maps as well.
       added_.push_back({layer.get(), shape, std::make_unique<OnednnTensor>(engine_, shape, layer->input_gradient())});
       layers_.push_back(std::move(layer));
       passed = layers_.back()->output();
@@ -123,7 +124,7 @@ void OnednnShard::make_layers() {
 
 const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
   engine_.use_threads();
-  invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "an input of the shard's shape");
+  invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "the input has the shard's shape");
   input_ = &own(input).memory();
   front_->forward(*input_, samples);
   const SampleRange ready = spec_.ready_after_forward(samples);
@@ -137,7 +138,7 @@ const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& 
 const DeviceTensor* OnednnShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
   engine_.use_threads();
   invariant(input_ != nullptr, "backward follows a forward in training");
-  invariant(output_gradient.shape() == output_->shape(), "a gradient of the shard's output shape");
+  invariant(output_gradient.shape() == output_->shape(), "the gradient has the shape of the shard's output");
   const SampleRange taken = spec_.read_by_backward(samples);
   if (taken.count > 0) {
     gradient_ = &own(output_gradient).memory();
@@ -178,7 +179,7 @@ ShardState OnednnShard::state() const {
 void OnednnShard::set_state(const ShardState& state) {
   const std::vector<const OnednnParameter*> of_layers = layer_parameters();
   const std::size_t first = front_->parameter_count();
-  invariant(state.parameters.size() == first + of_layers.size(), "a state of the shard's stage");
+  invariant(state.parameters.size() == first + of_layers.size(), "the state belongs to the shard's stage");
   front_->take(state.parameters);
   for (std::size_t i = 0; i < of_layers.size(); ++i) of_layers[i]->take_list(state.parameters[first + i]);
 }
@@ -207,8 +208,8 @@ void OnednnShard::backward_filters() {
   front_->find_parameter_gradients(*input_, *gradient_);
 }
 
-/// Whether oneDNN may use these instructions. Its names of instruction sets are sets of bits: a newer one includes the
-/// bits of the older ones that it extends.
+/// Returns whether oneDNN may use these instructions. Its names of instruction sets are sets of bits: a newer set
+/// includes the bits of the older sets that it extends.
 bool uses(dnnl::cpu_isa instructions) {
   const auto wanted = static_cast<unsigned>(instructions);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
@@ -233,7 +234,7 @@ class OnednnDevice : public Device {
   OnednnDevice(int threads, bool bf16) {
     if (bf16 && !uses(dnnl::cpu_isa::avx512_core_bf16)) {
       fail(
-          "this processor has no instructions for bfloat16 (AVX-512 BF16, AMX), or oneDNN may not use them: leave out "
+          "this processor has no bfloat16 instructions (AVX-512 BF16, AMX), or oneDNN may not use them; omit "
           "--compute bf16");
     }
     engine_.threads = threads;
@@ -243,7 +244,7 @@ class OnednnDevice : public Device {
     const dnnl_version_t& version = *dnnl_version();
     info_.name = "cpu";
     info_.threads = threads;
-    info_.memory_factor = 1.3;  // with weights as each pass reads them (tests/devices, ProcessorMemory)
+    info_.memory_factor = 1.3;  // includes the weights in each pass's layout (tests/devices, ProcessorMemory)
     info_.filter_block = uses(dnnl::cpu_isa::avx512_core) ? 16 : 8;
     engine_.vector_width = info_.filter_block;
     info_.description = fmt::format("oneDNN {}.{}.{}, {}, {} thread{}{}", version.major, version.minor, version.patch,
@@ -271,7 +272,7 @@ class OnednnDevice : public Device {
       if (front == nullptr) return compile_on_host(*this, spec, engine_.threads);
       return std::make_unique<OnednnShard>(engine_, spec, std::move(front));
     } catch (const dnnl::error& error) {
-      fail("stage {}, {} filters, batch {}: oneDNN cannot compute it: {}", spec.stage.name, spec.filters.count,
+      fail("stage {}, {} filters, batch {}: oneDNN cannot compute the shard: {}", spec.stage.name, spec.filters.count,
            spec.batch, error.what());
     }
   }

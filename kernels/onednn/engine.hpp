@@ -1,4 +1,4 @@
-// What the sources of the oneDNN device share. Includes oneDNN: for kernels/ alone.
+// Helpers that the sources of the oneDNN device share. This header includes oneDNN and is for kernels/ only.
 #pragma once
 
 #include <unordered_map>
@@ -9,31 +9,34 @@
 
 namespace convoy {
 
-/// The CPU engine and its stream, and how many threads its work takes.
+/// The CPU engine with its stream and its memory, and the facts that choose kernels.
 struct OnednnEngine {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   int threads = 1;
-  int vector_width = 16;  ///< floats that its instructions take at once
-  bool amd = false;       ///< whose processors prefer other layouts than Intel's
-  bool amx = false;       ///< it has Intel's matrix instructions
-  bool bf16 = false;      ///< convolutions multiply bfloat16, and sum in floats
+  int vector_width = 16;  ///< floats in a vector register
+  bool amd = false;       ///< AMD's processors prefer other layouts than Intel's
+  bool amx = false;       ///< the processor has Intel's matrix instructions
+  bool bf16 = false;      ///< convolutions multiply bfloat16 and sum in floats
 
-  /// oneDNN takes the calling thread's OpenMP setting, both when a primitive is made and when it runs.
+  /// Sets the number of OpenMP threads of the calling thread, which oneDNN reads when it creates a primitive and when
+  /// it runs one.
   void use_threads() const;
   dnnl::memory make(const dnnl::memory::desc& desc) const;
-  /// For a gradient by an input; of its own, or to be shared.
+  /// Returns a memory for an input gradient: of its own where `keep` is set; otherwise without data, for share().
   dnnl::memory make_gradient(const dnnl::memory::desc& desc, bool keep) const;
-  /// Gives it the memory that all shards use in turns, as much as the neediest of them needs; before each use.
+  /// Makes `gradient` use the memory that all shards share in turn, which is as large as the largest request. Call it
+  /// before each use.
   void share(dnnl::memory& gradient);
-  /// Room for so many floats, whose values last until somebody else asks; the first time, at compile, it is made.
+  /// Returns scratch memory for `floats` floats, whose values last until the next call. Call it at compile time too, so
+  /// that the memory is allocated then.
   float* scratch(std::size_t floats);
-  /// `added`: to what is there.
+  /// Converts between layouts; adds to the values of `to` where `added` is set.
   void reorder(const dnnl::memory& from, const dnnl::memory& to, bool added = false);
   void run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
 
  private:
-  // dnnl::reorder looks its kernel up at every call; these are kept for each pair of memories.
+  // dnnl::reorder looks its kernel up at every call, so reorder() keeps a primitive for each pair of descriptors.
   struct Reorder {
     dnnl::memory::desc from;
     dnnl::memory::desc to;
@@ -46,23 +49,23 @@ struct OnednnEngine {
 };
 
 dnnl::memory::dims dims_of(const Shape& shape);
-/// Plain NCHW (or KCRS) floats.
+/// Returns the descriptor of plain NCHW (or KCRS) floats.
 dnnl::memory::desc plain_desc(const Shape& shape);
-/// Values in a layout; `any` leaves it to the primitive.
+/// Returns the descriptor of values in a layout; `any` leaves the layout to the primitive.
 dnnl::memory::desc desc_of(const Shape& shape, dnnl::memory::format_tag layout,
                            dnnl::memory::data_type type = dnnl::memory::data_type::f32);
-/// The layout of a primitive's maps of that shape.
+/// Returns the layout of a primitive's maps of this shape.
 dnnl::memory::format_tag layout_of(const dnnl::memory::desc& desc, const Shape& shape);
-/// The same layout for maps of another number of samples.
+/// Returns the descriptor in the same layout for another number of samples.
 dnnl::memory::desc with_samples(const dnnl::memory::desc& desc, const Shape& shape, int samples);
-/// Samples of maps of that shape: a view, or `maps` itself where they are all of them.
+/// Returns samples of maps of this shape: a view, or `maps` itself where the samples are all of them.
 dnnl::memory samples_of(const dnnl::memory& maps, const Shape& shape, SampleRange samples);
 
 class OnednnTensor : public DeviceTensor {
  public:
   OnednnTensor(OnednnEngine& engine, const Shape& shape, const dnnl::memory::desc& desc)
       : OnednnTensor(engine, shape, engine.make(desc)) {}
-  /// Shows a memory that somebody else fills.
+  /// Views a memory that another object fills.
   OnednnTensor(OnednnEngine& engine, const Shape& shape, const dnnl::memory& shown)
       : engine_(engine), shape_(shape), memory_(shown) {}
 
@@ -82,13 +85,14 @@ class OnednnTensor : public DeviceTensor {
   dnnl::memory memory_;
 };
 
-/// A memory that takes tensors of any layout: passes them on where the layout fits, converts where it does not.
+/// A memory that accepts tensors of any layout: it passes them on where the layout fits, and converts them where it
+/// does not.
 class OnednnInlet {
  public:
   OnednnInlet() = default;
   explicit OnednnInlet(const dnnl::memory::desc& desc) : desc_(desc) {}
   const dnnl::memory::desc& desc() const { return desc_; }
-  /// `from` itself or a converted copy that holds until the next call.
+  /// Returns `from` itself, or a converted copy that is valid until the next call.
   const dnnl::memory& take(OnednnEngine& engine, const dnnl::memory& from);
 
  private:
@@ -96,59 +100,63 @@ class OnednnInlet {
   dnnl::memory converted_;
 };
 
-/// A parameter with what the optimizer keeps for it.
+/// A parameter with the optimizer's moments.
 struct OnednnParameter {
   dnnl::memory values;
   std::vector<dnnl::memory> moments;
-  dnnl::memory gradient;  ///< empty where it is not trained
+  dnnl::memory gradient;  ///< empty where the parameter is not trained
 
   OnednnParameter() = default;
-  /// Zeros.
+  /// The values, moments and gradient start at zero.
   OnednnParameter(const OnednnEngine& engine, const dnnl::memory::desc& desc, bool trained, int moments);
   bool trained() const { return static_cast<bool>(gradient); }
   void update(const UpdateStep& step) const;
-  /// The same of a list of numbers, (count, 1).
+  /// Convert a parameter that is a list of numbers, (count, 1), to and from the host.
   Parameter list_to_host() const;
   void take_list(const Parameter& from) const;
 };
-/// Values of a list of numbers, (count, 1).
+/// Returns the values of a list of numbers, (count, 1).
 Tensor read_list(const dnnl::memory& from);
+/// Writes a list of numbers, (count, 1).
 void write_list(const Tensor& from, const dnnl::memory& to);
 
-/// One channel layer after the convolution. Samples are those of a micro-batch; with batch norm in the stage, all.
+/// One channel layer after the convolution. `samples` is one micro-batch, or the whole batch where the stage has batch
+/// norm.
 class OnednnLayer {
  public:
   virtual ~OnednnLayer() = default;
-  /// From the memory that the layer was made for to output().
+  /// Computes output() from the memory that the layer was made for.
   virtual void forward(const Pass& pass, SampleRange samples) = 0;
   virtual const dnnl::memory& output() const = 0;
-  /// From the gradient by these samples of output() to those of input_gradient().
+  /// Computes the samples of input_gradient() from the gradient with respect to the same samples of output().
   virtual void backward(const dnnl::memory& gradient, SampleRange samples) = 0;
   virtual const dnnl::memory& input_gradient() const = 0;
-  /// Of the batch.
+  /// Returns the shape of the batch's input.
   virtual const Shape& input_shape() const = 0;
-  /// In the order of parameters_of().
+  /// Returns the layer's parameters in the order of parameters_of().
   virtual std::vector<const OnednnParameter*> parameters() const { return {}; }
 };
 
-/// A layer that reads `input` (of shape `shape`, that of the batch) in that memory's layout. `micro_batch`: samples of
-/// one. `first_filter` is the whole stage's number of its first channel. `after_relu`: the input is a ReLU's output, and the layer's backward is to include the ReLU's
-/// (for max pooling alone).
+/// Returns a layer that reads `input`, of the batch's shape `shape`, in that memory's layout. `micro_batch` is the
+/// number of samples of a micro-batch, and `first_filter` the number, in the whole stage, of the input's first channel.
+/// Set `after_relu` (for max pooling only) where the input is a ReLU's output and the layer's backward must include the
+/// ReLU's.
 std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const ChannelLayer& layer, const Shape& shape,
                                                int micro_batch, const dnnl::memory& input, int first_filter,
                                                bool after_relu);
-/// Backward alone of an activation whose output is `output`: forward is part of the convolution, or of a layer before.
+/// Returns the backward pass of an activation that the convolution, or the layer before, has already applied to
+/// `output`.
 std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, const Activation& activation,
                                                              const Shape& shape, int micro_batch,
                                                              const dnnl::memory& output);
-/// Adds maps, which have to be set before the first forward.
+/// Adds maps, which connect() must set before the first forward.
 class OnednnAdd : public OnednnLayer {
  public:
   virtual void connect(const dnnl::memory& added) = 0;
 };
 std::unique_ptr<OnednnAdd> make_onednn_add(OnednnEngine& engine, const Shape& shape, int micro_batch,
                                            const dnnl::memory& input);
-/// `fused`: a ReLU to follow, which the layer computes as well, forward and backward.
+/// Returns a batch norm. With `fused` it includes a following ReLU, forward and backward.
 std::unique_ptr<OnednnLayer> make_onednn_batch_norm(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape,
                                                     int moments, const dnnl::memory& input, bool fused);
 dnnl::algorithm onednn_algorithm(const Activation& activation);

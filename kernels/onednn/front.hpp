@@ -1,4 +1,4 @@
-// What makes a shard's maps, before the layers after it, in oneDNN's layouts.
+// The operation that makes a shard's maps, before the layers after it, in oneDNN's layouts.
 #pragma once
 
 #include <memory>
@@ -12,19 +12,20 @@ namespace convoy {
 class OnednnFront {
  public:
   virtual ~OnednnFront() = default;
-  /// The layout of the batch's input that costs no conversion.
+  /// Returns the layout of the batch's input that needs no conversion.
   virtual const dnnl::memory::desc& input_desc() const = 0;
-  /// Of the batch, as is input_gradient(). Either may show another's memory, and another one after each call.
+  /// Return the maps and the input gradient of the whole batch. Either may view another tensor's memory, and a
+  /// different one after each call.
   virtual const dnnl::memory& output() const = 0;
   virtual const dnnl::memory& input_gradient() const = 0;
 
-  /// The batch's input, in any layout, to output(), in samples that are one micro-batch.
+  /// Computes output() for the samples of one micro-batch. `input` is the batch's input in any layout.
   virtual void forward(const dnnl::memory& input, SampleRange samples) = 0;
-  /// From the gradient by the batch's output() to input_gradient(), in samples that are one micro-batch.
+  /// Computes input_gradient() for the samples of one micro-batch from the gradient with respect to output().
   virtual void find_input_gradient(const dnnl::memory& gradient, SampleRange samples) = 0;
 
-  // Of what has weights.
-  /// From input and gradient of the whole batch.
+  // The functions below concern operations with weights.
+  /// Computes the parameters' gradients from input and output gradient of the whole batch.
   virtual void find_parameter_gradients(const dnnl::memory&, const dnnl::memory&) {}
   virtual void update(const UpdateStep&) {}
   virtual std::vector<Parameter> parameters() const { return {}; }
@@ -34,7 +35,7 @@ class OnednnFront {
   virtual void set_gradients(std::span<const Tensor>) {}
 };
 
-/// Of a stage without weights; null where oneDNN has nothing for it.
+/// Returns the operation of a stage without weights, or null where oneDNN has no fast kernels for it.
 std::unique_ptr<OnednnFront> make_onednn_weightless(OnednnEngine& engine, const ShardSpec& spec);
 
 }  // namespace convoy

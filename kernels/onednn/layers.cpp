@@ -77,11 +77,11 @@ memory::desc desc_of(const Shape& shape, memory::format_tag layout, memory::data
 
 memory::format_tag layout_of(const memory::desc& desc, const Shape& shape) {
   using Tag = memory::format_tag;
-  // All that oneDNN has on CPUs.
+  // These are all layouts that oneDNN uses on CPUs.
   for (const Tag tag : {Tag::nhwc, Tag::nChw16c, Tag::nChw8c, Tag::nChw4c}) {
     if (desc == desc_of(shape, tag, onednn::type_of(desc))) return tag;
   }
-  invariant(desc == desc_of(shape, Tag::nchw, onednn::type_of(desc)), "maps with channels last, in blocks, or plain");
+  invariant(desc == desc_of(shape, Tag::nchw, onednn::type_of(desc)), "maps are channels-last, blocked or plain");
   return Tag::nchw;
 }
 
@@ -100,7 +100,7 @@ memory samples_of(const memory& maps, const Shape& shape, SampleRange samples) {
 void OnednnTensor::write(SampleRange samples, std::span<const float> values) {
   const dnnl::memory to = samples_of(memory_, shape_, samples);
   const dnnl::memory::desc plain = plain_desc({samples.count, shape_.c, shape_.h, shape_.w});
-  invariant(values.size_bytes() == plain.get_size(), "as many values as the samples hold");
+  invariant(values.size_bytes() == plain.get_size(), "the values fill the samples");
   if (to.get_desc() == plain) {
     std::memcpy(to.get_data_handle(), values.data(), values.size_bytes());
     return;
@@ -111,7 +111,7 @@ void OnednnTensor::write(SampleRange samples, std::span<const float> values) {
 void OnednnTensor::read(SampleRange samples, std::span<float> values) const {
   const dnnl::memory from = samples_of(memory_, shape_, samples);
   const dnnl::memory::desc plain = plain_desc({samples.count, shape_.c, shape_.h, shape_.w});
-  invariant(values.size_bytes() == plain.get_size(), "as many values as the samples hold");
+  invariant(values.size_bytes() == plain.get_size(), "the values fill the samples");
   if (from.get_desc() == plain) {
     std::memcpy(values.data(), from.get_data_handle(), values.size_bytes());
     return;
@@ -138,7 +138,7 @@ algorithm onednn_algorithm(const Activation& activation) {
 
 namespace {
 
-/// The algorithm that finds an activation's slope from its output.
+/// Returns the algorithm that computes an activation's derivative from its output.
 algorithm backward_algorithm(const Activation& activation) {
   switch (activation.kind) {
     case Activation::Kind::relu:
@@ -217,7 +217,7 @@ LanedMaps lanes_of(memory::format_tag layout, const Shape& shape) {
 
 float* values_of(const memory& maps) { return static_cast<float*>(maps.get_data_handle()); }
 
-/// 1.3 to 3 times as fast as oneDNN 2.6's max pooling, and it finds the slope of a ReLU before it by the way.
+/// A max pooling 1.3 to 3 times as fast as that of oneDNN 2.6, which also includes the derivative of a ReLU before it.
 class MaxPoolLayer : public OnednnLayer {
  public:
   MaxPoolLayer(OnednnEngine& engine, const Pooling& pool, const Shape& shape, int micro_batch, const memory& input,
@@ -256,7 +256,7 @@ class MaxPoolLayer : public OnednnLayer {
   Shape pooled_;
   memory input_;
   bool after_relu_;
-  MaxPool pool_;  ///< of a micro-batch
+  MaxPool pool_;  ///< of one micro-batch
   memory output_;
   memory input_gradient_;
   OnednnInlet gradient_;

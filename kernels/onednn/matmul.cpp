@@ -13,7 +13,7 @@ void matmul(const Matmul<float>& job) {
   const dnnl_dim_t ldb = job.transpose_b ? job.k : job.n;
   const dnnl_status_t status = dnnl_sgemm(job.transpose_a ? 'T' : 'N', job.transpose_b ? 'T' : 'N', job.m, job.n, job.k,
                                           1.0F, job.a.data(), lda, job.b.data(), ldb, job.beta, job.c.data(), job.n);
-  invariant(status == dnnl_success, "oneDNN's matrix product takes every size");
+  invariant(status == dnnl_success, "oneDNN computes matrix products of every size");
 }
 
 void update_parameter(const UpdateStep& step, std::span<const float> gradient, float* values, float* const* moments) {

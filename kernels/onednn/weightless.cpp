@@ -1,4 +1,4 @@
-// Stages without weights in oneDNN's layouts: channels that pass as they are, and response norm.
+// Stages without weights in oneDNN's layouts: the identity and response norm.
 
 #include <cstring>
 
@@ -16,15 +16,15 @@ memory channels_of(const memory& maps, FilterRange channels) {
   return {maps.get_desc().submemory_desc(dims, {0, channels.first, 0, 0}), maps.get_engine(), maps.get_data_handle()};
 }
 
-/// Of all channels, or of channels that a shard has: convolutions like blocks, out of which channels can be cut in whole
-/// blocks alone.
+/// Returns the blocked layout that convolutions prefer where the shard has all channels and they fill whole blocks, and
+/// channels-last otherwise, because channels can be cut out of a blocked layout only in whole blocks.
 Layout layout_for(const ShardSpec& spec, int vector_width) {
   const bool whole = spec.filters.count == spec.stage.channels;
   if (!whole || spec.stage.channels % vector_width != 0) return Layout::nhwc;
   return vector_width == 16 ? Layout::nChw16c : Layout::nChw8c;
 }
 
-/// Of all channels, or of those of a shard.
+/// The base of operations on all channels or on a shard's channels.
 class WeightlessFront : public OnednnFront {
  public:
   WeightlessFront(OnednnEngine& engine, const ShardSpec& spec)
@@ -52,11 +52,11 @@ class WeightlessFront : public OnednnFront {
   memory input_gradient_;
 };
 
-/// Channels first .. first + count - 1 of the input.
+/// The identity on channels first .. first + count - 1 of the input.
 class PassedChannels : public WeightlessFront {
  public:
   PassedChannels(OnednnEngine& engine, const ShardSpec& spec) : WeightlessFront(engine, spec) {
-    // What passes whole is not copied.
+    // Maps that pass whole are not copied.
     output_ = whole_ ? memory(gradient_.desc(), engine.engine, nullptr) : engine.make(gradient_.desc());
     if (!spec.input_gradient) return;
     input_gradient_ = engine.make_gradient(input_.desc(), !whole_);
@@ -75,8 +75,8 @@ class PassedChannels : public WeightlessFront {
   }
 };
 
-/// oneDNN's, over all channels; a shard keeps its own. Of gradients by others' maps there are zeros, so that what is found
-/// is the part of the input's gradient that goes back to the shard's maps.
+/// oneDNN's response norm over all channels, of which a shard keeps its own. The gradients of other shards' maps are
+/// zero, so that the result is this shard's part of the input gradient.
 class ResponseNormFront : public WeightlessFront {
  public:
   ResponseNormFront(OnednnEngine& engine, const ShardSpec& spec)
@@ -126,7 +126,7 @@ class ResponseNormFront : public WeightlessFront {
 
   bool keep_input_gradient_;
   int micro_batch_;
-  memory taken_;  ///< the input of the last forward
+  memory taken_;  ///< input of the last forward
   dnnl::lrn_forward forward_;
   dnnl::lrn_backward backward_;
   std::vector<memory> workspaces_;  ///< by micro-batch
@@ -138,7 +138,7 @@ class ResponseNormFront : public WeightlessFront {
 
 std::unique_ptr<OnednnFront> make_onednn_weightless(OnednnEngine& engine, const ShardSpec& spec) {
   if (spec.stage.kind == StageKind::channels) return std::make_unique<PassedChannels>(engine, spec);
-  // What oneDNN has fast kernels for; of an even number of channels it takes another window.
+  // oneDNN has fast kernels only for beta = 0.75; for an even size its window differs.
   const ResponseNorm& norm = spec.stage.norm;
   if (norm.size % 2 == 0 || norm.beta != 0.75F) return nullptr;
   return std::make_unique<ResponseNormFront>(engine, spec);
