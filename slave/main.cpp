@@ -67,7 +67,8 @@ void define(CLI::App& app, Options& options) {
       "master", options.slave.master,
       "address of the master, for example tcp://192.168.0.10:5570; without it, the slave looks for its master on the "
       "LAN by the key");
-  app.add_option("--key", options.key, "key that the master prints; the variable hides it from other users")
+  app.add_option("--key", options.key,
+                 "key that the master prints; in the variable CONVOY_KEY, other users cannot see it")
       ->envname("CONVOY_KEY");
   app.add_flag("--insecure", options.insecure,
                "do not encrypt or authenticate links, on a network that you trust; the master needs the same option");

@@ -76,7 +76,8 @@ TEST_F(OpenClFailures, NoCompiler) {
 
 TEST_F(OpenClFailures, NoSuchDevice) {
   behave({});
-  EXPECT_THAT([] { make_device("opencl:7", {.threads = 1}); }, testing::ThrowsMessage<Error>(HasSubstr("no opencl:7")));
+  EXPECT_THAT([] { make_device("opencl:7", {.threads = 1}); },
+              testing::ThrowsMessage<Error>(HasSubstr("no device opencl:7")));
   EXPECT_THAT([] { make_device("opencl:x", {.threads = 1}); },
               testing::ThrowsMessage<Error>(HasSubstr("opencl:NUMBER")));
 }

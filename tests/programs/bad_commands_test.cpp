@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
                    kSlave,
                    {"tcp://127.0.0.1:1", "--insecure", "--memory", "lots"},
                    kFailure,
-                   "'lots' is no amount of memory"},
+                   "'lots' is not an amount of memory"},
         BadCommand{
             "SlaveThreads", kSlave, {"tcp://127.0.0.1:1", "--insecure", "--threads", "many"}, kUsage, "--threads"}),
     [](const auto& info) { return info.param.name; });

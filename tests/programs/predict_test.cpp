@@ -85,12 +85,12 @@ TEST_F(Predictions, SayWhatIsMissing) {
     EXPECT_THAT(process.output(), HasSubstr(text));
   };
   std::ofstream(folder("broken.png")) << "\x89PNG and no more";
-  expect(predict({folder("broken.png")}), "broken.png: no PNG");
+  expect(predict({folder("broken.png")}), "broken.png: the image is not a valid PNG");
   expect(predict({folder("nothing.png")}), "nothing.png");
   fs::create_directories(folder("empty"));
-  expect(predict({folder("empty")}), "there is no JPEG or PNG in it");
+  expect(predict({folder("empty")}), "the folder has no JPEG or PNG");
   expect(master({"predict", folder("net.yaml"), "--weights", folder("run/weights.safetensors"), folder("data")}),
-         "does not say what pixels become");
+         "has no mean and deviation of the pixels");
 }
 
 /// Outputs that are NaN must end in an error, because they cannot be ranked.
@@ -116,8 +116,8 @@ TEST_F(Predictions, TakeWeightsOfOtherPrograms) {
     EXPECT_EQ(process.wait(120s), code);
     EXPECT_THAT(process.output(), HasSubstr(text));
   };
-  expect(master({"import", weights}), kFailure, "say of which net with --net");
-  expect(master({"import", folder("a.onnx"), "--net", net}), kFailure, "a model has its net with it");
+  expect(master({"import", weights}), kFailure, "give their net with --net");
+  expect(master({"import", folder("a.onnx"), "--net", net}), kFailure, "an ONNX model contains its net");
   expect(master({"import", weights, "--names", folder("names.yaml")}), kUsage, "--net");
   std::ofstream(folder("names.yaml")) << "cnv: features.0\n";
   expect(master({"import", weights, "--net", net, "--names", folder("names.yaml")}), kFailure, "did you mean");

@@ -248,7 +248,7 @@ TEST_F(Programs, SlavesJoinByTheKeyThatTheMasterPrints) {
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 
   Process stranger({kSlave, endpoint_, "--insecure", "--name", "stranger"});
-  EXPECT_TRUE(stranger.wait_for("the master breaks the connection off", 20s)) << stranger.output();
+  EXPECT_TRUE(stranger.wait_for("the master breaks off the connection", 20s)) << stranger.output();
   Process a({kSlave, endpoint_, "--key", printed, "--name", "a", "--threads", "1"});
   Process b({"/usr/bin/env", "CONVOY_KEY=" + printed, kSlave, "--name", "b", "--threads",
              "1"});  // without an address, b finds its master
