@@ -43,6 +43,30 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION
   target_compile_options(convoy_options INTERFACE -include ${PROJECT_SOURCE_DIR}/cmake/ClangShim.hpp)
 endif()
 
+# Headers that most sources include. A build from nothing parses them once for each group of targets with the same
+# options, instead of once for each source. CI switches this on. It is off otherwise: ccache then shares objects between
+# checkouts, and a source that lacks an include does not compile.
+option(CONVOY_PCH "Precompile common headers with GCC, for builds from nothing" OFF)
+set(convoy_common_headers
+    <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque> <filesystem>
+    <fstream> <functional> <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream> <string> <thread> <utility>
+    <vector> <fmt/format.h> <fmt/ranges.h>)
+
+# convoy_precompile(TARGET [HEADERS...]): gives the target precompiled headers of its own, the common ones and HEADERS.
+function(convoy_precompile target)
+  if(CONVOY_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_precompile_headers(${target} PRIVATE ${convoy_common_headers} ${ARGN})
+  endif()
+endfunction()
+
+# convoy_share_precompiled(TARGET OWNER): lets the target use the precompiled headers of OWNER. GCC refuses them, which is
+# an error, unless both have the same -O0 or not, -fPIC, -fopenmp, sanitizers and macros that the headers look at.
+function(convoy_share_precompiled target owner)
+  if(CONVOY_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  endif()
+endfunction()
+
 # convoy_library(NAME SOURCES...) adds the static library of one folder of the tree.
 function(convoy_library name)
   add_library(${name} STATIC ${ARGN})
