@@ -59,11 +59,12 @@ function(convoy_precompile target)
   endif()
 endfunction()
 
-# convoy_share_precompiled(TARGET OWNER): lets the target use the precompiled headers of OWNER. GCC refuses them, which is
-# an error, unless both have the same -O0 or not, -fPIC, -fopenmp, sanitizers and macros that the headers look at.
+# convoy_share_precompiled(TARGET OWNER): lets the target use the precompiled headers of OWNER. GCC warns and reads the text
+# instead where the two differ in -fPIC, -fopenmp, sanitizers, -O0, or a macro that the headers look at.
 function(convoy_share_precompiled target owner)
   if(CONVOY_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_precompile_headers(${target} REUSE_FROM ${owner})
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-error=invalid-pch>)
   endif()
 endfunction()
 
