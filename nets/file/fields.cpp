@@ -140,6 +140,19 @@ std::vector<std::string> Fields::texts(const std::string& field, std::size_t mos
   return values;
 }
 
+std::map<std::string, std::string> Fields::texts(const std::string& field) {
+  constexpr std::size_t kLongest = 4096;
+  const YAML::Node map = node(field);
+  if (!map.IsMap()) fail(field, fmt::format("is {}; expected a map of texts", shown(map)));
+  std::map<std::string, std::string> values;
+  for (const auto& entry : map) {
+    const bool texts = entry.first.IsScalar() && entry.second.IsScalar();
+    if (!texts || entry.second.Scalar().size() > kLongest) fail(field, "holds an entry that is not a text");
+    values[entry.first.Scalar()] = entry.second.Scalar();
+  }
+  return values;
+}
+
 bool Fields::boolean(const std::string& field) {
   const YAML::Node value = node(field);
   const std::string text = value.IsScalar() ? value.Scalar() : "";
