@@ -94,7 +94,7 @@ void define(CLI::App& command, ClusterOptions& options) {
 
 namespace {
 
-/// What CLI11 gives for an option without its value.
+/// CLI11 gives this word, or none, for an option without its value, depending on its version.
 constexpr const char* kNoFolder = "true";
 
 /// --resume FOLDER, which takes the net and all options from the run, and --resume beside NET and --out.
@@ -104,7 +104,7 @@ void define_resume(CLI::App& command, TrainOptions& options) {
           "--resume",
           [&options](const std::string& word) {
             options.resume = true;
-            if (word == kNoFolder) return;
+            if (word.empty() || word == kNoFolder) return;
             // Without a folder of its own it may stand in front of the net.
             const bool net = options.net.net.empty() && !options.out.empty();
             (net ? options.net.net : options.out) = word;
