@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <sstream>
 
+#include "core/files.hpp"
 #include "data/dataset.hpp"
 #include "data/read_bytes.hpp"
 
@@ -33,6 +36,24 @@ void append_batch(const std::string& file, ImageSet& images) {
   }
 }
 
+/// A line for each class; empty lines follow. A file of another kind is left out with a notice.
+void read_names(const std::string& file, DataSet& data) {
+  std::error_code error;
+  if (!fs::exists(file, error)) return;
+  std::istringstream lines(read_text(file));
+  std::vector<std::string> names;
+  for (std::string line; std::getline(lines, line);) {
+    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) line.pop_back();
+    if (!line.empty()) names.push_back(line);
+  }
+  if (names.size() == kClasses) {
+    data.class_names = std::move(names);
+  } else {
+    data.notices.push_back(
+        fmt::format("{}: it names {} classes, expected {}; classes are shown by number", file, names.size(), kClasses));
+  }
+}
+
 }  // namespace
 
 DataSet read_cifar10(const std::string& folder) {
@@ -47,6 +68,7 @@ DataSet read_cifar10(const std::string& folder) {
   data.training.shape = data.test.shape = {3, 32, 32};
   for (const std::string& file : files) append_batch(file, data.training);
   append_batch(folder + "/test_batch.bin", data.test);
+  read_names(folder + "/batches.meta.txt", data);
   return data;
 }
 

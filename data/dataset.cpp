@@ -1,5 +1,8 @@
 #include "data/dataset.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <filesystem>
 
 namespace convoy {
@@ -15,6 +18,25 @@ bool holds(const std::string& folder, const std::string& prefix) {
   return false;
 }
 
+bool holds_cifar10(const std::string& folder) { return holds(folder, "data_batch_"); }
+bool holds_mnist(const std::string& folder) { return holds(folder, "train-images"); }
+
+/// The folders in `place` that hold a data set each, by name. Where `place` itself has a folder of photographs for each
+/// class, folders in these are not data sets.
+std::vector<std::string> sets_beneath(const std::string& place, bool photographs) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(place, error)) {
+    const std::string folder = entry.path().string();
+    if (!entry.is_directory(error)) continue;
+    if (holds_cifar10(folder) || holds_mnist(folder) || (!photographs && has_image_folders(folder))) {
+      names.push_back(entry.path().filename().string());
+    }
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 std::string text(const FeatureShape& shape) {
   return fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width);
 }
@@ -27,11 +49,17 @@ DataSet open_data(const std::string& place, std::uint64_t seed, const FeatureSha
   if (!fs::is_directory(place, error)) {
     fail("{}: there is no such folder; give --data a folder with CIFAR-10, MNIST or photographs, or 'glyphs'", place);
   }
-  const std::string inside = place + "/cifar-10-batches-bin";
-  if (holds(place, "data_batch_")) return read_cifar10(place);
-  if (fs::is_directory(inside, error)) return read_cifar10(inside);
-  if (holds(place, "train-images")) return read_mnist(place);
-  if (has_image_folders(place)) return read_image_folder(place, input, corrupt);
+  if (holds_cifar10(place)) return read_cifar10(place);
+  if (holds_mnist(place)) return read_mnist(place);
+  const bool photographs = has_image_folders(place);
+  const std::vector<std::string> beneath = sets_beneath(place, photographs);
+  if (beneath.size() + (photographs ? 1 : 0) > 1) {
+    fail("{}: it holds {} data sets: {}{}; give one of them, as in --data {}/{}", place,
+         beneath.size() + (photographs ? 1 : 0), fmt::join(beneath, ", "),
+         photographs ? " and folders of photographs" : "", place, beneath.front());
+  }
+  if (photographs) return read_image_folder(place, input, corrupt);
+  if (beneath.size() == 1) return open_data(place + "/" + beneath.front(), seed, input, corrupt);
   fail(
       "{}: the folder has no data set; expected CIFAR-10's data_batch_1.bin ... and test_batch.bin, MNIST's "
       "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (or .gz), "
@@ -44,13 +72,12 @@ void require_fits(const DataSet& data, const Net& net) {
   if (have != net.input) {
     fail(
         "{}: net {} takes images of {} (channels x rows x columns), but data {} has {}; choose another net or other "
-        "data, or "
-        "set the net's input, as in --set input.height={}",
+        "data, or set the net's input, as in --set input.height={}",
         net.file, net.name, text(net.input), data.name, text(have), have.height);
   }
-  if (net.classes < data.classes) {
-    fail("{}: net {} has {} outputs, but data {} has {} classes; set the units of the net's last dense layer to {}",
-         net.file, net.name, net.classes, data.name, data.classes, data.classes);
+  if (net.classes != data.classes) {
+    fail("{}: net {} has {} outputs, but data {} has {} classes; {}", place_of_outputs(net), net.name, net.classes,
+         data.name, data.classes, change_of_outputs(net, data.classes));
   }
 }
 

@@ -32,8 +32,8 @@ enum class Corrupt : std::uint8_t { refuse, skip };
 
 /// Opens the data set in the folder `place`: CIFAR-10 in its binary version (any number of data_batch_*.bin, and
 /// test_batch.bin), MNIST (the four IDX files, plain or gzipped), or a folder of JPEG and PNG files for each class. For
-/// the place "glyphs", images are drawn from `seed` instead. Photographs are scaled to `input`. Throws Error naming the
-/// file and its fault.
+/// the place "glyphs", images are drawn from `seed` instead. Photographs are scaled to `input`. The data set may also
+/// lie in a folder in `place`, if no other does. Throws Error naming the file and its fault, or the data sets to choose from.
 DataSet open_data(const std::string& place, std::uint64_t seed, const FeatureShape& input = {},
                   Corrupt corrupt = Corrupt::refuse);
 
@@ -43,7 +43,7 @@ void require_fits(const DataSet& data, const Net& net);
 // ---- the formats ---------------------------------------------------------------------------------------------------
 
 /// Reads CIFAR-10 (A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009): records of a label
-/// and 3 x 32 x 32 bytes.
+/// and 3 x 32 x 32 bytes. The file batches.meta.txt, if there is one, has the names of the classes, one on each line.
 DataSet read_cifar10(const std::string& folder);
 /// Reads MNIST (Y. LeCun, C. Cortes, C. Burges): IDX files with a big-endian header, then bytes.
 DataSet read_mnist(const std::string& folder);

@@ -9,19 +9,13 @@
 #include "core/stop_signal.hpp"
 #include "devices/library_threads.hpp"
 #include "master/commands/options.hpp"
+#include "master/commands/run_options.hpp"
 
 namespace {
 
-std::string quoted(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789_-+=./:,@%") == std::string::npos;
-  return plain ? word : "'" + word + "'";
-}
-
 std::string joined(int argc, char** argv) {
   std::string line;
-  for (int i = 0; i < argc; ++i) line += (i > 0 ? " " : "") + quoted(argv[i]);
+  for (int i = 0; i < argc; ++i) line += (i > 0 ? " " : "") + convoy::shell_word(argv[i]);
   return line;
 }
 

@@ -1,5 +1,7 @@
 #include "model/checkpoint.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -68,20 +70,71 @@ ModelState zero_model(const Cut& cut) {
   return model;
 }
 
-ModelState from_file(const std::string& name, const SafetensorsFile& file, const Cut& cut, bool moments) {
-  ModelState model = zero_model(cut);
-  std::size_t used = 0;
+/// "conv1" of "conv1.weight".
+std::string layer_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
+
+/// The layers of some tensors, each once, in their order.
+template <class Tensors>
+std::vector<std::string> layers_of(const Tensors& tensors) {
+  std::vector<std::string> layers;
+  for (const auto& tensor : tensors) {
+    const std::string layer = layer_of(tensor.name);
+    if (std::ranges::find(layers, layer) == layers.end()) layers.push_back(layer);
+  }
+  return layers;
+}
+
+/// How to train on from the layers that fit; nothing for a checkpoint, which fits whole or not at all.
+std::string mend_of(const std::string& file, const std::string& tensor, bool moments) {
+  if (moments) return "";
+  return fmt::format("; to train on from its other layers: convoy-master train NET --weights {} --except {}", file,
+                     layer_of(tensor));
+}
+
+const NamedTensor& get(const std::string& name, const SafetensorsFile& file, const std::string& tensor,
+                       const std::vector<std::int64_t>& dims, bool moments) {
+  try {
+    return file.get(name, tensor, dims);
+  } catch (const Error& error) {
+    fail("{}{}", error.what(), mend_of(name, tensor, moments));
+  }
+}
+
+/// Copies the tensors of a file into those of the model.
+void fill(const std::string& name, const SafetensorsFile& file, const Cut& cut, bool moments,
+          const std::vector<std::string>& except, ModelState& model) {
+  std::vector<std::string> used;
+  const auto left_out = [&](const std::string& tensor) {
+    return std::ranges::find(except, layer_of(tensor)) != except.end();
+  };
   for_each_tensor(cut, model, moments,
                   [&](const std::string& tensor_name, const std::vector<std::int64_t>& dims, Tensor& tensor) {
-                    const NamedTensor& from = file.get(name, tensor_name, dims);
+                    if (left_out(tensor_name)) return;
+                    const NamedTensor& from = get(name, file, tensor_name, dims, moments);
                     std::copy(from.values.begin(), from.values.end(), tensor.span().begin());
-                    ++used;
+                    used.push_back(tensor_name);
                   });
-  if (used != file.tensors.size()) {
-    fail("{}: the file has {} tensors, but the net takes {}; the file belongs to another net", name,
-         file.tensors.size(), used);
+  std::ranges::sort(used);
+  for (const NamedTensor& tensor : file.tensors) {
+    if (left_out(tensor.name) || std::ranges::binary_search(used, tensor.name)) continue;
+    fail("{}: the net has no place for its tensor {}; the file belongs to another net{}", name, tensor.name,
+         mend_of(name, tensor.name, moments));
   }
+}
+
+ModelState from_file(const std::string& name, const SafetensorsFile& file, const Cut& cut, bool moments) {
+  ModelState model = zero_model(cut);
+  fill(name, file, cut, moments, {}, model);
   return model;
+}
+
+/// The weights that a file holds. A checkpoint serves as well: the optimizer's moments are not asked for.
+SafetensorsFile weights_in(const std::string& file) {
+  SafetensorsFile contents = read_safetensors(file);
+  std::erase_if(contents.tensors, [](const NamedTensor& t) {
+    return std::ranges::any_of(kMoments, [&](const char* moment) { return t.name.ends_with(moment); });
+  });
+  return contents;
 }
 
 std::string metadata(const SafetensorsFile& contents, const std::string& key, const std::string& file) {
@@ -120,13 +173,45 @@ void write_weights(const std::string& file, const Cut& cut, const ModelState& mo
                     {{"format", "pt"}, {"net", net.name}});  // "pt" marks PyTorch's row-major layout
 }
 
+void write_best(const std::string& file, const Cut& cut, const ModelState& model, const Net& net,
+                const BestEpoch& best) {
+  write_safetensors(file, views(cut, model, false),
+                    {{"format", "pt"},
+                     {"net", net.name},
+                     {"epoch", std::to_string(best.epoch)},
+                     {"test_accuracy", fmt::format("{}", best.accuracy)}});
+}
+
+BestEpoch read_best(const std::string& file, std::string& notice) {
+  if (!fs::exists(file)) return {};
+  try {
+    const SafetensorsFile contents = read_safetensors(file);
+    return {number<int>(contents, "epoch", file), number<double>(contents, "test_accuracy", file)};
+  } catch (const Error& error) {
+    notice = fmt::format("{}; the best epoch is looked for anew", error.what());
+    return {};
+  }
+}
+
 ModelState read_weights(const std::string& file, const Cut& cut) {
-  SafetensorsFile contents = read_safetensors(file);
-  // A checkpoint serves as well, without its moments of the optimizer.
-  std::erase_if(contents.tensors, [](const NamedTensor& t) {
-    return std::ranges::any_of(kMoments, [&](const char* moment) { return t.name.ends_with(moment); });
-  });
-  return from_file(file, contents, cut, false);
+  return from_file(file, weights_in(file), cut, false);
+}
+
+ModelState read_weights(const std::string& file, const Cut& cut, const std::vector<std::string>& except,
+                        ModelState initial) {
+  const SafetensorsFile contents = weights_in(file);
+  const std::vector<std::string> mine = layers_of(views(cut, initial, false));
+  const std::vector<std::string> theirs = layers_of(contents.tensors);
+  const auto has = [](const std::vector<std::string>& layers, const std::string& layer) {
+    return std::ranges::find(layers, layer) != layers.end();
+  };
+  for (const std::string& layer : except) {
+    if (has(mine, layer) || has(theirs, layer)) continue;
+    fail("--except {}: neither the net nor {} has a layer of this name with weights; the net has {}", layer, file,
+         fmt::join(mine, ", "));
+  }
+  fill(file, contents, cut, false, except, initial);
+  return initial;
 }
 
 std::vector<NamedTensor> zero_tensors(const Cut& cut) {

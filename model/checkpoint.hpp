@@ -56,6 +56,21 @@ void write_weights(const std::string& file, const Cut& cut, const ModelState& mo
 /// Reads weights from a file of weights or a checkpoint. Throws Error naming the file and the tensor that is missing,
 /// superfluous, or of a shape other than the net's.
 ModelState read_weights(const std::string& file, const Cut& cut);
+/// The same but for the layers `except`, which keep the values of `initial`; layers that only the file has may be among
+/// them. Throws Error for a layer that neither has.
+ModelState read_weights(const std::string& file, const Cut& cut, const std::vector<std::string>& except,
+                        ModelState initial);
+
+/// The epoch of a run with the best test accuracy, the first of equal ones.
+struct BestEpoch {
+  int epoch = 0;           ///< from 1; 0: none was tested yet
+  double accuracy = -1.0;  ///< a fraction
+};
+/// Weights with the epoch that they are of.
+void write_best(const std::string& file, const Cut& cut, const ModelState& model, const Net& net,
+                const BestEpoch& best);
+/// What write_best() wrote; nothing where there is no such file, or none that can be read (`notice` then says so).
+BestEpoch read_best(const std::string& file, std::string& notice);
 
 /// Makes a model of tensors in memory. `name` is the source that errors name.
 ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, const std::string& name);

@@ -2,6 +2,7 @@
 // step, never inside it.
 #pragma once
 
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,10 +54,23 @@ struct EpochReport {
   double learning_rate = 0.0;
 };
 
+/// How far a test of all test images has come.
+struct TestReport {
+  int tested = 0;
+  int images = 0;
+  double accuracy = 0.0;  ///< so far, a fraction
+  double seconds_left = 0.0;
+};
+
 struct RunEnd {
-  std::string how;                ///< "finished", "interrupted", or what went wrong
-  std::string go_on;              ///< the command that resumes; empty when finished
-  double test_accuracy = -1;      ///< of the last epoch; negative before the first
+  std::string how;            ///< "finished", "stopped" (as asked for, before the last epoch), "interrupted", "failed"
+  std::string text;           ///< a line that says so to people; empty when finished
+  std::string go_on;          ///< the command that resumes; empty when finished
+  long step = 0;              ///< done, over all epochs
+  long steps = 0;             ///< of all epochs
+  int best_epoch = 0;         ///< with the best test accuracy, from 1; 0 before the first
+  double best_accuracy = -1;  ///< its test accuracy; negative before the first
+  double test_accuracy = -1;  ///< of the last epoch; negative before the first
   std::vector<MemberTime> times;  ///< over the whole run
   double seconds = 0.0;
 };
@@ -70,6 +84,7 @@ class Observer {
   /// Filters moved between members: the plan from the next step on.
   virtual void on_plan(const Plan&) {}
   virtual void on_step(const StepReport&) {}
+  virtual void on_test(const TestReport&) {}
   virtual void on_epoch(const EpochReport&) {}
   virtual void on_checkpoint(const std::string& /*file*/, long /*step*/) {}
   virtual void on_end(const RunEnd&) {}
@@ -79,11 +94,11 @@ using Observers = std::vector<std::unique_ptr<Observer>>;
 
 /// Text for people: on a terminal a live line, in a pipe plain lines.
 std::unique_ptr<Observer> make_text_observer();
-/// One JSON object a line on standard output.
-std::unique_ptr<Observer> make_json_observer();
+/// One JSON object a line.
+std::unique_ptr<Observer> make_json_observer(std::FILE* to = stdout);
 /// `folder`/results.csv (a row an epoch) and `folder`/events.jsonl (everything); appends when they exist.
 std::unique_ptr<Observer> make_file_observer(const std::string& folder);
-/// `folder`/curves.gnuplot, and curves.png at the end where gnuplot is installed.
+/// `folder`/curves.gnuplot, and curves.png where gnuplot is installed: after the first epoch, at the end, and now and then.
 std::unique_ptr<Observer> make_plot_observer(const std::string& folder);
 
 /// Share of the convolution work (by FLOPs) that each member of a plan has, as fractions.

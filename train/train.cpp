@@ -41,20 +41,23 @@ BatchLoss train_step(Learner& learner, const Tensor& images, const std::vector<i
   return loss;
 }
 
-Evaluation evaluate(Learner& learner, const Batches& batches) {
+Evaluation evaluate(Learner& learner, const Batches& batches, const AfterBatch& after_batch) {
   Tensor images(batches.image_shape());
   std::vector<int> labels;
   BatchLoss sum;
-  int seen = 0;
+  Evaluation found;
   for (int i = 0; i < batches.count(); ++i) {
     const int valid = batches.fill(0, i, images, labels);
-    learner.outputs(images);
+    const Tensor& outputs = learner.outputs(images);
     const BatchLoss loss = learner.test_loss(labels, valid);
     sum.sum += loss.sum;
     sum.correct += loss.correct;
-    seen += valid;
+    found.images += valid;
+    found.loss = sum.sum / found.images;
+    found.accuracy = static_cast<double>(sum.correct) / found.images;
+    if (after_batch && !after_batch(found, {outputs, labels, valid})) break;
   }
-  return {sum.sum / seen, static_cast<double>(sum.correct) / seen};
+  return found;
 }
 
 namespace {
@@ -67,7 +70,9 @@ class Loop {
         learner_(learner),
         observers_(observers),
         save_(save),
-        images_(training.training.image_shape()) {}
+        images_(training.training.image_shape()) {
+    outcome_.best = training.best;
+  }
 
   Outcome run(std::shared_ptr<const ModelState> start, const Progress& from) {
     progress() = from;
@@ -79,7 +84,9 @@ class Loop {
         go_back(rewound.to());
       }
     }
-    outcome_.interrupted = training_.stop;
+    outcome_.interrupted = training_.stop && !done();
+    outcome_.out_of_patience = out_of_patience();
+    outcome_.steps = steps_done();
     outcome_.seconds = since_start_.seconds();
     return outcome_;
   }
@@ -90,7 +97,17 @@ class Loop {
     return static_cast<long>(position.epoch) * training_.training.count() + position.batch;
   }
   long steps_done() { return steps_at(progress().position); }
+  bool out_of_patience() {
+    const int patience = training_.net.training.patience;
+    return patience > 0 && outcome_.best.epoch > 0 && progress().position.epoch - outcome_.best.epoch >= patience;
+  }
+  bool done() { return progress().position.epoch >= training_.net.training.epochs || out_of_patience(); }
   bool stopped() { return training_.stop || (training_.max_steps > 0 && steps_done() >= training_.max_steps); }
+  /// Of all that training is to do.
+  long last_step() const {
+    const long all = static_cast<long>(training_.net.training.epochs) * training_.training.count();
+    return training_.max_steps > 0 ? std::min(all, training_.max_steps) : all;
+  }
 
   /// A step, or the test after an epoch; true when nothing is left to do.
   bool advance() {
@@ -98,7 +115,7 @@ class Loop {
       test_epoch();
       return false;
     }
-    if (progress().position.epoch >= training_.net.training.epochs || stopped()) {
+    if (done() || stopped()) {
       if (saved_step_ != steps_done()) save();
       return true;
     }
@@ -111,6 +128,7 @@ class Loop {
   void save() {
     const std::shared_ptr<const ModelState> model = learner_.state();
     save_(progress(), *model);
+    if (finished_ && training_.save_best) ended_ = model;
     saved_step_ = steps_done();
     since_save_.restart();
   }
@@ -169,8 +187,6 @@ class Loop {
     ++epoch_steps_;
     const int batch = images_.shape().n;
     const double seen = static_cast<double>(done.position.batch) * batch;
-    const long steps_left =
-        static_cast<long>(training_.net.training.epochs) * training_.training.count() - steps_done();
     const double pace = epoch_seconds_ / epoch_steps_;
     StepReport report{.epoch = done.position.epoch + 1,
                       .step_in_epoch = done.position.batch,
@@ -181,7 +197,7 @@ class Loop {
                       .accuracy = static_cast<double>(done.epoch_correct) / seen,
                       .images_per_second = batch / pace,
                       .seconds = seconds,
-                      .seconds_left = pace * static_cast<double>(steps_left),
+                      .seconds_left = pace * static_cast<double>(last_step() - steps_done()),
                       .learning_rate = rate,
                       .times = learner_.take_times()};
     add_times(report.times, outcome_.times);
@@ -205,9 +221,18 @@ class Loop {
         .seconds = since_start_.seconds(),
         .learning_rate = learning_rate(training_.net.training, finished.position.epoch)};
     for (const auto& observer : observers_) observer->on_epoch(report);
+    compare_with_best({.epoch = report.epoch, .accuracy = test.accuracy});
     epoch_seconds_ = 0.0;
     epoch_steps_ = 0;
     finished_.reset();
+  }
+
+  void compare_with_best(const BestEpoch& epoch) {
+    if (epoch.accuracy > outcome_.best.accuracy) {
+      if (training_.save_best) training_.save_best(epoch, ended_ ? *ended_ : *learner_.state());
+      outcome_.best = epoch;
+    }
+    ended_.reset();
   }
 
   const Training& training_;
@@ -217,7 +242,8 @@ class Loop {
   Tensor images_;
   std::vector<int> labels_;
   Outcome outcome_;
-  std::optional<Progress> finished_;  ///< the end of an epoch that is still to be tested
+  std::optional<Progress> finished_;         ///< the end of an epoch that is still to be tested
+  std::shared_ptr<const ModelState> ended_;  ///< the model at the end of that epoch
   long saved_step_ = -1;
   Stopwatch since_start_;
   Stopwatch since_save_;

@@ -21,9 +21,18 @@ BatchLoss train_step(Learner& learner, const Tensor& images, const std::vector<i
 struct Evaluation {
   double loss = 0.0;      ///< mean
   double accuracy = 0.0;  ///< fraction
+  int images = 0;
 };
+/// A batch that was tested.
+struct TestedBatch {
+  const Tensor& outputs;  ///< (batch, classes)
+  const std::vector<int>& labels;
+  int count = 0;  ///< of the samples that are images
+};
+/// Is called after each batch of a test with what was found so far; false ends the test.
+using AfterBatch = std::function<bool(const Evaluation& so_far, const TestedBatch& batch)>;
 /// Over a whole data set.
-Evaluation evaluate(Learner& learner, const Batches& batches);
+Evaluation evaluate(Learner& learner, const Batches& batches, const AfterBatch& after_batch = {});
 
 struct Training {
   const Net& net;
@@ -34,11 +43,18 @@ struct Training {
   double checkpoint_seconds = 60.0;       ///< between checkpoints, besides those at the epochs' ends
   const std::atomic<bool>& stop;          ///< finish the step and return
   std::atomic<bool>* save_now = nullptr;  ///< save after the step, and reset
+  /// The best epoch so far, where training goes on from a checkpoint.
+  BestEpoch best = {};
+  /// Is called when an epoch's test accuracy is better than that of all epochs before.
+  std::function<void(const BestEpoch&, const ModelState&)> save_best = {};
 };
 
 struct Outcome {
   Progress progress;
   bool interrupted = false;
+  bool out_of_patience = false;  ///< ended because the test accuracy had not risen for net.training.patience epochs
+  long steps = 0;                ///< done, over all epochs
+  BestEpoch best;
   double test_accuracy = -1.0;    ///< after the last whole epoch; negative before the first
   std::vector<MemberTime> times;  ///< over all steps
   double seconds = 0.0;

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include "devices/device_options.hpp"
+#include "master/commands/run_options.hpp"
+#include "nets/graph/net.hpp"
 
 namespace convoy {
 
@@ -23,6 +25,10 @@ void define_net(CLI::App& command, NetOptions& options) {
                         "device of this machine; convoy-slave --list-devices lists them");
   command.add_option("--batch", options.batch, "images in a step (default: the net file's)")
       ->check(CLI::Range(1, 65536));
+  const std::map<std::string, Corrupt> corrupt{{"refuse", Corrupt::refuse}, {"skip", Corrupt::skip}};
+  command.add_option("--corrupt", options.corrupt, "treatment of photographs that cannot be decoded: refuse or skip")
+      ->transform(CLI::CheckedTransformer(corrupt).description("{refuse,skip}"))
+      ->default_str("refuse");
   command.add_option("--format", options.format, "text for people, or json for programs: one JSON object on each line")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
@@ -31,14 +37,12 @@ void define_net(CLI::App& command, NetOptions& options) {
 void define(CLI::App& command, NetOptions& options) {
   define_net(command, options);
   command
-      .add_option("--data", options.data,
-                  "folder with CIFAR-10 (binary), MNIST (IDX, also gzipped), or a folder of JPEG or PNG files for each "
-                  "class; or glyphs, which the program draws itself")
+      .add_option(
+          "--data", options.data,
+          "folder with CIFAR-10 (binary), MNIST (IDX, also gzipped), or a folder of JPEG or PNG files for each "
+          "class; or glyphs, which the program draws itself. `test` takes the data of the run whose config.yaml "
+          "it is given")
       ->capture_default_str();
-  const std::map<std::string, Corrupt> corrupt{{"refuse", Corrupt::refuse}, {"skip", Corrupt::skip}};
-  command.add_option("--corrupt", options.corrupt, "treatment of photographs that cannot be decoded: refuse or skip")
-      ->transform(CLI::CheckedTransformer(corrupt).description("{refuse,skip}"))
-      ->default_str("refuse");
   command.add_option("--seed", options.seed, "seed of all random numbers")->capture_default_str();
 }
 
@@ -88,6 +92,39 @@ void define(CLI::App& command, ClusterOptions& options) {
 
 }  // namespace
 
+namespace {
+
+/// CLI11 gives this word, or none, for an option without its value, depending on its version.
+constexpr const char* kNoFolder = "true";
+
+/// --resume FOLDER, which takes the net and all options from the run, and --resume beside NET and --out.
+void define_resume(CLI::App& command, TrainOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--resume",
+          [&options](const std::string& word) {
+            options.resume = true;
+            if (word.empty() || word == kNoFolder) return;
+            // Without a folder of its own it may stand in front of the net.
+            const bool net = options.net.net.empty() && !options.out.empty();
+            (net ? options.net.net : options.out) = word;
+          },
+          "go on with the run in this folder, from its last checkpoint; its config.yaml has the net and the options")
+      ->expected(0, 1)
+      ->type_name("FOLDER");
+  command.get_option("net")->required(false);
+  command.parse_complete_callback([&command, &options] {
+    if (options.net.net.empty()) {
+      if (!options.resume || options.out.empty()) throw CLI::RequiredError("net (a net file, or --resume FOLDER)");
+      options.net.net = options.out + "/config.yaml";
+      take_over(command, read_net(options.net.net).run);
+    }
+    options.given = options_given(command);
+  });
+}
+
+}  // namespace
+
 void define(CLI::App& command, TrainOptions& options) {
   define(command, options.net);
   define(command, options.cluster);
@@ -96,8 +133,15 @@ void define(CLI::App& command, TrainOptions& options) {
   command.add_option("--steps", options.steps, "number of steps after which to stop, with a checkpoint")
       ->check(CLI::Range(1L, 1000000000L));
   command.add_option("--out", options.out, "run folder (default: runs/NET-NUMBER)");
-  command.add_option("--weights", options.weights, "start from these weights (.safetensors) instead of random ones");
-  command.add_flag("--resume", options.resume, "go on from the last checkpoint in the folder of --out");
+  CLI::Option* weights = command.add_option("--weights", options.weights,
+                                            "start from these weights (.safetensors) instead of random ones");
+  command
+      .add_option("--except", options.except,
+                  "a layer that starts from random values although --weights is given, as for a new last layer; "
+                  "repeatable")
+      ->needs(weights)
+      ->allow_extra_args(false);
+  define_resume(command, options);
   command
       .add_option(
           "--snapshot-seconds", options.snapshot_seconds,
@@ -115,6 +159,9 @@ void define(CLI::App& command, TestOptions& options) {
   define(command, options.net);
   define(command, options.cluster);
   command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
+  command.parse_complete_callback([&command, &options] {
+    take_over(command, read_net(options.net.net, options.net.set).run, {"data", "corrupt", "seed"});
+  });
 }
 
 void define(CLI::App& command, PredictOptions& options) {

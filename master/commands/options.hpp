@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -47,11 +48,14 @@ struct ClusterOptions {
 struct TrainOptions {
   NetOptions net;
   ClusterOptions cluster;
-  int epochs = 0;       ///< 0 for the net file's value
-  long steps = 0;       ///< number of steps after which the run stops; 0 for all
-  std::string out;      ///< run folder; if empty, runs/NET-NUMBER with the first free number
-  std::string weights;  ///< file of initial weights; empty for random weights
+  int epochs = 0;                   ///< 0 for the net file's value
+  long steps = 0;                   ///< number of steps after which the run stops; 0 for all
+  std::string out;                  ///< run folder; if empty, runs/NET-NUMBER with the first free number
+  std::string weights;              ///< file of initial weights; empty for random weights
+  std::vector<std::string> except;  ///< layers that keep their random weights
   bool resume = false;
+  /// How config.yaml keeps the options of the run, by name: "slaves": "2".
+  std::map<std::string, std::string> given;
   double checkpoint_seconds = 60.0;
   double snapshot_seconds = 0.0;
 };

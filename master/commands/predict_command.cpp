@@ -40,19 +40,47 @@ std::vector<std::string> files_of(const std::vector<std::string>& places) {
   return files;
 }
 
-/// Reads as many images from `first` on as fit, and fills the rest with zeros.
-void read_images(const std::vector<std::string>& files, std::size_t first, const Net& net, Tensor& images) {
+/// Reads as many images from `first` on as fit, and fills the rest with zeros. Returns a message for each file that cannot
+/// be decoded and an empty text for the others. With Corrupt::refuse it throws the Error of the first such file.
+std::vector<std::string> read_images(const std::vector<std::string>& files, std::size_t first, const Net& net,
+                                     Corrupt corrupt, Tensor& images) {
   const std::vector<std::vector<float>> table = scaled_bytes(net.scales);
   const auto count = static_cast<int>(std::min(files.size() - first, static_cast<std::size_t>(images.shape().n)));
+  std::vector<std::string> wrong(static_cast<std::size_t>(count));
   std::ranges::fill(images.span(), 0.0F);
   on_all_cores(count, [&](int i) {
-    const Picture picture = read_image(files[first + static_cast<std::size_t>(i)], net.input);
-    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(net.input.size()));
-    cut_view(picture, net.input, {}, bytes);
-    const std::size_t map = bytes.size() / table.size();
-    const std::span<float> to = images.sample(i);
-    for (std::size_t at = 0; at < bytes.size(); ++at) to[at] = table[at / map][bytes[at]];
+    try {
+      const Picture picture = read_image(files[first + static_cast<std::size_t>(i)], net.input);
+      std::vector<std::uint8_t> bytes(static_cast<std::size_t>(net.input.size()));
+      cut_view(picture, net.input, {}, bytes);
+      const std::size_t map = bytes.size() / table.size();
+      const std::span<float> to = images.sample(i);
+      for (std::size_t at = 0; at < bytes.size(); ++at) to[at] = table[at / map][bytes[at]];
+    } catch (const Error& error) {
+      wrong[static_cast<std::size_t>(i)] = error.what();
+    }
   });
+  const auto bad = std::ranges::find_if(wrong, [](const std::string& what) { return !what.empty(); });
+  if (corrupt == Corrupt::refuse && bad != wrong.end()) {
+    fail("{}; repair or remove it, or leave such files out with --corrupt skip", *bad);
+  }
+  return wrong;
+}
+
+void print_skipped(const std::string& file, const std::string& what, const std::string& format) {
+  if (format == "json") {
+    const nlohmann::ordered_json line{{"event", "skipped"}, {"image", file}, {"why", what}};
+    fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print(stderr, "convoy-master: {}; skipped\n", what);
+  }
+}
+
+/// What was skipped in all. Throws Error when that is everything.
+void print_summary(std::size_t skipped, std::size_t files, const std::string& format) {
+  if (skipped == 0) return;
+  if (skipped == files) fail("none of the {} files could be decoded", files);
+  if (format == "text") fmt::print(stderr, "convoy-master: {} of {} files were skipped\n", skipped, files);
 }
 
 /// A net that ends with a squared error has scores of its own.
@@ -125,14 +153,21 @@ int predict_command(const PredictOptions& options) {
   ClusterLearner learner(*cluster, cut, batch, options.net.device_options.threads);
   learner.load(weights);
   Tensor images({batch, net.input.channels, net.input.height, net.input.width});
+  std::size_t skipped = 0;
   for (std::size_t first = 0; first < files.size() && !stop;) {
-    read_images(files, first, net, images);
+    const std::vector<std::string> wrong = read_images(files, first, net, options.net.corrupt, images);
     const Tensor& outputs = learner.outputs(images);
     for (int n = 0; n < batch && first < files.size(); ++n, ++first) {
+      if (const std::string& what = wrong[static_cast<std::size_t>(n)]; !what.empty()) {
+        print_skipped(files[first], what, options.net.format);
+        ++skipped;
+        continue;
+      }
       print(files[first], probabilities(files[first], outputs.sample(n), softmax), net, options, softmax);
     }
   }
   cluster->dismiss("all images are named");
+  if (!stop) print_summary(skipped, files.size(), options.net.format);
   return stop ? kInterrupted : kSuccess;
 }
 

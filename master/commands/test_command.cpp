@@ -2,40 +2,96 @@
 
 #include "core/exit_code.hpp"
 #include "core/stop_signal.hpp"
+#include "core/stopwatch.hpp"
 #include "data/dataset.hpp"
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
+#include "master/report/test_report.hpp"
 #include "train/train.hpp"
 
 namespace convoy {
+namespace {
+
+/// What a test found; of some images only where it was interrupted.
+struct Found {
+  Evaluation result;
+  Confusion confusion;
+};
+
+void announce(const TestOptions& options, const DataSet& data, const Observers& observers) {
+  const std::string drawn =
+      options.net.data == "glyphs" ? ", which Convoy draws itself; --data FOLDER takes others" : "";
+  for (const auto& observer : observers) {
+    observer->on_notice(fmt::format("testing {} on the {} test images of {}{}", options.weights, data.test.count(),
+                                    options.net.data, drawn));
+    for (const std::string& notice : data.notices) observer->on_notice(notice);
+  }
+}
+
+/// Reports how far the test is, and counts answers, until somebody stops it.
+Found test(Learner& learner, const Batches& batches, int images, int classes, const Observers& observers,
+           const std::atomic<bool>& stop) {
+  Found found{.result = {}, .confusion = Confusion(classes)};
+  const Stopwatch watch;
+  found.result = evaluate(learner, batches, [&](const Evaluation& so_far, const TestedBatch& batch) {
+    found.confusion.add(batch.outputs, batch.labels, batch.count);
+    const double left = watch.seconds() * (images - so_far.images) / so_far.images;
+    for (const auto& observer : observers) {
+      observer->on_test({.tested = so_far.images, .images = images, .accuracy = so_far.accuracy, .seconds_left = left});
+    }
+    return !stop;
+  });
+  return found;
+}
+
+void print(const Found& found, const TestOptions& options, const Net& net, int images, const Observers& observers) {
+  const Evaluation& result = found.result;
+  if (options.net.format == "json") {
+    nlohmann::ordered_json json{{"event", "test"},
+                                {"data", options.net.data},
+                                {"images", result.images},
+                                {"loss", result.loss},
+                                {"accuracy", result.accuracy}};
+    if (result.images < images) json["interrupted"] = true;
+    json.update(to_json(found.confusion, net.class_names));
+    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return;
+  }
+  std::vector<std::string> lines;
+  if (result.images < images)
+    lines.push_back(fmt::format("interrupted; {} of {} images were tested", result.images, images));
+  lines.push_back(fmt::format("{} test images: loss {:.4f}, accuracy {:.2f} %", result.images, result.loss,
+                              100.0 * result.accuracy));
+  for (const std::string& line : lines_of(found.confusion, net.class_names)) lines.push_back(line);
+  for (const auto& observer : observers) {
+    for (const std::string& line : lines) observer->on_notice(line);
+  }
+}
+
+}  // namespace
 
 int test_command(const TestOptions& options) {
-  const Net net = load_net(options.net);
+  Net net = load_net(options.net);
   const Cut cut = convoy::cut(net);
   const DataSet data = open_data(options.net.data, options.net.seed, net.input, options.net.corrupt);
   require_fits(data, net);
+  if (net.class_names.empty()) net.class_names = data.class_names;
   const auto weights = std::make_shared<const ModelState>(read_weights(options.weights, cut));
-  const Batches test(data, Part::test, net.training.batch, options.net.seed, Augmentation{}, net.scales);
+  const Batches batches(data, Part::test, net.training.batch, options.net.seed, Augmentation{}, net.scales);
 
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
-  const auto cluster = Cluster::assemble(options.cluster, options.net, net, cut, observers, catch_stop_signals());
+  const std::atomic<bool>& stop = catch_stop_signals();
+  announce(options, data, observers);
+  const auto cluster = Cluster::assemble(options.cluster, options.net, net, cut, observers, stop);
   if (!cluster) return kInterrupted;
   ClusterLearner learner(*cluster, cut, net.training.batch, options.net.device_options.threads);
   learner.load(weights);
-  const Evaluation result = evaluate(learner, test);
-  cluster->dismiss("the test finished");
-  if (options.net.format == "json") {
-    fmt::print(
-        "{}\n",
-        nlohmann::ordered_json{
-            {"event", "test"}, {"images", data.test.count()}, {"loss", result.loss}, {"accuracy", result.accuracy}}
-            .dump());
-  } else {
-    fmt::print("{} test images: loss {:.4f}, accuracy {:.2f} %\n", data.test.count(), result.loss,
-               100.0 * result.accuracy);
-  }
-  return kSuccess;
+  const Found found = test(learner, batches, data.test.count(), net.classes, observers, stop);
+  const bool whole = found.result.images == data.test.count();
+  cluster->dismiss(whole ? "the test finished" : "the master was interrupted");
+  print(found, options, net, data.test.count(), observers);
+  return whole ? kSuccess : kInterrupted;
 }
 
 }  // namespace convoy

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <filesystem>
 #include <optional>
 
@@ -7,6 +9,7 @@
 #include "data/dataset.hpp"
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
+#include "master/commands/run_options.hpp"
 #include "master/report/run_folder.hpp"
 #include "train/train.hpp"
 
@@ -17,17 +20,16 @@ namespace {
 std::string fingerprint(const Net& net, const NetOptions& options) {
   Net training_only = net;
   training_only.training.epochs = 0;  // the number of epochs may change
+  training_only.training.patience = 0;
   training_only.class_names.clear();  // config.yaml has class names and scales, unlike the net file
   training_only.scales.clear();
-  return fmt::format("seed {}, data {}\n{}", options.seed, options.data, to_yaml(training_only));
+  training_only.run.clear();
+  return fmt::format("seed: {}\ndata: {}\n{}", options.seed, place_of_data(options.data), to_yaml(training_only));
 }
 
-/// The command line that resumes this run.
-std::string go_on_command(const std::string& command_line, const std::string& folder, const TrainOptions& options) {
-  std::string command = command_line;
-  if (options.out.empty()) command += " --out " + folder;
-  if (!options.resume) command += " --resume";
-  return command;
+/// The command line that resumes this run: config.yaml in its folder has the net and the options.
+std::string go_on_command(const std::string& command_line, const std::string& folder) {
+  return fmt::format("{} train --resume {}", command_line.substr(0, command_line.find(' ')), shell_word(folder));
 }
 
 /// The model to begin with, and where training stands with it.
@@ -44,10 +46,9 @@ Start restore(const TrainOptions& options, const Cut& cut, const std::string& ex
   }
   if (checkpoint.run.fingerprint != expected) {
     fail(
-        "{}: the run was started with another net, seed, batch or data set; resume it with the options of its "
-        "config.yaml, "
-        "or start a new run with another --out",
-        options.out);
+        "{}: the run cannot go on with other values: {}; `convoy-master train --resume {}` takes all of them from the "
+        "run, and another --out starts a new run",
+        options.out, fmt::join(differences(checkpoint.run.fingerprint, expected), ", "), shell_word(options.out));
   }
   return {std::make_shared<const ModelState>(std::move(checkpoint.model)), checkpoint.run.progress};
 }
@@ -72,7 +73,9 @@ class TrainCommand {
     for (const auto& observer : observers_) {
       for (const std::string& notice : data_.notices) observer->on_notice(notice);
     }
-    if (options.resume && options.out.empty()) fail("--resume needs --out with the folder of the run");
+    if (options.resume && options.out.empty()) {
+      fail("--resume needs the folder of the run: --resume FOLDER, or --out FOLDER beside it");
+    }
     // config.yaml needs these values so that the weights can be used with it.
     if (net_.scales.empty()) net_.scales = scales_of(data_);
     if (net_.class_names.empty()) net_.class_names = data_.class_names;
@@ -81,7 +84,8 @@ class TrainCommand {
     test_ = std::make_unique<Batches>(data_, Part::test, batch, options.net.seed, Augmentation{}, net_.scales);
     start_ = initial();
     folder_ = options.resume ? options.out : make_run_folder(options.out, net_.name);
-    go_on_ = go_on_command(command_line, folder_, options);
+    net_.run = options.given;
+    go_on_ = go_on_command(command_line, folder_);
     write_text(folder_ + "/config.yaml", config(command_line));
     observers_.push_back(make_file_observer(folder_));
     observers_.push_back(make_plot_observer(folder_));
@@ -91,7 +95,7 @@ class TrainCommand {
     const std::atomic<bool>& stop = catch_stop_signals();
     auto cluster = Cluster::assemble(options_.cluster, options_.net, net_, cut_, observers_, stop);
     if (!cluster) {
-      end({.how = "interrupted while waiting for slaves", .go_on = ""});
+      end({.how = "interrupted", .text = "interrupted while waiting for slaves", .go_on = ""});
       return kInterrupted;
     }
     const Calibration& calibration = cluster->calibration();
@@ -102,8 +106,7 @@ class TrainCommand {
 
  private:
   std::string config(const std::string& command_line) const {
-    return fmt::format("# {}\n# data: {}, seed: {}\n{}", command_line, options_.net.data, options_.net.seed,
-                       to_yaml(net_));
+    return fmt::format("# {}\n{}", command_line, to_yaml(net_));
   }
 
   Start initial() {
@@ -116,9 +119,8 @@ class TrainCommand {
         observer->on_notice(options_.out + ": the run ended before its first checkpoint, so it begins anew");
       }
     }
-    ModelState model = options_.weights.empty()
-                           ? ModelState{initial_trunk(cut_, options_.net.seed), initial_heads(cut_, options_.net.seed)}
-                           : read_weights(options_.weights, cut_);
+    ModelState model{initial_trunk(cut_, options_.net.seed), initial_heads(cut_, options_.net.seed)};
+    if (!options_.weights.empty()) model = read_weights(options_.weights, cut_, options_.except, std::move(model));
     return {std::make_shared<const ModelState>(std::move(model)), {}};
   }
 
@@ -171,14 +173,17 @@ class TrainCommand {
   }
 
   int train_and_end(Cluster& cluster, const std::atomic<bool>& stop) {
-    const Training training{.net = net_,
-                            .training = *training_,
-                            .test = *test_,
-                            .seed = options_.net.seed,
-                            .max_steps = options_.steps,
-                            .checkpoint_seconds = options_.checkpoint_seconds,
-                            .stop = stop,
-                            .save_now = &catch_hangups()};
+    const Training training{
+        .net = net_,
+        .training = *training_,
+        .test = *test_,
+        .seed = options_.net.seed,
+        .max_steps = options_.steps,
+        .checkpoint_seconds = options_.checkpoint_seconds,
+        .stop = stop,
+        .save_now = &catch_hangups(),
+        .best = best_before(),
+        .save_best = [&](const BestEpoch& best, const ModelState& model) { try_to_save_best(best, model); }};
     const std::unique_ptr<Learner> learner = make_learner(cluster);
     try {
       save(cluster, start_.progress, *start_.model);  // makes sure that there is a checkpoint
@@ -187,19 +192,67 @@ class TrainCommand {
                 [&](const Progress& progress, const ModelState& model) { try_to_save(cluster, progress, model); });
       if (!unsaved_.empty()) throw Error(unsaved_);
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
-      end({.how = outcome.interrupted ? "interrupted; the step was finished and a checkpoint written" : "finished",
-           .go_on = outcome.interrupted ? go_on_ : "",
-           .test_accuracy = outcome.test_accuracy,
-           .times = outcome.times,
-           .seconds = outcome.seconds});
+      end(end_of(outcome));
       return outcome.interrupted ? kInterrupted : kSuccess;
     } catch (const PeerLost& lost) {
       cluster.dismiss("the run ended: " + std::string(lost.what()));
-      end({.how = fmt::format("stopped: {}; the last checkpoint stands", lost.what()), .go_on = go_on_});
+      end({.how = "failed",
+           .text = fmt::format("stopped: {}; the last checkpoint stands", lost.what()),
+           .go_on = go_on_});
       return kSlaveLost;
     } catch (const Error& error) {
       cluster.dismiss("the run ended: " + std::string(error.what()));
       throw;
+    }
+  }
+
+  RunEnd end_of(const Outcome& outcome) const {
+    const long steps = static_cast<long>(net_.training.epochs) * training_->count();
+    RunEnd end{.how = "finished",
+               .step = outcome.steps,
+               .steps = steps,
+               .best_epoch = outcome.best.epoch,
+               .best_accuracy = outcome.best.accuracy,
+               .test_accuracy = outcome.test_accuracy,
+               .times = outcome.times,
+               .seconds = outcome.seconds};
+    if (outcome.interrupted) {
+      end.how = "interrupted";
+      end.text = fmt::format("interrupted after step {} of {}; a checkpoint was written", outcome.steps, steps);
+    } else if (outcome.out_of_patience) {
+      end.how = "stopped";
+      end.text =
+          fmt::format("stopped after epoch {}: for {} epochs the test accuracy has not risen (training.patience)",
+                      outcome.progress.position.epoch, net_.training.patience);
+    } else if (outcome.steps < steps) {
+      end.how = "stopped";
+      end.text = fmt::format("stopped after step {} of {}; a checkpoint was written", outcome.steps, steps);
+    }
+    if (outcome.interrupted || (outcome.steps < steps && !outcome.out_of_patience)) end.go_on = go_on_;
+    return end;
+  }
+
+  std::string best_file() const { return folder_ + "/best.safetensors"; }
+
+  /// The best epoch of a run that goes on.
+  BestEpoch best_before() {
+    if (!options_.resume) return {};
+    std::string notice;
+    const BestEpoch best = read_best(best_file(), notice);
+    for (const auto& observer : observers_) {
+      if (!notice.empty()) observer->on_notice(notice);
+    }
+    return best;
+  }
+
+  /// As of a checkpoint, training is worth more than the file.
+  void try_to_save_best(const BestEpoch& best, const ModelState& model) {
+    try {
+      write_best(best_file(), cut_, model, net_, best);
+    } catch (const Error& error) {
+      for (const auto& observer : observers_) {
+        observer->on_notice(std::string(error.what()) + "; training goes on without the weights of its best epoch");
+      }
     }
   }
 

@@ -1,45 +1,96 @@
 // Draws the curves of a run.
 
-#include <fstream>
+#include <fmt/core.h>
 
+#include <chrono>
+#include <fstream>
+#include <future>
+
+#include "core/stopwatch.hpp"
 #include "master/report/gnuplot.hpp"
 #include "train/observer.hpp"
 
 namespace convoy {
 namespace {
 
-constexpr const char* kScript = R"(# Draws results.csv: gnuplot curves.gnuplot
-set terminal pngcairo size 900,600
+constexpr double kSecondsBetween = 30.0;
+
+/// Behind the title. The range of a single epoch would be empty, so half an epoch is left on both sides.
+constexpr const char* kScript = R"(set terminal pngcairo size 900,800
 set output 'curves.png'
 set datafile separator ','
-set key autotitle columnhead outside bottom center horizontal
-set xlabel 'epoch'
-set ylabel 'accuracy'
-set yrange [0:1]
-set y2label 'loss'
-set y2range [0:*]
-set ytics nomirror
-set y2tics
+stats 'results.csv' using 1 skip 1 name 'epochs' nooutput
+stats 'results.csv' using 3 skip 1 name 'training' nooutput
+stats 'results.csv' using 5 skip 1 name 'test' nooutput
+least = training_min < test_min ? training_min : test_min
+most = training_max > test_max ? training_max : test_max
+set xrange [epochs_min - 0.5 : epochs_max + 0.5]
+if (epochs_max - epochs_min < 20) { set xtics 1 }
 set grid
-plot 'results.csv' using 1:4 with linespoints title 'training accuracy', \
-     ''            using 1:6 with linespoints title 'test accuracy', \
-     ''            using 1:3 axes x1y2 with lines dashtype 2 title 'training loss', \
-     ''            using 1:5 axes x1y2 with lines dashtype 2 title 'test loss'
+set key outside bottom center horizontal
+set multiplot layout 2,1 title heading noenhanced
+set title 'Accuracy'
+set xlabel 'epoch'
+set ylabel 'accuracy (%)'
+set yrange [0:100]
+plot 'results.csv' using 1:(100 * $4) skip 1 with linespoints pointtype 7 title 'training', \
+     ''            using 1:(100 * $6) skip 1 with linespoints pointtype 5 title 'test'
+set title 'Loss'
+set ylabel 'loss, mean over the images'
+if (least > 0 && most > 20 * least) {
+  set logscale y
+  set yrange [*:*]
+} else {
+  set yrange [0:*]
+}
+plot 'results.csv' using 1:3 skip 1 with linespoints pointtype 7 title 'training', \
+     ''            using 1:5 skip 1 with linespoints pointtype 5 title 'test'
+unset multiplot
 )";
 
+/// A text between gnuplot's single quotes.
+std::string quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char letter : text) quoted += letter == '\'' ? "''" : std::string(1, letter);
+  return quoted + "'";
+}
+
+/// Draws beside the run, so that training does not wait for it.
 class PlotObserver : public Observer {
  public:
-  explicit PlotObserver(std::string folder) : folder_(std::move(folder)) {
-    std::ofstream(folder_ + "/curves.gnuplot") << kScript;
+  explicit PlotObserver(std::string folder) : folder_(std::move(folder)) {}
+
+  void on_start(const RunStart& start) override {
+    const std::string heading = fmt::format("{} on {}, batch {}", start.net, start.data, start.batch);
+    std::ofstream(folder_ + "/curves.gnuplot")
+        << "# Draws results.csv: gnuplot curves.gnuplot\nheading = " << quoted(heading) << "\n"
+        << kScript;
   }
-  void on_epoch(const EpochReport&) override { any_ = true; }
+  void on_epoch(const EpochReport&) override {
+    fresh_ = true;
+    const bool busy = drawing_.valid() && drawing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+    if (busy || (drawn_ && since_.seconds() < kSecondsBetween)) return;
+    draw();
+  }
   void on_end(const RunEnd&) override {
-    if (any_) run_gnuplot(folder_, "curves.gnuplot");
+    if (drawing_.valid()) drawing_.wait();
+    if (fresh_) draw();
+    if (drawing_.valid()) drawing_.wait();
   }
 
  private:
+  void draw() {
+    drawing_ = std::async(std::launch::async, [folder = folder_] { return run_gnuplot(folder, "curves.gnuplot"); });
+    drawn_ = true;
+    fresh_ = false;
+    since_.restart();
+  }
+
   std::string folder_;
-  bool any_ = false;
+  bool fresh_ = false;  ///< an epoch is not drawn yet
+  bool drawn_ = false;
+  Stopwatch since_;
+  std::future<bool> drawing_;
 };
 
 }  // namespace

@@ -95,7 +95,13 @@ class JsonObserver : public Observer {
     put({{"event", "checkpoint"}, {"file", file}, {"step", step}});
   }
   void on_end(const RunEnd& end) override {
-    Json json{{"event", "end"}, {"how", end.how}, {"seconds", end.seconds}, {"times", times_json(end.times)}};
+    Json json{{"event", "end"},     {"how", end.how},         {"step", end.step},
+              {"steps", end.steps}, {"seconds", end.seconds}, {"times", times_json(end.times)}};
+    if (!end.text.empty()) json["text"] = end.text;
+    if (end.best_epoch > 0) {
+      json["best_epoch"] = end.best_epoch;
+      json["best_accuracy"] = end.best_accuracy;
+    }
     if (end.test_accuracy >= 0.0) json["test_accuracy"] = end.test_accuracy;
     if (!end.go_on.empty()) json["go_on"] = end.go_on;
     put(json);
@@ -163,10 +169,10 @@ class FileObserver : public JsonObserver {
 
 }  // namespace
 
-std::unique_ptr<Observer> make_json_observer() {
-  return std::make_unique<JsonObserver>([](const std::string& line) {
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
+std::unique_ptr<Observer> make_json_observer(std::FILE* to) {
+  return std::make_unique<JsonObserver>([to](const std::string& line) {
+    fmt::print(to, "{}\n", line);
+    std::fflush(to);
   });
 }
 

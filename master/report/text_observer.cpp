@@ -1,13 +1,12 @@
-#include <fmt/core.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
+#include "master/report/text_observer.hpp"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <utility>
 
 #include "core/stopwatch.hpp"
-#include "train/observer.hpp"
 
 namespace convoy {
 namespace {
@@ -25,65 +24,86 @@ double percent(double part, double whole) { return whole > 0.0 ? 100.0 * part / 
 
 class TextObserver : public Observer {
  public:
-  TextObserver() : terminal_(isatty(STDOUT_FILENO) == 1) {}
+  explicit TextObserver(TextOutput output) : lines_(std::move(output)) {}
 
   void on_start(const RunStart& start) override {
     start_ = start;
     shares_ = work_shares(start.stages, start.plan);
-    line(fmt::format("net {}: {} parameters, batch {}, {} epochs of {} images; data {}", start.net, start.parameters,
-                     start.batch, start.epochs, start.training_images, start.data));
-    for (std::size_t m = 0; m < start.plan.members.size(); ++m) {
-      line(share_of(m));
-    }
-    if (start.first_step > 0) line(fmt::format("resuming after step {}", start.first_step));
+    lines_.line(fmt::format("net {}: {} parameters, batch {}, {} epochs of {} images; data {}", start.net,
+                            start.parameters, start.batch, start.epochs, start.training_images, start.data));
+    for (std::size_t m = 0; m < start.plan.members.size(); ++m) lines_.line(share_of(m));
+    if (start.first_step > 0) lines_.line(fmt::format("resuming after step {}", start.first_step));
   }
 
-  void on_notice(const std::string& text) override { line(text); }
+  void on_notice(const std::string& text) override { lines_.line(text); }
 
   void on_plan(const Plan& plan) override {
     start_.plan = plan;
     shares_ = work_shares(start_.stages, plan);
-    line("shares from now on:");
-    for (std::size_t m = 0; m < plan.members.size(); ++m) line(share_of(m));
+    std::vector<std::string> shares;
+    for (std::size_t m = 0; m < plan.members.size(); ++m) {
+      shares.push_back(fmt::format("{} {:.0f} %", plan.members[m], 100.0 * shares_[m]));
+    }
+    lines_.line(fmt::format("shares: {}", fmt::join(shares, ", ")));
   }
 
   void on_step(const StepReport& report) override {
     add_times(report.times, recent_);
-    const double interval = terminal_ ? 0.2 : 10.0;
-    if (shown_ && since_.seconds() < interval) return;
-    shown_ = true;
-    since_.restart();
-    show(fmt::format("epoch {}/{}  step {}/{}  {:.0f} images/s  loss {:.4f}  accuracy {:.1f} %  {} left{}",
-                     report.epoch, start_.epochs, report.step_in_epoch, report.steps_per_epoch,
-                     report.images_per_second, report.mean_loss, 100.0 * report.accuracy, duration(report.seconds_left),
-                     members_now()));
+    if (!is_time()) return;
+    std::vector<std::string> lines = members_now();
+    lines.insert(lines.begin(), run_now(report));
+    lines_.show(lines);
     recent_.clear();
   }
 
+  void on_test(const TestReport& report) override {
+    if (!is_time()) return;
+    lines_.show({fmt::format("tested {} of {} images  accuracy {:.1f} %  {} left", report.tested, report.images,
+                             100.0 * report.accuracy, duration(report.seconds_left))});
+  }
+
   void on_epoch(const EpochReport& report) override {
-    line(
-        fmt::format("epoch {}/{}: training loss {:.4f}, accuracy {:.2f} %; test loss {:.4f}, accuracy {:.2f} %; "
-                    "{:.0f} images/s, {}",
-                    report.epoch, start_.epochs, report.train_loss, 100.0 * report.train_accuracy, report.test_loss,
-                    100.0 * report.test_accuracy, report.images_per_second, duration(report.seconds)));
+    const std::string training = fmt::format("epoch {}/{}: training loss {:.4f}, accuracy {:.2f} %", report.epoch,
+                                             start_.epochs, report.train_loss, 100.0 * report.train_accuracy);
+    const std::string test =
+        fmt::format("test loss {:.4f}, accuracy {:.2f} %; {:.0f} images/s, {}", report.test_loss,
+                    100.0 * report.test_accuracy, report.images_per_second, duration(report.seconds));
+    const auto size = lines_.size();
+    const bool fits = !size || width_of(training) + width_of(test) + 2 <= size->columns;
+    lines_.line(training + (fits ? "; " : "") + (fits ? test : ""));
+    if (!fits) lines_.line("  " + test);
   }
 
   void on_end(const RunEnd& end) override {
-    line(end.how == "finished" ? fmt::format("finished in {}", duration(end.seconds)) : end.how);
-    if (end.test_accuracy >= 0.0) line(fmt::format("test accuracy {:.2f} %", 100.0 * end.test_accuracy));
+    lines_.line(end.text.empty() ? fmt::format("finished in {}", duration(end.seconds)) : end.text);
+    if (end.test_accuracy >= 0.0) {
+      const bool best_before = end.best_epoch > 0 && end.best_accuracy > end.test_accuracy;
+      lines_.line(fmt::format("test accuracy {:.2f} %{}", 100.0 * end.test_accuracy,
+                              best_before ? fmt::format("; the best, {:.2f} %, was that of epoch {}: best.safetensors",
+                                                        100.0 * end.best_accuracy, end.best_epoch)
+                                          : ""));
+    }
     if (start_.plan.members.size() > 1 || (!end.times.empty() && end.times[0].transfer > 0.0)) {
-      line(fmt::format("{:<18}{:>8}{:>10}{:>10}{:>8}", "", "share", "compute", "transfer", "wait"));
+      lines_.line(fmt::format("{:<18}{:>8}{:>10}{:>10}{:>8}", "", "share", "compute", "transfer", "wait"));
       for (const MemberTime& time : end.times) {
-        line(fmt::format("  {:<16}{:>6.1f} %{:>8.0f} %{:>8.0f} %{:>6.0f} %", time.member, share_of_now(time.member),
-                         percent(time.compute, total(time)), percent(time.transfer, total(time)),
-                         percent(time.wait, total(time))));
+        lines_.line(fmt::format("  {:<16}{:>6.1f} %{:>8.0f} %{:>8.0f} %{:>6.0f} %", time.member,
+                                share_of_now(time.member), percent(time.compute, total(time)),
+                                percent(time.transfer, total(time)), percent(time.wait, total(time))));
       }
     }
-    line("run folder: " + start_.folder);
-    if (!end.go_on.empty()) line("go on with: " + end.go_on);
+    lines_.line("run folder: " + start_.folder);
+    if (!end.go_on.empty()) lines_.line("go on with: " + end.go_on);
   }
 
  private:
+  /// Whether progress is to be reported again.
+  bool is_time() {
+    if (shown_ && since_.seconds() < lines_.output().seconds_between) return false;
+    shown_ = true;
+    since_.restart();
+    return true;
+  }
+
   std::string share_of(std::size_t member) const {
     return fmt::format("  {:<16} {:5.1f} % of the work{}", start_.plan.members[member], 100.0 * shares_[member],
                        filters_of(member));
@@ -111,41 +131,36 @@ class TextObserver : public Observer {
     return found == members.end() ? 0.0 : 100.0 * shares_[static_cast<std::size_t>(found - members.begin())];
   }
 
-  /// For each member its share and how it spends its time, in percent.
-  std::string members_now() const {
-    if (recent_.size() < 2 && (recent_.empty() || recent_[0].transfer == 0.0)) return "";
-    std::string text;
+  /// The line of the run. Where a terminal is too narrow for all of it, the least important fields are left out.
+  std::string run_now(const StepReport& report) const {
+    const std::string epoch = fmt::format("epoch {}/{}", report.epoch, start_.epochs);
+    const std::string step = fmt::format("  step {}/{}", report.step_in_epoch, report.steps_per_epoch);
+    const std::string loss = fmt::format("  loss {:.4f}", report.mean_loss);
+    const std::string accuracy = fmt::format("  accuracy {:.1f} %", 100.0 * report.accuracy);
+    const std::string speed = fmt::format("  {:.0f} images/s", report.images_per_second);
+    const std::string left = fmt::format("  {} left", duration(report.seconds_left));
+    const auto size = lines_.size();
+    const std::string all = epoch + step + loss + accuracy + speed + left;
+    if (!size || width_of(all) < size->columns) return all;
+    const std::string shorter = epoch + step + loss + accuracy + left;
+    if (width_of(shorter) < size->columns) return shorter;
+    return epoch + step + left;
+  }
+
+  /// A line for each member that shares the work: its share, and how it spends its time.
+  std::vector<std::string> members_now() const {
+    std::vector<std::string> lines;
+    if (recent_.size() < 2 && (recent_.empty() || recent_[0].transfer == 0.0)) return lines;
     for (const MemberTime& time : recent_) {
       const double all = total(time);
-      text += fmt::format(" | {} {:.0f} %: compute {:.0f} transfer {:.0f} wait {:.0f}", time.member,
-                          share_of_now(time.member), percent(time.compute, all), percent(time.transfer, all),
-                          percent(time.wait, all));
+      lines.push_back(fmt::format("  {:<16} {:3.0f} % of the work; busy {:.0f} %, transfer {:.0f} %, waiting {:.0f} %",
+                                  time.member, share_of_now(time.member), percent(time.compute, all),
+                                  percent(time.transfer, all), percent(time.wait, all)));
     }
-    return text;
+    return lines;
   }
 
-  static std::size_t columns() {
-    winsize size{};
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-  }
-
-  /// Shows the live line, which the next line overwrites.
-  void show(std::string text) {
-    if (!terminal_) return line(text);
-    if (text.size() >= columns()) text.resize(columns() - 1);
-    fmt::print("\r\x1b[K{}", text);
-    std::fflush(stdout);
-    live_ = true;
-  }
-
-  void line(const std::string& text) {
-    fmt::print("{}{}\n", live_ ? "\r\x1b[K" : "", text);
-    std::fflush(stdout);
-    live_ = false;
-  }
-
-  bool terminal_;
-  bool live_ = false;
+  LiveLines lines_;
   bool shown_ = false;
   Stopwatch since_;
   RunStart start_;
@@ -155,7 +170,11 @@ class TextObserver : public Observer {
 
 }  // namespace
 
-std::unique_ptr<Observer> make_text_observer() { return std::make_unique<TextObserver>(); }
+std::unique_ptr<Observer> make_text_observer() { return make_text_observer(standard_output()); }
+
+std::unique_ptr<Observer> make_text_observer(TextOutput output) {
+  return std::make_unique<TextObserver>(std::move(output));
+}
 
 std::vector<double> work_shares(const std::vector<Stage>& stages, const Plan& plan) {
   std::vector<double> flops(plan.members.size(), 0.0);

@@ -19,6 +19,11 @@ std::string shown(const YAML::Node& node) {
   return text.size() > 40 ? "'" + text.substr(0, 40) + "...'" : "'" + text + "'";
 }
 
+bool is_word(const std::string& text) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+  return !text.empty() && text.size() <= 64 && text.find_first_not_of(kLetters) == std::string::npos;
+}
+
 /// The edit distance of Levenshtein.
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -140,6 +145,21 @@ std::vector<std::string> Fields::texts(const std::string& field, std::size_t mos
   return values;
 }
 
+std::map<std::string, std::string> Fields::texts(const std::string& field) {
+  constexpr std::size_t kLongest = 4096;
+  const YAML::Node map = node(field);
+  if (!map.IsMap()) fail(field, fmt::format("is {}; expected a map of texts", shown(map)));
+  std::map<std::string, std::string> values;
+  for (const auto& entry : map) {
+    const bool texts = entry.first.IsScalar() && entry.second.IsScalar();
+    if (!texts || !is_word(entry.first.Scalar()) || entry.second.Scalar().size() > kLongest) {
+      fail(field, "holds an entry that is not a word and a text, as in {slaves: \"2\"}");
+    }
+    values[entry.first.Scalar()] = entry.second.Scalar();
+  }
+  return values;
+}
+
 bool Fields::boolean(const std::string& field) {
   const YAML::Node value = node(field);
   const std::string text = value.IsScalar() ? value.Scalar() : "";
@@ -150,9 +170,8 @@ bool Fields::boolean(const std::string& field) {
 
 std::string Fields::word(const std::string& field) {
   const YAML::Node value = node(field);
-  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
   const std::string text = value.IsScalar() ? value.Scalar() : "";
-  if (text.empty() || text.size() > 64 || text.find_first_not_of(kLetters) != std::string::npos) {
+  if (!is_word(text)) {
     fail(field, fmt::format("is {}; expected a word of letters, digits, - and _", shown(value)));
   }
   return text;

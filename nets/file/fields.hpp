@@ -43,6 +43,8 @@ class Fields {
   std::vector<int> integers(const std::string& field, std::size_t count, int low, int high);
   /// A list of at most `most` texts of any characters, of at most 256 bytes each.
   std::vector<std::string> texts(const std::string& field, std::size_t most);
+  /// A map from words to texts of any characters.
+  std::map<std::string, std::string> texts(const std::string& field);
   /// A field that is a map itself.
   Fields map(const std::string& field);
   YAML::Node node(const std::string& field);

@@ -117,6 +117,7 @@ TrainingOptions read_training(Fields fields) {
   TrainingOptions options;
   if (fields.has("batch")) options.batch = fields.integer("batch", 1, 65536);
   if (fields.has("epochs")) options.epochs = fields.integer("epochs", 1, 1000000);
+  if (fields.has("patience")) options.patience = fields.integer("patience", 0, 1000000);
   if (fields.has("optimizer")) options.optimizer = read_optimizer(fields);
   if (fields.has("learning_rate")) options.learning_rate = fields.number("learning_rate", 1e-12, 1e6);
   if (fields.has("momentum")) options.momentum = fields.number("momentum", 0.0, 0.9999);
@@ -268,13 +269,16 @@ Net read_root(Fields root, const std::string& file, const Applied& applied) {
     root.fail("layers", fmt::format("has {} entries; the limit is {}", list.size(), kMostLayers));
   if (root.has("training")) net.training = read_training(root.map("training"));
   if (root.has("augment")) net.augment = read_augmentation(root.map("augment"), net.input);
+  if (root.has("run")) net.run = root.texts("run");
   root.finish();
   Written layers;
   for (std::size_t i = 0; i < list.size(); ++i) layers.push_back(read_layer(file, list[i], i, applied));
   build_graph(std::move(layers), net);
-  if (std::cmp_greater(net.class_names.size(), net.classes)) {
-    root.fail("classes",
-              fmt::format("names {} classes, but the net has {} outputs", net.class_names.size(), net.classes));
+  expect_outputs(net);
+  const auto named = static_cast<int>(net.class_names.size());
+  if (named != 0 && named != net.classes) {
+    root.fail("classes", fmt::format("names {} classes, but the net has {} outputs; name as many classes, or {}", named,
+                                     net.classes, change_of_outputs(net, named)));
   }
   return net;
 }

@@ -133,10 +133,13 @@ std::string to_yaml(const Net& net) {
   }
   const TrainingOptions& t = net.training;
   text += fmt::format(
-      "training:\n  batch: {}\n  epochs: {}\n  optimizer: {}\n  learning_rate: {}\n  momentum: {}\n  beta2: {}\n"
+      "training:\n  batch: {}\n  epochs: {}\n{}  optimizer: {}\n  learning_rate: {}\n  momentum: {}\n  beta2: {}\n"
       "  epsilon: {}\n  weight_decay: {}\n  clip: {}\n  schedule: {}\naugment: {{flip: {}, crop: {}}}\n",
-      t.batch, t.epochs, name_of(t.optimizer), t.learning_rate, t.momentum, t.beta2, t.epsilon, t.weight_decay, t.clip,
-      schedule(t.schedule), net.augment.flip, net.augment.crop);
+      t.batch, t.epochs, t.patience > 0 ? fmt::format("  patience: {}\n", t.patience) : "", name_of(t.optimizer),
+      t.learning_rate, t.momentum, t.beta2, t.epsilon, t.weight_decay, t.clip, schedule(t.schedule), net.augment.flip,
+      net.augment.crop);
+  if (!net.run.empty()) text += "run:\n";
+  for (const auto& [option, value] : net.run) text += fmt::format("  {}: {}\n", option, quoted(value));
   return text;
 }
 

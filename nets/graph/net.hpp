@@ -84,6 +84,7 @@ struct Schedule {
 struct TrainingOptions {
   int batch = 64;
   int epochs = 10;
+  int patience = 0;  ///< epochs without a better test accuracy after which training ends; 0: it never ends early
   Optimizer optimizer = Optimizer::sgd;
   double learning_rate = 0.01;
   double momentum = 0.9;  ///< beta1 for Adam
@@ -119,6 +120,8 @@ struct Net {
   std::vector<Layer> layers;             ///< in topological order; the last layer is the main loss
   TrainingOptions training;
   Augmentation augment;
+  /// The options of the run whose config.yaml this is, by name without the dashes, as in "slaves": "2".
+  std::map<std::string, std::string> run;
 };
 
 /// The optimizer's update in step `step` of a run, counted from 1. `gradient_norm` is the Euclidean norm of all
@@ -160,5 +163,13 @@ Cut cut(const Net& net);
 
 /// The number of trained parameters of all layers: weights and biases.
 std::size_t parameter_count(const Net& net);
+
+/// Throws Error naming file, line and layer where no layer has weights, or a loss reads a map instead of one number for
+/// each class.
+void expect_outputs(const Net& net);
+/// How a user gives the net `classes` outputs, for messages: "set them with --set fc.units=10".
+std::string change_of_outputs(const Net& net, int classes);
+/// Where the number of outputs is written, for messages: "net.yaml:12: layer fc".
+std::string place_of_outputs(const Net& net);
 
 }  // namespace convoy

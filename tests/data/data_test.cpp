@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "core/files.hpp"
 #include "data/dataset.hpp"
 #include "tests/support/files.hpp"
 #include "tests/support/process.hpp"
@@ -88,6 +89,17 @@ void write_mnist(const std::string& folder) {
   write_gzip(folder + "/t10k-labels-idx1-ubyte.gz", idx(1, {1}, 1, 4));
 }
 
+/// The error of opening the folder as data, which must be one.
+std::string error_of(const std::string& folder) {
+  try {
+    open_data(folder, 1);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
 TEST(Data, Cifar10RecordsOfAllBatchFilesInOrder) {
   const TemporaryFolder folder;
   write_cifar(folder.path());
@@ -96,6 +108,33 @@ TEST(Data, Cifar10RecordsOfAllBatchFilesInOrder) {
   EXPECT_EQ(data.training.pixels[0], 7);
   EXPECT_EQ(data.training.pixels[3072], 200);
   EXPECT_THAT(data.test.labels, testing::ElementsAre(1));
+}
+
+TEST(Data, Cifar10HasTheNamesOfItsClasses) {
+  const TemporaryFolder folder;
+  write_cifar(folder.path());
+  EXPECT_TRUE(open_data(folder.path(), 1).class_names.empty());
+  write_text(folder.path() + "/batches.meta.txt",
+             "airplane\nautomobile\nbird\r\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n");
+  const DataSet named = open_data(folder.path(), 1);
+  ASSERT_EQ(named.class_names.size(), 10U);
+  EXPECT_EQ(named.class_names[2], "bird");
+  EXPECT_EQ(named.class_names[9], "truck");
+  write_text(folder.path() + "/batches.meta.txt", "airplane\n");
+  const DataSet odd = open_data(folder.path(), 1);
+  EXPECT_TRUE(odd.class_names.empty());
+  EXPECT_THAT(odd.notices, testing::ElementsAre(HasSubstr("names 1 classes, expected 10")));
+}
+
+TEST(Data, MayLieInAFolderBeneathIfItIsTheOnlyOne) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() + "/numbers");
+  write_mnist(folder.path() + "/numbers");
+  EXPECT_EQ(open_data(folder.path(), 1).name, "MNIST");
+  std::filesystem::create_directories(folder.path() + "/cifar-10-batches-bin");
+  write_cifar(folder.path() + "/cifar-10-batches-bin");
+  EXPECT_THAT(error_of(folder.path()),
+              HasSubstr("it holds 2 data sets: cifar-10-batches-bin, numbers; give one of them"));
 }
 
 TEST(Data, MnistPlainAndGzipped) {
@@ -207,17 +246,6 @@ const std::vector<BadData>& bad_mnist() {
   return cases;
 }
 
-/// The error of opening the folder as data. The test fails if there is none.
-std::string error_of(const std::string& folder) {
-  try {
-    open_data(folder, 1);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "the data was accepted";
-  return "";
-}
-
 class BadCifar : public testing::TestWithParam<BadData> {};
 TEST_P(BadCifar, IsRefused) {
   const TemporaryFolder folder;
@@ -261,11 +289,14 @@ TEST(Data, MustFitTheNet) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("1x27x28"));
   }
-  try {
-    require_fits(glyphs, net(28, "9"));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("9 outputs"));
+  for (const std::string outputs : {"9", "11"}) {
+    try {
+      require_fits(glyphs, net(28, outputs));
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("n.yaml:4: layer d"), HasSubstr(outputs + " outputs"),
+                                               HasSubstr("10 classes"), HasSubstr("--set d.units=10")));
+    }
   }
 }
 

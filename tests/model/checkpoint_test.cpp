@@ -145,8 +145,52 @@ TEST(Weights, OfAnotherNetAreRefusedByTensor) {
   Cut shorter = small_net();
   shorter.trunk.clear();
   shorter.heads[0].maps = {3, 2, 2};
-  EXPECT_THAT(error_of_weights(file, shorter), HasSubstr("the file has 4 tensors, but the net takes 2"));
+  EXPECT_THAT(error_of_weights(file, shorter), HasSubstr("the net has no place for its tensor conv1.weight"));
   EXPECT_THAT(error_of_weights(folder.path() + "/none", small_net()), HasSubstr("missing"));
+}
+
+/// The net has been given another last layer.
+TEST(Weights, LoadWithoutSomeLayers) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/weights.safetensors";
+  const ModelState written = drawn(small_net(), 1);
+  write_weights(file, small_net(), written, {.name = "small"});
+  Cut other = small_net();
+  other.heads[0].layers[0].spec = Dense{7};
+  EXPECT_THAT(error_of_weights(file, other),
+              HasSubstr("convoy-master train NET --weights " + file + " --except dense1"));
+  const ModelState initial = drawn(other, 2);
+  const ModelState read = read_weights(file, other, {"dense1"}, initial);
+  const auto values = [](const Tensor& tensor) {
+    return std::vector<float>{tensor.span().begin(), tensor.span().end()};
+  };
+  EXPECT_EQ(values(read.trunk[0].parameters[0].value), values(written.trunk[0].parameters[0].value));
+  EXPECT_EQ(values(read.head[0].weights.value), values(initial.head[0].weights.value));
+  EXPECT_EQ(values(read.head[0].bias.value), values(initial.head[0].bias.value));
+
+  other.heads[0].layers[0].name = "fresh";
+  EXPECT_NO_THROW(read_weights(file, other, {"fresh", "dense1"}, drawn(other, 2)));
+  try {
+    read_weights(file, other, {"dense2"}, drawn(other, 2));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("--except dense2"), HasSubstr("the net has conv1, fresh")));
+  }
+}
+
+TEST(Weights, OfTheBestEpochSayWhichItIs) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/best.safetensors";
+  std::string notice;
+  EXPECT_EQ(read_best(file, notice).epoch, 0);
+  write_best(file, small_net(), drawn(small_net(), 1), {.name = "small"}, {.epoch = 4, .accuracy = 0.8125});
+  EXPECT_EQ(read_best(file, notice).epoch, 4);
+  EXPECT_EQ(read_best(file, notice).accuracy, 0.8125);
+  EXPECT_EQ(error_of_weights(file, small_net()), "") << "they are weights as any";
+  EXPECT_EQ(notice, "");
+  write_file(file, {1, 2, 3});
+  EXPECT_EQ(read_best(file, notice).epoch, 0);
+  EXPECT_THAT(notice, HasSubstr("the best epoch is looked for anew"));
 }
 
 struct BadMetadata {

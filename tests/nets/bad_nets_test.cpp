@@ -159,13 +159,32 @@ INSTANTIATE_TEST_SUITE_P(
                file("  - {name: d, type: dense, units: 1}\n  - {name: l, type: squared_error}\n"),
                {"t.yaml:5", "at least two"}},
         BadNet{"TwoLosses",
-               file("  - {name: l, type: squared_error}\n  - {name: m, type: squared_error, from: input}\n"),
-               {"t.yaml:5", "second loss; a net without convolutions"}},
+               file("  - {name: d, type: dense, units: 4}\n  - {name: l, type: squared_error}\n"
+                    "  - {name: e, type: dense, units: 4, from: input}\n  - {name: m, type: squared_error}\n"),
+               {"t.yaml:7", "second loss; a net without convolutions"}},
         BadNet{"LossesOfOtherClasses",
                file("  - {name: c, type: conv, filters: 3, kernel: 2}\n  - {name: d, type: dense, units: 4}\n"
                     "  - {name: l, type: squared_error}\n  - {name: e, from: c, type: dense, units: 5}\n"
                     "  - {name: m, type: squared_error}\n"),
                {"t.yaml:8", "has 5 outputs, but that of another loss has 4"}},
+        BadNet{"MapIntoTheLoss",
+               file(std::string(kConv) + "  - {name: r, type: relu}\n  - {name: l, type: softmax_cross_entropy}\n"),
+               {"t.yaml:6: layer l", "the output of layer c", "5x10x8", "put a dense layer in front of the loss"}},
+        BadNet{"FlattenedMapIntoTheLoss",
+               file(std::string(kConv) + "  - {name: f, type: flatten}\n  - {name: l, type: squared_error}\n"),
+               {"t.yaml:6: layer l", "5x10x8", "global_average_pool"}},
+        BadNet{"ImageIntoTheLoss",
+               file("  - {name: f, type: flatten}\n  - {name: l, type: squared_error}\n"),
+               {"t.yaml:5", "no layer has weights"}},
+        BadNet{"TooFewClassNames",
+               "name: x\ninput: {channels: 1, height: 4, width: 4}\nclasses: [cat, dog]\nlayers:\n"
+               "  - {name: d, type: dense, units: 10}\n  - {name: l, type: squared_error}\n",
+               {"t.yaml:3", "names 2 classes", "10 outputs", "--set d.units=2"}},
+        BadNet{"TooManyClassNames",
+               "name: x\ninput: {channels: 1, height: 4, width: 4}\nclasses: [a, b, c]\nlayers:\n"
+               "  - {name: c, type: conv, filters: 2, kernel: 3}\n  - {name: p, type: global_average_pool}\n"
+               "  - {name: l, type: softmax_cross_entropy}\n",
+               {"t.yaml:3", "names 3 classes", "2 outputs", "--set c.filters=3"}},
         BadNet{"LossWeight", file("  - {name: l, type: squared_error, weight: -1}\n"), {"t.yaml:4", "weight"}},
         BadNet{"LossNotLast",
                file("  - {name: l, type: squared_error}\n  - {name: d, type: dense, units: 4}\n"),
@@ -183,6 +202,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(training("Batch", "training: {batch: 0}", {"t.yaml:7", "batch is '0'"}),
                     training("Rate", "training: {learning_rate: -1}", {"learning_rate is '-1'"}),
                     training("RateText", "training: {learning_rate: fast}", {"'fast'", "expected a number"}),
+                    training("Patience", "training: {patience: -1}", {"patience is '-1'"}),
+                    training("Run", "run: [1, 2]", {"t.yaml:7", "run is a list; expected a map of texts"}),
                     training("Momentum", "training: {momentum: 1.5}", {"momentum is '1.5'"}),
                     training("Schedule", "training: {schedule: {kind: linear}}",
                              {"'linear'", "constant, step or cosine"}),

@@ -288,5 +288,26 @@ TEST(NetText, MutationsParseOrAreErrors) {
   EXPECT_GT(refused, 500);
 }
 
+TEST(NetText, HoldsPatienceAndTheOptionsOfARun) {
+  Net net = read_net(kSource + "/nets/lenet.yaml", {"training.patience=3"});
+  EXPECT_EQ(net.training.patience, 3);
+  EXPECT_EQ(read_net(kSource + "/nets/lenet.yaml").training.patience, 0);
+  net.run = {{"data", "/some where/\"mnist\""}, {"slaves", "2"}};
+  const Net again = parse_net(to_yaml(net), "again.yaml");
+  EXPECT_EQ(again.training.patience, 3);
+  EXPECT_EQ(again.run, net.run);
+}
+
+/// Fully convolutional nets have no dense layer, and one number for each class all the same.
+TEST(NetGraph, MayEndWithMapsOfOnePixel) {
+  const std::string head =
+      "name: n\ninput: {channels: 3, height: 6, width: 6}\nlayers:\n"
+      "  - {name: c, type: conv, filters: 10, kernel: 3}\n";
+  const std::string loss = "  - {name: l, type: softmax_cross_entropy}\n";
+  EXPECT_EQ(parse_net(head + "  - {name: p, type: global_average_pool}\n" + loss, "n.yaml").classes, 10);
+  EXPECT_EQ(parse_net(head + "  - {name: p, type: max_pool, kernel: 4}\n" + loss, "n.yaml").classes, 10);
+  EXPECT_EQ(parse_net(head + "  - {name: d, type: conv, filters: 7, kernel: 4}\n" + loss, "n.yaml").classes, 7);
+}
+
 }  // namespace
 }  // namespace convoy

@@ -93,6 +93,25 @@ TEST_F(Predictions, SayWhatIsMissing) {
          "has no mean and deviation of the pixels");
 }
 
+TEST_F(Predictions, SkipDamagedFilesWhenAsked) {
+  train();
+  fs::copy(folder("data/dark cat"), folder("mixed"));
+  std::ofstream(folder("mixed/1 broken.png")) << "\x89PNG and no more";
+  Process refused = predict({folder("mixed")});
+  EXPECT_EQ(refused.wait(120s), kFailure);
+  EXPECT_THAT(refused.output(), testing::AllOf(HasSubstr("1 broken.png: "), HasSubstr("--corrupt skip")));
+  Process skipped = predict({folder("mixed"), "--corrupt", "skip", "--top", "1"});
+  EXPECT_EQ(skipped.wait(120s), kSuccess) << skipped.output();
+  EXPECT_THAT(skipped.output(), testing::AllOf(HasSubstr("1 broken.png: "), HasSubstr("5.png: "),
+                                               HasSubstr("1 of 7 files were skipped")));
+  Process json = predict({folder("mixed"), "--corrupt", "skip", "--format", "json"});
+  EXPECT_EQ(json.wait(120s), kSuccess) << json.output();
+  EXPECT_THAT(json.output(), HasSubstr(R"({"event":"skipped","image":)"));
+  Process all = predict({folder("mixed/1 broken.png"), "--corrupt", "skip"});
+  EXPECT_EQ(all.wait(120s), kFailure);
+  EXPECT_THAT(all.output(), HasSubstr("none of the 1 files could be decoded"));
+}
+
 /// Outputs that are NaN must end in an error, because they cannot be ranked.
 TEST_F(Predictions, SayWhenTheNetGivesNoNumbers) {
   train();

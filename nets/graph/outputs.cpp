@@ -1,0 +1,79 @@
+// The outputs of a net: whether there is one for each class, and which layers make them.
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "nets/graph/net.hpp"
+
+namespace convoy {
+namespace {
+
+template <class... Types>
+bool is_any(const Layer& layer) {
+  return (std::holds_alternative<Types>(layer.spec) || ...);
+}
+
+bool is_loss(const Layer& layer) { return is_any<SoftmaxCrossEntropy, SquaredError>(layer); }
+
+/// The layer that a layer reads; nothing where it reads the images.
+const Layer* input_of(const Net& net, const Layer& layer) {
+  const int input = layer.inputs[0];
+  return input == kNetInput ? nullptr : &net.layers[static_cast<std::size_t>(input)];
+}
+
+/// A map in front of a loss would make each of its pixels a class.
+void expect_no_map(const Net& net, const Layer& loss) {
+  const Layer* before = input_of(net, loss);
+  while (before != nullptr && is_any<Flatten, Activation, Dropout>(*before)) before = input_of(net, *before);
+  const FeatureShape& shape = before == nullptr ? net.input : before->output;
+  if (shape.height * shape.width == 1) return;
+  fail(
+      "{}:{}: layer {}: its input is {}, which has {}x{}x{} values (channels, rows, columns) and not one for each "
+      "class; "
+      "put a dense layer in front of the loss, as in `- {{name: fc, type: dense, units: 10}}` for 10 classes, or a "
+      "global_average_pool behind a convolution with as many filters as there are classes",
+      net.file, loss.line, loss.name, before == nullptr ? "the image" : "the output of layer " + before->name,
+      shape.channels, shape.height, shape.width);
+}
+
+/// The dense layer or convolution that makes the outputs before a loss; nothing where a join or the images do.
+const Layer* maker_of(const Net& net, const Layer& loss) {
+  const Layer* layer = input_of(net, loss);
+  while (layer != nullptr &&
+         is_any<Flatten, Activation, Dropout, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm>(*layer)) {
+    layer = input_of(net, *layer);
+  }
+  return layer != nullptr && is_any<Dense, Convolution>(*layer) ? layer : nullptr;
+}
+
+}  // namespace
+
+void expect_outputs(const Net& net) {
+  if (parameter_count(net) == 0) {
+    fail("{}:{}: net {}: no layer has weights, so there is nothing to train; add a conv or dense layer", net.file,
+         net.layers.back().line, net.name);
+  }
+  for (const Layer& layer : net.layers) {
+    if (is_loss(layer)) expect_no_map(net, layer);
+  }
+}
+
+std::string change_of_outputs(const Net& net, int classes) {
+  std::vector<std::string> changes;
+  for (const Layer& layer : net.layers) {
+    const Layer* maker = is_loss(layer) ? maker_of(net, layer) : nullptr;
+    if (!is_loss(layer)) continue;
+    if (maker == nullptr) return fmt::format("give the layers before {} {} outputs", layer.name, classes);
+    changes.push_back(fmt::format("--set {}.{}={}", maker->name, is_any<Dense>(*maker) ? "units" : "filters", classes));
+  }
+  return "set them with " + fmt::format("{}", fmt::join(changes, " "));
+}
+
+std::string place_of_outputs(const Net& net) {
+  const Layer* maker = maker_of(net, net.layers.back());
+  const Layer& layer = maker == nullptr ? net.layers.back() : *maker;
+  return fmt::format("{}:{}: layer {}", net.file, layer.line, layer.name);
+}
+
+}  // namespace convoy

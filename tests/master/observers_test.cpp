@@ -1,0 +1,338 @@
+// What observers make of a run that is made up: text on a terminal and in a pipe, JSON, the records and the curves.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/files.hpp"
+#include "master/report/test_report.hpp"
+#include "master/report/text_observer.hpp"
+#include "tests/support/process.hpp"
+
+namespace convoy {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+/// A stream in memory.
+class Memory {
+ public:
+  Memory() : stream_(open_memstream(&text_, &size_)) {}
+  ~Memory() {
+    std::fclose(stream_);
+    std::free(text_);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  std::FILE* stream() { return stream_; }
+  std::string text() {
+    std::fflush(stream_);
+    return {text_, size_};
+  }
+
+ private:
+  char* text_ = nullptr;
+  std::size_t size_ = 0;
+  std::FILE* stream_;
+};
+
+/// What a terminal of so many columns shows of a text, with all that has scrolled out of it: it breaks long lines, and knows
+/// the few sequences that observers use.
+std::vector<std::string> screen(const std::string& text, std::size_t columns) {
+  std::vector<std::string> rows{""};
+  std::size_t row = 0;
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r') {
+      column = 0;
+    } else if (text[i] == '\n') {
+      column = 0;
+      if (++row == rows.size()) rows.emplace_back();
+    } else if (text[i] == '\x1b') {
+      const std::size_t end = text.find_first_of("AJ", i);
+      if (text[end] == 'J') {
+        rows.resize(row + 1);
+        rows[row].resize(column);
+      } else {
+        row -= std::stoul(text.substr(i + 2));
+      }
+      i = end;
+    } else {
+      if (column == columns) {
+        column = 0;
+        if (++row == rows.size()) rows.emplace_back();
+      }
+      rows[row].resize(std::max(rows[row].size(), column + 1), ' ');
+      rows[row][column++] = text[i];
+    }
+  }
+  return rows;
+}
+
+RunStart start_of(int first = 50, int second = 50) {
+  const Stage stage{
+      .name = "conv1", .channels = 3, .height = 8, .width = 8, .conv = {.filters = 100, .kernel_h = 3, .kernel_w = 3}};
+  return {.net = "glyphs",
+          .folder = "runs/glyphs-1",
+          .data = "glyphs",
+          .device = "cpu",
+          .parameters = 253514,
+          .batch = 50,
+          .epochs = 10,
+          .training_images = 6000,
+          .test_images = 1000,
+          .stages = {stage},
+          .plan = {.batch = 50, .members = {"slave-1", "slave-2"}, .stages = {stage_plan({first, second})}}};
+}
+
+StepReport step_of(long step) {
+  return {.epoch = 1,
+          .step_in_epoch = static_cast<int>(step),
+          .steps_per_epoch = 120,
+          .step = step,
+          .loss = 1.25,
+          .mean_loss = 1.5,
+          .accuracy = 0.5,
+          .images_per_second = 2807.4,
+          .seconds = 0.02,
+          .seconds_left = 125.0,
+          .learning_rate = 0.01,
+          .times = {{.member = "slave-1", .compute = 0.9, .transfer = 0.06, .wait = 0.04},
+                    {.member = "slave-2", .compute = 0.5, .transfer = 0.1, .wait = 0.4}}};
+}
+
+constexpr EpochReport kEpoch{.epoch = 1,
+                             .step = 120,
+                             .train_loss = 1.0557,
+                             .train_accuracy = 0.6355,
+                             .test_loss = 0.1049,
+                             .test_accuracy = 0.976,
+                             .images_per_second = 2807.0,
+                             .seconds = 2.0,
+                             .learning_rate = 0.01};
+
+const RunEnd kEnd{.how = "finished",
+                  .go_on = "",
+                  .test_accuracy = 0.976,
+                  .times = {{.member = "slave-1", .compute = 0.5, .transfer = 0.1, .wait = 0.4},
+                            {.member = "slave-2", .compute = 0.25, .transfer = 0.25, .wait = 0.5}},
+                  .seconds = 7.0};
+
+/// Text on a terminal that is `columns` wide at present.
+class Terminal {
+ public:
+  explicit Terminal(std::size_t columns, std::size_t rows = 24) : columns(columns), rows(rows) {}
+  std::vector<std::string> shown() { return screen(memory_.text(), columns); }
+
+  std::size_t columns;
+  std::size_t rows;
+
+ private:
+  Memory memory_;
+
+ public:
+  std::unique_ptr<Observer> observer = make_text_observer({.to = memory_.stream(),
+                                                           .size =
+                                                               [this] {
+                                                                 return TerminalSize{columns, rows};
+                                                               },
+                                                           .seconds_between = 0.0});
+};
+
+TEST(TextObserver, RedrawsItsLinesInPlaceOn80Columns) {
+  Terminal terminal(80);
+  terminal.observer->on_start(start_of());
+  const std::size_t before = terminal.shown().size() - 1;
+  for (long step = 1; step <= 3; ++step) terminal.observer->on_step(step_of(step));
+  const std::vector<std::string> live = terminal.shown();
+  ASSERT_EQ(live.size(), before + 3) << "a line of the run and one of each slave";
+  EXPECT_EQ(live[before], "epoch 1/10  step 3/120  loss 1.5000  accuracy 50.0 %  2 min 05 s left");
+  EXPECT_EQ(live[before + 1], "  slave-1           50 % of the work; busy 90 %, transfer 6 %, waiting 4 %");
+  EXPECT_EQ(live[before + 2], "  slave-2           50 % of the work; busy 50 %, transfer 10 %, waiting 40 %");
+  terminal.observer->on_plan(start_of(52, 48).plan);
+  terminal.observer->on_step(step_of(4));
+  EXPECT_THAT(terminal.shown(), Contains("shares: slave-1 52 %, slave-2 48 %"));
+  EXPECT_THAT(terminal.shown().back(), HasSubstr("slave-2           48 % of the work"));
+  terminal.observer->on_epoch(kEpoch);
+  terminal.observer->on_end(kEnd);
+  const std::vector<std::string> all = terminal.shown();
+  EXPECT_THAT(all, Contains("epoch 1/10: training loss 1.0557, accuracy 63.55 %"));
+  EXPECT_THAT(all, Contains("  test loss 0.1049, accuracy 97.60 %; 2807 images/s, 2 s"));
+  EXPECT_THAT(all, Contains("  slave-2           48.0 %      25 %      25 %    50 %"));
+  EXPECT_THAT(all, Not(Contains(HasSubstr("step 4/120")))) << "nothing is left of the live lines";
+  for (const std::string& row : all) EXPECT_LT(row.size(), 80U) << row;
+}
+
+TEST(TextObserver, ShowsMoreOnAWideTerminalAndCopesWhenItIsMadeNarrow) {
+  Terminal terminal(120);
+  terminal.observer->on_start(start_of());
+  terminal.observer->on_step(step_of(1));
+  EXPECT_THAT(terminal.shown(), Contains("epoch 1/10  step 1/120  loss 1.5000  accuracy 50.0 %  2807 images/s  "
+                                         "2 min 05 s left"));
+  terminal.columns = 40;
+  terminal.observer->on_step(step_of(2));
+  std::vector<std::string> shown = terminal.shown();
+  ASSERT_GE(shown.size(), 3U);
+  EXPECT_EQ(shown[shown.size() - 3], "epoch 1/10  step 2/120  2 min 05 s left");
+  EXPECT_EQ(shown.back().size(), 39U);
+  EXPECT_THAT(shown, Not(Contains(HasSubstr("step 1/120")))) << "the old lines, which had been broken, are gone";
+  terminal.rows = 3;
+  terminal.observer->on_step(step_of(3));
+  shown = terminal.shown();
+  EXPECT_EQ(shown.back(), "  and 2 more") << "a terminal of few rows would scroll";
+  EXPECT_THAT(shown, Not(Contains(HasSubstr("step 2/120"))));
+}
+
+TEST(TextObserver, WritesPlainLinesIntoAPipe) {
+  Memory memory;
+  {
+    const auto observer = make_text_observer({.to = memory.stream(), .size = {}, .seconds_between = 0.0});
+    observer->on_start(start_of());
+    observer->on_step(step_of(1));
+    observer->on_test({.tested = 50, .images = 1000, .accuracy = 0.5, .seconds_left = 3.0});
+    observer->on_epoch(kEpoch);
+    RunEnd end = kEnd;
+    end.how = "interrupted";
+    end.text = "interrupted after step 1 of 1200";
+    end.go_on = "convoy-master train --resume runs/glyphs-1";
+    observer->on_end(end);
+  }
+  const std::string text = memory.text();
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, Not(HasSubstr("\r")));
+  for (const std::string line :
+       {"net glyphs: 253514 parameters, batch 50, 10 epochs of 6000 images; data glyphs\n",
+        "  slave-1           50.0 % of the work, conv1 50/100\n",
+        "epoch 1/10  step 1/120  loss 1.5000  accuracy 50.0 %  2807 images/s  2 min 05 s left\n",
+        "tested 50 of 1000 images  accuracy 50.0 %  3 s left\n",
+        "epoch 1/10: training loss 1.0557, accuracy 63.55 %; test loss 0.1049, accuracy 97.60 %; 2807 images/s, 2 s\n",
+        "interrupted after step 1 of 1200\n", "run folder: runs/glyphs-1\n",
+        "go on with: convoy-master train --resume runs/glyphs-1\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+std::vector<nlohmann::json> events_in(const std::string& text) {
+  std::vector<nlohmann::json> events;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) events.push_back(nlohmann::json::parse(line));
+  return events;
+}
+
+void tell_all(Observer& observer) {
+  observer.on_start(start_of());
+  observer.on_notice("on each further machine run: convoy-slave tcp://h:1 --key 0123abcd");
+  observer.on_step(step_of(1));
+  observer.on_plan(start_of(52, 48).plan);
+  observer.on_epoch(kEpoch);
+  observer.on_checkpoint("runs/glyphs-1/checkpoint.safetensors", 120);
+  observer.on_end(kEnd);
+}
+
+TEST(JsonObserver, WritesAnObjectForEachEvent) {
+  Memory memory;
+  const auto observer = make_json_observer(memory.stream());
+  tell_all(*observer);
+  const std::vector<nlohmann::json> events = events_in(memory.text());
+  ASSERT_EQ(events.size(), 7U);
+  const std::vector<std::string> names{"start", "notice", "step", "plan", "epoch", "checkpoint", "end"};
+  for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(events[i]["event"], names[i]);
+  EXPECT_EQ(events[0]["members"][1]["filters"]["conv1"], 50);
+  EXPECT_EQ(events[2]["times"][0]["compute"], 0.9);
+  EXPECT_EQ(events[3]["members"][0]["share"], 0.52);
+  EXPECT_EQ(events[4]["test_accuracy"], 0.976);
+  EXPECT_EQ(events[5]["step"], 120);
+  EXPECT_EQ(events[6]["how"], "finished");
+  EXPECT_FALSE(events[6].contains("go_on"));
+}
+
+TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
+  const TemporaryFolder folder;
+  {
+    const auto observer = make_file_observer(folder.path());
+    tell_all(*observer);
+  }
+  {
+    const auto again = make_file_observer(folder.path());
+    again->on_epoch(kEpoch);
+  }
+  const std::string events = read_text(folder.path() + "/events.jsonl");
+  EXPECT_EQ(events_in(events).size(), 8U);
+  EXPECT_THAT(events, HasSubstr("--key KEY"));
+  EXPECT_THAT(events, Not(HasSubstr("0123abcd")));
+  const std::string row = "1,120,1.055700,0.635500,0.104900,0.976000,2807.00,2.000,0.01\n";
+  EXPECT_EQ(read_text(folder.path() + "/results.csv"),
+            "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,learning_rate\n" +
+                row + row);
+}
+
+TEST(PlotObserver, DrawsASingleEpoch) {
+  if (std::system("gnuplot --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "gnuplot is not installed";
+  const TemporaryFolder folder;
+  const auto records = make_file_observer(folder.path());
+  const auto plot = make_plot_observer(folder.path());
+  RunStart start = start_of();
+  start.data = "somebody's data_set";
+  plot->on_start(start);
+  records->on_epoch(kEpoch);
+  plot->on_epoch(kEpoch);
+  plot->on_end(kEnd);
+  EXPECT_THAT(read_text(folder.path() + "/curves.gnuplot"), HasSubstr("'glyphs on somebody''s data_set, batch 50'"));
+  EXPECT_GT(std::filesystem::file_size(folder.path() + "/curves.png"), 5000U);
+}
+
+// ---- tests of a net ------------------------------------------------------------------------------------------------
+
+/// Of `classes` classes, each with two images, of which one of class 1 is taken for class 0.
+Confusion one_mistake(int classes) {
+  Confusion confusion(classes);
+  Tensor outputs({2, classes, 1, 1});
+  for (int c = 0; c < classes; ++c) {
+    for (int n = 0; n < 2; ++n) {
+      std::ranges::fill(outputs.sample(n), 0.0F);
+      outputs.sample(n)[static_cast<std::size_t>(c == 1 && n == 1 ? 0 : c)] = 1.0F;
+    }
+    confusion.add(outputs, {c, c}, 2);
+  }
+  return confusion;
+}
+
+TEST(TestReport, HasATableAndAMatrixForPeople) {
+  const std::vector<std::string> lines = lines_of(one_mistake(3), {"cat", "dog", "a very long name of a class"});
+  EXPECT_THAT(lines, testing::ElementsAre("class               images  accuracy  precision  most often taken for",
+                                          "cat                      2   100.0 %     66.7 %",
+                                          "dog                      2    50.0 %    100.0 %  cat (1)",
+                                          "a very long name o       2   100.0 %    100.0 %",
+                                          "confusion matrix in images: a row for each class, a column for each answer",
+                                          "                    cat  dog  a v",  //
+                                          "cat                   2    0    0",  //
+                                          "dog                   1    1    0",  //
+                                          "a very long name o    0    0    2"));
+}
+
+TEST(TestReport, NamesTheWorstOfManyClasses) {
+  const std::vector<std::string> lines = lines_of(one_mistake(300), {});
+  EXPECT_LT(lines.size(), 30U);
+  EXPECT_EQ(lines[0], "the 20 worst classes:");
+  EXPECT_THAT(lines[2], testing::StartsWith("class 1 "));
+  EXPECT_THAT(lines, Contains("      1 of 2 images of class 1 taken for class 0"));
+  for (const std::string& line : lines) EXPECT_LT(line.size(), 80U);
+}
+
+TEST(TestReport, IsCompleteInJson) {
+  const nlohmann::ordered_json json = to_json(one_mistake(3), {"cat", "dog", "cow"});
+  EXPECT_EQ(json["classes"][1].dump(), R"({"class":1,"name":"dog","images":2,"correct":1,"answers":1})");
+  EXPECT_EQ(json["mistakes"].dump(), R"([{"class":1,"answer":0,"images":1}])");
+  EXPECT_EQ(json["confusion"].dump(), "[[2,0,0],[1,1,0],[0,0,2]]");
+  EXPECT_FALSE(to_json(one_mistake(300), {}).contains("confusion"));
+}
+
+}  // namespace
+}  // namespace convoy
