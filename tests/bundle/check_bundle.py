@@ -110,7 +110,8 @@ def run_faults(top):
         for program in [*(top / "bin").glob("convoy-*"), *(top / "bin/tests").glob("*")]:
             if program.suffix == ".so":
                 continue
-            for library, path in re.findall(r"^\s+(\S+) => (\S+)", output_of("ldd", program), re.MULTILINE):
+            for library, path in re.findall(r"^\s+(\S+) => (.+?)(?: \(0x|$)", output_of("ldd", program),
+                                            re.MULTILINE):
                 if not OF_THE_SYSTEM.fullmatch(library) and pathlib.Path(os.path.normpath(path)).parent != top / "lib":
                     yield f"{program.name} takes {library} from {path}, not from the bundle"
 
