@@ -62,8 +62,6 @@ def elf_faults(path, top):
     symbols = output_of("readelf", "-VW", path)
     for prefix, most in (("GLIBC", MOST_GLIBC), ("GLIBCXX", MOST_GLIBCXX)):
         wanted = [version_of(text) for text in re.findall(rf"Name: {prefix}_([0-9.]+) ", symbols)]
-        if path.name.startswith("libstdc++"):
-            continue
         if wanted and max(wanted) > most:
             yield f"{name} needs {prefix}_{'.'.join(map(str, max(wanted)))}, newer than {'.'.join(map(str, most))}"
 
