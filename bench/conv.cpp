@@ -40,8 +40,8 @@ struct Row {
   int threads;
   const char* pass;
   Quartiles gflops;
-  double peak;  ///< GFLOP/s of the machine with as many threads
-  /// Speed relative to the bare primitive in the layout with the best median, round by round; zero without oneDNN.
+  double peak;  ///< GFLOP/s of the processor with as many threads; zero for an NVIDIA GPU, whose peak is not known
+  /// Speed relative to the bare convolution in the layout with the best median, round by round; zero without one.
   Quartiles ratio;
 };
 
@@ -116,7 +116,12 @@ void measure(const Job& job, const ConvOptions& options, double peak, std::vecto
       job.device,
       {.threads = job.threads, .tf32 = options.tf32, .fp16 = options.fp16, .bf16 = options.compute == "bf16"});
   DevicePasses ours(*device, job.stage, job.filters, options.batch, job.first);
-  const auto bare = make_bare_convolutions(job.stage, job.filters, options.batch, job.threads);
+  const auto bare = make_bare_for({.stage = job.stage,
+                                   .filters = job.filters,
+                                   .batch = options.batch,
+                                   .device = job.device,
+                                   .threads = job.threads,
+                                   .tf32 = options.tf32});
   const std::array<const char*, 3> names{"forward", "input gradient", "filter gradient"};
   const std::array<std::function<void()>, 3> passes{[&] { ours.forward(); }, [&] { ours.input_gradient(); },
                                                     [&] { ours.filter_gradient(); }};
@@ -144,8 +149,8 @@ void measure(const Job& job, const ConvOptions& options, double peak, std::vecto
     if (samples[p].ours.empty()) continue;
     std::vector<double> gflops;
     for (const double seconds : samples[p].ours) gflops.push_back(work / seconds);
-    rows.push_back(
-        {job.stage.name, job.filters, job.device, job.threads, names[p], quartiles(gflops), peak, samples[p].ratio()});
+    rows.push_back({job.stage.name, job.filters, job.device, job.threads, names[p], quartiles(gflops),
+                    is_nvidia_gpu(job.device) ? 0.0 : peak, samples[p].ratio()});
   }
 }
 
@@ -182,21 +187,23 @@ void print(const std::vector<Row>& rows, const std::string& format) {
         "stage,filters,device,threads,pass,gflops,gflops_low,gflops_high,peak_gflops,of_peak,ratio_to_bare,ratio_low,"
         "ratio_high\n");
     for (const Row& r : rows) {
-      fmt::print("{},{},{},{},{},{:.1f},{:.1f},{:.1f},{:.1f},{:.3f},{:.3f},{:.3f},{:.3f}\n", r.stage, r.filters,
-                 r.device, r.threads, r.pass, r.gflops.median, r.gflops.low, r.gflops.high, r.peak,
-                 r.gflops.median / r.peak, r.ratio.median, r.ratio.low, r.ratio.high);
+      const std::string peak = r.peak > 0.0 ? fmt::format("{:.1f},{:.3f}", r.peak, r.gflops.median / r.peak) : ",";
+      fmt::print("{},{},{},{},{},{:.1f},{:.1f},{:.1f},{},{:.3f},{:.3f},{:.3f}\n", r.stage, r.filters, r.device,
+                 r.threads, r.pass, r.gflops.median, r.gflops.low, r.gflops.high, peak, r.ratio.median, r.ratio.low,
+                 r.ratio.high);
     }
     return;
   }
   fmt::print("{:<10}{:>8} {:<12}{:>8} {:<16}{:>9} {:>15}{:>9}  {}\n", "stage", "filters", "device", "threads", "pass",
-             "GFLOP/s", "quartiles", "of peak", "to bare oneDNN (quartiles)");
+             "GFLOP/s", "quartiles", "of peak", "to the bare library (quartiles)");
   for (const Row& r : rows) {
     const std::string ratio = r.ratio.median > 0.0
-                                  ? fmt::format("{:.3f} ({:.3f} to {:.3f})", r.ratio.median, r.ratio.low, r.ratio.high)
+                                  ? fmt::format("{:.3f} ({:.3f} to {:.3f}) of {}", r.ratio.median, r.ratio.low,
+                                                r.ratio.high, is_nvidia_gpu(r.device) ? "cuDNN" : "oneDNN")
                                   : std::string("-");
-    fmt::print("{:<10}{:>8} {:<12}{:>8} {:<16}{:>9.1f} {:>6.1f} - {:>6.1f}{:>7.0f} %  {}\n", r.stage, r.filters,
-               r.device, r.threads, r.pass, r.gflops.median, r.gflops.low, r.gflops.high,
-               100.0 * r.gflops.median / r.peak, ratio);
+    const std::string of_peak = r.peak > 0.0 ? fmt::format("{:.0f} %", 100.0 * r.gflops.median / r.peak) : "-";
+    fmt::print("{:<10}{:>8} {:<12}{:>8} {:<16}{:>9.1f} {:>6.1f} - {:>6.1f}{:>9}  {}\n", r.stage, r.filters, r.device,
+               r.threads, r.pass, r.gflops.median, r.gflops.low, r.gflops.high, of_peak, ratio);
   }
 }
 
@@ -233,8 +240,8 @@ void add_conv(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "conv",
       "GFLOP/s of each stage's convolution on each device, pass by pass (with bias, without the layers after it; "
-      "padding counts as work), compared with the machine's peak and with oneDNN's bare primitive in its fastest "
-      "layout");
+      "padding counts as work), compared with the processor's peak and with the bare convolution of oneDNN (on NVIDIA "
+      "GPUs, of cuDNN by its fastest algorithm) in its fastest layout");
   command.add_option("--net", options->net, "net file whose stages are measured")->capture_default_str();
   add_set_option(command, options->set);
   command

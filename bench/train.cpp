@@ -72,7 +72,11 @@ void run_train(const TrainBenchOptions& options) {
   for (const Stage& stage : parts.trunk) {
     if (options.no_bare) break;
     if (stage.kind != StageKind::convolution) continue;
-    auto layouts = make_bare_convolutions(stage, stage.conv.filters, options.batch, options.threads);
+    auto layouts = make_bare_for({.stage = stage,
+                                  .filters = stage.conv.filters,
+                                  .batch = options.batch,
+                                  .device = options.device,
+                                  .threads = options.threads});
     if (!layouts.empty()) bare.push_back(std::move(layouts));
   }
   Random random(1, 1);
@@ -104,10 +108,11 @@ void run_train(const TrainBenchOptions& options) {
 
 void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainBenchOptions>();
-  CLI::App& command = *app.add_subcommand("train",
-                                          "images/s of whole training steps on this machine (forward, loss, backward, "
-                                          "update; random images), and the share "
-                                          "of a step that oneDNN's bare convolutions take");
+  CLI::App& command =
+      *app.add_subcommand("train",
+                          "images/s of whole training steps on this machine (forward, loss, backward, update; random "
+                          "images), and the share "
+                          "of a step that the bare convolutions of oneDNN take (on NVIDIA GPUs, of cuDNN)");
   command.add_option("--net", options->net, "net file")->capture_default_str();
   add_set_option(command, options->set);
   command.add_option("--device", options->device, "device")->capture_default_str();

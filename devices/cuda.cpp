@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "devices/cuda_libraries.hpp"
+
 namespace convoy {
 namespace {
 
@@ -15,6 +17,7 @@ struct Module {
   decltype(&convoy_cuda_has_cudnn) has_cudnn = nullptr;
   decltype(&convoy_cuda_list) list = nullptr;
   decltype(&convoy_cuda_make) make = nullptr;
+  decltype(&convoy_cuda_bare) bare = nullptr;
 };
 
 const char* named_module() { return std::getenv("CONVOY_CUDA_MODULE"); }
@@ -50,8 +53,7 @@ Module open_module() {
     }
     if (named_module() == nullptr) check_driver();
     // The module is never closed, because CUDA's threads do not survive its closing.
-    void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) fail("{} cannot be loaded: {}", place, dlerror());
+    void* library = open_with_libraries(place, cuda_library_folders());
     Module module;
     find(library, "convoy_cuda_version", module.version);
     if (module.version() != std::string(CONVOY_VERSION)) {
@@ -61,6 +63,7 @@ Module open_module() {
     find(library, "convoy_cuda_has_cudnn", module.has_cudnn);
     find(library, "convoy_cuda_list", module.list);
     find(library, "convoy_cuda_make", module.make);
+    find(library, "convoy_cuda_bare", module.bare);
     return module;
   }
   fail(
@@ -88,6 +91,12 @@ std::unique_ptr<Device> make_cuda(const CudaRequest& request) {
   std::unique_ptr<Device> device;
   module().make(request, device);
   return device;
+}
+
+BareLayouts make_bare_cudnn(const BareCudnnRequest& request) {
+  BareLayouts layouts;
+  module().bare(request, layouts);
+  return layouts;
 }
 
 }  // namespace convoy

@@ -15,5 +15,7 @@ std::vector<CudaRow> cuda_gpus();
 bool cuda_has_cudnn();
 /// Creates a device. Throws Error where the GPU cannot be used.
 std::unique_ptr<Device> make_cuda(const CudaRequest& request);
+/// cuDNN's convolution by itself, in each layout that cuDNN computes; see convoy_cuda_bare.
+BareLayouts make_bare_cudnn(const BareCudnnRequest& request);
 
 }  // namespace convoy

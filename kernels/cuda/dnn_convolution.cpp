@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/convolution.hpp"
+#include "kernels/cuda/owned.hpp"
 
 namespace convoy {
 namespace {
@@ -19,19 +20,8 @@ void check(cudnnStatus_t code, const char* what) {
 
 bool is_unsupported(cudnnStatus_t code) { return code == CUDNN_STATUS_NOT_SUPPORTED || code / 1000 == 3; }
 
-/// A cuDNN descriptor with its functions for creation and destruction.
 template <class T, cudnnStatus_t (*create)(T*), cudnnStatus_t (*destroy)(T)>
-class Owned {
- public:
-  Owned() { check(create(&handle_), "creating a descriptor"); }
-  ~Owned() { destroy(handle_); }
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  operator T() const { return handle_; }  // NOLINT(google-explicit-constructor): the object stands for the descriptor
-
- private:
-  T handle_{};
-};
+using Owned = cuda::Owned<T, create, destroy, check>;
 
 using Maps = Owned<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>;
 using Filters = Owned<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>;

@@ -29,6 +29,7 @@ if(CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY)
   set(CONVOY_HAS_CUDNN TRUE)
 endif()
 set(CONVOY_HAS_CUDA TRUE)
+set(CONVOY_CUDA_MAJOR ${CUDAToolkit_VERSION_MAJOR})
 message(STATUS "CUDA devices: TRUE (CUDA ${CUDAToolkit_VERSION}, cuDNN: ${CONVOY_HAS_CUDNN})")
 
 # The module compiles the sources of core that it needs again, position-independent, because core's own library is not.
@@ -44,9 +45,10 @@ target_link_options(convoy_cuda PRIVATE LINKER:--no-undefined)  # missing symbol
 target_compile_definitions(convoy_cuda PRIVATE CONVOY_VERSION="${PROJECT_VERSION}")
 target_link_libraries(convoy_cuda PRIVATE convoy_options fmt::fmt Eigen3::Eigen Threads::Threads CUDA::cudart_static CUDA::cublas)
 if(CONVOY_HAS_CUDNN)
-  target_sources(convoy_cuda PRIVATE cuda/dnn_convolution.cpp)
+  target_sources(convoy_cuda PRIVATE cuda/bare_convolution.cpp cuda/dnn_convolution.cpp)
   # cuDNN 9 deprecates its convolution functions but keeps them.
-  set_source_files_properties(cuda/dnn_convolution.cpp PROPERTIES COMPILE_OPTIONS -Wno-deprecated-declarations)
+  set_source_files_properties(cuda/bare_convolution.cpp cuda/dnn_convolution.cpp PROPERTIES COMPILE_OPTIONS
+                                                                                            -Wno-deprecated-declarations)
   target_include_directories(convoy_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
   target_link_libraries(convoy_cuda PRIVATE ${CUDNN_LIBRARY})
 else()

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/bare_convolution.hpp"
 #include "kernels/device.hpp"
 
 namespace convoy {
@@ -25,6 +26,14 @@ struct CudaRequest {
   bool tf32 = false;
 };
 
+struct BareCudnnRequest {
+  int number = 0;  ///< the GPU's
+  Stage stage;
+  int filters = 0;
+  int batch = 0;
+  bool tf32 = false;
+};
+
 extern "C" {
 /// Returns the module's version, which must equal the program's CONVOY_VERSION.
 const char* convoy_cuda_version();
@@ -34,6 +43,10 @@ bool convoy_cuda_has_cudnn();
 void convoy_cuda_list(std::vector<CudaRow>& rows);
 /// Creates a device. Throws Error where the GPU cannot be used.
 void convoy_cuda_make(const CudaRequest& request, std::unique_ptr<Device>& device);
+/// cuDNN's convolution by itself, by the fastest algorithm of each pass, whether or not it gives the same bits each time:
+/// once for NCHW and once for NHWC where cuDNN computes it so. None where cuDNN is not built in, or where padding differs
+/// from side to side. Throws Error where the GPU cannot be used.
+void convoy_cuda_bare(const BareCudnnRequest& request, BareLayouts& layouts);
 }
 
 }  // namespace convoy

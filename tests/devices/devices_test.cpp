@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "core/error.hpp"
 #include "devices/calibrate.hpp"
@@ -121,7 +122,9 @@ TEST_F(CudaModule, ThatIsNoLibraryIsRefused) {
 
 #ifdef CUDA_MODULE
 TEST_F(CudaModule, IsLoadedAndSaysWhatThereIs) {
-  setenv("CONVOY_CUDA_MODULE", CUDA_MODULE, 1);
+  // A folder above the tests.
+  const auto tests = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  setenv("CONVOY_CUDA_MODULE", (tests.parent_path() / CUDA_MODULE).c_str(), 1);
   bool found = false;
   for (const DeviceRow& row : list_devices()) {
     if (!row.name.starts_with("cuda")) continue;

@@ -1,7 +1,16 @@
 #include "tests/support/source_folder.hpp"
 
+#include <filesystem>
+#include <fstream>
+
 namespace convoy {
 
-std::string source_folder() { return CONVOY_SOURCE_DIR; }
+std::string source_folder() {
+  const std::filesystem::path tests = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  std::ifstream named(tests / "source-folder");
+  std::string folder;
+  // Where nothing is named, as in an unpacked bundle, the tests are in bin/tests of that folder.
+  return std::getline(named, folder) ? folder : tests.parent_path().parent_path().string();
+}
 
 }  // namespace convoy

@@ -4,8 +4,9 @@
 
 namespace convoy {
 
-/// The checkout that the tests were built from. Only one source has this path compiled in, so that all other sources
-/// compile to the same objects in every checkout and share ccache's entries.
+/// Returns the folder that has nets/ and tests/: the checkout that the tests were built from, which the file source-folder
+/// beside the test program names, or the unpacked bundle where there is no such file. No test has this path compiled in, so
+/// that all sources compile to the same objects in every checkout and share ccache's entries.
 std::string source_folder();
 
 }  // namespace convoy

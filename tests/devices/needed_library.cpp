@@ -1,0 +1,1 @@
+extern "C" int convoy_needed() { return 42; }

@@ -1,0 +1,2 @@
+extern "C" int convoy_needed();
+extern "C" int convoy_needing() { return convoy_needed() + 1; }
