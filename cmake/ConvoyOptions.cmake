@@ -44,7 +44,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION
 endif()
 
 # Headers that most sources include. A build from nothing parses them once for each group of targets with the same
-# options, instead of once for each source. CI switches this on. It is off otherwise: ccache then shares objects between
+# options, instead of once for each source. It is off by default: ccache then shares objects between
 # checkouts, and a source that lacks an include does not compile.
 option(CONVOY_PCH "Precompile common headers with GCC, for builds from nothing" OFF)
 set(convoy_common_headers
