@@ -177,7 +177,7 @@ TEST(Planner, NoisyTimingsStillGiveTheBestPlan) {
 
 /// The timings are those of a disturbed machine, scaled as a run scales them. Once they are made monotone, they are
 /// equal but for rounding.
-TEST(Planner, TimingsThatAreEqualButForRoundingGiveTheBestPlan) {
+TEST(Planner, TimingsThatAreEqualButForRoundingGiveEqualShares) {
   const std::vector<Stage> trunk{make_stage(3, 50)};
   for (int i = 1; i <= 1000; ++i) {
     const double scale = 0.001 * i;
@@ -189,8 +189,8 @@ TEST(Planner, TimingsThatAreEqualButForRoundingGiveTheBestPlan) {
       const std::vector<MemberProfile> all(static_cast<std::size_t>(members), member);
       const Plan plan = make_plan(trunk, 64, all);
       ASSERT_NO_THROW(validate(plan, trunk)) << "scale " << scale << ", " << members << " members";
-      const double best = members == 1 ? predict_seconds(member, 0, 50) : best_of_two(all, 50);
-      ASSERT_NEAR(slowest(all, 0, counts(plan, 0)), best, 1e-9) << "scale " << scale << ", " << members << " members";
+      const auto [least, most] = std::ranges::minmax(counts(plan, 0));
+      ASSERT_LE(most - least, member.filter_block) << "equal members get equal shares, to a block; scale " << scale;
     }
   }
 }
