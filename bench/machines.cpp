@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "cli/checks.hpp"
 #include "core/files.hpp"
 
 namespace convoy {

@@ -54,7 +54,8 @@ std::string answer_to(std::vector<const char*> words) {
   CLI::App& train = *app.add_subcommand("train", "trains");
   train.add_option("net", net, "net file")->required();
   CLI::Option* number = train.add_option("--slaves", slaves, "slaves to wait for")->check(whole_number(0, 9));
-  train.add_flag("--alone", "without slaves")->excludes(number);
+  bool alone = false;
+  train.add_flag("--alone", alone, "without slaves")->excludes(number);
   CLI::App& test = *app.add_subcommand("test", "tests");
   test.add_option("--weights", net, "file");
   words.insert(words.begin(), "program");

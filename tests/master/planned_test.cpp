@@ -28,8 +28,8 @@ TEST(BetterAlone, NeverWithoutATimeOfTheMasterAlone) {
 }
 
 TEST(BetterAlone, NeverWhereThePlanIsFixed) {
-  Planned fixed = planned(2.0, 1.0);
-  fixed.choice.reset();
+  Planned fixed;  // without a choice among plans
+  fixed.calibration.seconds_alone = 1.0;
   EXPECT_FALSE(fixed.better_alone());
 }
 

@@ -92,7 +92,7 @@ TEST_F(Programs, ASlaveSaysWhyItCannotJoin) {
   };
   Process refused = slave_of(endpoint_);
   Process unresolved = slave_of("tcp://nosuch.invalid:5570");
-  EXPECT_TRUE(refused.wait_for("no master listens there now; this slave goes on trying", 15s)) << refused.output();
+  EXPECT_TRUE(refused.wait_for("no master listens there now; this slave keeps trying", 15s)) << refused.output();
   EXPECT_TRUE(unresolved.wait_for("nosuch.invalid does not resolve", 15s)) << unresolved.output();
   Process train = master(training(folder("run"), {"--slaves", "1", "--steps", "2"}));
   EXPECT_EQ(train.wait(60s), kSuccess) << train.output() << refused.output();
