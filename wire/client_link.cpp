@@ -26,6 +26,9 @@ std::string make_id() {
 
 /// How long a program that accepted the TCP connection may take for the handshake before the user hears of it.
 constexpr auto kHandshakePatience = std::chrono::seconds(6);
+/// How long a link tries before this program looks for what is wrong. A master that starts at the same time as its slaves
+/// then sees no connection that is closed again at once, of which it would warn its user.
+constexpr auto kBeforeAsking = std::chrono::seconds(2);
 /// How long ZeroMQ's first attempt may last before this program itself looks for what is wrong.
 constexpr auto kSilentAttempt = std::chrono::seconds(4);
 
@@ -45,7 +48,8 @@ struct ClientLink::State {
   LinkOptions options;
   Address address;  ///< address of the master
   Trouble trouble{address};
-  Deadline since = Clock::now();  ///< when the attempt to connect began
+  Deadline began = Clock::now();  ///< when the link began to connect
+  Deadline since = began;         ///< when the attempt to connect began
   KeyPair own_keys;               ///< keys towards other slaves; empty without a join key
   zmq::context_t context{1};
   std::optional<Gatekeeper> gatekeeper;
@@ -214,7 +218,8 @@ std::string ClientLink::trouble() {
   // Where ZeroMQ has just failed, nobody listens whom another attempt could disturb.
   const bool failed = state.master->take_failed_connection();
   if (failed) state.since = Clock::now();
-  if (failed || Clock::now() - state.since > kSilentAttempt) state.trouble.ask();
+  const bool soon = Clock::now() - state.began < kBeforeAsking;
+  if (!soon && (failed || Clock::now() - state.since > kSilentAttempt)) state.trouble.ask();
   return state.trouble.answer();
 }
 

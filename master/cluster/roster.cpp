@@ -29,9 +29,6 @@ constexpr std::size_t kMostTold = 64;
 /// nothing.
 constexpr auto kSendPatience = 60s;
 
-/// The most bytes of a slave's own words that are passed on.
-constexpr std::size_t kMostWords = 600;
-
 /// `what` may quote the slave.
 [[noreturn]] void lost(const SlaveInfo& slave, const std::string& what) {
   throw PeerLost(slave.name, fmt::format("slave {} {}", slave.name, printable(what, kMostWords)));
