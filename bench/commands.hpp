@@ -1,7 +1,7 @@
 // The benchmarks. Each adds a subcommand to the command line, whose callback runs it.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "cli/checks.hpp"
 
 namespace convoy {
 

@@ -208,6 +208,7 @@ void print(const std::vector<Row>& rows, const std::string& format) {
 }
 
 void run_conv(const ConvOptions& options) {
+  const std::vector<Stage> stages = stages_of(options);
   std::vector<Row> rows;
   std::map<int, double> peaks;
   for (const int threads : options.threads) {
@@ -216,7 +217,6 @@ void run_conv(const ConvOptions& options) {
       fmt::print("FMA peak, {} thread{}: {:.0f} GFLOP/s\n", threads, threads == 1 ? "" : "s", peaks[threads]);
     }
   }
-  const std::vector<Stage> stages = stages_of(options);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     Stage stage = stages[s];
     stage.after.clear();
@@ -253,23 +253,21 @@ void add_conv(CLI::App& app) {
       ->capture_default_str();
   command.add_option("--threads", options->threads, "numbers of threads, separated by commas")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1024))
+      ->check(whole_number(1, 1024))
       ->capture_default_str();
   command
       .add_option("--filters", options->filters,
                   "numbers of filters, separated by commas (default: all filters of the stage)")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 20));
-  command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
-  command.add_option("--repeats", options->repeats, "rounds")->check(CLI::Range(1, 1000))->capture_default_str();
+      ->check(whole_number(1, 1 << 20));
+  command.add_option("--batch", options->batch, "images")->check(whole_number(1, 65536))->capture_default_str();
+  command.add_option("--repeats", options->repeats, "rounds")->check(whole_number(1, 1000))->capture_default_str();
   command.add_flag("--tf32", options->tf32, "let NVIDIA GPUs round factors to 10 bits");
   command.add_flag("--fp16", options->fp16, "keep inputs and weights of OpenCL's convolutions in 16 bits");
   command.add_option("--compute", options->compute, "precision of the cpu device: fp32 or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->check(one_of({"fp32", "bf16"}))
       ->capture_default_str();
-  command.add_option("--format", options->format, "text or csv")
-      ->check(CLI::IsMember({"text", "csv"}))
-      ->capture_default_str();
+  command.add_option("--format", options->format, "text or csv")->check(one_of({"text", "csv"}))->capture_default_str();
   command.callback([options] { run_conv(*options); });
 }
 

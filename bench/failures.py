@@ -55,7 +55,7 @@ class Run:
         secured = ["--insecure"]
         if not insecure:
             secured = []
-            environment["CONVOY_KEY"] = subprocess.run([options.programs / "convoy-master", "key", *keys], check=True,
+            environment["CONVOY_KEY"] = subprocess.run([options.programs / "convoy-master", "key", "--make", *keys], check=True,
                                                        capture_output=True, text=True).stdout.strip()
         self.slaves = [subprocess.Popen([options.programs / "convoy-slave", address, "--cache", "none",
                                          "--name", f"s{i + 1}", "--threads", "1", "--device", "cpu", *secured], env=environment, stdout=subprocess.DEVNULL,

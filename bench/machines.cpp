@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <set>
+
+#include "cli/checks.hpp"
 #include "core/files.hpp"
 
 namespace convoy {
@@ -47,13 +49,13 @@ MemberProfile described(const Machines& machines, const Cut& parts, int batch, s
 void add_options(CLI::App& command, Machines& machines) {
   auto* gflops = command.add_option("--gflops", machines.gflops, "speeds of the slaves, taken in turns")
                      ->delimiter(',')
-                     ->check(CLI::PositiveNumber)
+                     ->check(positive_number())
                      ->capture_default_str();
   command.add_option("--master-gflops", machines.master_gflops, "speed of the master")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str();
   command.add_option("--latency", machines.latency, "latency of a message in ms")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number(0.0, 1e12))
       ->capture_default_str();
   command
       .add_option("--from-run", machines.from_run,

@@ -160,14 +160,15 @@ void print(const std::string& net, const OperatorsOptions& options, const std::v
 }
 
 void run_operators(const OperatorsOptions& options) {
+  std::vector<Net> nets;
+  for (const std::string& file : options.nets) nets.push_back(read_net(file));
   std::vector<Candidate> all = candidates(options);
   if (options.format == "csv") {
     fmt::print("net,batch,device,images_s,low,high");
     for (const Candidate& other : all) fmt::print(",\"speedup over {}\"", other.label);
     fmt::print("\n");
   }
-  for (const std::string& file : options.nets) {
-    const Net net = read_net(file);
+  for (const Net& net : nets) {
     measure(net, options, all);
     print(net.name, options, all);
   }
@@ -184,11 +185,9 @@ void add_operators(CLI::App& app) {
   command.add_option("--nets", options->nets, "net files, separated by commas")->delimiter(',')->capture_default_str();
   command.add_option("--devices", options->devices, "devices, separated by commas (default: all usable ones)")
       ->delimiter(',');
-  command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
-  command.add_option("--repeats", options->repeats, "rounds")->check(CLI::Range(1, 10000))->capture_default_str();
-  command.add_option("--format", options->format, "text or csv")
-      ->check(CLI::IsMember({"text", "csv"}))
-      ->capture_default_str();
+  command.add_option("--batch", options->batch, "images")->check(whole_number(1, 65536))->capture_default_str();
+  command.add_option("--repeats", options->repeats, "rounds")->check(whole_number(1, 10000))->capture_default_str();
+  command.add_option("--format", options->format, "text or csv")->check(one_of({"text", "csv"}))->capture_default_str();
   command.callback([options] { run_operators(*options); });
 }
 

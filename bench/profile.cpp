@@ -275,12 +275,12 @@ void add_profile(CLI::App& app) {
   command->add_option("--device", options->device, "device, as listed by convoy-slave --list-devices")
       ->capture_default_str();
   command->add_option("--threads", options->threads, "threads of a processor (0: all cores)")
-      ->check(CLI::Range(0, 1024));
+      ->check(whole_number(0, 1024));
   command->add_option("--batch", options->batch, "images a step (default: the net file's)")
-      ->check(CLI::Range(1, 65536));
-  command->add_option("--repeats", options->repeats, "steps")->check(CLI::Range(1, 1000))->capture_default_str();
+      ->check(whole_number(1, 65536));
+  command->add_option("--repeats", options->repeats, "steps")->check(whole_number(1, 1000))->capture_default_str();
   command->add_option("--trace", options->trace, "file for chrome://tracing or ui.perfetto.dev");
-  command->add_option("--format", options->format)->check(CLI::IsMember({"text", "csv"}))->capture_default_str();
+  command->add_option("--format", options->format)->check(one_of({"text", "csv"}))->capture_default_str();
   command->callback([options] { run_profile(*options); });
 }
 

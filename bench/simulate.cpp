@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "bench/commands.hpp"
 #include "bench/machines.hpp"
@@ -22,14 +23,20 @@ struct SimulateOptions {
   std::string format = "text";
 };
 
+void print_head(bool csv) {
+  if (csv) {
+    fmt::print("slaves,exchange,seconds,speedup,working,plan,master_out_mb,master_in_mb,busiest_slave_mb\n");
+  } else {
+    fmt::print("{:>6} {:<9}{:>9}{:>9}{:>8}{:>14}{:>13}{:>17}  plan\n", "slaves", "exchange", "seconds", "speedup",
+               "working", "master out/MB", "master in/MB", "busiest slave/MB");
+  }
+}
+
 void run_simulate(const SimulateOptions& options) {
   const Cut parts = cut(read_net(options.net, options.set));
   if (parts.trunk.empty()) fail("{}: the net has no convolutional layer, so there is nothing to share", options.net);
   const bool csv = options.format == "csv";
-  fmt::print("{}",
-             csv ? "slaves,exchange,seconds,speedup,working,plan,master_out_mb,master_in_mb,busiest_slave_mb\n"
-                 : fmt::format("{:>6} {:<9}{:>9}{:>9}{:>8}{:>14}{:>13}{:>17}  plan\n", "slaves", "exchange", "seconds",
-                               "speedup", "working", "master out/MB", "master in/MB", "busiest slave/MB"));
+  bool first = true;
   for (const std::string& name : options.exchanges) {
     const Wishes wishes{.exchange = exchange_wish(name),
                         .micro_batches = options.micro_batches,
@@ -45,6 +52,7 @@ void run_simulate(const SimulateOptions& options) {
       const NodeUse& master = step.nodes.back();
       const double speedup = point.seconds_alone / step.seconds;
       const std::string plan = describe(point.choice.plan);
+      if (std::exchange(first, false)) print_head(csv);
       if (csv) {
         fmt::print("{},{},{:.6f},{:.4f},{},\"{}\",{:.3f},{:.3f},{:.3f}\n", slaves, name, step.seconds, speedup,
                    point.working, plan, master.bytes_out / 1e6, master.bytes_in / 1e6, busiest / 1e6);
@@ -68,28 +76,26 @@ void add_simulate(CLI::App& app) {
       "machine alone. Slaves that would only slow the others down get no work");
   command.add_option("--net", options->net, "net file")->capture_default_str();
   add_set_option(command, options->set);
-  command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
+  command.add_option("--batch", options->batch, "images")->check(whole_number(1, 65536))->capture_default_str();
   command.add_option("--slaves", options->slaves, "numbers of slaves, separated by commas")
       ->delimiter(',')
-      ->check(CLI::Range(1, 256))
+      ->check(whole_number(1, 256))
       ->capture_default_str();
   command.add_option("--bandwidth", options->bandwidth, "bandwidth of each machine's link, each way, in Mbit/s")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str();
   add_options(command, options->machines);
   command.add_option("--exchange", options->exchanges, "star, ring, thesis, or auto for the best, separated by commas")
       ->delimiter(',')
-      ->check(CLI::IsMember({"star", "ring", "thesis", "auto"}))
+      ->check(one_of({"star", "ring", "thesis", "auto"}))
       ->capture_default_str();
   command.add_option("--wire", options->wire, "number type of maps and gradients on the wire")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}))
+      ->check(one_of({"fp32", "bf16", "fp16", "int8"}))
       ->capture_default_str();
   command.add_option("--micro-batches", options->micro_batches, "equal parts of the batch, pipelined; 0: the best")
-      ->check(CLI::Range(0, 65536))
+      ->check(whole_number(0, 65536))
       ->capture_default_str();
-  command.add_option("--format", options->format, "text or csv")
-      ->check(CLI::IsMember({"text", "csv"}))
-      ->capture_default_str();
+  command.add_option("--format", options->format, "text or csv")->check(one_of({"text", "csv"}))->capture_default_str();
   command.callback([options] { run_simulate(*options); });
 }
 

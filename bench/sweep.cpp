@@ -146,8 +146,8 @@ void run_sweep(const SweepOptions& options) {
   const std::string file = options.out + "/sweep.csv";
   std::vector<SweepPoint> points;
   std::string table = csv_header() + "\n";
-  fmt::print("{}\n", csv_header());
   const auto put = [&](const SweepPoint& point) {
+    if (points.empty()) fmt::print("{}\n", csv_header());
     points.push_back(point);
     table += csv_row(point) + "\n";
     fmt::print("{}\n", csv_row(point));
@@ -186,22 +186,22 @@ void add_sweep(CLI::App& app) {
   command.add_option("--net", options->net, "net file")->capture_default_str();
   add_set_option(command, options->set);
   list("--filters", options->filters, "filters of the stages, as in 50:500,150:800 (default: the net's)");
-  list("--batch", options->batches, "images a step")->check(CLI::Range(1, 65536));
-  list("--slaves", options->slaves, "numbers of slaves")->check(CLI::Range(1, 256));
+  list("--batch", options->batches, "images a step")->check(whole_number(1, 65536));
+  list("--slaves", options->slaves, "numbers of slaves")->check(whole_number(1, 256));
   auto* bandwidth = list("--bandwidth", options->bandwidths, "bandwidth of each machine's link, each way, in Mbit/s");
-  bandwidth->check(CLI::PositiveNumber);
+  bandwidth->check(positive_number());
   list("--exchange", options->exchanges, "star, ring, thesis, or auto for the best")
-      ->check(CLI::IsMember({"star", "ring", "thesis", "auto"}));
+      ->check(one_of({"star", "ring", "thesis", "auto"}));
   list("--wire", options->wires, "number types of maps and gradients on the wire")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}));
+      ->check(one_of({"fp32", "bf16", "fp16", "int8"}));
   add_options(command, options->machines);
   command.add_flag("--really", options->really, "run each point with processes on this machine")->excludes(bandwidth);
   command.add_option("--data", options->data, "with --really: data, as for convoy-master train")->capture_default_str();
   command.add_option("--steps", options->steps, "with --really: timed steps of each point")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
   command.add_option("--threads", options->threads, "with --really: threads of each process")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole_number(1, 1024))
       ->capture_default_str();
   command.add_option("--out", options->out, "output folder")->capture_default_str();
   command.callback([options] { run_sweep(*options); });

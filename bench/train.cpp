@@ -116,16 +116,14 @@ void add_train(CLI::App& app) {
   command.add_option("--net", options->net, "net file")->capture_default_str();
   add_set_option(command, options->set);
   command.add_option("--device", options->device, "device")->capture_default_str();
-  command.add_option("--threads", options->threads, "threads")->check(CLI::Range(1, 1024))->capture_default_str();
-  command.add_option("--batch", options->batch, "images")->check(CLI::Range(1, 65536))->capture_default_str();
-  command.add_option("--repeats", options->repeats, "steps")->check(CLI::Range(1, 10000))->capture_default_str();
+  command.add_option("--threads", options->threads, "threads")->check(whole_number(1, 1024))->capture_default_str();
+  command.add_option("--batch", options->batch, "images")->check(whole_number(1, 65536))->capture_default_str();
+  command.add_option("--repeats", options->repeats, "steps")->check(whole_number(1, 10000))->capture_default_str();
   command.add_flag("--no-bare", options->no_bare, "do not run the bare convolutions");
   command.add_option("--compute", options->compute, "precision of the cpu device: fp32 or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->check(one_of({"fp32", "bf16"}))
       ->capture_default_str();
-  command.add_option("--format", options->format, "text or csv")
-      ->check(CLI::IsMember({"text", "csv"}))
-      ->capture_default_str();
+  command.add_option("--format", options->format, "text or csv")->check(one_of({"text", "csv"}))->capture_default_str();
   command.callback([options] { run_train(*options); });
 }
 

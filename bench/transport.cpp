@@ -249,21 +249,19 @@ void add_transport(CLI::App& app) {
   command.add_option("--tensors", options->tensors, "bytes of a tensor, separated by commas, multiples of 65536")
       ->delimiter(',')
       ->capture_default_str();
-  command.add_option("--repeats", options->repeats, "rounds")->check(CLI::Range(1, 10000))->capture_default_str();
+  command.add_option("--repeats", options->repeats, "rounds")->check(whole_number(1, 10000))->capture_default_str();
   command
       .add_option("--fan-out", options->fan_out,
                   "send the last tensor to 1, 2, 4, ... local receivers up to this number instead, and print the "
                   "sender's peak memory")
-      ->check(CLI::Range(0, 64));
+      ->check(whole_number(0, 64));
   command.add_flag("--encrypted", options->encrypted,
                    "compare encrypted with plain links instead, both to processes of this machine");
   command.add_option(
       "--listen", options->listen,
       "send to another machine that connects here, for example tcp://*:5580; the next port is used as well");
   command.add_option("--connect", options->connect, "receive from the machine that listens there");
-  command.add_option("--format", options->format, "text or csv")
-      ->check(CLI::IsMember({"text", "csv"}))
-      ->capture_default_str();
+  command.add_option("--format", options->format, "text or csv")->check(one_of({"text", "csv"}))->capture_default_str();
   command.callback([options] { run_transport(*options); });
 }
 

@@ -1,11 +1,10 @@
-#include <fmt/core.h>
-
-#include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "cli/command_line.hpp"
 #include "core/allocator.hpp"
-#include "core/error.hpp"
-#include "core/exit_code.hpp"
 #include "core/stop_signal.hpp"
 #include "devices/library_threads.hpp"
 #include "master/commands/options.hpp"
@@ -19,54 +18,48 @@ std::string joined(int argc, char** argv) {
   return line;
 }
 
+/// Options and body of a command.
+template <class Options, class Run>
+void add_command(CLI::App& app, const char* name, const char* help, std::vector<std::function<int()>>& chosen,
+                 Run body) {
+  CLI::App& command = *app.add_subcommand(name, help);
+  const auto options = std::make_shared<Options>();
+  convoy::define(command, *options);
+  command.callback([&chosen, &command, options, body] {
+    chosen.push_back([&command, options, body] {
+      convoy::expect_slaves_for(command);
+      return body(*options);
+    });
+  });
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Convoy's master trains and tests convolutional nets, alone or with slaves"};
+  app.require_subcommand(1);
+  std::vector<std::function<int()>> chosen;
+  add_command<convoy::TrainOptions>(app, "train", "train a net", chosen, [&](const convoy::TrainOptions& options) {
+    return convoy::train_command(options, joined(argc, argv));
+  });
+  add_command<convoy::TestOptions>(app, "test", "test saved weights", chosen, convoy::test_command);
+  add_command<convoy::PlanOptions>(app, "plan", "print the plan for a net, without training", chosen,
+                                   convoy::plan_command);
+  add_command<convoy::PredictOptions>(app, "predict", "name the classes of images", chosen, convoy::predict_command);
+  add_command<convoy::ImportOptions>(app, "import",
+                                     "make a net file and weights from an ONNX model, or weights from a PyTorch model",
+                                     chosen, convoy::import_command);
+  add_command<convoy::ExportOptions>(app, "export", "make an ONNX model from a net file and weights", chosen,
+                                     convoy::export_command);
+  add_command<convoy::KeyOptions>(app, "key", "print the key with which slaves join", chosen, convoy::key_command);
+  if (const auto code = convoy::parse_command_line(app, "convoy-master", argc, argv)) return *code;
+  return chosen.front()();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   convoy::settle_library_threads(argv);
   convoy::isolate_stop_signals();
   convoy::keep_freed_memory();
-  CLI::App app{"Convoy's master trains and tests convolutional nets, alone or with slaves"};
-  app.require_subcommand(1);
-  convoy::TrainOptions train;
-  convoy::TestOptions test;
-  convoy::PlanOptions plan;
-  CLI::App& train_app = *app.add_subcommand("train", "train a net");
-  CLI::App& test_app = *app.add_subcommand("test", "test saved weights");
-  CLI::App& plan_app = *app.add_subcommand("plan", "print the plan for a net, without training");
-  convoy::PredictOptions predict;
-  CLI::App& predict_app = *app.add_subcommand("predict", "name the classes of images");
-  convoy::define(predict_app, predict);
-  convoy::ImportOptions import;
-  convoy::ExportOptions export_to;
-  CLI::App& import_app =
-      *app.add_subcommand("import", "make a net file and weights from an ONNX model, or weights from a PyTorch model");
-  CLI::App& export_app = *app.add_subcommand("export", "make an ONNX model from a net file and weights");
-  convoy::define(import_app, import);
-  convoy::define(export_app, export_to);
-  std::string keys;
-  CLI::App& key_app = *app.add_subcommand("key", "print the key with which slaves join");
-  convoy::define_keys(key_app, keys);
-  convoy::define(train_app, train);
-  convoy::define(test_app, test);
-  convoy::define(plan_app, plan);
-  try {
-    app.parse(argc, argv);
-    if (train_app.parsed()) return convoy::train_command(train, joined(argc, argv));
-    if (test_app.parsed()) return convoy::test_command(test);
-    if (predict_app.parsed()) return convoy::predict_command(predict);
-    if (import_app.parsed()) return convoy::import_command(import);
-    if (export_app.parsed()) return convoy::export_command(export_to);
-    if (key_app.parsed()) return convoy::key_command(keys);
-    return convoy::plan_command(plan);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? convoy::kSuccess : convoy::kUsage;
-  } catch (const convoy::PeerLost& error) {
-    fmt::print(stderr, "convoy-master: {}\n", error.what());
-    return convoy::kSlaveLost;
-  } catch (const convoy::DeviceLost& error) {
-    convoy::end_without_device("convoy-master", error);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "convoy-master: {}\n", error.what());
-    return convoy::kFailure;
-  }
+  const convoy::ErrorReport report{.program = "convoy-master", .json = convoy::asks_for_json(argc, argv)};
+  return convoy::report_errors(report, [&] { return run(argc, argv); });
 }

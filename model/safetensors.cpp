@@ -208,8 +208,10 @@ Json parse_header(const std::string& text, const std::string& file) {
   };
   try {
     return Json::parse(text, unique);
-  } catch (const Json::exception& error) {
-    fail("{}: its header is not JSON: {}; expected a safetensors file", file, error.what());
+  } catch (const Json::parse_error& error) {
+    fail("{}: its header is not JSON from byte {} on; expected a safetensors file", file, error.byte);
+  } catch (const Json::exception&) {
+    fail("{}: its header is not JSON; expected a safetensors file", file);
   }
 }
 

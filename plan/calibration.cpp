@@ -129,7 +129,7 @@ Calibration calibration_from_json(const std::string& text, const std::string& fi
     if (read.members.empty()) fail("it has no members; expected at least one");
     return read;
   } catch (const Json::exception& error) {
-    fail("{}: the file is not a calibration: {}; expected the calibration.json of a run", file, error.what());
+    fail("{}: the file is not a calibration: {}; expected the calibration.json of a run", file, fault_of(error));
   } catch (const Error& error) {
     fail("{}: {}", file, error.what());
   }

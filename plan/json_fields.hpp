@@ -9,6 +9,15 @@
 
 namespace convoy {
 
+/// Returns what is wrong with the JSON of a file, in words for people.
+inline std::string fault_of(const nlohmann::json::exception& error) {
+  if (const auto* syntax = dynamic_cast<const nlohmann::json::parse_error*>(&error)) {
+    return fmt::format("it is not JSON from byte {} on", syntax->byte);
+  }
+  if (dynamic_cast<const nlohmann::json::out_of_range*>(&error) != nullptr) return "a field is missing";
+  return "one of its fields has a value of the wrong kind";
+}
+
 /// Returns a whole number from 0 to `most`. Throws Error naming the field.
 template <class Json>
 std::int64_t whole_number(const Json& value, const char* field, std::int64_t most) {

@@ -267,7 +267,7 @@ Plan plan_from_json(const std::string& text, const std::string& file) {
     plan.relayed = json.value("relayed", false);
     return plan;
   } catch (const Json::exception& error) {
-    fail("{}: the file is not a plan: {}; expected the plan.json of a run", file, error.what());
+    fail("{}: the file is not a plan: {}; expected the plan.json of a run", file, fault_of(error));
   } catch (const Error& error) {
     fail("{}: {}", file, error.what());
   }

@@ -1,31 +1,35 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 
+#include "cli/checks.hpp"
+#include "cli/command_line.hpp"
 #include "core/allocator.hpp"
 #include "core/cache_folder.hpp"
 #include "core/exit_code.hpp"
 #include "core/stop_signal.hpp"
+#include "core/text.hpp"
 #include "devices/calibrate.hpp"
 #include "devices/device_options.hpp"
 #include "devices/library_threads.hpp"
 #include "devices/registry.hpp"
 #include "slave/serve.hpp"
 #include "slave/several.hpp"
+#include "wire/endpoint.hpp"
 
 namespace convoy {
 namespace {
 
 std::string default_name() {
+  constexpr std::size_t kLongestHost = 48;  // leaves room for the number and for a device
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
-  return fmt::format("{}-{}", host.data(), getpid());
+  return fmt::format("{}-{}", printable(std::string_view(host.data()).substr(0, kLongestHost)), getpid());
 }
 
 /// Prints each device with its speed and the memory that its shards may take, or the reason why it cannot be used.
@@ -81,12 +85,12 @@ void define(CLI::App& app, Options& options) {
       "memory only (default: ~/.cache/convoy/states)");
   define_memory_option(app, options.memory,
                        "largest memory that shards may take, for example 2GiB (default: 3/4 of the memory available)");
-  app.add_option("--name", options.slave.name, "name of this slave (default: HOST-PID)");
+  app.add_option("--name", options.slave.name, "name of this slave, at most 64 bytes (default: HOST-PID)");
   app.add_option("--peer-port", options.slave.peer_port,
                  "TCP port at which other slaves reach this one, to open in a firewall; each further device takes the "
                  "next port "
                  "(default: any free port)")
-      ->check(CLI::Range(1, 65535));
+      ->check(whole_number(1, 65535));
   app.add_flag("--once", options.slave.once, "end after one run instead of waiting for the next");
   app.add_flag("--list-devices", options.list, "list and time the devices of this machine, and end");
 }
@@ -101,17 +105,7 @@ void serve_on(Options options, const std::string& device_name) {
   serve(options.slave, *device, catch_stop_signals());
 }
 
-/// Runs `work`, prints its error if it fails, and returns the exit code.
-int report_errors(const std::function<int()>& work) {
-  try {
-    return work();
-  } catch (const DeviceLost& error) {
-    end_without_device("convoy-slave", error);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "convoy-slave: {}\n", error.what());
-    return kFailure;
-  }
-}
+const ErrorReport kReport{.program = "convoy-slave"};
 
 int run(const Options& options) {
   if (options.list) {
@@ -128,6 +122,7 @@ int run(const Options& options) {
         "with a "
         "--key finds its master without an address)");
   }
+  if (!options.slave.master.empty()) wire::address_of_master(options.slave.master);  // which says what is wrong with it
   const std::vector<std::string> devices = split_devices(options.device);
   const auto slave_on = [&](const std::string& device) {
     Options own = options;
@@ -139,7 +134,8 @@ int run(const Options& options) {
     if (own.slave.peer_port != 0) {
       own.slave.peer_port += static_cast<int>(std::ranges::find(devices, device) - devices.begin());
     }
-    return report_errors([&] {
+    return report_errors(kReport, [&] {
+      if (const auto fault = fault_of_name(own.slave.name)) fail("--name: {}; choose another", *fault);
       serve_on(own, device);
       return kSuccess;
     });
@@ -153,13 +149,11 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   convoy::settle_library_threads(argv);
   convoy::keep_freed_memory();
-  CLI::App app{"Convoy's slave computes its share of the filters for a master"};
-  convoy::Options options;
-  convoy::define(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? convoy::kSuccess : convoy::kUsage;
-  }
-  return convoy::report_errors([&] { return convoy::run(options); });
+  return convoy::report_errors(convoy::kReport, [&] {
+    CLI::App app{"Convoy's slave computes its share of the filters for a master"};
+    convoy::Options options;
+    convoy::define(app, options);
+    if (const auto code = convoy::parse_command_line(app, "convoy-slave", argc, argv)) return *code;
+    return convoy::run(options);
+  });
 }

@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <thread>
 
+#include "core/text.hpp"
 #include "slave/session.hpp"
 #include "slave/state_cache.hpp"
 #include "wire/beacon.hpp"
@@ -20,25 +22,47 @@ using wire::Clock;
 
 constexpr auto kTick = 200ms;
 constexpr auto kHelloInterval = 500ms;
+/// A slave that connects within this time says nothing about it.
+constexpr auto kQuiet = 3s;
+/// The same after a run: the master has ended, and the next may start much later.
+constexpr auto kQuietAfterARun = 60s;
+/// The time after which the slave repeats a message about the same trouble.
+constexpr auto kTellAgain = 10min;
 /// How long the slave tries to connect to the sender of a broadcast before it looks for another one.
 constexpr auto kBeaconPatience = 5s;
 
 void say(const std::string& line) {
-  fmt::print("{}\n", line);
+  fmt::print("{}\n", printable(line));
   std::fflush(stdout);
 }
 
-/// Prints each line once, unless another line came in between.
+/// Prints events, and each trouble once, and again after a while.
 class Reporter {
  public:
-  void report(const std::string& line) {
-    if (line == last_) return;
-    last_ = line;
+  void event(const std::string& line) {
+    told_.clear();
+    say(line);
+  }
+  void joined(const std::string& line) {
+    quiet_ = kQuietAfterARun;
+    event(line);
+  }
+  void trouble(const std::string& line) {
+    constexpr std::size_t kMostTold = 64;
+    const auto now = Clock::now();
+    if (told_.size() >= kMostTold) return;
+    const auto [known, fresh] = told_.emplace(line, now);
+    if (!fresh && now - known->second < kTellAgain) return;
+    known->second = now;
     say(line);
   }
 
+  /// How long a connection may take to come about without a word.
+  std::chrono::milliseconds quiet() const { return quiet_; }
+
  private:
-  std::string last_;
+  std::map<std::string, wire::Deadline> told_;
+  std::chrono::milliseconds quiet_ = kQuiet;
 };
 
 std::string place(const SlaveOptions& options) {
@@ -66,7 +90,8 @@ wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, const 
 /// PeerLost if the slave is not connected by the deadline.
 std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello, const std::atomic<bool>& stop,
                                 Reporter& reporter, wire::Deadline deadline) {
-  auto next_hello = Clock::now();
+  const auto began = Clock::now();
+  auto next_hello = began;
   while (!stop) {
     if (!link.connected() && Clock::now() >= deadline) {
       throw PeerLost("master", "no master with the key listens at the address of the broadcast");
@@ -76,11 +101,9 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
       next_hello = Clock::now() + kHelloInterval;
     }
     const auto from = link.receive(Clock::now() + kTick);
-    if (link.turned_away()) {
-      reporter.report(
-          "the master breaks off the connection: start this slave with the --key that the master prints, or start both "
-          "with "
-          "--insecure");
+    const std::string trouble = link.trouble();
+    if (!trouble.empty() && (link.turned_away() || Clock::now() - began > reporter.quiet())) {
+      reporter.trouble(trouble + "; this slave keeps trying");
     }
     if (!from) continue;
     if (const auto* welcome = std::get_if<wire::Welcome>(&from->envelope.message)) {
@@ -88,36 +111,38 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
       return welcome->run;
     }
     if (const auto* refused = std::get_if<wire::Refused>(&from->envelope.message)) {
-      reporter.report("the master refuses this slave: " + refused->reason);
+      reporter.trouble("the master refuses this slave: " + refused->reason);
       next_hello = Clock::now() + 2s;
     }
   }
   return std::nullopt;
 }
 
-/// Serves one run. Returns false once `stop` is set. Sets `joined` when the slave has joined the run.
+/// Serves one run. Returns false once `stop` is set. Sets `in_run` when the slave has joined the run.
 bool serve_run(const SlaveOptions& options, Device& device, StateCache& cache, const std::atomic<bool>& stop,
-               Reporter& reporter, bool& joined) {
+               Reporter& reporter, bool& in_run) {
   const bool search = options.master.empty();
-  const std::optional<std::string> master = search ? wire::find_master(options.key->master, stop) : options.master;
+  const std::optional<std::string> master =
+      search ? wire::find_master(options.key->master, stop, [&](const std::string& why) { reporter.trouble(why); })
+             : options.master;
   if (!master) return false;
-  if (search) reporter.report("found the master at " + *master);
+  if (search) reporter.trouble("found the master at " + *master);
   wire::ClientLink link(*master, {.join_key = options.key}, options.peer_port);
   const wire::Hello hello = hello_of(options, device.info(), link);
   const auto patience = search ? Clock::now() + kBeaconPatience : wire::Deadline::max();
   const std::optional<std::string> run = join(link, hello, stop, reporter, patience);
   if (!run) return false;
-  joined = true;
-  reporter.report(fmt::format("joined run {} as {}", *run, options.name));
+  in_run = true;
+  reporter.joined(fmt::format("joined run {} as {}", *run, options.name));
   Session session(link, device, options.memory, cache);
   const std::optional<std::string> reason = session.serve(stop, options.leave_patience, [&] {
-    reporter.report("leaving: the master takes the shards back after this step; press Ctrl-C again to leave at once");
+    reporter.event("leaving: the master takes the shards back after this step; press Ctrl-C again to leave at once");
   });
   if (!reason) {
     link.send(Channel::control, {wire::Bye{"stopped by its user"}, {}}, Clock::now() + kTick);
     return false;
   }
-  reporter.report(fmt::format("run over: {}{}", *reason, stop ? "" : waiting(options)));
+  reporter.event(fmt::format("run over: {}{}", *reason, stop ? "" : waiting(options)));
   return !stop;
 }
 
@@ -129,11 +154,18 @@ void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>&
   StateCache cache(options.cache);
   bool joined = false;
   while (!stop) {
+    bool in_run = false;
     try {
-      if (!serve_run(options, device, cache, stop, reporter, joined)) return;
+      if (!serve_run(options, device, cache, stop, reporter, in_run)) return;
     } catch (const PeerLost& lost) {
-      reporter.report(fmt::format("{}{}", lost.what(), waiting(options)));
+      const std::string line = fmt::format("{}{}", lost.what(), waiting(options));
+      if (in_run) {
+        reporter.event(line);
+      } else {
+        reporter.trouble(line);
+      }
     }
+    joined = joined || in_run;
     if (options.once && joined) return;
     // The master may be about to end, or another program may answer and break off every connection, so the slave waits.
     std::this_thread::sleep_for(kHelloInterval);

@@ -119,8 +119,33 @@ void Beacon::call() const {
 
 // ---- the slave's side ----------------------------------------------------------------------------------------------
 
-std::optional<std::string> find_master(const std::string& public_key, const std::atomic<bool>& stop) {
-  const Socket listener;
+namespace {
+
+/// A call and the address that it came from.
+struct Heard {
+  Call call;
+  std::string master;  ///< "tcp://HOST:PORT"
+};
+
+/// The next call, whoever's it is; nothing within a moment.
+std::optional<Heard> hear(const Socket& listener) {
+  constexpr int kTickMs = 200;
+  pollfd item{listener.handle(), POLLIN, 0};
+  if (poll(&item, 1, kTickMs) <= 0) return std::nullopt;
+  std::array<char, 512> bytes;
+  sockaddr_in sender{};
+  socklen_t size = sizeof sender;
+  const ssize_t count = recvfrom(listener.handle(), bytes.data(), bytes.size(), MSG_DONTWAIT,
+                                 reinterpret_cast<sockaddr*>(&sender), &size);
+  if (count <= 0) return std::nullopt;
+  const auto call = call_from({bytes.data(), static_cast<std::size_t>(count)});
+  std::array<char, INET_ADDRSTRLEN> text{};
+  if (!call || inet_ntop(AF_INET, &sender.sin_addr, text.data(), text.size()) == nullptr) return std::nullopt;
+  return Heard{*call, fmt::format("tcp://{}:{}", text.data(), call->port)};
+}
+
+/// Listens at the port of the beacons, beside other slaves of this machine.
+void listen_for_calls(const Socket& listener) {
   const int on = 1;
   // Several slaves on one machine listen at the same port.
   setsockopt(listener.handle(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -129,20 +154,44 @@ std::optional<std::string> find_master(const std::string& public_key, const std:
     fail("cannot listen for the master's broadcasts at UDP port {}: {}; give the master's address instead", kBeaconPort,
          std::strerror(errno));
   }
+}
+
+std::string of_another_key(const std::string& master) {
+  return fmt::format(
+      "a master calls from {}, but with another key than that of this slave; give the --key that this master prints",
+      master);
+}
+
+constexpr const char* kNoCall =
+    "no master calls on this network: it may not run yet, may be on another network, or a firewall stops its "
+    "broadcasts; if it runs, give its address: convoy-slave tcp://HOST:PORT --key KEY";
+
+}  // namespace
+
+std::optional<std::string> find_master(const std::string& public_key, const std::atomic<bool>& stop,
+                                       const std::function<void(const std::string&)>& report,
+                                       std::chrono::milliseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  const Socket listener;
+  listen_for_calls(listener);
+  std::string stranger;  // the last master of another key, and when it called
+  auto called = Clock::now();
+  auto judged = Clock::now();
+  std::string told;
   while (!stop) {
-    pollfd item{listener.handle(), POLLIN, 0};
-    if (poll(&item, 1, 200) <= 0) continue;
-    std::array<char, 512> bytes;
-    sockaddr_in sender{};
-    socklen_t size = sizeof sender;
-    const ssize_t count = recvfrom(listener.handle(), bytes.data(), bytes.size(), MSG_DONTWAIT,
-                                   reinterpret_cast<sockaddr*>(&sender), &size);
-    if (count <= 0) continue;
-    const auto call = call_from({bytes.data(), static_cast<std::size_t>(count)});
-    if (!call || call->key != public_key) continue;
-    std::array<char, INET_ADDRSTRLEN> text{};
-    if (inet_ntop(AF_INET, &sender.sin_addr, text.data(), text.size()) == nullptr) continue;
-    return fmt::format("tcp://{}:{}", text.data(), call->port);
+    const auto heard = hear(listener);
+    if (heard && heard->call.key == public_key) return heard->master;
+    const auto now = Clock::now();
+    if (heard) {
+      stranger = heard->master;
+      called = now;
+    }
+    if (now - judged < patience) continue;
+    judged = now;
+    if (now - called > patience) stranger.clear();
+    const std::string why = stranger.empty() ? kNoCall : of_another_key(stranger);
+    if (report && why != told) report(why);
+    told = why;
   }
   return std::nullopt;
 }

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -47,7 +49,11 @@ class Beacon {
 };
 
 /// Waits for a broadcast of the master with this public key and returns the master's endpoint, "tcp://HOST:PORT".
-/// Returns nothing once `stop` is set. Throws Error if the UDP port cannot be bound.
-std::optional<std::string> find_master(const std::string& public_key, const std::atomic<bool>& stop);
+/// Returns nothing once `stop` is set. If no such broadcast came for `patience`, it tells `report` why, once for each
+/// reason: there is no broadcast at all, or only that of a master with another key. Throws Error if the UDP port cannot
+/// be bound.
+std::optional<std::string> find_master(const std::string& public_key, const std::atomic<bool>& stop,
+                                       const std::function<void(const std::string&)>& report = {},
+                                       std::chrono::milliseconds patience = std::chrono::seconds(5));
 
 }  // namespace convoy::wire

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <list>
 #include <random>
 #include <thread>
 
+#include "wire/endpoint.hpp"
 #include "wire/gatekeeper.hpp"
+#include "wire/monitor.hpp"
 #include "wire/socket.hpp"
+#include "wire/trouble.hpp"
 
 namespace convoy::wire {
 namespace {
@@ -20,66 +24,19 @@ std::string make_id() {
   return fmt::format("{}-{:08x}{:08x}", getpid(), entropy(), entropy());
 }
 
-/// Tracks whether the single connection of a socket is established.
-class Monitor {
- public:
-  Monitor(zmq::context_t& context, zmq::socket_t& watched, const std::string& name)
-      : watched_(watched), events_(context, zmq::socket_type::pair) {
-    const std::string endpoint = "inproc://monitor-" + name;
-    zmq_socket_monitor(watched.handle(), endpoint.c_str(),
-                       ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | kHandshakeFailed);
-    events_.set(zmq::sockopt::linger, 0);
-    events_.connect(endpoint);
-  }
-  ~Monitor() {
-    // The event socket must be closed before the socket that feeds it.
-    zmq_socket_monitor(watched_.handle(), nullptr, 0);
-  }
-  Monitor(const Monitor&) = delete;
-  Monitor& operator=(const Monitor&) = delete;
-
-  /// Reads the pending events. Returns false if the connection broke after it was established.
-  bool watch() {
-    zmq::message_t event;
-    while (events_.recv(event, zmq::recv_flags::dontwait)) {
-      std::uint16_t number = 0;
-      std::copy_n(event.data<std::uint8_t>(), sizeof number, reinterpret_cast<std::uint8_t*>(&number));
-      zmq::message_t address;
-      if (event.more() && !events_.recv(address)) break;
-      if (number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) stands_ = true;
-      turned_away_ = (number & kHandshakeFailed) != 0 || (turned_away_ && number == ZMQ_EVENT_DISCONNECTED);
-      if (number == ZMQ_EVENT_DISCONNECTED && stands_) {
-        stands_ = false;
-        return false;
-      }
-    }
-    return true;
-  }
-  bool stands() const { return stands_; }
-  bool turned_away() const { return turned_away_; }
-  void* handle() { return events_.handle(); }
-
- private:
-  static constexpr int kHandshakeFailed =
-      ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
-
-  zmq::socket_t& watched_;
-  zmq::socket_t events_;
-  bool stands_ = false;
-  bool turned_away_ = false;
-};
-
-/// The host of "tcp://HOST:PORT".
-std::string host_of(const std::string& endpoint) {
-  const std::size_t begin = endpoint.find("//");
-  const std::size_t end = endpoint.rfind(':');
-  if (begin == std::string::npos || end == std::string::npos || end < begin + 2) return endpoint;
-  return endpoint.substr(begin + 2, end - begin - 2);
-}
+/// How long a program that accepted the TCP connection may take for the handshake before the user hears of it.
+constexpr auto kHandshakePatience = std::chrono::seconds(6);
+/// How long a link tries before this program looks for what is wrong. A master that starts at the same time as its slaves
+/// then sees no connection that is closed again at once, of which it would warn its user.
+constexpr auto kBeforeAsking = std::chrono::seconds(2);
+/// How long ZeroMQ's first attempt may last before this program itself looks for what is wrong.
+constexpr auto kSilentAttempt = std::chrono::seconds(4);
 
 }  // namespace
 
 struct ClientLink::State {
+  explicit State(Address of_master) : address(std::move(of_master)) {}
+
   /// The outgoing connection to another slave.
   struct PeerSocket {
     Peer peer;
@@ -89,8 +46,11 @@ struct ClientLink::State {
   };
 
   LinkOptions options;
-  std::string host;  ///< host of the master
-  KeyPair own_keys;  ///< keys towards other slaves; empty without a join key
+  Address address;  ///< address of the master
+  Trouble trouble{address};
+  Deadline began = Clock::now();  ///< when the link began to connect
+  Deadline since = began;         ///< when the attempt to connect began
+  KeyPair own_keys;               ///< keys towards other slaves; empty without a join key
   zmq::context_t context{1};
   std::optional<Gatekeeper> gatekeeper;
   zmq::socket_t control{context, zmq::socket_type::dealer};
@@ -156,10 +116,9 @@ struct ClientLink::State {
 };
 
 ClientLink::ClientLink(const std::string& endpoint, const LinkOptions& options, int peer_port)
-    : state_(std::make_unique<State>()) {
+    : state_(std::make_unique<State>(address_of_master(endpoint))) {
   State& state = *state_;
   state.options = options;
-  state.host = host_of(endpoint);
   for (zmq::socket_t* socket : {&state.control, &state.data, &state.from_peers}) configure(*socket, options);
   configure_control(state.control, options);
   state.data.set(zmq::sockopt::tcp_keepalive, 1);
@@ -177,13 +136,15 @@ ClientLink::ClientLink(const std::string& endpoint, const LinkOptions& options, 
     state.connect(state.control, endpoint, id + "/c");
     state.connect(state.data, endpoint, id + "/d");
   } catch (const zmq::error_t& error) {
-    fail("cannot connect to '{}': {}; give an address such as tcp://192.168.0.10:5570", endpoint, error.what());
+    fail("cannot connect to '{}': {}; give an address such as tcp://192.168.0.10:5570", endpoint,
+         std::strerror(error.num()));
   }
   state.from_peers.set(zmq::sockopt::router_handover, true);
   try {
     state.from_peers.bind(peer_port == 0 ? "tcp://*:*" : fmt::format("tcp://*:{}", peer_port));
   } catch (const zmq::error_t& error) {
-    fail("cannot listen for other slaves at TCP port {}: {}; choose another --peer-port", peer_port, error.what());
+    fail("cannot listen for other slaves at TCP port {}: {}; choose another --peer-port", peer_port,
+         std::strerror(error.num()));
   }
 }
 
@@ -224,7 +185,8 @@ void ClientLink::send(Channel channel, const Envelope& envelope, Deadline deadli
     try {
       if (send_frames(socket, envelope)) return;
     } catch (const zmq::error_t& error) {
-      if (error.num() != EINTR) throw PeerLost("master", fmt::format("sending to the master failed: {}", error.what()));
+      if (error.num() != EINTR)
+        throw PeerLost("master", fmt::format("sending to the master failed: {}", std::strerror(error.num())));
     }
     const auto tick = std::min(deadline, Clock::now() + std::chrono::milliseconds(200));
     if (!poll(socket, ZMQ_POLLOUT, tick) && Clock::now() >= deadline) {
@@ -240,7 +202,25 @@ bool ClientLink::connected() {
 
 bool ClientLink::turned_away() {
   state_->watch();
-  return state_->master->turned_away();
+  return !state_->master->handshake_fault().empty();
+}
+
+std::string ClientLink::trouble() {
+  State& state = *state_;
+  state.watch();
+  if (state.master->stands()) return "";
+  if (!state.master->handshake_fault().empty()) return state.master->handshake_fault();
+  if (const auto silent = state.master->silent()) {
+    if (*silent < kHandshakePatience) return "";
+    return fmt::format("the program at {} port {} accepts connections, but does not answer as a master would",
+                       state.address.host, state.address.port);
+  }
+  // Where ZeroMQ has just failed, nobody listens whom another attempt could disturb.
+  const bool failed = state.master->take_failed_connection();
+  if (failed) state.since = Clock::now();
+  const bool soon = Clock::now() - state.began < kBeforeAsking;
+  if (!soon && (failed || Clock::now() - state.since > kSilentAttempt)) state.trouble.ask();
+  return state.trouble.answer();
 }
 
 // ---- other slaves --------------------------------------------------------------------------------------------------
@@ -252,7 +232,7 @@ void ClientLink::meet(const std::string& token, int self, const std::vector<Peer
   state.token = token;
   ++state.meetings;
   for (const Peer& peer : peers) {
-    const std::string host = peer.endpoint.starts_with(':') ? state.host : "";
+    const std::string host = peer.endpoint.starts_with(':') ? state.address.host : "";
     state.peers.push_back(
         {peer, host + peer.endpoint, zmq::socket_t(state.context, zmq::socket_type::dealer), nullptr});
     State::PeerSocket& link = state.peers.back();
@@ -272,7 +252,7 @@ void ClientLink::meet(const std::string& token, int self, const std::vector<Peer
     try {
       state.connect(link.socket, "tcp://" + link.address, fmt::format("{}/{}", token, self));
     } catch (const zmq::error_t& error) {
-      fail("cannot connect to slave {} at '{}': {}", peer.name, link.address, error.what());
+      fail("cannot connect to slave {} at '{}': {}", peer.name, link.address, std::strerror(error.num()));
     }
   }
 }

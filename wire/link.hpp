@@ -143,6 +143,9 @@ class ClientLink {
   bool connected();
   /// Whether the last handshake with the server at the endpoint failed: its keys differ, or only one side uses keys.
   bool turned_away();
+  /// What has kept the connection from standing so far, in a sentence for people: the name does not resolve, nobody
+  /// listens, the keys do not fit. Empty where it stands, or where nothing is known yet.
+  std::string trouble();
 
   struct Peer {
     int node = 0;

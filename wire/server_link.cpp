@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <thread>
 
+#include "wire/endpoint.hpp"
 #include "wire/gatekeeper.hpp"
 #include "wire/refusals.hpp"
 #include "wire/socket.hpp"
@@ -34,6 +37,20 @@ std::string address_of(const zmq::message_t& message) {
   return address == nullptr ? "" : address;
 }
 
+/// What to tell the user of an address that cannot be listened at.
+std::string why_unbound(const std::string& endpoint, const Address& address, int error) {
+  const std::string where = fmt::format("cannot listen at '{}': ", endpoint);
+  if (error == EADDRINUSE) {
+    return where + fmt::format("another program, perhaps another master, uses port {}; end it, or choose another port",
+                               address.port);
+  }
+  if (error == EADDRNOTAVAIL || error == ENODEV) {
+    return where + fmt::format("{} is not an address of this machine; give one that is, or * for all", address.host);
+  }
+  if (error == EACCES) return where + "this user may not use that port; choose one above 1023";
+  return where + std::strerror(error);
+}
+
 }  // namespace
 
 struct ServerLink::State {
@@ -51,11 +68,11 @@ ServerLink::ServerLink(const std::string& endpoint, const LinkOptions& options) 
   }
   state_->socket.set(zmq::sockopt::router_mandatory, true);
   state_->socket.set(zmq::sockopt::router_handover, true);
+  const Address address = address_to_listen(endpoint);
   try {
     state_->socket.bind(endpoint);
   } catch (const zmq::error_t& error) {
-    fail("cannot listen at '{}': {}; give an address such as tcp://*:5570, with a port that is free", endpoint,
-         error.what());
+    fail("{}", why_unbound(endpoint, address, error.num()));
   }
 }
 
@@ -103,7 +120,7 @@ void ServerLink::send(const std::string& peer, Channel channel, const Envelope& 
     } catch (const zmq::error_t& error) {
       if (error.num() == EINTR) continue;
       if (error.num() == EHOSTUNREACH) throw PeerLost(peer, "it is not connected");
-      throw PeerLost(peer, fmt::format("sending failed: {}", error.what()));
+      throw PeerLost(peer, fmt::format("sending failed: {}", std::strerror(error.num())));
     }
     // A ROUTER socket always polls as writable, so the loop sleeps until a full queue has drained.
     if (Clock::now() >= deadline)

@@ -28,8 +28,7 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
     fail("{}: net {} has no convolutional layer, so there is nothing to share with slaves; leave out --slaves",
          net.file, net.name);
   }
-  // What contradicts itself, before anybody is waited for.
-  if (const auto exchange = wishes_of(options, net.training.batch).exchange) expect_fits(*exchange, cut.trunk);
+  expect_possible(options, cut, net.training.batch);
   cluster->planned_.roster = gather_slaves(options, net.name, observers, stop);
   if (!cluster->planned_.roster) return nullptr;
   cluster->form();

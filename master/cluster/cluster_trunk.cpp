@@ -4,6 +4,8 @@
 #include <random>
 #include <utility>
 
+#include "core/text.hpp"
+
 namespace convoy {
 namespace {
 
@@ -117,7 +119,7 @@ std::vector<std::size_t> ClusterTrunk::awaited() const {
 
 void ClusterTrunk::broke_protocol(std::size_t slave, const std::string& what) const {
   const std::string& name = roster_.slaves()[slave].name;
-  throw PeerLost(name, fmt::format("slave {} broke the protocol: {}", name, what));
+  throw PeerLost(name, fmt::format("slave {} broke the protocol: {}", name, printable(what, kMostWords)));
 }
 
 void ClusterTrunk::run_until(const std::function<bool()>& over) {
@@ -168,7 +170,7 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
   }
   if (!assigned_[slave]) return;
   if (const auto* failed = std::get_if<wire::Failed>(&envelope.message)) {
-    const std::string why = fmt::format("slave {} failed: {}", name, failed->reason);
+    const std::string why = fmt::format("slave {} failed: {}", name, printable(failed->reason, kMostWords));
     if (!ready_) throw PeerLost(name, why, PeerLost::Reason::cannot_hold);
     throw PeerLost(name, why);
   }

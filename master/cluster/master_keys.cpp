@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/files.hpp"
 #include "master/commands/options.hpp"
@@ -27,23 +28,36 @@ std::string default_file() {
   fail("neither HOME nor XDG_CONFIG_HOME says where the master's keys are; give a file with --keys");
 }
 
+/// The keys in the file; nothing where it holds something else.
+std::optional<wire::MasterKeys> keys_in(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  wire::MasterKeys keys;
+  for (const auto& [name, pair] : {std::pair{"master", &keys.master}, std::pair{"member", &keys.member}}) {
+    if (!json.is_object() || !json.contains(name) || !json[name].is_object()) return std::nullopt;
+    for (const auto& [half, key] : {std::pair{"public", &pair->public_key}, std::pair{"secret", &pair->secret_key}}) {
+      if (!json[name].contains(half) || !json[name][half].is_string()) return std::nullopt;
+      *key = json[name][half].get<std::string>();
+      if (!wire::is_key(*key)) return std::nullopt;
+    }
+  }
+  return keys;
+}
+
 wire::MasterKeys read_keys(const std::string& file) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(file, ignored);
+  const auto keys = is_folder ? std::nullopt : keys_in(read_text(file));
+  if (!keys) {
+    fail(
+        "{}: this is {}, not a key file of Convoy; give the key file of this master with --keys, or a name that is not "
+        "taken yet, for new keys",
+        file, is_folder ? "a folder" : "another file");
+  }
   struct stat status {};
   if (stat(file.c_str(), &status) == 0 && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     fail("{}: others can read these keys; chmod 600 it, or remove it for new ones if somebody may have read it", file);
   }
-  wire::MasterKeys keys;
-  try {
-    const Json json = Json::parse(read_text(file));
-    for (const auto& [name, pair] : {std::pair{"master", &keys.master}, std::pair{"member", &keys.member}}) {
-      *pair = {json.at(name).at("public"), json.at(name).at("secret")};
-      if (!wire::is_key(pair->public_key) || !wire::is_key(pair->secret_key))
-        fail("{}: the {} keys are none", file, name);
-    }
-  } catch (const Json::exception& error) {
-    fail("{}: no keys of a master: {}; remove it for new ones", file, error.what());
-  }
-  return keys;
+  return *keys;
 }
 
 void write_keys(const std::string& file, const wire::MasterKeys& keys) {
@@ -77,14 +91,25 @@ void write_keys(const std::string& file, const wire::MasterKeys& keys) {
 
 }  // namespace
 
+bool has_master_keys(const std::string& given) {
+  std::error_code ignored;
+  return fs::exists(given.empty() ? default_file() : given, ignored);
+}
+
 wire::MasterKeys master_keys(const std::string& given) {
   const std::string file = given.empty() ? default_file() : given;
-  if (!fs::exists(file)) write_keys(file, {wire::make_key_pair(), wire::make_key_pair()});
+  if (!has_master_keys(file)) write_keys(file, {wire::make_key_pair(), wire::make_key_pair()});
   return read_keys(file);
 }
 
-int key_command(const std::string& keys) {
-  fmt::print("{}\n", to_text(master_keys(keys).join_key()));
+int key_command(const KeyOptions& options) {
+  if (!options.keys.empty() && !options.make && !has_master_keys(options.keys)) {
+    fail(
+        "{}: there is no key file of that name; `convoy-master train` makes it when it is started with slaves and "
+        "these --keys, and so does `convoy-master key --make --keys {}`",
+        options.keys, options.keys);
+  }
+  fmt::print("{}\n", to_text(master_keys(options.keys).join_key()));
   return 0;
 }
 

@@ -11,4 +11,7 @@ namespace convoy {
 /// $XDG_CONFIG_HOME/convoy, or ~/.config/convoy. Throws Error naming the file.
 wire::MasterKeys master_keys(const std::string& file);
 
+/// Whether that file is there, so that master_keys() makes no new one.
+bool has_master_keys(const std::string& file);
+
 }  // namespace convoy

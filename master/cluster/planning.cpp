@@ -1,24 +1,19 @@
 #include "master/cluster/planning.hpp"
 
-#include <ifaddrs.h>
-#include <netinet/in.h>
-
-#include <arpa/inet.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "core/files.hpp"
 #include "core/stopwatch.hpp"
+#include "core/text.hpp"
 #include "core/thread_team.hpp"
 #include "devices/calibrate.hpp"
 #include "devices/registry.hpp"
 #include "kernels/host/matmul.hpp"
-#include "master/cluster/master_keys.hpp"
 #include "master/cluster/profile.hpp"
 #include "model/head.hpp"
 #include "train/local_trunk.hpp"
+#include "wire/endpoint.hpp"
 
 namespace convoy {
 namespace {
@@ -27,33 +22,6 @@ constexpr const char* kThesis = "thesis";  ///< instead of a plan's file
 
 void notice(const Observers& observers, const std::string& text) {
   for (const auto& observer : observers) observer->on_notice(text);
-}
-
-/// An IPv4 address at which other machines may reach this one, or 127.0.0.1.
-std::string own_address() {
-  std::string address = "127.0.0.1";
-  ifaddrs* first = nullptr;
-  if (getifaddrs(&first) != 0) return address;
-  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
-    std::array<char, INET_ADDRSTRLEN> text{};
-    const auto* internet = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
-    inet_ntop(AF_INET, &internet->sin_addr, text.data(), text.size());
-    if (std::string(text.data()).rfind("127.", 0) != 0) {
-      address = text.data();
-      break;
-    }
-  }
-  freeifaddrs(first);
-  return address;
-}
-
-/// What to paste on the slaves: the endpoint with an address instead of a wildcard.
-std::string join_address(const std::string& endpoint) {
-  for (const std::string wildcard : {"tcp://0.0.0.0:", "tcp://*:"}) {
-    if (endpoint.rfind(wildcard, 0) == 0) return "tcp://" + own_address() + ":" + endpoint.substr(wildcard.size());
-  }
-  return endpoint;
 }
 
 std::vector<double> parse_shares(const std::string& text, std::size_t members) {
@@ -70,8 +38,10 @@ std::vector<double> parse_shares(const std::string& text, std::size_t members) {
   double sum = 0.0;
   for (const double share : shares) sum += share;
   if (place != end || shares.size() != members || !(sum > 0.0)) {
-    fail("--shares '{}': expected {} numbers, one for each member, not all zero, as in {}", text, members,
-         members == 2 ? "2,1" : "3,2,1");
+    fail(
+        "--shares '{}': expected {} numbers with commas between them, one for each slave and one for the master with "
+        "--master-share, not all zero",
+        printable(text, 100), members);
   }
   return shares;
 }
@@ -95,9 +65,17 @@ std::optional<Exchange> exchange_wish(const ClusterOptions& options) {
   return exchange_from(options.exchange);
 }
 
+/// The greatest divisor of the batch up to `wanted`.
+int nearest_divisor(int batch, int wanted) {
+  int divisor = std::min(batch, wanted);
+  while (batch % divisor != 0) --divisor;
+  return divisor;
+}
+
 int micro_batches_of(const ClusterOptions& options, int batch) {
   if (batch % options.micro_batch != 0) {
-    fail("--micro-batch {}: the batch of {} is no multiple of it", options.micro_batch, batch);
+    fail("--micro-batch {}: the batch of {} is not divisible by it; take for example {}", options.micro_batch, batch,
+         nearest_divisor(batch, options.micro_batch));
   }
   return batch / options.micro_batch;
 }
@@ -294,6 +272,24 @@ Wishes wishes_of(const ClusterOptions& options, int batch) {
   return wishes;
 }
 
+void expect_possible(const ClusterOptions& options, const Cut& cut, int batch) {
+  if (options.slaves == 0) return;
+  if (options.least_slaves > options.slaves) {
+    fail("--least-slaves {} is more than --slaves {}; the run could never begin", options.least_slaves, options.slaves);
+  }
+  if (const auto exchange = wishes_of(options, batch).exchange) expect_fits(*exchange, cut.trunk);
+  wire::address_to_listen(options.listen);
+  const std::size_t members = static_cast<std::size_t>(options.slaves) + (options.share ? 1 : 0);
+  const bool has_plan = !options.plan.empty() && options.plan != kThesis;
+  if (has_plan && !options.shares.empty()) fail("--plan {} and --shares both fix shares; leave one out", options.plan);
+  if (!options.shares.empty()) parse_shares(options.shares, members);
+  if (!has_plan) return;
+  std::vector<std::string> names;
+  for (std::size_t m = 0; m < members; ++m) names.push_back(fmt::format("member {}", m + 1));
+  if (options.share) names.back() = kMasterName;
+  read_plan(options.plan, names, cut.trunk, batch);
+}
+
 std::vector<std::string> idle_members(const Plan& plan) {
   std::vector<std::string> idle;
   for (std::size_t m = 0; m < plan.members.size(); ++m) {
@@ -305,33 +301,6 @@ std::vector<std::string> idle_members(const Plan& plan) {
                                plan.members[m]));
   }
   return idle;
-}
-
-bool gather_slaves(const ClusterOptions& options, Roster& roster, int count, const Observers& observers,
-                   const std::atomic<bool>& stop) {
-  const std::string key = options.insecure ? "--insecure" : "--key " + to_text(master_keys(options.keys).join_key());
-  const std::string join = fmt::format("convoy-slave {} {}", join_address(roster.endpoint()), key);
-  return roster.gather(count, stop, [&] {
-    const std::vector<SlaveInfo> here = roster.present();
-    std::string names;
-    for (const SlaveInfo& slave : here) {
-      names += fmt::format("{}{} ({})", names.empty() ? ": " : ", ", slave.name, slave.device);
-    }
-    const bool waiting = static_cast<int>(here.size()) < count;
-    notice(observers, fmt::format("{} of {} slaves{}{}", here.size(), count, names,
-                                  waiting ? "; on each further machine run: " + join : ""));
-  });
-}
-
-std::unique_ptr<Roster> gather_slaves(const ClusterOptions& options, const std::string& run, const Observers& observers,
-                                      const std::atomic<bool>& stop) {
-  std::optional<wire::MasterKeys> keys;
-  if (!options.insecure) keys = master_keys(options.keys);
-  auto roster = std::make_unique<Roster>(options.listen, run, keys,
-                                         [&observers](const std::string& text) { notice(observers, text); });
-  if (options.insecure) notice(observers, "links are neither encrypted nor authenticated (--insecure)");
-  if (!gather_slaves(options, *roster, options.slaves, observers, stop)) return nullptr;
-  return roster;
 }
 
 void plan_members(const Work& work, const Observers& observers, Planned& planned) {

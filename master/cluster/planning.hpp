@@ -46,6 +46,10 @@ struct Planned {
 /// What the options settle of a plan. Throws Error where they contradict each other.
 Wishes wishes_of(const ClusterOptions& options, int batch);
 
+/// Throws Error for options that no slaves can satisfy: shares or a plan of another number of members, an address that
+/// cannot be listened at, options that contradict each other. To be called before anybody is waited for.
+void expect_possible(const ClusterOptions& options, const Cut& cut, int batch);
+
 /// Members to whom a plan gives no filters, in words for people.
 std::vector<std::string> idle_members(const Plan& plan);
 

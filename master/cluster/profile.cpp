@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/stopwatch.hpp"
+#include "core/text.hpp"
 #include "devices/calibrate.hpp"
 
 namespace convoy {
@@ -28,7 +29,8 @@ Roster::Arrival next_answer(Roster& roster, const std::vector<std::size_t>& awai
   }
   const std::string& name = roster.slaves()[arrival.slave].name;
   if (const auto* failed = std::get_if<wire::Failed>(&arrival.envelope.message)) {
-    throw PeerLost(name, fmt::format("slave {} cannot compute the net: {}", name, failed->reason));
+    throw PeerLost(name,
+                   fmt::format("slave {} cannot compute the net: {}", name, printable(failed->reason, kMostWords)));
   }
   if (!is_due(arrival.envelope.message)) {
     throw PeerLost(name, fmt::format("slave {} broke the protocol: {} where {} was due", name,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/text.hpp"
 #include "plan/plan.hpp"
 
 namespace convoy {
@@ -17,6 +18,7 @@ constexpr auto kLastWords = 50ms;
 constexpr int kMostLosses = 3;
 constexpr int kStepsOfTheSound = 20;
 constexpr std::size_t kMostGuests = 256;
+constexpr std::size_t kLongestDevice = 200;
 /// Signs of life, hellos and the like that a member may send in a second: it needs some ten, and more come at once to a
 /// master that was long busy.
 constexpr int kMostSigns = 10000;
@@ -27,8 +29,9 @@ constexpr std::size_t kMostTold = 64;
 /// nothing.
 constexpr auto kSendPatience = 60s;
 
+/// `what` may quote the slave.
 [[noreturn]] void lost(const SlaveInfo& slave, const std::string& what) {
-  throw PeerLost(slave.name, fmt::format("slave {} {}", slave.name, what));
+  throw PeerLost(slave.name, fmt::format("slave {} {}", slave.name, printable(what, kMostWords)));
 }
 
 }  // namespace
@@ -79,6 +82,7 @@ std::optional<std::string> Roster::objection(const wire::ServerLink::From& from,
         "the master speaks version {} of the protocol, this slave {}; run the same release of Convoy on both",
         wire::kProtocolVersion, hello.version);
   }
+  if (const auto fault = fault_of_name(hello.name)) return *fault + "; start this slave with another --name";
   const std::vector<SlaveInfo> all = present();
   const bool taken = std::ranges::any_of(
       all, [&](const SlaveInfo& slave) { return slave.name == hello.name && slave.id != from.peer; });
@@ -97,13 +101,13 @@ std::optional<std::string> Roster::objection(const wire::ServerLink::From& from,
 void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello) {
   if (const auto reason = objection(from, hello)) {
     reached(from.peer, wire::Refused{*reason});
-    tell_refusal({fmt::format("slave {} at {}", hello.name, from.address), *reason});
+    tell_refusal({fmt::format("slave {} at {}", printable(hello.name, kLongestName), from.address), *reason});
     return;
   }
   const SlaveInfo info{
       .id = from.peer,
       .name = hello.name,
-      .device = hello.device,
+      .device = printable(hello.device, kLongestDevice),
       .threads = static_cast<int>(hello.threads),
       .memory = hello.memory,
       .filter_block = static_cast<int>(hello.filter_block),
@@ -138,7 +142,7 @@ void Roster::handle_newcomer(const wire::ServerLink::From& from) {
 void Roster::tell_refusal(const wire::Refusal& refusal) {
   const auto now = Clock::now();
   std::erase_if(told_, [&](const auto& each) { return each.second <= now; });
-  const std::string text = fmt::format("turned away {}: {}", refusal.address, refusal.why);
+  const std::string text = fmt::format("turned away {}: {}", refusal.address, printable(refusal.why, kMostWords));
   if (notice_ && told_.size() < kMostTold && told_.emplace(text, now + kTellAgain).second) notice_(text);
 }
 

@@ -16,6 +16,9 @@
 
 namespace convoy {
 
+/// The largest number of bytes of a slave's own words that reach the user.
+inline constexpr std::size_t kMostWords = 600;
+
 struct SlaveInfo {
   std::string id;      ///< of its connections
   std::string name;    ///< for people

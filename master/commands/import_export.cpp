@@ -17,17 +17,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void expect_absent(const std::string& file) {
-  if (fs::exists(file)) fail("{} exists already; choose another name with --out", file);
+/// Files that somebody may have worked on are not overwritten unasked.
+void expect_free(const std::string& file, bool force) {
+  std::error_code ignored;
+  if (!force && fs::exists(file, ignored)) {
+    fail("{} exists already; choose another name with --out, or overwrite it with --force", file);
+  }
 }
 
 void import_model(const ImportOptions& options, const std::string& out) {
-  expect_absent(out + ".yaml");
+  expect_free(out + ".yaml", options.force);
   const ImportedNet model = import_onnx(options.model, fs::path(out).filename().string());
-  write_text(out + ".yaml",
-             fmt::format("# Imported from {}.\n{}", fs::path(options.model).filename().string(), model.yaml));
+  std::string yaml = model.yaml;
+  const Net net = parse_net(yaml, out + ".yaml", options.set);
+  if (!options.set.empty()) {
+    if (parameter_count(net) != parameter_count(parse_net(yaml, out + ".yaml"))) {
+      fail("--set: the weights of {} do not fit a net with these settings; change the net after the import",
+           options.model);
+    }
+    yaml = to_yaml(net);
+  }
+  write_text(out + ".yaml", fmt::format("# Imported from {}.\n{}", fs::path(options.model).filename().string(), yaml));
   write_safetensors(out + ".safetensors", {.tensors = model.tensors, .metadata = {}});
-  const Net net = read_net(out + ".yaml");
   fmt::print("{}.yaml: {} layers, {} parameters, for images of {}x{}x{} (channels x rows x columns) and {} classes\n",
              out, net.layers.size(), parameter_count(net), net.input.channels, net.input.height, net.input.width,
              net.classes);
@@ -57,7 +68,7 @@ int import_command(const ImportOptions& options) {
          options.model);
   }
   const std::string out = options.out.empty() ? fs::path(options.model).stem().string() : options.out;
-  expect_absent(out + ".safetensors");
+  expect_free(out + ".safetensors", options.force);
   if (weights) {
     import_weights(options, out);
   } else {
@@ -67,6 +78,7 @@ int import_command(const ImportOptions& options) {
 }
 
 int export_command(const ExportOptions& options) {
+  expect_free(options.out, options.force);
   const Net net = read_net(options.net, options.set);
   const SafetensorsFile weights = read_safetensors(options.weights);
   const Cut parts = cut(net);

@@ -1,6 +1,12 @@
 #include "master/commands/options.hpp"
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+
+#include "cli/checks.hpp"
+#include "cli/command_line.hpp"
 
 #include "devices/device_options.hpp"
 #include "master/commands/run_options.hpp"
@@ -24,13 +30,16 @@ void define_net(CLI::App& command, NetOptions& options) {
   define_device_options(command, options.device, options.device_options,
                         "device of this machine; convoy-slave --list-devices lists them");
   command.add_option("--batch", options.batch, "images in a step (default: the net file's)")
-      ->check(CLI::Range(1, 65536));
-  const std::map<std::string, Corrupt> corrupt{{"refuse", Corrupt::refuse}, {"skip", Corrupt::skip}};
-  command.add_option("--corrupt", options.corrupt, "treatment of photographs that cannot be decoded: refuse or skip")
-      ->transform(CLI::CheckedTransformer(corrupt).description("{refuse,skip}"))
+      ->check(whole_number(1, 65536));
+  command
+      .add_option_function<std::string>(
+          "--corrupt",
+          [&options](const std::string& word) { options.corrupt = word == "skip" ? Corrupt::skip : Corrupt::refuse; },
+          "treatment of photographs that cannot be decoded: refuse or skip")
+      ->check(one_of({"refuse", "skip"}))
       ->default_str("refuse");
   command.add_option("--format", options.format, "text for people, or json for programs: one JSON object on each line")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->check(one_of({"text", "json"}))
       ->capture_default_str();
 }
 
@@ -43,24 +52,30 @@ void define(CLI::App& command, NetOptions& options) {
           "class; or glyphs, which the program draws itself. `test` takes the data of the run whose config.yaml "
           "it is given")
       ->capture_default_str();
-  command.add_option("--seed", options.seed, "seed of all random numbers")->capture_default_str();
+  command.add_option("--seed", options.seed, "seed of all random numbers, a whole number from 0 on")
+      ->check(any_whole_number())
+      ->capture_default_str();
 }
 
 void define(CLI::App& command, ClusterOptions& options) {
   command.add_option("--slaves", options.slaves, "number of slaves to wait for; with 0 this machine computes alone")
-      ->check(CLI::Range(0, 256))
+      ->check(whole_number(0, 256))
       ->capture_default_str();
   command
       .add_option(
           "--least-slaves", options.least_slaves,
           "least number of slaves; when fewer are left, the run waits for more instead of going on with the rest or "
           "alone")
-      ->check(CLI::Range(0, 256))
+      ->check(whole_number(0, 256))
       ->capture_default_str();
   command.add_option("--listen", options.listen, "address at which slaves reach this master")->capture_default_str();
   command.add_flag("--insecure", options.insecure,
                    "do not encrypt or authenticate links, on a network that you trust; slaves need the same option");
-  define_keys(command, options.keys);
+  command
+      .add_option("--keys", options.keys,
+                  "file with this master's keys, made if it does not exist (default: convoy/master-keys.json in "
+                  "$XDG_CONFIG_HOME or ~/.config)")
+      ->excludes("--insecure");
   command.add_flag("--master-share", options.share, "let this machine compute a share of the filters too");
   define_memory_option(
       command, options.memory,
@@ -74,16 +89,16 @@ void define(CLI::App& command, ClusterOptions& options) {
           "--wire", options.wire,
           "number type in which maps and gradients travel: fp32, bf16, fp16, or int8 for gradients with bf16 for "
           "maps; sums are in fp32 (default: the plan's, or fp32)")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "int8"}));
+      ->check(one_of({"fp32", "bf16", "fp16", "int8"}));
   command
       .add_option("--exchange", options.exchange,
                   "star: maps go through the master; ring: maps go from slave to slave (default: the plan's)")
-      ->check(CLI::IsMember({"star", "ring"}));
+      ->check(one_of({"star", "ring"}));
   command
       .add_option("--micro-batch", options.micro_batch,
                   "images that travel together while the next ones are computed; must divide the batch (default: the "
                   "plan's)")
-      ->check(CLI::Range(1, 65536));
+      ->check(whole_number(1, 65536));
   command.add_option("--plan", options.plan,
                      "plan.json of a run with as many members, as a fixed plan; or thesis, a scheme for comparison, in "
                      "which weights and "
@@ -96,6 +111,19 @@ namespace {
 
 /// CLI11 gives this word, or none, for an option without its value, depending on its version.
 constexpr const char* kNoFolder = "true";
+
+/// The options that need slaves.
+constexpr std::array kForSlaves{"least-slaves", "listen", "insecure", "keys",        "master-share", "memory",
+                                "shares",       "wire",   "exchange", "micro-batch", "plan"};
+
+/// Without the options for slaves, if the user now gives --slaves 0.
+RunOptions run_to_take_over(const CLI::App& command, RunOptions run) {
+  const CLI::Option& slaves = *command.get_option("--slaves");
+  if (slaves.count() > 0 && slaves.as<int>() == 0) {
+    for (const char* name : kForSlaves) run.erase(name);
+  }
+  return run;
+}
 
 /// --resume FOLDER, which takes the net and all options from the run, and --resume beside NET and --out.
 void define_resume(CLI::App& command, TrainOptions& options) {
@@ -115,9 +143,9 @@ void define_resume(CLI::App& command, TrainOptions& options) {
   command.get_option("net")->required(false);
   command.parse_complete_callback([&command, &options] {
     if (options.net.net.empty()) {
-      if (!options.resume || options.out.empty()) throw CLI::RequiredError("net (a net file, or --resume FOLDER)");
+      if (!options.resume || options.out.empty()) throw CLI::RequiredError("NET, a net file, or --resume FOLDER");
       options.net.net = options.out + "/config.yaml";
-      take_over(command, read_net(options.net.net).run);
+      take_over(command, run_to_take_over(command, read_net(options.net.net).run));
     }
     options.given = options_given(command);
   });
@@ -129,9 +157,9 @@ void define(CLI::App& command, TrainOptions& options) {
   define(command, options.net);
   define(command, options.cluster);
   command.add_option("--epochs", options.epochs, "passes over the training images (default: the net file's)")
-      ->check(CLI::Range(1, 1000000));
+      ->check(whole_number(1, 1000000));
   command.add_option("--steps", options.steps, "number of steps after which to stop, with a checkpoint")
-      ->check(CLI::Range(1L, 1000000000L));
+      ->check(whole_number(1, 1000000000));
   command.add_option("--out", options.out, "run folder (default: runs/NET-NUMBER)");
   CLI::Option* weights = command.add_option("--weights", options.weights,
                                             "start from these weights (.safetensors) instead of random ones");
@@ -147,11 +175,11 @@ void define(CLI::App& command, TrainOptions& options) {
           "--snapshot-seconds", options.snapshot_seconds,
           "seconds between the snapshots in memory to which a run falls back when a slave is lost (0: chosen by their "
           "cost)")
-      ->check(CLI::Range(0.0, 1e9))
+      ->check(number(0.0, 1e9))
       ->capture_default_str();
   command
       .add_option("--checkpoint-seconds", options.checkpoint_seconds, "largest number of seconds between checkpoints")
-      ->check(CLI::Range(0.0, 1e9))
+      ->check(number(0.0, 1e9))
       ->capture_default_str();
 }
 
@@ -168,21 +196,27 @@ void define(CLI::App& command, PredictOptions& options) {
   define_net(command, options.net);
   define(command, options.cluster);
   command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
-  command.add_option("images", options.images, "JPEG and PNG files, or folders of them")->required();
+  command.add_option("images", options.images, "JPEG and PNG files, or folders of them")
+      ->required()
+      ->check(readable([](const std::string& word) {
+        if (word.find('=') == std::string::npos || std::filesystem::exists(std::filesystem::path(word))) return;
+        fail("'{}' is not an image; write --set before each field", word);
+      }));
   command.add_option("--top", options.top, "number of classes to print for each image")
-      ->check(CLI::Range(1, 65536))
+      ->check(whole_number(1, 65536))
       ->capture_default_str();
 }
 
 void define(CLI::App& command, ImportOptions& options) {
   command.add_option("model", options.model, "ONNX file, or weights of a PyTorch model (.safetensors)")->required();
   CLI::Option* net = command.add_option("--net", options.net, "net file for weights of a PyTorch model");
-  add_set_option(command, options.set)->needs(net);
+  add_set_option(command, options.set);
   command.add_option("--names", options.names, "YAML map from each layer to the module that holds its weights")
       ->needs(net);
   command.add_option(
       "--out", options.out,
       "path of the files to write, without .yaml and .safetensors (default: the model's name, in this folder)");
+  command.add_flag("--force", options.force, "overwrite these files if they exist");
 }
 
 void define(CLI::App& command, ExportOptions& options) {
@@ -190,12 +224,15 @@ void define(CLI::App& command, ExportOptions& options) {
   add_set_option(command, options.set);
   command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
   command.add_option("--out", options.out, "ONNX file to write")->required();
+  command.add_flag("--force", options.force, "overwrite that file if it exists");
 }
 
-void define_keys(CLI::App& command, std::string& keys) {
-  command.add_option("--keys", keys,
-                     "file with this master's keys, made if it does not exist (default: convoy/master-keys.json in "
-                     "$XDG_CONFIG_HOME or ~/.config)");
+void define(CLI::App& command, KeyOptions& options) {
+  command.add_option(
+      "--keys", options.keys,
+      "key file of a master (default: convoy/master-keys.json in $XDG_CONFIG_HOME or ~/.config, made if it "
+      "does not exist)");
+  command.add_flag("--make", options.make, "make the file of --keys, with new keys, if it does not exist");
 }
 
 void define(CLI::App& command, PlanOptions& options) {
@@ -206,6 +243,24 @@ void define(CLI::App& command, PlanOptions& options) {
                   "calibration.json of a run, to plan for the machines that it has timed, without them")
       ->excludes("--slaves")
       ->excludes("--shares");
+}
+
+void expect_slaves_for(const CLI::App& command) {
+  const CLI::Option* slaves = command.get_option_no_throw("--slaves");
+  if (slaves == nullptr || (slaves->count() > 0 && slaves->as<int>() > 0)) return;
+  const bool plans = command.get_name() == "plan";
+  const bool timed = plans && command.get_option("--calibration")->count() > 0;
+  const auto has_a_meaning = [&](std::string_view option) {
+    if (timed) return option == "--wire" || option == "--exchange" || option == "--micro-batch" || option == "--plan";
+    return plans && option == "--memory";
+  };
+  for (const char* name : kForSlaves) {
+    const std::string option = fmt::format("--{}", name);
+    const CLI::Option* given = command.get_option_no_throw(option);
+    if (given == nullptr || given->count() == 0 || has_a_meaning(option)) continue;
+    if (timed) throw UsageError(fmt::format("{} has no effect with --calibration; leave it out", option));
+    throw UsageError(fmt::format("{} needs --slaves; without slaves this machine works alone", option));
+  }
 }
 
 }  // namespace convoy

@@ -83,16 +83,23 @@ struct PredictOptions {
 struct ImportOptions {
   std::string model;             ///< ONNX file, or safetensors file of weights
   std::string net;               ///< net file for a file of weights
-  std::vector<std::string> set;  ///< overrides of fields of that net file
+  std::vector<std::string> set;  ///< overrides of fields of that net file, or of the net of the ONNX file
   std::string names;             ///< file of module names; if empty, modules are named like layers
   std::string out;               ///< path without .yaml and .safetensors; if empty, the model's name
+  bool force = false;            ///< whether to overwrite files
 };
 
 struct ExportOptions {
   std::string net;
   std::vector<std::string> set;
   std::string weights;
-  std::string out;  ///< ONNX file to write
+  std::string out;     ///< ONNX file to write
+  bool force = false;  ///< whether to overwrite it
+};
+
+struct KeyOptions {
+  std::string keys;   ///< file; if empty, the user's default file
+  bool make = false;  ///< whether to make the file of `keys` if it does not exist
 };
 
 void define(CLI::App& command, TrainOptions& options);
@@ -103,8 +110,10 @@ void define(CLI::App& command, ImportOptions& options);
 void define(CLI::App& command, ExportOptions& options);
 /// Defines --set, for commands that read a net file.
 CLI::Option* add_set_option(CLI::App& command, std::vector<std::string>& set);
-/// Defines --keys.
-void define_keys(CLI::App& command, std::string& keys);
+void define(CLI::App& command, KeyOptions& options);
+
+/// Throws UsageError if the parsed command has options that need slaves, and no slaves.
+void expect_slaves_for(const CLI::App& command);
 
 // Each command returns the program's exit code and throws Error for bad input. `command_line` is the user's command
 // line, from which the command to resume the run is made.
@@ -114,6 +123,6 @@ int plan_command(const PlanOptions& options);
 int predict_command(const PredictOptions& options);
 int import_command(const ImportOptions& options);
 int export_command(const ExportOptions& options);
-int key_command(const std::string& keys);
+int key_command(const KeyOptions& options);
 
 }  // namespace convoy

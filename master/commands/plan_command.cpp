@@ -78,7 +78,7 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
   }
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
-  wishes_of(cluster, batch);  // finds contradictory options before waiting for slaves
+  expect_possible(cluster, cut, batch);
   Planned planned;
   planned.roster = gather_slaves(cluster, net.name, observers, catch_stop_signals());
   if (!planned.roster) return std::nullopt;

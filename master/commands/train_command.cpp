@@ -83,7 +83,9 @@ class TrainCommand {
     training_ = std::make_unique<Batches>(data_, Part::training, batch, options.net.seed, net_.augment, net_.scales);
     test_ = std::make_unique<Batches>(data_, Part::test, batch, options.net.seed, Augmentation{}, net_.scales);
     start_ = initial();
+    const bool there = !options.out.empty() && std::filesystem::exists(options.out);
     folder_ = options.resume ? options.out : make_run_folder(options.out, net_.name);
+    if (!options.resume) unbegun_ = UnbegunRun(folder_, !there);
     net_.run = options.given;
     go_on_ = go_on_command(command_line, folder_);
     write_text(folder_ + "/config.yaml", config(command_line));
@@ -138,6 +140,7 @@ class TrainCommand {
                    .first_step = static_cast<long>(from.epoch) * training_->count() + from.batch,
                    .stages = cut_.trunk,
                    .plan = cluster.plan()};
+    unbegun_.began();
     for (const auto& observer : observers_) observer->on_start(start);
   }
 
@@ -264,6 +267,7 @@ class TrainCommand {
   Net net_;
   Cut cut_;
   DataSet data_;
+  UnbegunRun unbegun_;  ///< its files are removed after the observers have closed them
   Observers observers_;
   std::string fingerprint_;
   std::unique_ptr<Batches> training_;

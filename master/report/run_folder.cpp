@@ -1,6 +1,7 @@
 #include "master/report/run_folder.hpp"
 
 #include <filesystem>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -34,6 +35,21 @@ std::string make_run_folder(const std::string& out, const std::string& net) {
     make_folder(folder);
     return folder;
   }
+}
+
+UnbegunRun::~UnbegunRun() {
+  if (folder_.empty()) return;
+  std::error_code ignored;
+  for (const char* file : {"config.yaml", "events.jsonl", "results.csv", "curves.gnuplot"}) {
+    fs::remove(fs::path(folder_) / file, ignored);
+  }
+  if (made_ && fs::is_empty(folder_, ignored)) fs::remove(folder_, ignored);
+}
+
+UnbegunRun& UnbegunRun::operator=(UnbegunRun&& other) noexcept {
+  std::swap(folder_, other.folder_);
+  std::swap(made_, other.made_);
+  return *this;
 }
 
 }  // namespace convoy

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/stopwatch.hpp"
+#include "core/text.hpp"
 
 namespace convoy {
 namespace {
@@ -35,7 +36,7 @@ class TextObserver : public Observer {
     if (start.first_step > 0) lines_.line(fmt::format("resuming after step {}", start.first_step));
   }
 
-  void on_notice(const std::string& text) override { lines_.line(text); }
+  void on_notice(const std::string& text) override { lines_.line(printable(text)); }
 
   void on_plan(const Plan& plan) override {
     start_.plan = plan;
@@ -91,7 +92,7 @@ class TextObserver : public Observer {
                                 percent(time.transfer, total(time)), percent(time.wait, total(time))));
       }
     }
-    lines_.line("run folder: " + start_.folder);
+    if (!start_.folder.empty()) lines_.line("run folder: " + start_.folder);
     if (!end.go_on.empty()) lines_.line("go on with: " + end.go_on);
   }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 namespace convoy {
 namespace {
@@ -24,28 +25,13 @@ bool is_word(const std::string& text) {
   return !text.empty() && text.size() <= 64 && text.find_first_not_of(kLetters) == std::string::npos;
 }
 
-/// The edit distance of Levenshtein.
-std::size_t distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   if (known.empty() || word.size() > 64) return "";
-  return *std::min_element(known.begin(), known.end(),
-                           [&](const auto& a, const auto& b) { return distance(word, a) < distance(word, b); });
+  return *std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
+    return typing_errors(word, a) < typing_errors(word, b);
+  });
 }
 
 Fields::Fields(const std::string& file, const YAML::Node& node, std::string owner, std::string path,

@@ -20,7 +20,7 @@ YAML::Node load(const std::string& file) {
   } catch (const YAML::BadFile&) {
     fail("{}: the file cannot be read; check its name", file);
   } catch (const YAML::Exception& error) {
-    fail("{}:{}: {}", file, error.mark.line + 1, error.msg);
+    fail("{}:{}: this is no YAML; look there for brackets, quotes and indentation", file, error.mark.line + 1);
   }
 }
 

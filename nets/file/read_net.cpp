@@ -27,7 +27,7 @@ YAML::Node load(const std::string& text, const std::string& what) {
   try {
     return YAML::Load(text);
   } catch (const YAML::Exception& error) {
-    fail("{}:{}: the text is not YAML: {}", what, error.mark.line + 1, error.msg);
+    fail("{}:{}: the text is not YAML; check brackets, quotes and indentation there", what, error.mark.line + 1);
   }
 }
 
@@ -297,7 +297,7 @@ Net parse_net(const std::string& text, const std::string& file, const Overrides&
     cut(net);  // finds the errors of the cut too
     return net;
   } catch (const YAML::Exception& error) {
-    fail("{}:{}: {}", file, error.mark.line + 1, error.msg);
+    fail("{}:{}: a value here is not of the kind that is expected", file, error.mark.line + 1);
   }
 }
 

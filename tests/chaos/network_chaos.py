@@ -39,7 +39,7 @@ class World:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.keys = self.folder / "keys.json"
-        self.key = lan.sh(BIN / "convoy-master", "key", "--keys", self.keys).strip()
+        self.key = lan.sh(BIN / "convoy-master", "key", "--make", "--keys", self.keys).strip()
         self.lan = lan.Lan(folder, MBITS)
         self.late = {}
         try:

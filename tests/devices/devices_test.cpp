@@ -141,6 +141,7 @@ TEST(Memory, IsReadInAllUsualForms) {
   EXPECT_EQ(parse_memory("3K"), 3U << 10);
   EXPECT_EQ(parse_memory("500MiB"), 500U << 20);
   EXPECT_EQ(parse_memory("2G"), std::size_t{2} << 30);
+  EXPECT_EQ(parse_memory("1TiB"), std::size_t{1} << 40);
   EXPECT_EQ(parse_memory("1.5GiB"), (std::size_t{3} << 30) / 2);
 }
 

@@ -57,7 +57,8 @@ Names options_in(const std::string& help) {
   std::istringstream lines(help);
   for (std::string line; std::getline(lines, line);) {
     std::smatch match;
-    if (std::regex_match(line, match, option) && match[1] != "--help") names.insert(match[1]);
+    if (std::regex_match(line, match, option) && match[1] != "--help" && match[1] != "--version")
+      names.insert(match[1]);
   }
   return names;
 }

@@ -305,5 +305,41 @@ TEST(Joining, AdmitOnlyLetsTheNamedSlavesIn) {
   EXPECT_THAT(names, testing::UnorderedElementsAre("a", "b"));
 }
 
+/// Names that would rewrite a terminal, forge a line of a log, or that no JSON can hold.
+TEST(Joining, NamesThatCannotBePrintedAreRefusedAndDoNotReachTheMaster) {
+  std::vector<std::string> notices;
+  Roster roster("tcp://127.0.0.1:*", "test", {}, [&](const std::string& text) { notices.push_back(text); });
+  std::atomic<bool> stop{false};
+  std::vector<SlaveInfo> here;
+  std::thread master([&] { roster.gather(5, stop, [&] { here = roster.present(); }); });
+  wire::ClientLink link(roster.endpoint());
+  for (const std::string& name : {std::string("\xff\xfe"), std::string("a\x1b[2J\n"), std::string(65, 'n')}) {
+    EXPECT_THAT(answer_to(link, {.version = wire::kProtocolVersion, .name = name}),
+                AllOf(HasSubstr("the name"), HasSubstr("start this slave with another --name")));
+  }
+  EXPECT_EQ(answer_to(link, {.version = wire::kProtocolVersion, .name = "a", .device = "chip\x1b[31m\xff"}), "welcome");
+  stop = true;
+  master.join();
+  ASSERT_EQ(here.size(), 1U);
+  EXPECT_EQ(here[0].device, "chip\\x1b[31m\\xff");
+  ASSERT_EQ(notices.size(), 3U);
+  EXPECT_THAT(notices[0], HasSubstr("turned away slave \\xff\\xfe at 127.0.0.1"));
+  EXPECT_THAT(notices[1], AllOf(HasSubstr("a\\x1b[2J\\x0a"), testing::Not(HasSubstr("\x1b"))));
+}
+
+/// What a slave says of its failure is shown to the master's user.
+TEST(HostileSlave, HasItsWordsWrittenOut) {
+  Roster roster("tcp://127.0.0.1:*", "test");
+  FakeSlave slave(roster.endpoint(), "Assign", [](FakeSlave& s) { s.send(wire::Failed{"broken\x1b]0;owned\a\xff"}); });
+  std::atomic<bool> stop{false};
+  std::thread thread([&] { slave.run(stop); });
+  const std::atomic<bool> never{false};
+  roster.gather(1, never, [] {});
+  const std::string error = error_of_a_step(roster);
+  stop = true;
+  thread.join();
+  EXPECT_THAT(error, HasSubstr("broken\\x1b]0;owned\\x07\\xff"));
+}
+
 }  // namespace
 }  // namespace convoy

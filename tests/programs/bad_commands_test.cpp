@@ -41,10 +41,25 @@ const std::string kGlyphs = "NETS/glyphs.yaml";
 INSTANTIATE_TEST_SUITE_P(
     Table, BadCommands,
     testing::Values(
-        BadCommand{"NoCommand", kMaster, {}, kUsage, "subcommand"},
-        BadCommand{"UnknownCommand", kMaster, {"fly"}, kUsage, "subcommand"},
-        BadCommand{"NoNet", kMaster, {"train"}, kUsage, "net"},
+        BadCommand{"NoCommand", kMaster, {}, kUsage, "the commands are: train, test, plan"},
+        BadCommand{"UnknownCommand", kMaster, {"fly"}, kUsage, "unknown command 'fly'"},
+        BadCommand{"NoNet", kMaster, {"train"}, kUsage, "train needs NET, a net file, or --resume FOLDER"},
         BadCommand{"UnknownOption", kMaster, {"train", kGlyphs, "--fast"}, kUsage, "--fast"},
+        BadCommand{"MistypedOption", kMaster, {"train", kGlyphs, "--slave", "2"}, kUsage, "did you mean --slaves?"},
+        BadCommand{"MistypedCommand", kMaster, {"tarin", kGlyphs}, kUsage, "did you mean train?"},
+        BadCommand{"MistypedBench", kBench, {"sweeep"}, kUsage, "did you mean sweep?"},
+        BadCommand{"MistypedSlave", kSlave, {"tcp://127.0.0.1:1", "--nmae", "a"}, kUsage, "did you mean --name?"},
+        BadCommand{"SlaveName",
+                   kSlave,
+                   {"tcp://127.0.0.1:1", "--insecure", "--name", "a\x1b[2J"},
+                   kFailure,
+                   "the name 'a\\x1b[2J' has characters that cannot be printed"},
+        BadCommand{"SlaveLongName",
+                   kSlave,
+                   {"tcp://127.0.0.1:1", "--insecure", "--name", std::string(65, 'n')},
+                   kFailure,
+                   "has 65 bytes, and 64 are the most"},
+        BadCommand{"SlavePort", kSlave, {"tcp://127.0.0.1:99999", "--insecure"}, kFailure, "from 1 to 65535"},
         BadCommand{"NegativeSlaves", kMaster, {"train", kGlyphs, "--slaves", "-1"}, kUsage, "--slaves"},
         BadCommand{"ZeroBatch", kMaster, {"train", kGlyphs, "--batch", "0"}, kUsage, "--batch"},
         BadCommand{"ZeroEpochs", kMaster, {"train", kGlyphs, "--epochs", "0"}, kUsage, "--epochs"},
@@ -63,9 +78,17 @@ INSTANTIATE_TEST_SUITE_P(
                     "input.height=28", "--set", "input.width=28", "--slaves", "1", "--insecure", "--plan", "thesis"},
                    kFailure,
                    "has branches"},
-        BadCommand{"Listen", kMaster, {"train", kGlyphs, "--slaves", "1", "--listen", "nowhere"}, kFailure, "nowhere"},
+        BadCommand{"Listen",
+                   kMaster,
+                   {"train", kGlyphs, "--slaves", "1", "--listen", "nowhere"},
+                   kFailure,
+                   "does not begin with tcp://"},
         BadCommand{"ResumeNowhere", kMaster, {"train", kGlyphs, "--resume"}, kFailure, "--out"},
-        BadCommand{"ResumeEmpty", kMaster, {"train", kGlyphs, "--resume", "--out", "SCRATCH"}, kFailure, "checkpoint"},
+        BadCommand{"ResumeEmpty",
+                   kMaster,
+                   {"train", kGlyphs, "--resume", "--out", "SCRATCH"},
+                   kFailure,
+                   "has no run; leave out --resume"},
         BadCommand{"OutUnwritable", kMaster, {"train", kGlyphs, "--out", "/proc/none/run"}, kFailure, "/proc/none/run"},
         BadCommand{"ThesisRing",
                    kMaster,
@@ -76,12 +99,22 @@ INSTANTIATE_TEST_SUITE_P(
                    kMaster,
                    {"plan", kGlyphs, "--calibration", "NETS/glyphs.yaml"},
                    kFailure,
-                   "not a calibration"},
+                   "not a calibration: it is not JSON from byte 1 on"},
         BadCommand{"CalibrationOfAFixedPlan",
                    kMaster,
                    {"plan", kGlyphs, "--calibration", "NETS/glyphs.yaml", "--plan", "some.json"},
                    kFailure,
                    "leave out --plan some.json"},
+        BadCommand{"CalibrationWithKeys",
+                   kMaster,
+                   {"plan", kGlyphs, "--calibration", "c.json", "--keys", "k"},
+                   kUsage,
+                   "--keys has no effect with --calibration"},
+        BadCommand{"FieldsWithoutSet",
+                   kMaster,
+                   {"predict", kGlyphs, "--weights", "w", "a.jpg", "--set", "input.mean=0", "input.deviation=1"},
+                   kUsage,
+                   "write --set before each field"},
         BadCommand{"MissingWeights",
                    kMaster,
                    {"test", kGlyphs, "--weights", "SCRATCH/w.safetensors"},
@@ -93,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
                    kBench,
                    {"sweep", "--net", kGlyphs, "--filters", "1:2:3", "--out", "SCRATCH/sweep"},
                    kFailure,
-                   "has 2 convolutions"},
+                   "has only 2 convolutions"},
         BadCommand{"SweepOut", kBench, {"sweep", "--net", kGlyphs, "--out", "/proc/none"}, kFailure, "/proc/none"},
         BadCommand{"SweepBandwidth", kBench, {"sweep", "--really", "--bandwidth", "10"}, kUsage, "--bandwidth"},
         BadCommand{"SimulateFromNowhere",
@@ -111,8 +144,11 @@ INSTANTIATE_TEST_SUITE_P(
                    "exclude each other"},
         BadCommand{
             "SlaveBadKey", kSlave, {"tcp://127.0.0.1:1", "--key", "abc"}, kFailure, "the 128 hexadecimal digits"},
-        BadCommand{"NoKeys", kMaster, {"key", "--keys", "NETS/glyphs.yaml"}, kFailure, "glyphs.yaml: "},
-        BadCommand{"KeysInNoFolder", kMaster, {"key", "--keys", "/proc/no/keys"}, kFailure, "--keys"},
+        BadCommand{"NoKeys", kMaster, {"key", "--keys", "NETS/glyphs.yaml"}, kFailure, "not a key file of Convoy"},
+        BadCommand{
+            "KeysAreAFolder", kMaster, {"key", "--keys", "SCRATCH"}, kFailure, "this is a folder, not a key file"},
+        BadCommand{"KeysOfNoMaster", kMaster, {"key", "--keys", "SCRATCH/typo"}, kFailure, "there is no key file"},
+        BadCommand{"KeysInNoFolder", kMaster, {"key", "--make", "--keys", "/proc/no/keys"}, kFailure, "--keys"},
         BadCommand{"SlaveDevice",
                    kSlave,
                    {"tcp://127.0.0.1:1", "--insecure", "--device", "warp"},
@@ -131,11 +167,85 @@ INSTANTIATE_TEST_SUITE_P(
         BadCommand{"SlaveMemory",
                    kSlave,
                    {"tcp://127.0.0.1:1", "--insecure", "--memory", "lots"},
-                   kFailure,
+                   kUsage,
                    "'lots' is not an amount of memory"},
         BadCommand{
             "SlaveThreads", kSlave, {"tcp://127.0.0.1:1", "--insecure", "--threads", "many"}, kUsage, "--threads"}),
     [](const auto& info) { return info.param.name; });
+
+/// With slaves that never come: what cannot work is refused before anybody is waited for.
+BadCommand impossible(const std::string& name, std::vector<std::string> options, int code,
+                      const std::string& expected) {
+  std::vector<std::string> words{"train", kGlyphs, "--slaves", "2", "--insecure", "--out", "SCRATCH/run"};
+  words.insert(words.end(), options.begin(), options.end());
+  return {name, kMaster, words, code, expected};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    BeforeAnybodyIsWaitedFor, BadCommands,
+    testing::Values(impossible("Port", {"--listen", "tcp://*:99999"}, kFailure, "not a number from 0 to 65535"),
+                    impossible("NoHost", {"--listen", "tcp://nosuch.invalid:5570"}, kFailure, "does not resolve"),
+                    impossible("NotOurs", {"--listen", "tcp://198.51.100.7:5570"}, kFailure,
+                               "not an address of this machine"),
+                    impossible("NoPlan", {"--plan", "NETS/glyphs.yaml"}, kFailure, "not a plan"),
+                    impossible("NoPlanFile", {"--plan", "SCRATCH/plan.json"}, kFailure, "plan.json: cannot be read"),
+                    impossible("ShareText", {"--shares", "1,x"}, kFailure, "--shares '1,x': expected 2 numbers"),
+                    impossible("ShareCount", {"--shares", "1,2,3"}, kFailure, "expected 2 numbers"),
+                    impossible("LeastSlaves", {"--least-slaves", "3"}, kFailure, "--least-slaves 3 is more than"),
+                    impossible("MicroBatch", {"--batch", "50", "--micro-batch", "16"}, kFailure,
+                               "the batch of 50 is not divisible by it; take for example 10"),
+                    impossible("Memory", {"--memory", "lots"}, kUsage, "'lots' is not an amount of memory"),
+                    impossible("Seed", {"--seed", "-1"}, kUsage, "--seed: '-1' is not a whole number"),
+                    impossible("Keys", {"--keys", "SCRATCH"}, kUsage, "exclude each other")),
+    [](const auto& info) { return info.param.name; });
+
+/// Options that mean nothing without slaves.
+class NeedSlaves : public testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(NeedSlaves, AndSaySo) {
+  for (const std::string command : {"train", "plan"}) {
+    if (command == "plan" && GetParam().front() == "--memory") continue;  // of the share that it plans
+    std::vector<std::string> words{kMaster, command, kSource + "/nets/glyphs.yaml"};
+    words.insert(words.end(), GetParam().begin(), GetParam().end());
+    Process process(words);
+    EXPECT_EQ(process.wait(30s), kUsage) << process.output();
+    EXPECT_THAT(process.output(), HasSubstr(GetParam().front() + " needs --slaves"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Options, NeedSlaves,
+    testing::Values(std::vector<std::string>{"--least-slaves", "1"},
+                    std::vector<std::string>{"--listen", "tcp://*:5570"}, std::vector<std::string>{"--insecure"},
+                    std::vector<std::string>{"--keys", "keys.json"}, std::vector<std::string>{"--master-share"},
+                    std::vector<std::string>{"--memory", "1GiB"}, std::vector<std::string>{"--shares", "1"},
+                    std::vector<std::string>{"--wire", "bf16"}, std::vector<std::string>{"--exchange", "ring"},
+                    std::vector<std::string>{"--micro-batch", "10"}, std::vector<std::string>{"--plan", "plan.json"}));
+
+TEST(CommandLine, OfEveryProgramKnowsItsVersion) {
+  for (const auto& [program, name] :
+       {std::pair{kMaster, "convoy-master "}, std::pair{kSlave, "convoy-slave "}, std::pair{kBench, "convoy-bench "}}) {
+    Process process({program, "--version"});
+    EXPECT_EQ(process.wait(20s), kSuccess);
+    EXPECT_THAT(process.output(), testing::MatchesRegex(std::string(name) + "[0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  }
+}
+
+TEST(CommandLine, ErrorsAreObjectsWhereJsonIsAskedFor) {
+  const std::string net = kSource + "/nets/glyphs.yaml";
+  for (const auto& [words, code, says] :
+       {std::tuple{std::vector<std::string>{"train", net, "--slave", "2"}, kUsage, "did you mean --slaves?"},
+        std::tuple{std::vector<std::string>{"train", "no\"such.yaml"}, kFailure, "no\\\"such.yaml"},
+        std::tuple{std::vector<std::string>{"plan", net, "--slaves", "1", "--listen", "x"}, kFailure, "tcp://"}}) {
+    std::vector<std::string> command{"/bin/sh", "-c", "\"$@\" 2>/dev/null", "sh", kMaster};
+    command.insert(command.end(), words.begin(), words.end());
+    command.insert(command.end(), {"--format", "json"});
+    Process process(command);
+    EXPECT_EQ(process.wait(20s), code) << process.output();
+    EXPECT_THAT(process.output(), testing::StartsWith(R"({"event":"error","message":")"));
+    EXPECT_THAT(process.output(), testing::AllOf(HasSubstr(says), testing::EndsWith("\"}\n")));
+  }
+}
 
 }  // namespace
 }  // namespace convoy

@@ -116,9 +116,9 @@ class Chaos : public Programs {
   static constexpr std::array<const char*, 3> kNames{"a", "b", "c"};
 
   std::vector<std::string> arguments(const std::string& run, std::vector<std::string> more) const {
-    std::vector<std::string> all = training(folder(run), {"--epochs", "500", "--format", "json"});
+    more.insert(more.end(), {"--epochs", "500", "--format", "json"});
+    std::vector<std::string> all = training(folder(run), std::move(more));
     std::ranges::replace(all, std::string("star"), std::string("ring"));
-    all.insert(all.end(), more.begin(), more.end());
     return all;
   }
 

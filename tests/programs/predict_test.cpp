@@ -141,7 +141,8 @@ TEST_F(Predictions, TakeWeightsOfOtherPrograms) {
   std::ofstream(folder("names.yaml")) << "cnv: features.0\n";
   expect(master({"import", weights, "--net", net, "--names", folder("names.yaml")}), kFailure, "did you mean");
   expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kSuccess, "parameters for");
-  expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kFailure, "exists already");
+  expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kFailure, "overwrite it with --force");
+  expect(master({"import", weights, "--net", net, "--out", folder("taken"), "--force"}), kSuccess, "parameters for");
   Process before = predict({folder("data")});
   Process after = master({"predict", net, "--weights", folder("taken.safetensors"), folder("data")});
   EXPECT_EQ(before.wait(120s), kSuccess) << before.output();
@@ -159,12 +160,27 @@ TEST_F(Predictions, AreTheSameAfterONNX) {
   EXPECT_THAT(in.output(), HasSubstr("3x12x12"));
   Process twice = master({"import", folder("cats.onnx"), "--out", folder("again")});
   EXPECT_EQ(twice.wait(120s), kFailure);
-  EXPECT_THAT(twice.output(), HasSubstr("exists already"));
+  EXPECT_THAT(twice.output(), HasSubstr("again.safetensors exists already"));
+  Process over = master({"export", folder("run/config.yaml"), "--weights", folder("run/weights.safetensors"), "--out",
+                         folder("cats.onnx")});
+  EXPECT_EQ(over.wait(120s), kFailure);
+  EXPECT_THAT(over.output(), testing::AllOf(HasSubstr("cats.onnx exists already"), HasSubstr("--force")));
   Process before = predict({folder("data"), "--set", "input.mean=0.5", "--set", "input.deviation=0.25"});
   Process after = master({"predict", folder("again.yaml"), "--weights", folder("again.safetensors"), folder("data"),
                           "--set", "input.mean=0.5", "--set", "input.deviation=0.25"});
   EXPECT_EQ(before.wait(120s), kSuccess) << before.output();
   EXPECT_EQ(after.wait(120s), kSuccess) << after.output();
+  // What pixels become may be said when a model is imported.
+  Process whole = master({"import", folder("cats.onnx"), "--out", folder("whole"), "--set", "input.mean=0.5", "--set",
+                          "input.deviation=0.25"});
+  EXPECT_EQ(whole.wait(120s), kSuccess) << whole.output();
+  Process short_one =
+      master({"predict", folder("whole.yaml"), "--weights", folder("whole.safetensors"), folder("data")});
+  EXPECT_EQ(short_one.wait(120s), kSuccess) << short_one.output();
+  EXPECT_EQ(short_one.output(), after.output());
+  Process wider = master({"import", folder("cats.onnx"), "--out", folder("wider"), "--set", "conv1.filters=99"});
+  EXPECT_EQ(wider.wait(120s), kFailure);
+  EXPECT_FALSE(std::filesystem::exists(folder("wider.yaml"))) << wider.output();
   const auto numbers_of = [](const std::string& text) {
     std::string numbers;
     for (const char letter : text) {

@@ -232,37 +232,6 @@ TEST_F(Programs, SlaveOutlivesAKilledMaster) {
   ASSERT_EQ(next.wait(60s), kSuccess) << next.output() << a.output();
 }
 
-/// The programs use keys that the master makes, as they do for users.
-TEST_F(Programs, SlavesJoinByTheKeyThatTheMasterPrints) {
-  const std::string keys = folder("config/keys.json");
-  std::vector<std::string> arguments = training(folder("run"), {"--slaves", "2", "--steps", "30", "--keys", keys});
-  std::erase(arguments, "--insecure");
-  std::ranges::replace(arguments, std::string("star"), std::string("ring"));
-  Process train = master(arguments);
-  ASSERT_TRUE(train.wait_for("--key ", 20s)) << train.output();
-  const std::string printed = train.output().substr(train.output().find("--key ") + 6, 128);
-  Process ask = master({"key", "--keys", keys});
-  ASSERT_EQ(ask.wait(10s), kSuccess);
-  EXPECT_THAT(ask.output(), HasSubstr(printed));
-  EXPECT_EQ(std::filesystem::status(keys).permissions(),
-            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-
-  Process stranger({kSlave, endpoint_, "--insecure", "--name", "stranger"});
-  EXPECT_TRUE(stranger.wait_for("the master breaks off the connection", 20s)) << stranger.output();
-  Process a({kSlave, endpoint_, "--key", printed, "--name", "a", "--threads", "1"});
-  Process b({"/usr/bin/env", "CONVOY_KEY=" + printed, kSlave, "--name", "b", "--threads",
-             "1"});  // without an address, b finds its master
-  ASSERT_EQ(train.wait(60s), kSuccess) << train.output() << a.output() << b.output();
-  EXPECT_THAT(train.output(), testing::Not(HasSubstr("stranger")));
-  EXPECT_THAT(file_bytes(folder("run") + "/events.jsonl"),
-              AllOf(HasSubstr("--key KEY"), testing::Not(HasSubstr(printed))));
-
-  std::filesystem::permissions(keys, std::filesystem::perms::others_read, std::filesystem::perm_options::add);
-  Process open({kMaster, "key", "--keys", keys});
-  EXPECT_EQ(open.wait(10s), kFailure);
-  EXPECT_THAT(open.output(), HasSubstr("others can read these keys"));
-}
-
 TEST_F(Programs, SeveralDevicesAreSeveralSlaves) {
   Process both(
       {kSlave, endpoint_, "--insecure", "--name", "both", "--threads", "1", "--device", "cpu,check:eigen,reference"});
@@ -280,18 +249,6 @@ TEST_F(Programs, ADeviceThatFailsLeavesTheOthersToWork) {
   ASSERT_EQ(train.wait(100s), kSuccess) << train.output() << slaves.output();
   slaves.signal(SIGINT);
   EXPECT_EQ(slaves.wait(10s), kFailure) << slaves.output();
-}
-
-TEST_F(Programs, MasterSaysWhatItWaitsFor) {
-  Process train = master(training(folder("run"), {"--slaves", "2"}));
-  ASSERT_TRUE(train.wait_for("0 of 2 slaves; on each further machine run: convoy-slave " + endpoint_, 20s))
-      << train.output();
-  Process a = slave("a");
-  ASSERT_TRUE(train.wait_for("1 of 2 slaves: a (", 20s)) << train.output();
-  Process same_name = slave("a");
-  ASSERT_TRUE(same_name.wait_for("the name 'a' is taken", 20s)) << same_name.output();
-  train.signal(SIGINT);
-  EXPECT_EQ(train.wait(10s), kInterrupted) << train.output();
 }
 
 TEST_F(Programs, SlaveThatCannotHoldItsShardIsNamed) {

@@ -2,6 +2,7 @@
 
 #include "wire/beacon.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "wire/keys.hpp"
@@ -35,6 +36,26 @@ TEST(Beacons, LeadToTheMasterOfTheKey) {
   const Beacon from_everywhere("tcp://0.0.0.0:7001", make_key_pair().public_key);
   const std::atomic<bool> never{false};
   EXPECT_EQ(find_master(ours, never), "tcp://127.0.0.1:7002");
+}
+
+/// What a slave that looks for a master of its key is told, until it is told something.
+std::string told_of_none(const std::string& key) {
+  std::atomic<bool> stop{false};
+  std::string told;
+  const auto report = [&](const std::string& why) {
+    told = why;
+    stop = true;
+  };
+  EXPECT_FALSE(find_master(key, stop, report, std::chrono::milliseconds(2500)));
+  return told;
+}
+
+TEST(Beacons, ThatDoNotComeAreExplained) {
+  const std::string ours = make_key_pair().public_key;
+  const Beacon other("tcp://127.0.0.1:7003", make_key_pair().public_key);
+  // Another test program of this machine may have beacons of its own.
+  EXPECT_THAT(told_of_none(ours), testing::AllOf(testing::HasSubstr("a master calls from tcp://"),
+                                                 testing::HasSubstr("with another key"), testing::HasSubstr("--key")));
 }
 
 TEST(Beacons, AreNoLongerAwaitedAtTheEnd) {

@@ -1,0 +1,246 @@
+#include "cli/command_line.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <new>
+#include <string_view>
+#include <vector>
+
+#include "cli/likely_meant.hpp"
+#include "core/exit_code.hpp"
+#include "core/text.hpp"
+
+namespace convoy {
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// The names of the options, but not of the words without one.
+Names option_names(const CLI::App& command) {
+  Names names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+Names command_names(const CLI::App& app) {
+  Names names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+/// A command line that failed to parse, and how people call its parts.
+struct Failed {
+  const CLI::App& app;
+  const CLI::App& command;  ///< the command that was chosen, or the program
+  std::string called;       ///< "convoy-master train"
+
+  std::string help() const { return fmt::format("{} --help lists the options", called); }
+};
+
+std::string unknown_option(const Failed& failed, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  const Names own = option_names(failed.command);
+  if (&failed.command != &failed.app && std::ranges::find(own, name) != own.end()) {
+    return fmt::format("{} comes before the command; write it after the command, as in {} {}", name, failed.called,
+                       name);
+  }
+  for (const CLI::App* other : failed.app.get_subcommands([](const CLI::App*) { return true; })) {
+    const Names known = option_names(*other);
+    if (other == &failed.command || std::ranges::find(known, name) == known.end()) continue;
+    if (&failed.command == &failed.app) {
+      return fmt::format("{} comes before the command; write it after the command, as in {} {} {}", name, failed.called,
+                         other->get_name(), name);
+    }
+    if (likely_meant(name, own).empty()) {
+      return fmt::format("{} has no option {} ({} has); {}", failed.command.get_name(), name, other->get_name(),
+                         failed.help());
+    }
+  }
+  const std::string meant = likely_meant(name, own);
+  if (meant.empty()) return fmt::format("unknown option {}; {}", printable(name), failed.help());
+  return fmt::format("unknown option {}; did you mean {}?", printable(name), meant);
+}
+
+std::string unknown_command(const Failed& failed, const std::string& word) {
+  const Names commands = command_names(failed.app);
+  const std::string meant = likely_meant(word, commands);
+  if (!meant.empty()) return fmt::format("unknown command '{}'; did you mean {}?", printable(word), meant);
+  return fmt::format("unknown command '{}'; the commands are: {}", printable(word), fmt::join(commands, ", "));
+}
+
+/// What is wrong with the words that nobody took, if anything.
+std::string unexpected_words(const Failed& failed) {
+  const Names words = failed.app.remaining(true);
+  const auto is_option = [](const std::string& word) {
+    return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9');
+  };
+  const auto option = std::ranges::find_if(words, is_option);
+  if (option != words.end()) return unknown_option(failed, *option);
+  if (words.empty()) return "";
+  const std::string& word = words.front();
+  if (&failed.command == &failed.app && !command_names(failed.app).empty()) return unknown_command(failed, word);
+  const bool sets = word.find('=') != std::string::npos && failed.command.get_option_no_throw("--set") != nullptr;
+  if (sets) return fmt::format("'{}' is one word too many; write --set before each field", printable(word));
+  return fmt::format("'{}' is one word too many; {}", printable(word), failed.help());
+}
+
+/// Two options in a message of the parser: "--a excludes --b".
+std::pair<std::string, std::string> options_in(const std::string& message, std::string_view between) {
+  const auto at = message.find(between);
+  if (at == std::string::npos) return {message, ""};
+  return {message.substr(0, at), message.substr(at + between.size())};
+}
+
+std::string missing_word(const Failed& failed, const std::string& message) {
+  for (const CLI::Option* option : failed.command.get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    std::string name = option->get_name();
+    if (!name.starts_with('-')) std::ranges::transform(name, name.begin(), [](char c) { return std::toupper(c); });
+    return fmt::format("{} needs {}: {}", failed.called, name, option->get_description());
+  }
+  if (&failed.command != &failed.app) {
+    return fmt::format("{} needs {}", failed.called, options_in(message, " is required").first);
+  }
+  const Names commands = command_names(failed.app);
+  return fmt::format("no command is given; the commands are: {}", fmt::join(commands, ", "));
+}
+
+std::string wrong_count(const Failed& failed, const std::string& message) {
+  const std::string name = message.substr(0, message.find_first_of(": "));
+  const CLI::Option* option = failed.command.get_option_no_throw(name);
+  if (option == nullptr) return fmt::format("the values of an option do not match; {}", failed.help());
+  if (option->get_type_size() == 0) return fmt::format("{} takes no value", name);
+  if (option->count() > 1) return fmt::format("{} is given more than once", name);
+  return fmt::format("{} needs a value: {}", name, option->get_description());
+}
+
+/// Of a value that no check has looked at: "Could not convert: --name = value".
+std::string not_converted(const Failed& failed, const std::string& message) {
+  const auto name = message.find("--");
+  const auto equals = message.find(" = ", std::min(name, message.size()));
+  if (equals == std::string::npos) return fmt::format("the value of an option is not a number; {}", failed.help());
+  return fmt::format("{}: '{}' is not a number", message.substr(name, equals - name),
+                     printable(message.substr(equals + 3)));
+}
+
+std::string explain(const Failed& failed, const CLI::ParseError& error) {
+  const std::string unexpected = unexpected_words(failed);
+  if (!unexpected.empty()) return unexpected;
+  const std::string message = error.what();
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return message;  // of cli/checks.hpp
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) return not_converted(failed, message);
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return missing_word(failed, message);
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) return wrong_count(failed, message);
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
+    const auto [one, other] = options_in(message, " excludes ");
+    return fmt::format("{} and {} exclude each other; leave one of them out", one, other);
+  }
+  if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr) {
+    const auto [one, other] = options_in(message, " requires ");
+    return fmt::format("{} needs {} as well", one, other);
+  }
+  return fmt::format("the command line cannot be read; {}", failed.help());
+}
+
+std::string json_text(const std::string& text) {
+  std::string made;
+  for (const char each : printable(text)) {
+    if (each == '"' || each == '\\') made += '\\';
+    made += each;
+  }
+  return made;
+}
+
+/// Lines stay lines; whatever else a terminal might obey is written out.
+std::string printable_lines(const std::string& text) {
+  std::string made;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    made += (at > 0 ? "\n" : "") + printable(std::string_view(text).substr(at, end - at));
+    at = end + 1;
+  }
+  return made;
+}
+
+/// What to tell the user of an exception that is none of Convoy's own.
+std::string foreign(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return "the memory of this machine is not enough; take a smaller --batch, or end other programs";
+  }
+  if (const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    return fmt::format("{}: cannot be used: {}", of_file->path1().string(), of_file->code().message());
+  }
+  return fmt::format("this is a fault of Convoy itself, please report it: {}", error.what());
+}
+
+}  // namespace
+
+std::optional<int> parse_command_line(CLI::App& app, const std::string& program, int argc, char** argv) {
+  app.set_version_flag("--version", program + " " + CONVOY_VERSION, "print the version and leave");
+  try {
+    app.parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::Success& asked) {
+    app.exit(asked);
+    return kSuccess;
+  } catch (const CLI::ParseError& error) {
+    const std::vector<CLI::App*> chosen = app.get_subcommands();
+    const CLI::App& command = chosen.empty() ? app : *chosen.front();
+    throw UsageError(explain(
+        {.app = app, .command = command, .called = chosen.empty() ? program : program + " " + command.get_name()},
+        error));
+  }
+}
+
+void ErrorReport::say(const std::string& message) const {
+  if (json) {
+    fmt::print("{{\"event\":\"error\",\"message\":\"{}\"}}\n", json_text(message));
+    std::fflush(stdout);
+  } else {
+    fmt::print(stderr, "{}: {}\n", program, printable_lines(message));
+  }
+}
+
+bool asks_for_json(int argc, char** argv) {
+  bool json = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--format=json" || (word == "--format" && i + 1 < argc && std::string_view(argv[i + 1]) == "json")) {
+      json = true;
+    }
+  }
+  return json;
+}
+
+int report_errors(const ErrorReport& report, const std::function<int()>& work) {
+  try {
+    return work();
+  } catch (const UsageError& error) {
+    report.say(error.what());
+    return kUsage;
+  } catch (const PeerLost& error) {
+    report.say(error.what());
+    return kSlaveLost;
+  } catch (const DeviceLost& error) {
+    report.say(error.what());
+    std::fflush(nullptr);
+    std::_Exit(kFailure);
+  } catch (const Error& error) {
+    report.say(error.what());
+    return kFailure;
+  } catch (const std::exception& error) {
+    report.say(foreign(error));
+    return kFailure;
+  }
+}
+
+}  // namespace convoy

@@ -1,0 +1,102 @@
+// Waiting for the slaves of a run, and telling people how to start them.
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+
+#include "master/cluster/master_keys.hpp"
+#include "master/cluster/planning.hpp"
+
+namespace convoy {
+namespace {
+
+void notice(const Observers& observers, const std::string& text) {
+  for (const auto& observer : observers) observer->on_notice(text);
+}
+
+/// An IPv4 address at which other machines may reach this one, or 127.0.0.1.
+std::string own_address() {
+  std::string address = "127.0.0.1";
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return address;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
+    std::array<char, INET_ADDRSTRLEN> text{};
+    const auto* internet = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
+    inet_ntop(AF_INET, &internet->sin_addr, text.data(), text.size());
+    if (std::string(text.data()).rfind("127.", 0) != 0) {
+      address = text.data();
+      break;
+    }
+  }
+  freeifaddrs(first);
+  return address;
+}
+
+/// What to paste on the slaves: the endpoint with an address instead of a wildcard.
+std::string join_address(const std::string& endpoint) {
+  for (const std::string wildcard : {"tcp://0.0.0.0:", "tcp://*:"}) {
+    if (endpoint.rfind(wildcard, 0) == 0) return "tcp://" + own_address() + ":" + endpoint.substr(wildcard.size());
+  }
+  return endpoint;
+}
+
+std::string slaves_of(std::size_t count) { return count == 1 ? "1 slave" : fmt::format("{} slaves", count); }
+
+/// How to start a slave, with the key if there is one.
+std::string join_command(const ClusterOptions& options, const std::string& endpoint) {
+  const std::string key = options.insecure ? "--insecure" : "--key " + to_text(master_keys(options.keys).join_key());
+  return fmt::format("convoy-slave {} {}", join_address(endpoint), key);
+}
+
+/// The slaves of `now` that are not among `before`, in words.
+std::string newcomers(const std::vector<SlaveInfo>& before, const std::vector<SlaveInfo>& now) {
+  std::string names;
+  for (const SlaveInfo& slave : now) {
+    if (std::ranges::find(before, slave.id, &SlaveInfo::id) != before.end()) continue;
+    names += fmt::format("{}{} ({})", names.empty() ? ": " : ", ", slave.name, slave.device);
+  }
+  return names;
+}
+
+}  // namespace
+
+bool gather_slaves(const ClusterOptions& options, Roster& roster, int count, const Observers& observers,
+                   const std::atomic<bool>& stop) {
+  std::vector<SlaveInfo> before = roster.present();
+  const auto wanted = static_cast<std::size_t>(count);
+  if (before.size() < wanted) {
+    notice(observers, fmt::format("waiting for {}{}; start each of them with:", slaves_of(wanted - before.size()),
+                                  before.empty() ? "" : " more"));
+    notice(observers, "  " + join_command(options, roster.endpoint()));
+  }
+  return roster.gather(count, stop, [&] {
+    std::vector<SlaveInfo> here = roster.present();
+    const std::string names = newcomers(before, here);
+    if (here.size() != before.size() || !names.empty()) {
+      notice(observers, fmt::format("{} of {}{}", here.size(), slaves_of(wanted), names));
+    }
+    before = std::move(here);
+  });
+}
+
+std::unique_ptr<Roster> gather_slaves(const ClusterOptions& options, const std::string& run, const Observers& observers,
+                                      const std::atomic<bool>& stop) {
+  std::optional<wire::MasterKeys> keys;
+  if (!options.insecure) {
+    const bool made = !has_master_keys(options.keys);
+    keys = master_keys(options.keys);
+    if (made) notice(observers, "made new keys for this master" + (options.keys.empty() ? "" : ": " + options.keys));
+  }
+  auto roster = std::make_unique<Roster>(options.listen, run, keys,
+                                         [&observers](const std::string& text) { notice(observers, text); });
+  if (options.insecure && options.slaves > 0) {
+    notice(observers, "links are neither encrypted nor authenticated (--insecure)");
+  }
+  if (!gather_slaves(options, *roster, options.slaves, observers, stop)) return nullptr;
+  return roster;
+}
+
+}  // namespace convoy

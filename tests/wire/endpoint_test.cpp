@@ -1,0 +1,144 @@
+// Addresses as users write them, and why no connection to them comes about.
+
+#include "wire/endpoint.hpp"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "wire/link.hpp"
+#include "wire/trouble.hpp"
+
+namespace convoy::wire {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(Addresses, OfMastersHaveAHostAndAPort) {
+  const Address address = address_of_master("tcp://pc-7.home_net:5570");
+  EXPECT_EQ(address.host, "pc-7.home_net");
+  EXPECT_EQ(address.port, 5570);
+  const std::vector<std::pair<std::string, std::string>> refused{{"192.168.0.10:5570", "begin with tcp://"},
+                                                                 {"tcp://192.168.0.10", "has no port"},
+                                                                 {"tcp://host:99999", "not a number from 1 to 65535"},
+                                                                 {"tcp://host:0", "from 1 to 65535"},
+                                                                 {"tcp://host:*", "from 1 to 65535"},
+                                                                 {"tcp://host:-1", "from 1 to 65535"},
+                                                                 {"tcp://host:5570x", "from 1 to 65535"},
+                                                                 {"tcp://*:5570", "has no host"},
+                                                                 {"tcp://:5570", "no valid host"},
+                                                                 {"tcp://a b:5570", "no valid host"},
+                                                                 {"tcp://[::1]:5570", "IPv6"}};
+  for (const auto& each : refused) {
+    EXPECT_THAT([&] { address_of_master(each.first); },
+                ThrowsMessage<Error>(AllOf(HasSubstr(each.first), HasSubstr(each.second))));
+  }
+}
+
+TEST(Addresses, ToListenAtAreOfThisMachine) {
+  EXPECT_EQ(address_to_listen("tcp://*:5570").port, 5570);
+  EXPECT_EQ(address_to_listen("tcp://127.0.0.1:*").port, 0);
+  EXPECT_EQ(address_to_listen("tcp://localhost:0").port, 0);
+  EXPECT_EQ(address_to_listen("tcp://lo:7").port, 7);
+  EXPECT_THAT([] { address_to_listen("tcp://*:99999"); }, ThrowsMessage<Error>(HasSubstr("from 0 to 65535")));
+  EXPECT_THAT([] { address_to_listen("tcp://nosuch.invalid:5570"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("--listen"), HasSubstr("does not resolve"))));
+  EXPECT_THAT([] { ServerLink("tcp://198.51.100.7:5570"); },
+              ThrowsMessage<Error>(HasSubstr("198.51.100.7 is not an address of this machine")));
+}
+
+TEST(Addresses, InUseAreRefusedWithTheReason) {
+  const ServerLink first("tcp://127.0.0.1:*");
+  EXPECT_THAT([&] { ServerLink second(first.endpoint()); },
+              ThrowsMessage<Error>(AllOf(HasSubstr(first.endpoint()), HasSubstr("another program"))));
+}
+
+/// A TCP port of 127.0.0.1 that is taken, with or without somebody who listens.
+class Port {
+ public:
+  explicit Port(bool listens) : handle_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const plain = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_TRUE(bind(handle_, plain, size) == 0 && getsockname(handle_, plain, &size) == 0);
+    EXPECT_TRUE(!listens || listen(handle_, 4) == 0);
+    number_ = ntohs(address.sin_port);
+  }
+  ~Port() { close(handle_); }
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+  int number() const { return number_; }
+
+ private:
+  int handle_;
+  int number_ = 0;
+};
+
+TEST(Troubles, OfAConnectionAreNamed) {
+  const Port silent(true);
+  const Port closed(false);
+  EXPECT_EQ(why_unconnected({"127.0.0.1", silent.number()}), "");
+  EXPECT_THAT(why_unconnected({"127.0.0.1", closed.number()}), HasSubstr("no master listens there now"));
+  EXPECT_THAT(why_unconnected({"nosuch.invalid", 5570}), HasSubstr("the name nosuch.invalid does not resolve"));
+}
+
+/// What a link says that cannot connect.
+std::string trouble_of(ClientLink& link, std::chrono::seconds patience) {
+  const auto until = Clock::now() + patience;
+  std::string trouble;
+  while (trouble.empty() && Clock::now() < until) {
+    link.receive(Clock::now() + 50ms);
+    trouble = link.trouble();
+  }
+  return trouble;
+}
+
+TEST(Troubles, OfALinkAreKnownWithinSeconds) {
+  const Port closed(false);
+  ClientLink refused(fmt::format("tcp://127.0.0.1:{}", closed.number()));
+  EXPECT_THAT(trouble_of(refused, 15s), HasSubstr("no master listens there now"));
+  ClientLink unresolved("tcp://nosuch.invalid:5570");
+  EXPECT_THAT(trouble_of(unresolved, 15s), HasSubstr("nosuch.invalid"));
+  const Port silent(true);
+  ClientLink unanswered(fmt::format("tcp://127.0.0.1:{}", silent.number()));
+  EXPECT_THAT(trouble_of(unanswered, 15s), HasSubstr("does not answer as a master would"));
+}
+
+TEST(Troubles, OfKeysAreTold) {
+  const MasterKeys keys{make_key_pair(), make_key_pair()};
+  const ServerLink server("tcp://127.0.0.1:*", {.keys = keys});
+  ClientLink stranger(server.endpoint(), {.join_key = JoinKey{keys.master.public_key, make_key_pair()}});
+  EXPECT_THAT(trouble_of(stranger, 15s), AllOf(HasSubstr("--key"), HasSubstr("the master")));
+  ClientLink misled(server.endpoint(), {.join_key = JoinKey{make_key_pair().public_key, keys.member}});
+  EXPECT_THAT(trouble_of(misled, 15s), HasSubstr("--key"));
+  ClientLink open(server.endpoint());
+  EXPECT_THAT(trouble_of(open, 15s), HasSubstr("--insecure"));
+}
+
+TEST(Troubles, EndWhenTheMasterComes) {
+  std::string endpoint;
+  {
+    const Port closed(false);
+    endpoint = fmt::format("tcp://127.0.0.1:{}", closed.number());
+  }
+  ClientLink link(endpoint);
+  EXPECT_THAT(trouble_of(link, 15s), HasSubstr("no master listens there now"));
+  const ServerLink master(endpoint);
+  const auto until = Clock::now() + 15s;
+  while (!link.connected() && Clock::now() < until) link.receive(Clock::now() + 50ms);
+  EXPECT_TRUE(link.connected());
+  EXPECT_EQ(link.trouble(), "");
+}
+
+}  // namespace
+}  // namespace convoy::wire

@@ -1,0 +1,90 @@
+#include "wire/monitor.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace convoy::wire {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kHandshakeFailed =
+    ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+constexpr int kWatched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                         ZMQ_EVENT_DISCONNECTED | kHandshakeFailed;
+
+std::string fault(std::uint16_t event, std::uint32_t value) {
+  const std::string mend = "start this slave with the --key that the master prints now, or both with --insecure";
+  if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
+    return "the master does not accept the key of this slave; " + mend;
+  }
+  if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) {
+    return "only one of master and slave was started with --insecure; " + mend;
+  }
+  if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && value != ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC) {
+    return "the program at this address does not speak the protocol of a master; check host and port";
+  }
+  return "the master breaks the connection off, as it does when the keys do not fit; " + mend;
+}
+
+}  // namespace
+
+Monitor::Monitor(zmq::context_t& context, zmq::socket_t& watched, const std::string& name)
+    : watched_(watched), events_(context, zmq::socket_type::pair) {
+  const std::string endpoint = "inproc://monitor-" + name;
+  zmq_socket_monitor(watched.handle(), endpoint.c_str(), kWatched);
+  events_.set(zmq::sockopt::linger, 0);
+  events_.connect(endpoint);
+}
+
+Monitor::~Monitor() {
+  // This end must go before the socket that feeds it.
+  zmq_socket_monitor(watched_.handle(), nullptr, 0);
+}
+
+bool Monitor::watch() {
+  zmq::message_t message;
+  while (events_.recv(message, zmq::recv_flags::dontwait)) {
+    std::uint16_t event = 0;
+    std::uint32_t value = 0;
+    const auto* bytes = message.data<std::uint8_t>();
+    std::copy_n(bytes, sizeof event, reinterpret_cast<std::uint8_t*>(&event));
+    std::copy_n(bytes + sizeof event, sizeof value, reinterpret_cast<std::uint8_t*>(&value));
+    zmq::message_t address;
+    if (message.more() && !events_.recv(address)) break;
+    if (!take(event, value)) return false;
+  }
+  return true;
+}
+
+/// ZeroMQ announces every attempt but the first; where one is announced before a connection was, the one before failed.
+bool Monitor::take(std::uint16_t event, std::uint32_t value) {
+  if (event == ZMQ_EVENT_CONNECTED) {
+    connecting_ = false;
+    connected_ = Clock::now();
+  } else if (event == ZMQ_EVENT_CONNECT_RETRIED) {
+    if (connecting_) {
+      failed_ = true;
+      handshake_fault_.clear();
+    }
+    connecting_ = true;
+  } else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+    stands_ = true;
+    connected_.reset();
+    handshake_fault_.clear();
+  } else if ((event & kHandshakeFailed) != 0) {
+    handshake_fault_ = fault(event, value);
+    connected_.reset();
+  } else if (event == ZMQ_EVENT_DISCONNECTED) {
+    connected_.reset();
+    return !std::exchange(stands_, false);
+  }
+  return true;
+}
+
+std::optional<Clock::duration> Monitor::silent() const {
+  if (!connected_) return std::nullopt;
+  return Clock::now() - *connected_;
+}
+
+}  // namespace convoy::wire

@@ -1,0 +1,111 @@
+#include "wire/trouble.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+namespace convoy::wire {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kPatienceMs = 3000;
+constexpr auto kAskAgain = std::chrono::seconds(5);
+constexpr auto kSlowName = std::chrono::seconds(6);
+
+/// The error number of one attempt to connect; 0 where it succeeded.
+int error_of_connecting(const addrinfo& to) {
+  const int handle = socket(to.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (handle < 0) return errno;
+  int error = connect(handle, to.ai_addr, to.ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    pollfd item{handle, POLLOUT, 0};
+    socklen_t size = sizeof error;
+    if (poll(&item, 1, kPatienceMs) <= 0) {
+      error = ETIMEDOUT;
+    } else if (getsockopt(handle, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+      error = errno;
+    }
+  }
+  close(handle);
+  return error;
+}
+
+std::string words_for(int error, const Address& address) {
+  switch (error) {
+    case 0: return "";
+    case ECONNREFUSED:
+      return fmt::format("{} refuses connections at port {}: no master listens there now", address.host, address.port);
+    case ETIMEDOUT:
+      return fmt::format("{} does not answer at port {}: it may be off, have another address, or be behind a firewall",
+                         address.host, address.port);
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+      return fmt::format("there is no way from this machine to {}: check the address and the network", address.host);
+    default: return fmt::format("no connection to {} at port {}: {}", address.host, address.port, std::strerror(error));
+  }
+}
+
+}  // namespace
+
+std::string why_unconnected(const Address& address) {
+  const std::string fault = fault_of_host(address.host);
+  if (!fault.empty()) return fault;
+  addrinfo wanted{};
+  wanted.ai_family = AF_INET;
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &wanted, &found) != 0) return "";
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  return words_for(error_of_connecting(*found), address);
+}
+
+struct Trouble::State {
+  explicit State(Address of_master) : address(std::move(of_master)) {}
+
+  const Address address;
+  mutable std::mutex mutex;
+  std::optional<Clock::time_point> asked;  ///< when the question began that has no answer yet
+  Clock::time_point answered;
+  std::string answer;
+};
+
+Trouble::Trouble(Address address) : state_(std::make_shared<State>(std::move(address))) {}
+
+void Trouble::ask() {
+  const auto now = Clock::now();
+  {
+    const std::scoped_lock lock(state_->mutex);
+    const bool fresh = state_->answered != Clock::time_point() && now - state_->answered < kAskAgain;
+    if (state_->asked || fresh) return;
+    state_->asked = now;
+  }
+  std::thread([state = state_] {
+    std::string answer = why_unconnected(state->address);
+    const std::scoped_lock lock(state->mutex);
+    state->answer = std::move(answer);
+    state->answered = Clock::now();
+    state->asked.reset();
+  }).detach();
+}
+
+std::string Trouble::answer() const {
+  const std::scoped_lock lock(state_->mutex);
+  if (state_->answer.empty() && state_->asked && Clock::now() - *state_->asked > kSlowName) {
+    return fmt::format("the name {} has not resolved yet: no name server answers", state_->address.host);
+  }
+  return state_->answer;
+}
+
+}  // namespace convoy::wire
