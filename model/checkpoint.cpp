@@ -154,11 +154,14 @@ T number(const SafetensorsFile& contents, const std::string& key, const std::str
   return value;
 }
 
-Checkpoint read_one(const std::string& file, const Cut& cut) {
+using Accept = std::function<void(const std::string& fingerprint)>;
+
+Checkpoint read_one(const std::string& file, const Cut& cut, const Accept& accept) {
   const SafetensorsFile contents = read_safetensors(file);
   if (metadata(contents, "format", file) != kFormat) {
     fail("{}: its format is '{}'; expected '{}'", file, metadata(contents, "format", file), kFormat);
   }
+  if (accept) accept(metadata(contents, "fingerprint", file));
   return {.model = from_file(file, contents, cut, true),
           .run = {.progress = {.position = {number<int>(contents, "epoch", file), number<int>(contents, "batch", file)},
                                .epoch_loss = number<double>(contents, "epoch_loss", file),
@@ -247,16 +250,16 @@ bool has_checkpoint(const std::string& folder) {
   return fs::exists(last_in(folder)) || fs::exists(previous_in(folder));
 }
 
-Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice) {
+Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice, const Accept& accept) {
   const std::string file = last_in(folder);
   const std::string previous = previous_in(folder);
   try {
-    return read_one(file, cut);
+    return read_one(file, cut, accept);
   } catch (const Error& error) {
     if (!fs::exists(previous)) throw;
     notice = fmt::format("{}; the run goes on from the checkpoint before it", error.what());
   }
-  return read_one(previous, cut);
+  return read_one(previous, cut, accept);
 }
 
 }  // namespace convoy

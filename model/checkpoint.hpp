@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -82,6 +83,8 @@ void write_checkpoint(const std::string& folder, const Cut& cut, const ModelStat
 /// Whether the folder has a checkpoint.
 bool has_checkpoint(const std::string& folder);
 /// Reads the folder's last checkpoint. If it is damaged, reads the one before and sets `notice` to a sentence about it.
-Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice);
+/// `accept` is told the fingerprint before the model is read, and throws Error where the run may not go on.
+Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice,
+                           const std::function<void(const std::string& fingerprint)>& accept = {});
 
 }  // namespace convoy

@@ -14,7 +14,14 @@ inline std::string fault_of(const nlohmann::json::exception& error) {
   if (const auto* syntax = dynamic_cast<const nlohmann::json::parse_error*>(&error)) {
     return fmt::format("it is not JSON from byte {} on", syntax->byte);
   }
-  if (dynamic_cast<const nlohmann::json::out_of_range*>(&error) != nullptr) return "a field is missing";
+  if (dynamic_cast<const nlohmann::json::out_of_range*>(&error) != nullptr) {
+    // The library's text has the missing key, which the reader asked for, between quotation marks.
+    const std::string text = error.what();
+    const auto first = text.find('\'');
+    const auto last = text.rfind('\'');
+    if (first == last) return "a field is missing";
+    return fmt::format("its field {} is missing", text.substr(first, last - first + 1));
+  }
   return "one of its fields has a value of the wrong kind";
 }
 

@@ -40,15 +40,15 @@ struct Start {
 
 Start restore(const TrainOptions& options, const Cut& cut, const std::string& expected, const Observers& observers) {
   std::string notice;
-  Checkpoint checkpoint = read_checkpoint(options.out, cut, notice);
-  if (!notice.empty()) {
-    for (const auto& observer : observers) observer->on_notice(notice);
-  }
-  if (checkpoint.run.fingerprint != expected) {
+  Checkpoint checkpoint = read_checkpoint(options.out, cut, notice, [&](const std::string& fingerprint) {
+    if (fingerprint == expected) return;
     fail(
         "{}: the run cannot go on with other values: {}; `convoy-master train --resume {}` takes all of them from the "
         "run, and another --out starts a new run",
-        options.out, fmt::join(differences(checkpoint.run.fingerprint, expected), ", "), shell_word(options.out));
+        options.out, fmt::join(differences(fingerprint, expected), ", "), shell_word(options.out));
+  });
+  if (!notice.empty()) {
+    for (const auto& observer : observers) observer->on_notice(notice);
   }
   return {std::make_shared<const ModelState>(std::move(checkpoint.model)), checkpoint.run.progress};
 }

@@ -113,7 +113,7 @@ class CudaModule : public testing::Test {
   }
 };
 
-TEST_F(CudaModule, ThatIsMissingIsNamed) { expect_refusal("looked at /nowhere/convoy-cuda.so"); }
+TEST_F(CudaModule, ThatIsMissingIsNamed) { expect_refusal("was not found in /nowhere/convoy-cuda.so"); }
 
 TEST_F(CudaModule, ThatIsNoLibraryIsRefused) {
   setenv("CONVOY_CUDA_MODULE", "/proc/self/cmdline", 1);

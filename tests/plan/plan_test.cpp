@@ -190,7 +190,8 @@ TEST(Planner, TimingsThatAreEqualButForRoundingGiveEqualShares) {
       const Plan plan = make_plan(trunk, 64, all);
       ASSERT_NO_THROW(validate(plan, trunk)) << "scale " << scale << ", " << members << " members";
       const auto [least, most] = std::ranges::minmax(counts(plan, 0));
-      ASSERT_LE(most - least, member.filter_block) << "equal members get equal shares, to a block; scale " << scale;
+      ASSERT_LT(most - least, 2 * member.filter_block)
+          << "equal members get equal shares, to a block each; scale " << scale;
     }
   }
 }
