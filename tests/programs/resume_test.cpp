@@ -37,6 +37,9 @@ TEST_F(Runs, GoOnFromTheirFolderAlone) {
   ASSERT_EQ(rest.wait(100s), kSuccess) << rest.output();
   EXPECT_THAT(rest.output(), AllOf(HasSubstr("resuming after step 30"), HasSubstr("finished in")));
   EXPECT_EQ(weights("whole"), weights("cut"));
+  // Without slaves, their options in config.yaml do not matter.
+  Process alone = master({"train", "--resume", folder("cut"), "--slaves", "0"});
+  EXPECT_EQ(alone.wait(100s), kSuccess) << alone.output();
 }
 
 TEST_F(Runs, SayWhatTheyWereStartedWithInstead) {
