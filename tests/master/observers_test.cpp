@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -21,26 +20,20 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-/// A stream in memory.
+/// A stream whose text can be read back.
 class Memory {
  public:
-  Memory() : stream_(open_memstream(&text_, &size_)) {}
-  ~Memory() {
-    std::fclose(stream_);
-    std::free(text_);
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  std::FILE* stream() { return stream_; }
+  std::FILE* stream() { return stream_.get(); }
   std::string text() {
-    std::fflush(stream_);
-    return {text_, size_};
+    std::fflush(stream());
+    std::string text(static_cast<std::size_t>(std::ftell(stream())), '\0');
+    std::rewind(stream());
+    text.resize(std::fread(text.data(), 1, text.size(), stream()));
+    return text;
   }
 
  private:
-  char* text_ = nullptr;
-  std::size_t size_ = 0;
-  std::FILE* stream_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream_{std::tmpfile(), std::fclose};
 };
 
 /// What a terminal of so many columns shows of a text, with all that has scrolled out of it: it breaks long lines, and knows
