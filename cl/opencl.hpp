@@ -50,8 +50,7 @@ namespace convoy {
 
 /// The library's functions under their own names.
 struct OpenCl {
-// NOLINT(bugprone-macro-parentheses): the argument is a name
-#define CONVOY_DECLARE(name) decltype(&::name) name = nullptr;
+#define CONVOY_DECLARE(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses): a name
   CONVOY_OPENCL_FUNCTIONS(CONVOY_DECLARE)
 #undef CONVOY_DECLARE
 };
