@@ -3,6 +3,7 @@
 #include <string>
 
 #include "plan/calibration.hpp"
+#include "plan/plan.hpp"
 #include "tests/fuzz/fuzz.hpp"
 #include "wire/keys.hpp"
 
