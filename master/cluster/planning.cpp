@@ -193,8 +193,8 @@ void measure_and_choose(const Work& work, const Wishes& wishes, Planned& planned
   // Whoever asks for an exchange wants the slaves, whatever the times.
   const bool maybe_alone = first && !wishes.exchange && !roster.slaves().empty();
   std::map<std::string, MemberProfile> timed;
-  for (MemberProfile& member : calibration.members) timed[member.name] = std::move(member);
-  calibration.members.clear();
+  // Copies, so that the times of the others stand where a newcomer is lost while it is timed.
+  for (const MemberProfile& member : calibration.members) timed[member.name] = member;
   const bool own = work.options.share && !timed.contains(kMasterName);
   std::size_t memory = 0;
   if (own || maybe_alone) {
@@ -213,6 +213,7 @@ void measure_and_choose(const Work& work, const Wishes& wishes, Planned& planned
     // Of those who join later nobody knows what they get through beside the others.
     calibration.master.card = untimed.size() == roster.slaves().size() ? profiles.card : NodeLink{};
   }
+  calibration.members.clear();
   for (const std::string& name : members_of(work, roster)) calibration.members.push_back(timed.at(name));
   if (first) {
     calibration.batch = work.batch;
