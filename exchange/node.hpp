@@ -84,6 +84,13 @@ class Node {
   void grant();
   /// Does the first task that is ready, if there is one.
   bool work();
+  /// Tasks of the step that this node still has to do, to send or to receive.
+  std::size_t left() const { return left_; }
+  /// Whether there is no task that the node could do before more arrives.
+  bool waits() const { return ready_.empty(); }
+  /// The node that sends the first values, in the order of the graph, that are still to arrive here; nothing if all have
+  /// arrived.
+  std::optional<int> awaited_sender() const;
   /// Nothing of the step is left to do or to come; a training step ends with an update.
   bool finished() const { return left_ == 0 && (!pass_.training || update_.has_value()); }
 

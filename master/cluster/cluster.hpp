@@ -32,13 +32,17 @@ class Cluster {
   const Calibration& calibration() const { return planned_.calibration; }
 
   /// Goes on without a slave that was lost, and without slaves that are lost meanwhile: with the others, with more where
-  /// options.least_slaves asks to wait for them, or on this machine alone. Where slaves cannot reach each other, the same
-  /// slaves go on in a star. The trunk's state is then to be loaded. Throws Error where nobody can hold the net.
+  /// options.least_slaves asks to wait for them, or on this machine alone, as it does once `stop` is set. Where slaves cannot
+  /// reach each other, the same slaves go on in a star. The trunk's state is then to be loaded. Throws Error where nobody can
+  /// hold the net, or where slaves are lost again and again without a step in between.
   Trunk& recover(const PeerLost& lost);
+  /// To be called after each step.
+  void count_step();
   /// Whether slaves have come or want to go; to be asked once before each step.
   bool members_change();
   /// Has new slaves take part from now on, and leaves out those that want to go. The trunk's state is to be read before, and
-  /// to be loaded afterwards.
+  /// to be loaded afterwards. Where newcomers were lost meanwhile, the next ones have to wait nine times as long as that took,
+  /// so that slaves which never take part cost a run a tenth of its time at most.
   Trunk& regroup();
 
   /// Tells the slaves that the run is over, and why.
@@ -50,6 +54,7 @@ class Cluster {
   void execute();
   void lose(const PeerLost& lost);
   void train_alone();
+  void finish_alone();
   void notice(const std::string& text) const;
   std::size_t slave_count() const { return planned_.roster ? planned_.roster->slaves().size() : 0; }
 
@@ -62,6 +67,8 @@ class Cluster {
   std::unique_ptr<Device> device_;
   Planned planned_;
   bool formed_ = false;  ///< the run has begun
+  int losses_ = 0;       ///< since the last step
+  int most_losses_ = 0;  ///< before the next step
   std::unique_ptr<Trunk> trunk_;
   bool star_only_ = false;                ///< slaves cannot reach each other
   const ClusterTrunk* slaves_ = nullptr;  ///< trunk_, where it runs on slaves

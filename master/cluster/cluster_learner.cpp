@@ -33,6 +33,7 @@ double ClusterLearner::gradient_squares() {
 void ClusterLearner::apply(const UpdateStep& step, const Progress& after) {
   guarded([&] {
     net_.apply(step);
+    cluster_.count_step();
     stands_ = after;
     keep_in_the_background();
   });
@@ -67,13 +68,14 @@ void ClusterLearner::load(std::shared_ptr<const ModelState> model, const Progres
   }
 }
 
-/// With the members that are left, from the last snapshot on.
+/// Goes on from the last snapshot with the members that are left. The cluster deals with losses while it recovers, and a
+/// PeerLost that it throws ends the run; members that are lost while they load the snapshot are one more case to recover from.
 void ClusterLearner::recover(PeerLost lost) {
   pending_.reset();
   while (true) {
     ++losses_;
+    net_.use(cluster_.recover(lost));
     try {
-      net_.use(cluster_.recover(lost));
       net_.load(kept_.model);
       stands_ = kept_.progress;
       return;

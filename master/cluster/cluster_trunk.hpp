@@ -62,6 +62,11 @@ class ClusterTrunk : public Trunk {
   void take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
   std::vector<std::size_t> awaited() const;
   std::chrono::milliseconds patience() const;
+  std::chrono::milliseconds limit() const;
+  [[noreturn]] void end_at_limit();
+  void take_unreached(std::size_t slave, const wire::Unreached& missed);
+  bool sends_to_slaves(std::size_t slave) const;
+  bool through_master() const;
   template <class Call>
   void judged(std::size_t slave, const Call& call) const;
   [[noreturn]] void broke_protocol(std::size_t slave, const std::string& what) const;
@@ -87,11 +92,16 @@ class ClusterTrunk : public Trunk {
   bool training_ = false;                       ///< the step at hand
   int given_ = 0;                               ///< micro-batches whose outputs next_outputs() gave
   std::vector<std::optional<double>> squares_;  ///< of the step at hand, of each slave
+  bool squares_due_ = false;                    ///< every slave with shards still has to send Squares
   std::vector<int> owed_;                       ///< Done messages expected, for each slave
   std::vector<MemberTime> times_;
   Rebalancer rebalancer_;
   std::function<void(const Plan&)> on_plan_;
-  std::string unreached_;  ///< for people
+  std::chrono::duration<double> waited_{0};  ///< in run_until() since members were last given work
+  double longest_step_ = 0.0;                ///< seconds in run_until(), of a step under the plan
+  bool moving_ = false;                      ///< slaves send one another states
+  std::vector<bool> gave_up_;                ///< slaves that have said Unreached
+  std::string unreached_;                    ///< for people
   wire::Deadline unreached_at_ = wire::Deadline::max();
   std::optional<StateTransfer> states_;                 ///< of the plan's slaves
   std::vector<std::shared_ptr<ComingState>> snapshot_;  ///< asked for, of all stages

@@ -17,7 +17,12 @@ constexpr auto kLastWords = 50ms;
 /// How often in a row a slave of one name may be lost within so many steps before the run does without it for good.
 constexpr int kMostLosses = 3;
 constexpr int kStepsOfTheSound = 20;
+/// After so long without another, losses are forgotten.
+constexpr auto kForgive = 5min;
+constexpr std::size_t kMostRemembered = 4096;
 constexpr std::size_t kMostGuests = 256;
+/// How long a guest may take until it is ready.
+constexpr auto kReadyPatience = 20s;
 constexpr std::size_t kLongestDevice = 200;
 /// Signs of life, hellos and the like that a member may send in a second: it needs some ten, and more come at once to a
 /// master that was long busy.
@@ -38,7 +43,7 @@ constexpr auto kSendPatience = 60s;
 
 Roster::Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys,
                std::function<void(const std::string&)> notice)
-    : link_(endpoint, {.keys = keys}), run_(std::move(run)), notice_(std::move(notice)) {
+    : link_(endpoint, {.keys = keys}), encrypted_(keys.has_value()), run_(std::move(run)), notice_(std::move(notice)) {
   if (keys) beacon_.emplace(link_.endpoint(), keys->master.public_key);
 }
 
@@ -57,7 +62,7 @@ std::size_t Roster::find(const std::string& id) const {
   return static_cast<std::size_t>(found - slaves_.begin());
 }
 
-int Roster::attached() const { return static_cast<int>(std::ranges::count(lobby_, true, &Guest::attached)); }
+int Roster::ready() const { return static_cast<int>(std::ranges::count(lobby_, true, &Guest::ready)); }
 
 std::vector<SlaveInfo> Roster::present() const {
   std::vector<SlaveInfo> all = slaves_;
@@ -83,19 +88,46 @@ std::optional<std::string> Roster::objection(const wire::ServerLink::From& from,
         wire::kProtocolVersion, hello.version);
   }
   if (const auto fault = fault_of_name(hello.name)) return *fault + "; start this slave with another --name";
+  // Without keys of its own other slaves could not connect to it, and with them they would not.
+  if (encrypted_ != wire::is_key(hello.peer_key) || (!encrypted_ && !hello.peer_key.empty())) {
+    return "its public key towards other slaves is missing or damaged; run the same release of Convoy on both";
+  }
   const std::vector<SlaveInfo> all = present();
   const bool taken = std::ranges::any_of(
       all, [&](const SlaveInfo& slave) { return slave.name == hello.name && slave.id != from.peer; });
   if (taken || hello.name == kMasterName) {
     return fmt::format("the name '{}' is taken; start this slave with another --name", hello.name);
   }
-  if (lobby_.size() >= kMostGuests) return "too many slaves wait to join";
   if (welcome_ && !welcome_->contains(hello.name)) return unwelcome_;
-  const auto losses = losses_.find(hello.name);
-  if (losses != losses_.end() && losses->second >= kMostLosses) {
-    return fmt::format("run {} has lost {} {} times in a row; it waits for the next", run_, hello.name, losses->second);
+  if (!gathering_ && lost_too_often(hello.name)) {
+    return fmt::format("run {} has lost {} {} times in a row; it may join again in {:.0f} minutes, or the next run",
+                       run_, hello.name, losses_.at(hello.name).count,
+                       std::chrono::duration<double>(kForgive).count() / 60.0);
   }
   return std::nullopt;
+}
+
+bool Roster::lost_too_often(const std::string& name) const {
+  const auto losses = losses_.find(name);
+  return losses != losses_.end() && losses->second.count >= kMostLosses &&
+         Clock::now() - losses->second.last < kForgive;
+}
+
+/// Where the lobby is full, a guest that has not attached gives way: one of the address with the most of them.
+bool Roster::make_room() {
+  if (lobby_.size() < kMostGuests) return true;
+  std::map<std::string, int> silent;
+  for (const Guest& guest : lobby_) {
+    if (!guest.attached) ++silent[guest.info.address];
+  }
+  if (silent.empty()) return false;
+  const std::string& address =
+      std::ranges::max_element(silent, {}, [](const auto& each) { return each.second; })->first;
+  const auto guest =
+      std::ranges::find_if(lobby_, [&](const Guest& each) { return !each.attached && each.info.address == address; });
+  reached(guest->info.id, wire::Refused{"too many slaves wait to join"});
+  lobby_.erase(guest);
+  return true;
 }
 
 void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello) {
@@ -115,27 +147,59 @@ void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello)
       .address = from.address,
       .peer_port = static_cast<int>(hello.peer_port),
       .peer_key = hello.peer_key};
-  if (!reached(from.peer, wire::Welcome{wire::kProtocolVersion, run_})) return;
-  const auto known = std::ranges::find_if(lobby_, [&](const Guest& guest) { return guest.info.id == info.id; });
-  if (known == lobby_.end()) lobby_.push_back({info, false});
-}
-
-void Roster::handle_newcomer(const wire::ServerLink::From& from) {
-  if (!from.rejected.empty()) {
-    if (!from.address.empty()) tell_refusal({from.address, from.rejected});
+  const bool known = std::ranges::any_of(lobby_, [&](const Guest& guest) { return guest.info.id == info.id; });
+  if (!known && !make_room()) {
+    reached(from.peer, wire::Refused{"too many slaves wait to join"});
     return;
   }
+  if (!reached(from.peer, wire::Welcome{wire::kProtocolVersion, run_}) || known) return;
+  lobby_.push_back({.info = info, .since = Clock::now()});
+}
+
+/// Whoever is to be taken in shows first that it answers, while the run goes on.
+void Roster::probe(Guest& guest) {
+  guest.attached = true;
+  try {
+    link_.send(guest.info.id, wire::Channel::data, {wire::Probe{0}, {}}, Clock::now());
+  } catch (const PeerLost&) {
+    // It has gone, and greet_lobby() finds out.
+  }
+}
+
+/// A message of somebody who is no member must not end the run, whatever it leads to.
+void Roster::handle_newcomer(const wire::ServerLink::From& from) {
   const auto of_peer = [&](const Guest& guest) { return guest.info.id == from.peer; };
-  if (const auto* hello = std::get_if<wire::Hello>(&from.envelope.message)) {
-    admit(from, *hello);
-  } else if (std::holds_alternative<wire::Attach>(from.envelope.message)) {
-    const auto guest = std::ranges::find_if(lobby_, of_peer);
-    if (guest != lobby_.end()) guest->attached = true;
-  } else if (std::holds_alternative<wire::Bye>(from.envelope.message)) {
+  try {
+    if (!from.rejected.empty()) {
+      if (!from.address.empty()) tell_refusal({from.address, from.rejected});
+    } else if (const auto* hello = std::get_if<wire::Hello>(&from.envelope.message)) {
+      admit(from, *hello);
+    } else {
+      take_from_guest(from);
+    }
+  } catch (const std::exception& error) {
     std::erase_if(lobby_, of_peer);
-  } else if (std::holds_alternative<wire::Leaving>(from.envelope.message)) {
+    tell_refusal({from.address.empty() ? "a slave" : from.address, error.what()});
+  }
+}
+
+void Roster::take_from_guest(const wire::ServerLink::From& from) {
+  const auto guest = std::ranges::find_if(lobby_, [&](const Guest& each) { return each.info.id == from.peer; });
+  if (guest == lobby_.end()) return;
+  const wire::Message& message = from.envelope.message;
+  if (std::holds_alternative<wire::Attach>(message)) {
+    if (!guest->attached) probe(*guest);
+  } else if (std::holds_alternative<wire::Probed>(message)) {
+    guest->ready = guest->attached;
+  } else if (const auto* failed = std::get_if<wire::Failed>(&message)) {
+    tell_refusal(
+        {fmt::format("slave {} at {}", guest->info.name, guest->info.address), "it failed: " + failed->reason});
+    lobby_.erase(guest);
+  } else if (std::holds_alternative<wire::Bye>(message)) {
+    lobby_.erase(guest);
+  } else if (std::holds_alternative<wire::Leaving>(message)) {
     reached(from.peer, wire::Bye{"the run did not need it yet"});
-    std::erase_if(lobby_, of_peer);
+    lobby_.erase(guest);
   }
 }
 
@@ -146,43 +210,61 @@ void Roster::tell_refusal(const wire::Refusal& refusal) {
   if (notice_ && told_.size() < kMostTold && told_.emplace(text, now + kTellAgain).second) notice_(text);
 }
 
-/// Those who do not hear have gone; and those who were not let in are told of.
+/// A guest that does not hear has gone. A guest that is not ready in time has to say Hello again.
 void Roster::greet_lobby() {
   for (const wire::Refusal& each : link_.take_refusals()) tell_refusal(each);
-  std::erase_if(lobby_, [&](const Guest& guest) { return !reached(guest.info.id, wire::Ping{}); });
+  const auto now = Clock::now();
+  std::erase_if(lobby_, [&](const Guest& guest) {
+    if (guest.ready || now - guest.since < kReadyPatience) return !reached(guest.info.id, wire::Ping{});
+    reached(guest.info.id, wire::Bye{fmt::format("the slave did not answer for {} s", kReadyPatience.count())});
+    return true;
+  });
 }
 
 bool Roster::gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed) {
   changed();
-  while (static_cast<int>(slaves_.size()) + attached() < count) {
-    if (stop) return false;
+  gathering_ = true;
+  while (static_cast<int>(slaves_.size()) + ready() < count && !stop) {
     const std::size_t before = lobby_.size();
-    if (const auto from = link_.receive(Clock::now() + kTick)) {
-      handle_newcomer(*from);
-    } else {
+    if (const auto from = link_.receive(Clock::now() + kTick)) handle_newcomer(*from);
+    if (Clock::now() >= next_ping_) {
+      next_ping_ = Clock::now() + kPingInterval;
       greet_lobby();
     }
     if (lobby_.size() != before) changed();
   }
+  gathering_ = false;
+  if (stop) return false;
   take_in();
   return true;
 }
 
-void Roster::take_in() {
-  for (const Guest& guest : lobby_) {
-    if (guest.attached) slaves_.push_back(guest.info);
-  }
-  std::erase_if(lobby_, &Guest::attached);
+void Roster::take_in(std::size_t most) {
+  std::ranges::stable_sort(lobby_, {}, [this](const Guest& guest) {
+    const auto losses = losses_from_.find(guest.info.address);
+    return losses == losses_from_.end() ? 0 : losses->second.count;
+  });
+  std::erase_if(lobby_, [&](const Guest& guest) {
+    if (!guest.ready || most == 0) return false;
+    --most;
+    slaves_.push_back(guest.info);
+    return true;
+  });
   std::ranges::sort(slaves_, {}, &SlaveInfo::name);
-  progress_.assign(slaves_.size(), Clock::now());
+  const auto now = Clock::now();
+  liveness_.assign(slaves_.size(), {.heard = now, .message = now, .progress = now});
 }
+
+bool Roster::open() const { return wire::Clock::now() >= closed_until_; }
+
+void Roster::close_for(std::chrono::milliseconds time) { closed_until_ = Clock::now() + time; }
 
 void Roster::admit_only(std::set<std::string> names, std::string reason) {
   welcome_ = std::move(names);
   unwelcome_ = std::move(reason);
 }
 
-bool Roster::changes() const { return attached() > 0 || std::ranges::any_of(slaves_, &SlaveInfo::leaving); }
+bool Roster::changes() const { return (ready() > 0 && open()) || std::ranges::any_of(slaves_, &SlaveInfo::leaving); }
 
 void Roster::attend() {
   constexpr int kMostAtOnce = 100;
@@ -197,7 +279,7 @@ bool Roster::remove(const std::string& name, const std::string& why) {
   const auto slave = std::ranges::find(slaves_, name, &SlaveInfo::name);
   if (slave == slaves_.end()) return false;
   reached(slave->id, wire::Bye{why});
-  progress_.erase(progress_.begin() + (slave - slaves_.begin()));
+  liveness_.erase(liveness_.begin() + (slave - slaves_.begin()));
   slaves_.erase(slave);
   return true;
 }
@@ -209,9 +291,18 @@ void Roster::count_step() {
 }
 
 bool Roster::remove_lost(const std::string& name, const std::string& why) {
-  if (!remove(name, why)) return false;
-  ++losses_[name];
-  return true;
+  const auto slave = std::ranges::find(slaves_, name, &SlaveInfo::name);
+  if (slave == slaves_.end()) return false;
+  const auto now = Clock::now();
+  const auto count = [now](std::map<std::string, Losses>& losses, const std::string& of) {
+    std::erase_if(losses, [&](const auto& each) { return now - each.second.last >= kForgive; });
+    if (losses.size() >= kMostRemembered) return;
+    losses[of].last = now;
+    ++losses[of].count;
+  };
+  count(losses_, name);
+  count(losses_from_, slave->address);
+  return remove(name, why);
 }
 
 // ---- members -------------------------------------------------------------------------------------------------------
@@ -222,7 +313,8 @@ void Roster::send(std::size_t slave, const wire::Envelope& envelope) {
   } catch (const PeerLost& error) {
     bury(slave, fmt::format("is gone (its connection closed): {}", error.what()));
   }
-  progress_[slave] = Clock::now();
+  const auto now = Clock::now();
+  liveness_[slave].heard = liveness_[slave].message = liveness_[slave].progress = now;
 }
 
 void Roster::ping_all() {
@@ -265,24 +357,30 @@ void Roster::take_control(std::size_t slave, const wire::Message& message) {
   lost(slaves_[slave], fmt::format("broke the protocol: {} on its control connection", wire::name_of(message)));
 }
 
-void Roster::judge_silence(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience) {
+void Roster::judge(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience, Awaited as) {
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(patience).count();
   for (const std::size_t slave : awaited) {
-    if (Clock::now() - progress_[slave] > patience) {
-      lost(slaves_[slave],
-           fmt::format("hangs: no answer for {:.0f} s", std::chrono::duration<double>(patience).count()));
+    const Liveness& life = liveness_[slave];
+    if (now - life.heard > patience) lost(slaves_[slave], fmt::format("hangs: no answer for {:.0f} s", seconds));
+    const bool at_work = as == Awaited::at_work;
+    if (at_work && life.waiting) continue;
+    if (now - (at_work ? life.progress : life.message) > patience) {
+      lost(slaves_[slave], fmt::format("hangs: it has made no progress for {:.0f} s", seconds));
     }
   }
 }
 
 std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& awaited,
-                                               std::chrono::milliseconds patience, wire::Deadline deadline) {
+                                               std::chrono::milliseconds patience, wire::Deadline deadline,
+                                               Awaited as) {
   const auto entered = Clock::now();
   while (true) {
     ping_all();
     auto from = link_.receive(std::min(deadline, Clock::now() + kTick));
     const auto now = Clock::now();
     // The queue is empty, or whoever was to speak has had time to although others keep it full.
-    if (!from || now - entered > patience) judge_silence(awaited, patience);
+    if (!from || now - entered > patience) judge(awaited, patience, as);
     if (!from) {
       if (now >= deadline) return std::nullopt;
       continue;
@@ -306,12 +404,29 @@ std::optional<Roster::Arrival> Roster::take(std::size_t slave, wire::ServerLink:
     take_control(slave, message);
     return std::nullopt;
   }
-  progress_[slave] = Clock::now();
-  if (std::holds_alternative<wire::Attach>(message) || std::holds_alternative<wire::Ping>(message)) {
+  Liveness& life = liveness_[slave];
+  life.heard = Clock::now();
+  if (const auto* ping = std::get_if<wire::Ping>(&message)) {
+    take_sign(slave, *ping);
+    return std::nullopt;
+  }
+  if (std::holds_alternative<wire::Attach>(message)) {
     count_sign(slave);
     return std::nullopt;
   }
+  life.message = life.progress = life.heard;
+  life.left = Liveness::kUnknown;
   return Arrival{slave, std::move(from.envelope)};
+}
+
+/// Fewer tasks left are progress, and that ends with the tasks.
+void Roster::take_sign(std::size_t slave, const wire::Ping& ping) {
+  count_sign(slave);
+  Liveness& life = liveness_[slave];
+  life.waiting = ping.waiting;
+  if (ping.left >= life.left) return;
+  if (life.left != Liveness::kUnknown) life.progress = life.heard;
+  life.left = ping.left;
 }
 
 void Roster::count_sign(std::size_t slave) {
@@ -327,7 +442,7 @@ void Roster::count_sign(std::size_t slave) {
 void Roster::dismiss(const std::string& reason) {
   for (const SlaveInfo& slave : present()) reached(slave.id, wire::Bye{reason});
   slaves_.clear();
-  progress_.clear();
+  liveness_.clear();
   lobby_.clear();
 }
 

@@ -36,7 +36,11 @@ struct SlaveInfo {
   wire::Deadline signs_since;
 };
 
-/// Slaves that have said hello wait in the lobby until they are taken in; those that were are the members, slaves().
+/// Slaves that have said Hello are guests: they wait in the lobby until they are taken in. A guest is ready once it has
+/// attached its data connection and answered a Probe there. The slaves that were taken in are the members, slaves().
+///
+/// No message of a guest or a member throws past it: what a guest sends ends at most that guest, and what a member sends
+/// ends in a PeerLost that names the member.
 class Roster {
  public:
   /// Listens at `endpoint` for slaves of the run named `run`; without keys to anybody, unencrypted. Tells `notice` who is
@@ -49,8 +53,9 @@ class Roster {
   /// With the port in use.
   std::string endpoint() const { return link_.endpoint(); }
 
-  /// Takes slaves in until there are `count`, and all that are here by then; they are in order of their names from then
-  /// on. Calls `changed` at the start and whenever one comes or goes. False if `stop` was set before.
+  /// Takes slaves in until there are `count`, and all that are ready by then; they are in order of their names from then
+  /// on. Calls `changed` at the start and whenever one comes or goes. Returns false if `stop` was set before. Since the run
+  /// needs the slaves, those that it lost again and again may join, too.
   bool gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed);
 
   const std::vector<SlaveInfo>& slaves() const { return slaves_; }
@@ -59,17 +64,20 @@ class Roster {
 
   /// From now on only slaves of these names are let into the lobby; others are told `reason`.
   void admit_only(std::set<std::string> names, std::string reason);
-  /// Whether anybody waits in the lobby, or wants to leave.
+  /// Whether a guest is ready, or a member wants to leave.
   bool changes() const;
   /// Handles what newcomers say while nobody is spoken to otherwise.
   void attend();
-  /// Takes in who waits in the lobby.
-  void take_in();
+  /// Takes in the guests that are ready: at most so many, those of addresses from which few were lost first.
+  void take_in(std::size_t most = kMostMembers);
+  /// Keeps guests in the lobby for so long.
+  void close_for(std::chrono::milliseconds time);
+  bool open() const;
   /// Takes a slave out of the run and tells it why, if it still listens. False if there is none of that name.
   bool remove(const std::string& name, const std::string& why);
   /// Of its members, for remove_lost().
   void count_step();
-  /// The same for one that failed or vanished. It may come back, unless it was lost again and again within some steps.
+  /// The same for one that failed or vanished. It may come back, unless it was lost again and again within a short time.
   bool remove_lost(const std::string& name, const std::string& why);
 
   /// Sends on the slave's data connection. Throws PeerLost naming the slave.
@@ -79,22 +87,49 @@ class Roster {
     std::size_t slave = 0;
     wire::Envelope envelope;
   };
+  enum class Awaited : std::uint8_t {
+    one_by_one,  ///< each slave can answer without the others
+    at_work      ///< slaves have many tasks, and wait for one another
+  };
   /// The next message on a slave's data connection but signs of life, or nothing at the deadline. Meanwhile pings
   /// everybody and lets newcomers into the lobby. Throws PeerLost naming the slave when one is gone, breaks the
-  /// protocol, or when a slave of `awaited` (indices) has neither sent nor been sent anything for `patience`.
+  /// protocol, or when a slave of `awaited` (indices) hangs. A slave hangs if for `patience` it has neither sent nor been
+  /// sent anything, or has sent signs of life alone. Among members at work (`Awaited::at_work`), signs of life do for a
+  /// slave that has ever fewer tasks left, or that waits for other members.
   std::optional<Arrival> receive(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience,
-                                 wire::Deadline deadline = wire::Deadline::max());
+                                 wire::Deadline deadline = wire::Deadline::max(), Awaited as = Awaited::one_by_one);
 
   /// Ends the run for all slaves.
   void dismiss(const std::string& reason);
 
  private:
+  static constexpr std::size_t kMostMembers = 1024;  ///< as many as a plan may have
+
   struct Guest {
     SlaveInfo info;
-    bool attached = false;
+    wire::Deadline since;
+    bool attached = false;  ///< its data connection is here
+    bool ready = false;     ///< it has answered the Probe
+  };
+  /// What a member's data connection has shown.
+  struct Liveness {
+    wire::Deadline heard;           ///< the last message, either way
+    wire::Deadline message;         ///< the last message, either way, that was no sign of life
+    wire::Deadline progress;        ///< the same, or the last sign of life with fewer tasks left
+    std::uint32_t left = kUnknown;  ///< the fewest tasks that it has said to have left since its last other message
+    bool waiting = false;           ///< its last sign of life says that it waits for others
+    static constexpr std::uint32_t kUnknown = ~0U;
+  };
+  struct Losses {
+    int count = 0;
+    wire::Deadline last;
   };
 
   void admit(const wire::ServerLink::From& from, const wire::Hello& hello);
+  bool make_room();
+  bool lost_too_often(const std::string& name) const;
+  void probe(Guest& guest);
+  void take_from_guest(const wire::ServerLink::From& from);
   std::optional<std::string> objection(const wire::ServerLink::From& from, const wire::Hello& hello) const;
   void handle_newcomer(const wire::ServerLink::From& from);
   void tell_refusal(const wire::Refusal& refusal);
@@ -105,19 +140,24 @@ class Roster {
   void count_sign(std::size_t slave);
   [[noreturn]] void bury(std::size_t slave, const std::string& how);
   std::size_t find(const std::string& id) const;
-  int attached() const;
+  int ready() const;
   void take_control(std::size_t slave, const wire::Message& message);
-  void judge_silence(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience);
+  void take_sign(std::size_t slave, const wire::Ping& ping);
+  void judge(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience, Awaited as);
 
   wire::ServerLink link_;
+  bool encrypted_;
   std::optional<wire::Beacon> beacon_;  ///< where links have keys
   std::string run_;
   std::vector<SlaveInfo> slaves_;
-  std::vector<wire::Deadline> progress_;  ///< last message either way on each slave's data connection
+  std::vector<Liveness> liveness_;  ///< of each slave
   std::vector<Guest> lobby_;
   std::optional<std::set<std::string>> welcome_;  ///< names; nothing: all
   std::string unwelcome_;                         ///< why others are not
-  std::map<std::string, int> losses_;             ///< by name
+  std::map<std::string, Losses> losses_;          ///< by name
+  std::map<std::string, Losses> losses_from_;     ///< by address
+  bool gathering_ = false;                        ///< the run waits for slaves
+  wire::Deadline closed_until_;
   std::function<void(const std::string&)> notice_;
   std::map<std::string, wire::Deadline> told_;  ///< refusals, and when they may be told again
   wire::Deadline next_ping_;

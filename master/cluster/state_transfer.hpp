@@ -28,8 +28,9 @@ class StateTransfer {
   std::shared_ptr<ComingState> ask(std::size_t slave, std::size_t stage, FilterRange filters);
   bool awaits(std::size_t slave) const { return !coming_[slave].empty(); }
   bool awaits_any() const;
-  /// Takes a piece of the state that the slave was asked for first. Throws Error where it does not fit.
-  void take(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
+  /// Takes a piece of the state that the slave was asked for first, and returns whether that state is complete. Throws
+  /// Error where the piece does not fit.
+  bool take(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
 
   /// Offers a slave the state of filters, by what the state contains; the slave names the blocks that it lacks, and answers
   /// Done when it has them.

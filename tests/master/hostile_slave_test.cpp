@@ -4,12 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <list>
 #include <thread>
+#include <zmq.hpp>
 
 #include "devices/registry.hpp"
 #include "master/cluster/cluster_trunk.hpp"
 #include "tests/support/fake_slave.hpp"
 #include "tests/support/slave_threads.hpp"
+#include "wire/codec.hpp"
 
 namespace convoy {
 namespace {
@@ -36,6 +39,15 @@ std::uint32_t send_of(Cargo cargo) {
     if (task.kind == TaskKind::send && task.node == 0 && task.cargo == cargo) return static_cast<std::uint32_t>(i);
   }
   return 0;
+}
+
+/// Sends signs of life for 15 s, or until the master has had enough.
+void show_life(FakeSlave& slave, wire::Ping (*ping)(int round)) {
+  slave.hang();
+  for (int round = 0; round < 75; ++round) {
+    std::this_thread::sleep_for(200ms);
+    slave.send(ping(round));
+  }
 }
 
 struct HostileCase {
@@ -71,7 +83,19 @@ std::vector<HostileCase> bad_manners() {
          }
          s.hang();
        },
-       "cannot connect to nobody"},
+       "an Unreached, although the plan has it send to no other slave"},
+      {"UnreachedInsteadOfHolding", "Assign", [](FakeSlave& s) { s.send(wire::Unreached{{"nobody"}}); },
+       "an Unreached, although the plan has it send to no other slave"},
+      {"ShowsLifeButDoesNothing", "Step", [](FakeSlave& s) { show_life(s, [](int) { return wire::Ping{.left = 9}; }); },
+       "hangs: it has made no progress for 1 s"},
+      {"SaysThatItWaitsThoughNobodyKeepsItWaiting", "Step",
+       [](FakeSlave& s) { show_life(s, [](int) { return wire::Ping{.left = 9, .waiting = true}; }); },
+       "holds the others up: it did not finish its part within 10 s"},
+      {"HasEverFewerTasksLeft", "Step",
+       [](FakeSlave& s) {
+         show_life(s, [](int round) { return wire::Ping{.left = static_cast<std::uint32_t>(1000 - round)}; });
+       },
+       "holds the others up: it did not finish its part within 10 s"},
       {"Leaves", "Load",
        [](FakeSlave& s) {
          s.send(wire::Bye{"unplugged"}, Channel::control);
@@ -325,6 +349,78 @@ TEST(Joining, NamesThatCannotBePrintedAreRefusedAndDoNotReachTheMaster) {
   ASSERT_EQ(notices.size(), 3U);
   EXPECT_THAT(notices[0], HasSubstr("turned away slave \\xff\\xfe at 127.0.0.1"));
   EXPECT_THAT(notices[1], AllOf(HasSubstr("a\\x1b[2J\\x0a"), testing::Not(HasSubstr("\x1b"))));
+}
+
+// ---- the lobby -----------------------------------------------------------------------------------------------------
+
+/// Many clients in one context; they say Hello, and no more than they are told to.
+class Crowd {
+ public:
+  Crowd(const std::string& endpoint, int count) : endpoint_(endpoint) {
+    for (int i = 0; i < count; ++i) {
+      send(i, "/c", wire::Hello{.name = fmt::format("guest{}", i)});
+    }
+  }
+  void attach() {
+    const int count = static_cast<int>(sockets_.size());
+    for (int i = 0; i < count; ++i) send(i, "/d", wire::Attach{fmt::format("guest{}", i)});
+  }
+
+ private:
+  void send(int guest, const std::string& channel, const wire::Message& message) {
+    zmq::socket_t& socket = sockets_.emplace_back(context_, zmq::socket_type::dealer);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::routing_id, fmt::format("guest{}{}", guest, channel));
+    socket.connect(endpoint_);
+    const std::vector<std::byte> bytes = wire::encode(message);
+    socket.send(zmq::buffer(bytes.data(), bytes.size()), zmq::send_flags::none);
+  }
+
+  std::string endpoint_;
+  zmq::context_t context_{1};
+  std::list<zmq::socket_t> sockets_;
+};
+
+TEST(Lobby, IsOpenToASlaveAlthoughACrowdHasSaidHelloAndNoMore) {
+  Roster roster("tcp://127.0.0.1:*", "test");
+  const Crowd crowd(roster.endpoint(), 300);
+  const auto until = Clock::now() + 3s;
+  while (Clock::now() < until) roster.attend();
+  std::atomic<bool> stop{false};
+  std::thread clock([&] {
+    for (int i = 0; i < 300 && !stop; ++i) std::this_thread::sleep_for(100ms);
+    stop = true;
+  });
+  const SlaveThreads honest(roster.endpoint(), 1, {"reference"});
+  const bool gathered = roster.gather(1, stop, [] {});
+  stop = true;
+  clock.join();
+  ASSERT_TRUE(gathered) << "the slave was not let in within 30 s";
+  EXPECT_EQ(roster.slaves()[0].name, "a");
+}
+
+TEST(Lobby, DoesNotKeepARunWaitingForGuestsThatDoNotAnswer) {
+  Roster roster("tcp://127.0.0.1:*", "test");
+  Crowd crowd(roster.endpoint(), 50);
+  crowd.attach();
+  const auto until = Clock::now() + 2s;
+  while (Clock::now() < until) roster.attend();
+  EXPECT_EQ(roster.present().size(), 50U);
+  EXPECT_FALSE(roster.changes());
+}
+
+TEST(Joining, ASlaveWhoseKeyOtherSlavesCouldNotUseIsRefused) {
+  const wire::MasterKeys keys{.master = wire::make_key_pair(), .member = wire::make_key_pair()};
+  Roster roster("tcp://127.0.0.1:*", "test", keys);
+  std::atomic<bool> stop{false};
+  std::thread master([&] { roster.gather(5, stop, [] {}); });
+  wire::ClientLink link(roster.endpoint(), {.join_key = keys.join_key()});
+  for (const std::string& key : {std::string(), std::string("key"), std::string(40, ' ')}) {
+    EXPECT_THAT(answer_to(link, {.name = "a", .peer_key = key}), HasSubstr("public key towards other slaves"));
+  }
+  EXPECT_EQ(answer_to(link, {.name = "a", .peer_key = link.peer_key()}), "welcome");
+  stop = true;
+  master.join();
 }
 
 /// What a slave says of its failure is shown to the master's user.

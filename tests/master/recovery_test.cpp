@@ -303,6 +303,47 @@ TEST(Losses, OfALinkBetweenSlavesLeaveAStar) {
   expect_near(result.model, alone().model);
 }
 
+/// It has no link to another slave in a star, so there is nothing else to try.
+TEST(Losses, OfASlaveThatNeverReachesItsPeersLeaveTheOthers) {
+  TrainingRun run({.slaves = 2, .shares = "1,1", .exchange = "ring"});
+  const SlaveThreads other(run.endpoint(), 1, {"eigen"});
+  FakeSlave slave(run.endpoint(), "Assign", [](FakeSlave& each) { each.send(wire::Unreached{{"\xff\x1b[2J"}}); },
+                  {.name = "evil", .reachable = true});
+  std::atomic<bool> stop{false};
+  std::thread thread([&] { slave.run(stop); });
+  const Result result = run.train(kSteps, kEachStep);
+  stop = true;
+  thread.join();
+  EXPECT_EQ(result.plan.members, (std::vector<std::string>{"a"}));
+  EXPECT_THAT(result.notices, Contains(HasSubstr("slave evil cannot connect to \\xff\\x1b[2J")));
+  EXPECT_THAT(result.notices, Contains(HasSubstr("slave evil broke the protocol: an Unreached")));
+  expect_near(result.model, alone().model);
+}
+
+/// A run that cannot go on without a slave takes it back, however often it was lost.
+TEST(Losses, DoNotKeepASlaveOutThatTheRunNeeds) {
+  TrainingRun run({.slaves = 1, .least_slaves = 1, .exchange = "star"});
+  std::atomic<bool> stop{false};
+  std::thread failing([&] {
+    for (int life = 0; life < 4; ++life) {
+      FakeSlave slave(run.endpoint(), "Step", [](FakeSlave& each) { each.vanish(); });
+      slave.run(stop);
+    }
+    FakeSlave sound(run.endpoint(), "nothing", [](FakeSlave&) {});
+    sound.run(stop);
+  });
+  std::thread clock([&] {
+    for (int i = 0; i < 300 && !stop; ++i) std::this_thread::sleep_for(100ms);
+    run.stop();
+  });
+  const Result result = run.train(kSteps, kEachStep);
+  stop = true;
+  failing.join();
+  clock.join();
+  EXPECT_EQ(result.plan.members, (std::vector<std::string>{"evil"}));
+  EXPECT_EQ(result.progress.position.batch, kSteps);
+}
+
 /// A slave that fails again and again does not delay the others for ever.
 TEST(Losses, OfTheSameSlaveAgainAndAgainEnd) {
   TrainingRun run({.slaves = 2, .exchange = "star"});
