@@ -320,6 +320,22 @@ TEST(Losses, OfASlaveThatNeverReachesItsPeersLeaveTheOthers) {
   expect_near(result.model, alone().model);
 }
 
+TEST(Losses, WithoutAStepInBetweenEndTheRun) {
+  TrainingRun run({.slaves = 1, .least_slaves = 1, .exchange = "star"});
+  std::atomic<bool> stop{false};
+  std::thread failing([&] {
+    for (int life = 0; life < 100 && !stop; ++life) {
+      FakeSlave slave(run.endpoint(), "Load", [](FakeSlave& each) { each.vanish(); });
+      slave.run(stop);
+    }
+    run.stop();
+  });
+  EXPECT_THAT([&] { run.train(kSteps, kEachStep); },
+              testing::ThrowsMessage<PeerLost>(HasSubstr("slaves were lost 22 times without a step in between")));
+  stop = true;
+  failing.join();
+}
+
 /// A run that cannot go on without a slave takes it back, however often it was lost.
 TEST(Losses, DoNotKeepASlaveOutThatTheRunNeeds) {
   TrainingRun run({.slaves = 1, .least_slaves = 1, .exchange = "star"});
