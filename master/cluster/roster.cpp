@@ -14,22 +14,11 @@ using wire::Clock;
 constexpr auto kTick = 100ms;
 constexpr auto kPingInterval = 250ms;
 constexpr auto kLastWords = 50ms;
-/// How often in a row a slave of one name may be lost within so many steps before the run does without it for good.
-constexpr int kMostLosses = 3;
+/// Within so many steps a loss counts as one in a row with the loss before.
 constexpr int kStepsOfTheSound = 20;
-/// After so long without another, losses are forgotten.
-constexpr auto kForgive = 5min;
-constexpr std::size_t kMostRemembered = 4096;
-constexpr std::size_t kMostGuests = 256;
-/// How long a guest may take until it is ready.
-constexpr auto kReadyPatience = 20s;
-constexpr std::size_t kLongestDevice = 200;
 /// Signs of life, hellos and the like that a member may send in a second: it needs some ten, and more come at once to a
 /// master that was long busy.
 constexpr int kMostSigns = 10000;
-/// Who is turned away tries again: each is told once in so long, and no more than so many.
-constexpr auto kTellAgain = 60s;
-constexpr std::size_t kMostTold = 64;
 /// How long a send may stand in a full queue: the queue holds a whole set of maps, so this is a peer that takes
 /// nothing.
 constexpr auto kSendPatience = 60s;
@@ -43,7 +32,7 @@ constexpr auto kSendPatience = 60s;
 
 Roster::Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys,
                std::function<void(const std::string&)> notice)
-    : link_(endpoint, {.keys = keys}), encrypted_(keys.has_value()), run_(std::move(run)), notice_(std::move(notice)) {
+    : link_(endpoint, {.keys = keys}), lobby_(link_, std::move(run), keys.has_value(), std::move(notice)) {
   if (keys) beacon_.emplace(link_.endpoint(), keys->master.public_key);
 }
 
@@ -62,194 +51,33 @@ std::size_t Roster::find(const std::string& id) const {
   return static_cast<std::size_t>(found - slaves_.begin());
 }
 
-int Roster::ready() const { return static_cast<int>(std::ranges::count(lobby_, true, &Guest::ready)); }
-
 std::vector<SlaveInfo> Roster::present() const {
   std::vector<SlaveInfo> all = slaves_;
-  for (const Guest& guest : lobby_) all.push_back(guest.info);
+  const std::vector<SlaveInfo> guests = lobby_.guests();
+  all.insert(all.end(), guests.begin(), guests.end());
   return all;
-}
-
-/// Says it on the control connection; false where nobody listens any more.
-bool Roster::reached(const std::string& id, const wire::Message& message) {
-  try {
-    link_.send(id, wire::Channel::control, {message, {}}, Clock::now());
-    return true;
-  } catch (const PeerLost&) {
-    return false;
-  }
-}
-
-/// Why a slave cannot be let in.
-std::optional<std::string> Roster::objection(const wire::ServerLink::From& from, const wire::Hello& hello) const {
-  if (hello.version != wire::kProtocolVersion) {
-    return fmt::format(
-        "the master speaks version {} of the protocol, this slave {}; run the same release of Convoy on both",
-        wire::kProtocolVersion, hello.version);
-  }
-  if (const auto fault = fault_of_name(hello.name)) return *fault + "; start this slave with another --name";
-  // Without keys of its own other slaves could not connect to it, and with them they would not.
-  if (encrypted_ != wire::is_key(hello.peer_key) || (!encrypted_ && !hello.peer_key.empty())) {
-    return "its public key towards other slaves is missing or damaged; run the same release of Convoy on both";
-  }
-  const std::vector<SlaveInfo> all = present();
-  const bool taken = std::ranges::any_of(
-      all, [&](const SlaveInfo& slave) { return slave.name == hello.name && slave.id != from.peer; });
-  if (taken || hello.name == kMasterName) {
-    return fmt::format("the name '{}' is taken; start this slave with another --name", hello.name);
-  }
-  if (welcome_ && !welcome_->contains(hello.name)) return unwelcome_;
-  if (!gathering_ && lost_too_often(hello.name)) {
-    return fmt::format("run {} has lost {} {} times in a row; it may join again in {:.0f} minutes, or the next run",
-                       run_, hello.name, losses_.at(hello.name).count,
-                       std::chrono::duration<double>(kForgive).count() / 60.0);
-  }
-  return std::nullopt;
-}
-
-bool Roster::lost_too_often(const std::string& name) const {
-  const auto losses = losses_.find(name);
-  return losses != losses_.end() && losses->second.count >= kMostLosses &&
-         Clock::now() - losses->second.last < kForgive;
-}
-
-/// Where the lobby is full, a guest that has not attached gives way: one of the address with the most of them.
-bool Roster::make_room() {
-  if (lobby_.size() < kMostGuests) return true;
-  std::map<std::string, int> silent;
-  for (const Guest& guest : lobby_) {
-    if (!guest.attached) ++silent[guest.info.address];
-  }
-  if (silent.empty()) return false;
-  const std::string& address =
-      std::ranges::max_element(silent, {}, [](const auto& each) { return each.second; })->first;
-  const auto guest =
-      std::ranges::find_if(lobby_, [&](const Guest& each) { return !each.attached && each.info.address == address; });
-  reached(guest->info.id, wire::Refused{"too many slaves wait to join"});
-  lobby_.erase(guest);
-  return true;
-}
-
-void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello) {
-  if (const auto reason = objection(from, hello)) {
-    reached(from.peer, wire::Refused{*reason});
-    tell_refusal({fmt::format("slave {} at {}", printable(hello.name, kLongestName), from.address), *reason});
-    return;
-  }
-  const SlaveInfo info{
-      .id = from.peer,
-      .name = hello.name,
-      .device = printable(hello.device, kLongestDevice),
-      .threads = static_cast<int>(hello.threads),
-      .memory = hello.memory,
-      .filter_block = static_cast<int>(hello.filter_block),
-      .sixteen_bits = std::ranges::find(hello.capabilities, wire::kSixteenBits) != hello.capabilities.end(),
-      .address = from.address,
-      .peer_port = static_cast<int>(hello.peer_port),
-      .peer_key = hello.peer_key};
-  const bool known = std::ranges::any_of(lobby_, [&](const Guest& guest) { return guest.info.id == info.id; });
-  if (!known && !make_room()) {
-    reached(from.peer, wire::Refused{"too many slaves wait to join"});
-    return;
-  }
-  if (!reached(from.peer, wire::Welcome{wire::kProtocolVersion, run_}) || known) return;
-  lobby_.push_back({.info = info, .since = Clock::now()});
-}
-
-/// Whoever is to be taken in shows first that it answers, while the run goes on.
-void Roster::probe(Guest& guest) {
-  guest.attached = true;
-  try {
-    link_.send(guest.info.id, wire::Channel::data, {wire::Probe{0}, {}}, Clock::now());
-  } catch (const PeerLost&) {
-    // It has gone, and greet_lobby() finds out.
-  }
-}
-
-/// A message of somebody who is no member must not end the run, whatever it leads to.
-void Roster::handle_newcomer(const wire::ServerLink::From& from) {
-  const auto of_peer = [&](const Guest& guest) { return guest.info.id == from.peer; };
-  try {
-    if (!from.rejected.empty()) {
-      if (!from.address.empty()) tell_refusal({from.address, from.rejected});
-    } else if (const auto* hello = std::get_if<wire::Hello>(&from.envelope.message)) {
-      admit(from, *hello);
-    } else {
-      take_from_guest(from);
-    }
-  } catch (const std::exception& error) {
-    std::erase_if(lobby_, of_peer);
-    tell_refusal({from.address.empty() ? "a slave" : from.address, error.what()});
-  }
-}
-
-void Roster::take_from_guest(const wire::ServerLink::From& from) {
-  const auto guest = std::ranges::find_if(lobby_, [&](const Guest& each) { return each.info.id == from.peer; });
-  if (guest == lobby_.end()) return;
-  const wire::Message& message = from.envelope.message;
-  if (std::holds_alternative<wire::Attach>(message)) {
-    if (!guest->attached) probe(*guest);
-  } else if (std::holds_alternative<wire::Probed>(message)) {
-    guest->ready = guest->attached;
-  } else if (const auto* failed = std::get_if<wire::Failed>(&message)) {
-    tell_refusal(
-        {fmt::format("slave {} at {}", guest->info.name, guest->info.address), "it failed: " + failed->reason});
-    lobby_.erase(guest);
-  } else if (std::holds_alternative<wire::Bye>(message)) {
-    lobby_.erase(guest);
-  } else if (std::holds_alternative<wire::Leaving>(message)) {
-    reached(from.peer, wire::Bye{"the run did not need it yet"});
-    lobby_.erase(guest);
-  }
-}
-
-void Roster::tell_refusal(const wire::Refusal& refusal) {
-  const auto now = Clock::now();
-  std::erase_if(told_, [&](const auto& each) { return each.second <= now; });
-  const std::string text = fmt::format("turned away {}: {}", refusal.address, printable(refusal.why, kMostWords));
-  if (notice_ && told_.size() < kMostTold && told_.emplace(text, now + kTellAgain).second) notice_(text);
-}
-
-/// A guest that does not hear has gone. A guest that is not ready in time has to say Hello again.
-void Roster::greet_lobby() {
-  for (const wire::Refusal& each : link_.take_refusals()) tell_refusal(each);
-  const auto now = Clock::now();
-  std::erase_if(lobby_, [&](const Guest& guest) {
-    if (guest.ready || now - guest.since < kReadyPatience) return !reached(guest.info.id, wire::Ping{});
-    reached(guest.info.id, wire::Bye{fmt::format("the slave did not answer for {} s", kReadyPatience.count())});
-    return true;
-  });
 }
 
 bool Roster::gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed) {
   changed();
-  gathering_ = true;
-  while (static_cast<int>(slaves_.size()) + ready() < count && !stop) {
+  lobby_.need_slaves(true);
+  while (static_cast<int>(slaves_.size()) + lobby_.ready() < count && !stop) {
     const std::size_t before = lobby_.size();
-    if (const auto from = link_.receive(Clock::now() + kTick)) handle_newcomer(*from);
+    if (const auto from = link_.receive(Clock::now() + kTick)) lobby_.take(*from, slaves_);
     if (Clock::now() >= next_ping_) {
       next_ping_ = Clock::now() + kPingInterval;
-      greet_lobby();
+      lobby_.greet();
     }
     if (lobby_.size() != before) changed();
   }
-  gathering_ = false;
+  lobby_.need_slaves(false);
   if (stop) return false;
   take_in();
   return true;
 }
 
 void Roster::take_in(std::size_t most) {
-  std::ranges::stable_sort(lobby_, {}, [this](const Guest& guest) {
-    const auto losses = losses_from_.find(guest.info.address);
-    return losses == losses_from_.end() ? 0 : losses->second.count;
-  });
-  std::erase_if(lobby_, [&](const Guest& guest) {
-    if (!guest.ready || most == 0) return false;
-    --most;
-    slaves_.push_back(guest.info);
-    return true;
-  });
+  for (SlaveInfo& guest : lobby_.take_in(most)) slaves_.push_back(std::move(guest));
   std::ranges::sort(slaves_, {}, &SlaveInfo::name);
   const auto now = Clock::now();
   liveness_.assign(slaves_.size(), {.heard = now, .message = now, .progress = now});
@@ -259,26 +87,23 @@ bool Roster::open() const { return wire::Clock::now() >= closed_until_; }
 
 void Roster::close_for(std::chrono::milliseconds time) { closed_until_ = Clock::now() + time; }
 
-void Roster::admit_only(std::set<std::string> names, std::string reason) {
-  welcome_ = std::move(names);
-  unwelcome_ = std::move(reason);
+bool Roster::changes() const {
+  return (lobby_.ready() > 0 && open()) || std::ranges::any_of(slaves_, &SlaveInfo::leaving);
 }
-
-bool Roster::changes() const { return (ready() > 0 && open()) || std::ranges::any_of(slaves_, &SlaveInfo::leaving); }
 
 void Roster::attend() {
   constexpr int kMostAtOnce = 100;
   for (int i = 0; i < kMostAtOnce; ++i) {
     const auto from = link_.receive(Clock::now());
     if (!from) return;
-    if (find(from->peer) == slaves_.size()) handle_newcomer(*from);
+    if (find(from->peer) == slaves_.size()) lobby_.take(*from, slaves_);
   }
 }
 
 bool Roster::remove(const std::string& name, const std::string& why) {
   const auto slave = std::ranges::find(slaves_, name, &SlaveInfo::name);
   if (slave == slaves_.end()) return false;
-  reached(slave->id, wire::Bye{why});
+  reached(link_, slave->id, wire::Bye{why});
   liveness_.erase(liveness_.begin() + (slave - slaves_.begin()));
   slaves_.erase(slave);
   return true;
@@ -286,22 +111,14 @@ bool Roster::remove(const std::string& name, const std::string& why) {
 
 void Roster::count_step() {
   for (SlaveInfo& slave : slaves_) {
-    if (++slave.steps == kStepsOfTheSound) losses_.erase(slave.name);
+    if (++slave.steps == kStepsOfTheSound) lobby_.forget_losses(slave.name);
   }
 }
 
 bool Roster::remove_lost(const std::string& name, const std::string& why) {
   const auto slave = std::ranges::find(slaves_, name, &SlaveInfo::name);
   if (slave == slaves_.end()) return false;
-  const auto now = Clock::now();
-  const auto count = [now](std::map<std::string, Losses>& losses, const std::string& of) {
-    std::erase_if(losses, [&](const auto& each) { return now - each.second.last >= kForgive; });
-    if (losses.size() >= kMostRemembered) return;
-    losses[of].last = now;
-    ++losses[of].count;
-  };
-  count(losses_, name);
-  count(losses_from_, slave->address);
+  lobby_.count_loss(name, slave->address);
   return remove(name, why);
 }
 
@@ -320,9 +137,9 @@ void Roster::send(std::size_t slave, const wire::Envelope& envelope) {
 void Roster::ping_all() {
   if (Clock::now() < next_ping_) return;
   next_ping_ = Clock::now() + kPingInterval;
-  greet_lobby();
+  lobby_.greet();
   for (std::size_t slave = 0; slave < slaves_.size(); ++slave) {
-    if (!reached(slaves_[slave].id, wire::Ping{})) {
+    if (!reached(link_, slaves_[slave].id, wire::Ping{})) {
       bury(slave, "is gone (its connection closed or answers no more)");
     }
   }
@@ -337,7 +154,7 @@ void Roster::bury(std::size_t slave, const std::string& how) {
     if (!from) break;
     const wire::Message& message = from->envelope.message;
     const std::size_t sender = find(from->peer);
-    if (sender == slaves_.size()) handle_newcomer(*from);
+    if (sender == slaves_.size()) lobby_.take(*from, slaves_);
     if (sender < slaves_.size() && std::holds_alternative<wire::Leaving>(message)) slaves_[sender].leaving = true;
     if (sender != slave || !from->rejected.empty()) continue;
     if (const auto* failed = std::get_if<wire::Failed>(&message)) lost(slaves_[slave], "failed: " + failed->reason);
@@ -387,7 +204,7 @@ std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& a
     }
     const std::size_t slave = find(from->peer);
     if (slave == slaves_.size()) {
-      handle_newcomer(*from);
+      lobby_.take(*from, slaves_);
     } else if (auto arrival = take(slave, *from)) {
       return arrival;
     }
@@ -440,10 +257,10 @@ void Roster::count_sign(std::size_t slave) {
 }
 
 void Roster::dismiss(const std::string& reason) {
-  for (const SlaveInfo& slave : present()) reached(slave.id, wire::Bye{reason});
+  for (const SlaveInfo& slave : slaves_) reached(link_, slave.id, wire::Bye{reason});
   slaves_.clear();
   liveness_.clear();
-  lobby_.clear();
+  lobby_.dismiss(reason);
 }
 
 }  // namespace convoy

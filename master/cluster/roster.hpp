@@ -11,36 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "master/cluster/lobby.hpp"
 #include "wire/beacon.hpp"
 #include "wire/link.hpp"
 
 namespace convoy {
 
-/// The largest number of bytes of a slave's own words that reach the user.
-inline constexpr std::size_t kMostWords = 600;
-
-struct SlaveInfo {
-  std::string id;      ///< of its connections
-  std::string name;    ///< for people
-  std::string device;  ///< description
-  int threads = 1;
-  std::size_t memory = 0;
-  int filter_block = 1;
-  bool sixteen_bits = false;  ///< takes and gives maps in bf16 and fp16
-  std::string address;        ///< IP address, as the master sees it
-  int peer_port = 0;          ///< where it listens for other slaves; 0: it does not
-  std::string peer_key;       ///< its public key there
-  bool leaving = false;       ///< as soon as the run can do without it
-  int steps = 0;              ///< that it has taken part in
-  int signs = 0;              ///< messages without news, in the second that began at
-  wire::Deadline signs_since;
-};
-
-/// Slaves that have said Hello are guests: they wait in the lobby until they are taken in. A guest is ready once it has
-/// attached its data connection and answered a Probe there. The slaves that were taken in are the members, slaves().
-///
-/// No message of a guest or a member throws past it: what a guest sends ends at most that guest, and what a member sends
-/// ends in a PeerLost that names the member.
+/// Slaves wait in the lobby until they are taken in; those that were are the members, slaves(). What a member sends ends at
+/// most in a PeerLost that names the member.
 class Roster {
  public:
   /// Listens at `endpoint` for slaves of the run named `run`; without keys to anybody, unencrypted. Tells `notice` who is
@@ -63,7 +41,9 @@ class Roster {
   std::vector<SlaveInfo> present() const;
 
   /// From now on only slaves of these names are let into the lobby; others are told `reason`.
-  void admit_only(std::set<std::string> names, std::string reason);
+  void admit_only(std::set<std::string> names, std::string reason) {
+    lobby_.admit_only(std::move(names), std::move(reason));
+  }
   /// Whether a guest is ready, or a member wants to leave.
   bool changes() const;
   /// Handles what newcomers say while nobody is spoken to otherwise.
@@ -105,12 +85,6 @@ class Roster {
  private:
   static constexpr std::size_t kMostMembers = 1024;  ///< as many as a plan may have
 
-  struct Guest {
-    SlaveInfo info;
-    wire::Deadline since;
-    bool attached = false;  ///< its data connection is here
-    bool ready = false;     ///< it has answered the Probe
-  };
   /// What a member's data connection has shown.
   struct Liveness {
     wire::Deadline heard;           ///< the last message, either way
@@ -120,46 +94,22 @@ class Roster {
     bool waiting = false;           ///< its last sign of life says that it waits for others
     static constexpr std::uint32_t kUnknown = ~0U;
   };
-  struct Losses {
-    int count = 0;
-    wire::Deadline last;
-  };
 
-  void admit(const wire::ServerLink::From& from, const wire::Hello& hello);
-  bool make_room();
-  bool lost_too_often(const std::string& name) const;
-  void probe(Guest& guest);
-  void take_from_guest(const wire::ServerLink::From& from);
-  std::optional<std::string> objection(const wire::ServerLink::From& from, const wire::Hello& hello) const;
-  void handle_newcomer(const wire::ServerLink::From& from);
-  void tell_refusal(const wire::Refusal& refusal);
-  bool reached(const std::string& id, const wire::Message& message);
-  void greet_lobby();
   void ping_all();
   std::optional<Arrival> take(std::size_t slave, wire::ServerLink::From& from);
   void count_sign(std::size_t slave);
   [[noreturn]] void bury(std::size_t slave, const std::string& how);
   std::size_t find(const std::string& id) const;
-  int ready() const;
   void take_control(std::size_t slave, const wire::Message& message);
   void take_sign(std::size_t slave, const wire::Ping& ping);
   void judge(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience, Awaited as);
 
   wire::ServerLink link_;
-  bool encrypted_;
+  Lobby lobby_;
   std::optional<wire::Beacon> beacon_;  ///< where links have keys
-  std::string run_;
   std::vector<SlaveInfo> slaves_;
   std::vector<Liveness> liveness_;  ///< of each slave
-  std::vector<Guest> lobby_;
-  std::optional<std::set<std::string>> welcome_;  ///< names; nothing: all
-  std::string unwelcome_;                         ///< why others are not
-  std::map<std::string, Losses> losses_;          ///< by name
-  std::map<std::string, Losses> losses_from_;     ///< by address
-  bool gathering_ = false;                        ///< the run waits for slaves
   wire::Deadline closed_until_;
-  std::function<void(const std::string&)> notice_;
-  std::map<std::string, wire::Deadline> told_;  ///< refusals, and when they may be told again
   wire::Deadline next_ping_;
 };
 

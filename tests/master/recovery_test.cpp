@@ -254,9 +254,8 @@ TEST(Losses, WaitForSlavesWhereTheUserSaysSo) {
   TrainingRun run({.slaves = 1, .least_slaves = 1, .exchange = "star"});
   MortalSlaves mortal;
   mortal.add(run.endpoint(), "p", "Step", 3);
-  std::thread later;
   std::unique_ptr<SlaveThreads> next;
-  later = std::thread([&] {
+  std::thread later([&] {
     std::this_thread::sleep_for(2s);
     next = std::make_unique<SlaveThreads>(run.endpoint(), 1, std::vector<std::string>{"eigen"});
   });
