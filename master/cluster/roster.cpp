@@ -14,8 +14,8 @@ using wire::Clock;
 constexpr auto kTick = 100ms;
 constexpr auto kPingInterval = 250ms;
 constexpr auto kLastWords = 50ms;
-/// A slave is refused for the rest of the run after kMostLosses losses in a row. Taking part in kStepsToResetLosses steps
-/// resets the count.
+/// A slave is refused for the rest of the run after kMostLosses losses in a row. Taking part in kStepsToResetLosses
+/// steps resets the count.
 constexpr int kMostLosses = 3;
 constexpr int kStepsToResetLosses = 20;
 constexpr std::size_t kMostGuests = 256;

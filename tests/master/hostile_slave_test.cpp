@@ -134,15 +134,15 @@ std::vector<HostileCase> bad_pieces() {
       {"OfAnotherStep", "Step", [](FakeSlave& s) { s.send_piece({.step = 2, .task = maps}, kMaps); },
        "a Piece of step 2 came in step 1"},
       {"OfNoTask", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = 1U << 29}, kMaps); },
-       "none to send here"},
+       "no such task to send here"},
       {"OfATaskThatSendsNothing", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = part + 1}, kMaps); },
-       "none to send here"},
+       "no such task to send here"},
       {"MapsTwice", "Step",
        [](FakeSlave& s) {
          s.send_piece({.step = 1, .task = maps}, kMaps);
          s.send_piece({.step = 1, .task = maps}, kMaps);
        },
-       "none to send here"},
+       "no such task to send here"},
       {"TooManyMaps", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = maps}, kMaps + 4); },
        "1156 bytes from value 0 on"},
       {"MapsBeyondTheEnd", "Step",
