@@ -70,8 +70,8 @@ class Node {
   int outputs_ready() const;
   /// The maps of outputs_of(trunk)[number].
   const Tensor& output(std::size_t number) const;
-  /// On the master's node: takes the gradients of the loss by all outputs, for one micro-batch, and starts its backward
-  /// tasks.
+  /// On the master's node: takes the gradients of the loss with respect to all outputs, for one micro-batch, and starts
+  /// its backward tasks.
   void give_gradients(const std::vector<const Tensor*>& gradients, int micro_batch);
   /// Whether all gradients of the node's shards are known, so that only the update is missing.
   bool gradients_ready() const { return !waiting_updates_.empty(); }
@@ -165,7 +165,7 @@ class Node {
   std::vector<Input> inputs_;
   std::vector<std::size_t> input_of_;   ///< by stage, an index into inputs_
   std::map<int, Slab> maps_;            ///< maps by stage; the images too
-  std::map<int, Slab> gradients_;       ///< gradients by the maps, by stage
+  std::map<int, Slab> gradients_;       ///< gradients with respect to the maps, by stage
   std::map<int, Slab> parts_;           ///< this node's addends of those gradients, by stage
   std::map<int, int> first_part_;       ///< by stage, the reading stage that overwrites parts_; other readers add to it
   std::unique_ptr<ThesisNode> thesis_;  ///< null in exchanges other than the thesis'

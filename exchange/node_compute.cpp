@@ -15,7 +15,7 @@ std::size_t map_of(const DeviceTensor& tensor) {
 /// The slab that the shards of a stage write in the forward pass.
 Slab& Node::made(int stage) { return thesis_ != nullptr ? thesis_->convolved(stage) : maps_.at(stage); }
 
-/// The slab with the gradient by made(stage).
+/// The slab with the gradient with respect to made(stage).
 Slab& Node::gradient_by_made(int stage) {
   if (thesis_ != nullptr) return thesis_->convolved_gradient(stage);
   return everywhere(stage) ? parts_.at(stage) : gradients_.at(stage);
@@ -122,8 +122,8 @@ void Node::backward_input(const Task& task) {
   }
 }
 
-/// Adds a gradient by the input reads_of()[number] of a stage to the parts_ of the stages that it reads. The gradient
-/// by the input of an Add layer (number > 0) has only the channels of the piece's filters.
+/// Adds a gradient with respect to the input reads_of()[number] of a stage to the parts_ of the stages that it reads.
+/// The gradient with respect to the input of an Add layer (number > 0) has only the channels of the piece's filters.
 void Node::add_to_parts(const Task& task, const Piece& piece, std::size_t number, const DeviceTensor& gradient) {
   const SampleRange samples = samples_of(task);
   bool read_out = false;

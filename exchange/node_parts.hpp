@@ -10,7 +10,7 @@ struct Node::Piece {
   std::vector<Read> reads;
   std::unique_ptr<Shard> shard;
   std::vector<std::unique_ptr<DeviceTensor>> added;  ///< inputs of its Add layers
-  std::unique_ptr<DeviceTensor> gradient;            ///< gradient by its maps; null if it has no backward pass here
+  std::unique_ptr<DeviceTensor> gradient;            ///< with respect to its maps; null if it has no backward pass here
   std::optional<ShardState> fresh;                   ///< state that arrived from another member and is not in use yet
 };
 

@@ -22,14 +22,14 @@ class ThesisNode {
   /// The stage that a shard compiles: the convolution without the layers after it.
   static Stage compiled(Stage stage);
 
-  /// The maps of a stage's convolution, before the layers after it, and the gradients by them. They have one channel
-  /// for each filter that the node holds.
+  /// The maps of a stage's convolution, before the layers after it, and the gradients with respect to them. They have
+  /// one channel for each filter that the node holds.
   Slab& convolved(int stage) { return convolved_.at(stage); }
   Slab& convolved_gradient(int stage) { return convolved_gradients_.at(stage); }
 
   /// On the master: computes the layers after a stage's convolution for the whole batch, from convolved() to `maps`.
   void layers(int stage, const Pass& pass, Slab& maps);
-  /// On the master: the backward pass of layers(), from the gradient by the maps to convolved_gradient().
+  /// On the master: the backward pass of layers(), from the gradient with respect to the maps to convolved_gradient().
   void layers_backward(int stage, const Slab& gradient);
 
   /// Whether the node is the master, which holds the weights of all filters.
