@@ -125,7 +125,7 @@ class TextObserver : public Observer {
     return text;
   }
 
-  /// The present share of a member in the work, in percent.
+  /// The current share of a member in the work, in percent.
   double share_of_now(const std::string& member) const {
     const auto& members = start_.plan.members;
     const auto found = std::ranges::find(members, member);
