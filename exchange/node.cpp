@@ -46,7 +46,7 @@ void Node::compile(Device* device) {
       if (behind < held.first + held.count) ranges.push_back({behind, held.first + held.count - behind});
     }
     for (const FilterRange& range : ranges) {
-      invariant(device != nullptr, "a device for a node with shards");
+      invariant(device != nullptr, "a node with shards has a device");
       compile(*device, s, range);
     }
   }
@@ -141,7 +141,7 @@ std::size_t Node::values_in(FilterRange channels, const Task& sum) const {
 // ---- the course of a step ------------------------------------------------------------------------------------------
 
 void Node::begin(const Pass& pass, const Tensor* images) {
-  invariant(finished(), "one step after another");
+  invariant(finished(), "a step begins only after the step before it has finished");
   pass_ = pass;
   update_.reset();
   heads_.clear();

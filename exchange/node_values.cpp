@@ -277,8 +277,8 @@ void Node::place(const Task& sent, std::size_t first, const Bytes& bytes) {
   });
 }
 
-/// Takes parameters that another member sends: those of its filters of a replicated stage, or in the thesis' exchange
-/// those that the master sends to the slaves and their updated values.
+/// Takes parameters that another member sends: the filters of its shard of a replicated stage or, in the thesis'
+/// exchange, the weights from the master to a slave and the updated weights from a slave to the master.
 void Node::take_weights(const Task& task, std::span<const float> values) {
   const auto stage = static_cast<std::size_t>(task.stage);
   if (sends_weights()) return put_weights(task.filters, values, held(stage), thesis_->weights(stage));

@@ -24,8 +24,8 @@ struct Slab {
     return values.sample(sample).subspan(static_cast<std::size_t>(channels.first - first) * map(),
                                          static_cast<std::size_t>(channels.count) * map());
   }
-  /// Visits values begin to begin + count - 1 of the box of samples and channels, in NCHW order. Calls visit() with
-  /// each contiguous run of them.
+  /// Visits `count` values, from index `begin` on, of the box of these samples and channels in NCHW order. Calls
+  /// visit() with each contiguous run of values.
   template <class Visit>
   void for_each_run(SampleRange samples, FilterRange channels, std::size_t begin, std::size_t count, Visit visit) {
     const std::size_t length = static_cast<std::size_t>(channels.count) * map();

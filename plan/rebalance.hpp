@@ -10,7 +10,7 @@
 
 namespace convoy {
 
-/// Average seconds that each member computed for each stage in a step: [member][stage]; 0 where it holds no filters.
+/// The mean seconds that each member computed for each stage in a step: [member][stage]; 0 if it holds no filters.
 using MeasuredTimes = std::vector<std::vector<double>>;
 
 /// Returns the profiles with all timings of a member for a stage scaled, so that they predict the measured time of its

@@ -79,7 +79,7 @@ void Session::check_memory(const wire::Assign& task) const {
   }
 }
 
-/// Connects to the slaves that this node sends to. Returns the names of those that listen nowhere.
+/// Connects to the slaves that this node sends to. Returns the names of slaves that do not listen for other slaves.
 std::vector<std::string> Session::meet_peers(const wire::Assign& task) {
   const TaskGraph graph = make_task_graph(task.plan, task.trunk);
   std::set<int> targets;

@@ -170,7 +170,7 @@ std::vector<ShardState> LocalTrunk::snapshot() {
 }
 
 void LocalTrunk::load(const std::vector<ShardState>& states) {
-  invariant(states.size() == shards_.size(), "one state for each stage");
+  invariant(states.size() == shards_.size(), "there is one state for each stage");
   for (std::size_t s = 0; s < states.size(); ++s) shards_[s]->set_state(states[s]);
 }
 

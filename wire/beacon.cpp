@@ -144,7 +144,7 @@ std::optional<Heard> hear(const Socket& listener) {
   return Heard{*call, fmt::format("tcp://{}:{}", text.data(), call->port)};
 }
 
-/// Listens at the port of the beacons, beside other slaves of this machine.
+/// Listens at the port of the beacons.
 void listen_for_calls(const Socket& listener) {
   const int on = 1;
   // Several slaves on one machine listen at the same port.

@@ -52,7 +52,7 @@ std::vector<ShardState> ClusterTrunk::snapshot() {
 }
 
 void ClusterTrunk::load(const std::vector<ShardState>& states) {
-  invariant(states.size() == stages_.size(), "one state for each stage");
+  invariant(states.size() == stages_.size(), "there is one state for each stage");
   settle();
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     for (int node = 0; node <= static_cast<int>(slave_count()); ++node) {
@@ -65,7 +65,7 @@ void ClusterTrunk::load(const std::vector<ShardState>& states) {
 
 void ClusterTrunk::change_plan(const Plan& plan) {
   validate(plan, stages_);
-  invariant(plan.members == plan_.members && plan.batch == plan_.batch, "a plan for the same members and batches");
+  invariant(plan.members == plan_.members && plan.batch == plan_.batch, "the new plan has the same members and batch");
   settle();
   // States that a node takes over through the master. They are fetched before the former holder drops them.
   std::vector<std::pair<int, std::shared_ptr<ComingState>>> moved;

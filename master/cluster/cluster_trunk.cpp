@@ -41,7 +41,7 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
       on_plan_(std::move(on_plan)) {
   validate(plan_, stages_);
   invariant(!stages_.empty(), "a cluster needs stages to share");
-  invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members are those at hand");
+  invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members match the roster");
   for (const SlaveInfo& slave : roster_.slaves()) {
     if (plan_.wire != NumberType::fp32 && !slave.sixteen_bits) {
       fail("slave {} cannot send and receive {}; run this release of Convoy on it, or leave out --wire", slave.name,

@@ -97,7 +97,7 @@ class TextObserver : public Observer {
   }
 
  private:
-  /// Whether progress is to be reported again.
+  /// Whether the next progress report is due.
   bool is_time() {
     if (shown_ && since_.seconds() < lines_.output().seconds_between) return false;
     shown_ = true;
