@@ -16,7 +16,7 @@ void accumulate(const float* from, std::span<float> to, bool first) {
   }
 }
 
-/// A number that is equal for two sends if and only if they carry the same values. It seeds the random rounding, so all
+/// A number that identifies the values of a send, whichever node receives them. It seeds the random rounding, so all
 /// receivers of the same values get the same roundings, in any order of sending.
 std::uint64_t name_of_values(const Task& sent) {
   std::uint64_t name = static_cast<std::uint64_t>(sent.cargo);

@@ -13,8 +13,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kRepeats = 5;
-/// If all passes take longer than this, in seconds, fewer images are timed, so that the passes can be repeated more
-/// often. A long pass would run only once, and other work on the machine could falsify its time.
+/// If all passes together take longer than this, in seconds, fewer images are timed, so that the passes can be repeated
+/// more often. A long pass would run only once, and other work on the machine could falsify its time.
 constexpr double kLong = 0.4;
 /// The longest silence of a slave during one timing. Timings stop early on slow devices, so a slower slave is useless.
 constexpr auto kCalibrationPatience = 120s;

@@ -62,7 +62,7 @@ class Roster {
   void admit_only(std::set<std::string> names, std::string reason);
   /// Whether a slave waits in the lobby or a member wants to leave.
   bool changes() const;
-  /// Handles the messages of newcomers that have arrived. For times when nothing else calls receive().
+  /// Handles the messages of newcomers that have arrived. It replaces receive() while the master computes alone.
   void attend();
   /// Makes the slaves in the lobby members.
   void take_in();
