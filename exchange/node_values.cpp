@@ -227,8 +227,8 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   const NumberType type = wire_type(sent, plan_);
   const std::size_t count = convoy::values_in(type, bytes.values.size());
   if (first != flight.received || count == 0 || count > all - first) {
-    fail("{} bytes from value {} on of task {} came; due are values {} to {} in {}", bytes.values.size(), first, index,
-         flight.received, all, to_string(type));
+    fail("{} bytes from value {} on of task {} came where values {} to {} are due, in {}", bytes.values.size(), first,
+         index, flight.received, all, to_string(type));
   }
   flight.received += count;
   if (sent.cargo == Cargo::part) {
