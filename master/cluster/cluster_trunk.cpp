@@ -9,18 +9,18 @@
 namespace convoy {
 namespace {
 
-/// Where other slaves reach a slave: without a host for one on the master's machine, which each slave knows by the name
-/// under which it reaches the master.
+/// The address at which other slaves connect to a slave. The host is left out for a slave on the master's machine,
+/// because each slave knows that machine by the name under which it reaches the master.
 std::string peer_endpoint(const SlaveInfo& slave) {
   if (slave.peer_port == 0) return "";
   const bool here = slave.address.starts_with("127.") || slave.address == "::1";
   return fmt::format("{}:{}", here ? "" : slave.address, slave.peer_port);
 }
 
-/// How long after a link between slaves broke both may turn out to live.
+/// After a link between two slaves broke, the master waits this long for one of them to turn out to be gone.
 constexpr std::chrono::seconds kLinkPatience{6};
 
-/// What one run's slaves know one another by.
+/// Makes the token by which the slaves of one plan recognise each other's messages.
 std::string make_token() {
   std::random_device entropy;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", entropy(), entropy(), entropy(), entropy());
@@ -41,7 +41,7 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
       on_plan_(std::move(on_plan)) {
   validate(plan_, stages_);
   invariant(!stages_.empty(), "a cluster needs stages to share");
-  invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members are those at hand");
+  invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members match the roster");
   for (const SlaveInfo& slave : roster_.slaves()) {
     if (plan_.wire != NumberType::fp32 && !slave.sixteen_bits) {
       fail("slave {} cannot send and receive {}; run this release of Convoy on it, or leave out --wire", slave.name,
@@ -52,8 +52,8 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
   execute(false);
 }
 
-/// Has everybody take their part in the plan; `keep`: with the state of the filters that stay with them, and what slaves
-/// are to send one another.
+/// Has all members compile their shards of plan_. With `keep`, members keep the state of filters that stay with them,
+/// and slaves later send one another the states in `moves`.
 void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves) {
   ready_ = false;
   step_ = 0;
@@ -74,7 +74,7 @@ void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves)
   rebalancer_.begin(plan_);
 }
 
-/// Tells every slave which node it is.
+/// Sends every slave the plan and the number of its node.
 void ClusterTrunk::assign(bool keep, const std::vector<wire::StateMove>& moves) {
   token_ = make_token();
   assigned_.assign(slave_count(), false);
@@ -124,7 +124,8 @@ void ClusterTrunk::broke_protocol(std::size_t slave, const std::string& what) co
 
 void ClusterTrunk::run_until(const std::function<bool()>& over) {
   while (!over()) {
-    // What has come goes before the next task of the master's own share: slaves may wait for what it brings about.
+    // Messages that have arrived go before the next task of the master's own share, because slaves may wait for their
+    // effect.
     auto arrival = roster_.receive({}, patience_, wire::Clock::now());
     if (!arrival && node_->work()) continue;
     if (!arrival) arrival = roster_.receive(awaited(), patience(), unreached_at_);
@@ -133,12 +134,13 @@ void ClusterTrunk::run_until(const std::function<bool()>& over) {
   }
 }
 
-/// The first steps compile kernels and fill caches. Later ones show how long a task takes: a slave that is silent for
-/// three times the longest, and the time between two signs of life, hangs. Not so soon that one on a busy machine would.
+/// The first steps compile kernels and fill caches, so they get the patience that was given. Later steps have shown how
+/// long a task takes: a slave hangs if it is silent for three times the longest task and one second more. The minimum
+/// spares a slave on a busy machine.
 std::chrono::milliseconds ClusterTrunk::patience() const {
   constexpr std::uint64_t kFirst = 4;
   constexpr double kMultiple = 3.0;
-  constexpr auto kLeast = std::chrono::seconds(3);  // whose process stands still is noticed sooner, as gone
+  constexpr auto kLeast = std::chrono::seconds(3);  // heartbeats notice a stopped process sooner than this
   if (step_ <= kFirst || longest_ <= 0.0) return patience_;
   const std::chrono::milliseconds measured(static_cast<long>(1e3 * (kMultiple * longest_ + 1.0)));
   return std::min(patience_, std::max<std::chrono::milliseconds>(kLeast, measured));
@@ -148,7 +150,8 @@ void ClusterTrunk::settle() {
   run_until([this] { return node_->finished() && std::ranges::none_of(owed_, [](int owed) { return owed > 0; }); });
 }
 
-/// What a slave sent is at fault for an Error that it leads to, unless a member was lost meanwhile, or the master's own device.
+/// Calls `call`, which handles a message of `slave`. Blames the slave for any Error, unless a member was lost meanwhile
+/// or the master's own device failed.
 template <class Call>
 void ClusterTrunk::judged(std::size_t slave, const Call& call) const {
   try {
@@ -176,7 +179,8 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
   }
   if (const auto* missed = std::get_if<wire::Unreached>(&envelope.message)) {
     if (!ready_) --owed_[slave];
-    // A slave that is dead is soon lost for the master too: only a link between two that live is a matter of the plan.
+    // If the other slave is dead, the master loses it too within kLinkPatience. Only a broken link between two slaves
+    // that are both alive needs another plan.
     if (ready_ && unreached_.empty()) unreached_at_ = wire::Clock::now() + kLinkPatience;
     unreached_ += fmt::format("{}slave {} cannot connect to {}", unreached_.empty() ? "" : "; ", name,
                               fmt::join(missed->peers, ", "));
@@ -184,7 +188,7 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
   }
   const auto* piece = std::get_if<wire::Piece>(&envelope.message);
   const bool asked = owed_[slave] > 0 || (piece != nullptr && states_->awaits(slave));
-  if (!asked) broke_protocol(slave, "an unasked " + wire::name_of(envelope.message));
+  if (!asked) broke_protocol(slave, "an unrequested " + wire::name_of(envelope.message) + " came");
   if (const auto* squares = std::get_if<wire::Squares>(&envelope.message)) {
     squares_[slave] = squares->sum;
   } else if (piece != nullptr) {
@@ -202,13 +206,13 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
       longest_ = std::max(longest_, done->stages[s]);
     }
   } else {
-    broke_protocol(slave, wire::name_of(envelope.message) + " where Piece or Done was due");
+    broke_protocol(slave, wire::name_of(envelope.message) + " came where Piece or Done was due");
   }
 }
 
 void ClusterTrunk::take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload) {
   if (piece.step == 0 && states_->awaits(slave)) return states_->take(slave, piece, payload);
-  if (step_ == 0 || piece.step != step_) fail("a Piece of step {} in step {}", piece.step, step_);
+  if (step_ == 0 || piece.step != step_) fail("a Piece of step {} came in step {}", piece.step, step_);
   const auto owner = std::make_shared<wire::Payload>(payload);
   node_->receive(static_cast<int>(slave), static_cast<int>(piece.task), piece.first,
                  {owner, std::as_const(*owner).bytes()});

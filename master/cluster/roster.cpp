@@ -14,22 +14,24 @@ using wire::Clock;
 constexpr auto kTick = 100ms;
 constexpr auto kPingInterval = 250ms;
 constexpr auto kLastWords = 50ms;
-/// How often in a row a slave of one name may be lost within so many steps before the run does without it for good.
+/// A slave is refused for the rest of the run after kMostLosses losses in a row. Taking part in kStepsToResetLosses
+/// steps resets the count.
 constexpr int kMostLosses = 3;
-constexpr int kStepsOfTheSound = 20;
+constexpr int kStepsToResetLosses = 20;
 constexpr std::size_t kMostGuests = 256;
 constexpr std::size_t kLongestDevice = 200;
-/// Signs of life, hellos and the like that a member may send in a second: it needs some ten, and more come at once to a
-/// master that was long busy.
+/// The largest number of messages without content that a member may send in a second. It sends about ten, but they pile
+/// up while the master is busy.
 constexpr int kMostSigns = 10000;
-/// Who is turned away tries again: each is told once in so long, and no more than so many.
+/// A slave that is turned away tries again and again, so the user is told of each refusal once in kTellAgain, and of at
+/// most kMostTold different refusals in that time.
 constexpr auto kTellAgain = 60s;
 constexpr std::size_t kMostTold = 64;
-/// How long a send may stand in a full queue: the queue holds a whole set of maps, so this is a peer that takes
-/// nothing.
+/// How long a send may wait for a full queue. The queue holds the maps of a whole step, so a peer that keeps it full
+/// for this long does not read.
 constexpr auto kSendPatience = 60s;
 
-/// `what` may quote the slave.
+/// `what` is the predicate of a sentence about the slave; it may contain text from the slave.
 [[noreturn]] void lost(const SlaveInfo& slave, const std::string& what) {
   throw PeerLost(slave.name, fmt::format("slave {} {}", slave.name, printable(what, kMostWords)));
 }
@@ -46,7 +48,7 @@ Roster::~Roster() {
   try {
     dismiss("the run ended");
   } catch (const std::exception&) {
-    // A farewell that does not arrive is no failure: the slave notices the closed connection.
+    // A Bye that does not arrive does no harm: the slave notices the closed connection.
   }
 }
 
@@ -65,7 +67,7 @@ std::vector<SlaveInfo> Roster::present() const {
   return all;
 }
 
-/// Says it on the control connection; false where nobody listens any more.
+/// Sends a message on the control connection. Returns false if the slave is not connected any more.
 bool Roster::reached(const std::string& id, const wire::Message& message) {
   try {
     link_.send(id, wire::Channel::control, {message, {}}, Clock::now());
@@ -75,11 +77,11 @@ bool Roster::reached(const std::string& id, const wire::Message& message) {
   }
 }
 
-/// Why a slave cannot be let in.
+/// Returns the reason for refusing a slave, or nothing if it may join.
 std::optional<std::string> Roster::objection(const wire::ServerLink::From& from, const wire::Hello& hello) const {
   if (hello.version != wire::kProtocolVersion) {
     return fmt::format(
-        "the master speaks version {} of the protocol, this slave {}; run the same release of Convoy on both",
+        "the master speaks version {} of the protocol, this slave version {}; run the same release of Convoy on both",
         wire::kProtocolVersion, hello.version);
   }
   if (const auto fault = fault_of_name(hello.name)) return *fault + "; start this slave with another --name";
@@ -146,7 +148,7 @@ void Roster::tell_refusal(const wire::Refusal& refusal) {
   if (notice_ && told_.size() < kMostTold && told_.emplace(text, now + kTellAgain).second) notice_(text);
 }
 
-/// Those who do not hear have gone; and those who were not let in are told of.
+/// Removes slaves that have left the lobby, and tells the user about connections that failed the handshake.
 void Roster::greet_lobby() {
   for (const wire::Refusal& each : link_.take_refusals()) tell_refusal(each);
   std::erase_if(lobby_, [&](const Guest& guest) { return !reached(guest.info.id, wire::Ping{}); });
@@ -204,7 +206,7 @@ bool Roster::remove(const std::string& name, const std::string& why) {
 
 void Roster::count_step() {
   for (SlaveInfo& slave : slaves_) {
-    if (++slave.steps == kStepsOfTheSound) losses_.erase(slave.name);
+    if (++slave.steps == kStepsToResetLosses) losses_.erase(slave.name);
   }
 }
 
@@ -231,16 +233,16 @@ void Roster::ping_all() {
   greet_lobby();
   for (std::size_t slave = 0; slave < slaves_.size(); ++slave) {
     if (!reached(slaves_[slave].id, wire::Ping{})) {
-      bury(slave, "is gone (its connection closed or answers no more)");
+      bury(slave, "is gone (its connection closed or no longer answers)");
     }
   }
 }
 
-/// A slave that is gone may have said why: its last words lie in the queue, or come on its other connection. What the
-/// others have sent is of a plan that ends here.
+/// Throws PeerLost for a slave that is gone. The slave may have given the reason in a last message, which is still in
+/// the queue or arrives on its other connection. Messages of other members are dropped: their plan ends here.
 void Roster::bury(std::size_t slave, const std::string& how) {
   const auto until = Clock::now() + kLastWords;
-  while (Clock::now() < until) {  // whoever floods must not keep this going
+  while (Clock::now() < until) {  // a slave that floods the master must not prolong this loop
     const auto from = link_.receive(until);
     if (!from) break;
     const wire::Message& message = from->envelope.message;
@@ -256,20 +258,20 @@ void Roster::bury(std::size_t slave, const std::string& how) {
 
 void Roster::take_control(std::size_t slave, const wire::Message& message) {
   if (const auto* bye = std::get_if<wire::Bye>(&message)) lost(slaves_[slave], "left the run: " + bye->reason);
-  // A Hello that crossed our Welcome is no news; the slave repeats it until it is answered.
+  // The slave repeats its Hello until it is answered, so one may arrive after the Welcome was sent.
   if (std::holds_alternative<wire::Hello>(message)) return;
   if (std::holds_alternative<wire::Leaving>(message)) {
     slaves_[slave].leaving = true;
     return;
   }
-  lost(slaves_[slave], fmt::format("broke the protocol: {} on its control connection", wire::name_of(message)));
+  lost(slaves_[slave], fmt::format("broke the protocol: {} came on its control connection", wire::name_of(message)));
 }
 
 void Roster::judge_silence(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience) {
   for (const std::size_t slave : awaited) {
     if (Clock::now() - progress_[slave] > patience) {
       lost(slaves_[slave],
-           fmt::format("hangs: no answer for {:.0f} s", std::chrono::duration<double>(patience).count()));
+           fmt::format("hangs: it has not answered for {:.0f} s", std::chrono::duration<double>(patience).count()));
     }
   }
 }
@@ -281,7 +283,8 @@ std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& a
     ping_all();
     auto from = link_.receive(std::min(deadline, Clock::now() + kTick));
     const auto now = Clock::now();
-    // The queue is empty, or whoever was to speak has had time to although others keep it full.
+    // Silence counts when the queue is empty, or when the call has lasted for `patience` although other slaves keep the
+    // queue full.
     if (!from || now - entered > patience) judge_silence(awaited, patience);
     if (!from) {
       if (now >= deadline) return std::nullopt;
@@ -297,7 +300,7 @@ std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& a
   }
 }
 
-/// What is for the run; the rest is dealt with here.
+/// Returns a message for the run; handles signs of life and control messages itself.
 std::optional<Roster::Arrival> Roster::take(std::size_t slave, wire::ServerLink::From& from) {
   if (!from.rejected.empty()) lost(slaves_[slave], "broke the protocol: " + from.rejected);
   wire::Message& message = from.envelope.message;

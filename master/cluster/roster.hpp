@@ -1,5 +1,5 @@
-// Who is here: the slaves of a run, from their hello to their bye. The roster owns the link and everybody's liveness;
-// who speaks to slaves does so through it.
+// The slaves of a run, from Hello to Bye. The roster owns the link and watches whether the slaves are alive. All
+// messages between the master and its slaves go through it.
 #pragma once
 
 #include <atomic>
@@ -16,60 +16,62 @@
 
 namespace convoy {
 
-/// The largest number of bytes of a slave's own words that reach the user.
+/// The longest text of a slave that is shown to the user, in bytes.
 inline constexpr std::size_t kMostWords = 600;
 
 struct SlaveInfo {
-  std::string id;      ///< of its connections
-  std::string name;    ///< for people
-  std::string device;  ///< description
+  std::string id;      ///< id of its connections
+  std::string name;    ///< name for people
+  std::string device;  ///< description of its device
   int threads = 1;
   std::size_t memory = 0;
   int filter_block = 1;
-  bool sixteen_bits = false;  ///< takes and gives maps in bf16 and fp16
+  bool sixteen_bits = false;  ///< whether it can send and receive Pieces in bf16, fp16 and int8
   std::string address;        ///< IP address, as the master sees it
-  int peer_port = 0;          ///< where it listens for other slaves; 0: it does not
-  std::string peer_key;       ///< its public key there
-  bool leaving = false;       ///< as soon as the run can do without it
-  int steps = 0;              ///< that it has taken part in
-  int signs = 0;              ///< messages without news, in the second that began at
+  int peer_port = 0;          ///< TCP port at which it listens for other slaves; 0 for none
+  std::string peer_key;       ///< its public key towards other slaves
+  bool leaving = false;       ///< whether it wants to leave the run
+  int steps = 0;              ///< number of steps in which it has taken part
+  int signs = 0;              ///< number of signs of life in the second that began at signs_since
   wire::Deadline signs_since;
 };
 
-/// Slaves that have said hello wait in the lobby until they are taken in; those that were are the members, slaves().
+/// Slaves whose Hello was accepted wait in the lobby until they become members. slaves() returns the members.
 class Roster {
  public:
-  /// Listens at `endpoint` for slaves of the run named `run`; without keys to anybody, unencrypted. Tells `notice` who is
-  /// turned away. Throws Error naming the endpoint.
+  /// Listens at `endpoint` for slaves of the run named `run`. Without keys it accepts every slave, unencrypted. Calls
+  /// `notice` with a text about each slave that is turned away. Throws Error naming the endpoint.
   Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys = {},
          std::function<void(const std::string&)> notice = {});
-  /// Says bye to whoever is still here.
+  /// Sends Bye to all remaining slaves.
   ~Roster();
 
-  /// With the port in use.
+  /// The endpoint, with the actual port.
   std::string endpoint() const { return link_.endpoint(); }
 
-  /// Takes slaves in until there are `count`, and all that are here by then; they are in order of their names from then
-  /// on. Calls `changed` at the start and whenever one comes or goes. False if `stop` was set before.
+  /// Waits until there are `count` slaves, then makes all slaves in the lobby members. Members are sorted by name.
+  /// Calls `changed` at the start and whenever a slave joins or leaves the lobby. Returns false if `stop` is set
+  /// before.
   bool gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed);
 
   const std::vector<SlaveInfo>& slaves() const { return slaves_; }
-  /// For the calls of `changed`: those that are here, taken in or not.
+  /// The members and the slaves in the lobby, for the calls of `changed`.
   std::vector<SlaveInfo> present() const;
 
-  /// From now on only slaves of these names are let into the lobby; others are told `reason`.
+  /// From now on, admits only slaves with these names to the lobby; other slaves are refused with `reason`.
   void admit_only(std::set<std::string> names, std::string reason);
-  /// Whether anybody waits in the lobby, or wants to leave.
+  /// Whether a slave waits in the lobby or a member wants to leave.
   bool changes() const;
-  /// Handles what newcomers say while nobody is spoken to otherwise.
+  /// Handles the messages of newcomers that have arrived. It replaces receive() while the master computes alone.
   void attend();
-  /// Takes in who waits in the lobby.
+  /// Makes the slaves in the lobby members.
   void take_in();
-  /// Takes a slave out of the run and tells it why, if it still listens. False if there is none of that name.
+  /// Removes a member and tells it the reason, if it is still connected. Returns false if no member has this name.
   bool remove(const std::string& name, const std::string& why);
-  /// Of its members, for remove_lost().
+  /// Counts a step of every member, for remove_lost().
   void count_step();
-  /// The same for one that failed or vanished. It may come back, unless it was lost again and again within some steps.
+  /// Removes a member that failed or vanished. It may join again, unless it was lost several times in a row, each time
+  /// within a few steps.
   bool remove_lost(const std::string& name, const std::string& why);
 
   /// Sends on the slave's data connection. Throws PeerLost naming the slave.
@@ -79,9 +81,10 @@ class Roster {
     std::size_t slave = 0;
     wire::Envelope envelope;
   };
-  /// The next message on a slave's data connection but signs of life, or nothing at the deadline. Meanwhile pings
-  /// everybody and lets newcomers into the lobby. Throws PeerLost naming the slave when one is gone, breaks the
-  /// protocol, or when a slave of `awaited` (indices) has neither sent nor been sent anything for `patience`.
+  /// Returns the next message on a slave's data connection, other than signs of life, or nothing at the deadline. While
+  /// it waits, it pings all slaves and admits newcomers to the lobby. Throws PeerLost naming the slave if a member is
+  /// gone or breaks the protocol, or if a member in `awaited` (indices) has neither sent nor been sent anything for
+  /// `patience`.
   std::optional<Arrival> receive(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience,
                                  wire::Deadline deadline = wire::Deadline::max());
 
@@ -110,16 +113,16 @@ class Roster {
   void judge_silence(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience);
 
   wire::ServerLink link_;
-  std::optional<wire::Beacon> beacon_;  ///< where links have keys
+  std::optional<wire::Beacon> beacon_;  ///< only if the link has keys
   std::string run_;
   std::vector<SlaveInfo> slaves_;
-  std::vector<wire::Deadline> progress_;  ///< last message either way on each slave's data connection
+  std::vector<wire::Deadline> progress_;  ///< time of the last message, sent or received, on each data connection
   std::vector<Guest> lobby_;
-  std::optional<std::set<std::string>> welcome_;  ///< names; nothing: all
-  std::string unwelcome_;                         ///< why others are not
-  std::map<std::string, int> losses_;             ///< by name
+  std::optional<std::set<std::string>> welcome_;  ///< names of the slaves to admit; without a value, any name
+  std::string unwelcome_;                         ///< the reason for refusing other names
+  std::map<std::string, int> losses_;             ///< losses in a row, by the slave's name
   std::function<void(const std::string&)> notice_;
-  std::map<std::string, wire::Deadline> told_;  ///< refusals, and when they may be told again
+  std::map<std::string, wire::Deadline> told_;  ///< texts about refusals, and when each may be shown again
   wire::Deadline next_ping_;
 };
 
