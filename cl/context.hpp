@@ -1,5 +1,5 @@
-// One OpenCL device in use: memory, programs, launches. Every wait has a deadline; a device that does not answer is
-// lost (DeviceLost).
+// Manages one OpenCL device: its memory, its programs and its launches. Every wait has a deadline; a device that does
+// not answer is lost (DeviceLost).
 #pragma once
 
 #include <array>
@@ -77,7 +77,7 @@ struct ClSettings {
   ClConvolutions convolutions = ClConvolutions::faster;
   std::optional<bool> images;  ///< direct convolutions read images, or buffers; unset: the faster of them on a GPU
   bool half = false;           ///< convolutions read maps and weights in 16 bits
-  std::chrono::duration<double> patience{30.0};  ///< wait for a device that completes nothing, in seconds
+  std::chrono::duration<double> patience{30.0};  ///< a device that completes nothing for so long is lost; in seconds
   /// Target for the longest launch, in seconds, because phones reset the GPU on longer ones.
   std::chrono::duration<double> launch_time{0.03};
 };
@@ -183,7 +183,7 @@ class ClContext {
   ClSettings settings_;
   bool processor_ = false;
   bool fma_ = false;
-  bool shares_memory_ = false;  ///< with the host
+  bool shares_memory_ = false;  ///< whether its memory is the host's
   std::size_t largest_buffer_ = 0;
   std::size_t most_texels_ = 0;  ///< the most texels of an image
   std::size_t allocated_ = 0;

@@ -15,7 +15,7 @@
 namespace convoy {
 namespace {
 
-/// The number that a whole text is, if it is one.
+/// Parses a number. Returns nothing if the text is not a number, or has other characters after it.
 template <class T>
 std::optional<T> number_in(const std::string& text) {
   T value{};

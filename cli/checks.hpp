@@ -1,4 +1,4 @@
-// Checks of the values that options take. Each refuses a value in a sentence of Convoy's own and names what it expects.
+// Checks of the values of options. Each error text names the value and the values that are expected.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,17 +9,17 @@
 
 namespace convoy {
 
-/// A whole number from `low` to `high`, in decimal digits.
+/// Accepts a whole number from `low` to `high`, in decimal digits.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
-/// A whole number from 0 to 2^64 - 1.
+/// Accepts a whole number from 0 to 2^64 - 1.
 CLI::Validator any_whole_number();
-/// A number from `low` to `high`.
+/// Accepts a number from `low` to `high`.
 CLI::Validator number(double low, double high);
-/// A number greater than 0.
+/// Accepts a number greater than 0.
 CLI::Validator positive_number();
-/// One of these words.
+/// Accepts one of these words.
 CLI::Validator one_of(std::vector<std::string> words);
-/// A text that `read` takes; the message of an Error that it throws becomes the refusal.
+/// Accepts a text for which `read` throws no Error. The message of the Error becomes the error text.
 CLI::Validator readable(const std::function<void(const std::string&)>& read);
 
 }  // namespace convoy

@@ -20,7 +20,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// The names of the options, but not of the words without one.
+/// The names of a command's options, without its positional arguments.
 Names option_names(const CLI::App& command) {
   Names names;
   for (const CLI::Option* option : command.get_options()) {
@@ -37,11 +37,11 @@ Names command_names(const CLI::App& app) {
   return names;
 }
 
-/// A command line that failed to parse, and how people call its parts.
+/// A command line that could not be parsed, with the names for its error text.
 struct Failed {
   const CLI::App& app;
-  const CLI::App& command;  ///< the command that was chosen, or the program
-  std::string called;       ///< "convoy-master train"
+  const CLI::App& command;  ///< the chosen command; the same as `app` if there is none
+  std::string called;       ///< its name with the program's, such as "convoy-master train"
 
   std::string help() const { return fmt::format("{} --help lists the options", called); }
 };
@@ -61,7 +61,7 @@ std::string unknown_option(const Failed& failed, const std::string& word) {
                          other->get_name(), name);
     }
     if (likely_meant(name, own).empty()) {
-      return fmt::format("{} has no option {} ({} has); {}", failed.command.get_name(), name, other->get_name(),
+      return fmt::format("{} has no option {}, but {} has; {}", failed.command.get_name(), name, other->get_name(),
                          failed.help());
     }
   }
@@ -77,7 +77,7 @@ std::string unknown_command(const Failed& failed, const std::string& word) {
   return fmt::format("unknown command '{}'; the commands are: {}", printable(word), fmt::join(commands, ", "));
 }
 
-/// What is wrong with the words that nobody took, if anything.
+/// The error text for the words that no option or argument took; empty if there are none.
 std::string unexpected_words(const Failed& failed) {
   const Names words = failed.app.remaining(true);
   const auto is_option = [](const std::string& word) {
@@ -93,7 +93,7 @@ std::string unexpected_words(const Failed& failed) {
   return fmt::format("'{}' is one word too many; {}", printable(word), failed.help());
 }
 
-/// Two options in a message of the parser: "--a excludes --b".
+/// Splits a message of the parser, such as "--a excludes --b", at the text `between`.
 std::pair<std::string, std::string> options_in(const std::string& message, std::string_view between) {
   const auto at = message.find(between);
   if (at == std::string::npos) return {message, ""};
@@ -119,11 +119,11 @@ std::string wrong_count(const Failed& failed, const std::string& message) {
   const CLI::Option* option = failed.command.get_option_no_throw(name);
   if (option == nullptr) return fmt::format("the values of an option do not match; {}", failed.help());
   if (option->get_type_size() == 0) return fmt::format("{} takes no value", name);
-  if (option->count() > 1) return fmt::format("{} is given more than once", name);
+  if (option->count() > 1) return fmt::format("{} is given more than once; give it once", name);
   return fmt::format("{} needs a value: {}", name, option->get_description());
 }
 
-/// Of a value that no check has looked at: "Could not convert: --name = value".
+/// The error text for a value that the parser could not convert. Its message is "Could not convert: --name = value".
 std::string not_converted(const Failed& failed, const std::string& message) {
   const auto name = message.find("--");
   const auto equals = message.find(" = ", std::min(name, message.size()));
@@ -136,7 +136,7 @@ std::string explain(const Failed& failed, const CLI::ParseError& error) {
   const std::string unexpected = unexpected_words(failed);
   if (!unexpected.empty()) return unexpected;
   const std::string message = error.what();
-  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return message;  // of cli/checks.hpp
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return message;  // from cli/checks.hpp
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) return not_converted(failed, message);
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return missing_word(failed, message);
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) return wrong_count(failed, message);
@@ -160,7 +160,7 @@ std::string json_text(const std::string& text) {
   return made;
 }
 
-/// Lines stay lines; whatever else a terminal might obey is written out.
+/// Escapes all control characters except newlines, so that a terminal does not obey them.
 std::string printable_lines(const std::string& text) {
   std::string made;
   for (std::size_t at = 0; at <= text.size();) {
@@ -171,15 +171,16 @@ std::string printable_lines(const std::string& text) {
   return made;
 }
 
-/// What to tell the user of an exception that is none of Convoy's own.
+/// The error text for an exception that is not an Error of Convoy.
 std::string foreign(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return "the memory of this machine is not enough; take a smaller --batch, or end other programs";
+    return "this machine has not enough memory; take a smaller --batch, or end other programs";
   }
   if (const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
-    return fmt::format("{}: cannot be used: {}", of_file->path1().string(), of_file->code().message());
+    return fmt::format("{}: the file or folder cannot be used: {}", of_file->path1().string(),
+                       of_file->code().message());
   }
-  return fmt::format("this is a fault of Convoy itself, please report it: {}", error.what());
+  return fmt::format("this is a bug in Convoy; please report it: {}", error.what());
 }
 
 }  // namespace

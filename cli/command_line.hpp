@@ -1,4 +1,4 @@
-// What the command lines of all programs have in common: --version, errors in Convoy's own words, exit codes.
+// The common parts of all programs' command lines: --version, error texts, exit codes.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,17 +10,18 @@
 
 namespace convoy {
 
-/// A command line that cannot be read. The message names the word and how to write it.
+/// Thrown for a command line that cannot be parsed. The message names the wrong word and the right one.
 class UsageError : public Error {
  public:
   using Error::Error;
 };
 
-/// Parses the command line into the variables that `app` knows. Returns 0 after --help or --version, which it answers,
-/// and nothing when the program is to go on. Throws UsageError. `program` is the name for --version and hints.
+/// Parses the command line into the variables of `app`. Handles --help and --version itself and then returns 0;
+/// otherwise returns nothing, and the program goes on. Throws UsageError. `program` is the program's name for --version
+/// and error texts.
 std::optional<int> parse_command_line(CLI::App& app, const std::string& program, int argc, char** argv);
 
-/// Where errors go: a line on standard error, or with `json` an object on standard output.
+/// Reports errors as a line on standard error, or with `json` as an object on standard output.
 struct ErrorReport {
   std::string program;
   bool json = false;
@@ -28,11 +29,11 @@ struct ErrorReport {
   void say(const std::string& message) const;
 };
 
-/// Whether the words of a command line ask for JSON, also where they cannot be parsed.
+/// Whether a command line asks for JSON. It works even if the command line cannot be parsed.
 bool asks_for_json(int argc, char** argv);
 
-/// Runs `work` and returns its exit code. Reports whatever it throws and returns the exit code for that. When a device
-/// is lost it ends the process at once: the driver's own end might wait for the device for ever.
+/// Runs `work` and returns its exit code. If it throws, reports the error and returns the exit code for it. If a device
+/// is lost, ends the process at once, because the shutdown of its driver might wait for the device forever.
 int report_errors(const ErrorReport& report, const std::function<int()>& work);
 
 }  // namespace convoy

@@ -1,4 +1,4 @@
-// What a mistyped word was meant to be.
+// Finds the word that a mistyped word was meant to be.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 namespace convoy {
 
-/// The candidate that the fewest typing errors (a letter left out, added, replaced, or two swapped) turn into `word`;
-/// leading dashes do not count. Empty where a third of the letters or more would have to change.
+/// Returns the candidate that the fewest typing errors turn into `word`. A typing error leaves a letter out, adds or
+/// replaces one, or swaps two. Leading dashes do not count. Returns an empty text if for every candidate a third of the
+/// letters or more would have to change.
 std::string likely_meant(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace convoy

@@ -9,7 +9,7 @@
 
 namespace convoy {
 
-/// Returns the number of hardware threads of this machine, which is what --threads 0 means.
+/// Returns the number of hardware threads of this machine. The option --threads 0 uses so many threads.
 int hardware_threads();
 
 /// A fixed set of threads. Only one thread at a time may call run() or split().

@@ -23,16 +23,16 @@ std::vector<std::vector<float>> scaled_bytes(const std::vector<ChannelScale>& sc
 class Batches {
  public:
   /// `data` must outlive the batches. `scales` has one entry for each channel; if it is empty, scales_of(data) is used.
-  /// A photograph is cut out of its middle, or at a random place in training with augment.crop. While a batch of
-  /// photographs is used, the next one is decoded on all cores. Throws Error if a training batch is larger than the
-  /// training set.
+  /// An image is cut from the middle of a photograph, or in training with augment.crop from a random place. While a
+  /// batch of photographs is used, the next one is decoded on all cores. Throws Error if a training batch is larger
+  /// than the training set.
   Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment,
           const std::vector<ChannelScale>& scales = {});
 
   /// The number of batches in an epoch. Training leaves out an incomplete last batch, whose images differ from epoch to
   /// epoch because of the shuffling. Testing fills it up with zeros.
   int count() const;
-  /// (batch, channels, rows, columns).
+  /// The shape of the images of a batch: (batch, channels, rows, columns).
   Shape image_shape() const;
   /// Writes batch `index` of epoch `epoch`, both counted from 0. Returns the number of samples that are images; the
   /// samples after them are zero. Throws Error naming a photograph that cannot be decoded.

@@ -1,4 +1,4 @@
-// Times a device on the stages that it may be given.
+// Measures how fast a device computes stages, for the planner.
 #pragma once
 
 #include <vector>
@@ -21,14 +21,14 @@ int calibration_batch(int batch);
 /// six seconds have passed.
 Timing time_shard(Device& device, const ShardSpec& spec, int repeats);
 
-/// Measurements of this machine's processor beside the device, taken in about 50 ms.
+/// Measurements of this machine's processor, apart from the device. They take about 50 ms.
 struct HostTimes {
   double memory = 0.0;  ///< bytes per second that additions read and write
-  /// Seconds that pass for each second that a thread computes; above 1 where other programs share the processor.
+  /// Elapsed time for each second of a thread's computing time; above 1 if other programs share the processor.
   double slowdown = 1.0;
-  bool spare = false;  ///< the process may use cores that the device does not compute on
+  bool spare = false;  ///< whether the process may use cores on which the device does not compute
 };
-/// Measures this machine's processor beside `device`.
+/// Measures this machine's processor, apart from `device`.
 HostTimes time_host(const DeviceInfo& device);
 /// Returns the cost per byte of a transfer of `bytes` bytes during which the processor worked `worked` seconds
 /// (process_seconds()).

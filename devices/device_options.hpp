@@ -1,4 +1,4 @@
-// The command-line options that say what a program computes with, for the programs that have a command line.
+// The command-line options that choose a device and set it up. Several programs share them.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ class App;
 
 namespace convoy {
 
-/// Defines --device, with the help text `device_help`, and --threads, --tf32, --fp16 and --compute. The targets must
-/// outlive the parsing.
+/// Defines --device, with the help text `device_help`, and --threads, --tf32, --fp16 and --compute. Both
+/// variables must outlive the parsing.
 void define_device_options(CLI::App& command, std::string& device, DeviceOptions& options,
                            const std::string& device_help);
 

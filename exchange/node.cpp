@@ -31,7 +31,8 @@ Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device*
 
 Node::~Node() = default;
 
-/// The node's shards, and of stages that it computes beside what others hold of them, the rest.
+/// Compiles the node's own shards, and the other filters of stages that the node computes although other members hold
+/// them.
 void Node::compile(Device* device) {
   for (std::size_t s = 0; s < trunk_.size(); ++s) {
     const FilterRange own = own_filters(plan_, s, index_);
@@ -45,7 +46,7 @@ void Node::compile(Device* device) {
       if (behind < held.first + held.count) ranges.push_back({behind, held.first + held.count - behind});
     }
     for (const FilterRange& range : ranges) {
-      invariant(device != nullptr, "a device for a node with shards");
+      invariant(device != nullptr, "a node with shards has a device");
       compile(*device, s, range);
     }
   }
@@ -82,7 +83,7 @@ void Node::compile(Device& device, std::size_t s, FilterRange filters) {
   pieces_[s].push_back(std::move(piece));
 }
 
-/// Channels that the node is sent, computes or adds up.
+/// Allocates the channels of maps and gradients that the node receives, computes or adds up.
 void Node::make_slabs() {
   std::map<int, FilterRange> maps;
   std::map<int, FilterRange> gradients;
@@ -132,7 +133,7 @@ SampleRange Node::samples_of(const Task& task) const {
 
 std::size_t Node::values_of(const Task& sent) const { return convoy::values_of(sent, plan_, trunk_); }
 
-/// Of a micro-batch.
+/// The number of values of some channels in a micro-batch of a sum.
 std::size_t Node::values_in(FilterRange channels, const Task& sum) const {
   return maps_shape(trunk_, sum.stage, samples_of(sum).count, channels.count).size();
 }
@@ -140,7 +141,7 @@ std::size_t Node::values_in(FilterRange channels, const Task& sum) const {
 // ---- the course of a step ------------------------------------------------------------------------------------------
 
 void Node::begin(const Pass& pass, const Tensor* images) {
-  invariant(finished(), "one step after another");
+  invariant(finished(), "a step begins only after the step before it has finished");
   pass_ = pass;
   update_.reset();
   heads_.clear();
@@ -168,15 +169,15 @@ void Node::make_ready(int index) {
   switch (task(index).kind) {
     case TaskKind::send:
       if (!needs_credit(task(index), *graph_, plan_)) return send(index);
-      done_[static_cast<std::size_t>(index)] = true;  // what it sends is there
+      done_[static_cast<std::size_t>(index)] = true;  // the values to send are known
       return send_parts();
     case TaskKind::head:
       if (!pass_.training) finish(index);
       return;
-    case TaskKind::head_update: return finish(index);  // whoever owns the node does it
+    case TaskKind::head_update: return finish(index);  // the node's owner updates the heads
     case TaskKind::sum:
-      if (task(index).after.empty()) add_up(index);  // of nothing
-      return finish(index);                          // add_up() did it as the parts came
+      if (task(index).after.empty()) add_up(index);  // a sum without addends is set to zero
+      return finish(index);                          // other sums were computed as their addends arrived
     case TaskKind::update:
       if (!update_) {
         waiting_updates_.push_back(index);
@@ -247,7 +248,7 @@ bool Node::work() {
       pieces_[static_cast<std::size_t>(next.stage)].front().shard->backward_filters();
       break;
     case TaskKind::update: update(); break;
-    default: invariant(false, "heads, sums and sends are not worked at");
+    default: invariant(false, "heads, sums and sends never become ready tasks of work()");
   }
   if (next.kind != TaskKind::update) seconds_[static_cast<std::size_t>(next.stage)] += watch.seconds();
   finish(index);

@@ -1,5 +1,5 @@
-// A member at work on a step: it computes its tasks of the plan's graph on a device, and says what is to be sent. It knows
-// no network: whoever owns it carries the bytes.
+// A node of the plan's task graph. It runs the tasks of one member on a device, and calls its owner to send values to
+// other nodes. It knows no network: its owner carries the bytes.
 #pragma once
 
 #include <deque>
@@ -18,24 +18,25 @@
 
 namespace convoy {
 
-/// Bytes, and what keeps them where they are.
+/// Bytes in memory that `owner` keeps alive.
 struct Bytes {
   std::shared_ptr<const void> owner;
   std::span<const std::byte> values;
 };
 
-/// Part of what a send of the graph carries: values from `first` on, in the order of NCHW, in the plan's number type
-/// (weights, then biases, in fp32). Several parcels may share their bytes.
+/// Some of the values of a send task, from index `first` on. Maps and gradients are in NCHW order and in the plan's
+/// number type; parameters are in fp32, one after another. Several parcels may share their bytes.
 struct Parcel {
-  int task = 0;
-  int to = 0;
-  std::size_t first = 0;
+  int task = 0;           ///< index of the send task in the graph
+  int to = 0;             ///< node that receives the parcel
+  std::size_t first = 0;  ///< index of the first value
   Bytes bytes;
 };
 
-/// Parcels with parts of gradients that a slave may send the master in a star before the first grant; each grant is for
-/// one more. So the master holds a bounded number of what it cannot add up yet, few or many as the slaves may be; and a
-/// slave, which takes grants between its tasks, does not run out of them in a longer one.
+/// The initial credit: how many parcels with parts of gradients a slave may send to the master in a star before the
+/// first grant. Each grant allows one more. The credit bounds the parts that the master stores before it can add them,
+/// for any number of slaves. It is large enough that a slave, which handles grants between its tasks, does not run out
+/// of it during a long task.
 int initial_credit(const Plan& plan);
 
 /// The state of some filters of a stage.
@@ -45,77 +46,78 @@ struct FilterState {
   ShardState state;
 };
 
-/// How a node reaches the others.
+/// The functions through which a node sends to other nodes.
 struct Carrier {
   std::function<void(Parcel&&)> send;
-  /// Node `to` may send one more part of a gradient.
+  /// Allows node `to` to send one more parcel with a part of a gradient.
   std::function<void(int to)> grant;
 };
 
 class Node {
  public:
-  /// Node `index` of the plan's graph. `device` computes its shards; a node without shards needs none. Compiles them; their
-  /// state is zero. Throws Error where the device cannot hold them. `most_values`: of a parcel.
+  /// Makes node `index` of the plan's graph and compiles its shards on `device`, with a state of zeros. A node without
+  /// shards needs no device. A parcel has at most `most_values` values. Throws Error if the device cannot hold the
+  /// shards.
   Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device* device, Carrier carrier,
        std::size_t most_values = std::size_t{1} << 18U);
   ~Node();
 
-  /// A step of training, or a forward pass alone, after the one before is finished. `images`, (batch, channels, height,
-  /// width): on the master alone, which may change them afterwards.
+  /// Begins a training step, or a forward pass only. The step before must be finished. `images` (batch, channels,
+  /// height, width) are given to the master's node only, and are copied.
   void begin(const Pass& pass, const Tensor* images);
-  /// On the master: the micro-batches, from the first on, whose outputs of the trunk are here, in a test those of the main
-  /// head.
+  /// On the master's node: the number of micro-batches, counted from the first, whose outputs have arrived. In testing
+  /// only the output of the main head counts.
   int outputs_ready() const;
-  /// One of outputs_of(trunk).
+  /// The maps of outputs_of(trunk)[number].
   const Tensor& output(std::size_t number) const;
-  /// On the master: the gradients of the loss by all outputs, of a micro-batch. Its tasks behind the head wait for this.
+  /// On the master's node: takes the gradients of the loss with respect to all outputs, for one micro-batch, and starts
+  /// its backward tasks.
   void give_gradients(const std::vector<const Tensor*>& gradients, int micro_batch);
-  /// All gradients of the node's shards are there, and the update waits.
+  /// Whether all gradients of the node's shards are known, so that only the update is missing.
   bool gradients_ready() const { return !waiting_updates_.empty(); }
-  /// The sum of their squares.
+  /// The sum of the squares of all gradients of the node's shards.
   double gradient_squares() const;
-  /// Tasks that update wait for this.
+  /// Gives the step of the optimizer. Update tasks wait for it.
   void allow_update(const UpdateStep& step);
 
-  /// Takes values that node `from` sends, in their order. Throws Error where this step has no such send, or other values
+  /// Takes the next values of a send task from node `from`. Throws Error if this step has no such task or other values
   /// are due.
   void receive(int from, int task, std::size_t first, const Bytes& bytes);
-  /// The master has taken a part of a gradient.
+  /// Takes a grant from the master: one more parcel with a part of a gradient may be sent.
   void grant();
-  /// Does the first task that is ready, if there is one.
+  /// Runs the first ready task. Returns false if no task is ready.
   bool work();
-  /// Tasks of the step that this node still has to do, to send or to receive.
+  /// The number of tasks of the step that this node still has to do, to send or to receive.
   std::size_t left() const { return left_; }
-  /// Whether there is no task that the node could do before more arrives.
+  /// Whether no task is ready, so that the node can do nothing before more values arrive.
   bool waits() const { return ready_.empty(); }
-  /// The node that sends the first values, in the order of the graph, that are still to arrive here; nothing if all have
-  /// arrived.
+  /// The sender of the first values, in the order of the graph, that have not all arrived here. Nothing if all have arrived.
   std::optional<int> awaited_sender() const;
-  /// Nothing of the step is left to do or to come; a training step ends with an update.
+  /// Whether the step has nothing left to compute, send or receive. A training step also needs its update.
   bool finished() const { return left_ == 0 && (!pass_.training || update_.has_value()); }
 
   /// The state of filters of the node's own shard of a stage.
   ShardState state(std::size_t stage, FilterRange filters) const;
-  /// Takes the state of filters of a stage; what of them it does not hold is left out.
+  /// Sets the state of filters of a stage. Ignores filters that the node does not hold.
   void set_state(std::size_t stage, FilterRange filters, const ShardState& state);
-  /// Of all its own shards.
+  /// The states of all own shards of the node.
   std::vector<FilterState> own_states() const;
   /// Seconds that the device computed since the last call, by stage.
   std::vector<double> take_seconds() { return std::exchange(seconds_, std::vector<double>(trunk_.size(), 0.0)); }
 
-  /// Of the training step.
+  /// The task graph of a training step.
   const TaskGraph& graph() const { return training_; }
   const std::vector<Stage>& trunk() const { return trunk_; }
-  /// Bytes that others send it in a step of training.
+  /// The number of bytes that other nodes send to this node in a training step.
   std::size_t bytes_due() const;
-  /// own_filters() and held_filters() of the node; empty for stages that there are not.
+  /// own_filters() and held_filters() of this node; empty for an index beyond the last stage.
   FilterRange own(std::size_t stage) const;
   FilterRange held(std::size_t stage) const;
 
  private:
   struct Piece;   ///< a compiled range of a stage's filters
-  struct Input;   ///< what stages read, on the device
-  struct Flight;  ///< a send that is coming in
+  struct Input;   ///< the input tensor of stages, on the device
+  struct Flight;  ///< the values of a send task while they arrive
 
   void compile(Device* device);
   void compile(Device& device, std::size_t stage, FilterRange filters);
@@ -161,37 +163,37 @@ class Node {
   TaskGraph testing_;
   std::vector<std::vector<int>> training_followers_;
   std::vector<std::vector<int>> testing_followers_;
-  const TaskGraph* graph_ = nullptr;  ///< of the step at hand
+  const TaskGraph* graph_ = nullptr;  ///< graph of the current step
   const std::vector<std::vector<int>>* followers_ = nullptr;
 
   std::vector<int> outputs_;
-  std::vector<std::vector<Piece>> pieces_;  ///< by stage: the node's shard first, then what it computes besides
+  std::vector<std::vector<Piece>> pieces_;  ///< by stage: the node's own shard, then the other filters it computes
   std::vector<Input> inputs_;
-  std::vector<std::size_t> input_of_;   ///< by stage, of inputs_
-  std::map<int, Slab> maps_;            ///< of stages, and the images
-  std::map<int, Slab> gradients_;       ///< by those
-  std::map<int, Slab> parts_;           ///< the node's parts of those
-  std::map<int, int> first_part_;       ///< of each, the stage that writes it; the others add to it
-  std::unique_ptr<ThesisNode> thesis_;  ///< null in other exchanges
+  std::vector<std::size_t> input_of_;   ///< by stage, an index into inputs_
+  std::map<int, Slab> maps_;            ///< maps by stage; the images too
+  std::map<int, Slab> gradients_;       ///< gradients with respect to the maps, by stage
+  std::map<int, Slab> parts_;           ///< this node's addends of those gradients, by stage
+  std::map<int, int> first_part_;       ///< by stage, the reading stage that overwrites parts_; other readers add to it
+  std::unique_ptr<ThesisNode> thesis_;  ///< null in exchanges other than the thesis'
 
   Pass pass_;
   std::optional<UpdateStep> update_;
-  std::vector<int> heads_;            ///< tasks, by micro-batch
-  std::vector<std::size_t> missing_;  ///< of what each task waits for
-  std::vector<bool> done_;
-  std::set<int> ready_;
-  std::vector<int> waiting_updates_;
-  std::size_t left_ = 0;
-  std::vector<double> seconds_;  ///< computed, by stage
+  std::vector<int> heads_;            ///< head tasks, by micro-batch
+  std::vector<std::size_t> missing_;  ///< by task, how many of the tasks that it waits for are not done
+  std::vector<bool> done_;            ///< by task
+  std::set<int> ready_;               ///< tasks that work() may run
+  std::vector<int> waiting_updates_;  ///< update tasks that only wait for allow_update()
+  std::size_t left_ = 0;              ///< tasks of this step that this node has not run or received yet
+  std::vector<double> seconds_;       ///< computing time, by stage
 
-  std::map<int, Flight> flights_;
-  std::map<int, std::vector<std::size_t>> added_;  ///< of each sum: values of each part that are in it
-  std::deque<int> parts_to_send_;                  ///< in a star, to the master, in the graph's order
-  std::size_t part_sent_ = 0;                      ///< values of the first of them
-  int credit_;
-  std::vector<Parcel> shared_;  ///< of the last send: those of the same values to others share its bytes
+  std::map<int, Flight> flights_;                  ///< by send task
+  std::map<int, std::vector<std::size_t>> added_;  ///< by sum task, how many values of each addend it contains
+  std::deque<int> parts_to_send_;                  ///< send tasks that need credit, in the graph's order
+  std::size_t part_sent_ = 0;                      ///< values of the first of them that were sent
+  int credit_;                                     ///< parcels that the node may send without another grant
+  std::vector<Parcel> shared_;  ///< parcels of the last send; sends of the same values to other nodes share their bytes
   AlignedVector<float> scratch_;
-  AlignedVector<float> weights_to_send_;  ///< of the task at hand
+  AlignedVector<float> weights_to_send_;  ///< parameters of the send task in progress
 };
 
 }  // namespace convoy

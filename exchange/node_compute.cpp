@@ -1,27 +1,29 @@
-// What a node computes: maps from its slabs to its shards and back.
+// The computing tasks of a node: they write maps from slabs to shards, run the shards, and read the results back.
 
 #include "exchange/node_parts.hpp"
 
 namespace convoy {
 namespace {
 
-/// Values of one channel of one sample.
+/// The number of values of one channel of one sample.
 std::size_t map_of(const DeviceTensor& tensor) {
   return static_cast<std::size_t>(tensor.shape().h) * static_cast<std::size_t>(tensor.shape().w);
 }
 
 }  // namespace
 
-/// What a shard of a stage makes, and the gradient by that.
+/// The slab that the shards of a stage write in the forward pass.
 Slab& Node::made(int stage) { return thesis_ != nullptr ? thesis_->convolved(stage) : maps_.at(stage); }
 
+/// The slab with the gradient with respect to made(stage).
 Slab& Node::gradient_by_made(int stage) {
   if (thesis_ != nullptr) return thesis_->convolved_gradient(stage);
   return everywhere(stage) ? parts_.at(stage) : gradients_.at(stage);
 }
 
-/// Of what one of the stage's reads_of() joins, these channels, of these samples, as far as the node has them: 0 for the
-/// rest. `map`: values of one channel. Holds until the next call.
+/// Collects the channels `joined` of the input reads_of()[number] of a stage, for some samples. Channels that the node
+/// does not have are 0. `map` is the number of values of one channel of one sample. The result is valid until the next
+/// call.
 std::span<const float> Node::gather(const std::vector<Read>& reads, std::size_t number, FilterRange joined,
                                     SampleRange samples, std::size_t map) {
   std::vector<const Read*> wanted;
@@ -45,13 +47,14 @@ std::span<const float> Node::gather(const std::vector<Read>& reads, std::size_t 
   return scratch_;
 }
 
-/// Of a micro-batch, once for all stages that read the same.
+/// Writes the inputs of a forward task to the device. Stages that read the same sources share one write for each
+/// micro-batch.
 void Node::write_inputs(const Task& task) {
   Input& input = inputs_[input_of_[static_cast<std::size_t>(task.stage)]];
   const auto micro_batch = static_cast<std::size_t>(task.micro_batch);
   const SampleRange samples = samples_of(task);
   if (!input.written[micro_batch]) {
-    // All that is here: of stages that read the same, others may need other channels.
+    // Takes all channels that the node has, because the other stages that share this input may need other channels.
     std::vector<Read> reads;
     int at = 0;
     for (const Source& source : input.from) {
@@ -119,7 +122,8 @@ void Node::backward_input(const Task& task) {
   }
 }
 
-/// `gradient`: by what one of the stage's reads_of() joins; by what it adds, of the piece's filters alone.
+/// Adds a gradient with respect to the input reads_of()[number] of a stage to the parts_ of the stages that it reads.
+/// The gradient with respect to the input of an Add layer (number > 0) has only the channels of the piece's filters.
 void Node::add_to_parts(const Task& task, const Piece& piece, std::size_t number, const DeviceTensor& gradient) {
   const SampleRange samples = samples_of(task);
   bool read_out = false;

@@ -1,4 +1,4 @@
-// What a node sends, receives and adds up.
+// The values that a node sends, receives and adds up.
 
 #include "exchange/node_parts.hpp"
 
@@ -16,7 +16,8 @@ void accumulate(const float* from, std::span<float> to, bool first) {
   }
 }
 
-/// Equal for sends of equal values alone: whoever gets them gets the same roundings, in whatever order they go.
+/// A number that identifies the values of a send, whichever node receives them. It seeds the random rounding, so all
+/// receivers of the same values get the same roundings, in any order of sending.
 std::uint64_t name_of_values(const Task& sent) {
   std::uint64_t name = static_cast<std::uint64_t>(sent.cargo);
   for (const int part : {sent.stage, sent.micro_batch, sent.filters.first, sent.cargo == Cargo::part ? sent.node : 0}) {
@@ -25,13 +26,14 @@ std::uint64_t name_of_values(const Task& sent) {
   return name << 20U;
 }
 
-/// The number type of what has arrived and waits for its turn.
+/// The number type in which received values wait for their turn.
 NumberType kept_type(const Task& sent, const Plan& plan) {
   const NumberType type = wire_type(sent, plan);
   return type == NumberType::int8 ? NumberType::fp32 : type;
 }
 
-/// All parameters of filters `of` as they travel: those of filters that are among `range` into that range's state.
+/// Copies received parameters into `state`, the state of filters `range`. `values` are all parameters of filters `of`,
+/// as they travel; filters outside `range` are ignored.
 void put_weights(FilterRange of, std::span<const float> values, FilterRange range, ShardState& state) {
   const FilterRange both = common(of, range);
   for (Parameter& parameter : state.parameters) {
@@ -45,14 +47,15 @@ void put_weights(FilterRange of, std::span<const float> values, FilterRange rang
 
 }  // namespace
 
-/// Of a sum's channels, those that a part of it has.
+/// The channels of a sum to which one addend contributes.
 FilterRange Node::channels_of_part(const Task& sum, int part) const {
   const FilterRange all = task(part).kind == TaskKind::send ? task(part).filters : parts_.at(sum.stage).channels();
   return common(all, sum.filters);
 }
 
-/// Adds what is here: to each value the nodes' parts in the order of the nodes, whatever order they came in. Where parts
-/// have all channels, as far as the part before has got; else when that is through. The sends that are all added.
+/// Adds the addends that have arrived. Each value is summed in the order of the nodes, never in the order of arrival,
+/// so an addend waits for the one before it. If both have all channels, it follows value by value; otherwise it waits
+/// until the one before is added completely. Returns the send tasks whose values are now all added.
 std::vector<int> Node::add_up(int index) {
   const Task& sum = task(index);
   std::vector<std::size_t>& added = added_[index];
@@ -66,7 +69,7 @@ std::vector<int> Node::add_up(int index) {
     }
   }
   std::vector<int> through;
-  std::size_t limit = all;  // of the turn at hand
+  std::size_t limit = all;  // up to which value the current addend may be added
   for (std::size_t turn = 0; turn < sum.after.size() && limit > 0; ++turn) {
     const int part = sum.after[turn];
     const FilterRange channels = channels_of_part(sum, part);
@@ -143,8 +146,8 @@ void Node::send(int index) {
   finish(index);
 }
 
-/// In the graph's order, one after another, as far as the credit goes: with any other order two senders could wait for
-/// each other, each with its credit spent on parts whose turn is not yet.
+/// Sends parts of gradients in the graph's order until the credit is used up. In any other order two senders could wait
+/// for each other, each with its credit used up by parts whose turn has not come.
 void Node::send_parts() {
   while (credit_ > 0 && !parts_to_send_.empty() && done_[static_cast<std::size_t>(parts_to_send_.front())]) {
     const int index = parts_to_send_.front();
@@ -201,7 +204,7 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
   return bytes;
 }
 
-/// Of one task, whose parcels are made one after another.
+/// Copies the parameters of a send task. All parcels of the task are then cut from the copy.
 void Node::take_weights_to_send(const Task& sent) {
   const auto stage = static_cast<std::size_t>(sent.stage);
   const ShardState state =
@@ -216,7 +219,7 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   if (graph_ == nullptr || index < 0 || static_cast<std::size_t>(index) >= graph_->tasks.size() ||
       task(index).kind != TaskKind::send || task(index).to != index_ || task(index).node != from ||
       done_[static_cast<std::size_t>(index)]) {
-    fail("values of task {}, of which it has none to send here", index);
+    fail("values of task {} came from node {}, which has no such task to send here in this step", index, from);
   }
   const Task& sent = task(index);
   const std::size_t all = values_of(sent);
@@ -224,13 +227,13 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   const NumberType type = wire_type(sent, plan_);
   const std::size_t count = convoy::values_in(type, bytes.values.size());
   if (first != flight.received || count == 0 || count > all - first) {
-    fail("{} bytes from value {} on of task {}, where values {} to {} are due, in {}", bytes.values.size(), first,
+    fail("{} bytes from value {} on of task {} came where values {} to {} are due, in {}", bytes.values.size(), first,
          index, flight.received, all, to_string(type));
   }
   flight.received += count;
   if (sent.cargo == Cargo::part) {
     if (needs_credit(sent, *graph_, plan_) && flight.held.size() >= static_cast<std::size_t>(initial_credit(plan_))) {
-      fail("more parts of a gradient than its credit allows");
+      fail("more parts of a gradient came than the credit allows");
     }
     flight.held.push_back(as_kept(sent, bytes));
     for (const int follower : (*followers_)[static_cast<std::size_t>(index)]) {
@@ -254,7 +257,8 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   finish(index);
 }
 
-/// What arrived in blocks as floats: where it goes, values lie together otherwise.
+/// Decodes int8 values to floats when they arrive. Their blocks follow the order of sending, so they cannot be split
+/// into contiguous runs of the slab.
 Bytes Node::as_kept(const Task& sent, const Bytes& bytes) const {
   const NumberType type = wire_type(sent, plan_);
   if (type == kept_type(sent, plan_)) return bytes;
@@ -273,7 +277,8 @@ void Node::place(const Task& sent, std::size_t first, const Bytes& bytes) {
   });
 }
 
-/// Of another member's filters of a replicated stage, or in the thesis' scheme.
+/// Takes parameters that another member sends: the filters of its shard of a replicated stage or, in the thesis'
+/// exchange, the weights from the master to a slave and the updated weights from a slave to the master.
 void Node::take_weights(const Task& task, std::span<const float> values) {
   const auto stage = static_cast<std::size_t>(task.stage);
   if (sends_weights()) return put_weights(task.filters, values, held(stage), thesis_->weights(stage));

@@ -1,4 +1,4 @@
-// Channels of a tensor of a batch, on the host.
+// A range of the channels of a batch's tensor, on the host.
 #pragma once
 
 #include <algorithm>
@@ -9,23 +9,23 @@
 
 namespace convoy {
 
-/// Channels first .. first + values.shape().c - 1 of a tensor, for all samples of the batch.
+/// Channels `first` to first + values.shape().c - 1 of a tensor, for all samples of the batch.
 struct Slab {
   Tensor values;
   int first = 0;
 
   FilterRange channels() const { return {first, values.shape().c}; }
-  /// Values of one channel of one sample.
+  /// The number of values of one channel of one sample.
   std::size_t map() const {
     return static_cast<std::size_t>(values.shape().h) * static_cast<std::size_t>(values.shape().w);
   }
-  /// These channels of a sample; they lie together.
+  /// The values of some channels of a sample; they are contiguous.
   std::span<float> run(int sample, FilterRange channels) {
     return values.sample(sample).subspan(static_cast<std::size_t>(channels.first - first) * map(),
                                          static_cast<std::size_t>(channels.count) * map());
   }
-  /// Takes the box of samples and channels in NCHW order and calls visit(values that lie together) for its values begin ..
-  /// begin + count - 1, in that order.
+  /// Visits `count` values, from index `begin` on, of the box of these samples and channels in NCHW order. Calls
+  /// visit() with each contiguous run of values.
   template <class Visit>
   void for_each_run(SampleRange samples, FilterRange channels, std::size_t begin, std::size_t count, Visit visit) {
     const std::size_t length = static_cast<std::size_t>(channels.count) * map();

@@ -1,6 +1,6 @@
-// What a node has and does in the exchange of the source thesis (Exchange::thesis) and in no other: slaves compute
-// convolutions alone, so their maps before the layers that follow, and the gradients by them, are tensors of their own; the
-// master computes those layers, holds all weights, and sends them out.
+// The part of a node that only the exchange of the source thesis needs (Exchange::thesis). In it slaves compute only
+// convolutions, so the maps between a convolution and the layers after it, and their gradients, are separate tensors.
+// The master computes the layers after each convolution, holds all weights, and sends them to the slaves.
 #pragma once
 
 #include <map>
@@ -16,20 +16,20 @@ namespace convoy {
 
 class ThesisNode {
  public:
-  /// Node `index` of the plan's graph. Its weights, on the master, are those of zero_state().
+  /// Makes the part of node `index` of the plan's graph. On the master, the weights begin as zero_state().
   ThesisNode(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& graph, int index);
 
-  /// The part of a stage that a shard computes: its convolution.
+  /// The stage that a shard compiles: the convolution without the layers after it.
   static Stage compiled(Stage stage);
 
-  /// Maps of a stage's convolution, before the layers after it, and the gradients by them: as many channels as the node
-  /// holds filters.
+  /// The maps of a stage's convolution, before the layers after it, and the gradients with respect to them. They have
+  /// one channel for each filter that the node holds.
   Slab& convolved(int stage) { return convolved_.at(stage); }
   Slab& convolved_gradient(int stage) { return convolved_gradients_.at(stage); }
 
-  /// On the master: the layers after a stage's convolution, for all of the batch, from convolved() to `maps`.
+  /// On the master: computes the layers after a stage's convolution for the whole batch, from convolved() to `maps`.
   void layers(int stage, const Pass& pass, Slab& maps);
-  /// The same backwards, from the gradient by the maps to convolved_gradient().
+  /// On the master: the backward pass of layers(), from the gradient with respect to the maps to convolved_gradient().
   void layers_backward(int stage, const Slab& gradient);
 
   /// Whether the node is the master, which holds the weights of all filters.
@@ -41,8 +41,8 @@ class ThesisNode {
   int batch_;
   std::map<int, Slab> convolved_;
   std::map<int, Slab> convolved_gradients_;
-  std::vector<std::unique_ptr<ChannelLayers<float>>> layers_;  ///< on the master, by stage
-  std::vector<ShardState> weights_;                            ///< on the master, by stage
+  std::vector<std::unique_ptr<ChannelLayers<float>>> layers_;  ///< by stage, on the master only
+  std::vector<ShardState> weights_;                            ///< by stage, on the master only
 };
 
 }  // namespace convoy

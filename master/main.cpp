@@ -18,7 +18,7 @@ std::string joined(int argc, char** argv) {
   return line;
 }
 
-/// Options and body of a command.
+/// Adds a command with its options and the function that runs it.
 template <class Options, class Run>
 void add_command(CLI::App& app, const char* name, const char* help, std::vector<std::function<int()>>& chosen,
                  Run body) {

@@ -121,12 +121,12 @@ Calibration calibration_from_json(const std::string& text, const std::string& fi
     std::vector<std::string> names;
     for (const Stage& stage : trunk) names.push_back(stage.name);
     if (read.stages != names) {
-      fail("the calibration is of a net with the stages {}, but this net has {}", fmt::join(read.stages, ", "),
+      fail("the calibration is for a net with the stages {}, but this net has {}", fmt::join(read.stages, ", "),
            fmt::join(names, ", "));
     }
-    if (read.batch != batch) fail("its timings are of batches of {}; use --batch {}", read.batch, read.batch);
+    if (read.batch != batch) fail("the timings are for a batch of {}; use --batch {}", read.batch, read.batch);
     for (const Json& member : json.at("members")) read.members.push_back(member_from(member, trunk));
-    if (read.members.empty()) fail("it has no members; expected at least one");
+    if (read.members.empty()) fail("the calibration has no members; expected at least one");
     return read;
   } catch (const Json::exception& error) {
     fail("{}: the file is not a calibration: {}; expected the calibration.json of a run", file, fault_of(error));

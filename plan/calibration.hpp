@@ -10,7 +10,7 @@ namespace convoy {
 
 /// The timings of a net at one batch size on all machines of a run.
 struct Calibration {
-  int batch = 0;                    ///< of all timings
+  int batch = 0;                    ///< batch size of all timings
   std::vector<std::string> stages;  ///< names, in order
   MasterProfile master;
   std::vector<MemberProfile> members;
@@ -19,7 +19,7 @@ struct Calibration {
 
 /// Returns the JSON that a run writes to its calibration.json.
 std::string to_json(const Calibration& calibration);
-/// Reads a calibration. Throws Error naming `file` and the field; also where it is of another net or batch.
+/// Reads a calibration. Throws Error naming `file` and the field, also if the calibration is for another net or batch.
 Calibration calibration_from_json(const std::string& text, const std::string& file, const std::vector<Stage>& trunk,
                                   int batch);
 

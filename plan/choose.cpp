@@ -16,7 +16,7 @@ constexpr double kWorthLeavingOut = 0.95;
 /// A received byte is copied to its place; a sent byte is written once for all receivers.
 ByteCost byte_cost(const HostSpeed& host) { return {host.busy_per_byte, host.busy_per_byte + 2.0 / host.memory}; }
 
-/// The parts of a plan beside its shares.
+/// The properties of a plan other than its shares.
 struct Form {
   Exchange exchange = Exchange::star;
   int micro_batches = 1;

@@ -115,7 +115,7 @@ void expect_fits(Exchange exchange, const std::vector<Stage>& trunk) {
   if (traits_of(exchange).fused_stages) return;
   if (!is_chain(trunk)) {
     fail(
-        "plan: the exchange {} takes a chain of stages alone, and this net has branches; choose --exchange star or "
+        "plan: the exchange {} supports only a chain of stages, but this net has branches; choose --exchange star or "
         "ring",
         to_string(exchange));
   }
@@ -125,8 +125,8 @@ void expect_fits(Exchange exchange, const std::vector<Stage>& trunk) {
   const auto found = std::ranges::find_if(trunk, beyond);
   if (found != trunk.end()) {
     fail(
-        "plan: the exchange {} takes no batch norm, response norm or grouped convolution, which stage {} has; choose "
-        "--exchange star or ring",
+        "plan: the exchange {} does not support batch norm, response norm or grouped convolution, which stage {} has; "
+        "choose --exchange star or ring",
         to_string(exchange), found->name);
   }
 }
@@ -167,7 +167,8 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
   }
   expect_fits(plan.exchange, trunk);
   if (plan.stages.size() != trunk.size()) {
-    fail("plan: it has {} stages, but the net has {}; make a plan for this net", plan.stages.size(), trunk.size());
+    fail("plan: the plan has {} stages, but the net has {}; make a plan for this net", plan.stages.size(),
+         trunk.size());
   }
   const std::vector<int> outputs = outputs_of(trunk);
   for (std::size_t s = 0; s < trunk.size(); ++s) {

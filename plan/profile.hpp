@@ -1,4 +1,4 @@
-// Measurements of a plan's members: the times of shards on each device, links, and the work of a host beside computing.
+// Measurements of a plan's members: the times of shards on each device, links, and the costs of a host's other work.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct NodeLink {
   double in = 0.0;
 };
 
-/// The cost of a host's work beside computing on its device.
+/// The cost of a host's work other than computing on its device.
 struct HostSpeed {
   double busy_per_byte = 0.0;  ///< seconds of computing that each byte sent or received costs
   double memory = 8e9;         ///< bytes per second that additions read and write
@@ -59,7 +59,7 @@ struct HeadTimes {
   double pass(int images) const { return fixed + per_image * images; }
 };
 
-/// The master's work beside the work that it may do as a member.
+/// The master's work other than the work that it may do as a member.
 struct MasterProfile {
   HeadTimes head;
   HostSpeed host;

@@ -10,7 +10,7 @@
 
 namespace convoy {
 
-/// Average seconds that each member computed for each stage in a step: [member][stage]; 0 where it holds no filters.
+/// The mean seconds that each member computed for each stage in a step: [member][stage]; 0 if it holds no filters.
 using MeasuredTimes = std::vector<std::vector<double>>;
 
 /// Returns the profiles with all timings of a member for a stage scaled, so that they predict the measured time of its
@@ -24,34 +24,34 @@ std::vector<MemberProfile> corrected(const std::vector<MemberProfile>& profiles,
 std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan,
                                const std::vector<MemberProfile>& profiles, double margin);
 
-/// When shares follow the measured times.
+/// The options of a Rebalancer.
 struct Rebalancing {
-  std::vector<MemberProfile> profiles;  ///< of the plan's members; empty: the shares stay
-  int first_steps = 10;                 ///< before shares may move; twice as many after each move
-  double margin = 0.05;                 ///< the fraction of a step's time that a move must save
+  std::vector<MemberProfile> profiles;  ///< profiles of the plan's members; if empty, shares never move
+  int first_steps = 10;                 ///< measured steps before shares may move; they double after each move
+  double margin = 0.05;                 ///< fraction of a step's time that a move must save
 };
 
-/// Sums up what members computed in the steps under a plan, and finds plans that save more than the margin.
+/// Sums up the computing times of the members in the steps of a plan, and finds plans that save more than the margin.
 class Rebalancer {
  public:
   explicit Rebalancer(Rebalancing options) : options_(std::move(options)), steps_to_judge_(options_.first_steps) {}
 
-  /// From now on times are those of this plan.
+  /// Drops all times and begins to measure this plan.
   void begin(const Plan& plan);
-  /// Seconds that a member computed for a stage in the step at hand.
+  /// Adds seconds that a member computed for a stage in the current step.
   void count(std::size_t member, std::size_t stage, double seconds) { measured_[member][stage] += seconds; }
-  /// Ends a training step under `plan`; gives a better plan where enough steps show that there is one. The first steps of
-  /// a plan are left out, since they compile kernels and fill caches.
+  /// Ends a training step under `plan`. Returns a better plan if enough steps were measured and one exists. The first
+  /// steps of a plan are not measured, because they compile kernels and fill caches.
   std::optional<Plan> end_step(const std::vector<Stage>& trunk, const Plan& plan);
 
  private:
   void forget();
 
   Rebalancing options_;
-  MeasuredTimes measured_;  ///< sums since the last judgement
-  int steps_ = 0;           ///< under the plan
-  int steps_measured_ = 0;  ///< of these, since the last judgement
-  int steps_to_judge_;
+  MeasuredTimes measured_;  ///< sums since the last search for a better plan
+  int steps_ = 0;           ///< steps of the plan
+  int steps_measured_ = 0;  ///< steps whose times measured_ contains
+  int steps_to_judge_;      ///< measured steps before the next search
 };
 
 }  // namespace convoy

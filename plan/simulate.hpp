@@ -37,7 +37,7 @@ struct NodeUse {
 
 /// The result of a simulation.
 struct Simulated {
-  double seconds = 0.0;  ///< of the step
+  double seconds = 0.0;  ///< duration of the step
   std::vector<NodeUse> nodes;
 };
 

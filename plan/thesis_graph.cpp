@@ -35,7 +35,8 @@ class Builder {
     return static_cast<int>(graph_.tasks.size()) - 1;
   }
 
-  /// The tasks after which the receiver has it; the sender has it after `after`. Nothing travels from a node to itself.
+  /// Adds a send that begins after the tasks `after`. Returns the tasks after which the receiver has the values. A node
+  /// sends nothing to itself.
   std::vector<int> send(int from, int to, Cargo cargo, int stage, FilterRange filters, const std::vector<int>& after) {
     if (from == to) return after;
     return {add({.kind = TaskKind::send,
@@ -104,7 +105,7 @@ class Builder {
   const Plan& plan_;
   const std::vector<Stage>& trunk_;
   TaskGraph graph_;
-  std::vector<int> last_;                    ///< after these the master has what comes next
+  std::vector<int> last_;                    ///< tasks after which the master has the values for the next stage
   std::map<int, std::vector<int>> filters_;  ///< by node
 };
 

@@ -88,8 +88,7 @@ void define(CLI::App& app, Options& options) {
   app.add_option("--name", options.slave.name, "name of this slave, at most 64 bytes (default: HOST-PID)");
   app.add_option("--peer-port", options.slave.peer_port,
                  "TCP port at which other slaves reach this one, to open in a firewall; each further device takes the "
-                 "next port "
-                 "(default: any free port)")
+                 "next port (default: any free port)")
       ->check(whole_number(1, 65535));
   app.add_flag("--once", options.slave.once, "end after one run instead of waiting for the next");
   app.add_flag("--list-devices", options.list, "list and time the devices of this machine, and end");
@@ -119,10 +118,9 @@ int run(const Options& options) {
   if (options.slave.master.empty() && options.insecure) {
     fail(
         "no master's address is given; give one, as in: convoy-slave tcp://192.168.0.10:5570 --insecure (only a slave "
-        "with a "
-        "--key finds its master without an address)");
+        "with a --key finds its master without an address)");
   }
-  if (!options.slave.master.empty()) wire::address_of_master(options.slave.master);  // which says what is wrong with it
+  if (!options.slave.master.empty()) wire::address_of_master(options.slave.master);  // throws Error if it is not valid
   const std::vector<std::string> devices = split_devices(options.device);
   const auto slave_on = [&](const std::string& device) {
     Options own = options;

@@ -15,10 +15,10 @@ namespace convoy {
 /// One slave's part in the moves of a plan.
 class MovingStates {
  public:
-  /// No state moves.
+  /// Makes the part of a slave in a plan in which no state moves.
   MovingStates() = default;
-  /// The part of node `self` in `moves`. `kept` are the states of its former shards. Throws Error if `kept` lacks a
-  /// state that the node has to send.
+  /// Makes the part of node `self` in `moves`. `kept` are the states of its former shards. Throws Error if `kept` lacks
+  /// a state that the node has to send.
   MovingStates(const std::vector<wire::StateMove>& moves, int self, const std::vector<Stage>& trunk,
                const std::vector<FilterState>& kept);
 

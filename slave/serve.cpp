@@ -22,11 +22,11 @@ using wire::Clock;
 
 constexpr auto kTick = 200ms;
 constexpr auto kHelloInterval = 500ms;
-/// A slave that connects within this time says nothing about it.
+/// How long the slave tries to connect before it reports a problem.
 constexpr auto kQuiet = 3s;
-/// The same after a run: the master has ended, and the next may start much later.
+/// The same after a run. The limit is longer because the master has ended, and the next may start much later.
 constexpr auto kQuietAfterARun = 60s;
-/// The time after which the slave repeats a message about the same trouble.
+/// The time after which the slave reports the same problem again.
 constexpr auto kTellAgain = 10min;
 /// How long the slave tries to connect to the sender of a broadcast before it looks for another one.
 constexpr auto kBeaconPatience = 5s;
@@ -36,7 +36,7 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
-/// Prints events, and each trouble once, and again after a while.
+/// Prints all events. Prints a problem when it is new, and again after kTellAgain.
 class Reporter {
  public:
   void event(const std::string& line) {
@@ -57,7 +57,7 @@ class Reporter {
     say(line);
   }
 
-  /// How long a connection may take to come about without a word.
+  /// How long the slave tries to connect before it reports a problem.
   std::chrono::milliseconds quiet() const { return quiet_; }
 
  private:

@@ -1,4 +1,4 @@
-// The life of a slave: it finds a master, serves its run, and waits for the next run.
+// Runs a slave: it finds a master, serves its run, and waits for the next run.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ struct SlaveOptions {
   int peer_port = 0;                      ///< TCP port at which to listen for other slaves; 0 for any free port
   std::filesystem::path cache = {};  ///< folder in which states of filters are kept for later starts; empty for none
   bool once = false;                 ///< whether to end after the first run
-  /// How long, once `stop` is set, the slave waits for the master to do without it.
+  /// How long the slave waits, after `stop` was set, for the master to release it.
   std::chrono::milliseconds leave_patience = std::chrono::minutes(2);
 };
 

@@ -160,7 +160,7 @@ bool Session::work() {
 
 template <class T>
 void Session::on(const T& message) {
-  fail("a master does not send {}; is it of another release?", wire::name_of(message));
+  fail("a master does not send {}; run the same release of Convoy on both machines", wire::name_of(message));
 }
 
 Node& Session::node() {

@@ -71,8 +71,7 @@ void Session::check_memory(const wire::Assign& task) const {
     if (taken + bytes > memory_) {
       fail(
           "filters {} to {} of stage {} at batch {} need {} MiB, but of the {} MiB allowed {} are taken; raise "
-          "--memory or "
-          "take a smaller --batch",
+          "--memory or take a smaller --batch",
           held.first, held.first + held.count - 1, task.trunk[s].name, task.plan.batch, bytes >> 20, memory_ >> 20,
           taken >> 20);
     }
@@ -80,7 +79,7 @@ void Session::check_memory(const wire::Assign& task) const {
   }
 }
 
-/// Connects to the slaves that this node sends to. Returns the names of those that listen nowhere.
+/// Connects to the slaves that this node sends to. Returns the names of slaves that do not listen for other slaves.
 std::vector<std::string> Session::meet_peers(const wire::Assign& task) {
   const TaskGraph graph = make_task_graph(task.plan, task.trunk);
   std::set<int> targets;

@@ -23,7 +23,7 @@ double NetLearner::gradient_squares() { return trunk_->gradient_squares() + head
 
 void NetLearner::apply(const UpdateStep& step, const Progress&) {
   trunk_->update(step);
-  heads_.update(step);  // while the trunk's members update theirs
+  heads_.update(step);  // runs while the trunk's members update their shards
   trunk_->finish();
 }
 

@@ -1,5 +1,5 @@
-// The third seam: what the training loop drives. A learner takes a batch and gives its loss, keeps the gradients, and takes
-// an update. Who computes, and what happens when a machine is lost, is decided below it.
+// The third seam: the training loop drives a learner. A learner computes the loss and the gradients of a batch, and
+// updates the parameters. It hides from the loop which machines compute and how a lost machine is replaced.
 #pragma once
 
 #include <exception>
@@ -15,8 +15,8 @@
 
 namespace convoy {
 
-/// A learner lost members and went back to an earlier step: its state is the one that training had at `to`, and it is ready
-/// to go on from there.
+/// Thrown when a learner has lost members and gone back to an earlier step. Its state is that of training at `to`, and
+/// the loop can go on from there.
 class Rewound : public std::exception {
  public:
   explicit Rewound(const Progress& to) : to_(to) {}
@@ -27,45 +27,46 @@ class Rewound : public std::exception {
   Progress to_;
 };
 
-/// The calls of a training step are accumulate, gradient_squares where the update needs it, and apply. Each of them, and
-/// state(), throws Rewound where members were lost and the step is to be done again, and PeerLost where the learner cannot
-/// go on.
+/// A training step calls accumulate(), gradient_squares() if the update needs it, and apply(). Each of them, and
+/// state(), throws Rewound if members were lost and steps must be repeated, and PeerLost if the learner cannot go on.
 class Learner {
  public:
   virtual ~Learner() = default;
 
-  /// Forward pass, loss and backward pass of a training batch: `images` (batch, channels, height, width), normalised, and a
-  /// label for each. The gradients of the mean loss stay inside, and replace those of the batch before.
+  /// Runs forward pass, loss and backward pass of a training batch. `images` are normalised and have the shape (batch,
+  /// channels, height, width); `labels` has a class for each. The learner keeps the gradients of the mean loss; they
+  /// replace the gradients of the batch before.
   virtual BatchLoss accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) = 0;
-  /// The sum of the squares of all gradients, of a pass with `squares` set.
+  /// The sum of the squares of all gradients. The Pass of accumulate() must have `squares` set.
   virtual double gradient_squares() = 0;
-  /// Updates all parameters. `after` says where training stands then.
+  /// Updates all parameters. `after` is the progress of training after the update.
   virtual void apply(const UpdateStep& step, const Progress& after) = 0;
 
-  /// Outputs of the main head in testing, before its loss: (batch, classes). They belong to the learner and hold until the
-  /// next call. A loss of members is made good, unless steps were done since the last state() or load(): then Rewound.
+  /// The outputs of the main head in testing, before its loss: (batch, classes). The tensor belongs to the learner and
+  /// is valid until the next call. If members are lost, the call repeats itself, or throws Rewound if steps were done
+  /// since the last state() or load().
   virtual const Tensor& outputs(const Tensor& images) = 0;
-  /// The loss in testing over the first `count` images. After outputs().
+  /// The loss in testing over the first `count` images of the last outputs().
   virtual BatchLoss test_loss(const std::vector<int>& labels, int count) = 0;
 
-  /// All parameters with their moments.
+  /// All parameters with the optimizer's moments.
   virtual std::shared_ptr<const ModelState> state() = 0;
-  /// Takes the state of a model for which training stands at `at`.
+  /// Sets all parameters and moments. `at` is the progress of training at which `model` was saved.
   virtual void load(std::shared_ptr<const ModelState> model, const Progress& at) = 0;
 
-  /// Time that each member spent since the last call.
+  /// The times of each member since the last call.
   virtual std::vector<MemberTime> take_times() = 0;
 };
 
-/// A net whose trunk runs in one place: in this process, or on the members of one plan. Losses of members pass through as
-/// PeerLost.
+/// A learner for one given trunk, either in this process or on the members of one plan. It does not handle lost
+/// members: PeerLost passes through.
 class NetLearner : public Learner {
  public:
-  /// `threads` of this machine compute the heads (0: all cores). The trunk must outlive the learner, or be replaced with
-  /// use().
+  /// `threads` is the number of threads on this machine that compute the heads; 0 uses all cores. The trunk must
+  /// outlive the learner, or be replaced with use().
   NetLearner(Trunk& trunk, const Cut& cut, int batch, int threads = 0);
 
-  /// Another trunk of the same net, whose state is still to be loaded.
+  /// Changes to another trunk of the same net. The caller must then load the state.
   void use(Trunk& trunk) { trunk_ = &trunk; }
   Trunk& trunk() { return *trunk_; }
   Heads& heads() { return heads_; }

@@ -83,7 +83,7 @@ const DeviceTensor& LocalTrunk::read(const Read& read) const {
   return read.joined < 0 ? maps_of(read.from[0].stage) : *joined_[static_cast<std::size_t>(read.joined)].maps;
 }
 
-/// Once in a pass.
+/// Assembles the tensor unless it was assembled in this pass already.
 void LocalTrunk::join(Joined& joined) {
   if (std::exchange(joined.done, true)) return;
   int at = 0;
@@ -116,7 +116,7 @@ void LocalTrunk::begin(const Tensor& images, const Pass& pass) {
   compute_ += watch.seconds();
 }
 
-/// All at once.
+/// Returns all samples at once.
 std::optional<SampleRange> LocalTrunk::next_outputs() {
   if (std::exchange(given_, true)) return std::nullopt;
   return SampleRange{0, maps_[0].shape().n};
@@ -126,12 +126,12 @@ const DeviceTensor& LocalTrunk::gradient_by(const Use& use) const {
   return use.read == 0 ? *input_gradients_[use.stage] : shards_[use.stage]->added_gradient(use.read - 1);
 }
 
-/// By the maps of a stage: the sum of what those that read them found, the last first.
+/// The gradient with respect to a stage's maps: the sum over all stages that read them, added up from the last one on.
 const DeviceTensor& LocalTrunk::gradient_of(std::size_t stage) {
   const std::vector<Use>& uses = uses_[stage];
   const auto whole = [&](const Use& use) { return use.channels.count == shards_[stage]->spec().filters.count; };
   std::unique_ptr<DeviceTensor>& sum = gradients_[stage];
-  if (uses.empty()) return *sum;  // of an output: the head's
+  if (uses.empty()) return *sum;  // the maps are an output, and its head has written the gradient
   if (uses.size() == 1 && reads_[uses[0].stage][uses[0].read].joined < 0) return gradient_by(uses[0]);
   if (sum == nullptr) sum = shards_[stage]->make_output_gradient();
   if (!whole(uses[0])) sum->write(Tensor(sum->shape(), 0.0F).span());
@@ -143,7 +143,7 @@ const DeviceTensor& LocalTrunk::gradient_of(std::size_t stage) {
 }
 
 void LocalTrunk::backward(const std::vector<const Tensor*>& gradients, SampleRange samples) {
-  invariant(samples == SampleRange{0, maps_[0].shape().n}, "a local trunk goes backward whole");
+  invariant(samples == SampleRange{0, maps_[0].shape().n}, "a local trunk runs backward for the whole batch");
   if (shards_.empty()) return;
   const Stopwatch watch;
   for (std::size_t i = 0; i < heads_.size(); ++i) gradients_[heads_[i]]->write(gradients[i]->span());
@@ -170,7 +170,7 @@ std::vector<ShardState> LocalTrunk::snapshot() {
 }
 
 void LocalTrunk::load(const std::vector<ShardState>& states) {
-  invariant(states.size() == shards_.size(), "one state for each stage");
+  invariant(states.size() == shards_.size(), "there is one state for each stage");
   for (std::size_t s = 0; s < states.size(); ++s) shards_[s]->set_state(states[s]);
 }
 

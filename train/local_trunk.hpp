@@ -1,4 +1,5 @@
-// The trunk in this process, on one device: any graph of stages. Maps stay in the device's layout from stage to stage.
+// The trunk in this process, on one device. It supports any graph of stages. Maps stay in the device's layout between
+// stages.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,8 @@ namespace convoy {
 
 class LocalTrunk : public Trunk {
  public:
-  /// `device` must outlive the trunk. An empty `stages` hands the images on as they are. `input` is the shape of one
-  /// batch.
+  /// `input` is the shape of one batch of images. Without stages, the outputs are the images. `device` must outlive the
+  /// trunk.
   LocalTrunk(const std::vector<Stage>& stages, const Shape& input, Device& device);
 
   void begin(const Tensor& images, const Pass& pass) override;
@@ -32,24 +33,24 @@ class LocalTrunk : public Trunk {
   std::vector<MemberTime> take_times() override;
 
  private:
-  /// Sources that are not all of one stage's maps, put together for those that read them.
+  /// A tensor that is assembled from several sources, or from some channels of one source.
   struct Joined {
     Sources from;
     std::unique_ptr<DeviceTensor> maps;
-    std::size_t reader = 0;  ///< the first stage
-    bool done = false;       ///< in the pass at hand
+    std::size_t reader = 0;  ///< the first stage that reads it
+    bool done = false;       ///< whether it was assembled in the current pass
   };
-  /// What a stage's input, or one of its Add layers, reads.
+  /// The sources of a stage's input, or of one of its Add layers.
   struct Read {
     Sources from;
-    int joined = -1;  ///< index into joined_; -1: all of one stage's maps, or of the images
+    int joined = -1;  ///< index into joined_; -1 if it reads all maps of one stage, or the images
   };
-  /// A read of some of a stage's maps.
+  /// A use of some of a stage's maps by a later stage.
   struct Use {
-    std::size_t stage = 0;
-    std::size_t read = 0;
-    FilterRange channels;  ///< of the maps
-    int first = 0;         ///< of these channels in what is read
+    std::size_t stage = 0;  ///< the stage that reads the maps
+    std::size_t read = 0;   ///< index into its reads_
+    FilterRange channels;   ///< the channels of the maps that are read
+    int first = 0;          ///< position of these channels in the assembled input
   };
 
   void join(Joined& joined);
@@ -60,19 +61,20 @@ class LocalTrunk : public Trunk {
   const DeviceTensor& gradient_of(std::size_t stage);
 
   std::vector<std::unique_ptr<Shard>> shards_;
-  std::vector<std::vector<Read>> reads_;  ///< of each stage
-  std::vector<std::vector<Use>> uses_;    ///< of each stage's maps, the last stage first
+  std::vector<std::vector<Read>> reads_;  ///< by stage
+  std::vector<std::vector<Use>> uses_;    ///< by stage whose maps are read; the last reading stage comes first
   std::vector<Joined> joined_;
   std::unique_ptr<DeviceTensor> input_;
-  std::vector<const DeviceTensor*> outputs_;              ///< of each stage, of the last forward
-  std::vector<const DeviceTensor*> input_gradients_;      ///< of each stage, of the last backward
-  std::vector<std::unique_ptr<DeviceTensor>> gradients_;  ///< by the maps of stages with several uses, and of outputs
-  std::vector<std::size_t> heads_;                        ///< outputs_of(stages)
-  std::vector<bool> tested_;                              ///< of each stage, whether the last output takes it
-  std::vector<Tensor> maps_;                              ///< of the outputs, on the host
-  bool given_ = false;                                    ///< the outputs of the batch at hand
-  double compute_ = 0.0;
-  std::optional<std::vector<ShardState>> begun_;  ///< a snapshot
+  std::vector<const DeviceTensor*> outputs_;          ///< maps of the last forward pass, by stage
+  std::vector<const DeviceTensor*> input_gradients_;  ///< gradients of the last backward pass, by stage
+  /// By stage, the gradient with respect to its maps, for stages with several uses and for outputs.
+  std::vector<std::unique_ptr<DeviceTensor>> gradients_;
+  std::vector<std::size_t> heads_;                ///< outputs_of(stages)
+  std::vector<bool> tested_;                      ///< by stage, whether the last output depends on it
+  std::vector<Tensor> maps_;                      ///< maps of the outputs, on the host
+  bool given_ = false;                            ///< whether next_outputs() has returned the current batch
+  double compute_ = 0.0;                          ///< computing seconds since take_times()
+  std::optional<std::vector<ShardState>> begun_;  ///< the snapshot of begin_snapshot()
 };
 
 }  // namespace convoy

@@ -1,5 +1,5 @@
-// What a run tells of itself, to whoever watches: progress lines, files, JSON. Observers stand beside the training
-// step, never inside it.
+// Observers report the progress of a run: as text, JSON, files and plots. They are called between training steps, never
+// within one.
 #pragma once
 
 #include <cstdio>
@@ -16,30 +16,30 @@ struct RunStart {
   std::string net;
   std::string folder;
   std::string data;
-  std::string device;  ///< the master's
+  std::string device;  ///< device of the master
   std::size_t parameters = 0;
   int batch = 0;
   int epochs = 0;
   int training_images = 0;
   int test_images = 0;
-  long first_step = 0;  ///< after a resume, the steps already done
+  long first_step = 0;  ///< number of steps done before a resume
   std::vector<Stage> stages;
   Plan plan;
 };
 
 struct StepReport {
-  int epoch = 1;          ///< from 1
-  int step_in_epoch = 0;  ///< done
+  int epoch = 1;          ///< counts from 1
+  int step_in_epoch = 0;  ///< steps done in this epoch
   int steps_per_epoch = 0;
-  long step = 0;           ///< done, over all epochs
-  double loss = 0.0;       ///< of this step, mean over the batch
-  double mean_loss = 0.0;  ///< over this epoch's steps so far
-  double accuracy = 0.0;   ///< likewise, a fraction
+  long step = 0;           ///< steps done in all epochs
+  double loss = 0.0;       ///< mean loss of this step's batch
+  double mean_loss = 0.0;  ///< mean loss of this epoch so far
+  double accuracy = 0.0;   ///< training accuracy of this epoch so far, as a fraction
   double images_per_second = 0.0;
-  double seconds = 0.0;       ///< this step took
-  double seconds_left = 0.0;  ///< of the run, at this pace
+  double seconds = 0.0;       ///< duration of this step
+  double seconds_left = 0.0;  ///< estimated remaining time of the run
   double learning_rate = 0.0;
-  std::vector<MemberTime> times;  ///< of this step
+  std::vector<MemberTime> times;  ///< times of each member in this step
 };
 
 struct EpochReport {
@@ -49,29 +49,29 @@ struct EpochReport {
   double train_accuracy = 0.0;
   double test_loss = 0.0;
   double test_accuracy = 0.0;
-  double images_per_second = 0.0;  ///< while training
-  double seconds = 0.0;            ///< since the run began, this process
+  double images_per_second = 0.0;  ///< training speed, without the test
+  double seconds = 0.0;            ///< time since this process began the run
   double learning_rate = 0.0;
 };
 
-/// How far a test of all test images has come.
+/// The progress of a test on all test images.
 struct TestReport {
-  int tested = 0;
-  int images = 0;
-  double accuracy = 0.0;  ///< so far, a fraction
+  int tested = 0;         ///< images tested so far
+  int images = 0;         ///< images to test
+  double accuracy = 0.0;  ///< accuracy so far, as a fraction
   double seconds_left = 0.0;
 };
 
 struct RunEnd {
-  std::string how;            ///< "finished", "stopped" (as asked for, before the last epoch), "interrupted", "failed"
-  std::string text;           ///< a line that says so to people; empty when finished
-  std::string go_on;          ///< the command that resumes; empty when finished
-  long step = 0;              ///< done, over all epochs
-  long steps = 0;             ///< of all epochs
-  int best_epoch = 0;         ///< with the best test accuracy, from 1; 0 before the first
-  double best_accuracy = -1;  ///< its test accuracy; negative before the first
-  double test_accuracy = -1;  ///< of the last epoch; negative before the first
-  std::vector<MemberTime> times;  ///< over the whole run
+  std::string how;                ///< "finished", "stopped" (early, by an option), "interrupted" or "failed"
+  std::string text;               ///< the same as a text for people; empty if finished
+  std::string go_on;              ///< the command that resumes; empty if finished
+  long step = 0;                  ///< steps done in all epochs
+  long steps = 0;                 ///< steps of all epochs
+  int best_epoch = 0;             ///< the epoch with the best test accuracy, counted from 1; 0 if none is complete
+  double best_accuracy = -1;      ///< test accuracy of the best epoch; negative if no epoch is complete
+  double test_accuracy = -1;      ///< test accuracy of the last complete epoch; negative if no epoch is complete
+  std::vector<MemberTime> times;  ///< times of each member in the whole run
   double seconds = 0.0;
 };
 
@@ -79,9 +79,9 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void on_start(const RunStart&) {}
-  /// A line about what is going on besides training: waiting for slaves, calibrating.
+  /// A line of text about another event than a step, such as waiting for slaves.
   virtual void on_notice(const std::string&) {}
-  /// Filters moved between members: the plan from the next step on.
+  /// The plan changed; the new plan is used from the next step on.
   virtual void on_plan(const Plan&) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_test(const TestReport&) {}
@@ -92,13 +92,15 @@ class Observer {
 
 using Observers = std::vector<std::unique_ptr<Observer>>;
 
-/// Text for people: on a terminal a live line, in a pipe plain lines.
+/// Prints text for people: a live line on a terminal, plain lines otherwise.
 std::unique_ptr<Observer> make_text_observer();
-/// One JSON object a line.
+/// Writes one JSON object per line.
 std::unique_ptr<Observer> make_json_observer(std::FILE* to = stdout);
-/// `folder`/results.csv (a row an epoch) and `folder`/events.jsonl (everything); appends when they exist.
+/// Writes `folder`/results.csv, with a row for each epoch, and `folder`/events.jsonl, with all events. Appends to
+/// existing files.
 std::unique_ptr<Observer> make_file_observer(const std::string& folder);
-/// `folder`/curves.gnuplot, and curves.png where gnuplot is installed: after the first epoch, at the end, and now and then.
+/// Writes `folder`/curves.gnuplot, and curves.png if gnuplot is installed: after the first epoch, now and then, and at
+/// the end.
 std::unique_ptr<Observer> make_plot_observer(const std::string& folder);
 
 /// Share of the convolution work (by FLOPs) that each member of a plan has, as fractions.

@@ -11,9 +11,9 @@
 
 namespace convoy {
 
-/// One step on one batch: forward, loss, backward, update. `update` makes the update from the norm of all gradients, which
-/// is 0 unless pass.squares asks for it. `after` says where training stands when the step has this loss. Throws as the
-/// learner's calls do.
+/// Does a training step on one batch: forward pass, loss, backward pass, update. `update` returns the optimizer's step
+/// for the norm of all gradients, which is 0 unless pass.squares is set. `after` returns the progress of training after
+/// a step with the given loss. Throws the errors of the learner's calls.
 BatchLoss train_step(Learner& learner, const Tensor& images, const std::vector<int>& labels, const Pass& pass,
                      const std::function<UpdateStep(double gradient_norm)>& update,
                      const std::function<Progress(const BatchLoss&)>& after = {});
@@ -23,15 +23,15 @@ struct Evaluation {
   double accuracy = 0.0;  ///< fraction
   int images = 0;
 };
-/// A batch that was tested.
+/// The results of one batch of a test.
 struct TestedBatch {
   const Tensor& outputs;  ///< (batch, classes)
   const std::vector<int>& labels;
-  int count = 0;  ///< of the samples that are images
+  int count = 0;  ///< number of samples that are images; the rest of the batch is padding
 };
-/// Is called after each batch of a test with what was found so far; false ends the test.
+/// A function that is called after each batch of a test, with the result so far; it returns false to end the test.
 using AfterBatch = std::function<bool(const Evaluation& so_far, const TestedBatch& batch)>;
-/// Over a whole data set.
+/// Tests on a whole data set.
 Evaluation evaluate(Learner& learner, const Batches& batches, const AfterBatch& after_batch = {});
 
 struct Training {
@@ -39,33 +39,34 @@ struct Training {
   const Batches& training;
   const Batches& test;
   std::uint64_t seed = 0;
-  long max_steps = 0;                     ///< stops after so many steps in all; 0 for no limit
-  double checkpoint_seconds = 60.0;       ///< between checkpoints, besides those at the epochs' ends
-  const std::atomic<bool>& stop;          ///< finish the step and return
-  std::atomic<bool>* save_now = nullptr;  ///< save after the step, and reset
-  /// The best epoch so far, where training goes on from a checkpoint.
+  long max_steps = 0;                     ///< total number of steps at which training stops; 0 for no limit
+  double checkpoint_seconds = 60.0;       ///< time between checkpoints, in addition to those at the end of each epoch
+  const std::atomic<bool>& stop;          ///< when set, training finishes the current step and returns
+  std::atomic<bool>* save_now = nullptr;  ///< when set, a checkpoint is saved after the step, and the flag is reset
+  /// The best epoch before training was resumed from a checkpoint.
   BestEpoch best = {};
-  /// Is called when an epoch's test accuracy is better than that of all epochs before.
+  /// Called when the test accuracy of an epoch is higher than in all epochs before.
   std::function<void(const BestEpoch&, const ModelState&)> save_best = {};
 };
 
 struct Outcome {
   Progress progress;
   bool interrupted = false;
-  bool out_of_patience = false;  ///< ended because the test accuracy had not risen for net.training.patience epochs
-  long steps = 0;                ///< done, over all epochs
+  bool out_of_patience = false;  ///< whether it ended because accuracy had not risen for net.training.patience epochs
+  long steps = 0;                ///< steps done in all epochs
   BestEpoch best;
-  double test_accuracy = -1.0;    ///< after the last whole epoch; negative before the first
-  std::vector<MemberTime> times;  ///< over all steps
+  double test_accuracy = -1.0;    ///< after the last complete epoch; negative if no epoch is complete
+  std::vector<MemberTime> times;  ///< times of each member in all steps
   double seconds = 0.0;
 };
 
-/// Writes where training stands.
+/// Writes a checkpoint.
 using Save = std::function<void(const Progress&, const ModelState&)>;
 
-/// Trains from `start` at `from` on. Calls `save` at the end of each epoch, every training.checkpoint_seconds, and when it
-/// stops. Where the learner goes back to an earlier step, that step and those after it are done again, with the same images
-/// and random numbers. Throws Error when the loss is no longer a number, and PeerLost where the learner cannot go on.
+/// Trains the model `start`, whose progress is `from`. Calls `save` at the end of each epoch, every
+/// training.checkpoint_seconds, and when training stops. If the learner goes back to an earlier step, the loop repeats
+/// the steps from there with the same images and random numbers. Throws Error if the loss is not finite, and PeerLost
+/// if the learner cannot go on.
 Outcome train(const Training& training, Learner& learner, std::shared_ptr<const ModelState> start, const Progress& from,
               const Observers& observers, const Save& save);
 

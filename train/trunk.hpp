@@ -1,5 +1,5 @@
-// The second seam: what the training loop knows of the trunk. One implementation runs in process on local devices, the
-// other on slaves; the loop cannot tell them apart.
+// The second seam: the trunk as a learner sees it. One implementation runs in this process on a local device, the other
+// on slaves.
 #pragma once
 
 #include <optional>
@@ -19,50 +19,54 @@ struct MemberTime {
   double wait = 0.0;
 };
 
-/// Adds times to those of the same members before; members may come and go.
+/// Adds each time to the sum for the same member, and appends members that have no sum yet.
 void add_times(const std::vector<MemberTime>& times, std::vector<MemberTime>& sums);
 
 class Trunk {
  public:
   virtual ~Trunk() = default;
-  /// Images (batch, channels, height, width), normalised, to the maps of outputs_of(stages), of which it returns the last.
-  /// They belong to the trunk and hold until its next forward.
+  /// Computes the maps of outputs_of(stages) from normalised images (batch, channels, height, width), and returns the
+  /// maps of the last one. They belong to the trunk and are valid until its next forward pass.
   const Tensor& forward(const Tensor& images, const Pass& pass) {
     begin(images, pass);
     while (next_outputs()) continue;
     return output(output_count() - 1);
   }
-  /// The same in parts, so that what follows the trunk begins when the first samples are through: begin(), then
-  /// next_outputs() waits for further samples, in their order, and gives nothing when all have come.
+  /// Begins a forward pass that returns its outputs in parts, so that the layers after the trunk can begin with the
+  /// first samples.
   virtual void begin(const Tensor& images, const Pass& pass) = 0;
+  /// Waits for the next samples, in ascending order. Returns nothing after the last sample of the batch.
   virtual std::optional<SampleRange> next_outputs() = 0;
   virtual std::size_t output_count() const = 0;
-  /// One of the outputs; in testing the last alone is there.
+  /// The maps of one output. In testing only the last output is valid.
   virtual const Tensor& output(std::size_t number) const = 0;
-  /// All of them, in their order.
+  /// The maps of all outputs, in their order.
   std::vector<const Tensor*> outputs() const {
     std::vector<const Tensor*> all;
     for (std::size_t i = 0; i < output_count(); ++i) all.push_back(&output(i));
     return all;
   }
-  /// From the gradients of the loss by all outputs, for samples as next_outputs() gave them, or for all. Need not wait until
-  /// the trunk is through.
+  /// Runs the backward pass from the gradients of the loss with respect to all outputs, for a range of samples that
+  /// next_outputs() returned, or for the whole batch. May return before the trunk has finished.
   virtual void backward(const std::vector<const Tensor*>& gradients, SampleRange samples) = 0;
   void backward(const std::vector<const Tensor*>& gradients) { backward(gradients, {0, gradients[0]->shape().n}); }
   void backward(const Tensor& gradient) { backward(std::vector<const Tensor*>{&gradient}); }
-  /// The sum of the squares of the gradients by all parameters, after backward; `squares` of its forward's pass is set.
+  /// The sum of the squares of all parameters' gradients, after backward(). The Pass of begin() must have `squares`
+  /// set.
   virtual double gradient_squares() = 0;
-  /// Ends the step. Need not wait either: finish() does, and so does whatever comes next.
+  /// Updates all parameters, which ends the step. May return before the trunk has finished; the next call waits.
   virtual void update(const UpdateStep& step) = 0;
+  /// Waits until the step has finished.
   virtual void finish() {}
-  /// Every stage's whole state, in order of the stages. Drops what begin_snapshot() began.
+  /// The whole state of every stage, in the order of the stages. Drops a snapshot that begin_snapshot() began.
   virtual std::vector<ShardState> snapshot() = 0;
-  /// Begins to collect the same, as it is now, while further steps are done; drops what was begun before.
+  /// Begins a snapshot of the current state, which is collected while further steps run. Drops a snapshot in progress.
   virtual void begin_snapshot() = 0;
-  /// What was begun, once it is whole; nothing before, and afterwards.
+  /// Takes the snapshot that begin_snapshot() began. Returns nothing if it is incomplete or was taken already.
   virtual std::optional<std::vector<ShardState>> take_snapshot() = 0;
+  /// Sets the state of every stage.
   virtual void load(const std::vector<ShardState>& states) = 0;
-  /// Time spent since the last call, a row a member.
+  /// The times of each member since the last call.
   virtual std::vector<MemberTime> take_times() = 0;
 };
 

@@ -127,7 +127,7 @@ struct Heard {
   std::string master;  ///< "tcp://HOST:PORT"
 };
 
-/// The next call, whoever's it is; nothing within a moment.
+/// Waits a moment for a call of any master. Returns nothing if none came.
 std::optional<Heard> hear(const Socket& listener) {
   constexpr int kTickMs = 200;
   pollfd item{listener.handle(), POLLIN, 0};
@@ -144,7 +144,7 @@ std::optional<Heard> hear(const Socket& listener) {
   return Heard{*call, fmt::format("tcp://{}:{}", text.data(), call->port)};
 }
 
-/// Listens at the port of the beacons, beside other slaves of this machine.
+/// Listens at the port of the beacons.
 void listen_for_calls(const Socket& listener) {
   const int on = 1;
   // Several slaves on one machine listen at the same port.
@@ -158,12 +158,12 @@ void listen_for_calls(const Socket& listener) {
 
 std::string of_another_key(const std::string& master) {
   return fmt::format(
-      "a master calls from {}, but with another key than that of this slave; give the --key that this master prints",
+      "a master broadcasts from {}, but it has another key than this slave; give the --key that this master prints",
       master);
 }
 
 constexpr const char* kNoCall =
-    "no master calls on this network: it may not run yet, may be on another network, or a firewall stops its "
+    "no master broadcasts on this network: it may not run yet, may be on another network, or a firewall stops its "
     "broadcasts; if it runs, give its address: convoy-slave tcp://HOST:PORT --key KEY";
 
 }  // namespace
@@ -174,9 +174,9 @@ std::optional<std::string> find_master(const std::string& public_key, const std:
   using Clock = std::chrono::steady_clock;
   const Socket listener;
   listen_for_calls(listener);
-  std::string stranger;  // the last master of another key, and when it called
-  auto called = Clock::now();
-  auto judged = Clock::now();
+  std::string stranger;        // endpoint of the last master that called with another key
+  auto called = Clock::now();  // when that master called
+  auto judged = Clock::now();  // when the search last looked for something to report
   std::string told;
   while (!stop) {
     const auto heard = hear(listener);

@@ -24,12 +24,12 @@ std::string make_id() {
   return fmt::format("{}-{:08x}{:08x}", getpid(), entropy(), entropy());
 }
 
-/// How long a program that accepted the TCP connection may take for the handshake before the user hears of it.
+/// How long a program that accepted the TCP connection may take for the handshake before the user is told.
 constexpr auto kHandshakePatience = std::chrono::seconds(6);
-/// How long a link tries before this program looks for what is wrong. A master that starts at the same time as its slaves
-/// then sees no connection that is closed again at once, of which it would warn its user.
+/// How long ZeroMQ tries to connect before Trouble looks for the error with a connection of its own. That connection is
+/// closed at once, and a master that starts at the same time as its slaves would warn its user about it.
 constexpr auto kBeforeAsking = std::chrono::seconds(2);
-/// How long ZeroMQ's first attempt may last before this program itself looks for what is wrong.
+/// How long an attempt of ZeroMQ may last without an event before Trouble looks for the error.
 constexpr auto kSilentAttempt = std::chrono::seconds(4);
 
 }  // namespace
@@ -236,10 +236,11 @@ std::string ClientLink::trouble() {
   if (!state.master->handshake_fault().empty()) return state.master->handshake_fault();
   if (const auto silent = state.master->silent()) {
     if (*silent < kHandshakePatience) return "";
-    return fmt::format("the program at {} port {} accepts connections, but does not answer as a master would",
-                       state.address.host, state.address.port);
+    return fmt::format(
+        "the program at {} port {} accepts connections, but does not answer like a master; check host and port",
+        state.address.host, state.address.port);
   }
-  // Where ZeroMQ has just failed, nobody listens whom another attempt could disturb.
+  // If ZeroMQ's attempt has just failed, no master listens there, so another attempt cannot disturb one.
   const bool failed = state.master->take_failed_connection();
   if (failed) state.since = Clock::now();
   const bool soon = Clock::now() - state.began < kBeforeAsking;

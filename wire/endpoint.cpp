@@ -27,25 +27,25 @@ std::optional<int> port_in(std::string_view text) {
   return port;
 }
 
-/// Host and port as texts. `example` is an address as it should be.
+/// Splits an address into the texts of host and port. `what` names the address in errors; `example` is a valid address.
 std::pair<std::string, std::string> split(const std::string& text, const std::string& what,
                                           const std::string& example) {
   const std::string shown = printable(text, 200);
   if (!text.starts_with(kScheme)) {
-    fail("{} '{}' does not begin with tcp://; write it as in {}", what, shown, example);
+    fail("{} '{}' does not begin with tcp://; write it like {}", what, shown, example);
   }
   const std::string rest = text.substr(kScheme.size());
   const auto colon = rest.rfind(':');
-  if (colon == std::string::npos) fail("{} '{}' has no port; write it as in {}", what, shown, example);
+  if (colon == std::string::npos) fail("{} '{}' has no port; write it like {}", what, shown, example);
   const std::string host = rest.substr(0, colon);
   if (host.find_first_of("[]:") != std::string::npos) {
-    fail("{} '{}' is of IPv6, which Convoy does not use yet; give the IPv4 address", what, shown);
+    fail("{} '{}' is an IPv6 address, which Convoy does not support yet; give the IPv4 address", what, shown);
   }
   const bool plain =
       host == "*" ||
       (!host.empty() && host.find_first_not_of("abcdefghijklmnopqrstuvwxyz"
                                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") == std::string::npos);
-  if (!plain) fail("{} '{}' has no valid host; write it as in {}", what, shown, example);
+  if (!plain) fail("{} '{}' has no valid host; write it like {}", what, shown, example);
   return {host, rest.substr(colon + 1)};
 }
 
@@ -59,7 +59,7 @@ bool is_number(const std::string& host) {
 Address address_of_master(const std::string& text) {
   constexpr const char* kExample = "tcp://192.168.0.10:5570";
   const auto [host, port] = split(text, "the master's address", kExample);
-  if (host == "*") fail("the master's address '{}' has no host; write it as in {}", printable(text), kExample);
+  if (host == "*") fail("the master's address '{}' has no host; write it like {}", printable(text), kExample);
   const std::optional<int> number = port_in(port);
   if (!number || *number < 1 || *number > kHighestPort) {
     fail("the master's address '{}': the port is not a number from 1 to {}", printable(text, 200), kHighestPort);
@@ -76,7 +76,7 @@ Address address_to_listen(const std::string& text, const std::string& option) {
   if (host != "*" && if_nametoindex(host.c_str()) == 0) {
     const std::string fault = fault_of_host(host);
     if (!fault.empty()) {
-      fail("{} '{}': {}; give an address of this machine, or * for all that it has", option, printable(text), fault);
+      fail("{} '{}': {}; give an address of this machine, or * for all its addresses", option, printable(text), fault);
     }
   }
   return {host, *number};

@@ -18,7 +18,7 @@ using Z85 = std::array<char, kText + 1>;
 
 std::string hex_of(const std::string& key) {
   std::array<std::uint8_t, kBytes> bytes{};
-  invariant(key.size() == kText && zmq_z85_decode(bytes.data(), key.c_str()) != nullptr, "a key in Z85");
+  invariant(key.size() == kText && zmq_z85_decode(bytes.data(), key.c_str()) != nullptr, "the key is in Z85");
   return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 

@@ -143,8 +143,8 @@ class ClientLink {
   bool connected();
   /// Whether the last handshake with the server at the endpoint failed: its keys differ, or only one side uses keys.
   bool turned_away();
-  /// What has kept the connection from standing so far, in a sentence for people: the name does not resolve, nobody
-  /// listens, the keys do not fit. Empty where it stands, or where nothing is known yet.
+  /// Why the connection is not established yet, as a text for people: for example, the name does not resolve, nobody
+  /// listens at the port, or the keys differ. Empty if the connection is established or the reason is not known yet.
   std::string trouble();
 
   struct Peer {

@@ -14,17 +14,17 @@ constexpr int kWatched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_E
                          ZMQ_EVENT_DISCONNECTED | kHandshakeFailed;
 
 std::string fault(std::uint16_t event, std::uint32_t value) {
-  const std::string mend = "start this slave with the --key that the master prints now, or both with --insecure";
+  const std::string mend = "start this slave with the --key that the master prints now, or start both with --insecure";
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
     return "the master does not accept the key of this slave; " + mend;
   }
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) {
-    return "only one of master and slave was started with --insecure; " + mend;
+    return "only one of the master and this slave was started with --insecure; " + mend;
   }
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && value != ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC) {
-    return "the program at this address does not speak the protocol of a master; check host and port";
+    return "the program at this address does not speak Convoy's protocol; check the master's host and port";
   }
-  return "the master breaks the connection off, as it does when the keys do not fit; " + mend;
+  return "the master closes the connection, probably because this slave has another key; " + mend;
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ Monitor::Monitor(zmq::context_t& context, zmq::socket_t& watched, const std::str
 }
 
 Monitor::~Monitor() {
-  // This end must go before the socket that feeds it.
+  // Events must stop before the socket events_ that receives them is destroyed.
   zmq_socket_monitor(watched_.handle(), nullptr, 0);
 }
 
@@ -57,7 +57,8 @@ bool Monitor::watch() {
   return true;
 }
 
-/// ZeroMQ announces every attempt but the first; where one is announced before a connection was, the one before failed.
+/// ZeroMQ has an event for every attempt to connect except the first. If an attempt begins without a connection since
+/// the last one, the last attempt failed.
 bool Monitor::take(std::uint16_t event, std::uint32_t value) {
   if (event == ZMQ_EVENT_CONNECTED) {
     connecting_ = false;

@@ -1,4 +1,4 @@
-// What happens to a socket's one connection. Includes zmq.hpp: for the sources of wire/ alone.
+// Follows the state of a socket's connection. The header includes zmq.hpp, so only the sources of wire/ may include it.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,8 @@
 
 namespace convoy::wire {
 
-/// Follows whether the connection stands, and if not, how far it gets. Must go before the socket.
+/// Follows a socket with one connection: whether it is established and, if not, which attempts fail and why. It must be
+/// destroyed before the socket.
 class Monitor {
  public:
   Monitor(zmq::context_t& context, zmq::socket_t& watched, const std::string& name);
@@ -17,12 +18,14 @@ class Monitor {
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  /// Takes what happened; false when the connection broke after it stood.
+  /// Handles the events since the last call. Returns false if the connection broke after it was established.
   bool watch();
+  /// Whether the connection is established: the handshake has succeeded.
   bool stands() const { return stands_; }
-  /// Why the last handshake failed; empty where none did, or where there is no TCP connection any more to shake hands on.
+  /// Why the last handshake failed; empty if none failed, or if a later attempt made no TCP connection.
   const std::string& handshake_fault() const { return handshake_fault_; }
-  /// How long there has been a TCP connection without a handshake, now.
+  /// How long the current TCP connection has existed without a completed handshake; nothing if there is no such
+  /// connection.
   std::optional<std::chrono::steady_clock::duration> silent() const;
   /// Whether a TCP connection has failed since the last call.
   bool take_failed_connection() { return std::exchange(failed_, false); }
@@ -34,9 +37,9 @@ class Monitor {
   zmq::socket_t& watched_;
   zmq::socket_t events_;
   bool stands_ = false;
-  bool connecting_ = true;  ///< no TCP connection since the last attempt began
-  bool failed_ = false;
-  std::optional<std::chrono::steady_clock::time_point> connected_;  ///< the TCP connection without a handshake
+  bool connecting_ = true;  ///< whether the last attempt has not made a TCP connection yet
+  bool failed_ = false;     ///< whether an attempt has failed since take_failed_connection()
+  std::optional<std::chrono::steady_clock::time_point> connected_;  ///< when a TCP connection without a handshake began
   std::string handshake_fault_;
 };
 

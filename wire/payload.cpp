@@ -110,7 +110,7 @@ void configure(zmq::socket_t& socket, const LinkOptions& options) {
   constexpr std::size_t kEncryption = 64;  // bytes, more than CURVE adds to a frame
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(options.max_message_bytes + kEncryption));
   // High-water marks count messages. Queued messages to send share the memory of the maps, so the send queue may be
-  // long; the receive queue holds what a peer sends unasked and must stay short.
+  // long; the receive queue holds messages that nobody requested and must stay short.
   socket.set(zmq::sockopt::sndhwm, 8192);
   socket.set(zmq::sockopt::rcvhwm, 32);
 }

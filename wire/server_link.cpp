@@ -37,7 +37,7 @@ std::string address_of(const zmq::message_t& message) {
   return address == nullptr ? "" : address;
 }
 
-/// What to tell the user of an address that cannot be listened at.
+/// The error text for an address that cannot be bound.
 std::string why_unbound(const std::string& endpoint, const Address& address, int error) {
   const std::string where = fmt::format("cannot listen at '{}': ", endpoint);
   if (error == EADDRINUSE) {
@@ -45,9 +45,10 @@ std::string why_unbound(const std::string& endpoint, const Address& address, int
                                address.port);
   }
   if (error == EADDRNOTAVAIL || error == ENODEV) {
-    return where + fmt::format("{} is not an address of this machine; give one that is, or * for all", address.host);
+    return where + fmt::format("{} is not an address of this machine; give one that is, or * for all its addresses",
+                               address.host);
   }
-  if (error == EACCES) return where + "this user may not use that port; choose one above 1023";
+  if (error == EACCES) return where + "you are not allowed to use this port; choose one above 1023";
   return where + std::strerror(error);
 }
 

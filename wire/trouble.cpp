@@ -24,7 +24,7 @@ constexpr int kPatienceMs = 3000;
 constexpr auto kAskAgain = std::chrono::seconds(5);
 constexpr auto kSlowName = std::chrono::seconds(6);
 
-/// The error number of one attempt to connect; 0 where it succeeded.
+/// Tries to connect once. Returns the error number, or 0 if it succeeded.
 int error_of_connecting(const addrinfo& to) {
   const int handle = socket(to.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (handle < 0) return errno;
@@ -52,8 +52,9 @@ std::string words_for(int error, const Address& address) {
                          address.host, address.port);
     case EHOSTUNREACH:
     case ENETUNREACH:
-      return fmt::format("there is no way from this machine to {}: check the address and the network", address.host);
-    default: return fmt::format("no connection to {} at port {}: {}", address.host, address.port, std::strerror(error));
+      return fmt::format("this machine has no route to {}: check the address and the network", address.host);
+    default:
+      return fmt::format("cannot connect to {} at port {}: {}", address.host, address.port, std::strerror(error));
   }
 }
 
@@ -76,8 +77,8 @@ struct Trouble::State {
 
   const Address address;
   mutable std::mutex mutex;
-  std::optional<Clock::time_point> asked;  ///< when the question began that has no answer yet
-  Clock::time_point answered;
+  std::optional<Clock::time_point> asked;  ///< when the running call began; nothing if none is running
+  Clock::time_point answered;              ///< when the last call ended
   std::string answer;
 };
 
@@ -103,7 +104,9 @@ void Trouble::ask() {
 std::string Trouble::answer() const {
   const std::scoped_lock lock(state_->mutex);
   if (state_->answer.empty() && state_->asked && Clock::now() - *state_->asked > kSlowName) {
-    return fmt::format("the name {} has not resolved yet: no name server answers", state_->address.host);
+    return fmt::format(
+        "the name {} has not resolved yet: no name server answers; check the network, or give an IP address",
+        state_->address.host);
   }
   return state_->answer;
 }

@@ -1,4 +1,4 @@
-// Why no TCP connection to an address comes about. ZeroMQ tries again and again and tells nobody why it fails.
+// Finds out why a TCP connection to an address fails. ZeroMQ does not report this: it only tries again and again.
 #pragma once
 
 #include <memory>
@@ -8,18 +8,19 @@
 
 namespace convoy::wire {
 
-/// Resolves the name and connects once, with a deadline of some seconds; what went wrong, or nothing if it connected.
+/// Resolves the name and tries once to connect, for at most a few seconds after the name has resolved. Returns the
+/// error as a text for people, or an empty text if it connected.
 std::string why_unconnected(const Address& address);
 
-/// Asks why_unconnected() in a thread of its own, since a name server may not answer for long. The thread outlives this
-/// object where it must.
+/// Calls why_unconnected() in a thread of its own, because a name server may take long to answer. The thread may
+/// outlive the object.
 class Trouble {
  public:
   explicit Trouble(Address address);
 
-  /// Begins to ask, unless it is still asking or has just asked.
+  /// Starts a call in the background, unless one is running or ended less than 5 s ago.
   void ask();
-  /// The last answer; empty where there is none or the connection came about.
+  /// The result of the last call that ended; empty if there is none, or if it connected.
   std::string answer() const;
 
  private:

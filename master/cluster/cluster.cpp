@@ -41,7 +41,7 @@ void Cluster::notice(const std::string& text) const {
 
 // ---- members -------------------------------------------------------------------------------------------------------
 
-/// Until it succeeds with those that are left.
+/// Tries again without each slave that is lost meanwhile, until a trunk is made.
 void Cluster::form() {
   while (true) {
     try {
@@ -49,7 +49,8 @@ void Cluster::form() {
       formed_ = true;
       return;
     } catch (const PeerLost& lost) {
-      // Before the run begins, a slave that cannot hold its part is a mistake in the setup.
+      // A slave that cannot hold its shards before the run begins is an error in the setup, so the user must hear of
+      // it.
       if (!formed_ && lost.reason() == PeerLost::Reason::cannot_hold) throw Error(lost.what());
       lose(lost);
       if (formed_ && stop_) return finish_alone();
@@ -81,8 +82,7 @@ void Cluster::form_once() {
   if (!formed_ && planned_.better_alone()) {
     notice(
         "training on this machine alone, since slaves would not make it faster by a tenth; --exchange star and ring "
-        "use them "
-        "all the same");
+        "use them all the same");
     planned_.roster->dismiss("the master trains alone: slaves would not make it faster");
     planned_.roster.reset();
     return train_alone();
@@ -112,8 +112,8 @@ void Cluster::train_alone() {
   plan_ = whole_plan(cut_.trunk, batch, kMasterName);
 }
 
-/// Goes on without a slave that was lost, or in a star where slaves cannot reach each other. Each call leaves fewer slaves or
-/// the star, unless new slaves come: the number of calls without a step in between is bounded.
+/// Removes the lost slave, or restricts plans to a star if two slaves could not connect to each other. New slaves may come
+/// meanwhile, so the number of losses without a step in between is bounded.
 void Cluster::lose(const PeerLost& lost) {
   constexpr int kLosses = 20;  // besides one for each slave
   if (losses_++ == 0) most_losses_ = kLosses + static_cast<int>(slave_count());
@@ -152,7 +152,7 @@ void Cluster::count_step() {
 
 bool Cluster::members_change() {
   if (!planned_.roster) return false;
-  // Otherwise the trunk listens.
+  // A trunk on slaves handles newcomers while it receives; without one, nothing else reads the link.
   if (slaves_ == nullptr) planned_.roster->attend();
   return planned_.roster->changes();
 }

@@ -1,5 +1,5 @@
-// Who computes a run's trunk: this machine alone, or slaves under a plan; and how that changes when slaves are lost, come
-// and go.
+// The cluster of a run: it decides whether this machine alone or slaves under a plan compute the trunk, and changes
+// that when slaves are lost, join or leave.
 #pragma once
 
 #include <atomic>
@@ -17,35 +17,35 @@ class Cluster {
   Cluster(const ClusterOptions& options, const NetOptions& net_options, const Net& net, const Cut& cut,
           const Observers& observers, const std::atomic<bool>& stop);
 
-  /// Waits for the slaves that `options` asks for, times them, plans, and has them compile their shards. Tells
-  /// observers what it waits for. Returns nothing if `stop` was set before the slaves were here. All that is given must
-  /// outlive the cluster.
+  /// Waits for the slaves that `options` asks for, times them, plans, and has them compile their shards. Tells the
+  /// observers what it is waiting for. Returns nothing if `stop` is set before all slaves have joined. All arguments
+  /// must outlive the cluster.
   static std::unique_ptr<Cluster> assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop);
 
-  /// The trunk holds until the next recover() or regroup().
+  /// The trunk is valid until the next recover() or regroup().
   Trunk& trunk() { return *trunk_; }
-  /// The plan at hand: shares may move in the course of a run.
+  /// The current plan; it may change between steps.
   const Plan& plan() const { return slaves_ != nullptr ? slaves_->plan() : plan_; }
   const Device& device() const { return *device_; }
-  /// Has no members where nobody was timed.
+  /// The measured speeds. They have no members if no member was timed.
   const Calibration& calibration() const { return planned_.calibration; }
 
-  /// Goes on without a slave that was lost, and without slaves that are lost meanwhile: with the others, with more where
-  /// options.least_slaves asks to wait for them, or on this machine alone, as it does once `stop` is set. Where slaves cannot
-  /// reach each other, the same slaves go on in a star. The trunk's state is then to be loaded. Throws Error where nobody can
-  /// hold the net, or where slaves are lost again and again without a step in between.
+  /// Makes a new trunk after a slave was lost: with the remaining slaves, with new ones too if fewer than
+  /// options.least_slaves remain, or on this machine alone, as it does once `stop` is set. If two slaves cannot connect to
+  /// each other, the same slaves get a plan in a star. The caller must load the state of the new trunk. Throws Error if no
+  /// member can hold the net, and PeerLost if slaves are lost again and again without a step in between.
   Trunk& recover(const PeerLost& lost);
-  /// To be called after each step.
+  /// Counts a step that is done. The caller tells of each.
   void count_step();
-  /// Whether slaves have come or want to go; to be asked once before each step.
+  /// Whether slaves wait to join or want to leave.
   bool members_change();
-  /// Has new slaves take part from now on, and leaves out those that want to go. The trunk's state is to be read before, and
-  /// to be loaded afterwards. Where newcomers were lost meanwhile, the next ones have to wait nine times as long as that took,
-  /// so that slaves which never take part cost a run a tenth of its time at most.
+  /// Makes a new trunk with slaves that wait to join and without the slaves that want to leave. The caller must read the
+  /// state of the trunk before this call and load it afterwards. If newcomers are lost meanwhile, the next newcomers wait
+  /// nine times as long as this call took, so that slaves that never take part cost a run at most a tenth of its time.
   Trunk& regroup();
 
-  /// Tells the slaves that the run is over, and why.
+  /// Tells the slaves that the run is over, with the reason.
   void dismiss(const std::string& reason);
 
  private:
@@ -63,16 +63,16 @@ class Cluster {
   const Net& net_;
   const Observers& observers_;
   const std::atomic<bool>& stop_;
-  int threads_;  ///< of this machine, for the heads
+  int threads_;  ///< number of threads on this machine that compute the heads
   std::unique_ptr<Device> device_;
   Planned planned_;
-  bool formed_ = false;  ///< the run has begun
-  int losses_ = 0;       ///< since the last step
-  int most_losses_ = 0;  ///< before the next step
+  bool formed_ = false;  ///< whether a first trunk was made, so that the run has begun
+  int losses_ = 0;       ///< number of losses since the last step
+  int most_losses_ = 0;  ///< number of losses that the run accepts before the next step
   std::unique_ptr<Trunk> trunk_;
-  bool star_only_ = false;                ///< slaves cannot reach each other
-  const ClusterTrunk* slaves_ = nullptr;  ///< trunk_, where it runs on slaves
-  Plan plan_;                             ///< of a run without
+  bool star_only_ = false;                ///< whether two slaves could not connect to each other
+  const ClusterTrunk* slaves_ = nullptr;  ///< equals trunk_ if the trunk runs on slaves
+  Plan plan_;                             ///< the plan of a run without slaves
 };
 
 }  // namespace convoy

@@ -8,7 +8,8 @@ namespace convoy {
 ClusterLearner::ClusterLearner(Cluster& cluster, const Cut& cut, int batch, int threads, double snapshot_seconds)
     : cluster_(cluster), net_(cluster.trunk(), cut, batch, threads), snapshot_seconds_(snapshot_seconds) {}
 
-/// Where members are lost in a call of a step, the step is void: training goes on from the last snapshot.
+/// Calls `call`. If it loses a member, the step is void: the model goes back to the last snapshot, and Rewound is
+/// thrown.
 template <class Call>
 auto ClusterLearner::guarded(const Call& call) {
   try {
@@ -68,8 +69,8 @@ void ClusterLearner::load(std::shared_ptr<const ModelState> model, const Progres
   }
 }
 
-/// Goes on from the last snapshot with the members that are left. The cluster deals with losses while it recovers, and a
-/// PeerLost that it throws ends the run; members that are lost while they load the snapshot are one more case to recover from.
+/// Loads the last snapshot into the remaining members, and again whenever another member is lost meanwhile. A PeerLost that
+/// the cluster throws while it recovers ends the run.
 void ClusterLearner::recover(PeerLost lost) {
   pending_.reset();
   while (true) {
@@ -97,7 +98,7 @@ void ClusterLearner::keep() {
   since_kept_.restart();
 }
 
-/// Begins a snapshot when it is time for one, and takes it when it is whole.
+/// Begins a snapshot when one is due, or takes the pending one if it is complete. Never waits.
 void ClusterLearner::keep_in_the_background() {
   if (pending_) {
     auto trunk = net_.trunk().take_snapshot();
@@ -113,9 +114,10 @@ void ClusterLearner::keep_in_the_background() {
   }
 }
 
-/// Seconds between two snapshots for which the snapshots and the steps done again cost least together: the root of twice a
-/// snapshot's cost times the time between two losses (Young, CACM 1974). One loss an hour is assumed at first. A snapshot
-/// travels while steps go on and slows them down by at most an eighth of its time, which is taken as its cost.
+/// The interval between two snapshots, in seconds, that minimises the time lost to snapshots and to repeated steps: the
+/// square root of twice the cost of a snapshot times the mean time between two losses (Young, CACM 1974). The estimate
+/// of that time starts from one loss an hour. A snapshot travels while steps run and slows them down by at most an
+/// eighth of its duration, so this eighth counts as its cost.
 double ClusterLearner::keep_after() const {
   if (snapshot_seconds_ > 0.0) return snapshot_seconds_;
   constexpr double kSlowdown = 1.0 / 8.0;

@@ -1,5 +1,5 @@
-// A learner whose trunk runs on slaves that may be lost, come and go. It keeps snapshots of the model in memory, falls back to
-// the last one when a slave is lost, and regroups the members between two steps.
+// A learner whose trunk runs on slaves, which may be lost, join and leave. It keeps a snapshot of the model in memory,
+// goes back to it when a slave is lost, and changes the members between two steps.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace convoy {
 
 class ClusterLearner : public Learner {
  public:
-  /// `threads` of this machine compute the heads (0: all cores). `snapshot_seconds`: the time between two snapshots; 0 chooses it by what
-  /// they cost. The cluster must outlive the learner.
+  /// `threads` is the number of threads on this machine that compute the heads; 0 uses all cores. `snapshot_seconds` is
+  /// the time between two snapshots; 0 derives it from their measured cost. The cluster must outlive the learner.
   ClusterLearner(Cluster& cluster, const Cut& cut, int batch, int threads, double snapshot_seconds = 0.0);
 
   BatchLoss accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) override;
@@ -27,7 +27,7 @@ class ClusterLearner : public Learner {
   std::vector<MemberTime> take_times() override { return net_.take_times(); }
 
  private:
-  /// A model, and where training stood with it.
+  /// A model, and the progress of training at which it was taken.
   struct Kept {
     std::shared_ptr<const ModelState> model;
     Progress progress;
@@ -44,18 +44,18 @@ class ClusterLearner : public Learner {
   Cluster& cluster_;
   NetLearner net_;
   double snapshot_seconds_;
-  Progress stands_;  ///< of the model that the members hold
-  Kept kept_;        ///< the last whole snapshot
+  Progress stands_;  ///< progress of the model that the members hold
+  Kept kept_;        ///< the last complete snapshot
 
-  /// A snapshot whose trunk is still on its way.
+  /// A snapshot whose trunk has not arrived completely.
   struct Pending {
     std::vector<DenseState<float>> head;
     Progress progress;
   };
   std::optional<Pending> pending_;
   Stopwatch since_start_;
-  Stopwatch since_kept_;       ///< since the last snapshot began
-  double keep_seconds_ = 0.0;  ///< from the last snapshot's beginning to its end
+  Stopwatch since_kept_;       ///< runs since the last snapshot began
+  double keep_seconds_ = 0.0;  ///< how long the last background snapshot took
   int losses_ = 0;
 };
 

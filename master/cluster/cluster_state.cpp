@@ -1,4 +1,4 @@
-// The state of a trunk on slaves: how it is asked for and given out, and how it moves when the plan changes.
+// The state of a trunk on slaves: the master collects it, distributes it, and moves it when the plan changes.
 
 #include <set>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace convoy {
 
-/// The state of filters of a node's shard; that of a slave's may still have to come.
+/// Returns the state of filters of a node's shard. The state of a slave's shard arrives later.
 std::shared_ptr<ComingState> ClusterTrunk::ask(std::size_t stage, int node, FilterRange filters) {
   if (is_slave(node)) return states_->ask(static_cast<std::size_t>(node), stage, filters);
   auto own = std::make_shared<ComingState>();
@@ -15,7 +15,7 @@ std::shared_ptr<ComingState> ClusterTrunk::ask(std::size_t stage, int node, Filt
   return own;
 }
 
-/// The node has it after settle().
+/// Gives a node the state of filters. The node holds it after the next settle().
 void ClusterTrunk::give(int node, const FilterState& state) {
   if (!is_slave(node)) return node_->set_state(state.stage, state.filters, state.state);
   const auto slave = static_cast<std::size_t>(node);
@@ -53,7 +53,7 @@ std::vector<ShardState> ClusterTrunk::snapshot() {
 }
 
 void ClusterTrunk::load(const std::vector<ShardState>& states) {
-  invariant(states.size() == stages_.size(), "one state for each stage");
+  invariant(states.size() == stages_.size(), "there is one state for each stage");
   settle();
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     for (int node = 0; node <= static_cast<int>(slave_count()); ++node) {
@@ -66,11 +66,11 @@ void ClusterTrunk::load(const std::vector<ShardState>& states) {
 
 void ClusterTrunk::change_plan(const Plan& plan) {
   validate(plan, stages_);
-  invariant(plan.members == plan_.members && plan.batch == plan_.batch, "a plan for the same members and batches");
+  invariant(plan.members == plan_.members && plan.batch == plan_.batch, "the new plan has the same members and batch");
   settle();
-  // What a node has to hold and had no shard of: it is fetched from whose shard it was, before that drops it.
+  // States that a node takes over through the master. They are fetched before the former holder drops them.
   std::vector<std::pair<int, std::shared_ptr<ComingState>>> moved;
-  // In a ring slaves reach one another, and it goes straight from one to the other.
+  // States that slaves send each other. In a ring they are connected to each other.
   std::vector<wire::StateMove> moves;
   std::set<int> movers;
   const TaskGraph graph = make_task_graph(plan, stages_);

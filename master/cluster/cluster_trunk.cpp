@@ -9,21 +9,21 @@
 namespace convoy {
 namespace {
 
-/// Where other slaves reach a slave: without a host for one on the master's machine, which each slave knows by the name
-/// under which it reaches the master.
+/// The address at which other slaves connect to a slave. The host is left out for a slave on the master's machine,
+/// because each slave knows that machine by the name under which it reaches the master.
 std::string peer_endpoint(const SlaveInfo& slave) {
   if (slave.peer_port == 0) return "";
   const bool here = slave.address.starts_with("127.") || slave.address == "::1";
   return fmt::format("{}:{}", here ? "" : slave.address, slave.peer_port);
 }
 
-/// The steps of a plan that may take long, because they compile kernels and fill caches.
+/// The first steps of a plan compile kernels and fill caches, so they may take long.
 constexpr std::uint64_t kFirstSteps = 4;
 
-/// How long after a link between slaves broke both may turn out to live.
+/// After a link between two slaves broke, the master waits this long for one of them to turn out to be gone.
 constexpr std::chrono::seconds kLinkPatience{6};
 
-/// What one run's slaves know one another by.
+/// Makes the token by which the slaves of one plan recognise each other's messages.
 std::string make_token() {
   std::random_device entropy;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", entropy(), entropy(), entropy(), entropy());
@@ -44,7 +44,7 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
       on_plan_(std::move(on_plan)) {
   validate(plan_, stages_);
   invariant(!stages_.empty(), "a cluster needs stages to share");
-  invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members are those at hand");
+  invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members match the roster");
   for (const SlaveInfo& slave : roster_.slaves()) {
     if (plan_.wire != NumberType::fp32 && !slave.sixteen_bits) {
       fail("slave {} cannot send and receive {}; run this release of Convoy on it, or leave out --wire", slave.name,
@@ -55,8 +55,8 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
   execute(false);
 }
 
-/// Has everybody take their part in the plan; `keep`: with the state of the filters that stay with them, and what slaves
-/// are to send one another.
+/// Has all members compile their shards of plan_. With `keep`, members keep the state of filters that stay with them,
+/// and slaves later send one another the states in `moves`.
 void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves) {
   ready_ = false;
   step_ = 0;
@@ -80,7 +80,7 @@ void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves)
   rebalancer_.begin(plan_);
 }
 
-/// Tells every slave which node it is.
+/// Sends every slave the plan and the number of its node.
 void ClusterTrunk::assign(bool keep, const std::vector<wire::StateMove>& moves) {
   token_ = make_token();
   assigned_.assign(slave_count(), false);
@@ -133,7 +133,8 @@ void ClusterTrunk::run_until(const std::function<bool()>& over) {
   constexpr auto kTick = std::chrono::seconds(1);
   auto since = wire::Clock::now();
   while (!over()) {
-    // What has come goes before the next task of the master's own share: slaves may wait for what it brings about.
+    // Messages that have arrived go before the next task of the master's own share, because slaves may wait for their
+    // effect.
     auto arrival = roster_.receive({}, patience_, wire::Clock::now());
     if (!arrival && node_->work()) continue;
     const auto now = wire::Clock::now();
@@ -149,18 +150,19 @@ void ClusterTrunk::run_until(const std::function<bool()>& over) {
   }
 }
 
-/// The first steps compile kernels and fill caches. Later ones show how long a task takes: a slave that is silent for
-/// three times the longest, and the time between two signs of life, hangs. Not so soon that one on a busy machine would.
+/// The first steps compile kernels and fill caches, so they get the patience that was given. Later steps have shown how
+/// long a task takes: a slave hangs if it is silent for three times the longest task and one second more. The minimum
+/// spares a slave on a busy machine.
 std::chrono::milliseconds ClusterTrunk::patience() const {
   constexpr double kMultiple = 3.0;
-  constexpr auto kLeast = std::chrono::seconds(3);  // whose process stands still is noticed sooner, as gone
+  constexpr auto kLeast = std::chrono::seconds(3);  // heartbeats notice a stopped process sooner than this
   if (step_ <= kFirstSteps || longest_ <= 0.0) return patience_;
   const std::chrono::milliseconds measured(static_cast<long>(1e3 * (kMultiple * longest_ + 1.0)));
   return std::min(patience_, std::max<std::chrono::milliseconds>(kLeast, measured));
 }
 
-/// How long the master waits for a step, or for an answer, whatever the slaves send meanwhile. Slow links may delay a step
-/// much more than tasks do, so the limit is generous; it ends a step that a slave draws out for ever.
+/// Returns how long the master waits for a step or an answer, whatever the slaves send meanwhile. The limit is generous,
+/// because a slow link may delay a step much more than its tasks do. It ends a step that a slave draws out for ever.
 std::chrono::milliseconds ClusterTrunk::limit() const {
   constexpr int kPatiences = 10;
   constexpr double kMultiple = 10.0;
@@ -170,8 +172,9 @@ std::chrono::milliseconds ClusterTrunk::limit() const {
       kLeast, std::chrono::milliseconds(static_cast<long>(1e3 * kMultiple * longest_step_)));
 }
 
-/// Where all values go through the master, the slave is known for which everybody waits: the sender of the first values in
-/// the graph's order that are still to come, since it has all that they are made of. Otherwise the plan is at fault.
+/// Throws PeerLost for a step or an answer that takes too long. If all values go through the master, the slave at fault is
+/// the sender of the first values in the graph's order that have not arrived: this slave has everything that they depend
+/// on. If slaves send values to one another, the master cannot know the slave at fault, so it blames the plan.
 void ClusterTrunk::end_at_limit() {
   const std::string how_long = fmt::format("within {:.0f} s", std::chrono::duration<double>(limit()).count());
   if (!through_master()) {
@@ -207,7 +210,8 @@ void ClusterTrunk::settle() {
   run_until([this] { return node_->finished() && std::ranges::none_of(owed_, [](int owed) { return owed > 0; }); });
 }
 
-/// What a slave sent is at fault for an Error that it leads to, unless a member was lost meanwhile, or the master's own device.
+/// Calls `call`, which handles a message of `slave`. Blames the slave for any Error, unless a member was lost meanwhile
+/// or the master's own device failed.
 template <class Call>
 void ClusterTrunk::judged(std::size_t slave, const Call& call) const {
   try {
@@ -238,7 +242,7 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
   }
   const auto* piece = std::get_if<wire::Piece>(&envelope.message);
   const bool asked = owed_[slave] > 0 || (piece != nullptr && states_->awaits(slave));
-  if (!asked) broke_protocol(slave, "an unasked " + wire::name_of(envelope.message));
+  if (!asked) broke_protocol(slave, "an unrequested " + wire::name_of(envelope.message) + " came");
   if (const auto* squares = std::get_if<wire::Squares>(&envelope.message)) {
     squares_[slave] = squares->sum;
   } else if (piece != nullptr) {
@@ -258,7 +262,7 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
       longest_ = std::max(longest_, done->stages[s]);
     }
   } else {
-    broke_protocol(slave, wire::name_of(envelope.message) + " where Piece or Done was due");
+    broke_protocol(slave, wire::name_of(envelope.message) + " came where Piece or Done was due");
   }
 }
 
@@ -269,7 +273,8 @@ void ClusterTrunk::take_unreached(std::size_t slave, const wire::Unreached& miss
   if (gave_up_[slave] || (!ready_ && owed_[slave] <= 0)) broke_protocol(slave, "an unasked Unreached");
   gave_up_[slave] = true;
   if (!ready_) --owed_[slave];
-  // A slave that is dead is soon lost for the master too: only a link between two that live is a matter of the plan.
+  // If the other slave is dead, the master loses it too within kLinkPatience. Only a broken link between two slaves that
+  // are both alive needs another plan.
   if (ready_ && unreached_.empty()) unreached_at_ = wire::Clock::now() + kLinkPatience;
   unreached_ +=
       fmt::format("{}slave {} cannot connect to {}", unreached_.empty() ? "" : "; ", roster_.slaves()[slave].name,
@@ -281,7 +286,7 @@ void ClusterTrunk::take_piece(std::size_t slave, const wire::Piece& piece, const
     if (states_->take(slave, piece, payload)) waited_ = {};
     return;
   }
-  if (step_ == 0 || piece.step != step_) fail("a Piece of step {} in step {}", piece.step, step_);
+  if (step_ == 0 || piece.step != step_) fail("a Piece of step {} came in step {}", piece.step, step_);
   const auto owner = std::make_shared<wire::Payload>(payload);
   node_->receive(static_cast<int>(slave), static_cast<int>(piece.task), piece.first,
                  {owner, std::as_const(*owner).bytes()});

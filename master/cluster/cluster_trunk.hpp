@@ -1,4 +1,5 @@
-// The trunk on slaves: the master is a node of the plan's graph like any other, and carries what its node sends.
+// The trunk on slaves. The master runs one node of the plan's task graph itself, and carries messages between this node
+// and the slaves.
 #pragma once
 
 #include <chrono>
@@ -17,11 +18,11 @@ namespace convoy {
 
 class ClusterTrunk : public Trunk {
  public:
-  /// plan.members are the roster's slaves in their order, then kMasterName where the master computes a share on its device
-  /// `own`. `patience` is how long a slave that owes an answer may be silent in the first steps of a plan. `on_plan` is told
-  /// of a new plan before its first step. Roster and device must outlive the trunk. Has every slave compile its shards and
-  /// reach its peers; slaves drop what they were doing. Throws PeerLost, as do the other calls; the roster can then be used
-  /// for another plan.
+  /// Has every slave drop its current work, compile its shards and connect to its peers. plan.members are the roster's
+  /// slaves in their order, followed by kMasterName if the master computes a share on its device `own`. `patience` is
+  /// how long a slave that owes an answer may be silent in the first steps of a plan. `on_plan` is called with each new
+  /// plan before its first step. Roster and device must outlive the trunk. The constructor and all other calls throw
+  /// PeerLost; the roster can then be used for another plan.
   ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own, std::chrono::milliseconds patience,
                Rebalancing rebalancing = {}, std::function<void(const Plan&)> on_plan = {});
 
@@ -40,10 +41,10 @@ class ClusterTrunk : public Trunk {
   void load(const std::vector<ShardState>& states) override;
   std::vector<MemberTime> take_times() override;
 
-  /// From the next step on another plan for the same members. Filters take their state along; those that stay where they
-  /// are do not travel.
+  /// Changes to another plan for the same members, from the next step on. The state of a filter moves to its new
+  /// holder; the state of a filter that keeps its holder does not travel.
   void change_plan(const Plan& plan);
-  /// The plan at hand.
+  /// The current plan.
   const Plan& plan() const { return plan_; }
 
  private:
@@ -52,11 +53,11 @@ class ClusterTrunk : public Trunk {
   void send(std::size_t slave, const wire::Message& message);
   void send_all(const wire::Message& message);
   void carry(const Parcel& parcel);
-  /// Every slave answers once with Done.
+  /// Counts one more Done that every slave owes.
   void expect_all();
-  /// Works and handles what slaves say, until `over`.
+  /// Runs the master's own tasks and handles messages from slaves, until over() is true.
   void run_until(const std::function<bool()>& over);
-  /// Until nobody owes anything and the step is done.
+  /// Runs until no slave owes an answer and the master's node has finished the step.
   void settle();
   void take(std::size_t slave, const wire::Envelope& envelope);
   void take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
@@ -83,28 +84,28 @@ class ClusterTrunk : public Trunk {
   Roster& roster_;
   Device* own_;
   std::chrono::milliseconds patience_;
-  double longest_ = 0.0;  ///< seconds of all passes of a stage, of any slave, in a step under the plan
+  double longest_ = 0.0;  ///< the longest time, in seconds, that any slave computed one stage in a step of this plan
   std::unique_ptr<Node> node_;
-  bool ready_ = false;          ///< every member holds its shards
-  std::string token_;           ///< of the plan
-  std::vector<bool> assigned_;  ///< slaves that have heard of it: what others say is of the plan before
+  bool ready_ = false;          ///< whether every member has compiled its shards
+  std::string token_;           ///< token of the plan
+  std::vector<bool> assigned_;  ///< whether each slave has answered Assigned; older messages belong to the old plan
   std::uint64_t step_ = 0;
-  bool training_ = false;                       ///< the step at hand
-  int given_ = 0;                               ///< micro-batches whose outputs next_outputs() gave
-  std::vector<std::optional<double>> squares_;  ///< of the step at hand, of each slave
-  bool squares_due_ = false;                    ///< every slave with shards still has to send Squares
-  std::vector<int> owed_;                       ///< Done messages expected, for each slave
+  bool training_ = false;                       ///< whether the current step trains
+  int given_ = 0;                               ///< micro-batches that next_outputs() has returned in the current step
+  std::vector<std::optional<double>> squares_;  ///< Squares of each slave in the current step
+  bool squares_due_ = false;                    ///< whether slaves with shards still have to send Squares
+  std::vector<int> owed_;                       ///< number of Done messages expected from each slave
   std::vector<MemberTime> times_;
   Rebalancer rebalancer_;
   std::function<void(const Plan&)> on_plan_;
-  std::chrono::duration<double> waited_{0};  ///< in run_until() since members were last given work
-  double longest_step_ = 0.0;                ///< seconds in run_until(), of a step under the plan
-  bool moving_ = false;                      ///< slaves send one another states
-  std::vector<bool> gave_up_;                ///< slaves that have said Unreached
-  std::string unreached_;                    ///< for people
-  wire::Deadline unreached_at_ = wire::Deadline::max();
-  std::optional<StateTransfer> states_;                 ///< of the plan's slaves
-  std::vector<std::shared_ptr<ComingState>> snapshot_;  ///< asked for, of all stages
+  std::chrono::duration<double> waited_{0};  ///< time in run_until() since the slaves were given work
+  double longest_step_ = 0.0;                ///< the longest waited_ of a step of this plan, in seconds
+  bool moving_ = false;                      ///< whether slaves send states to one another
+  std::vector<bool> gave_up_;                ///< whether each slave has said Unreached
+  std::string unreached_;  ///< which slaves cannot connect to which, as a text for people; empty if all can
+  wire::Deadline unreached_at_ = wire::Deadline::max();  ///< when unreached_ ends the plan
+  std::optional<StateTransfer> states_;                  ///< transfers between the master and the plan's slaves
+  std::vector<std::shared_ptr<ComingState>> snapshot_;   ///< the states of the snapshot in progress
 };
 
 }  // namespace convoy

@@ -1,4 +1,4 @@
-// Waiting for the slaves of a run, and telling people how to start them.
+// Waits for the slaves of a run, and tells the user how to start them.
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
@@ -35,7 +35,7 @@ std::string own_address() {
   return address;
 }
 
-/// What to paste on the slaves: the endpoint with an address instead of a wildcard.
+/// The endpoint to paste on the slaves: an address of this machine replaces a wildcard.
 std::string join_address(const std::string& endpoint) {
   for (const std::string wildcard : {"tcp://0.0.0.0:", "tcp://*:"}) {
     if (endpoint.rfind(wildcard, 0) == 0) return "tcp://" + own_address() + ":" + endpoint.substr(wildcard.size());
@@ -45,13 +45,13 @@ std::string join_address(const std::string& endpoint) {
 
 std::string slaves_of(std::size_t count) { return count == 1 ? "1 slave" : fmt::format("{} slaves", count); }
 
-/// How to start a slave, with the key if there is one.
+/// The command that starts a slave, with its key or --insecure.
 std::string join_command(const ClusterOptions& options, const std::string& endpoint) {
   const std::string key = options.insecure ? "--insecure" : "--key " + to_text(master_keys(options.keys).join_key());
   return fmt::format("convoy-slave {} {}", join_address(endpoint), key);
 }
 
-/// The slaves of `now` that are not among `before`, in words.
+/// The slaves in `now` that are not in `before`, as a text for people.
 std::string newcomers(const std::vector<SlaveInfo>& before, const std::vector<SlaveInfo>& now) {
   std::string names;
   for (const SlaveInfo& slave : now) {

@@ -11,16 +11,16 @@ namespace {
 using namespace std::chrono_literals;
 using wire::Clock;
 
-/// How often in a row a slave of one name may be lost before the run does without it for a while.
+/// A slave is refused after kMostLosses losses in a row, until kForgive has passed since the last of them.
 constexpr int kMostLosses = 3;
-/// After so long without another, losses are forgotten.
 constexpr auto kForgive = 5min;
 constexpr std::size_t kMostRemembered = 4096;
 constexpr std::size_t kMostGuests = 256;
-/// How long a guest may take until it is ready.
+/// A guest that is not ready within this time is dropped.
 constexpr auto kReadyPatience = 20s;
 constexpr std::size_t kLongestDevice = 200;
-/// Who is turned away tries again: each is told once in so long, and no more than so many.
+/// A slave that is turned away tries again and again, so the user is told of each refusal once in kTellAgain, and of at
+/// most kMostTold different refusals in that time.
 constexpr auto kTellAgain = 60s;
 constexpr std::size_t kMostTold = 64;
 
@@ -46,16 +46,16 @@ std::vector<SlaveInfo> Lobby::guests() const {
 
 int Lobby::ready() const { return static_cast<int>(std::ranges::count(guests_, true, &Guest::ready)); }
 
-/// Why a slave cannot be let in.
+/// Returns the reason for refusing a slave, or nothing if it may join.
 std::optional<std::string> Lobby::objection(const wire::ServerLink::From& from, const wire::Hello& hello,
                                             const std::vector<SlaveInfo>& members) const {
   if (hello.version != wire::kProtocolVersion) {
     return fmt::format(
-        "the master speaks version {} of the protocol, this slave {}; run the same release of Convoy on both",
+        "the master speaks version {} of the protocol, this slave version {}; run the same release of Convoy on both",
         wire::kProtocolVersion, hello.version);
   }
   if (const auto fault = fault_of_name(hello.name)) return *fault + "; start this slave with another --name";
-  // Without keys of its own other slaves could not connect to it, and with them they would not.
+  // Other slaves could not connect to it without a public key of its own.
   if (encrypted_ != wire::is_key(hello.peer_key) || (!encrypted_ && !hello.peer_key.empty())) {
     return "its public key towards other slaves is missing or damaged; run the same release of Convoy on both";
   }
@@ -79,7 +79,8 @@ bool Lobby::lost_too_often(const std::string& name) const {
          Clock::now() - losses->second.last < kForgive;
 }
 
-/// Where the lobby is full, a guest that has not attached gives way: one of the address with the most of them.
+/// Makes room in a full lobby: drops a guest that has not attached, from the address with the most guests of this kind.
+/// Returns false if there is none.
 bool Lobby::make_room() {
   if (guests_.size() < kMostGuests) return true;
   std::map<std::string, int> silent;
@@ -122,17 +123,16 @@ void Lobby::admit(const wire::ServerLink::From& from, const wire::Hello& hello, 
   guests_.push_back({.info = info, .since = Clock::now()});
 }
 
-/// Whoever is to be taken in shows first that it answers, while the run goes on.
+/// Asks a guest for an answer, while the run goes on. A guest that does not answer never becomes a member.
 void Lobby::probe(Guest& guest) {
   guest.attached = true;
   try {
     link_.send(guest.info.id, wire::Channel::data, {wire::Probe{0}, {}}, Clock::now());
   } catch (const PeerLost&) {
-    // It has gone, and greet() finds out.
+    // The guest has gone, and greet() drops it.
   }
 }
 
-/// A message of somebody who is no member must not end the run, whatever it leads to.
 void Lobby::take(const wire::ServerLink::From& from, const std::vector<SlaveInfo>& members) {
   const auto of_peer = [&](const Guest& guest) { return guest.info.id == from.peer; };
   try {
@@ -176,7 +176,6 @@ void Lobby::tell_refusal(const wire::Refusal& refusal) {
   if (notice_ && told_.size() < kMostTold && told_.emplace(text, now + kTellAgain).second) notice_(text);
 }
 
-/// A guest that does not hear has gone. A guest that is not ready in time has to say Hello again.
 void Lobby::greet() {
   for (const wire::Refusal& each : link_.take_refusals()) tell_refusal(each);
   const auto now = Clock::now();

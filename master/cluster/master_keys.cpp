@@ -25,10 +25,12 @@ std::string default_file() {
     const char* folder = std::getenv(variable);
     if (folder != nullptr && folder[0] == '/') return std::string(folder) + below + "/convoy/master-keys.json";
   }
-  fail("neither HOME nor XDG_CONFIG_HOME says where the master's keys are; give a file with --keys");
+  fail(
+      "the master has no folder for its keys, since neither HOME nor XDG_CONFIG_HOME is set to an absolute path; give "
+      "a key file with --keys");
 }
 
-/// The keys in the file; nothing where it holds something else.
+/// Parses the text of a key file. Returns nothing if it is not a valid key file.
 std::optional<wire::MasterKeys> keys_in(const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
   wire::MasterKeys keys;
@@ -49,20 +51,23 @@ wire::MasterKeys read_keys(const std::string& file) {
   const auto keys = is_folder ? std::nullopt : keys_in(read_text(file));
   if (!keys) {
     fail(
-        "{}: this is {}, not a key file of Convoy; give the key file of this master with --keys, or a name that is not "
-        "taken yet, for new keys",
+        "{}: this is {}, not a key file of Convoy; give the key file of this master with --keys, or a new file name to "
+        "make new keys",
         file, is_folder ? "a folder" : "another file");
   }
   struct stat status {};
   if (stat(file.c_str(), &status) == 0 && (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    fail("{}: others can read these keys; chmod 600 it, or remove it for new ones if somebody may have read it", file);
+    fail(
+        "{}: other users can read these keys; run `chmod 600` on the file, or remove it to get new keys if somebody "
+        "may have read it",
+        file);
   }
   return *keys;
 }
 
 void write_keys(const std::string& file, const wire::MasterKeys& keys) {
   const auto failed = [&] {
-    fail("{}: cannot be written: {}; give another file with --keys", file, std::strerror(errno));
+    fail("{}: the file cannot be written: {}; give another file with --keys", file, std::strerror(errno));
   };
   const fs::path folder = fs::absolute(file).parent_path();
   if (!fs::exists(folder)) {
@@ -81,7 +86,7 @@ void write_keys(const std::string& file, const wire::MasterKeys& keys) {
   const bool written =
       write(handle, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(handle) == 0;
   close(handle);
-  // Whoever is first stays: two masters that start at once have the same keys.
+  // link() never replaces a file, so two masters that start at the same time use the keys of the first one.
   const bool linked = written && (link(next.c_str(), file.c_str()) == 0 || errno == EEXIST);
   const int why = errno;
   unlink(next.c_str());
@@ -105,8 +110,8 @@ wire::MasterKeys master_keys(const std::string& given) {
 int key_command(const KeyOptions& options) {
   if (!options.keys.empty() && !options.make && !has_master_keys(options.keys)) {
     fail(
-        "{}: there is no key file of that name; `convoy-master train` makes it when it is started with slaves and "
-        "these --keys, and so does `convoy-master key --make --keys {}`",
+        "{}: there is no such key file; make it with `convoy-master key --make --keys {}`, or start `convoy-master "
+        "train` with slaves and the same --keys",
         options.keys, options.keys);
   }
   fmt::print("{}\n", to_text(master_keys(options.keys).join_key()));

@@ -1,4 +1,4 @@
-// The master's keys, in a file of its user.
+// The file in which the master keeps its keys.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace convoy {
 
-/// Reads the file, or makes it and its folder with fresh keys, readable by its owner alone. Empty: that in
-/// $XDG_CONFIG_HOME/convoy, or ~/.config/convoy. Throws Error naming the file.
+/// Reads the key file. If it does not exist, makes it and its folder with new keys, readable by the owner only. An
+/// empty `file` means master-keys.json in $XDG_CONFIG_HOME/convoy or ~/.config/convoy. Throws Error naming the file.
 wire::MasterKeys master_keys(const std::string& file);
 
-/// Whether that file is there, so that master_keys() makes no new one.
+/// Whether the key file exists already, so that master_keys() would only read it.
 bool has_master_keys(const std::string& file);
 
 }  // namespace convoy

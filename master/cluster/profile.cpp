@@ -13,17 +13,18 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kRepeats = 5;
-/// Seconds of all passes from which on fewer images do, done more often: long passes were timed once, while others
-/// disturbed the machine or did not.
+/// If all passes together take longer than this, in seconds, fewer images are timed, so that the passes can be repeated
+/// more often. A long pass would run only once, and other work on the machine could falsify its time.
 constexpr double kLong = 0.4;
-/// A slave that needs longer than this for one timing (which stops early on slow devices) is of no use.
+/// The longest silence of a slave during one timing. Timings stop early on slow devices, so a slower slave is useless.
 constexpr auto kCalibrationPatience = 120s;
 
-/// The next message of one of the `awaited` slaves, of which `is_due` knows what it may be.
+/// Returns the next message of a slave in `awaited`. Throws PeerLost if is_due() rejects it; `due` names the expected
+/// message in the error.
 Roster::Arrival next_answer(Roster& roster, const std::vector<std::size_t>& awaited, const std::string& due,
                             const std::function<bool(const wire::Message&)>& is_due) {
   Roster::Arrival arrival = *roster.receive(awaited, kCalibrationPatience);
-  // What members say meanwhile is of a plan that is about to end.
+  // Messages of other members belong to the plan that is about to end.
   while (std::ranges::find(awaited, arrival.slave) == awaited.end()) {
     arrival = *roster.receive(awaited, kCalibrationPatience);
   }
@@ -33,15 +34,15 @@ Roster::Arrival next_answer(Roster& roster, const std::vector<std::size_t>& awai
                    fmt::format("slave {} cannot compute the net: {}", name, printable(failed->reason, kMostWords)));
   }
   if (!is_due(arrival.envelope.message)) {
-    throw PeerLost(name, fmt::format("slave {} broke the protocol: {} where {} was due", name,
+    throw PeerLost(name, fmt::format("slave {} broke the protocol: {} came where {} was due", name,
                                      wire::name_of(arrival.envelope.message), due));
   }
   return arrival;
 }
 
 struct Transfer {
-  double there = 0.0;  ///< seconds
-  double back = 0.0;
+  double there = 0.0;  ///< seconds from master to slave
+  double back = 0.0;   ///< seconds from slave to master
   HostSpeed slave;
 };
 
@@ -51,7 +52,7 @@ wire::Envelope probe_piece() {
   return piece;
 }
 
-/// Sends a slave so many Pieces and has them back.
+/// Sends `pieces` Pieces to a slave, which sends them back, and times both directions.
 Transfer time_transfer(Roster& roster, std::size_t slave, std::uint32_t pieces) {
   const wire::Envelope piece = probe_piece();
   Stopwatch watch;
@@ -67,8 +68,9 @@ Transfer time_transfer(Roster& roster, std::size_t slave, std::uint32_t pieces) 
   return transfer;
 }
 
-/// Bytes a second to and from a slave, the latency, and what bytes cost both: more and more of them, until they take
-/// long enough to tell. `master`: where it is to be told.
+/// Measures the bandwidth of the link to a slave in both directions, its latency, and the computing time that each byte
+/// costs on both machines. Sends more and more bytes until a transfer is long enough to measure. `profile` gets the
+/// slave's results, `master` those of this machine.
 void measure_link(Roster& roster, std::size_t slave, const HostTimes& own, MemberProfile& profile, HostSpeed& master) {
   constexpr double kLongEnough = 0.15;
   constexpr std::uint32_t kMostPieces = 64;
@@ -87,17 +89,17 @@ void measure_link(Roster& roster, std::size_t slave, const HostTimes& own, Membe
   }
 }
 
-/// Bytes a second to all of several slaves at once, and from all, until the last has its part: what TCP leaves of a link to
-/// many, and how unequal their parts are.
+/// Measures the total bandwidth to all slaves at once and from all slaves at once, until the last slave is done. The
+/// result includes the loss that arises when TCP shares the master's link among many slaves, perhaps unequally.
 NodeLink measure_card(Roster& roster, const std::vector<std::size_t>& slaves,
                       const std::vector<MemberProfile>& profiles) {
   constexpr double kLongEnough = 0.25;
   constexpr double kTooLong = 2.0;
-  constexpr double kFewest = 6.0;  // unless they take too long; with fewer TCP has not found its pace
+  constexpr double kFewest = 6.0;  // TCP needs so many Pieces to reach its full rate; kTooLong may still reduce them
   constexpr double kMost = 64.0;
   double fastest = 0.0;
   for (std::size_t i = 0; i < slaves.size(); ++i) fastest = std::max(fastest, profiles[i].link.in);
-  const double each = fastest / static_cast<double>(slaves.size() * wire::kPieceBytes);  // in a second
+  const double each = fastest / static_cast<double>(slaves.size() * wire::kPieceBytes);  // Pieces a second, each slave
   const double wanted = std::clamp(kLongEnough * each, kFewest, kMost);
   const auto pieces = static_cast<std::uint32_t>(std::clamp(kTooLong * each, 1.0, wanted));
   const wire::Envelope piece = probe_piece();
@@ -119,11 +121,11 @@ NodeLink measure_card(Roster& roster, const std::vector<std::size_t>& slaves,
     if (--due[arrival.slave] == 0) std::erase(awaited, arrival.slave);
   }
   const double bytes = static_cast<double>(pieces * slaves.size() * wire::kPieceBytes);
-  constexpr double kLeast = 1e-6;  // of a slave that says it has what was not yet sent
+  constexpr double kLeast = 1e-6;  // a hostile slave may answer before everything was sent
   return {.out = bytes / std::max(kLeast, there), .in = bytes / std::max(kLeast, watch.seconds() - first_answer)};
 }
 
-/// Whether two stages compute the same, whatever they are called and read.
+/// Whether two stages do the same computation, ignoring their names and sources.
 bool same_work(Stage a, Stage b) {
   for (Stage* stage : {&a, &b}) {
     stage->name.clear();
@@ -144,7 +146,8 @@ bool holds(const MemberProfile& member, const ShardSpec& spec) {
 
 using Timings = std::vector<std::optional<Timing>>;  // by member
 
-/// Of everybody who can hold the shard; `members`: the slaves in their order, and this machine where it shares.
+/// Times the shard on every member with enough memory for it. `members` has the slaves in the order of `slaves`, and
+/// this machine at the end if it computes a share.
 Timings time_members(Roster& roster, const std::vector<std::size_t>& slaves, Device& device, bool share,
                      const ShardSpec& spec, const std::vector<MemberProfile>& members) {
   Timings timings(members.size());
@@ -179,7 +182,8 @@ double longest(const Timings& timings) {
   return seconds;
 }
 
-/// Of a batch, from the timings of two smaller ones: a line through both tells what a pass takes whatever their size.
+/// Extrapolates the time of a batch from the timings of two smaller ones. The line through both has the time that a
+/// pass takes at any batch size as its value at 0 images.
 Timing for_batch(const Timing& whole, int images, const Timing& part, int fewer, int batch) {
   const auto call = [&](double all, double some) {
     if (fewer == images) return 0.0;
@@ -218,7 +222,7 @@ Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves,
   const NodeLink card = slaves.size() > 1 ? measure_card(roster, slaves, profiles) : NodeLink{};
 
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    // The first reads images, which want no gradient.
+    // The first stage is never the same work as a later one: it reads images, for which it computes no gradient.
     std::size_t same = std::min<std::size_t>(s, 1);
     while (same < s && !same_work(trunk[same], trunk[s])) ++same;
     if (same < s) {

@@ -1,4 +1,4 @@
-// Who can do what: members timed on the trunk's stages, for the planner.
+// Measures how fast each member computes the stages of the trunk and how fast its link is, for the planner.
 #pragma once
 
 #include <vector>
@@ -13,17 +13,18 @@ namespace convoy {
 struct Profiles {
   std::vector<MemberProfile> members;
   HostSpeed master;
-  NodeLink card;  ///< as in MasterProfile
+  NodeLink card;  ///< MasterProfile::card
 };
 
-/// Measures the link to each of the `slaves` (indices), one after another, and to all of them at once. Then has them, and with
-/// `share` the master's own `device`, time each stage at several filter counts, all at the same time as in training. The
-/// members are in the order of `slaves`, the master last. Throws PeerLost naming the slave.
+/// Measures the link to each slave in `slaves` (indices), first one after another, then to all at once. Then every
+/// slave, and with `share` also the master's `device`, times each stage at several filter counts. All members compute
+/// at the same time, as in training. The result lists the members in the order of `slaves`, with the master last.
+/// Throws PeerLost naming the slave.
 Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves, Device& device, bool share,
                          std::size_t own_memory, const std::vector<Stage>& trunk, int batch);
 
-/// How long a slave may be silent before it counts as hung: a multiple of the longest task that the plan gives out, and
-/// at least half a minute; ten minutes where nobody was timed.
+/// How long a slave may be silent before it counts as hung: a multiple of the longest predicted time of a shard in the
+/// plan, but at least half a minute; ten minutes if no member was timed.
 std::chrono::milliseconds patience_for(const Plan& plan, const std::vector<MemberProfile>& profiles);
 
 }  // namespace convoy

@@ -14,16 +14,16 @@ using wire::Clock;
 constexpr auto kTick = 100ms;
 constexpr auto kPingInterval = 250ms;
 constexpr auto kLastWords = 50ms;
-/// Within so many steps a loss counts as one in a row with the loss before.
-constexpr int kStepsOfTheSound = 20;
-/// Signs of life, hellos and the like that a member may send in a second: it needs some ten, and more come at once to a
-/// master that was long busy.
+/// Taking part in so many steps resets the count of a slave's losses.
+constexpr int kStepsToResetLosses = 20;
+/// The largest number of messages without content that a member may send in a second. It sends about ten, but they pile
+/// up while the master is busy.
 constexpr int kMostSigns = 10000;
-/// How long a send may stand in a full queue: the queue holds a whole set of maps, so this is a peer that takes
-/// nothing.
+/// How long a send may wait for a full queue. The queue holds the maps of a whole step, so a peer that keeps it full
+/// for this long does not read.
 constexpr auto kSendPatience = 60s;
 
-/// `what` may quote the slave.
+/// `what` is the predicate of a sentence about the slave; it may contain text from the slave.
 [[noreturn]] void lost(const SlaveInfo& slave, const std::string& what) {
   throw PeerLost(slave.name, fmt::format("slave {} {}", slave.name, printable(what, kMostWords)));
 }
@@ -40,7 +40,7 @@ Roster::~Roster() {
   try {
     dismiss("the run ended");
   } catch (const std::exception&) {
-    // A farewell that does not arrive is no failure: the slave notices the closed connection.
+    // A Bye that does not arrive does no harm: the slave notices the closed connection.
   }
 }
 
@@ -83,9 +83,9 @@ void Roster::take_in(std::size_t most) {
   liveness_.assign(slaves_.size(), {.heard = now, .message = now, .progress = now});
 }
 
-bool Roster::open() const { return wire::Clock::now() >= closed_until_; }
-
 void Roster::close_for(std::chrono::milliseconds time) { closed_until_ = Clock::now() + time; }
+
+bool Roster::open() const { return Clock::now() >= closed_until_; }
 
 bool Roster::changes() const {
   return (lobby_.ready() > 0 && open()) || std::ranges::any_of(slaves_, &SlaveInfo::leaving);
@@ -111,7 +111,7 @@ bool Roster::remove(const std::string& name, const std::string& why) {
 
 void Roster::count_step() {
   for (SlaveInfo& slave : slaves_) {
-    if (++slave.steps == kStepsOfTheSound) lobby_.forget_losses(slave.name);
+    if (++slave.steps == kStepsToResetLosses) lobby_.forget_losses(slave.name);
   }
 }
 
@@ -140,16 +140,16 @@ void Roster::ping_all() {
   lobby_.greet();
   for (std::size_t slave = 0; slave < slaves_.size(); ++slave) {
     if (!reached(link_, slaves_[slave].id, wire::Ping{})) {
-      bury(slave, "is gone (its connection closed or answers no more)");
+      bury(slave, "is gone (its connection closed or no longer answers)");
     }
   }
 }
 
-/// A slave that is gone may have said why: its last words lie in the queue, or come on its other connection. What the
-/// others have sent is of a plan that ends here.
+/// Throws PeerLost for a slave that is gone. The slave may have given the reason in a last message, which is still in
+/// the queue or arrives on its other connection. Messages of other members are dropped: their plan ends here.
 void Roster::bury(std::size_t slave, const std::string& how) {
   const auto until = Clock::now() + kLastWords;
-  while (Clock::now() < until) {  // whoever floods must not keep this going
+  while (Clock::now() < until) {  // a slave that floods the master must not prolong this loop
     const auto from = link_.receive(until);
     if (!from) break;
     const wire::Message& message = from->envelope.message;
@@ -165,13 +165,13 @@ void Roster::bury(std::size_t slave, const std::string& how) {
 
 void Roster::take_control(std::size_t slave, const wire::Message& message) {
   if (const auto* bye = std::get_if<wire::Bye>(&message)) lost(slaves_[slave], "left the run: " + bye->reason);
-  // A Hello that crossed our Welcome is no news; the slave repeats it until it is answered.
+  // The slave repeats its Hello until it is answered, so one may arrive after the Welcome was sent.
   if (std::holds_alternative<wire::Hello>(message)) return;
   if (std::holds_alternative<wire::Leaving>(message)) {
     slaves_[slave].leaving = true;
     return;
   }
-  lost(slaves_[slave], fmt::format("broke the protocol: {} on its control connection", wire::name_of(message)));
+  lost(slaves_[slave], fmt::format("broke the protocol: {} came on its control connection", wire::name_of(message)));
 }
 
 void Roster::judge(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience, Awaited as) {
@@ -179,7 +179,9 @@ void Roster::judge(const std::vector<std::size_t>& awaited, std::chrono::millise
   const double seconds = std::chrono::duration<double>(patience).count();
   for (const std::size_t slave : awaited) {
     const Liveness& life = liveness_[slave];
-    if (now - life.heard > patience) lost(slaves_[slave], fmt::format("hangs: no answer for {:.0f} s", seconds));
+    if (now - life.heard > patience) {
+      lost(slaves_[slave], fmt::format("hangs: it has not answered for {:.0f} s", seconds));
+    }
     const bool at_work = as == Awaited::at_work;
     if (at_work && life.waiting) continue;
     if (now - (at_work ? life.progress : life.message) > patience) {
@@ -196,7 +198,8 @@ std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& a
     ping_all();
     auto from = link_.receive(std::min(deadline, Clock::now() + kTick));
     const auto now = Clock::now();
-    // The queue is empty, or whoever was to speak has had time to although others keep it full.
+    // Silence counts when the queue is empty, or when the call has lasted for `patience` although other slaves keep the
+    // queue full.
     if (!from || now - entered > patience) judge(awaited, patience, as);
     if (!from) {
       if (now >= deadline) return std::nullopt;
@@ -212,7 +215,7 @@ std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& a
   }
 }
 
-/// What is for the run; the rest is dealt with here.
+/// Returns a message for the run; handles signs of life and control messages itself.
 std::optional<Roster::Arrival> Roster::take(std::size_t slave, wire::ServerLink::From& from) {
   if (!from.rejected.empty()) lost(slaves_[slave], "broke the protocol: " + from.rejected);
   wire::Message& message = from.envelope.message;
@@ -236,7 +239,7 @@ std::optional<Roster::Arrival> Roster::take(std::size_t slave, wire::ServerLink:
   return Arrival{slave, std::move(from.envelope)};
 }
 
-/// Fewer tasks left are progress, and that ends with the tasks.
+/// A Ping with fewer tasks left than any before is progress. There are only so many tasks, so it cannot go on for ever.
 void Roster::take_sign(std::size_t slave, const wire::Ping& ping) {
   count_sign(slave);
   Liveness& life = liveness_[slave];

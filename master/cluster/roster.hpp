@@ -1,11 +1,10 @@
-// Who is here: the slaves of a run, from their hello to their bye. The roster owns the link and everybody's liveness;
-// who speaks to slaves does so through it.
+// The slaves of a run, from Hello to Bye. The roster owns the link and watches whether the slaves are alive. All
+// messages between the master and its slaves go through it.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,47 +16,48 @@
 
 namespace convoy {
 
-/// Slaves wait in the lobby until they are taken in; those that were are the members, slaves(). What a member sends ends at
-/// most in a PeerLost that names the member.
+/// Slaves whose Hello was accepted wait in the lobby until they become members. slaves() returns the members. An error that
+/// a member's message leads to is a PeerLost that names the member.
 class Roster {
  public:
-  /// Listens at `endpoint` for slaves of the run named `run`; without keys to anybody, unencrypted. Tells `notice` who is
-  /// turned away. Throws Error naming the endpoint.
+  /// Listens at `endpoint` for slaves of the run named `run`. Without keys it accepts every slave, unencrypted. Calls
+  /// `notice` with a text about each slave that is turned away. Throws Error naming the endpoint.
   Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys = {},
          std::function<void(const std::string&)> notice = {});
-  /// Says bye to whoever is still here.
+  /// Sends Bye to all remaining slaves.
   ~Roster();
 
-  /// With the port in use.
+  /// The endpoint, with the actual port.
   std::string endpoint() const { return link_.endpoint(); }
 
-  /// Takes slaves in until there are `count`, and all that are ready by then; they are in order of their names from then
-  /// on. Calls `changed` at the start and whenever one comes or goes. Returns false if `stop` was set before. Since the run
-  /// needs the slaves, those that it lost again and again may join, too.
+  /// Waits until there are `count` slaves, then makes all ready guests members. Members are sorted by name. Calls `changed`
+  /// at the start and whenever a slave joins or leaves the lobby. Returns false if `stop` is set before. While it waits,
+  /// slaves may join however often they were lost.
   bool gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed);
 
   const std::vector<SlaveInfo>& slaves() const { return slaves_; }
-  /// For the calls of `changed`: those that are here, taken in or not.
+  /// The members and the slaves in the lobby, for the calls of `changed`.
   std::vector<SlaveInfo> present() const;
 
-  /// From now on only slaves of these names are let into the lobby; others are told `reason`.
+  /// From now on, admits only slaves with these names to the lobby; other slaves are refused with `reason`.
   void admit_only(std::set<std::string> names, std::string reason) {
     lobby_.admit_only(std::move(names), std::move(reason));
   }
-  /// Whether a guest is ready, or a member wants to leave.
+  /// Whether a guest is ready to join, or a member wants to leave.
   bool changes() const;
-  /// Handles what newcomers say while nobody is spoken to otherwise.
+  /// Handles the messages of newcomers that have arrived. It replaces receive() while the master computes alone.
   void attend();
-  /// Takes in the guests that are ready: at most so many, those of addresses from which few were lost first.
+  /// Makes at most `most` ready guests members.
   void take_in(std::size_t most = kMostMembers);
-  /// Keeps guests in the lobby for so long.
+  /// Keeps guests in the lobby for this time. open() returns whether it has passed.
   void close_for(std::chrono::milliseconds time);
   bool open() const;
-  /// Takes a slave out of the run and tells it why, if it still listens. False if there is none of that name.
+  /// Removes a member and tells it the reason, if it is still connected. Returns false if no member has this name.
   bool remove(const std::string& name, const std::string& why);
-  /// Of its members, for remove_lost().
+  /// Counts a step of every member, for remove_lost().
   void count_step();
-  /// The same for one that failed or vanished. It may come back, unless it was lost again and again within a short time.
+  /// Removes a member that failed or vanished. It may join again, unless it was lost several times in a row, each time
+  /// within a few steps.
   bool remove_lost(const std::string& name, const std::string& why);
 
   /// Sends on the slave's data connection. Throws PeerLost naming the slave.
@@ -71,11 +71,11 @@ class Roster {
     one_by_one,  ///< each slave can answer without the others
     at_work      ///< slaves have many tasks, and wait for one another
   };
-  /// The next message on a slave's data connection but signs of life, or nothing at the deadline. Meanwhile pings
-  /// everybody and lets newcomers into the lobby. Throws PeerLost naming the slave when one is gone, breaks the
-  /// protocol, or when a slave of `awaited` (indices) hangs. A slave hangs if for `patience` it has neither sent nor been
-  /// sent anything, or has sent signs of life alone. Among members at work (`Awaited::at_work`), signs of life do for a
-  /// slave that has ever fewer tasks left, or that waits for other members.
+  /// Returns the next message on a slave's data connection, other than signs of life, or nothing at the deadline. While
+  /// it waits, it pings all slaves and admits newcomers to the lobby. Throws PeerLost naming the slave if a member is
+  /// gone or breaks the protocol, or if a member in `awaited` (indices) hangs. A member hangs if for `patience` it has
+  /// neither sent nor been sent anything but signs of life. If the members are `at_work`, signs of life suffice from a
+  /// member that says that it waits for others, or that has fewer and fewer tasks left.
   std::optional<Arrival> receive(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience,
                                  wire::Deadline deadline = wire::Deadline::max(), Awaited as = Awaited::one_by_one);
 
@@ -85,13 +85,13 @@ class Roster {
  private:
   static constexpr std::size_t kMostMembers = 1024;  ///< as many as a plan may have
 
-  /// What a member's data connection has shown.
+  /// What the data connection of a member has shown.
   struct Liveness {
-    wire::Deadline heard;           ///< the last message, either way
-    wire::Deadline message;         ///< the last message, either way, that was no sign of life
-    wire::Deadline progress;        ///< the same, or the last sign of life with fewer tasks left
-    std::uint32_t left = kUnknown;  ///< the fewest tasks that it has said to have left since its last other message
-    bool waiting = false;           ///< its last sign of life says that it waits for others
+    wire::Deadline heard;           ///< time of the last message, sent or received
+    wire::Deadline message;         ///< the same, without signs of life
+    wire::Deadline progress;        ///< the same, or time of the last sign of life with fewer tasks left
+    std::uint32_t left = kUnknown;  ///< the smallest number of tasks left in its signs of life since `message`
+    bool waiting = false;           ///< whether its last sign of life says that it waits for others
     static constexpr std::uint32_t kUnknown = ~0U;
   };
 
@@ -106,10 +106,10 @@ class Roster {
 
   wire::ServerLink link_;
   Lobby lobby_;
-  std::optional<wire::Beacon> beacon_;  ///< where links have keys
+  std::optional<wire::Beacon> beacon_;  ///< only if the link has keys
   std::vector<SlaveInfo> slaves_;
-  std::vector<Liveness> liveness_;  ///< of each slave
-  wire::Deadline closed_until_;
+  std::vector<Liveness> liveness_;  ///< of each member
+  wire::Deadline closed_until_;     ///< guests stay in the lobby until then
   wire::Deadline next_ping_;
 };
 

@@ -43,13 +43,13 @@ void StateTransfer::offer(std::size_t slave) {
 }
 
 void StateTransfer::take_wanted(std::size_t slave, const wire::Wanted& wanted) {
-  if (offers_[slave].empty() || wanted.stage_index != offers_[slave].front().stage) fail("an unasked Wanted");
+  if (offers_[slave].empty() || wanted.stage_index != offers_[slave].front().stage) fail("an unrequested Wanted came");
   const FilterState offered = std::move(offers_[slave].front());
   offers_[slave].pop_front();
   const std::vector<FilterRange> blocks = wire::state_blocks(offered.filters);
   std::vector<ShardState> missing;
   for (const std::uint32_t block : wanted.blocks) {
-    if (block >= blocks.size()) fail("block {} of {}", block, blocks.size());
+    if (block >= blocks.size()) fail("a Wanted names block {}; the offer has blocks 0 to {}", block, blocks.size() - 1);
     missing.push_back(wire::block_of(offered.state, offered.filters, blocks[block]));
   }
   std::vector<std::span<const float>> values;

@@ -1,4 +1,4 @@
-// The state of shards on its way between the master and its slaves.
+// Transfers the state of shards between the master and its slaves.
 #pragma once
 
 #include <deque>
@@ -12,7 +12,7 @@
 
 namespace convoy {
 
-/// The state of some filters, of which values may still have to come.
+/// The state of some filters while its values arrive.
 struct ComingState {
   FilterState of;
   std::optional<wire::ValueReader> reader;
@@ -21,21 +21,21 @@ struct ComingState {
 
 class StateTransfer {
  public:
-  /// For the slaves that the roster has now; it must outlive the transfer, as must the trunk's stages.
+  /// Serves the current members of the roster. Roster and trunk must outlive the transfer.
   StateTransfer(Roster& roster, const std::vector<Stage>& trunk);
 
   /// Asks a slave for the state of filters of its shard. A slave answers requests in their order.
   std::shared_ptr<ComingState> ask(std::size_t slave, std::size_t stage, FilterRange filters);
   bool awaits(std::size_t slave) const { return !coming_[slave].empty(); }
   bool awaits_any() const;
-  /// Takes a piece of the state that the slave was asked for first, and returns whether that state is complete. Throws
-  /// Error where the piece does not fit.
+  /// Takes a Piece of the oldest state that the slave still owes. Returns whether this state is complete now. Throws Error
+  /// if the Piece does not fit.
   bool take(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
 
-  /// Offers a slave the state of filters, by what the state contains; the slave names the blocks that it lacks, and answers
-  /// Done when it has them.
+  /// Offers a slave the state of filters as the hashes of its blocks. The slave answers with the blocks that it lacks
+  /// (Wanted), and with Done when it has them.
   void give(std::size_t slave, FilterState state);
-  /// Sends the blocks that a slave lacks of what it was offered. Throws Error where it was offered no such thing.
+  /// Sends the blocks that a slave lacks of the oldest offer. Throws Error if the message does not answer this offer.
   void take_wanted(std::size_t slave, const wire::Wanted& wanted);
 
  private:
@@ -43,8 +43,8 @@ class StateTransfer {
 
   Roster& roster_;
   const std::vector<Stage>& trunk_;
-  std::vector<std::deque<std::shared_ptr<ComingState>>> coming_;  ///< from each slave, in the order of the requests
-  std::vector<std::deque<FilterState>> offers_;                   ///< to each slave; the first has been sent
+  std::vector<std::deque<std::shared_ptr<ComingState>>> coming_;  ///< states due from each slave, in order of requests
+  std::vector<std::deque<FilterState>> offers_;                   ///< offers to each slave; only the first was sent
 };
 
 }  // namespace convoy

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Files that somebody may have worked on are not overwritten unasked.
+/// Throws Error if the file exists, because somebody may have edited it, unless `force` is set.
 void expect_free(const std::string& file, bool force) {
   std::error_code ignored;
   if (!force && fs::exists(file, ignored)) {

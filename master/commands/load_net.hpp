@@ -6,7 +6,7 @@
 
 namespace convoy {
 
-/// The net file with --set, --batch and --epochs applied.
+/// Reads the net file and applies --set, --batch and --epochs. Throws Error.
 Net load_net(const NetOptions& options);
 Net load_net(const TrainOptions& options);
 

@@ -101,22 +101,21 @@ void define(CLI::App& command, ClusterOptions& options) {
       ->check(whole_number(1, 65536));
   command.add_option("--plan", options.plan,
                      "plan.json of a run with as many members, as a fixed plan; or thesis, a scheme for comparison, in "
-                     "which weights and "
-                     "raw maps travel in each step and slaves only convolve");
+                     "which weights and raw maps travel in each step and slaves only convolve");
 }
 
 }  // namespace
 
 namespace {
 
-/// CLI11 gives this word, or none, for an option without its value, depending on its version.
+/// Some versions of CLI11 give this word for an option without its value, others an empty word.
 constexpr const char* kNoFolder = "true";
 
 /// The options that need slaves.
 constexpr std::array kForSlaves{"least-slaves", "listen", "insecure", "keys",        "master-share", "memory",
                                 "shares",       "wire",   "exchange", "micro-batch", "plan"};
 
-/// Without the options for slaves, if the user now gives --slaves 0.
+/// Removes the options for slaves from those of the run if the user now gives --slaves 0.
 RunOptions run_to_take_over(const CLI::App& command, RunOptions run) {
   const CLI::Option& slaves = *command.get_option("--slaves");
   if (slaves.count() > 0 && slaves.as<int>() == 0) {
@@ -125,7 +124,7 @@ RunOptions run_to_take_over(const CLI::App& command, RunOptions run) {
   return run;
 }
 
-/// --resume FOLDER, which takes the net and all options from the run, and --resume beside NET and --out.
+/// Defines --resume FOLDER, which reads the net and all options from the run, and --resume together with NET and --out.
 void define_resume(CLI::App& command, TrainOptions& options) {
   command
       .add_option_function<std::string>(
@@ -133,7 +132,7 @@ void define_resume(CLI::App& command, TrainOptions& options) {
           [&options](const std::string& word) {
             options.resume = true;
             if (word.empty() || word == kNoFolder) return;
-            // Without a folder of its own it may stand in front of the net.
+            // If --out gives the folder, the word after --resume may be the net file.
             const bool net = options.net.net.empty() && !options.out.empty();
             (net ? options.net.net : options.out) = word;
           },

@@ -40,9 +40,9 @@ struct ClusterOptions {
   std::string memory;     ///< largest memory for the master's share, for parse_memory
   std::string shares;     ///< fixed shares such as "3,2,1", in the order of the members; empty for measured speeds
   std::string plan;       ///< file of a fixed plan, or "thesis"; empty to choose a plan
-  std::string exchange;   ///< "star" or "ring"; empty for the plan's
-  int micro_batch = 0;    ///< images in a micro-batch; 0 for the plan's
-  std::string wire;       ///< number type on the wire; empty for the plan's, or fp32
+  std::string exchange;   ///< "star" or "ring"; empty for the exchange of the plan
+  int micro_batch = 0;    ///< images in a micro-batch; 0 for the micro-batches of the plan
+  std::string wire;       ///< number type on the wire; empty for the type of the plan, or fp32
 };
 
 struct TrainOptions {
@@ -54,7 +54,7 @@ struct TrainOptions {
   std::string weights;              ///< file of initial weights; empty for random weights
   std::vector<std::string> except;  ///< layers that keep their random weights
   bool resume = false;
-  /// How config.yaml keeps the options of the run, by name: "slaves": "2".
+  /// The options that config.yaml stores, by name: "slaves": "2".
   std::map<std::string, std::string> given;
   double checkpoint_seconds = 60.0;
   double snapshot_seconds = 0.0;
@@ -112,7 +112,7 @@ void define(CLI::App& command, ExportOptions& options);
 CLI::Option* add_set_option(CLI::App& command, std::vector<std::string>& set);
 void define(CLI::App& command, KeyOptions& options);
 
-/// Throws UsageError if the parsed command has options that need slaves, and no slaves.
+/// Throws UsageError if the parsed command has an option that needs slaves, but has no slaves.
 void expect_slaves_for(const CLI::App& command);
 
 // Each command returns the program's exit code and throws Error for bad input. `command_line` is the user's command

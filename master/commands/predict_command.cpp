@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The files of images. A folder stands for its JPEG and PNG files in the order of their names.
+/// Lists the image files. A folder is replaced by its JPEG and PNG files in the order of their names.
 std::vector<std::string> files_of(const std::vector<std::string>& places) {
   std::vector<std::string> files;
   for (const std::string& place : places) {
@@ -33,15 +33,15 @@ std::vector<std::string> files_of(const std::vector<std::string>& places) {
       if (at->is_regular_file() && is_image_file(at->path().string())) inside.push_back(at->path().string());
     }
     if (error) fail("{}: the folder cannot be listed: {}", place, error.message());
-    if (inside.empty()) fail("{}: the folder has no JPEG or PNG", place);
+    if (inside.empty()) fail("{}: the folder has no JPEG or PNG file; give another folder", place);
     std::ranges::sort(inside);
     files.insert(files.end(), inside.begin(), inside.end());
   }
   return files;
 }
 
-/// Reads as many images from `first` on as fit, and fills the rest with zeros. Returns a message for each file that cannot
-/// be decoded and an empty text for the others. With Corrupt::refuse it throws the Error of the first such file.
+/// Reads as many images from `first` on as fit, and fills the rest with zeros. Returns a message for each file that
+/// cannot be decoded and an empty text for the others. With Corrupt::refuse it throws the Error of the first such file.
 std::vector<std::string> read_images(const std::vector<std::string>& files, std::size_t first, const Net& net,
                                      Corrupt corrupt, Tensor& images) {
   const std::vector<std::vector<float>> table = scaled_bytes(net.scales);
@@ -76,20 +76,20 @@ void print_skipped(const std::string& file, const std::string& what, const std::
   }
 }
 
-/// What was skipped in all. Throws Error when that is everything.
+/// Prints how many files were skipped. Throws Error if all files were skipped.
 void print_summary(std::size_t skipped, std::size_t files, const std::string& format) {
   if (skipped == 0) return;
-  if (skipped == files) fail("none of the {} files could be decoded", files);
+  if (skipped == files) fail("none of the {} files could be decoded; give JPEG or PNG files", files);
   if (format == "text") fmt::print(stderr, "convoy-master: {} of {} files were skipped\n", skipped, files);
 }
 
-/// A net that ends with a squared error has scores of its own.
+/// The scores of an image: probabilities if the net ends with softmax, otherwise its outputs unchanged.
 std::vector<float> probabilities(const std::string& file, std::span<const float> outputs, bool softmax) {
   std::vector<float> values(outputs.begin(), outputs.end());
   if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) {
     fail(
-        "{}: the net makes of it what are no numbers; are these its weights, and do pixels become what they did in its "
-        "training (input.mean, input.deviation)?",
+        "{}: the net's outputs for this image are not finite numbers; check that the weights belong to this net, and "
+        "that input.mean and input.deviation are those of its training",
         file);
   }
   if (!softmax) return values;
@@ -136,8 +136,7 @@ int predict_command(const PredictOptions& options) {
   if (net.scales.empty()) {
     fail(
         "{}: the file has no mean and deviation of the pixels; take the config.yaml of the run that made the weights, "
-        "or give "
-        "mean and deviation of pixel / 255, as in --set input.mean=[0.5,0.5,0.5] --set input.deviation=0.25",
+        "or give mean and deviation of pixel / 255, as in --set input.mean=[0.5,0.5,0.5] --set input.deviation=0.25",
         net.file);
   }
   const Cut cut = convoy::cut(net);
@@ -166,7 +165,7 @@ int predict_command(const PredictOptions& options) {
       print(files[first], probabilities(files[first], outputs.sample(n), softmax), net, options, softmax);
     }
   }
-  cluster->dismiss("all images are named");
+  cluster->dismiss("all images are classified");
   if (!stop) print_summary(skipped, files.size(), options.net.format);
   return stop ? kInterrupted : kSuccess;
 }

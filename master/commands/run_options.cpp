@@ -11,11 +11,11 @@
 namespace convoy {
 namespace {
 
-/// Those that the net of config.yaml holds, and those of one call alone.
+/// Options that are part of the net in config.yaml, and options for a single call.
 constexpr std::array kNotOfTheRun{"set",     "batch",  "epochs", "steps",  "out",
                                   "weights", "except", "resume", "format", "help"};
 
-/// "a, {b, c}, d" to "a", "{b, c}" and "d".
+/// Splits a text such as "a, {b, c}, d" into "a", "{b, c}" and "d".
 std::vector<std::string> split_fields(const std::string& text) {
   std::vector<std::string> fields(1);
   int depth = 0;
@@ -33,7 +33,7 @@ std::vector<std::string> split_fields(const std::string& text) {
 
 using Values = std::map<std::string, std::string>;
 
-/// Takes "field: value", and each field of "owner: {field: value, ...}".
+/// Adds the value of a text "field: value", or all values of a text "field: {name: value, ...}".
 void add(const std::string& owner, const std::string& field, Values& values) {
   const std::size_t colon = field.find(": ");
   if (colon == std::string::npos) return;
@@ -46,7 +46,7 @@ void add(const std::string& owner, const std::string& field, Values& values) {
   for (const std::string& each : split_fields(value.substr(1, value.size() - 2))) add(name + ".", each, values);
 }
 
-/// The values of a net as to_yaml() writes it, by names as --set has them.
+/// The values in a text of to_yaml(), by the names that --set uses.
 Values values_of(const std::string& text) {
   constexpr std::string_view kLayer = "  - {name: ";
   Values values;
@@ -110,13 +110,13 @@ std::vector<std::string> differences(const std::string& before, const std::strin
   for (const auto& [name, value] : old_values) {
     const auto found = new_values.find(name);
     if (found == new_values.end()) {
-      texts.push_back(fmt::format("{} was {} and is not there", name, value));
+      texts.push_back(fmt::format("{} was {} and is now missing", name, value));
     } else if (found->second != value) {
-      texts.push_back(fmt::format("{} was {} and is {}", name, value, found->second));
+      texts.push_back(fmt::format("{} was {} and is now {}", name, value, found->second));
     }
   }
   for (const auto& [name, value] : new_values) {
-    if (!old_values.contains(name)) texts.push_back(fmt::format("{} was not there and is {}", name, value));
+    if (!old_values.contains(name)) texts.push_back(fmt::format("{} was missing and is now {}", name, value));
   }
   return texts;
 }

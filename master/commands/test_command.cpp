@@ -12,7 +12,7 @@
 namespace convoy {
 namespace {
 
-/// What a test found; of some images only where it was interrupted.
+/// The results of a test. If it was interrupted, they cover only the images before that.
 struct Found {
   Evaluation result;
   Confusion confusion;
@@ -20,7 +20,7 @@ struct Found {
 
 void announce(const TestOptions& options, const DataSet& data, const Observers& observers) {
   const std::string drawn =
-      options.net.data == "glyphs" ? ", which Convoy draws itself; --data FOLDER takes others" : "";
+      options.net.data == "glyphs" ? ", which Convoy draws itself; --data FOLDER tests on others" : "";
   for (const auto& observer : observers) {
     observer->on_notice(fmt::format("testing {} on the {} test images of {}{}", options.weights, data.test.count(),
                                     options.net.data, drawn));
@@ -28,7 +28,7 @@ void announce(const TestOptions& options, const DataSet& data, const Observers& 
   }
 }
 
-/// Reports how far the test is, and counts answers, until somebody stops it.
+/// Runs the test until its end or until `stop` is set, counts the answers, and reports the progress.
 Found test(Learner& learner, const Batches& batches, int images, int classes, const Observers& observers,
            const std::atomic<bool>& stop) {
   Found found{.result = {}, .confusion = Confusion(classes)};

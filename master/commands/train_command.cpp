@@ -32,7 +32,7 @@ std::string go_on_command(const std::string& command_line, const std::string& fo
   return fmt::format("{} train --resume {}", command_line.substr(0, command_line.find(' ')), shell_word(folder));
 }
 
-/// The model to begin with, and where training stands with it.
+/// The model from which training starts, and its progress.
 struct Start {
   std::shared_ptr<const ModelState> model;
   Progress progress;
@@ -74,7 +74,7 @@ class TrainCommand {
       for (const std::string& notice : data_.notices) observer->on_notice(notice);
     }
     if (options.resume && options.out.empty()) {
-      fail("--resume needs the folder of the run: --resume FOLDER, or --out FOLDER beside it");
+      fail("--resume needs the folder of the run; give --resume FOLDER, or --resume with --out FOLDER");
     }
     // config.yaml needs these values so that the weights can be used with it.
     if (net_.scales.empty()) net_.scales = scales_of(data_);
@@ -200,7 +200,7 @@ class TrainCommand {
     } catch (const PeerLost& lost) {
       cluster.dismiss("the run ended: " + std::string(lost.what()));
       end({.how = "failed",
-           .text = fmt::format("stopped: {}; the last checkpoint stands", lost.what()),
+           .text = fmt::format("stopped: {}; the last checkpoint is still valid", lost.what()),
            .go_on = go_on_});
       return kSlaveLost;
     } catch (const Error& error) {
@@ -237,7 +237,7 @@ class TrainCommand {
 
   std::string best_file() const { return folder_ + "/best.safetensors"; }
 
-  /// The best epoch of a run that goes on.
+  /// The best epoch so far of a run that is resumed; none for a new run.
   BestEpoch best_before() {
     if (!options_.resume) return {};
     std::string notice;
@@ -248,7 +248,7 @@ class TrainCommand {
     return best;
   }
 
-  /// As of a checkpoint, training is worth more than the file.
+  /// Saves the weights of the best epoch. If this fails, training goes on.
   void try_to_save_best(const BestEpoch& best, const ModelState& model) {
     try {
       write_best(best_file(), cut_, model, net_, best);

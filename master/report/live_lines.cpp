@@ -18,7 +18,7 @@ std::optional<TerminalSize> size_of_stdout() {
 
 bool begins_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
 
-/// The first `columns` code points.
+/// Returns the first `columns` code points of a text.
 std::string cut_to(const std::string& text, std::size_t columns) {
   std::size_t seen = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -48,7 +48,7 @@ std::string LiveLines::cleared() const {
   if (widths_.empty()) return "";
   const std::optional<TerminalSize> now = size();
   const std::size_t columns = now ? std::max<std::size_t>(now->columns, 1) : 80;
-  // A terminal that has become narrower has broken the lines.
+  // If the terminal has become narrower, it has wrapped the live lines, so that they take more rows.
   std::size_t rows = 0;
   for (const std::size_t width : widths_) rows += std::max<std::size_t>((width + columns - 1) / columns, 1);
   return rows > 1 ? fmt::format("\r\x1b[{}A\x1b[J", rows - 1) : "\r\x1b[J";
@@ -68,7 +68,7 @@ void LiveLines::show(const std::vector<std::string>& lines) {
   }
   std::string text = cleared();
   widths_.clear();
-  // A last column or row that is full would make some terminals scroll.
+  // Some terminals scroll when the last column or row is filled, so both stay empty.
   const std::size_t columns = std::max<std::size_t>(now->columns, 2) - 1;
   const std::size_t most = std::max<std::size_t>(now->rows, 2) - 1;
   for (std::size_t i = 0; i < std::min(lines.size(), most); ++i) {

@@ -1,4 +1,5 @@
-// Lines of text on a stream: lines that stay, and below them, on a terminal, live lines that are redrawn in place.
+// Writes lines of text to a stream: permanent lines and, below them on a terminal, live lines that are redrawn in
+// place.
 #pragma once
 
 #include <cstdio>
@@ -14,42 +15,42 @@ struct TerminalSize {
   std::size_t rows = 24;
 };
 
-/// Where text for people goes.
+/// The output for text for people.
 struct TextOutput {
   std::FILE* to = stdout;
-  std::function<std::optional<TerminalSize>()> size;  ///< the size at present; gives nothing where `to` is no terminal
-  double seconds_between = 10.0;                      ///< least seconds between two reports of progress
+  std::function<std::optional<TerminalSize>()> size;  ///< returns the current size, or nothing if `to` is no terminal
+  double seconds_between = 10.0;                      ///< minimum time between two progress reports
 };
 
-/// Standard output: on a terminal five reports a second, in a pipe one in ten seconds.
+/// Standard output, with up to five progress reports a second on a terminal, otherwise one every ten seconds.
 TextOutput standard_output();
 
-/// Columns that a text in UTF-8 takes, each code point being as wide as a letter.
+/// The number of columns of a text in UTF-8, counting one column for each code point.
 std::size_t width_of(const std::string& text);
 
 class LiveLines {
  public:
   explicit LiveLines(TextOutput output) : output_(std::move(output)) {}
-  /// Leaves the live lines where they are; what follows begins on a line of its own.
+  /// Ends the last live line, so that later output begins on a new line.
   ~LiveLines();
   LiveLines(const LiveLines&) = delete;
   LiveLines& operator=(const LiveLines&) = delete;
 
-  /// The terminal's size at present; nothing in a pipe.
+  /// The current size of the terminal; nothing if the output is no terminal.
   std::optional<TerminalSize> size() const { return output_.size ? output_.size() : std::nullopt; }
   const TextOutput& output() const { return output_; }
-  /// Writes a line that stays, above the live ones, which vanish until they are shown again.
+  /// Writes a permanent line in place of the live lines. The live lines disappear until the next show().
   void line(const std::string& text);
-  /// Shows these lines in place of the live ones, each cut to the terminal's columns, and as many as it has rows for. In a
-  /// pipe they are lines that stay.
+  /// Replaces the live lines. They are cut to the size of the terminal. If the output is no terminal, writes permanent
+  /// lines.
   void show(const std::vector<std::string>& lines);
 
  private:
-  /// What takes the cursor to the first live line and clears all of them.
+  /// The control sequence that moves the cursor to the first live line and clears all live lines.
   std::string cleared() const;
 
   TextOutput output_;
-  std::vector<std::size_t> widths_;  ///< of the live lines, the cursor being at the end of the last
+  std::vector<std::size_t> widths_;  ///< widths of the live lines; the cursor is at the end of the last one
 };
 
 }  // namespace convoy

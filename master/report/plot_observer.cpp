@@ -1,4 +1,4 @@
-// Draws the curves of a run.
+// An observer that plots the loss and accuracy of a run.
 
 #include <fmt/core.h>
 
@@ -15,7 +15,8 @@ namespace {
 
 constexpr double kSecondsBetween = 30.0;
 
-/// Behind the title. The range of a single epoch would be empty, so half an epoch is left on both sides.
+/// The script after the line with the title. It leaves half an epoch free on both sides, because the range of a single
+/// epoch would be empty.
 constexpr const char* kScript = R"(set terminal pngcairo size 900,800
 set output 'curves.png'
 set datafile separator ','
@@ -48,14 +49,14 @@ plot 'results.csv' using 1:3 skip 1 with linespoints pointtype 7 title 'training
 unset multiplot
 )";
 
-/// A text between gnuplot's single quotes.
+/// Quotes a text for gnuplot.
 std::string quoted(const std::string& text) {
   std::string quoted = "'";
   for (const char letter : text) quoted += letter == '\'' ? "''" : std::string(1, letter);
   return quoted + "'";
 }
 
-/// Draws beside the run, so that training does not wait for it.
+/// Runs gnuplot in the background, so that training does not wait for it.
 class PlotObserver : public Observer {
  public:
   explicit PlotObserver(std::string folder) : folder_(std::move(folder)) {}
@@ -87,7 +88,7 @@ class PlotObserver : public Observer {
   }
 
   std::string folder_;
-  bool fresh_ = false;  ///< an epoch is not drawn yet
+  bool fresh_ = false;  ///< whether an epoch is not plotted yet
   bool drawn_ = false;
   Stopwatch since_;
   std::future<bool> drawing_;

@@ -10,12 +10,12 @@ namespace convoy {
 /// Throws Error if `out` already holds a run or the folder cannot be made.
 std::string make_run_folder(const std::string& out, const std::string& net);
 
-/// A run folder in which no run has begun yet. Unless began() is called, the end of this object removes the files that a
-/// run writes before it begins, and the folder as well if it was made for the run and nothing else is in it.
+/// A run folder in which no run has begun yet. Unless began() is called, the end of this object removes the files that
+/// a run writes before it begins, and the folder as well if it was made for the run and nothing else is in it.
 class UnbegunRun {
  public:
   UnbegunRun() = default;
-  /// `made`: the folder was made for this run.
+  /// `made` tells whether the folder was made for this run.
   UnbegunRun(std::string folder, bool made) : folder_(std::move(folder)), made_(made) {}
   ~UnbegunRun();
   UnbegunRun(const UnbegunRun&) = delete;
@@ -25,7 +25,7 @@ class UnbegunRun {
   void began() { folder_.clear(); }
 
  private:
-  std::string folder_;  ///< empty: there is nothing to remove
+  std::string folder_;  ///< empty if there is nothing to remove
   bool made_ = false;
 };
 

@@ -14,14 +14,14 @@ constexpr int kMostInTable = 20;
 constexpr std::size_t kMostPairs = 10;
 constexpr std::size_t kColumns = 79;
 constexpr std::size_t kNameColumns = 18;
-constexpr int kMostInMatrix = 100;           ///< in JSON
-constexpr std::size_t kMostMistakes = 1000;  ///< in JSON
+constexpr int kMostInMatrix = 100;           ///< limit in JSON
+constexpr std::size_t kMostMistakes = 1000;  ///< limit in JSON
 
 double percent(long part, long whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
 
-/// Cut or filled up to so many columns.
+/// Cuts a text to `columns` columns, or fills it up with spaces.
 std::string in_columns(const std::string& text, std::size_t columns) {
   std::string shown;
   std::size_t width = 0;
@@ -34,7 +34,7 @@ std::string in_columns(const std::string& text, std::size_t columns) {
   return shown + std::string(columns - width, ' ');
 }
 
-/// The classes that have images, in their order, or the worst of them where they are many.
+/// The classes that have images, in their order. If there are too many for the table, only the worst, the worst first.
 std::vector<int> shown_classes(const Confusion& confusion) {
   std::vector<int> classes(static_cast<std::size_t>(confusion.classes()));
   std::iota(classes.begin(), classes.end(), 0);
@@ -63,7 +63,7 @@ void add_table(const Confusion& confusion, const std::vector<std::string>& names
   }
 }
 
-/// The matrix, or nothing where it would not fit.
+/// Adds the lines of the confusion matrix. Returns false if it is too wide.
 bool add_matrix(const Confusion& confusion, const std::vector<std::string>& names, std::vector<std::string>& lines) {
   long most = 0;
   for (int c = 0; c < confusion.classes(); ++c) most = std::max(most, confusion.images(c));

@@ -1,4 +1,4 @@
-// What a test of a net found, class by class.
+// Formats the results of a test for each class, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,16 +9,18 @@
 
 namespace convoy {
 
-/// The name of a class: from the net, or its number.
+/// The name of a class in `names`, or "class NUMBER" if it has none.
 std::string class_name(const std::vector<std::string>& names, int number);
 
-/// Text for people, at most 79 columns wide: a table of the classes, and the confusion matrix where it fits; of many classes
-/// the worst, and the pairs that are most often confused.
+/// Formats the results as text for people, at most 79 columns wide: a table of the classes and the confusion matrix. If
+/// there are too many classes, the table has only the worst of them; if the matrix does not fit, the pairs of classes
+/// that are most often confused replace it.
 std::vector<std::string> lines_of(const Confusion& confusion, const std::vector<std::string>& names);
 
-/// "classes": for each class its number, name, images, correct answers, and answers for it in all. "mistakes": how many
-/// images of which class were taken for which, the most frequent first, 1000 at most. "confusion", of up to 100 classes:
-/// the matrix, a row for each class and a column for each answer.
+/// Formats the results as JSON. "classes" has for each class its number, its name, the number of its images, of correct
+/// answers and of all answers with this class. "mistakes" has the number of images for each pair of class and wrong
+/// answer, the most frequent first, at most 1000. "confusion" is the matrix, with a row for each class and a column for
+/// each answer; it is left out if there are more than 100 classes.
 nlohmann::ordered_json to_json(const Confusion& confusion, const std::vector<std::string>& names);
 
 }  // namespace convoy

@@ -97,7 +97,7 @@ class TextObserver : public Observer {
   }
 
  private:
-  /// Whether progress is to be reported again.
+  /// Whether the next progress report is due.
   bool is_time() {
     if (shown_ && since_.seconds() < lines_.output().seconds_between) return false;
     shown_ = true;
@@ -125,7 +125,7 @@ class TextObserver : public Observer {
     return text;
   }
 
-  /// The present share of a member in the work, in percent.
+  /// The current share of a member in the work, in percent.
   double share_of_now(const std::string& member) const {
     const auto& members = start_.plan.members;
     const auto found = std::ranges::find(members, member);

@@ -1,4 +1,4 @@
-// What a run tells of itself, as text for people.
+// Reports the progress of a run as text for people.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace convoy {
 
-/// make_text_observer() for another place than standard output.
+/// Makes the observer of make_text_observer() for another output than standard output.
 std::unique_ptr<Observer> make_text_observer(TextOutput output);
 
 }  // namespace convoy

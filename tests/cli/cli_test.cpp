@@ -77,13 +77,14 @@ TEST(CommandLines, AreExplainedInOwnWords) {
   EXPECT_EQ(answer_to({"train", "--slave=2"}), "unknown option --slave; did you mean --slaves?");
   EXPECT_EQ(answer_to({"train", "a.yaml", "--rate"}), "unknown option --rate; program train --help lists the options");
   EXPECT_EQ(answer_to({"train", "a.yaml", "--weights", "w"}),
-            "train has no option --weights (test has); program train --help lists the options");
+            "train has no option --weights, but test has; program train --help lists the options");
   EXPECT_EQ(answer_to({"--slaves", "2", "train", "a.yaml"}),
             "--slaves comes before the command; write it after the command, as in program train --slaves");
   EXPECT_EQ(answer_to({"train", "a.yaml", "b.yaml"}),
             "'b.yaml' is one word too many; program train --help lists the options");
   EXPECT_EQ(answer_to({"train", "a.yaml", "--slaves"}), "--slaves needs a value: slaves to wait for");
-  EXPECT_EQ(answer_to({"train", "a.yaml", "--slaves", "1", "--slaves", "2"}), "--slaves is given more than once");
+  EXPECT_EQ(answer_to({"train", "a.yaml", "--slaves", "1", "--slaves", "2"}),
+            "--slaves is given more than once; give it once");
   EXPECT_EQ(answer_to({"train", "a.yaml", "--slaves", "many"}), "--slaves: 'many' is not a whole number from 0 to 9");
   EXPECT_EQ(answer_to({"train", "a.yaml", "--slaves", "1", "--alone"}),
             "--slaves and --alone exclude each other; leave one of them out");

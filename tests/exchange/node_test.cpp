@@ -238,10 +238,10 @@ TEST(NodeParcels, ThatDoNotBelongAreRefused) {
   const auto expect = [&](int sender, int task, std::size_t first, std::size_t size, const std::string& text) {
     EXPECT_THAT([&] { receive(sender, task, first, size); }, testing::ThrowsMessage<Error>(testing::HasSubstr(text)));
   };
-  expect(from, -1, 0, 8, "none to send here");
-  expect(from, 1 << 20, 0, 8, "none to send here");
-  expect(from, index + 1, 0, 8, "none to send here");
-  expect(from + 1, index, 0, 8, "none to send here");
+  expect(from, -1, 0, 8, "no such task to send here");
+  expect(from, 1 << 20, 0, 8, "no such task to send here");
+  expect(from, index + 1, 0, 8, "no such task to send here");
+  expect(from + 1, index, 0, 8, "no such task to send here");
   expect(from, index, 1, 8, "from value 1 on");
   expect(from, index, 0, 7, "where values 0 to");
   expect(from, index, 0, 0, "where values 0 to");

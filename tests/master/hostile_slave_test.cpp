@@ -63,14 +63,16 @@ constexpr std::size_t kMaps = sizeof(float) * kBatch * 4 * 6 * 6;
 std::vector<HostileCase> bad_manners() {
   return {
       {"FailsToHold", "Assign", [](FakeSlave& s) { s.send(wire::Failed{"out of memory"}); }, "out of memory"},
-      {"PieceForAssign", "Assign", [](FakeSlave& s) { s.send_piece({}, 4); }, "broke the protocol: a Piece of step 0"},
-      {"OtherAnswer", "Assign", [](FakeSlave& s) { s.send(wire::Calibrated{1.0}); }, "Calibrated where Piece or Done"},
+      {"PieceForAssign", "Assign", [](FakeSlave& s) { s.send_piece({}, 4); },
+       "broke the protocol: a Piece of step 0 came"},
+      {"OtherAnswer", "Assign", [](FakeSlave& s) { s.send(wire::Calibrated{1.0}); },
+       "Calibrated came where Piece or Done"},
       {"DoneTwice", "Step",
        [](FakeSlave& s) {
          s.send(wire::Done{});
          s.send(wire::Done{});
        },
-       "broke the protocol: an unasked Done"},
+       "broke the protocol: an unrequested Done came"},
       {"UnreachedLate", "Step",
        [](FakeSlave& s) {
          s.send(wire::Unreached{{"nobody"}});
@@ -104,31 +106,31 @@ std::vector<HostileCase> bad_manners() {
          s.send(wire::Done{}, Channel::control);
          s.hang();
        },
-       "Done on its control connection"},
+       "Done came on its control connection"},
       {"WantsABlockThatThereIsNot", "Load",
        [](FakeSlave& s) {
          s.send(wire::Wanted{0, {1}});
        },
-       "block 1 of 1"},
+       "a Wanted names block 1; the offer has blocks 0 to 0"},
       {"WantsAnotherStage", "Load",
        [](FakeSlave& s) {
          s.send(wire::Wanted{1, {}});
        },
-       "an unasked Wanted"},
+       "an unrequested Wanted came"},
       {"WantsTwice", "Load",
        [](FakeSlave& s) {
          s.send(wire::Wanted{0, {}});
          s.send(wire::Wanted{0, {}});
        },
-       "an unasked Wanted"},
+       "an unrequested Wanted came"},
       {"WantsInAStep", "Step",
        [](FakeSlave& s) {
          s.send(wire::Wanted{0, {}});
        },
-       "an unasked Wanted"},
+       "an unrequested Wanted came"},
       {"Vanishes", "Step", [](FakeSlave& s) { s.vanish(); }, "is gone"},
       {"VanishesWhileHolding", "Assign", [](FakeSlave& s) { s.vanish(); }, "is gone"},
-      {"Hangs", "Step", [](FakeSlave& s) { s.hang(); }, "hangs: no answer for"},
+      {"Hangs", "Step", [](FakeSlave& s) { s.hang(); }, "hangs: it has not answered for"},
       {"Floods", "Step",
        [](FakeSlave& s) {
          for (int i = 0; i < 30000; ++i) s.send(wire::Ping{});
@@ -141,7 +143,7 @@ std::vector<HostileCase> bad_manners() {
          s.hang();
        },
        "floods the master"},
-      {"HangsInUpdate", "Update", [](FakeSlave&) {}, "hangs: no answer for"},
+      {"HangsInUpdate", "Update", [](FakeSlave&) {}, "hangs: it has not answered for"},
   };
 }
 
@@ -151,17 +153,17 @@ std::vector<HostileCase> bad_pieces() {
   static const std::uint32_t part = send_of(Cargo::part);
   return {
       {"OfAnotherStep", "Step", [](FakeSlave& s) { s.send_piece({.step = 2, .task = maps}, kMaps); },
-       "a Piece of step 2 in step 1"},
+       "a Piece of step 2 came in step 1"},
       {"OfNoTask", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = 1U << 29}, kMaps); },
-       "none to send here"},
+       "no such task to send here"},
       {"OfATaskThatSendsNothing", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = part + 1}, kMaps); },
-       "none to send here"},
+       "no such task to send here"},
       {"MapsTwice", "Step",
        [](FakeSlave& s) {
          s.send_piece({.step = 1, .task = maps}, kMaps);
          s.send_piece({.step = 1, .task = maps}, kMaps);
        },
-       "none to send here"},
+       "no such task to send here"},
       {"TooManyMaps", "Step", [](FakeSlave& s) { s.send_piece({.step = 1, .task = maps}, kMaps + 4); },
        "1156 bytes from value 0 on"},
       {"MapsBeyondTheEnd", "Step",
@@ -175,7 +177,7 @@ std::vector<HostileCase> bad_pieces() {
          s.send(wire::Done{});
          s.send(wire::Done{});
        },
-       "an unasked Done"},
+       "an unrequested Done came"},
       {"BeyondItsCredit", "Step",
        [](FakeSlave& s) {
          // The Pieces are parts of the second stage's input gradient. The master adds none of them up before the loss
@@ -184,7 +186,7 @@ std::vector<HostileCase> bad_pieces() {
          s.send(wire::Calibrated{1.0});
        },
        "broke the protocol"},
-      {"SnapshotIncomplete", "Snapshot", [](FakeSlave& s) { s.send(wire::Done{}); }, "an unasked Done"},
+      {"SnapshotIncomplete", "Snapshot", [](FakeSlave& s) { s.send(wire::Done{}); }, "an unrequested Done came"},
       {"SnapshotTooLong", "Snapshot", [](FakeSlave& s) { s.send_piece({}, 4 * 37); }, "at most 36 values are due"},
   };
 }

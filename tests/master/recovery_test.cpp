@@ -275,7 +275,7 @@ TEST(Losses, OfAThreadThatHangsAreNoticedByWhatTasksTook) {
   const Result result = run.train(kSteps, kEachStep);
   stop = true;
   thread.join();
-  EXPECT_THAT(result.notices, Contains(HasSubstr("slave stuck hangs: no answer for 3 s")));
+  EXPECT_THAT(result.notices, Contains(HasSubstr("slave stuck hangs: it has not answered for 3 s")));
   expect_near(result.model, alone().model);
 }
 

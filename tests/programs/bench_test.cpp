@@ -50,7 +50,7 @@ TEST_F(Programs, ASimulatedSweepTakesTheMachinesOfARun) {
                                        folder("run"), "--slaves", "1,4",   "--out", folder("sweep")};
   Process other(words);
   EXPECT_EQ(other.wait(60s), kFailure) << other.output();
-  EXPECT_THAT(other.output(), HasSubstr("its timings are of batches of 50"));
+  EXPECT_THAT(other.output(), HasSubstr("the timings are for a batch of 50"));
   std::vector<std::string> same = words;
   same.insert(same.end(), {"--batch", "50"});
   Process sweep(same);

@@ -43,7 +43,7 @@ TEST_F(Programs, SlavesJoinByTheKeyThatTheMasterPrints) {
   std::filesystem::permissions(keys, std::filesystem::perms::others_read, std::filesystem::perm_options::add);
   Process open({kMaster, "key", "--keys", keys});
   EXPECT_EQ(open.wait(10s), kFailure);
-  EXPECT_THAT(open.output(), HasSubstr("others can read these keys"));
+  EXPECT_THAT(open.output(), HasSubstr("other users can read these keys"));
 }
 
 TEST_F(Programs, MasterSaysWhatItWaitsFor) {

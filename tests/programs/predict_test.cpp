@@ -88,7 +88,7 @@ TEST_F(Predictions, SayWhatIsMissing) {
   expect(predict({folder("broken.png")}), "broken.png: the image is not a valid PNG");
   expect(predict({folder("nothing.png")}), "nothing.png");
   fs::create_directories(folder("empty"));
-  expect(predict({folder("empty")}), "the folder has no JPEG or PNG");
+  expect(predict({folder("empty")}), "the folder has no JPEG or PNG file");
   expect(master({"predict", folder("net.yaml"), "--weights", folder("run/weights.safetensors"), folder("data")}),
          "has no mean and deviation of the pixels");
 }
@@ -124,7 +124,8 @@ TEST_F(Predictions, SayWhenTheNetGivesNoNumbers) {
   }
   Process process = predict({folder("data")});
   EXPECT_EQ(process.wait(120s), kFailure);
-  EXPECT_THAT(process.output(), HasSubstr("what are no numbers; are these its weights"));
+  EXPECT_THAT(process.output(),
+              HasSubstr("outputs for this image are not finite numbers; check that the weights belong to this net"));
 }
 
 TEST_F(Predictions, TakeWeightsOfOtherPrograms) {

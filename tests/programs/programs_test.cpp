@@ -299,7 +299,7 @@ TEST_F(Programs, TheThesisSchemeTrainsAndItsCalibrationPlansAgain) {
   EXPECT_THAT(plan.output(), AllOf(HasSubstr("a step takes about"), HasSubstr("other plans"), HasSubstr("Mbit/s")));
   Process other = master({"plan", net, "--batch", "7", "--calibration", folder("run") + "/calibration.json"});
   EXPECT_EQ(other.wait(60s), kFailure);
-  EXPECT_THAT(other.output(), HasSubstr("calibration.json: its timings are of batches of"));
+  EXPECT_THAT(other.output(), HasSubstr("calibration.json: the timings are for a batch of"));
 }
 
 TEST_F(Programs, ASlaveThatDiesInARingIsNamedAndReplaced) {

@@ -50,7 +50,7 @@ TEST_F(Runs, SayWhatTheyWereStartedWithInstead) {
       master(training(folder("run"), {"--resume", "--seed", "2", "--set", "conv1.kernel=3", "--epochs", "2"}));
   EXPECT_EQ(other.wait(30s), kFailure);
   EXPECT_THAT(other.output(),
-              AllOf(HasSubstr("seed was 1 and is 2"), HasSubstr("conv1.kernel was [5, 5] and is [3, 3]"),
+              AllOf(HasSubstr("seed was 1 and is now 2"), HasSubstr("conv1.kernel was [5, 5] and is now [3, 3]"),
                     Not(HasSubstr("epochs")), HasSubstr("train --resume " + folder("run"))));
   Process none = master({"train", "--resume", folder("nothing")});
   EXPECT_EQ(none.wait(30s), kFailure);

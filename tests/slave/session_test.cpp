@@ -114,7 +114,7 @@ const std::vector<BadTask> kBadTasks{
        m.send_piece({.step = 1}, kImages / 2);
        m.send_piece({.step = 1}, kImages / 2);
      },
-     "from value 0 on of task 0, where values 36 to 72"},
+     "from value 0 on of task 0 came where values 36 to 72"},
 };
 
 class BadTasks : public testing::TestWithParam<BadTask> {};

@@ -54,8 +54,8 @@ TEST(Beacons, ThatDoNotComeAreExplained) {
   const std::string ours = make_key_pair().public_key;
   const Beacon other("tcp://127.0.0.1:7003", make_key_pair().public_key);
   // Another test program of this machine may have beacons of its own.
-  EXPECT_THAT(told_of_none(ours), testing::AllOf(testing::HasSubstr("a master calls from tcp://"),
-                                                 testing::HasSubstr("with another key"), testing::HasSubstr("--key")));
+  EXPECT_THAT(told_of_none(ours), testing::AllOf(testing::HasSubstr("a master broadcasts from tcp://"),
+                                                 testing::HasSubstr("has another key"), testing::HasSubstr("--key")));
 }
 
 TEST(Beacons, AreNoLongerAwaitedAtTheEnd) {

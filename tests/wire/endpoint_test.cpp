@@ -1,4 +1,4 @@
-// Addresses as users write them, and why no connection to them comes about.
+// Tests of the addresses that users write, and of the texts about connections that fail.
 
 #include "wire/endpoint.hpp"
 
@@ -111,7 +111,7 @@ TEST(Troubles, OfALinkAreKnownWithinSeconds) {
   EXPECT_THAT(trouble_of(unresolved, 15s), HasSubstr("nosuch.invalid"));
   const Port silent(true);
   ClientLink unanswered(fmt::format("tcp://127.0.0.1:{}", silent.number()));
-  EXPECT_THAT(trouble_of(unanswered, 15s), HasSubstr("does not answer as a master would"));
+  EXPECT_THAT(trouble_of(unanswered, 15s), HasSubstr("does not answer like a master"));
 }
 
 TEST(Troubles, OfKeysAreTold) {
