@@ -178,7 +178,6 @@ long back_to(const Result& result) {
 }
 
 class Deaths : public testing::TestWithParam<Death> {};
-
 TEST_P(Deaths, LeaveTheWeightsOfARunThatChangedItsPlanThere) {
   const Death& death = GetParam();
   const ClusterOptions three{.slaves = 3, .shares = "3,2,2", .exchange = death.exchange};
@@ -347,7 +346,7 @@ TEST(Losses, DoNotKeepASlaveOutThatTheRunNeeds) {
     FakeSlave sound(run.endpoint(), "nothing", [](FakeSlave&) {});
     sound.run(stop);
   });
-  std::thread clock([&] {
+  std::thread clock([&] {  // ends the run after 30 s, so that the test fails instead of waiting for ever
     for (int i = 0; i < 300 && !stop; ++i) std::this_thread::sleep_for(100ms);
     run.stop();
   });
