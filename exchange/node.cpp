@@ -255,6 +255,15 @@ bool Node::work() {
   return true;
 }
 
+std::optional<int> Node::awaited_sender() const {
+  if (graph_ == nullptr) return std::nullopt;
+  for (std::size_t i = 0; i < graph_->tasks.size(); ++i) {
+    const Task& each = graph_->tasks[i];
+    if (each.kind == TaskKind::send && each.to == index_ && !done_[i]) return each.node;
+  }
+  return std::nullopt;
+}
+
 double Node::gradient_squares() const {
   double sum = 0.0;
   for (const std::vector<Piece>& pieces : pieces_) {

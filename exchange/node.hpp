@@ -87,6 +87,12 @@ class Node {
   void grant();
   /// Runs the first ready task. Returns false if no task is ready.
   bool work();
+  /// The number of tasks of the step that this node still has to do, to send or to receive.
+  std::size_t left() const { return left_; }
+  /// Whether no task is ready, so that the node can do nothing before more values arrive.
+  bool waits() const { return ready_.empty(); }
+  /// The sender of the first values, in the order of the graph, that have not all arrived here. Nothing if all have arrived.
+  std::optional<int> awaited_sender() const;
   /// Whether the step has nothing left to compute, send or receive. A training step also needs its update.
   bool finished() const { return left_ == 0 && (!pass_.training || update_.has_value()); }
 

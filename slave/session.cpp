@@ -297,7 +297,10 @@ void Session::finish() {
 }
 
 void Session::show_life() {
-  if (Clock::now() >= sign_) send(wire::Ping{});
+  if (Clock::now() < sign_) return;
+  wire::Ping ping{.left = 0, .waiting = move_owed_};
+  if (node_ && in_step_) ping = {.left = static_cast<std::uint32_t>(node_->left()), .waiting = node_->waits()};
+  send(ping);
 }
 
 void Session::send(const wire::Message& message) {

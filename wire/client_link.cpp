@@ -42,7 +42,8 @@ struct ClientLink::State {
     Peer peer;
     std::string address;
     zmq::socket_t socket;
-    std::unique_ptr<Monitor> monitor;
+    std::unique_ptr<Monitor> monitor;  ///< null for a peer that cannot be connected
+    std::string fault;                 ///< why it cannot be
   };
 
   LinkOptions options;
@@ -74,7 +75,30 @@ struct ClientLink::State {
   }
   void watch_peers() {
     for (PeerSocket& each : peers) {
-      if (!each.monitor->watch()) throw LinkBroken(each.peer.name);
+      if (each.monitor && !each.monitor->watch()) throw LinkBroken(each.peer.name);
+    }
+  }
+
+  /// Connects to another slave, or notes why that cannot be.
+  void meet(PeerSocket& link, const std::string& own_id) {
+    configure(link.socket, options);
+    // The queue is unlimited: a send that blocked on a hung peer would keep this slave from reading the master's new
+    // plan.
+    link.socket.set(zmq::sockopt::sndhwm, 0);
+    link.socket.set(zmq::sockopt::tcp_keepalive, 1);
+    if (const auto& key = options.join_key) {
+      if (!is_key(link.peer.key)) {
+        link.fault = "it announced no public key";
+        return;
+      }
+      encrypt_as_client(link.socket, link.peer.key, key->member);
+    }
+    auto monitor = std::make_unique<Monitor>(context, link.socket, fmt::format("{}-{}", meetings, link.peer.node));
+    try {
+      connect(link.socket, "tcp://" + link.address, own_id);
+      link.monitor = std::move(monitor);
+    } catch (const zmq::error_t& error) {
+      link.fault = std::strerror(error.num());
     }
   }
 
@@ -234,38 +258,27 @@ void ClientLink::meet(const std::string& token, int self, const std::vector<Peer
   ++state.meetings;
   for (const Peer& peer : peers) {
     const std::string host = peer.endpoint.starts_with(':') ? state.address.host : "";
-    state.peers.push_back(
-        {peer, host + peer.endpoint, zmq::socket_t(state.context, zmq::socket_type::dealer), nullptr});
-    State::PeerSocket& link = state.peers.back();
-    configure(link.socket, state.options);
-    // The queue is unlimited: a send that blocked on a hung peer would keep this slave from reading the master's new
-    // plan.
-    link.socket.set(zmq::sockopt::sndhwm, 0);
-    link.socket.set(zmq::sockopt::tcp_keepalive, 1);
-    if (const auto& key = state.options.join_key) {
-      if (!is_key(peer.key))
-        fail("slave {} announced no public key; start the master and all slaves with keys, or all with --insecure",
-             peer.name);
-      encrypt_as_client(link.socket, peer.key, key->member);
-    }
-    link.monitor =
-        std::make_unique<Monitor>(state.context, link.socket, fmt::format("{}-{}", state.meetings, peer.node));
-    try {
-      state.connect(link.socket, "tcp://" + link.address, fmt::format("{}/{}", token, self));
-    } catch (const zmq::error_t& error) {
-      fail("cannot connect to slave {} at '{}': {}", peer.name, link.address, std::strerror(error.num()));
-    }
+    state.peers.push_back({.peer = peer,
+                           .address = host + peer.endpoint,
+                           .socket = zmq::socket_t(state.context, zmq::socket_type::dealer),
+                           .monitor = nullptr,
+                           .fault = {}});
+    state.meet(state.peers.back(), fmt::format("{}/{}", token, self));
   }
 }
 
 std::vector<std::string> ClientLink::unreached(Deadline deadline) {
   while (true) {
     std::vector<std::string> names;
+    bool hope = false;
     for (State::PeerSocket& each : state_->peers) {
-      each.monitor->watch();
-      if (!each.monitor->stands()) names.push_back(fmt::format("{} at {}", each.peer.name, each.address));
+      if (each.monitor) each.monitor->watch();
+      if (each.monitor && each.monitor->stands()) continue;
+      hope = hope || each.monitor;
+      names.push_back(
+          fmt::format("{} at {}{}", each.peer.name, each.address, each.fault.empty() ? "" : ": " + each.fault));
     }
-    if (names.empty() || Clock::now() >= deadline) return names;
+    if (names.empty() || !hope || Clock::now() >= deadline) return names;
     state_->watch();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

@@ -267,7 +267,10 @@ Message read(const fb::Header& header) {
       return Welcome{header.body_as_Welcome()->version(), text(header.body_as_Welcome()->run(), "run")};
     case fb::Body::Refused: return Refused{text(header.body_as_Refused()->reason(), "reason")};
     case fb::Body::Bye: return Bye{text(header.body_as_Bye()->reason(), "reason")};
-    case fb::Body::Ping: return Ping{};
+    case fb::Body::Ping: {
+      const fb::Ping& t = *header.body_as_Ping();
+      return Ping{within(t.left(), 0U, kMostTasks, "tasks left"), t.waiting()};
+    }
     case fb::Body::Attach: return Attach{text(header.body_as_Attach()->name(), "name")};
     case fb::Body::Calibrate: return read(*header.body_as_Calibrate());
     case fb::Body::Calibrated: {

@@ -101,7 +101,9 @@ struct BodyEncoder {
   Result operator()(const Bye& m) const {
     return {fb::Body::Bye, fb::CreateBye(builder, builder.CreateString(m.reason)).Union()};
   }
-  Result operator()(const Ping&) const { return {fb::Body::Ping, fb::CreatePing(builder).Union()}; }
+  Result operator()(const Ping& m) const {
+    return {fb::Body::Ping, fb::CreatePing(builder, m.left, m.waiting).Union()};
+  }
   Result operator()(const Attach& m) const {
     return {fb::Body::Attach, fb::CreateAttach(builder, builder.CreateString(m.name)).Union()};
   }

@@ -154,10 +154,10 @@ class ClientLink {
     std::string key = {};  ///< peer_key() of the slave
   };
   /// Drops all links to peers, and connects to `peers` as node `self` of the plan with this token. From now on,
-  /// messages with other tokens are ignored.
+  /// messages with other tokens are ignored. A peer whose address or key cannot be used is one of unreached().
   void meet(const std::string& token, int self, const std::vector<Peer>& peers);
   /// Waits until all peers are connected. Returns "NAME at HOST:PORT" of each peer that is not connected at the
-  /// deadline.
+  /// deadline, and the reason where one is known. Does not wait for peers that cannot be connected.
   std::vector<std::string> unreached(Deadline deadline);
   /// Queues a message without waiting. The queue has no limit, but never holds more than the plan sends in two steps.
   /// Throws LinkBroken if the connection broke.

@@ -15,7 +15,7 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 9;
+inline constexpr std::uint32_t kProtocolVersion = 10;
 /// The capability of receiving and sending Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// The largest payload of a Piece, in bytes; a larger tensor travels as several Pieces.
@@ -49,8 +49,11 @@ struct Refused {
 struct Bye {
   std::string reason;
 };
-/// Either direction: a sign of life that needs no answer.
-struct Ping {};
+/// Either direction: a sign of life that needs no answer. On its data connection a slave also says how far it is.
+struct Ping {
+  std::uint32_t left = 0;  ///< tasks of the step at hand that the slave still has to finish
+  bool waiting = false;    ///< whether the slave can do nothing before more arrives from others
+};
 /// Slave to master: the slave's user wants it to leave. It works on until the master says Bye.
 struct Leaving {};
 

@@ -53,8 +53,18 @@ void Cluster::form() {
       // it.
       if (!formed_ && lost.reason() == PeerLost::Reason::cannot_hold) throw Error(lost.what());
       lose(lost);
+      if (formed_ && stop_) return finish_alone();
     }
   }
+}
+
+/// So that a run which is to stop ends with what it has.
+void Cluster::finish_alone() {
+  slaves_ = nullptr;
+  trunk_.reset();
+  dismiss("the master was interrupted");
+  planned_.roster.reset();
+  train_alone();
 }
 
 void Cluster::form_once() {
@@ -62,6 +72,7 @@ void Cluster::form_once() {
   trunk_.reset();
   if (formed_ && slave_count() < static_cast<std::size_t>(options_.least_slaves)) {
     gather_slaves(options_, *planned_.roster, options_.least_slaves, observers_, stop_);
+    if (stop_) return finish_alone();
   }
   if (slave_count() == 0) {
     notice("this machine goes on alone");
@@ -101,8 +112,17 @@ void Cluster::train_alone() {
   plan_ = whole_plan(cut_.trunk, batch, kMasterName);
 }
 
-/// Removes the lost slave, or restricts plans to a star if two slaves could not connect to each other.
+/// Removes the lost slave, or restricts plans to a star if two slaves could not connect to each other. New slaves may come
+/// meanwhile, so the number of losses without a step in between is bounded.
 void Cluster::lose(const PeerLost& lost) {
+  constexpr int kLosses = 20;  // besides one for each slave
+  if (losses_++ == 0) most_losses_ = kLosses + static_cast<int>(slave_count());
+  if (losses_ > most_losses_) {
+    throw PeerLost(lost.peer(),
+                   fmt::format("slaves were lost {} times without a step in between; the last loss: {}; end the slaves "
+                               "that fail, and go on with --resume",
+                               losses_, lost.what()));
+  }
   if (lost.reason() == PeerLost::Reason::unreachable) {
     if (star_only_) throw lost;
     notice(fmt::format("{}; maps go through the master instead (--exchange star)", lost.what()));
@@ -116,20 +136,31 @@ void Cluster::lose(const PeerLost& lost) {
 
 Trunk& Cluster::recover(const PeerLost& lost) {
   lose(lost);
-  form();
+  if (stop_) {
+    finish_alone();
+  } else {
+    form();
+  }
   for (const auto& observer : observers_) observer->on_plan(plan());
   return trunk();
 }
 
+void Cluster::count_step() {
+  losses_ = 0;
+  if (planned_.roster) planned_.roster->count_step();
+}
+
 bool Cluster::members_change() {
   if (!planned_.roster) return false;
-  planned_.roster->count_step();
   // A trunk on slaves handles newcomers while it receives; without one, nothing else reads the link.
   if (slaves_ == nullptr) planned_.roster->attend();
   return planned_.roster->changes();
 }
 
 Trunk& Cluster::regroup() {
+  constexpr std::size_t kMostAtOnce = 8;
+  constexpr int kPause = 9;
+  const auto began = wire::Clock::now();
   Roster& roster = *planned_.roster;
   const std::vector<SlaveInfo> before = roster.slaves();
   for (const SlaveInfo& slave : before) {
@@ -137,12 +168,17 @@ Trunk& Cluster::regroup() {
     notice(fmt::format("slave {} leaves", slave.name));
     roster.remove(slave.name, "the run goes on without it");
   }
-  roster.take_in();
+  if (roster.open()) roster.take_in(kMostAtOnce);
   for (const SlaveInfo& slave : roster.slaves()) {
     const bool known = std::ranges::any_of(before, [&](const SlaveInfo& each) { return each.id == slave.id; });
     if (!known) notice(fmt::format("slave {} ({}) joins", slave.name, slave.device));
   }
+  const int losses = losses_;
   form();
+  if (losses_ > losses && planned_.roster) {
+    planned_.roster->close_for(
+        std::chrono::duration_cast<std::chrono::milliseconds>(kPause * (wire::Clock::now() - began)));
+  }
   for (const auto& observer : observers_) observer->on_plan(plan());
   return trunk();
 }

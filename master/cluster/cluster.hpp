@@ -32,14 +32,17 @@ class Cluster {
   const Calibration& calibration() const { return planned_.calibration; }
 
   /// Makes a new trunk after a slave was lost: with the remaining slaves, with new ones too if fewer than
-  /// options.least_slaves remain, or on this machine alone. If two slaves cannot connect to each other, the same slaves
-  /// get a plan in a star. The caller must load the state of the new trunk. Throws Error if no member can hold the net.
+  /// options.least_slaves remain, or on this machine alone, as it does once `stop` is set. If two slaves cannot connect to
+  /// each other, the same slaves get a plan in a star. The caller must load the state of the new trunk. Throws Error if no
+  /// member can hold the net, and PeerLost if slaves are lost again and again without a step in between.
   Trunk& recover(const PeerLost& lost);
-  /// Whether slaves wait to join or want to leave. The caller asks once before each step, because the call also counts
-  /// the steps of each slave.
+  /// Counts a step that is done. The caller tells of each.
+  void count_step();
+  /// Whether slaves wait to join or want to leave.
   bool members_change();
-  /// Makes a new trunk with the slaves that wait to join and without the slaves that want to leave. The caller must
-  /// read the state of the trunk before this call and load it afterwards.
+  /// Makes a new trunk with slaves that wait to join and without the slaves that want to leave. The caller must read the
+  /// state of the trunk before this call and load it afterwards. If newcomers are lost meanwhile, the next newcomers wait
+  /// nine times as long as this call took, so that slaves that never take part cost a run at most a tenth of its time.
   Trunk& regroup();
 
   /// Tells the slaves that the run is over, with the reason.
@@ -51,6 +54,7 @@ class Cluster {
   void execute();
   void lose(const PeerLost& lost);
   void train_alone();
+  void finish_alone();
   void notice(const std::string& text) const;
   std::size_t slave_count() const { return planned_.roster ? planned_.roster->slaves().size() : 0; }
 
@@ -63,6 +67,8 @@ class Cluster {
   std::unique_ptr<Device> device_;
   Planned planned_;
   bool formed_ = false;  ///< whether a first trunk was made, so that the run has begun
+  int losses_ = 0;       ///< number of losses since the last step
+  int most_losses_ = 0;  ///< number of losses that the run accepts before the next step
   std::unique_ptr<Trunk> trunk_;
   bool star_only_ = false;                ///< whether two slaves could not connect to each other
   const ClusterTrunk* slaves_ = nullptr;  ///< equals trunk_ if the trunk runs on slaves

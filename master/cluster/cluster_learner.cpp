@@ -34,6 +34,7 @@ double ClusterLearner::gradient_squares() {
 void ClusterLearner::apply(const UpdateStep& step, const Progress& after) {
   guarded([&] {
     net_.apply(step);
+    cluster_.count_step();
     stands_ = after;
     keep_in_the_background();
   });
@@ -68,13 +69,14 @@ void ClusterLearner::load(std::shared_ptr<const ModelState> model, const Progres
   }
 }
 
-/// Loads the last snapshot into the remaining members, and again whenever another member is lost meanwhile.
+/// Loads the last snapshot into the remaining members, and again whenever another member is lost meanwhile. A PeerLost that
+/// the cluster throws while it recovers ends the run.
 void ClusterLearner::recover(PeerLost lost) {
   pending_.reset();
   while (true) {
     ++losses_;
+    net_.use(cluster_.recover(lost));
     try {
-      net_.use(cluster_.recover(lost));
       net_.load(kept_.model);
       stands_ = kept_.progress;
       return;

@@ -20,6 +20,7 @@ void ClusterTrunk::give(int node, const FilterState& state) {
   if (!is_slave(node)) return node_->set_state(state.stage, state.filters, state.state);
   const auto slave = static_cast<std::size_t>(node);
   ++owed_[slave];
+  waited_ = {};
   states_->give(slave, state);
 }
 
@@ -97,8 +98,10 @@ void ClusterTrunk::change_plan(const Plan& plan) {
     send(static_cast<std::size_t>(mover), wire::Move{});
     ++owed_[static_cast<std::size_t>(mover)];
   }
+  waited_ = {};
   for (const auto& [node, part] : moved) give(node, part->of);
   settle();
+  moving_ = false;
 }
 
 }  // namespace convoy

@@ -17,6 +17,9 @@ std::string peer_endpoint(const SlaveInfo& slave) {
   return fmt::format("{}:{}", here ? "" : slave.address, slave.peer_port);
 }
 
+/// The first steps of a plan compile kernels and fill caches, so they may take long.
+constexpr std::uint64_t kFirstSteps = 4;
+
 /// After a link between two slaves broke, the master waits this long for one of them to turn out to be gone.
 constexpr std::chrono::seconds kLinkPatience{6};
 
@@ -58,6 +61,9 @@ void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves)
   ready_ = false;
   step_ = 0;
   longest_ = 0.0;
+  longest_step_ = 0.0;
+  moving_ = !moves.empty();
+  gave_up_.assign(slave_count(), false);
   unreached_.clear();
   unreached_at_ = wire::Deadline::max();
   states_.emplace(roster_, stages_);
@@ -107,6 +113,7 @@ void ClusterTrunk::carry(const Parcel& parcel) {
 
 void ClusterTrunk::expect_all() {
   for (int& owed : owed_) ++owed;
+  waited_ = {};
 }
 
 std::vector<std::size_t> ClusterTrunk::awaited() const {
@@ -123,14 +130,23 @@ void ClusterTrunk::broke_protocol(std::size_t slave, const std::string& what) co
 }
 
 void ClusterTrunk::run_until(const std::function<bool()>& over) {
+  constexpr auto kTick = std::chrono::seconds(1);
+  auto since = wire::Clock::now();
   while (!over()) {
     // Messages that have arrived go before the next task of the master's own share, because slaves may wait for their
     // effect.
     auto arrival = roster_.receive({}, patience_, wire::Clock::now());
     if (!arrival && node_->work()) continue;
-    if (!arrival) arrival = roster_.receive(awaited(), patience(), unreached_at_);
-    if (!arrival) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
-    take(arrival->slave, arrival->envelope);
+    const auto now = wire::Clock::now();
+    waited_ += now - std::exchange(since, now);
+    if (!arrival && now >= unreached_at_) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
+    if (!arrival && waited_ > limit()) end_at_limit();
+    if (!arrival) {
+      const bool at_work = step_ > 0 || moving_;
+      arrival = roster_.receive(awaited(), patience(), std::min(unreached_at_, now + kTick),
+                                at_work ? Roster::Awaited::at_work : Roster::Awaited::one_by_one);
+    }
+    if (arrival) take(arrival->slave, arrival->envelope);
   }
 }
 
@@ -138,12 +154,56 @@ void ClusterTrunk::run_until(const std::function<bool()>& over) {
 /// long a task takes: a slave hangs if it is silent for three times the longest task and one second more. The minimum
 /// spares a slave on a busy machine.
 std::chrono::milliseconds ClusterTrunk::patience() const {
-  constexpr std::uint64_t kFirst = 4;
   constexpr double kMultiple = 3.0;
   constexpr auto kLeast = std::chrono::seconds(3);  // heartbeats notice a stopped process sooner than this
-  if (step_ <= kFirst || longest_ <= 0.0) return patience_;
+  if (step_ <= kFirstSteps || longest_ <= 0.0) return patience_;
   const std::chrono::milliseconds measured(static_cast<long>(1e3 * (kMultiple * longest_ + 1.0)));
   return std::min(patience_, std::max<std::chrono::milliseconds>(kLeast, measured));
+}
+
+/// Returns how long the master waits for a step or an answer, whatever the slaves send meanwhile. The limit is generous,
+/// because a slow link may delay a step much more than its tasks do. It ends a step that a slave draws out for ever.
+std::chrono::milliseconds ClusterTrunk::limit() const {
+  constexpr int kPatiences = 10;
+  constexpr double kMultiple = 10.0;
+  constexpr auto kLeast = std::chrono::seconds(60);
+  if (longest_step_ <= 0.0 || states_->awaits_any()) return kPatiences * patience_;
+  return std::max<std::chrono::milliseconds>(
+      kLeast, std::chrono::milliseconds(static_cast<long>(1e3 * kMultiple * longest_step_)));
+}
+
+/// Throws PeerLost for a step or an answer that takes too long. If all values go through the master, the slave at fault is
+/// the sender of the first values in the graph's order that have not arrived: this slave has everything that they depend
+/// on. If slaves send values to one another, the master cannot know the slave at fault, so it blames the plan.
+void ClusterTrunk::end_at_limit() {
+  const std::string how_long = fmt::format("within {:.0f} s", std::chrono::duration<double>(limit()).count());
+  if (!through_master()) {
+    const std::string what = step_ > 0 ? fmt::format("step {} did not end", step_) : "slaves did not exchange states";
+    throw PeerLost("", fmt::format("{} {}, and slaves wait for one another", what, how_long),
+                   PeerLost::Reason::unreachable);
+  }
+  std::vector<std::size_t> owing = awaited();
+  if (squares_due_) std::erase_if(owing, [this](std::size_t each) { return squares_[each].has_value(); });
+  std::size_t slave = owing.empty() ? 0 : owing.front();
+  if (const auto sender = node_->awaited_sender(); step_ > 0 && sender && is_slave(*sender)) {
+    slave = static_cast<std::size_t>(*sender);
+  }
+  const std::string& name = roster_.slaves()[slave].name;
+  throw PeerLost(name, fmt::format("slave {} holds the others up: it did not finish its part {}", name, how_long));
+}
+
+bool ClusterTrunk::sends_to_slaves(std::size_t slave) const {
+  return std::ranges::any_of(node_->graph().tasks, [&](const Task& task) {
+    return task.kind == TaskKind::send && static_cast<std::size_t>(task.node) == slave && is_slave(task.to);
+  });
+}
+
+bool ClusterTrunk::through_master() const {
+  if (moving_) return false;
+  for (std::size_t slave = 0; slave < slave_count(); ++slave) {
+    if (sends_to_slaves(slave)) return false;
+  }
+  return true;
 }
 
 void ClusterTrunk::settle() {
@@ -178,13 +238,7 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
     throw PeerLost(name, why);
   }
   if (const auto* missed = std::get_if<wire::Unreached>(&envelope.message)) {
-    if (!ready_) --owed_[slave];
-    // If the other slave is dead, the master loses it too within kLinkPatience. Only a broken link between two slaves
-    // that are both alive needs another plan.
-    if (ready_ && unreached_.empty()) unreached_at_ = wire::Clock::now() + kLinkPatience;
-    unreached_ += fmt::format("{}slave {} cannot connect to {}", unreached_.empty() ? "" : "; ", name,
-                              fmt::join(missed->peers, ", "));
-    return;
+    return take_unreached(slave, *missed);
   }
   const auto* piece = std::get_if<wire::Piece>(&envelope.message);
   const bool asked = owed_[slave] > 0 || (piece != nullptr && states_->awaits(slave));
@@ -194,9 +248,11 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
   } else if (piece != nullptr) {
     judged(slave, [&] { take_piece(slave, *piece, envelope.payload); });
   } else if (const auto* wanted = std::get_if<wire::Wanted>(&envelope.message)) {
+    waited_ = {};
     judged(slave, [&] { states_->take_wanted(slave, *wanted); });
   } else if (const auto* done = std::get_if<wire::Done>(&envelope.message)) {
     --owed_[slave];
+    if (step_ == 0) waited_ = {};
     times_[slave].compute += done->compute;
     times_[slave].transfer += done->transfer;
     times_[slave].wait += done->wait;
@@ -210,8 +266,26 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
   }
 }
 
+void ClusterTrunk::take_unreached(std::size_t slave, const wire::Unreached& missed) {
+  if (!moving_ && !sends_to_slaves(slave)) {
+    broke_protocol(slave, "an Unreached, although the plan has it send to no other slave");
+  }
+  if (gave_up_[slave] || (!ready_ && owed_[slave] <= 0)) broke_protocol(slave, "an unasked Unreached");
+  gave_up_[slave] = true;
+  if (!ready_) --owed_[slave];
+  // If the other slave is dead, the master loses it too within kLinkPatience. Only a broken link between two slaves that
+  // are both alive needs another plan.
+  if (ready_ && unreached_.empty()) unreached_at_ = wire::Clock::now() + kLinkPatience;
+  unreached_ +=
+      fmt::format("{}slave {} cannot connect to {}", unreached_.empty() ? "" : "; ", roster_.slaves()[slave].name,
+                  printable(fmt::format("{}", fmt::join(missed.peers, ", ")), kMostWords));
+}
+
 void ClusterTrunk::take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload) {
-  if (piece.step == 0 && states_->awaits(slave)) return states_->take(slave, piece, payload);
+  if (piece.step == 0 && states_->awaits(slave)) {
+    if (states_->take(slave, piece, payload)) waited_ = {};
+    return;
+  }
   if (step_ == 0 || piece.step != step_) fail("a Piece of step {} came in step {}", piece.step, step_);
   const auto owner = std::make_shared<wire::Payload>(payload);
   node_->receive(static_cast<int>(slave), static_cast<int>(piece.task), piece.first,
@@ -226,6 +300,7 @@ void ClusterTrunk::begin(const Tensor& images, const Pass& pass) {
   training_ = pass.training;
   ++step_;
   squares_.assign(slave_count(), std::nullopt);
+  squares_due_ = pass.training && pass.squares;
   send_all(wire::Step{.number = step_, .pass = pass});
   expect_all();
   node_->begin(pass, &images);
@@ -267,12 +342,14 @@ double ClusterTrunk::gradient_squares() {
 }
 
 void ClusterTrunk::update(const UpdateStep& step) {
+  squares_due_ = false;
   send_all(wire::Update{step});
   node_->allow_update(step);
 }
 
 void ClusterTrunk::finish() {
   settle();
+  if (step_ > kFirstSteps) longest_step_ = std::max(longest_step_, waited_.count());
   count_own_seconds();
   const auto better = rebalancer_.end_step(stages_, plan_);
   if (!better) return;

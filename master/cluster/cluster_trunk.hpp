@@ -63,6 +63,11 @@ class ClusterTrunk : public Trunk {
   void take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
   std::vector<std::size_t> awaited() const;
   std::chrono::milliseconds patience() const;
+  std::chrono::milliseconds limit() const;
+  [[noreturn]] void end_at_limit();
+  void take_unreached(std::size_t slave, const wire::Unreached& missed);
+  bool sends_to_slaves(std::size_t slave) const;
+  bool through_master() const;
   template <class Call>
   void judged(std::size_t slave, const Call& call) const;
   [[noreturn]] void broke_protocol(std::size_t slave, const std::string& what) const;
@@ -88,10 +93,15 @@ class ClusterTrunk : public Trunk {
   bool training_ = false;                       ///< whether the current step trains
   int given_ = 0;                               ///< micro-batches that next_outputs() has returned in the current step
   std::vector<std::optional<double>> squares_;  ///< Squares of each slave in the current step
+  bool squares_due_ = false;                    ///< whether slaves with shards still have to send Squares
   std::vector<int> owed_;                       ///< number of Done messages expected from each slave
   std::vector<MemberTime> times_;
   Rebalancer rebalancer_;
   std::function<void(const Plan&)> on_plan_;
+  std::chrono::duration<double> waited_{0};  ///< time in run_until() since the slaves were given work
+  double longest_step_ = 0.0;                ///< the longest waited_ of a step of this plan, in seconds
+  bool moving_ = false;                      ///< whether slaves send states to one another
+  std::vector<bool> gave_up_;                ///< whether each slave has said Unreached
   std::string unreached_;  ///< which slaves cannot connect to which, as a text for people; empty if all can
   wire::Deadline unreached_at_ = wire::Deadline::max();  ///< when unreached_ ends the plan
   std::optional<StateTransfer> states_;                  ///< transfers between the master and the plan's slaves

@@ -14,19 +14,11 @@ using wire::Clock;
 constexpr auto kTick = 100ms;
 constexpr auto kPingInterval = 250ms;
 constexpr auto kLastWords = 50ms;
-/// A slave is refused for the rest of the run after kMostLosses losses in a row. Taking part in kStepsToResetLosses
-/// steps resets the count.
-constexpr int kMostLosses = 3;
+/// Taking part in so many steps resets the count of a slave's losses.
 constexpr int kStepsToResetLosses = 20;
-constexpr std::size_t kMostGuests = 256;
-constexpr std::size_t kLongestDevice = 200;
 /// The largest number of messages without content that a member may send in a second. It sends about ten, but they pile
 /// up while the master is busy.
 constexpr int kMostSigns = 10000;
-/// A slave that is turned away tries again and again, so the user is told of each refusal once in kTellAgain, and of at
-/// most kMostTold different refusals in that time.
-constexpr auto kTellAgain = 60s;
-constexpr std::size_t kMostTold = 64;
 /// How long a send may wait for a full queue. The queue holds the maps of a whole step, so a peer that keeps it full
 /// for this long does not read.
 constexpr auto kSendPatience = 60s;
@@ -40,7 +32,7 @@ constexpr auto kSendPatience = 60s;
 
 Roster::Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys,
                std::function<void(const std::string&)> notice)
-    : link_(endpoint, {.keys = keys}), run_(std::move(run)), notice_(std::move(notice)) {
+    : link_(endpoint, {.keys = keys}), lobby_(link_, std::move(run), keys.has_value(), std::move(notice)) {
   if (keys) beacon_.emplace(link_.endpoint(), keys->master.public_key);
 }
 
@@ -59,161 +51,75 @@ std::size_t Roster::find(const std::string& id) const {
   return static_cast<std::size_t>(found - slaves_.begin());
 }
 
-int Roster::attached() const { return static_cast<int>(std::ranges::count(lobby_, true, &Guest::attached)); }
-
 std::vector<SlaveInfo> Roster::present() const {
   std::vector<SlaveInfo> all = slaves_;
-  for (const Guest& guest : lobby_) all.push_back(guest.info);
+  const std::vector<SlaveInfo> guests = lobby_.guests();
+  all.insert(all.end(), guests.begin(), guests.end());
   return all;
-}
-
-/// Sends a message on the control connection. Returns false if the slave is not connected any more.
-bool Roster::reached(const std::string& id, const wire::Message& message) {
-  try {
-    link_.send(id, wire::Channel::control, {message, {}}, Clock::now());
-    return true;
-  } catch (const PeerLost&) {
-    return false;
-  }
-}
-
-/// Returns the reason for refusing a slave, or nothing if it may join.
-std::optional<std::string> Roster::objection(const wire::ServerLink::From& from, const wire::Hello& hello) const {
-  if (hello.version != wire::kProtocolVersion) {
-    return fmt::format(
-        "the master speaks version {} of the protocol, this slave version {}; run the same release of Convoy on both",
-        wire::kProtocolVersion, hello.version);
-  }
-  if (const auto fault = fault_of_name(hello.name)) return *fault + "; start this slave with another --name";
-  const std::vector<SlaveInfo> all = present();
-  const bool taken = std::ranges::any_of(
-      all, [&](const SlaveInfo& slave) { return slave.name == hello.name && slave.id != from.peer; });
-  if (taken || hello.name == kMasterName) {
-    return fmt::format("the name '{}' is taken; start this slave with another --name", hello.name);
-  }
-  if (lobby_.size() >= kMostGuests) return "too many slaves wait to join";
-  if (welcome_ && !welcome_->contains(hello.name)) return unwelcome_;
-  const auto losses = losses_.find(hello.name);
-  if (losses != losses_.end() && losses->second >= kMostLosses) {
-    return fmt::format("run {} has lost {} {} times in a row; it waits for the next", run_, hello.name, losses->second);
-  }
-  return std::nullopt;
-}
-
-void Roster::admit(const wire::ServerLink::From& from, const wire::Hello& hello) {
-  if (const auto reason = objection(from, hello)) {
-    reached(from.peer, wire::Refused{*reason});
-    tell_refusal({fmt::format("slave {} at {}", printable(hello.name, kLongestName), from.address), *reason});
-    return;
-  }
-  const SlaveInfo info{
-      .id = from.peer,
-      .name = hello.name,
-      .device = printable(hello.device, kLongestDevice),
-      .threads = static_cast<int>(hello.threads),
-      .memory = hello.memory,
-      .filter_block = static_cast<int>(hello.filter_block),
-      .sixteen_bits = std::ranges::find(hello.capabilities, wire::kSixteenBits) != hello.capabilities.end(),
-      .address = from.address,
-      .peer_port = static_cast<int>(hello.peer_port),
-      .peer_key = hello.peer_key};
-  if (!reached(from.peer, wire::Welcome{wire::kProtocolVersion, run_})) return;
-  const auto known = std::ranges::find_if(lobby_, [&](const Guest& guest) { return guest.info.id == info.id; });
-  if (known == lobby_.end()) lobby_.push_back({info, false});
-}
-
-void Roster::handle_newcomer(const wire::ServerLink::From& from) {
-  if (!from.rejected.empty()) {
-    if (!from.address.empty()) tell_refusal({from.address, from.rejected});
-    return;
-  }
-  const auto of_peer = [&](const Guest& guest) { return guest.info.id == from.peer; };
-  if (const auto* hello = std::get_if<wire::Hello>(&from.envelope.message)) {
-    admit(from, *hello);
-  } else if (std::holds_alternative<wire::Attach>(from.envelope.message)) {
-    const auto guest = std::ranges::find_if(lobby_, of_peer);
-    if (guest != lobby_.end()) guest->attached = true;
-  } else if (std::holds_alternative<wire::Bye>(from.envelope.message)) {
-    std::erase_if(lobby_, of_peer);
-  } else if (std::holds_alternative<wire::Leaving>(from.envelope.message)) {
-    reached(from.peer, wire::Bye{"the run did not need it yet"});
-    std::erase_if(lobby_, of_peer);
-  }
-}
-
-void Roster::tell_refusal(const wire::Refusal& refusal) {
-  const auto now = Clock::now();
-  std::erase_if(told_, [&](const auto& each) { return each.second <= now; });
-  const std::string text = fmt::format("turned away {}: {}", refusal.address, printable(refusal.why, kMostWords));
-  if (notice_ && told_.size() < kMostTold && told_.emplace(text, now + kTellAgain).second) notice_(text);
-}
-
-/// Removes slaves that have left the lobby, and tells the user about connections that failed the handshake.
-void Roster::greet_lobby() {
-  for (const wire::Refusal& each : link_.take_refusals()) tell_refusal(each);
-  std::erase_if(lobby_, [&](const Guest& guest) { return !reached(guest.info.id, wire::Ping{}); });
 }
 
 bool Roster::gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed) {
   changed();
-  while (static_cast<int>(slaves_.size()) + attached() < count) {
-    if (stop) return false;
+  lobby_.need_slaves(true);
+  while (static_cast<int>(slaves_.size()) + lobby_.ready() < count && !stop) {
     const std::size_t before = lobby_.size();
-    if (const auto from = link_.receive(Clock::now() + kTick)) {
-      handle_newcomer(*from);
-    } else {
-      greet_lobby();
+    if (const auto from = link_.receive(Clock::now() + kTick)) lobby_.take(*from, slaves_);
+    if (Clock::now() >= next_ping_) {
+      next_ping_ = Clock::now() + kPingInterval;
+      lobby_.greet();
     }
     if (lobby_.size() != before) changed();
   }
+  lobby_.need_slaves(false);
+  if (stop) return false;
   take_in();
   return true;
 }
 
-void Roster::take_in() {
-  for (const Guest& guest : lobby_) {
-    if (guest.attached) slaves_.push_back(guest.info);
-  }
-  std::erase_if(lobby_, &Guest::attached);
+void Roster::take_in(std::size_t most) {
+  for (SlaveInfo& guest : lobby_.take_in(most)) slaves_.push_back(std::move(guest));
   std::ranges::sort(slaves_, {}, &SlaveInfo::name);
-  progress_.assign(slaves_.size(), Clock::now());
+  const auto now = Clock::now();
+  liveness_.assign(slaves_.size(), {.heard = now, .message = now, .progress = now});
 }
 
-void Roster::admit_only(std::set<std::string> names, std::string reason) {
-  welcome_ = std::move(names);
-  unwelcome_ = std::move(reason);
-}
+void Roster::close_for(std::chrono::milliseconds time) { closed_until_ = Clock::now() + time; }
 
-bool Roster::changes() const { return attached() > 0 || std::ranges::any_of(slaves_, &SlaveInfo::leaving); }
+bool Roster::open() const { return Clock::now() >= closed_until_; }
+
+bool Roster::changes() const {
+  return (lobby_.ready() > 0 && open()) || std::ranges::any_of(slaves_, &SlaveInfo::leaving);
+}
 
 void Roster::attend() {
   constexpr int kMostAtOnce = 100;
   for (int i = 0; i < kMostAtOnce; ++i) {
     const auto from = link_.receive(Clock::now());
     if (!from) return;
-    if (find(from->peer) == slaves_.size()) handle_newcomer(*from);
+    if (find(from->peer) == slaves_.size()) lobby_.take(*from, slaves_);
   }
 }
 
 bool Roster::remove(const std::string& name, const std::string& why) {
   const auto slave = std::ranges::find(slaves_, name, &SlaveInfo::name);
   if (slave == slaves_.end()) return false;
-  reached(slave->id, wire::Bye{why});
-  progress_.erase(progress_.begin() + (slave - slaves_.begin()));
+  reached(link_, slave->id, wire::Bye{why});
+  liveness_.erase(liveness_.begin() + (slave - slaves_.begin()));
   slaves_.erase(slave);
   return true;
 }
 
 void Roster::count_step() {
   for (SlaveInfo& slave : slaves_) {
-    if (++slave.steps == kStepsToResetLosses) losses_.erase(slave.name);
+    if (++slave.steps == kStepsToResetLosses) lobby_.forget_losses(slave.name);
   }
 }
 
 bool Roster::remove_lost(const std::string& name, const std::string& why) {
-  if (!remove(name, why)) return false;
-  ++losses_[name];
-  return true;
+  const auto slave = std::ranges::find(slaves_, name, &SlaveInfo::name);
+  if (slave == slaves_.end()) return false;
+  lobby_.count_loss(name, slave->address);
+  return remove(name, why);
 }
 
 // ---- members -------------------------------------------------------------------------------------------------------
@@ -224,15 +130,16 @@ void Roster::send(std::size_t slave, const wire::Envelope& envelope) {
   } catch (const PeerLost& error) {
     bury(slave, fmt::format("is gone (its connection closed): {}", error.what()));
   }
-  progress_[slave] = Clock::now();
+  const auto now = Clock::now();
+  liveness_[slave].heard = liveness_[slave].message = liveness_[slave].progress = now;
 }
 
 void Roster::ping_all() {
   if (Clock::now() < next_ping_) return;
   next_ping_ = Clock::now() + kPingInterval;
-  greet_lobby();
+  lobby_.greet();
   for (std::size_t slave = 0; slave < slaves_.size(); ++slave) {
-    if (!reached(slaves_[slave].id, wire::Ping{})) {
+    if (!reached(link_, slaves_[slave].id, wire::Ping{})) {
       bury(slave, "is gone (its connection closed or no longer answers)");
     }
   }
@@ -247,7 +154,7 @@ void Roster::bury(std::size_t slave, const std::string& how) {
     if (!from) break;
     const wire::Message& message = from->envelope.message;
     const std::size_t sender = find(from->peer);
-    if (sender == slaves_.size()) handle_newcomer(*from);
+    if (sender == slaves_.size()) lobby_.take(*from, slaves_);
     if (sender < slaves_.size() && std::holds_alternative<wire::Leaving>(message)) slaves_[sender].leaving = true;
     if (sender != slave || !from->rejected.empty()) continue;
     if (const auto* failed = std::get_if<wire::Failed>(&message)) lost(slaves_[slave], "failed: " + failed->reason);
@@ -267,17 +174,25 @@ void Roster::take_control(std::size_t slave, const wire::Message& message) {
   lost(slaves_[slave], fmt::format("broke the protocol: {} came on its control connection", wire::name_of(message)));
 }
 
-void Roster::judge_silence(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience) {
+void Roster::judge(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience, Awaited as) {
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(patience).count();
   for (const std::size_t slave : awaited) {
-    if (Clock::now() - progress_[slave] > patience) {
-      lost(slaves_[slave],
-           fmt::format("hangs: it has not answered for {:.0f} s", std::chrono::duration<double>(patience).count()));
+    const Liveness& life = liveness_[slave];
+    if (now - life.heard > patience) {
+      lost(slaves_[slave], fmt::format("hangs: it has not answered for {:.0f} s", seconds));
+    }
+    const bool at_work = as == Awaited::at_work;
+    if (at_work && life.waiting) continue;
+    if (now - (at_work ? life.progress : life.message) > patience) {
+      lost(slaves_[slave], fmt::format("hangs: it has made no progress for {:.0f} s", seconds));
     }
   }
 }
 
 std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& awaited,
-                                               std::chrono::milliseconds patience, wire::Deadline deadline) {
+                                               std::chrono::milliseconds patience, wire::Deadline deadline,
+                                               Awaited as) {
   const auto entered = Clock::now();
   while (true) {
     ping_all();
@@ -285,14 +200,14 @@ std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& a
     const auto now = Clock::now();
     // Silence counts when the queue is empty, or when the call has lasted for `patience` although other slaves keep the
     // queue full.
-    if (!from || now - entered > patience) judge_silence(awaited, patience);
+    if (!from || now - entered > patience) judge(awaited, patience, as);
     if (!from) {
       if (now >= deadline) return std::nullopt;
       continue;
     }
     const std::size_t slave = find(from->peer);
     if (slave == slaves_.size()) {
-      handle_newcomer(*from);
+      lobby_.take(*from, slaves_);
     } else if (auto arrival = take(slave, *from)) {
       return arrival;
     }
@@ -309,12 +224,29 @@ std::optional<Roster::Arrival> Roster::take(std::size_t slave, wire::ServerLink:
     take_control(slave, message);
     return std::nullopt;
   }
-  progress_[slave] = Clock::now();
-  if (std::holds_alternative<wire::Attach>(message) || std::holds_alternative<wire::Ping>(message)) {
+  Liveness& life = liveness_[slave];
+  life.heard = Clock::now();
+  if (const auto* ping = std::get_if<wire::Ping>(&message)) {
+    take_sign(slave, *ping);
+    return std::nullopt;
+  }
+  if (std::holds_alternative<wire::Attach>(message)) {
     count_sign(slave);
     return std::nullopt;
   }
+  life.message = life.progress = life.heard;
+  life.left = Liveness::kUnknown;
   return Arrival{slave, std::move(from.envelope)};
+}
+
+/// A Ping with fewer tasks left than any before is progress. There are only so many tasks, so it cannot go on for ever.
+void Roster::take_sign(std::size_t slave, const wire::Ping& ping) {
+  count_sign(slave);
+  Liveness& life = liveness_[slave];
+  life.waiting = ping.waiting;
+  if (ping.left >= life.left) return;
+  if (life.left != Liveness::kUnknown) life.progress = life.heard;
+  life.left = ping.left;
 }
 
 void Roster::count_sign(std::size_t slave) {
@@ -328,10 +260,10 @@ void Roster::count_sign(std::size_t slave) {
 }
 
 void Roster::dismiss(const std::string& reason) {
-  for (const SlaveInfo& slave : present()) reached(slave.id, wire::Bye{reason});
+  for (const SlaveInfo& slave : slaves_) reached(link_, slave.id, wire::Bye{reason});
   slaves_.clear();
-  progress_.clear();
-  lobby_.clear();
+  liveness_.clear();
+  lobby_.dismiss(reason);
 }
 
 }  // namespace convoy

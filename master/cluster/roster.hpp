@@ -5,38 +5,19 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "master/cluster/lobby.hpp"
 #include "wire/beacon.hpp"
 #include "wire/link.hpp"
 
 namespace convoy {
 
-/// The longest text of a slave that is shown to the user, in bytes.
-inline constexpr std::size_t kMostWords = 600;
-
-struct SlaveInfo {
-  std::string id;      ///< id of its connections
-  std::string name;    ///< name for people
-  std::string device;  ///< description of its device
-  int threads = 1;
-  std::size_t memory = 0;
-  int filter_block = 1;
-  bool sixteen_bits = false;  ///< whether it can send and receive Pieces in bf16, fp16 and int8
-  std::string address;        ///< IP address, as the master sees it
-  int peer_port = 0;          ///< TCP port at which it listens for other slaves; 0 for none
-  std::string peer_key;       ///< its public key towards other slaves
-  bool leaving = false;       ///< whether it wants to leave the run
-  int steps = 0;              ///< number of steps in which it has taken part
-  int signs = 0;              ///< number of signs of life in the second that began at signs_since
-  wire::Deadline signs_since;
-};
-
-/// Slaves whose Hello was accepted wait in the lobby until they become members. slaves() returns the members.
+/// Slaves whose Hello was accepted wait in the lobby until they become members. slaves() returns the members. An error that
+/// a member's message leads to is a PeerLost that names the member.
 class Roster {
  public:
   /// Listens at `endpoint` for slaves of the run named `run`. Without keys it accepts every slave, unencrypted. Calls
@@ -49,9 +30,9 @@ class Roster {
   /// The endpoint, with the actual port.
   std::string endpoint() const { return link_.endpoint(); }
 
-  /// Waits until there are `count` slaves, then makes all slaves in the lobby members. Members are sorted by name.
-  /// Calls `changed` at the start and whenever a slave joins or leaves the lobby. Returns false if `stop` is set
-  /// before.
+  /// Waits until there are `count` slaves, then makes all ready guests members. Members are sorted by name. Calls `changed`
+  /// at the start and whenever a slave joins or leaves the lobby. Returns false if `stop` is set before. While it waits,
+  /// slaves may join however often they were lost.
   bool gather(int count, const std::atomic<bool>& stop, const std::function<void()>& changed);
 
   const std::vector<SlaveInfo>& slaves() const { return slaves_; }
@@ -59,13 +40,18 @@ class Roster {
   std::vector<SlaveInfo> present() const;
 
   /// From now on, admits only slaves with these names to the lobby; other slaves are refused with `reason`.
-  void admit_only(std::set<std::string> names, std::string reason);
-  /// Whether a slave waits in the lobby or a member wants to leave.
+  void admit_only(std::set<std::string> names, std::string reason) {
+    lobby_.admit_only(std::move(names), std::move(reason));
+  }
+  /// Whether a guest is ready to join, or a member wants to leave.
   bool changes() const;
   /// Handles the messages of newcomers that have arrived. It replaces receive() while the master computes alone.
   void attend();
-  /// Makes the slaves in the lobby members.
-  void take_in();
+  /// Makes at most `most` ready guests members.
+  void take_in(std::size_t most = kMostMembers);
+  /// Keeps guests in the lobby for this time. open() returns whether it has passed.
+  void close_for(std::chrono::milliseconds time);
+  bool open() const;
   /// Removes a member and tells it the reason, if it is still connected. Returns false if no member has this name.
   bool remove(const std::string& name, const std::string& why);
   /// Counts a step of every member, for remove_lost().
@@ -81,48 +67,49 @@ class Roster {
     std::size_t slave = 0;
     wire::Envelope envelope;
   };
+  enum class Awaited : std::uint8_t {
+    one_by_one,  ///< each slave can answer without the others
+    at_work      ///< slaves have many tasks, and wait for one another
+  };
   /// Returns the next message on a slave's data connection, other than signs of life, or nothing at the deadline. While
   /// it waits, it pings all slaves and admits newcomers to the lobby. Throws PeerLost naming the slave if a member is
-  /// gone or breaks the protocol, or if a member in `awaited` (indices) has neither sent nor been sent anything for
-  /// `patience`.
+  /// gone or breaks the protocol, or if a member in `awaited` (indices) hangs. A member hangs if for `patience` it has
+  /// neither sent nor been sent anything but signs of life. If the members are `at_work`, signs of life suffice from a
+  /// member that says that it waits for others, or that has fewer and fewer tasks left.
   std::optional<Arrival> receive(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience,
-                                 wire::Deadline deadline = wire::Deadline::max());
+                                 wire::Deadline deadline = wire::Deadline::max(), Awaited as = Awaited::one_by_one);
 
   /// Ends the run for all slaves.
   void dismiss(const std::string& reason);
 
  private:
-  struct Guest {
-    SlaveInfo info;
-    bool attached = false;
+  static constexpr std::size_t kMostMembers = 1024;  ///< as many as a plan may have
+
+  /// What the data connection of a member has shown.
+  struct Liveness {
+    wire::Deadline heard;           ///< time of the last message, sent or received
+    wire::Deadline message;         ///< the same, without signs of life
+    wire::Deadline progress;        ///< the same, or time of the last sign of life with fewer tasks left
+    std::uint32_t left = kUnknown;  ///< the smallest number of tasks left in its signs of life since `message`
+    bool waiting = false;           ///< whether its last sign of life says that it waits for others
+    static constexpr std::uint32_t kUnknown = ~0U;
   };
 
-  void admit(const wire::ServerLink::From& from, const wire::Hello& hello);
-  std::optional<std::string> objection(const wire::ServerLink::From& from, const wire::Hello& hello) const;
-  void handle_newcomer(const wire::ServerLink::From& from);
-  void tell_refusal(const wire::Refusal& refusal);
-  bool reached(const std::string& id, const wire::Message& message);
-  void greet_lobby();
   void ping_all();
   std::optional<Arrival> take(std::size_t slave, wire::ServerLink::From& from);
   void count_sign(std::size_t slave);
   [[noreturn]] void bury(std::size_t slave, const std::string& how);
   std::size_t find(const std::string& id) const;
-  int attached() const;
   void take_control(std::size_t slave, const wire::Message& message);
-  void judge_silence(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience);
+  void take_sign(std::size_t slave, const wire::Ping& ping);
+  void judge(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience, Awaited as);
 
   wire::ServerLink link_;
+  Lobby lobby_;
   std::optional<wire::Beacon> beacon_;  ///< only if the link has keys
-  std::string run_;
   std::vector<SlaveInfo> slaves_;
-  std::vector<wire::Deadline> progress_;  ///< time of the last message, sent or received, on each data connection
-  std::vector<Guest> lobby_;
-  std::optional<std::set<std::string>> welcome_;  ///< names of the slaves to admit; without a value, any name
-  std::string unwelcome_;                         ///< the reason for refusing other names
-  std::map<std::string, int> losses_;             ///< losses in a row, by the slave's name
-  std::function<void(const std::string&)> notice_;
-  std::map<std::string, wire::Deadline> told_;  ///< texts about refusals, and when each may be shown again
+  std::vector<Liveness> liveness_;  ///< of each member
+  wire::Deadline closed_until_;     ///< guests stay in the lobby until then
   wire::Deadline next_ping_;
 };
 

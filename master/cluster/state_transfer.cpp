@@ -22,10 +22,12 @@ bool StateTransfer::awaits_any() const {
   return std::ranges::any_of(coming_, [](const auto& states) { return !states.empty(); });
 }
 
-void StateTransfer::take(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload) {
+bool StateTransfer::take(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload) {
   ComingState& first = *coming_[slave].front();
   first.reader->add(piece, payload);
-  if (first.complete()) coming_[slave].pop_front();
+  if (!first.complete()) return false;
+  coming_[slave].pop_front();
+  return true;
 }
 
 void StateTransfer::give(std::size_t slave, FilterState state) {

@@ -28,8 +28,9 @@ class StateTransfer {
   std::shared_ptr<ComingState> ask(std::size_t slave, std::size_t stage, FilterRange filters);
   bool awaits(std::size_t slave) const { return !coming_[slave].empty(); }
   bool awaits_any() const;
-  /// Takes a Piece of the oldest state that the slave still owes. Throws Error if the Piece does not fit.
-  void take(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
+  /// Takes a Piece of the oldest state that the slave still owes. Returns whether this state is complete now. Throws Error
+  /// if the Piece does not fit.
+  bool take(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
 
   /// Offers a slave the state of filters as the hashes of its blocks. The slave answers with the blocks that it lacks
   /// (Wanted), and with Done when it has them.

@@ -38,6 +38,15 @@ std::uint32_t send_of(Cargo cargo) {
   return 0;
 }
 
+/// Sends signs of life for 15 s, or until the master has had enough.
+void show_life(FakeSlave& slave, wire::Ping (*ping)(int round)) {
+  slave.hang();
+  for (int round = 0; round < 75; ++round) {
+    std::this_thread::sleep_for(200ms);
+    slave.send(ping(round));
+  }
+}
+
 struct HostileCase {
   std::string name;
   std::string at;  ///< the message that the misdeed answers
@@ -73,7 +82,19 @@ std::vector<HostileCase> bad_manners() {
          }
          s.hang();
        },
-       "cannot connect to nobody"},
+       "an Unreached, although the plan has it send to no other slave"},
+      {"UnreachedInsteadOfHolding", "Assign", [](FakeSlave& s) { s.send(wire::Unreached{{"nobody"}}); },
+       "an Unreached, although the plan has it send to no other slave"},
+      {"ShowsLifeButDoesNothing", "Step", [](FakeSlave& s) { show_life(s, [](int) { return wire::Ping{.left = 9}; }); },
+       "hangs: it has made no progress for 1 s"},
+      {"SaysThatItWaitsThoughNobodyKeepsItWaiting", "Step",
+       [](FakeSlave& s) { show_life(s, [](int) { return wire::Ping{.left = 9, .waiting = true}; }); },
+       "holds the others up: it did not finish its part within 10 s"},
+      {"HasEverFewerTasksLeft", "Step",
+       [](FakeSlave& s) {
+         show_life(s, [](int round) { return wire::Ping{.left = static_cast<std::uint32_t>(1000 - round)}; });
+       },
+       "holds the others up: it did not finish its part within 10 s"},
       {"Leaves", "Load",
        [](FakeSlave& s) {
          s.send(wire::Bye{"unplugged"}, Channel::control);
@@ -250,83 +271,6 @@ TEST(HostileSlave, ThatOthersCannotReachEndsARingButNotAStar) {
   EXPECT_EQ(trunk.forward(Tensor(input_shape(two_stages()[0], kBatch), 1.0F), {}).shape().c, 4);
   stop = true;
   thread.join();
-}
-
-// ---- joining -------------------------------------------------------------------------------------------------------
-
-/// Says hello and returns the master's refusal, or "welcome".
-std::string answer_to(wire::ClientLink& link, const wire::Hello& hello) {
-  link.send(Channel::control, {hello, {}}, Clock::now() + 5s);
-  const auto until = Clock::now() + 5s;
-  while (Clock::now() < until) {
-    const auto from = link.receive(until);
-    if (!from) continue;
-    if (const auto* refused = std::get_if<wire::Refused>(&from->envelope.message)) return refused->reason;
-    if (std::holds_alternative<wire::Welcome>(from->envelope.message)) return "welcome";
-  }
-  return "no answer";
-}
-
-TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheFix) {
-  std::vector<std::string> notices;
-  Roster roster("tcp://127.0.0.1:*", "test", {}, [&](const std::string& text) { notices.push_back(text); });
-  std::atomic<bool> stop{false};
-  std::thread master([&] { roster.gather(5, stop, [] {}); });
-  wire::ClientLink one(roster.endpoint());
-  wire::ClientLink two(roster.endpoint());
-  const std::uint32_t version = wire::kProtocolVersion;
-  EXPECT_THAT(answer_to(one, {.version = version + 1, .name = "a"}), HasSubstr("run the same release of Convoy"));
-  EXPECT_EQ(answer_to(one, {.version = version, .name = "a"}), "welcome");
-  EXPECT_EQ(answer_to(one, {.version = version, .name = "a"}), "welcome")
-      << "a repeated Hello must not count as a second slave";
-  EXPECT_THAT(answer_to(two, {.version = version, .name = "a"}), HasSubstr("another --name"));
-  EXPECT_THAT(answer_to(two, {.version = version, .name = "master"}), HasSubstr("another --name"));
-  EXPECT_EQ(answer_to(two, {.version = version, .name = "b"}), "welcome");
-  stop = true;
-  master.join();
-  EXPECT_THAT(notices, ElementsAre(HasSubstr("turned away slave a at 127.0.0.1: the master speaks version"),
-                                   HasSubstr("turned away slave a at 127.0.0.1: the name 'a' is taken"),
-                                   HasSubstr("turned away slave master at 127.0.0.1: the name 'master' is taken")));
-}
-
-TEST(Joining, AdmitOnlyLetsTheNamedSlavesIn) {
-  Roster roster("tcp://127.0.0.1:*", "test");
-  std::atomic<bool> stop{false};
-  roster.admit_only({"a", "b"}, "the shares are fixed for a and b");
-  std::thread master([&] { roster.gather(5, stop, [] {}); });
-  wire::ClientLink one(roster.endpoint());
-  wire::ClientLink two(roster.endpoint());
-  const std::uint32_t version = wire::kProtocolVersion;
-  EXPECT_EQ(answer_to(one, {.version = version, .name = "a"}), "welcome");
-  EXPECT_EQ(answer_to(two, {.version = version, .name = "c"}), "the shares are fixed for a and b");
-  EXPECT_EQ(answer_to(two, {.version = version, .name = "b"}), "welcome") << "a refused slave may join by another name";
-  stop = true;
-  master.join();
-  std::vector<std::string> names;
-  for (const SlaveInfo& slave : roster.present()) names.push_back(slave.name);
-  EXPECT_THAT(names, testing::UnorderedElementsAre("a", "b"));
-}
-
-/// Names that would rewrite a terminal, forge a line of a log, or that no JSON can hold.
-TEST(Joining, NamesThatCannotBePrintedAreRefusedAndDoNotReachTheMaster) {
-  std::vector<std::string> notices;
-  Roster roster("tcp://127.0.0.1:*", "test", {}, [&](const std::string& text) { notices.push_back(text); });
-  std::atomic<bool> stop{false};
-  std::vector<SlaveInfo> here;
-  std::thread master([&] { roster.gather(5, stop, [&] { here = roster.present(); }); });
-  wire::ClientLink link(roster.endpoint());
-  for (const std::string& name : {std::string("\xff\xfe"), std::string("a\x1b[2J\n"), std::string(65, 'n')}) {
-    EXPECT_THAT(answer_to(link, {.version = wire::kProtocolVersion, .name = name}),
-                AllOf(HasSubstr("the name"), HasSubstr("start this slave with another --name")));
-  }
-  EXPECT_EQ(answer_to(link, {.version = wire::kProtocolVersion, .name = "a", .device = "chip\x1b[31m\xff"}), "welcome");
-  stop = true;
-  master.join();
-  ASSERT_EQ(here.size(), 1U);
-  EXPECT_EQ(here[0].device, "chip\\x1b[31m\\xff");
-  ASSERT_EQ(notices.size(), 3U);
-  EXPECT_THAT(notices[0], HasSubstr("turned away slave \\xff\\xfe at 127.0.0.1"));
-  EXPECT_THAT(notices[1], AllOf(HasSubstr("a\\x1b[2J\\x0a"), testing::Not(HasSubstr("\x1b"))));
 }
 
 /// What a slave says of its failure is shown to the master's user.

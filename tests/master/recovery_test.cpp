@@ -178,7 +178,6 @@ long back_to(const Result& result) {
 }
 
 class Deaths : public testing::TestWithParam<Death> {};
-
 TEST_P(Deaths, LeaveTheWeightsOfARunThatChangedItsPlanThere) {
   const Death& death = GetParam();
   const ClusterOptions three{.slaves = 3, .shares = "3,2,2", .exchange = death.exchange};
@@ -254,9 +253,8 @@ TEST(Losses, WaitForSlavesWhereTheUserSaysSo) {
   TrainingRun run({.slaves = 1, .least_slaves = 1, .exchange = "star"});
   MortalSlaves mortal;
   mortal.add(run.endpoint(), "p", "Step", 3);
-  std::thread later;
   std::unique_ptr<SlaveThreads> next;
-  later = std::thread([&] {
+  std::thread later([&] {
     std::this_thread::sleep_for(2s);
     next = std::make_unique<SlaveThreads>(run.endpoint(), 1, std::vector<std::string>{"eigen"});
   });
@@ -301,6 +299,63 @@ TEST(Losses, OfALinkBetweenSlavesLeaveAStar) {
   EXPECT_EQ(result.plan.exchange, Exchange::star);
   EXPECT_THAT(result.notices, Contains(HasSubstr("maps go through the master instead")));
   expect_near(result.model, alone().model);
+}
+
+/// It has no link to another slave in a star, so there is nothing else to try.
+TEST(Losses, OfASlaveThatNeverReachesItsPeersLeaveTheOthers) {
+  TrainingRun run({.slaves = 2, .shares = "1,1", .exchange = "ring"});
+  const SlaveThreads other(run.endpoint(), 1, {"eigen"});
+  FakeSlave slave(run.endpoint(), "Assign", [](FakeSlave& each) { each.send(wire::Unreached{{"\xff\x1b[2J"}}); },
+                  {.name = "evil", .reachable = true});
+  std::atomic<bool> stop{false};
+  std::thread thread([&] { slave.run(stop); });
+  const Result result = run.train(kSteps, kEachStep);
+  stop = true;
+  thread.join();
+  EXPECT_EQ(result.plan.members, (std::vector<std::string>{"a"}));
+  EXPECT_THAT(result.notices, Contains(HasSubstr("slave evil cannot connect to \\xff\\x1b[2J")));
+  EXPECT_THAT(result.notices, Contains(HasSubstr("slave evil broke the protocol: an Unreached")));
+  expect_near(result.model, alone().model);
+}
+
+TEST(Losses, WithoutAStepInBetweenEndTheRun) {
+  TrainingRun run({.slaves = 1, .least_slaves = 1, .exchange = "star"});
+  std::atomic<bool> stop{false};
+  std::thread failing([&] {
+    for (int life = 0; life < 100 && !stop; ++life) {
+      FakeSlave slave(run.endpoint(), "Load", [](FakeSlave& each) { each.vanish(); });
+      slave.run(stop);
+    }
+    run.stop();
+  });
+  EXPECT_THAT([&] { run.train(kSteps, kEachStep); },
+              testing::ThrowsMessage<PeerLost>(HasSubstr("slaves were lost 22 times without a step in between")));
+  stop = true;
+  failing.join();
+}
+
+/// A run that cannot go on without a slave takes it back, however often it was lost.
+TEST(Losses, DoNotKeepASlaveOutThatTheRunNeeds) {
+  TrainingRun run({.slaves = 1, .least_slaves = 1, .exchange = "star"});
+  std::atomic<bool> stop{false};
+  std::thread failing([&] {
+    for (int life = 0; life < 4; ++life) {
+      FakeSlave slave(run.endpoint(), "Step", [](FakeSlave& each) { each.vanish(); });
+      slave.run(stop);
+    }
+    FakeSlave sound(run.endpoint(), "nothing", [](FakeSlave&) {});
+    sound.run(stop);
+  });
+  std::thread clock([&] {  // ends the run after 30 s, so that the test fails instead of waiting for ever
+    for (int i = 0; i < 300 && !stop; ++i) std::this_thread::sleep_for(100ms);
+    run.stop();
+  });
+  const Result result = run.train(kSteps, kEachStep);
+  stop = true;
+  failing.join();
+  clock.join();
+  EXPECT_EQ(result.plan.members, (std::vector<std::string>{"evil"}));
+  EXPECT_EQ(result.progress.position.batch, kSteps);
 }
 
 /// A slave that fails again and again does not delay the others for ever.

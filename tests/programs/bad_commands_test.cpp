@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCommand{"NoKeys", kMaster, {"key", "--keys", "NETS/glyphs.yaml"}, kFailure, "not a key file of Convoy"},
         BadCommand{
             "KeysAreAFolder", kMaster, {"key", "--keys", "SCRATCH"}, kFailure, "this is a folder, not a key file"},
-        BadCommand{"KeysOfNoMaster", kMaster, {"key", "--keys", "SCRATCH/typo"}, kFailure, "there is no key file"},
+        BadCommand{"KeysOfNoMaster", kMaster, {"key", "--keys", "SCRATCH/typo"}, kFailure, "there is no such key file"},
         BadCommand{"KeysInNoFolder", kMaster, {"key", "--make", "--keys", "/proc/no/keys"}, kFailure, "--keys"},
         BadCommand{"SlaveDevice",
                    kSlave,

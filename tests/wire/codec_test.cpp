@@ -55,7 +55,7 @@ std::vector<Message> samples() {
           Welcome{1, "lenet"},
           Refused{"full"},
           Bye{"done"},
-          Ping{},
+          Ping{5, true},
           Attach{"garage"},
           Calibrate{sample_stage(), 5, 8, true, 3},
           Calibrated{0.125, 0.25, 0.5, 0.75},

@@ -1,0 +1,225 @@
+#include "master/cluster/lobby.hpp"
+
+#include <algorithm>
+
+#include "core/text.hpp"
+#include "plan/plan.hpp"
+
+namespace convoy {
+namespace {
+
+using namespace std::chrono_literals;
+using wire::Clock;
+
+/// A slave is refused after kMostLosses losses in a row, until kForgive has passed since the last of them.
+constexpr int kMostLosses = 3;
+constexpr auto kForgive = 5min;
+constexpr std::size_t kMostRemembered = 4096;
+constexpr std::size_t kMostGuests = 256;
+/// A guest that is not ready within this time is dropped.
+constexpr auto kReadyPatience = 20s;
+constexpr std::size_t kLongestDevice = 200;
+/// A slave that is turned away tries again and again, so the user is told of each refusal once in kTellAgain, and of at
+/// most kMostTold different refusals in that time.
+constexpr auto kTellAgain = 60s;
+constexpr std::size_t kMostTold = 64;
+
+}  // namespace
+
+bool reached(wire::ServerLink& link, const std::string& id, const wire::Message& message) {
+  try {
+    link.send(id, wire::Channel::control, {message, {}}, Clock::now());
+    return true;
+  } catch (const PeerLost&) {
+    return false;
+  }
+}
+
+Lobby::Lobby(wire::ServerLink& link, std::string run, bool encrypted, std::function<void(const std::string&)> notice)
+    : link_(link), run_(std::move(run)), encrypted_(encrypted), notice_(std::move(notice)) {}
+
+std::vector<SlaveInfo> Lobby::guests() const {
+  std::vector<SlaveInfo> infos;
+  for (const Guest& guest : guests_) infos.push_back(guest.info);
+  return infos;
+}
+
+int Lobby::ready() const { return static_cast<int>(std::ranges::count(guests_, true, &Guest::ready)); }
+
+/// Returns the reason for refusing a slave, or nothing if it may join.
+std::optional<std::string> Lobby::objection(const wire::ServerLink::From& from, const wire::Hello& hello,
+                                            const std::vector<SlaveInfo>& members) const {
+  if (hello.version != wire::kProtocolVersion) {
+    return fmt::format(
+        "the master speaks version {} of the protocol, this slave version {}; run the same release of Convoy on both",
+        wire::kProtocolVersion, hello.version);
+  }
+  if (const auto fault = fault_of_name(hello.name)) return *fault + "; start this slave with another --name";
+  // Other slaves could not connect to it without a public key of its own.
+  if (encrypted_ != wire::is_key(hello.peer_key) || (!encrypted_ && !hello.peer_key.empty())) {
+    return "its public key towards other slaves is missing or damaged; run the same release of Convoy on both";
+  }
+  const auto same_name = [&](const SlaveInfo& slave) { return slave.name == hello.name && slave.id != from.peer; };
+  if (std::ranges::any_of(members, same_name) || std::ranges::any_of(guests_, same_name, &Guest::info) ||
+      hello.name == kMasterName) {
+    return fmt::format("the name '{}' is taken; start this slave with another --name", hello.name);
+  }
+  if (welcome_ && !welcome_->contains(hello.name)) return unwelcome_;
+  if (!needed_ && lost_too_often(hello.name)) {
+    return fmt::format("run {} has lost {} {} times in a row; it may join again in {:.0f} minutes, or the next run",
+                       run_, hello.name, losses_.at(hello.name).count,
+                       std::chrono::duration<double>(kForgive).count() / 60.0);
+  }
+  return std::nullopt;
+}
+
+bool Lobby::lost_too_often(const std::string& name) const {
+  const auto losses = losses_.find(name);
+  return losses != losses_.end() && losses->second.count >= kMostLosses &&
+         Clock::now() - losses->second.last < kForgive;
+}
+
+/// Makes room in a full lobby: drops a guest that has not attached, from the address with the most guests of this kind.
+/// Returns false if there is none.
+bool Lobby::make_room() {
+  if (guests_.size() < kMostGuests) return true;
+  std::map<std::string, int> silent;
+  for (const Guest& guest : guests_) {
+    if (!guest.attached) ++silent[guest.info.address];
+  }
+  if (silent.empty()) return false;
+  const std::string& address =
+      std::ranges::max_element(silent, {}, [](const auto& each) { return each.second; })->first;
+  const auto guest =
+      std::ranges::find_if(guests_, [&](const Guest& each) { return !each.attached && each.info.address == address; });
+  reached(link_, guest->info.id, wire::Refused{"too many slaves wait to join"});
+  guests_.erase(guest);
+  return true;
+}
+
+void Lobby::admit(const wire::ServerLink::From& from, const wire::Hello& hello, const std::vector<SlaveInfo>& members) {
+  if (const auto reason = objection(from, hello, members)) {
+    reached(link_, from.peer, wire::Refused{*reason});
+    tell_refusal({fmt::format("slave {} at {}", printable(hello.name, kLongestName), from.address), *reason});
+    return;
+  }
+  const SlaveInfo info{
+      .id = from.peer,
+      .name = hello.name,
+      .device = printable(hello.device, kLongestDevice),
+      .threads = static_cast<int>(hello.threads),
+      .memory = hello.memory,
+      .filter_block = static_cast<int>(hello.filter_block),
+      .sixteen_bits = std::ranges::find(hello.capabilities, wire::kSixteenBits) != hello.capabilities.end(),
+      .address = from.address,
+      .peer_port = static_cast<int>(hello.peer_port),
+      .peer_key = hello.peer_key};
+  const bool known = std::ranges::any_of(guests_, [&](const Guest& guest) { return guest.info.id == info.id; });
+  if (!known && !make_room()) {
+    reached(link_, from.peer, wire::Refused{"too many slaves wait to join"});
+    return;
+  }
+  if (!reached(link_, from.peer, wire::Welcome{wire::kProtocolVersion, run_}) || known) return;
+  guests_.push_back({.info = info, .since = Clock::now()});
+}
+
+/// Asks a guest for an answer, while the run goes on. A guest that does not answer never becomes a member.
+void Lobby::probe(Guest& guest) {
+  guest.attached = true;
+  try {
+    link_.send(guest.info.id, wire::Channel::data, {wire::Probe{0}, {}}, Clock::now());
+  } catch (const PeerLost&) {
+    // The guest has gone, and greet() drops it.
+  }
+}
+
+void Lobby::take(const wire::ServerLink::From& from, const std::vector<SlaveInfo>& members) {
+  const auto of_peer = [&](const Guest& guest) { return guest.info.id == from.peer; };
+  try {
+    if (!from.rejected.empty()) {
+      if (!from.address.empty()) tell_refusal({from.address, from.rejected});
+    } else if (const auto* hello = std::get_if<wire::Hello>(&from.envelope.message)) {
+      admit(from, *hello, members);
+    } else {
+      take_from_guest(from);
+    }
+  } catch (const std::exception& error) {
+    std::erase_if(guests_, of_peer);
+    tell_refusal({from.address.empty() ? "a slave" : from.address, error.what()});
+  }
+}
+
+void Lobby::take_from_guest(const wire::ServerLink::From& from) {
+  const auto guest = std::ranges::find_if(guests_, [&](const Guest& each) { return each.info.id == from.peer; });
+  if (guest == guests_.end()) return;
+  const wire::Message& message = from.envelope.message;
+  if (std::holds_alternative<wire::Attach>(message)) {
+    if (!guest->attached) probe(*guest);
+  } else if (std::holds_alternative<wire::Probed>(message)) {
+    guest->ready = guest->attached;
+  } else if (const auto* failed = std::get_if<wire::Failed>(&message)) {
+    tell_refusal(
+        {fmt::format("slave {} at {}", guest->info.name, guest->info.address), "it failed: " + failed->reason});
+    guests_.erase(guest);
+  } else if (std::holds_alternative<wire::Bye>(message)) {
+    guests_.erase(guest);
+  } else if (std::holds_alternative<wire::Leaving>(message)) {
+    reached(link_, from.peer, wire::Bye{"the run did not need it yet"});
+    guests_.erase(guest);
+  }
+}
+
+void Lobby::tell_refusal(const wire::Refusal& refusal) {
+  const auto now = Clock::now();
+  std::erase_if(told_, [&](const auto& each) { return each.second <= now; });
+  const std::string text = fmt::format("turned away {}: {}", refusal.address, printable(refusal.why, kMostWords));
+  if (notice_ && told_.size() < kMostTold && told_.emplace(text, now + kTellAgain).second) notice_(text);
+}
+
+void Lobby::greet() {
+  for (const wire::Refusal& each : link_.take_refusals()) tell_refusal(each);
+  const auto now = Clock::now();
+  std::erase_if(guests_, [&](const Guest& guest) {
+    if (guest.ready || now - guest.since < kReadyPatience) return !reached(link_, guest.info.id, wire::Ping{});
+    reached(link_, guest.info.id, wire::Bye{fmt::format("the slave did not answer for {} s", kReadyPatience.count())});
+    return true;
+  });
+}
+
+std::vector<SlaveInfo> Lobby::take_in(std::size_t most) {
+  std::ranges::stable_sort(guests_, {}, [this](const Guest& guest) {
+    const auto losses = losses_from_.find(guest.info.address);
+    return losses == losses_from_.end() ? 0 : losses->second.count;
+  });
+  std::vector<SlaveInfo> taken;
+  std::erase_if(guests_, [&](const Guest& guest) {
+    if (!guest.ready || taken.size() == most) return false;
+    taken.push_back(guest.info);
+    return true;
+  });
+  return taken;
+}
+
+void Lobby::dismiss(const std::string& reason) {
+  for (const Guest& guest : guests_) reached(link_, guest.info.id, wire::Bye{reason});
+  guests_.clear();
+}
+
+void Lobby::admit_only(std::set<std::string> names, std::string reason) {
+  welcome_ = std::move(names);
+  unwelcome_ = std::move(reason);
+}
+
+void Lobby::count_loss(const std::string& name, const std::string& address) {
+  const auto now = Clock::now();
+  const auto count = [now](std::map<std::string, Losses>& losses, const std::string& of) {
+    std::erase_if(losses, [&](const auto& each) { return now - each.second.last >= kForgive; });
+    if (losses.size() >= kMostRemembered) return;
+    losses[of].last = now;
+    ++losses[of].count;
+  };
+  count(losses_, name);
+  count(losses_from_, address);
+}
+
+}  // namespace convoy
