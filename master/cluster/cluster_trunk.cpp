@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "core/stopwatch.hpp"
 #include "core/text.hpp"
 
 namespace convoy {
@@ -68,6 +69,7 @@ void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves)
                                              [this](int to) {
                                                if (is_slave(to)) send(static_cast<std::size_t>(to), wire::Credit{1});
                                              }});
+  traffic_ = traffic_of(node_->graph(), plan_, stages_);
   settle();
   if (!unreached_.empty()) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
   ready_ = true;
@@ -127,7 +129,11 @@ void ClusterTrunk::run_until(const std::function<bool()>& over) {
     // What has come goes before the next task of the master's own share: slaves may wait for what it brings about.
     auto arrival = roster_.receive({}, patience_, wire::Clock::now());
     if (!arrival && node_->work()) continue;
-    if (!arrival) arrival = roster_.receive(awaited(), patience(), unreached_at_);
+    if (!arrival) {
+      const Stopwatch waiting;
+      arrival = roster_.receive(awaited(), patience(), unreached_at_);
+      if (own_ != nullptr) times_.back().wait += waiting.seconds();
+    }
     if (!arrival) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
     take(arrival->slave, arrival->envelope);
   }
@@ -270,6 +276,7 @@ void ClusterTrunk::update(const UpdateStep& step) {
 void ClusterTrunk::finish() {
   settle();
   count_own_seconds();
+  count_traffic();
   const auto better = rebalancer_.end_step(stages_, plan_);
   if (!better) return;
   if (on_plan_) on_plan_(*better);
@@ -282,6 +289,15 @@ void ClusterTrunk::count_own_seconds() {
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     times_.back().compute += seconds[s];
     if (training_) rebalancer_.count(slave_count(), s, seconds[s]);
+  }
+}
+
+/// A step that is done has done every send of its graph.
+void ClusterTrunk::count_traffic() {
+  if (!training_) return;
+  for (std::size_t member = 0; member < times_.size(); ++member) {
+    times_[member].sent += traffic_[member].sent;
+    times_[member].received += traffic_[member].received;
   }
 }
 

@@ -72,6 +72,7 @@ class ClusterTrunk : public Trunk {
   void give(int node, const FilterState& state);
   bool snapshot_complete() const;
   void count_own_seconds();
+  void count_traffic();
 
   std::vector<Stage> stages_;
   Plan plan_;
@@ -89,6 +90,7 @@ class ClusterTrunk : public Trunk {
   std::vector<std::optional<double>> squares_;  ///< of the step at hand, of each slave
   std::vector<int> owed_;                       ///< Done messages expected, for each slave
   std::vector<MemberTime> times_;
+  std::vector<Traffic> traffic_;  ///< of each node in a training step of the plan
   Rebalancer rebalancer_;
   std::function<void(const Plan&)> on_plan_;
   std::string unreached_;  ///< for people
