@@ -231,7 +231,7 @@ void Roster::ping_all() {
   greet_lobby();
   for (std::size_t slave = 0; slave < slaves_.size(); ++slave) {
     if (!reached(slaves_[slave].id, wire::Ping{})) {
-      bury(slave, "is gone (its connection closed or answers no more)");
+      bury(slave, "is gone (its connection closed, or it no longer answers)");
     }
   }
 }
