@@ -47,11 +47,15 @@ MemberProfile described(const Machines& machines, const Cut& parts, int batch, s
 }  // namespace
 
 void add_options(CLI::App& command, Machines& machines) {
-  auto* gflops = command.add_option("--gflops", machines.gflops, "speeds of the slaves, taken in turns")
-                     ->delimiter(',')
-                     ->check(positive_number())
-                     ->capture_default_str();
-  command.add_option("--master-gflops", machines.master_gflops, "speed of the master")
+  auto* gflops =
+      command
+          .add_option(
+              "--gflops", machines.gflops,
+              "speeds of the slaves in GFLOP/s, separated by commas; with fewer numbers than slaves they repeat")
+          ->delimiter(',')
+          ->check(positive_number())
+          ->capture_default_str();
+  command.add_option("--master-gflops", machines.master_gflops, "speed of the master in GFLOP/s")
       ->check(positive_number())
       ->capture_default_str();
   command.add_option("--latency", machines.latency, "latency of a message in ms")
@@ -59,7 +63,8 @@ void add_options(CLI::App& command, Machines& machines) {
       ->capture_default_str();
   command
       .add_option("--from-run", machines.from_run,
-                  "folder of a run, whose timed members replace the given speeds and links; they are taken in turns")
+                  "folder of a run: the members that it timed replace the given speeds and links; with fewer members "
+                  "than slaves they repeat")
       ->excludes(gflops);
 }
 

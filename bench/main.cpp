@@ -7,7 +7,8 @@
 namespace {
 
 int run(int argc, char** argv) {
-  CLI::App app{"Convoy's benchmarks. Each prints medians over interleaved rounds of one run."};
+  CLI::App app{
+      "Convoy's benchmarks measure or simulate. A measurement prints medians of rounds that one run does in turns."};
   app.require_subcommand(1);
   convoy::add_conv(app);
   convoy::add_operators(app);

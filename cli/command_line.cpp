@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/help_format.hpp"
 #include "cli/likely_meant.hpp"
 #include "core/exit_code.hpp"
 #include "core/text.hpp"
@@ -186,7 +187,15 @@ std::string foreign(const std::exception& error) {
 }  // namespace
 
 std::optional<int> parse_command_line(CLI::App& app, const std::string& program, int argc, char** argv) {
-  app.set_version_flag("--version", program + " " + CONVOY_VERSION, "print the version and leave");
+  app.set_version_flag("--version", program + " " + CONVOY_VERSION, "print the version and end");
+  const std::shared_ptr<CLI::FormatterBase> format = make_help_format();
+  app.name(program);
+  std::vector<CLI::App*> all = app.get_subcommands([](const CLI::App*) { return true; });
+  all.push_back(&app);
+  for (CLI::App* each : all) {
+    each->formatter(format);
+    each->set_help_flag("-h,--help", "print this help and end");
+  }
   try {
     app.parse(argc, argv);
     return std::nullopt;

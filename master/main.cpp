@@ -34,7 +34,7 @@ void add_command(CLI::App& app, const char* name, const char* help, std::vector<
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Convoy's master trains and tests convolutional nets, alone or with slaves"};
+  CLI::App app{"Convoy's master trains and tests convolutional nets, alone or with slaves."};
   app.require_subcommand(1);
   std::vector<std::function<int()>> chosen;
   add_command<convoy::TrainOptions>(app, "train", "train a net", chosen, [&](const convoy::TrainOptions& options) {

@@ -114,7 +114,8 @@ class Chooser {
     const TaskGraph graph = make_task_graph(plan, trunk_);
     Simulated predicted = simulate(graph, plan, trunk_, measured_cluster(plan, trunk_, members_, master_));
     choice_.alternatives.push_back(
-        {fmt::format("{} of {} members, {}", count, members_.size(), describe(plan)), predicted.seconds});
+        {fmt::format("{} of {} member{}, {}", count, members_.size(), members_.size() == 1 ? "" : "s", describe(plan)),
+         predicted.seconds});
     // Simpler plans are tried first, and a plan that is barely faster does not replace them.
     if (!choice_.plan.stages.empty() && predicted.seconds > worthwhile * choice_.predicted.seconds) return;
     choice_.plan = std::move(plan);

@@ -80,4 +80,13 @@ std::size_t values_of(const Task& sent, const Plan& plan, const std::vector<Stag
 /// Returns the bytes of a send's values in their number type; 0 for other tasks.
 double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk);
 
+/// The bytes of the values that a node sends and receives in a step.
+struct Traffic {
+  double sent = 0.0;
+  double received = 0.0;
+};
+
+/// Returns the traffic of each node.
+std::vector<Traffic> traffic_of(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk);
+
 }  // namespace convoy

@@ -65,4 +65,15 @@ double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& tr
   return static_cast<double>(bytes_of(wire_type(task, plan), values_of(task, plan, trunk)));
 }
 
+std::vector<Traffic> traffic_of(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk) {
+  std::vector<Traffic> traffic(static_cast<std::size_t>(graph.nodes));
+  for (const Task& task : graph.tasks) {
+    if (task.kind != TaskKind::send) continue;
+    const double bytes = bytes_of(task, plan, trunk);
+    traffic[static_cast<std::size_t>(task.node)].sent += bytes;
+    traffic[static_cast<std::size_t>(task.to)].received += bytes;
+  }
+  return traffic;
+}
+
 }  // namespace convoy

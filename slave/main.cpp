@@ -72,10 +72,11 @@ void define(CLI::App& app, Options& options) {
       "address of the master, for example tcp://192.168.0.10:5570; without it, the slave looks for its master on the "
       "LAN by the key");
   app.add_option("--key", options.key,
-                 "key that the master prints; in the variable CONVOY_KEY, other users cannot see it")
+                 "key that the master prints; the variable CONVOY_KEY hides it from other users of this machine")
       ->envname("CONVOY_KEY");
-  app.add_flag("--insecure", options.insecure,
-               "do not encrypt or authenticate links, on a network that you trust; the master needs the same option");
+  app.add_flag(
+      "--insecure", options.insecure,
+      "turn encryption and authentication of links off, on a network that you trust; the master needs the same option");
   define_device_options(
       app, options.device, options.device_options,
       "device that computes, or several separated by commas, each a slave of its own; see --list-devices");
@@ -148,7 +149,7 @@ int main(int argc, char** argv) {
   convoy::settle_library_threads(argv);
   convoy::keep_freed_memory();
   return convoy::report_errors(convoy::kReport, [&] {
-    CLI::App app{"Convoy's slave computes its share of the filters for a master"};
+    CLI::App app{"Convoy's slave computes its share of the filters for a master."};
     convoy::Options options;
     convoy::define(app, options);
     if (const auto code = convoy::parse_command_line(app, "convoy-slave", argc, argv)) return *code;

@@ -133,7 +133,7 @@ bool serve_run(const SlaveOptions& options, Device& device, StateCache& cache, c
   const std::optional<std::string> run = join(link, hello, stop, reporter, patience);
   if (!run) return false;
   in_run = true;
-  reporter.joined(fmt::format("joined run {} as {}", *run, options.name));
+  reporter.joined(fmt::format("joined the run of net {} as {}", *run, options.name));
   Session session(link, device, options.memory, cache);
   const std::optional<std::string> reason = session.serve(stop, options.leave_patience, [&] {
     reporter.event("leaving: the master takes the shards back after this step; press Ctrl-C again to leave at once");
@@ -142,7 +142,7 @@ bool serve_run(const SlaveOptions& options, Device& device, StateCache& cache, c
     link.send(Channel::control, {wire::Bye{"stopped by its user"}, {}}, Clock::now() + kTick);
     return false;
   }
-  reporter.event(fmt::format("run over: {}{}", *reason, stop ? "" : waiting(options)));
+  reporter.event(fmt::format("the run is over: {}{}", *reason, stop ? "" : waiting(options)));
   return !stop;
 }
 

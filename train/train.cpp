@@ -29,6 +29,8 @@ void add_times(const std::vector<MemberTime>& times, std::vector<MemberTime>& su
     sum->compute += time.compute;
     sum->transfer += time.transfer;
     sum->wait += time.wait;
+    sum->sent += time.sent;
+    sum->received += time.received;
   }
 }
 

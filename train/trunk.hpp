@@ -11,12 +11,15 @@
 
 namespace convoy {
 
-/// How one member spent its time since the last report, in seconds.
+/// What one member did since the last report: how it spent its time, in seconds, and the bytes of the values that it sent
+/// and received in training steps.
 struct MemberTime {
   std::string member;
   double compute = 0.0;
   double transfer = 0.0;
   double wait = 0.0;
+  double sent = 0.0;
+  double received = 0.0;
 };
 
 /// Adds each time to the sum for the same member, and appends members that have no sum yet.

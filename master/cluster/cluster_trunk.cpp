@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "core/stopwatch.hpp"
 #include "core/text.hpp"
 
 namespace convoy {
@@ -74,6 +75,7 @@ void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves)
                                              [this](int to) {
                                                if (is_slave(to)) send(static_cast<std::size_t>(to), wire::Credit{1});
                                              }});
+  traffic_ = traffic_of(node_->graph(), plan_, stages_);
   settle();
   if (!unreached_.empty()) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
   ready_ = true;
@@ -143,8 +145,10 @@ void ClusterTrunk::run_until(const std::function<bool()>& over) {
     if (!arrival && waited_ > limit()) end_at_limit();
     if (!arrival) {
       const bool at_work = step_ > 0 || moving_;
+      const Stopwatch waiting;
       arrival = roster_.receive(awaited(), patience(), std::min(unreached_at_, now + kTick),
                                 at_work ? Roster::Awaited::at_work : Roster::Awaited::one_by_one);
+      if (own_ != nullptr) times_.back().wait += waiting.seconds();
     }
     if (arrival) take(arrival->slave, arrival->envelope);
   }
@@ -351,6 +355,7 @@ void ClusterTrunk::finish() {
   settle();
   if (step_ > kFirstSteps) longest_step_ = std::max(longest_step_, waited_.count());
   count_own_seconds();
+  count_traffic();
   const auto better = rebalancer_.end_step(stages_, plan_);
   if (!better) return;
   if (on_plan_) on_plan_(*better);
@@ -363,6 +368,15 @@ void ClusterTrunk::count_own_seconds() {
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     times_.back().compute += seconds[s];
     if (training_) rebalancer_.count(slave_count(), s, seconds[s]);
+  }
+}
+
+/// A step that is done has done every send of its graph.
+void ClusterTrunk::count_traffic() {
+  if (!training_) return;
+  for (std::size_t member = 0; member < times_.size(); ++member) {
+    times_[member].sent += traffic_[member].sent;
+    times_[member].received += traffic_[member].received;
   }
 }
 

@@ -78,6 +78,7 @@ class ClusterTrunk : public Trunk {
   void give(int node, const FilterState& state);
   bool snapshot_complete() const;
   void count_own_seconds();
+  void count_traffic();
 
   std::vector<Stage> stages_;
   Plan plan_;
@@ -96,6 +97,7 @@ class ClusterTrunk : public Trunk {
   bool squares_due_ = false;                    ///< whether slaves with shards still have to send Squares
   std::vector<int> owed_;                       ///< number of Done messages expected from each slave
   std::vector<MemberTime> times_;
+  std::vector<Traffic> traffic_;  ///< of each node in a training step of the plan
   Rebalancer rebalancer_;
   std::function<void(const Plan&)> on_plan_;
   std::chrono::duration<double> waited_{0};  ///< time in run_until() since the slaves were given work

@@ -140,7 +140,7 @@ void Roster::ping_all() {
   lobby_.greet();
   for (std::size_t slave = 0; slave < slaves_.size(); ++slave) {
     if (!reached(link_, slaves_[slave].id, wire::Ping{})) {
-      bury(slave, "is gone (its connection closed or no longer answers)");
+      bury(slave, "is gone (its connection closed, or it no longer answers)");
     }
   }
 }

@@ -17,7 +17,9 @@ namespace convoy {
 CLI::Option* add_set_option(CLI::App& command, std::vector<std::string>& set) {
   // Only one word follows --set, so that a net file after it is not taken for a field.
   return command
-      .add_option("--set", set, "set a field of the net file: LAYER.FIELD=VALUE or training.FIELD=VALUE; repeatable")
+      .add_option(
+          "--set", set,
+          "set a field of the net file: LAYER.FIELD=VALUE, training.FIELD=VALUE or input.FIELD=VALUE; repeatable")
       ->allow_extra_args(false);
 }
 
@@ -69,8 +71,9 @@ void define(CLI::App& command, ClusterOptions& options) {
       ->check(whole_number(0, 256))
       ->capture_default_str();
   command.add_option("--listen", options.listen, "address at which slaves reach this master")->capture_default_str();
-  command.add_flag("--insecure", options.insecure,
-                   "do not encrypt or authenticate links, on a network that you trust; slaves need the same option");
+  command.add_flag(
+      "--insecure", options.insecure,
+      "turn encryption and authentication of links off, on a network that you trust; slaves need the same option");
   command
       .add_option("--keys", options.keys,
                   "file with this master's keys, made if it does not exist (default: convoy/master-keys.json in "
@@ -99,9 +102,10 @@ void define(CLI::App& command, ClusterOptions& options) {
                   "images that travel together while the next ones are computed; must divide the batch (default: the "
                   "plan's)")
       ->check(whole_number(1, 65536));
-  command.add_option("--plan", options.plan,
-                     "plan.json of a run with as many members, as a fixed plan; or thesis, a scheme for comparison, in "
-                     "which weights and raw maps travel in each step and slaves only convolve");
+  command.add_option(
+      "--plan", options.plan,
+      "fixed plan: the plan.json of a run with as many members; or thesis, an older scheme for comparison, "
+      "in which weights and raw maps travel in each step and slaves only convolve");
 }
 
 }  // namespace
@@ -136,7 +140,7 @@ void define_resume(CLI::App& command, TrainOptions& options) {
             const bool net = options.net.net.empty() && !options.out.empty();
             (net ? options.net.net : options.out) = word;
           },
-          "go on with the run in this folder, from its last checkpoint; its config.yaml has the net and the options")
+          "continue the run in this folder from its last checkpoint; its config.yaml has the net and the options")
       ->expected(0, 1)
       ->type_name("FOLDER");
   command.get_option("net")->required(false);
@@ -144,6 +148,10 @@ void define_resume(CLI::App& command, TrainOptions& options) {
     if (options.net.net.empty()) {
       if (!options.resume || options.out.empty()) throw CLI::RequiredError("NET, a net file, or --resume FOLDER");
       options.net.net = options.out + "/config.yaml";
+      if (!std::filesystem::exists(options.net.net)) {
+        fail("there is no run to resume in {}: the file {} is missing; give --resume the folder of a run", options.out,
+             options.net.net);
+      }
       take_over(command, run_to_take_over(command, read_net(options.net.net).run));
     }
     options.given = options_given(command);
@@ -157,7 +165,7 @@ void define(CLI::App& command, TrainOptions& options) {
   define(command, options.cluster);
   command.add_option("--epochs", options.epochs, "passes over the training images (default: the net file's)")
       ->check(whole_number(1, 1000000));
-  command.add_option("--steps", options.steps, "number of steps after which to stop, with a checkpoint")
+  command.add_option("--steps", options.steps, "stop after so many steps in all, with a checkpoint")
       ->check(whole_number(1, 1000000000));
   command.add_option("--out", options.out, "run folder (default: runs/NET-NUMBER)");
   CLI::Option* weights = command.add_option("--weights", options.weights,
@@ -172,12 +180,13 @@ void define(CLI::App& command, TrainOptions& options) {
   command
       .add_option(
           "--snapshot-seconds", options.snapshot_seconds,
-          "seconds between the snapshots in memory to which a run falls back when a slave is lost (0: chosen by their "
-          "cost)")
+          "seconds between the snapshots in memory to which a run falls back when a slave is lost; 0 chooses the time "
+          "by the cost of a snapshot")
       ->check(number(0.0, 1e9))
       ->capture_default_str();
   command
-      .add_option("--checkpoint-seconds", options.checkpoint_seconds, "largest number of seconds between checkpoints")
+      .add_option("--checkpoint-seconds", options.checkpoint_seconds,
+                  "longest time between checkpoints on disk, in seconds")
       ->check(number(0.0, 1e9))
       ->capture_default_str();
 }
@@ -239,7 +248,7 @@ void define(CLI::App& command, PlanOptions& options) {
   define(command, options.cluster);
   command
       .add_option("--calibration", options.calibration,
-                  "calibration.json of a run, to plan for the machines that it has timed, without them")
+                  "calibration.json of a run: plan for the machines that it timed, which need not be there")
       ->excludes("--slaves")
       ->excludes("--shares");
 }

@@ -33,8 +33,10 @@ void print_stage(const Planned& planned, const Stage& stage, std::size_t s) {
   }
 }
 
-std::string rate(double bytes_per_second) {
-  return bytes_per_second > 0.0 ? fmt::format("{:.0f} Mbit/s", 8e-6 * bytes_per_second) : "not measured";
+/// What is known of a member's link. The master's machine alone has none.
+std::string link_text(const NodeLink& link) {
+  if (link.out <= 0.0 || link.in <= 0.0) return "";
+  return fmt::format("; its link {:.0f} Mbit/s out, {:.0f} Mbit/s in", 8e-6 * link.out, 8e-6 * link.in);
 }
 
 /// Prints the predicted step, the load of each node, and the alternatives.
@@ -48,9 +50,7 @@ void print_choice(const Planned& planned) {
     fmt::print("  {:<16} computes {:.4g} s, idle {:.4g} s; sends {:.2f} MB, receives {:.2f} MB{}\n",
                node < plan.members.size() ? plan.members[node] : kMasterName, use.compute,
                choice.predicted.seconds - use.compute, use.bytes_out / 1e6, use.bytes_in / 1e6,
-               timed ? fmt::format("; its link {} out, {} in", rate(planned.calibration.members[node].link.out),
-                                   rate(planned.calibration.members[node].link.in))
-                     : "");
+               timed ? link_text(planned.calibration.members[node].link) : "");
   }
   for (const std::string& idle : idle_members(plan)) fmt::print("  {}\n", idle);
   if (planned.calibration.seconds_alone > 0.0) {
@@ -74,7 +74,8 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
   if (cluster.slaves == 0) {
     cluster.share = true;
     cluster.listen = "tcp://127.0.0.1:*";
-    cluster.insecure = true;  // no slave joins
+    cluster.insecure = true;    // no slave joins
+    cluster.exchange = "star";  // nothing travels, so the exchanges do not differ
   }
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());

@@ -20,8 +20,12 @@ using Json = nlohmann::ordered_json;
 Json times_json(const std::vector<MemberTime>& times) {
   Json rows = Json::array();
   for (const MemberTime& time : times) {
-    rows.push_back(
-        {{"member", time.member}, {"compute", time.compute}, {"transfer", time.transfer}, {"wait", time.wait}});
+    rows.push_back({{"member", time.member},
+                    {"compute", time.compute},
+                    {"transfer", time.transfer},
+                    {"wait", time.wait},
+                    {"sent", time.sent},
+                    {"received", time.received}});
   }
   return rows;
 }

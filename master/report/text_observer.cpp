@@ -21,6 +21,9 @@ std::string duration(double seconds) {
 
 double total(const MemberTime& time) { return time.compute + time.transfer + time.wait; }
 
+/// A number of bytes in MB, in four characters up to 9999 MB.
+std::string megabytes(double bytes) { return fmt::format("{:4.{}f}", bytes / 1e6, bytes < 99.95e6 ? 1 : 0); }
+
 double percent(double part, double whole) { return whole > 0.0 ? 100.0 * part / whole : 0.0; }
 
 class TextObserver : public Observer {
@@ -30,8 +33,9 @@ class TextObserver : public Observer {
   void on_start(const RunStart& start) override {
     start_ = start;
     shares_ = work_shares(start.stages, start.plan);
-    lines_.line(fmt::format("net {}: {} parameters, batch {}, {} epochs of {} images; data {}", start.net,
-                            start.parameters, start.batch, start.epochs, start.training_images, start.data));
+    lines_.line(fmt::format("net {}: {} parameters, batch {}, {} epoch{} of {} images; data {}", start.net,
+                            start.parameters, start.batch, start.epochs, start.epochs == 1 ? "" : "s",
+                            start.training_images, start.data));
     for (std::size_t m = 0; m < start.plan.members.size(); ++m) lines_.line(share_of(m));
     if (start.first_step > 0) lines_.line(fmt::format("resuming after step {}", start.first_step));
   }
@@ -50,11 +54,13 @@ class TextObserver : public Observer {
 
   void on_step(const StepReport& report) override {
     add_times(report.times, recent_);
+    recent_seconds_ += report.seconds;
     if (!is_time()) return;
     std::vector<std::string> lines = members_now();
     lines.insert(lines.begin(), run_now(report));
     lines_.show(lines);
     recent_.clear();
+    recent_seconds_ = 0.0;
   }
 
   void on_test(const TestReport& report) override {
@@ -120,7 +126,8 @@ class TextObserver : public Observer {
       for (const Assignment& shard : start_.plan.stages[s].shards) {
         if (shard.member == static_cast<int>(member)) count += shard.filters.count;
       }
-      text += fmt::format(", {} {}/{}", start_.stages[s].name, count, start_.stages[s].conv.filters);
+      text += fmt::format("{}{} {}/{}", s == 0 ? "; filters: " : ", ", start_.stages[s].name, count,
+                          start_.stages[s].conv.filters);
     }
     return text;
   }
@@ -148,15 +155,21 @@ class TextObserver : public Observer {
     return epoch + step + left;
   }
 
-  /// A line for each member that shares the work: its share, and how it spends its time.
+  /// A line for each member that shares the work: its share, the part of its time that it computes, and its traffic. Where a
+  /// terminal is wide enough, also how it spends the rest of its time.
   std::vector<std::string> members_now() const {
     std::vector<std::string> lines;
     if (recent_.size() < 2 && (recent_.empty() || recent_[0].transfer == 0.0)) return lines;
     for (const MemberTime& time : recent_) {
       const double all = total(time);
-      lines.push_back(fmt::format("  {:<16} {:3.0f} % of the work; busy {:.0f} %, transfer {:.0f} %, waiting {:.0f} %",
-                                  time.member, share_of_now(time.member), percent(time.compute, all),
-                                  percent(time.transfer, all), percent(time.wait, all)));
+      const std::string text =
+          fmt::format("  {:<16} share {:3.0f} %, busy {:3.0f} %, sends {} MB/s, receives {} MB/s", time.member,
+                      share_of_now(time.member), percent(time.compute, all), megabytes(time.sent / recent_seconds_),
+                      megabytes(time.received / recent_seconds_));
+      const std::string rest =
+          fmt::format(", transfer {:.0f} %, waiting {:.0f} %", percent(time.transfer, all), percent(time.wait, all));
+      const auto size = lines_.size();
+      lines.push_back(!size || width_of(text + rest) < size->columns ? text + rest : text);
     }
     return lines;
   }
@@ -166,7 +179,8 @@ class TextObserver : public Observer {
   Stopwatch since_;
   RunStart start_;
   std::vector<double> shares_;
-  std::vector<MemberTime> recent_;
+  std::vector<MemberTime> recent_;  ///< since the last report of progress
+  double recent_seconds_ = 0.0;     ///< that these steps took
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "cli/checks.hpp"
 #include "cli/command_line.hpp"
+#include "cli/help_format.hpp"
 #include "cli/likely_meant.hpp"
 
 namespace convoy {
@@ -88,6 +89,23 @@ TEST(CommandLines, AreExplainedInOwnWords) {
   EXPECT_EQ(answer_to({"train", "a.yaml", "--slaves", "many"}), "--slaves: 'many' is not a whole number from 0 to 9");
   EXPECT_EQ(answer_to({"train", "a.yaml", "--slaves", "1", "--alone"}),
             "--slaves and --alone exclude each other; leave one of them out");
+}
+
+TEST(Help, FitsIntoATerminalAndEndsWithTheDefault) {
+  CLI::App app{"A program whose description is long enough that one line of a terminal cannot hold all of its words."};
+  std::string wire = "fp32";
+  app.add_option(
+         "--wire", wire,
+         "number type in which maps and gradients travel between the machines, which is a text of several lines")
+      ->check(one_of({"fp32", "bf16"}))
+      ->capture_default_str();
+  app.formatter(make_help_format());
+  EXPECT_THAT(app.help(), HasSubstr("A program whose description is long enough that one line of a terminal cannot\n"
+                                    "hold all of its words.\n"));
+  EXPECT_THAT(app.help(),
+              HasSubstr("  --wire {fp32,bf16}      number type in which maps and gradients travel between the\n"
+                        "                          machines, which is a text of several lines (default:\n"
+                        "                          fp32)\n"));
 }
 
 }  // namespace

@@ -96,6 +96,18 @@ TEST(CommandLine, DocumentHasTheOptionsOfEachCommandAndNoOthers) {
   for (const auto& [command, options] : documented) ADD_FAILURE() << "docs/command-line.md: there is no " << command;
 }
 
+TEST(CommandLine, HelpFitsIntoATerminalOf80Columns) {
+  for (const auto& [program, file] : programs()) {
+    ASSERT_FALSE(file.empty()) << program << " was not built";
+    std::vector<std::string> commands = commands_of(program);
+    commands.push_back(program);
+    for (const std::string& command : commands) {
+      std::istringstream lines(help_of(command));
+      for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 80U) << command << " --help: " << line;
+    }
+  }
+}
+
 TEST(CommandLine, DocumentsNameOptionsThatExist) {
   std::map<std::string, std::string> helps;
   for (const char* file : {"README.md", "docs/walk-through.md", "docs/nets.md"}) {

@@ -107,9 +107,19 @@ Result train_on_slaves(const Names& devices, int slaves, const std::vector<doubl
   if (change) change(plan);
   ClusterTrunk trunk(cut.trunk, plan, roster, own ? device.get() : nullptr, 20s);
   Result result = train_some(trunk, cut);
+  const std::vector<Traffic> traffic = traffic_of(make_task_graph(plan, cut.trunk), plan, cut.trunk);
+  const std::vector<MemberTime> times = trunk.take_times();
   double compute = 0.0;
-  for (const MemberTime& time : trunk.take_times()) compute += time.compute;
+  for (std::size_t member = 0; member < times.size(); ++member) {
+    compute += times[member].compute;
+    EXPECT_DOUBLE_EQ(times[member].sent, kSteps * traffic[member].sent);
+    EXPECT_DOUBLE_EQ(times[member].received, kSteps * traffic[member].received);
+    EXPECT_GT(times[member].received, 0.0) << "images at least, or maps for the head";
+  }
   EXPECT_GT(compute, 0.0);
+  if (own) {
+    EXPECT_GT(times.back().wait, 0.0) << "the master waits for its slaves";
+  }
   roster.dismiss("the test finished");
   return result;
 }

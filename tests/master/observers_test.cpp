@@ -88,19 +88,20 @@ RunStart start_of(int first = 50, int second = 50) {
 }
 
 StepReport step_of(long step) {
-  return {.epoch = 1,
-          .step_in_epoch = static_cast<int>(step),
-          .steps_per_epoch = 120,
-          .step = step,
-          .loss = 1.25,
-          .mean_loss = 1.5,
-          .accuracy = 0.5,
-          .images_per_second = 2807.4,
-          .seconds = 0.02,
-          .seconds_left = 125.0,
-          .learning_rate = 0.01,
-          .times = {{.member = "slave-1", .compute = 0.9, .transfer = 0.06, .wait = 0.04},
-                    {.member = "slave-2", .compute = 0.5, .transfer = 0.1, .wait = 0.4}}};
+  return {
+      .epoch = 1,
+      .step_in_epoch = static_cast<int>(step),
+      .steps_per_epoch = 120,
+      .step = step,
+      .loss = 1.25,
+      .mean_loss = 1.5,
+      .accuracy = 0.5,
+      .images_per_second = 2807.4,
+      .seconds = 0.02,
+      .seconds_left = 125.0,
+      .learning_rate = 0.01,
+      .times = {{.member = "slave-1", .compute = 0.9, .transfer = 0.06, .wait = 0.04, .sent = 25e4, .received = 2e6},
+                {.member = "slave-2", .compute = 0.5, .transfer = 0.1, .wait = 0.4, .sent = 2.4e6, .received = 1e3}}};
 }
 
 constexpr EpochReport kEpoch{.epoch = 1,
@@ -149,12 +150,12 @@ TEST(TextObserver, RedrawsItsLinesInPlaceOn80Columns) {
   const std::vector<std::string> live = terminal.shown();
   ASSERT_EQ(live.size(), before + 3) << "a line of the run and one of each slave";
   EXPECT_EQ(live[before], "epoch 1/10  step 3/120  loss 1.5000  accuracy 50.0 %  2 min 05 s left");
-  EXPECT_EQ(live[before + 1], "  slave-1           50 % of the work; busy 90 %, transfer 6 %, waiting 4 %");
-  EXPECT_EQ(live[before + 2], "  slave-2           50 % of the work; busy 50 %, transfer 10 %, waiting 40 %");
+  EXPECT_EQ(live[before + 1], "  slave-1          share  50 %, busy  90 %, sends 12.5 MB/s, receives  100 MB/s");
+  EXPECT_EQ(live[before + 2], "  slave-2          share  50 %, busy  50 %, sends  120 MB/s, receives  0.1 MB/s");
   terminal.observer->on_plan(start_of(52, 48).plan);
   terminal.observer->on_step(step_of(4));
   EXPECT_THAT(terminal.shown(), Contains("shares: slave-1 52 %, slave-2 48 %"));
-  EXPECT_THAT(terminal.shown().back(), HasSubstr("slave-2           48 % of the work"));
+  EXPECT_THAT(terminal.shown().back(), HasSubstr("slave-2          share  48 %"));
   terminal.observer->on_epoch(kEpoch);
   terminal.observer->on_end(kEnd);
   const std::vector<std::string> all = terminal.shown();
@@ -171,6 +172,9 @@ TEST(TextObserver, ShowsMoreOnAWideTerminalAndCopesWhenItIsMadeNarrow) {
   terminal.observer->on_step(step_of(1));
   EXPECT_THAT(terminal.shown(), Contains("epoch 1/10  step 1/120  loss 1.5000  accuracy 50.0 %  2807 images/s  "
                                          "2 min 05 s left"));
+  EXPECT_EQ(
+      terminal.shown().back(),
+      "  slave-2          share  50 %, busy  50 %, sends  120 MB/s, receives  0.1 MB/s, transfer 10 %, waiting 40 %");
   terminal.columns = 40;
   terminal.observer->on_step(step_of(2));
   std::vector<std::string> shown = terminal.shown();
@@ -204,7 +208,7 @@ TEST(TextObserver, WritesPlainLinesIntoAPipe) {
   EXPECT_THAT(text, Not(HasSubstr("\r")));
   for (const std::string line :
        {"net glyphs: 253514 parameters, batch 50, 10 epochs of 6000 images; data glyphs\n",
-        "  slave-1           50.0 % of the work, conv1 50/100\n",
+        "  slave-1           50.0 % of the work; filters: conv1 50/100\n",
         "epoch 1/10  step 1/120  loss 1.5000  accuracy 50.0 %  2807 images/s  2 min 05 s left\n",
         "tested 50 of 1000 images  accuracy 50.0 %  3 s left\n",
         "epoch 1/10: training loss 1.0557, accuracy 63.55 %; test loss 0.1049, accuracy 97.60 %; 2807 images/s, 2 s\n",
@@ -241,6 +245,8 @@ TEST(JsonObserver, WritesAnObjectForEachEvent) {
   for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(events[i]["event"], names[i]);
   EXPECT_EQ(events[0]["members"][1]["filters"]["conv1"], 50);
   EXPECT_EQ(events[2]["times"][0]["compute"], 0.9);
+  EXPECT_EQ(events[2]["times"][1]["sent"], 2.4e6);
+  EXPECT_EQ(events[2]["times"][0]["received"], 2e6);
   EXPECT_EQ(events[3]["members"][0]["share"], 0.52);
   EXPECT_EQ(events[4]["test_accuracy"], 0.976);
   EXPECT_EQ(events[5]["step"], 120);

@@ -192,15 +192,9 @@ std::pair<double, double> traffic(const PlanCase& c, NumberType wire) {
   const std::vector<Stage> trunk = trunk_of_500_1500();
   Plan plan = plan_of(c, trunk, 24);
   plan.wire = wire;
-  double out = 0.0;
-  double in = 0.0;
   const TaskGraph graph = make_task_graph(plan, trunk);
-  for (const Task& task : graph.tasks) {
-    const double bytes = bytes_of(task, plan, trunk) / 24 / 1024;
-    if (task.kind == TaskKind::send && task.node == graph.master) out += bytes;
-    if (task.kind == TaskKind::send && task.to == graph.master) in += bytes;
-  }
-  return {out, in};
+  const Traffic master = traffic_of(graph, plan, trunk)[static_cast<std::size_t>(graph.master)];
+  return {master.sent / 24 / 1024, master.received / 24 / 1024};
 }
 
 TEST(Traffic, OfAStar) {
@@ -224,11 +218,8 @@ TEST(Traffic, OfARingWithImagesRelayedIsNotMoreForMoreSlaves) {
     plan.relayed = true;
     validate(plan, trunk);
     const TaskGraph graph = make_task_graph(plan, trunk);
-    double out = 0.0;
-    for (const Task& task : graph.tasks) {
-      if (task.kind == TaskKind::send && task.node == graph.master) out += bytes_of(task, plan, trunk) / 24 / 1024;
-    }
-    EXPECT_NEAR(out, 12 + 375, 1.0);
+    const double sent = traffic_of(graph, plan, trunk)[static_cast<std::size_t>(graph.master)].sent;
+    EXPECT_NEAR(sent / 24 / 1024, 12 + 375, 1.0);
   }
 }
 

@@ -54,7 +54,7 @@ TEST_F(Runs, SayWhatTheyWereStartedWithInstead) {
                     Not(HasSubstr("epochs")), HasSubstr("train --resume " + folder("run"))));
   Process none = master({"train", "--resume", folder("nothing")});
   EXPECT_EQ(none.wait(30s), kFailure);
-  EXPECT_THAT(none.output(), HasSubstr("nothing/config.yaml"));
+  EXPECT_THAT(none.output(), AllOf(HasSubstr("there is no run to resume"), HasSubstr("nothing/config.yaml")));
 }
 
 TEST_F(Runs, EndWhenTheirPatienceDoesAndKeepTheBestEpoch) {
