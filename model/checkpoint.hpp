@@ -3,6 +3,9 @@
 // The tensors are named "<layer>.weight" and "<layer>.bias". A checkpoint also has the optimizer's moments, named
 // "<layer>.weight.velocity" and so on. Convolution weights are (filters, channels, rows, columns), dense weights
 // (units, inputs), biases (filters) or (units).
+//
+// Files that Convoy writes have checksums (model/checksums.hpp). A checkpoint must have them; weights of other programs need
+// not. No tensor with a value that is NaN or infinite is taken from any file.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +41,20 @@ struct Progress {
   bool operator==(const Progress&) const = default;
 };
 
+/// How much a run has to do.
+struct RunLength {
+  int epochs = 0;
+  int batches = 0;  ///< in an epoch
+  int images = 0;   ///< in a batch
+  bool operator==(const RunLength&) const = default;
+};
+
 /// The contents of a checkpoint besides the model. Random numbers are functions of seed and position, so no generator is
 /// stored.
 struct RunState {
   Progress progress;
   std::string fingerprint;  ///< identifies net, seed, batch and data, which must be equal for the run to resume
+  RunLength length;         ///< when the checkpoint was written
 };
 
 /// The contents of checkpoint.safetensors.
@@ -80,11 +92,13 @@ std::vector<NamedTensor> zero_tensors(const Cut& cut);
 
 /// Writes checkpoint.safetensors and keeps the checkpoint before it as checkpoint-previous.safetensors.
 void write_checkpoint(const std::string& folder, const Cut& cut, const ModelState& model, const RunState& run);
+/// Throws Error where a run may not go on from this state.
+using Accept = std::function<void(const RunState&)>;
 /// Whether the folder has a checkpoint.
 bool has_checkpoint(const std::string& folder);
-/// Reads the folder's last checkpoint. If it is damaged, reads the one before and sets `notice` to a sentence about it.
-/// `accept` is told the fingerprint before the model is read, and throws Error where the run may not go on.
-Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice,
-                           const std::function<void(const std::string& fingerprint)>& accept = {});
+/// Reads the folder's last checkpoint. Where it is missing, its bytes do not have their checksums, its values are not valid,
+/// its position is outside the run, or `accept` throws for it, reads the one before, sets `notice` to a sentence that says so,
+/// and renames the one that cannot be used to checkpoint-damaged-NUMBER.safetensors. Throws Error where neither can be used.
+Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice, const Accept& accept = {});
 
 }  // namespace convoy

@@ -9,6 +9,7 @@
 #include "model/checkpoint.hpp"
 #include "model/safetensors.hpp"
 #include "model/torch_weights.hpp"
+#include "model/valid_values.hpp"
 #include "nets/graph/net.hpp"
 #include "nets/onnx/onnx.hpp"
 
@@ -28,6 +29,7 @@ void expect_free(const std::string& file, bool force) {
 void import_model(const ImportOptions& options, const std::string& out) {
   expect_free(out + ".yaml", options.force);
   const ImportedNet model = import_onnx(options.model, fs::path(out).filename().string());
+  for (const NamedTensor& tensor : model.tensors) require_valid(options.model, tensor.name, tensor.values);
   std::string yaml = model.yaml;
   const Net net = parse_net(yaml, out + ".yaml", options.set);
   if (!options.set.empty()) {

@@ -38,17 +38,28 @@ struct Start {
   Progress progress;
 };
 
-Start restore(const TrainOptions& options, const Cut& cut, const std::string& expected, const Observers& observers) {
+Start restore(const TrainOptions& options, const Cut& cut, const RunState& expected, const Observers& observers) {
   std::string notice;
-  Checkpoint checkpoint = read_checkpoint(options.out, cut, notice, [&](const std::string& fingerprint) {
-    if (fingerprint == expected) return;
+  Checkpoint checkpoint = read_checkpoint(options.out, cut, notice, [&](const RunState& run) {
+    if (run.fingerprint == expected.fingerprint) return;
     fail(
         "{}: the run cannot go on with other values: {}; `convoy-master train --resume {}` takes all of them from the "
         "run, and another --out starts a new run",
-        options.out, fmt::join(differences(fingerprint, expected), ", "), shell_word(options.out));
+        options.out, fmt::join(differences(run.fingerprint, expected.fingerprint), ", "), shell_word(options.out));
   });
   if (!notice.empty()) {
     for (const auto& observer : observers) observer->on_notice(notice);
+  }
+  const Position& at = checkpoint.run.progress.position;
+  if (at.epoch > expected.length.epochs || (at.epoch == expected.length.epochs && at.batch > 0)) {
+    fail("{}: the run has done {} epochs and {} batches already; give --epochs {} or more", options.out, at.epoch,
+         at.batch, at.epoch + (at.batch > 0 ? 1 : 0));
+  }
+  if (at.batch > expected.length.batches) {
+    fail(
+        "{}: the run has done {} batches of an epoch, but its data {} has only {} now; restore the images that are "
+        "missing, or start a new run with another --out",
+        options.out, at.batch, options.net.data, expected.length.batches);
   }
   return {std::make_shared<const ModelState>(std::move(checkpoint.model)), checkpoint.run.progress};
 }
@@ -111,9 +122,15 @@ class TrainCommand {
     return fmt::format("# {}\n{}", command_line, to_yaml(net_));
   }
 
+  RunState state_at(const Progress& progress) const {
+    return {.progress = progress,
+            .fingerprint = fingerprint_,
+            .length = {.epochs = net_.training.epochs, .batches = training_->count(), .images = net_.training.batch}};
+  }
+
   Start initial() {
     if (options_.resume) {
-      if (has_checkpoint(options_.out)) return restore(options_, cut_, fingerprint_, observers_);
+      if (has_checkpoint(options_.out)) return restore(options_, cut_, state_at({}), observers_);
       if (!std::filesystem::exists(options_.out + "/config.yaml")) {
         fail("{} has no run; leave out --resume to start one", options_.out);
       }
@@ -146,7 +163,7 @@ class TrainCommand {
 
   void save(const Cluster& cluster, const Progress& progress, const ModelState& model) {
     write_text(folder_ + "/plan.json", to_json(cluster.plan()));
-    write_checkpoint(folder_, cut_, model, {.progress = progress, .fingerprint = fingerprint_});
+    write_checkpoint(folder_, cut_, model, state_at(progress));
     write_weights(folder_ + "/weights.safetensors", cut_, model, net_);
     const Position& at = progress.position;
     for (const auto& observer : observers_) {

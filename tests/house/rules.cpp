@@ -47,7 +47,7 @@ const std::vector<Library>& libraries() {
   static const std::vector<Library> table{
       {"ZeroMQ", std::regex("zmq[._a-z]*"), {"wire", "tests"}},
       {"FlatBuffers", std::regex("flatbuffers/.*"), {"wire", "tests"}},
-      {"xxHash", std::regex("xxh.*"), {"wire"}},
+      {"xxHash", std::regex("xxh.*"), {"model", "wire"}},
       {"oneDNN", std::regex("(oneapi/)?dnnl.*"), {"kernels", "bench", "tests"}},
       {"Eigen", std::regex("(unsupported/)?Eigen/.*"), {"kernels", "bench", "tests"}},
       {"OpenMP", std::regex("omp\\.h"), {"kernels", "bench", "tests"}},
