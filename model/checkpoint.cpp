@@ -194,10 +194,13 @@ Checkpoint read_one(const std::string& file, const Cut& cut, const Accept& accep
   if (metadata(contents, "format", file) != kFormat) {
     fail("{}: its format is '{}'; expected '{}'", file, printable(metadata(contents, "format", file), 40), kFormat);
   }
+  constexpr std::size_t kLongestFingerprint = std::size_t{1} << 20;
+  const std::string fingerprint = metadata(contents, "fingerprint", file);
+  if (fingerprint.size() > kLongestFingerprint) fail("{}: its fingerprint has {} bytes", file, fingerprint.size());
   if (!contents.checked) fail("{}: the file has no checksums; expected a checkpoint as Convoy wrote it", file);
   Checkpoint checkpoint{.model = {},
                         .run = {.progress = {},
-                                .fingerprint = metadata(contents, "fingerprint", file),
+                                .fingerprint = fingerprint,
                                 .length = {.epochs = number<int>(contents, "epochs", file),
                                            .batches = number<int>(contents, "batches", file),
                                            .images = number<int>(contents, "images", file)}}};
@@ -223,10 +226,6 @@ std::string set_aside(const std::string& folder, const std::string& file) {
     return error ? "" : aside;
   }
   return "";
-}
-
-long steps_of(const RunState& run) {
-  return static_cast<long>(run.progress.position.epoch) * run.length.batches + run.progress.position.batch;
 }
 
 }  // namespace
@@ -307,6 +306,10 @@ void write_checkpoint(const std::string& folder, const Cut& cut, const ModelStat
   if (fs::exists(file)) fs::rename(file, previous_in(folder), error);
   if (!error) fs::rename(next, file, error);
   if (error) fail("{}: the checkpoint cannot be renamed to its final name: {}", file, error.message());
+}
+
+long steps_of(const RunState& run) {
+  return static_cast<long>(run.progress.position.epoch) * run.length.batches + run.progress.position.batch;
 }
 
 bool has_checkpoint(const std::string& folder) {

@@ -57,6 +57,9 @@ struct RunState {
   RunLength length;         ///< when the checkpoint was written
 };
 
+/// The number of steps that the run has done.
+long steps_of(const RunState& run);
+
 /// The contents of checkpoint.safetensors.
 struct Checkpoint {
   ModelState model;

@@ -1,10 +1,12 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/exit_code.hpp"
 #include "core/files.hpp"
+#include "core/text.hpp"
 #include "master/commands/options.hpp"
 #include "model/checkpoint.hpp"
 #include "model/safetensors.hpp"
@@ -55,7 +57,13 @@ void import_weights(const ImportOptions& options, const std::string& out) {
   write_safetensors(out + ".safetensors", {.tensors = std::move(weights.tensors), .metadata = {{"net", net.name}}});
   fmt::print("{}.safetensors: {} parameters for {}\n", out, parameter_count(net), options.net);
   if (weights.unused.empty()) return;
-  fmt::print("tensors left out, because no layer of the net takes them: {}\n", fmt::join(weights.unused, ", "));
+  constexpr std::size_t kShown = 100;
+  std::vector<std::string> shown;
+  for (std::size_t i = 0; i < std::min(kShown, weights.unused.size()); ++i) {
+    shown.push_back(printable(weights.unused[i], 120));
+  }
+  fmt::print("tensors left out, because no layer of the net takes them: {}{}\n", fmt::join(shown, ", "),
+             weights.unused.size() > kShown ? fmt::format(" and {} more", weights.unused.size() - kShown) : "");
 }
 
 }  // namespace
