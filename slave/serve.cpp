@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/output.hpp"
 #include "core/text.hpp"
 #include "slave/session.hpp"
 #include "slave/state_cache.hpp"
@@ -31,10 +32,7 @@ constexpr auto kTellAgain = 10min;
 /// How long the slave tries to connect to the sender of a broadcast before it looks for another one.
 constexpr auto kBeaconPatience = 5s;
 
-void say(const std::string& line) {
-  fmt::print("{}\n", printable(line));
-  std::fflush(stdout);
-}
+void say(const std::string& line) { put(stdout, printable(line) + "\n"); }
 
 /// Prints all events. Prints a problem when it is new, and again after kTellAgain.
 class Reporter {
