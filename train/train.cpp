@@ -129,7 +129,7 @@ class Loop {
 
   void save() {
     const std::shared_ptr<const ModelState> model = learner_.state();
-    save_(progress(), *model);
+    save_(progress(), model);
     if (finished_ && training_.save_best) ended_ = model;
     saved_step_ = steps_done();
     since_save_.restart();

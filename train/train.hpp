@@ -61,7 +61,7 @@ struct Outcome {
 };
 
 /// Writes a checkpoint.
-using Save = std::function<void(const Progress&, const ModelState&)>;
+using Save = std::function<void(const Progress&, const std::shared_ptr<const ModelState>&)>;
 
 /// Trains the model `start`, whose progress is `from`. Calls `save` at the end of each epoch, every
 /// training.checkpoint_seconds, and when training stops. If the learner goes back to an earlier step, the loop repeats

@@ -4,12 +4,13 @@
 #include <optional>
 
 #include "core/exit_code.hpp"
-#include "core/files.hpp"
+#include "core/output.hpp"
 #include "core/stop_signal.hpp"
 #include "data/dataset.hpp"
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/commands/run_options.hpp"
+#include "master/report/run_files.hpp"
 #include "master/report/run_folder.hpp"
 #include "train/train.hpp"
 
@@ -95,13 +96,14 @@ class TrainCommand {
     test_ = std::make_unique<Batches>(data_, Part::test, batch, options.net.seed, Augmentation{}, net_.scales);
     start_ = initial();
     const bool there = !options.out.empty() && std::filesystem::exists(options.out);
-    folder_ = options.resume ? options.out : make_run_folder(options.out, net_.name);
-    if (!options.resume) unbegun_ = UnbegunRun(folder_, !there);
+    const std::string folder = options.resume ? options.out : make_run_folder(options.out, net_.name);
+    if (!options.resume) unbegun_ = UnbegunRun(folder, !there);
     net_.run = options.given;
-    go_on_ = go_on_command(command_line, folder_);
-    write_text(folder_ + "/config.yaml", config(command_line));
-    observers_.push_back(make_file_observer(folder_));
-    observers_.push_back(make_plot_observer(folder_));
+    go_on_ = go_on_command(command_line, folder);
+    files_ = std::make_unique<RunFiles>(folder, cut_, net_, observers_);
+    files_->keep("config.yaml", config(command_line));
+    observers_.push_back(make_file_observer(folder));
+    observers_.push_back(make_plot_observer(folder));
   }
 
   int run() {
@@ -112,7 +114,7 @@ class TrainCommand {
       return kInterrupted;
     }
     const Calibration& calibration = cluster->calibration();
-    if (!calibration.members.empty()) write_text(folder_ + "/calibration.json", to_json(calibration));
+    if (!calibration.members.empty()) files_->keep("calibration.json", to_json(calibration));
     announce(*cluster);
     return train_and_end(*cluster, stop);
   }
@@ -146,7 +148,7 @@ class TrainCommand {
   void announce(const Cluster& cluster) {
     const Position& from = start_.progress.position;
     RunStart start{.net = net_.name,
-                   .folder = folder_,
+                   .folder = files_->folder(),
                    .data = options_.net.data,
                    .device = cluster.device().info().description,
                    .parameters = parameter_count(net_),
@@ -161,28 +163,8 @@ class TrainCommand {
     for (const auto& observer : observers_) observer->on_start(start);
   }
 
-  void save(const Cluster& cluster, const Progress& progress, const ModelState& model) {
-    write_text(folder_ + "/plan.json", to_json(cluster.plan()));
-    write_checkpoint(folder_, cut_, model, state_at(progress));
-    write_weights(folder_ + "/weights.safetensors", cut_, model, net_);
-    const Position& at = progress.position;
-    for (const auto& observer : observers_) {
-      observer->on_checkpoint(folder_ + "/checkpoint.safetensors",
-                              static_cast<long>(at.epoch) * training_->count() + at.batch);
-    }
-  }
-
-  /// Saves a checkpoint. If this fails, for example because the disk is full, training goes on.
-  void try_to_save(const Cluster& cluster, const Progress& progress, const ModelState& model) {
-    unsaved_.clear();
-    try {
-      save(cluster, progress, model);
-    } catch (const Error& error) {
-      unsaved_ = error.what();
-      for (const auto& observer : observers_) {
-        observer->on_notice(unsaved_ + "; training goes on, and the next checkpoint is tried when it is due");
-      }
-    }
+  SavedState saved(const Cluster& cluster, const Progress& progress, std::shared_ptr<const ModelState> model) const {
+    return {.model = std::move(model), .run = state_at(progress), .plan = to_json(cluster.plan())};
   }
 
   std::unique_ptr<Learner> make_learner(Cluster& cluster) const {
@@ -202,20 +184,22 @@ class TrainCommand {
         .checkpoint_seconds = options_.checkpoint_seconds,
         .stop = stop,
         .save_now = &catch_hangups(),
-        .best = best_before(),
-        .save_best = [&](const BestEpoch& best, const ModelState& model) { try_to_save_best(best, model); }};
+        .best = options_.resume ? files_->best_before() : BestEpoch{},
+        .save_best = [&](const BestEpoch& best, const ModelState& model) { files_->try_to_save_best(best, model); }};
     const std::unique_ptr<Learner> learner = make_learner(cluster);
     try {
-      save(cluster, start_.progress, *start_.model);  // makes sure that there is a checkpoint
-      const Outcome outcome =
-          train(training, *learner, std::move(start_.model), start_.progress, observers_,
-                [&](const Progress& progress, const ModelState& model) { try_to_save(cluster, progress, model); });
-      if (!unsaved_.empty()) throw Error(unsaved_);
+      files_->save(saved(cluster, start_.progress, start_.model));  // makes sure that there is a checkpoint
+      const Outcome outcome = train(training, *learner, std::move(start_.model), start_.progress, observers_,
+                                    [&](const Progress& progress, const std::shared_ptr<const ModelState>& model) {
+                                      files_->try_to_save(saved(cluster, progress, model));
+                                    });
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
+      files_->finish(stop);
       end(end_of(outcome));
       return outcome.interrupted ? kInterrupted : kSuccess;
     } catch (const PeerLost& lost) {
       cluster.dismiss("the run ended: " + std::string(lost.what()));
+      files_->finish(stop);
       end({.how = "failed",
            .text = fmt::format("stopped: {}; the last checkpoint is still valid", lost.what()),
            .go_on = go_on_});
@@ -252,30 +236,6 @@ class TrainCommand {
     return end;
   }
 
-  std::string best_file() const { return folder_ + "/best.safetensors"; }
-
-  /// The best epoch so far of a run that is resumed; none for a new run.
-  BestEpoch best_before() {
-    if (!options_.resume) return {};
-    std::string notice;
-    const BestEpoch best = read_best(best_file(), notice);
-    for (const auto& observer : observers_) {
-      if (!notice.empty()) observer->on_notice(notice);
-    }
-    return best;
-  }
-
-  /// Saves the weights of the best epoch. If this fails, training goes on.
-  void try_to_save_best(const BestEpoch& best, const ModelState& model) {
-    try {
-      write_best(best_file(), cut_, model, net_, best);
-    } catch (const Error& error) {
-      for (const auto& observer : observers_) {
-        observer->on_notice(std::string(error.what()) + "; training goes on without the weights of its best epoch");
-      }
-    }
-  }
-
   void end(const RunEnd& end) {
     for (const auto& observer : observers_) observer->on_end(end);
   }
@@ -290,14 +250,14 @@ class TrainCommand {
   std::unique_ptr<Batches> training_;
   std::unique_ptr<Batches> test_;
   Start start_;
-  std::string folder_;
+  std::unique_ptr<RunFiles> files_;
   std::string go_on_;
-  std::string unsaved_;  ///< why the last checkpoint was not written; empty if it was
 };
 
 }  // namespace
 
 int train_command(const TrainOptions& options, const std::string& command_line) {
+  go_on_without_output("training goes on, and events.jsonl in the run folder tells how");
   return TrainCommand(options, command_line).run();
 }
 

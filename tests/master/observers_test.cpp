@@ -274,6 +274,20 @@ TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
                 row + row);
 }
 
+TEST(FileObserver, BeginsFilesAnewThatSomebodyDeleted) {
+  const TemporaryFolder folder;
+  const std::string run = folder.path() + "/run";
+  std::filesystem::create_directory(run);
+  const auto observer = make_file_observer(run);
+  observer->on_epoch(kEpoch);
+  std::filesystem::remove_all(run);
+  observer->on_epoch(kEpoch);  // which is lost, because there is no folder
+  std::filesystem::create_directory(run);
+  observer->on_epoch(kEpoch);
+  EXPECT_EQ(events_in(read_text(run + "/events.jsonl")).size(), 1U);
+  EXPECT_THAT(read_text(run + "/results.csv"), testing::MatchesRegex("epoch,step,.*\n1,120,.*\n"));
+}
+
 TEST(PlotObserver, DrawsASingleEpoch) {
   if (std::system("gnuplot --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "gnuplot is not installed";
   const TemporaryFolder folder;
