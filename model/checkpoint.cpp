@@ -331,6 +331,7 @@ Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::strin
   try {
     Checkpoint before = read_one(previous, cut, accept);
     const std::string aside = set_aside(folder, file);
+    if (of_another_run) fault = fmt::format("{}: the checkpoint is of a run with other values", file);
     notice = fmt::format("{}; the run goes on from the checkpoint before it, {}, after step {}{}", fault, previous,
                          steps_of(before.run), aside.empty() ? "" : "; the file that cannot be used is now " + aside);
     return before;

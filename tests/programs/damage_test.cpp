@@ -1,7 +1,8 @@
 // Damages the last checkpoint of a run in ways drawn from a seed. The program must not crash, must not take the damaged file,
 // must say that it goes on from the checkpoint before it, and must come to the bits of the undisturbed run.
 //
-// CONVOY_DAMAGES (default 36) is the number of damages, and CONVOY_DAMAGE_SEED (default 1) the seed.
+// CONVOY_DAMAGES is the number of damages (by default 18 that the program reads, and 500 that the reader of checkpoints reads
+// in this process), and CONVOY_DAMAGE_SEED (default 1) the seed.
 
 #include <gmock/gmock.h>
 
@@ -11,6 +12,7 @@
 #include <filesystem>
 
 #include "core/random.hpp"
+#include "model/checkpoint.hpp"
 #include "tests/programs/programs.hpp"
 
 namespace convoy {
@@ -216,7 +218,7 @@ TEST_F(Damages, OfTheLastCheckpointAreFoundAndTheOneBeforeServes) {
   const std::string sound = file_bytes(checkpoint("run"));
   Damage damage(sound, file_bytes(checkpoint("other")), file_bytes(folder("run") + "/weights.safetensors"),
                 static_cast<std::uint64_t>(number_from("CONVOY_DAMAGE_SEED", 1)));
-  const int count = number_from("CONVOY_DAMAGES", 36);
+  const int count = number_from("CONVOY_DAMAGES", 18);
   for (int i = 0; i < count && !HasFailure(); ++i) {
     const Damage::Kind& kind = Damage::kinds().at(static_cast<std::size_t>(i) % Damage::kKinds);
     const std::string bytes = (damage.*kind.make)();
@@ -225,6 +227,32 @@ TEST_F(Damages, OfTheLastCheckpointAreFoundAndTheOneBeforeServes) {
     write_bytes(checkpoint("damaged"), bytes);
     expect_the_one_before(fmt::format("damage {}, {}", i, kind.name));
     if (HasFailure()) write_bytes(testing::TempDir() + "/damaged-checkpoint.safetensors", bytes);
+  }
+  fmt::print("{} damages\n", count);
+}
+
+/// The same without a process for each damage, which takes a second, so that many can be tried.
+TEST_F(Damages, AreFoundByTheReader) {
+  ASSERT_NO_FATAL_FAILURE(make_run("run", "1"));
+  ASSERT_NO_FATAL_FAILURE(make_run("other", "2"));
+  const Cut cut = convoy::cut(read_net(folder("run") + "/config.yaml"));
+  std::string notice;
+  const std::string fingerprint = read_checkpoint(folder("run"), cut, notice).run.fingerprint;
+  ASSERT_EQ(notice, "");
+  const std::string sound = file_bytes(checkpoint("run"));
+  Damage damage(sound, file_bytes(checkpoint("other")), file_bytes(folder("run") + "/weights.safetensors"),
+                static_cast<std::uint64_t>(number_from("CONVOY_DAMAGE_SEED", 1)));
+  const int count = number_from("CONVOY_DAMAGES", 500);
+  begin_anew();
+  for (int i = 0; i < count && !HasFailure(); ++i) {
+    const Damage::Kind& kind = Damage::kinds().at(static_cast<std::size_t>(i) % Damage::kKinds);
+    write_bytes(checkpoint("damaged"), (damage.*kind.make)());
+    const Checkpoint read = read_checkpoint(folder("damaged"), cut, notice, [&](const RunState& run) {
+      if (run.fingerprint != fingerprint) fail("of another run");
+    });
+    EXPECT_EQ(steps_of(read.run), 30) << "damage " << i << ", " << kind.name;
+    EXPECT_THAT(notice, HasSubstr("/checkpoint.safetensors")) << kind.name;
+    fs::remove(folder("damaged") + "/checkpoint-damaged-1.safetensors");
   }
   fmt::print("{} damages\n", count);
 }
