@@ -22,18 +22,6 @@ std::uint64_t dropout_seed(std::uint64_t seed, long step) {
 
 }  // namespace
 
-void add_times(const std::vector<MemberTime>& times, std::vector<MemberTime>& sums) {
-  for (const MemberTime& time : times) {
-    auto sum = std::ranges::find(sums, time.member, &MemberTime::member);
-    if (sum == sums.end()) sum = sums.insert(sum, {.member = time.member});
-    sum->compute += time.compute;
-    sum->transfer += time.transfer;
-    sum->wait += time.wait;
-    sum->sent += time.sent;
-    sum->received += time.received;
-  }
-}
-
 BatchLoss train_step(Learner& learner, const Tensor& images, const std::vector<int>& labels, const Pass& pass,
                      const std::function<UpdateStep(double gradient_norm)>& update,
                      const std::function<Progress(const BatchLoss&)>& after) {

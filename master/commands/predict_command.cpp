@@ -12,6 +12,7 @@
 #include "data/image_file.hpp"
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
+#include "master/report/text_observer.hpp"
 #include "train/train.hpp"
 
 namespace convoy {

@@ -7,6 +7,7 @@
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/report/test_report.hpp"
+#include "master/report/text_observer.hpp"
 #include "train/train.hpp"
 
 namespace convoy {

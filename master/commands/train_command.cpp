@@ -10,7 +10,10 @@
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/commands/run_options.hpp"
+#include "master/report/plot_observer.hpp"
+#include "master/report/record_observers.hpp"
 #include "master/report/run_folder.hpp"
+#include "master/report/text_observer.hpp"
 #include "train/train.hpp"
 
 namespace convoy {

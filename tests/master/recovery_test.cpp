@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <list>
 #include <thread>
 
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "tests/support/fake_slave.hpp"
+#include "tests/support/mortal_slaves.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/slave_threads.hpp"
 #include "tests/support/source_folder.hpp"
@@ -48,27 +48,6 @@ class Notices : public Observer {
   std::vector<std::string>& texts_;
   std::atomic<bool>& stop_;
   const std::string& last_;
-};
-
-/// Slaves that die during a run, each in a thread.
-class MortalSlaves {
- public:
-  ~MortalSlaves() {
-    stop_ = true;
-    for (std::thread& thread : threads_) thread.join();
-  }
-  /// Adds a slave that vanishes at the message `at`, after `spared` such messages.
-  void add(const std::string& endpoint, const std::string& name, const std::string& at, int spared) {
-    slaves_.emplace_back(
-        endpoint, at, [](FakeSlave& slave) { slave.vanish(); },
-        FakeSlave::Options{.name = name, .spared = spared, .reachable = true});
-    threads_.emplace_back([this, &slave = slaves_.back()] { slave.run(stop_); });
-  }
-
- private:
-  std::atomic<bool> stop_{false};
-  std::list<FakeSlave> slaves_;
-  std::vector<std::thread> threads_;
 };
 
 /// The results of a run.
