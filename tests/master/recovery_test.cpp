@@ -80,10 +80,10 @@ class TrainingRun {
         .net = net_, .training = batches_, .test = tests_, .seed = kSeed, .max_steps = steps, .stop = stop_};
     ClusterLearner learner(*cluster, cut_, net_.training.batch, 0, snapshot_seconds);
     Result result;
-    convoy::train(training, learner, start, from != nullptr ? from->progress : Progress(), observers_,
-                  [&](const Progress& progress, const ModelState& model) {
-                    result.progress = progress;
-                    result.model = model;
+    convoy::train(training, learner, {start, from != nullptr ? from->progress : Progress()}, observers_,
+                  [&](const TrainingState& state) {
+                    result.progress = state.progress;
+                    result.model = *state.model;
                   });
     result.plan = cluster->plan();
     cluster->dismiss("the test finished");
@@ -188,8 +188,7 @@ TEST_P(Deaths, LeaveTheWeightsOfARunThatChangedItsPlanThere) {
   TrainingRun run({.slaves = 2, .plan = file});
   const SlaveThreads others(run.endpoint(), 2, {"eigen"});
   const Result undisturbed = run.train(kSteps, kNever, stayed > 0 ? &before : nullptr);
-  EXPECT_EQ(disturbed.progress.position, undisturbed.progress.position);
-  EXPECT_EQ(disturbed.progress.epoch_loss, undisturbed.progress.epoch_loss);
+  EXPECT_EQ(disturbed.progress, undisturbed.progress);
   expect_equal(disturbed.model, undisturbed.model);
 }
 
@@ -334,7 +333,7 @@ TEST(Losses, DoNotKeepASlaveOutThatTheRunNeeds) {
   failing.join();
   clock.join();
   EXPECT_EQ(result.plan.members, (std::vector<std::string>{"evil"}));
-  EXPECT_EQ(result.progress.position.batch, kSteps);
+  EXPECT_EQ(result.progress.batch, kSteps);
 }
 
 /// A slave that fails again and again does not delay the others for ever.
