@@ -156,17 +156,18 @@ T number(const SafetensorsFile& contents, const std::string& key, const std::str
 
 using Accept = std::function<void(const std::string& fingerprint)>;
 
-Checkpoint read_one(const std::string& file, const Cut& cut, const Accept& accept) {
+TrainingState read_one(const std::string& file, const Cut& cut, const Accept& accept) {
   const SafetensorsFile contents = read_safetensors(file);
   if (metadata(contents, "format", file) != kFormat) {
     fail("{}: its format is '{}'; expected '{}'", file, metadata(contents, "format", file), kFormat);
   }
-  if (accept) accept(metadata(contents, "fingerprint", file));
-  return {.model = from_file(file, contents, cut, true),
-          .run = {.progress = {.position = {number<int>(contents, "epoch", file), number<int>(contents, "batch", file)},
-                               .epoch_loss = number<double>(contents, "epoch_loss", file),
-                               .epoch_correct = number<long>(contents, "epoch_correct", file)},
-                  .fingerprint = metadata(contents, "fingerprint", file)}};
+  const std::string fingerprint = metadata(contents, "fingerprint", file);
+  if (accept) accept(fingerprint);
+  return {.model = std::make_shared<const ModelState>(from_file(file, contents, cut, true)),
+          .progress = {.epoch = number<int>(contents, "epoch", file),
+                       .batch = number<int>(contents, "batch", file),
+                       .epoch_loss = number<double>(contents, "epoch_loss", file),
+                       .epoch_correct = number<long>(contents, "epoch_correct", file)}};
 }
 
 }  // namespace
@@ -230,16 +231,17 @@ ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, c
   return from_file(name, {.tensors = tensors, .metadata = {}}, cut, false);
 }
 
-void write_checkpoint(const std::string& folder, const Cut& cut, const ModelState& model, const RunState& run) {
+void write_checkpoint(const std::string& folder, const Cut& cut, const TrainingState& state,
+                      const std::string& fingerprint) {
   const std::string file = last_in(folder);
   const std::string next = folder + "/checkpoint-next.safetensors";
-  write_safetensors(next, views(cut, model, true),
+  write_safetensors(next, views(cut, *state.model, true),
                     {{"format", kFormat},
-                     {"epoch", std::to_string(run.progress.position.epoch)},
-                     {"batch", std::to_string(run.progress.position.batch)},
-                     {"fingerprint", run.fingerprint},
-                     {"epoch_loss", fmt::format("{}", run.progress.epoch_loss)},
-                     {"epoch_correct", std::to_string(run.progress.epoch_correct)}});
+                     {"epoch", std::to_string(state.progress.epoch)},
+                     {"batch", std::to_string(state.progress.batch)},
+                     {"fingerprint", fingerprint},
+                     {"epoch_loss", fmt::format("{}", state.progress.epoch_loss)},
+                     {"epoch_correct", std::to_string(state.progress.epoch_correct)}});
   std::error_code error;
   if (fs::exists(file)) fs::rename(file, previous_in(folder), error);
   if (!error) fs::rename(next, file, error);
@@ -250,7 +252,7 @@ bool has_checkpoint(const std::string& folder) {
   return fs::exists(last_in(folder)) || fs::exists(previous_in(folder));
 }
 
-Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice, const Accept& accept) {
+TrainingState read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice, const Accept& accept) {
   const std::string file = last_in(folder);
   const std::string previous = previous_in(folder);
   try {

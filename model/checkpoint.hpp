@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,32 +24,20 @@ struct ModelState {
   std::vector<DenseState<float>> head;
 };
 
-/// The next step of a run.
-struct Position {
-  int epoch = 0;  ///< counted from 0
-  int batch = 0;  ///< batch within the epoch, counted from 0
-  bool operator==(const Position&) const = default;
-};
-
-/// The progress of training.
+/// The next step of a run, and the sums over its epoch so far.
 struct Progress {
-  Position position;
+  int epoch = 0;            ///< counted from 0
+  int batch = 0;            ///< batch within the epoch, counted from 0
   double epoch_loss = 0.0;  ///< sum of the losses of the epoch's images so far
   long epoch_correct = 0;   ///< number of the epoch's images so far that were classified correctly
   bool operator==(const Progress&) const = default;
 };
 
-/// The contents of a checkpoint besides the model. Random numbers are functions of seed and position, so no generator is
-/// stored.
-struct RunState {
-  Progress progress;
-  std::string fingerprint;  ///< identifies net, seed, batch and data, which must be equal for the run to resume
-};
-
-/// The contents of checkpoint.safetensors.
-struct Checkpoint {
-  ModelState model;
-  RunState run;
+/// A model and the progress that training has made with it: all that a run needs to go on. Random numbers are functions
+/// of the seed and the step, so no generator is stored.
+struct TrainingState {
+  std::shared_ptr<const ModelState> model;
+  Progress progress = {};
 };
 
 /// Writes the weights without the optimizer's moments, for tests, other programs and further training. The file is
@@ -78,13 +67,15 @@ ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, c
 /// The tensors of a file of weights, in the file's order, with all values zero.
 std::vector<NamedTensor> zero_tensors(const Cut& cut);
 
-/// Writes checkpoint.safetensors and keeps the checkpoint before it as checkpoint-previous.safetensors.
-void write_checkpoint(const std::string& folder, const Cut& cut, const ModelState& model, const RunState& run);
+/// Writes checkpoint.safetensors and keeps the checkpoint before it as checkpoint-previous.safetensors. `fingerprint`
+/// identifies net, seed, batch and data, which must be equal for the run to resume.
+void write_checkpoint(const std::string& folder, const Cut& cut, const TrainingState& state,
+                      const std::string& fingerprint);
 /// Whether the folder has a checkpoint.
 bool has_checkpoint(const std::string& folder);
 /// Reads the folder's last checkpoint. If it is damaged, reads the one before and sets `notice` to a sentence about it.
 /// `accept` is told the fingerprint before the model is read, and throws Error where the run may not go on.
-Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice,
-                           const std::function<void(const std::string& fingerprint)>& accept = {});
+TrainingState read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice,
+                              const std::function<void(const std::string& fingerprint)>& accept = {});
 
 }  // namespace convoy

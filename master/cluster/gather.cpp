@@ -1,4 +1,5 @@
-// Waits for the slaves of a run, and tells the user how to start them.
+#include "master/cluster/gather.hpp"
+
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
@@ -7,14 +8,9 @@
 #include <array>
 
 #include "master/cluster/master_keys.hpp"
-#include "master/cluster/planning.hpp"
 
 namespace convoy {
 namespace {
-
-void notice(const Observers& observers, const std::string& text) {
-  for (const auto& observer : observers) observer->on_notice(text);
-}
 
 /// An IPv4 address at which other machines may reach this one, or 127.0.0.1.
 std::string own_address() {

@@ -10,7 +10,10 @@
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/commands/run_options.hpp"
+#include "master/report/plot_observer.hpp"
+#include "master/report/record_observers.hpp"
 #include "master/report/run_folder.hpp"
+#include "master/report/text_observer.hpp"
 #include "train/train.hpp"
 
 namespace convoy {
@@ -32,15 +35,10 @@ std::string go_on_command(const std::string& command_line, const std::string& fo
   return fmt::format("{} train --resume {}", command_line.substr(0, command_line.find(' ')), shell_word(folder));
 }
 
-/// The model from which training starts, and its progress.
-struct Start {
-  std::shared_ptr<const ModelState> model;
-  Progress progress;
-};
-
-Start restore(const TrainOptions& options, const Cut& cut, const std::string& expected, const Observers& observers) {
+TrainingState restore(const TrainOptions& options, const Cut& cut, const std::string& expected,
+                      const Observers& observers) {
   std::string notice;
-  Checkpoint checkpoint = read_checkpoint(options.out, cut, notice, [&](const std::string& fingerprint) {
+  const TrainingState state = read_checkpoint(options.out, cut, notice, [&](const std::string& fingerprint) {
     if (fingerprint == expected) return;
     fail(
         "{}: the run cannot go on with other values: {}; `convoy-master train --resume {}` takes all of them from the "
@@ -50,7 +48,7 @@ Start restore(const TrainOptions& options, const Cut& cut, const std::string& ex
   if (!notice.empty()) {
     for (const auto& observer : observers) observer->on_notice(notice);
   }
-  return {std::make_shared<const ModelState>(std::move(checkpoint.model)), checkpoint.run.progress};
+  return state;
 }
 
 Observers make_observers(const NetOptions& options) {
@@ -111,7 +109,7 @@ class TrainCommand {
     return fmt::format("# {}\n{}", command_line, to_yaml(net_));
   }
 
-  Start initial() {
+  TrainingState initial() {
     if (options_.resume) {
       if (has_checkpoint(options_.out)) return restore(options_, cut_, fingerprint_, observers_);
       if (!std::filesystem::exists(options_.out + "/config.yaml")) {
@@ -127,7 +125,6 @@ class TrainCommand {
   }
 
   void announce(const Cluster& cluster) {
-    const Position& from = start_.progress.position;
     RunStart start{.net = net_.name,
                    .folder = folder_,
                    .data = options_.net.data,
@@ -137,29 +134,31 @@ class TrainCommand {
                    .epochs = net_.training.epochs,
                    .training_images = data_.training.count(),
                    .test_images = data_.test.count(),
-                   .first_step = static_cast<long>(from.epoch) * training_->count() + from.batch,
+                   .first_step = steps_before(start_.progress),
                    .stages = cut_.trunk,
                    .plan = cluster.plan()};
     unbegun_.began();
     for (const auto& observer : observers_) observer->on_start(start);
   }
 
-  void save(const Cluster& cluster, const Progress& progress, const ModelState& model) {
+  long steps_before(const Progress& progress) const {
+    return static_cast<long>(progress.epoch) * training_->count() + progress.batch;
+  }
+
+  void save(const Cluster& cluster, const TrainingState& state) {
     write_text(folder_ + "/plan.json", to_json(cluster.plan()));
-    write_checkpoint(folder_, cut_, model, {.progress = progress, .fingerprint = fingerprint_});
-    write_weights(folder_ + "/weights.safetensors", cut_, model, net_);
-    const Position& at = progress.position;
+    write_checkpoint(folder_, cut_, state, fingerprint_);
+    write_weights(folder_ + "/weights.safetensors", cut_, *state.model, net_);
     for (const auto& observer : observers_) {
-      observer->on_checkpoint(folder_ + "/checkpoint.safetensors",
-                              static_cast<long>(at.epoch) * training_->count() + at.batch);
+      observer->on_checkpoint(folder_ + "/checkpoint.safetensors", steps_before(state.progress));
     }
   }
 
   /// Saves a checkpoint. If this fails, for example because the disk is full, training goes on.
-  void try_to_save(const Cluster& cluster, const Progress& progress, const ModelState& model) {
+  void try_to_save(const Cluster& cluster, const TrainingState& state) {
     unsaved_.clear();
     try {
-      save(cluster, progress, model);
+      save(cluster, state);
     } catch (const Error& error) {
       unsaved_ = error.what();
       for (const auto& observer : observers_) {
@@ -189,10 +188,9 @@ class TrainCommand {
         .save_best = [&](const BestEpoch& best, const ModelState& model) { try_to_save_best(best, model); }};
     const std::unique_ptr<Learner> learner = make_learner(cluster);
     try {
-      save(cluster, start_.progress, *start_.model);  // makes sure that there is a checkpoint
-      const Outcome outcome =
-          train(training, *learner, std::move(start_.model), start_.progress, observers_,
-                [&](const Progress& progress, const ModelState& model) { try_to_save(cluster, progress, model); });
+      save(cluster, start_);  // makes sure that there is a checkpoint
+      const Outcome outcome = train(training, *learner, std::move(start_), observers_,
+                                    [&](const TrainingState& state) { try_to_save(cluster, state); });
       if (!unsaved_.empty()) throw Error(unsaved_);
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       end(end_of(outcome));
@@ -226,7 +224,7 @@ class TrainCommand {
       end.how = "stopped";
       end.text =
           fmt::format("stopped after epoch {}: for {} epochs the test accuracy has not risen (training.patience)",
-                      outcome.progress.position.epoch, net_.training.patience);
+                      outcome.progress.epoch, net_.training.patience);
     } else if (outcome.steps < steps) {
       end.how = "stopped";
       end.text = fmt::format("stopped after step {} of {}; a checkpoint was written", outcome.steps, steps);
@@ -272,7 +270,7 @@ class TrainCommand {
   std::string fingerprint_;
   std::unique_ptr<Batches> training_;
   std::unique_ptr<Batches> test_;
-  Start start_;
+  TrainingState start_;
   std::string folder_;
   std::string go_on_;
   std::string unsaved_;  ///< why the last checkpoint was not written; empty if it was

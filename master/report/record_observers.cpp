@@ -1,16 +1,13 @@
-// Observers that write the events of a run as JSON lines, to standard output or the run folder, and its epochs as CSV.
+#include "master/report/record_observers.hpp"
 
 #include <fmt/core.h>
 #include <fmt/ostream.h>
 
-#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <utility>
-
-#include "train/observer.hpp"
 
 namespace convoy {
 namespace {

@@ -178,7 +178,8 @@ std::vector<std::string> leftover_breaches(const std::string& path, const std::s
 
 std::vector<std::string> mirror_breaches(const std::string& path, const std::string& text) {
   static const std::regex mirror(
-      R"(\b((deb|ftp|security|snapshot|archive|ports|cdn)[a-z0-9.-]*\.(debian|ubuntu)\.(org|net|com)|mirrors?\.[a-z0-9.-]+\.[a-z]+/))");
+      R"(\b((deb|ftp|security|snapshot|archive|ports|cdn)[a-z0-9.-]*\.(debian|ubuntu)\.(org|net|com))"
+      R"(|mirrors?\.[a-z0-9.-]+\.[a-z]+/))");
   std::vector<std::string> found;
   each_line(text, [&](int number, const std::string& line) {
     if (!std::regex_search(line, mirror)) return;

@@ -60,7 +60,7 @@ Result train_some(
     Trunk& trunk, const Cut& cut, const std::function<void(int step)>& before = [](int) {},
     const TrainingOptions& options = plain_sgd()) {
   NetLearner learner(trunk, cut, kBatch);
-  learner.load(std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)}));
+  learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)})});
   Tensor images(input_shape(cut.trunk[0], kBatch));
   std::vector<int> labels(kBatch);
   Result result;

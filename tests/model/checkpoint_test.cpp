@@ -62,37 +62,37 @@ std::vector<float> all_values(const ModelState& model) {
   return values;
 }
 
-Checkpoint sample(int batch) {
-  return {.model = drawn(small_net(), static_cast<std::uint64_t>(batch)),
-          .run = {.progress = {.position = {2, batch}, .epoch_loss = 0.1 + batch, .epoch_correct = 17},
-                  .fingerprint = "net seed batch data"}};
+constexpr const char* kFingerprint = "net seed batch data";
+
+TrainingState sample(int batch) {
+  return {.model = std::make_shared<const ModelState>(drawn(small_net(), static_cast<std::uint64_t>(batch))),
+          .progress = {.epoch = 2, .batch = batch, .epoch_loss = 0.1 + batch, .epoch_correct = 17}};
 }
 
 void write_sample(const std::string& folder, int batch) {
-  const Checkpoint written = sample(batch);
-  write_checkpoint(folder, small_net(), written.model, written.run);
+  write_checkpoint(folder, small_net(), sample(batch), kFingerprint);
 }
 
 TEST(Checkpoints, GoThereAndBackToTheBit) {
   const TemporaryFolder folder;
-  const Checkpoint written = sample(5);
-  write_checkpoint(folder.path(), small_net(), written.model, written.run);
+  const TrainingState written = sample(5);
+  write_checkpoint(folder.path(), small_net(), written, kFingerprint);
   std::string notice;
-  const Checkpoint read = read_checkpoint(folder.path(), small_net(), notice);
+  std::string fingerprint;
+  const TrainingState read =
+      read_checkpoint(folder.path(), small_net(), notice, [&](const std::string& of_file) { fingerprint = of_file; });
   EXPECT_EQ(notice, "");
-  EXPECT_EQ(all_values(read.model), all_values(written.model));
-  EXPECT_EQ(read.run.progress.position, written.run.progress.position);
-  EXPECT_EQ(read.run.fingerprint, written.run.fingerprint);
-  EXPECT_EQ(read.run.progress.epoch_loss, written.run.progress.epoch_loss);
-  EXPECT_EQ(read.run.progress.epoch_correct, written.run.progress.epoch_correct);
+  EXPECT_EQ(all_values(*read.model), all_values(*written.model));
+  EXPECT_EQ(read.progress, written.progress);
+  EXPECT_EQ(fingerprint, kFingerprint);
 }
 
 TEST(Checkpoints, ServeAsWeights) {
   const TemporaryFolder folder;
-  const Checkpoint written = sample(5);
-  write_checkpoint(folder.path(), small_net(), written.model, written.run);
+  const TrainingState written = sample(5);
+  write_checkpoint(folder.path(), small_net(), written, kFingerprint);
   const ModelState read = read_weights(folder.path() + "/checkpoint.safetensors", small_net());
-  const auto expected = written.model.trunk[0].weights().span();
+  const auto expected = written.model->trunk[0].weights().span();
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), read.trunk[0].weights().span().begin()));
 }
 
@@ -105,12 +105,12 @@ TEST(Checkpoints, TheOneBeforeServesWhenTheLastIsDamaged) {
   for (const std::size_t length : {std::size_t{0}, std::size_t{5}, sound.size() / 2, sound.size() - 1}) {
     write_file(file, {sound.begin(), sound.begin() + static_cast<std::ptrdiff_t>(length)});
     std::string notice;
-    EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).run.progress.position.batch, 1);
+    EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).progress.batch, 1);
     EXPECT_THAT(notice, HasSubstr("the run goes on from the checkpoint before it"));
   }
   fs::remove(file);
   std::string notice;
-  EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).run.progress.position.batch, 1);
+  EXPECT_EQ(read_checkpoint(folder.path(), small_net(), notice).progress.batch, 1);
 }
 
 TEST(Checkpoints, NoneAtAllIsAnError) {
