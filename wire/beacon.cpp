@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "core/error.hpp"
+#include "wire/endpoint.hpp"
 #include "wire/keys.hpp"
 
 namespace convoy::wire {
@@ -75,9 +76,9 @@ std::optional<Call> call_from(std::string_view bytes) {
 // ---- the master's side ---------------------------------------------------------------------------------------------
 
 Beacon::Beacon(const std::string& endpoint, const std::string& public_key) {
-  const std::size_t colon = endpoint.rfind(':');
-  host_ = endpoint.substr(6, colon - 6);
-  text_ = to_text({std::stoi(endpoint.substr(colon + 1)), public_key});
+  const Address address = address_to_listen(endpoint);
+  host_ = address.host == "*" || address.host == "::" ? "0.0.0.0" : address.host;
+  text_ = to_text(Call{address.port, public_key});
   thread_ = std::thread([this] {
     std::unique_lock lock(mutex_);
     while (!stop_) {

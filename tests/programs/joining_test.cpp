@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "tests/programs/programs.hpp"
+#include "wire/interfaces.hpp"
 
 namespace convoy {
 namespace {
@@ -99,6 +100,29 @@ TEST_F(Programs, ASlaveSaysWhyItCannotJoin) {
   EXPECT_TRUE(refused.running()) << refused.output();
   const std::string said = unresolved.output();
   EXPECT_EQ(said.find("does not resolve"), said.rfind("does not resolve")) << "it is told once";
+}
+
+/// One slave comes over IPv6 and one over IPv4, and both send to each other.
+TEST_F(Programs, SlavesJoinOverBothFamilies) {
+  if (std::ranges::count(wire::own_addresses(), "::1") == 0) {
+    GTEST_SKIP() << "this machine has no IPv6: no interface has the address ::1";
+  }
+  const std::string port = endpoint_.substr(endpoint_.rfind(':') + 1);
+  std::vector<std::string> arguments = training(folder("run"), {"--slaves", "2", "--steps", "5"});
+  std::ranges::replace(arguments, endpoint_, "tcp://*:" + port);
+  std::ranges::replace(arguments, std::string("star"), std::string("ring"));
+  Process train = master(arguments);
+  ASSERT_TRUE(train.wait_for("waiting for 2 slaves", 20s)) << train.output();
+  EXPECT_THAT(train.output(), HasSubstr("convoy-slave " + wire::endpoint_for_slaves("tcp://*:" + port)));
+  const auto slave_at = [&](const std::string& host, const std::string& name) {
+    return Process({kSlave, "tcp://" + host + ":" + port, "--insecure", "--name", name, "--threads", "1", "--once"});
+  };
+  Process a = slave_at("[::1]", "a");
+  Process b = slave_at("127.0.0.1", "b");
+  ASSERT_EQ(train.wait(60s), kSuccess) << train.output() << a.output() << b.output();
+  EXPECT_THAT(train.output(), testing::Not(HasSubstr("through the master"))) << "the slaves reach each other";
+  EXPECT_EQ(a.wait(20s), kSuccess) << a.output();
+  EXPECT_EQ(b.wait(20s), kSuccess) << b.output();
 }
 
 TEST_F(Programs, KeysAreMadeWhereTheyAreAskedFor) {
