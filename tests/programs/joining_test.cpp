@@ -7,7 +7,9 @@
 #include <filesystem>
 
 #include "tests/programs/programs.hpp"
+#include "tests/support/false_caller.hpp"
 #include "wire/interfaces.hpp"
+#include "wire/keys.hpp"
 
 namespace convoy {
 namespace {
@@ -102,6 +104,22 @@ TEST_F(Programs, ASlaveSaysWhyItCannotJoin) {
   EXPECT_EQ(said.find("does not resolve"), said.rfind("does not resolve")) << "it is told once";
 }
 
+/// Somebody who has heard the master's call repeats it from many addresses, a hundred times as often as the master.
+TEST_F(Programs, ASlaveFindsItsMasterThoughOthersCallWithItsKey) {
+  const std::string keys = folder("keys.json");
+  std::vector<std::string> arguments = training(folder("run"), {"--slaves", "1", "--steps", "2", "--keys", keys});
+  std::erase(arguments, "--insecure");
+  Process train = master(arguments);
+  ASSERT_TRUE(train.wait_for("--key ", 20s)) << train.output();
+  const std::string key = train.output().substr(train.output().find("--key ") + 6, 128);
+  const FalseCaller caller(wire::join_key_from(key).master);
+  Process a({kSlave, "--key", key, "--name", "a", "--threads", "1", "--once"});
+  ASSERT_EQ(train.wait(60s), kSuccess) << train.output() << a.output();
+  const std::string said = a.output();
+  EXPECT_EQ(said.find("no such master answers"), said.rfind("no such master answers")) << said;
+  EXPECT_THAT(train.output(), testing::Not(HasSubstr("turned away")));
+}
+
 /// One slave comes over IPv6 and one over IPv4, and both send to each other.
 TEST_F(Programs, SlavesJoinOverBothFamilies) {
   if (std::ranges::count(wire::own_addresses(), "::1") == 0) {
@@ -129,7 +147,7 @@ TEST_F(Programs, KeysAreMadeWhereTheyAreAskedFor) {
   const std::string keys = folder("keys.json");
   Process typo = master({"key", "--keys", keys});
   EXPECT_EQ(typo.wait(10s), kFailure);
-  EXPECT_THAT(typo.output(), AllOf(HasSubstr("there is no such key file"), HasSubstr("key --make --keys " + keys)));
+  EXPECT_THAT(typo.output(), AllOf(HasSubstr("there is no key file"), HasSubstr("key --make --keys " + keys)));
   EXPECT_FALSE(std::filesystem::exists(keys));
   Process made = master({"key", "--make", "--keys", keys});
   EXPECT_EQ(made.wait(10s), kSuccess) << made.output();
