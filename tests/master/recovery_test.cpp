@@ -157,6 +157,7 @@ long back_to(const Result& result) {
 }
 
 class Deaths : public testing::TestWithParam<Death> {};
+
 TEST_P(Deaths, LeaveTheWeightsOfARunThatChangedItsPlanThere) {
   const Death& death = GetParam();
   const ClusterOptions three{.slaves = 3, .shares = "3,2,2", .exchange = death.exchange};
@@ -324,7 +325,7 @@ TEST(Losses, DoNotKeepASlaveOutThatTheRunNeeds) {
     FakeSlave sound(run.endpoint(), "nothing", [](FakeSlave&) {});
     sound.run(stop);
   });
-  std::thread clock([&] {  // ends the run after 30 s, so that the test fails instead of waiting for ever
+  std::thread clock([&] {
     for (int i = 0; i < 300 && !stop; ++i) std::this_thread::sleep_for(100ms);
     run.stop();
   });
