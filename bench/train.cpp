@@ -67,7 +67,7 @@ void run_train(const TrainBenchOptions& options) {
   const auto device = make_device(options.device, {.threads = options.threads, .bf16 = options.compute == "bf16"});
   LocalTrunk trunk(parts.trunk, input, *device);
   NetLearner learner(trunk, parts, options.batch, options.threads);
-  learner.load(std::make_shared<const ModelState>(ModelState{initial_trunk(parts, 1), initial_heads(parts, 1)}));
+  learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(parts, 1), initial_heads(parts, 1)})});
   std::vector<BareLayouts> bare;
   for (const Stage& stage : parts.trunk) {
     if (options.no_bare) break;

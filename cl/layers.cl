@@ -38,8 +38,8 @@ kernel void pack(global const float* restrict maps, global STORED* restrict pack
 // Packs weights (filters, channels, taps) as (blocks of `block` filters, channels, taps, filters of the block), with
 // zeros in place of missing filters. With `swapped`, filters and channels change places and taps run backward, for the
 // input gradient.
-kernel void pack_weights(global const float* restrict weights, global STORED* restrict packed, int filters, int channels,
-                         int taps, int block, int swapped) {
+kernel void pack_weights(global const float* restrict weights, global STORED* restrict packed, int filters,
+                         int channels, int taps, int block, int swapped) {
   const int outer = swapped ? channels : filters;
   const int inner = swapped ? filters : channels;
   const int b = get_global_id(2);
@@ -156,7 +156,9 @@ kernel void max_pool(global const float* restrict input, global float* restrict 
 int first_over(int element, int stride, int kernel_size, int before) {
   return max(0, (element + before - kernel_size + stride) / stride);
 }
-int last_over(int element, int stride, int before, int windows) { return min(windows - 1, (element + before) / stride); }
+int last_over(int element, int stride, int before, int windows) {
+  return min(windows - 1, (element + before) / stride);
+}
 
 // Each element sums the gradients of the windows whose maximum it was, in the windows' order.
 kernel void max_pool_gradient(global const float* restrict gradient, global const int* restrict places,

@@ -177,12 +177,14 @@ std::string printable_lines(const std::string& text) {
 /// The error text for an exception that is not an Error of Convoy.
 std::string foreign(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return "this program may not take the memory that it needs; take a smaller --batch, end other programs, or raise its "
+    return "this program may not take the memory that it needs; take a smaller --batch, end other programs, or raise "
+           "its "
            "limit (ulimit -v)";
   }
   const auto* of_system = dynamic_cast<const std::system_error*>(&error);
   if (of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again) {
-    return "the system refuses another thread; end other programs, give smaller --threads, or raise the limits of memory "
+    return "the system refuses another thread; end other programs, give smaller --threads, or raise the limits of "
+           "memory "
            "and processes (ulimit -v and ulimit -u)";
   }
   if (const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {

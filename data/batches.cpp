@@ -49,7 +49,7 @@ std::vector<ChannelScale> scales_of(const ImageSet& images) {
     double squares = 0.0;
     for (int value = 0; value < 256; ++value) {
       const double x = value / 255.0;
-      const auto times = static_cast<double>(histogram[static_cast<std::size_t>(value)]);
+      const auto times = static_cast<double>(histogram[value]);
       count += times;
       sum += times * x;
       squares += times * x * x;
@@ -69,7 +69,7 @@ std::vector<std::vector<float>> scaled_bytes(const std::vector<ChannelScale>& sc
   for (const ChannelScale& scale : scales) {
     std::vector<float> table(256);
     for (int value = 0; value < 256; ++value) {
-      table[static_cast<std::size_t>(value)] = static_cast<float>((value / 255.0 - scale.mean) / scale.deviation);
+      table[value] = static_cast<float>((value / 255.0 - scale.mean) / scale.deviation);
     }
     tables.push_back(std::move(table));
   }
@@ -124,8 +124,8 @@ int Batches::fill(int epoch, int index, Tensor& images, std::vector<int>& labels
   const int valid = std::min(batch_, images_.count() - first);
   labels.assign(static_cast<std::size_t>(batch_), 0);
   for (int i = 0; i < valid; ++i) {
-    const int image = order_[static_cast<std::size_t>(first + i)];
-    labels[static_cast<std::size_t>(i)] = images_.labels[static_cast<std::size_t>(image)];
+    const int image = order_[first + i];
+    labels[i] = images_.labels[image];
     if (images_.files.empty()) write_image(image, epoch, images.sample(i).data());
   }
   if (!images_.files.empty()) take_photographs({epoch, index}, images);
@@ -148,9 +148,8 @@ void Batches::take_photographs(Place place, Tensor& images) const {
 Tensor Batches::decoded(Place place) const {
   const std::vector<int> chosen = images_of(place);
   Tensor images(image_shape());
-  on_all_cores(static_cast<int>(chosen.size()), [&](int i) {
-    write_photograph(chosen[static_cast<std::size_t>(i)], place.epoch, images.sample(i).data());
-  });
+  on_all_cores(static_cast<int>(chosen.size()),
+               [&](int i) { write_photograph(chosen[i], place.epoch, images.sample(i).data()); });
   return images;
 }
 
@@ -164,7 +163,7 @@ void Batches::write_photograph(int image, int epoch, float* to) const {
       view.right = random.uniform(0.0F, 1.0F);
     }
   }
-  const Picture picture = read_image(images_.files[static_cast<std::size_t>(image)], images_.shape);
+  const Picture picture = read_image(images_.files[image], images_.shape);
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(images_.shape.size()));
   cut_view(picture, images_.shape, view, bytes);
   const std::size_t map = bytes.size() / static_cast<std::size_t>(images_.shape.channels);
@@ -186,7 +185,7 @@ void Batches::write_image(int image, int epoch, float* to) const {
   const std::uint8_t* from =
       images_.pixels.data() + static_cast<std::size_t>(image) * static_cast<std::size_t>(shape.size());
   for (int c = 0; c < shape.channels; ++c) {
-    const float* table = normalised_[static_cast<std::size_t>(c)].data();
+    const float* table = normalised_[c].data();
     const std::uint8_t* map = from + static_cast<std::ptrdiff_t>(c) * shape.height * shape.width;
     for (int y = 0; y < shape.height; ++y) {
       const int source_y = y + down;

@@ -100,7 +100,7 @@ std::vector<Taps> taps_of(int extent, int wanted, double scale, double offset) {
     const double centre = (i + offset + 0.5) * scale - 0.5;
     const int first = std::clamp(static_cast<int>(std::ceil(centre - width)), 0, extent - 1);
     const int last = std::clamp(static_cast<int>(std::floor(centre + width)), first, extent - 1);
-    Taps& taps = all[static_cast<std::size_t>(i)];
+    Taps& taps = all[i];
     taps.first = first;
     float sum = 0.0F;
     for (int x = first; x <= last; ++x) {
@@ -164,8 +164,7 @@ void cut_view(const Picture& picture, const FeatureShape& shape, const View& vie
       for (int y = 0; y < shape.height; ++y) {
         for (int x = 0; x < shape.width; ++x) {
           const int from = view.flip ? shape.width - 1 - x : x;
-          to[static_cast<std::size_t>((c * shape.height + y) * shape.width + x)] =
-              picture.pixels[static_cast<std::size_t>((y * shape.width + from) * shape.channels + c)];
+          to[(c * shape.height + y) * shape.width + x] = picture.pixels[(y * shape.width + from) * shape.channels + c];
         }
       }
     }
@@ -180,7 +179,7 @@ void cut_view(const Picture& picture, const FeatureShape& shape, const View& vie
   std::vector<float> line(static_cast<std::size_t>(have.width));
   for (int c = 0; c < shape.channels; ++c) {
     for (int y = 0; y < shape.height; ++y) {
-      const Taps& down = rows[static_cast<std::size_t>(y)];
+      const Taps& down = rows[y];
       std::ranges::fill(line, 0.0F);
       for (std::size_t t = 0; t < down.weights.size(); ++t) {
         const std::size_t row = static_cast<std::size_t>(down.first) + t;
@@ -195,7 +194,7 @@ void cut_view(const Picture& picture, const FeatureShape& shape, const View& vie
                                        static_cast<std::size_t>(y)) *
                                           static_cast<std::size_t>(shape.width);
       for (int x = 0; x < shape.width; ++x) {
-        const Taps& across = columns[static_cast<std::size_t>(view.flip ? shape.width - 1 - x : x)];
+        const Taps& across = columns[view.flip ? shape.width - 1 - x : x];
         float sum = 0.0F;
         for (std::size_t t = 0; t < across.weights.size(); ++t) {
           sum += across.weights[t] * line[static_cast<std::size_t>(across.first) + t];

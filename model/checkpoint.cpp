@@ -165,17 +165,17 @@ T number(const SafetensorsFile& contents, const std::string& key, const std::str
 
 /// The progress in a checkpoint. Throws Error unless it lies within the run.
 Progress progress_in(const SafetensorsFile& contents, const RunLength& length, const std::string& file) {
-  const Progress progress{.position = {number<int>(contents, "epoch", file), number<int>(contents, "batch", file)},
+  const Progress progress{.epoch = number<int>(contents, "epoch", file),
+                          .batch = number<int>(contents, "batch", file),
                           .epoch_loss = number<double>(contents, "epoch_loss", file),
                           .epoch_correct = number<long>(contents, "epoch_correct", file)};
-  const Position& at = progress.position;
-  const bool within =
-      at.epoch < length.epochs ? at.batch <= length.batches : at.epoch == length.epochs && at.batch == 0;
+  const bool within = progress.epoch < length.epochs ? progress.batch <= length.batches
+                                                     : progress.epoch == length.epochs && progress.batch == 0;
   if (!within) {
     fail("{}: its position is batch {} of epoch {} (counted from 0), but the run has {} epochs of {} batches", file,
-         at.batch, at.epoch, length.epochs, length.batches);
+         progress.batch, progress.epoch, length.epochs, length.batches);
   }
-  const long seen = static_cast<long>(at.batch) * length.images;
+  const long seen = static_cast<long>(progress.batch) * length.images;
   if (progress.epoch_correct > seen || (seen == 0 && progress.epoch_loss != 0.0)) {
     fail("{}: {} images of the epoch are classified correctly, with a loss of {}, but only {} were seen", file,
          progress.epoch_correct, progress.epoch_loss, seen);
@@ -189,6 +189,12 @@ class OfAnotherRun : public Error {
   using Error::Error;
 };
 
+/// The contents of a checkpoint's file.
+struct Checkpoint {
+  TrainingState state;
+  RunIdentity run;
+};
+
 Checkpoint read_one(const std::string& file, const Cut& cut, const Accept& accept) {
   const SafetensorsFile contents = read_safetensors(file);
   if (metadata(contents, "format", file) != kFormat) {
@@ -198,19 +204,18 @@ Checkpoint read_one(const std::string& file, const Cut& cut, const Accept& accep
   const std::string fingerprint = metadata(contents, "fingerprint", file);
   if (fingerprint.size() > kLongestFingerprint) fail("{}: its fingerprint has {} bytes", file, fingerprint.size());
   if (!contents.checked) fail("{}: the file has no checksums; expected a checkpoint as Convoy wrote it", file);
-  Checkpoint checkpoint{.model = {},
-                        .run = {.progress = {},
-                                .fingerprint = fingerprint,
+  Checkpoint checkpoint{.state = {},
+                        .run = {.fingerprint = fingerprint,
                                 .length = {.epochs = number<int>(contents, "epochs", file),
                                            .batches = number<int>(contents, "batches", file),
                                            .images = number<int>(contents, "images", file)}}};
-  checkpoint.run.progress = progress_in(contents, checkpoint.run.length, file);
+  checkpoint.state.progress = progress_in(contents, checkpoint.run.length, file);
   try {
     if (accept) accept(checkpoint.run);
   } catch (const Error& error) {
     throw OfAnotherRun(error.what());
   }
-  checkpoint.model = from_file(file, contents, cut, true);
+  checkpoint.state.model = std::make_shared<const ModelState>(from_file(file, contents, cut, true));
   return checkpoint;
 }
 
@@ -289,27 +294,27 @@ ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, c
   return from_file(name, {.tensors = tensors, .metadata = {}}, cut, false);
 }
 
-void write_checkpoint(const std::string& folder, const Cut& cut, const ModelState& model, const RunState& run) {
+void write_checkpoint(const std::string& folder, const Cut& cut, const TrainingState& state, const RunIdentity& run) {
   const std::string file = last_in(folder);
   const std::string next = folder + "/checkpoint-next.safetensors";
-  write_safetensors(next, views(cut, model, true),
+  write_safetensors(next, views(cut, *state.model, true),
                     {{"format", kFormat},
-                     {"epoch", std::to_string(run.progress.position.epoch)},
-                     {"batch", std::to_string(run.progress.position.batch)},
+                     {"epoch", std::to_string(state.progress.epoch)},
+                     {"batch", std::to_string(state.progress.batch)},
                      {"epochs", std::to_string(run.length.epochs)},
                      {"batches", std::to_string(run.length.batches)},
                      {"images", std::to_string(run.length.images)},
                      {"fingerprint", run.fingerprint},
-                     {"epoch_loss", fmt::format("{}", run.progress.epoch_loss)},
-                     {"epoch_correct", std::to_string(run.progress.epoch_correct)}});
+                     {"epoch_loss", fmt::format("{}", state.progress.epoch_loss)},
+                     {"epoch_correct", std::to_string(state.progress.epoch_correct)}});
   std::error_code error;
   if (fs::exists(file)) fs::rename(file, previous_in(folder), error);
   if (!error) fs::rename(next, file, error);
   if (error) fail("{}: the checkpoint cannot be renamed to its final name: {}", file, error.message());
 }
 
-long steps_of(const RunState& run) {
-  return static_cast<long>(run.progress.position.epoch) * run.length.batches + run.progress.position.batch;
+long steps_of(const Progress& progress, const RunLength& length) {
+  return static_cast<long>(progress.epoch) * length.batches + progress.batch;
 }
 
 bool has_checkpoint(const std::string& folder) {
@@ -317,24 +322,25 @@ bool has_checkpoint(const std::string& folder) {
   return fs::exists(last_in(folder), ignored) || fs::exists(previous_in(folder), ignored);
 }
 
-Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice, const Accept& accept) {
+TrainingState read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice, const Accept& accept) {
   const std::string file = last_in(folder);
   const std::string previous = previous_in(folder);
   std::string fault;
   bool of_another_run = false;
   try {
-    return read_one(file, cut, accept);
+    return read_one(file, cut, accept).state;
   } catch (const Error& error) {
     fault = error.what();
     of_another_run = dynamic_cast<const OfAnotherRun*>(&error) != nullptr;
   }
   try {
-    Checkpoint before = read_one(previous, cut, accept);
+    const Checkpoint before = read_one(previous, cut, accept);
     const std::string aside = set_aside(folder, file);
     if (of_another_run) fault = fmt::format("{}: the checkpoint is of a run with other values", file);
     notice = fmt::format("{}; the run goes on from the checkpoint before it, {}, after step {}{}", fault, previous,
-                         steps_of(before.run), aside.empty() ? "" : "; the file that cannot be used is now " + aside);
-    return before;
+                         steps_of(before.state.progress, before.run.length),
+                         aside.empty() ? "" : "; the file that cannot be used is now " + aside);
+    return before.state;
   } catch (const Error& error) {
     std::error_code ignored;
     if (of_another_run || !fs::exists(previous, ignored)) throw Error(fault);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,16 +27,10 @@ struct ModelState {
   std::vector<DenseState<float>> head;
 };
 
-/// The next step of a run.
-struct Position {
-  int epoch = 0;  ///< counted from 0
-  int batch = 0;  ///< batch within the epoch, counted from 0
-  bool operator==(const Position&) const = default;
-};
-
-/// The progress of training.
+/// The next step of a run, and the sums over its epoch so far.
 struct Progress {
-  Position position;
+  int epoch = 0;            ///< counted from 0
+  int batch = 0;            ///< batch within the epoch, counted from 0
   double epoch_loss = 0.0;  ///< sum of the losses of the epoch's images so far
   long epoch_correct = 0;   ///< number of the epoch's images so far that were classified correctly
   bool operator==(const Progress&) const = default;
@@ -49,21 +44,17 @@ struct RunLength {
   bool operator==(const RunLength&) const = default;
 };
 
-/// The contents of a checkpoint besides the model. Random numbers are functions of seed and position, so no generator is
-/// stored.
-struct RunState {
-  Progress progress;
+/// The run to which a checkpoint belongs.
+struct RunIdentity {
   std::string fingerprint;  ///< identifies net, seed, batch and data, which must be equal for the run to resume
   RunLength length;         ///< when the checkpoint was written
 };
 
-/// The number of steps that the run has done.
-long steps_of(const RunState& run);
-
-/// The contents of checkpoint.safetensors.
-struct Checkpoint {
-  ModelState model;
-  RunState run;
+/// A model and the progress that training has made with it: all that a run needs to go on. Random numbers are functions
+/// of the seed and the step, so no generator is stored.
+struct TrainingState {
+  std::shared_ptr<const ModelState> model;
+  Progress progress = {};
 };
 
 /// Writes the weights without the optimizer's moments, for tests, other programs and further training. The file is
@@ -93,15 +84,18 @@ ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, c
 /// The tensors of a file of weights, in the file's order, with all values zero.
 std::vector<NamedTensor> zero_tensors(const Cut& cut);
 
+/// The number of steps that a run has done.
+long steps_of(const Progress& progress, const RunLength& length);
 /// Writes checkpoint.safetensors and keeps the checkpoint before it as checkpoint-previous.safetensors.
-void write_checkpoint(const std::string& folder, const Cut& cut, const ModelState& model, const RunState& run);
-/// Throws Error where a run may not go on from this state.
-using Accept = std::function<void(const RunState&)>;
+void write_checkpoint(const std::string& folder, const Cut& cut, const TrainingState& state, const RunIdentity& run);
+/// Throws Error if a run may not go on from a checkpoint of this run.
+using Accept = std::function<void(const RunIdentity&)>;
 /// Whether the folder has a checkpoint.
 bool has_checkpoint(const std::string& folder);
-/// Reads the folder's last checkpoint. Where it is missing, its bytes do not have their checksums, its values are not valid,
-/// its position is outside the run, or `accept` throws for it, reads the one before, sets `notice` to a sentence that says so,
-/// and renames the one that cannot be used to checkpoint-damaged-NUMBER.safetensors. Throws Error where neither can be used.
-Checkpoint read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice, const Accept& accept = {});
+/// Reads the folder's last checkpoint. If the file is missing or damaged, has values that are not valid or a position
+/// outside the run, or if `accept` throws for it, reads the checkpoint before, sets `notice` to a sentence about it, and
+/// renames the file that cannot be used to checkpoint-damaged-NUMBER.safetensors. Throws Error if neither can be used.
+TrainingState read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice,
+                              const Accept& accept = {});
 
 }  // namespace convoy

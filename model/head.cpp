@@ -53,8 +53,8 @@ double cross_entropy(std::span<const T> logits, int label, double smoothing, std
     gradient[c] = static_cast<T>(std::exp(static_cast<double>(logits[c] - top)) / sum);
   }
   // For each class, -log p is log sum - (logit - top).
-  const double wanted = static_cast<double>(logits[static_cast<std::size_t>(label)] - top);
-  gradient[static_cast<std::size_t>(label)] -= static_cast<T>(1.0 - smoothing);
+  const double wanted = static_cast<double>(logits[label] - top);
+  gradient[label] -= static_cast<T>(1.0 - smoothing);
   if (smoothing == 0.0) return std::log(sum) - wanted;
   double mean = 0.0;
   const double each = 1.0 / static_cast<double>(logits.size());
@@ -133,7 +133,7 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass, SampleRange samp
   const std::span<const T> x = rows_of(value(index), samples);
   const std::span<T> y = rows_of(outputs_[index], samples);
   if (step.dense >= 0) {
-    const DenseState<T>& state = states_[static_cast<std::size_t>(step.dense)];
+    const DenseState<T>& state = states_[step.dense];
     matmul(Matmul<T>{.m = samples.count,
                      .n = step.outputs,
                      .k = step.inputs,
@@ -166,7 +166,7 @@ BatchLoss Head<T>::loss(const std::vector<int>& labels, int count, SampleRange s
   std::ranges::fill(rows_of(gradient, samples), T{0});
   BatchLoss loss;
   for (int n = samples.first; n < std::min(count, samples.first + samples.count); ++n) {
-    const int label = labels[static_cast<std::size_t>(n)];
+    const int label = labels[n];
     const auto row = outputs.sample(n);
     const auto slope_row = gradient.sample(n);
     invariant(label >= 0 && label < static_cast<int>(row.size()), "labels lie within the classes");
@@ -196,7 +196,7 @@ void Head<T>::backward_step(std::size_t index, SampleRange samples) {
                      .n = step.inputs,
                      .k = step.outputs,
                      .a = dy,
-                     .b = states_[static_cast<std::size_t>(step.dense)].weights.value.span(),
+                     .b = states_[step.dense].weights.value.span(),
                      .c = dx});
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
     const std::span<const T> y = rows_of(std::as_const(outputs_[index]), samples);

@@ -223,6 +223,22 @@ Plan proportional_plan(const std::vector<Stage>& trunk, int batch, const std::ve
   return plan;
 }
 
+std::vector<double> work_shares(const std::vector<Stage>& stages, const Plan& plan) {
+  std::vector<double> flops(plan.members.size(), 0.0);
+  double sum = 0.0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    for (const Assignment& shard : plan.stages[s].shards) {
+      const double work = conv_flops(stages[s], 1, shard.filters.count);
+      flops[static_cast<std::size_t>(shard.member)] += work;
+      sum += work;
+    }
+  }
+  if (sum > 0.0) {
+    for (double& share : flops) share /= sum;
+  }
+  return flops;
+}
+
 std::string describe(const Plan& plan) {
   std::string text = fmt::format("{}, {}", to_string(plan.exchange), to_string(plan.wire));
   if (plan.micro_batches > 1) text += fmt::format(", micro-batches of {}", plan.batch / plan.micro_batches);

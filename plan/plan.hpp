@@ -102,6 +102,9 @@ Plan whole_plan(const std::vector<Stage>& trunk, int batch, const std::string& m
 Plan proportional_plan(const std::vector<Stage>& trunk, int batch, const std::vector<std::string>& members,
                        const std::vector<double>& speeds);
 
+/// Returns the share of the convolution work (by FLOPs) that each member has, as a fraction.
+std::vector<double> work_shares(const std::vector<Stage>& stages, const Plan& plan);
+
 /// Describes for people how maps travel and what is replicated: "ring, bf16, micro-batches of 16".
 std::string describe(const Plan& plan);
 

@@ -13,6 +13,7 @@
 #include "slave/state_cache.hpp"
 #include "wire/beacon.hpp"
 #include "wire/link.hpp"
+#include "wire/search.hpp"
 
 namespace convoy {
 namespace {
@@ -29,7 +30,7 @@ constexpr auto kQuiet = 3s;
 constexpr auto kQuietAfterARun = 60s;
 /// The time after which the slave reports the same problem again.
 constexpr auto kTellAgain = 10min;
-/// How long the slave tries to connect to the sender of a broadcast before it looks for another one.
+/// How long the slave tries to connect to a master that it found by broadcasts before it looks for one again.
 constexpr auto kBeaconPatience = 5s;
 
 void say(const std::string& line) { put(stdout, printable(line) + "\n"); }
@@ -92,7 +93,7 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
   auto next_hello = began;
   while (!stop) {
     if (!link.connected() && Clock::now() >= deadline) {
-      throw PeerLost("master", "no master with the key listens at the address of the broadcast");
+      throw PeerLost("master", "the master was found, but no connection to it came about");
     }
     if (link.connected() && Clock::now() >= next_hello) {
       link.send(Channel::control, {hello, {}}, Clock::now() + kTick);
@@ -116,13 +117,20 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
   return std::nullopt;
 }
 
+/// What a slave keeps from one run to the next.
+struct Memory {
+  StateCache cache;
+  Reporter reporter = {};
+  std::optional<wire::MasterSearch> search = {};  ///< where no address of a master is given
+};
+
 /// Serves one run. Returns false once `stop` is set. Sets `in_run` when the slave has joined the run.
-bool serve_run(const SlaveOptions& options, Device& device, StateCache& cache, const std::atomic<bool>& stop,
-               Reporter& reporter, bool& in_run) {
-  const bool search = options.master.empty();
+bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, const std::atomic<bool>& stop,
+               bool& in_run) {
+  Reporter& reporter = memory.reporter;
+  auto& search = memory.search;
   const std::optional<std::string> master =
-      search ? wire::find_master(options.key->master, stop, [&](const std::string& why) { reporter.trouble(why); })
-             : options.master;
+      search ? search->find(stop, [&](const std::string& why) { reporter.trouble(why); }) : options.master;
   if (!master) return false;
   if (search) reporter.trouble("found the master at " + *master);
   wire::ClientLink link(*master, {.join_key = options.key}, options.peer_port);
@@ -132,7 +140,7 @@ bool serve_run(const SlaveOptions& options, Device& device, StateCache& cache, c
   if (!run) return false;
   in_run = true;
   reporter.joined(fmt::format("joined the run of net {} as {}", *run, options.name));
-  Session session(link, device, options.memory, cache);
+  Session session(link, device, options.memory, memory.cache);
   const std::optional<std::string> reason = session.serve(stop, options.leave_patience, [&] {
     reporter.event("leaving: the master takes the shards back after this step; press Ctrl-C again to leave at once");
   });
@@ -147,20 +155,21 @@ bool serve_run(const SlaveOptions& options, Device& device, StateCache& cache, c
 }  // namespace
 
 void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop) {
-  Reporter reporter;
   say(fmt::format("slave {}: {}; waiting for a master {}", options.name, device.info().description, place(options)));
-  StateCache cache(options.cache);
+  Memory memory{.cache = StateCache(options.cache)};
+  if (options.master.empty()) memory.search.emplace(*options.key);
   bool joined = false;
   while (!stop) {
     bool in_run = false;
     try {
-      if (!serve_run(options, device, cache, stop, reporter, in_run)) return;
+      if (!serve_run(options, device, memory, stop, in_run)) return;
     } catch (const PeerLost& lost) {
       const std::string line = fmt::format("{}{}", lost.what(), waiting(options));
       if (in_run) {
-        reporter.event(line);
+        memory.reporter.event(line);
       } else {
-        reporter.trouble(line);
+        if (memory.search) memory.search->failed();
+        memory.reporter.trouble(line);
       }
     }
     joined = joined || in_run;

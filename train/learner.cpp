@@ -39,9 +39,9 @@ std::shared_ptr<const ModelState> NetLearner::state() {
   return std::make_shared<const ModelState>(ModelState{trunk_->snapshot(), heads_.states()});
 }
 
-void NetLearner::load(std::shared_ptr<const ModelState> model, const Progress&) {
-  trunk_->load(model->trunk);
-  heads_.load(model->head);
+void NetLearner::load(TrainingState from) {
+  trunk_->load(from.model->trunk);
+  heads_.load(from.model->head);
 }
 
 }  // namespace convoy

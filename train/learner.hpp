@@ -51,8 +51,8 @@ class Learner {
 
   /// All parameters with the optimizer's moments.
   virtual std::shared_ptr<const ModelState> state() = 0;
-  /// Sets all parameters and moments. `at` is the progress of training at which `model` was saved.
-  virtual void load(std::shared_ptr<const ModelState> model, const Progress& at) = 0;
+  /// Sets all parameters and moments, and goes on from the progress of training.
+  virtual void load(TrainingState from) = 0;
 
   /// The times of each member since the last call.
   virtual std::vector<MemberTime> take_times() = 0;
@@ -77,7 +77,7 @@ class NetLearner : public Learner {
   const Tensor& outputs(const Tensor& images) override;
   BatchLoss test_loss(const std::vector<int>& labels, int count) override;
   std::shared_ptr<const ModelState> state() override;
-  void load(std::shared_ptr<const ModelState> model, const Progress& at = {}) override;
+  void load(TrainingState from) override;
   std::vector<MemberTime> take_times() override { return trunk_->take_times(); }
 
  private:

@@ -2,7 +2,6 @@
 // within one.
 #pragma once
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -92,18 +91,9 @@ class Observer {
 
 using Observers = std::vector<std::unique_ptr<Observer>>;
 
-/// Prints text for people: a live line on a terminal, plain lines otherwise.
-std::unique_ptr<Observer> make_text_observer();
-/// Writes one JSON object per line.
-std::unique_ptr<Observer> make_json_observer(std::FILE* to = stdout);
-/// Writes `folder`/results.csv, with a row for each epoch, and `folder`/events.jsonl, with all events. Appends to
-/// existing files.
-std::unique_ptr<Observer> make_file_observer(const std::string& folder);
-/// Writes `folder`/curves.gnuplot, and curves.png if gnuplot is installed: after the first epoch, now and then, and at
-/// the end.
-std::unique_ptr<Observer> make_plot_observer(const std::string& folder);
-
-/// Share of the convolution work (by FLOPs) that each member of a plan has, as fractions.
-std::vector<double> work_shares(const std::vector<Stage>& stages, const Plan& plan);
+/// Tells all observers a line.
+inline void notice(const Observers& observers, const std::string& text) {
+  for (const auto& observer : observers) observer->on_notice(text);
+}
 
 }  // namespace convoy

@@ -22,18 +22,6 @@ std::uint64_t dropout_seed(std::uint64_t seed, long step) {
 
 }  // namespace
 
-void add_times(const std::vector<MemberTime>& times, std::vector<MemberTime>& sums) {
-  for (const MemberTime& time : times) {
-    auto sum = std::ranges::find(sums, time.member, &MemberTime::member);
-    if (sum == sums.end()) sum = sums.insert(sum, {.member = time.member});
-    sum->compute += time.compute;
-    sum->transfer += time.transfer;
-    sum->wait += time.wait;
-    sum->sent += time.sent;
-    sum->received += time.received;
-  }
-}
-
 BatchLoss train_step(Learner& learner, const Tensor& images, const std::vector<int>& labels, const Pass& pass,
                      const std::function<UpdateStep(double gradient_norm)>& update,
                      const std::function<Progress(const BatchLoss&)>& after) {
@@ -76,9 +64,9 @@ class Loop {
     outcome_.best = training.best;
   }
 
-  Outcome run(std::shared_ptr<const ModelState> start, const Progress& from) {
-    progress() = from;
-    learner_.load(std::move(start), from);
+  Outcome run(TrainingState start) {
+    progress() = start.progress;
+    learner_.load(std::move(start));
     for (bool over = false; !over;) {
       try {
         over = advance();
@@ -95,15 +83,15 @@ class Loop {
 
  private:
   Progress& progress() { return outcome_.progress; }
-  long steps_at(const Position& position) const {
-    return static_cast<long>(position.epoch) * training_.training.count() + position.batch;
+  long steps_at(const Progress& at) const {
+    return static_cast<long>(at.epoch) * training_.training.count() + at.batch;
   }
-  long steps_done() { return steps_at(progress().position); }
+  long steps_done() { return steps_at(progress()); }
   bool out_of_patience() {
     const int patience = training_.net.training.patience;
-    return patience > 0 && outcome_.best.epoch > 0 && progress().position.epoch - outcome_.best.epoch >= patience;
+    return patience > 0 && outcome_.best.epoch > 0 && progress().epoch - outcome_.best.epoch >= patience;
   }
-  bool done() { return progress().position.epoch >= training_.net.training.epochs || out_of_patience(); }
+  bool done() { return progress().epoch >= training_.net.training.epochs || out_of_patience(); }
   bool stopped() { return training_.stop || (training_.max_steps > 0 && steps_done() >= training_.max_steps); }
   /// Of all that training is to do.
   long last_step() const {
@@ -129,7 +117,7 @@ class Loop {
 
   void save() {
     const std::shared_ptr<const ModelState> model = learner_.state();
-    save_(progress(), model);
+    save_({model, progress()});
     if (finished_ && training_.save_best) ended_ = model;
     saved_step_ = steps_done();
     since_save_.restart();
@@ -139,7 +127,7 @@ class Loop {
     const long undone = steps_done();
     progress() = to;
     // An epoch whose last steps are undone is yet to end.
-    if (finished_ && to.position.epoch <= finished_->position.epoch) finished_.reset();
+    if (finished_ && to.epoch <= finished_->epoch) finished_.reset();
     const std::string again =
         undone > steps_done() ? fmt::format("; steps {} to {} are done again", steps_done() + 1, undone) : "";
     for (const auto& observer : observers_)
@@ -149,26 +137,25 @@ class Loop {
   /// Where training stands after a step with this loss, before the next epoch begins.
   Progress with(const BatchLoss& loss) {
     Progress next = progress();
-    ++next.position.batch;
+    ++next.batch;
     next.epoch_loss += loss.sum;
     next.epoch_correct += loss.correct;
     return next;
   }
 
   Progress begun(const Progress& ended) const {
-    return ended.position.batch < training_.training.count() ? ended
-                                                             : Progress{.position = {ended.position.epoch + 1, 0}};
+    return ended.batch < training_.training.count() ? ended : Progress{.epoch = ended.epoch + 1};
   }
 
   void step() {
     const Stopwatch watch;
     const TrainingOptions& options = training_.net.training;
-    const Position& position = progress().position;
-    const double epoch = position.epoch + static_cast<double>(position.batch) / training_.training.count();
+    const Progress& at = progress();
+    const double epoch = at.epoch + static_cast<double>(at.batch) / training_.training.count();
     const double rate = learning_rate(options, epoch);
     const Pass pass{
         .training = true, .seed = dropout_seed(training_.seed, steps_done()), .squares = options.clip > 0.0};
-    training_.training.fill(position.epoch, position.batch, images_, labels_);
+    training_.training.fill(at.epoch, at.batch, images_, labels_);
     const auto update = [&](double norm) { return update_step(options, rate, steps_done() + 1, norm); };
     const BatchLoss loss = train_step(learner_, images_, labels_, pass, update,
                                       [this](const BatchLoss& each) { return begun(with(each)); });
@@ -179,7 +166,7 @@ class Loop {
     }
     const Progress done = with(loss);
     progress() = begun(done);
-    if (progress().position.epoch != done.position.epoch) finished_ = done;
+    if (progress().epoch != done.epoch) finished_ = done;
     report_step(done, mean, watch.seconds(), rate);
   }
 
@@ -188,10 +175,10 @@ class Loop {
     epoch_seconds_ += seconds;
     ++epoch_steps_;
     const int batch = images_.shape().n;
-    const double seen = static_cast<double>(done.position.batch) * batch;
+    const double seen = static_cast<double>(done.batch) * batch;
     const double pace = epoch_seconds_ / epoch_steps_;
-    StepReport report{.epoch = done.position.epoch + 1,
-                      .step_in_epoch = done.position.batch,
+    StepReport report{.epoch = done.epoch + 1,
+                      .step_in_epoch = done.batch,
                       .steps_per_epoch = training_.training.count(),
                       .step = steps_done(),
                       .loss = loss,
@@ -208,12 +195,12 @@ class Loop {
 
   void test_epoch() {
     const Progress& finished = *finished_;
-    const double seen = static_cast<double>(finished.position.batch) * images_.shape().n;
+    const double seen = static_cast<double>(finished.batch) * images_.shape().n;
     const Evaluation test = evaluate(learner_, training_.test);
     learner_.take_times();  // the split of the members' time is that of training
     outcome_.test_accuracy = test.accuracy;
     const EpochReport report{
-        .epoch = finished.position.epoch + 1,
+        .epoch = finished.epoch + 1,
         .step = steps_done(),
         .train_loss = finished.epoch_loss / seen,
         .train_accuracy = static_cast<double>(finished.epoch_correct) / seen,
@@ -221,7 +208,7 @@ class Loop {
         .test_accuracy = test.accuracy,
         .images_per_second = epoch_seconds_ > 0.0 ? images_.shape().n * epoch_steps_ / epoch_seconds_ : 0.0,
         .seconds = since_start_.seconds(),
-        .learning_rate = learning_rate(training_.net.training, finished.position.epoch)};
+        .learning_rate = learning_rate(training_.net.training, finished.epoch)};
     for (const auto& observer : observers_) observer->on_epoch(report);
     compare_with_best({.epoch = report.epoch, .accuracy = test.accuracy});
     epoch_seconds_ = 0.0;
@@ -255,12 +242,12 @@ class Loop {
 
 }  // namespace
 
-Outcome train(const Training& training, Learner& learner, std::shared_ptr<const ModelState> start, const Progress& from,
-              const Observers& observers, const Save& save) {
+Outcome train(const Training& training, Learner& learner, TrainingState start, const Observers& observers,
+              const Save& save) {
   // A checkpoint may have been written between an epoch's last step and its end.
-  const bool at_its_end = from.position.batch >= training.training.count();
-  return Loop(training, learner, observers, save)
-      .run(std::move(start), at_its_end ? Progress{.position = {from.position.epoch + 1, 0}} : from);
+  const bool at_its_end = start.progress.batch >= training.training.count();
+  if (at_its_end) start.progress = {.epoch = start.progress.epoch + 1};
+  return Loop(training, learner, observers, save).run(std::move(start));
 }
 
 }  // namespace convoy

@@ -61,13 +61,12 @@ struct Outcome {
 };
 
 /// Writes a checkpoint.
-using Save = std::function<void(const Progress&, const std::shared_ptr<const ModelState>&)>;
+using Save = std::function<void(const TrainingState&)>;
 
-/// Trains the model `start`, whose progress is `from`. Calls `save` at the end of each epoch, every
-/// training.checkpoint_seconds, and when training stops. If the learner goes back to an earlier step, the loop repeats
-/// the steps from there with the same images and random numbers. Throws Error if the loss is not finite, and PeerLost
-/// if the learner cannot go on.
-Outcome train(const Training& training, Learner& learner, std::shared_ptr<const ModelState> start, const Progress& from,
-              const Observers& observers, const Save& save);
+/// Trains from `start` on. Calls `save` at the end of each epoch, every training.checkpoint_seconds, and when training
+/// stops. If the learner goes back to an earlier step, the loop repeats the steps from there with the same images and
+/// random numbers. Throws Error if the loss is not finite, and PeerLost if the learner cannot go on.
+Outcome train(const Training& training, Learner& learner, TrainingState start, const Observers& observers,
+              const Save& save);
 
 }  // namespace convoy

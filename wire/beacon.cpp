@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "core/error.hpp"
+#include "wire/endpoint.hpp"
 #include "wire/keys.hpp"
 
 namespace convoy::wire {
@@ -75,9 +76,9 @@ std::optional<Call> call_from(std::string_view bytes) {
 // ---- the master's side ---------------------------------------------------------------------------------------------
 
 Beacon::Beacon(const std::string& endpoint, const std::string& public_key) {
-  const std::size_t colon = endpoint.rfind(':');
-  host_ = endpoint.substr(6, colon - 6);
-  text_ = to_text({std::stoi(endpoint.substr(colon + 1)), public_key});
+  const Address address = address_to_listen(endpoint);
+  host_ = address.host == "*" || address.host == "::" ? "0.0.0.0" : address.host;
+  text_ = to_text(Call{address.port, public_key});
   thread_ = std::thread([this] {
     std::unique_lock lock(mutex_);
     while (!stop_) {
@@ -119,81 +120,33 @@ void Beacon::call() const {
 
 // ---- the slave's side ----------------------------------------------------------------------------------------------
 
-namespace {
+CallListener::CallListener() : handle_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+  const int on = 1;
+  // Several slaves on one machine listen at the same port.
+  setsockopt(handle_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const sockaddr_in anywhere = address(INADDR_ANY, kBeaconPort);
+  if (bind(handle_, reinterpret_cast<const sockaddr*>(&anywhere), sizeof anywhere) == 0) return;
+  const int error = errno;
+  if (handle_ >= 0) close(handle_);
+  fail("cannot listen for the master's broadcasts at UDP port {}: {}; give the master's address instead", kBeaconPort,
+       std::strerror(error));
+}
 
-/// A call and the address that it came from.
-struct Heard {
-  Call call;
-  std::string master;  ///< "tcp://HOST:PORT"
-};
+CallListener::~CallListener() { close(handle_); }
 
-/// Waits a moment for a call of any master. Returns nothing if none came.
-std::optional<Heard> hear(const Socket& listener) {
-  constexpr int kTickMs = 200;
-  pollfd item{listener.handle(), POLLIN, 0};
-  if (poll(&item, 1, kTickMs) <= 0) return std::nullopt;
+std::optional<CallListener::Heard> CallListener::next(std::chrono::milliseconds patience) const {
+  pollfd item{handle_, POLLIN, 0};
+  if (poll(&item, 1, static_cast<int>(patience.count())) <= 0) return std::nullopt;
   std::array<char, 512> bytes;
   sockaddr_in sender{};
   socklen_t size = sizeof sender;
-  const ssize_t count = recvfrom(listener.handle(), bytes.data(), bytes.size(), MSG_DONTWAIT,
-                                 reinterpret_cast<sockaddr*>(&sender), &size);
+  const ssize_t count =
+      recvfrom(handle_, bytes.data(), bytes.size(), MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&sender), &size);
   if (count <= 0) return std::nullopt;
   const auto call = call_from({bytes.data(), static_cast<std::size_t>(count)});
   std::array<char, INET_ADDRSTRLEN> text{};
   if (!call || inet_ntop(AF_INET, &sender.sin_addr, text.data(), text.size()) == nullptr) return std::nullopt;
   return Heard{*call, fmt::format("tcp://{}:{}", text.data(), call->port)};
-}
-
-/// Listens at the port of the beacons.
-void listen_for_calls(const Socket& listener) {
-  const int on = 1;
-  // Several slaves on one machine listen at the same port.
-  setsockopt(listener.handle(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const sockaddr_in anywhere = address(INADDR_ANY, kBeaconPort);
-  if (bind(listener.handle(), reinterpret_cast<const sockaddr*>(&anywhere), sizeof anywhere) != 0) {
-    fail("cannot listen for the master's broadcasts at UDP port {}: {}; give the master's address instead", kBeaconPort,
-         std::strerror(errno));
-  }
-}
-
-std::string of_another_key(const std::string& master) {
-  return fmt::format(
-      "a master broadcasts from {}, but it has another key than this slave; give the --key that this master prints",
-      master);
-}
-
-constexpr const char* kNoCall =
-    "no master broadcasts on this network: it may not run yet, may be on another network, or a firewall stops its "
-    "broadcasts; if it runs, give its address: convoy-slave tcp://HOST:PORT --key KEY";
-
-}  // namespace
-
-std::optional<std::string> find_master(const std::string& public_key, const std::atomic<bool>& stop,
-                                       const std::function<void(const std::string&)>& report,
-                                       std::chrono::milliseconds patience) {
-  using Clock = std::chrono::steady_clock;
-  const Socket listener;
-  listen_for_calls(listener);
-  std::string stranger;        // endpoint of the last master that called with another key
-  auto called = Clock::now();  // when that master called
-  auto judged = Clock::now();  // when the search last looked for something to report
-  std::string told;
-  while (!stop) {
-    const auto heard = hear(listener);
-    if (heard && heard->call.key == public_key) return heard->master;
-    const auto now = Clock::now();
-    if (heard) {
-      stranger = heard->master;
-      called = now;
-    }
-    if (now - judged < patience) continue;
-    judged = now;
-    if (now - called > patience) stranger.clear();
-    const std::string why = stranger.empty() ? kNoCall : of_another_key(stranger);
-    if (report && why != told) report(why);
-    told = why;
-  }
-  return std::nullopt;
 }
 
 }  // namespace convoy::wire

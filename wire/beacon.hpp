@@ -3,10 +3,8 @@
 // key.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -31,7 +29,7 @@ std::optional<Call> call_from(std::string_view bytes);
 class Beacon {
  public:
   /// `endpoint` ("tcp://HOST:PORT") is where the master listens. The beacon broadcasts on the network of HOST, or on
-  /// all networks of this machine if HOST is 0.0.0.0.
+  /// all networks of this machine if HOST is a wildcard. Broadcasts are of IPv4: there are none for an IPv6 HOST.
   Beacon(const std::string& endpoint, const std::string& public_key);
   ~Beacon();
   Beacon(const Beacon&) = delete;
@@ -48,12 +46,24 @@ class Beacon {
   std::thread thread_;
 };
 
-/// Waits for a broadcast of the master with this public key and returns the master's endpoint, "tcp://HOST:PORT".
-/// Returns nothing once `stop` is set. If no such broadcast came for `patience`, it tells `report` why, once for each
-/// reason: there is no broadcast at all, or only that of a master with another key. Throws Error if the UDP port cannot
-/// be bound.
-std::optional<std::string> find_master(const std::string& public_key, const std::atomic<bool>& stop,
-                                       const std::function<void(const std::string&)>& report = {},
-                                       std::chrono::milliseconds patience = std::chrono::seconds(5));
+/// Listens for the calls of all masters, at kBeaconPort.
+class CallListener {
+ public:
+  /// Throws Error if the UDP port cannot be bound.
+  CallListener();
+  ~CallListener();
+  CallListener(const CallListener&) = delete;
+  CallListener& operator=(const CallListener&) = delete;
+
+  struct Heard {
+    Call call;
+    std::string master;  ///< "tcp://HOST:PORT", with the sender's IP address
+  };
+  /// Returns the next call. Returns nothing if none comes within `patience`, or if the next datagram is no call.
+  std::optional<Heard> next(std::chrono::milliseconds patience) const;
+
+ private:
+  int handle_;
+};
 
 }  // namespace convoy::wire

@@ -7,7 +7,9 @@
 #include <list>
 #include <random>
 #include <thread>
+#include <utility>
 
+#include "core/text.hpp"
 #include "wire/endpoint.hpp"
 #include "wire/gatekeeper.hpp"
 #include "wire/monitor.hpp"
@@ -31,11 +33,15 @@ constexpr auto kHandshakePatience = std::chrono::seconds(6);
 constexpr auto kBeforeAsking = std::chrono::seconds(2);
 /// How long an attempt of ZeroMQ may last without an event before Trouble looks for the error.
 constexpr auto kSilentAttempt = std::chrono::seconds(4);
+/// How long the addresses of a name in one family (IPv4 or IPv6) are tried before those in the other.
+constexpr auto kTurn = std::chrono::seconds(2);
+/// How long one attempt to connect to a name may last.
+constexpr auto kAttemptAtAName = std::chrono::milliseconds(5000);
 
 }  // namespace
 
 struct ClientLink::State {
-  explicit State(Address of_master) : address(std::move(of_master)) {}
+  explicit State(Address of_master) : address(std::move(of_master)), ipv6(is_ipv6(address.host)) {}
 
   /// The outgoing connection to another slave.
   struct PeerSocket {
@@ -47,7 +53,11 @@ struct ClientLink::State {
   };
 
   LinkOptions options;
-  Address address;  ///< address of the master
+  Address address;      ///< address of the master
+  bool ipv6;            ///< whether the link connects over IPv6; for a name, both families take turns
+  bool failed = false;  ///< whether a TCP connection has failed since trouble() looked
+  std::string id = make_id();
+  Deadline turned;  ///< when the family changed last
   Trouble trouble{address};
   Deadline began = Clock::now();  ///< when the link began to connect
   Deadline since = began;         ///< when the attempt to connect began
@@ -62,16 +72,36 @@ struct ClientLink::State {
   std::list<PeerSocket> peers;
   int meetings = 0;
 
-  void connect(zmq::socket_t& socket, const std::string& endpoint, const std::string& id) {
-    socket.set(zmq::sockopt::routing_id, id);
+  /// Connects to an IP address in its family, and to a name in the family that the link to the master has.
+  void connect(zmq::socket_t& socket, const Address& to, const std::string& own_id) const {
+    const bool name = !is_ipv4(to.host) && !is_ipv6(to.host);
+    socket.set(zmq::sockopt::routing_id, own_id);
     socket.set(zmq::sockopt::reconnect_ivl, 100);
     socket.set(zmq::sockopt::reconnect_ivl_max, 2000);
-    socket.connect(endpoint);
+    if (name) socket.set(zmq::sockopt::connect_timeout, static_cast<int>(kAttemptAtAName.count()));
+    socket.set(zmq::sockopt::ipv6, name ? ipv6 : is_ipv6(to.host));
+    socket.connect("tcp://" + to_text(to));
+  }
+  void connect_to_master() {
+    connect(control, address, id + "/c");
+    connect(data, address, id + "/d");
   }
 
   /// Throws PeerLost if the connection to the master broke after it was established.
   void watch() {
     if (!master->watch()) throw PeerLost("master", "the connection to the master broke");
+    if (master->stands() || !master->take_failed_connection()) return;
+    failed = true;
+    const bool number = is_ipv4(address.host) || is_ipv6(address.host);
+    if (!number && Clock::now() - turned > kTurn) turn();
+  }
+  /// Tries the addresses of the name in the other family. ZeroMQ takes only one address of a name, in the family that
+  /// it is told.
+  void turn() {
+    turned = Clock::now();
+    ipv6 = !ipv6;
+    for (zmq::socket_t* socket : {&control, &data}) socket->disconnect("tcp://" + to_text(address));
+    connect_to_master();
   }
   void watch_peers() {
     for (PeerSocket& each : peers) {
@@ -86,19 +116,20 @@ struct ClientLink::State {
     // plan.
     link.socket.set(zmq::sockopt::sndhwm, 0);
     link.socket.set(zmq::sockopt::tcp_keepalive, 1);
-    if (const auto& key = options.join_key) {
-      if (!is_key(link.peer.key)) {
-        link.fault = "it announced no public key";
-        return;
-      }
-      encrypt_as_client(link.socket, link.peer.key, key->member);
-    }
     auto monitor = std::make_unique<Monitor>(context, link.socket, fmt::format("{}-{}", meetings, link.peer.node));
     try {
-      connect(link.socket, "tcp://" + link.address, own_id);
+      const Address to = address_of_peer(link.peer.endpoint, address.host);
+      link.address = to_text(to);
+      if (const auto& key = options.join_key) {
+        if (!is_key(link.peer.key)) fail("it announced no public key");
+        encrypt_as_client(link.socket, link.peer.key, key->member);
+      }
+      connect(link.socket, to, own_id);
       link.monitor = std::move(monitor);
     } catch (const zmq::error_t& error) {
       link.fault = std::strerror(error.num());
+    } catch (const Error& error) {
+      link.fault = error.what();
     }
   }
 
@@ -155,17 +186,15 @@ ClientLink::ClientLink(const std::string& endpoint, const LinkOptions& options, 
     encrypt_as_server(state.from_peers, state.own_keys.secret_key);
   }
   state.master.emplace(state.context, state.control, "master");
-  const std::string id = make_id();
   try {
-    state.connect(state.control, endpoint, id + "/c");
-    state.connect(state.data, endpoint, id + "/d");
+    state.connect_to_master();
   } catch (const zmq::error_t& error) {
     fail("cannot connect to '{}': {}; give an address such as tcp://192.168.0.10:5570", endpoint,
          std::strerror(error.num()));
   }
   state.from_peers.set(zmq::sockopt::router_handover, true);
   try {
-    state.from_peers.bind(peer_port == 0 ? "tcp://*:*" : fmt::format("tcp://*:{}", peer_port));
+    listen(state.from_peers, {"*", peer_port});
   } catch (const zmq::error_t& error) {
     fail("cannot listen for other slaves at TCP port {}: {}; choose another --peer-port", peer_port,
          std::strerror(error.num()));
@@ -241,7 +270,7 @@ std::string ClientLink::trouble() {
         state.address.host, state.address.port);
   }
   // If ZeroMQ's attempt has just failed, no master listens there, so another attempt cannot disturb one.
-  const bool failed = state.master->take_failed_connection();
+  const bool failed = std::exchange(state.failed, false);
   if (failed) state.since = Clock::now();
   const bool soon = Clock::now() - state.began < kBeforeAsking;
   if (!soon && (failed || Clock::now() - state.since > kSilentAttempt)) state.trouble.ask();
@@ -257,9 +286,8 @@ void ClientLink::meet(const std::string& token, int self, const std::vector<Peer
   state.token = token;
   ++state.meetings;
   for (const Peer& peer : peers) {
-    const std::string host = peer.endpoint.starts_with(':') ? state.address.host : "";
     state.peers.push_back({.peer = peer,
-                           .address = host + peer.endpoint,
+                           .address = printable(peer.endpoint),
                            .socket = zmq::socket_t(state.context, zmq::socket_type::dealer),
                            .monitor = nullptr,
                            .fault = {}});

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 
@@ -123,6 +126,24 @@ void configure_control(zmq::socket_t& socket, const LinkOptions& options) {
   socket.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(options.heartbeat_interval.count()));
   socket.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(options.heartbeat_timeout.count()));
   socket.set(zmq::sockopt::heartbeat_ttl, static_cast<int>(options.heartbeat_timeout.count()));
+}
+
+void listen(zmq::socket_t& socket, const Address& address) {
+  // A network interface is looked up in one family at a time; an IPv6 socket for all addresses takes IPv4 too.
+  std::vector<bool> families{false, true};
+  if (address.host == "*") families = {true, false};
+  if (is_ipv4(address.host)) families = {false};
+  if (is_ipv6(address.host)) families = {true};
+  for (const bool ipv6 : families) {
+    socket.set(zmq::sockopt::ipv6, ipv6);
+    try {
+      socket.bind("tcp://" + to_text(address));
+      return;
+    } catch (const zmq::error_t& error) {
+      constexpr std::array<int, 4> kNotInThisFamily{EAFNOSUPPORT, EADDRNOTAVAIL, ENODEV, EINVAL};
+      if (ipv6 == families.back() || std::ranges::find(kNotInThisFamily, error.num()) == kNotInThisFamily.end()) throw;
+    }
+  }
 }
 
 std::chrono::milliseconds remaining(Deadline deadline) {

@@ -1,12 +1,13 @@
 #include "wire/refusals.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include <netdb.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
+
+#include "wire/endpoint.hpp"
 
 namespace convoy::wire {
 namespace {
@@ -23,12 +24,10 @@ std::string address_of(std::uint32_t descriptor) {
   socklen_t size = sizeof storage;
   auto* const address = reinterpret_cast<sockaddr*>(&storage);
   if (getpeername(static_cast<int>(descriptor), address, &size) != 0) return "an unknown address";
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const void* bytes = address->sa_family == AF_INET6
-                          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr)
-                          : &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
-  if (inet_ntop(address->sa_family, bytes, text.data(), text.size()) == nullptr) return "an unknown address";
-  return text.data();
+  std::array<char, NI_MAXHOST> text{};
+  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "an unknown address";
+  return plain_ip(text.data());
 }
 
 std::string reason(std::uint16_t event, std::uint32_t value) {

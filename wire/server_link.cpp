@@ -34,7 +34,7 @@ bool parse(const std::string& id, std::string& peer, Channel& channel) {
 /// does not always carry the address.
 std::string address_of(const zmq::message_t& message) {
   const char* address = zmq_msg_gets(message.handle(), "Peer-Address");
-  return address == nullptr ? "" : address;
+  return address == nullptr ? "" : plain_ip(address);
 }
 
 /// The error text for an address that cannot be bound.
@@ -71,7 +71,7 @@ ServerLink::ServerLink(const std::string& endpoint, const LinkOptions& options) 
   state_->socket.set(zmq::sockopt::router_handover, true);
   const Address address = address_to_listen(endpoint);
   try {
-    state_->socket.bind(endpoint);
+    listen(state_->socket, address);
   } catch (const zmq::error_t& error) {
     fail("{}", why_unbound(endpoint, address, error.num()));
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <zmq.hpp>
 
+#include "wire/endpoint.hpp"
 #include "wire/link.hpp"
 
 namespace convoy::wire {
@@ -38,6 +39,10 @@ bool send_frames(zmq::socket_t& socket, const Envelope& envelope);
 void configure(zmq::socket_t& socket, const LinkOptions& options);
 /// Applies the settings of a slave's control connection; call it after configure().
 void configure_control(zmq::socket_t& socket, const LinkOptions& options);
+
+/// Listens at an address from address_to_listen(). "*" means IPv4 and IPv6, or IPv4 alone on a machine without IPv6.
+/// Throws zmq::error_t.
+void listen(zmq::socket_t& socket, const Address& address);
 
 /// Milliseconds until the deadline, rounded up, for poll; 0 if the deadline has passed.
 std::chrono::milliseconds remaining(Deadline deadline);

@@ -43,7 +43,15 @@ int error_of_connecting(const addrinfo& to) {
   return error;
 }
 
+/// Whether an error means that this machine has no route to the address, for example to an IPv6 address from IPv4 alone.
+bool is_out_of_reach(int error) {
+  return error == EHOSTUNREACH || error == ENETUNREACH || error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
+}
+
 std::string words_for(int error, const Address& address) {
+  if (is_out_of_reach(error)) {
+    return fmt::format("this machine has no route to {}: check the address and the network", address.host);
+  }
   switch (error) {
     case 0: return "";
     case ECONNREFUSED:
@@ -51,9 +59,6 @@ std::string words_for(int error, const Address& address) {
     case ETIMEDOUT:
       return fmt::format("{} does not answer at port {}: it may be off, have another address, or be behind a firewall",
                          address.host, address.port);
-    case EHOSTUNREACH:
-    case ENETUNREACH:
-      return fmt::format("this machine has no route to {}: check the address and the network", address.host);
     default:
       return fmt::format("cannot connect to {} at port {}: {}", address.host, address.port, std::strerror(error));
   }
@@ -65,12 +70,21 @@ std::string why_unconnected(const Address& address) {
   const std::string fault = fault_of_host(address.host);
   if (!fault.empty()) return fault;
   addrinfo wanted{};
-  wanted.ai_family = AF_INET;
+  wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &wanted, &found) != 0) return "";
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  return words_for(error_of_connecting(*found), address);
+  // A name may have several addresses. An error of an address that has a route says more than one of an address without.
+  constexpr int kMostAddresses = 4;
+  int error = 0;
+  int tried = 0;
+  for (const addrinfo* each = found; each != nullptr && tried < kMostAddresses; each = each->ai_next, ++tried) {
+    const int of_this = error_of_connecting(*each);
+    if (of_this == 0) return "";
+    if (error == 0 || is_out_of_reach(error)) error = of_this;
+  }
+  return words_for(error, address);
 }
 
 struct Trouble::State {

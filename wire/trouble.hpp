@@ -8,8 +8,8 @@
 
 namespace convoy::wire {
 
-/// Resolves the name and tries once to connect, for at most a few seconds after the name has resolved. Returns the
-/// error as a text for people, or an empty text if it connected.
+/// Resolves the name and tries once to connect to each of its first addresses, for at most a few seconds each after the
+/// name has resolved. Returns the error as a text for people, or an empty text if it connected.
 std::string why_unconnected(const Address& address);
 
 /// Calls why_unconnected() in a thread of its own, because a name server may take long to answer. The thread may

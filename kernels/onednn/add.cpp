@@ -1,6 +1,4 @@
-// Sums and slices of maps in oneDNN's layouts.
-
-#include "kernels/onednn/engine.hpp"
+#include "kernels/onednn/add.hpp"
 
 namespace convoy {
 
@@ -47,41 +45,11 @@ class AddLayer : public OnednnAdd {
   dnnl::binary add_;
 };
 
-/// Returns whether oneDNN can view channels first .. first + count - 1 of maps without copying them.
-bool shows_channels(const memory::desc& desc, const Shape& shape, int first, int count) {
-  const memory::format_tag layout = layout_of(desc, shape);
-  const int block = layout == memory::format_tag::nChw16c  ? 16
-                    : layout == memory::format_tag::nChw8c ? 8
-                    : layout == memory::format_tag::nChw4c ? 4
-                                                           : 1;
-  return first % block == 0 && count % block == 0;
-}
-
-memory channels_of(const memory& maps, int first, int count) {
-  memory::dims dims = onednn::dims_of(maps.get_desc());
-  dims[1] = count;
-  return {maps.get_desc().submemory_desc(dims, {0, first, 0, 0}), maps.get_engine(), maps.get_data_handle()};
-}
-
 }  // namespace
 
 std::unique_ptr<OnednnAdd> make_onednn_add(OnednnEngine& engine, const Shape& shape, int micro_batch,
                                            const memory& input) {
   return std::make_unique<AddLayer>(engine, shape, micro_batch, input);
-}
-
-void OnednnTensor::take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added,
-                                 SampleRange samples) {
-  engine_.use_threads();
-  const auto& other = dynamic_cast<const OnednnTensor&>(from);
-  const bool whole = channels.count == shape_.c && channels.count == other.shape_.c;
-  const bool shown = shows_channels(other.memory_.get_desc(), other.shape_, channels.first, channels.count) &&
-                     shows_channels(memory_.get_desc(), shape_, first, channels.count);
-  if (!whole && !shown) return DeviceTensor::take_channels(from, channels, first, added, samples);
-  const dnnl::memory source = samples_of(other.memory_, other.shape_, samples);
-  const dnnl::memory target = samples_of(memory_, shape_, samples);
-  engine_.reorder(whole ? source : channels_of(source, channels.first, channels.count),
-                  whole ? target : channels_of(target, first, channels.count), added);
 }
 
 }  // namespace convoy

@@ -1,62 +1,11 @@
-// Parameters in oneDNN memories, and batch norm by oneDNN.
+#include "kernels/onednn/batch_norm.hpp"
 
-#include <cstring>
-
-#include "kernels/host/matmul.hpp"
-#include "kernels/onednn/engine.hpp"
+#include <algorithm>
 
 namespace convoy {
 
 using dnnl::memory;
 using dnnl::prop_kind;
-
-namespace {
-
-float* floats_of(const memory& values) { return static_cast<float*>(values.get_data_handle()); }
-std::size_t count_of(const memory& values) { return values.get_desc().get_size() / sizeof(float); }
-
-memory zeros(const OnednnEngine& engine, const memory::desc& desc) {
-  memory made = engine.make(desc);
-  std::memset(made.get_data_handle(), 0, desc.get_size());
-  return made;
-}
-
-}  // namespace
-
-OnednnParameter::OnednnParameter(const OnednnEngine& engine, const memory::desc& desc, bool trained, int count)
-    : values(zeros(engine, desc)) {
-  if (!trained) return;
-  for (int i = 0; i < count; ++i) moments.push_back(zeros(engine, desc));
-  gradient = zeros(engine, desc);
-}
-
-void OnednnParameter::update(const UpdateStep& step) const {
-  // The update runs on whole buffers: the layout does not matter, and padding stays zero because its gradient is zero.
-  std::vector<float*> others;
-  for (const memory& moment : moments) others.push_back(floats_of(moment));
-  update_parameter(step, std::span<const float>(floats_of(gradient), count_of(values)), floats_of(values),
-                   others.data());
-}
-
-Tensor read_list(const memory& from) {
-  Tensor list({static_cast<int>(count_of(from)), 1});
-  std::memcpy(list.data(), from.get_data_handle(), list.bytes());
-  return list;
-}
-
-void write_list(const Tensor& from, const memory& to) { std::memcpy(to.get_data_handle(), from.data(), from.bytes()); }
-
-Parameter OnednnParameter::list_to_host() const {
-  Parameter host{read_list(values), {}};
-  for (const memory& moment : moments) host.moments.push_back(read_list(moment));
-  return host;
-}
-
-void OnednnParameter::take_list(const Parameter& from) const {
-  invariant(from.value.size() == count_of(values), "the state has the shard's shape");
-  write_list(from.value, values);
-  for (std::size_t m = 0; m < moments.size(); ++m) write_list(from.moments.at(m), moments[m]);
-}
 
 namespace {
 

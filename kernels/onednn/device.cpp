@@ -4,6 +4,8 @@
 
 #include "kernels/host/grouped.hpp"
 #include "kernels/host/on_host.hpp"
+#include "kernels/onednn/add.hpp"
+#include "kernels/onednn/batch_norm.hpp"
 #include "kernels/onednn/convolution.hpp"
 
 namespace convoy {

@@ -115,50 +115,14 @@ struct OnednnParameter {
   Parameter list_to_host() const;
   void take_list(const Parameter& from) const;
 };
+/// Returns the place of the values of a memory of floats.
+float* floats_of(const dnnl::memory& values);
 /// Returns the values of a list of numbers, (count, 1).
 Tensor read_list(const dnnl::memory& from);
 /// Writes a list of numbers, (count, 1).
 void write_list(const Tensor& from, const dnnl::memory& to);
 
-/// One channel layer after the convolution. `samples` is one micro-batch, or the whole batch where the stage has batch
-/// norm.
-class OnednnLayer {
- public:
-  virtual ~OnednnLayer() = default;
-  /// Computes output() from the memory that the layer was made for.
-  virtual void forward(const Pass& pass, SampleRange samples) = 0;
-  virtual const dnnl::memory& output() const = 0;
-  /// Computes the samples of input_gradient() from the gradient with respect to the same samples of output().
-  virtual void backward(const dnnl::memory& gradient, SampleRange samples) = 0;
-  virtual const dnnl::memory& input_gradient() const = 0;
-  /// Returns the shape of the batch's input.
-  virtual const Shape& input_shape() const = 0;
-  /// Returns the layer's parameters in the order of parameters_of().
-  virtual std::vector<const OnednnParameter*> parameters() const { return {}; }
-};
-
-/// Returns a layer that reads `input`, of the batch's shape `shape`, in that memory's layout. `micro_batch` is the
-/// number of samples of a micro-batch, and `first_filter` the number, in the whole stage, of the input's first channel.
-/// Set `after_relu` (for max pooling only) where the input is a ReLU's output and the layer's backward must include the
-/// ReLU's.
-std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const ChannelLayer& layer, const Shape& shape,
-                                               int micro_batch, const dnnl::memory& input, int first_filter,
-                                               bool after_relu);
-/// Returns the backward pass of an activation that the convolution, or the layer before, has already applied to
-/// `output`.
-std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, const Activation& activation,
-                                                             const Shape& shape, int micro_batch,
-                                                             const dnnl::memory& output);
-/// Adds maps, which connect() must set before the first forward.
-class OnednnAdd : public OnednnLayer {
- public:
-  virtual void connect(const dnnl::memory& added) = 0;
-};
-std::unique_ptr<OnednnAdd> make_onednn_add(OnednnEngine& engine, const Shape& shape, int micro_batch,
-                                           const dnnl::memory& input);
-/// Returns a batch norm. With `fused` it includes a following ReLU, forward and backward.
-std::unique_ptr<OnednnLayer> make_onednn_batch_norm(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape,
-                                                    int moments, const dnnl::memory& input, bool fused);
+/// Returns the algorithm that computes an activation.
 dnnl::algorithm onednn_algorithm(const Activation& activation);
 
 }  // namespace convoy

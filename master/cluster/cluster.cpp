@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "master/cluster/gather.hpp"
 #include "master/cluster/profile.hpp"
 #include "train/local_trunk.hpp"
 
@@ -29,14 +30,10 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
          net.file, net.name);
   }
   expect_possible(options, cut, net.training.batch);
-  cluster->planned_.roster = gather_slaves(options, net.name, observers, stop);
-  if (!cluster->planned_.roster) return nullptr;
+  cluster->roster_ = gather_slaves(options, net.name, observers, stop);
+  if (!cluster->roster_) return nullptr;
   cluster->form();
   return cluster;
-}
-
-void Cluster::notice(const std::string& text) const {
-  for (const auto& observer : observers_) observer->on_notice(text);
 }
 
 // ---- members -------------------------------------------------------------------------------------------------------
@@ -63,7 +60,7 @@ void Cluster::finish_alone() {
   slaves_ = nullptr;
   trunk_.reset();
   dismiss("the master was interrupted");
-  planned_.roster.reset();
+  roster_.reset();
   train_alone();
 }
 
@@ -71,20 +68,25 @@ void Cluster::form_once() {
   slaves_ = nullptr;
   trunk_.reset();
   if (formed_ && slave_count() < static_cast<std::size_t>(options_.least_slaves)) {
-    gather_slaves(options_, *planned_.roster, options_.least_slaves, observers_, stop_);
+    gather_slaves(options_, *roster_, options_.least_slaves, observers_, stop_);
     if (stop_) return finish_alone();
   }
   if (slave_count() == 0) {
-    notice("this machine goes on alone");
+    notice(observers_, "this machine goes on alone");
     return train_alone();
   }
-  plan_members({options_, cut_, net_.training.batch, *device_, threads_}, observers_, planned_);
+  const Work work{options_, cut_, net_.training.batch, *device_, threads_};
+  planned_ = plan_members(work, *roster_, observers_, planned_);
+  if (planned_.fixed) {
+    roster_->admit_only(planned_.fixed->members(),
+                        "this run's shares are fixed, for other slaves; this one waits for the next");
+  }
   if (!formed_ && planned_.better_alone()) {
-    notice(
-        "training on this machine alone, since slaves would not make it faster by a tenth; --exchange star and ring "
-        "use them all the same");
-    planned_.roster->dismiss("the master trains alone: slaves would not make it faster");
-    planned_.roster.reset();
+    notice(observers_,
+           "training on this machine alone, since slaves would not make it faster by a tenth; --exchange star and ring "
+           "use them all the same");
+    roster_->dismiss("the master trains alone: slaves would not make it faster");
+    roster_.reset();
     return train_alone();
   }
   if (star_only_) set_exchange(planned_.plan, Exchange::star);
@@ -98,7 +100,7 @@ void Cluster::execute() {
     for (const auto& observer : observers_) observer->on_plan(plan);
   };
   auto trunk = std::make_unique<ClusterTrunk>(
-      cut_.trunk, planned_.plan, *planned_.roster, options_.share ? device_.get() : nullptr,
+      cut_.trunk, planned_.plan, *roster_, options_.share ? device_.get() : nullptr,
       patience_for(planned_.plan, profiles),
       Rebalancing{.profiles = shares_move ? profiles : std::vector<MemberProfile>()}, on_plan);
   slaves_ = trunk.get();
@@ -125,13 +127,14 @@ void Cluster::lose(const PeerLost& lost) {
   }
   if (lost.reason() == PeerLost::Reason::unreachable) {
     if (star_only_) throw lost;
-    notice(fmt::format("{}; maps go through the master instead (--exchange star)", lost.what()));
+    notice(observers_, fmt::format("{}; maps go through the master instead (--exchange star)", lost.what()));
     star_only_ = true;
     return;
   }
-  if (!planned_.roster || !planned_.roster->remove_lost(lost.peer(), lost.what())) throw lost;
+  if (!roster_ || !roster_->remove_lost(lost.peer(), lost.what())) throw lost;
   const std::size_t left = slave_count();
-  notice(fmt::format("{}; {} left", lost.what(), left == 1 ? "1 slave is" : fmt::format("{} slaves are", left)));
+  notice(observers_,
+         fmt::format("{}; {} left", lost.what(), left == 1 ? "1 slave is" : fmt::format("{} slaves are", left)));
 }
 
 Trunk& Cluster::recover(const PeerLost& lost) {
@@ -147,44 +150,43 @@ Trunk& Cluster::recover(const PeerLost& lost) {
 
 void Cluster::count_step() {
   losses_ = 0;
-  if (planned_.roster) planned_.roster->count_step();
+  if (roster_) roster_->count_step();
 }
 
 bool Cluster::members_change() {
-  if (!planned_.roster) return false;
+  if (!roster_) return false;
   // A trunk on slaves handles newcomers while it receives; without one, nothing else reads the link.
-  if (slaves_ == nullptr) planned_.roster->attend();
-  return planned_.roster->changes();
+  if (slaves_ == nullptr) roster_->attend();
+  return roster_->changes();
 }
 
 Trunk& Cluster::regroup() {
   constexpr std::size_t kMostAtOnce = 8;
   constexpr int kPause = 9;
   const auto began = wire::Clock::now();
-  Roster& roster = *planned_.roster;
+  Roster& roster = *roster_;
   const std::vector<SlaveInfo> before = roster.slaves();
   for (const SlaveInfo& slave : before) {
     if (!slave.leaving) continue;
-    notice(fmt::format("slave {} leaves", slave.name));
+    notice(observers_, fmt::format("slave {} leaves", slave.name));
     roster.remove(slave.name, "the run goes on without it");
   }
   if (roster.open()) roster.take_in(kMostAtOnce);
   for (const SlaveInfo& slave : roster.slaves()) {
     const bool known = std::ranges::any_of(before, [&](const SlaveInfo& each) { return each.id == slave.id; });
-    if (!known) notice(fmt::format("slave {} ({}) joins", slave.name, slave.device));
+    if (!known) notice(observers_, fmt::format("slave {} ({}) joins", slave.name, slave.device));
   }
   const int losses = losses_;
   form();
-  if (losses_ > losses && planned_.roster) {
-    planned_.roster->close_for(
-        std::chrono::duration_cast<std::chrono::milliseconds>(kPause * (wire::Clock::now() - began)));
+  if (losses_ > losses && roster_) {
+    roster_->close_for(std::chrono::duration_cast<std::chrono::milliseconds>(kPause * (wire::Clock::now() - began)));
   }
   for (const auto& observer : observers_) observer->on_plan(plan());
   return trunk();
 }
 
 void Cluster::dismiss(const std::string& reason) {
-  if (planned_.roster) planned_.roster->dismiss(reason);
+  if (roster_) roster_->dismiss(reason);
 }
 
 }  // namespace convoy

@@ -55,8 +55,7 @@ class Cluster {
   void lose(const PeerLost& lost);
   void train_alone();
   void finish_alone();
-  void notice(const std::string& text) const;
-  std::size_t slave_count() const { return planned_.roster ? planned_.roster->slaves().size() : 0; }
+  std::size_t slave_count() const { return roster_ ? roster_->slaves().size() : 0; }
 
   const ClusterOptions& options_;
   const Cut& cut_;
@@ -65,6 +64,7 @@ class Cluster {
   const std::atomic<bool>& stop_;
   int threads_;  ///< number of threads on this machine that compute the heads
   std::unique_ptr<Device> device_;
+  std::unique_ptr<Roster> roster_;  ///< empty in a run without slaves
   Planned planned_;
   bool formed_ = false;  ///< whether a first trunk was made, so that the run has begun
   int losses_ = 0;       ///< number of losses since the last step

@@ -59,11 +59,11 @@ std::shared_ptr<const ModelState> ClusterLearner::state() {
   });
 }
 
-void ClusterLearner::load(std::shared_ptr<const ModelState> model, const Progress& at) {
-  kept_ = {std::move(model), at};
-  stands_ = at;
+void ClusterLearner::load(TrainingState from) {
+  kept_ = std::move(from);
+  stands_ = kept_.progress;
   try {
-    net_.load(kept_.model);
+    net_.load(kept_);
   } catch (const PeerLost& lost) {
     recover(lost);
   }
@@ -77,7 +77,7 @@ void ClusterLearner::recover(PeerLost lost) {
     ++losses_;
     net_.use(cluster_.recover(lost));
     try {
-      net_.load(kept_.model);
+      net_.load(kept_);
       stands_ = kept_.progress;
       return;
     } catch (const PeerLost& next) {
@@ -89,7 +89,7 @@ void ClusterLearner::recover(PeerLost lost) {
 void ClusterLearner::regroup() {
   keep();
   net_.use(cluster_.regroup());
-  net_.load(kept_.model);
+  net_.load(kept_);
 }
 
 void ClusterLearner::keep() {

@@ -23,16 +23,10 @@ class ClusterLearner : public Learner {
   const Tensor& outputs(const Tensor& images) override;
   BatchLoss test_loss(const std::vector<int>& labels, int count) override { return net_.test_loss(labels, count); }
   std::shared_ptr<const ModelState> state() override;
-  void load(std::shared_ptr<const ModelState> model, const Progress& at = {}) override;
+  void load(TrainingState from) override;
   std::vector<MemberTime> take_times() override { return net_.take_times(); }
 
  private:
-  /// A model, and the progress of training at which it was taken.
-  struct Kept {
-    std::shared_ptr<const ModelState> model;
-    Progress progress;
-  };
-
   template <class Call>
   auto guarded(const Call& call);
   void recover(PeerLost lost);
@@ -44,8 +38,8 @@ class ClusterLearner : public Learner {
   Cluster& cluster_;
   NetLearner net_;
   double snapshot_seconds_;
-  Progress stands_;  ///< progress of the model that the members hold
-  Kept kept_;        ///< the last complete snapshot
+  Progress stands_;     ///< progress of the model that the members hold
+  TrainingState kept_;  ///< the last complete snapshot
 
   /// A snapshot whose trunk has not arrived completely.
   struct Pending {

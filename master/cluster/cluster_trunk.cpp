@@ -6,17 +6,10 @@
 
 #include "core/stopwatch.hpp"
 #include "core/text.hpp"
+#include "wire/endpoint.hpp"
 
 namespace convoy {
 namespace {
-
-/// The address at which other slaves connect to a slave. The host is left out for a slave on the master's machine,
-/// because each slave knows that machine by the name under which it reaches the master.
-std::string peer_endpoint(const SlaveInfo& slave) {
-  if (slave.peer_port == 0) return "";
-  const bool here = slave.address.starts_with("127.") || slave.address == "::1";
-  return fmt::format("{}:{}", here ? "" : slave.address, slave.peer_port);
-}
 
 /// The first steps of a plan compile kernels and fill caches, so they may take long.
 constexpr std::uint64_t kFirstSteps = 4;
@@ -89,7 +82,8 @@ void ClusterTrunk::assign(bool keep, const std::vector<wire::StateMove>& moves) 
   wire::Assign assign{.trunk = stages_, .plan = plan_, .node = 0, .token = token_, .peers = {}, .keep = keep};
   assign.moves = moves;
   for (const SlaveInfo& slave : roster_.slaves()) {
-    assign.peers.push_back(peer_endpoint(slave));
+    const bool listens = slave.peer_port != 0;
+    assign.peers.push_back(listens ? wire::endpoint_for_peers(slave.address, slave.peer_port) : "");
     assign.peer_keys.push_back(slave.peer_key);
   }
   for (std::size_t slave = 0; slave < slave_count(); ++slave) {

@@ -1,54 +1,19 @@
-// Waits for the slaves of a run, and tells the user how to start them.
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
+#include "master/cluster/gather.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "master/cluster/master_keys.hpp"
-#include "master/cluster/planning.hpp"
+#include "wire/interfaces.hpp"
 
 namespace convoy {
 namespace {
-
-void notice(const Observers& observers, const std::string& text) {
-  for (const auto& observer : observers) observer->on_notice(text);
-}
-
-/// An IPv4 address at which other machines may reach this one, or 127.0.0.1.
-std::string own_address() {
-  std::string address = "127.0.0.1";
-  ifaddrs* first = nullptr;
-  if (getifaddrs(&first) != 0) return address;
-  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
-    std::array<char, INET_ADDRSTRLEN> text{};
-    const auto* internet = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
-    inet_ntop(AF_INET, &internet->sin_addr, text.data(), text.size());
-    if (std::string(text.data()).rfind("127.", 0) != 0) {
-      address = text.data();
-      break;
-    }
-  }
-  freeifaddrs(first);
-  return address;
-}
-
-/// The endpoint to paste on the slaves: an address of this machine replaces a wildcard.
-std::string join_address(const std::string& endpoint) {
-  for (const std::string wildcard : {"tcp://0.0.0.0:", "tcp://*:"}) {
-    if (endpoint.rfind(wildcard, 0) == 0) return "tcp://" + own_address() + ":" + endpoint.substr(wildcard.size());
-  }
-  return endpoint;
-}
 
 std::string slaves_of(std::size_t count) { return count == 1 ? "1 slave" : fmt::format("{} slaves", count); }
 
 /// The command that starts a slave, with its key or --insecure.
 std::string join_command(const ClusterOptions& options, const std::string& endpoint) {
   const std::string key = options.insecure ? "--insecure" : "--key " + to_text(master_keys(options.keys).join_key());
-  return fmt::format("convoy-slave {} {}", join_address(endpoint), key);
+  return fmt::format("convoy-slave {} {}", wire::endpoint_for_slaves(endpoint), key);
 }
 
 /// The slaves in `now` that are not in `before`, as a text for people.

@@ -2,8 +2,10 @@
 #include "core/files.hpp"
 #include "core/stop_signal.hpp"
 #include "devices/registry.hpp"
+#include "master/cluster/gather.hpp"
 #include "master/cluster/planning.hpp"
 #include "master/commands/load_net.hpp"
+#include "master/report/text_observer.hpp"
 
 namespace convoy {
 namespace {
@@ -66,7 +68,7 @@ void print_choice(const Planned& planned) {
   }
 }
 
-/// Plans for the slaves that join. Returns nothing if interrupted.
+/// Waits for slaves, plans for them, and sends them away. Returns nothing if interrupted.
 std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& net, const Cut& cut) {
   const int batch = net.training.batch;
   const auto device = make_device(options.net.device, options.net.device_options);
@@ -80,10 +82,11 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
   expect_possible(cluster, cut, batch);
-  Planned planned;
-  planned.roster = gather_slaves(cluster, net.name, observers, catch_stop_signals());
-  if (!planned.roster) return std::nullopt;
-  plan_members({cluster, cut, batch, *device, options.net.device_options.threads}, observers, planned);
+  const auto roster = gather_slaves(cluster, net.name, observers, catch_stop_signals());
+  if (!roster) return std::nullopt;
+  Planned planned =
+      plan_members({cluster, cut, batch, *device, options.net.device_options.threads}, *roster, observers);
+  roster->dismiss("the master made a plan only");
   return planned;
 }
 
@@ -116,7 +119,6 @@ int plan_command(const PlanOptions& options) {
     for (std::size_t s = 0; s < cut.trunk.size(); ++s) print_stage(*planned, cut.trunk[s], s);
     if (planned->choice) print_choice(*planned);
   }
-  if (planned->roster) planned->roster->dismiss("the master made a plan only");
   return kSuccess;
 }
 

@@ -13,6 +13,7 @@
 #include "data/image_file.hpp"
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
+#include "master/report/text_observer.hpp"
 #include "train/train.hpp"
 
 namespace convoy {
@@ -151,7 +152,7 @@ int predict_command(const PredictOptions& options) {
   const int batch = net.training.batch;
   const bool softmax = std::holds_alternative<SoftmaxCrossEntropy>(net.layers.back().spec);
   ClusterLearner learner(*cluster, cut, batch, options.net.device_options.threads);
-  learner.load(weights);
+  learner.load({weights});
   Tensor images({batch, net.input.channels, net.input.height, net.input.width});
   std::size_t skipped = 0;
   for (std::size_t first = 0; first < files.size() && !stop;) {

@@ -7,6 +7,7 @@
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/report/test_report.hpp"
+#include "master/report/text_observer.hpp"
 #include "train/train.hpp"
 
 namespace convoy {
@@ -86,7 +87,7 @@ int test_command(const TestOptions& options) {
   const auto cluster = Cluster::assemble(options.cluster, options.net, net, cut, observers, stop);
   if (!cluster) return kInterrupted;
   ClusterLearner learner(*cluster, cut, net.training.batch, options.net.device_options.threads);
-  learner.load(weights);
+  learner.load({weights});
   const Found found = test(learner, batches, data.test.count(), net.classes, observers, stop);
   const bool whole = found.result.images == data.test.count();
   cluster->dismiss(whole ? "the test finished" : "the master was interrupted");

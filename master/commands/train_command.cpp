@@ -10,8 +10,11 @@
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/commands/run_options.hpp"
+#include "master/report/plot_observer.hpp"
+#include "master/report/record_observers.hpp"
 #include "master/report/run_files.hpp"
 #include "master/report/run_folder.hpp"
+#include "master/report/text_observer.hpp"
 #include "train/train.hpp"
 
 namespace convoy {
@@ -33,15 +36,10 @@ std::string go_on_command(const std::string& command_line, const std::string& fo
   return fmt::format("{} train --resume {}", command_line.substr(0, command_line.find(' ')), shell_word(folder));
 }
 
-/// The model from which training starts, and its progress.
-struct Start {
-  std::shared_ptr<const ModelState> model;
-  Progress progress;
-};
-
-Start restore(const TrainOptions& options, const Cut& cut, const RunState& expected, const Observers& observers) {
+TrainingState restore(const TrainOptions& options, const Cut& cut, const RunIdentity& expected,
+                      const Observers& observers) {
   std::string notice;
-  Checkpoint checkpoint = read_checkpoint(options.out, cut, notice, [&](const RunState& run) {
+  TrainingState state = read_checkpoint(options.out, cut, notice, [&](const RunIdentity& run) {
     if (run.fingerprint == expected.fingerprint) return;
     fail(
         "{}: the run cannot go on with other values: {}; `convoy-master train --resume {}` takes all of them from the "
@@ -51,7 +49,7 @@ Start restore(const TrainOptions& options, const Cut& cut, const RunState& expec
   if (!notice.empty()) {
     for (const auto& observer : observers) observer->on_notice(notice);
   }
-  const Position& at = checkpoint.run.progress.position;
+  const Progress& at = state.progress;
   if (at.epoch > expected.length.epochs || (at.epoch == expected.length.epochs && at.batch > 0)) {
     fail("{}: the run has done {} epochs and {} batches already; give --epochs {} or more", options.out, at.epoch,
          at.batch, at.epoch + (at.batch > 0 ? 1 : 0));
@@ -62,7 +60,7 @@ Start restore(const TrainOptions& options, const Cut& cut, const RunState& expec
         "missing, or start a new run with another --out",
         options.out, at.batch, options.net.data, expected.length.batches);
   }
-  return {std::make_shared<const ModelState>(std::move(checkpoint.model)), checkpoint.run.progress};
+  return state;
 }
 
 Observers make_observers(const NetOptions& options) {
@@ -124,15 +122,14 @@ class TrainCommand {
     return fmt::format("# {}\n{}", command_line, to_yaml(net_));
   }
 
-  RunState state_at(const Progress& progress) const {
-    return {.progress = progress,
-            .fingerprint = fingerprint_,
+  RunIdentity identity() const {
+    return {.fingerprint = fingerprint_,
             .length = {.epochs = net_.training.epochs, .batches = training_->count(), .images = net_.training.batch}};
   }
 
-  Start initial() {
+  TrainingState initial() {
     if (options_.resume) {
-      if (has_checkpoint(options_.out)) return restore(options_, cut_, state_at({}), observers_);
+      if (has_checkpoint(options_.out)) return restore(options_, cut_, identity(), observers_);
       if (!std::filesystem::exists(options_.out + "/config.yaml")) {
         fail("{} has no run; leave out --resume to start one", options_.out);
       }
@@ -146,7 +143,6 @@ class TrainCommand {
   }
 
   void announce(const Cluster& cluster) {
-    const Position& from = start_.progress.position;
     RunStart start{.net = net_.name,
                    .folder = files_->folder(),
                    .data = options_.net.data,
@@ -156,15 +152,15 @@ class TrainCommand {
                    .epochs = net_.training.epochs,
                    .training_images = data_.training.count(),
                    .test_images = data_.test.count(),
-                   .first_step = static_cast<long>(from.epoch) * training_->count() + from.batch,
+                   .first_step = steps_of(start_.progress, identity().length),
                    .stages = cut_.trunk,
                    .plan = cluster.plan()};
     unbegun_.began();
     for (const auto& observer : observers_) observer->on_start(start);
   }
 
-  SavedState saved(const Cluster& cluster, const Progress& progress, std::shared_ptr<const ModelState> model) const {
-    return {.model = std::move(model), .run = state_at(progress), .plan = to_json(cluster.plan())};
+  SavedState saved(const Cluster& cluster, const TrainingState& state) const {
+    return {.state = state, .run = identity(), .plan = to_json(cluster.plan())};
   }
 
   std::unique_ptr<Learner> make_learner(Cluster& cluster) const {
@@ -188,11 +184,9 @@ class TrainCommand {
         .save_best = [&](const BestEpoch& best, const ModelState& model) { files_->try_to_save_best(best, model); }};
     const std::unique_ptr<Learner> learner = make_learner(cluster);
     try {
-      files_->save(saved(cluster, start_.progress, start_.model));  // makes sure that there is a checkpoint
-      const Outcome outcome = train(training, *learner, std::move(start_.model), start_.progress, observers_,
-                                    [&](const Progress& progress, const std::shared_ptr<const ModelState>& model) {
-                                      files_->try_to_save(saved(cluster, progress, model));
-                                    });
+      files_->save(saved(cluster, start_));  // makes sure that there is a checkpoint
+      const Outcome outcome = train(training, *learner, std::move(start_), observers_,
+                                    [&](const TrainingState& state) { files_->try_to_save(saved(cluster, state)); });
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       files_->finish(stop);
       end(end_of(outcome));
@@ -227,7 +221,7 @@ class TrainCommand {
       end.how = "stopped";
       end.text =
           fmt::format("stopped after epoch {}: for {} epochs the test accuracy has not risen (training.patience)",
-                      outcome.progress.position.epoch, net_.training.patience);
+                      outcome.progress.epoch, net_.training.patience);
     } else if (outcome.steps < steps) {
       end.how = "stopped";
       end.text = fmt::format("stopped after step {} of {}; a checkpoint was written", outcome.steps, steps);
@@ -249,7 +243,7 @@ class TrainCommand {
   std::string fingerprint_;
   std::unique_ptr<Batches> training_;
   std::unique_ptr<Batches> test_;
-  Start start_;
+  TrainingState start_;
   std::unique_ptr<RunFiles> files_;
   std::string go_on_;
 };

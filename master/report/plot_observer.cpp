@@ -1,4 +1,4 @@
-// An observer that plots the loss and accuracy of a run.
+#include "master/report/plot_observer.hpp"
 
 #include <fmt/core.h>
 
@@ -9,7 +9,6 @@
 
 #include "core/stopwatch.hpp"
 #include "master/report/gnuplot.hpp"
-#include "train/observer.hpp"
 
 namespace convoy {
 namespace {

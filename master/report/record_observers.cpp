@@ -1,4 +1,4 @@
-// Observers that write the events of a run as JSON lines, to standard output or the run folder, and its epochs as CSV.
+#include "master/report/record_observers.hpp"
 
 #include <fmt/core.h>
 #include <fmt/ostream.h>
@@ -12,8 +12,6 @@
 #include <utility>
 
 #include "core/output.hpp"
-#include "train/observer.hpp"
-
 namespace convoy {
 namespace {
 

@@ -48,10 +48,10 @@ void RunFiles::make_anew() {
 void RunFiles::save(const SavedState& state) {
   make_anew();
   write_text(folder_ + "/plan.json", state.plan);
-  write_checkpoint(folder_, cut_, *state.model, state.run);
-  write_weights(folder_ + "/weights.safetensors", cut_, *state.model, net_);
+  write_checkpoint(folder_, cut_, state.state, state.run);
+  write_weights(folder_ + "/weights.safetensors", cut_, *state.state.model, net_);
   for (const auto& observer : observers_) {
-    observer->on_checkpoint(folder_ + "/checkpoint.safetensors", steps_of(state.run));
+    observer->on_checkpoint(folder_ + "/checkpoint.safetensors", steps_of(state.state.progress, state.run.length));
   }
 }
 
@@ -76,7 +76,7 @@ void RunFiles::finish(const std::atomic<bool>& stop) {
     notice(fmt::format(
         "{}; the weights of step {} are still in memory, and writing them is tried again every {} s until it succeeds; "
         "Ctrl-C ends the wait, and they are lost",
-        why_unsaved_, steps_of(unsaved_.run), kBetween.count()));
+        why_unsaved_, steps_of(unsaved_.state.progress, unsaved_.run.length), kBetween.count()));
   };
   tell();
   while (true) {

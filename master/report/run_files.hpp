@@ -14,8 +14,8 @@ namespace convoy {
 
 /// A state of a run that is to be saved.
 struct SavedState {
-  std::shared_ptr<const ModelState> model;
-  RunState run;
+  TrainingState state;
+  RunIdentity run;
   std::string plan;  ///< of the members, as JSON
 };
 

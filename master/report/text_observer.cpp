@@ -191,20 +191,4 @@ std::unique_ptr<Observer> make_text_observer(TextOutput output) {
   return std::make_unique<TextObserver>(std::move(output));
 }
 
-std::vector<double> work_shares(const std::vector<Stage>& stages, const Plan& plan) {
-  std::vector<double> flops(plan.members.size(), 0.0);
-  double sum = 0.0;
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    for (const Assignment& shard : plan.stages[s].shards) {
-      const double work = conv_flops(stages[s], 1, shard.filters.count);
-      flops[static_cast<std::size_t>(shard.member)] += work;
-      sum += work;
-    }
-  }
-  if (sum > 0.0) {
-    for (double& share : flops) share /= sum;
-  }
-  return flops;
-}
-
 }  // namespace convoy

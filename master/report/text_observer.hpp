@@ -8,7 +8,9 @@
 
 namespace convoy {
 
-/// Makes the observer of make_text_observer() for another output than standard output.
+/// Prints text for people to standard output: live lines on a terminal, plain lines otherwise.
+std::unique_ptr<Observer> make_text_observer();
+/// Makes the same observer for another output.
 std::unique_ptr<Observer> make_text_observer(TextOutput output);
 
 }  // namespace convoy

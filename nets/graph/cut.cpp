@@ -42,7 +42,7 @@ class Cutter {
     cut_.moments = moments_of(net.training.optimizer);
     for (const Layer& layer : net.layers) {
       for (const int input : layer.inputs) {
-        if (input != kNetInput) ++readers_[static_cast<std::size_t>(input)];
+        if (input != kNetInput) ++readers_[input];
       }
     }
   }
@@ -52,9 +52,8 @@ class Cutter {
     const bool convolves = std::ranges::any_of(net_.layers, is<Convolution>);
     for (std::size_t i = 0; i < net_.layers.size(); ++i) {
       const Layer& layer = net_.layers[i];
-      const bool below_head = std::ranges::any_of(layer.inputs, [this](int input) {
-        return input != kNetInput && head_of_[static_cast<std::size_t>(input)] >= 0;
-      });
+      const bool below_head =
+          std::ranges::any_of(layer.inputs, [this](int input) { return input != kNetInput && head_of_[input] >= 0; });
       if (!convolves || starts_head(layer) || below_head) {
         add_to_head(i);
       } else {
@@ -71,11 +70,10 @@ class Cutter {
   }
 
  private:
-  Stage& stage(const Source& source) { return cut_.trunk[static_cast<std::size_t>(source.stage)]; }
+  Stage& stage(const Source& source) { return cut_.trunk[source.stage]; }
 
   Sources value(int layer) const {
-    return layer == kNetInput ? Sources{{Source::kImages, {0, net_.input.channels}}}
-                              : values_[static_cast<std::size_t>(layer)];
+    return layer == kNetInput ? Sources{{Source::kImages, {0, net_.input.channels}}} : values_[layer];
   }
 
   /// Whether `sources` are exactly all maps of one stage.
@@ -87,8 +85,8 @@ class Cutter {
   /// Whether one layer alone reads the output of `layer`, and, if `layer` is a concatenation, of each of its inputs.
   /// Only then may a reader be appended to the stages that make the output.
   bool has_one_reader(int layer) const {
-    if (layer == kNetInput || readers_[static_cast<std::size_t>(layer)] != 1) return false;
-    const Layer& made = net_.layers[static_cast<std::size_t>(layer)];
+    if (layer == kNetInput || readers_[layer] != 1) return false;
+    const Layer& made = net_.layers[layer];
     if (!is<Concat>(made)) return !is<PadChannels>(made);
     return std::ranges::all_of(made.inputs, [this](int input) { return has_one_reader(input); });
   }
@@ -200,14 +198,14 @@ class Cutter {
     }
     const int input = layer.inputs[0];
     int& head = head_of_[i];
-    if (input != kNetInput) head = head_of_[static_cast<std::size_t>(input)];
+    if (input != kNetInput) head = head_of_[input];
     if (head < 0) {
       head = static_cast<int>(heads_.size());
       heads_.push_back({.head = {.maps = input_of(net_, layer), .layers = {}}, .stage = take_maps(layer)});
-    } else if (input != heads_[static_cast<std::size_t>(head)].last) {
+    } else if (input != heads_[head].last) {
       fail_at(net_, layer, "another layer also reads its input; dense layers and the layers after them form a chain");
     }
-    Head& mine = heads_[static_cast<std::size_t>(head)];
+    Head& mine = heads_[head];
     mine.last = static_cast<int>(i);
     mine.head.layers.push_back(layer);
   }
@@ -232,7 +230,7 @@ class Cutter {
     const auto main_head = static_cast<std::size_t>(head_of_.back());
     Head& main = heads_[main_head];
     if (!cut_.trunk.empty() && main.stage + 1 != static_cast<int>(cut_.trunk.size())) {
-      const Stage& made = cut_.trunk[static_cast<std::size_t>(main.stage)];
+      const Stage& made = cut_.trunk[main.stage];
       const Shape maps = output_shape(made, 1, made.conv.filters);
       const FeatureShape shape{maps.c, maps.h, maps.w};
       main.stage =

@@ -102,10 +102,9 @@ TEST(Help, FitsIntoATerminalAndEndsWithTheDefault) {
   app.formatter(make_help_format());
   EXPECT_THAT(app.help(), HasSubstr("A program whose description is long enough that one line of a terminal cannot\n"
                                     "hold all of its words.\n"));
-  EXPECT_THAT(app.help(),
-              HasSubstr("  --wire {fp32,bf16}      number type in which maps and gradients travel between the\n"
-                        "                          machines, which is a text of several lines (default:\n"
-                        "                          fp32)\n"));
+  EXPECT_THAT(app.help(), HasSubstr("  --wire {fp32,bf16}      number type in which maps and gradients travel\n"
+                                    "                          between the machines, which is a text of several\n"
+                                    "                          lines (default: fp32)\n"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The documents name the options that the programs have: those of the README exist, and docs/command-line.md has them all.
+// The documents name the options that the programs have: those of the README exist, and docs/command-line.md has them
+// all.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +64,8 @@ Names options_in(const std::string& help) {
   return names;
 }
 
-/// The commands that a program's help lists, each with the program in front of it; the program itself where it has none.
+/// The commands that a program's help lists, each with the program in front of it; the program itself where it has
+/// none.
 std::vector<std::string> commands_of(const std::string& program) {
   static const std::regex command(R"(^ {1,4}([a-z]+)\b.*)");
   std::vector<std::string> commands;

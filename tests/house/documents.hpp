@@ -30,14 +30,15 @@ struct OptionClaim {
 };
 std::vector<OptionClaim> named_options(const std::string& markdown);
 
-/// The options of tables whose rows begin with an option: "| `--data FOLDER` | train, test | ...". The program is in the
-/// heading above. Where the table has a second column "commands", there is a claim for each command of the row.
+/// The options of tables whose rows begin with an option: "| `--data FOLDER` | train, test | ...". The program is in
+/// the heading above. Where the table has a second column "commands", there is a claim for each command of the row.
 std::vector<OptionClaim> option_rows(const std::string& markdown);
 
 /// The tag of each fenced block, such as "sh", and the line where the block begins.
 std::vector<Claim> block_tags(const std::string& markdown);
 
-/// A row "| `core/` | what is there | what it may include |": the folder without its slash, and the words of the last cell.
+/// A row "| `core/` | what is there | what it may include |": the folder without its slash, and the words of the last
+/// cell.
 struct FolderRow {
   std::string folder;
   std::vector<std::string> may_include;

@@ -103,8 +103,8 @@ std::string check_library(const std::string& path, const std::string& header) {
     }
   }
   const bool standard = header.find('.') == std::string::npos && header.find('/') == std::string::npos;
-  const bool c_library = header == "malloc.h" || header == "sys/mman.h";
-  if (from == "core" && !standard && !c_library && !header.starts_with("fmt/")) {
+  static const Names c_library{"fcntl.h", "malloc.h", "sys/mman.h", "unistd.h"};
+  if (from == "core" && !standard && !c_library.contains(header) && !header.starts_with("fmt/")) {
     return fmt::format("<{}>: core/ includes the standard libraries and fmt, nothing else", header);
   }
   return "";
@@ -178,7 +178,8 @@ std::vector<std::string> leftover_breaches(const std::string& path, const std::s
 
 std::vector<std::string> mirror_breaches(const std::string& path, const std::string& text) {
   static const std::regex mirror(
-      R"(\b((deb|ftp|security|snapshot|archive|ports|cdn)[a-z0-9.-]*\.(debian|ubuntu)\.(org|net|com)|mirrors?\.[a-z0-9.-]+\.[a-z]+/))");
+      R"(\b((deb|ftp|security|snapshot|archive|ports|cdn)[a-z0-9.-]*\.(debian|ubuntu)\.(org|net|com))"
+      R"(|mirrors?\.[a-z0-9.-]+\.[a-z]+/))");
   std::vector<std::string> found;
   each_line(text, [&](int number, const std::string& line) {
     if (!std::regex_search(line, mirror)) return;

@@ -11,6 +11,8 @@
 #include <sstream>
 
 #include "core/files.hpp"
+#include "master/report/plot_observer.hpp"
+#include "master/report/record_observers.hpp"
 #include "master/report/test_report.hpp"
 #include "master/report/text_observer.hpp"
 #include "tests/support/process.hpp"
@@ -38,8 +40,8 @@ class Memory {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream_{std::tmpfile(), std::fclose};
 };
 
-/// What a terminal of so many columns shows of a text, with all that has scrolled out of it: it breaks long lines, and knows
-/// the few sequences that observers use.
+/// What a terminal of so many columns shows of a text, with all that has scrolled out of it: it breaks long lines, and
+/// knows the few sequences that observers use.
 std::vector<std::string> screen(const std::string& text, std::size_t columns) {
   std::vector<std::string> rows{""};
   std::size_t row = 0;
@@ -218,6 +220,30 @@ TEST(TextObserver, WritesPlainLinesIntoAPipe) {
   }
 }
 
+TEST(TextObserver, TellsOfMovedSharesAndOfTheBestEpoch) {
+  Memory memory;
+  {
+    const auto observer = make_text_observer({.to = memory.stream(), .size = {}, .seconds_between = 0.0});
+    RunStart start = start_of();
+    start.first_step = 240;
+    observer->on_start(start);
+    observer->on_notice("slave \x1b[2J joins");
+    observer->on_plan(start_of(75, 25).plan);
+    RunEnd end = kEnd;
+    end.best_epoch = 3;
+    end.best_accuracy = 0.98;
+    observer->on_end(end);
+  }
+  const std::string text = memory.text();
+  EXPECT_THAT(text, Not(HasSubstr("\x1b"))) << "a slave's words do not reach the terminal as sequences";
+  for (const std::string line :
+       {"resuming after step 240\n", "[2J joins\n", "shares: slave-1 75 %, slave-2 25 %\n", "finished in 7 s\n",
+        "test accuracy 97.60 %; the best, 98.00 %, was that of epoch 3: best.safetensors\n",
+        "  slave-1           75.0 %      50 %      10 %    40 %\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
 std::vector<nlohmann::json> events_in(const std::string& text) {
   std::vector<nlohmann::json> events;
   std::istringstream lines(text);
@@ -254,16 +280,29 @@ TEST(JsonObserver, WritesAnObjectForEachEvent) {
   EXPECT_FALSE(events[6].contains("go_on"));
 }
 
+TEST(JsonObserver, SaysHowToGoOnAndWhichEpochWasBest) {
+  Memory memory;
+  const auto observer = make_json_observer(memory.stream());
+  observer->on_end({.how = "interrupted",
+                    .text = "interrupted after step 1 of 1200",
+                    .go_on = "convoy-master train --resume runs/glyphs-1",
+                    .best_epoch = 3,
+                    .best_accuracy = 0.98});
+  const nlohmann::json end = events_in(memory.text()).at(0);
+  EXPECT_EQ(end["text"], "interrupted after step 1 of 1200");
+  EXPECT_EQ(end["go_on"], "convoy-master train --resume runs/glyphs-1");
+  EXPECT_EQ(end["best_epoch"], 3);
+  EXPECT_EQ(end["best_accuracy"], 0.98);
+  EXPECT_FALSE(end.contains("test_accuracy")) << "no epoch ended";
+}
+
 TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
   const TemporaryFolder folder;
   {
     const auto observer = make_file_observer(folder.path());
     tell_all(*observer);
   }
-  {
-    const auto again = make_file_observer(folder.path());
-    again->on_epoch(kEpoch);
-  }
+  make_file_observer(folder.path())->on_epoch(kEpoch);
   const std::string events = read_text(folder.path() + "/events.jsonl");
   EXPECT_EQ(events_in(events).size(), 8U);
   EXPECT_THAT(events, HasSubstr("--key KEY"));
@@ -286,6 +325,13 @@ TEST(FileObserver, BeginsFilesAnewThatSomebodyDeleted) {
   observer->on_epoch(kEpoch);
   EXPECT_EQ(events_in(read_text(run + "/events.jsonl")).size(), 1U);
   EXPECT_THAT(read_text(run + "/results.csv"), testing::MatchesRegex("epoch,step,.*\n1,120,.*\n"));
+}
+
+TEST(FileObserver, NamesTheFileThatItCannotWrite) {
+  const TemporaryFolder folder;
+  const std::string missing = folder.path() + "/missing";
+  EXPECT_THAT([&] { make_file_observer(missing); },
+              testing::ThrowsMessage<Error>(HasSubstr(missing + "/events.jsonl: the file cannot be written")));
 }
 
 TEST(PlotObserver, DrawsASingleEpoch) {

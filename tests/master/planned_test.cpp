@@ -1,4 +1,4 @@
-// Tests the decision whether a run uses its slaves or trains on the master alone.
+// Tests the decision whether a run uses its slaves or trains on the master alone, and plans that the user fixes.
 
 #include <gtest/gtest.h>
 
@@ -31,6 +31,45 @@ TEST(BetterAlone, NeverWhereThePlanIsFixed) {
   Planned fixed;
   fixed.calibration.seconds_alone = 1.0;
   EXPECT_FALSE(fixed.better_alone());
+}
+
+std::vector<Stage> trunk() {
+  return {{.name = "conv1", .channels = 3, .height = 8, .width = 8, .conv = {.filters = 100}},
+          {.name = "conv2", .channels = 100, .height = 8, .width = 8, .conv = {.filters = 10}}};
+}
+
+std::vector<int> filters(const Plan& plan, std::size_t stage) {
+  std::vector<int> counts(plan.members.size(), 0);
+  for (const Assignment& shard : plan.stages[stage].shards) counts.at(shard.member) = shard.filters.count;
+  return counts;
+}
+
+TEST(FixedPlans, HaveTheSharesAndTheWishesOfTheUser) {
+  const FixedPlan fixed({.shares = "5,3,2", .exchange = "ring", .micro_batch = 4, .wire = "bf16"}, trunk(), 8,
+                        {"a", "b", "c"});
+  EXPECT_EQ(fixed.members(), (std::set<std::string>{"a", "b", "c"}));
+  const Plan plan = fixed.for_members({"a", "b", "c"}, trunk());
+  EXPECT_EQ(filters(plan, 0), (std::vector<int>{50, 30, 20}));
+  EXPECT_EQ(filters(plan, 1), (std::vector<int>{5, 3, 2}));
+  EXPECT_EQ(plan.exchange, Exchange::ring);
+  EXPECT_EQ(plan.wire, NumberType::bf16);
+  EXPECT_EQ(plan.micro_batches, 2);
+}
+
+TEST(FixedPlans, GiveTheFiltersOfTheLostToTheOthersByTheirShares) {
+  const FixedPlan fixed({.shares = "5,3,2", .exchange = "ring", .micro_batch = 4, .wire = "bf16"}, trunk(), 8,
+                        {"a", "b", "c"});
+  const Plan plan = fixed.for_members({"b", "c"}, trunk());
+  EXPECT_EQ(plan.members, (std::vector<std::string>{"b", "c"}));
+  EXPECT_EQ(filters(plan, 0), (std::vector<int>{60, 40}));
+  EXPECT_EQ(plan.exchange, Exchange::ring);
+  EXPECT_EQ(plan.wire, NumberType::bf16);
+  EXPECT_EQ(plan.micro_batches, 2);
+}
+
+TEST(FixedPlans, DivideEquallyWhereOnlyMembersWithoutAShareAreLeft) {
+  const FixedPlan fixed({.shares = "1,0,0"}, trunk(), 8, {"a", "b", "c"});
+  EXPECT_EQ(filters(fixed.for_members({"b", "c"}, trunk()), 0), (std::vector<int>{50, 50}));
 }
 
 }  // namespace

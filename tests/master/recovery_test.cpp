@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <list>
 #include <thread>
 
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "tests/support/fake_slave.hpp"
+#include "tests/support/mortal_slaves.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/slave_threads.hpp"
 #include "tests/support/source_folder.hpp"
@@ -50,27 +50,6 @@ class Notices : public Observer {
   const std::string& last_;
 };
 
-/// Slaves that die during a run, each in a thread.
-class MortalSlaves {
- public:
-  ~MortalSlaves() {
-    stop_ = true;
-    for (std::thread& thread : threads_) thread.join();
-  }
-  /// Adds a slave that vanishes at the message `at`, after `spared` such messages.
-  void add(const std::string& endpoint, const std::string& name, const std::string& at, int spared) {
-    slaves_.emplace_back(
-        endpoint, at, [](FakeSlave& slave) { slave.vanish(); },
-        FakeSlave::Options{.name = name, .spared = spared, .reachable = true});
-    threads_.emplace_back([this, &slave = slaves_.back()] { slave.run(stop_); });
-  }
-
- private:
-  std::atomic<bool> stop_{false};
-  std::list<FakeSlave> slaves_;
-  std::vector<std::thread> threads_;
-};
-
 /// The results of a run.
 struct Result {
   ModelState model;
@@ -101,10 +80,10 @@ class TrainingRun {
         .net = net_, .training = batches_, .test = tests_, .seed = kSeed, .max_steps = steps, .stop = stop_};
     ClusterLearner learner(*cluster, cut_, net_.training.batch, 0, snapshot_seconds);
     Result result;
-    convoy::train(training, learner, start, from != nullptr ? from->progress : Progress(), observers_,
-                  [&](const Progress& progress, const ModelState& model) {
-                    result.progress = progress;
-                    result.model = model;
+    convoy::train(training, learner, {start, from != nullptr ? from->progress : Progress()}, observers_,
+                  [&](const TrainingState& state) {
+                    result.progress = state.progress;
+                    result.model = *state.model;
                   });
     result.plan = cluster->plan();
     cluster->dismiss("the test finished");
@@ -178,6 +157,7 @@ long back_to(const Result& result) {
 }
 
 class Deaths : public testing::TestWithParam<Death> {};
+
 TEST_P(Deaths, LeaveTheWeightsOfARunThatChangedItsPlanThere) {
   const Death& death = GetParam();
   const ClusterOptions three{.slaves = 3, .shares = "3,2,2", .exchange = death.exchange};
@@ -209,8 +189,7 @@ TEST_P(Deaths, LeaveTheWeightsOfARunThatChangedItsPlanThere) {
   TrainingRun run({.slaves = 2, .plan = file});
   const SlaveThreads others(run.endpoint(), 2, {"eigen"});
   const Result undisturbed = run.train(kSteps, kNever, stayed > 0 ? &before : nullptr);
-  EXPECT_EQ(disturbed.progress.position, undisturbed.progress.position);
-  EXPECT_EQ(disturbed.progress.epoch_loss, undisturbed.progress.epoch_loss);
+  EXPECT_EQ(disturbed.progress, undisturbed.progress);
   expect_equal(disturbed.model, undisturbed.model);
 }
 
@@ -346,7 +325,7 @@ TEST(Losses, DoNotKeepASlaveOutThatTheRunNeeds) {
     FakeSlave sound(run.endpoint(), "nothing", [](FakeSlave&) {});
     sound.run(stop);
   });
-  std::thread clock([&] {  // ends the run after 30 s, so that the test fails instead of waiting for ever
+  std::thread clock([&] {
     for (int i = 0; i < 300 && !stop; ++i) std::this_thread::sleep_for(100ms);
     run.stop();
   });
@@ -355,7 +334,7 @@ TEST(Losses, DoNotKeepASlaveOutThatTheRunNeeds) {
   failing.join();
   clock.join();
   EXPECT_EQ(result.plan.members, (std::vector<std::string>{"evil"}));
-  EXPECT_EQ(result.progress.position.batch, kSteps);
+  EXPECT_EQ(result.progress.batch, kSteps);
 }
 
 /// A slave that fails again and again does not delay the others for ever.

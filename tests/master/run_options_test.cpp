@@ -11,7 +11,7 @@ namespace {
 TEST(Differences, NameEachValue) {
   EXPECT_THAT(differences("seed: 1\n  - {name: c, schedule: {kind: step, every: 3}}\n",
                           "seed: 2\n  - {name: c, schedule: {kind: step, every: 4}}\n"),
-              testing::ElementsAre("c.schedule.every was 3 and is 4", "seed was 1 and is 2"));
+              testing::ElementsAre("c.schedule.every was 3 and is now 4", "seed was 1 and is now 2"));
 }
 
 /// As deep as a reader's stack, and with each bracket open.

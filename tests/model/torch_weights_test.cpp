@@ -132,7 +132,7 @@ TEST_F(NamesFile, RefusesWhatIsNoMapOfLayers) {
   EXPECT_THAT(refusal("relu: a\n"), HasSubstr("no layer relu with weights"));
   EXPECT_THAT(refusal("conv: a\nconv: b\n"), HasSubstr("names.yaml:2: layer conv comes twice"));
   EXPECT_THAT(refusal("conv: {a\n"), HasSubstr("names.yaml:"));
-  EXPECT_THAT(said([] { read_module_names("/none.yaml", small()); }), HasSubstr("/none.yaml: the file cannot be read"));
+  EXPECT_THAT(said([] { read_module_names("/none.yaml", small()); }), HasSubstr("/none.yaml: the file is missing"));
 }
 
 class ShippedNames : public testing::TestWithParam<const char*> {};

@@ -47,7 +47,7 @@ std::vector<float> outputs_of(const ImportedNet& model, const NamedTensor& input
   const auto device = make_device("cpu", {.threads = 2});
   LocalTrunk trunk(parts.trunk, images.shape(), *device);
   NetLearner learner(trunk, parts, batch);
-  learner.load(std::make_shared<const ModelState>(model_from(parts, model.tensors, "imported")));
+  learner.load({std::make_shared<const ModelState>(model_from(parts, model.tensors, "imported"))});
   const Tensor& outputs = learner.outputs(images);
   return {outputs.span().begin(), outputs.span().end()};
 }

@@ -196,6 +196,17 @@ TEST(Planner, TimingsThatAreEqualButForRoundingGiveEqualShares) {
   }
 }
 
+/// A filter of the second stage reads more channels than one of the first.
+TEST(WorkShares, CountOperationsInsteadOfFilters) {
+  const std::vector<Stage> trunk{make_stage(3, 10), make_stage(10, 3)};
+  const Plan plan{.batch = 4, .members = {"a", "b", "idle"}, .stages = {stage_plan({10, 0, 0}), stage_plan({0, 3, 0})}};
+  const std::vector<double> shares = work_shares(trunk, plan);
+  ASSERT_EQ(shares.size(), 3U);
+  EXPECT_DOUBLE_EQ(shares[0], 0.5);
+  EXPECT_DOUBLE_EQ(shares[1], 0.5);
+  EXPECT_EQ(shares[2], 0.0);
+}
+
 TEST(PlanJson, RoundTrip) {
   const std::vector<Stage> trunk{make_stage(3, 10), make_stage(10, 7)};
   const Plan plan = proportional_plan(trunk, 32, {"a", "b", "c"}, {1.0, 2.0, 0.0});

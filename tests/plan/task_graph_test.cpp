@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, TaskGraphs,
                                          PlanCase{"ThesisWithMaster", 2, true, Exchange::thesis, false, 1}),
                          [](const auto& info) { return info.param.name; });
 
-// ---- traffic, in KiB per image ---------------------------------------------------------------------------------------
+// ---- traffic, in KiB per image -------------------------------------------------------------------------------------
 
 /// The bytes per image that the master sends and receives.
 std::pair<double, double> traffic(const PlanCase& c, NumberType wire) {

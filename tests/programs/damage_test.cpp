@@ -237,7 +237,8 @@ TEST_F(Damages, AreFoundByTheReader) {
   ASSERT_NO_FATAL_FAILURE(make_run("other", "2"));
   const Cut cut = convoy::cut(read_net(folder("run") + "/config.yaml"));
   std::string notice;
-  const std::string fingerprint = read_checkpoint(folder("run"), cut, notice).run.fingerprint;
+  RunIdentity run;
+  read_checkpoint(folder("run"), cut, notice, [&](const RunIdentity& of) { run = of; });
   ASSERT_EQ(notice, "");
   const std::string sound = file_bytes(checkpoint("run"));
   Damage damage(sound, file_bytes(checkpoint("other")), file_bytes(folder("run") + "/weights.safetensors"),
@@ -247,10 +248,10 @@ TEST_F(Damages, AreFoundByTheReader) {
   for (int i = 0; i < count && !HasFailure(); ++i) {
     const Damage::Kind& kind = Damage::kinds().at(static_cast<std::size_t>(i) % Damage::kKinds);
     write_bytes(checkpoint("damaged"), (damage.*kind.make)());
-    const Checkpoint read = read_checkpoint(folder("damaged"), cut, notice, [&](const RunState& run) {
-      if (run.fingerprint != fingerprint) fail("of another run");
+    const TrainingState read = read_checkpoint(folder("damaged"), cut, notice, [&](const RunIdentity& of) {
+      if (of.fingerprint != run.fingerprint) fail("of another run");
     });
-    EXPECT_EQ(steps_of(read.run), 30) << "damage " << i << ", " << kind.name;
+    EXPECT_EQ(steps_of(read.progress, run.length), 30) << "damage " << i << ", " << kind.name;
     EXPECT_THAT(notice, HasSubstr("/checkpoint.safetensors")) << kind.name;
     fs::remove(folder("damaged") + "/checkpoint-damaged-1.safetensors");
   }

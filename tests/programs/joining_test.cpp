@@ -7,6 +7,9 @@
 #include <filesystem>
 
 #include "tests/programs/programs.hpp"
+#include "tests/support/false_caller.hpp"
+#include "wire/interfaces.hpp"
+#include "wire/keys.hpp"
 
 namespace convoy {
 namespace {
@@ -101,11 +104,50 @@ TEST_F(Programs, ASlaveSaysWhyItCannotJoin) {
   EXPECT_EQ(said.find("does not resolve"), said.rfind("does not resolve")) << "it is told once";
 }
 
+/// Somebody who has heard the master's call repeats it from many addresses, a hundred times as often as the master.
+TEST_F(Programs, ASlaveFindsItsMasterThoughOthersCallWithItsKey) {
+  const std::string keys = folder("keys.json");
+  std::vector<std::string> arguments = training(folder("run"), {"--slaves", "1", "--steps", "2", "--keys", keys});
+  std::erase(arguments, "--insecure");
+  Process train = master(arguments);
+  ASSERT_TRUE(train.wait_for("--key ", 20s)) << train.output();
+  const std::string key = train.output().substr(train.output().find("--key ") + 6, 128);
+  const FalseCaller caller(wire::join_key_from(key).master);
+  Process a({kSlave, "--key", key, "--name", "a", "--threads", "1", "--once"});
+  ASSERT_EQ(train.wait(60s), kSuccess) << train.output() << a.output();
+  const std::string said = a.output();
+  EXPECT_EQ(said.find("no such master answers"), said.rfind("no such master answers")) << said;
+  EXPECT_THAT(train.output(), testing::Not(HasSubstr("turned away")));
+}
+
+/// One slave comes over IPv6 and one over IPv4, and both send to each other.
+TEST_F(Programs, SlavesJoinOverBothFamilies) {
+  if (std::ranges::count(wire::own_addresses(), "::1") == 0) {
+    GTEST_SKIP() << "this machine has no IPv6: no interface has the address ::1";
+  }
+  const std::string port = endpoint_.substr(endpoint_.rfind(':') + 1);
+  std::vector<std::string> arguments = training(folder("run"), {"--slaves", "2", "--steps", "5"});
+  std::ranges::replace(arguments, endpoint_, "tcp://*:" + port);
+  std::ranges::replace(arguments, std::string("star"), std::string("ring"));
+  Process train = master(arguments);
+  ASSERT_TRUE(train.wait_for("waiting for 2 slaves", 20s)) << train.output();
+  EXPECT_THAT(train.output(), HasSubstr("convoy-slave " + wire::endpoint_for_slaves("tcp://*:" + port)));
+  const auto slave_at = [&](const std::string& host, const std::string& name) {
+    return Process({kSlave, "tcp://" + host + ":" + port, "--insecure", "--name", name, "--threads", "1", "--once"});
+  };
+  Process a = slave_at("[::1]", "a");
+  Process b = slave_at("127.0.0.1", "b");
+  ASSERT_EQ(train.wait(60s), kSuccess) << train.output() << a.output() << b.output();
+  EXPECT_THAT(train.output(), testing::Not(HasSubstr("through the master"))) << "the slaves reach each other";
+  EXPECT_EQ(a.wait(20s), kSuccess) << a.output();
+  EXPECT_EQ(b.wait(20s), kSuccess) << b.output();
+}
+
 TEST_F(Programs, KeysAreMadeWhereTheyAreAskedFor) {
   const std::string keys = folder("keys.json");
   Process typo = master({"key", "--keys", keys});
   EXPECT_EQ(typo.wait(10s), kFailure);
-  EXPECT_THAT(typo.output(), AllOf(HasSubstr("there is no such key file"), HasSubstr("key --make --keys " + keys)));
+  EXPECT_THAT(typo.output(), AllOf(HasSubstr("there is no key file"), HasSubstr("key --make --keys " + keys)));
   EXPECT_FALSE(std::filesystem::exists(keys));
   Process made = master({"key", "--make", "--keys", keys});
   EXPECT_EQ(made.wait(10s), kSuccess) << made.output();

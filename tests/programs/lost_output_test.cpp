@@ -33,7 +33,9 @@ TEST_F(LostOutput, DoesNotEndTraining) {
       ASSERT_EQ(train.wait(100s), kSuccess) << format << " " << reader << ": " << errors() << train.output();
       EXPECT_THAT(file_bytes(folder("run") + "/events.jsonl"), HasSubstr("\"how\":\"stopped\",\"step\":40"))
           << format << " " << reader;
-      if (reader == "> /dev/full") EXPECT_THAT(errors(), HasSubstr("training goes on")) << format;
+      if (reader == "> /dev/full") {
+        EXPECT_THAT(errors(), HasSubstr("training goes on")) << format;
+      }
       std::filesystem::remove_all(folder("run"));
     }
   }

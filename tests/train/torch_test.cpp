@@ -99,7 +99,7 @@ class AgainstTorch : public testing::TestWithParam<std::string> {
         trunk_(cut_.trunk, images_.shape(), *device_),
         learner_(trunk_, cut_, batch_),
         start_(std::make_shared<const ModelState>(start_of(cut_))) {
-    learner_.load(start_);
+    learner_.load({start_});
   }
 
   BatchLoss step(int number, const std::function<UpdateStep(double)>& update) {
@@ -122,7 +122,7 @@ class AgainstTorch : public testing::TestWithParam<std::string> {
       auto& values = const_cast<Tensor&>(*after);
       for (std::size_t i = 0; i < values.size(); ++i) values.data()[i] = before.at(name)->data()[i] - values.data()[i];
     }
-    learner_.load(start_);
+    learner_.load({start_});
     return state;
   }
 

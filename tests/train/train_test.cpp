@@ -1,4 +1,5 @@
-// The training loop against learners that are made up: where it goes back to when a learner does, and what it saves and tests.
+// The training loop against learners that are made up: where it goes back to when a learner does, and what it saves and
+// tests.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,7 +52,7 @@ class ForgetfulLearner : public Learner {
     kept_ = stands_;
     return std::make_shared<const ModelState>();
   }
-  void load(std::shared_ptr<const ModelState>, const Progress& at) override { stands_ = kept_ = at; }
+  void load(TrainingState from) override { stands_ = kept_ = from.progress; }
   std::vector<MemberTime> take_times() override { return {}; }
 
   int tested() const { return tested_; }
@@ -84,8 +85,8 @@ class TheLoop : public testing::Test {
     observers_.push_back(std::make_unique<Watch>(steps_, notices_));
     const Training training{
         .net = net_, .training = training_, .test = test_, .checkpoint_seconds = 1e9, .stop = stop_};
-    return train(training, learner, std::make_shared<const ModelState>(), from, observers_,
-                 [this](const Progress& progress, const ModelState&) { saved_.push_back(progress); });
+    return train(training, learner, {std::make_shared<const ModelState>(), from}, observers_,
+                 [this](const TrainingState& state) { saved_.push_back(state.progress); });
   }
 
   Net net_;
@@ -105,8 +106,8 @@ TEST_F(TheLoop, DoesStepsAgainThatTheLearnerUndid) {
   EXPECT_THAT(steps_, ElementsAre(1, 2, 1, 1, 2, 3, 4, 5, 6));
   EXPECT_THAT(notices_, ElementsAre("going on after step 0; steps 1 to 2 are done again",
                                     "going on after step 0; steps 1 to 1 are done again"));
-  EXPECT_THAT(saved_, ElementsAre(Progress{.position = {1, 0}}, Progress{.position = {2, 0}}));
-  EXPECT_EQ(outcome.progress.position, (Position{2, 0}));
+  EXPECT_THAT(saved_, ElementsAre(Progress{.epoch = 1}, Progress{.epoch = 2}));
+  EXPECT_EQ(outcome.progress, Progress{.epoch = 2});
   EXPECT_EQ(learner.tested(), 2 * kBatches) << "each epoch is tested once";
 }
 
@@ -121,14 +122,14 @@ TEST_F(TheLoop, SumsLossesOverTheStepsThatCount) {
   ForgetfulLearner learner({2});
   stop_ = false;
   net_.training.learning_rate = 0.1;
-  const Outcome outcome = run(learner, 1, {.position = {0, 1}, .epoch_loss = 5.0, .epoch_correct = 3});
+  const Outcome outcome = run(learner, 1, {.epoch = 0, .batch = 1, .epoch_loss = 5.0, .epoch_correct = 3});
   EXPECT_THAT(steps_, ElementsAre(2, 3));
-  EXPECT_EQ(outcome.progress.position, (Position{1, 0}));
+  EXPECT_EQ(outcome.progress, Progress{.epoch = 1});
 }
 
 TEST_F(TheLoop, TakesACheckpointFromBehindTheLastStepOfAnEpoch) {
   ForgetfulLearner learner({});
-  run(learner, 2, {.position = {0, kBatches}});
+  run(learner, 2, {.epoch = 0, .batch = kBatches});
   EXPECT_THAT(steps_, ElementsAre(4, 5, 6));
 }
 
@@ -167,7 +168,7 @@ TEST(Learners, LiveInOneProcess) {
   Whole one(cut, 1);
   Whole two(cut, 2);
   Whole alone(cut, 1);
-  for (Whole* each : {&one, &two, &alone}) each->learner.load(start);
+  for (Whole* each : {&one, &two, &alone}) each->learner.load({start});
   for (int i = 0; i < 3; ++i) step(alone.learner);
   for (int i = 0; i < 2; ++i) {
     step(one.learner);

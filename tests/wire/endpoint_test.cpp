@@ -11,6 +11,7 @@
 
 #include <thread>
 
+#include "wire/interfaces.hpp"
 #include "wire/link.hpp"
 #include "wire/trouble.hpp"
 
@@ -36,11 +37,86 @@ TEST(Addresses, OfMastersHaveAHostAndAPort) {
                                                                  {"tcp://*:5570", "has no host"},
                                                                  {"tcp://:5570", "no valid host"},
                                                                  {"tcp://a b:5570", "no valid host"},
-                                                                 {"tcp://[::1]:5570", "IPv6"}};
+                                                                 {"tcp://[::1]", "has no port"},
+                                                                 {"tcp://[::1", "has no port"},
+                                                                 {"tcp://[::1]:0", "from 1 to 65535"},
+                                                                 {"tcp://::1:5570", "stands in brackets"},
+                                                                 {"tcp://fd00::7", "stands in brackets"},
+                                                                 {"tcp://[192.168.0.10]:5570", "no IPv6 address"},
+                                                                 {"tcp://[::1::2]:5570", "no IPv6 address"},
+                                                                 {"tcp://[]:5570", "no IPv6 address"},
+                                                                 {"tcp://[*]:5570", "no IPv6 address"},
+                                                                 {"tcp://[fe80::1%]:5570", "no IPv6 address"},
+                                                                 {"tcp://[fe80::1%a;b]:5570", "no IPv6 address"},
+                                                                 {"tcp://[fe80::1]:5570", "[fe80::10%eth0]:5570"}};
   for (const auto& each : refused) {
     EXPECT_THAT([&] { address_of_master(each.first); },
                 ThrowsMessage<Error>(AllOf(HasSubstr(each.first), HasSubstr(each.second))));
   }
+}
+
+TEST(Addresses, OfIPv6StandInBrackets) {
+  const std::vector<std::pair<std::string, std::string>> hosts{{"tcp://[::1]:5570", "::1"},
+                                                               {"tcp://[2001:db8::7]:5570", "2001:db8::7"},
+                                                               {"tcp://[fe80::1%eth0.7]:5570", "fe80::1%eth0.7"},
+                                                               {"tcp://[::ffff:192.168.0.7]:5570", "192.168.0.7"}};
+  for (const auto& [text, host] : hosts) {
+    const Address address = address_of_master(text);
+    EXPECT_EQ(address.host, host);
+    EXPECT_EQ(address.port, 5570);
+  }
+  EXPECT_EQ(to_text(Address{"fe80::1%eth0", 7}), "[fe80::1%eth0]:7");
+  EXPECT_EQ(to_text(Address{"192.168.0.7", 7}), "192.168.0.7:7");
+  EXPECT_EQ(address_to_listen("tcp://[::]:*").host, "::");
+  EXPECT_THAT([] { address_to_listen("tcp://[fe80::1%nosuch]:5570"); },
+              ThrowsMessage<Error>(HasSubstr("no network interface nosuch")));
+}
+
+/// A transport of ZeroMQ that is not TCP is neither taken nor answered in the library's words.
+TEST(Addresses, OfOtherTransportsAreRefused) {
+  for (const std::string address : {"ipc:///tmp/convoy", "inproc://convoy", "udp://127.0.0.1:5570",
+                                    "TCP://127.0.0.1:5570", "\x1b[2J://127.0.0.1:5570"}) {
+    const auto refused = ThrowsMessage<Error>(AllOf(HasSubstr("Convoy connects machines over TCP only"),
+                                                    testing::Not(HasSubstr("\x1b")), HasSubstr("tcp://")));
+    EXPECT_THAT([&] { address_of_master(address); }, refused);
+    EXPECT_THAT([&] { ClientLink link(address); }, refused);
+    EXPECT_THAT([&] { ServerLink link(address); }, refused);
+  }
+}
+
+TEST(Addresses, OfSlavesAreWhatOtherSlavesCanUse) {
+  EXPECT_EQ(endpoint_for_peers("192.168.0.7", 5571), "192.168.0.7:5571");
+  EXPECT_EQ(endpoint_for_peers("2001:db8::7", 5571), "[2001:db8::7]:5571");
+  EXPECT_EQ(endpoint_for_peers("127.0.0.1", 5571), ":5571");
+  EXPECT_EQ(endpoint_for_peers("::1", 5571), ":5571");
+  EXPECT_EQ(endpoint_for_peers("fe80::7%eth0", 5571), "[fe80::7]:5571") << "eth0 is an interface of the master";
+  EXPECT_EQ(plain_ip("::ffff:192.168.0.7"), "192.168.0.7");
+  EXPECT_EQ(plain_ip("2001:db8::7"), "2001:db8::7");
+
+  EXPECT_EQ(to_text(address_of_peer("192.168.0.7:5571", "pc-7")), "192.168.0.7:5571");
+  EXPECT_EQ(to_text(address_of_peer("[2001:db8::7]:5571", "pc-7")), "[2001:db8::7]:5571");
+  EXPECT_EQ(to_text(address_of_peer(":5571", "pc-7")), "pc-7:5571");
+  EXPECT_EQ(to_text(address_of_peer(":5571", "fe80::1%wlan0")), "[fe80::1%wlan0]:5571");
+  EXPECT_EQ(to_text(address_of_peer("[fe80::7]:5571", "fe80::1%wlan0")), "[fe80::7%wlan0]:5571");
+  for (const std::string wrong :
+       {"[fe80::7]:5571", "", ":", "[", "[]", "host", "host:0", "host:-5", "*:5571", "a;b:5571"}) {
+    EXPECT_THROW(address_of_peer(wrong, "pc-7"), Error) << wrong;
+  }
+}
+
+TEST(Addresses, ForSlavesAreThoseThatOthersReach) {
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(best_for_others({"127.0.0.1", "::1", "2001:db8::7", "192.168.0.7"}, true), "192.168.0.7");
+  EXPECT_EQ(best_for_others({"127.0.0.1", "::1", "fe80::7%eth0", "fd00::7", "2001:db8::7"}, true), "2001:db8::7");
+  EXPECT_EQ(best_for_others({"127.0.0.1", "fe80::7%eth0", "fd00::7"}, true), "fd00::7");
+  EXPECT_EQ(best_for_others({"127.0.0.1", "fe80::7%eth0", "169.254.0.7"}, true), "169.254.0.7");
+  EXPECT_EQ(best_for_others({"::1", "fe80::7%eth0"}, true), "fe80::7%eth0");
+  EXPECT_EQ(best_for_others({"127.0.0.1", "2001:db8::7"}, false), "127.0.0.1");
+  EXPECT_EQ(best_for_others(Texts{}, true), "127.0.0.1");
+  EXPECT_EQ(endpoint_for_slaves("tcp://[2001:db8::7]:5570"), "tcp://[2001:db8::7]:5570");
+  const std::string here = endpoint_for_slaves("tcp://[::]:5570");
+  EXPECT_EQ(here, "tcp://" + to_text({best_for_others(own_addresses(), true), 5570}));
+  EXPECT_NO_THROW(address_of_master(here)) << here;
 }
 
 TEST(Addresses, ToListenAtAreOfThisMachine) {
@@ -48,6 +124,7 @@ TEST(Addresses, ToListenAtAreOfThisMachine) {
   EXPECT_EQ(address_to_listen("tcp://127.0.0.1:*").port, 0);
   EXPECT_EQ(address_to_listen("tcp://localhost:0").port, 0);
   EXPECT_EQ(address_to_listen("tcp://lo:7").port, 7);
+  EXPECT_NO_THROW(ServerLink("tcp://localhost:*")) << "a name of this machine";
   EXPECT_THAT([] { address_to_listen("tcp://*:99999"); }, ThrowsMessage<Error>(HasSubstr("from 0 to 65535")));
   EXPECT_THAT([] { address_to_listen("tcp://nosuch.invalid:5570"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("--listen"), HasSubstr("does not resolve"))));

@@ -1,0 +1,110 @@
+#include "master/cluster/master_times.hpp"
+
+#include <algorithm>
+
+#include "core/stopwatch.hpp"
+#include "core/thread_team.hpp"
+#include "devices/calibrate.hpp"
+#include "kernels/host/matmul.hpp"
+#include "model/head.hpp"
+#include "train/local_trunk.hpp"
+
+namespace convoy {
+namespace {
+
+/// Returns the seconds of a call of work(): the least mean of three blocks of calls. A quota may let the process
+/// compute in bursts, and shorter blocks would miss its pauses.
+template <class Work>
+double seconds_of(const Work& work) {
+  constexpr double kBlock = 0.06;
+  work();  // allocates memory and fills caches for the later calls
+  double least = 1e9;
+  for (int block = 0; block < 3; ++block) {
+    const Stopwatch watch;
+    int calls = 0;
+    do {
+      work();
+      ++calls;
+    } while (watch.seconds() < kBlock);
+    least = std::min(least, watch.seconds() / calls);
+  }
+  return least;
+}
+
+}  // namespace
+
+HeadTimes time_heads(const Cut& cut, int batch, int threads) {
+  set_matmul_threads(threads > 0 ? threads : hardware_threads());
+  const std::vector<int> labels(static_cast<std::size_t>(batch), 0);
+  HeadTimes times;
+  for (const CutHead& each : cut.heads) {
+    Head<float> head(each, cut.moments, batch);
+    const Tensor maps({batch, each.maps.channels, each.maps.height, each.maps.width}, 0.5F);
+    const auto pass = [&](int count) {
+      return seconds_of([&] {
+        head.forward(maps, {.training = true, .seed = 0}, {0, count});
+        head.loss(labels, batch, {0, count});
+        head.backward({0, count});
+      });
+    };
+    const int few = std::max(1, batch / 8);
+    const double whole = pass(batch);
+    const double part = few < batch ? pass(few) : 0.0;
+    const double per_image = std::clamp((whole - part) / std::max(1, batch - few), 0.0, whole / batch);
+    times.per_image += per_image;
+    times.fixed += std::max(0.0, whole - per_image * batch);  // rounding may leave less than nothing
+    times.update += seconds_of([&] {
+      head.backward_weights();
+      head.update({.learning_rate = 0.0F});
+    });
+  }
+  return times;
+}
+
+namespace {
+
+struct TrunkTimes {
+  double passes = 1e9;  ///< forward and backward, seconds
+  double update = 1e9;
+};
+
+/// Returns the least times of some rounds on `images` images.
+TrunkTimes time_trunk(const Cut& cut, int images, Device& device) {
+  LocalTrunk trunk(cut.trunk, input_shape(cut.trunk.front(), images), device);
+  const Tensor input(input_shape(cut.trunk.front(), images), 0.5F);
+  TrunkTimes times;
+  const Stopwatch whole;
+  for (int round = 0; round < 4 && (round < 2 || whole.seconds() < 2.0); ++round) {
+    Stopwatch watch;
+    trunk.forward(input, {.training = true, .seed = 0});
+    std::vector<const Tensor*> gradients;
+    for (std::size_t i = 0; i < cut.heads.size(); ++i) gradients.push_back(&trunk.output(i));
+    trunk.backward(gradients);
+    device.finish();
+    times.passes = std::min(times.passes, watch.restart());
+    trunk.update({.learning_rate = 0.0F});
+    device.finish();
+    times.update = std::min(times.update, watch.seconds());
+  }
+  return times;
+}
+
+}  // namespace
+
+double time_alone(const Cut& cut, int batch, Device& device, std::size_t memory, const HeadTimes& head) {
+  std::size_t bytes = 0;
+  for (const Stage& stage : cut.trunk) bytes += shard_bytes(stage, stage.conv.filters, batch, &stage != &cut.trunk[0]);
+  if (memory != 0 && bytes > memory) return 0.0;
+  // A short step is timed with the whole batch, because the time of few images need not be in proportion to their
+  // number.
+  constexpr double kShort = 3.0;
+  int timed = calibration_batch(batch);
+  TrunkTimes times = time_trunk(cut, timed, device);
+  while (timed < batch && times.passes * std::min(4 * timed, batch) / timed < kShort) {
+    timed = std::min(4 * timed, batch);
+    times = time_trunk(cut, timed, device);
+  }
+  return head.pass(batch) + head.update + times.passes * batch / timed + times.update;
+}
+
+}  // namespace convoy

@@ -1,0 +1,19 @@
+// Timings of the master's own machine: the heads, and a step of a run without slaves.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/device.hpp"
+#include "nets/graph/net.hpp"
+#include "plan/profile.hpp"
+
+namespace convoy {
+
+/// Times all heads on batches of `batch` images, computed by `threads` threads (0: all cores).
+HeadTimes time_heads(const Cut& cut, int batch, int threads);
+
+/// Returns the seconds of a step on this machine alone: the trunk on `device`, which has `memory` bytes (0: unlimited),
+/// and the heads, which were timed at `head`. Returns 0 where the memory is too small.
+double time_alone(const Cut& cut, int batch, Device& device, std::size_t memory, const HeadTimes& head);
+
+}  // namespace convoy

@@ -1,0 +1,137 @@
+#include "master/cluster/plan_options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "core/files.hpp"
+#include "core/text.hpp"
+#include "wire/endpoint.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr const char* kThesis = "thesis";  ///< --plan's value for the exchange of that name, instead of a file
+
+std::vector<double> parse_shares(const std::string& text, std::size_t members) {
+  std::vector<double> shares;
+  const char* place = text.data();
+  const char* end = text.data() + text.size();
+  while (place < end) {
+    double share = 0.0;
+    const auto [rest, error] = std::from_chars(place, end, share);
+    if (error != std::errc() || !(share >= 0.0) || share > 1e9 || (rest != end && *rest != ',')) break;
+    shares.push_back(share);
+    place = rest == end ? end : rest + 1;
+  }
+  double sum = 0.0;
+  for (const double share : shares) sum += share;
+  if (place != end || shares.size() != members || !(sum > 0.0)) {
+    fail(
+        "--shares '{}': expected {} numbers with commas between them, one for each slave and one for the master with "
+        "--master-share, not all zero",
+        printable(text, 100), members);
+  }
+  return shares;
+}
+
+/// Reads the plan of an earlier run for this run's members, in their order.
+Plan read_plan(const std::string& file, const std::vector<std::string>& members, const std::vector<Stage>& trunk,
+               int batch) {
+  Plan plan = plan_from_json(read_text(file), file);
+  if (plan.members.size() != members.size()) {
+    fail("{}: it is for {} members, this run has {}", file, plan.members.size(), members.size());
+  }
+  plan.members = members;
+  plan.batch = batch;
+  validate(plan, trunk);
+  return plan;
+}
+
+bool names_a_file(const std::string& plan) { return !plan.empty() && plan != kThesis; }
+
+std::optional<Exchange> exchange_wish(const ClusterOptions& options) {
+  if (options.plan == kThesis) return Exchange::thesis;
+  if (options.exchange.empty()) return std::nullopt;
+  return exchange_from(options.exchange);
+}
+
+/// Returns the greatest divisor of the batch up to `wanted`.
+int nearest_divisor(int batch, int wanted) {
+  int divisor = std::min(batch, wanted);
+  while (batch % divisor != 0) --divisor;
+  return divisor;
+}
+
+int micro_batches_of(const ClusterOptions& options, int batch) {
+  if (batch % options.micro_batch != 0) {
+    fail("--micro-batch {}: the batch of {} is not divisible by it; take for example {}", options.micro_batch, batch,
+         nearest_divisor(batch, options.micro_batch));
+  }
+  return batch / options.micro_batch;
+}
+
+}  // namespace
+
+Wishes wishes_of(const ClusterOptions& options, int batch) {
+  Wishes wishes{.exchange = exchange_wish(options)};
+  if (wishes.exchange == Exchange::thesis && (!options.exchange.empty() || options.micro_batch > 0)) {
+    fail("--plan thesis: it has a way of its own to exchange maps; leave out --exchange and --micro-batch");
+  }
+  if (!options.wire.empty()) wishes.wire = number_type_from(options.wire);
+  if (options.micro_batch > 0) wishes.micro_batches = micro_batches_of(options, batch);
+  return wishes;
+}
+
+void expect_possible(const ClusterOptions& options, const Cut& cut, int batch) {
+  if (options.slaves == 0) return;
+  if (options.least_slaves > options.slaves) {
+    fail("--least-slaves {} is more than --slaves {}; the run could never begin", options.least_slaves, options.slaves);
+  }
+  if (const auto exchange = wishes_of(options, batch).exchange) expect_fits(*exchange, cut.trunk);
+  wire::address_to_listen(options.listen);
+  if (names_a_file(options.plan) && !options.shares.empty()) {
+    fail("--plan {} and --shares both fix shares; leave one out", options.plan);
+  }
+  const std::size_t members = static_cast<std::size_t>(options.slaves) + (options.share ? 1 : 0);
+  if (!options.shares.empty()) parse_shares(options.shares, members);
+  if (!names_a_file(options.plan)) return;
+  std::vector<std::string> names;
+  for (std::size_t m = 0; m < members; ++m) names.push_back(fmt::format("member {}", m + 1));
+  if (options.share) names.back() = kMasterName;
+  read_plan(options.plan, names, cut.trunk, batch);
+}
+
+bool fixes_shares(const ClusterOptions& options) { return !options.shares.empty() || names_a_file(options.plan); }
+
+FixedPlan::FixedPlan(const ClusterOptions& options, const std::vector<Stage>& trunk, int batch,
+                     const std::vector<std::string>& members) {
+  whole_ = options.shares.empty()
+               ? read_plan(options.plan, members, trunk, batch)
+               : proportional_plan(trunk, batch, members, parse_shares(options.shares, members.size()));
+  if (!options.wire.empty()) whole_.wire = number_type_from(options.wire);
+  if (const auto exchange = exchange_wish(options)) set_exchange(whole_, *exchange);
+  if (options.micro_batch > 0) whole_.micro_batches = micro_batches_of(options, batch);
+  const std::vector<double> shares = work_shares(trunk, whole_);
+  for (std::size_t m = 0; m < members.size(); ++m) shares_[members[m]] = shares[m];
+}
+
+std::set<std::string> FixedPlan::members() const { return {whole_.members.begin(), whole_.members.end()}; }
+
+Plan FixedPlan::for_members(const std::vector<std::string>& members, const std::vector<Stage>& trunk) const {
+  if (members == whole_.members) return whole_;
+  std::vector<double> shares;
+  double sum = 0.0;
+  for (const std::string& member : members) {
+    shares.push_back(shares_.at(member));
+    sum += shares.back();
+  }
+  if (sum <= 0.0) shares.assign(members.size(), 1.0);
+  Plan plan = proportional_plan(trunk, whole_.batch, members, shares);
+  plan.wire = whole_.wire;
+  plan.micro_batches = whole_.micro_batches;
+  set_exchange(plan, whole_.exchange);
+  return plan;
+}
+
+}  // namespace convoy
