@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -242,8 +243,21 @@ bool asks_for_json(int argc, char** argv) {
 
 namespace {
 
+/// ZeroMQ, OpenCL drivers and the C++ runtime abort the program when they are refused a thread or a little memory, so a
+/// limit under which that happens is an error from the start.
+void expect_address_space() {
+  constexpr rlim_t kLeast = rlim_t{1} << 30;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= kLeast) return;
+  fail(
+      "the address space of this program is limited to {} MiB, but it and its libraries need {} MiB; raise the limit "
+      "with `ulimit -v unlimited`",
+      limit.rlim_cur >> 20, kLeast >> 20);
+}
+
 int run_and_report(const ErrorReport& report, const std::function<int()>& work) {
   try {
+    expect_address_space();
     return work();
   } catch (const UsageError& error) {
     report.say(error.what());
