@@ -2,6 +2,7 @@
 #include "cli/command_line.hpp"
 #include "core/allocator.hpp"
 #include "core/exit_code.hpp"
+#include "core/output.hpp"
 #include "devices/library_threads.hpp"
 
 namespace {
@@ -23,7 +24,10 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  convoy::settle_library_threads(argv);
-  convoy::keep_freed_memory();
-  return convoy::report_errors({.program = "convoy-bench"}, [&] { return run(argc, argv); });
+  convoy::prepare_output();
+  return convoy::report_errors({.program = "convoy-bench"}, [&] {
+    convoy::settle_library_threads(argv);
+    convoy::keep_freed_memory();
+    return run(argc, argv);
+  });
 }

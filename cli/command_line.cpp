@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,11 +10,13 @@
 #include <filesystem>
 #include <new>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "cli/help_format.hpp"
 #include "cli/likely_meant.hpp"
 #include "core/exit_code.hpp"
+#include "core/output.hpp"
 #include "core/text.hpp"
 
 namespace convoy {
@@ -175,7 +178,15 @@ std::string printable_lines(const std::string& text) {
 /// The error text for an exception that is not an Error of Convoy.
 std::string foreign(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return "this machine has not enough memory; take a smaller --batch, or end other programs";
+    return "this program may not take the memory that it needs; take a smaller --batch, end other programs, or raise "
+           "its "
+           "limit (ulimit -v)";
+  }
+  const auto* of_system = dynamic_cast<const std::system_error*>(&error);
+  if (of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again) {
+    return "the system refuses another thread; end other programs, give smaller --threads, or raise the limits of "
+           "memory "
+           "and processes (ulimit -v and ulimit -u)";
   }
   if (const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
     return fmt::format("{}: the file or folder cannot be used: {}", of_file->path1().string(),
@@ -213,11 +224,10 @@ std::optional<int> parse_command_line(CLI::App& app, const std::string& program,
 
 void ErrorReport::say(const std::string& message) const {
   if (json) {
-    fmt::print("{{\"event\":\"error\",\"message\":\"{}\"}}\n", json_text(message));
-    std::fflush(stdout);
-  } else {
-    fmt::print(stderr, "{}: {}\n", program, printable_lines(message));
+    put(stdout, fmt::format("{{\"event\":\"error\",\"message\":\"{}\"}}\n", json_text(message)));
+    if (std::ferror(stdout) == 0) return;
   }
+  put(stderr, fmt::format("{}: {}\n", program, printable_lines(message)));
 }
 
 bool asks_for_json(int argc, char** argv) {
@@ -231,8 +241,23 @@ bool asks_for_json(int argc, char** argv) {
   return json;
 }
 
-int report_errors(const ErrorReport& report, const std::function<int()>& work) {
+namespace {
+
+/// ZeroMQ, OpenCL drivers and the C++ runtime abort the program when they are refused a thread or a little memory, so a
+/// limit under which that happens is an error from the start.
+void expect_address_space() {
+  constexpr rlim_t kLeast = rlim_t{1} << 30;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= kLeast) return;
+  fail(
+      "the address space of this program is limited to {} MiB, but it and its libraries need {} MiB; raise the limit "
+      "with `ulimit -v unlimited`",
+      limit.rlim_cur >> 20, kLeast >> 20);
+}
+
+int run_and_report(const ErrorReport& report, const std::function<int()>& work) {
   try {
+    expect_address_space();
     return work();
   } catch (const UsageError& error) {
     report.say(error.what());
@@ -248,9 +273,22 @@ int report_errors(const ErrorReport& report, const std::function<int()>& work) {
     report.say(error.what());
     return kFailure;
   } catch (const std::exception& error) {
-    report.say(foreign(error));
+    // What fmt throws where standard output cannot be written is reported below.
+    if (std::ferror(stdout) == 0) report.say(foreign(error));
     return kFailure;
   }
+}
+
+}  // namespace
+
+int report_errors(const ErrorReport& report, const std::function<int()>& work) {
+  const int code = run_and_report(report, work);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  put(stderr,
+      fmt::format("{}: standard output could not be written to its end, because its reader has ended or its disk is "
+                  "full; the output is not complete\n",
+                  report.program));
+  return code == kSuccess ? kFailure : code;
 }
 
 }  // namespace convoy

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "core/error.hpp"
 
@@ -22,30 +21,36 @@ void write_text(const std::string& file, const std::string& text) {
   if (error) fail("{}: cannot be written: {}", file, error.message());
 }
 
-std::string read_text(const std::string& file) {
-  constexpr std::uintmax_t kMost = std::uintmax_t{16} << 20;
-  std::error_code error;
-  const std::uintmax_t size = fs::file_size(file, error);
-  if (error) fail("{}: cannot be read: {}", file, error.message());
-  if (size > kMost) fail("{}: the file has {} bytes, and at most {} can be read", file, size, kMost);
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream) fail("{}: cannot be read", file);
-  return text.str();
-}
+namespace {
 
-std::vector<std::uint8_t> read_file(const std::string& file, std::size_t most) {
+/// Reads a file into `bytes`, which may have at most `most`. The size is checked before memory is taken. What is no regular
+/// file might have no end, or keep a reader waiting for ever.
+template <class Bytes>
+Bytes read_whole(const std::string& file, std::size_t most) {
   std::error_code error;
-  if (!fs::is_regular_file(file, error)) fail("{}: the file is missing", file);
+  const fs::file_status status = fs::status(file, error);
+  if (!fs::exists(status)) fail("{}: the file is missing", file);
+  if (!fs::is_regular_file(status)) {
+    fail("{}: it is {}; expected a file", file, fs::is_directory(status) ? "a folder" : "a device or a pipe");
+  }
   const std::uintmax_t size = fs::file_size(file, error);
   if (error) fail("{}: cannot be read: {}", file, error.message());
-  if (size > most) fail("{}: the file is larger than {} bytes, the most that a file of this kind may have", file, most);
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size));
+  if (size > most) {
+    fail("{}: the file has {} bytes, and a file of this kind may have at most {}", file, size, most);
+  }
+  Bytes bytes(static_cast<std::size_t>(size), 0);
   std::ifstream stream(file, std::ios::binary);
   stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (!stream) fail("{}: cannot be read", file);
+  if (!stream) fail("{}: cannot be read; check that you may read it", file);
   return bytes;
+}
+
+}  // namespace
+
+std::string read_text(const std::string& file, std::size_t most) { return read_whole<std::string>(file, most); }
+
+std::vector<std::uint8_t> read_file(const std::string& file, std::size_t most) {
+  return read_whole<std::vector<std::uint8_t>>(file, most);
 }
 
 }  // namespace convoy

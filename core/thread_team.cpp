@@ -1,5 +1,7 @@
 #include "core/thread_team.hpp"
 
+#include <utility>
+
 namespace convoy {
 
 int hardware_threads() {
@@ -8,16 +10,33 @@ int hardware_threads() {
 }
 
 ThreadTeam::ThreadTeam(int size) {
-  for (int i = 1; i < size; ++i) workers_.emplace_back([this, i] { work(i); });
+  try {
+    for (int i = 1; i < size; ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (...) {
+    end();  // the threads that were started before the system refused one
+    throw;
+  }
 }
 
-ThreadTeam::~ThreadTeam() {
+ThreadTeam::~ThreadTeam() { end(); }
+
+void ThreadTeam::end() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   start_.notify_all();
   for (std::thread& worker : workers_) worker.join();
+  workers_.clear();
+}
+
+void ThreadTeam::try_to(const std::function<void(int)>& job, int index) {
+  try {
+    job(index);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!thrown_) thrown_ = std::current_exception();
+  }
 }
 
 void ThreadTeam::work(int index) {
@@ -29,7 +48,7 @@ void ThreadTeam::work(int index) {
     seen = round_;
     const auto* job = job_;
     lock.unlock();
-    (*job)(index);
+    try_to(*job, index);
     lock.lock();
     if (--running_ == 0) finish_.notify_one();
   }
@@ -45,10 +64,10 @@ void ThreadTeam::run(const std::function<void(int)>& job) {
     }
     start_.notify_all();
   }
-  job(0);
-  if (workers_.empty()) return;
+  try_to(job, 0);
   std::unique_lock lock(mutex_);
   finish_.wait(lock, [&] { return running_ == 0; });
+  if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
 void ThreadTeam::split(int count, const std::function<void(int, int, int)>& job) {

@@ -142,7 +142,7 @@ void Batches::take_photographs(Place place, Tensor& images) const {
   } else {
     return;
   }
-  next_ = std::async(std::launch::async, [this, next = ahead_] { return decoded(next); });
+  next_ = std::async(std::launch::async | std::launch::deferred, [this, next = ahead_] { return decoded(next); });
 }
 
 Tensor Batches::decoded(Place place) const {

@@ -46,7 +46,12 @@ void read_names(const std::string& file, DataSet& data) {
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) line.pop_back();
     if (!line.empty()) names.push_back(line);
   }
-  if (names.size() == kClasses) {
+  constexpr std::size_t kLongest = 256;  // as in net files
+  const bool short_enough = std::ranges::all_of(names, [](const auto& name) { return name.size() <= kLongest; });
+  if (!short_enough) {
+    data.notices.push_back(
+        fmt::format("{}: it has a line of more than {} bytes; classes are shown by number", file, kLongest));
+  } else if (names.size() == kClasses) {
     data.class_names = std::move(names);
   } else {
     data.notices.push_back(

@@ -120,18 +120,10 @@ std::vector<Taps> taps_of(int extent, int wanted, double scale, double offset) {
 }  // namespace
 
 void on_all_cores(int count, const std::function<void(int)>& work) {
-  std::mutex mutex;
-  std::string wrong;
   ThreadTeam team(std::min(hardware_threads(), std::max(1, count)));
   team.split(count, [&](int, int first, int last) {
-    try {
-      for (int i = first; i < last; ++i) work(i);
-    } catch (const Error& error) {
-      const std::lock_guard<std::mutex> lock(mutex);
-      wrong = error.what();
-    }
+    for (int i = first; i < last; ++i) work(i);
   });
-  if (!wrong.empty()) throw Error(wrong);
 }
 
 bool is_image_file(const std::string& file) {

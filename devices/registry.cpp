@@ -8,6 +8,7 @@
 #include <charconv>
 #include <functional>
 
+#include "core/output.hpp"
 #include "core/thread_team.hpp"
 #include "devices/calibrate.hpp"
 #include "devices/check_device.hpp"
@@ -172,7 +173,7 @@ std::unique_ptr<Device> make_fastest(const DeviceOptions& options) {
       best = speed;
       fastest = std::move(device);
     } catch (const Error& error) {
-      fmt::print(stderr, "device {} is skipped: {}\n", row.name, error.what());
+      put(stderr, fmt::format("device {} is skipped: {}\n", row.name, error.what()));
     }
   }
   return fastest;

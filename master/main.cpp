@@ -5,6 +5,7 @@
 
 #include "cli/command_line.hpp"
 #include "core/allocator.hpp"
+#include "core/output.hpp"
 #include "core/stop_signal.hpp"
 #include "devices/library_threads.hpp"
 #include "master/commands/options.hpp"
@@ -57,9 +58,12 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  convoy::settle_library_threads(argv);
-  convoy::isolate_stop_signals();
-  convoy::keep_freed_memory();
+  convoy::prepare_output();
   const convoy::ErrorReport report{.program = "convoy-master", .json = convoy::asks_for_json(argc, argv)};
-  return convoy::report_errors(report, [&] { return run(argc, argv); });
+  return convoy::report_errors(report, [&] {
+    convoy::settle_library_threads(argv);
+    convoy::keep_freed_memory();
+    convoy::isolate_stop_signals();
+    return run(argc, argv);
+  });
 }

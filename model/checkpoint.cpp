@@ -5,16 +5,22 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
+#include <limits>
+#include <optional>
+#include <set>
 
+#include "core/text.hpp"
 #include "model/safetensors.hpp"
+#include "model/valid_values.hpp"
 
 namespace convoy {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFormat = "convoy checkpoint 1";
+constexpr const char* kFormat = "convoy checkpoint 2";
 
 std::string last_in(const std::string& folder) { return folder + "/checkpoint.safetensors"; }
 std::string previous_in(const std::string& folder) { return folder + "/checkpoint-previous.safetensors"; }
@@ -77,9 +83,10 @@ std::string layer_of(const std::string& tensor) { return tensor.substr(0, tensor
 template <class Tensors>
 std::vector<std::string> layers_of(const Tensors& tensors) {
   std::vector<std::string> layers;
+  std::set<std::string> known;
   for (const auto& tensor : tensors) {
     const std::string layer = layer_of(tensor.name);
-    if (std::ranges::find(layers, layer) == layers.end()) layers.push_back(layer);
+    if (known.insert(layer).second) layers.push_back(layer);
   }
   return layers;
 }
@@ -91,34 +98,35 @@ std::string mend_of(const std::string& file, const std::string& tensor, bool mom
                      layer_of(tensor));
 }
 
-const NamedTensor& get(const std::string& name, const SafetensorsFile& file, const std::string& tensor,
-                       const std::vector<std::int64_t>& dims, bool moments) {
-  try {
-    return file.get(name, tensor, dims);
-  } catch (const Error& error) {
-    fail("{}{}", error.what(), mend_of(name, tensor, moments));
-  }
-}
-
 /// Copies the tensors of a file into those of the model.
 void fill(const std::string& name, const SafetensorsFile& file, const Cut& cut, bool moments,
           const std::vector<std::string>& except, ModelState& model) {
+  const TensorsByName by_name(file, name);
   std::vector<std::string> used;
   const auto left_out = [&](const std::string& tensor) {
     return std::ranges::find(except, layer_of(tensor)) != except.end();
   };
+  const auto get = [&](const std::string& tensor, const std::vector<std::int64_t>& dims) -> const NamedTensor& {
+    try {
+      return by_name.get(tensor, dims);
+    } catch (const Error& error) {
+      fail("{}{}", error.what(), mend_of(name, tensor, moments));
+    }
+  };
   for_each_tensor(cut, model, moments,
                   [&](const std::string& tensor_name, const std::vector<std::int64_t>& dims, Tensor& tensor) {
                     if (left_out(tensor_name)) return;
-                    const NamedTensor& from = get(name, file, tensor_name, dims, moments);
+                    const NamedTensor& from = get(tensor_name, dims);
+                    require_valid(name, tensor_name, from.values);
                     std::copy(from.values.begin(), from.values.end(), tensor.span().begin());
                     used.push_back(tensor_name);
                   });
   std::ranges::sort(used);
   for (const NamedTensor& tensor : file.tensors) {
     if (left_out(tensor.name) || std::ranges::binary_search(used, tensor.name)) continue;
-    fail("{}: the net has no place for its tensor {}; the file belongs to another net{}", name, tensor.name,
-         mend_of(name, tensor.name, moments));
+    const std::string shown = printable(tensor.name, 120);
+    fail("{}: the net has no place for its tensor {}; the file belongs to another net{}", name, shown,
+         mend_of(name, shown, moments));
   }
 }
 
@@ -148,26 +156,81 @@ T number(const SafetensorsFile& contents, const std::string& key, const std::str
   const std::string text = metadata(contents, key, file);
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < T{0}) {
-    fail("{}: its '{}' is '{}'; expected a number that is not negative", file, key, text);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (!whole || !(value >= T{0} && value <= std::numeric_limits<T>::max())) {
+    fail("{}: its '{}' is '{}'; expected a number that is not negative", file, key, printable(text, 40));
   }
   return value;
 }
 
-using Accept = std::function<void(const std::string& fingerprint)>;
+/// The progress in a checkpoint. Throws Error unless it lies within the run.
+Progress progress_in(const SafetensorsFile& contents, const RunLength& length, const std::string& file) {
+  const Progress progress{.epoch = number<int>(contents, "epoch", file),
+                          .batch = number<int>(contents, "batch", file),
+                          .epoch_loss = number<double>(contents, "epoch_loss", file),
+                          .epoch_correct = number<long>(contents, "epoch_correct", file)};
+  const bool within = progress.epoch < length.epochs ? progress.batch <= length.batches
+                                                     : progress.epoch == length.epochs && progress.batch == 0;
+  if (!within) {
+    fail("{}: its position is batch {} of epoch {} (counted from 0), but the run has {} epochs of {} batches", file,
+         progress.batch, progress.epoch, length.epochs, length.batches);
+  }
+  const long seen = static_cast<long>(progress.batch) * length.images;
+  if (progress.epoch_correct > seen || (seen == 0 && progress.epoch_loss != 0.0)) {
+    fail("{}: {} images of the epoch are classified correctly, with a loss of {}, but only {} were seen", file,
+         progress.epoch_correct, progress.epoch_loss, seen);
+  }
+  return progress;
+}
 
-TrainingState read_one(const std::string& file, const Cut& cut, const Accept& accept) {
+/// A checkpoint is sound, but of another run.
+class OfAnotherRun : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The contents of a checkpoint's file.
+struct Checkpoint {
+  TrainingState state;
+  RunIdentity run;
+};
+
+Checkpoint read_one(const std::string& file, const Cut& cut, const Accept& accept) {
   const SafetensorsFile contents = read_safetensors(file);
   if (metadata(contents, "format", file) != kFormat) {
-    fail("{}: its format is '{}'; expected '{}'", file, metadata(contents, "format", file), kFormat);
+    fail("{}: its format is '{}'; expected '{}'", file, printable(metadata(contents, "format", file), 40), kFormat);
   }
+  constexpr std::size_t kLongestFingerprint = std::size_t{1} << 20;
   const std::string fingerprint = metadata(contents, "fingerprint", file);
-  if (accept) accept(fingerprint);
-  return {.model = std::make_shared<const ModelState>(from_file(file, contents, cut, true)),
-          .progress = {.epoch = number<int>(contents, "epoch", file),
-                       .batch = number<int>(contents, "batch", file),
-                       .epoch_loss = number<double>(contents, "epoch_loss", file),
-                       .epoch_correct = number<long>(contents, "epoch_correct", file)}};
+  if (fingerprint.size() > kLongestFingerprint) fail("{}: its fingerprint has {} bytes", file, fingerprint.size());
+  if (!contents.checked) fail("{}: the file has no checksums; expected a checkpoint as Convoy wrote it", file);
+  Checkpoint checkpoint{.state = {},
+                        .run = {.fingerprint = fingerprint,
+                                .length = {.epochs = number<int>(contents, "epochs", file),
+                                           .batches = number<int>(contents, "batches", file),
+                                           .images = number<int>(contents, "images", file)}}};
+  checkpoint.state.progress = progress_in(contents, checkpoint.run.length, file);
+  try {
+    if (accept) accept(checkpoint.run);
+  } catch (const Error& error) {
+    throw OfAnotherRun(error.what());
+  }
+  checkpoint.state.model = std::make_shared<const ModelState>(from_file(file, contents, cut, true));
+  return checkpoint;
+}
+
+/// Gives a checkpoint that cannot be used another name, so that the next one does not push the sound one before it out.
+/// Returns the name; an empty one where there is no such file, or it cannot be renamed.
+std::string set_aside(const std::string& folder, const std::string& file) {
+  constexpr int kMost = 1000;
+  for (int number = 1; number <= kMost; ++number) {
+    const std::string aside = fmt::format("{}/checkpoint-damaged-{}.safetensors", folder, number);
+    std::error_code error;
+    if (fs::exists(fs::symlink_status(aside, error))) continue;
+    fs::rename(file, aside, error);
+    return error ? "" : aside;
+  }
+  return "";
 }
 
 }  // namespace
@@ -231,15 +294,17 @@ ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, c
   return from_file(name, {.tensors = tensors, .metadata = {}}, cut, false);
 }
 
-void write_checkpoint(const std::string& folder, const Cut& cut, const TrainingState& state,
-                      const std::string& fingerprint) {
+void write_checkpoint(const std::string& folder, const Cut& cut, const TrainingState& state, const RunIdentity& run) {
   const std::string file = last_in(folder);
   const std::string next = folder + "/checkpoint-next.safetensors";
   write_safetensors(next, views(cut, *state.model, true),
                     {{"format", kFormat},
                      {"epoch", std::to_string(state.progress.epoch)},
                      {"batch", std::to_string(state.progress.batch)},
-                     {"fingerprint", fingerprint},
+                     {"epochs", std::to_string(run.length.epochs)},
+                     {"batches", std::to_string(run.length.batches)},
+                     {"images", std::to_string(run.length.images)},
+                     {"fingerprint", run.fingerprint},
                      {"epoch_loss", fmt::format("{}", state.progress.epoch_loss)},
                      {"epoch_correct", std::to_string(state.progress.epoch_correct)}});
   std::error_code error;
@@ -248,20 +313,39 @@ void write_checkpoint(const std::string& folder, const Cut& cut, const TrainingS
   if (error) fail("{}: the checkpoint cannot be renamed to its final name: {}", file, error.message());
 }
 
+long steps_of(const Progress& progress, const RunLength& length) {
+  return static_cast<long>(progress.epoch) * length.batches + progress.batch;
+}
+
 bool has_checkpoint(const std::string& folder) {
-  return fs::exists(last_in(folder)) || fs::exists(previous_in(folder));
+  std::error_code ignored;
+  return fs::exists(last_in(folder), ignored) || fs::exists(previous_in(folder), ignored);
 }
 
 TrainingState read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice, const Accept& accept) {
   const std::string file = last_in(folder);
   const std::string previous = previous_in(folder);
+  std::string fault;
+  bool of_another_run = false;
   try {
-    return read_one(file, cut, accept);
+    return read_one(file, cut, accept).state;
   } catch (const Error& error) {
-    if (!fs::exists(previous)) throw;
-    notice = fmt::format("{}; the run goes on from the checkpoint before it", error.what());
+    fault = error.what();
+    of_another_run = dynamic_cast<const OfAnotherRun*>(&error) != nullptr;
   }
-  return read_one(previous, cut, accept);
+  try {
+    const Checkpoint before = read_one(previous, cut, accept);
+    const std::string aside = set_aside(folder, file);
+    if (of_another_run) fault = fmt::format("{}: the checkpoint is of a run with other values", file);
+    notice = fmt::format("{}; the run goes on from the checkpoint before it, {}, after step {}{}", fault, previous,
+                         steps_of(before.state.progress, before.run.length),
+                         aside.empty() ? "" : "; the file that cannot be used is now " + aside);
+    return before.state;
+  } catch (const Error& error) {
+    std::error_code ignored;
+    if (of_another_run || !fs::exists(previous, ignored)) throw Error(fault);
+    fail("{}; the checkpoint before it cannot be used either: {}", fault, error.what());
+  }
 }
 
 }  // namespace convoy

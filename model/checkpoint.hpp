@@ -3,6 +3,9 @@
 // The tensors are named "<layer>.weight" and "<layer>.bias". A checkpoint also has the optimizer's moments, named
 // "<layer>.weight.velocity" and so on. Convolution weights are (filters, channels, rows, columns), dense weights
 // (units, inputs), biases (filters) or (units).
+//
+// Files that Convoy writes have checksums (model/checksums.hpp). A checkpoint must have them; weights of other programs need
+// not. No tensor with a value that is NaN or infinite is taken from any file.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +34,20 @@ struct Progress {
   double epoch_loss = 0.0;  ///< sum of the losses of the epoch's images so far
   long epoch_correct = 0;   ///< number of the epoch's images so far that were classified correctly
   bool operator==(const Progress&) const = default;
+};
+
+/// How much a run has to do.
+struct RunLength {
+  int epochs = 0;
+  int batches = 0;  ///< in an epoch
+  int images = 0;   ///< in a batch
+  bool operator==(const RunLength&) const = default;
+};
+
+/// The run to which a checkpoint belongs.
+struct RunIdentity {
+  std::string fingerprint;  ///< identifies net, seed, batch and data, which must be equal for the run to resume
+  RunLength length;         ///< when the checkpoint was written
 };
 
 /// A model and the progress that training has made with it: all that a run needs to go on. Random numbers are functions
@@ -67,15 +84,18 @@ ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, c
 /// The tensors of a file of weights, in the file's order, with all values zero.
 std::vector<NamedTensor> zero_tensors(const Cut& cut);
 
-/// Writes checkpoint.safetensors and keeps the checkpoint before it as checkpoint-previous.safetensors. `fingerprint`
-/// identifies net, seed, batch and data, which must be equal for the run to resume.
-void write_checkpoint(const std::string& folder, const Cut& cut, const TrainingState& state,
-                      const std::string& fingerprint);
+/// The number of steps that a run has done.
+long steps_of(const Progress& progress, const RunLength& length);
+/// Writes checkpoint.safetensors and keeps the checkpoint before it as checkpoint-previous.safetensors.
+void write_checkpoint(const std::string& folder, const Cut& cut, const TrainingState& state, const RunIdentity& run);
+/// Throws Error if a run may not go on from a checkpoint of this run.
+using Accept = std::function<void(const RunIdentity&)>;
 /// Whether the folder has a checkpoint.
 bool has_checkpoint(const std::string& folder);
-/// Reads the folder's last checkpoint. If it is damaged, reads the one before and sets `notice` to a sentence about it.
-/// `accept` is told the fingerprint before the model is read, and throws Error where the run may not go on.
+/// Reads the folder's last checkpoint. If the file is missing or damaged, has values that are not valid or a position
+/// outside the run, or if `accept` throws for it, reads the checkpoint before, sets `notice` to a sentence about it, and
+/// renames the file that cannot be used to checkpoint-damaged-NUMBER.safetensors. Throws Error if neither can be used.
 TrainingState read_checkpoint(const std::string& folder, const Cut& cut, std::string& notice,
-                              const std::function<void(const std::string& fingerprint)>& accept = {});
+                              const Accept& accept = {});
 
 }  // namespace convoy

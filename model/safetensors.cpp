@@ -1,6 +1,7 @@
 #include "model/safetensors.hpp"
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,23 +9,22 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/files.hpp"
 #include "core/number_type.hpp"
+#include "core/text.hpp"
+#include "model/checksums.hpp"
+#include "model/safetensors_header.hpp"
 
 namespace convoy {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 static_assert(std::endian::native == std::endian::little,
               "the format is little-endian, and values are copied from memory");
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kLargestHeader = std::uint64_t{100} << 20;  // limit of the format
-constexpr std::size_t kLargestFile = std::size_t{16} << 30;
 
 std::uint64_t count_of(const std::vector<std::int64_t>& dims) {
   std::uint64_t count = 1;
@@ -34,18 +34,18 @@ std::uint64_t count_of(const std::vector<std::int64_t>& dims) {
 
 // ---- writing -------------------------------------------------------------------------------------------------------
 
-std::string header_of(const std::vector<TensorView>& tensors, const std::map<std::string, std::string>& metadata) {
-  Json header = Json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+SafetensorsHeader header_of(const std::vector<TensorView>& tensors, std::map<std::string, std::string> metadata) {
+  SafetensorsHeader header{.tensors = {}, .metadata = std::move(metadata)};
   std::uint64_t offset = 0;
   for (const TensorView& tensor : tensors) {
-    const std::uint64_t end = offset + tensor.values.size() * sizeof(float);
-    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.dims}, {"data_offsets", {offset, end}}};
+    invariant(count_of(tensor.dims) == tensor.values.size(), "a tensor has as many values as its shape says");
+    const std::uint64_t end = offset + tensor.values.size_bytes();
+    header.tensors.push_back({.name = tensor.name, .dtype = "F32", .dims = tensor.dims, .begin = offset, .end = end});
+    set_checksum(header, tensor.name, std::as_bytes(tensor.values));
     offset = end;
   }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // aligns the values
-  return text;
+  seal(header);
+  return header;
 }
 
 /// A file that is being written under a temporary name. The destructor removes it unless finish() has renamed it.
@@ -112,133 +112,81 @@ class NewFile {
 
 // ---- reading -------------------------------------------------------------------------------------------------------
 
-struct Extent {
-  std::uint64_t begin;
-  std::uint64_t end;
-};
-
-std::vector<std::int64_t> dims_of(const Json& shape, const std::string& place) {
-  if (!shape.is_array() || shape.size() > 8) fail("{}: its shape is not a list of at most 8 extents", place);
-  std::vector<std::int64_t> dims;
-  std::uint64_t count = 1;
-  for (const Json& extent : shape) {
-    if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > kLargestFile) {
-      fail("{}: its shape has the invalid extent {}", place, extent.dump());
-    }
-    dims.push_back(extent.get<std::int64_t>());
-    // Both factors are at most 2^34, so the check comes before the product can overflow.
-    const auto factor = extent.get<std::uint64_t>();
-    if (factor > 0 && count > kLargestFile / factor) fail("{}: its shape has too many values", place);
-    count *= factor;
-  }
-  return dims;
-}
-
-Extent extent_of(const Json& offsets, std::uint64_t data_bytes, const std::string& place) {
-  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
-      !offsets[1].is_number_unsigned()) {
-    fail("{}: its data_offsets are not [begin, end]", place);
-  }
-  const Extent extent{offsets[0].get<std::uint64_t>(), offsets[1].get<std::uint64_t>()};
-  if (extent.begin > extent.end || extent.end > data_bytes) {
-    fail("{}: its data_offsets [{}, {}] lie outside the {} bytes of values; the file is cut off or damaged", place,
-         extent.begin, extent.end, data_bytes);
-  }
-  return extent;
-}
-
-NumberType type_of(const Json& dtype, const std::string& place) {
-  if (dtype == "F32") return NumberType::fp32;
-  if (dtype == "F16") return NumberType::fp16;
-  if (dtype == "BF16") return NumberType::bf16;
-  fail("{}: its type is {}; convert it to F32, F16 or BF16", place, dtype.dump());
+NumberType type_of(const TensorEntry& entry, const std::string& file) {
+  if (entry.dtype == "F32") return NumberType::fp32;
+  if (entry.dtype == "F16") return NumberType::fp16;
+  if (entry.dtype == "BF16") return NumberType::bf16;
+  fail("{}: its type is \"{}\"; convert it to F32, F16 or BF16", place_of_tensor(file, entry.name),
+       printable(entry.dtype, 40));
 }
 
 /// Whether a tensor is the count of batches that PyTorch's batch norms keep. Convoy does not use it.
 bool is_counter(const std::string& name) { return name.ends_with(".num_batches_tracked"); }
 
-NamedTensor tensor_of(const std::string& name, const Json& entry, const std::uint8_t* data, std::uint64_t data_bytes,
-                      const std::string& file, std::vector<Extent>& extents) {
-  const std::string place = fmt::format("{}: tensor {}", file, name);
-  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets")) {
-    fail("{}: expected dtype, shape and data_offsets", place);
+/// The bytes of a tensor. Throws Error unless they are among `data`.
+std::span<const std::byte> bytes_in(std::span<const std::byte> data, const TensorEntry& entry,
+                                    const std::string& file) {
+  if (entry.begin > entry.end || entry.end > data.size()) {
+    fail("{}: its data_offsets [{}, {}] lie outside the {} bytes of values; the file is cut off or damaged",
+         place_of_tensor(file, entry.name), entry.begin, entry.end, data.size());
   }
-  NamedTensor tensor{.name = name, .dims = dims_of(entry["shape"], place), .values = {}};
-  const Extent extent = extent_of(entry["data_offsets"], data_bytes, place);
-  extents.push_back(extent);
-  if (is_counter(name)) return tensor;
-  const NumberType type = type_of(entry["dtype"], place);
-  const std::uint64_t count = count_of(tensor.dims);
-  if (extent.end - extent.begin != bytes_of(type, count)) {
-    fail("{}: its shape has {} values, but its data_offsets have room for {}", place, count,
-         (extent.end - extent.begin) / bytes_of(type, 1));
+  return data.subspan(entry.begin, entry.end - entry.begin);
+}
+
+NamedTensor tensor_of(const TensorEntry& entry, std::span<const std::byte> bytes, const std::string& file) {
+  const NumberType type = type_of(entry, file);
+  const std::uint64_t count = count_of(entry.dims);
+  if (bytes.size() != bytes_of(type, count)) {
+    fail("{}: its shape has {} values, but its data_offsets have room for {}", place_of_tensor(file, entry.name), count,
+         bytes.size() / bytes_of(type, 1));
   }
-  tensor.values.resize(count);
-  if (count > 0) decode(type, reinterpret_cast<const std::byte*>(data) + extent.begin, tensor.values);
+  NamedTensor tensor{.name = entry.name, .dims = entry.dims, .values = std::vector<float>(count)};
+  if (count > 0) decode(type, bytes.data(), tensor.values);
   return tensor;
 }
 
 /// Throws Error unless the tensors cover the values exactly once, without gaps.
-void check_cover(std::vector<Extent> extents, std::uint64_t data_bytes, const std::string& file) {
-  std::sort(extents.begin(), extents.end(), [](Extent a, Extent b) { return a.begin < b.begin; });
+void check_cover(std::vector<TensorEntry> tensors, std::uint64_t data_bytes, const std::string& file) {
+  std::ranges::sort(tensors, {}, &TensorEntry::begin);
   std::uint64_t next = 0;
-  for (const Extent& extent : extents) {
-    if (extent.begin != next)
+  for (const TensorEntry& each : tensors) {
+    if (each.begin != next)
       fail("{}: tensors overlap or leave a gap at byte {} of the values; the file is damaged", file, next);
-    next = extent.end;
+    next = each.end;
   }
   if (next != data_bytes) fail("{}: {} bytes follow the last tensor; the file is damaged", file, data_bytes - next);
 }
 
-/// Parses the header. Throws Error for JSON that names a key twice, which the parser would accept silently.
-Json parse_header(const std::string& text, const std::string& file) {
-  std::vector<std::vector<std::string>> open;
-  const auto unique = [&](int, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key) {
-      auto& keys = open.back();
-      if (std::find(keys.begin(), keys.end(), value.get<std::string>()) != keys.end()) {
-        fail("{}: its header names {} twice", file, value.dump());
-      }
-      keys.push_back(value.get<std::string>());
-    }
-    if (open.size() > 4) fail("{}: its header is nested too deep", file);
-    return true;
-  };
-  try {
-    return Json::parse(text, unique);
-  } catch (const Json::parse_error& error) {
-    fail("{}: its header is not JSON from byte {} on; expected a safetensors file", file, error.byte);
-  } catch (const Json::exception&) {
-    fail("{}: its header is not JSON; expected a safetensors file", file);
-  }
-}
-
 }  // namespace
 
-const NamedTensor& SafetensorsFile::get(const std::string& file, const std::string& name,
-                                        const std::vector<std::int64_t>& dims) const {
-  const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const NamedTensor& t) { return t.name == name; });
-  if (found == tensors.end()) fail("{}: the file has no tensor {}; the file belongs to another net", file, name);
+TensorsByName::TensorsByName(const SafetensorsFile& contents, std::string file) : file_(std::move(file)) {
+  for (const NamedTensor& tensor : contents.tensors) sorted_.push_back(&tensor);
+  std::ranges::sort(sorted_, {}, &NamedTensor::name);
+}
+
+const NamedTensor* TensorsByName::find(const std::string& name) const {
+  const auto found = std::ranges::lower_bound(sorted_, name, {}, &NamedTensor::name);
+  return found != sorted_.end() && (*found)->name == name ? *found : nullptr;
+}
+
+const NamedTensor& TensorsByName::get(const std::string& name, const std::vector<std::int64_t>& dims) const {
+  const NamedTensor* found = find(name);
+  if (found == nullptr) fail("{}: the file has no tensor {}; the file belongs to another net", file_, name);
   if (found->dims != dims) {
-    fail("{}: tensor {} has the shape {}, but the net needs {}; the file belongs to another net", file, name,
-         Json(found->dims).dump(), Json(dims).dump());
+    fail("{}: tensor {} has the shape [{}], but the net needs [{}]; the file belongs to another net", file_, name,
+         fmt::join(found->dims, ","), fmt::join(dims, ","));
   }
   return *found;
 }
 
 void write_safetensors(const std::string& file, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  const std::string header = header_of(tensors, metadata);
+  const std::string header = header_text(header_of(tensors, metadata));
   const std::uint64_t length = header.size();
   NewFile out(file + ".part");
   out.write(&length, kLengthBytes);
   out.write(header.data(), header.size());
-  for (const TensorView& tensor : tensors) {
-    invariant(count_of(tensor.dims) == tensor.values.size(), "a tensor has as many values as its shape says");
-    out.write(tensor.values.data(), tensor.values.size_bytes());
-  }
+  for (const TensorView& tensor : tensors) out.write(tensor.values.data(), tensor.values.size_bytes());
   out.finish(file);
 }
 
@@ -256,31 +204,24 @@ SafetensorsFile parse_safetensors(const std::vector<std::uint8_t>& bytes, const 
     fail("{}: its header claims {} bytes of the file's {}; the file is cut off, or not a safetensors file", file,
          length, bytes.size());
   }
-  const std::uint8_t* data = bytes.data() + kLengthBytes + length;
-  const std::uint64_t data_bytes = bytes.size() - kLengthBytes - length;
-  const Json header = parse_header(
-      {bytes.begin() + kLengthBytes, bytes.begin() + static_cast<std::ptrdiff_t>(kLengthBytes + length)}, file);
-  if (!header.is_object()) fail("{}: its header is not a JSON object; expected a safetensors file", file);
-  SafetensorsFile contents;
-  std::vector<Extent> extents;
-  for (const auto& [name, entry] : header.items()) {
-    if (name != "__metadata__") {
-      contents.tensors.push_back(tensor_of(name, entry, data, data_bytes, file, extents));
-      if (is_counter(name)) contents.tensors.pop_back();
-      continue;
-    }
-    if (!entry.is_object()) fail("{}: its __metadata__ is not a map of texts", file);
-    for (const auto& [key, value] : entry.items()) {
-      if (!value.is_string()) fail("{}: its __metadata__ is not a map of texts", file);
-      contents.metadata[key] = value.get<std::string>();
-    }
+  const auto all = std::as_bytes(std::span(bytes));
+  const auto data = all.subspan(kLengthBytes + length);
+  SafetensorsHeader header = parse_header({reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length}, file);
+  SafetensorsFile contents{.checked = has_checksums(header)};
+  if (contents.checked) check_header(header, file);
+  for (const TensorEntry& entry : header.tensors) {
+    const auto values = bytes_in(data, entry, file);
+    if (contents.checked) check_tensor(header, entry, values, file);
+    if (!is_counter(entry.name)) contents.tensors.push_back(tensor_of(entry, values, file));
   }
-  check_cover(std::move(extents), data_bytes, file);
+  check_cover(header.tensors, data.size(), file);
+  remove_checksums(header);
+  contents.metadata = std::move(header.metadata);
   return contents;
 }
 
 SafetensorsFile read_safetensors(const std::string& file) {
-  return parse_safetensors(read_file(file, kLargestFile), file);
+  return parse_safetensors(read_file(file, kLargestTensorFile), file);
 }
 
 }  // namespace convoy

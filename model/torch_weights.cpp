@@ -1,8 +1,11 @@
 #include "model/torch_weights.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 
+#include "core/text.hpp"
 #include "model/checkpoint.hpp"
+#include "model/valid_values.hpp"
 
 namespace convoy {
 namespace {
@@ -12,12 +15,13 @@ std::string layer_of(const std::string& tensor) { return tensor.substr(0, tensor
 
 /// The first modules of the file, for an error text.
 std::string modules_in(const SafetensorsFile& file) {
+  constexpr std::size_t kShown = 12;
   std::vector<std::string> modules;
   for (const NamedTensor& tensor : file.tensors) {
-    const std::string module = tensor.name.substr(0, tensor.name.rfind('.'));
+    const std::string module = printable(tensor.name.substr(0, tensor.name.rfind('.')), 120);
     if (std::ranges::find(modules, module) == modules.end()) modules.push_back(module);
+    if (modules.size() > kShown) break;
   }
-  constexpr std::size_t kShown = 12;
   const bool more = modules.size() > kShown;
   if (more) modules.resize(kShown);
   return fmt::format("{}{}", fmt::join(modules, ", "), more ? ", ..." : "");
@@ -28,14 +32,15 @@ std::string modules_in(const SafetensorsFile& file) {
 TorchWeights take_torch_weights(const SafetensorsFile& from, const std::string& file, const Net& net,
                                 const ModuleNames& names) {
   TorchWeights weights;
-  std::vector<std::string> taken;
+  const TensorsByName by_name(from, file);
+  std::unordered_set<std::string> taken;
   for (NamedTensor& wanted : zero_tensors(cut(net))) {
     const std::string layer = layer_of(wanted.name);
     const auto named = names.find(layer);
     const std::string module = named == names.end() ? layer : named->second;
     const std::string name = module + wanted.name.substr(layer.size());
-    const auto found = std::ranges::find(from.tensors, name, &NamedTensor::name);
-    if (found == from.tensors.end()) {
+    const NamedTensor* found = by_name.find(name);
+    if (found == nullptr) {
       fail(
           "{}: the file has no tensor {} for layer {}; give the layer's module with --names. The file has the modules "
           "{}",
@@ -45,12 +50,13 @@ TorchWeights take_torch_weights(const SafetensorsFile& from, const std::string& 
       fail("{}: tensor {} is {}, but {} of the net needs {}; give the right module with --names", file, name,
            fmt::join(found->dims, "x"), wanted.name, fmt::join(wanted.dims, "x"));
     }
+    require_valid(file, name, found->values);
     wanted.values = found->values;
     weights.tensors.push_back(std::move(wanted));
-    taken.push_back(name);
+    taken.insert(name);
   }
   for (const NamedTensor& tensor : from.tensors) {
-    if (std::ranges::find(taken, tensor.name) == taken.end()) weights.unused.push_back(tensor.name);
+    if (!taken.contains(tensor.name)) weights.unused.push_back(tensor.name);
   }
   return weights;
 }

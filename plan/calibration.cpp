@@ -7,9 +7,10 @@
 namespace convoy {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json timing_json(const Timing& timing) {
+OrderedJson timing_json(const Timing& timing) {
   return {{"filters", timing.filters},
           {"forward", timing.forward},
           {"backward_input", timing.backward_input},
@@ -19,10 +20,10 @@ Json timing_json(const Timing& timing) {
           {"backward_input_call", timing.input_call}};
 }
 
-Json member_json(const MemberProfile& member) {
-  Json stages = Json::array();
+OrderedJson member_json(const MemberProfile& member) {
+  OrderedJson stages = OrderedJson::array();
   for (const std::vector<Timing>& timings : member.stages) {
-    Json rows = Json::array();
+    OrderedJson rows = OrderedJson::array();
     for (const Timing& timing : timings) rows.push_back(timing_json(timing));
     stages.push_back(std::move(rows));
   }
@@ -35,13 +36,6 @@ Json member_json(const MemberProfile& member) {
           {"busy_per_byte", member.host.busy_per_byte},
           {"memory_bytes_per_second", member.host.memory},
           {"stages", std::move(stages)}};
-}
-
-/// Returns a time, speed or amount. Throws Error where it is negative.
-double amount(const Json& json, const char* field) {
-  const double value = json.at(field).get<double>();
-  if (!(value >= 0.0)) fail("{} is {}, but must be at least 0", field, value);
-  return value;
 }
 
 HostSpeed host_from(const Json& json) {
@@ -89,19 +83,19 @@ MemberProfile member_from(const Json& json, const std::vector<Stage>& trunk) {
 }  // namespace
 
 std::string to_json(const Calibration& calibration) {
-  Json members = Json::array();
+  OrderedJson members = OrderedJson::array();
   for (const MemberProfile& member : calibration.members) members.push_back(member_json(member));
-  return Json{{"batch", calibration.batch},
-              {"stages", calibration.stages},
-              {"head_seconds_fixed", calibration.master.head.fixed},
-              {"head_seconds_per_image", calibration.master.head.per_image},
-              {"head_update_seconds", calibration.master.head.update},
-              {"busy_per_byte", calibration.master.host.busy_per_byte},
-              {"memory_bytes_per_second", calibration.master.host.memory},
-              {"bytes_per_second_out", calibration.master.card.out},
-              {"bytes_per_second_in", calibration.master.card.in},
-              {"seconds_alone", calibration.seconds_alone},
-              {"members", std::move(members)}}
+  return OrderedJson{{"batch", calibration.batch},
+                     {"stages", calibration.stages},
+                     {"head_seconds_fixed", calibration.master.head.fixed},
+                     {"head_seconds_per_image", calibration.master.head.per_image},
+                     {"head_update_seconds", calibration.master.head.update},
+                     {"busy_per_byte", calibration.master.host.busy_per_byte},
+                     {"memory_bytes_per_second", calibration.master.host.memory},
+                     {"bytes_per_second_out", calibration.master.card.out},
+                     {"bytes_per_second_in", calibration.master.card.in},
+                     {"seconds_alone", calibration.seconds_alone},
+                     {"members", std::move(members)}}
              .dump(1) +
          "\n";
 }
@@ -109,7 +103,7 @@ std::string to_json(const Calibration& calibration) {
 Calibration calibration_from_json(const std::string& text, const std::string& file, const std::vector<Stage>& trunk,
                                   int batch) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     Calibration read{.batch = integer(json, "batch"),
                      .stages = json.at("stages").get<std::vector<std::string>>(),
                      .master = {.head = {amount(json, "head_seconds_fixed"), amount(json, "head_seconds_per_image"),

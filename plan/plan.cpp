@@ -271,7 +271,7 @@ std::string to_json(const Plan& plan) {
 
 Plan plan_from_json(const std::string& text, const std::string& file) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     Plan plan{integer(json, "batch"), json.at("members").get<std::vector<std::string>>(), {}};
     for (const Json& stage : json.at("stages")) {
       StagePlan& shards = plan.stages.emplace_back();

@@ -12,6 +12,7 @@
 #include "core/allocator.hpp"
 #include "core/cache_folder.hpp"
 #include "core/exit_code.hpp"
+#include "core/output.hpp"
 #include "core/stop_signal.hpp"
 #include "core/text.hpp"
 #include "devices/calibrate.hpp"
@@ -96,6 +97,7 @@ void define(CLI::App& app, Options& options) {
 }
 
 void serve_on(Options options, const std::string& device_name) {
+  go_on_without_output("convoy-slave goes on computing without it");
   isolate_stop_signals();
   const auto device = make_device(device_name, options.device_options);
   if (!options.insecure) options.slave.key = wire::join_key_from(options.key);
@@ -146,9 +148,10 @@ int run(const Options& options) {
 }  // namespace convoy
 
 int main(int argc, char** argv) {
-  convoy::settle_library_threads(argv);
-  convoy::keep_freed_memory();
+  convoy::prepare_output();
   return convoy::report_errors(convoy::kReport, [&] {
+    convoy::settle_library_threads(argv);
+    convoy::keep_freed_memory();
     CLI::App app{"Convoy's slave computes its share of the filters for a master."};
     convoy::Options options;
     convoy::define(app, options);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/output.hpp"
 #include "core/text.hpp"
 #include "slave/session.hpp"
 #include "slave/state_cache.hpp"
@@ -32,10 +33,7 @@ constexpr auto kTellAgain = 10min;
 /// How long the slave tries to connect to a master that it found by broadcasts before it looks for one again.
 constexpr auto kBeaconPatience = 5s;
 
-void say(const std::string& line) {
-  fmt::print("{}\n", printable(line));
-  std::fflush(stdout);
-}
+void say(const std::string& line) { put(stdout, printable(line) + "\n"); }
 
 /// Prints all events. Prints a problem when it is new, and again after kTellAgain.
 class Reporter {

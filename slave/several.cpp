@@ -14,6 +14,7 @@
 
 #include "core/error.hpp"
 #include "core/exit_code.hpp"
+#include "core/output.hpp"
 
 namespace convoy {
 namespace {
@@ -56,8 +57,8 @@ class Children {
       names_.erase(ended);
       const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       if (code == kSuccess) continue;
-      fmt::print(stderr, "convoy-slave: the slave of device {} ended with exit code {}{}\n", name, code,
-                 names_.empty() ? "" : "; the other slaves go on");
+      put(stderr, fmt::format("convoy-slave: the slave of device {} ended with exit code {}{}\n", name, code,
+                              names_.empty() ? "" : "; the other slaves go on"));
       if (code_ == kSuccess) code_ = code;
     }
   }

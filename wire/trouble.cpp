@@ -12,6 +12,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -106,13 +107,20 @@ void Trouble::ask() {
     if (state_->asked || fresh) return;
     state_->asked = now;
   }
-  std::thread([state = state_] {
+  const auto look = [state = state_] {
     std::string answer = why_unconnected(state->address);
     const std::scoped_lock lock(state->mutex);
     state->answer = std::move(answer);
     state->answered = Clock::now();
     state->asked.reset();
-  }).detach();
+  };
+  try {
+    std::thread(look).detach();
+  } catch (const std::system_error&) {
+    // The system refuses a thread now. The trouble is explained later, when it is asked for again.
+    const std::scoped_lock lock(state_->mutex);
+    state_->asked.reset();
+  }
 }
 
 std::string Trouble::answer() const {

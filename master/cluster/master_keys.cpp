@@ -8,17 +8,17 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/files.hpp"
 #include "master/commands/options.hpp"
+#include "plan/json_fields.hpp"
 
 namespace convoy {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 std::string default_file() {
   for (const auto& [variable, below] : {std::pair{"XDG_CONFIG_HOME", ""}, std::pair{"HOME", "/.config"}}) {
@@ -30,15 +30,27 @@ std::string default_file() {
       "a key file with --keys");
 }
 
+/// Parses the text of a file. Returns nothing if it is not JSON.
+std::optional<Json> json_in(const std::string& text) {
+  try {
+    return parse_json(text);
+  } catch (const Error&) {
+  } catch (const Json::exception&) {
+  }
+  return std::nullopt;
+}
+
 /// Parses the text of a key file. Returns nothing if it is not a valid key file.
 std::optional<wire::MasterKeys> keys_in(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const std::optional<Json> json = json_in(text);
   wire::MasterKeys keys;
   for (const auto& [name, pair] : {std::pair{"master", &keys.master}, std::pair{"member", &keys.member}}) {
-    if (!json.is_object() || !json.contains(name) || !json[name].is_object()) return std::nullopt;
+    if (!json || !json->is_object() || !json->contains(name)) return std::nullopt;
+    const Json& halves = json->at(name);
+    if (!halves.is_object()) return std::nullopt;
     for (const auto& [half, key] : {std::pair{"public", &pair->public_key}, std::pair{"secret", &pair->secret_key}}) {
-      if (!json[name].contains(half) || !json[name][half].is_string()) return std::nullopt;
-      *key = json[name][half].get<std::string>();
+      if (!halves.contains(half) || !halves[half].is_string()) return std::nullopt;
+      *key = halves[half].get<std::string>();
       if (!wire::is_key(*key)) return std::nullopt;
     }
   }

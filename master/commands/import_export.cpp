@@ -1,14 +1,17 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/exit_code.hpp"
 #include "core/files.hpp"
+#include "core/text.hpp"
 #include "master/commands/options.hpp"
 #include "model/checkpoint.hpp"
 #include "model/safetensors.hpp"
 #include "model/torch_weights.hpp"
+#include "model/valid_values.hpp"
 #include "nets/graph/net.hpp"
 #include "nets/onnx/onnx.hpp"
 
@@ -28,6 +31,7 @@ void expect_free(const std::string& file, bool force) {
 void import_model(const ImportOptions& options, const std::string& out) {
   expect_free(out + ".yaml", options.force);
   const ImportedNet model = import_onnx(options.model, fs::path(out).filename().string());
+  for (const NamedTensor& tensor : model.tensors) require_valid(options.model, tensor.name, tensor.values);
   std::string yaml = model.yaml;
   const Net net = parse_net(yaml, out + ".yaml", options.set);
   if (!options.set.empty()) {
@@ -53,7 +57,13 @@ void import_weights(const ImportOptions& options, const std::string& out) {
   write_safetensors(out + ".safetensors", {.tensors = std::move(weights.tensors), .metadata = {{"net", net.name}}});
   fmt::print("{}.safetensors: {} parameters for {}\n", out, parameter_count(net), options.net);
   if (weights.unused.empty()) return;
-  fmt::print("tensors left out, because no layer of the net takes them: {}\n", fmt::join(weights.unused, ", "));
+  constexpr std::size_t kShown = 100;
+  std::vector<std::string> shown;
+  for (std::size_t i = 0; i < std::min(kShown, weights.unused.size()); ++i) {
+    shown.push_back(printable(weights.unused[i], 120));
+  }
+  fmt::print("tensors left out, because no layer of the net takes them: {}{}\n", fmt::join(shown, ", "),
+             weights.unused.size() > kShown ? fmt::format(" and {} more", weights.unused.size() - kShown) : "");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/exit_code.hpp"
+#include "core/output.hpp"
 #include "core/stop_signal.hpp"
 #include "data/batches.hpp"
 #include "data/image_file.hpp"
@@ -73,7 +74,7 @@ void print_skipped(const std::string& file, const std::string& what, const std::
     const nlohmann::ordered_json line{{"event", "skipped"}, {"image", file}, {"why", what}};
     fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
-    fmt::print(stderr, "convoy-master: {}; skipped\n", what);
+    put(stderr, fmt::format("convoy-master: {}; skipped\n", what));
   }
 }
 
@@ -81,7 +82,7 @@ void print_skipped(const std::string& file, const std::string& what, const std::
 void print_summary(std::size_t skipped, std::size_t files, const std::string& format) {
   if (skipped == 0) return;
   if (skipped == files) fail("none of the {} files could be decoded; give JPEG or PNG files", files);
-  if (format == "text") fmt::print(stderr, "convoy-master: {} of {} files were skipped\n", skipped, files);
+  if (format == "text") put(stderr, fmt::format("convoy-master: {} of {} files were skipped\n", skipped, files));
 }
 
 /// The scores of an image: probabilities if the net ends with softmax, otherwise its outputs unchanged.

@@ -33,17 +33,20 @@ std::vector<std::string> split_fields(const std::string& text) {
 
 using Values = std::map<std::string, std::string>;
 
-/// Adds the value of a text "field: value", or all values of a text "field: {name: value, ...}".
-void add(const std::string& owner, const std::string& field, Values& values) {
+/// Adds the value of a text "field: value", or all values of a text "field: {name: value, ...}". The text may come from a
+/// damaged file, so maps that are nested deeper than those of a net are taken as values.
+void add(const std::string& owner, const std::string& field, Values& values, int depth = 0) {
+  constexpr int kDeepest = 4;
   const std::size_t colon = field.find(": ");
   if (colon == std::string::npos) return;
   const std::string name = owner + field.substr(0, colon);
   const std::string value = field.substr(colon + 2);
-  if (!value.starts_with('{')) {
+  if (!value.starts_with('{') || depth == kDeepest) {
     values[name] = value;
     return;
   }
-  for (const std::string& each : split_fields(value.substr(1, value.size() - 2))) add(name + ".", each, values);
+  for (const std::string& each : split_fields(value.substr(1, value.size() - 2)))
+    add(name + ".", each, values, depth + 1);
 }
 
 /// The values in a text of to_yaml(), by the names that --set uses.

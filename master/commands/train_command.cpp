@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/exit_code.hpp"
-#include "core/files.hpp"
+#include "core/output.hpp"
 #include "core/stop_signal.hpp"
 #include "data/dataset.hpp"
 #include "master/cluster/cluster_learner.hpp"
@@ -12,6 +12,7 @@
 #include "master/commands/run_options.hpp"
 #include "master/report/plot_observer.hpp"
 #include "master/report/record_observers.hpp"
+#include "master/report/run_files.hpp"
 #include "master/report/run_folder.hpp"
 #include "master/report/text_observer.hpp"
 #include "train/train.hpp"
@@ -35,18 +36,29 @@ std::string go_on_command(const std::string& command_line, const std::string& fo
   return fmt::format("{} train --resume {}", command_line.substr(0, command_line.find(' ')), shell_word(folder));
 }
 
-TrainingState restore(const TrainOptions& options, const Cut& cut, const std::string& expected,
+TrainingState restore(const TrainOptions& options, const Cut& cut, const RunIdentity& expected,
                       const Observers& observers) {
   std::string notice;
-  const TrainingState state = read_checkpoint(options.out, cut, notice, [&](const std::string& fingerprint) {
-    if (fingerprint == expected) return;
+  TrainingState state = read_checkpoint(options.out, cut, notice, [&](const RunIdentity& run) {
+    if (run.fingerprint == expected.fingerprint) return;
     fail(
         "{}: the run cannot go on with other values: {}; `convoy-master train --resume {}` takes all of them from the "
         "run, and another --out starts a new run",
-        options.out, fmt::join(differences(fingerprint, expected), ", "), shell_word(options.out));
+        options.out, fmt::join(differences(run.fingerprint, expected.fingerprint), ", "), shell_word(options.out));
   });
   if (!notice.empty()) {
     for (const auto& observer : observers) observer->on_notice(notice);
+  }
+  const Progress& at = state.progress;
+  if (at.epoch > expected.length.epochs || (at.epoch == expected.length.epochs && at.batch > 0)) {
+    fail("{}: the run has done {} epochs and {} batches already; give --epochs {} or more", options.out, at.epoch,
+         at.batch, at.epoch + (at.batch > 0 ? 1 : 0));
+  }
+  if (at.batch > expected.length.batches) {
+    fail(
+        "{}: the run has done {} batches of an epoch, but its data {} has only {} now; restore the images that are "
+        "missing, or start a new run with another --out",
+        options.out, at.batch, options.net.data, expected.length.batches);
   }
   return state;
 }
@@ -82,13 +94,14 @@ class TrainCommand {
     test_ = std::make_unique<Batches>(data_, Part::test, batch, options.net.seed, Augmentation{}, net_.scales);
     start_ = initial();
     const bool there = !options.out.empty() && std::filesystem::exists(options.out);
-    folder_ = options.resume ? options.out : make_run_folder(options.out, net_.name);
-    if (!options.resume) unbegun_ = UnbegunRun(folder_, !there);
+    const std::string folder = options.resume ? options.out : make_run_folder(options.out, net_.name);
+    if (!options.resume) unbegun_ = UnbegunRun(folder, !there);
     net_.run = options.given;
-    go_on_ = go_on_command(command_line, folder_);
-    write_text(folder_ + "/config.yaml", config(command_line));
-    observers_.push_back(make_file_observer(folder_));
-    observers_.push_back(make_plot_observer(folder_));
+    go_on_ = go_on_command(command_line, folder);
+    files_ = std::make_unique<RunFiles>(folder, cut_, net_, observers_);
+    files_->keep("config.yaml", config(command_line));
+    observers_.push_back(make_file_observer(folder));
+    observers_.push_back(make_plot_observer(folder));
   }
 
   int run() {
@@ -99,7 +112,7 @@ class TrainCommand {
       return kInterrupted;
     }
     const Calibration& calibration = cluster->calibration();
-    if (!calibration.members.empty()) write_text(folder_ + "/calibration.json", to_json(calibration));
+    if (!calibration.members.empty()) files_->keep("calibration.json", to_json(calibration));
     announce(*cluster);
     return train_and_end(*cluster, stop);
   }
@@ -109,9 +122,14 @@ class TrainCommand {
     return fmt::format("# {}\n{}", command_line, to_yaml(net_));
   }
 
+  RunIdentity identity() const {
+    return {.fingerprint = fingerprint_,
+            .length = {.epochs = net_.training.epochs, .batches = training_->count(), .images = net_.training.batch}};
+  }
+
   TrainingState initial() {
     if (options_.resume) {
-      if (has_checkpoint(options_.out)) return restore(options_, cut_, fingerprint_, observers_);
+      if (has_checkpoint(options_.out)) return restore(options_, cut_, identity(), observers_);
       if (!std::filesystem::exists(options_.out + "/config.yaml")) {
         fail("{} has no run; leave out --resume to start one", options_.out);
       }
@@ -126,7 +144,7 @@ class TrainCommand {
 
   void announce(const Cluster& cluster) {
     RunStart start{.net = net_.name,
-                   .folder = folder_,
+                   .folder = files_->folder(),
                    .data = options_.net.data,
                    .device = cluster.device().info().description,
                    .parameters = parameter_count(net_),
@@ -134,37 +152,15 @@ class TrainCommand {
                    .epochs = net_.training.epochs,
                    .training_images = data_.training.count(),
                    .test_images = data_.test.count(),
-                   .first_step = steps_before(start_.progress),
+                   .first_step = steps_of(start_.progress, identity().length),
                    .stages = cut_.trunk,
                    .plan = cluster.plan()};
     unbegun_.began();
     for (const auto& observer : observers_) observer->on_start(start);
   }
 
-  long steps_before(const Progress& progress) const {
-    return static_cast<long>(progress.epoch) * training_->count() + progress.batch;
-  }
-
-  void save(const Cluster& cluster, const TrainingState& state) {
-    write_text(folder_ + "/plan.json", to_json(cluster.plan()));
-    write_checkpoint(folder_, cut_, state, fingerprint_);
-    write_weights(folder_ + "/weights.safetensors", cut_, *state.model, net_);
-    for (const auto& observer : observers_) {
-      observer->on_checkpoint(folder_ + "/checkpoint.safetensors", steps_before(state.progress));
-    }
-  }
-
-  /// Saves a checkpoint. If this fails, for example because the disk is full, training goes on.
-  void try_to_save(const Cluster& cluster, const TrainingState& state) {
-    unsaved_.clear();
-    try {
-      save(cluster, state);
-    } catch (const Error& error) {
-      unsaved_ = error.what();
-      for (const auto& observer : observers_) {
-        observer->on_notice(unsaved_ + "; training goes on, and the next checkpoint is tried when it is due");
-      }
-    }
+  SavedState saved(const Cluster& cluster, const TrainingState& state) const {
+    return {.state = state, .run = identity(), .plan = to_json(cluster.plan())};
   }
 
   std::unique_ptr<Learner> make_learner(Cluster& cluster) const {
@@ -184,19 +180,20 @@ class TrainCommand {
         .checkpoint_seconds = options_.checkpoint_seconds,
         .stop = stop,
         .save_now = &catch_hangups(),
-        .best = best_before(),
-        .save_best = [&](const BestEpoch& best, const ModelState& model) { try_to_save_best(best, model); }};
+        .best = options_.resume ? files_->best_before() : BestEpoch{},
+        .save_best = [&](const BestEpoch& best, const ModelState& model) { files_->try_to_save_best(best, model); }};
     const std::unique_ptr<Learner> learner = make_learner(cluster);
     try {
-      save(cluster, start_);  // makes sure that there is a checkpoint
+      files_->save(saved(cluster, start_));  // makes sure that there is a checkpoint
       const Outcome outcome = train(training, *learner, std::move(start_), observers_,
-                                    [&](const TrainingState& state) { try_to_save(cluster, state); });
-      if (!unsaved_.empty()) throw Error(unsaved_);
+                                    [&](const TrainingState& state) { files_->try_to_save(saved(cluster, state)); });
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
+      files_->finish(stop);
       end(end_of(outcome));
       return outcome.interrupted ? kInterrupted : kSuccess;
     } catch (const PeerLost& lost) {
       cluster.dismiss("the run ended: " + std::string(lost.what()));
+      files_->finish(stop);
       end({.how = "failed",
            .text = fmt::format("stopped: {}; the last checkpoint is still valid", lost.what()),
            .go_on = go_on_});
@@ -233,30 +230,6 @@ class TrainCommand {
     return end;
   }
 
-  std::string best_file() const { return folder_ + "/best.safetensors"; }
-
-  /// The best epoch so far of a run that is resumed; none for a new run.
-  BestEpoch best_before() {
-    if (!options_.resume) return {};
-    std::string notice;
-    const BestEpoch best = read_best(best_file(), notice);
-    for (const auto& observer : observers_) {
-      if (!notice.empty()) observer->on_notice(notice);
-    }
-    return best;
-  }
-
-  /// Saves the weights of the best epoch. If this fails, training goes on.
-  void try_to_save_best(const BestEpoch& best, const ModelState& model) {
-    try {
-      write_best(best_file(), cut_, model, net_, best);
-    } catch (const Error& error) {
-      for (const auto& observer : observers_) {
-        observer->on_notice(std::string(error.what()) + "; training goes on without the weights of its best epoch");
-      }
-    }
-  }
-
   void end(const RunEnd& end) {
     for (const auto& observer : observers_) observer->on_end(end);
   }
@@ -271,14 +244,14 @@ class TrainCommand {
   std::unique_ptr<Batches> training_;
   std::unique_ptr<Batches> test_;
   TrainingState start_;
-  std::string folder_;
+  std::unique_ptr<RunFiles> files_;
   std::string go_on_;
-  std::string unsaved_;  ///< why the last checkpoint was not written; empty if it was
 };
 
 }  // namespace
 
 int train_command(const TrainOptions& options, const std::string& command_line) {
+  go_on_without_output("training goes on, and events.jsonl in the run folder tells how");
   return TrainCommand(options, command_line).run();
 }
 

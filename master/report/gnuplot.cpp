@@ -19,7 +19,12 @@ bool run_gnuplot(const std::string& folder, const std::string& script) {
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  // This program ignores SIGPIPE (core/output.hpp), and what a program ignores its children ignore too.
+  sigset_t pipes;
+  sigemptyset(&pipes);
+  sigaddset(&pipes, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &pipes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   std::array<char, 8> program{"gnuplot"};
   std::string name = script;
   std::array<char*, 3> arguments{program.data(), name.data(), nullptr};

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "core/output.hpp"
+
 namespace convoy {
 namespace {
 
@@ -40,8 +42,7 @@ std::size_t width_of(const std::string& text) {
 
 LiveLines::~LiveLines() {
   if (widths_.empty()) return;
-  fmt::print(output_.to, "\n");
-  std::fflush(output_.to);
+  put(output_.to, "\n");
 }
 
 std::string LiveLines::cleared() const {
@@ -55,8 +56,7 @@ std::string LiveLines::cleared() const {
 }
 
 void LiveLines::line(const std::string& text) {
-  fmt::print(output_.to, "{}{}\n", cleared(), text);
-  std::fflush(output_.to);
+  put(output_.to, fmt::format("{}{}\n", cleared(), text));
   widths_.clear();
 }
 
@@ -77,8 +77,7 @@ void LiveLines::show(const std::vector<std::string>& lines) {
     text += (i > 0 ? "\n" : "") + shown;
     widths_.push_back(width_of(shown));
   }
-  fmt::print(output_.to, "{}", text);
-  std::fflush(output_.to);
+  put(output_.to, text);
 }
 
 }  // namespace convoy

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <future>
 
@@ -62,9 +63,8 @@ class PlotObserver : public Observer {
 
   void on_start(const RunStart& start) override {
     const std::string heading = fmt::format("{} on {}, batch {}", start.net, start.data, start.batch);
-    std::ofstream(folder_ + "/curves.gnuplot")
-        << "# Draws results.csv: gnuplot curves.gnuplot\nheading = " << quoted(heading) << "\n"
-        << kScript;
+    script_ = "# Draws results.csv: gnuplot curves.gnuplot\nheading = " + quoted(heading) + "\n" + kScript;
+    write_script();
   }
   void on_epoch(const EpochReport&) override {
     fresh_ = true;
@@ -79,14 +79,21 @@ class PlotObserver : public Observer {
   }
 
  private:
+  void write_script() const { std::ofstream(folder_ + "/curves.gnuplot") << script_; }
+
   void draw() {
-    drawing_ = std::async(std::launch::async, [folder = folder_] { return run_gnuplot(folder, "curves.gnuplot"); });
+    std::error_code ignored;  // the folder may have been deleted since the start
+    if (!std::filesystem::exists(folder_ + "/curves.gnuplot", ignored)) write_script();
+    // Where the system refuses a thread, the run's end draws.
+    drawing_ = std::async(std::launch::async | std::launch::deferred,
+                          [folder = folder_] { return run_gnuplot(folder, "curves.gnuplot"); });
     drawn_ = true;
     fresh_ = false;
     since_.restart();
   }
 
   std::string folder_;
+  std::string script_;
   bool fresh_ = false;  ///< whether an epoch is not plotted yet
   bool drawn_ = false;
   Stopwatch since_;

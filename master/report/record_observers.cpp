@@ -3,12 +3,15 @@
 #include <fmt/core.h>
 #include <fmt/ostream.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <utility>
 
+#include "core/output.hpp"
 namespace convoy {
 namespace {
 
@@ -115,32 +118,58 @@ class JsonObserver : public Observer {
   std::vector<Stage> stages_;  ///< stages of the run's net
 };
 
-std::ofstream open_for_append(const std::string& file) {
-  std::ofstream stream(file, std::ios::app);
-  if (!stream) fail("{}: the file cannot be written; check that the folder is writable and the disk is not full", file);
-  return stream;
-}
+/// A file to which lines are added. Where somebody has deleted it, the next line begins it anew.
+class GrowingFile {
+ public:
+  /// `heading`: its first line, if it has one. Throws Error where the file cannot be written.
+  GrowingFile(std::string name, std::string heading) : name_(std::move(name)), heading_(std::move(heading)) {
+    begin();
+    if (!stream_)
+      fail("{}: the file cannot be written; check that the folder is writable and the disk is not full", name_);
+  }
+
+  /// Adds a line. If this fails, the run goes on, and the user is told once.
+  void add(const std::string& line) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(name_, ignored)) begin();
+    stream_ << line << std::endl;
+    if (stream_) return;
+    stream_.clear();
+    if (std::exchange(failed_, true)) return;
+    put(stderr,
+        fmt::format("convoy-master: {}: writing failed, and the run goes on; check that the folder is there and the "
+                    "disk is not full\n",
+                    name_));
+  }
+
+ private:
+  void begin() {
+    stream_.close();
+    stream_.clear();
+    stream_.open(name_, std::ios::app);
+    if (stream_ && !heading_.empty() && stream_.tellp() == 0) stream_ << heading_ << std::endl;
+  }
+
+  std::string name_;
+  std::string heading_;
+  std::ofstream stream_;
+  bool failed_ = false;
+};
 
 class FileObserver : public JsonObserver {
  public:
   explicit FileObserver(const std::string& folder)
-      : JsonObserver([this](const std::string& line) { write(events_, events_file_, without_keys(line)); }),
-        events_file_(folder + "/events.jsonl"),
-        results_file_(folder + "/results.csv"),
-        events_(open_for_append(events_file_)),
-        results_(open_for_append(results_file_)) {
-    if (results_.tellp() == 0) {
-      write(results_, results_file_,
-            "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,learning_rate");
-    }
-  }
+      : JsonObserver([this](const std::string& line) { events_.add(without_keys(line)); }),
+        events_(folder + "/events.jsonl", ""),
+        results_(
+            folder + "/results.csv",
+            "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,learning_rate") {}
 
   void on_epoch(const EpochReport& report) override {
     JsonObserver::on_epoch(report);
-    write(results_, results_file_,
-          fmt::format("{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.2f},{:.3f},{:g}", report.epoch, report.step,
-                      report.train_loss, report.train_accuracy, report.test_loss, report.test_accuracy,
-                      report.images_per_second, report.seconds, report.learning_rate));
+    results_.add(fmt::format("{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.2f},{:.3f},{:g}", report.epoch, report.step,
+                             report.train_loss, report.train_accuracy, report.test_loss, report.test_accuracy,
+                             report.images_per_second, report.seconds, report.learning_rate));
   }
 
  private:
@@ -150,31 +179,14 @@ class FileObserver : public JsonObserver {
     return std::regex_replace(line, key, "--key KEY");
   }
 
-  /// Writes a line. If this fails, the run goes on, and the user is told once.
-  void write(std::ofstream& stream, const std::string& file, const std::string& line) {
-    stream << line << std::endl;
-    if (stream) return;
-    stream.clear();
-    if (!std::exchange(failed_, true)) {
-      fmt::print(stderr, "convoy-master: {}: writing failed, and the run goes on; check that the disk is not full\n",
-                 file);
-    }
-  }
-
-  bool failed_ = false;
-  std::string events_file_;
-  std::string results_file_;
-  std::ofstream events_;
-  std::ofstream results_;
+  GrowingFile events_;
+  GrowingFile results_;
 };
 
 }  // namespace
 
 std::unique_ptr<Observer> make_json_observer(std::FILE* to) {
-  return std::make_unique<JsonObserver>([to](const std::string& line) {
-    fmt::print(to, "{}\n", line);
-    std::fflush(to);
-  });
+  return std::make_unique<JsonObserver>([to](const std::string& line) { put(to, line + "\n"); });
 }
 
 std::unique_ptr<Observer> make_file_observer(const std::string& folder) {

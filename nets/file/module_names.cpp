@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/files.hpp"
+#include "core/text.hpp"
 #include "nets/file/fields.hpp"
 
 namespace convoy {
@@ -14,11 +16,9 @@ bool has_weights(const Layer& layer) {
          std::holds_alternative<BatchNorm>(layer.spec);
 }
 
-YAML::Node load(const std::string& file) {
+YAML::Node load(const std::string& text, const std::string& file) {
   try {
-    return YAML::LoadFile(file);
-  } catch (const YAML::BadFile&) {
-    fail("{}: the file cannot be read; check its name", file);
+    return YAML::Load(text);
   } catch (const YAML::Exception& error) {
     fail("{}:{}: this is no YAML; look there for brackets, quotes and indentation", file, error.mark.line + 1);
   }
@@ -27,7 +27,11 @@ YAML::Node load(const std::string& file) {
 }  // namespace
 
 ModuleNames read_module_names(const std::string& file, const Net& net) {
-  const YAML::Node root = load(file);
+  return parse_module_names(read_text(file, std::size_t{1} << 20), file, net);
+}
+
+ModuleNames parse_module_names(const std::string& text, const std::string& file, const Net& net) {
+  const YAML::Node root = load(text, file);
   if (!root.IsMap())
     fail("{}: the file is not a map from layers to modules; expected lines such as conv1: features.0", file);
   std::vector<std::string> layers;
@@ -42,7 +46,8 @@ ModuleNames read_module_names(const std::string& file, const Net& net) {
     }
     const std::string layer = entry.first.Scalar();
     if (std::ranges::find(layers, layer) == layers.end()) {
-      fail("{}:{}: the net has no layer {} with weights; did you mean {}?", file, line, layer, nearest(layer, layers));
+      fail("{}:{}: the net has no layer {} with weights; did you mean {}?", file, line, printable(layer, 80),
+           nearest(layer, layers));
     }
     if (!names.emplace(layer, entry.second.Scalar()).second) fail("{}:{}: layer {} comes twice", file, line, layer);
   }

@@ -14,5 +14,7 @@ using ModuleNames = std::map<std::string, std::string>;
 /// Reads a YAML map from layer to module, such as "conv1: features.0". Throws Error naming file and line if the file is
 /// not such a map, or names a layer that the net lacks or that has no weights.
 ModuleNames read_module_names(const std::string& file, const Net& net);
+/// The same of the text of a file. `file` is the name that errors give.
+ModuleNames parse_module_names(const std::string& text, const std::string& file, const Net& net);
 
 }  // namespace convoy

@@ -155,7 +155,12 @@ std::vector<std::vector<int>> resolve_inputs(const Written& layers) {
   }
   std::vector<std::vector<int>> inputs(layers.size());
   for (std::size_t i = 0; i < layers.size(); ++i) {
+    constexpr std::size_t kMostInputs = 1024;
     if (layers[i].from.empty()) inputs[i] = {static_cast<int>(i) - 1};
+    if (layers[i].from.size() > kMostInputs) {
+      layers[i].fields.fail("from",
+                            fmt::format("names {} layers; the limit is {}", layers[i].from.size(), kMostInputs));
+    }
     for (const std::string& name : layers[i].from) {
       const auto found = index.find(name);
       if (found == index.end())

@@ -163,7 +163,11 @@ Graph read_graph(const std::string& bytes, const std::string& file) {
          graph.opset, kOldest, kNewest);
   }
   const onnx::GraphProto& from = model.graph();
-  for (const onnx::TensorProto& tensor : from.initializer()) graph.constants[tensor.name()] = constant_of(tensor, file);
+  for (const onnx::TensorProto& tensor : from.initializer()) {
+    if (!graph.constants.emplace(tensor.name(), constant_of(tensor, file)).second) {
+      fail("{}: the model has two tensors of the name {}; expected names that come once", file, tensor.name());
+    }
+  }
   take_input(from, file, graph);
   if (from.output_size() != 1)
     fail("{}: the model has {} outputs; expected one, for the classes", file, from.output_size());

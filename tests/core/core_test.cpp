@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <new>
 #include <numeric>
 
 #include "core/error.hpp"
@@ -221,6 +222,22 @@ TEST(ThreadTeam, RunsEachJobOnceAndReturnsWhenAllAreDone) {
       EXPECT_EQ(std::count(ran.begin(), ran.end(), 1), size);
     }
   }
+}
+
+TEST(ThreadTeam, ThrowsWhatAJobThrowsWhenAllHaveEndedAndGoesOn) {
+  ThreadTeam team(3);
+  for (int thrower = 0; thrower < 3; ++thrower) {
+    std::atomic<int> ended{0};
+    const auto job = [&](int thread) {
+      if (thread == thrower) throw std::bad_alloc();
+      ++ended;
+    };
+    EXPECT_THROW(team.run(job), std::bad_alloc);
+    EXPECT_EQ(ended, 2);
+  }
+  std::atomic<int> ran{0};
+  team.run([&](int) { ++ran; });
+  EXPECT_EQ(ran, 3);
 }
 
 TEST(ThreadTeam, SplitCoversEverythingOnceInOrder) {

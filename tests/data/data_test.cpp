@@ -124,6 +124,11 @@ TEST(Data, Cifar10HasTheNamesOfItsClasses) {
   const DataSet odd = open_data(folder.path(), 1);
   EXPECT_TRUE(odd.class_names.empty());
   EXPECT_THAT(odd.notices, testing::ElementsAre(HasSubstr("names 1 classes, expected 10")));
+  // A name of any length would make a config.yaml that cannot be read.
+  write_text(folder.path() + "/batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\n" + std::string(1000000, 'j') + "\n");
+  const DataSet endless = open_data(folder.path(), 1);
+  EXPECT_TRUE(endless.class_names.empty());
+  EXPECT_THAT(endless.notices, testing::ElementsAre(HasSubstr("a line of more than 256 bytes")));
 }
 
 TEST(Data, MayLieInAFolderBeneathIfItIsTheOnlyOne) {

@@ -47,7 +47,7 @@ const std::vector<Library>& libraries() {
   static const std::vector<Library> table{
       {"ZeroMQ", std::regex("zmq[._a-z]*"), {"wire", "tests"}},
       {"FlatBuffers", std::regex("flatbuffers/.*"), {"wire", "tests"}},
-      {"xxHash", std::regex("xxh.*"), {"wire"}},
+      {"xxHash", std::regex("xxh.*"), {"model", "wire"}},
       {"oneDNN", std::regex("(oneapi/)?dnnl.*"), {"kernels", "bench", "tests"}},
       {"Eigen", std::regex("(unsupported/)?Eigen/.*"), {"kernels", "bench", "tests"}},
       {"OpenMP", std::regex("omp\\.h"), {"kernels", "bench", "tests"}},
@@ -103,8 +103,8 @@ std::string check_library(const std::string& path, const std::string& header) {
     }
   }
   const bool standard = header.find('.') == std::string::npos && header.find('/') == std::string::npos;
-  const bool c_library = header == "malloc.h" || header == "sys/mman.h";
-  if (from == "core" && !standard && !c_library && !header.starts_with("fmt/")) {
+  static const Names c_library{"fcntl.h", "malloc.h", "sys/mman.h", "unistd.h"};
+  if (from == "core" && !standard && !c_library.contains(header) && !header.starts_with("fmt/")) {
     return fmt::format("<{}>: core/ includes the standard libraries and fmt, nothing else", header);
   }
   return "";

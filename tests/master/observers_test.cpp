@@ -302,10 +302,7 @@ TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
     const auto observer = make_file_observer(folder.path());
     tell_all(*observer);
   }
-  {
-    const auto again = make_file_observer(folder.path());
-    again->on_epoch(kEpoch);
-  }
+  make_file_observer(folder.path())->on_epoch(kEpoch);
   const std::string events = read_text(folder.path() + "/events.jsonl");
   EXPECT_EQ(events_in(events).size(), 8U);
   EXPECT_THAT(events, HasSubstr("--key KEY"));
@@ -316,15 +313,25 @@ TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
                 row + row);
 }
 
+TEST(FileObserver, BeginsFilesAnewThatSomebodyDeleted) {
+  const TemporaryFolder folder;
+  const std::string run = folder.path() + "/run";
+  std::filesystem::create_directory(run);
+  const auto observer = make_file_observer(run);
+  observer->on_epoch(kEpoch);
+  std::filesystem::remove_all(run);
+  observer->on_epoch(kEpoch);  // which is lost, because there is no folder
+  std::filesystem::create_directory(run);
+  observer->on_epoch(kEpoch);
+  EXPECT_EQ(events_in(read_text(run + "/events.jsonl")).size(), 1U);
+  EXPECT_THAT(read_text(run + "/results.csv"), testing::MatchesRegex("epoch,step,.*\n1,120,.*\n"));
+}
+
 TEST(FileObserver, NamesTheFileThatItCannotWrite) {
   const TemporaryFolder folder;
   const std::string missing = folder.path() + "/missing";
-  try {
-    make_file_observer(missing);
-    FAIL() << "the folder does not exist";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(missing + "/events.jsonl: the file cannot be written"));
-  }
+  EXPECT_THAT([&] { make_file_observer(missing); },
+              testing::ThrowsMessage<Error>(HasSubstr(missing + "/events.jsonl: the file cannot be written")));
 }
 
 TEST(PlotObserver, DrawsASingleEpoch) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -70,6 +71,31 @@ class NamesFile : public testing::Test {
   std::string folder_ = testing::TempDir() + "/convoy-names-" + std::to_string(getpid());
 };
 
+TEST(TorchWeights, ThatAreNoNumbersAreRefused) {
+  for (const auto& [tensor, value] : {std::pair{"conv.weight", std::nanf("")}, std::pair{"norm.running_var", -1.0F}}) {
+    SafetensorsFile file = model_of(small(), {});
+    std::ranges::find(file.tensors, tensor, &NamedTensor::name)->values[0] = value;
+    const std::string refusal = said([&] { take_torch_weights(file, "f", small(), {}); });
+    EXPECT_THAT(refusal, HasSubstr(fmt::format("f: value 0 of tensor {} is", tensor)));
+  }
+}
+
+/// A reader that compared each name with all others would take minutes.
+TEST(TorchWeights, AreTakenFromManyTensors) {
+  SafetensorsFile file = model_of(small(), {});
+  constexpr std::size_t kMany = 300000;
+  for (std::size_t i = 0; i < kMany; ++i) file.tensors.push_back({fmt::format("other{}.weight", i), {0}, {}});
+  EXPECT_EQ(take_torch_weights(file, "f", small(), {}).unused.size(), kMany);
+  EXPECT_THAT(said([&] { take_torch_weights(file, "f", small(), {{"conv", "nowhere"}}); }), HasSubstr(", ..."));
+}
+
+TEST_F(NamesFile, IsRefusedWhereItIsNoSmallFile) {
+  EXPECT_THAT(said([] { read_module_names("/dev/zero", small()); }), HasSubstr("/dev/zero: it is a device or a pipe"));
+  EXPECT_THAT(said([] { read_module_names("/proc", small()); }), HasSubstr("/proc: it is a folder"));
+  EXPECT_THAT(refusal(std::string(std::size_t{2} << 20, ' ')), HasSubstr("at most 1048576"));
+  EXPECT_THAT(refusal("conv: " + std::string(300000, '[')), HasSubstr("this is no YAML"));
+}
+
 TEST_F(NamesFile, TakesEachLayersWeightsFromItsModule) {
   const ModuleNames names = read_module_names(written("conv: features.0.conv\nnorm: features.0.bn\n"), small());
   SafetensorsFile file = model_of(small(), names);
@@ -106,7 +132,7 @@ TEST_F(NamesFile, RefusesWhatIsNoMapOfLayers) {
   EXPECT_THAT(refusal("relu: a\n"), HasSubstr("no layer relu with weights"));
   EXPECT_THAT(refusal("conv: a\nconv: b\n"), HasSubstr("names.yaml:2: layer conv comes twice"));
   EXPECT_THAT(refusal("conv: {a\n"), HasSubstr("names.yaml:"));
-  EXPECT_THAT(said([] { read_module_names("/none.yaml", small()); }), HasSubstr("/none.yaml: the file cannot be read"));
+  EXPECT_THAT(said([] { read_module_names("/none.yaml", small()); }), HasSubstr("/none.yaml: the file is missing"));
 }
 
 class ShippedNames : public testing::TestWithParam<const char*> {};

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "nets/graph/net.hpp"
 
 namespace convoy {
@@ -242,6 +244,46 @@ TEST(NetFiles, MissingFolderAndUnreadable) {
   };
   EXPECT_THAT(error_of("/nowhere/net.yaml"), HasSubstr("/nowhere/net.yaml: the file cannot be read"));
   EXPECT_THAT(error_of("/proc"), HasSubstr("the path is a folder"));
+}
+
+std::string repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+/// Files of nearly the largest size that is read: deep, of many fields, of aliases within each other, of themselves.
+TEST(NetFiles, HostileOnesAreRefused) {
+  const std::string net = file(std::string(kConv) + kTail);
+  const std::map<std::string, std::string> hostile{
+      {"deep lists", "a: " + repeated("[", 300000)},
+      {"deep lists that end", "a: " + repeated("[", 300000) + repeated("]", 300000)},
+      {"deep maps", "a: " + repeated("{a: ", 200000)},
+      {"deep block lists", repeated("- ", 300000) + "x"},
+      {"deep keys", repeated("? ", 300000)},
+      {"tags", repeated("!a ", 200000)},
+      {"anchors", "a: " + repeated("&a ", 200000)},
+      {"an alias of itself", "&r\nname: x\ninput: *r\nlayers: *r\n"},
+      {"a name that holds itself", "name: &a [*a]\ninput: {channels: 1, height: 1, width: 1}\nlayers: []\n"},
+      {"layers that hold themselves", "name: x\ninput: {channels: 1, height: 1, width: 1}\nlayers: &l\n  - *l\n"},
+      {"many fields", net + repeated("k: 1\n", 100000)},
+      {"many layers", kHead + repeated(kConv, 10000)},
+      {"many inputs",
+       file(std::string(kConv) + "  - {name: s, type: concat, from: [" + repeated("c,", 200000) + "c]}\n" + kTail)},
+      {"no bytes of YAML", std::string(100000, '\0')},
+      {"infinite", net + "training: {learning_rate: .inf}\n"},
+      {"not a number", net + "training: {learning_rate: .nan}\n"},
+      {"too large", net + "training: {learning_rate: 1e999}\n"},
+      {"too large a file", net + std::string(std::size_t{1} << 20, ' ')}};
+  for (const auto& [what, text] : hostile) {
+    try {
+      parse_net(text, "hostile.yaml");
+      ADD_FAILURE() << what << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("hostile.yaml")) << what;
+      EXPECT_LT(std::string(error.what()).size(), 2000U) << what;
+    }
+  }
 }
 
 TEST(NetFiles, AnAliasBombDoesNoHarm) {

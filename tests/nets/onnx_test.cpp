@@ -333,6 +333,38 @@ INSTANTIATE_TEST_SUITE_P(
         BadModel{"Domain", [](SmallModel& m) { m.node("Relu", {m.last}).set_domain("com.example"); }, "com.example"},
         BadModel{"TensorTooShort", [](SmallModel& m) { m.model.mutable_graph()->mutable_initializer(0)->add_dims(7); },
                  "tensor w holds 108"},
+        BadModel{"TensorTwice",
+                 [](SmallModel& m) {
+                   auto& graph = *m.model.mutable_graph();
+                   *graph.add_initializer() = graph.initializer(0);
+                 },
+                 "two tensors of the name w"},
+        BadModel{"HugeExtents",
+                 [](SmallModel& m) {
+                   auto& tensor = *m.model.mutable_graph()->mutable_initializer(0);
+                   for (int i = 0; i < 8; ++i) tensor.add_dims(std::int64_t{1} << 62);
+                 },
+                 "tensor w has an extent of"},
+        BadModel{"NegativeExtent", [](SmallModel& m) { m.model.mutable_graph()->mutable_initializer(0)->add_dims(-1); },
+                 "tensor w has an extent of -1"},
+        BadModel{"ManyNodes",
+                 [](SmallModel& m) {
+                   for (int i = 0; i < 50000; ++i) m.node("Relu", {m.last});
+                 },
+                 "bad.onnx"},
+        BadModel{"DeepGraphs",
+                 [](SmallModel& m) {
+                   onnx::GraphProto graph;
+                   for (int i = 0; i < 300; ++i) {
+                     onnx::GraphProto outer;
+                     auto& attribute = *outer.add_node()->add_attribute();
+                     attribute.set_type(onnx::AttributeProto::GRAPH);
+                     attribute.mutable_g()->Swap(&graph);
+                     graph.Swap(&outer);
+                   }
+                   m.model.mutable_graph()->add_node()->add_attribute()->mutable_g()->Swap(&graph);
+                 },
+                 "the file is not an ONNX model"},
         BadModel{"ExternalData",
                  [](SmallModel& m) {
                    m.model.mutable_graph()->mutable_initializer(0)->set_data_location(onnx::TensorProto::EXTERNAL);

@@ -71,18 +71,34 @@ TEST_P(BadCalibrations, AreRefusedWithTheReason) {
 
 INSTANTIATE_TEST_SUITE_P(
     Table, BadCalibrations,
-    testing::Values(BadCalibration{"NoJson", "{", "", "is not a calibration"},
-                    BadCalibration{"NoBatch", "\"batch\"", "\"bitch\"", "batch"},
-                    BadCalibration{"OtherBatch", "\"batch\": 16", "\"batch\": 8", "use --batch 8"},
-                    BadCalibration{"OtherNet", "\"conv1\"", "\"conv7\"", "stages conv7, but this net has conv1"},
-                    BadCalibration{"NegativeTime", "0.2", "-0.2", "must be at least 0"},
-                    BadCalibration{"TooManyFilters", "\"filters\": 20", "\"filters\": 21", "expected 11 to 20"},
-                    BadCalibration{"Unordered", "\"filters\": 20", "\"filters\": 10", "expected 11 to 20"},
-                    BadCalibration{"NoTime", "\"forward\": 0.1", "\"forward\": \"fast\"", "is not a calibration"},
-                    BadCalibration{"FilterBlock", "\"filter_block\": 16", "\"filter_block\": 0",
-                                   "filter_block of a is 0"},
-                    BadCalibration{"Link", "100000000.0", "-1", "bytes_per_second_out"}),
+    testing::Values(
+        BadCalibration{"NoJson", "{", "", "is not a calibration"},
+        BadCalibration{"NoBatch", "\"batch\"", "\"bitch\"", "batch"},
+        BadCalibration{"OtherBatch", "\"batch\": 16", "\"batch\": 8", "use --batch 8"},
+        BadCalibration{"OtherNet", "\"conv1\"", "\"conv7\"", "stages conv7, but this net has conv1"},
+        BadCalibration{"NegativeTime", "0.2", "-0.2", "expected 0 to 1e+18"},
+        BadCalibration{"TooManyFilters", "\"filters\": 20", "\"filters\": 21", "expected 11 to 20"},
+        BadCalibration{"Unordered", "\"filters\": 20", "\"filters\": 10", "expected 11 to 20"},
+        BadCalibration{"HugeTime", "0.2", "1e200", "one of its numbers is too large"},
+        BadCalibration{"TooLargeANumber", "0.2", "1e999", "one of its numbers is too large"},
+        BadCalibration{"NotANumber", "0.2", "NaN", "it is not JSON from byte"},
+        BadCalibration{"TwoBatches", "\"batch\"", "\"batch\": 16, \"batch\"", "its field 'batch' comes twice"},
+        BadCalibration{"Deep", "0.2", std::string(80000, '[') + std::string(80000, ']'),
+                       "it is nested deeper than 16 levels"},
+        BadCalibration{"DeepName", "\"conv1\"", std::string(80000, '[') + std::string(80000, ']'),
+                       "it is nested deeper than 16 levels"},
+        BadCalibration{"NoTime", "\"forward\": 0.1", "\"forward\": \"fast\"", "is not a calibration"},
+        BadCalibration{"FilterBlock", "\"filter_block\": 16", "\"filter_block\": 0", "filter_block of a is 0"},
+        BadCalibration{"Link", "100000000.0", "-1", "bytes_per_second_out"}),
     [](const auto& info) { return info.param.name; });
+
+/// A reader that compared each field with all others would take hours.
+TEST(Calibrations, ManyFieldsAreReadInLinearTime) {
+  std::string text = "{";
+  for (int i = 0; i < 500000; ++i) text += fmt::format("\"f{}\":0,", i);
+  const std::string whole = to_json(calibration());
+  EXPECT_EQ(to_json(calibration_from_json(text + whole.substr(1), "file", trunk(), 16)), whole);
+}
 
 }  // namespace
 }  // namespace convoy

@@ -214,9 +214,9 @@ TEST(PlanJson, RoundTrip) {
 }
 
 struct BadPlan {
-  const char* name;
-  const char* json;
-  const char* expected;
+  std::string name;
+  std::string json;
+  std::string expected;
 };
 
 void PrintTo(const BadPlan& c, std::ostream* out) { *out << c.name; }
@@ -236,6 +236,10 @@ TEST_P(BadPlans, AreRefused) {
 INSTANTIATE_TEST_SUITE_P(
     Table, BadPlans,
     testing::Values(
+        BadPlan{"Deep", R"({"batch": 1, "members": )" + std::string(80000, '[') + std::string(80000, ']') + "}",
+                "p.json: it is nested deeper than 16 levels"},
+        BadPlan{"Twice", R"({"batch": 1, "batch": 2})", "p.json: its field 'batch' comes twice"},
+        BadPlan{"NumberTooLarge", R"({"batch": 1e999})", "one of its numbers is too large"},
         BadPlan{"NotJson", "{", "p.json: the file is not a plan"}, BadPlan{"Empty", "{}", "batch"},
         BadPlan{"WrongType", R"({"batch": "x", "members": [], "stages": []})",
                 "p.json: batch must be a whole number, but is string"},
