@@ -76,10 +76,12 @@ void pool_window(std::span<const PoolCover> covers, const float* plane, bool aft
   for (const PoolCover& cover : covers.subspan(1)) {
     typename Lanes::Value value;
     std::memcpy(&value, plane + cover.at, sizeof(value));
-    place = value > best ? Place{} + cover.place : place;
-    best = value > best ? value : best;
+    // A value that is not equal to itself is NaN.
+    const auto wins = (value > best) | (value != value);
+    place = wins ? Place{} + cover.place : place;
+    best = wins ? value : best;
   }
-  if (after_relu) place = best > 0.0F ? place : Place{} + kNoPlace;
+  if (after_relu) place = best <= 0.0F ? Place{} + kNoPlace : place;
   std::memcpy(output, &best, sizeof(best));
   store(place, places);
 }
