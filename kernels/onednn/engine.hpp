@@ -34,6 +34,9 @@ struct OnednnEngine {
   /// Converts between layouts; adds to the values of `to` where `added` is set.
   void reorder(const dnnl::memory& from, const dnnl::memory& to, bool added = false);
   void run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
+  /// Runs a primitive that includes a ReLU. Returns false where the ReLU may have met NaN, which it turns into zero: the
+  /// caller then runs the primitive without it, and activate_in_place().
+  [[nodiscard]] bool run_relu(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
 
  private:
   // dnnl::reorder looks its kernel up at every call, so reorder() keeps a primitive for each pair of descriptors.
@@ -124,5 +127,14 @@ void write_list(const Tensor& from, const dnnl::memory& to);
 
 /// Returns the algorithm that computes an activation.
 dnnl::algorithm onednn_algorithm(const Activation& activation);
+/// Returns whether the activation is a ReLU or a leaky ReLU.
+bool is_relu(const Activation& activation);
+/// Applies an activation to maps in any layout; NaN stays NaN.
+void activate_in_place(const Activation& activation, const dnnl::memory& maps);
+/// The same as make_onednn_layer() and make_onednn_activation_backward(), for activations of which is_relu() holds.
+std::unique_ptr<OnednnLayer> make_onednn_relu(OnednnEngine& engine, const Activation& activation, const Shape& shape,
+                                              int micro_batch, const dnnl::memory& input);
+std::unique_ptr<OnednnLayer> make_onednn_relu_backward(OnednnEngine& engine, const Activation& activation,
+                                                       const Shape& shape, int micro_batch, const dnnl::memory& output);
 
 }  // namespace convoy
