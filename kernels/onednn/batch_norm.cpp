@@ -79,14 +79,13 @@ class BatchNormLayer : public OnednnLayer {
 
  private:
   using Flags = dnnl::normalization_flags;
-  static constexpr Flags kFlags = static_cast<Flags>(static_cast<unsigned>(Flags::use_scale) |
-                                                     static_cast<unsigned>(Flags::use_shift));
+  static constexpr Flags kFlags =
+      static_cast<Flags>(static_cast<unsigned>(Flags::use_scale) | static_cast<unsigned>(Flags::use_shift));
 
   dnnl::batch_normalization_forward::primitive_desc describe(bool training, Flags flags) const {
-    return onednn::describe_batch_norm(engine_.engine,
-                                       training ? prop_kind::forward_training : prop_kind::forward_inference,
-                                       input_.get_desc(), layer_.epsilon,
-                                       training ? flags : flags | Flags::use_global_stats);
+    return onednn::describe_batch_norm(
+        engine_.engine, training ? prop_kind::forward_training : prop_kind::forward_inference, input_.get_desc(),
+        layer_.epsilon, training ? flags : flags | Flags::use_global_stats);
   }
   void average() const {
     const double count = static_cast<double>(shape_.n) * shape_.h * shape_.w;

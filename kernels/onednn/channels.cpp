@@ -224,10 +224,7 @@ memory::desc plain_weights_desc(const Stage& stage, int filters) {
 
 OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
                                const Activation* fused)
-    : engine_(engine),
-      part_(part),
-      geometry_(spec.stage.conv),
-      includes_relu_(fused != nullptr && is_relu(*fused)) {
+    : engine_(engine), part_(part), geometry_(spec.stage.conv), includes_relu_(fused != nullptr && is_relu(*fused)) {
   ShardSpec micro_batch = spec;
   micro_batch.batch /= spec.micro_batches;
   make_forward(micro_batch, fused);

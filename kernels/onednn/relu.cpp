@@ -71,9 +71,8 @@ class ReluLayer : public ReluBackward {
     const memory input = samples_of(input_, shape_, samples);
     const float* x = values_of(input);
     float* y = values_of(samples_of(output_, shape_, samples));
-    in_ranges(count_of(input), [&](std::size_t first, std::size_t count) {
-      activate(activation_, x + first, y + first, count);
-    });
+    in_ranges(count_of(input),
+              [&](std::size_t first, std::size_t count) { activate(activation_, x + first, y + first, count); });
   }
 
  private:
@@ -110,9 +109,8 @@ bool OnednnEngine::run_relu(const dnnl::primitive&, const std::unordered_map<int
 
 void activate_in_place(const Activation& activation, const memory& maps) {
   float* values = values_of(maps);
-  in_ranges(count_of(maps), [&](std::size_t first, std::size_t count) {
-    activate(activation, values + first, values + first, count);
-  });
+  in_ranges(count_of(maps),
+            [&](std::size_t first, std::size_t count) { activate(activation, values + first, values + first, count); });
 }
 
 std::unique_ptr<OnednnLayer> make_onednn_relu(OnednnEngine& engine, const Activation& activation, const Shape& shape,
