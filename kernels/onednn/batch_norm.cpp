@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/onednn/relu.hpp"
+
 namespace convoy {
 
 using dnnl::memory;

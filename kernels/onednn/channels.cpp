@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/host/im2col.hpp"
+#include "kernels/onednn/relu.hpp"
 
 namespace convoy {
 namespace {

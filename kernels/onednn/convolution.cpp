@@ -1,4 +1,5 @@
 #include "kernels/onednn/convolution.hpp"
+#include "kernels/onednn/relu.hpp"
 
 namespace convoy {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "kernels/host/dropout.hpp"
 #include "kernels/host/max_pool.hpp"
+#include "kernels/onednn/relu.hpp"
 
 namespace convoy {
 

@@ -1,12 +1,8 @@
-// ReLUs that keep NaN. Those of oneDNN 2.6 turn NaN into zero, by themselves and where another primitive includes them,
-// because the processor's maximum of NaN and zero is zero.
+#include "kernels/onednn/relu.hpp"
+
+#include <algorithm>
 
 #include "kernels/host/activation.hpp"
-#include "kernels/onednn/engine.hpp"
-
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 namespace convoy {
 
@@ -84,28 +80,6 @@ class ReluLayer : public ReluBackward {
 bool is_relu(const Activation& activation) {
   return activation.kind == Activation::Kind::relu || activation.kind == Activation::Kind::leaky_relu;
 }
-
-#if defined(__x86_64__)
-
-// A comparison with NaN, and so the maximum in a ReLU, sets the flag "invalid operation" of the thread that computes it.
-// The flag stays set until it is cleared, so that a look at it after the primitive costs nothing, unlike a look at the
-// values. Other operations may set it, too; then the slower computation merely confirms the result.
-bool OnednnEngine::run_relu(const dnnl::primitive& primitive, const std::unordered_map<int, memory>& arguments) {
-#pragma omp parallel
-  _mm_setcsr(_mm_getcsr() & ~static_cast<unsigned>(_MM_EXCEPT_INVALID));
-  run(primitive, arguments);
-  unsigned flags = 0;
-#pragma omp parallel reduction(| : flags)
-  flags |= _mm_getcsr();
-  return (flags & _MM_EXCEPT_INVALID) == 0;
-}
-
-#else
-
-// Other processors' comparisons leave no trace of NaN.
-bool OnednnEngine::run_relu(const dnnl::primitive&, const std::unordered_map<int, memory>&) { return false; }
-
-#endif
 
 void activate_in_place(const Activation& activation, const memory& maps) {
   float* values = values_of(maps);
