@@ -66,7 +66,7 @@ void read_row(MAPS packed, int at, int phase, float values[PHASES * TEXELS * 4])
 
 VECTOR activate(int activation, VECTOR value) {
   switch (activation) {
-    case 1: return fmax(value, 0.0f);
+    case 1: return value < 0.0f ? 0.0f : value;  // fmax would turn NaN into 0
     case 2: return 1.0f / (1.0f + exp(-value));
     case 3: return tanh(value);
     default: return value;
@@ -109,17 +109,20 @@ void put(VECTOR values, global float* map, int out_y, int out_x, int width) {
 #endif
 
 // Stores the maxima of two rows' vectors and their places by the rules of max_pool (layers.cl): among equal elements
-// the first wins, and after a ReLU a maximum of zero has no place.
+// the first wins, a NaN wins over every number, and after a ReLU a maximum of zero has no place.
 void pool(VECTOR upper, VECTOR lower, int after_relu, global float* map, global int* places, int x, int width) {
   POOLED best = upper.even;
   PLACES place = 0;
-  place = select(place, (PLACES)1, upper.odd > best);
-  best = upper.odd > best ? upper.odd : best;
-  place = select(place, (PLACES)2, lower.even > best);
-  best = lower.even > best ? lower.even : best;
-  place = select(place, (PLACES)3, lower.odd > best);
-  best = lower.odd > best ? lower.odd : best;
-  if (after_relu) place = select((PLACES)-1, place, best > 0.0f);
+  PLACES wins = (upper.odd > best) | isnan(upper.odd);
+  place = select(place, (PLACES)1, wins);
+  best = wins ? upper.odd : best;
+  wins = (lower.even > best) | isnan(lower.even);
+  place = select(place, (PLACES)2, wins);
+  best = wins ? lower.even : best;
+  wins = (lower.odd > best) | isnan(lower.odd);
+  place = select(place, (PLACES)3, wins);
+  best = wins ? lower.odd : best;
+  if (after_relu) place = select(place, (PLACES)-1, best <= 0.0f);
   if (x + WIDTH / 2 <= width) {
     STORE_POOLED(best, 0, map + x);
     STORE_POOLED(place, 0, places + x);

@@ -56,10 +56,10 @@ kernel void pack_weights(global const float* restrict weights, global STORED* re
 
 // ---- layers after a convolution -------------------------------------------------------------------------------------
 
-// The activations of `convolve`, and 4, a leaky ReLU with the slope `slope`.
+// The activations of `convolve`, and 4, a leaky ReLU with the slope `slope`. fmax would turn NaN into 0.
 float activate(int activation, float value, float slope) {
   switch (activation) {
-    case 1: return fmax(value, 0.0f);
+    case 1: return value < 0.0f ? 0.0f : value;
     case 2: return 1.0f / (1.0f + exp(-value));
     case 3: return tanh(value);
     case 4: return value > 0.0f ? value : slope * value;
@@ -77,7 +77,7 @@ kernel void apply_activation(global const float* restrict input, global float* r
 }
 
 // Computes the gradient with respect to the input from the gradient with respect to the output. The derivatives come
-// from the output.
+// from the output; a ReLU's is 1 where the output is NaN.
 kernel void activation_gradient(global const float* restrict output, global const float* restrict gradient,
                                 global float* restrict input_gradient, int height, int width, int activation,
                                 float negative_slope) {
@@ -88,7 +88,7 @@ kernel void activation_gradient(global const float* restrict output, global cons
       const float value = output[row + x];
       const float slope = activation == 2   ? value * (1.0f - value)
                           : activation == 3 ? 1.0f - value * value
-                                            : (value > 0.0f ? 1.0f : negative_slope);
+                                            : (value <= 0.0f ? negative_slope : 1.0f);
       input_gradient[row + x] = gradient[row + x] * slope;
     }
   }
@@ -122,7 +122,7 @@ kernel void multiply(global const float* restrict input, global const float* res
 
 // A window of kernel_h x kernel_w slides over a map of height x width and gives a map of out_height x out_width.
 
-// Padding never wins; among equal elements the first does. `places` holds the index of the maximum in its window. After
+// Padding never wins; among equal elements the first does; a NaN wins over every number. `places` holds the index of the maximum in its window. After
 // a ReLU a maximum of zero has no place (-1), because the ReLU's slope is zero there.
 kernel void max_pool(global const float* restrict input, global float* restrict output, global int* restrict places,
                      int height, int width, int out_height, int out_width, int kernel_h, int kernel_w, int stride_h,
@@ -139,7 +139,7 @@ kernel void max_pool(global const float* restrict input, global float* restrict 
           const int x = out_x * stride_w - left + s;
           if (y < 0 || y >= height || x < 0 || x >= width) continue;
           const float value = from[y * width + x];
-          if (place < 0 || value > best) {
+          if (place < 0 || value > best || isnan(value)) {
             best = value;
             place = r * kernel_w + s;
           }
@@ -147,7 +147,7 @@ kernel void max_pool(global const float* restrict input, global float* restrict 
       }
       const size_t to = (map * out_height + out_y) * out_width + out_x;
       output[to] = best;
-      places[to] = after_relu && !(best > 0.0f) ? -1 : place;
+      places[to] = after_relu && best <= 0.0f ? -1 : place;
     }
   }
 }

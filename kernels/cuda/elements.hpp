@@ -9,10 +9,10 @@
 namespace convoy::cuda {
 
 /// Applies an activation by its number in kernels: 0 none, 1 ReLU, 2 sigmoid, 3 tanh, 4 leaky ReLU with the slope
-/// `negative`.
+/// `negative`. The activation of a NaN is NaN.
 CONVOY_BOTH inline float activate(int activation, float value, float negative = 0.0F) {
   switch (activation) {
-    case 1: return value > 0.0F ? value : 0.0F;
+    case 1: return value < 0.0F ? 0.0F : value;
     case 2: return 1.0F / (1.0F + expf(-value));
     case 3: return tanhf(value);
     case 4: return value > 0.0F ? value : negative * value;
@@ -20,10 +20,10 @@ CONVOY_BOTH inline float activate(int activation, float value, float negative = 
   }
 }
 
-/// Returns the derivative of an activation, computed from its output.
+/// Returns the derivative of an activation, computed from its output. A ReLU's is 1 where the output is NaN.
 CONVOY_BOTH inline float slope(int activation, float output, float negative) {
   switch (activation) {
-    case 1: return output > 0.0F ? 1.0F : 0.0F;
+    case 1: return output <= 0.0F ? 0.0F : 1.0F;
     case 4: return output > 0.0F ? 1.0F : negative;
     case 2: return output * (1.0F - output);
     case 3: return 1.0F - output * output;
@@ -179,8 +179,8 @@ struct Multiply {
   CONVOY_BOTH void operator()(int i) const { output[i] = input[i] * factors[i]; }
 };
 
-/// Max pooling. Padding never wins; among equal elements the first does. `places` holds the index of the maximum in its
-/// map. After a ReLU a maximum of zero has no place (-1), because the ReLU's slope is zero there.
+/// Max pooling. Padding never wins; among equal elements the first does; a NaN wins over every number. `places` holds the
+/// index of the maximum in its map. After a ReLU a maximum of zero has no place (-1), because the ReLU's slope is zero there.
 struct MaxPool {
   Window window;
   bool after_relu;
@@ -194,11 +194,12 @@ struct MaxPool {
     int best = p.rows.first * window.width + p.across.first;
     for (int y = p.rows.first; y < p.rows.last; ++y) {
       for (int x = p.across.first; x < p.across.last; ++x) {
-        if (map[y * window.width + x] > map[best]) best = y * window.width + x;
+        const float value = map[y * window.width + x];
+        if (value > map[best] || value != value) best = y * window.width + x;
       }
     }
     output[i] = map[best];
-    places[i] = after_relu && !(map[best] > 0.0F) ? -1 : best;
+    places[i] = after_relu && map[best] <= 0.0F ? -1 : best;
   }
 };
 

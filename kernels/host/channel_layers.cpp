@@ -49,7 +49,8 @@ void max_forward(const Pooling& pool, Map<T> in, Map<T> out, int* places) {
     int best = rows.first * in.w + columns.first;
     for (int y = rows.first; y < rows.last; ++y) {
       for (int x = columns.first; x < columns.last; ++x) {
-        if (in.values[y * in.w + x] > in.values[best]) best = y * in.w + x;
+        const T value = in.values[y * in.w + x];
+        if (value > in.values[best] || std::isnan(value)) best = y * in.w + x;
       }
     }
     places[o] = best;

@@ -1,7 +1,9 @@
 #include "kernels/host/max_pool.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "core/error.hpp"
 
@@ -66,20 +68,40 @@ Range over(int element, int stride, int kernel, int pad, int positions) {
   return {reach < 0 ? 0 : reach / stride + 1, std::min((element + pad) / stride + 1, positions)};
 }
 
-template <class Lanes>
+/// Sums of values, which are NaN if a value is NaN (or for infinities of both signs). A sum costs less than a comparison
+/// of each value with NaN.
+struct Traces {
+  Several::Value several{};
+  float single = 0.0F;
+
+  Several::Value& of(Several) { return several; }
+  float& of(Single) { return single; }
+  bool nan() const {
+    float sum = single;
+    for (int i = 0; i < kWidth; ++i) sum += several[i];
+    return std::isnan(sum);
+  }
+};
+
+/// Pools a window. Without `exact`, NaN may be passed over, but it is then in `trace`.
+template <bool exact, class Lanes>
 void pool_window(std::span<const PoolCover> covers, const float* plane, bool after_relu, float* output,
-                 PoolPlace* places) {
+                 PoolPlace* places, typename Lanes::Value& trace) {
   using Place = typename Lanes::Place;
   typename Lanes::Value best;
   std::memcpy(&best, plane + covers.front().at, sizeof(best));
+  trace += best;
   Place place = Place{} + covers.front().place;
   for (const PoolCover& cover : covers.subspan(1)) {
     typename Lanes::Value value;
     std::memcpy(&value, plane + cover.at, sizeof(value));
-    place = value > best ? Place{} + cover.place : place;
-    best = value > best ? value : best;
+    auto wins = value > best;
+    if constexpr (exact) wins = wins | (value != value);
+    if constexpr (!exact) trace += value;
+    place = wins ? Place{} + cover.place : place;
+    best = wins ? value : best;
   }
-  if (after_relu) place = best > 0.0F ? place : Place{} + kNoPlace;
+  if (after_relu) place = best <= 0.0F ? Place{} + kNoPlace : place;
   std::memcpy(output, &best, sizeof(best));
   store(place, places);
 }
@@ -146,9 +168,15 @@ void MaxPool::forward(const float* input, bool after_relu, float* output, PoolPl
     for (std::size_t i = 0; i < pixels; ++i) {
       const float* from = input + p * plane;
       const std::size_t to = lanes_in(p * pixels + i);
-      for_each_lane(in_.lanes, [&, covers = elements_.of(i)](int lane, auto lanes) {
-        pool_window<decltype(lanes)>(covers, from + lane, after_relu, output + to + lane, places + to + lane);
-      });
+      Traces traces;
+      const auto pool = [&, covers = elements_.of(i)](auto exact) {
+        for_each_lane(in_.lanes, [&](int lane, auto lanes) {
+          pool_window<decltype(exact)::value, decltype(lanes)>(covers, from + lane, after_relu, output + to + lane,
+                                                               places + to + lane, traces.of(lanes));
+        });
+      };
+      pool(std::false_type());
+      if (traces.nan()) pool(std::true_type());
     }
   }
 }

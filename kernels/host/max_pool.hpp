@@ -30,7 +30,8 @@ struct PoolCover {
   std::int32_t place;  ///< index of the element in the window
 };
 
-/// Max pooling of one geometry. Padding never wins; among equal elements the first in row-major order does.
+/// Max pooling of one geometry. Padding never wins; among equal elements the first in row-major order does. A NaN wins
+/// over every number.
 class MaxPool {
  public:
   MaxPool(const Pooling& pool, const LanedMaps& maps);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/onednn/relu.hpp"
+
 namespace convoy {
 
 using dnnl::memory;
@@ -18,20 +20,17 @@ class BatchNormLayer : public OnednnLayer {
       : engine_(engine),
         layer_(layer),
         shape_(shape),
+        fused_(fused),
         input_(input),
         output_(engine.make(input.get_desc())),
         input_gradient_(engine.make(input.get_desc())),
         gradient_(input.get_desc()) {
-    using Flags = dnnl::normalization_flags;
     const memory::desc desc = input.get_desc();
     const memory::desc list{{shape.c}, memory::data_type::f32, memory::format_tag::x};
-    Flags flags = Flags::use_scale | Flags::use_shift;
-    if (fused) flags = flags | Flags::fuse_norm_relu;
-    const auto training =
-        onednn::describe_batch_norm(engine.engine, prop_kind::forward_training, desc, layer.epsilon, flags);
+    const Flags flags = fused ? kFlags | Flags::fuse_norm_relu : kFlags;
+    const auto training = describe(true, flags);
     training_ = dnnl::batch_normalization_forward(training);
-    testing_ = dnnl::batch_normalization_forward(onednn::describe_batch_norm(
-        engine.engine, prop_kind::forward_inference, desc, layer.epsilon, flags | Flags::use_global_stats));
+    testing_ = dnnl::batch_normalization_forward(describe(false, flags));
     backward_ = dnnl::batch_normalization_backward(
         onednn::describe_batch_norm_backward(engine.engine, training, desc, layer.epsilon, flags));
     if (fused) kept_ = engine.make(training.workspace_desc());
@@ -50,7 +49,14 @@ class BatchNormLayer : public OnednnLayer {
                         {DNNL_ARG_MEAN, pass.training ? mean_ : running_mean_.values},
                         {DNNL_ARG_VARIANCE, pass.training ? variance_ : running_variance_.values}};
     if (kept_ && pass.training) arguments.emplace(DNNL_ARG_WORKSPACE, kept_);
-    engine_.run(pass.training ? training_ : testing_, arguments);
+    const dnnl::batch_normalization_forward& forward = pass.training ? training_ : testing_;
+    if (!fused_) {
+      engine_.run(forward, arguments);
+    } else if (!engine_.run_relu(forward, arguments)) {
+      arguments.erase(DNNL_ARG_WORKSPACE);
+      engine_.run(dnnl::batch_normalization_forward(describe(pass.training, kFlags)), arguments);
+      activate_in_place(Activation::relu, output_);
+    }
     if (pass.training) average();
   }
   const memory& output() const override { return output_; }
@@ -74,6 +80,15 @@ class BatchNormLayer : public OnednnLayer {
   }
 
  private:
+  using Flags = dnnl::normalization_flags;
+  static constexpr Flags kFlags =
+      static_cast<Flags>(static_cast<unsigned>(Flags::use_scale) | static_cast<unsigned>(Flags::use_shift));
+
+  dnnl::batch_normalization_forward::primitive_desc describe(bool training, Flags flags) const {
+    return onednn::describe_batch_norm(
+        engine_.engine, training ? prop_kind::forward_training : prop_kind::forward_inference, input_.get_desc(),
+        layer_.epsilon, training ? flags : flags | Flags::use_global_stats);
+  }
   void average() const {
     const double count = static_cast<double>(shape_.n) * shape_.h * shape_.w;
     const auto unbiased = static_cast<float>(count / std::max(1.0, count - 1.0));
@@ -88,6 +103,7 @@ class BatchNormLayer : public OnednnLayer {
   OnednnEngine& engine_;
   BatchNorm layer_;
   Shape shape_;
+  bool fused_;  ///< includes a ReLU
   memory input_;
   memory output_;
   memory input_gradient_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/host/im2col.hpp"
+#include "kernels/onednn/relu.hpp"
 
 namespace convoy {
 namespace {
@@ -224,7 +225,7 @@ memory::desc plain_weights_desc(const Stage& stage, int filters) {
 
 OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
                                const Activation* fused)
-    : engine_(engine), part_(part) {
+    : engine_(engine), part_(part), geometry_(spec.stage.conv), includes_relu_(fused != nullptr && is_relu(*fused)) {
   ShardSpec micro_batch = spec;
   micro_batch.batch /= spec.micro_batches;
   make_forward(micro_batch, fused);
@@ -287,13 +288,32 @@ void OnednnChannels::make_filter_gradient(const ShardSpec& spec) {
                                                                                : engine_.make(desc.diff_weights_desc());
 }
 
-void OnednnChannels::forward(const memory& input, const memory& bias, const memory& output) {
+std::unordered_map<int, memory> OnednnChannels::forward_arguments(const memory& input, const memory& bias,
+                                                                  const memory& output) {
   if (forward_stale_) taken_weights_ = forward_weights_.take(engine_, weights_.values);
   forward_stale_ = false;
-  engine_.run(forward_, {{DNNL_ARG_SRC, input_.take(engine_, channels_of(input, part_))},
-                         {DNNL_ARG_WEIGHTS, taken_weights_},
-                         {DNNL_ARG_BIAS, part_.first > 0 ? memory() : bias},
-                         {DNNL_ARG_DST, output}});
+  return {{DNNL_ARG_SRC, input_.take(engine_, channels_of(input, part_))},
+          {DNNL_ARG_WEIGHTS, taken_weights_},
+          {DNNL_ARG_BIAS, part_.first > 0 ? memory() : bias},
+          {DNNL_ARG_DST, output}};
+}
+
+bool OnednnChannels::forward(const memory& input, const memory& bias, const memory& output) {
+  if (includes_relu_) return engine_.run_relu(forward_, forward_arguments(input, bias, output));
+  engine_.run(forward_, forward_arguments(input, bias, output));
+  return true;
+}
+
+void OnednnChannels::convolve(const memory& input, const memory& bias, const memory& output) {
+  dnnl::post_ops operations;
+  if (part_.first > 0) operations.append_sum();
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(operations);
+  const auto desc = onednn::describe<dnnl::convolution_forward>(
+      engine_.engine, attributes, prop_kind::forward_training, algorithm::convolution_direct, forward_desc_.src_desc(),
+      forward_desc_.weights_desc(), forward_desc_.bias_desc(), forward_desc_.dst_desc(), strides(geometry_),
+      pad_before(geometry_), pad_after(geometry_));
+  engine_.run(dnnl::convolution_forward(desc), forward_arguments(input, bias, output));
 }
 
 void OnednnChannels::find_parameter_gradients(const memory& input, const memory& gradient,

@@ -65,7 +65,10 @@ class OnednnChannels {
   const dnnl::memory::desc& input_gradient_desc() const { return input_gradient_->desc(); }
   const OnednnParameter& weights() const { return weights_; }
 
-  void forward(const dnnl::memory& input, const dnnl::memory& bias, const dnnl::memory& output);
+  /// Returns false where the activation may have turned NaN into zero (OnednnEngine::run_relu).
+  [[nodiscard]] bool forward(const dnnl::memory& input, const dnnl::memory& bias, const dnnl::memory& output);
+  /// The same without the activation, and slower.
+  void convolve(const dnnl::memory& input, const dnnl::memory& bias, const dnnl::memory& output);
   /// Only the first part writes `bias_gradient`.
   void find_parameter_gradients(const dnnl::memory& input, const dnnl::memory& gradient,
                                 const dnnl::memory& bias_gradient);
@@ -76,11 +79,15 @@ class OnednnChannels {
  private:
   dnnl::convolution_forward::primitive_desc forward_desc(const ShardSpec& spec, const Activation* fused) const;
   dnnl::memory::desc weights_desc_of(const ShardSpec& spec, dnnl::memory::data_type type) const;
+  std::unordered_map<int, dnnl::memory> forward_arguments(const dnnl::memory& input, const dnnl::memory& bias,
+                                                          const dnnl::memory& output);
   void make_forward(const ShardSpec& spec, const Activation* fused);
   void make_filter_gradient(const ShardSpec& spec);
 
   OnednnEngine& engine_;
   ChannelPart part_;
+  Convolution geometry_;
+  bool includes_relu_;  ///< in the forward pass
   dnnl::convolution_forward::primitive_desc forward_desc_;
   dnnl::convolution_forward forward_;
   dnnl::convolution_backward_weights filter_gradient_;

@@ -1,4 +1,5 @@
 #include "kernels/onednn/convolution.hpp"
+#include "kernels/onednn/relu.hpp"
 
 namespace convoy {
 namespace {
@@ -84,6 +85,7 @@ std::vector<ChannelPart> parts_of(const Stage& stage, int filters, const OnednnE
 
 OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec, const Activation* fused)
     : engine_(engine),
+      fused_(fused != nullptr ? std::optional(*fused) : std::nullopt),
       keep_input_gradient_(spec.keep_input_gradient),
       input_shape_(input_shape(spec.stage, spec.batch)),
       output_shape_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
@@ -115,7 +117,12 @@ OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec
 void OnednnConvolution::forward(const memory& input, SampleRange samples) {
   const memory some = samples_of(input, input_shape_, samples);
   const memory output = samples_of(output_, output_shape_, samples);
-  for (OnednnChannels& part : parts_) part.forward(some, bias_ ? bias_->values : memory(), output);
+  const memory bias = bias_ ? bias_->values : memory();
+  bool kept = true;
+  for (OnednnChannels& part : parts_) kept = part.forward(some, bias, output) && kept;
+  if (kept) return;
+  for (OnednnChannels& part : parts_) part.convolve(some, bias, output);
+  activate_in_place(*fused_, output);
 }
 
 void OnednnConvolution::find_parameter_gradients(const memory& input, const memory& gradient) {

@@ -43,6 +43,7 @@ class OnednnConvolution : public OnednnFront {
   }
 
   OnednnEngine& engine_;
+  std::optional<Activation> fused_;
   bool keep_input_gradient_;
   Shape input_shape_;
   Shape output_shape_;

@@ -8,6 +8,10 @@
 #include "core/large_pages.hpp"
 #include "kernels/host/matmul.hpp"
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 namespace convoy {
 
 using dnnl::algorithm;
@@ -90,6 +94,28 @@ void OnednnEngine::reorder(const memory& from, const memory& to, bool added) {
 void OnednnEngine::run(const dnnl::primitive& primitive, const std::unordered_map<int, memory>& arguments) {
   primitive.execute(stream, arguments);
 }
+
+#if defined(__x86_64__)
+
+// A comparison with NaN, and so the maximum in a ReLU, sets the flag "invalid operation" of the thread that computes it.
+// The flag stays set until it is cleared, so that a look at it after the primitive costs nothing, unlike a look at the
+// values. Other operations may set it, too; then the slower computation merely confirms the result.
+bool OnednnEngine::run_relu(const dnnl::primitive& primitive, const std::unordered_map<int, memory>& arguments) {
+#pragma omp parallel
+  _mm_setcsr(_mm_getcsr() & ~static_cast<unsigned>(_MM_EXCEPT_INVALID));
+  run(primitive, arguments);
+  unsigned flags = 0;
+#pragma omp parallel reduction(| : flags)
+  flags |= _mm_getcsr();
+  return (flags & _MM_EXCEPT_INVALID) == 0;
+}
+
+#else
+
+// Other processors' comparisons leave no trace of NaN.
+bool OnednnEngine::run_relu(const dnnl::primitive&, const std::unordered_map<int, memory>&) { return false; }
+
+#endif
 
 memory::dims dims_of(const Shape& shape) { return {shape.n, shape.c, shape.h, shape.w}; }
 

@@ -34,6 +34,9 @@ struct OnednnEngine {
   /// Converts between layouts; adds to the values of `to` where `added` is set.
   void reorder(const dnnl::memory& from, const dnnl::memory& to, bool added = false);
   void run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
+  /// Runs a primitive that includes a ReLU. Returns false where the ReLU may have met NaN, which it turns into zero: the
+  /// caller then runs the primitive without it, and activate_in_place().
+  [[nodiscard]] bool run_relu(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
 
  private:
   // dnnl::reorder looks its kernel up at every call, so reorder() keeps a primitive for each pair of descriptors.

@@ -2,6 +2,7 @@
 
 #include "kernels/host/dropout.hpp"
 #include "kernels/host/max_pool.hpp"
+#include "kernels/onednn/relu.hpp"
 
 namespace convoy {
 
@@ -10,15 +11,10 @@ using dnnl::memory;
 
 namespace {
 
-/// Returns the algorithm that computes an activation's derivative from its output.
+/// Returns the algorithm that computes the derivative of a sigmoid or tanh from its output.
 algorithm backward_algorithm(const Activation& activation) {
-  switch (activation.kind) {
-    case Activation::Kind::relu:
-    case Activation::Kind::leaky_relu: return algorithm::eltwise_relu_use_dst_for_bwd;
-    case Activation::Kind::sigmoid: return algorithm::eltwise_logistic_use_dst_for_bwd;
-    case Activation::Kind::tanh: return algorithm::eltwise_tanh_use_dst_for_bwd;
-  }
-  return algorithm::eltwise_relu_use_dst_for_bwd;
+  const bool sigmoid = activation.kind == Activation::Kind::sigmoid;
+  return sigmoid ? algorithm::eltwise_logistic_use_dst_for_bwd : algorithm::eltwise_tanh_use_dst_for_bwd;
 }
 
 class ActivationBackward : public OnednnLayer {
@@ -233,6 +229,7 @@ std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const Chann
                                                int micro_batch, const memory& input, int first_filter,
                                                bool after_relu) {
   if (const auto* activation = std::get_if<Activation>(&layer)) {
+    if (is_relu(*activation)) return make_onednn_relu(engine, *activation, shape, micro_batch, input);
     return std::make_unique<ActivationLayer>(engine, *activation, shape, micro_batch, input);
   }
   if (const auto* pool = std::get_if<Pooling>(&layer)) {
@@ -247,6 +244,7 @@ std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const Chann
 std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, const Activation& activation,
                                                              const Shape& shape, int micro_batch,
                                                              const memory& output) {
+  if (is_relu(activation)) return make_onednn_relu_backward(engine, activation, shape, micro_batch, output);
   return std::make_unique<ActivationBackward>(engine, activation, shape, micro_batch, output);
 }
 

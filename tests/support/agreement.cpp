@@ -118,6 +118,73 @@ void expect_gradients_taken(Device& device, const ShardSpec& spec, const std::ve
   EXPECT_TRUE(same_bits(given.shard().state(), computing.shard().state())) << "update by gradients that were given";
 }
 
+// ---- NaN -----------------------------------------------------------------------------------------------------------
+
+/// One step of a shard with one value that is NaN.
+struct Poisoned {
+  ShardState state;
+  Tensor input, output_gradient;
+  std::vector<Tensor> added;
+};
+
+Results compute(Device& device, const ShardSpec& spec, const Poisoned& with) {
+  HostShard shard(device, spec);
+  shard.shard().set_state(with.state);
+  shard.connect(with.added);
+  Results results;
+  results.tested = shard.forward(with.input.span(), {});
+  results.output = shard.forward(with.input.span(), kTraining);
+  if (const Tensor* gradient = shard.backward(with.output_gradient.span())) results.input_gradient = *gradient;
+  results.gradients = shard.shard().gradients();
+  results.added_gradients = shard.added_gradients();
+  return results;
+}
+
+/// Expects NaN wherever the reference has NaN. More of them are no mistake: some devices multiply the padding, too.
+void expect_kept(const Tensor& got, const Tensor& expected, const char* what) {
+  ASSERT_EQ(got.shape(), expected.shape()) << what;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_TRUE(std::isnan(got.data()[i]) || !std::isnan(expected.data()[i]))
+        << what << " " << i << " is " << got.data()[i] << " where NaN is due";
+  }
+}
+
+void expect_nan_kept(Device& device, const ShardSpec& spec, const Poisoned& with) {
+  const Results expected = compute(*make_reference64_device(), spec, with);
+  const Results got = compute(device, spec, with);
+  expect_kept(got.tested, expected.tested, "output in testing");
+  expect_kept(got.output, expected.output, "output in training");
+  if (spec.input_gradient) expect_kept(got.input_gradient, expected.input_gradient, "input gradient");
+  for (std::size_t p = 0; p < expected.gradients.size(); ++p) {
+    expect_kept(got.gradients.at(p), expected.gradients[p], "gradient by a parameter");
+  }
+  for (std::size_t i = 0; i < expected.added_gradients.size(); ++i) {
+    expect_kept(got.added_gradients.at(i), expected.added_gradients[i], "gradient by a sum");
+  }
+}
+
+/// No value of a step becomes a number because a device forgets that it depends on a NaN: in the input, in a parameter,
+/// in maps to add, or in the gradient by the output.
+void expect_nan_kept(Device& device, const ShardSpec& spec) {
+  const Poisoned healthy{random_state(spec), random_input(spec), random_output_gradient(spec), random_added(spec)};
+  const auto poisoned = [&](auto choose, const std::string& where) {
+    SCOPED_TRACE("with NaN in " + where);
+    Poisoned with = healthy;
+    const std::span<float> values = choose(with).span();
+    values[values.size() / 2] = NAN;
+    expect_nan_kept(device, spec, with);
+  };
+  poisoned([](Poisoned& with) -> Tensor& { return with.input; }, "the input");
+  poisoned([](Poisoned& with) -> Tensor& { return with.output_gradient; }, "the output's gradient");
+  for (std::size_t i = 0; i < healthy.added.size(); ++i) {
+    poisoned([i](Poisoned& with) -> Tensor& { return with.added[i]; }, "maps to add");
+  }
+  const std::vector<ParameterSpec> parameters = parameters_of(spec.stage, spec.filters.count);
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    poisoned([p](Poisoned& with) -> Tensor& { return with.state.parameters[p].value; }, parameters[p].name);
+  }
+}
+
 }  // namespace
 
 void expect_agreement(Device& device, const ShardSpec& spec, double epsilon) {
@@ -133,6 +200,7 @@ void expect_agreement(Device& device, const ShardSpec& spec, double epsilon) {
   if (spec.input_gradient) expect_same_bits(got.input_gradient, again.input_gradient, "input gradient of a second run");
 
   expect_gradients_taken(device, spec, got.gradients);
+  expect_nan_kept(device, spec);
 
   SCOPED_TRACE("in micro-batches of one sample");
   ShardSpec one_by_one = spec;
