@@ -25,6 +25,14 @@ if(CONVOY_WERROR)
   target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
                                                   $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
+# Programs that read bytes from a network end at a broken bound instead of going on: checked calls of libc, guarded return
+# addresses, and no table of addresses that can be written to. tests/house/hardening_test.sh looks for each in the programs.
+option(CONVOY_HARDEN "Guard the optimised programs against broken bounds" ON)
+if(CONVOY_HARDEN AND NOT CONVOY_SANITIZE)
+  target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong>
+                         $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3>)
+  target_link_options(convoy_options INTERFACE LINKER:-z,relro,-z,now)
+endif()
 if(CONVOY_NATIVE)
   target_compile_options(convoy_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
 endif()
@@ -68,10 +76,16 @@ function(convoy_share_precompiled target owner)
   endif()
 endfunction()
 
+# The folders with the innermost loops do without the standard library's checks of indices.
+set(convoy_unchecked convoy_kernels convoy_cl convoy_exchange)
+
 # convoy_library(NAME SOURCES...) adds the static library of one folder of the tree.
 function(convoy_library name)
   add_library(${name} STATIC ${ARGN})
   target_link_libraries(${name} PUBLIC convoy_options)
+  if(CONVOY_HARDEN AND NOT name IN_LIST convoy_unchecked)
+    target_compile_definitions(${name} PRIVATE _GLIBCXX_ASSERTIONS)
+  endif()
 endfunction()
 
 # convoy_folders(VARIABLE) sets VARIABLE to the folders of code, in the order of cmake/folders.txt.
