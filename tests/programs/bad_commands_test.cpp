@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCommand{"NoKeys", kMaster, {"key", "--keys", "NETS/glyphs.yaml"}, kFailure, "not a key file of Convoy"},
         BadCommand{
             "KeysAreAFolder", kMaster, {"key", "--keys", "SCRATCH"}, kFailure, "this is a folder, not a key file"},
-        BadCommand{"KeysOfNoMaster", kMaster, {"key", "--keys", "SCRATCH/typo"}, kFailure, "there is no key file"},
+        BadCommand{"KeysOfNoMaster", kMaster, {"key", "--keys", "SCRATCH/typo"}, kFailure, "there is no such key file"},
         BadCommand{"KeysInNoFolder", kMaster, {"key", "--make", "--keys", "/proc/no/keys"}, kFailure, "--keys"},
         BadCommand{"SlaveDevice",
                    kSlave,
@@ -192,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(
         impossible("NoHost", {"--listen", "tcp://nosuch.invalid:5570"}, kFailure, "does not resolve"),
         impossible("NotOurs", {"--listen", "tcp://198.51.100.7:5570"}, kFailure, "not an address of this machine"),
         impossible("NoPlan", {"--plan", "NETS/glyphs.yaml"}, kFailure, "not a plan"),
-        impossible("NoPlanFile", {"--plan", "SCRATCH/plan.json"}, kFailure, "plan.json: cannot be read"),
+        impossible("NoPlanFile", {"--plan", "SCRATCH/plan.json"}, kFailure, "plan.json: the file is missing"),
         impossible("ShareText", {"--shares", "1,x"}, kFailure, "--shares '1,x': expected 2 numbers"),
         impossible("ShareCount", {"--shares", "1,2,3"}, kFailure, "expected 2 numbers"),
         impossible("LeastSlaves", {"--least-slaves", "3"}, kFailure, "--least-slaves 3 is more than"),

@@ -147,7 +147,7 @@ TEST_F(Programs, KeysAreMadeWhereTheyAreAskedFor) {
   const std::string keys = folder("keys.json");
   Process typo = master({"key", "--keys", keys});
   EXPECT_EQ(typo.wait(10s), kFailure);
-  EXPECT_THAT(typo.output(), AllOf(HasSubstr("there is no key file"), HasSubstr("key --make --keys " + keys)));
+  EXPECT_THAT(typo.output(), AllOf(HasSubstr("there is no such key file"), HasSubstr("key --make --keys " + keys)));
   EXPECT_FALSE(std::filesystem::exists(keys));
   Process made = master({"key", "--make", "--keys", keys});
   EXPECT_EQ(made.wait(10s), kSuccess) << made.output();
