@@ -108,7 +108,8 @@ TEST(CheckDevice, AgreesWithTheReferenceOnEveryCase) {
   const auto device = make_device("check:reference,cpu", {.threads = 1});
   for (const StageCase& c : stage_cases()) {
     SCOPED_TRACE(c.name);
-    expect_agreement(*device, c.spec);
+    // The two devices may differ in which values become NaN beside those that have to.
+    expect_agreement(*device, c.spec, 0x1.0p-23, false);
   }
 }
 
