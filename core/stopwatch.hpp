@@ -4,10 +4,14 @@
 #include <chrono>
 #include <ctime>
 
+#include "core/clock.hpp"
+
 namespace convoy {
 
-/// Returns the reading of a clock in seconds.
+/// Returns the reading of a processor's clock in seconds. A thread that does not take its time from the system is taken to
+/// compute all the time.
 inline double seconds_on(clockid_t clock) {
+  if (!Clock::is_real()) return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
   timespec time{};
   clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
@@ -16,7 +20,7 @@ inline double seconds_on(clockid_t clock) {
 inline double process_seconds() { return seconds_on(CLOCK_PROCESS_CPUTIME_ID); }
 inline double thread_seconds() { return seconds_on(CLOCK_THREAD_CPUTIME_ID); }
 
-/// Measures elapsed time on the monotonic clock.
+/// Measures elapsed time on the program's clock.
 class Stopwatch {
  public:
   /// Returns the seconds since construction or the last restart.
@@ -29,7 +33,6 @@ class Stopwatch {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();
 };
 

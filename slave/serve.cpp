@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <map>
 #include <optional>
-#include <thread>
 
 #include "core/output.hpp"
 #include "core/text.hpp"
@@ -175,7 +174,7 @@ void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>&
     joined = joined || in_run;
     if (options.once && joined) return;
     // The master may be about to end, or another program may answer and break off every connection, so the slave waits.
-    std::this_thread::sleep_for(kHelloInterval);
+    Clock::sleep_for(kHelloInterval);
   }
 }
 

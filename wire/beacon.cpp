@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "wire/endpoint.hpp"
 #include "wire/keys.hpp"

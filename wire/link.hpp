@@ -14,12 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "wire/keys.hpp"
 #include "wire/message.hpp"
 
 namespace convoy::wire {
 
-using Clock = std::chrono::steady_clock;
+using Clock = convoy::Clock;
 using Deadline = Clock::time_point;
 
 /// The bytes of one frame, with a reference count: copies share the memory, and sending copies no bytes. The bytes must

@@ -1,11 +1,12 @@
 // Follows the state of a socket's connection. The header includes zmq.hpp, so only the sources of wire/ may include it.
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 #include <zmq.hpp>
+
+#include "core/clock.hpp"
 
 namespace convoy::wire {
 
@@ -26,7 +27,7 @@ class Monitor {
   const std::string& handshake_fault() const { return handshake_fault_; }
   /// How long the current TCP connection has existed without a completed handshake; nothing if there is no such
   /// connection.
-  std::optional<std::chrono::steady_clock::duration> silent() const;
+  std::optional<Clock::duration> silent() const;
   /// Whether a TCP connection has failed since the last call.
   bool take_failed_connection() { return std::exchange(failed_, false); }
   void* handle() { return events_.handle(); }
@@ -39,7 +40,7 @@ class Monitor {
   bool stands_ = false;
   bool connecting_ = true;  ///< whether the last attempt has not made a TCP connection yet
   bool failed_ = false;     ///< whether an attempt has failed since take_failed_connection()
-  std::optional<std::chrono::steady_clock::time_point> connected_;  ///< when a TCP connection without a handshake began
+  std::optional<Clock::time_point> connected_;  ///< when a TCP connection without a handshake began
   std::string handshake_fault_;
 };
 

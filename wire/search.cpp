@@ -4,13 +4,13 @@
 
 #include <utility>
 
+#include "core/clock.hpp"
 #include "wire/handshakes.hpp"
 
 namespace convoy::wire {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 
 /// How many addresses are tried at once. Each attempt takes four file descriptors.
 constexpr std::size_t kAtOnce = 48;

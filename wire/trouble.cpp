@@ -16,10 +16,10 @@
 #include <thread>
 #include <utility>
 
+#include "core/clock.hpp"
+
 namespace convoy::wire {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kPatienceMs = 3000;
 constexpr auto kAskAgain = std::chrono::seconds(5);
