@@ -105,7 +105,7 @@ class Receiver {
     answer(wire::Done{});
   }
 
-  wire::ClientLink link_;
+  wire::TcpClientLink link_;
   RawSocket raw_;
   std::vector<float> buffer_;
 };

@@ -7,7 +7,7 @@
 
 #include "bench/raw_socket.hpp"
 #include "core/tensor.hpp"
-#include "wire/link.hpp"
+#include "wire/tcp_link.hpp"
 
 namespace convoy {
 
@@ -44,7 +44,7 @@ class TransferSender {
   void send(const wire::Envelope& envelope);
   void await_done();
 
-  wire::ServerLink link_;
+  wire::TcpServerLink link_;
   std::vector<std::string> peers_;
 };
 

@@ -37,9 +37,11 @@ void say(const std::string& line) { put(stdout, printable(line) + "\n"); }
 /// Prints all events. Prints a problem when it is new, and again after kTellAgain.
 class Reporter {
  public:
+  explicit Reporter(const SlaveOptions& options) : say_(options.say ? options.say : say) {}
+
   void event(const std::string& line) {
     told_.clear();
-    say(line);
+    say_(line);
   }
   void joined(const std::string& line) {
     quiet_ = kQuietAfterARun;
@@ -52,13 +54,14 @@ class Reporter {
     const auto [known, fresh] = told_.emplace(line, now);
     if (!fresh && now - known->second < kTellAgain) return;
     known->second = now;
-    say(line);
+    say_(line);
   }
 
   /// How long the slave tries to connect before it reports a problem.
   std::chrono::milliseconds quiet() const { return quiet_; }
 
  private:
+  std::function<void(const std::string&)> say_;
   std::map<std::string, wire::Deadline> told_;
   std::chrono::milliseconds quiet_ = kQuiet;
 };
@@ -119,20 +122,21 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
 /// What a slave keeps from one run to the next.
 struct Memory {
   StateCache cache;
-  Reporter reporter = {};
+  Reporter reporter;
   std::optional<wire::MasterSearch> search = {};  ///< where no address of a master is given
 };
 
 /// Serves one run. Returns false once `stop` is set. Sets `in_run` when the slave has joined the run.
 bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, const std::atomic<bool>& stop,
-               bool& in_run) {
+               wire::Network& network, bool& in_run) {
   Reporter& reporter = memory.reporter;
   auto& search = memory.search;
   const std::optional<std::string> master =
       search ? search->find(stop, [&](const std::string& why) { reporter.trouble(why); }) : options.master;
   if (!master) return false;
   if (search) reporter.trouble("found the master at " + *master);
-  wire::ClientLink link(*master, {.join_key = options.key}, options.peer_port);
+  const std::unique_ptr<wire::ClientLink> made = network.connect(*master, {.join_key = options.key}, options.peer_port);
+  wire::ClientLink& link = *made;
   const wire::Hello hello = hello_of(options, device.info(), link);
   const auto patience = search ? Clock::now() + kBeaconPatience : wire::Deadline::max();
   const std::optional<std::string> run = join(link, hello, stop, reporter, patience);
@@ -153,15 +157,16 @@ bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, cons
 
 }  // namespace
 
-void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop) {
-  say(fmt::format("slave {}: {}; waiting for a master {}", options.name, device.info().description, place(options)));
-  Memory memory{.cache = StateCache(options.cache)};
+void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop, wire::Network& network) {
+  Memory memory{.cache = StateCache(options.cache), .reporter = Reporter(options)};
+  memory.reporter.event(
+      fmt::format("slave {}: {}; waiting for a master {}", options.name, device.info().description, place(options)));
   if (options.master.empty()) memory.search.emplace(*options.key);
   bool joined = false;
   while (!stop) {
     bool in_run = false;
     try {
-      if (!serve_run(options, device, memory, stop, in_run)) return;
+      if (!serve_run(options, device, memory, stop, network, in_run)) return;
     } catch (const PeerLost& lost) {
       const std::string line = fmt::format("{}{}", lost.what(), waiting(options));
       if (in_run) {

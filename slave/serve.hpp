@@ -4,11 +4,13 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "kernels/device.hpp"
 #include "wire/keys.hpp"
+#include "wire/link.hpp"
 
 namespace convoy {
 
@@ -22,10 +24,13 @@ struct SlaveOptions {
   bool once = false;                 ///< whether to end after the first run
   /// How long the slave waits, after `stop` was set, for the master to release it.
   std::chrono::milliseconds leave_patience = std::chrono::minutes(2);
+  std::function<void(const std::string& line)> say =
+      {};  ///< takes a line for each change; without it, lines are printed
 };
 
 /// Serves runs until `stop` is set, or one run with options.once. When `stop` is set in a run, the master first takes
-/// the slave's shards back. Prints a line for each change. Throws Error if the address cannot be parsed.
-void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop);
+/// the slave's shards back. Throws Error if the address cannot be parsed.
+void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop,
+           wire::Network& network = wire::tcp_network());
 
 }  // namespace convoy

@@ -14,6 +14,7 @@
 #include "wire/gatekeeper.hpp"
 #include "wire/monitor.hpp"
 #include "wire/socket.hpp"
+#include "wire/tcp_link.hpp"
 #include "wire/trouble.hpp"
 
 namespace convoy::wire {
@@ -40,7 +41,7 @@ constexpr auto kAttemptAtAName = std::chrono::milliseconds(5000);
 
 }  // namespace
 
-struct ClientLink::State {
+struct TcpClientLink::State {
   explicit State(Address of_master) : address(std::move(of_master)), ipv6(is_ipv6(address.host)) {}
 
   /// The outgoing connection to another slave.
@@ -170,7 +171,7 @@ struct ClientLink::State {
   }
 };
 
-ClientLink::ClientLink(const std::string& endpoint, const LinkOptions& options, int peer_port)
+TcpClientLink::TcpClientLink(const std::string& endpoint, const LinkOptions& options, int peer_port)
     : state_(std::make_unique<State>(address_of_master(endpoint))) {
   State& state = *state_;
   state.options = options;
@@ -201,16 +202,16 @@ ClientLink::ClientLink(const std::string& endpoint, const LinkOptions& options, 
   }
 }
 
-ClientLink::~ClientLink() = default;
+TcpClientLink::~TcpClientLink() = default;
 
-int ClientLink::peer_port() const {
+int TcpClientLink::peer_port() const {
   const std::string endpoint = state_->from_peers.get(zmq::sockopt::last_endpoint);
   return std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
 }
 
-std::string ClientLink::peer_key() const { return state_->own_keys.public_key; }
+std::string TcpClientLink::peer_key() const { return state_->own_keys.public_key; }
 
-std::optional<ClientLink::From> ClientLink::receive(Deadline deadline) {
+std::optional<TcpClientLink::From> TcpClientLink::receive(Deadline deadline) {
   State& state = *state_;
   while (true) {
     // Messages that arrived before a connection broke are delivered before the break is reported.
@@ -231,7 +232,7 @@ std::optional<ClientLink::From> ClientLink::receive(Deadline deadline) {
   }
 }
 
-void ClientLink::send(Channel channel, const Envelope& envelope, Deadline deadline) {
+void TcpClientLink::send(Channel channel, const Envelope& envelope, Deadline deadline) {
   zmq::socket_t& socket = channel == Channel::control ? state_->control : state_->data;
   while (true) {
     state_->watch();
@@ -248,17 +249,17 @@ void ClientLink::send(Channel channel, const Envelope& envelope, Deadline deadli
   }
 }
 
-bool ClientLink::connected() {
+bool TcpClientLink::connected() {
   state_->watch();
   return state_->master->stands();
 }
 
-bool ClientLink::turned_away() {
+bool TcpClientLink::turned_away() {
   state_->watch();
   return !state_->master->handshake_fault().empty();
 }
 
-std::string ClientLink::trouble() {
+std::string TcpClientLink::trouble() {
   State& state = *state_;
   state.watch();
   if (state.master->stands()) return "";
@@ -279,7 +280,7 @@ std::string ClientLink::trouble() {
 
 // ---- other slaves --------------------------------------------------------------------------------------------------
 
-void ClientLink::meet(const std::string& token, int self, const std::vector<Peer>& peers) {
+void TcpClientLink::meet(const std::string& token, int self, const std::vector<Peer>& peers) {
   State& state = *state_;
   for (State::PeerSocket& each : state.peers) each.monitor.reset();
   state.peers.clear();
@@ -295,7 +296,7 @@ void ClientLink::meet(const std::string& token, int self, const std::vector<Peer
   }
 }
 
-std::vector<std::string> ClientLink::unreached(Deadline deadline) {
+std::vector<std::string> TcpClientLink::unreached(Deadline deadline) {
   while (true) {
     std::vector<std::string> names;
     bool hope = false;
@@ -312,7 +313,7 @@ std::vector<std::string> ClientLink::unreached(Deadline deadline) {
   }
 }
 
-void ClientLink::send_to_peer(int node, const Envelope& envelope) {
+void TcpClientLink::send_to_peer(int node, const Envelope& envelope) {
   const auto found = std::ranges::find_if(state_->peers, [&](const auto& each) { return each.peer.node == node; });
   invariant(found != state_->peers.end(), "send_to_peer takes a node that was passed to meet");
   while (true) {

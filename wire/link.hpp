@@ -1,4 +1,5 @@
-// Links: ZeroMQ sockets with a deadline on every wait. The rest of the program sees no other header of the transport.
+// Links with a deadline on every wait, as interfaces. tcp_link.hpp implements them with ZeroMQ; the rest of the program
+// sees no other header of the transport, and a simulation gives it links of its own.
 //
 // Each slave makes two connections to the master's one port. "control" carries Hello, Ping and Bye, and has ZMTP
 // heartbeats, so that either side notices a peer that vanished or was suspended. "data" carries tasks and tensors, and
@@ -75,15 +76,12 @@ struct Refusal {
   std::string why;      ///< reason, as a clause for people
 };
 
-/// The master's end: one ROUTER socket for many peers. Each peer is known by the id that its connection chose.
+/// The master's end, for many peers. Each peer is known by the id that its connection chose.
 class ServerLink {
  public:
-  /// Binds to an endpoint such as "tcp://*:5570"; "tcp://127.0.0.1:*" picks a free port. Throws Error naming the
-  /// endpoint.
-  ServerLink(const std::string& endpoint, const LinkOptions& options = {});
-  ~ServerLink();
+  virtual ~ServerLink() = default;
   /// The endpoint, with the actual port.
-  std::string endpoint() const;
+  virtual std::string endpoint() const = 0;
 
   struct From {
     std::string peer;  ///< slave id, the same for both channels
@@ -93,15 +91,11 @@ class ServerLink {
     std::string address;   ///< IP address of the peer, on the control channel only
   };
   /// Returns the next message, or nothing if none arrives before the deadline.
-  std::optional<From> receive(Deadline deadline);
+  virtual std::optional<From> receive(Deadline deadline) = 0;
   /// Queues a message. Throws PeerLost if the peer is not connected or its queue stays full until the deadline.
-  void send(const std::string& peer, Channel channel, const Envelope& envelope, Deadline deadline);
+  virtual void send(const std::string& peer, Channel channel, const Envelope& envelope, Deadline deadline) = 0;
   /// Returns the connections that failed the handshake since the last call.
-  std::vector<Refusal> take_refusals();
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
+  virtual std::vector<Refusal> take_refusals() = 0;
 };
 
 /// The link to another slave broke.
@@ -115,17 +109,15 @@ class LinkBroken : public Error {
   std::string peer_;
 };
 
-/// A slave's end: both connections to the master, and the connections from and to other slaves.
+/// A slave's end: both connections to the master, and the connections from and to other slaves. It connects to the master
+/// in the background, with retries.
 class ClientLink {
  public:
-  /// Connects in the background, with retries, and listens for other slaves at TCP port `peer_port`; 0 picks a free
-  /// port. Throws Error if the endpoint cannot be parsed or the port is taken.
-  explicit ClientLink(const std::string& endpoint, const LinkOptions& options = {}, int peer_port = 0);
-  ~ClientLink();
-  /// The port in use.
-  int peer_port() const;
+  virtual ~ClientLink() = default;
+  /// The port at which it listens for other slaves.
+  virtual int peer_port() const = 0;
   /// The public key by which other slaves authenticate this slave, in Z85; empty without keys.
-  std::string peer_key() const;
+  virtual std::string peer_key() const = 0;
 
   struct From {
     Channel channel = Channel::data;
@@ -136,17 +128,17 @@ class ClientLink {
   /// Returns the next message of any channel, or nothing if none arrives before the deadline. Throws PeerLost("master")
   /// if the connection to the master broke after it was established, or if the master sent an invalid message. Throws
   /// LinkBroken if the connection to another slave broke.
-  std::optional<From> receive(Deadline deadline);
+  virtual std::optional<From> receive(Deadline deadline) = 0;
   /// Queues a message for the master. Throws PeerLost("master") if the connection broke or the queue stays full until
   /// the deadline.
-  void send(Channel channel, const Envelope& envelope, Deadline deadline);
+  virtual void send(Channel channel, const Envelope& envelope, Deadline deadline) = 0;
   /// Whether the control connection to the master is established.
-  bool connected();
+  virtual bool connected() = 0;
   /// Whether the last handshake with the server at the endpoint failed: its keys differ, or only one side uses keys.
-  bool turned_away();
+  virtual bool turned_away() = 0;
   /// Why the connection is not established yet, as a text for people: for example, the name does not resolve, nobody
   /// listens at the port, or the keys differ. Empty if the connection is established or the reason is not known yet.
-  std::string trouble();
+  virtual std::string trouble() = 0;
 
   struct Peer {
     int node = 0;
@@ -156,17 +148,29 @@ class ClientLink {
   };
   /// Drops all links to peers, and connects to `peers` as node `self` of the plan with this token. From now on,
   /// messages with other tokens are ignored. A peer whose address or key cannot be used is one of unreached().
-  void meet(const std::string& token, int self, const std::vector<Peer>& peers);
+  virtual void meet(const std::string& token, int self, const std::vector<Peer>& peers) = 0;
   /// Waits until all peers are connected. Returns "NAME at HOST:PORT" of each peer that is not connected at the
   /// deadline, and the reason where one is known. Does not wait for peers that cannot be connected.
-  std::vector<std::string> unreached(Deadline deadline);
+  virtual std::vector<std::string> unreached(Deadline deadline) = 0;
   /// Queues a message without waiting. The queue has no limit, but never holds more than the plan sends in two steps.
   /// Throws LinkBroken if the connection broke.
-  void send_to_peer(int node, const Envelope& envelope);
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
+  virtual void send_to_peer(int node, const Envelope& envelope) = 0;
 };
+
+/// Makes the links of one machine.
+class Network {
+ public:
+  virtual ~Network() = default;
+  /// Listens at an endpoint such as "tcp://*:5570"; "tcp://127.0.0.1:*" picks a free port. Throws Error naming the
+  /// endpoint.
+  virtual std::unique_ptr<ServerLink> listen(const std::string& endpoint, const LinkOptions& options) = 0;
+  /// Begins to connect to the master at the endpoint, and listens for other slaves at TCP port `peer_port`; 0 picks a free
+  /// port. Throws Error if the endpoint cannot be parsed or the port is taken.
+  virtual std::unique_ptr<ClientLink> connect(const std::string& endpoint, const LinkOptions& options,
+                                              int peer_port) = 0;
+};
+
+/// This machine's network (tcp_link.hpp).
+Network& tcp_network();
 
 }  // namespace convoy::wire

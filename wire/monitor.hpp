@@ -38,8 +38,8 @@ class Monitor {
   zmq::socket_t& watched_;
   zmq::socket_t events_;
   bool stands_ = false;
-  bool connecting_ = true;  ///< whether the last attempt has not made a TCP connection yet
-  bool failed_ = false;     ///< whether an attempt has failed since take_failed_connection()
+  bool connecting_ = true;                      ///< whether the last attempt has not made a TCP connection yet
+  bool failed_ = false;                         ///< whether an attempt has failed since take_failed_connection()
   std::optional<Clock::time_point> connected_;  ///< when a TCP connection without a handshake began
   std::string handshake_fault_;
 };

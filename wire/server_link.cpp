@@ -7,6 +7,7 @@
 #include "wire/gatekeeper.hpp"
 #include "wire/refusals.hpp"
 #include "wire/socket.hpp"
+#include "wire/tcp_link.hpp"
 
 namespace convoy::wire {
 namespace {
@@ -54,14 +55,15 @@ std::string why_unbound(const std::string& endpoint, const Address& address, int
 
 }  // namespace
 
-struct ServerLink::State {
+struct TcpServerLink::State {
   zmq::context_t context{1};
   std::optional<Gatekeeper> gatekeeper;
   zmq::socket_t socket{context, zmq::socket_type::router};
   Refusals refusals{context, socket};
 };
 
-ServerLink::ServerLink(const std::string& endpoint, const LinkOptions& options) : state_(std::make_unique<State>()) {
+TcpServerLink::TcpServerLink(const std::string& endpoint, const LinkOptions& options)
+    : state_(std::make_unique<State>()) {
   configure(state_->socket, options);
   if (options.keys) {
     state_->gatekeeper.emplace(state_->context, options.keys->member.public_key);
@@ -77,13 +79,13 @@ ServerLink::ServerLink(const std::string& endpoint, const LinkOptions& options) 
   }
 }
 
-ServerLink::~ServerLink() = default;
+TcpServerLink::~TcpServerLink() = default;
 
-std::vector<Refusal> ServerLink::take_refusals() { return state_->refusals.take(); }
+std::vector<Refusal> TcpServerLink::take_refusals() { return state_->refusals.take(); }
 
-std::string ServerLink::endpoint() const { return state_->socket.get(zmq::sockopt::last_endpoint); }
+std::string TcpServerLink::endpoint() const { return state_->socket.get(zmq::sockopt::last_endpoint); }
 
-std::optional<ServerLink::From> ServerLink::receive(Deadline deadline) {
+std::optional<TcpServerLink::From> TcpServerLink::receive(Deadline deadline) {
   zmq::socket_t& socket = state_->socket;
   while (true) {
     zmq::message_t id;
@@ -108,7 +110,7 @@ std::optional<ServerLink::From> ServerLink::receive(Deadline deadline) {
   }
 }
 
-void ServerLink::send(const std::string& peer, Channel channel, const Envelope& envelope, Deadline deadline) {
+void TcpServerLink::send(const std::string& peer, Channel channel, const Envelope& envelope, Deadline deadline) {
   zmq::socket_t& socket = state_->socket;
   const std::string id = routing_id(peer, channel);
   while (true) {

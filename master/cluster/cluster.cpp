@@ -19,7 +19,8 @@ Cluster::Cluster(const ClusterOptions& options, const NetOptions& net_options, c
       device_(make_device(net_options.device, net_options.device_options)) {}
 
 std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
-                                           const Cut& cut, const Observers& observers, const std::atomic<bool>& stop) {
+                                           const Cut& cut, const Observers& observers, const std::atomic<bool>& stop,
+                                           wire::Network& network) {
   auto cluster = std::make_unique<Cluster>(options, net_options, net, cut, observers, stop);
   if (options.slaves == 0) {
     cluster->train_alone();
@@ -30,7 +31,7 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
          net.file, net.name);
   }
   expect_possible(options, cut, net.training.batch);
-  cluster->roster_ = gather_slaves(options, net.name, observers, stop);
+  cluster->roster_ = gather_slaves(options, net.name, observers, stop, network);
   if (!cluster->roster_) return nullptr;
   cluster->form();
   return cluster;

@@ -21,7 +21,8 @@ class Cluster {
   /// observers what it is waiting for. Returns nothing if `stop` is set before all slaves have joined. All arguments
   /// must outlive the cluster.
   static std::unique_ptr<Cluster> assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
-                                           const Cut& cut, const Observers& observers, const std::atomic<bool>& stop);
+                                           const Cut& cut, const Observers& observers, const std::atomic<bool>& stop,
+                                           wire::Network& network = wire::tcp_network());
 
   /// The trunk is valid until the next recover() or regroup().
   Trunk& trunk() { return *trunk_; }

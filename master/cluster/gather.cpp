@@ -48,15 +48,15 @@ bool gather_slaves(const ClusterOptions& options, Roster& roster, int count, con
 }
 
 std::unique_ptr<Roster> gather_slaves(const ClusterOptions& options, const std::string& run, const Observers& observers,
-                                      const std::atomic<bool>& stop) {
+                                      const std::atomic<bool>& stop, wire::Network& network) {
   std::optional<wire::MasterKeys> keys;
   if (!options.insecure) {
     const bool made = !has_master_keys(options.keys);
     keys = master_keys(options.keys);
     if (made) notice(observers, "made new keys for this master" + (options.keys.empty() ? "" : ": " + options.keys));
   }
-  auto roster = std::make_unique<Roster>(options.listen, run, keys,
-                                         [&observers](const std::string& text) { notice(observers, text); });
+  auto roster = std::make_unique<Roster>(
+      options.listen, run, keys, [&observers](const std::string& text) { notice(observers, text); }, network);
   if (options.insecure && options.slaves > 0) {
     notice(observers, "links are neither encrypted nor authenticated (--insecure)");
   }

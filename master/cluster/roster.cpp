@@ -31,9 +31,10 @@ constexpr auto kSendPatience = 60s;
 }  // namespace
 
 Roster::Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys,
-               std::function<void(const std::string&)> notice)
-    : link_(endpoint, {.keys = keys}), lobby_(link_, std::move(run), keys.has_value(), std::move(notice)) {
-  if (keys) beacon_.emplace(link_.endpoint(), keys->master.public_key);
+               std::function<void(const std::string&)> notice, wire::Network& network)
+    : link_(network.listen(endpoint, {.keys = keys})),
+      lobby_(*link_, std::move(run), keys.has_value(), std::move(notice)) {
+  if (keys) beacon_.emplace(link_->endpoint(), keys->master.public_key);
 }
 
 Roster::~Roster() {
@@ -63,7 +64,7 @@ bool Roster::gather(int count, const std::atomic<bool>& stop, const std::functio
   lobby_.need_slaves(true);
   while (static_cast<int>(slaves_.size()) + lobby_.ready() < count && !stop) {
     const std::size_t before = lobby_.size();
-    if (const auto from = link_.receive(Clock::now() + kTick)) lobby_.take(*from, slaves_);
+    if (const auto from = link_->receive(Clock::now() + kTick)) lobby_.take(*from, slaves_);
     if (Clock::now() >= next_ping_) {
       next_ping_ = Clock::now() + kPingInterval;
       lobby_.greet();
@@ -94,7 +95,7 @@ bool Roster::changes() const {
 void Roster::attend() {
   constexpr int kMostAtOnce = 100;
   for (int i = 0; i < kMostAtOnce; ++i) {
-    const auto from = link_.receive(Clock::now());
+    const auto from = link_->receive(Clock::now());
     if (!from) return;
     if (find(from->peer) == slaves_.size()) lobby_.take(*from, slaves_);
   }
@@ -103,7 +104,7 @@ void Roster::attend() {
 bool Roster::remove(const std::string& name, const std::string& why) {
   const auto slave = std::ranges::find(slaves_, name, &SlaveInfo::name);
   if (slave == slaves_.end()) return false;
-  reached(link_, slave->id, wire::Bye{why});
+  reached(*link_, slave->id, wire::Bye{why});
   liveness_.erase(liveness_.begin() + (slave - slaves_.begin()));
   slaves_.erase(slave);
   return true;
@@ -126,7 +127,7 @@ bool Roster::remove_lost(const std::string& name, const std::string& why) {
 
 void Roster::send(std::size_t slave, const wire::Envelope& envelope) {
   try {
-    link_.send(slaves_[slave].id, wire::Channel::data, envelope, Clock::now() + kSendPatience);
+    link_->send(slaves_[slave].id, wire::Channel::data, envelope, Clock::now() + kSendPatience);
   } catch (const PeerLost& error) {
     bury(slave, fmt::format("is gone (its connection closed): {}", error.what()));
   }
@@ -139,7 +140,7 @@ void Roster::ping_all() {
   next_ping_ = Clock::now() + kPingInterval;
   lobby_.greet();
   for (std::size_t slave = 0; slave < slaves_.size(); ++slave) {
-    if (!reached(link_, slaves_[slave].id, wire::Ping{})) {
+    if (!reached(*link_, slaves_[slave].id, wire::Ping{})) {
       bury(slave, "is gone (its connection closed, or it no longer answers)");
     }
   }
@@ -150,7 +151,7 @@ void Roster::ping_all() {
 void Roster::bury(std::size_t slave, const std::string& how) {
   const auto until = Clock::now() + kLastWords;
   while (Clock::now() < until) {  // a slave that floods the master must not prolong this loop
-    const auto from = link_.receive(until);
+    const auto from = link_->receive(until);
     if (!from) break;
     const wire::Message& message = from->envelope.message;
     const std::size_t sender = find(from->peer);
@@ -196,7 +197,7 @@ std::optional<Roster::Arrival> Roster::receive(const std::vector<std::size_t>& a
   const auto entered = Clock::now();
   while (true) {
     ping_all();
-    auto from = link_.receive(std::min(deadline, Clock::now() + kTick));
+    auto from = link_->receive(std::min(deadline, Clock::now() + kTick));
     const auto now = Clock::now();
     // Silence counts when the queue is empty, or when the call has lasted for `patience` although other slaves keep the
     // queue full.
@@ -260,7 +261,7 @@ void Roster::count_sign(std::size_t slave) {
 }
 
 void Roster::dismiss(const std::string& reason) {
-  for (const SlaveInfo& slave : slaves_) reached(link_, slave.id, wire::Bye{reason});
+  for (const SlaveInfo& slave : slaves_) reached(*link_, slave.id, wire::Bye{reason});
   slaves_.clear();
   liveness_.clear();
   lobby_.dismiss(reason);

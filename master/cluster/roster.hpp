@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,12 +24,12 @@ class Roster {
   /// Listens at `endpoint` for slaves of the run named `run`. Without keys it accepts every slave, unencrypted. Calls
   /// `notice` with a text about each slave that is turned away. Throws Error naming the endpoint.
   Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys = {},
-         std::function<void(const std::string&)> notice = {});
+         std::function<void(const std::string&)> notice = {}, wire::Network& network = wire::tcp_network());
   /// Sends Bye to all remaining slaves.
   ~Roster();
 
   /// The endpoint, with the actual port.
-  std::string endpoint() const { return link_.endpoint(); }
+  std::string endpoint() const { return link_->endpoint(); }
 
   /// Waits until there are `count` slaves, then makes all ready guests members. Members are sorted by name. Calls `changed`
   /// at the start and whenever a slave joins or leaves the lobby. Returns false if `stop` is set before. While it waits,
@@ -104,7 +105,7 @@ class Roster {
   void take_sign(std::size_t slave, const wire::Ping& ping);
   void judge(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience, Awaited as);
 
-  wire::ServerLink link_;
+  std::unique_ptr<wire::ServerLink> link_;
   Lobby lobby_;
   std::optional<wire::Beacon> beacon_;  ///< only if the link has keys
   std::vector<SlaveInfo> slaves_;

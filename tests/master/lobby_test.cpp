@@ -11,6 +11,7 @@
 #include "plan/plan.hpp"
 #include "tests/support/slave_threads.hpp"
 #include "wire/codec.hpp"
+#include "wire/tcp_link.hpp"
 
 namespace convoy {
 namespace {
@@ -42,8 +43,8 @@ TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheFix) {
   Roster roster("tcp://127.0.0.1:*", "test", {}, [&](const std::string& text) { notices.push_back(text); });
   std::atomic<bool> stop{false};
   std::thread master([&] { roster.gather(5, stop, [] {}); });
-  wire::ClientLink one(roster.endpoint());
-  wire::ClientLink two(roster.endpoint());
+  wire::TcpClientLink one(roster.endpoint());
+  wire::TcpClientLink two(roster.endpoint());
   const std::uint32_t version = wire::kProtocolVersion;
   EXPECT_THAT(answer_to(one, {.version = version + 1, .name = "a"}), HasSubstr("run the same release of Convoy"));
   EXPECT_EQ(answer_to(one, {.version = version, .name = "a"}), "welcome");
@@ -64,8 +65,8 @@ TEST(Joining, AdmitOnlyLetsTheNamedSlavesIn) {
   std::atomic<bool> stop{false};
   roster.admit_only({"a", "b"}, "the shares are fixed for a and b");
   std::thread master([&] { roster.gather(5, stop, [] {}); });
-  wire::ClientLink one(roster.endpoint());
-  wire::ClientLink two(roster.endpoint());
+  wire::TcpClientLink one(roster.endpoint());
+  wire::TcpClientLink two(roster.endpoint());
   const std::uint32_t version = wire::kProtocolVersion;
   EXPECT_EQ(answer_to(one, {.version = version, .name = "a"}), "welcome");
   EXPECT_EQ(answer_to(two, {.version = version, .name = "c"}), "the shares are fixed for a and b");
@@ -84,7 +85,7 @@ TEST(Joining, NamesThatCannotBePrintedAreRefusedAndDoNotReachTheMaster) {
   std::atomic<bool> stop{false};
   std::vector<SlaveInfo> here;
   std::thread master([&] { roster.gather(5, stop, [&] { here = roster.present(); }); });
-  wire::ClientLink link(roster.endpoint());
+  wire::TcpClientLink link(roster.endpoint());
   for (const std::string& name : {std::string("\xff\xfe"), std::string("a\x1b[2J\n"), std::string(65, 'n')}) {
     EXPECT_THAT(answer_to(link, {.version = wire::kProtocolVersion, .name = name}),
                 AllOf(HasSubstr("the name"), HasSubstr("start this slave with another --name")));
@@ -162,7 +163,7 @@ TEST(Joining, ASlaveWhoseKeyOtherSlavesCouldNotUseIsRefused) {
   Roster roster("tcp://127.0.0.1:*", "test", keys);
   std::atomic<bool> stop{false};
   std::thread master([&] { roster.gather(5, stop, [] {}); });
-  wire::ClientLink link(roster.endpoint(), {.join_key = keys.join_key()});
+  wire::TcpClientLink link(roster.endpoint(), {.join_key = keys.join_key()});
   for (const std::string& key : {std::string(), std::string("key"), std::string(40, ' ')}) {
     EXPECT_THAT(answer_to(link, {.name = "a", .peer_key = key}), HasSubstr("public key towards other slaves"));
   }

@@ -65,7 +65,7 @@ TEST(Loads, TakeOtherSlavesStatesMeanwhile) {
   FakeMaster master;
   const SlaveThread slave(master.endpoint());
   ASSERT_TRUE(master.welcome());
-  wire::ClientLink other(master.endpoint());
+  wire::TcpClientLink other(master.endpoint());
   master.send(halves(master, other, {{0, {0, 2}, 1, 0}}));
   ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
   other.meet("halves", 1, {{0, "worker", fmt::format("127.0.0.1:{}", master.peer_port())}});

@@ -233,7 +233,7 @@ TEST(MovingStates, GoToAnotherSlave) {
   FakeMaster master;
   const SlaveThread slave(master.endpoint());
   ASSERT_TRUE(master.welcome());
-  wire::ClientLink other(master.endpoint());
+  wire::TcpClientLink other(master.endpoint());
   master.assign();
   other.meet("halves", 1, {});
   master.send(halves(master, other, {{0, {2, 2}, 0, 1}}));
@@ -254,7 +254,7 @@ TEST(MovingStates, ComeFromAnotherSlave) {
   FakeMaster master;
   const SlaveThread slave(master.endpoint());
   ASSERT_TRUE(master.welcome());
-  wire::ClientLink other(master.endpoint());
+  wire::TcpClientLink other(master.endpoint());
   master.send(halves(master, other, {{0, {0, 2}, 1, 0}}));
   ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
   other.meet("halves", 1, {{0, "worker", fmt::format("127.0.0.1:{}", master.peer_port())}});
@@ -281,7 +281,7 @@ TEST(MovingStates, MustBeInAShardThere) {
   FakeMaster master;
   const SlaveThread slave(master.endpoint());
   ASSERT_TRUE(master.welcome());
-  wire::ClientLink other(master.endpoint());
+  wire::TcpClientLink other(master.endpoint());
   other.meet("halves", 1, {});
   master.send(halves(master, other, {{0, {2, 2}, 0, 1}}));
   EXPECT_THAT(master.failure(),
@@ -304,7 +304,7 @@ TEST_P(BadPeers, AreNamed) {
   FakeMaster master;
   const SlaveThread slave(master.endpoint());
   ASSERT_TRUE(master.welcome());
-  wire::ClientLink other(master.endpoint());
+  wire::TcpClientLink other(master.endpoint());
   wire::Assign assign = assign_of();
   assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
   assign.peers = {fmt::format(":{}", master.peer_port()), fmt::format("127.0.0.1:{}", other.peer_port())};

@@ -10,7 +10,7 @@
 
 #include "devices/registry.hpp"
 #include "slave/serve.hpp"
-#include "wire/link.hpp"
+#include "wire/tcp_link.hpp"
 
 namespace convoy {
 
@@ -67,7 +67,7 @@ class SlaveThread {
 class FakeMaster {
  public:
   explicit FakeMaster(const std::string& endpoint = "tcp://127.0.0.1:*")
-      : link_(std::make_unique<wire::ServerLink>(endpoint)) {}
+      : link_(std::make_unique<wire::TcpServerLink>(endpoint)) {}
 
   std::string endpoint() const { return link_->endpoint(); }
   /// Admits the next slave that says Hello and waits for its data connection. Returns false after 20 s without one.

@@ -9,6 +9,7 @@
 
 #include "devices/registry.hpp"
 #include "slave/session.hpp"
+#include "wire/tcp_link.hpp"
 
 namespace convoy {
 
@@ -26,7 +27,7 @@ class FakeSlave {
   /// `misdeed` replaces the handling of messages of the kind `at`, such as "Step".
   FakeSlave(const std::string& endpoint, std::string at, Misdeed misdeed, Options options)
       : device_(make_device("reference", {.threads = 1})),
-        link_(std::make_unique<wire::ClientLink>(endpoint)),
+        link_(std::make_unique<wire::TcpClientLink>(endpoint)),
         session_(*link_, *device_, 0, cache_),
         at_(std::move(at)),
         misdeed_(misdeed),

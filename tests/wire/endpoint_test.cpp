@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "wire/interfaces.hpp"
-#include "wire/link.hpp"
+#include "wire/tcp_link.hpp"
 #include "wire/trouble.hpp"
 
 namespace convoy::wire {
@@ -79,8 +79,8 @@ TEST(Addresses, OfOtherTransportsAreRefused) {
     const auto refused = ThrowsMessage<Error>(AllOf(HasSubstr("Convoy connects machines over TCP only"),
                                                     testing::Not(HasSubstr("\x1b")), HasSubstr("tcp://")));
     EXPECT_THAT([&] { address_of_master(address); }, refused);
-    EXPECT_THAT([&] { ClientLink link(address); }, refused);
-    EXPECT_THAT([&] { ServerLink link(address); }, refused);
+    EXPECT_THAT([&] { TcpClientLink link(address); }, refused);
+    EXPECT_THAT([&] { TcpServerLink link(address); }, refused);
   }
 }
 
@@ -124,17 +124,17 @@ TEST(Addresses, ToListenAtAreOfThisMachine) {
   EXPECT_EQ(address_to_listen("tcp://127.0.0.1:*").port, 0);
   EXPECT_EQ(address_to_listen("tcp://localhost:0").port, 0);
   EXPECT_EQ(address_to_listen("tcp://lo:7").port, 7);
-  EXPECT_NO_THROW(ServerLink("tcp://localhost:*")) << "a name of this machine";
+  EXPECT_NO_THROW(TcpServerLink("tcp://localhost:*")) << "a name of this machine";
   EXPECT_THAT([] { address_to_listen("tcp://*:99999"); }, ThrowsMessage<Error>(HasSubstr("from 0 to 65535")));
   EXPECT_THAT([] { address_to_listen("tcp://nosuch.invalid:5570"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("--listen"), HasSubstr("does not resolve"))));
-  EXPECT_THAT([] { ServerLink("tcp://198.51.100.7:5570"); },
+  EXPECT_THAT([] { TcpServerLink("tcp://198.51.100.7:5570"); },
               ThrowsMessage<Error>(HasSubstr("198.51.100.7 is not an address of this machine")));
 }
 
 TEST(Addresses, InUseAreRefusedWithTheReason) {
-  const ServerLink first("tcp://127.0.0.1:*");
-  EXPECT_THAT([&] { ServerLink second(first.endpoint()); },
+  const TcpServerLink first("tcp://127.0.0.1:*");
+  EXPECT_THAT([&] { TcpServerLink second(first.endpoint()); },
               ThrowsMessage<Error>(AllOf(HasSubstr(first.endpoint()), HasSubstr("another program"))));
 }
 
@@ -182,23 +182,23 @@ std::string trouble_of(ClientLink& link, std::chrono::seconds patience) {
 
 TEST(Troubles, OfALinkAreKnownWithinSeconds) {
   const Port closed(false);
-  ClientLink refused(fmt::format("tcp://127.0.0.1:{}", closed.number()));
+  TcpClientLink refused(fmt::format("tcp://127.0.0.1:{}", closed.number()));
   EXPECT_THAT(trouble_of(refused, 15s), HasSubstr("no master listens there now"));
-  ClientLink unresolved("tcp://nosuch.invalid:5570");
+  TcpClientLink unresolved("tcp://nosuch.invalid:5570");
   EXPECT_THAT(trouble_of(unresolved, 15s), HasSubstr("nosuch.invalid"));
   const Port silent(true);
-  ClientLink unanswered(fmt::format("tcp://127.0.0.1:{}", silent.number()));
+  TcpClientLink unanswered(fmt::format("tcp://127.0.0.1:{}", silent.number()));
   EXPECT_THAT(trouble_of(unanswered, 15s), HasSubstr("does not answer like a master"));
 }
 
 TEST(Troubles, OfKeysAreTold) {
   const MasterKeys keys{make_key_pair(), make_key_pair()};
-  const ServerLink server("tcp://127.0.0.1:*", {.keys = keys});
-  ClientLink stranger(server.endpoint(), {.join_key = JoinKey{keys.master.public_key, make_key_pair()}});
+  const TcpServerLink server("tcp://127.0.0.1:*", {.keys = keys});
+  TcpClientLink stranger(server.endpoint(), {.join_key = JoinKey{keys.master.public_key, make_key_pair()}});
   EXPECT_THAT(trouble_of(stranger, 15s), AllOf(HasSubstr("--key"), HasSubstr("the master")));
-  ClientLink misled(server.endpoint(), {.join_key = JoinKey{make_key_pair().public_key, keys.member}});
+  TcpClientLink misled(server.endpoint(), {.join_key = JoinKey{make_key_pair().public_key, keys.member}});
   EXPECT_THAT(trouble_of(misled, 15s), HasSubstr("--key"));
-  ClientLink open(server.endpoint());
+  TcpClientLink open(server.endpoint());
   EXPECT_THAT(trouble_of(open, 15s), HasSubstr("--insecure"));
 }
 
@@ -208,9 +208,9 @@ TEST(Troubles, EndWhenTheMasterComes) {
     const Port closed(false);
     endpoint = fmt::format("tcp://127.0.0.1:{}", closed.number());
   }
-  ClientLink link(endpoint);
+  TcpClientLink link(endpoint);
   EXPECT_THAT(trouble_of(link, 15s), HasSubstr("no master listens there now"));
-  const ServerLink master(endpoint);
+  const TcpServerLink master(endpoint);
   const auto until = Clock::now() + 15s;
   while (!link.connected() && Clock::now() < until) link.receive(Clock::now() + 50ms);
   EXPECT_TRUE(link.connected());

@@ -12,7 +12,7 @@
 #include "tests/wire/fake_network.hpp"
 #include "wire/endpoint.hpp"
 #include "wire/interfaces.hpp"
-#include "wire/link.hpp"
+#include "wire/tcp_link.hpp"
 #include "wire/trouble.hpp"
 
 namespace convoy::wire {
@@ -56,13 +56,13 @@ std::string seen_from(ServerLink& server, ClientLink& client) {
 }
 
 std::string seen_through(ServerLink& server, const std::string& endpoint) {
-  ClientLink client(endpoint);
+  TcpClientLink client(endpoint);
   return seen_from(server, client);
 }
 
 TEST(IPv6, ConnectsMasterAndSlave) {
   SKIP_WITHOUT_IPV6();
-  ServerLink server("tcp://[::1]:*");
+  TcpServerLink server("tcp://[::1]:*");
   EXPECT_THAT(server.endpoint(), testing::StartsWith("tcp://[::1]:"));
   EXPECT_EQ(seen_through(server, server.endpoint()), "::1");
 }
@@ -71,19 +71,19 @@ TEST(IPv6, ConnectsMasterAndSlave) {
 TEST(IPv6, AndIPv4ReachAMasterThatListensEverywhere) {
   SKIP_WITHOUT_IPV6();
   const MasterKeys keys{make_key_pair(), make_key_pair()};
-  ServerLink server("tcp://*:*", {.keys = keys});
+  TcpServerLink server("tcp://*:*", {.keys = keys});
   for (const std::string& own : own_addresses()) {
-    ClientLink client(at(own, server.endpoint()), {.join_key = keys.join_key()});
+    TcpClientLink client(at(own, server.endpoint()), {.join_key = keys.join_key()});
     EXPECT_EQ(seen_from(server, client), own);
   }
 }
 
 TEST(IPv6, AndIPv4ReachASlaveFromOthers) {
   SKIP_WITHOUT_IPV6();
-  ServerLink server("tcp://*:*");
-  ClientLink listener(at("::1", server.endpoint()));
+  TcpServerLink server("tcp://*:*");
+  TcpClientLink listener(at("::1", server.endpoint()));
   for (const std::string& own : own_addresses()) {
-    ClientLink other(at(own, server.endpoint()));
+    TcpClientLink other(at(own, server.endpoint()));
     other.meet("token", 0, {{1, "listener", endpoint_for_peers(own, listener.peer_port())}});
     EXPECT_THAT(other.unreached(in(20s)), testing::IsEmpty()) << own;
   }
@@ -91,13 +91,13 @@ TEST(IPv6, AndIPv4ReachASlaveFromOthers) {
 
 TEST(IPv6, IsNotNeeded) {
   const WithoutIPv6 machine;
-  ServerLink server("tcp://*:*");
+  TcpServerLink server("tcp://*:*");
   EXPECT_THAT(server.endpoint(), testing::StartsWith("tcp://0.0.0.0:"));
-  ClientLink client(at("127.0.0.1", server.endpoint()));
+  TcpClientLink client(at("127.0.0.1", server.endpoint()));
   EXPECT_EQ(seen_from(server, client), "127.0.0.1");
   client.meet("token", 0, {{1, "itself", fmt::format("127.0.0.1:{}", client.peer_port())}});
   EXPECT_THAT(client.unreached(in(20s)), testing::IsEmpty());
-  EXPECT_THAT([] { ServerLink link("tcp://[::1]:*"); },
+  EXPECT_THAT([] { TcpServerLink link("tcp://[::1]:*"); },
               testing::ThrowsMessage<Error>(HasSubstr("is not an address of this machine")));
   EXPECT_THAT(why_unconnected({"::1", 5570}), HasSubstr("no route to ::1"));
 }
@@ -106,11 +106,11 @@ TEST(IPv6, AddressesOfNamesAreUsed) {
   SKIP_WITHOUT_IPV6();
   const Names names(Names::Addresses{
       {"six.example", {"::1"}}, {"both.example", {"::1", "127.0.0.1"}}, {"four.example", {"127.0.0.1"}}});
-  ServerLink six("tcp://six.example:*");
+  TcpServerLink six("tcp://six.example:*");
   EXPECT_THAT(six.endpoint(), testing::StartsWith("tcp://[::1]:"));
   EXPECT_EQ(seen_through(six, at("six.example", six.endpoint())), "::1");
   EXPECT_EQ(seen_through(six, at("both.example", six.endpoint())), "::1") << "nobody listens at the IPv4 address";
-  ServerLink four("tcp://both.example:*");
+  TcpServerLink four("tcp://both.example:*");
   EXPECT_THAT(four.endpoint(), testing::StartsWith("tcp://127.0.0.1:")) << "IPv4 comes first";
   EXPECT_EQ(seen_through(four, at("both.example", four.endpoint())), "127.0.0.1");
   EXPECT_EQ(seen_through(four, at("four.example", four.endpoint())), "127.0.0.1");
@@ -121,27 +121,27 @@ TEST(IPv6, OfAMachineWithoutAMasterIsExplained) {
   const Names names(Names::Addresses{{"six.example", {"::1"}}});
   int port = 0;
   {
-    const ServerLink gone("tcp://[::1]:*");
+    const TcpServerLink gone("tcp://[::1]:*");
     port = port_of(gone.endpoint());
   }
   EXPECT_THAT(why_unconnected({"::1", port}), HasSubstr("::1 refuses connections"));
   EXPECT_THAT(why_unconnected({"six.example", port}), HasSubstr("six.example refuses connections"));
   EXPECT_THAT(why_unconnected({"fe80::1%nosuch", port}), HasSubstr("no network interface nosuch"));
-  const ServerLink here("tcp://[::1]:*");
+  const TcpServerLink here("tcp://[::1]:*");
   EXPECT_EQ(why_unconnected({"six.example", port_of(here.endpoint())}), "");
 }
 
 TEST(IPv6, OfAStrangerIsReported) {
   SKIP_WITHOUT_IPV6();
-  ServerLink server("tcp://*:*", {.keys = MasterKeys{make_key_pair(), make_key_pair()}});
+  TcpServerLink server("tcp://*:*", {.keys = MasterKeys{make_key_pair(), make_key_pair()}});
   for (const std::string host : {"::1", "127.0.0.1"}) {
     std::vector<Refusal> refusals;
     const auto until = in(20s);
     const auto of_host = [&](const Refusal& each) { return each.address == host; };
     while (std::ranges::none_of(refusals, of_host) && Clock::now() < until) {
       // On a busy machine the client may be gone before the master asks for its address.
-      ClientLink stranger(at(host, server.endpoint()),
-                          {.join_key = JoinKey{make_key_pair().public_key, make_key_pair()}});
+      TcpClientLink stranger(at(host, server.endpoint()),
+                             {.join_key = JoinKey{make_key_pair().public_key, make_key_pair()}});
       while (!stranger.turned_away() && Clock::now() < until) stranger.receive(in(20ms));
       for (const Refusal& each : server.take_refusals()) refusals.push_back(each);
     }

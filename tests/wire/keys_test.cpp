@@ -13,7 +13,7 @@
 #include <thread>
 #include <tuple>
 
-#include "wire/link.hpp"
+#include "wire/tcp_link.hpp"
 
 namespace convoy::wire {
 namespace {
@@ -32,7 +32,7 @@ MasterKeys fresh_keys() { return {make_key_pair(), make_key_pair()}; }
 
 /// Whether a slave with this key gets a message through to the master. A slave that does not must be told so.
 bool reaches(ServerLink& server, const std::optional<JoinKey>& key) {
-  ClientLink client(server.endpoint(), {.join_key = key});
+  TcpClientLink client(server.endpoint(), {.join_key = key});
   const auto until = in(10s);
   bool said = false;
   while (Clock::now() < until) {
@@ -78,7 +78,7 @@ auto from_here(const std::string& why) {
 
 TEST(Keys, LetTheirOwnersInAndNobodyElse) {
   const MasterKeys keys = fresh_keys();
-  ServerLink server("tcp://127.0.0.1:*", {.keys = keys});
+  TcpServerLink server("tcp://127.0.0.1:*", {.keys = keys});
   EXPECT_TRUE(reaches(server, keys.join_key()));
   EXPECT_THAT(server.take_refusals(), IsEmpty());
   EXPECT_FALSE(reaches(server, std::nullopt)) << "an unencrypted client must not get in";
@@ -184,12 +184,12 @@ class Eavesdropper {
 
 TEST(Keys, OfAJoinThatSomebodyHeardOpenNoDoor) {
   const MasterKeys keys = fresh_keys();
-  ServerLink server("tcp://127.0.0.1:*", {.keys = keys});
+  TcpServerLink server("tcp://127.0.0.1:*", {.keys = keys});
   const std::string endpoint = server.endpoint();
   const int port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
   Eavesdropper between(port);
   {
-    ClientLink client(fmt::format("tcp://127.0.0.1:{}", between.port()), {.join_key = keys.join_key()});
+    TcpClientLink client(fmt::format("tcp://127.0.0.1:{}", between.port()), {.join_key = keys.join_key()});
     client.send(Channel::control, {Hello{.name = "a"}, {}}, in(5s));
     client.send(Channel::data, {Attach{"a"}, {}}, in(5s));
     ASSERT_TRUE(server.receive(in(5s)));
@@ -208,7 +208,7 @@ TEST(Keys, OfAJoinThatSomebodyHeardOpenNoDoor) {
 }
 
 TEST(Keys, AreNotShownToAMasterThatHasNone) {
-  ServerLink server("tcp://127.0.0.1:*");
+  TcpServerLink server("tcp://127.0.0.1:*");
   EXPECT_FALSE(reaches(server, fresh_keys().join_key()));
   EXPECT_TRUE(reaches(server, std::nullopt));
 }
@@ -217,9 +217,9 @@ std::string at(const ClientLink& peer) { return fmt::format("127.0.0.1:{}", peer
 
 TEST(Keys, OfSlavesKeepStrangersOut) {
   const MasterKeys keys = fresh_keys();
-  ServerLink server("tcp://127.0.0.1:*", {.keys = keys});
-  ClientLink a(server.endpoint(), {.join_key = keys.join_key()});
-  ClientLink b(server.endpoint(), {.join_key = keys.join_key()});
+  TcpServerLink server("tcp://127.0.0.1:*", {.keys = keys});
+  TcpClientLink a(server.endpoint(), {.join_key = keys.join_key()});
+  TcpClientLink b(server.endpoint(), {.join_key = keys.join_key()});
   b.meet("token", 1, {});
   a.meet("token", 0, {{1, "b", at(b), b.peer_key()}});
   ASSERT_THAT(a.unreached(in(5s)), IsEmpty());
@@ -230,7 +230,7 @@ TEST(Keys, OfSlavesKeepStrangersOut) {
 
   a.meet("token", 0, {{1, "b", at(b), make_key_pair().public_key}});
   EXPECT_THAT(a.unreached(in(500ms)), testing::SizeIs(1)) << "a slave with another key listens there";
-  ClientLink stranger(server.endpoint());
+  TcpClientLink stranger(server.endpoint());
   stranger.meet("token", 0, {{1, "b", at(b), ""}});
   EXPECT_THAT(stranger.unreached(in(500ms)), testing::SizeIs(1));
   a.meet("token", 0, {{1, "b", at(b), ""}});

@@ -10,8 +10,8 @@
 #include <zmq.hpp>
 
 #include "wire/codec.hpp"
-#include "wire/link.hpp"
 #include "wire/stream.hpp"
+#include "wire/tcp_link.hpp"
 
 namespace convoy::wire {
 namespace {
@@ -33,8 +33,8 @@ std::string expect_from_peer(ServerLink& server) {
 }
 
 TEST(Links, CarryMessagesBothWaysOnBothChannels) {
-  ServerLink server("tcp://127.0.0.1:*");
-  ClientLink client(server.endpoint());
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink client(server.endpoint());
   client.send(Channel::control, {Hello{.name = "a"}, {}}, in(1s));
   const std::string peer = expect_from_peer<Hello>(server);
   client.send(Channel::data, {Attach{"a"}, {}}, in(1s));
@@ -54,10 +54,10 @@ TEST(Links, CarryMessagesBothWaysOnBothChannels) {
 }
 
 TEST(Links, KnowTheAddressOfAPeer) {
-  ServerLink server("tcp://127.0.0.1:*");
+  TcpServerLink server("tcp://127.0.0.1:*");
   std::vector<std::unique_ptr<ClientLink>> clients;
   for (int i = 0; i < 3; ++i) {
-    clients.push_back(std::make_unique<ClientLink>(server.endpoint()));
+    clients.push_back(std::make_unique<TcpClientLink>(server.endpoint()));
     clients.back()->send(Channel::control, {Hello{.name = "a"}, {}}, in(1s));
   }
   for (int i = 0; i < 3; ++i) {
@@ -68,8 +68,8 @@ TEST(Links, KnowTheAddressOfAPeer) {
 }
 
 TEST(Links, KeepDeadlines) {
-  ServerLink server("tcp://127.0.0.1:*");
-  ClientLink client(server.endpoint());
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink client(server.endpoint());
   const auto start = Clock::now();
   EXPECT_FALSE(server.receive(in(100ms)));
   EXPECT_FALSE(client.receive(in(100ms)));
@@ -80,12 +80,12 @@ TEST(Links, KeepDeadlines) {
 
 TEST(Links, CarryLargeTensorsToManyClients) {
   constexpr int kClients = 7;
-  ServerLink server("tcp://127.0.0.1:*");
+  TcpServerLink server("tcp://127.0.0.1:*");
   const std::vector<float> sent(std::size_t{1} << 21, 3.0F);  // 8 MiB
   std::vector<std::thread> threads;
   for (int i = 0; i < kClients; ++i) {
     threads.emplace_back([&] {
-      ClientLink client(server.endpoint());
+      TcpClientLink client(server.endpoint());
       client.send(Channel::data, {Attach{"x"}, {}}, in(5s));
       std::vector<float> got(sent.size());
       ValueReader reader({got});
@@ -114,15 +114,15 @@ TEST(Links, CarryLargeTensorsToManyClients) {
 }
 
 TEST(Links, SendingToNobodyIsPeerLost) {
-  ServerLink server("tcp://127.0.0.1:*");
+  TcpServerLink server("tcp://127.0.0.1:*");
   EXPECT_THROW(server.send("nobody", Channel::control, {Ping{}, {}}, in(1s)), PeerLost);
 }
 
 /// A slave that computes reads nothing, while the master sends it four Pings a second.
 TEST(Links, AClientThatIsBusyStaysConnected) {
   const LinkOptions impatient{.heartbeat_interval = 100ms, .heartbeat_timeout = 1s};
-  ServerLink server("tcp://127.0.0.1:*", impatient);
-  ClientLink client(server.endpoint(), impatient);
+  TcpServerLink server("tcp://127.0.0.1:*", impatient);
+  TcpClientLink client(server.endpoint(), impatient);
   client.send(Channel::control, {Hello{.name = "a"}, {}}, in(1s));
   const std::string peer = expect_from_peer<Hello>(server);
   for (int i = 0; i < 1000; ++i) server.send(peer, Channel::control, {Ping{}, {}}, in(1s));
@@ -132,8 +132,8 @@ TEST(Links, AClientThatIsBusyStaysConnected) {
 }
 
 TEST(Links, AGoneClientIsNoticed) {
-  ServerLink server("tcp://127.0.0.1:*");
-  auto client = std::make_unique<ClientLink>(server.endpoint());
+  TcpServerLink server("tcp://127.0.0.1:*");
+  auto client = std::make_unique<TcpClientLink>(server.endpoint());
   client->send(Channel::control, {Hello{.name = "a"}, {}}, in(1s));
   const std::string peer = expect_from_peer<Hello>(server);
   client.reset();
@@ -147,16 +147,16 @@ TEST(Links, AGoneClientIsNoticed) {
 }
 
 TEST(Links, AGoneServerIsNoticedAndItsSuccessorFound) {
-  auto server = std::make_unique<ServerLink>("tcp://127.0.0.1:*");
+  auto server = std::make_unique<TcpServerLink>("tcp://127.0.0.1:*");
   const std::string endpoint = server->endpoint();
-  ClientLink client(endpoint);
+  TcpClientLink client(endpoint);
   client.send(Channel::control, {Hello{.name = "a"}, {}}, in(1s));
   expect_from_peer<Hello>(*server);
   server.reset();
   EXPECT_THROW(client.receive(in(5s)), PeerLost);
   EXPECT_FALSE(client.connected());
-  server = std::make_unique<ServerLink>(endpoint);
-  ClientLink again(endpoint);
+  server = std::make_unique<TcpServerLink>(endpoint);
+  TcpClientLink again(endpoint);
   again.send(Channel::control, {Hello{.name = "a"}, {}}, in(5s));
   expect_from_peer<Hello>(*server);
 }
@@ -164,7 +164,7 @@ TEST(Links, AGoneServerIsNoticedAndItsSuccessorFound) {
 TEST(Links, EndWithUnsentMessagesInTime) {
   const auto start = Clock::now();
   {
-    ClientLink client("tcp://127.0.0.1:9");  // nobody listens there
+    TcpClientLink client("tcp://127.0.0.1:9");  // nobody listens there
     for (int i = 0; i < 20; ++i) {
       client.send(Channel::data, {Piece{}, Payload(1 << 20)}, in(1s));
     }
@@ -186,9 +186,9 @@ ClientLink::From from_peer(ClientLink& link) {
 }
 
 TEST(PeerLinks, CarryMessagesBothWays) {
-  ServerLink server("tcp://127.0.0.1:*");
-  ClientLink a(server.endpoint());
-  ClientLink b(server.endpoint());
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink a(server.endpoint());
+  TcpClientLink b(server.endpoint());
   a.meet("token", 0, {{1, "b", at(b)}});
   b.meet("token", 1, {{0, "a", fmt::format(":{}", a.peer_port())}});  // on the master's host
   EXPECT_THAT(a.unreached(in(5s)), testing::IsEmpty());
@@ -202,9 +202,9 @@ TEST(PeerLinks, CarryMessagesBothWays) {
 }
 
 TEST(PeerLinks, OfOtherRunsAreIgnored) {
-  ServerLink server("tcp://127.0.0.1:*");
-  ClientLink a(server.endpoint());
-  ClientLink b(server.endpoint());
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink a(server.endpoint());
+  TcpClientLink b(server.endpoint());
   b.meet("now", 1, {});
   for (const std::string token : {"before", "now", "nowhere"}) {
     a.meet(token, 0, {{1, "b", at(b)}});
@@ -216,8 +216,8 @@ TEST(PeerLinks, OfOtherRunsAreIgnored) {
 }
 
 TEST(PeerLinks, ThatCannotBeMadeAreNamed) {
-  ServerLink server("tcp://127.0.0.1:*");
-  ClientLink a(server.endpoint());
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink a(server.endpoint());
   a.meet("token", 0, {{1, "garage", "127.0.0.1:9"}});
   EXPECT_THAT(a.unreached(in(200ms)), testing::ElementsAre("garage at 127.0.0.1:9"));
   a.meet("token", 0, {{1, "garage", "no address"}});
@@ -225,9 +225,9 @@ TEST(PeerLinks, ThatCannotBeMadeAreNamed) {
 }
 
 TEST(PeerLinks, ThatBreakAreNamed) {
-  ServerLink server("tcp://127.0.0.1:*");
-  ClientLink a(server.endpoint());
-  auto b = std::make_unique<ClientLink>(server.endpoint());
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink a(server.endpoint());
+  auto b = std::make_unique<TcpClientLink>(server.endpoint());
   a.meet("token", 0, {{1, "garage", at(*b)}});
   ASSERT_THAT(a.unreached(in(5s)), testing::IsEmpty());
   b.reset();
@@ -240,17 +240,17 @@ TEST(PeerLinks, ThatBreakAreNamed) {
 }
 
 TEST(PeerLinks, OnATakenPortAreRefusedWithTheFix) {
-  ServerLink server("tcp://127.0.0.1:*");
-  const ClientLink a(server.endpoint());
-  EXPECT_THAT([&] { ClientLink(server.endpoint(), {}, a.peer_port()); },
+  TcpServerLink server("tcp://127.0.0.1:*");
+  const TcpClientLink a(server.endpoint());
+  EXPECT_THAT([&] { TcpClientLink(server.endpoint(), {}, a.peer_port()); },
               testing::ThrowsMessage<Error>(HasSubstr("--peer-port")));
 }
 
 TEST(Links, BadEndpointsAreErrors) {
-  EXPECT_THROW(ServerLink("nonsense"), Error);
-  EXPECT_THROW(ClientLink("tcp://"), Error);
-  ServerLink server("tcp://127.0.0.1:*");
-  EXPECT_THROW(ServerLink{server.endpoint()}, Error) << "the port is taken";
+  EXPECT_THROW(TcpServerLink("nonsense"), Error);
+  EXPECT_THROW(TcpClientLink("tcp://"), Error);
+  TcpServerLink server("tcp://127.0.0.1:*");
+  EXPECT_THROW(TcpServerLink{server.endpoint()}, Error) << "the port is taken";
 }
 
 // ---- hostile peers --------------------------------------------------------------------------------------------------
@@ -286,19 +286,19 @@ class Hostile : public testing::Test {
   }
 
   void expect_alive() {
-    ClientLink client(server_.endpoint());
+    TcpClientLink client(server_.endpoint());
     client.send(Channel::control, {Hello{.name = "friend"}, {}}, in(5s));
     expect_from_peer<Hello>(server_);
   }
 
   zmq::context_t context_{1};
-  ServerLink server_{"tcp://127.0.0.1:*"};
+  TcpServerLink server_{"tcp://127.0.0.1:*"};
 };
 
 TEST_F(Hostile, APeerWithoutAKeyIsUnreachedAndTheLinkStaysSound) {
   const MasterKeys keys{.master = make_key_pair(), .member = make_key_pair()};
-  const ServerLink server("tcp://127.0.0.1:*", {.keys = keys});
-  ClientLink link(server.endpoint(), {.join_key = keys.join_key()});
+  const TcpServerLink server("tcp://127.0.0.1:*", {.keys = keys});
+  TcpClientLink link(server.endpoint(), {.join_key = keys.join_key()});
   link.meet("token", 0,
             {{.node = 1, .name = "evil", .endpoint = "127.0.0.1:9", .key = ""},
              {.node = 2, .name = "odd", .endpoint = "127.0.0.1:9", .key = "no key"}});

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "tests/support/false_caller.hpp"
-#include "wire/link.hpp"
+#include "wire/tcp_link.hpp"
 
 namespace convoy::wire {
 namespace {
@@ -118,7 +118,7 @@ const std::atomic<bool> kNever{false};
 /// A master with keys that calls.
 struct CallingMaster {
   MasterKeys keys{make_key_pair(), make_key_pair()};
-  ServerLink link{"tcp://127.0.0.1:*", {.keys = keys}};
+  TcpServerLink link{"tcp://127.0.0.1:*", {.keys = keys}};
   Beacon beacon{link.endpoint(), keys.master.public_key};
 };
 
