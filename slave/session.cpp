@@ -87,7 +87,8 @@ void Session::give_up(const std::string& peer) {
 
 void Session::take(const wire::ClientLink::From& from) {
   const wire::Message& message = from.envelope.message;
-  if (const auto* bye = std::get_if<wire::Bye>(&message)) {
+  const auto* bye = std::get_if<wire::Bye>(&message);
+  if (bye != nullptr && from.channel != Channel::peer) {
     bye_ = bye->reason;
     return;
   }

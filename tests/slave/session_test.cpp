@@ -320,7 +320,12 @@ TEST_P(BadPeers, AreNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, BadPeers,
-                         testing::Values(BadPeer{"NoPiece",
+                         testing::Values(BadPeer{"Bye",
+                                                 [] {
+                                                   return wire::Envelope{wire::Bye{"go home"}, {}};
+                                                 },
+                                                 "Bye came where a Piece was due"},
+                                         BadPeer{"NoPiece",
                                                  [] {
                                                    return wire::Envelope{wire::Update{}, {}};
                                                  },
