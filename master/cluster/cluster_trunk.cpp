@@ -41,8 +41,11 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
   invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members match the roster");
   for (const SlaveInfo& slave : roster_.slaves()) {
     if (plan_.wire != NumberType::fp32 && !slave.sixteen_bits) {
-      fail("slave {} cannot send and receive {}; run this release of Convoy on it, or leave out --wire", slave.name,
-           to_string(plan_.wire));
+      throw PeerLost(
+          slave.name,
+          fmt::format("slave {} cannot send and receive {}; run this release of Convoy on it, or leave out --wire",
+                      slave.name, to_string(plan_.wire)),
+          PeerLost::Reason::cannot_hold);
     }
   }
   for (const std::string& member : plan_.members) times_.push_back({.member = member});
@@ -242,6 +245,7 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
   const bool asked = owed_[slave] > 0 || (piece != nullptr && states_->awaits(slave));
   if (!asked) broke_protocol(slave, "an unrequested " + wire::name_of(envelope.message) + " came");
   if (const auto* squares = std::get_if<wire::Squares>(&envelope.message)) {
+    if (!squares_due_ || squares_[slave]) broke_protocol(slave, "an unrequested Squares came");
     squares_[slave] = squares->sum;
   } else if (piece != nullptr) {
     judged(slave, [&] { take_piece(slave, *piece, envelope.payload); });

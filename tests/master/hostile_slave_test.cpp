@@ -67,6 +67,10 @@ std::vector<HostileCase> bad_manners() {
        "broke the protocol: a Piece of step 0 came"},
       {"OtherAnswer", "Assign", [](FakeSlave& s) { s.send(wire::Calibrated{1.0}); },
        "Calibrated came where Piece or Done"},
+      {"SquaresOfNoStep", "Assign", [](FakeSlave& s) { s.send(wire::Squares{1.0}); },
+       "broke the protocol: an unrequested Squares came"},
+      {"SquaresOfAStepWithoutClipping", "Step", [](FakeSlave& s) { s.send(wire::Squares{1.0}); },
+       "broke the protocol: an unrequested Squares came"},
       {"DoneTwice", "Step",
        [](FakeSlave& s) {
          s.send(wire::Done{});
