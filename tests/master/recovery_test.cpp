@@ -374,5 +374,20 @@ TEST(Newcomers, TakePartFromTheNextStepOn) {
   EXPECT_THAT(result.notices, Contains(HasSubstr("slave late (none) joins")));
 }
 
+/// The fake slave knows floats alone, and others do not pay for it.
+TEST(Newcomers, ThatDoNotKnowTheWireAreLeftOut) {
+  TrainingRun run({.slaves = 1, .exchange = "star", .wire = "bf16"});
+  const SlaveThreads first(run.endpoint(), 1, {"eigen"});
+  MortalSlaves second;
+  std::thread later([&] {
+    std::this_thread::sleep_for(1s);
+    second.add(run.endpoint(), "old", "nothing", 0);
+  });
+  run.stop_at("slave old cannot send and receive bf16");
+  const Result result = run.train(kWithoutEnd, kNever);
+  later.join();
+  EXPECT_EQ(result.plan.members, (std::vector<std::string>{"a"}));
+}
+
 }  // namespace
 }  // namespace convoy
