@@ -1,0 +1,227 @@
+#include "tests/simulation/master_program.hpp"
+
+#include <filesystem>
+#include <fstream>
+
+#include "master/cluster/cluster_learner.hpp"
+#include "master/commands/load_net.hpp"
+#include "tests/simulation/timed_device.hpp"
+
+namespace convoy::simulation {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFingerprint = "simulated";
+
+std::string written(const std::string& file, const std::string& text) {
+  std::ofstream(file) << text;
+  return file;
+}
+
+/// Some images of noise.
+ImageSet images_of(const FeatureShape& shape, int count, std::uint64_t stream) {
+  ImageSet set{.shape = shape, .pixels = {}, .labels = {}};
+  Random random(9, stream);
+  for (int i = 0; i < count * shape.size(); ++i) set.pixels.push_back(static_cast<std::uint8_t>(random.below(256)));
+  for (int i = 0; i < count; ++i) set.labels.push_back(static_cast<std::uint16_t>(random.below(3)));
+  return set;
+}
+
+DataSet data_for(const Net& net) {
+  constexpr int kTrainingImages = 80;
+  constexpr int kTestImages = 6;
+  return {.name = "noise",
+          .classes = 3,
+          .training = images_of(net.input, kTrainingImages, 1),
+          .test = images_of(net.input, kTestImages, 2)};
+}
+
+}  // namespace
+
+/// Follows what the master tells people.
+class Run::Watcher : public Observer {
+ public:
+  Watcher(Run& run, Log& log) : run_(run), log_(log) {}
+  void on_notice(const std::string& text) override {
+    log_.line("notice: {}", text);
+    if (!text.starts_with("slave ") || !text.ends_with(" left")) return;
+    const std::string rest = text.substr(6);
+    run_.on_loss(rest.substr(0, rest.find(' ')), text);
+  }
+  void on_plan(const Plan& plan) override {
+    run_.members = plan.members;
+    log_.line("plan of {} members, {}", plan.members.size(), convoy::describe(plan));
+  }
+
+ private:
+  Run& run_;
+  Log& log_;
+};
+
+/// Keeps the record of the steps beside a learner.
+class Recorder : public Learner {
+  /// Forgets the steps that the learner goes back over.
+  template <class Call>
+  decltype(auto) watched(const Call& call) {
+    try {
+      return call();
+    } catch (const Rewound& rewound) {
+      run_.forget_steps_after(run_.steps_at(rewound.to()));
+      throw;
+    }
+  }
+
+ public:
+  Recorder(Run& run, Cluster& cluster, Learner& learner, Actor& actor, Log& log)
+      : run_(run), cluster_(cluster), learner_(learner), actor_(actor), log_(log), random_(run.scenario_.seed, 4) {}
+
+  BatchLoss accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) override {
+    return watched([&] {
+      const BatchLoss loss = learner_.accumulate(images, labels, pass);
+      const Plan& plan = cluster_.plan();
+      if (!plan_ || !(*plan_ == plan)) plan_ = std::make_shared<const Plan>(plan);
+      step_ = {plan_, loss.sum};
+      // A master that trains alone computes everything.
+      const bool alone = plan.members == std::vector<std::string>{kMasterName};
+      actor_.work(run_.scenario_.master_pace.call * (alone ? 20 : 1));
+      return loss;
+    });
+  }
+  double gradient_squares() override {
+    return watched([&] { return learner_.gradient_squares(); });
+  }
+  void apply(const UpdateStep& step, const Progress& after) override {
+    watched([&] { learner_.apply(step, after); });
+    run_.kept_.steps.push_back(step_);
+    log_.line("step {} done, loss {}", run_.kept_.steps.size(), step_.loss);
+  }
+  const Tensor& outputs(const Tensor& images) override {
+    return watched([&]() -> const Tensor& { return learner_.outputs(images); });
+  }
+  BatchLoss test_loss(const std::vector<int>& labels, int count) override { return learner_.test_loss(labels, count); }
+  std::shared_ptr<const ModelState> state() override {
+    return watched([&] { return learner_.state(); });
+  }
+  void load(std::shared_ptr<const ModelState> model, const Progress& at) override {
+    learner_.load(std::move(model), at);
+  }
+  std::vector<MemberTime> take_times() override { return learner_.take_times(); }
+
+ private:
+  Run& run_;
+  Cluster& cluster_;
+  Learner& learner_;
+  Actor& actor_;
+  Log& log_;
+  Random random_;
+  std::shared_ptr<const Plan> plan_;
+  KeptStep step_;
+};
+
+Run::Run(const Scenario& scenario, const std::string& folder)
+    : scenario_(scenario),
+      folder_(folder),
+      net_options_{.net = written(folder + "/net.yaml", scenario.net),
+                   .device = "reference",
+                   .device_options = {.threads = 1},
+                   .seed = scenario.seed},
+      net_(load_net(net_options_)),
+      cut_(cut(net_)),
+      data_(data_for(net_)),
+      batches_(data_, Part::training, net_.training.batch, scenario.seed, {}),
+      tests_(data_, Part::test, net_.training.batch, scenario.seed, {}) {}
+
+long Run::steps_at(const Progress& progress) const {
+  return static_cast<long>(progress.position.epoch) * batches_.count() + progress.position.batch;
+}
+
+void Run::forget_steps_after(long steps) {
+  invariant(steps <= static_cast<long>(kept_.steps.size()), "a run goes back, never forward");
+  kept_.steps.resize(static_cast<std::size_t>(steps));
+}
+
+Training Run::training() const {
+  return {.net = net_,
+          .training = batches_,
+          .test = tests_,
+          .seed = scenario_.seed,
+          .checkpoint_seconds = scenario_.checkpoint_seconds,
+          .stop = stop};
+}
+
+void Run::save(const Progress& progress, const ModelState& model, Log& log) {
+  kept_.progress = progress;
+  kept_.model = model;
+  try {
+    // A folder that is not there stands for a full disk.
+    write_checkpoint(disk_full ? folder_ + "/full" : folder_, cut_, model,
+                     {.progress = progress, .fingerprint = kFingerprint});
+    log.line("checkpoint after step {}", steps_at(progress));
+  } catch (const Error&) {
+    log.line("the checkpoint could not be written");
+  }
+}
+
+std::shared_ptr<const ModelState> Run::start(Progress& progress, Log& log) {
+  progress = {};
+  ModelState model{initial_trunk(cut_, scenario_.seed), initial_heads(cut_, scenario_.seed)};
+  if (has_checkpoint(folder_)) {
+    std::string notice;
+    Checkpoint checkpoint = read_checkpoint(folder_, cut_, notice);
+    model = std::move(checkpoint.model);
+    progress = checkpoint.run.progress;
+    log.line("going on from the checkpoint after step {}{}", steps_at(progress),
+             notice.empty() ? "" : ", the last but one");
+  }
+  forget_steps_after(steps_at(progress));
+  return std::make_shared<const ModelState>(std::move(model));
+}
+
+void Run::train(wire::Network& network, Actor& actor, Log& log) {
+  Observers observers;
+  observers.push_back(std::make_unique<Watcher>(*this, log));
+  Progress from;
+  std::shared_ptr<const ModelState> model = start(from, log);
+  members.clear();
+  const auto cluster = Cluster::assemble(scenario_.options, net_options_, net_, cut_, observers, stop, network);
+  if (cluster) {
+    members = cluster->plan().members;
+    ClusterLearner learner(*cluster, cut_, net_.training.batch, 1, scenario_.snapshot_seconds);
+    Recorder recorder(*this, *cluster, learner, actor, log);
+    save(from, *model, log);
+    convoy::train(training(), recorder, std::move(model), from, observers,
+                  [&](const Progress& progress, const ModelState& state) { save(progress, state, log); });
+    cluster->dismiss("the run finished");
+  }
+  ended = true;
+}
+
+void Run::damage(int kind) {
+  const fs::path last = fs::path(folder_) / "checkpoint.safetensors";
+  const fs::path previous = fs::path(folder_) / "checkpoint-previous.safetensors";
+  std::error_code ignored;
+  if (kind == 1 && fs::exists(last)) {  // between the two renames
+    fs::rename(last, previous, ignored);
+  } else if (kind == 2 && fs::exists(last)) {  // in the middle of the next file
+    fs::copy_file(last, fs::path(folder_) / "checkpoint-next.safetensors", fs::copy_options::overwrite_existing,
+                  ignored);
+    fs::resize_file(fs::path(folder_) / "checkpoint-next.safetensors", fs::file_size(last) / 2, ignored);
+  } else if (kind == 3 && fs::exists(last) && fs::exists(previous)) {  // a disk that has lost the last file's end
+    fs::resize_file(last, fs::file_size(last) / 2, ignored);
+  }
+}
+
+std::string Run::judge() const {
+  const ModelState start{initial_trunk(cut_, scenario_.seed), initial_heads(cut_, scenario_.seed)};
+  std::atomic<bool> never{false};
+  const Training undisturbed{.net = net_,
+                             .training = batches_,
+                             .test = tests_,
+                             .seed = scenario_.seed,
+                             .checkpoint_seconds = 1e9,
+                             .stop = never};
+  return difference_from_replay(kept_, cut_, undisturbed, start);
+}
+
+}  // namespace convoy::simulation
