@@ -267,15 +267,21 @@ bool SimulatedClientLink::connected() {
 // ---- other slaves --------------------------------------------------------------------------------------------------
 
 void SimulatedClientLink::meet(const std::string& token, int self, const std::vector<Peer>& peers) {
-  for (const PeerConnection& each : peers_) lan_.close(each.connection, connector);
+  for (const PeerConnection& each : peers_) {
+    if (each.connection) lan_.close(each.connection, connector);
+  }
   peers_.clear();
   token_ = token;
   for (const Peer& peer : peers) {
     const std::string host = peer.endpoint.starts_with(':') ? master_.first : "";
     const std::string id = fmt::format("{}/{}", token, self);
-    const auto address = machine_and_port("tcp://" + host + peer.endpoint);
     peers_.push_back({peer, nullptr});
-    peers_.back().connection = lan_.connect(program_, *this, Channel::peer, address, id);
+    try {
+      const auto address = machine_and_port("tcp://" + host + peer.endpoint);
+      peers_.back().connection = lan_.connect(program_, *this, Channel::peer, address, id);
+    } catch (const Error&) {
+      // It is one of unreached().
+    }
   }
 }
 
@@ -287,7 +293,8 @@ std::vector<std::string> SimulatedClientLink::unreached(wire::Deadline deadline)
       each.broke = false;
       if (!each.stands) names.push_back(fmt::format("{} at {}", each.peer.name, each.peer.endpoint));
     }
-    if (names.empty()) return names;
+    const bool hopeless = std::ranges::any_of(peers_, [](const auto& each) { return each.connection == nullptr; });
+    if (names.empty() || hopeless) return names;
     watch();
     if (!wait(deadline)) return names;
   }
@@ -300,7 +307,7 @@ void SimulatedClientLink::send_to_peer(int node, const wire::Envelope& envelope)
   invariant(found != peers_.end(), "send_to_peer takes a node that was passed to meet");
   for (Packet& packet : packets_of(Channel::peer, envelope)) {
     lan_.log().line("{} > node {} {}", actor().name(), node, packet.name);
-    lan_.send(found->connection, connector, std::move(packet));
+    if (found->connection) lan_.send(found->connection, connector, std::move(packet));
   }
 }
 

@@ -103,9 +103,7 @@ class Recorder : public Learner {
   std::shared_ptr<const ModelState> state() override {
     return watched([&] { return learner_.state(); });
   }
-  void load(std::shared_ptr<const ModelState> model, const Progress& at) override {
-    learner_.load(std::move(model), at);
-  }
+  void load(TrainingState from) override { learner_.load(std::move(from)); }
   std::vector<MemberTime> take_times() override { return learner_.take_times(); }
 
  private:
@@ -133,7 +131,7 @@ Run::Run(const Scenario& scenario, const std::string& folder)
       tests_(data_, Part::test, net_.training.batch, scenario.seed, {}) {}
 
 long Run::steps_at(const Progress& progress) const {
-  return static_cast<long>(progress.position.epoch) * batches_.count() + progress.position.batch;
+  return static_cast<long>(progress.epoch) * batches_.count() + progress.batch;
 }
 
 void Run::forget_steps_after(long steps) {
@@ -150,48 +148,47 @@ Training Run::training() const {
           .stop = stop};
 }
 
-void Run::save(const Progress& progress, const ModelState& model, Log& log) {
-  kept_.progress = progress;
-  kept_.model = model;
+void Run::save(const TrainingState& state, Log& log) {
+  kept_.state = state;
   try {
-    // A folder that is not there stands for a full disk.
-    write_checkpoint(disk_full ? folder_ + "/full" : folder_, cut_, model,
-                     {.progress = progress, .fingerprint = kFingerprint});
-    log.line("checkpoint after step {}", steps_at(progress));
+    // A folder that does not exist stands for a full disk.
+    write_checkpoint(
+        disk_full ? folder_ + "/full" : folder_, cut_, state,
+        {.fingerprint = kFingerprint, .length = {net_.training.epochs, batches_.count(), net_.training.batch}});
+    log.line("checkpoint after step {}", steps_at(state.progress));
   } catch (const Error&) {
     log.line("the checkpoint could not be written");
   }
 }
 
-std::shared_ptr<const ModelState> Run::start(Progress& progress, Log& log) {
-  progress = {};
-  ModelState model{initial_trunk(cut_, scenario_.seed), initial_heads(cut_, scenario_.seed)};
+TrainingState Run::start(Log& log) {
+  TrainingState state{std::make_shared<const ModelState>(
+      ModelState{initial_trunk(cut_, scenario_.seed), initial_heads(cut_, scenario_.seed)})};
   if (has_checkpoint(folder_)) {
     std::string notice;
-    Checkpoint checkpoint = read_checkpoint(folder_, cut_, notice);
-    model = std::move(checkpoint.model);
-    progress = checkpoint.run.progress;
-    log.line("going on from the checkpoint after step {}{}", steps_at(progress),
+    state = read_checkpoint(folder_, cut_, notice);
+    log.line("going on from the checkpoint after step {}{}", steps_at(state.progress),
              notice.empty() ? "" : ", the last but one");
   }
-  forget_steps_after(steps_at(progress));
-  return std::make_shared<const ModelState>(std::move(model));
+  forget_steps_after(steps_at(state.progress));
+  return state;
 }
 
 void Run::train(wire::Network& network, Actor& actor, Log& log) {
   Observers observers;
   observers.push_back(std::make_unique<Watcher>(*this, log));
-  Progress from;
-  std::shared_ptr<const ModelState> model = start(from, log);
+  TrainingState from = start(log);
   members.clear();
+  begun = false;
   const auto cluster = Cluster::assemble(scenario_.options, net_options_, net_, cut_, observers, stop, network);
   if (cluster) {
+    begun = true;
     members = cluster->plan().members;
     ClusterLearner learner(*cluster, cut_, net_.training.batch, 1, scenario_.snapshot_seconds);
     Recorder recorder(*this, *cluster, learner, actor, log);
-    save(from, *model, log);
-    convoy::train(training(), recorder, std::move(model), from, observers,
-                  [&](const Progress& progress, const ModelState& state) { save(progress, state, log); });
+    save(from, log);
+    convoy::train(training(), recorder, std::move(from), observers,
+                  [&](const TrainingState& state) { save(state, log); });
     cluster->dismiss("the run finished");
   }
   ended = true;

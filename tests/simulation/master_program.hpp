@@ -28,6 +28,7 @@ class Run {
 
   std::atomic<bool> stop{false};
   bool disk_full = false;
+  bool begun = false;  ///< since its last start
   bool ended = false;
   std::vector<std::string> members;  ///< of the plan at hand
   std::function<void(const std::string& name, const std::string& text)> on_loss;
@@ -36,8 +37,8 @@ class Run {
  private:
   friend class Recorder;
   class Watcher;
-  void save(const Progress& progress, const ModelState& model, Log& log);
-  std::shared_ptr<const ModelState> start(Progress& progress, Log& log);
+  void save(const TrainingState& state, Log& log);
+  TrainingState start(Log& log);
   Training training() const;
   long steps_at(const Progress& progress) const;
   void forget_steps_after(long steps);

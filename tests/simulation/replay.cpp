@@ -155,7 +155,7 @@ class Replay : public Learner {
   const Tensor& outputs(const Tensor& images) override { return net_.outputs(images); }
   BatchLoss test_loss(const std::vector<int>& labels, int count) override { return net_.test_loss(labels, count); }
   std::shared_ptr<const ModelState> state() override { return net_.state(); }
-  void load(std::shared_ptr<const ModelState> model, const Progress& at) override { net_.load(std::move(model), at); }
+  void load(TrainingState from) override { net_.load(std::move(from)); }
   std::vector<MemberTime> take_times() override { return {}; }
 
   const std::vector<double>& losses() const { return losses_; }
@@ -209,18 +209,15 @@ std::string difference_from_replay(const Kept& kept, const Cut& cut, Training tr
   if (kept.steps.empty()) return "";
   training.max_steps = static_cast<long>(kept.steps.size());
   Replay replay(kept, cut, training.net.training.batch);
-  Kept expected;
-  train(training, replay, std::make_shared<const ModelState>(start), {}, {},
-        [&](const Progress& progress, const ModelState& model) {
-          expected.progress = progress;
-          expected.model = model;
-        });
+  TrainingState expected;
+  train(training, replay, {std::make_shared<const ModelState>(start)}, {},
+        [&](const TrainingState& state) { expected = state; });
   for (std::size_t i = 0; i < kept.steps.size(); ++i) {
     if (kept.steps[i].loss == replay.losses()[i]) continue;
     return fmt::format("the loss of step {} is {} instead of {}", i + 1, kept.steps[i].loss, replay.losses()[i]);
   }
-  if (!(kept.progress == expected.progress)) return "training does not stand where the steps have brought it";
-  return difference(kept.model, expected.model);
+  if (!(kept.state.progress == expected.progress)) return "training does not stand where the steps have brought it";
+  return difference(*kept.state.model, *expected.model);
 }
 
 }  // namespace convoy::simulation

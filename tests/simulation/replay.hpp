@@ -19,8 +19,7 @@ struct KeptStep {
 /// What a run has come to.
 struct Kept {
   std::vector<KeptStep> steps;
-  ModelState model;
-  Progress progress;
+  TrainingState state;
 };
 
 /// Runs the steps again. Returns how the outcome differs in a bit, or an empty text.

@@ -71,6 +71,9 @@ class Draw {
     scenario.master_pace = {.call = between(1ms, 10ms)};
     scenario.over = between(3s, 15s);
     draw_events(scenario);
+    // A member that keeps to itself what others wait for, or a message that is lost without anybody's notice.
+    scenario.long_waits =
+        scenario.slaves.back().hostile || std::ranges::count(scenario.events, Fault::cut_data, &Event::fault) > 0;
     return scenario;
   }
 
@@ -111,6 +114,7 @@ class Draw {
           Fault::kill_master, Fault::slow_master, Fault::jump_master, Fault::suspend_master, Fault::disk};
       const auto count = static_cast<std::uint32_t>(scenario.slaves.size());
       Event event{.at = between(0s, scenario.over), .fault = kFaults.at(below(kFaults.size()))};
+      if (event.fault == Fault::cut_data && !chance(4)) event.fault = Fault::cut_control;
       event.slave = static_cast<int>(below(count));
       event.other =
           static_cast<int>((static_cast<std::uint32_t>(event.slave) + 1 + below(std::max(1U, count - 1))) % count);

@@ -56,8 +56,9 @@ struct Scenario {
   Pace master_pace;
   std::vector<SlaveSetting> slaves;
   std::vector<Event> events;
-  Time over{};            ///< no fault begins after it
-  bool measured = false;  ///< the master times the slaves and chooses the plan
+  Time over{};              ///< no fault begins after it
+  bool measured = false;    ///< the master times the slaves and chooses the plan
+  bool long_waits = false;  ///< something befalls the run that only the limit of a step ends
 };
 
 /// Draws the scenario of a seed.

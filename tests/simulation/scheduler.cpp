@@ -10,17 +10,18 @@ namespace {
 /// What a look at the clock takes. Who only looks, again and again, waits for time to pass: it passes faster and faster.
 constexpr Time kLook = std::chrono::microseconds(1);
 constexpr Time kLongestLook = std::chrono::milliseconds(10);
-constexpr int kFewLooks = 24;
+constexpr int kFewLooks = 8;
 /// More than any run needs: a run that has more events waits for something that never comes.
 constexpr std::uint64_t kMostEvents = 3'000'000;
-constexpr Time kLongest = std::chrono::hours(3);
+constexpr Time kLongest = std::chrono::hours(12);
 
 }  // namespace
 
 // ---- an actor ------------------------------------------------------------------------------------------------------
 
 Actor::TimePoint Actor::now() {
-  time_ += ++looks_ <= kFewLooks ? kLook : std::min(kLongestLook, kLook * (1 << std::min(looks_ - kFewLooks, 20)));
+  time_ +=
+      ++looks_ <= kFewLooks ? kLook : std::min(kLongestLook, kLook * (1 << std::min(2 * (looks_ - kFewLooks), 20)));
   return Scheduler::epoch() + time_ + ahead_;
 }
 
