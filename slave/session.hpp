@@ -54,6 +54,8 @@ class Session {
   void on(const wire::Snapshot& task);
   void on(const wire::Credit& credit);
   void on(const wire::Ping&) {}
+  /// A master that was busy answers each of the Hellos that it finds.
+  void on(const wire::Welcome&) {}
   void give_up(const std::string& peer);
   bool send_state();
   /// Fails for all other messages, which a master never sends.

@@ -160,6 +160,7 @@ void Lobby::take_from_guest(const wire::ServerLink::From& from) {
   } else if (const auto* failed = std::get_if<wire::Failed>(&message)) {
     tell_refusal(
         {fmt::format("slave {} at {}", guest->info.name, guest->info.address), "it failed: " + failed->reason});
+    reached(link_, from.peer, wire::Bye{"the slave failed before it took part"});
     guests_.erase(guest);
   } else if (std::holds_alternative<wire::Bye>(message)) {
     guests_.erase(guest);

@@ -288,6 +288,16 @@ TEST(MovingStates, MustBeInAShardThere) {
               HasSubstr("filters 2 to 3 of stage 0, which node 1 takes over, are in a shard of this slave"));
 }
 
+/// A master that was busy finds several Hellos, and answers each.
+TEST(Sessions, IgnoreFurtherWelcomes) {
+  FakeMaster master;
+  const SlaveThread slave(master.endpoint());
+  ASSERT_TRUE(master.welcome());
+  master.send(wire::Welcome{wire::kProtocolVersion, "run"}, Channel::control);
+  master.send(wire::Probe{0});
+  EXPECT_TRUE(std::holds_alternative<wire::Probed>(master.next()));
+}
+
 // ---- other slaves that break the protocol --------------------------------------------------------------------------
 
 struct BadPeer {
