@@ -143,7 +143,10 @@ void ClusterTrunk::run_until(const std::function<bool()>& over) {
     if (!arrival) {
       const bool at_work = step_ > 0 || moving_;
       const Stopwatch waiting;
-      arrival = roster_.receive(awaited(), patience(), std::min(unreached_at_, now + kTick),
+      // Slaves whose links broke wait for another plan; it is no fault of theirs that they make no progress.
+      const bool broken = unreached_at_ != wire::Deadline::max();
+      arrival = roster_.receive(broken ? std::vector<std::size_t>() : awaited(), patience(),
+                                std::min(unreached_at_, now + kTick),
                                 at_work ? Roster::Awaited::at_work : Roster::Awaited::one_by_one);
       if (own_ != nullptr) times_.back().wait += waiting.seconds();
     }
