@@ -64,7 +64,7 @@ bool Roster::gather(int count, const std::atomic<bool>& stop, const std::functio
   lobby_.need_slaves(true);
   while (static_cast<int>(slaves_.size()) + lobby_.ready() < count && !stop) {
     const std::size_t before = lobby_.size();
-    if (const auto from = link_->receive(Clock::now() + kTick)) lobby_.take(*from, slaves_);
+    if (const auto from = link_->receive(Clock::now() + kTick)) take_aside(*from);
     if (Clock::now() >= next_ping_) {
       next_ping_ = Clock::now() + kPingInterval;
       lobby_.greet();
@@ -97,7 +97,7 @@ void Roster::attend() {
   for (int i = 0; i < kMostAtOnce; ++i) {
     const auto from = link_->receive(Clock::now());
     if (!from) return;
-    if (find(from->peer) == slaves_.size()) lobby_.take(*from, slaves_);
+    take_aside(*from);
   }
 }
 
@@ -146,6 +146,13 @@ void Roster::ping_all() {
   }
 }
 
+/// Handles a message that arrives while no answer is awaited. What members say is dropped, but that one wants to leave.
+void Roster::take_aside(const wire::ServerLink::From& from) {
+  const std::size_t slave = find(from.peer);
+  if (slave == slaves_.size()) return lobby_.take(from, slaves_);
+  if (std::holds_alternative<wire::Leaving>(from.envelope.message)) slaves_[slave].leaving = true;
+}
+
 /// Throws PeerLost for a slave that is gone. The slave may have given the reason in a last message, which is still in
 /// the queue or arrives on its other connection. Messages of other members are dropped: their plan ends here.
 void Roster::bury(std::size_t slave, const std::string& how) {
@@ -154,10 +161,8 @@ void Roster::bury(std::size_t slave, const std::string& how) {
     const auto from = link_->receive(until);
     if (!from) break;
     const wire::Message& message = from->envelope.message;
-    const std::size_t sender = find(from->peer);
-    if (sender == slaves_.size()) lobby_.take(*from, slaves_);
-    if (sender < slaves_.size() && std::holds_alternative<wire::Leaving>(message)) slaves_[sender].leaving = true;
-    if (sender != slave || !from->rejected.empty()) continue;
+    take_aside(*from);
+    if (find(from->peer) != slave || !from->rejected.empty()) continue;
     if (const auto* failed = std::get_if<wire::Failed>(&message)) lost(slaves_[slave], "failed: " + failed->reason);
     if (const auto* bye = std::get_if<wire::Bye>(&message)) lost(slaves_[slave], "left the run: " + bye->reason);
   }
