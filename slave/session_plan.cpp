@@ -50,6 +50,7 @@ void Session::on(const wire::Assign& task) {
   if (unreached.empty()) unreached = link_.unreached(wire::Clock::now() + kMeetingPatience);
   if (!unreached.empty()) {
     node_.reset();
+    given_up_ = true;
     return send(wire::Unreached{unreached});
   }
   for (const FilterState& each : kept) node_->set_state(each.stage, each.filters, each.state);

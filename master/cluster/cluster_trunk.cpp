@@ -275,9 +275,10 @@ void ClusterTrunk::take_unreached(std::size_t slave, const wire::Unreached& miss
   if (!moving_ && !sends_to_slaves(slave)) {
     broke_protocol(slave, "an Unreached, although the plan has it send to no other slave");
   }
-  if (gave_up_[slave] || (!ready_ && owed_[slave] <= 0)) broke_protocol(slave, "an unasked Unreached");
+  if (gave_up_[slave]) broke_protocol(slave, "a second Unreached");
   gave_up_[slave] = true;
-  if (!ready_) --owed_[slave];
+  // The link of a slave that has said Done may break while others still compile.
+  if (!ready_ && owed_[slave] > 0) --owed_[slave];
   // If the other slave is dead, the master loses it too within kLinkPatience. Only a broken link between two slaves that
   // are both alive needs another plan.
   if (ready_ && unreached_.empty()) unreached_at_ = wire::Clock::now() + kLinkPatience;
