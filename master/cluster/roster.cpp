@@ -65,10 +65,7 @@ bool Roster::gather(int count, const std::atomic<bool>& stop, const std::functio
   while (static_cast<int>(slaves_.size()) + lobby_.ready() < count && !stop) {
     const std::size_t before = lobby_.size();
     if (const auto from = link_->receive(Clock::now() + kTick)) take_aside(*from);
-    if (Clock::now() >= next_ping_) {
-      next_ping_ = Clock::now() + kPingInterval;
-      lobby_.greet();
-    }
+    greet_lobby();
     if (lobby_.size() != before) changed();
   }
   lobby_.need_slaves(false);
@@ -92,7 +89,15 @@ bool Roster::changes() const {
   return (lobby_.ready() > 0 && open()) || std::ranges::any_of(slaves_, &SlaveInfo::leaving);
 }
 
+/// Guests that have gone are noticed, and leave their names to others.
+void Roster::greet_lobby() {
+  if (Clock::now() < next_ping_) return;
+  next_ping_ = Clock::now() + kPingInterval;
+  lobby_.greet();
+}
+
 void Roster::attend() {
+  greet_lobby();
   constexpr int kMostAtOnce = 100;
   for (int i = 0; i < kMostAtOnce; ++i) {
     const auto from = link_->receive(Clock::now());

@@ -99,6 +99,7 @@ class Roster {
   void ping_all();
   std::optional<Arrival> take(std::size_t slave, wire::ServerLink::From& from);
   void count_sign(std::size_t slave);
+  void greet_lobby();
   void take_aside(const wire::ServerLink::From& from);
   [[noreturn]] void bury(std::size_t slave, const std::string& how);
   std::size_t find(const std::string& id) const;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <list>
+#include <memory>
 #include <thread>
 #include <zmq.hpp>
 
@@ -58,6 +59,24 @@ TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheFix) {
   EXPECT_THAT(notices, ElementsAre(HasSubstr("turned away slave a at 127.0.0.1: the master speaks version"),
                                    HasSubstr("turned away slave a at 127.0.0.1: the name 'a' is taken"),
                                    HasSubstr("turned away slave master at 127.0.0.1: the name 'master' is taken")));
+}
+
+/// Without members nothing else pings the guests.
+TEST(Joining, GuestsThatHaveGoneAreNoticedWhileTheMasterTrainsAlone) {
+  Roster roster("tcp://127.0.0.1:*", "test");
+  const auto attend_until = [&](std::size_t guests) {
+    const auto until = Clock::now() + 10s;
+    while (roster.present().size() != guests && Clock::now() < until) {
+      roster.attend();
+      std::this_thread::sleep_for(10ms);
+    }
+    return roster.present().size();
+  };
+  auto link = std::make_unique<wire::TcpClientLink>(roster.endpoint());
+  link->send(Channel::control, {wire::Hello{.name = "a"}, {}}, Clock::now() + 5s);
+  ASSERT_EQ(attend_until(1), 1U);
+  link.reset();
+  EXPECT_EQ(attend_until(0), 0U);
 }
 
 TEST(Joining, AdmitOnlyLetsTheNamedSlavesIn) {
