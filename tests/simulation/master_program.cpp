@@ -45,12 +45,14 @@ class Run::Watcher : public Observer {
   Watcher(Run& run, Log& log) : run_(run), log_(log) {}
   void on_notice(const std::string& text) override {
     log_.line("notice: {}", text);
+    if (text.starts_with("waiting for ")) run_.waits = true;
     if (!text.starts_with("slave ") || !text.ends_with(" left")) return;
     const std::string rest = text.substr(6);
     run_.on_loss(rest.substr(0, rest.find(' ')), text);
   }
   void on_plan(const Plan& plan) override {
     run_.members = plan.members;
+    run_.waits = false;
     log_.line("plan of {} members, {}", plan.members.size(), convoy::describe(plan));
   }
 
@@ -178,11 +180,13 @@ void Run::train(wire::Network& network, Actor& actor, Log& log) {
   Observers observers;
   observers.push_back(std::make_unique<Watcher>(*this, log));
   TrainingState from = start(log);
+  kept_.state = from;
   members.clear();
   begun = false;
   const auto cluster = Cluster::assemble(scenario_.options, net_options_, net_, cut_, observers, stop, network);
   if (cluster) {
     begun = true;
+    waits = false;
     members = cluster->plan().members;
     ClusterLearner learner(*cluster, cut_, net_.training.batch, 1, scenario_.snapshot_seconds);
     Recorder recorder(*this, *cluster, learner, actor, log);

@@ -30,6 +30,7 @@ class Run {
   bool disk_full = false;
   bool begun = false;  ///< since its last start
   bool ended = false;
+  bool waits = false;                ///< for more slaves
   std::vector<std::string> members;  ///< of the plan at hand
   std::function<void(const std::string& name, const std::string& text)> on_loss;
   const Kept& kept() const { return kept_; }

@@ -286,22 +286,27 @@ class World {
     return "";
   }
 
+  void stop_master() {
+    log_.line("the master is to stop");
+    stop_at_ = scheduler_.now();
+    run_.stop = true;
+  }
+
   /// After the last fault: everybody comes back, then the master stops.
   void look() {
+    scheduler_.after(500ms, [this] { look(); });
     if (stop_at_ == Time{}) {
       const Time since = scheduler_.now() - repaired_;
       const std::string absent = missing();
+      // A run that waits for slaves waits for a hostile one, too.
+      const bool kept_waiting = run_.waits && std::ranges::any_of(scenario_.slaves, &SlaveSetting::hostile);
+      if (since > kRecovery && kept_waiting) return stop_master();
       if (since > (scenario_.long_waits ? kLongWait : kRecovery) && !absent.empty())
         return violate(fmt::format("slave {} does not take part again", absent));
-      if (since > 2s && (absent.empty() || scenario_.measured)) {
-        log_.line("the master is to stop");
-        stop_at_ = scheduler_.now();
-        run_.stop = true;
-      }
+      if (since > 2s && (absent.empty() || scenario_.measured)) stop_master();
     } else if (scheduler_.now() - stop_at_ > (scenario_.long_waits ? kLongWait : kStopping)) {
-      return violate("the master does not stop");
+      violate("the master does not stop");
     }
-    scheduler_.after(500ms, [this] { look(); });
   }
 
   const Scenario& scenario_;
