@@ -62,7 +62,7 @@ ConnectionPtr Lan::connect(Program& program, End& end, Channel channel, const st
   connection->address = address;
   connection->ends[connector] = &end;
   connection->programs[connector] = &program;
-  connection->delay = drawn(20us, 2ms);
+  connection->delay = drawn(20us, longest_ * 2 / 3);
   connection->retry = kFirstRetry;
   std::erase_if(connections_, [](const auto& each) { return each.expired(); });
   connections_.push_back(connection);

@@ -88,7 +88,9 @@ using ConnectionPtr = std::shared_ptr<Connection>;
 
 class Lan {
  public:
-  Lan(Scheduler& scheduler, Log& log, std::uint64_t seed) : scheduler_(scheduler), log_(log), random_(seed, 2) {}
+  /// A message takes `longest` or less, if it is not lost on the way.
+  Lan(Scheduler& scheduler, Log& log, std::uint64_t seed, Time longest)
+      : scheduler_(scheduler), log_(log), random_(seed, 2), longest_(longest) {}
 
   // ---- what links do
 
@@ -137,6 +139,7 @@ class Lan {
   Scheduler& scheduler_;
   Log& log_;
   Random random_;
+  Time longest_;
   int next_port_ = 40000;
   std::uint64_t made_ = 0;
   struct Listening {

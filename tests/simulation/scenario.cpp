@@ -69,6 +69,8 @@ class Draw {
     scenario.snapshot_seconds = std::array{0.0, 1e-9, 0.4, 2.0, 1e9}.at(below(5));
     scenario.checkpoint_seconds = std::array{1e9, 1.0, 3.0}.at(below(3));
     scenario.master_pace = {.call = between(1ms, 10ms)};
+    // Where messages take longer than passes, those of different connections come in any order.
+    scenario.longest_delay = std::array<Time, 4>{1ms, 3ms, 30ms, 80ms}.at(below(4));
     scenario.over = between(3s, 15s);
     draw_events(scenario);
     // A member that keeps to itself what others wait for, or a message that is lost without anybody's notice.
@@ -145,10 +147,11 @@ std::string describe(const Scenario& scenario) {
   std::string text = fmt::format(
       "seed {}: {}; {} slaves{}, at least {}, shares '{}', exchange '{}', images in a micro-batch {}, wire '{}'; "
       "snapshots "
-      "every {} s, checkpoints every {} s\n",
+      "every {} s, checkpoints every {} s, messages take up to {:.3f} s\n",
       scenario.seed, scenario.net.substr(0, scenario.net.find('\n')), options.slaves,
       options.share ? " and the master" : "", options.least_slaves, options.shares, options.exchange,
-      options.micro_batch, options.wire, scenario.snapshot_seconds, scenario.checkpoint_seconds);
+      options.micro_batch, options.wire, scenario.snapshot_seconds, scenario.checkpoint_seconds,
+      seconds(scenario.longest_delay));
   for (const SlaveSetting& slave : scenario.slaves) {
     if (slave.hostile) text += fmt::format("  slave {} is hostile\n", slave.name);
   }

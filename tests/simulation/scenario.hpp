@@ -54,6 +54,7 @@ struct Scenario {
   double snapshot_seconds = 0.0;
   double checkpoint_seconds = 1e9;
   Pace master_pace;
+  Time longest_delay{};  ///< of a message
   std::vector<SlaveSetting> slaves;
   std::vector<Event> events;
   Time over{};              ///< no fault begins after it

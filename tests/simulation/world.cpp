@@ -67,7 +67,7 @@ class World {
       : scenario_(scenario),
         scheduler_(scenario.seed),
         log_(scheduler_, print),
-        lan_(scheduler_, log_, scenario.seed),
+        lan_(scheduler_, log_, scenario.seed, scenario.longest_delay),
         random_(scenario.seed, 5),
         run_(scenario_, folder_.path()) {
     run_.on_loss = [this](const std::string& name, const std::string& text) { judge_loss(name, text); };
@@ -298,9 +298,10 @@ class World {
     if (stop_at_ == Time{}) {
       const Time since = scheduler_.now() - repaired_;
       const std::string absent = missing();
-      // A run that waits for slaves waits for a hostile one, too.
-      const bool kept_waiting = run_.waits && std::ranges::any_of(scenario_.slaves, &SlaveSetting::hostile);
-      if (since > kRecovery && kept_waiting) return stop_master();
+      // A hostile slave may keep a run waiting for it, and the lobby closed for hours: others cost the run too much time.
+      const bool hostile = std::ranges::any_of(scenario_.slaves, &SlaveSetting::hostile);
+      const bool goes_on = std::exchange(steps_seen_, run_.kept().steps.size()) != run_.kept().steps.size();
+      if (since > kRecovery && hostile && (run_.waits || goes_on)) return stop_master();
       if (since > (scenario_.long_waits ? kLongWait : kRecovery) && !absent.empty())
         return violate(fmt::format("slave {} does not take part again", absent));
       if (since > 2s && (absent.empty() || scenario_.measured)) stop_master();
@@ -323,6 +324,7 @@ class World {
   Time repaired_{};
   Time stop_at_{};
   std::size_t losses_ = 0;
+  std::size_t steps_seen_ = 0;
   bool refused_ = false;  ///< the run could not begin
   std::string violation_;
 };
