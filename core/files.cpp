@@ -53,4 +53,11 @@ std::vector<std::uint8_t> read_file(const std::string& file, std::size_t most) {
   return read_whole<std::vector<std::uint8_t>>(file, most);
 }
 
+bool others_can_read(const std::string& file) {
+  std::error_code missing;
+  const fs::file_status status = fs::status(file, missing);
+  return fs::exists(status) &&
+         (status.permissions() & (fs::perms::group_all | fs::perms::others_all)) != fs::perms::none;
+}
+
 }  // namespace convoy

@@ -12,6 +12,7 @@
 #include "core/allocator.hpp"
 #include "core/cache_folder.hpp"
 #include "core/exit_code.hpp"
+#include "core/files.hpp"
 #include "core/output.hpp"
 #include "core/stop_signal.hpp"
 #include "core/text.hpp"
@@ -62,10 +63,22 @@ struct Options {
   std::string memory;
   std::string cache;
   std::string key;
+  std::string key_file;
   bool insecure = false;
   DeviceOptions device_options;
   bool list = false;
 };
+
+/// The text of a key file, without blanks around it.
+std::string key_in(const std::string& file) {
+  constexpr std::size_t kMost = 4096;
+  const std::vector<std::uint8_t> bytes = read_file(file, kMost);
+  if (others_can_read(file)) fail("other users can read this key; run `chmod 600` on the file");
+  const std::string text(bytes.begin(), bytes.end());
+  const char* const kBlanks = " \t\r\n";
+  const auto first = text.find_first_not_of(kBlanks);
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
 
 void define(CLI::App& app, Options& options) {
   app.add_option(
@@ -75,6 +88,7 @@ void define(CLI::App& app, Options& options) {
   app.add_option("--key", options.key,
                  "key that the master prints; the variable CONVOY_KEY hides it from other users of this machine")
       ->envname("CONVOY_KEY");
+  app.add_option("--key-file", options.key_file, "file that holds the key, which only its owner may be able to read");
   app.add_flag(
       "--insecure", options.insecure,
       "turn encryption and authentication of links off, on a network that you trust; the master needs the same option");
@@ -96,11 +110,20 @@ void define(CLI::App& app, Options& options) {
   app.add_flag("--list-devices", options.list, "list and time the devices of this machine, and end");
 }
 
+wire::JoinKey join_key_of(const Options& options) {
+  const bool from_file = !options.key_file.empty();
+  try {
+    return wire::join_key_from(from_file ? key_in(options.key_file) : options.key);
+  } catch (const Error& error) {
+    fail("{}: {}", from_file ? options.key_file : "--key", error.what());
+  }
+}
+
 void serve_on(Options options, const std::string& device_name) {
   go_on_without_output("convoy-slave goes on computing without it");
   isolate_stop_signals();
   const auto device = make_device(device_name, options.device_options);
-  if (!options.insecure) options.slave.key = wire::join_key_from(options.key);
+  if (!options.insecure) options.slave.key = join_key_of(options);
   options.slave.cache = options.cache.empty() ? cache_folder("states") : std::filesystem::path(options.cache);
   if (options.cache == "none") options.slave.cache.clear();
   options.slave.memory = options.memory.empty() ? default_memory(device->info()) : parse_memory(options.memory);
@@ -114,14 +137,18 @@ int run(const Options& options) {
     print_devices(options.device_options);
     return kSuccess;
   }
-  if (options.insecure == !options.key.empty()) {
-    fail("{}; paste the line that the master prints, with its --key, or start both with --insecure",
-         options.insecure ? "--key and --insecure exclude each other" : "the slave has no key");
+  if (!options.key.empty() && !options.key_file.empty()) {
+    fail("a key is given twice: by --key-file, and by --key or the variable CONVOY_KEY; leave one of them out");
+  }
+  const bool has_key = !options.key.empty() || !options.key_file.empty();
+  if (options.insecure == has_key) {
+    fail("{}; paste the line that the master prints, with its CONVOY_KEY, or start both with --insecure",
+         options.insecure ? "a key and --insecure exclude each other" : "the slave has no key");
   }
   if (options.slave.master.empty() && options.insecure) {
     fail(
         "no master's address is given; give one, as in: convoy-slave tcp://192.168.0.10:5570 --insecure (only a slave "
-        "with a --key finds its master without an address)");
+        "with a key finds its master without an address)");
   }
   if (!options.slave.master.empty()) wire::address_of_master(options.slave.master);  // throws Error if it is not valid
   const std::vector<std::string> devices = split_devices(options.device);

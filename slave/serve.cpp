@@ -103,7 +103,9 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
     }
     const auto from = link.receive(Clock::now() + kTick);
     const std::string trouble = link.trouble();
-    if (!trouble.empty() && (link.turned_away() || Clock::now() - began > reporter.quiet())) {
+    // ZeroMQ gives up a connection whose handshake failed, so only a new link can try again.
+    if (!trouble.empty() && link.turned_away()) throw PeerLost("master", trouble + "; this slave keeps trying");
+    if (!trouble.empty() && Clock::now() - began > reporter.quiet()) {
       reporter.trouble(trouble + "; this slave keeps trying");
     }
     if (!from) continue;

@@ -101,7 +101,7 @@ std::vector<std::string> Session::meet_peers(const wire::Assign& task) {
     const std::string key = to < task.peer_keys.size() ? task.peer_keys[to] : "";
     peers.push_back({.node = target, .name = members_[to], .endpoint = task.peers[to], .key = key});
   }
-  link_.meet(task.token, index_, peers);
+  link_.meet(task.token, index_, peers, task.client_keys);
   return unreached;
 }
 

@@ -5,7 +5,9 @@
 #include <charconv>
 #include <cstring>
 #include <list>
+#include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -27,6 +29,25 @@ std::string make_id() {
   return fmt::format("{}-{:08x}{:08x}", getpid(), entropy(), entropy());
 }
 
+/// The clients that may send to this slave as its peers. The gatekeeper asks in a thread of its own.
+class Clients {
+ public:
+  void set(const std::vector<std::string>& keys) {
+    const std::scoped_lock lock(mutex_);
+    keys_ = {keys.begin(), keys.end()};
+  }
+  std::string objection(const std::string& key) const {
+    const std::scoped_lock lock(mutex_);
+    return keys_.contains(key) ? "" : "its key is none of this plan's slaves";
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<std::string> keys_;
+};
+
+/// How long a slave waits before it connects again to a slave that did not admit it.
+constexpr auto kTryAgain = std::chrono::milliseconds(100);
 /// How long a program that accepted the TCP connection may take for the handshake before the user is told.
 constexpr auto kHandshakePatience = std::chrono::seconds(6);
 /// How long ZeroMQ tries to connect before Trouble looks for the error with a connection of its own. That connection is
@@ -51,6 +72,7 @@ struct TcpClientLink::State {
     zmq::socket_t socket;
     std::unique_ptr<Monitor> monitor;  ///< null for a peer that cannot be connected
     std::string fault;                 ///< why it cannot be
+    Deadline since = Clock::now();     ///< when the attempt to connect began
   };
 
   LinkOptions options;
@@ -64,12 +86,14 @@ struct TcpClientLink::State {
   Deadline since = began;         ///< when the attempt to connect began
   KeyPair own_keys;               ///< keys towards other slaves; empty without a join key
   zmq::context_t context{1};
+  Clients clients;
   std::optional<Gatekeeper> gatekeeper;
   zmq::socket_t control{context, zmq::socket_type::dealer};
   zmq::socket_t data{context, zmq::socket_type::dealer};
   zmq::socket_t from_peers{context, zmq::socket_type::router};
   std::optional<Monitor> master;
   std::string token;  ///< token of the current plan
+  int self = 0;       ///< node of this slave in the current plan
   std::list<PeerSocket> peers;
   int meetings = 0;
 
@@ -111,13 +135,14 @@ struct TcpClientLink::State {
   }
 
   /// Connects to another slave, or notes why that cannot be.
-  void meet(PeerSocket& link, const std::string& own_id) {
+  void meet(PeerSocket& link) {
+    link.since = Clock::now();
     configure(link.socket, options);
     // The queue is unlimited: a send that blocked on a hung peer would keep this slave from reading the master's new
     // plan.
     link.socket.set(zmq::sockopt::sndhwm, 0);
     link.socket.set(zmq::sockopt::tcp_keepalive, 1);
-    auto monitor = std::make_unique<Monitor>(context, link.socket, fmt::format("{}-{}", meetings, link.peer.node));
+    auto monitor = std::make_unique<Monitor>(context, link.socket, fmt::format("{}-{}", ++meetings, link.peer.node));
     try {
       const Address to = address_of_peer(link.peer.endpoint, address.host);
       link.address = to_text(to);
@@ -125,13 +150,22 @@ struct TcpClientLink::State {
         if (!is_key(link.peer.key)) fail("it announced no public key");
         encrypt_as_client(link.socket, link.peer.key, key->member);
       }
-      connect(link.socket, to, own_id);
+      connect(link.socket, to, fmt::format("{}/{}", token, self));
       link.monitor = std::move(monitor);
     } catch (const zmq::error_t& error) {
       link.fault = std::strerror(error.num());
     } catch (const Error& error) {
       link.fault = error.what();
     }
+  }
+
+  /// Connects anew to a slave that did not admit this one, since ZeroMQ gives up such a connection. The other slave may
+  /// just not know the plan yet.
+  void try_again(PeerSocket& link) {
+    if (!link.monitor || link.monitor->handshake_fault().empty() || Clock::now() - link.since < kTryAgain) return;
+    link.monitor.reset();
+    link.socket = zmq::socket_t(context, zmq::socket_type::dealer);
+    meet(link);
   }
 
   /// The next message from a peer with the current token; messages with other tokens are dropped.
@@ -143,6 +177,7 @@ struct TcpClientLink::State {
       const std::string sender = id.to_string();
       const std::string of_this_run = token + "/";
       if (token.empty() || !sender.starts_with(of_this_run)) continue;
+      if (gatekeeper && gatekeeper->sender(frames.header).empty()) continue;
       From from{.channel = Channel::peer, .envelope = {}, .node = -1, .rejected = {}};
       const char* number = sender.data() + of_this_run.size();
       if (std::from_chars(number, sender.data() + sender.size(), from.node).ptr != sender.data() + sender.size()) {
@@ -183,7 +218,8 @@ TcpClientLink::TcpClientLink(const std::string& endpoint, const LinkOptions& opt
     for (zmq::socket_t* socket : {&state.control, &state.data}) {
       encrypt_as_client(*socket, key->master, key->member);
     }
-    state.gatekeeper.emplace(state.context, key->member.public_key);
+    state.gatekeeper.emplace(state.context,
+                             [&state](const std::string& client) { return state.clients.objection(client); });
     encrypt_as_server(state.from_peers, state.own_keys.secret_key);
   }
   state.master.emplace(state.context, state.control, "master");
@@ -280,19 +316,21 @@ std::string TcpClientLink::trouble() {
 
 // ---- other slaves --------------------------------------------------------------------------------------------------
 
-void TcpClientLink::meet(const std::string& token, int self, const std::vector<Peer>& peers) {
+void TcpClientLink::meet(const std::string& token, int self, const std::vector<Peer>& peers,
+                         const std::vector<std::string>& clients) {
   State& state = *state_;
+  state.clients.set(clients);
   for (State::PeerSocket& each : state.peers) each.monitor.reset();
   state.peers.clear();
   state.token = token;
-  ++state.meetings;
+  state.self = self;
   for (const Peer& peer : peers) {
     state.peers.push_back({.peer = peer,
                            .address = printable(peer.endpoint),
                            .socket = zmq::socket_t(state.context, zmq::socket_type::dealer),
                            .monitor = nullptr,
                            .fault = {}});
-    state.meet(state.peers.back(), fmt::format("{}/{}", token, self));
+    state.meet(state.peers.back());
   }
 }
 
@@ -303,6 +341,7 @@ std::vector<std::string> TcpClientLink::unreached(Deadline deadline) {
     for (State::PeerSocket& each : state_->peers) {
       if (each.monitor) each.monitor->watch();
       if (each.monitor && each.monitor->stands()) continue;
+      state_->try_again(each);
       hope = hope || each.monitor;
       names.push_back(
           fmt::format("{} at {}{}", each.peer.name, each.address, each.fault.empty() ? "" : ": " + each.fault));

@@ -229,7 +229,9 @@ Assign read(const fb::Assign& t) {
                 .token = token_of(t.token()),
                 .peers = texts(t.peers(), kMostMembers, "peers"),
                 .keep = t.keep(),
-                .peer_keys = texts(t.peer_keys(), kMostMembers, "peer keys")};
+                .peer_keys = texts(t.peer_keys(), kMostMembers, "peer keys"),
+                .moves = {},
+                .client_keys = texts(t.client_keys(), kMostMembers, "client keys")};
   for (const fb::Stage* stage : *t.trunk()) assign.trunk.push_back(stage_of(stage));
   validate(assign.trunk);
   validate(assign.plan, assign.trunk);

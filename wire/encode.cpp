@@ -124,6 +124,7 @@ struct BodyEncoder {
     const auto token = builder.CreateString(m.token);
     const auto peers = builder.CreateVectorOfStrings(m.peers);
     const auto keys = builder.CreateVectorOfStrings(m.peer_keys);
+    const auto clients = builder.CreateVectorOfStrings(m.client_keys);
     std::vector<fb::StateMove> moves;
     for (const StateMove& each : m.moves) {
       moves.emplace_back(each.stage_index, u32(each.filters.first), u32(each.filters.count), u32(each.from),
@@ -131,7 +132,7 @@ struct BodyEncoder {
     }
     const auto moved = builder.CreateVectorOfStructs(moves);
     return {fb::Body::Assign,
-            fb::CreateAssign(builder, trunk, plan, m.node, token, peers, m.keep, keys, moved).Union()};
+            fb::CreateAssign(builder, trunk, plan, m.node, token, peers, m.keep, keys, moved, clients).Union()};
   }
   Result operator()(const Move&) const { return {fb::Body::Move, fb::CreateMove(builder).Union()}; }
   Result operator()(const Load& m) const {

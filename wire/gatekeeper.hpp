@@ -3,29 +3,41 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 #include <zmq.hpp>
 
 #include "wire/keys.hpp"
+#include "wire/link.hpp"
 
 namespace convoy::wire {
 
-/// Admits clients with one public key to all CURVE server sockets of a context. A Gatekeeper must be destroyed before
+/// Asks an Admission about the clients of all CURVE server sockets of a context. A Gatekeeper must be destroyed before
 /// the context, and after the sockets.
 class Gatekeeper {
  public:
-  /// `admitted` is the clients' public key, in Z85.
-  Gatekeeper(zmq::context_t& context, const std::string& admitted);
+  Gatekeeper(zmq::context_t& context, Admission admission);
   ~Gatekeeper();
   Gatekeeper(const Gatekeeper&) = delete;
   Gatekeeper& operator=(const Gatekeeper&) = delete;
 
+  /// The public key of the client that sent a message, if it may send messages now; else an empty text. A client may have
+  /// connected before its key was revoked. The frame must be the message's header.
+  std::string sender(const zmq::message_t& header) const;
+  /// Returns the clients that were not admitted since the last call; at most the first 64 of them are kept.
+  std::vector<Refusal> take_refusals();
+
  private:
   void answer();
+  /// The reason why a client is not admitted, or an empty text. A client that is not admitted is recorded.
+  std::string decide(const std::vector<zmq::message_t>& request, std::string& public_key);
 
   zmq::socket_t requests_;
-  std::string admitted_;  ///< the 32 bytes of the clients' public key
+  Admission admission_;
+  std::mutex mutex_;
+  std::vector<Refusal> refusals_;
   std::atomic<bool> stop_{false};
   std::thread thread_;  ///< answers handshakes while the owner of the sockets computes
 };

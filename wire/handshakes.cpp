@@ -35,7 +35,10 @@ std::vector<Handshakes::Result> Handshakes::take() {
     const bool succeeded = unbroken && each.monitor->stands();
     const bool failed = !unbroken || each.monitor->take_failed_connection() ||
                         !each.monitor->handshake_fault().empty() || Clock::now() > each.until;
-    if (succeeded || failed) results.push_back({each.endpoint, succeeded});
+    if (succeeded || failed) {
+      const std::string refused = each.monitor->not_admitted() ? each.monitor->handshake_fault() : "";
+      results.push_back({each.endpoint, succeeded, refused});
+    }
     return succeeded || failed;
   });
   return results;

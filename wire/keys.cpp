@@ -59,8 +59,8 @@ JoinKey join_key_from(const std::string& text) {
   const std::string master = text.size() == kDigits ? from_hex(text.substr(0, kDigits / 2)) : "";
   const std::string secret = text.size() == kDigits ? from_hex(text.substr(kDigits / 2)) : "";
   if (master.empty() || secret.empty()) {
-    fail("--key: a text of {} characters is not a key; paste the {} hexadecimal digits that the master prints",
-         text.size(), kDigits);
+    fail("a text of {} characters is not a key; paste the {} hexadecimal digits that the master prints", text.size(),
+         kDigits);
   }
   Z85 public_key{};
   if (zmq_curve_public(public_key.data(), secret.c_str()) != 0) {

@@ -68,6 +68,7 @@ struct LinkOptions {
   // A link without keys is neither encrypted nor authenticated.
   std::optional<MasterKeys> keys = {};   ///< keys of a ServerLink
   std::optional<JoinKey> join_key = {};  ///< keys of a ClientLink
+  Admission admission = {};              ///< clients of a ServerLink with keys; empty admits the shared key alone
 };
 
 /// A connection that was turned away during the handshake.
@@ -89,8 +90,10 @@ class ServerLink {
     Envelope envelope;
     std::string rejected;  ///< if not empty, why the bytes are not a valid message; `envelope` is then empty
     std::string address;   ///< IP address of the peer, on the control channel only
+    std::string key;       ///< public key by which the peer was admitted, in Z85; empty without keys
   };
-  /// Returns the next message, or nothing if none arrives before the deadline.
+  /// Returns the next message, or nothing if none arrives before the deadline. Drops the messages of peers that are not
+  /// admitted any more.
   virtual std::optional<From> receive(Deadline deadline) = 0;
   /// Queues a message. Throws PeerLost if the peer is not connected or its queue stays full until the deadline.
   virtual void send(const std::string& peer, Channel channel, const Envelope& envelope, Deadline deadline) = 0;
@@ -147,8 +150,10 @@ class ClientLink {
     std::string key = {};  ///< peer_key() of the slave
   };
   /// Drops all links to peers, and connects to `peers` as node `self` of the plan with this token. From now on,
-  /// messages with other tokens are ignored. A peer whose address or key cannot be used is one of unreached().
-  virtual void meet(const std::string& token, int self, const std::vector<Peer>& peers) = 0;
+  /// messages with other tokens are ignored, and with keys also messages of clients whose public key is none of
+  /// `clients`, which cannot connect either. A peer whose address or key cannot be used is one of unreached().
+  virtual void meet(const std::string& token, int self, const std::vector<Peer>& peers,
+                    const std::vector<std::string>& clients = {}) = 0;
   /// Waits until all peers are connected. Returns "NAME at HOST:PORT" of each peer that is not connected at the
   /// deadline, and the reason where one is known. Does not wait for peers that cannot be connected.
   virtual std::vector<std::string> unreached(Deadline deadline) = 0;

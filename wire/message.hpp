@@ -98,6 +98,8 @@ struct Assign {
   bool keep = false;  ///< keep the state of filters that the slave's shards had before and have again
   std::vector<std::string> peer_keys = {};  ///< for each member, the peer_key of its Hello
   std::vector<StateMove> moves = {};        ///< with `keep`: the states that slaves send one another at Move
+  /// With encryption, for each slave the public key by which it is a client of the master and of other slaves.
+  std::vector<std::string> client_keys = {};
 };
 /// Slave to master: all further messages of the slave belong to the plan with this token.
 struct Assigned {

@@ -12,9 +12,11 @@ constexpr int kWatched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_E
                          ZMQ_EVENT_DISCONNECTED | kHandshakeFailed;
 
 std::string fault(std::uint16_t event, std::uint32_t value) {
-  const std::string mend = "start this slave with the --key that the master prints now, or start both with --insecure";
+  const std::string mend =
+      "start this slave with the CONVOY_KEY that the master prints now, or start both with --insecure";
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
-    return "the master does not accept the key of this slave; " + mend;
+    return "the master does not accept the key of this slave, which may be revoked, used up, or of another master; " +
+           mend;
   }
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) {
     return "only one of the master and this slave was started with --insecure; " + mend;
@@ -73,6 +75,7 @@ bool Monitor::take(std::uint16_t event, std::uint32_t value) {
     handshake_fault_.clear();
   } else if ((event & kHandshakeFailed) != 0) {
     handshake_fault_ = fault(event, value);
+    not_admitted_ = event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     connected_.reset();
   } else if (event == ZMQ_EVENT_DISCONNECTED) {
     connected_.reset();

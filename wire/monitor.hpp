@@ -25,6 +25,8 @@ class Monitor {
   bool stands() const { return stands_; }
   /// Why the last handshake failed; empty if none failed, or if a later attempt made no TCP connection.
   const std::string& handshake_fault() const { return handshake_fault_; }
+  /// Whether the last handshake failed because the server did not admit this client's key.
+  bool not_admitted() const { return not_admitted_ && !handshake_fault_.empty(); }
   /// How long the current TCP connection has existed without a completed handshake; nothing if there is no such
   /// connection.
   std::optional<Clock::duration> silent() const;
@@ -42,6 +44,7 @@ class Monitor {
   bool failed_ = false;                         ///< whether an attempt has failed since take_failed_connection()
   std::optional<Clock::time_point> connected_;  ///< when a TCP connection without a handshake began
   std::string handshake_fault_;
+  bool not_admitted_ = false;  ///< whether handshake_fault_ is that of a key that was not admitted
 };
 
 }  // namespace convoy::wire

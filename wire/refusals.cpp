@@ -31,7 +31,7 @@ std::string address_of(std::uint32_t descriptor) {
 }
 
 std::string reason(std::uint16_t event, std::uint32_t value) {
-  if (event == kAuthFailed) return "its key is not the key of this master's slaves";
+  if (event == kAuthFailed) return "";  // the gatekeeper keeps the reason
   if (event == kBrokenOff) return "it closed the connection before it showed a key; it may have another key, or none";
   if (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) return "only one side was started with --insecure";
   if (value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC) return "it does not have this master's key";

@@ -23,11 +23,12 @@ constexpr int kFailuresToTell = 2;
 
 constexpr const char* kNoCall =
     "no master broadcasts on this network: it may not run yet, may be on another network, or a firewall stops its "
-    "broadcasts; if it runs, give its address: convoy-slave tcp://HOST:PORT --key KEY";
+    "broadcasts; if it runs, give its address: CONVOY_KEY=KEY convoy-slave tcp://HOST:PORT";
 
 std::string of_another_key(const std::string& master) {
   return fmt::format(
-      "a master broadcasts from {}, but it has another key than this slave; give the --key that this master prints",
+      "a master broadcasts from {}, but it has another key than this slave; give the CONVOY_KEY that this master "
+      "prints",
       master);
 }
 
@@ -51,6 +52,7 @@ struct MasterSearch::State {
   bool told_none = false;
   bool told_stranger = false;
   bool told_false = false;
+  bool told_refused = false;
 };
 
 MasterSearch::MasterSearch(JoinKey key, std::chrono::milliseconds patience)
@@ -76,8 +78,12 @@ std::optional<std::string> MasterSearch::find(const std::atomic<bool>& stop, con
         found = last_ = each.endpoint;
       } else {
         candidates_.failed(each.endpoint, Clock::now());
-        ++state.failures;
-        state.false_address = each.endpoint;
+        if (each.refused.empty()) {
+          ++state.failures;
+          state.false_address = each.endpoint;
+        } else if (report && !std::exchange(state.told_refused, true)) {
+          report(each.refused + "; this slave keeps trying");
+        }
       }
     }
     if (report) tell(report, state);

@@ -66,7 +66,10 @@ TcpServerLink::TcpServerLink(const std::string& endpoint, const LinkOptions& opt
     : state_(std::make_unique<State>()) {
   configure(state_->socket, options);
   if (options.keys) {
-    state_->gatekeeper.emplace(state_->context, options.keys->member.public_key);
+    const auto shared_key_alone = [shared = options.keys->member.public_key](const std::string& key) -> std::string {
+      return key == shared ? "" : "its key is not the key of this master's slaves";
+    };
+    state_->gatekeeper.emplace(state_->context, options.admission ? options.admission : Admission(shared_key_alone));
     encrypt_as_server(state_->socket, options.keys->master.secret_key);
   }
   state_->socket.set(zmq::sockopt::router_mandatory, true);
@@ -81,13 +84,19 @@ TcpServerLink::TcpServerLink(const std::string& endpoint, const LinkOptions& opt
 
 TcpServerLink::~TcpServerLink() = default;
 
-std::vector<Refusal> TcpServerLink::take_refusals() { return state_->refusals.take(); }
+std::vector<Refusal> TcpServerLink::take_refusals() {
+  std::vector<Refusal> all = state_->refusals.take();
+  if (!state_->gatekeeper) return all;
+  for (Refusal& each : state_->gatekeeper->take_refusals()) all.push_back(std::move(each));
+  return all;
+}
 
 std::string TcpServerLink::endpoint() const { return state_->socket.get(zmq::sockopt::last_endpoint); }
 
 std::optional<TcpServerLink::From> TcpServerLink::receive(Deadline deadline) {
+  constexpr int kMostDropped = 1000;  // so that a flood of messages to drop does not outlast the deadline
   zmq::socket_t& socket = state_->socket;
-  while (true) {
+  for (int dropped = 0; dropped < kMostDropped || Clock::now() < deadline;) {
     zmq::message_t id;
     if (!socket.recv(id, zmq::recv_flags::dontwait)) {
       if (poll(socket, ZMQ_POLLIN, deadline)) continue;
@@ -96,6 +105,13 @@ std::optional<TcpServerLink::From> TcpServerLink::receive(Deadline deadline) {
     From from;
     const bool ours = parse(id.to_string(), from.peer, from.channel);
     Frames frames = id.more() ? receive_frames(socket) : Frames{};
+    if (state_->gatekeeper) {
+      from.key = state_->gatekeeper->sender(frames.header);
+      if (from.key.empty()) {
+        ++dropped;
+        continue;
+      }
+    }
     if (from.channel == Channel::control) from.address = address_of(frames.header);
     if (!ours) {
       from.rejected = "the peer is not a slave of Convoy";
@@ -108,6 +124,7 @@ std::optional<TcpServerLink::From> TcpServerLink::receive(Deadline deadline) {
     }
     return from;
   }
+  return std::nullopt;
 }
 
 void TcpServerLink::send(const std::string& peer, Channel channel, const Envelope& envelope, Deadline deadline) {

@@ -88,6 +88,7 @@ void ClusterTrunk::assign(bool keep, const std::vector<wire::StateMove>& moves) 
     const bool listens = slave.peer_port != 0;
     assign.peers.push_back(listens ? wire::endpoint_for_peers(slave.address, slave.peer_port) : "");
     assign.peer_keys.push_back(slave.peer_key);
+    if (!slave.key.empty()) assign.client_keys.push_back(slave.key);
   }
   for (std::size_t slave = 0; slave < slave_count(); ++slave) {
     assign.node = static_cast<std::uint32_t>(slave);

@@ -2,18 +2,21 @@
 
 #include <algorithm>
 
-#include "master/cluster/master_keys.hpp"
-#include "wire/interfaces.hpp"
+#include "master/cluster/join_line.hpp"
+#include "master/cluster/key_file.hpp"
+#include "master/cluster/key_ring.hpp"
 
 namespace convoy {
 namespace {
 
 std::string slaves_of(std::size_t count) { return count == 1 ? "1 slave" : fmt::format("{} slaves", count); }
 
-/// The command that starts a slave, with its key or --insecure.
-std::string join_command(const ClusterOptions& options, const std::string& endpoint) {
-  const std::string key = options.insecure ? "--insecure" : "--key " + to_text(master_keys(options.keys).join_key());
-  return fmt::format("convoy-slave {} {}", wire::endpoint_for_slaves(endpoint), key);
+/// How to start the slaves that are missing, as a line for people.
+std::string how_to_join(const ClusterOptions& options, const std::string& endpoint) {
+  if (options.insecure) return insecure_join_line(endpoint);
+  const KeyFile file = read_or_make_keys(options.keys);
+  if (file.shared) return join_line(endpoint, file.keys.join_key());
+  return "the line that `convoy-master key add NAME` prints, because the key for all slaves is turned off";
 }
 
 /// The slaves in `now` that are not in `before`, as a text for people.
@@ -35,7 +38,7 @@ bool gather_slaves(const ClusterOptions& options, Roster& roster, int count, con
   if (before.size() < wanted) {
     notice(observers, fmt::format("waiting for {}{}; start each of them with:", slaves_of(wanted - before.size()),
                                   before.empty() ? "" : " more"));
-    notice(observers, "  " + join_command(options, roster.endpoint()));
+    notice(observers, "  " + how_to_join(options, roster.endpoint()));
   }
   return roster.gather(count, stop, [&] {
     std::vector<SlaveInfo> here = roster.present();
@@ -49,10 +52,10 @@ bool gather_slaves(const ClusterOptions& options, Roster& roster, int count, con
 
 std::unique_ptr<Roster> gather_slaves(const ClusterOptions& options, const std::string& run, const Observers& observers,
                                       const std::atomic<bool>& stop, wire::Network& network) {
-  std::optional<wire::MasterKeys> keys;
+  std::shared_ptr<KeyRing> keys;
   if (!options.insecure) {
-    const bool made = !has_master_keys(options.keys);
-    keys = master_keys(options.keys);
+    const bool made = !has_key_file(options.keys);
+    keys = std::make_shared<KeyRing>(options.keys);
     if (made) notice(observers, "made new keys for this master" + (options.keys.empty() ? "" : ": " + options.keys));
   }
   auto roster = std::make_unique<Roster>(

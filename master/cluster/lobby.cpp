@@ -35,8 +35,8 @@ bool reached(wire::ServerLink& link, const std::string& id, const wire::Message&
   }
 }
 
-Lobby::Lobby(wire::ServerLink& link, std::string run, bool encrypted, std::function<void(const std::string&)> notice)
-    : link_(link), run_(std::move(run)), encrypted_(encrypted), notice_(std::move(notice)) {}
+Lobby::Lobby(wire::ServerLink& link, std::string run, KeyRing* keys, std::function<void(const std::string&)> notice)
+    : link_(link), run_(std::move(run)), keys_(keys), notice_(std::move(notice)) {}
 
 std::vector<SlaveInfo> Lobby::guests() const {
   std::vector<SlaveInfo> infos;
@@ -56,9 +56,10 @@ std::optional<std::string> Lobby::objection(const wire::ServerLink::From& from, 
   }
   if (const auto fault = fault_of_name(hello.name)) return *fault + "; start this slave with another --name";
   // Other slaves could not connect to it without a public key of its own.
-  if (encrypted_ != wire::is_key(hello.peer_key) || (!encrypted_ && !hello.peer_key.empty())) {
+  if ((keys_ != nullptr) != wire::is_key(hello.peer_key) || (keys_ == nullptr && !hello.peer_key.empty())) {
     return "its public key towards other slaves is missing or damaged; run the same release of Convoy on both";
   }
+  if (auto reason = objection_by_key(from, hello, members)) return reason;
   const auto same_name = [&](const SlaveInfo& slave) { return slave.name == hello.name && slave.id != from.peer; };
   if (std::ranges::any_of(members, same_name) || std::ranges::any_of(guests_, same_name, &Guest::info) ||
       hello.name == kMasterName) {
@@ -69,6 +70,20 @@ std::optional<std::string> Lobby::objection(const wire::ServerLink::From& from, 
     return fmt::format("run {} has lost {} {} times in a row; it may join again in {:.0f} minutes, or the next run",
                        run_, hello.name, losses_.at(hello.name).count,
                        std::chrono::duration<double>(kForgive).count() / 60.0);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Lobby::objection_by_key(const wire::ServerLink::From& from, const wire::Hello& hello,
+                                                   const std::vector<SlaveInfo>& members) const {
+  if (keys_ == nullptr) return std::nullopt;
+  const std::string wrong_name = keys_->objection_to_name(from.key, hello.name);
+  if (!wrong_name.empty()) return wrong_name;
+  if (!keys_->is_one_time(from.key)) return std::nullopt;
+  const auto same_key = [&](const SlaveInfo& slave) { return slave.key == from.key && slave.id != from.peer; };
+  if (std::ranges::any_of(members, same_key) || std::ranges::any_of(guests_, same_key, &Guest::info)) {
+    return "a one-time key is for one slave, and another slave is here with it; make a further key with "
+           "`convoy-master key add`";
   }
   return std::nullopt;
 }
@@ -97,6 +112,19 @@ bool Lobby::make_room() {
   return true;
 }
 
+/// Uses up the key of a slave that joins, if it is a one-time key. Returns false if the slave was refused instead.
+bool Lobby::use_key(const wire::ServerLink::From& from) {
+  if (keys_ == nullptr) return true;
+  try {
+    keys_->join(from.key);
+    return true;
+  } catch (const Error& error) {
+    reached(link_, from.peer, wire::Refused{error.what()});
+    tell_refusal({from.address, error.what()});
+    return false;
+  }
+}
+
 void Lobby::admit(const wire::ServerLink::From& from, const wire::Hello& hello, const std::vector<SlaveInfo>& members) {
   if (const auto reason = objection(from, hello, members)) {
     reached(link_, from.peer, wire::Refused{*reason});
@@ -113,12 +141,14 @@ void Lobby::admit(const wire::ServerLink::From& from, const wire::Hello& hello, 
       .sixteen_bits = std::ranges::find(hello.capabilities, wire::kSixteenBits) != hello.capabilities.end(),
       .address = from.address,
       .peer_port = static_cast<int>(hello.peer_port),
-      .peer_key = hello.peer_key};
+      .peer_key = hello.peer_key,
+      .key = from.key};
   const bool known = std::ranges::any_of(guests_, [&](const Guest& guest) { return guest.info.id == info.id; });
   if (!known && !make_room()) {
     reached(link_, from.peer, wire::Refused{"too many slaves wait to join"});
     return;
   }
+  if (!use_key(from)) return;
   if (!reached(link_, from.peer, wire::Welcome{wire::kProtocolVersion, run_}) || known) return;
   guests_.push_back({.info = info, .since = Clock::now()});
 }
@@ -177,7 +207,27 @@ void Lobby::tell_refusal(const wire::Refusal& refusal) {
   if (notice_ && told_.size() < kMostTold && told_.emplace(text, now + kTellAgain).second) notice_(text);
 }
 
-void Lobby::greet() {
+/// Tells what has happened to keys, and drops the guests whose keys are not admitted any more.
+void Lobby::watch_keys(const std::vector<SlaveInfo>& members) {
+  if (keys_ == nullptr) return;
+  std::set<std::string> present;
+  for (const SlaveInfo& member : members) present.insert(member.key);
+  for (const Guest& guest : guests_) present.insert(guest.info.key);
+  keys_->set_present(present);
+  std::erase_if(guests_, [&](const Guest& guest) {
+    const std::string why = keys_->objection(guest.info.key);
+    if (why.empty()) return false;
+    reached(link_, guest.info.id, wire::Bye{why});
+    tell_refusal({fmt::format("slave {} at {}", guest.info.name, guest.info.address), why});
+    return true;
+  });
+  for (const std::string& text : keys_->take_notices()) {
+    if (notice_) notice_(text);
+  }
+}
+
+void Lobby::greet(const std::vector<SlaveInfo>& members) {
+  watch_keys(members);
   for (const wire::Refusal& each : link_.take_refusals()) tell_refusal(each);
   const auto now = Clock::now();
   std::erase_if(guests_, [&](const Guest& guest) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "master/cluster/key_ring.hpp"
 #include "wire/link.hpp"
 
 namespace convoy {
@@ -27,6 +28,7 @@ struct SlaveInfo {
   std::string address;        ///< IP address, as the master sees it
   int peer_port = 0;          ///< TCP port at which it listens for other slaves; 0 for none
   std::string peer_key;       ///< its public key towards other slaves
+  std::string key;            ///< its public key as a client, by which it was admitted; empty without encryption
   bool leaving = false;       ///< whether it wants to leave the run
   int steps = 0;              ///< number of steps in which it has taken part
   int signs = 0;              ///< number of signs of life in the second that began at signs_since
@@ -41,15 +43,16 @@ bool reached(wire::ServerLink& link, const std::string& id, const wire::Message&
 /// message of a guest throws an exception past the lobby; at most it ends that guest.
 class Lobby {
  public:
-  /// The lobby of the run named `run`. With `encrypted`, guests need a public key towards other slaves. Calls `notice` with
-  /// a text about each slave that is turned away. The link must outlive the lobby.
-  Lobby(wire::ServerLink& link, std::string run, bool encrypted, std::function<void(const std::string&)> notice);
+  /// The lobby of the run named `run`. With `keys`, which may be null, guests need a public key towards other slaves and a
+  /// name that their key allows. Calls `notice` with a text about each slave that is turned away, and about keys. The link
+  /// and the keys must outlive the lobby.
+  Lobby(wire::ServerLink& link, std::string run, KeyRing* keys, std::function<void(const std::string&)> notice);
 
   /// Handles a message of a sender that is none of the run's `members`.
   void take(const wire::ServerLink::From& from, const std::vector<SlaveInfo>& members);
-  /// Pings the guests, drops guests that have gone or are not ready in time, and tells the user about connections that
-  /// failed the handshake.
-  void greet();
+  /// Pings the guests, drops guests that have gone, are not ready in time or whose keys were revoked, and tells the user
+  /// about connections that failed the handshake and about keys. `members` are the run's, for the use of one-time keys.
+  void greet(const std::vector<SlaveInfo>& members);
 
   std::vector<SlaveInfo> guests() const;
   std::size_t size() const { return guests_.size(); }
@@ -81,7 +84,12 @@ class Lobby {
 
   std::optional<std::string> objection(const wire::ServerLink::From& from, const wire::Hello& hello,
                                        const std::vector<SlaveInfo>& members) const;
+  /// The reason why a slave's key does not allow it to join, or nothing.
+  std::optional<std::string> objection_by_key(const wire::ServerLink::From& from, const wire::Hello& hello,
+                                              const std::vector<SlaveInfo>& members) const;
   bool lost_too_often(const std::string& name) const;
+  bool use_key(const wire::ServerLink::From& from);
+  void watch_keys(const std::vector<SlaveInfo>& members);
   bool make_room();
   void admit(const wire::ServerLink::From& from, const wire::Hello& hello, const std::vector<SlaveInfo>& members);
   void probe(Guest& guest);
@@ -90,7 +98,7 @@ class Lobby {
 
   wire::ServerLink& link_;
   std::string run_;
-  bool encrypted_;
+  KeyRing* keys_;
   std::function<void(const std::string&)> notice_;
   std::vector<Guest> guests_;
   std::optional<std::set<std::string>> welcome_;  ///< names of the slaves to admit; without a value, any name

@@ -23,6 +23,11 @@ constexpr int kMostSigns = 10000;
 /// for this long does not read.
 constexpr auto kSendPatience = 60s;
 
+wire::LinkOptions options_of(const std::shared_ptr<KeyRing>& keys) {
+  if (!keys) return {};
+  return {.keys = keys->keys(), .admission = [keys](const std::string& client) { return keys->objection(client); }};
+}
+
 /// `what` is the predicate of a sentence about the slave; it may contain text from the slave.
 [[noreturn]] void lost(const SlaveInfo& slave, const std::string& what) {
   throw PeerLost(slave.name, fmt::format("slave {} {}", slave.name, printable(what, kMostWords)));
@@ -30,11 +35,12 @@ constexpr auto kSendPatience = 60s;
 
 }  // namespace
 
-Roster::Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys,
+Roster::Roster(const std::string& endpoint, std::string run, const std::shared_ptr<KeyRing>& keys,
                std::function<void(const std::string&)> notice, wire::Network& network)
-    : link_(network.listen(endpoint, {.keys = keys})),
-      lobby_(*link_, std::move(run), keys.has_value(), std::move(notice)) {
-  if (keys) beacon_.emplace(link_->endpoint(), keys->master.public_key);
+    : keys_(keys),
+      link_(network.listen(endpoint, options_of(keys))),
+      lobby_(*link_, std::move(run), keys.get(), std::move(notice)) {
+  if (keys) beacon_.emplace(link_->endpoint(), keys->keys().master.public_key);
 }
 
 Roster::~Roster() {
@@ -93,7 +99,7 @@ bool Roster::changes() const {
 void Roster::greet_lobby() {
   if (Clock::now() < next_ping_) return;
   next_ping_ = Clock::now() + kPingInterval;
-  lobby_.greet();
+  lobby_.greet(slaves_);
 }
 
 void Roster::attend() {
@@ -143,7 +149,11 @@ void Roster::send(std::size_t slave, const wire::Envelope& envelope) {
 void Roster::ping_all() {
   if (Clock::now() < next_ping_) return;
   next_ping_ = Clock::now() + kPingInterval;
-  lobby_.greet();
+  lobby_.greet(slaves_);
+  for (std::size_t slave = 0; keys_ && slave < slaves_.size(); ++slave) {
+    const std::string why = keys_->objection(slaves_[slave].key);
+    if (!why.empty()) lost(slaves_[slave], "is not admitted any more: " + why);
+  }
   for (std::size_t slave = 0; slave < slaves_.size(); ++slave) {
     if (!reached(*link_, slaves_[slave].id, wire::Ping{})) {
       bury(slave, "is gone (its connection closed, or it no longer answers)");

@@ -23,7 +23,7 @@ class Roster {
  public:
   /// Listens at `endpoint` for slaves of the run named `run`. Without keys it accepts every slave, unencrypted. Calls
   /// `notice` with a text about each slave that is turned away. Throws Error naming the endpoint.
-  Roster(const std::string& endpoint, std::string run, const std::optional<wire::MasterKeys>& keys = {},
+  Roster(const std::string& endpoint, std::string run, const std::shared_ptr<KeyRing>& keys = {},
          std::function<void(const std::string&)> notice = {}, wire::Network& network = wire::tcp_network());
   /// Sends Bye to all remaining slaves.
   ~Roster();
@@ -107,6 +107,7 @@ class Roster {
   void take_sign(std::size_t slave, const wire::Ping& ping);
   void judge(const std::vector<std::size_t>& awaited, std::chrono::milliseconds patience, Awaited as);
 
+  std::shared_ptr<KeyRing> keys_;  ///< null without encryption
   std::unique_ptr<wire::ServerLink> link_;
   Lobby lobby_;
   std::optional<wire::Beacon> beacon_;  ///< only if the link has keys

@@ -236,6 +236,18 @@ void define(CLI::App& command, ExportOptions& options) {
 }
 
 void define(CLI::App& command, KeyOptions& options) {
+  command
+      .add_option(
+          "action", options.action,
+          "add NAME makes a key that one slave has for itself, list shows these keys, revoke NAME locks a slave "
+          "out, shared on or off turns the key for all slaves on or off; without an action, the command prints "
+          "the key for all slaves")
+      ->check(one_of({"add", "list", "revoke", "shared"}));
+  command.add_option("name", options.name, "name of the slave for add and revoke; on or off for shared");
+  command.add_flag("--once", options.once, "make the key for the first slave that joins with it, and for no other");
+  command
+      .add_option("--listen", options.listen, "address at which slaves reach the master, for the line that add prints")
+      ->capture_default_str();
   command.add_option(
       "--keys", options.keys,
       "key file of a master (default: convoy/master-keys.json in $XDG_CONFIG_HOME or ~/.config, made if it "

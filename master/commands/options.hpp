@@ -98,8 +98,12 @@ struct ExportOptions {
 };
 
 struct KeyOptions {
-  std::string keys;   ///< file; if empty, the user's default file
-  bool make = false;  ///< whether to make the file of `keys` if it does not exist
+  std::string action;                   ///< "add", "list", "revoke" or "shared"; empty to print the key for all slaves
+  std::string name;                     ///< name of the slave, or "on" or "off" for `shared`
+  bool once = false;                    ///< whether the key to add serves one slave only
+  std::string listen = "tcp://*:5570";  ///< address for the line that `add` prints
+  std::string keys;                     ///< file; if empty, the user's default file
+  bool make = false;                    ///< whether to make the file of `keys` if it does not exist
 };
 
 void define(CLI::App& command, TrainOptions& options);

@@ -175,8 +175,8 @@ class FileObserver : public JsonObserver {
  private:
   /// Removes keys, because run folders are shown to others and anyone with the key may join.
   static std::string without_keys(const std::string& line) {
-    static const std::regex key("--key [0-9a-f]+");
-    return std::regex_replace(line, key, "--key KEY");
+    static const std::regex key("(--key |CONVOY_KEY=)[0-9a-f]+");
+    return std::regex_replace(line, key, "$1KEY");
   }
 
   GrowingFile events_;

@@ -46,6 +46,18 @@ Fields::Fields(const std::string& file, const YAML::Node& node, std::string owne
   }
 }
 
+Fields Fields::of_text(const std::string& file, const std::string& text, std::string owner, const std::string& what) {
+  static const Applied kNone;
+  YAML::Node root;
+  try {
+    root = YAML::Load(text);
+  } catch (const YAML::Exception& error) {
+    throw Error(fmt::format("{}:{}: {}", file, error.mark.line + 1, what));
+  }
+  if (!root.IsMap()) throw Error(fmt::format("{}:1: {}", file, what));
+  return {file, root, std::move(owner), "", kNone};
+}
+
 bool Fields::has(const std::string& field) {
   known_.insert(field);
   return std::as_const(node_)[field].IsDefined();
@@ -115,6 +127,22 @@ std::vector<double> Fields::numbers(const std::string& field, std::size_t count,
   std::vector<double> values;
   for (const auto& item : list) values.push_back(to_number(field, item, low, high));
   return values;
+}
+
+std::string Fields::text(const std::string& field, std::size_t most_bytes) {
+  const YAML::Node value = node(field);
+  if (!value.IsScalar() || value.Scalar().size() > most_bytes) {
+    fail(field, fmt::format("is no text of at most {} bytes", most_bytes));
+  }
+  return value.Scalar();
+}
+
+std::vector<Fields> Fields::maps(const std::string& field, std::size_t most, const std::string& owner) {
+  const YAML::Node list = node(field);
+  if (!list.IsSequence() || list.size() > most) fail(field, fmt::format("is no list of at most {} maps", most));
+  std::vector<Fields> each;
+  for (const YAML::Node& item : list) each.emplace_back(file_, item, owner, "", *applied_);
+  return each;
 }
 
 std::vector<std::string> Fields::texts(const std::string& field, std::size_t most) {

@@ -22,6 +22,10 @@ class Fields {
   /// Error unless `node` is a map without repeated keys.
   Fields(const std::string& file, const YAML::Node& node, std::string owner, std::string path, const Applied& applied);
 
+  /// The fields of a whole file whose text is one map, as YAML or JSON. Throws Error naming file and line, with `what`, if
+  /// the text is something else.
+  static Fields of_text(const std::string& file, const std::string& text, std::string owner, const std::string& what);
+
   /// Whether an optional field is present.
   bool has(const std::string& field);
   /// The line of the map in the file, counted from 1.
@@ -45,8 +49,12 @@ class Fields {
   std::vector<std::string> texts(const std::string& field, std::size_t most);
   /// A map from words to texts of any characters.
   std::map<std::string, std::string> texts(const std::string& field);
+  /// A text of any characters. Errors do not quote it, because it may be a secret.
+  std::string text(const std::string& field, std::size_t most_bytes);
   /// A field that is a map itself.
   Fields map(const std::string& field);
+  /// A list of at most `most` maps; `owner` names each of them in errors.
+  std::vector<Fields> maps(const std::string& field, std::size_t most, const std::string& owner);
   YAML::Node node(const std::string& field);
 
   /// Throws Error if the map has a field that no function has asked for.

@@ -10,6 +10,7 @@
 
 #include "master/cluster/roster.hpp"
 #include "plan/plan.hpp"
+#include "tests/support/process.hpp"
 #include "tests/support/slave_threads.hpp"
 #include "wire/codec.hpp"
 #include "wire/tcp_link.hpp"
@@ -178,8 +179,10 @@ TEST(Lobby, DoesNotKeepARunWaitingForGuestsThatDoNotAnswer) {
 }
 
 TEST(Joining, ASlaveWhoseKeyOtherSlavesCouldNotUseIsRefused) {
-  const wire::MasterKeys keys{.master = wire::make_key_pair(), .member = wire::make_key_pair()};
-  Roster roster("tcp://127.0.0.1:*", "test", keys);
+  const TemporaryFolder folder;
+  const auto ring = std::make_shared<KeyRing>(folder.path() + "/keys.json");
+  const wire::MasterKeys& keys = ring->keys();
+  Roster roster("tcp://127.0.0.1:*", "test", ring);
   std::atomic<bool> stop{false};
   std::thread master([&] { roster.gather(5, stop, [] {}); });
   wire::TcpClientLink link(roster.endpoint(), {.join_key = keys.join_key()});

@@ -253,7 +253,8 @@ std::vector<nlohmann::json> events_in(const std::string& text) {
 
 void tell_all(Observer& observer) {
   observer.on_start(start_of());
-  observer.on_notice("on each further machine run: convoy-slave tcp://h:1 --key 0123abcd");
+  observer.on_notice(
+      "on each further machine run: CONVOY_KEY=0123abcd convoy-slave tcp://h:1; or convoy-slave --key 0123abcd");
   observer.on_step(step_of(1));
   observer.on_plan(start_of(52, 48).plan);
   observer.on_epoch(kEpoch);
@@ -305,7 +306,7 @@ TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
   make_file_observer(folder.path())->on_epoch(kEpoch);
   const std::string events = read_text(folder.path() + "/events.jsonl");
   EXPECT_EQ(events_in(events).size(), 8U);
-  EXPECT_THAT(events, HasSubstr("--key KEY"));
+  EXPECT_THAT(events, testing::AllOf(HasSubstr("CONVOY_KEY=KEY convoy-slave"), HasSubstr("--key KEY")));
   EXPECT_THAT(events, Not(HasSubstr("0123abcd")));
   const std::string row = "1,120,1.055700,0.635500,0.104900,0.976000,2807.00,2.000,0.01\n";
   EXPECT_EQ(read_text(folder.path() + "/results.csv"),

@@ -25,8 +25,9 @@ TEST_F(Programs, SlavesJoinByTheKeyThatTheMasterPrints) {
   std::erase(arguments, "--insecure");
   std::ranges::replace(arguments, std::string("star"), std::string("ring"));
   Process train = master(arguments);
-  ASSERT_TRUE(train.wait_for("--key ", 20s)) << train.output();
-  const std::string printed = train.output().substr(train.output().find("--key ") + 6, 128);
+  ASSERT_TRUE(train.wait_for("CONVOY_KEY=", 20s)) << train.output();
+  const std::string printed = train.output().substr(train.output().find("CONVOY_KEY=") + 11, 128);
+  ASSERT_TRUE(train.wait_for(printed + " convoy-slave " + endpoint_ + "\n", 20s)) << train.output();
   Process ask = master({"key", "--keys", keys});
   ASSERT_EQ(ask.wait(10s), kSuccess);
   EXPECT_THAT(ask.output(), HasSubstr(printed));
@@ -34,14 +35,14 @@ TEST_F(Programs, SlavesJoinByTheKeyThatTheMasterPrints) {
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 
   Process stranger({kSlave, endpoint_, "--insecure", "--name", "stranger"});
-  EXPECT_TRUE(stranger.wait_for("start this slave with the --key that the master prints now", 20s))
+  EXPECT_TRUE(stranger.wait_for("start this slave with the CONVOY_KEY that the master prints now", 20s))
       << stranger.output();
   Process a({kSlave, endpoint_, "--key", printed, "--name", "a", "--threads", "1"});
   Process b({"/usr/bin/env", "CONVOY_KEY=" + printed, kSlave, "--name", "b", "--threads", "1"});  // finds its master
   ASSERT_EQ(train.wait(60s), kSuccess) << train.output() << a.output() << b.output();
   EXPECT_THAT(train.output(), testing::Not(HasSubstr("stranger")));
   EXPECT_THAT(file_bytes(folder("run") + "/events.jsonl"),
-              AllOf(HasSubstr("--key KEY"), testing::Not(HasSubstr(printed))));
+              AllOf(HasSubstr("CONVOY_KEY=KEY "), testing::Not(HasSubstr(printed))));
 
   std::filesystem::permissions(keys, std::filesystem::perms::others_read, std::filesystem::perm_options::add);
   Process open({kMaster, "key", "--keys", keys});
@@ -110,8 +111,8 @@ TEST_F(Programs, ASlaveFindsItsMasterThoughOthersCallWithItsKey) {
   std::vector<std::string> arguments = training(folder("run"), {"--slaves", "1", "--steps", "2", "--keys", keys});
   std::erase(arguments, "--insecure");
   Process train = master(arguments);
-  ASSERT_TRUE(train.wait_for("--key ", 20s)) << train.output();
-  const std::string key = train.output().substr(train.output().find("--key ") + 6, 128);
+  ASSERT_TRUE(train.wait_for("CONVOY_KEY=", 20s)) << train.output();
+  const std::string key = train.output().substr(train.output().find("CONVOY_KEY=") + 11, 128);
   const FalseCaller caller(wire::join_key_from(key).master);
   Process a({kSlave, "--key", key, "--name", "a", "--threads", "1", "--once"});
   ASSERT_EQ(train.wait(60s), kSuccess) << train.output() << a.output();

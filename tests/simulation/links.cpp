@@ -266,7 +266,9 @@ bool SimulatedClientLink::connected() {
 
 // ---- other slaves --------------------------------------------------------------------------------------------------
 
-void SimulatedClientLink::meet(const std::string& token, int self, const std::vector<Peer>& peers) {
+/// There are no keys here: the simulated network admits every client.
+void SimulatedClientLink::meet(const std::string& token, int self, const std::vector<Peer>& peers,
+                               const std::vector<std::string>&) {
   for (const PeerConnection& each : peers_) {
     if (each.connection) lan_.close(each.connection, connector);
   }

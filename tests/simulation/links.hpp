@@ -87,7 +87,8 @@ class SimulatedClientLink final : public wire::ClientLink, private SimulatedLink
   bool connected() override;
   bool turned_away() override { return false; }
   std::string trouble() override { return ""; }
-  void meet(const std::string& token, int self, const std::vector<Peer>& peers) override;
+  void meet(const std::string& token, int self, const std::vector<Peer>& peers,
+            const std::vector<std::string>& clients) override;
   std::vector<std::string> unreached(wire::Deadline deadline) override;
   void send_to_peer(int node, const wire::Envelope& envelope) override;
 

@@ -45,8 +45,15 @@ Assign sample_assign() {
             .micro_batches = 8,
             .relayed = true};
   plan.stages[0].replicated = true;
-  return {{sample_stage(), next_stage()}, plan, 1,           "token",
-          {":5571", "10.0.0.2:5571"},     true, {"", "key"}, {{1, {2, 5}, 1, 0}}};
+  return {{sample_stage(), next_stage()},
+          plan,
+          1,
+          "token",
+          {":5571", "10.0.0.2:5571"},
+          true,
+          {"", "key"},
+          {{1, {2, 5}, 1, 0}},
+          {"first", "second"}};
 }
 
 /// One message of each kind; every field has a value of its own.
@@ -103,6 +110,7 @@ TEST(Codec, KeepsEveryField) {
   EXPECT_EQ(assign.trunk, (std::vector<Stage>{sample_stage(), next_stage()}));
   EXPECT_EQ(assign.plan, sample_assign().plan);
   EXPECT_EQ(assign.peers, sample_assign().peers);
+  EXPECT_EQ(assign.client_keys, sample_assign().client_keys);
   ASSERT_EQ(assign.moves.size(), 1U);
   EXPECT_EQ(assign.moves[0].stage_index, 1U);
   EXPECT_EQ(assign.moves[0].filters, (FilterRange{2, 5}));

@@ -195,9 +195,9 @@ TEST(Troubles, OfKeysAreTold) {
   const MasterKeys keys{make_key_pair(), make_key_pair()};
   const TcpServerLink server("tcp://127.0.0.1:*", {.keys = keys});
   TcpClientLink stranger(server.endpoint(), {.join_key = JoinKey{keys.master.public_key, make_key_pair()}});
-  EXPECT_THAT(trouble_of(stranger, 15s), AllOf(HasSubstr("--key"), HasSubstr("the master")));
+  EXPECT_THAT(trouble_of(stranger, 15s), AllOf(HasSubstr("CONVOY_KEY"), HasSubstr("the master")));
   TcpClientLink misled(server.endpoint(), {.join_key = JoinKey{make_key_pair().public_key, keys.member}});
-  EXPECT_THAT(trouble_of(misled, 15s), HasSubstr("--key"));
+  EXPECT_THAT(trouble_of(misled, 15s), HasSubstr("CONVOY_KEY"));
   TcpClientLink open(server.endpoint());
   EXPECT_THAT(trouble_of(open, 15s), HasSubstr("--insecure"));
 }

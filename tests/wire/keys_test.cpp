@@ -55,7 +55,7 @@ TEST(Keys, AsPeoplePasteThem) {
   EXPECT_EQ(read.member.public_key, key.member.public_key);
   EXPECT_EQ(read.member.secret_key, key.member.secret_key);
   for (const std::string& wrong : {std::string(), text.substr(1), text + "0", std::string(128, 'x')}) {
-    EXPECT_THAT([&] { join_key_from(wrong); }, testing::ThrowsMessage<Error>(HasSubstr("--key")));
+    EXPECT_THAT([&] { join_key_from(wrong); }, testing::ThrowsMessage<Error>(HasSubstr("hexadecimal digits")));
   }
 }
 
@@ -220,7 +220,7 @@ TEST(Keys, OfSlavesKeepStrangersOut) {
   TcpServerLink server("tcp://127.0.0.1:*", {.keys = keys});
   TcpClientLink a(server.endpoint(), {.join_key = keys.join_key()});
   TcpClientLink b(server.endpoint(), {.join_key = keys.join_key()});
-  b.meet("token", 1, {});
+  b.meet("token", 1, {}, {keys.member.public_key});
   a.meet("token", 0, {{1, "b", at(b), b.peer_key()}});
   ASSERT_THAT(a.unreached(in(5s)), IsEmpty());
   a.send_to_peer(1, {Piece{.step = 1, .task = 7}, Payload(8)});
@@ -235,6 +235,49 @@ TEST(Keys, OfSlavesKeepStrangersOut) {
   EXPECT_THAT(stranger.unreached(in(500ms)), testing::SizeIs(1));
   a.meet("token", 0, {{1, "b", at(b), ""}});
   EXPECT_THAT(a.unreached(in(5s)), testing::ElementsAre(HasSubstr("it announced no public key")));
+}
+
+/// As a plan that lacks a revoked slave. The plan may reach the slaves in any order, so a slave that comes too early must
+/// get through later.
+TEST(Keys, OfAPlanAdmitItsSlavesAlone) {
+  const MasterKeys keys = fresh_keys();
+  TcpServerLink server("tcp://127.0.0.1:*", {.keys = keys});
+  const JoinKey own{keys.master.public_key, make_key_pair()};
+  TcpClientLink a(server.endpoint(), {.join_key = own});
+  TcpClientLink b(server.endpoint(), {.join_key = keys.join_key()});
+  a.meet("token", 0, {{1, "b", at(b), b.peer_key()}});
+  EXPECT_THAT(a.unreached(in(500ms)), testing::SizeIs(1)) << "b has no plan yet";
+  b.meet("token", 1, {}, {keys.member.public_key});
+  EXPECT_THAT(a.unreached(in(500ms)), testing::SizeIs(1)) << "the plan of b has other slaves";
+  b.meet("token", 1, {}, {keys.member.public_key, own.member.public_key});
+  ASSERT_THAT(a.unreached(in(10s)), IsEmpty());
+  a.send_to_peer(1, {Piece{.step = 1, .task = 7}, Payload(8)});
+  const auto from = b.receive(in(5s));
+  ASSERT_TRUE(from);
+  EXPECT_EQ(from->node, 0);
+  b.meet("token", 1, {}, {keys.member.public_key});
+  a.send_to_peer(1, {Piece{.step = 1, .task = 8}, Payload(8)});
+  EXPECT_FALSE(b.receive(in(300ms))) << "a is connected, but is no slave of the plan any more";
+}
+
+TEST(Keys, AreAskedAboutForEachMessage) {
+  const MasterKeys keys = fresh_keys();
+  const JoinKey own{keys.master.public_key, make_key_pair()};
+  std::atomic<bool> revoked{false};
+  TcpServerLink server("tcp://127.0.0.1:*", {.keys = keys, .admission = [&](const std::string& key) -> std::string {
+                                            return key == own.member.public_key && revoked ? "it was revoked" : "";
+                                          }});
+  TcpClientLink client(server.endpoint(), {.join_key = own});
+  client.send(Channel::control, {Hello{.name = "a"}, {}}, in(5s));
+  const auto from = server.receive(in(10s));
+  ASSERT_TRUE(from);
+  EXPECT_EQ(from->key, own.member.public_key);
+  revoked = true;
+  client.send(Channel::control, {Hello{.name = "a"}, {}}, in(5s));
+  EXPECT_FALSE(server.receive(in(300ms)));
+  EXPECT_FALSE(reaches(server, own));
+  EXPECT_THAT(refusals(server), Contains(from_here("it was revoked")));
+  EXPECT_TRUE(reaches(server, keys.join_key()));
 }
 
 }  // namespace

@@ -179,9 +179,16 @@ TEST(Search, SaysOnceThatAnotherMasterCalls) {
   const CallingMaster other;
   // Another test program of this machine may have beacons of its own.
   EXPECT_THAT(told_within({make_key_pair(), make_key_pair()}, 6s),
-              testing::Contains(
-                  AllOf(HasSubstr("a master broadcasts from tcp://"), HasSubstr("has another key"), HasSubstr("--key")))
+              testing::Contains(AllOf(HasSubstr("a master broadcasts from tcp://"), HasSubstr("has another key"),
+                                      HasSubstr("CONVOY_KEY")))
                   .Times(1));
+}
+
+TEST(Search, SaysOnceThatTheMasterDoesNotAcceptTheKey) {
+  const CallingMaster master;
+  const auto told = told_within({master.keys.master, make_key_pair()}, 6s);
+  EXPECT_THAT(told, testing::Contains(HasSubstr("the master does not accept the key of this slave")).Times(1));
+  EXPECT_THAT(told, testing::Not(testing::Contains(HasSubstr("no such master answers"))));
 }
 
 TEST(Search, EndsWhenItIsStopped) {
