@@ -36,7 +36,7 @@ class TcpClientLink final : public ClientLink {
   bool turned_away() override;
   std::string trouble() override;
   void meet(const std::string& token, int self, const std::vector<Peer>& peers,
-            const std::vector<std::string>& clients) override;
+            const std::vector<std::string>& clients = {}) override;
   std::vector<std::string> unreached(Deadline deadline) override;
   void send_to_peer(int node, const Envelope& envelope) override;
 

@@ -265,8 +265,8 @@ TEST(Keys, AreAskedAboutForEachMessage) {
   const JoinKey own{keys.master.public_key, make_key_pair()};
   std::atomic<bool> revoked{false};
   TcpServerLink server("tcp://127.0.0.1:*", {.keys = keys, .admission = [&](const std::string& key) -> std::string {
-                                            return key == own.member.public_key && revoked ? "it was revoked" : "";
-                                          }});
+                                               return key == own.member.public_key && revoked ? "it was revoked" : "";
+                                             }});
   TcpClientLink client(server.endpoint(), {.join_key = own});
   client.send(Channel::control, {Hello{.name = "a"}, {}}, in(5s));
   const auto from = server.receive(in(10s));
