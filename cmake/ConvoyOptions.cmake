@@ -76,15 +76,15 @@ function(convoy_share_precompiled target owner)
   endif()
 endfunction()
 
-# The folders with the innermost loops do without the standard library's checks of indices.
+# The folders with the innermost loops do without the standard library's checks of indices, and so need precompiled headers
+# of their own.
 set(convoy_unchecked convoy_kernels convoy_cl convoy_exchange)
 
 # convoy_library(NAME SOURCES...) adds the static library of one folder of the tree.
 function(convoy_library name)
   add_library(${name} STATIC ${ARGN})
   target_link_libraries(${name} PUBLIC convoy_options)
-  # With sanitizers all folders have the checks, so that they can share precompiled headers.
-  if(CONVOY_HARDEN AND (CONVOY_SANITIZE OR NOT name IN_LIST convoy_unchecked))
+  if(CONVOY_HARDEN AND NOT name IN_LIST convoy_unchecked)
     target_compile_definitions(${name} PRIVATE _GLIBCXX_ASSERTIONS)
   endif()
 endfunction()
