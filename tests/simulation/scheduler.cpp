@@ -38,7 +38,7 @@ void Actor::resume_at(Time time, State state) {
 
 void Actor::block() {
   looks_ = 0;
-  scheduler_.hand_on(this);
+  scheduler_.hand_on(*fiber_);
   stop_if_killed();
 }
 
@@ -96,12 +96,6 @@ void Actor::jump(Time time) {
 
 // ---- the scheduler -------------------------------------------------------------------------------------------------
 
-Scheduler::~Scheduler() {
-  for (const auto& actor : actors_) {
-    if (actor->thread_.joinable()) actor->thread_.join();
-  }
-}
-
 void Scheduler::push(Time time, Actor* actor, std::uint64_t turn, std::shared_ptr<std::function<void()>> action) {
   events_to_come_.push({std::max(time, now_), random_.next(), ++pushed_, actor, turn, std::move(action)});
 }
@@ -115,9 +109,7 @@ Actor& Scheduler::start(std::string name, std::function<void(Actor&)> body,
   actors_.push_back(std::unique_ptr<Actor>(new Actor(*this, std::move(name))));  // NOLINT: private constructor
   Actor& actor = *actors_.back();
   actor.time_ = now_;
-  actor.thread_ = std::thread([this, &actor, body = std::move(body), failed = std::move(failed)] {
-    actor.baton_.acquire();
-    Clock::use(&actor);
+  actor.fiber_.emplace([this, &actor, body = std::move(body), failed = std::move(failed)] {
     try {
       if (!actor.killed_) body(actor);
     } catch (const Killed&) {
@@ -125,15 +117,11 @@ Actor& Scheduler::start(std::string name, std::function<void(Actor&)> body,
     } catch (const std::exception& error) {
       failed(error.what());
     }
-    end(actor);
+    actor.state_ = Actor::State::ended;
+    hand_on(*actor.fiber_);
   });
   actor.resume_at(now_, Actor::State::ready);
   return actor;
-}
-
-void Scheduler::end(Actor& actor) {
-  actor.state_ = Actor::State::ended;
-  hand_on(nullptr);
 }
 
 bool Scheduler::exhausted() {
@@ -174,27 +162,22 @@ Actor* Scheduler::next() {
   }
 }
 
-void Scheduler::hand_on(Actor* self) {
-  Actor* const actor = next();
-  running_ = actor;
-  if (actor == self && actor != nullptr) return;
-  (actor != nullptr ? actor->baton_ : main_).release();
-  if (self != nullptr) self->baton_.acquire();
+void Scheduler::hand_on(Fiber& from) {
+  running_ = next();
+  Fiber& to = running_ != nullptr ? *running_->fiber_ : main_;
+  if (&to == &from) return;
+  Clock::use(running_);
+  from.switch_to(to);
 }
 
 std::string Scheduler::run(const std::function<bool()>& over) {
   over_ = over;
-  const auto go = [this] {
-    hand_on(nullptr);
-    main_.acquire();
-  };
-  go();
+  hand_on(main_);
   stopping_ = true;
   for (const auto& actor : actors_) {
     if (actor->ended()) continue;
     actor->kill();
-    go();
-    if (actor->thread_.joinable()) actor->thread_.join();
+    hand_on(main_);
   }
   return why_;
 }

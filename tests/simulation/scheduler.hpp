@@ -1,18 +1,18 @@
-// Actors that take turns in one process, under a clock that nobody's computer drives. Each actor is a thread, but exactly
-// one of them runs at a time: it hands the baton on only where it waits. Time passes only when all wait, up to the next
-// event; events at the same time follow one another in an order drawn from the seed. So a seed names one course of events.
+// Actors that take turns in one process, under a clock that nobody's computer drives. Each actor is a fiber, and hands the
+// baton on only where it waits. Time passes only when all wait, up to the next event; events at the same time follow one
+// another in an order drawn from the seed. So a seed names one course of events.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <queue>
-#include <semaphore>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/clock.hpp"
 #include "core/random.hpp"
+#include "tests/simulation/fiber.hpp"
 
 namespace convoy::simulation {
 
@@ -23,7 +23,7 @@ struct Killed {};
 
 class Scheduler;
 
-/// One member's program. Only its own thread calls the functions of the first group, and only while it runs.
+/// One member's program. Only it calls the functions of the first group, while it runs.
 class Actor final : public TimeSource {
  public:
   /// The actor's own clock, which may have jumped. Looking at it takes a moment, so that every loop that waits for a time
@@ -82,14 +82,12 @@ class Actor final : public TimeSource {
   int looks_ = 0;           ///< at the clock, since it did anything else
   std::uint64_t turn_ = 0;  ///< counts the times at which it was to go on; older ones are void
   bool killed_ = false;
-  std::binary_semaphore baton_{0};
-  std::thread thread_;
+  std::optional<Fiber> fiber_;
 };
 
 class Scheduler {
  public:
   explicit Scheduler(std::uint64_t seed) : random_(seed, 1) {}
-  ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -124,9 +122,8 @@ class Scheduler {
   };
 
   void push(Time time, Actor* actor, std::uint64_t turn, std::shared_ptr<std::function<void()>> action);
-  /// Lets events happen until an actor goes on, and hands it the baton; nothing else happens where that is `self`.
-  void hand_on(Actor* self);
-  void end(Actor& actor);
+  /// Lets events happen until an actor goes on, and hands it the baton; the caller is `from`.
+  void hand_on(Fiber& from);
   Actor* next();
   bool exhausted();
   /// Whether nothing is to happen until then; it is then that time.
@@ -142,7 +139,7 @@ class Scheduler {
   std::function<bool()> over_;
   std::string why_;
   bool stopping_ = false;
-  std::binary_semaphore main_{0};
+  Fiber main_;
 };
 
 }  // namespace convoy::simulation
