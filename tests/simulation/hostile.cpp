@@ -9,15 +9,18 @@ namespace {
 
 using wire::Channel;
 
+/// Of the messages that it has sent, a hostile slave knows so many.
+constexpr std::size_t kRemembered = 200;
+
 }  // namespace
 
 std::vector<Packet> Misdeeds::distort(Channel channel, const wire::Envelope& envelope) {
-  if (next_-- > 0) {
+  remember(channel, envelope);
+  if (!tempted(envelope)) {
     std::vector<Packet> packets;
     packets.push_back(packet_of(envelope));
     return packets;
   }
-  next_ = random_.below(2) == 0 ? random_.below(10) : random_.below(2000);
   std::vector<Packet> packets = misbehave(channel, envelope);
   std::string names;
   for (const Packet& packet : packets) names += " " + packet.name;
@@ -25,10 +28,33 @@ std::vector<Packet> Misdeeds::distort(Channel channel, const wire::Envelope& env
   return packets;
 }
 
+/// Keeps what it may say again later, but no results that would then be false ones: sums of squares, states, and what belongs
+/// to a step of an earlier plan.
+void Misdeeds::remember(Channel channel, const wire::Envelope& envelope) {
+  const auto is_piece = [](const auto& each) { return std::holds_alternative<wire::Piece>(each.second.message); };
+  const auto* piece = std::get_if<wire::Piece>(&envelope.message);
+  if (std::holds_alternative<wire::Squares>(envelope.message) || (piece != nullptr && piece->step == 0)) return;
+  if (std::holds_alternative<wire::Assigned>(envelope.message)) std::erase_if(said_, is_piece);
+  said_.emplace_back(channel, envelope);
+  if (said_.size() > kRemembered) said_.pop_front();
+}
+
+/// Whether it is time for a misdeed: now and then, and often at the moments that are worst for others, when it answers a
+/// request while all wait for it.
+bool Misdeeds::tempted(const wire::Envelope& envelope) {
+  const bool often = std::holds_alternative<wire::Piece>(envelope.message) ||
+                     std::holds_alternative<wire::Ping>(envelope.message) ||
+                     std::holds_alternative<wire::Hello>(envelope.message);
+  if (!often && random_.below(16) == 0) return true;
+  if (next_-- > 0) return false;
+  next_ = random_.below(2) == 0 ? random_.below(10) : random_.below(2000);
+  return true;
+}
+
 std::vector<Packet> Misdeeds::misbehave(Channel channel, const wire::Envelope& envelope) {
   std::vector<Packet> packets;
   const auto add = [&](const wire::Envelope& each) { packets.push_back(packet_of(each)); };
-  switch (random_.below(9)) {
+  switch (random_.below(11)) {
     case 0: packets.push_back(garbage()); break;
     case 1:  // twice
       add(envelope);
@@ -50,6 +76,14 @@ std::vector<Packet> Misdeeds::misbehave(Channel channel, const wire::Envelope& e
         add({channel == Channel::control ? wire::Message(wire::Leaving{}) : wire::Ping{}, {}});
       add(envelope);
       break;
+    case 8:  // what was right in another step or under another plan, in the place of what is right now
+    case 9: {
+      if (random_.below(2) == 0) add(envelope);
+      if (said_.empty()) break;
+      const auto& [way, old] = said_[random_.below(static_cast<std::uint32_t>(said_.size()))];
+      if (way == channel) add(old);
+      break;
+    }
     default: break;  // nothing at all
   }
   return packets;
@@ -107,15 +141,19 @@ wire::Hello Misdeeds::changed(wire::Hello hello) {
 
 /// A message that slaves send at other moments.
 wire::Message Misdeeds::uncalled() {
-  switch (random_.below(9)) {
+  switch (random_.below(13)) {
     case 0: return wire::Done{};
     case 1: return wire::Done{.compute = 1e9, .transfer = 0.0, .wait = 0.0, .stages = {1e9, 1e9}};
-    case 2: return wire::Squares{1.0};
+    case 2: return clips_ ? wire::Message(wire::Done{}) : wire::Squares{1.0};
     case 3: return wire::Wanted{random_.below(3), {}};
     case 4: return wire::Attach{"a"};
     case 5: return wire::Calibrated{1.0, 1.0, 1.0, 1.0};
     case 6: return wire::Assign{};
     case 7: return wire::Credit{1000000};
+    case 8: return wire::Failed{"a \x1b[2J reason"};
+    case 9: return wire::Assigned{};
+    case 10: return wire::Probed{};
+    case 11: return wire::Refused{"a reason"};
     default: return wire::Unreached{{"b"}};
   }
 }

@@ -124,7 +124,7 @@ class Draw {
       event.time = chance(2) ? between(10ms, 1500ms) : between(1s, 9s);
       event.factor = static_cast<double>(2U << below(5));
       event.sends = chance(2) ? 0 : static_cast<int>(below(30));
-      event.damage = static_cast<int>(below(5));
+      event.damage = static_cast<int>(below(6));
       scenario.events.push_back(event);
     }
     std::ranges::sort(scenario.events, {}, &Event::at);

@@ -1,5 +1,7 @@
 #include "tests/simulation/world.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <deque>
 #include <filesystem>
@@ -28,6 +30,15 @@ constexpr Time kStopping = 15min;
 constexpr Time kLongWait = 5h;
 /// A slave's losses after which the master may do without it for good.
 constexpr int kMostLosses = 3;
+
+/// All programs of a run together need a tenth of it.
+constexpr std::size_t kMostMemory = std::size_t{16} << 20;
+constexpr std::uint64_t kEventsPerLook = 500;  ///< at the memory
+
+std::size_t allocated() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
 
 /// A new folder in memory, where there is one, that goes with this object.
 class Folder {
@@ -82,7 +93,10 @@ class World {
     }
     for (const Event& event : scenario_.events) scheduler_.at(event.at, [this, &event] { befall(event); });
     scheduler_.at(scenario_.over, [this] { look(); });
-    std::string why = scheduler_.run([this] { return run_.ended || refused_ || !violation_.empty(); });
+    std::string why = scheduler_.run([this] {
+      if (scheduler_.events() % kEventsPerLook == 0) look_at_memory();
+      return run_.ended || refused_ || !violation_.empty();
+    });
     if (!violation_.empty()) why = violation_;
     if (why.empty() && !refused_) why = run_.judge();
     return {.violation = why,
@@ -91,6 +105,7 @@ class World {
             .steps = run_.kept().steps.size(),
             .losses = losses_,
             .most_queued = lan_.most_queued(),
+            .most_memory = most_memory_,
             .seconds = std::chrono::duration<double>(scheduler_.now()).count()};
   }
 
@@ -136,7 +151,7 @@ class World {
     program.actor = &scheduler_.start(
         setting.name,
         [this, &program, &setting, options, drawn, &leaves](Actor& actor) {
-          Misdeeds misdeeds(drawn, log_);
+          Misdeeds misdeeds(drawn, log_, scenario_.net.find("clip:") != std::string::npos);
           SimulatedNetwork network(lan_, program, setting.hostile ? &misdeeds : nullptr);
           const auto device = timed_device(make_device("reference", {.threads = 1}), actor, setting.pace, drawn);
           serve(options, *device, leaves, network);
@@ -265,6 +280,12 @@ class World {
     if (violation_.empty()) violation_ = what;
   }
 
+  void look_at_memory() {
+    const std::size_t now = allocated();
+    most_memory_ = std::max(most_memory_, now - std::min(now, memory_before_));
+    if (most_memory_ > kMostMemory) violate(fmt::format("the programs hold {} bytes of memory", most_memory_));
+  }
+
   void judge_loss(const std::string& name, const std::string& text) {
     ++losses_;
     for (Slave& slave : slaves_) {
@@ -311,6 +332,8 @@ class World {
   }
 
   const Scenario& scenario_;
+  std::size_t memory_before_ = allocated();
+  std::size_t most_memory_ = 0;
   Folder folder_;
   std::deque<Program> programs_;
   std::deque<std::atomic<bool>> flags_;  ///< of programs that may be told to leave

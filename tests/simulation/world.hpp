@@ -15,6 +15,7 @@ struct Verdict {
   std::size_t steps = 0;
   std::size_t losses = 0;       ///< of slaves
   std::size_t most_queued = 0;  ///< messages in one connection
+  std::size_t most_memory = 0;  ///< bytes that all programs together held
   double seconds = 0.0;         ///< simulated
 };
 
