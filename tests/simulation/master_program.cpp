@@ -39,6 +39,15 @@ DataSet data_for(const Net& net) {
 
 }  // namespace
 
+void change_bit(const std::string& path) {
+  const auto place = static_cast<std::streamoff>(fs::file_size(path) / 2);
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekg(place);
+  const auto byte = static_cast<char>(file.get() ^ 1);
+  file.seekp(place);
+  file.put(byte);
+}
+
 /// Follows what the master tells people.
 class Run::Watcher : public Observer {
  public:
@@ -210,13 +219,8 @@ void Run::damage(int kind) {
     fs::resize_file(fs::path(folder_) / "checkpoint-next.safetensors", fs::file_size(last) / 2, ignored);
   } else if (kind == 3 && fs::exists(last) && fs::exists(previous)) {  // a disk that has lost the last file's end
     fs::resize_file(last, fs::file_size(last) / 2, ignored);
-  } else if (kind == 4 && fs::exists(last) && fs::exists(previous)) {  // a disk on which a byte has changed
-    const auto place = static_cast<std::streamoff>(fs::file_size(last) / 2);
-    std::fstream file(last, std::ios::binary | std::ios::in | std::ios::out);
-    file.seekg(place);
-    const auto byte = static_cast<char>(file.get() ^ 1);
-    file.seekp(place);
-    file.put(byte);
+  } else if (kind == 4 && fs::exists(last) && fs::exists(previous)) {  // a disk on which a bit has changed
+    change_bit(last);
   }
 }
 

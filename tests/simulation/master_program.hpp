@@ -13,6 +13,9 @@
 
 namespace convoy::simulation {
 
+/// Changes a bit in the middle of a file, as a bad disk does.
+void change_bit(const std::string& path);
+
 /// What outlives a master that dies.
 class Run {
  public:

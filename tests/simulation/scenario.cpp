@@ -115,7 +115,10 @@ class Draw {
           Fault::cut_data,    Fault::cut_peer,    Fault::cut_peer,    Fault::cache,          Fault::kill_master,
           Fault::kill_master, Fault::slow_master, Fault::jump_master, Fault::suspend_master, Fault::disk};
       const auto count = static_cast<std::uint32_t>(scenario.slaves.size());
-      Event event{.at = between(0s, scenario.over), .fault = kFaults.at(below(kFaults.size()))};
+      // The worst moment is often that of another fault, before all have taken note of it.
+      const bool follows = !scenario.events.empty() && chance(3);
+      const Time at = follows ? scenario.events.back().at + between(0ms, 300ms) : between(0s, scenario.over);
+      Event event{.at = std::min(at, scenario.over), .fault = kFaults.at(below(kFaults.size()))};
       if (event.fault == Fault::cut_data && !chance(4)) event.fault = Fault::cut_control;
       event.slave = static_cast<int>(below(count));
       event.other =

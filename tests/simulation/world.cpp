@@ -262,16 +262,23 @@ class World {
     }
   }
 
-  /// Of a slave's disk: its files are garbage, or there is a file where the folder was.
+  /// Of a slave's disk: its files are garbage or have a wrong bit, or there is a file where the folder was.
   void fail_cache(const SlaveSetting& setting) {
     const fs::path folder = folder_.path() + "/" + setting.name;
     std::error_code ignored;
-    if (random_.below(2) == 0) {
+    const auto kind = random_.below(3);
+    if (kind == 0) {
       fs::remove_all(folder, ignored);
       std::ofstream(folder) << "no folder";
       return;
     }
-    for (const auto& file : fs::directory_iterator(folder, ignored)) std::ofstream(file.path()) << "garbage";
+    for (const auto& file : fs::directory_iterator(folder, ignored)) {
+      if (kind == 1) {
+        std::ofstream(file.path()) << "garbage";
+      } else {
+        change_bit(file.path());
+      }
+    }
   }
 
   // ---- judgement
