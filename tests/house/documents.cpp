@@ -90,7 +90,7 @@ std::vector<Claim> named_paths(const std::string& markdown) {
 
 std::vector<OptionClaim> named_options(const std::string& markdown) {
   static const std::regex word(
-      R"((convoy-(?:master|slave|bench)(?: (?:train|test|plan|predict|import|export|conv|profile|transport))?)\b)"
+      R"((convoy-(?:master|slave|bench)(?: (?:train|test|plan|predict|import|export|key|conv|profile|transport))?)\b)"
       R"(|(^|[\s\[|(])(--[a-z][a-z-]*))");
   static const std::regex other(R"(^\s*(cmake|ctest|git|ninja|scripts/|bench/|tests/).*)");
   std::vector<OptionClaim> options;

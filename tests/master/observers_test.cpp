@@ -1,5 +1,4 @@
 // What observers make of a run that is made up: text on a terminal and in a pipe, JSON, the records and the curves.
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -106,7 +106,7 @@ void Scheduler::at(Time time, std::function<void()> action) {
 
 Actor& Scheduler::start(std::string name, std::function<void(Actor&)> body,
                         std::function<void(const std::string&)> failed) {
-  actors_.push_back(std::unique_ptr<Actor>(new Actor(*this, std::move(name))));  // NOLINT: private constructor
+  actors_.push_back(std::make_unique<Actor>(*this, std::move(name)));
   Actor& actor = *actors_.back();
   actor.time_ = now_;
   actor.fiber_.emplace([this, &actor, body = std::move(body), failed = std::move(failed)] {

@@ -26,6 +26,8 @@ class Scheduler;
 /// One member's program. Only it calls the functions of the first group, while it runs.
 class Actor final : public TimeSource {
  public:
+  /// Called by Scheduler::start() alone.
+  Actor(Scheduler& scheduler, std::string name) : scheduler_(scheduler), name_(std::move(name)) {}
   /// The actor's own clock, which may have jumped. Looking at it takes a moment, so that every loop that waits for a time
   /// ends.
   TimePoint now() override;
@@ -66,7 +68,6 @@ class Actor final : public TimeSource {
   friend class Scheduler;
   enum class State : std::uint8_t { running, waiting, ready, ended };
 
-  Actor(Scheduler& scheduler, std::string name) : scheduler_(scheduler), name_(std::move(name)) {}
   Time on_schedule(TimePoint deadline) const;
   void resume_at(Time time, State state);
   void block();
