@@ -257,6 +257,8 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
     waited_ = {};
     judged(slave, [&] { states_->take_wanted(slave, *wanted); });
   } else if (const auto* done = std::get_if<wire::Done>(&envelope.message)) {
+    // Otherwise the slave would compute with a state that it never received.
+    if (owed_[slave] == states_->unanswered_offers(slave)) broke_protocol(slave, "Done came where Wanted was due");
     --owed_[slave];
     if (step_ == 0) waited_ = {};
     times_[slave].compute += done->compute;

@@ -37,6 +37,8 @@ class StateTransfer {
   void give(std::size_t slave, FilterState state);
   /// Sends the blocks that a slave lacks of the oldest offer. Throws Error if the message does not answer this offer.
   void take_wanted(std::size_t slave, const wire::Wanted& wanted);
+  /// Returns how many offers to a slave still await its Wanted.
+  int unanswered_offers(std::size_t slave) const { return static_cast<int>(offers_[slave].size()); }
 
  private:
   void offer(std::size_t slave);
