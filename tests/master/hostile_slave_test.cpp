@@ -127,10 +127,7 @@ std::vector<HostileCase> bad_manners() {
          s.send(wire::Wanted{0, {}});
        },
        "an unrequested Wanted came"},
-      {"SaysThatItHasAStateWithoutAWord", "Load",
-       [](FakeSlave& s) {
-         s.send(wire::Done{});
-       },
+      {"SaysThatItHasAStateWithoutAWord", "Load", [](FakeSlave& s) { s.send(wire::Done{}); },
        "Done came where Wanted was due"},
       {"WantsInAStep", "Step",
        [](FakeSlave& s) {
