@@ -25,7 +25,7 @@ class Handshakes {
   struct Result {
     std::string endpoint;
     bool succeeded = false;    ///< whether the machine there has proved that it has the master's secret key
-    std::string refused = {};  ///< what to tell the user if the machine there does not admit the key; else empty
+    std::string refused = {};  ///< text for the user if the machine there does not admit the key; else empty
   };
   /// Returns the attempts that ended since the last call. An attempt that takes longer than 5 s fails.
   std::vector<Result> take();

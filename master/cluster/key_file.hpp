@@ -37,9 +37,9 @@ KeyFile read_or_make_keys(const std::string& given);
 /// Reads a key file that must exist.
 KeyFile read_keys(const std::string& file);
 
-/// Changes the key file: reads it, calls `change`, and writes what that has made of it, whole or not at all. Two
-/// processes that change a file at the same time do so one after the other. Throws Error naming the file, and passes on
-/// what `change` throws; the file is then as it was.
+/// Changes the key file: reads it, calls `change`, and writes the changed keys, whole or not at all. Two processes that
+/// change a file at the same time do so one after the other. Throws Error naming the file, and passes on the errors of
+/// `change`. After an error the file is as before.
 void change_keys(const std::string& given, const std::function<void(KeyFile&)>& change);
 
 /// The key of the slave that a name belongs to: the key of this name, or the one with the longest name NAME such that the

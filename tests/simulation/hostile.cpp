@@ -76,7 +76,7 @@ std::vector<Packet> Misdeeds::misbehave(Channel channel, const wire::Envelope& e
         add({channel == Channel::control ? wire::Message(wire::Leaving{}) : wire::Ping{}, {}});
       add(envelope);
       break;
-    case 8:  // what was right in another step or under another plan, in the place of what is right now
+    case 8:  // an old message, right in another step or under another plan, takes the place of the right one
     case 9: {
       if (random_.below(2) == 0) add(envelope);
       if (said_.empty()) break;
