@@ -89,6 +89,7 @@ class TimedShard : public Shard {
   void update(const UpdateStep& step) override {
     time(3, [&] { shard_->update(step); });
   }
+  bool finite() const override { return shard_->finite(); }
   ShardState state() const override { return shard_->state(); }
   void set_state(const ShardState& state) override { shard_->set_state(state); }
   std::vector<Tensor> gradients() const override { return shard_->gradients(); }

@@ -49,7 +49,15 @@ ClContext::ClContext(const ClDeviceId& device, const ClSettings& settings)
 }
 
 ClContext::~ClContext() {
-  if (lost_) return;
+  try {
+    if (!lost_) finish();
+  } catch (const Error&) {
+    lost_ = true;
+  }
+  if (lost_) {
+    places_.release();  // the device may still write there
+    return;
+  }
   for (const Pending& pending : pending_) opencl().clReleaseEvent(pending.event);
   for (cl_kernel kernel : kernels_) opencl().clReleaseKernel(kernel);
   for (cl_program program : programs_) opencl().clReleaseProgram(program);
@@ -148,6 +156,15 @@ void ClContext::read(const ClBuffer& from, std::size_t first, std::span<float> v
         "clEnqueueReadBuffer");
   pending_.push_back({nullptr, 0.0, event});
   finish();
+}
+
+float* ClContext::place_for_later() { return &places_->emplace_back(0.0F); }
+
+void ClContext::read_later(const ClBuffer& from, float* place) {
+  cl_event event = nullptr;
+  check(opencl().clEnqueueReadBuffer(queue_, from.memory(), CL_FALSE, 0, sizeof(float), place, 0, nullptr, &event),
+        "clEnqueueReadBuffer");
+  pending_.push_back({nullptr, 0.0, event});
 }
 
 void ClContext::set_argument(const ClKernel& kernel, cl_uint index, std::size_t size, const void* value) {

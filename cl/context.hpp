@@ -5,7 +5,9 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -111,6 +113,10 @@ class ClContext {
   /// Copy values to or from the elements of the buffer from `first` on, after everything enqueued so far.
   void write(const ClBuffer& to, std::size_t first, std::span<const float> values);
   void read(const ClBuffer& from, std::size_t first, std::span<float> values);
+  /// Returns a place for read_later(), zero at first. It lives as long as the context, or the device's last command.
+  float* place_for_later();
+  /// Copies the first element of the buffer to the place after everything enqueued so far, without waiting for it.
+  void read_later(const ClBuffer& from, float* place);
 
   /// Returns the kernels of the program in the order of `names`. The binary comes from the disk cache if device,
   /// driver, source and options are known there. Throws Error with the compiler's log where the build fails.
@@ -193,6 +199,7 @@ class ClContext {
   std::vector<cl_kernel> kernels_;
   std::vector<Pending> pending_;
   bool lost_ = false;  ///< the device hangs; releasing its resources might hang too
+  std::unique_ptr<std::deque<float>> places_ = std::make_unique<std::deque<float>>();  ///< for read_later()
 };
 
 }  // namespace convoy

@@ -31,6 +31,7 @@ LayerKernels::LayerKernels(ClContext& context) {
                                                               {"average_pool_gradient", &average_pool_gradient},
                                                               {"sum_maps", &sum_maps},
                                                               {"sum_slices", &sum_slices},
+                                                              {"find_broken", &find_broken},
                                                               {"update", &update}};
   std::vector<std::string> names;
   for (const auto& [name, kernel] : all) names.emplace_back(name);

@@ -32,11 +32,11 @@ class ClShard : public Shard {
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
   void update(const UpdateStep& step) override {
-    for (const ClParameter* each : parameters()) {
-      if (each->gradient != nullptr) each->update(shared_, step);
-    }
+    for (const ClParameter* each : parameters()) each->update(shared_, step, broken_);
+    shared_.context.read_later(broken_, broken_on_host_);
     weights_changed();
   }
+  bool finite() const override { return *broken_on_host_ == 0.0F; }
   ShardState state() const override {
     ShardState state;
     for (const ClParameter* each : parameters()) state.parameters.push_back(each->to_host());
@@ -89,6 +89,8 @@ class ClShard : public Shard {
   std::vector<ClAdd*> added_;  ///< the additions among layers_
   std::unique_ptr<ClTensor> input_gradient_;
   ClBuffer bias_slices_;                ///< sums over each map
+  ClBuffer broken_;                     ///< one number: not 0 after an update that left values that are not finite
+  float* broken_on_host_;               ///< the same, as of the last update that the device finished
   const ClBuffer* input_ = nullptr;     ///< input of the last forward in training
   const ClBuffer* gradient_ = nullptr;  ///< gradient with respect to the convolution's output, of the last backward
 };
@@ -101,7 +103,9 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
                what_ + "weights"),
       bias_(shared.context, {spec.filters.count, 1}, spec.stage.conv.bias, spec.stage.moments, what_ + "biases"),
       choice_(in_groups() ? ClChoice{} : choose_convolutions(shared, spec)),
-      sum_maps_(shared.layers.sum_maps.timed_apart()) {
+      sum_maps_(shared.layers.sum_maps.timed_apart()),
+      broken_(shared.context.allocate(sizeof(float), what_ + "a number")),
+      broken_on_host_(shared.context.place_for_later()) {
   ClContext& context = shared_.context;
   make_layers();
   make_convolutions();
@@ -223,6 +227,10 @@ void ClShard::set_state(const ShardState& state) {
   const std::vector<ClParameter*> all = parameters();
   invariant(state.parameters.size() == all.size(), "the state belongs to the shard's stage");
   for (std::size_t i = 0; i < all.size(); ++i) all[i]->take(state.parameters[i]);
+  constexpr float kNotBroken = 0.0F;
+  shared_.context.write(broken_, 0, {&kNotBroken, 1});
+  shared_.context.finish();
+  *broken_on_host_ = kNotBroken;
   weights_changed();
 }
 

@@ -160,13 +160,19 @@ struct ClParameter {
     gradient = std::make_unique<ClTensor>(context, shape, what);
   }
 
-  void update(ClShared& shared, const UpdateStep& step) const {
+  /// Sets `broken` where a result is not finite; of an untrained parameter, where a value is not.
+  void update(ClShared& shared, const UpdateStep& step, const ClBuffer& broken) const {
     const int count = static_cast<int>(values.shape().size());
+    if (gradient == nullptr) {
+      shared.context.launch(shared.layers.find_broken, shared.chunks(count), values.buffer(), count, shared.chunk(),
+                            broken);
+      return;
+    }
     shared.context.launch(shared.layers.update, shared.chunks(count), values.buffer(), moments.front()->buffer(),
                           moments.back()->buffer(), gradient->buffer(), count, shared.chunk(),
                           static_cast<int>(step.optimizer), step.gradient_scale, step.learning_rate, step.momentum,
                           step.weight_decay, step.beta2, step.epsilon, step.learning_rate / step.correction1,
-                          1.0F / step.correction2);
+                          1.0F / step.correction2, broken);
   }
   Parameter to_host() const {
     Parameter host{values.to_host(), {}};

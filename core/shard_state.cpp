@@ -94,7 +94,7 @@ int moments_of(Optimizer optimizer) { return optimizer == Optimizer::adam ? 2 : 
 namespace {
 
 template <class T>
-CONVOY_INLINE void update_some(const UpdateStep& step, const T* gradient, T* values, T* const* moments,
+CONVOY_INLINE bool update_some(const UpdateStep& step, const T* gradient, T* values, T* const* moments,
                                std::size_t first, std::size_t count) {
   const auto rate = static_cast<T>(step.learning_rate);
   const auto momentum = static_cast<T>(step.momentum);
@@ -103,16 +103,19 @@ CONVOY_INLINE void update_some(const UpdateStep& step, const T* gradient, T* val
   const T* g = gradient + first;
   T* w = values + first;
   T* v = moments[0] + first;
+  FiniteValues<T> seen;  // where v is not finite, w is not either
   if (step.optimizer == Optimizer::sgd) {
     for (std::size_t i = 0; i < count; ++i) {
       v[i] = momentum * v[i] + (scale * g[i] + decay * w[i]);
       w[i] -= rate * v[i];
+      seen.add(w[i]);
     }
   } else if (step.optimizer == Optimizer::nesterov) {
     for (std::size_t i = 0; i < count; ++i) {
       const T slope = scale * g[i] + decay * w[i];
       v[i] = momentum * v[i] + slope;
       w[i] -= rate * (slope + momentum * v[i]);
+      seen.add(w[i]);
     }
   } else {
     T* s = moments[1] + first;
@@ -125,30 +128,33 @@ CONVOY_INLINE void update_some(const UpdateStep& step, const T* gradient, T* val
       v[i] = momentum * v[i] + (T{1} - momentum) * slope;
       s[i] = beta2 * s[i] + (T{1} - beta2) * slope * slope;
       w[i] -= mean_scale * v[i] / (std::sqrt(square_scale * s[i]) + epsilon);
+      seen.add(w[i]);
+      seen.add(s[i]);
     }
   }
+  return seen.all_finite();
 }
 
 #ifdef CONVOY_WIDE
 template <class T>
-CONVOY_WIDE void update_wide(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
+CONVOY_WIDE bool update_wide(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
                              std::size_t count) {
-  update_some(step, gradient, values, moments, first, count);
+  return update_some(step, gradient, values, moments, first, count);
 }
 #endif
 
 }  // namespace
 
 template <class T>
-void update_values(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
+bool update_values(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
                    std::size_t count) {
 #ifdef CONVOY_WIDE
   if (has_wide_vectors()) return update_wide(step, gradient, values, moments, first, count);
 #endif
-  update_some(step, gradient, values, moments, first, count);
+  return update_some(step, gradient, values, moments, first, count);
 }
 
-template void update_values(const UpdateStep&, const float*, float*, float* const*, std::size_t, std::size_t);
-template void update_values(const UpdateStep&, const double*, double*, double* const*, std::size_t, std::size_t);
+template bool update_values(const UpdateStep&, const float*, float*, float* const*, std::size_t, std::size_t);
+template bool update_values(const UpdateStep&, const double*, double*, double* const*, std::size_t, std::size_t);
 
 }  // namespace convoy

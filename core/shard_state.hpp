@@ -2,8 +2,10 @@
 // optimizer's step.
 #pragma once
 
+#include <bit>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/stage.hpp"
@@ -95,10 +97,29 @@ struct UpdateStep {
   bool operator==(const UpdateStep&) const = default;
 };
 
-/// Updates values first .. first + count - 1 of a parameter with plain loops. `moments` has moments_of(step.optimizer)
-/// pointers.
+/// Looks whether values are finite, in a form that compilers vectorise: x - x is 0 for a finite x and NaN for others.
 template <class T>
-void update_values(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
+class FiniteValues {
+ public:
+  void add(T value) { bits_ |= std::bit_cast<Bits>(value - value); }
+  bool all_finite() const { return bits_ == 0; }
+
+ private:
+  using Bits = std::conditional_t<sizeof(T) == sizeof(std::uint32_t), std::uint32_t, std::uint64_t>;
+  Bits bits_ = 0;
+};
+
+template <class T>
+bool all_finite(std::span<const T> values) {
+  FiniteValues<T> seen;
+  for (const T value : values) seen.add(value);
+  return seen.all_finite();
+}
+
+/// Updates values first .. first + count - 1 of a parameter with plain loops. `moments` has moments_of(step.optimizer)
+/// pointers. Returns whether the new values and moments are finite, which they are not if a gradient is not.
+template <class T>
+bool update_values(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
                    std::size_t count);
 
 /// Returns the sum of the squares, summed in double in the order of the values.

@@ -161,6 +161,7 @@ class CheckShard : public Shard {
     }
     second_->set_state(ours);
   }
+  bool finite() const override { return first_->finite() && second_->finite(); }
   ShardState state() const override { return first_->state(); }
   void set_state(const ShardState& state) override {
     first_->set_state(state);

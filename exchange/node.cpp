@@ -281,6 +281,14 @@ void Node::update() {
   }
 }
 
+std::vector<std::uint32_t> Node::broken_stages() const {
+  std::vector<std::uint32_t> broken;
+  for (std::size_t s = 0; s < trunk_.size(); ++s) {
+    if (own(s).count > 0 && !pieces_[s].front().shard->finite()) broken.push_back(static_cast<std::uint32_t>(s));
+  }
+  return broken;
+}
+
 // ---- state ---------------------------------------------------------------------------------------------------------
 
 std::size_t Node::bytes_due() const {

@@ -80,6 +80,9 @@ class Node {
   /// Gives the step of the optimizer. Update tasks wait for it.
   void allow_update(const UpdateStep& step);
 
+  /// The stages whose own shard an update left with values that are not finite, as far as the device has finished.
+  std::vector<std::uint32_t> broken_stages() const;
+
   /// Takes the next values of a send task from node `from`. Throws Error if this step has no such task or other values
   /// are due.
   void receive(int from, int task, std::size_t first, const Bytes& bytes);

@@ -134,6 +134,10 @@ class Shard {
 
   /// Applies the gradients of the last backward.
   virtual void update(const UpdateStep& step) = 0;
+  /// Returns whether all parameters and moments are finite, as far as the device has finished the updates: the call does
+  /// not wait, and after state() it covers all of them. After an update that left other values the answer stays false
+  /// until set_state().
+  virtual bool finite() const = 0;
 
   /// The parameters and the optimizer's moments for them; the shapes are those of zero_state(stage, filters.count).
   virtual ShardState state() const = 0;

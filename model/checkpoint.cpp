@@ -68,6 +68,17 @@ std::vector<TensorView> views(const Cut& cut, const ModelState& model, bool mome
   return all;
 }
 
+/// The same for a file that is written. Throws Diverged where a value is infinite or NaN: no file gets such a value.
+std::vector<TensorView> finite_views(const Cut& cut, const ModelState& model, bool moments, const std::string& file) {
+  std::vector<TensorView> all = views(cut, model, moments);
+  for (const TensorView& view : all) {
+    if (all_finite(view.values)) continue;
+    throw Diverged(
+        fmt::format("{} is not written: the model's tensor {} has values that are infinite or NaN", file, view.name));
+  }
+  return all;
+}
+
 /// A model of the cut's shapes with all values zero.
 ModelState zero_model(const Cut& cut) {
   ModelState model;
@@ -236,13 +247,13 @@ std::string set_aside(const std::string& folder, const std::string& file) {
 }  // namespace
 
 void write_weights(const std::string& file, const Cut& cut, const ModelState& model, const Net& net) {
-  write_safetensors(file, views(cut, model, false),
+  write_safetensors(file, finite_views(cut, model, false, file),
                     {{"format", "pt"}, {"net", net.name}});  // "pt" marks PyTorch's row-major layout
 }
 
 void write_best(const std::string& file, const Cut& cut, const ModelState& model, const Net& net,
                 const BestEpoch& best) {
-  write_safetensors(file, views(cut, model, false),
+  write_safetensors(file, finite_views(cut, model, false, file),
                     {{"format", "pt"},
                      {"net", net.name},
                      {"epoch", std::to_string(best.epoch)},
@@ -297,7 +308,7 @@ ModelState model_from(const Cut& cut, const std::vector<NamedTensor>& tensors, c
 void write_checkpoint(const std::string& folder, const Cut& cut, const TrainingState& state, const RunIdentity& run) {
   const std::string file = last_in(folder);
   const std::string next = folder + "/checkpoint-next.safetensors";
-  write_safetensors(next, views(cut, *state.model, true),
+  write_safetensors(next, finite_views(cut, *state.model, true, file),
                     {{"format", kFormat},
                      {"epoch", std::to_string(state.progress.epoch)},
                      {"batch", std::to_string(state.progress.batch)},

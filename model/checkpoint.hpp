@@ -15,11 +15,18 @@
 #include <string>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/named_tensor.hpp"
 #include "model/heads.hpp"
 #include "nets/graph/net.hpp"
 
 namespace convoy {
+
+/// Training diverged: values are infinite or NaN. The text names the step, and the layer where it is known.
+class Diverged : public Error {
+ public:
+  using Error::Error;
+};
 
 /// All values that training changes, in host memory.
 struct ModelState {

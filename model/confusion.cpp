@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "model/head.hpp"
 
 namespace convoy {
 
@@ -14,8 +15,9 @@ void Confusion::add(const Tensor& outputs, const std::vector<int>& labels, int c
     const auto row = outputs.sample(n);
     invariant(row.size() == images_.size(), "an output for each class");
     const int label = labels[static_cast<std::size_t>(n)];
-    const auto answer = static_cast<int>(std::ranges::max_element(row) - row.begin());
+    const int answer = index_of_largest<float>(row);
     ++images_[static_cast<std::size_t>(label)];
+    if (answer < 0) continue;
     ++answers_[static_cast<std::size_t>(answer)];
     ++counts_[{label, answer}];
   }

@@ -37,10 +37,10 @@ void sum_rows(const BasicTensor<T>& rows, BasicTensor<T>& sums) {
 }
 
 template <class T>
-void update(const UpdateStep& step, const BasicTensor<T>& gradient, BasicParameter<T>& parameter) {
+bool update(const UpdateStep& step, const BasicTensor<T>& gradient, BasicParameter<T>& parameter) {
   std::vector<T*> moments;
   for (BasicTensor<T>& moment : parameter.moments) moments.push_back(moment.data());
-  update_parameter(step, gradient.span(), parameter.value.data(), moments.data());
+  return update_parameter(step, gradient.span(), parameter.value.data(), moments.data());
 }
 
 /// Returns softmax cross-entropy of one sample. `gradient` receives the softmax minus the target distribution.
@@ -77,6 +77,14 @@ double squared_error(std::span<const T> outputs, int label, std::span<T> gradien
 }
 
 }  // namespace
+
+template <class T>
+int index_of_largest(std::span<const T> outputs) {
+  if (std::ranges::any_of(outputs, [](T output) { return std::isnan(output); })) return -1;
+  return static_cast<int>(std::ranges::max_element(outputs) - outputs.begin());
+}
+template int index_of_largest(std::span<const float>);
+template int index_of_largest(std::span<const double>);
 
 template <class T>
 Head<T>::Head(const CutHead& cut, int moments, int batch, bool input_gradient)
@@ -173,8 +181,7 @@ BatchLoss Head<T>::loss(const std::vector<int>& labels, int count, SampleRange s
     loss.sum +=
         softmax_ ? cross_entropy<T>(row, label, label_smoothing_, slope_row) : squared_error<T>(row, label, slope_row);
     for (T& value : slope_row) value *= static_cast<T>(loss_weight_ / count);
-    const auto top = std::max_element(row.begin(), row.end()) - row.begin();
-    if (top == label) ++loss.correct;
+    if (index_of_largest<T>(row) == label) ++loss.correct;
   }
   return loss;
 }
@@ -227,8 +234,9 @@ void Head<T>::backward_weights() {
 template <class T>
 void Head<T>::update(const UpdateStep& step) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    convoy::update(step, gradients_[i].weights, states_[i].weights);
-    convoy::update(step, gradients_[i].bias, states_[i].bias);
+    const bool weights = convoy::update(step, gradients_[i].weights, states_[i].weights);
+    const bool bias = convoy::update(step, gradients_[i].bias, states_[i].bias);
+    if (broken_.empty() && !(weights && bias)) broken_ = states_[i].name;
   }
 }
 

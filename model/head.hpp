@@ -1,6 +1,7 @@
 // A head: the dense layers, activations, dropout and loss that the master runs after the trunk.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct BatchLoss {
   double sum = 0.0;  ///< sum over the counted samples
   int correct = 0;   ///< number of samples whose largest output is their label's
 };
+
+/// Returns the class that the outputs of a sample name: the first of the largest, or -1 where an output is NaN.
+template <class T>
+int index_of_largest(std::span<const T> outputs);
 
 /// A head on the host. T is float in training and double in gradient checks. A batch may pass through in parts: each
 /// part goes through forward, loss and backward before the next part.
@@ -52,6 +57,9 @@ class Head {
   void backward_weights();
   /// One step of the optimizer on all weights and biases.
   void update(const UpdateStep& step);
+  /// The first dense layer that an update left with values that are not finite; empty if there is none.
+  const std::string& broken() const { return broken_; }
+  void forget_broken() { broken_.clear(); }
   /// The sum of squares of all gradients by weights and biases.
   double gradient_squares() const;
 
@@ -88,6 +96,7 @@ class Head {
   std::vector<Step> steps_;
   std::vector<DenseState<T>> states_;
   std::vector<DenseGradient> gradients_;
+  std::string broken_;
   const BasicTensor<T>* maps_ = nullptr;  ///< input of the last forward
   std::vector<BasicTensor<T>> outputs_;   ///< output of each step
   std::vector<BasicTensor<T>> slopes_;    ///< gradient of the loss by value(i), for each i

@@ -45,6 +45,13 @@ void Heads::update(const UpdateStep& step) {
   for (Head<float>& head : heads_) head.update(step);
 }
 
+std::string Heads::broken() const {
+  for (const Head<float>& head : heads_) {
+    if (!head.broken().empty()) return head.broken();
+  }
+  return "";
+}
+
 double Heads::gradient_squares() const {
   double sum = 0.0;
   for (const Head<float>& head : heads_) sum += head.gradient_squares();
@@ -61,6 +68,7 @@ void Heads::load(const std::vector<DenseState<float>>& states) {
   auto from = states.begin();
   for (Head<float>& head : heads_) {
     for (DenseState<float>& state : head.states()) state = *from++;
+    head.forget_broken();
   }
   invariant(from == states.end(), "one state for each dense layer");
 }

@@ -26,6 +26,8 @@ class Heads {
   void backward_weights();
   /// One step of the optimizer on all weights and biases.
   void update(const UpdateStep& step);
+  /// The first dense layer that an update left with values that are not finite; empty if there is none.
+  std::string broken() const;
   /// The sum of squares of all gradients by weights and biases.
   double gradient_squares() const;
 

@@ -293,6 +293,7 @@ void Session::finish_step() {
 
 void Session::finish() {
   times_.transfer += watch_.restart();
+  if (node_) times_.broken = node_->broken_stages();
   send(times_);
   times_ = {};
 }

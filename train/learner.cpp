@@ -27,6 +27,11 @@ void NetLearner::apply(const UpdateStep& step, const Progress&) {
   trunk_->finish();
 }
 
+std::string NetLearner::broken() const {
+  const std::string stage = trunk_->broken();
+  return stage.empty() ? heads_.broken() : stage;
+}
+
 const Tensor& NetLearner::outputs(const Tensor& images) {
   trunk_->forward(images, {});
   heads_.forward(trunk_->outputs(), {});

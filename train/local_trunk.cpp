@@ -163,6 +163,11 @@ void LocalTrunk::update(const UpdateStep& step) {
   compute_ += watch.seconds();
 }
 
+std::string LocalTrunk::broken() const {
+  const auto found = std::ranges::find_if(shards_, [](const auto& shard) { return !shard->finite(); });
+  return found == shards_.end() ? "" : (*found)->spec().stage.name;
+}
+
 std::vector<ShardState> LocalTrunk::snapshot() {
   std::vector<ShardState> states;
   for (const auto& shard : shards_) states.push_back(shard->state());

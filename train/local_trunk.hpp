@@ -26,6 +26,7 @@ class LocalTrunk : public Trunk {
   void backward(const std::vector<const Tensor*>& gradients, SampleRange samples) override;
   double gradient_squares() override;
   void update(const UpdateStep& step) override;
+  std::string broken() const override;
   std::vector<ShardState> snapshot() override;
   void begin_snapshot() override { begun_ = snapshot(); }
   std::optional<std::vector<ShardState>> take_snapshot() override { return std::exchange(begun_, std::nullopt); }

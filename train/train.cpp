@@ -27,7 +27,8 @@ BatchLoss train_step(Learner& learner, const Tensor& images, const std::vector<i
                      const std::function<Progress(const BatchLoss&)>& after) {
   const BatchLoss loss = learner.accumulate(images, labels, pass);
   const double squares = pass.squares ? learner.gradient_squares() : 0.0;
-  learner.apply(update(std::sqrt(squares)), after ? after(loss) : Progress());
+  const Progress next = after ? after(loss) : Progress();
+  learner.apply(update(std::sqrt(squares)), next);
   return loss;
 }
 
@@ -45,6 +46,11 @@ Evaluation evaluate(Learner& learner, const Batches& batches, const AfterBatch& 
     found.images += valid;
     found.loss = sum.sum / found.images;
     found.accuracy = static_cast<double>(sum.correct) / found.images;
+    if (!std::isfinite(found.loss)) {
+      throw Diverged(
+          fmt::format("the loss over test images {} to {} is {}: the net computes values that are infinite or NaN",
+                      found.images - valid + 1, found.images, loss.sum / valid));
+    }
     if (after_batch && !after_batch(found, {outputs, labels, valid})) break;
   }
   return found;
@@ -156,18 +162,36 @@ class Loop {
     const Pass pass{
         .training = true, .seed = dropout_seed(training_.seed, steps_done()), .squares = options.clip > 0.0};
     training_.training.fill(at.epoch, at.batch, images_, labels_);
-    const auto update = [&](double norm) { return update_step(options, rate, steps_done() + 1, norm); };
-    const BatchLoss loss = train_step(learner_, images_, labels_, pass, update,
-                                      [this](const BatchLoss& each) { return begun(with(each)); });
+    const auto update = [&](double norm) {
+      if (!std::isfinite(norm)) {
+        throw Diverged(fmt::format("training diverged: gradients of step {} are infinite or NaN", steps_done() + 1));
+      }
+      return update_step(options, rate, steps_done() + 1, norm);
+    };
+    const BatchLoss loss = train_step(learner_, images_, labels_, pass, update, [this](const BatchLoss& each) {
+      expect_finite(each);
+      return begun(with(each));
+    });
+    expect_unbroken(steps_done() + 1);
     const double mean = loss.sum / images_.shape().n;
-    if (!std::isfinite(mean)) {
-      fail("training diverged: the loss of step {} is {}; try a smaller --set training.learning_rate (it is {:g})",
-           steps_done() + 1, mean, rate);
-    }
     const Progress done = with(loss);
     progress() = begun(done);
     if (progress().epoch != done.epoch) finished_ = done;
     report_step(done, mean, watch.seconds(), rate);
+  }
+
+  /// Before the update of the next step.
+  void expect_finite(const BatchLoss& loss) {
+    expect_unbroken(steps_done());  // a GPU may have ended the last update during this step
+    if (std::isfinite(loss.sum)) return;
+    throw Diverged(
+        fmt::format("training diverged: the loss of step {} is {}", steps_done() + 1, loss.sum / images_.shape().n));
+  }
+  void expect_unbroken(long step) const {
+    const std::string layer = learner_.broken();
+    if (layer.empty()) return;
+    throw Diverged(fmt::format(
+        "training diverged: after step {}, weights of layer {} or their moments are infinite or NaN", step, layer));
   }
 
   /// `done`: where training stands in the epoch of the step.

@@ -31,7 +31,7 @@ struct TestedBatch {
 };
 /// A function that is called after each batch of a test, with the result so far; it returns false to end the test.
 using AfterBatch = std::function<bool(const Evaluation& so_far, const TestedBatch& batch)>;
-/// Tests on a whole data set.
+/// Tests on a whole data set. Throws Diverged if the loss is not finite.
 Evaluation evaluate(Learner& learner, const Batches& batches, const AfterBatch& after_batch = {});
 
 struct Training {
@@ -65,7 +65,7 @@ using Save = std::function<void(const TrainingState&)>;
 
 /// Trains from `start` on. Calls `save` at the end of each epoch, every training.checkpoint_seconds, and when training
 /// stops. If the learner goes back to an earlier step, the loop repeats the steps from there with the same images and
-/// random numbers. Throws Error if the loss is not finite, and PeerLost if the learner cannot go on.
+/// random numbers. Throws Diverged if a loss, a weight or a moment is not finite, and PeerLost if the learner cannot go on.
 Outcome train(const Training& training, Learner& learner, TrainingState start, const Observers& observers,
               const Save& save);
 

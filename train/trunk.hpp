@@ -61,6 +61,9 @@ class Trunk {
   virtual void update(const UpdateStep& step) = 0;
   /// Waits until the step has finished.
   virtual void finish() {}
+  /// The first stage that an update left with values that are not finite; empty if none is known. The last update is
+  /// known after finish(); on a GPU, after the next forward, or, on a slave's GPU, the next finish().
+  virtual std::string broken() const = 0;
   /// The whole state of every stage, in the order of the stages. Drops a snapshot that begin_snapshot() began.
   virtual std::vector<ShardState> snapshot() = 0;
   /// Begins a snapshot of the current state, which is collected while further steps run. Drops a snapshot in progress.

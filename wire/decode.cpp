@@ -249,6 +249,23 @@ Piece read(const fb::Piece& t) {
           .first = within(t.first(), std::uint64_t{0}, kMostValues, "first value")};
 }
 
+Done read(const fb::Done& t) {
+  Done done{seconds(t.compute(), "compute"), seconds(t.transfer(), "transfer"), seconds(t.wait(), "wait"), {}};
+  if (t.broken() != nullptr) {
+    if (t.broken()->size() > kMostStages)
+      fail("the Done names {} broken stages; the limit is {}", t.broken()->size(), kMostStages);
+    for (const std::uint32_t stage : *t.broken()) done.broken.push_back(stage_index_of(stage));
+  }
+  if (t.stages() == nullptr) return done;
+  if (t.stages()->size() > kMostStages)
+    fail("the Done has times of {} stages; the limit is {}", t.stages()->size(), kMostStages);
+  // The verifier looks at where a vector begins, not at where its elements do.
+  const bool aligned = reinterpret_cast<std::uintptr_t>(t.stages()->Data()) % alignof(double) == 0;
+  if (t.stages()->size() > 0 && !aligned) fail("the message is damaged");
+  for (const double each : *t.stages()) done.stages.push_back(seconds(each, "compute of a stage"));
+  return done;
+}
+
 Update read(const fb::Update& t) {
   const int optimizer = within(static_cast<int>(t.optimizer()), 0, 2, "optimizer");
   return {{.optimizer = static_cast<Optimizer>(optimizer),
@@ -292,18 +309,7 @@ Message read(const fb::Header& header) {
     case fb::Body::Snapshot: return read_state_of<Snapshot>(*header.body_as_Snapshot());
     case fb::Body::Piece: return read(*header.body_as_Piece());
     case fb::Body::Credit: return Credit{within(header.body_as_Credit()->pieces(), 1U, 1U << 20, "credit")};
-    case fb::Body::Done: {
-      const fb::Done& t = *header.body_as_Done();
-      Done done{seconds(t.compute(), "compute"), seconds(t.transfer(), "transfer"), seconds(t.wait(), "wait"), {}};
-      if (t.stages() == nullptr) return done;
-      if (t.stages()->size() > kMostStages)
-        fail("the Done has times of {} stages; the limit is {}", t.stages()->size(), kMostStages);
-      // The verifier looks at where a vector begins, not at where its elements do.
-      const bool aligned = reinterpret_cast<std::uintptr_t>(t.stages()->Data()) % alignof(double) == 0;
-      if (t.stages()->size() > 0 && !aligned) fail("the message is damaged");
-      for (const double each : *t.stages()) done.stages.push_back(seconds(each, "compute of a stage"));
-      return done;
-    }
+    case fb::Body::Done: return read(*header.body_as_Done());
     case fb::Body::Failed: return Failed{text(header.body_as_Failed()->reason(), "reason")};
     case fb::Body::Unreached: return Unreached{texts(header.body_as_Unreached()->peers(), kMostMembers, "peers")};
     case fb::Body::Probe: return Probe{within(header.body_as_Probe()->pieces(), 0U, kMostProbe, "pieces")};

@@ -166,8 +166,9 @@ struct BodyEncoder {
   }
   Result operator()(const Credit& m) const { return {fb::Body::Credit, fb::CreateCredit(builder, m.pieces).Union()}; }
   Result operator()(const Done& m) const {
-    return {fb::Body::Done,
-            fb::CreateDone(builder, m.compute, m.transfer, m.wait, builder.CreateVector(m.stages)).Union()};
+    const auto stages = builder.CreateVector(m.stages);
+    const auto broken = builder.CreateVector(m.broken);
+    return {fb::Body::Done, fb::CreateDone(builder, m.compute, m.transfer, m.wait, stages, broken).Union()};
   }
   Result operator()(const Probed& m) const {
     return {fb::Body::Probed, fb::CreateProbed(builder, m.host.busy_per_byte, m.host.memory).Union()};

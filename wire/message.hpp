@@ -161,6 +161,8 @@ struct Done {
   double transfer = 0.0;
   double wait = 0.0;
   std::vector<double> stages;  ///< compute time of each stage of the plan; empty without a plan
+  /// Stages of which the slave's own filters have values that are infinite or NaN, after an update.
+  std::vector<std::uint32_t> broken = {};
 };
 /// Slave to master: the request failed (out of memory, a device's error); the text is for the master's user.
 struct Failed {

@@ -27,7 +27,8 @@ class CudaShard : public Shard {
         convolution_(std::move(convolution)),
         weights_(gpu, weight_shape(spec.stage, spec.filters.count), true, spec.stage.moments, what_ + "weights"),
         bias_(gpu, {spec.filters.count, 1}, true, spec.stage.moments, what_ + "biases"),
-        maps_(gpu, conv_shape(spec.stage, spec.batch, spec.filters.count), what_ + "maps") {
+        maps_(gpu, conv_shape(spec.stage, spec.batch, spec.filters.count), what_ + "maps"),
+        broken_(gpu) {
     if (spec.input_gradient) {
       input_gradient_ =
           std::make_unique<CudaTensor>(gpu, input_shape(spec.stage, spec.batch), what_ + "input gradient");
@@ -81,10 +82,9 @@ class CudaShard : public Shard {
     convolution_->filter_gradient(input_, gradient_->data(), weights_.gradient->data(), bias_.gradient->data());
   }
   void update(const UpdateStep& step) override {
-    for (const CudaParameter* each : parameters()) {
-      if (each->gradient != nullptr) each->update(gpu_, step);
-    }
+    for (const CudaParameter* each : parameters()) each->update(gpu_, step, broken_.data());
   }
+  bool finite() const override { return broken_.value() == 0; }
   ShardState state() const override {
     ShardState state;
     for (const CudaParameter* each : parameters()) state.parameters.push_back(each->to_host());
@@ -94,6 +94,8 @@ class CudaShard : public Shard {
     const std::vector<CudaParameter*> all = parameters();
     invariant(state.parameters.size() == all.size(), "the state belongs to the shard's stage");
     for (std::size_t i = 0; i < all.size(); ++i) all[i]->take(state.parameters[i]);
+    gpu_.finish();
+    *broken_.data() = 0;
   }
   std::vector<Tensor> gradients() const override {
     std::vector<Tensor> all;
@@ -161,6 +163,7 @@ class CudaShard : public Shard {
   mutable CudaParameter bias_;  ///< zeros, which no update changes, where the convolution has no bias
   CudaTensor maps_;             ///< after convolution and fused activation
   int activation_ = 0;
+  cuda::HostNumber broken_;  ///< not 0 after an update that left values that are not finite
   std::vector<std::unique_ptr<CudaLayer>> layers_;
   std::vector<CudaAdd*> added_;  ///< the additions among layers_
   std::unique_ptr<CudaTensor> input_gradient_;

@@ -287,6 +287,7 @@ struct AveragePoolGradient {
   X(Normalise)                  \
   X(NormProducts)               \
   X(NormGradient)               \
+  X(FindBroken)                 \
   X(Update)
 
 }  // namespace convoy::cuda

@@ -235,6 +235,19 @@ void Gpu::release(void* memory) noexcept {
   if (state_->settle()) cudaFree(memory);
 }
 
+int* Gpu::allocate_number() {
+  use();
+  int* number = nullptr;
+  // With unified addressing, which every supported GPU has, the host's address is valid on the GPU.
+  check(cudaHostAlloc(reinterpret_cast<void**>(&number), sizeof(int), cudaHostAllocMapped), "page-locked memory");
+  *number = 0;
+  return number;
+}
+
+void Gpu::release_number(int* number) noexcept {
+  if (state_->settle()) cudaFreeHost(number);
+}
+
 bool Gpu::settle() noexcept { return state_->settle(); }
 
 void Gpu::write(float* to, const float* from, std::size_t count) {

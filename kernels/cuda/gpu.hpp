@@ -60,6 +60,10 @@ class Gpu {
   /// Returns memory filled with zeros; `what` names its purpose in the error where memory is short.
   void* allocate(std::size_t bytes, const std::string& what);
   void release(void* memory) noexcept;
+  /// Returns a number in the host's memory, zero at first, that kernels may write. The host sees a kernel's write after
+  /// the next wait for the GPU.
+  int* allocate_number();
+  void release_number(int* number) noexcept;
   /// Waits until the GPU is idle. Returns false where the GPU is lost: freeing resources might then wait for ever.
   bool settle() noexcept;
   void write(float* to, const float* from, std::size_t count);
@@ -109,6 +113,21 @@ class Memory {
 
   Gpu* gpu_ = nullptr;
   T* data_ = nullptr;
+};
+
+/// A number in the host's memory that kernels may write.
+class HostNumber {
+ public:
+  explicit HostNumber(Gpu& gpu) : gpu_(gpu), number_(gpu.allocate_number()) {}
+  HostNumber(const HostNumber&) = delete;
+  HostNumber& operator=(const HostNumber&) = delete;
+  ~HostNumber() { gpu_.release_number(number_); }
+  int* data() const { return number_; }
+  int value() const { return *static_cast<const volatile int*>(number_); }
+
+ private:
+  Gpu& gpu_;
+  int* number_;
 };
 
 }  // namespace convoy::cuda

@@ -58,7 +58,8 @@ struct CudaParameter {
     gradient = std::make_unique<CudaTensor>(gpu, shape, what);
   }
 
-  void update(cuda::Gpu& gpu, const UpdateStep& step) const;
+  /// Sets `broken` where a result is not finite; of an untrained parameter, where a value is not.
+  void update(cuda::Gpu& gpu, const UpdateStep& step, int* broken) const;
   Parameter to_host() const;
   void take(const Parameter& from);
 };

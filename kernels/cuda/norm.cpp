@@ -4,11 +4,12 @@
 
 namespace convoy {
 
-void CudaParameter::update(cuda::Gpu& gpu, const UpdateStep& step) const {
+void CudaParameter::update(cuda::Gpu& gpu, const UpdateStep& step, int* broken) const {
+  if (gradient == nullptr) return gpu.run(cuda::FindBroken{values.data(), broken}, values.size());
   gpu.run(cuda::Update{static_cast<int>(step.optimizer), step.gradient_scale, step.learning_rate, step.momentum,
                        step.weight_decay, step.beta2, step.epsilon, step.learning_rate / step.correction1,
                        1.0F / step.correction2, gradient->data(), moments.front()->data(), moments.back()->data(),
-                       values.data()},
+                       values.data(), broken},
           values.size());
 }
 

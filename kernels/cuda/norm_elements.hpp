@@ -7,8 +7,21 @@ namespace convoy::cuda {
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
+/// Returns whether a value is neither infinite nor NaN.
+CONVOY_BOTH inline bool is_finite(float value) { return value - value == 0.0F; }
+
+/// Sets `broken` where a value is not finite.
+struct FindBroken {
+  const float* values;
+  int* broken;
+
+  CONVOY_BOTH void operator()(int i) const {
+    if (!is_finite(values[i])) *broken = 1;
+  }
+};
+
 /// The optimizer's step (UpdateStep in core/shard_state.hpp). `optimizer` is 0 for SGD, 1 for Nesterov, 2 for Adam;
-/// only Adam uses `squares`.
+/// only Adam uses `squares`. Sets `broken` where a result is not finite.
 struct Update {
   int optimizer;
   float gradient_scale;
@@ -23,6 +36,7 @@ struct Update {
   float* velocity;
   float* squares;
   float* values;
+  int* broken;
 
   CONVOY_BOTH void operator()(int i) const {
     const float by = gradient_scale * gradient[i] + weight_decay * values[i];
@@ -34,6 +48,7 @@ struct Update {
       velocity[i] = momentum * velocity[i] + by;
       values[i] -= learning_rate * (optimizer == 1 ? by + momentum * velocity[i] : velocity[i]);
     }
+    if (!is_finite(values[i]) || (optimizer == 2 && !is_finite(squares[i]))) *broken = 1;
   }
 };
 

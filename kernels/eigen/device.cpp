@@ -38,6 +38,7 @@ class EigenShard : public Shard {
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
   void update(const UpdateStep& step) override { parameters_.update(step); }
+  bool finite() const override { return parameters_.finite(); }
   ShardState state() const override { return parameters_.state(); }
   void set_state(const ShardState& state) override { parameters_.set_state(state); }
   std::vector<Tensor> gradients() const override { return parameters_.gradients(); }

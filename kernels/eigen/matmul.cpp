@@ -4,8 +4,8 @@ namespace convoy {
 
 void matmul(const Matmul<float>& job) { eigen_matmul(job); }
 
-void update_parameter(const UpdateStep& step, std::span<const float> gradient, float* values, float* const* moments) {
-  update_values(step, gradient.data(), values, moments, 0, gradient.size());
+bool update_parameter(const UpdateStep& step, std::span<const float> gradient, float* values, float* const* moments) {
+  return update_values(step, gradient.data(), values, moments, 0, gradient.size());
 }
 
 void set_matmul_threads(int) {}  // Eigen's products run on the calling thread

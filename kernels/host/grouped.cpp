@@ -46,6 +46,9 @@ class ShardInParts : public Shard {
   void update(const UpdateStep& step) override {
     for (const Part& part : parts_) part.shard->update(step);
   }
+  bool finite() const override {
+    return std::ranges::all_of(parts_, [](const Part& part) { return part.shard->finite(); });
+  }
   ShardState state() const override;
   void set_state(const ShardState& state) override;
   std::vector<Tensor> gradients() const override;

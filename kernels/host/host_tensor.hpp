@@ -73,12 +73,18 @@ class HostParameters {
 
   void update(const UpdateStep& step) {
     for (HostParameter<T>& each : all_) {
-      if (each.gradient.size() == 0) continue;
+      if (each.gradient.size() == 0) {
+        finite_ = all_finite<T>(each.value.span()) && finite_;
+        continue;
+      }
       std::vector<T*> moments;
       for (BasicTensor<T>& moment : each.moments) moments.push_back(moment.data());
-      update_values(step, each.gradient.data(), each.value.data(), moments.data(), 0, each.value.size());
+      finite_ =
+          update_values(step, each.gradient.data(), each.value.data(), moments.data(), 0, each.value.size()) && finite_;
     }
   }
+  /// Returns whether the updates since the last set_state() left finite values.
+  bool finite() const { return finite_; }
 
   ShardState state() const {
     ShardState state;
@@ -90,6 +96,7 @@ class HostParameters {
   }
   void set_state(const ShardState& state) {
     invariant(state.parameters.size() == all_.size(), "the state belongs to the shard's stage");
+    finite_ = true;
     for (std::size_t i = 0; i < all_.size(); ++i) {
       take(state.parameters[i].value, all_[i].value);
       for (std::size_t m = 0; m < all_[i].moments.size(); ++m) {
@@ -124,6 +131,7 @@ class HostParameters {
 
   std::size_t of_convolution_;
   std::vector<HostParameter<T>> all_;
+  bool finite_ = true;
 };
 
 }  // namespace convoy

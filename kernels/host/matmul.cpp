@@ -6,9 +6,9 @@ namespace convoy {
 
 void matmul(const Matmul<double>& job) { eigen_matmul(job); }
 
-void update_parameter(const UpdateStep& step, std::span<const double> gradient, double* values,
+bool update_parameter(const UpdateStep& step, std::span<const double> gradient, double* values,
                       double* const* moments) {
-  update_values(step, gradient.data(), values, moments, 0, gradient.size());
+  return update_values(step, gradient.data(), values, moments, 0, gradient.size());
 }
 
 }  // namespace convoy

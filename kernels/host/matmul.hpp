@@ -26,9 +26,9 @@ struct Matmul {
 void matmul(const Matmul<float>& job);
 void matmul(const Matmul<double>& job);
 
-/// Calls update_values() for all values of a parameter.
-void update_parameter(const UpdateStep& step, std::span<const float> gradient, float* values, float* const* moments);
-void update_parameter(const UpdateStep& step, std::span<const double> gradient, double* values, double* const* moments);
+/// Calls update_values() for all values of a parameter, and returns whether all results are finite.
+bool update_parameter(const UpdateStep& step, std::span<const float> gradient, float* values, float* const* moments);
+bool update_parameter(const UpdateStep& step, std::span<const double> gradient, double* values, double* const* moments);
 
 /// Sets the number of threads that the functions above use when called from this thread.
 void set_matmul_threads(int threads);

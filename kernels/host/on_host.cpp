@@ -54,6 +54,7 @@ class ShardOnHost : public Shard {
   }
   void backward_filters() override { shard_->backward_filters(); }
   void update(const UpdateStep& step) override { shard_->update(step); }
+  bool finite() const override { return shard_->finite(); }
   ShardState state() const override { return shard_->state(); }
   void set_state(const ShardState& state) override { shard_->set_state(state); }
   std::vector<Tensor> gradients() const override { return shard_->gradients(); }

@@ -331,9 +331,9 @@ void OnednnChannels::find_input_gradient(const memory& gradient, const memory& i
   input_gradient_->find(gradient, channels_of(input_gradient, part_));
 }
 
-void OnednnChannels::update(const UpdateStep& step) {
-  weights_.update(step);
+bool OnednnChannels::update(const UpdateStep& step) {
   weights_changed();
+  return weights_.update(step);
 }
 
 }  // namespace convoy

@@ -73,7 +73,8 @@ class OnednnChannels {
   void find_parameter_gradients(const dnnl::memory& input, const dnnl::memory& gradient,
                                 const dnnl::memory& bias_gradient);
   void find_input_gradient(const dnnl::memory& gradient, const dnnl::memory& input_gradient);
-  void update(const UpdateStep& step);
+  /// Returns whether the results are finite.
+  [[nodiscard]] bool update(const UpdateStep& step);
   void weights_changed() { forward_stale_ = backward_stale_ = true; }
 
  private:

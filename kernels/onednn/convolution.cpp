@@ -138,9 +138,10 @@ void OnednnConvolution::find_input_gradient(const memory& gradient, SampleRange 
   for (OnednnChannels& part : parts_) part.find_input_gradient(some, input_gradient);
 }
 
-void OnednnConvolution::update(const UpdateStep& step) {
-  for (OnednnChannels& part : parts_) part.update(step);
-  if (bias_) bias_->update(step);
+bool OnednnConvolution::update(const UpdateStep& step) {
+  bool finite = true;
+  for (OnednnChannels& part : parts_) finite = part.update(step) && finite;
+  return (!bias_ || bias_->update(step)) && finite;
 }
 
 template <class OfPart>

@@ -22,7 +22,7 @@ class OnednnConvolution : public OnednnFront {
   /// `gradient` is with respect to the convolution's own output, before the activation.
   void find_input_gradient(const dnnl::memory& gradient, SampleRange samples) override;
   void find_parameter_gradients(const dnnl::memory& input, const dnnl::memory& gradient) override;
-  void update(const UpdateStep& step) override;
+  bool update(const UpdateStep& step) override;
 
   /// Returns the weights, and the biases where it has any.
   std::vector<Parameter> parameters() const override;

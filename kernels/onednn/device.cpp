@@ -47,6 +47,7 @@ class OnednnShard : public Shard {
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
   void update(const UpdateStep& step) override;
+  bool finite() const override { return finite_; }
   ShardState state() const override;
   void set_state(const ShardState& state) override;
   std::vector<Tensor> gradients() const override;
@@ -72,6 +73,7 @@ class OnednnShard : public Shard {
   std::vector<Added> added_;
   std::unique_ptr<OnednnTensor> output_;
   std::unique_ptr<OnednnTensor> input_gradient_;
+  bool finite_ = true;
   const dnnl::memory* input_ = nullptr;  ///< input of the last training forward
   /// gradient with respect to the convolution's own output, of the last backward_input
   const dnnl::memory* gradient_ = nullptr;
@@ -166,9 +168,9 @@ std::vector<const OnednnParameter*> OnednnShard::layer_parameters() const {
 
 void OnednnShard::update(const UpdateStep& step) {
   engine_.use_threads();
-  front_->update(step);
+  finite_ = front_->update(step) && finite_;
   for (const OnednnParameter* each : layer_parameters()) {
-    if (each->trained()) each->update(step);
+    finite_ = (each->trained() ? each->update(step) : each->finite()) && finite_;
   }
 }
 
@@ -182,6 +184,7 @@ void OnednnShard::set_state(const ShardState& state) {
   const std::vector<const OnednnParameter*> of_layers = layer_parameters();
   const std::size_t first = front_->parameter_count();
   invariant(state.parameters.size() == first + of_layers.size(), "the state belongs to the shard's stage");
+  finite_ = true;
   front_->take(state.parameters);
   for (std::size_t i = 0; i < of_layers.size(); ++i) of_layers[i]->take_list(state.parameters[first + i]);
 }

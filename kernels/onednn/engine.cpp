@@ -209,13 +209,15 @@ OnednnParameter::OnednnParameter(const OnednnEngine& engine, const memory::desc&
   gradient = zeros(engine, desc);
 }
 
-void OnednnParameter::update(const UpdateStep& step) const {
+bool OnednnParameter::update(const UpdateStep& step) const {
   // The update runs on whole buffers: the layout does not matter, and padding stays zero because its gradient is zero.
   std::vector<float*> others;
   for (const memory& moment : moments) others.push_back(floats_of(moment));
-  update_parameter(step, std::span<const float>(floats_of(gradient), count_of(values)), floats_of(values),
-                   others.data());
+  return update_parameter(step, std::span<const float>(floats_of(gradient), count_of(values)), floats_of(values),
+                          others.data());
 }
+
+bool OnednnParameter::finite() const { return all_finite(std::span<const float>(floats_of(values), count_of(values))); }
 
 float* floats_of(const memory& values) { return static_cast<float*>(values.get_data_handle()); }
 

@@ -113,7 +113,10 @@ struct OnednnParameter {
   /// The values, moments and gradient start at zero.
   OnednnParameter(const OnednnEngine& engine, const dnnl::memory::desc& desc, bool trained, int moments);
   bool trained() const { return static_cast<bool>(gradient); }
-  void update(const UpdateStep& step) const;
+  /// Returns whether the results are finite.
+  [[nodiscard]] bool update(const UpdateStep& step) const;
+  /// Looks at all values.
+  bool finite() const;
   /// Convert a parameter that is a list of numbers, (count, 1), to and from the host.
   Parameter list_to_host() const;
   void take_list(const Parameter& from) const;

@@ -27,7 +27,8 @@ class OnednnFront {
   // The functions below concern operations with weights.
   /// Computes the parameters' gradients from input and output gradient of the whole batch.
   virtual void find_parameter_gradients(const dnnl::memory&, const dnnl::memory&) {}
-  virtual void update(const UpdateStep&) {}
+  /// Returns whether the results are finite.
+  virtual bool update(const UpdateStep&) { return true; }
   virtual std::vector<Parameter> parameters() const { return {}; }
   virtual std::size_t parameter_count() const { return 0; }
   virtual void take(std::span<const Parameter>) {}

@@ -16,13 +16,15 @@ void matmul(const Matmul<float>& job) {
   invariant(status == dnnl_success, "oneDNN computes matrix products of every size");
 }
 
-void update_parameter(const UpdateStep& step, std::span<const float> gradient, float* values, float* const* moments) {
+bool update_parameter(const UpdateStep& step, std::span<const float> gradient, float* values, float* const* moments) {
   constexpr std::size_t kSome = 16384;
   const std::size_t count = gradient.size();
-#pragma omp parallel for schedule(static) if (count > 4 * kSome)
+  bool finite = true;
+#pragma omp parallel for schedule(static) reduction(&& : finite) if (count > 4 * kSome)
   for (std::size_t first = 0; first < count; first += kSome) {
-    update_values(step, gradient.data(), values, moments, first, std::min(kSome, count - first));
+    finite = update_values(step, gradient.data(), values, moments, first, std::min(kSome, count - first)) && finite;
   }
+  return finite;
 }
 
 void set_matmul_threads(int threads) { omp_set_num_threads(threads); }

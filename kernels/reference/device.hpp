@@ -23,6 +23,7 @@ class ReferenceShard : public Shard {
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
   void update(const UpdateStep& step) override { parameters.update(step); }
+  bool finite() const override { return parameters.finite(); }
   ShardState state() const override { return parameters.state(); }
   void set_state(const ShardState& state) override { parameters.set_state(state); }
   std::vector<Tensor> gradients() const override { return parameters.gradients(); }

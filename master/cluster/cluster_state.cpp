@@ -52,9 +52,16 @@ std::vector<ShardState> ClusterTrunk::snapshot() {
   return *take_snapshot();
 }
 
+std::string ClusterTrunk::broken() const {
+  std::set<std::uint32_t> all = broken_;
+  for (const std::uint32_t stage : node_->broken_stages()) all.insert(stage);
+  return all.empty() ? "" : stages_[*all.begin()].name;
+}
+
 void ClusterTrunk::load(const std::vector<ShardState>& states) {
   invariant(states.size() == stages_.size(), "there is one state for each stage");
   settle();
+  broken_.clear();
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     for (int node = 0; node <= static_cast<int>(slave_count()); ++node) {
       const FilterRange held = held_filters(plan_, node_->graph(), s, node);

@@ -261,6 +261,10 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
     if (owed_[slave] == states_->unanswered_offers(slave)) broke_protocol(slave, "Done came where Wanted was due");
     --owed_[slave];
     if (step_ == 0) waited_ = {};
+    for (const std::uint32_t stage : done->broken) {
+      if (stage >= stages_.size()) broke_protocol(slave, fmt::format("a Done that names stage {}", stage));
+      broken_.insert(stage);
+    }
     times_[slave].compute += done->compute;
     times_[slave].transfer += done->transfer;
     times_[slave].wait += done->wait;
@@ -362,7 +366,7 @@ void ClusterTrunk::finish() {
   count_own_seconds();
   count_traffic();
   const auto better = rebalancer_.end_step(stages_, plan_);
-  if (!better) return;
+  if (!better || !broken().empty()) return;
   if (on_plan_) on_plan_(*better);
   change_plan(*better);
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "exchange/node.hpp"
@@ -35,6 +36,7 @@ class ClusterTrunk : public Trunk {
   double gradient_squares() override;
   void update(const UpdateStep& step) override;
   void finish() override;
+  std::string broken() const override;
   std::vector<ShardState> snapshot() override;
   void begin_snapshot() override;
   std::optional<std::vector<ShardState>> take_snapshot() override;
@@ -95,6 +97,7 @@ class ClusterTrunk : public Trunk {
   int given_ = 0;                               ///< micro-batches that next_outputs() has returned in the current step
   std::vector<std::optional<double>> squares_;  ///< Squares of each slave in the current step
   bool squares_due_ = false;                    ///< whether slaves with shards still have to send Squares
+  std::set<std::uint32_t> broken_;              ///< stages that slaves named in Done since the last load()
   std::vector<int> owed_;                       ///< number of Done messages expected from each slave
   std::vector<MemberTime> times_;
   std::vector<Traffic> traffic_;  ///< of each node in a training step of the plan

@@ -34,14 +34,19 @@ Found test(Learner& learner, const Batches& batches, int images, int classes, co
            const std::atomic<bool>& stop) {
   Found found{.result = {}, .confusion = Confusion(classes)};
   const Stopwatch watch;
-  found.result = evaluate(learner, batches, [&](const Evaluation& so_far, const TestedBatch& batch) {
+  const auto count = [&](const Evaluation& so_far, const TestedBatch& batch) {
     found.confusion.add(batch.outputs, batch.labels, batch.count);
     const double left = watch.seconds() * (images - so_far.images) / so_far.images;
     for (const auto& observer : observers) {
       observer->on_test({.tested = so_far.images, .images = images, .accuracy = so_far.accuracy, .seconds_left = left});
     }
     return !stop;
-  });
+  };
+  try {
+    found.result = evaluate(learner, batches, count);
+  } catch (const Diverged& diverged) {
+    fail("{}; check that the weights belong to this net, or take weights of an earlier epoch", diverged.what());
+  }
   return found;
 }
 

@@ -198,10 +198,25 @@ class TrainCommand {
            .text = fmt::format("stopped: {}; the last checkpoint is still valid", lost.what()),
            .go_on = go_on_});
       return kSlaveLost;
+    } catch (const Diverged& diverged) {
+      cluster.dismiss("the run ended: " + std::string(diverged.what()));
+      files_->finish(stop);
+      if (files_->saved_step() < 0) throw;
+      throw Error(fmt::format("{}; {}", diverged.what(), after_divergence()));
     } catch (const Error& error) {
       cluster.dismiss("the run ended: " + std::string(error.what()));
       throw;
     }
+  }
+
+  /// Names the last checkpoint, and the command that trains on from its weights.
+  std::string after_divergence() const {
+    const double rate = net_.training.learning_rate;
+    return fmt::format(
+        "{}/checkpoint.safetensors of step {} is the last checkpoint, and its values are finite; to train on from its "
+        "weights, give the same command with another --out, --weights {}/weights.safetensors and a lower learning "
+        "rate, such as --set training.learning_rate={:g} (it is {:g}), or clip gradients with --set training.clip",
+        files_->folder(), files_->saved_step(), shell_word(files_->folder()), rate / 10.0, rate);
   }
 
   RunEnd end_of(const Outcome& outcome) const {

@@ -50,16 +50,19 @@ void RunFiles::save(const SavedState& state) {
   write_text(folder_ + "/plan.json", state.plan);
   write_checkpoint(folder_, cut_, state.state, state.run);
   write_weights(folder_ + "/weights.safetensors", cut_, *state.state.model, net_);
+  saved_step_ = steps_of(state.state.progress, state.run.length);
   for (const auto& observer : observers_) {
-    observer->on_checkpoint(folder_ + "/checkpoint.safetensors", steps_of(state.state.progress, state.run.length));
+    observer->on_checkpoint(folder_ + "/checkpoint.safetensors", saved_step_);
   }
 }
 
 void RunFiles::try_to_save(SavedState state) {
-  why_unsaved_.clear();
   try {
     save(state);
+    why_unsaved_.clear();
     unsaved_ = {};
+  } catch (const Diverged&) {
+    throw;  // an earlier state that could not be saved is finite, and finish() writes it
   } catch (const Error& error) {
     why_unsaved_ = error.what();
     unsaved_ = std::move(state);
@@ -87,6 +90,8 @@ void RunFiles::finish(const std::atomic<bool>& stop) {
       save(unsaved_);
       why_unsaved_.clear();
       return;
+    } catch (const Diverged&) {
+      throw;
     } catch (const Error& error) {
       if (why_unsaved_ == error.what()) continue;
       why_unsaved_ = error.what();
@@ -99,6 +104,8 @@ void RunFiles::try_to_save_best(const BestEpoch& best, const ModelState& model) 
   try {
     make_anew();
     write_best(best_file(), cut_, model, net_, best);
+  } catch (const Diverged&) {
+    throw;
   } catch (const Error& error) {
     notice(std::string(error.what()) + "; training goes on without the weights of its best epoch");
   }

@@ -34,13 +34,16 @@ class RunFiles {
   /// Writes a checkpoint, the weights and the plan. Makes the folder anew, with a notice, where it is gone. Throws Error.
   void save(const SavedState& state);
   /// The same for a run in which training is worth more than the files: a failure is a notice, and the state is held in
-  /// memory until one is saved.
+  /// memory until one is saved. Throws Diverged if the state has values that are not finite.
   void try_to_save(SavedState state);
   /// For the end of a run: where the last state could not be saved, tries again until it can. Throws Error when somebody
   /// stops the program meanwhile.
   void finish(const std::atomic<bool>& stop);
 
-  /// Writes the weights of the best epoch so far. A failure is a notice.
+  /// The step of the last checkpoint that was written; -1 before the first.
+  long saved_step() const { return saved_step_; }
+
+  /// Writes the weights of the best epoch so far. A failure is a notice. Throws Diverged if weights are not finite.
   void try_to_save_best(const BestEpoch& best, const ModelState& model);
   /// The best epoch of a run that goes on.
   BestEpoch best_before();
@@ -55,6 +58,8 @@ class RunFiles {
   const Net& net_;
   const Observers& observers_;
   std::map<std::string, std::string> kept_;  ///< the texts of files that are written once, by their names
+
+  long saved_step_ = -1;
 
   // The last state, where it could not be saved.
   SavedState unsaved_;

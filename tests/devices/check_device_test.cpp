@@ -45,6 +45,7 @@ class WrongShard : public Shard {
     for (float& weight : state.weights().span()) weight *= 1.01F;
     shard_->set_state(state);
   }
+  bool finite() const override { return shard_->finite(); }
   ShardState state() const override { return shard_->state(); }
   void set_state(const ShardState& state) override { shard_->set_state(state); }
   std::vector<Tensor> gradients() const override {

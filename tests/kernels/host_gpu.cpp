@@ -47,6 +47,8 @@ void* Gpu::allocate(std::size_t bytes, const std::string& what) {
 }
 
 void Gpu::release(void* memory) noexcept { state_->memory.erase(memory); }
+int* Gpu::allocate_number() { return new int(0); }
+void Gpu::release_number(int* number) noexcept { delete number; }
 bool Gpu::settle() noexcept { return !host_gpu_limits().lost; }
 void Gpu::write(float* to, const float* from, std::size_t count) { std::copy_n(from, count, to); }
 void Gpu::read(const float* from, float* to, std::size_t count) { std::copy_n(from, count, to); }

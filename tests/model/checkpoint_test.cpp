@@ -267,6 +267,28 @@ TEST(Weights, OfTheBestEpochSayWhichItIs) {
   EXPECT_THAT(notice, HasSubstr("the best epoch is looked for anew"));
 }
 
+/// Files with such values would be refused on load.
+TEST(Weights, ThatAreNoNumbersAreNeverWritten) {
+  const TemporaryFolder folder;
+  const std::string weights = folder.path() + "/weights.safetensors";
+  const Cut cut = small_net();
+  write_sample(folder.path(), 5);
+  write_weights(weights, cut, drawn(cut, 1), {.name = "small"});
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    ModelState model = drawn(cut, 2);
+    model.trunk[0].parameters[0].moments[0].span().back() = bad;
+    TrainingState next{std::make_shared<const ModelState>(model), sample(6).progress};
+    EXPECT_THROW(write_checkpoint(folder.path(), cut, next, kRun), Diverged) << "a moment";
+    model.head[0].bias.value.span().back() = bad;
+    EXPECT_THROW(write_weights(weights, cut, model, {.name = "small"}), Diverged);
+    EXPECT_THROW(write_best(weights, cut, model, {.name = "small"}, {.epoch = 1}), Diverged);
+  }
+  std::string notice;
+  EXPECT_EQ(read_checkpoint(folder.path(), cut, notice).progress, sample(5).progress);
+  EXPECT_EQ(notice, "");
+  EXPECT_EQ(error_of_weights(weights, cut), "");
+}
+
 /// A batch norm's layer, whose variances are checked.
 Cut normed_net() {
   Cut cut = small_net();

@@ -123,6 +123,42 @@ TEST(Head, LossAndCorrectCount) {
   EXPECT_EQ(loss.correct, 1);
 }
 
+/// A NaN among the outputs makes the loss NaN, and no answer counts as right, whichever place it has.
+TEST(Head, OfOutputsThatAreNaNIsNeverRight) {
+  for (const LayerSpec& loss : {LayerSpec{SoftmaxCrossEntropy{}}, LayerSpec{SquaredError{}}}) {
+    Head<float> head(make_cut({3, 1, 1}, {Flatten{}, loss}), 1, 1);
+    for (int at = 0; at < 3; ++at) {
+      Tensor maps({1, 3, 1, 1});
+      const std::vector<float> outputs{1.0F, 3.0F, 2.0F};
+      std::ranges::copy(outputs, maps.data());
+      maps.data()[at] = NAN;
+      for (int label = 0; label < 3; ++label) {
+        head.forward(maps, {});
+        const BatchLoss found = head.loss({label}, 1);
+        EXPECT_TRUE(std::isnan(found.sum)) << at << " " << label;
+        EXPECT_EQ(found.correct, 0) << at << " " << label;
+      }
+    }
+  }
+}
+
+TEST(Head, NamesTheDenseLayerThatAnUpdateBroke) {
+  Head<float> head(make_cut({2, 1, 1}, {Flatten{}, Dense{.units = 3}, Dense{.units = 2}, SoftmaxCrossEntropy{}}), 1, 1);
+  const Tensor maps({1, 2, 1, 1}, 1.0F);
+  const auto step = [&] {
+    head.forward(maps, {.training = true});
+    head.loss({0}, 1);
+    head.backward();
+    head.backward_weights();
+    head.update({.learning_rate = 1.0F});
+  };
+  step();
+  EXPECT_EQ(head.broken(), "");
+  head.states()[1].bias.value.data()[1] = INFINITY;
+  step();
+  EXPECT_EQ(head.broken(), "layer2");
+}
+
 /// With smoothing 1/4, PyTorch's loss is 3/4 of the label's -log p plus 1/4 of the mean of -log p over the classes.
 TEST(Head, LabelSmoothing) {
   Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{0.25F}}), 1, 1);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <filesystem>
 
 #include "tests/programs/programs.hpp"
@@ -127,6 +128,46 @@ TEST_F(Predictions, SayWhenTheNetGivesNoNumbers) {
   EXPECT_EQ(process.wait(120s), kFailure);
   EXPECT_THAT(process.output(),
               HasSubstr("outputs for this image are not finite numbers; check that the weights belong to this net"));
+}
+
+/// Makes the number NaN whose bytes come first in the file, which loses its checksums, as a file of another program.
+void make_nan(const std::string& file, const std::string& number) {
+  std::string bytes = file_bytes(file);
+  const std::string checksum = "xxh3_64";
+  for (auto at = bytes.find(checksum); at != std::string::npos; at = bytes.find(checksum)) bytes[at] = 'X';
+  const auto at = bytes.find(number);
+  ASSERT_NE(at, std::string::npos) << file;
+  bytes.replace(at, 4, std::string("\x00\x00\xc0\x7f", 4));
+  std::ofstream(file, std::ios::binary) << bytes;
+}
+
+TEST_F(Predictions, AndEveryOtherCommandRefuseWeightsThatAreNoNumbers) {
+  train();
+  const std::string weights = folder("run/weights.safetensors");
+  const std::string net = folder("run/config.yaml");
+  const std::string model = folder("cats.onnx");
+  Process out = master({"export", net, "--weights", weights, "--out", model});
+  ASSERT_EQ(out.wait(120s), kSuccess) << out.output();
+  const std::string bytes = file_bytes(weights);
+  std::uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const std::string first = bytes.substr(sizeof header + header, 16);  // of the convolution's weights
+  make_nan(weights, first);
+  make_nan(model, first);
+  const std::vector<std::vector<std::string>> commands{
+      {"train", net, "--data", folder("data"), "--out", folder("next"), "--weights", weights},
+      {"test", net, "--data", folder("data"), "--weights", weights},
+      {"predict", net, "--weights", weights, folder("data")},
+      {"export", net, "--weights", weights, "--out", folder("next.onnx")},
+      {"import", weights, "--net", net, "--out", folder("next")},
+      {"import", model, "--out", folder("next")}};
+  for (const std::vector<std::string>& command : commands) {
+    Process process = master(command);
+    EXPECT_EQ(process.wait(120s), kFailure) << command[0];
+    EXPECT_THAT(process.output(), testing::AllOf(HasSubstr("value 0 of tensor c.weight is nan"),
+                                                 HasSubstr("weights must be finite numbers")))
+        << command[0];
+  }
 }
 
 TEST_F(Predictions, TakeWeightsOfOtherPrograms) {

@@ -99,6 +99,7 @@ class Recorder : public Learner {
       return loss;
     });
   }
+  std::string broken() const override { return learner_.broken(); }
   double gradient_squares() override {
     return watched([&] { return learner_.gradient_squares(); });
   }

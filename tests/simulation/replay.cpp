@@ -52,6 +52,10 @@ class NodesTrunk : public Trunk {
     settle();
   }
   void finish() override { settle(); }
+  std::string broken() const override {
+    const bool broken = std::ranges::any_of(nodes_, [](const auto& node) { return !node->broken_stages().empty(); });
+    return broken ? "a stage" : "";
+  }
   std::vector<ShardState> snapshot() override {
     settle();
     std::vector<ShardState> states;
@@ -151,6 +155,7 @@ class Replay : public Learner {
     return loss;
   }
   double gradient_squares() override { return net_.gradient_squares(); }
+  std::string broken() const override { return net_.broken(); }
   void apply(const UpdateStep& step, const Progress& after) override { net_.apply(step, after); }
   const Tensor& outputs(const Tensor& images) override { return net_.outputs(images); }
   BatchLoss test_loss(const std::vector<int>& labels, int count) override { return net_.test_loss(labels, count); }

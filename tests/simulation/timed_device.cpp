@@ -46,6 +46,7 @@ class TimedShard final : public Shard {
     work();
     shard_->update(step);
   }
+  bool finite() const override { return shard_->finite(); }
   ShardState state() const override { return shard_->state(); }
   void set_state(const ShardState& state) override { shard_->set_state(state); }
   std::vector<Tensor> gradients() const override { return shard_->gradients(); }

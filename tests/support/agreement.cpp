@@ -26,6 +26,7 @@ struct Results {
   std::vector<Tensor> added_gradients;
   std::vector<Tensor> gradients;
   ShardState start, end;
+  bool finite = true;  ///< what the shard says of the end
 };
 
 Results compute(Device& device, const ShardSpec& spec) {
@@ -50,6 +51,7 @@ Results compute(Device& device, const ShardSpec& spec) {
     shard.shard().update(step_of(spec.stage));
   }
   results.end = shard.shard().state();
+  EXPECT_TRUE(shard.shard().finite());
   return results;
 }
 
@@ -120,7 +122,7 @@ void expect_gradients_taken(Device& device, const ShardSpec& spec, const std::ve
 
 // ---- NaN -----------------------------------------------------------------------------------------------------------
 
-/// One step of a shard with one value that is NaN.
+/// One step of a shard with one value that is NaN. The update finds the values that it leaves.
 struct Poisoned {
   ShardState state;
   Tensor input, output_gradient;
@@ -137,6 +139,11 @@ Results compute(Device& device, const ShardSpec& spec, const Poisoned& with) {
   if (const Tensor* gradient = shard.backward(with.output_gradient.span())) results.input_gradient = *gradient;
   results.gradients = shard.shard().gradients();
   results.added_gradients = shard.added_gradients();
+  shard.shard().update(step_of(spec.stage));
+  results.end = shard.shard().state();
+  results.finite = shard.shard().finite();
+  shard.shard().set_state(random_state(spec));
+  EXPECT_TRUE(shard.shard().finite()) << "with another state";
   return results;
 }
 
@@ -152,6 +159,8 @@ void expect_kept(const Tensor& got, const Tensor& expected, const char* what) {
 void expect_nan_kept(Device& device, const ShardSpec& spec, const Poisoned& with) {
   const Results expected = compute(*make_reference64_device(), spec, with);
   const Results got = compute(device, spec, with);
+  const std::vector<const Tensor*> end = tensors_of(got.end);
+  EXPECT_EQ(got.finite, std::ranges::all_of(end, [](const Tensor* each) { return all_finite(each->span()); }));
   expect_kept(got.tested, expected.tested, "output in testing");
   expect_kept(got.output, expected.output, "output in training");
   if (spec.input_gradient) expect_kept(got.input_gradient, expected.input_gradient, "input gradient");

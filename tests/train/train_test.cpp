@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <thread>
 
 #include "devices/registry.hpp"
@@ -14,6 +15,8 @@ namespace convoy {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 
 constexpr int kBatch = 4;
 constexpr int kBatches = 3;  ///< of an epoch
@@ -43,6 +46,7 @@ class ForgetfulLearner : public Learner {
   }
   double gradient_squares() override { return 0.0; }
   void apply(const UpdateStep&, const Progress& after) override { stands_ = after; }
+  std::string broken() const override { return ""; }
   const Tensor& outputs(const Tensor&) override {
     ++tested_;
     return outputs_;
@@ -64,6 +68,38 @@ class ForgetfulLearner : public Learner {
   Progress kept_;
   Tensor outputs_;
   int tested_ = 0;
+};
+
+/// A net of which step 2 breaks a layer. A GPU says so when the next step has begun.
+class BrokenLearner : public ForgetfulLearner {
+ public:
+  explicit BrokenLearner(bool late) : ForgetfulLearner({}), late_(late) {}
+
+  BatchLoss accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) override {
+    ++begun_;
+    return ForgetfulLearner::accumulate(images, labels, pass);
+  }
+  void apply(const UpdateStep& step, const Progress& after) override {
+    ++applied_;
+    ForgetfulLearner::apply(step, after);
+  }
+  std::string broken() const override { return (late_ ? begun_ > 2 : applied_ >= 2) ? "conv1" : ""; }
+
+  int applied() const { return applied_; }
+
+ private:
+  bool late_;
+  int begun_ = 0;
+  int applied_ = 0;
+};
+
+/// A net whose loss is a number in training and none in the test of images 5 to 8.
+class OverflowingLearner : public ForgetfulLearner {
+ public:
+  OverflowingLearner() : ForgetfulLearner({}) {}
+  BatchLoss test_loss(const std::vector<int>&, int count) override {
+    return {.sum = tested() == 2 ? INFINITY : 1.0, .correct = count};
+  }
 };
 
 class Watch : public Observer {
@@ -131,6 +167,35 @@ TEST_F(TheLoop, TakesACheckpointFromBehindTheLastStepOfAnEpoch) {
   ForgetfulLearner learner({});
   run(learner, 2, {.epoch = 0, .batch = kBatches});
   EXPECT_THAT(steps_, ElementsAre(4, 5, 6));
+}
+
+TEST_F(TheLoop, EndsAtTheStepThatBreaksALayer) {
+  for (const bool late : {false, true}) {
+    BrokenLearner learner(late);
+    steps_.clear();
+    observers_.clear();
+    try {
+      run(learner, 2);
+      ADD_FAILURE() << "training went on";
+    } catch (const Diverged& diverged) {
+      EXPECT_STREQ(diverged.what(),
+                   "training diverged: after step 2, weights of layer conv1 or their moments are infinite or NaN");
+    }
+    EXPECT_EQ(steps_.size(), late ? 2U : 1U);
+    EXPECT_EQ(learner.applied(), 2) << "no update comes after it";
+    EXPECT_THAT(saved_, IsEmpty());
+  }
+}
+
+TEST_F(TheLoop, EndsAtATestWhoseLossIsNoNumber) {
+  OverflowingLearner learner;
+  try {
+    run(learner, 2);
+    FAIL() << "training went on";
+  } catch (const Diverged& diverged) {
+    EXPECT_THAT(diverged.what(), HasSubstr("the loss over test images 5 to 8 is inf"));
+  }
+  EXPECT_THAT(steps_, ElementsAre(1, 2, 3));
 }
 
 /// Two learners of one process, each with its own number of threads, in turns on one thread and at once on two.
