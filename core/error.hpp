@@ -25,7 +25,8 @@ class PeerLost : public Error {
   enum class Reason {
     gone,         ///< it died, hung, or broke the protocol
     cannot_hold,  ///< it cannot take its part of a plan
-    unreachable   ///< peers cannot reach each other, though the master reaches them all; peer() is empty
+    unreachable,  ///< peers cannot reach each other, though the master reaches them all; peer() is empty
+    wrong         ///< it computed something wrong, and must not take part again
   };
 
   PeerLost(std::string peer, const std::string& what, Reason reason = Reason::gone)

@@ -226,6 +226,7 @@ struct Pass {
   bool training = false;   ///< dropout is active and a backward pass follows
   std::uint64_t seed = 0;  ///< seed of this step, for dropout
   bool squares = false;    ///< the sum of the gradients' squares is read before the update
+  long step = 0;           ///< number of the step in the run, counted from 1; 0 outside training. It never travels
 };
 
 }  // namespace convoy

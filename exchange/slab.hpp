@@ -24,6 +24,10 @@ struct Slab {
     return values.sample(sample).subspan(static_cast<std::size_t>(channels.first - first) * map(),
                                          static_cast<std::size_t>(channels.count) * map());
   }
+  std::span<const float> run(int sample, FilterRange channels) const {
+    return values.sample(sample).subspan(static_cast<std::size_t>(channels.first - first) * map(),
+                                         static_cast<std::size_t>(channels.count) * map());
+  }
   /// Visits `count` values, from index `begin` on, of the box of these samples and channels in NCHW order. Calls
   /// visit() with each contiguous run of values.
   template <class Visit>

@@ -61,6 +61,17 @@ struct TestReport {
   double seconds_left = 0.0;
 };
 
+/// Values of a slave that the master found to be wrong when it computed them again.
+struct WrongWork {
+  std::string slave;
+  std::string what;        ///< "maps", "gradients" (a part of them) or "weights"
+  std::string stage;       ///< the stage whose maps, maps' gradient or weights these are
+  long step = 0;           ///< counted from 1
+  double error = 0.0;      ///< norm of the difference relative to the norm of the right values; infinite for NaN
+  double tolerance = 0.0;  ///< largest relative error that passes
+  long last_right = 0;     ///< the last step in which the slave's values were found right; 0 if there is none
+};
+
 struct RunEnd {
   std::string how;                ///< "finished", "stopped" (early, by an option), "interrupted" or "failed"
   std::string text;               ///< the same as a text for people; empty if finished
@@ -72,6 +83,7 @@ struct RunEnd {
   double test_accuracy = -1;      ///< test accuracy of the last complete epoch; negative if no epoch is complete
   std::vector<MemberTime> times;  ///< times of each member in the whole run
   double seconds = 0.0;
+  long verified = -1;  ///< number of verifications that found slaves' values right; negative without --verify
 };
 
 class Observer {
@@ -85,6 +97,8 @@ class Observer {
   virtual void on_step(const StepReport&) {}
   virtual void on_test(const TestReport&) {}
   virtual void on_epoch(const EpochReport&) {}
+  /// A slave sent wrong values and is dropped. A notice says so for people.
+  virtual void on_wrong_work(const WrongWork&) {}
   virtual void on_checkpoint(const std::string& /*file*/, long /*step*/) {}
   virtual void on_end(const RunEnd&) {}
 };

@@ -159,8 +159,10 @@ class Loop {
     const Progress& at = progress();
     const double epoch = at.epoch + static_cast<double>(at.batch) / training_.training.count();
     const double rate = learning_rate(options, epoch);
-    const Pass pass{
-        .training = true, .seed = dropout_seed(training_.seed, steps_done()), .squares = options.clip > 0.0};
+    const Pass pass{.training = true,
+                    .seed = dropout_seed(training_.seed, steps_done()),
+                    .squares = options.clip > 0.0,
+                    .step = steps_done() + 1};
     training_.training.fill(at.epoch, at.batch, images_, labels_);
     const auto update = [&](double norm) {
       if (!std::isfinite(norm)) {

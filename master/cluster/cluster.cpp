@@ -16,7 +16,11 @@ Cluster::Cluster(const ClusterOptions& options, const NetOptions& net_options, c
       observers_(observers),
       stop_(stop),
       threads_(net_options.device_options.threads),
-      device_(make_device(net_options.device, net_options.device_options)) {}
+      device_(make_device(net_options.device, net_options.device_options)) {
+  if (options.slaves > 0 && options.verify > 0) {
+    verifier_.emplace(options.verify, *device_, [this](const std::string& text) { notice(observers_, text); });
+  }
+}
 
 std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop,
@@ -104,8 +108,26 @@ void Cluster::execute() {
       cut_.trunk, planned_.plan, *roster_, options_.share ? device_.get() : nullptr,
       patience_for(planned_.plan, profiles),
       Rebalancing{.profiles = shares_move ? profiles : std::vector<MemberProfile>()}, on_plan);
+  if (verifier_) {
+    trunk->verify_with(*verifier_);
+    tell_what_is_verified();
+  }
   slaves_ = trunk.get();
   trunk_ = std::move(trunk);
+}
+
+void Cluster::tell_what_is_verified() const {
+  std::size_t shards = 0;
+  for (const StagePlan& stage : planned_.plan.stages) {
+    shards += static_cast<std::size_t>(std::ranges::count_if(
+        stage.shards, [&](const Assignment& shard) { return static_cast<std::size_t>(shard.member) < slave_count(); }));
+  }
+  const std::size_t seen = verifier_->tiles().size();
+  if (seen == shards) return;
+  notice(observers_,
+         fmt::format("--verify: the master can check {} of the slaves' {} shards; the maps that the others read do not "
+                     "pass through it under this plan",
+                     seen, shards));
 }
 
 void Cluster::train_alone() {
@@ -131,6 +153,10 @@ void Cluster::lose(const PeerLost& lost) {
     notice(observers_, fmt::format("{}; maps go through the master instead (--exchange star)", lost.what()));
     star_only_ = true;
     return;
+  }
+  if (roster_ && lost.reason() == PeerLost::Reason::wrong) {
+    roster_->ban(lost.peer(), "this slave sent wrong values in this run; it may join the next run");
+    for (const auto& observer : observers_) observer->on_wrong_work(*verifier_->found());
   }
   if (!roster_ || !roster_->remove_lost(lost.peer(), lost.what())) throw lost;
   const std::size_t left = slave_count();

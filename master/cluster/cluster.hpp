@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 
 #include "master/cluster/cluster_trunk.hpp"
 #include "master/cluster/planning.hpp"
@@ -32,6 +33,9 @@ class Cluster {
   /// The measured speeds. They have no members if no member was timed.
   const Calibration& calibration() const { return planned_.calibration; }
 
+  /// The number of verifications that found slaves' work right; negative without --verify.
+  long verified() const { return verifier_ ? verifier_->verified() : -1; }
+
   /// Makes a new trunk after a slave was lost: with the remaining slaves, with new ones too if fewer than
   /// options.least_slaves remain, or on this machine alone, as it does once `stop` is set. If two slaves cannot connect to
   /// each other, the same slaves get a plan in a star. The caller must load the state of the new trunk. Throws Error if no
@@ -53,6 +57,7 @@ class Cluster {
   void form();
   void form_once();
   void execute();
+  void tell_what_is_verified() const;
   void lose(const PeerLost& lost);
   void train_alone();
   void finish_alone();
@@ -65,7 +70,8 @@ class Cluster {
   const std::atomic<bool>& stop_;
   int threads_;  ///< number of threads on this machine that compute the heads
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Roster> roster_;  ///< empty in a run without slaves
+  std::optional<Verifier> verifier_;  ///< with --verify
+  std::unique_ptr<Roster> roster_;    ///< empty in a run without slaves
   Planned planned_;
   bool formed_ = false;  ///< whether a first trunk was made, so that the run has begun
   int losses_ = 0;       ///< number of losses since the last step

@@ -58,6 +58,29 @@ std::string ClusterTrunk::broken() const {
   return all.empty() ? "" : stages_[*all.begin()].name;
 }
 
+void ClusterTrunk::verify_with(Verifier& verifier) {
+  verifier_ = &verifier;
+  verifier_->begin_plan(plan_, *node_);
+}
+
+/// Asks for the state of the tile to verify in the coming step, if there is one. The answer travels while the step runs.
+void ClusterTrunk::begin_verification(const Pass& pass) {
+  const VerifiableTile* tile = verifier_ != nullptr ? verifier_->begin_step(pass) : nullptr;
+  if (tile != nullptr) before_ = ask(tile->stage, tile->node, tile->filters);
+}
+
+/// Verifies the tile of the step that has just ended, if there is one. The slabs of the master's node still hold the step.
+void ClusterTrunk::end_verification() {
+  const VerifiableTile* tile = verifier_ != nullptr ? verifier_->tile() : nullptr;
+  if (tile == nullptr) return;
+  const auto before = std::exchange(before_, nullptr);
+  const auto after = ask(tile->stage, tile->node, tile->filters);
+  run_until([&] { return before->complete() && after->complete(); });
+  if (const auto wrong = verifier_->judge(before->of.state, after->of.state)) {
+    throw PeerLost(wrong->slave, describe(*wrong), PeerLost::Reason::wrong);
+  }
+}
+
 void ClusterTrunk::load(const std::vector<ShardState>& states) {
   invariant(states.size() == stages_.size(), "there is one state for each stage");
   settle();

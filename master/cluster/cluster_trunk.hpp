@@ -12,6 +12,7 @@
 #include "exchange/node.hpp"
 #include "master/cluster/roster.hpp"
 #include "master/cluster/state_transfer.hpp"
+#include "master/cluster/verifier.hpp"
 #include "plan/rebalance.hpp"
 #include "train/trunk.hpp"
 
@@ -26,6 +27,10 @@ class ClusterTrunk : public Trunk {
   /// PeerLost; the roster can then be used for another plan.
   ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own, std::chrono::milliseconds patience,
                Rebalancing rebalancing = {}, std::function<void(const Plan&)> on_plan = {});
+
+  /// Has `verifier` compute some of the slaves' work again from now on. A slave whose work is wrong is lost: finish()
+  /// throws PeerLost with the reason `wrong`. The verifier must outlive the trunk.
+  void verify_with(Verifier& verifier);
 
   void begin(const Tensor& images, const Pass& pass) override;
   std::optional<SampleRange> next_outputs() override;
@@ -62,6 +67,7 @@ class ClusterTrunk : public Trunk {
   /// Runs until no slave owes an answer and the master's node has finished the step.
   void settle();
   void take(std::size_t slave, const wire::Envelope& envelope);
+  void take_done(std::size_t slave, const wire::Done& done);
   void take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
   std::vector<std::size_t> awaited() const;
   std::chrono::milliseconds patience() const;
@@ -79,6 +85,8 @@ class ClusterTrunk : public Trunk {
   std::shared_ptr<ComingState> ask(std::size_t stage, int node, FilterRange filters);
   void give(int node, const FilterState& state);
   bool snapshot_complete() const;
+  void begin_verification(const Pass& pass);
+  void end_verification();
   void count_own_seconds();
   void count_traffic();
 
@@ -111,6 +119,8 @@ class ClusterTrunk : public Trunk {
   wire::Deadline unreached_at_ = wire::Deadline::max();  ///< when unreached_ ends the plan
   std::optional<StateTransfer> states_;                  ///< transfers between the master and the plan's slaves
   std::vector<std::shared_ptr<ComingState>> snapshot_;   ///< the states of the snapshot in progress
+  Verifier* verifier_ = nullptr;                         ///< null without --verify
+  std::shared_ptr<ComingState> before_;  ///< state of the verified tile before the step, while it arrives
 };
 
 }  // namespace convoy

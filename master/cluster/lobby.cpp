@@ -65,6 +65,7 @@ std::optional<std::string> Lobby::objection(const wire::ServerLink::From& from, 
       hello.name == kMasterName) {
     return fmt::format("the name '{}' is taken; start this slave with another --name", hello.name);
   }
+  if (const auto banned = banned_.find(hello.name); banned != banned_.end()) return banned->second;
   if (welcome_ && !welcome_->contains(hello.name)) return unwelcome_;
   if (!needed_ && lost_too_often(hello.name)) {
     return fmt::format("run {} has lost {} {} times in a row; it may join again in {:.0f} minutes, or the next run",

@@ -67,6 +67,8 @@ class Lobby {
   /// Counts the loss of a member. A slave with several losses in a row is refused for some minutes, unless the run cannot
   /// go on without more slaves.
   void count_loss(const std::string& name, const std::string& address);
+  /// Refuses slaves of this name from now on.
+  void ban(const std::string& name, const std::string& why) { banned_[name] = why; }
   void forget_losses(const std::string& name) { losses_.erase(name); }
   void need_slaves(bool needed) { needed_ = needed; }
 
@@ -103,6 +105,7 @@ class Lobby {
   std::vector<Guest> guests_;
   std::optional<std::set<std::string>> welcome_;  ///< names of the slaves to admit; without a value, any name
   std::string unwelcome_;                         ///< the reason for refusing other names
+  std::map<std::string, std::string> banned_;     ///< by name, why a slave may not come back
   bool needed_ = false;                           ///< whether the run cannot go on without more slaves
   std::map<std::string, Losses> losses_;          ///< losses in a row, by the slave's name
   std::map<std::string, Losses> losses_from_;     ///< losses by address

@@ -52,8 +52,19 @@ bool names_a_file(const std::string& plan) { return !plan.empty() && plan != kTh
 
 std::optional<Exchange> exchange_wish(const ClusterOptions& options) {
   if (options.plan == kThesis) return Exchange::thesis;
-  if (options.exchange.empty()) return std::nullopt;
-  return exchange_from(options.exchange);
+  if (!options.exchange.empty()) return exchange_from(options.exchange);
+  if (options.verify > 0) return Exchange::star;
+  return std::nullopt;
+}
+
+/// Throws Error if slaves would send one another maps that the master cannot verify.
+void expect_verifiable(const ClusterOptions& options, Exchange exchange) {
+  if (options.verify == 0 || exchange == Exchange::star) return;
+  fail(
+      "--verify needs the exchange star, in which maps go through the master; leave out --verify, or take --exchange "
+      "star "
+      "instead of {}",
+      to_string(exchange));
 }
 
 /// Returns the greatest divisor of the batch up to `wanted`.
@@ -78,6 +89,7 @@ Wishes wishes_of(const ClusterOptions& options, int batch) {
   if (wishes.exchange == Exchange::thesis && (!options.exchange.empty() || options.micro_batch > 0)) {
     fail("--plan thesis: it has a way of its own to exchange maps; leave out --exchange and --micro-batch");
   }
+  if (wishes.exchange) expect_verifiable(options, *wishes.exchange);
   if (!options.wire.empty()) wishes.wire = number_type_from(options.wire);
   if (options.micro_batch > 0) wishes.micro_batches = micro_batches_of(options, batch);
   return wishes;

@@ -57,6 +57,8 @@ class Roster {
   bool remove(const std::string& name, const std::string& why);
   /// Counts a step of every member, for remove_lost().
   void count_step();
+  /// Refuses slaves of this name from now on, with `reason`.
+  void ban(const std::string& name, const std::string& reason) { lobby_.ban(name, reason); }
   /// Removes a member that failed or vanished. It may join again, unless it was lost several times in a row, each time
   /// within a few steps.
   bool remove_lost(const std::string& name, const std::string& why);

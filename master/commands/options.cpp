@@ -117,7 +117,7 @@ constexpr const char* kNoFolder = "true";
 
 /// The options that need slaves.
 constexpr std::array kForSlaves{"least-slaves", "listen", "insecure", "keys",        "master-share", "memory",
-                                "shares",       "wire",   "exchange", "micro-batch", "plan"};
+                                "shares",       "wire",   "exchange", "micro-batch", "plan",         "verify"};
 
 /// Removes the options for slaves from those of the run if the user now gives --slaves 0.
 RunOptions run_to_take_over(const CLI::App& command, RunOptions run) {
@@ -177,6 +177,13 @@ void define(CLI::App& command, TrainOptions& options) {
       ->needs(weights)
       ->allow_extra_args(false);
   define_resume(command, options);
+  command
+      .add_option(
+          "--verify", options.cluster.verify,
+          "every N steps, compute a slave's filters of one stage again and drop a slave that sent wrong values; "
+          "maps go through the master (0: never)")
+      ->check(whole_number(0, 1000000000))
+      ->capture_default_str();
   command
       .add_option(
           "--snapshot-seconds", options.snapshot_seconds,

@@ -43,6 +43,7 @@ struct ClusterOptions {
   std::string exchange;   ///< "star" or "ring"; empty for the exchange of the plan
   int micro_batch = 0;    ///< images in a micro-batch; 0 for the micro-batches of the plan
   std::string wire;       ///< number type on the wire; empty for the type of the plan, or fp32
+  int verify = 0;         ///< number of steps between two verifications of a slave's work; 0 for none
 };
 
 struct TrainOptions {

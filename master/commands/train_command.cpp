@@ -189,7 +189,7 @@ class TrainCommand {
                                     [&](const TrainingState& state) { files_->try_to_save(saved(cluster, state)); });
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       files_->finish(stop);
-      end(end_of(outcome));
+      end(end_of(outcome, cluster.verified()));
       return outcome.interrupted ? kInterrupted : kSuccess;
     } catch (const PeerLost& lost) {
       cluster.dismiss("the run ended: " + std::string(lost.what()));
@@ -219,7 +219,7 @@ class TrainCommand {
         files_->folder(), files_->saved_step(), shell_word(files_->folder()), rate / 10.0, rate);
   }
 
-  RunEnd end_of(const Outcome& outcome) const {
+  RunEnd end_of(const Outcome& outcome, long verified) const {
     const long steps = static_cast<long>(net_.training.epochs) * training_->count();
     RunEnd end{.how = "finished",
                .step = outcome.steps,
@@ -228,7 +228,8 @@ class TrainCommand {
                .best_accuracy = outcome.best.accuracy,
                .test_accuracy = outcome.test_accuracy,
                .times = outcome.times,
-               .seconds = outcome.seconds};
+               .seconds = outcome.seconds,
+               .verified = verified};
     if (outcome.interrupted) {
       end.how = "interrupted";
       end.text = fmt::format("interrupted after step {} of {}; a checkpoint was written", outcome.steps, steps);

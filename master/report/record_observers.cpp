@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <fmt/ostream.h>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -98,6 +99,13 @@ class JsonObserver : public Observer {
   void on_checkpoint(const std::string& file, long step) override {
     put({{"event", "checkpoint"}, {"file", file}, {"step", step}});
   }
+  void on_wrong_work(const WrongWork& wrong) override {
+    Json json{{"event", "wrong_work"}, {"slave", wrong.slave}, {"what", wrong.what},
+              {"stage", wrong.stage},  {"step", wrong.step},   {"tolerance", wrong.tolerance}};
+    if (std::isfinite(wrong.error)) json["error"] = wrong.error;
+    if (wrong.last_right > 0) json["last_right"] = wrong.last_right;
+    put(json);
+  }
   void on_end(const RunEnd& end) override {
     Json json{{"event", "end"},     {"how", end.how},         {"step", end.step},
               {"steps", end.steps}, {"seconds", end.seconds}, {"times", times_json(end.times)}};
@@ -107,6 +115,7 @@ class JsonObserver : public Observer {
       json["best_accuracy"] = end.best_accuracy;
     }
     if (end.test_accuracy >= 0.0) json["test_accuracy"] = end.test_accuracy;
+    if (end.verified >= 0) json["verified"] = end.verified;
     if (!end.go_on.empty()) json["go_on"] = end.go_on;
     put(json);
   }

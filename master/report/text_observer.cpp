@@ -98,6 +98,9 @@ class TextObserver : public Observer {
                                 percent(time.transfer, total(time)), percent(time.wait, total(time))));
       }
     }
+    if (end.verified >= 0) {
+      lines_.line(fmt::format("verified: {} times what a slave sent was computed again and found right", end.verified));
+    }
     if (!start_.folder.empty()) lines_.line("run folder: " + start_.folder);
     if (!end.go_on.empty()) lines_.line("go on with: " + end.go_on);
   }

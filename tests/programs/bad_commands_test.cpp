@@ -193,6 +193,8 @@ INSTANTIATE_TEST_SUITE_P(
         impossible("NotOurs", {"--listen", "tcp://198.51.100.7:5570"}, kFailure, "not an address of this machine"),
         impossible("NoPlan", {"--plan", "NETS/glyphs.yaml"}, kFailure, "not a plan"),
         impossible("NoPlanFile", {"--plan", "SCRATCH/plan.json"}, kFailure, "plan.json: the file is missing"),
+        impossible("VerifyInARing", {"--exchange", "ring", "--verify", "5"}, kFailure,
+                   "--verify needs the exchange star"),
         impossible("ShareText", {"--shares", "1,x"}, kFailure, "--shares '1,x': expected 2 numbers"),
         impossible("ShareCount", {"--shares", "1,2,3"}, kFailure, "expected 2 numbers"),
         impossible("LeastSlaves", {"--least-slaves", "3"}, kFailure, "--least-slaves 3 is more than"),
@@ -209,6 +211,7 @@ class NeedSlaves : public testing::TestWithParam<std::vector<std::string>> {};
 TEST_P(NeedSlaves, AndSaySo) {
   for (const std::string command : {"train", "plan"}) {
     if (command == "plan" && GetParam().front() == "--memory") continue;  // of the share that it plans
+    if (command == "plan" && GetParam().front() == "--verify") continue;  // it trains nothing
     std::vector<std::string> words{kMaster, command, kSource + "/nets/glyphs.yaml"};
     words.insert(words.end(), GetParam().begin(), GetParam().end());
     Process process(words);
@@ -219,7 +222,7 @@ TEST_P(NeedSlaves, AndSaySo) {
 
 INSTANTIATE_TEST_SUITE_P(
     Options, NeedSlaves,
-    testing::Values(std::vector<std::string>{"--least-slaves", "1"},
+    testing::Values(std::vector<std::string>{"--least-slaves", "1"}, std::vector<std::string>{"--verify", "5"},
                     std::vector<std::string>{"--listen", "tcp://*:5570"}, std::vector<std::string>{"--insecure"},
                     std::vector<std::string>{"--keys", "keys.json"}, std::vector<std::string>{"--master-share"},
                     std::vector<std::string>{"--memory", "1GiB"}, std::vector<std::string>{"--shares", "1"},

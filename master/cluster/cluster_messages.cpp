@@ -1,0 +1,230 @@
+// What ClusterTrunk sends and receives, and how long it waits.
+
+#include <algorithm>
+#include <utility>
+
+#include "core/stopwatch.hpp"
+#include "core/text.hpp"
+#include "master/cluster/cluster_trunk.hpp"
+
+namespace convoy {
+namespace {
+
+/// After a link between two slaves broke, the master waits this long for one of them to turn out to be gone.
+constexpr std::chrono::seconds kLinkPatience{6};
+
+}  // namespace
+
+void ClusterTrunk::send(std::size_t slave, const wire::Message& message) { roster_.send(slave, {message, {}}); }
+
+void ClusterTrunk::send_all(const wire::Message& message) {
+  for (std::size_t slave = 0; slave < slave_count(); ++slave) send(slave, message);
+}
+
+void ClusterTrunk::carry(const Parcel& parcel) {
+  if (verifier_ != nullptr) verifier_->see(parcel.task, parcel.first, parcel.bytes.values);
+  roster_.send(static_cast<std::size_t>(parcel.to),
+               {wire::Piece{.step = step_, .task = static_cast<std::uint32_t>(parcel.task), .first = parcel.first},
+                wire::Payload(parcel.bytes.owner, parcel.bytes.values)});
+}
+
+void ClusterTrunk::expect_all() {
+  for (int& owed : owed_) ++owed;
+  waited_ = {};
+}
+
+std::vector<std::size_t> ClusterTrunk::awaited() const {
+  std::vector<std::size_t> slaves;
+  for (std::size_t i = 0; i < owed_.size(); ++i) {
+    if (owed_[i] > 0 || states_->awaits(i)) slaves.push_back(i);
+  }
+  return slaves;
+}
+
+void ClusterTrunk::broke_protocol(std::size_t slave, const std::string& what) const {
+  const std::string& name = roster_.slaves()[slave].name;
+  throw PeerLost(name, fmt::format("slave {} broke the protocol: {}", name, printable(what, kMostWords)));
+}
+
+void ClusterTrunk::run_until(const std::function<bool()>& over) {
+  constexpr auto kTick = std::chrono::seconds(1);
+  auto since = wire::Clock::now();
+  while (!over()) {
+    // Messages that have arrived go before the next task of the master's own share, because slaves may wait for their
+    // effect.
+    auto arrival = roster_.receive({}, patience_, wire::Clock::now());
+    if (!arrival && node_->work()) continue;
+    const auto now = wire::Clock::now();
+    waited_ += now - std::exchange(since, now);
+    if (!arrival && now >= unreached_at_) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
+    if (!arrival && waited_ > limit()) end_at_limit();
+    if (!arrival) {
+      const bool at_work = step_ > 0 || moving_;
+      const Stopwatch waiting;
+      // Slaves whose links broke wait for another plan; it is no fault of theirs that they make no progress.
+      const bool broken = unreached_at_ != wire::Deadline::max();
+      arrival = roster_.receive(broken ? std::vector<std::size_t>() : awaited(), patience(),
+                                std::min(unreached_at_, now + kTick),
+                                at_work ? Roster::Awaited::at_work : Roster::Awaited::one_by_one);
+      if (own_ != nullptr) times_.back().wait += waiting.seconds();
+    }
+    if (arrival) take(arrival->slave, arrival->envelope);
+  }
+}
+
+/// The first steps compile kernels and fill caches, so they get the patience that was given. Later steps have shown how
+/// long a task takes: a slave hangs if it is silent for three times the longest task and one second more. The minimum
+/// spares a slave on a busy machine.
+std::chrono::milliseconds ClusterTrunk::patience() const {
+  constexpr double kMultiple = 3.0;
+  constexpr auto kLeast = std::chrono::seconds(3);  // heartbeats notice a stopped process sooner than this
+  if (step_ <= kFirstSteps || longest_ <= 0.0) return patience_;
+  const std::chrono::milliseconds measured(static_cast<long>(1e3 * (kMultiple * longest_ + 1.0)));
+  return std::min(patience_, std::max<std::chrono::milliseconds>(kLeast, measured));
+}
+
+/// Returns how long the master waits for a step or an answer, whatever the slaves send meanwhile. The limit is generous,
+/// because a slow link may delay a step much more than its tasks do. It ends a step that a slave draws out for ever.
+std::chrono::milliseconds ClusterTrunk::limit() const {
+  constexpr int kPatiences = 10;
+  constexpr double kMultiple = 10.0;
+  constexpr auto kLeast = std::chrono::seconds(60);
+  if (longest_step_ <= 0.0 || states_->awaits_any()) return kPatiences * patience_;
+  return std::max<std::chrono::milliseconds>(
+      kLeast, std::chrono::milliseconds(static_cast<long>(1e3 * kMultiple * longest_step_)));
+}
+
+/// Throws PeerLost for a step or an answer that takes too long. If all values go through the master, the slave at fault is
+/// the sender of the first values in the graph's order that have not arrived: this slave has everything that they depend
+/// on. If slaves send values to one another, the master cannot know the slave at fault, so it blames the plan.
+void ClusterTrunk::end_at_limit() {
+  const std::string how_long = fmt::format("within {:.0f} s", std::chrono::duration<double>(limit()).count());
+  if (!through_master()) {
+    const std::string what = step_ > 0 ? fmt::format("step {} did not end", step_) : "slaves did not exchange states";
+    throw PeerLost("", fmt::format("{} {}, and slaves wait for one another", what, how_long),
+                   PeerLost::Reason::unreachable);
+  }
+  std::vector<std::size_t> owing = awaited();
+  if (squares_due_) std::erase_if(owing, [this](std::size_t each) { return squares_[each].has_value(); });
+  std::size_t slave = owing.empty() ? 0 : owing.front();
+  if (const auto sender = node_->awaited_sender(); step_ > 0 && sender && is_slave(*sender)) {
+    slave = static_cast<std::size_t>(*sender);
+  }
+  const std::string& name = roster_.slaves()[slave].name;
+  throw PeerLost(name, fmt::format("slave {} holds the others up: it did not finish its part {}", name, how_long));
+}
+
+bool ClusterTrunk::sends_to_slaves(std::size_t slave) const {
+  return std::ranges::any_of(node_->graph().tasks, [&](const Task& task) {
+    return task.kind == TaskKind::send && static_cast<std::size_t>(task.node) == slave && is_slave(task.to);
+  });
+}
+
+bool ClusterTrunk::through_master() const {
+  if (moving_) return false;
+  for (std::size_t slave = 0; slave < slave_count(); ++slave) {
+    if (sends_to_slaves(slave)) return false;
+  }
+  return true;
+}
+
+void ClusterTrunk::settle() {
+  run_until([this] { return node_->finished() && std::ranges::none_of(owed_, [](int owed) { return owed > 0; }); });
+}
+
+/// Calls `call`, which handles a message of `slave`. Blames the slave for any Error, unless a member was lost meanwhile
+/// or the master's own device failed.
+template <class Call>
+void ClusterTrunk::judged(std::size_t slave, const Call& call) const {
+  try {
+    call();
+  } catch (const PeerLost&) {
+    throw;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const Error& error) {
+    broke_protocol(slave, error.what());
+  }
+}
+
+void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
+  const std::string& name = roster_.slaves()[slave].name;
+  if (const auto* assigned = std::get_if<wire::Assigned>(&envelope.message)) {
+    if (assigned->token == token_) assigned_[slave] = true;
+    return;
+  }
+  if (!assigned_[slave]) return;
+  if (const auto* failed = std::get_if<wire::Failed>(&envelope.message)) {
+    const std::string why = fmt::format("slave {} failed: {}", name, printable(failed->reason, kMostWords));
+    if (!ready_) throw PeerLost(name, why, PeerLost::Reason::cannot_hold);
+    throw PeerLost(name, why);
+  }
+  if (const auto* missed = std::get_if<wire::Unreached>(&envelope.message)) {
+    return take_unreached(slave, *missed);
+  }
+  const auto* piece = std::get_if<wire::Piece>(&envelope.message);
+  const bool asked = owed_[slave] > 0 || (piece != nullptr && states_->awaits(slave));
+  if (!asked) broke_protocol(slave, "an unrequested " + wire::name_of(envelope.message) + " came");
+  if (const auto* squares = std::get_if<wire::Squares>(&envelope.message)) {
+    if (!squares_due_ || squares_[slave]) broke_protocol(slave, "an unrequested Squares came");
+    squares_[slave] = squares->sum;
+  } else if (piece != nullptr) {
+    judged(slave, [&] { take_piece(slave, *piece, envelope.payload); });
+  } else if (const auto* wanted = std::get_if<wire::Wanted>(&envelope.message)) {
+    waited_ = {};
+    judged(slave, [&] { states_->take_wanted(slave, *wanted); });
+  } else if (const auto* done = std::get_if<wire::Done>(&envelope.message)) {
+    take_done(slave, *done);
+  } else {
+    broke_protocol(slave, wire::name_of(envelope.message) + " came where Piece or Done was due");
+  }
+}
+
+void ClusterTrunk::take_done(std::size_t slave, const wire::Done& done) {
+  // Otherwise the slave would compute with a state that it never received.
+  if (owed_[slave] == states_->unanswered_offers(slave)) broke_protocol(slave, "Done came where Wanted was due");
+  --owed_[slave];
+  if (step_ == 0) waited_ = {};
+  for (const std::uint32_t stage : done.broken) {
+    if (stage >= stages_.size()) broke_protocol(slave, fmt::format("a Done that names stage {}", stage));
+    broken_.insert(stage);
+  }
+  times_[slave].compute += done.compute;
+  times_[slave].transfer += done.transfer;
+  times_[slave].wait += done.wait;
+  if (!training_ || done.stages.size() != stages_.size()) return;
+  for (std::size_t s = 0; s < stages_.size(); ++s) {
+    rebalancer_.count(slave, s, done.stages[s]);
+    longest_ = std::max(longest_, done.stages[s]);
+  }
+}
+
+void ClusterTrunk::take_unreached(std::size_t slave, const wire::Unreached& missed) {
+  if (!moving_ && !sends_to_slaves(slave)) {
+    broke_protocol(slave, "an Unreached, although the plan has it send to no other slave");
+  }
+  if (gave_up_[slave]) broke_protocol(slave, "a second Unreached");
+  gave_up_[slave] = true;
+  // The link of a slave that has said Done may break while others still compile.
+  if (!ready_ && owed_[slave] > 0) --owed_[slave];
+  // If the other slave is dead, the master loses it too within kLinkPatience. Only a broken link between two slaves that
+  // are both alive needs another plan.
+  if (ready_ && unreached_.empty()) unreached_at_ = wire::Clock::now() + kLinkPatience;
+  unreached_ +=
+      fmt::format("{}slave {} cannot connect to {}", unreached_.empty() ? "" : "; ", roster_.slaves()[slave].name,
+                  printable(fmt::format("{}", fmt::join(missed.peers, ", ")), kMostWords));
+}
+
+void ClusterTrunk::take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload) {
+  if (piece.step == 0 && states_->awaits(slave)) {
+    if (states_->take(slave, piece, payload)) waited_ = {};
+    return;
+  }
+  if (step_ == 0 || piece.step != step_) fail("a Piece of step {} came in step {}", piece.step, step_);
+  const auto owner = std::make_shared<wire::Payload>(payload);
+  node_->receive(static_cast<int>(slave), static_cast<int>(piece.task), piece.first,
+                 {owner, std::as_const(*owner).bytes()});
+  if (verifier_ != nullptr) verifier_->see(static_cast<int>(piece.task), piece.first, std::as_const(*owner).bytes());
+}
+
+}  // namespace convoy
