@@ -7,18 +7,9 @@
 #include <vector>
 
 #include "core/stage.hpp"
+#include "kernels/host/laned_maps.hpp"
 
 namespace convoy {
-
-/// Maps as (planes, height, width, lanes) floats with the lanes contiguous. Channels-last maps have one plane per
-/// sample; maps in blocks of 16 channels have one plane per sample and block; NCHW maps have one plane per sample and
-/// channel, and one lane.
-struct LanedMaps {
-  int planes = 0;
-  int height = 0;
-  int width = 0;
-  int lanes = 0;
-};
 
 /// The origin of a maximum: the index of its element in the window, or kNoPlace.
 using PoolPlace = std::uint16_t;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/host/batch_statistics.hpp"
 #include "kernels/onednn/relu.hpp"
 
 namespace convoy {
@@ -13,6 +14,8 @@ namespace {
 
 using Arguments = std::unordered_map<int, memory>;
 
+/// oneDNN normalises, but with statistics that it is given: it would sum them in single precision. Its backward pass is
+/// that of statistics of the batch, because its flags do not include use_global_stats.
 class BatchNormLayer : public OnednnLayer {
  public:
   BatchNormLayer(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape, int moments, const memory& input,
@@ -22,6 +25,7 @@ class BatchNormLayer : public OnednnLayer {
         shape_(shape),
         fused_(fused),
         input_(input),
+        statistics_(shape, lanes_of(input.get_desc(), shape)),
         output_(engine.make(input.get_desc())),
         input_gradient_(engine.make(input.get_desc())),
         gradient_(input.get_desc()) {
@@ -42,6 +46,7 @@ class BatchNormLayer : public OnednnLayer {
 
   void forward(const Pass& pass, SampleRange samples) override {
     invariant(samples.count == shape_.n, "batch norm takes the whole batch");
+    if (pass.training) find_statistics();
     Arguments arguments{{DNNL_ARG_SRC, input_},
                         {DNNL_ARG_DST, output_},
                         {DNNL_ARG_SCALE, weights_.values},
@@ -57,7 +62,6 @@ class BatchNormLayer : public OnednnLayer {
       engine_.run(dnnl::batch_normalization_forward(describe(pass.training, kFlags)), arguments);
       activate_in_place(Activation::relu, output_);
     }
-    if (pass.training) average();
   }
   const memory& output() const override { return output_; }
   void backward(const memory& gradient, SampleRange) override {
@@ -85,18 +89,25 @@ class BatchNormLayer : public OnednnLayer {
       static_cast<Flags>(static_cast<unsigned>(Flags::use_scale) | static_cast<unsigned>(Flags::use_shift));
 
   dnnl::batch_normalization_forward::primitive_desc describe(bool training, Flags flags) const {
-    return onednn::describe_batch_norm(
-        engine_.engine, training ? prop_kind::forward_training : prop_kind::forward_inference, input_.get_desc(),
-        layer_.epsilon, training ? flags : flags | Flags::use_global_stats);
+    return onednn::describe_batch_norm(engine_.engine,
+                                       training ? prop_kind::forward_training : prop_kind::forward_inference,
+                                       input_.get_desc(), layer_.epsilon, flags | Flags::use_global_stats);
   }
-  void average() const {
+  void find_statistics() {
+    statistics_.find(floats_of(input_));
     const double count = static_cast<double>(shape_.n) * shape_.h * shape_.w;
-    const auto unbiased = static_cast<float>(count / std::max(1.0, count - 1.0));
+    const double unbiased = count / std::max(1.0, count - 1.0);
+    const auto momentum = static_cast<double>(layer_.momentum);
+    const auto average = [&](float& running, double value) {
+      running = static_cast<float>((1.0 - momentum) * static_cast<double>(running) + momentum * value);
+    };
     for (int c = 0; c < shape_.c; ++c) {
-      float& mean = floats_of(running_mean_.values)[c];
-      float& variance = floats_of(running_variance_.values)[c];
-      mean = (1.0F - layer_.momentum) * mean + layer_.momentum * floats_of(mean_)[c];
-      variance = (1.0F - layer_.momentum) * variance + layer_.momentum * unbiased * floats_of(variance_)[c];
+      const double mean = statistics_.mean()[c];
+      const double variance = statistics_.variance()[c];
+      floats_of(mean_)[c] = static_cast<float>(mean);
+      floats_of(variance_)[c] = static_cast<float>(variance);
+      average(floats_of(running_mean_.values)[c], mean);
+      average(floats_of(running_variance_.values)[c], unbiased * variance);
     }
   }
 
@@ -105,6 +116,7 @@ class BatchNormLayer : public OnednnLayer {
   Shape shape_;
   bool fused_;  ///< includes a ReLU
   memory input_;
+  BatchStatistics statistics_;
   memory output_;
   memory input_gradient_;
   OnednnInlet gradient_;

@@ -19,13 +19,19 @@ using dnnl::memory;
 
 namespace {
 
+/// Returns the number of channels in a block of the layout.
+int block_of(memory::format_tag layout) {
+  switch (layout) {
+    case memory::format_tag::nChw16c: return 16;
+    case memory::format_tag::nChw8c: return 8;
+    case memory::format_tag::nChw4c: return 4;
+    default: return 1;
+  }
+}
+
 /// Returns whether oneDNN can view channels first .. first + count - 1 of maps without copying them.
 bool shows_channels(const memory::desc& desc, const Shape& shape, int first, int count) {
-  const memory::format_tag layout = layout_of(desc, shape);
-  const int block = layout == memory::format_tag::nChw16c  ? 16
-                    : layout == memory::format_tag::nChw8c ? 8
-                    : layout == memory::format_tag::nChw4c ? 4
-                                                           : 1;
+  const int block = block_of(layout_of(desc, shape));
   return first % block == 0 && count % block == 0;
 }
 
@@ -135,6 +141,13 @@ memory::format_tag layout_of(const memory::desc& desc, const Shape& shape) {
   }
   invariant(desc == desc_of(shape, Tag::nchw, onednn::type_of(desc)), "maps are channels-last, blocked or plain");
   return Tag::nchw;
+}
+
+LanedMaps lanes_of(const memory::desc& desc, const Shape& shape) {
+  const memory::format_tag layout = layout_of(desc, shape);
+  if (layout == memory::format_tag::nhwc) return {shape.n, shape.h, shape.w, shape.c};
+  const int block = block_of(layout);
+  return {shape.n * ((shape.c + block - 1) / block), shape.h, shape.w, block};
 }
 
 memory::desc with_samples(const memory::desc& desc, const Shape& shape, int samples) {

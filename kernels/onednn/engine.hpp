@@ -5,6 +5,7 @@
 
 #include "core/stage.hpp"
 #include "kernels/device.hpp"
+#include "kernels/host/laned_maps.hpp"
 #include "kernels/onednn/api.hpp"
 
 namespace convoy {
@@ -59,6 +60,8 @@ dnnl::memory::desc desc_of(const Shape& shape, dnnl::memory::format_tag layout,
                            dnnl::memory::data_type type = dnnl::memory::data_type::f32);
 /// Returns the layout of a primitive's maps of this shape.
 dnnl::memory::format_tag layout_of(const dnnl::memory::desc& desc, const Shape& shape);
+/// Returns maps of this shape as planes with lanes.
+LanedMaps lanes_of(const dnnl::memory::desc& desc, const Shape& shape);
 /// Returns the descriptor in the same layout for another number of samples.
 dnnl::memory::desc with_samples(const dnnl::memory::desc& desc, const Shape& shape, int samples);
 /// Returns samples of maps of this shape: a view, or `maps` itself where the samples are all of them.

@@ -39,6 +39,29 @@ INSTANTIATE_TEST_SUITE_P(ManyThreads, Devices,
                                           testing::ValuesIn(stage_cases())),
                          case_name);
 
+// ---- batch norm ----------------------------------------------------------------------------------------------------
+
+/// Sums of so many values in single precision would be off by some 1e-5.
+TEST(BatchNormStatistics, AreAsExactAsFloats) {
+  Stage stage = stage_without_weights("stage", StageKind::channels, 8, 64, 64);
+  stage.after = {BatchNorm{.name = "norm", .momentum = 1.0F}};
+  const ShardSpec spec{stage, {0, 8}, 16, true};
+  std::vector<ShardState> states;
+  for (const std::string name : {"reference64", "cpu", "eigen"}) {
+    const auto device = make_device(name, {.threads = 2});
+    HostShard shard(*device, spec);
+    shard.forward(random_input(spec).span(), {.training = true});
+    states.push_back(shard.shard().state());
+    for (const std::size_t each : {2, 3}) {  // mean and variance
+      for (int c = 0; c < 8; ++c) {
+        const float expected = states.front().parameters.at(each).value.at(c, 0);
+        EXPECT_NEAR(states.back().parameters.at(each).value.at(c, 0), expected, std::abs(expected) * 0x1.0p-23F)
+            << name << ", channel " << c;
+      }
+    }
+  }
+}
+
 // ---- bfloat16 ------------------------------------------------------------------------------------------------------
 
 /// The cpu device with bfloat16 products, or nothing and the reason in `why`.
