@@ -11,9 +11,6 @@
 namespace convoy {
 namespace {
 
-/// The first steps of a plan compile kernels and fill caches, so they may take long.
-constexpr std::uint64_t kFirstSteps = 4;
-
 /// Makes the token by which the slaves of one plan recognise each other's messages.
 std::string make_token() {
   std::random_device entropy;

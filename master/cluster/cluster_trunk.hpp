@@ -55,6 +55,9 @@ class ClusterTrunk : public Trunk {
   const Plan& plan() const { return plan_; }
 
  private:
+  /// The first steps of a plan compile kernels and fill caches, so they may take long.
+  static constexpr std::uint64_t kFirstSteps = 4;
+
   std::size_t slave_count() const { return roster_.slaves().size(); }
   bool is_slave(int node) const { return static_cast<std::size_t>(node) < slave_count(); }
   void send(std::size_t slave, const wire::Message& message);
