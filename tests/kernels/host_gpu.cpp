@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels/host/matmul.hpp"
@@ -21,6 +23,7 @@ namespace cuda {
 struct Gpu::State {
   std::size_t allocated = 0;
   std::map<void*, std::vector<char>> memory;
+  std::map<int*, std::unique_ptr<int>> numbers;
 };
 
 std::vector<GpuInfo> list_gpus() {
@@ -47,8 +50,13 @@ void* Gpu::allocate(std::size_t bytes, const std::string& what) {
 }
 
 void Gpu::release(void* memory) noexcept { state_->memory.erase(memory); }
-int* Gpu::allocate_number() { return new int(0); }
-void Gpu::release_number(int* number) noexcept { delete number; }
+int* Gpu::allocate_number() {
+  auto number = std::make_unique<int>(0);
+  int* place = number.get();
+  state_->numbers.emplace(place, std::move(number));
+  return place;
+}
+void Gpu::release_number(int* number) noexcept { state_->numbers.erase(number); }
 bool Gpu::settle() noexcept { return !host_gpu_limits().lost; }
 void Gpu::write(float* to, const float* from, std::size_t count) { std::copy_n(from, count, to); }
 void Gpu::read(const float* from, float* to, std::size_t count) { std::copy_n(from, count, to); }

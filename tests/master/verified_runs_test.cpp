@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
@@ -49,9 +50,8 @@ std::string written(const std::function<void(Observer&)>& tell, bool json) {
     tell(*observer);
   }
   std::fclose(file);
-  std::string result(text, size);
-  std::free(text);  // NOLINT(cppcoreguidelines-no-malloc): open_memstream allocates it
-  return result;
+  const std::unique_ptr<char, decltype(&std::free)> owner(text, std::free);
+  return {text, size};
 }
 
 TEST(VerifiedRuns, AreReported) {
