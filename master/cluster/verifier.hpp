@@ -18,7 +18,8 @@ std::string describe(const WrongWork& wrong);
 
 class Verifier {
  public:
-  /// Verifies one tile in each step whose number is divisible by `interval`. The device must outlive the verifier.
+  /// Verifies one tile in each step whose number is divisible by `interval`, and a tile with wrong values again in the
+  /// step after it. The device must outlive the verifier.
   /// `tell` takes a text for people about a tile that cannot be verified.
   Verifier(int interval, Device& device, std::function<void(const std::string&)> tell)
       : interval_(interval), device_(device), tell_(std::move(tell)) {}
@@ -35,7 +36,7 @@ class Verifier {
   void see(int task, std::size_t first, std::span<const std::byte> values);
   void see_update(const UpdateStep& step) { update_ = step; }
   /// Ends the verification in a step that is over, with the slave's states of the tile before and after it. Returns what
-  /// is wrong, if anything is. A tile that the device cannot hold is never drawn again under this plan.
+  /// is wrong if a value is NaN or infinite, or if values of the tile were wrong in the step before, too. A tile that the device cannot hold is never drawn again under this plan.
   std::optional<WrongWork> judge(const ShardState& before, const ShardState& after);
 
   /// The number of tiles that were found right.
@@ -51,6 +52,7 @@ class Verifier {
   Tensor gradient() const;
   void report(const Comparison& result, const std::string& what, int stage);
   void compare(TileRun& run, const ShardState& before, const ShardState& after);
+  void compare(const TileInputs& inputs, const TileResults& own, const TileResults& disturbed, const ShardState& after);
   void compare_weights(const TileInputs& inputs, const TileResults& own, const TileResults& disturbed,
                        const ShardState& after);
 
@@ -61,6 +63,7 @@ class Verifier {
   const Node* master_ = nullptr;
   std::vector<VerifiableTile> tiles_;
   std::optional<VerifiableTile> tile_;
+  std::optional<VerifiableTile> suspect_;  ///< the tile of the step before, if its values were wrong
   Pass pass_;
   UpdateStep update_;
   std::map<int, std::vector<float>> seen_;  ///< values of the tile's send tasks in the current step

@@ -45,6 +45,7 @@ struct Setting {
   TrainingOptions training{.learning_rate = 0.02, .momentum = 0.9, .weight_decay = 0.001};
   int micro_batches = 1;
   int interval = 1;  ///< 0: without a verifier
+  std::uint64_t seed = kSeed;
   bool room = true;  ///< whether the master's device can compile anything
 };
 
@@ -77,9 +78,9 @@ Tensor random_images(const Cut& net, Random& random) {
 void train_some(Trunk& trunk, const Setting& setting, Trained& outcome) {
   NetLearner learner(trunk, setting.net, kBatch);
   learner.load({std::make_shared<const ModelState>(
-      ModelState{initial_trunk(setting.net, kSeed), initial_heads(setting.net, kSeed)})});
+      ModelState{initial_trunk(setting.net, setting.seed), initial_heads(setting.net, setting.seed)})});
   for (long step = 1; step <= kSteps; ++step) {
-    Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
+    Random random(setting.seed, 100 + static_cast<std::uint64_t>(step));
     const Tensor images = random_images(setting.net, random);
     std::vector<int> labels(kBatch);
     for (int& label : labels) label = static_cast<int>(random.below(3));
@@ -245,7 +246,7 @@ void expect_pass(const HonestCase& c, const Cut& net) {
   if (c.adam) setting.training = {.optimizer = Optimizer::adam, .learning_rate = 0.002, .momentum = 0.9};
   const Trained outcome = train_on(std::move(all), setting);
   EXPECT_EQ(outcome.text, "");
-  EXPECT_EQ(outcome.verified, kSteps);
+  EXPECT_GE(outcome.verified, kSteps - 2) << "a rare rounding may be looked at twice";
 }
 
 TEST_P(HonestSlaves, PassOnGlyphs) { expect_pass(GetParam(), glyphs(GetParam().adam ? "adam" : "sgd")); }
@@ -264,6 +265,19 @@ INSTANTIATE_TEST_SUITE_P(
                     HonestCase{"Adam", {"reference", "cpu", "eigen"}, NumberType::fp32, true, 0.0},
                     HonestCase{"AdamInBf16", {"reference", "cpu"}, NumberType::bf16, true, 0.0}),
     [](const auto& info) { return info.param.name; });
+
+/// A slave reads its own maps before they are rounded for the wire, and the master reads them after. In so small a net one
+/// gradient that takes another way through a pooling window is a large part of all.
+TEST(Verifying, NeverNamesAnHonestSlaveForARounding) {
+  long verified = 0;
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+    const Trained outcome =
+        train_on(devices(honest("eigen"), honest("eigen")), {.net = glyphs(), .wire = NumberType::bf16, .seed = seed});
+    ASSERT_EQ(outcome.text, "") << "seed " << seed;
+    verified += outcome.verified;
+  }
+  EXPECT_GE(verified, 24 * kSteps - 24);
+}
 
 TEST(Verifying, ChangesNoBit) {
   const auto two = [] { return devices(honest("eigen"), honest("eigen")); };
