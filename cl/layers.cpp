@@ -124,10 +124,11 @@ class ClPooling : public ClLayer {
 /// The host draws the mask, because its generator gives the same integers on every machine.
 class ClDropout : public ClLayer {
  public:
-  ClDropout(ClShared& shared, const Dropout& dropout, const ClTensor& input, int first_filter, const std::string& what)
+  ClDropout(ClShared& shared, const Dropout& dropout, const ClTensor& input, const Origin& origin,
+            const std::string& what)
       : shared_(shared),
         dropout_(dropout),
-        first_filter_(first_filter),
+        origin_(origin),
         input_(input),
         mask_(input.shape()),
         factors_(shared.context, input.shape(), what),
@@ -135,7 +136,7 @@ class ClDropout : public ClLayer {
         input_gradient_(shared.context, input.shape(), what) {}
 
   void forward(const Pass& pass, SampleRange samples) override {
-    draw_dropout_mask(dropout_, pass, first_filter_, samples, mask_);
+    draw_dropout_mask(dropout_, pass, origin_, samples, mask_);
     factors_.write(samples, mask_.samples(samples.first, samples.count));
     multiply(input_.buffer(), output_.buffer(), samples);
   }
@@ -153,7 +154,7 @@ class ClDropout : public ClLayer {
 
   ClShared& shared_;
   Dropout dropout_;
-  int first_filter_;
+  Origin origin_;
   const ClTensor& input_;
   Tensor mask_;
   ClTensor factors_;
@@ -199,14 +200,14 @@ std::unique_ptr<ClAdd> make_cl_add(ClShared& shared, const ClTensor& input, cons
 }
 
 std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& layer, const ClTensor& input,
-                                       int first_filter, bool after_relu, const std::string& what) {
+                                       const Origin& origin, bool after_relu, const std::string& what) {
   if (const auto* activation = std::get_if<Activation>(&layer)) {
     return std::make_unique<ClActivation>(shared, *activation, input, false, what);
   }
   if (const auto* pool = std::get_if<Pooling>(&layer)) {
     return std::make_unique<ClPooling>(shared, *pool, input, after_relu, what);
   }
-  return std::make_unique<ClDropout>(shared, std::get<Dropout>(layer), input, first_filter, what);
+  return std::make_unique<ClDropout>(shared, std::get<Dropout>(layer), input, origin, what);
 }
 
 std::unique_ptr<ClLayer> make_cl_fused_pooling(ClShared& shared, const Pooling& pool, const Shape& from,

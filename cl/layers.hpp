@@ -18,11 +18,11 @@ class ClLayer {
   virtual std::vector<ClParameter*> parameters() { return {}; }
 };
 
-/// Returns a layer that reads `input`. `first_filter` is the number, in the whole stage, of the input's first channel.
+/// Returns a layer that reads `input`. `origin` is the input's place in the whole stage and batch.
 /// Set `after_relu` (for max pooling only) where the input is a ReLU's output and the layer's backward must include the
 /// ReLU's. `what` names the stage in errors.
 std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& layer, const ClTensor& input,
-                                       int first_filter, bool after_relu, const std::string& what);
+                                       const Origin& origin, bool after_relu, const std::string& what);
 /// Adds maps, which connect() must set before the first forward.
 class ClAdd : public ClLayer {
  public:

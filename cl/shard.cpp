@@ -167,7 +167,7 @@ void ClShard::make_layers() {
       continue;
     }
     layers_.push_back(
-        make_cl_layer(shared_, after[i], last(), spec_.filters.first, max_after_relu && i == 1, what_ + "maps"));
+        make_cl_layer(shared_, after[i], last(), origin_of(spec_), max_after_relu && i == 1, what_ + "maps"));
   }
 }
 

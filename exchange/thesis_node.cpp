@@ -13,7 +13,8 @@ ThesisNode::ThesisNode(const Plan& plan, const std::vector<Stage>& trunk, const 
     convolved_[static_cast<int>(s)] = {Tensor(shape), held.first};
     convolved_gradients_[static_cast<int>(s)] = {Tensor(shape), held.first};
     if (index != graph.master) continue;
-    layers_.push_back(std::make_unique<ChannelLayers<float>>(trunk[s], held, batch_, nullptr));
+    layers_.push_back(std::make_unique<ChannelLayers<float>>(
+        ShardSpec{.stage = trunk[s], .filters = held, .batch = batch_}, nullptr));
     weights_.push_back(zero_state(trunk[s], held.count));
   }
 }

@@ -48,6 +48,10 @@ struct ShardSpec {
   bool keep_input_gradient = true;
   /// Number of equal parts, in samples, in which forward and backward_input take the batch. It divides `batch`.
   int micro_batches = 1;
+  /// Where the shard computes only some samples of each micro-batch of a larger batch: the number of its first sample in
+  /// the micro-batch, and how many samples the micro-batch has. 0: it has those of the shard.
+  int first_sample = 0;
+  int whole_micro_batch = 0;
 
   /// Returns whether maps and gradients are ready only when the whole batch has been given, as with batch norm.
   bool waits_for_batch() const { return has_batch_norm(stage); }
@@ -69,6 +73,27 @@ struct ShardSpec {
 inline SampleRange micro_batch(const ShardSpec& spec, int index) {
   const int count = spec.batch / spec.micro_batches;
   return {index * count, count};
+}
+
+/// The place of a shard's maps among the maps of the whole stage and the whole batch.
+struct Origin {
+  int first_filter = 0;
+  int first_sample = 0;       ///< in each micro-batch
+  int micro_batch = 1;        ///< samples of a micro-batch that the shard computes
+  int whole_micro_batch = 1;  ///< all samples of a micro-batch
+  /// Returns the number in the whole batch of the shard's sample `sample`.
+  int number_in_batch(int sample) const {
+    return sample / micro_batch * whole_micro_batch + first_sample + sample % micro_batch;
+  }
+};
+
+/// Returns the place of a shard's maps.
+inline Origin origin_of(const ShardSpec& spec) {
+  const int count = spec.batch / spec.micro_batches;
+  return {.first_filter = spec.filters.first,
+          .first_sample = spec.first_sample,
+          .micro_batch = count,
+          .whole_micro_batch = spec.whole_micro_batch > 0 ? spec.whole_micro_batch : count};
 }
 
 /// One shard, compiled for a batch size. The order of calls is forward, backward_input, backward_filters, update;

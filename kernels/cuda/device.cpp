@@ -151,7 +151,7 @@ class CudaShard : public Shard {
         continue;
       }
       layers_.push_back(
-          make_cuda_layer(gpu_, after[i], last(), spec_.filters.first, after_relu && i == 1, what_ + "maps"));
+          make_cuda_layer(gpu_, after[i], last(), origin_of(spec_), after_relu && i == 1, what_ + "maps"));
     }
   }
 

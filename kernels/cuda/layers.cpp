@@ -105,11 +105,11 @@ class CudaPooling : public CudaLayer {
 /// The host draws the mask, because its generator gives the same integers on every machine.
 class CudaDropout : public CudaLayer {
  public:
-  CudaDropout(cuda::Gpu& gpu, const Dropout& dropout, const CudaTensor& input, int first_filter,
+  CudaDropout(cuda::Gpu& gpu, const Dropout& dropout, const CudaTensor& input, const Origin& origin,
               const std::string& what)
       : gpu_(gpu),
         dropout_(dropout),
-        first_filter_(first_filter),
+        origin_(origin),
         input_(input),
         mask_(input.shape()),
         factors_(gpu, input.shape(), what),
@@ -117,7 +117,7 @@ class CudaDropout : public CudaLayer {
         input_gradient_(gpu, input.shape(), what) {}
 
   void forward(const Pass& pass, SampleRange samples) override {
-    draw_dropout_mask(dropout_, pass, first_filter_, samples, mask_);
+    draw_dropout_mask(dropout_, pass, origin_, samples, mask_);
     factors_.write(samples, mask_.samples(samples.first, samples.count));
     multiply(input_, output_, samples);
   }
@@ -134,7 +134,7 @@ class CudaDropout : public CudaLayer {
 
   cuda::Gpu& gpu_;
   Dropout dropout_;
-  int first_filter_;
+  Origin origin_;
   const CudaTensor& input_;
   Tensor mask_;
   CudaTensor factors_;
@@ -155,14 +155,14 @@ const CudaTensor& CudaAdd::backward(const CudaTensor& gradient, SampleRange samp
 }
 
 std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,
-                                           int first_filter, bool after_relu, const std::string& what) {
+                                           const Origin& origin, bool after_relu, const std::string& what) {
   if (const auto* activation = std::get_if<Activation>(&layer)) {
     return std::make_unique<CudaActivation>(gpu, *activation, input, false, what);
   }
   if (const auto* pool = std::get_if<Pooling>(&layer)) {
     return std::make_unique<CudaPooling>(gpu, *pool, input, after_relu, what);
   }
-  return std::make_unique<CudaDropout>(gpu, std::get<Dropout>(layer), input, first_filter, what);
+  return std::make_unique<CudaDropout>(gpu, std::get<Dropout>(layer), input, origin, what);
 }
 
 std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, const Activation& activation,

@@ -106,7 +106,7 @@ EigenShard::EigenShard(const ShardSpec& spec, ThreadTeam& team)
       read_(spec.stage),
       runs_(runs()),
       parameters_(spec.stage, spec.filters.count),
-      layers_(spec.stage, spec.filters, spec.batch, &parameters_),
+      layers_(spec, &parameters_),
       output_(output_shape(spec.stage, spec.batch, spec.filters.count)),
       weightless_(spec.stage, spec.filters, spec.batch),
       input_gradient_(input_shape(spec.stage, spec.input_gradient ? spec.batch : 0)),

@@ -95,15 +95,15 @@ double sum_over(const BasicTensor<T>& maps, int c, F f) {
 }  // namespace
 
 template <class T>
-ChannelLayers<T>::ChannelLayers(const Stage& stage, FilterRange filters, int batch, HostParameters<T>* parameters)
-    : layers_(stage.after),
-      spec_{.stage = stage, .filters = filters, .batch = batch},
+ChannelLayers<T>::ChannelLayers(const ShardSpec& spec, HostParameters<T>* parameters)
+    : layers_(spec.stage.after),
+      spec_(spec),
       parameters_(parameters),
       max_places_(layers_.size()),
       scales_(layers_.size()),
       moments_(layers_.size()),
       norm_numbers_(layers_.size()) {
-  Shape shape = conv_shape(stage, batch, filters.count);
+  Shape shape = conv_shape(spec.stage, spec.batch, spec.filters.count);
   values_.emplace_back(shape, T{0});
   std::size_t norms = 0;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -168,11 +168,12 @@ void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c, const Pass& pa
   } else {
     const auto& dropout = std::get<Dropout>(layers_[i]);
     T* scale = &scales_[i].at(n, c);
+    const Origin origin = origin_of(spec_);
+    const int number = origin.number_in_batch(n);
     for (int e = 0; e < size; ++e) {
-      scale[e] =
-          pass.training
-              ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, n, spec_.filters.first + c, e))
-              : T{1};
+      scale[e] = pass.training ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, number,
+                                                              origin.first_filter + c, e))
+                               : T{1};
       out.values[e] = in.values[e] * scale[e];
     }
   }

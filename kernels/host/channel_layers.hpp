@@ -20,7 +20,7 @@ template <class T>
 class ChannelLayers {
  public:
   /// `parameters` are the shard's and must outlive the layers; null for a stage without batch norm.
-  ChannelLayers(const Stage& stage, FilterRange filters, int batch, HostParameters<T>* parameters);
+  ChannelLayers(const ShardSpec& spec, HostParameters<T>* parameters);
 
   /// The convolution's output, (batch, filters.count, rows, columns), which must be filled before forward.
   BasicTensor<T>& input() { return values_.front(); }

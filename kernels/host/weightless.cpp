@@ -14,7 +14,7 @@ Weightless<T>::Weightless(const Stage& stage, FilterRange filters, int batch) : 
 template <class T>
 FilterRange Weightless<T>::around(int channel) const {
   const int before = (stage_.norm.size - 1) / 2;
-  return common({channel - before, stage_.norm.size}, {0, stage_.channels});
+  return common(FilterRange{channel - before, stage_.norm.size}, {0, stage_.channels});
 }
 
 template <class T>

@@ -120,7 +120,7 @@ void OnednnShard::make_layers() {
       continue;
     }
     layers_.push_back(
-        make_onednn_layer(engine_, after[i], shape, micro_batch, passed, spec_.filters.first, pooled_relu && i == 1));
+        make_onednn_layer(engine_, after[i], shape, micro_batch, passed, origin_of(spec_), pooled_relu && i == 1));
     passed = layers_.back()->output();
     if (const auto* pool = std::get_if<Pooling>(&after[i])) shape = pooled_shape(*pool, shape);
   }

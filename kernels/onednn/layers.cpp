@@ -162,10 +162,10 @@ class AveragePoolLayer : public OnednnLayer {
 class DropoutLayer : public OnednnLayer {
  public:
   DropoutLayer(OnednnEngine& engine, const Dropout& dropout, const Shape& shape, int micro_batch, const memory& input,
-               int first_filter)
+               const Origin& origin)
       : engine_(engine),
         dropout_(dropout),
-        first_filter_(first_filter),
+        origin_(origin),
         shape_(shape),
         input_(input),
         output_(engine.make(input.get_desc())),
@@ -179,7 +179,7 @@ class DropoutLayer : public OnednnLayer {
   }
 
   void forward(const Pass& pass, SampleRange samples) override {
-    draw_dropout_mask(dropout_, pass, first_filter_, samples, plain_);
+    draw_dropout_mask(dropout_, pass, origin_, samples, plain_);
     const memory plain(plain_desc(shape_), engine_.engine, plain_.data());
     engine_.reorder(samples_of(plain, shape_, samples), samples_of(scale_, shape_, samples));
     multiply(samples_of(input_, shape_, samples), output_, samples);
@@ -200,7 +200,7 @@ class DropoutLayer : public OnednnLayer {
 
   OnednnEngine& engine_;
   Dropout dropout_;
-  int first_filter_;
+  Origin origin_;
   Shape shape_;
   memory input_;
   memory output_;
@@ -214,7 +214,7 @@ class DropoutLayer : public OnednnLayer {
 }  // namespace
 
 std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const ChannelLayer& layer, const Shape& shape,
-                                               int micro_batch, const memory& input, int first_filter,
+                                               int micro_batch, const memory& input, const Origin& origin,
                                                bool after_relu) {
   if (const auto* activation = std::get_if<Activation>(&layer)) {
     if (is_relu(*activation)) return make_onednn_relu(engine, *activation, shape, micro_batch, input);
@@ -226,7 +226,7 @@ std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const Chann
     }
     return std::make_unique<AveragePoolLayer>(engine, *pool, shape, micro_batch, input);
   }
-  return std::make_unique<DropoutLayer>(engine, std::get<Dropout>(layer), shape, micro_batch, input, first_filter);
+  return std::make_unique<DropoutLayer>(engine, std::get<Dropout>(layer), shape, micro_batch, input, origin);
 }
 
 std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, const Activation& activation,

@@ -26,11 +26,11 @@ class OnednnLayer {
 };
 
 /// Returns a layer that reads `input`, of the batch's shape `shape`, in that memory's layout. `micro_batch` is the
-/// number of samples of a micro-batch, and `first_filter` the number, in the whole stage, of the input's first channel.
+/// number of samples of a micro-batch, and `origin` the input's place in the whole stage and batch.
 /// Set `after_relu` (for max pooling only) where the input is a ReLU's output and the layer's backward must include the
 /// ReLU's.
 std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const ChannelLayer& layer, const Shape& shape,
-                                               int micro_batch, const dnnl::memory& input, int first_filter,
+                                               int micro_batch, const dnnl::memory& input, const Origin& origin,
                                                bool after_relu);
 /// Returns the backward pass of an activation that the convolution, or the layer before, has already applied to
 /// `output`.

@@ -43,7 +43,7 @@ template <class T>
 ReferenceShard<T>::ReferenceShard(const ShardSpec& spec)
     : parameters(spec.stage, spec.filters.count),
       spec_(spec),
-      layers_(spec.stage, spec.filters, spec.batch, &parameters),
+      layers_(spec, &parameters),
       output_(output_shape(spec.stage, spec.batch, spec.filters.count)),
       weightless_(spec.stage, spec.filters, spec.batch),
       input_gradient_(input_shape(spec.stage, spec.input_gradient ? spec.batch : 0)) {
