@@ -97,7 +97,7 @@ SimulatedPoint simulate_point(const Cut& parts, int batch, const Calibration& ca
   }
   std::set<int> working;
   for (const StagePlan& stage : point.choice.plan.stages) {
-    for (const Assignment& shard : stage.shards) working.insert(shard.member);
+    for (const Tile& tile : tiles_of(stage)) working.insert(tile.member);
   }
   point.working = static_cast<int>(working.size());
   return point;

@@ -21,6 +21,21 @@ void validate_window(const std::string& stage, const char* what, int kernel, int
 constexpr int kLargestExtent = 1 << 20;
 constexpr int kMostMoments = 2;
 
+/// The intersection and the hull of FilterRanges or SampleRanges.
+template <class Range>
+Range common_run(Range a, Range b) {
+  const int first = std::max(a.first, b.first);
+  return {first, std::max(0, std::min(a.first + a.count, b.first + b.count) - first)};
+}
+
+template <class Range>
+Range hull_of(Range a, Range b) {
+  if (a.count == 0) return b;
+  if (b.count == 0) return a;
+  const int first = std::min(a.first, b.first);
+  return {first, std::max(a.first + a.count, b.first + b.count) - first};
+}
+
 }  // namespace
 
 int window_output(int extent, int kernel, int stride, int pad_before, int pad_after) {
@@ -28,16 +43,16 @@ int window_output(int extent, int kernel, int stride, int pad_before, int pad_af
   return room < 0 ? 0 : room / stride + 1;
 }
 
-FilterRange common(FilterRange a, FilterRange b) {
-  const int first = std::max(a.first, b.first);
-  return {first, std::max(0, std::min(a.first + a.count, b.first + b.count) - first)};
-}
+FilterRange common(FilterRange a, FilterRange b) { return common_run(a, b); }
+SampleRange common(SampleRange a, SampleRange b) { return common_run(a, b); }
+Box common(const Box& a, const Box& b) { return {common(a.channels, b.channels), common(a.samples, b.samples)}; }
 
-FilterRange hull(FilterRange a, FilterRange b) {
-  if (a.count == 0) return b;
-  if (b.count == 0) return a;
-  const int first = std::min(a.first, b.first);
-  return {first, std::max(a.first + a.count, b.first + b.count) - first};
+FilterRange hull(FilterRange a, FilterRange b) { return hull_of(a, b); }
+SampleRange hull(SampleRange a, SampleRange b) { return hull_of(a, b); }
+Box hull(const Box& a, const Box& b) {
+  if (a.empty()) return b;
+  if (b.empty()) return a;
+  return {hull(a.channels, b.channels), hull(a.samples, b.samples)};
 }
 
 Shape input_shape(const Stage& stage, int batch) { return {batch, stage.channels, stage.height, stage.width}; }
@@ -142,7 +157,7 @@ FilterRange channels_for(const Stage& stage, FilterRange filters) {
     return {first * group_channels, (behind - first) * group_channels};
   }
   const int before = (stage.norm.size - 1) / 2;
-  return common({filters.first - before, filters.count + stage.norm.size - 1}, {0, stage.channels});
+  return common(FilterRange{filters.first - before, filters.count + stage.norm.size - 1}, {0, stage.channels});
 }
 
 Stage stage_without_weights(const std::string& name, StageKind kind, int channels, int height, int width) {

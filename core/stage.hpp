@@ -154,17 +154,29 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
-/// Returns the intersection of two ranges; its count is 0 where they are disjoint.
-FilterRange common(FilterRange a, FilterRange b);
-/// Returns the smallest range that contains both.
-FilterRange hull(FilterRange a, FilterRange b);
-
 /// Samples first .. first + count - 1 of a batch.
 struct SampleRange {
   int first = 0;
   int count = 0;
   bool operator==(const SampleRange&) const = default;
 };
+
+/// Some channels of some samples of maps.
+struct Box {
+  FilterRange channels;
+  SampleRange samples;
+  bool empty() const { return channels.count == 0 || samples.count == 0; }
+  bool operator==(const Box&) const = default;
+};
+
+/// Returns the intersection of two ranges or boxes; where they are disjoint, its count is 0, or it is empty.
+FilterRange common(FilterRange a, FilterRange b);
+SampleRange common(SampleRange a, SampleRange b);
+Box common(const Box& a, const Box& b);
+/// Returns the smallest range or box that contains both.
+FilterRange hull(FilterRange a, FilterRange b);
+SampleRange hull(SampleRange a, SampleRange b);
+Box hull(const Box& a, const Box& b);
 
 /// Returns the output extent of a window that slides over `extent` elements, or 0 when the window does not fit.
 int window_output(int extent, int kernel, int stride, int pad_before, int pad_after);

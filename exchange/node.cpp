@@ -25,18 +25,19 @@ Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device*
   if (!traits_of(plan_.exchange).fused_stages) {
     thesis_ = std::make_unique<ThesisNode>(plan_, trunk_, training_, index_);
   }
+  for (std::size_t s = 0; s < trunk_.size(); ++s) held_.push_back(held_box(plan_, training_, s, index_));
   compile(device);
   make_slabs();
 }
 
 Node::~Node() = default;
 
-/// Compiles the node's own shards, and the other filters of stages that the node computes although other members hold
+/// Compiles the node's tiles, and the other filters of stages that the node computes although other members hold
 /// them.
 void Node::compile(Device* device) {
   for (std::size_t s = 0; s < trunk_.size(); ++s) {
-    const FilterRange own = own_filters(plan_, s, index_);
-    const FilterRange held = held_filters(plan_, training_, s, index_);
+    const FilterRange own = tile_of(plan_.stages[s], index_).filters;
+    const FilterRange held = held_[s].channels;
     std::vector<FilterRange> ranges;
     if (own.count > 0) ranges.push_back(own);
     if (held.count > own.count && !sends_weights()) {
@@ -55,65 +56,73 @@ void Node::compile(Device* device) {
 void Node::compile(Device& device, std::size_t s, FilterRange filters) {
   const Stage stage = thesis_ != nullptr ? ThesisNode::compiled(trunk_[s]) : trunk_[s];
   const Sources from = reads_of(trunk_, s)[0];
-  const bool backward = everywhere(static_cast<int>(s)) || filters == own(s);
+  const bool backward = everywhere(static_cast<int>(s)) || filters == tile_of(plan_.stages[s], index_).filters;
+  const SampleRange samples = held_[s].samples;
+  const int batch = samples.count * plan_.micro_batches;
   const bool slopes = std::ranges::any_of(from, [](const Source& source) { return source.stage >= 0; });
   Piece piece{.filters = filters,
               .reads = reads_for(trunk_, s, filters),
               .shard = device.compile({.stage = stage,
                                        .filters = filters,
-                                       .batch = plan_.batch,
+                                       .batch = batch,
                                        .input_gradient = backward && slopes,
                                        .keep_input_gradient = false,
-                                       .micro_batches = plan_.micro_batches}),
+                                       .micro_batches = plan_.micro_batches,
+                                       .first_sample = samples.first,
+                                       .whole_micro_batch = micro_batch_size(plan_)}),
               .added = {},
               .gradient = nullptr,
-              .fresh = std::nullopt};
-  const std::size_t adds = added_shapes(stage, plan_.batch, filters.count).size();
+              .fresh = {}};
+  const std::size_t adds = added_shapes(stage, batch, filters.count).size();
   for (std::size_t i = 0; i < adds; ++i) {
     piece.added.push_back(piece.shard->make_added(i));
     piece.shard->connect(i, *piece.added.back());
   }
   if (backward) piece.gradient = piece.shard->make_output_gradient();
-  auto input = std::ranges::find(inputs_, from, &Input::from);
+  auto input =
+      std::ranges::find_if(inputs_, [&](const Input& other) { return other.from == from && other.samples == samples; });
   if (input == inputs_.end()) {
-    inputs_.push_back({.from = from, .maps = piece.shard->make_input(), .written = {}});
+    inputs_.push_back({.from = from, .samples = samples, .maps = piece.shard->make_input(), .written = {}});
     input = inputs_.end() - 1;
   }
   input_of_[s] = static_cast<std::size_t>(input - inputs_.begin());
   pieces_[s].push_back(std::move(piece));
 }
 
-/// Allocates the channels of maps and gradients that the node receives, computes or adds up.
+/// Allocates the parts of maps and gradients that the node receives, computes or adds up.
 void Node::make_slabs() {
-  std::map<int, FilterRange> maps;
-  std::map<int, FilterRange> gradients;
-  std::map<int, FilterRange> parts;
-  const auto extend = [](FilterRange& range, FilterRange more) { range = hull(range, more); };
+  std::map<int, Box> maps;
+  std::map<int, Box> gradients;
+  std::map<int, Box> parts;
+  const auto extend = [](Box& box, const Box& more) { box = hull(box, more); };
   const TaskKind makes_maps = thesis_ != nullptr ? TaskKind::layers : TaskKind::forward;
   for (const Task& each : training_.tasks) {
-    if (each.to == index_ && each.cargo == Cargo::maps) extend(maps[each.stage], each.filters);
-    if (each.to == index_ && each.cargo == Cargo::gradient) extend(gradients[each.stage], each.filters);
+    const Box box{each.filters, each.samples};
+    if (each.to == index_ && each.cargo == Cargo::maps) extend(maps[each.stage], box);
+    if (each.to == index_ && each.cargo == Cargo::gradient) extend(gradients[each.stage], box);
     if (each.node != index_) continue;
-    if (each.kind == makes_maps) extend(maps[each.stage], each.filters);
-    if (each.kind == TaskKind::sum) extend(gradients[each.stage], each.filters);
+    if (each.kind == makes_maps) extend(maps[each.stage], box);
+    if (each.kind == TaskKind::sum) extend(gradients[each.stage], box);
     if (each.kind != TaskKind::backward_input) continue;
-    if (everywhere(each.stage)) extend(parts[each.stage], each.filters);
+    if (everywhere(each.stage)) extend(parts[each.stage], box);
     for (const Read& read : reads_for(trunk_, static_cast<std::size_t>(each.stage), each.filters)) {
       if (read.stage < 0) continue;
-      extend(parts[read.stage], read.channels);
+      extend(parts[read.stage], {read.channels, each.samples});
       first_part_[read.stage] = std::max(first_part_[read.stage], each.stage);
     }
   }
   if (index_ == training_.master) {
-    extend(maps[Source::kImages], {0, trunk_[0].channels});
+    const SampleRange all{0, micro_batch_size(plan_)};
+    extend(maps[Source::kImages], {{0, trunk_[0].channels}, all});
     for (const int output : outputs_) {
-      extend(maps[output], {0, trunk_[static_cast<std::size_t>(output)].conv.filters});
-      extend(gradients[output], {0, trunk_[static_cast<std::size_t>(output)].conv.filters});
+      extend(maps[output], {{0, trunk_[static_cast<std::size_t>(output)].conv.filters}, all});
+      extend(gradients[output], {{0, trunk_[static_cast<std::size_t>(output)].conv.filters}, all});
     }
   }
-  const auto make = [this](const std::map<int, FilterRange>& ranges, std::map<int, Slab>& slabs) {
-    for (const auto& [stage, range] : ranges) {
-      slabs[stage] = {Tensor(maps_shape(trunk_, stage, plan_.batch, range.count)), range.first};
+  const auto make = [this](const std::map<int, Box>& boxes, std::map<int, Slab>& slabs) {
+    for (const auto& [stage, box] : boxes) {
+      const int samples = box.samples.count * plan_.micro_batches;
+      slabs[stage] = {Tensor(maps_shape(trunk_, stage, samples, box.channels.count)), box};
     }
   };
   make(maps, maps_);
@@ -126,16 +135,22 @@ int initial_credit(const Plan& plan) {
   return std::max(4, kOfAll / std::max(1, static_cast<int>(plan.members.size())));
 }
 
-SampleRange Node::samples_of(const Task& task) const {
-  const int count = plan_.batch / plan_.micro_batches;
+/// The samples of a computing task, counted among the samples of the node's shard.
+SampleRange Node::shard_samples(const Task& task) const {
+  const int count = tile_samples(task.stage).count;
   return {task.micro_batch * count, count};
 }
 
-std::size_t Node::values_of(const Task& sent) const { return convoy::values_of(sent, plan_, trunk_); }
+std::size_t Node::values_of(const Task& sent) const { return convoy::values_of(sent, trunk_); }
 
-/// The number of values of some channels in a micro-batch of a sum.
-std::size_t Node::values_in(FilterRange channels, const Task& sum) const {
-  return maps_shape(trunk_, sum.stage, samples_of(sum).count, channels.count).size();
+/// The number of values of a box of the maps of a sum.
+std::size_t Node::values_in(const Box& box, const Task& sum) const {
+  return maps_shape(trunk_, sum.stage, box.samples.count, box.channels.count).size();
+}
+
+bool Node::joins_gradients(int stage) const {
+  const auto s = static_cast<std::size_t>(stage);
+  return has_several_rows(plan_.stages[s]) && has_parameters(trunk_[s]);
 }
 
 // ---- the course of a step ------------------------------------------------------------------------------------------
@@ -217,7 +232,8 @@ int Node::outputs_ready() const {
 
 void Node::give_gradients(const std::vector<const Tensor*>& gradients, int micro_batch) {
   const int head = heads_[static_cast<std::size_t>(micro_batch)];
-  const SampleRange samples = samples_of(task(head));
+  const int count = micro_batch_size(plan_);
+  const SampleRange samples{micro_batch * count, count};
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const std::size_t each = gradients[i]->size() / static_cast<std::size_t>(plan_.batch);
     const std::size_t first = each * static_cast<std::size_t>(samples.first);
@@ -244,9 +260,8 @@ bool Node::work() {
     case TaskKind::backward_input: backward_input(next); break;
     case TaskKind::layers: thesis_->layers(next.stage, pass_, maps_.at(next.stage)); break;
     case TaskKind::layers_backward: thesis_->layers_backward(next.stage, gradients_.at(next.stage)); break;
-    case TaskKind::backward_filters:
-      pieces_[static_cast<std::size_t>(next.stage)].front().shard->backward_filters();
-      break;
+    case TaskKind::backward_filters: backward_filters(next); break;
+    case TaskKind::filter_sum: sum_filters(next); break;
     case TaskKind::update: update(); break;
     default: invariant(false, "heads, sums and sends never become ready tasks of work()");
   }
@@ -266,19 +281,16 @@ std::optional<int> Node::awaited_sender() const {
 
 double Node::gradient_squares() const {
   double sum = 0.0;
-  for (const std::vector<Piece>& pieces : pieces_) {
-    if (!pieces.empty() && pieces.front().gradient != nullptr) sum += convoy::gradient_squares(*pieces.front().shard);
+  for (std::size_t s = 0; s < pieces_.size(); ++s) {
+    const std::vector<Piece>& pieces = pieces_[s];
+    if (pieces.empty() || pieces.front().gradient == nullptr) continue;
+    if (!joins_gradients(static_cast<int>(s))) {
+      sum += convoy::gradient_squares(*pieces.front().shard);
+    } else if (const auto sums = filter_sums_.find(static_cast<int>(s)); sums != filter_sums_.end()) {
+      for (const Tensor& gradient : sums->second) sum += sum_of_squares(gradient.span());
+    }
   }
   return sum;
-}
-
-void Node::update() {
-  for (std::size_t s = 0; s < trunk_.size(); ++s) {
-    if (own(s).count == 0) continue;
-    const Stopwatch watch;
-    pieces_[s].front().shard->update(*update_);
-    seconds_[s] += watch.seconds();
-  }
 }
 
 std::vector<std::uint32_t> Node::broken_stages() const {
@@ -304,12 +316,12 @@ FilterRange Node::own(std::size_t stage) const {
 }
 
 FilterRange Node::held(std::size_t stage) const {
-  return stage < trunk_.size() ? held_filters(plan_, training_, stage, index_) : FilterRange{};
+  return stage < trunk_.size() ? held_[stage].channels : FilterRange{};
 }
 
 ShardState Node::state(std::size_t stage, FilterRange filters) const {
-  const Piece& own = pieces_[stage].front();
-  return slice(own.shard->state(), {filters.first - own.filters.first, filters.count});
+  const Piece& tile = pieces_[stage].front();
+  return slice(tile.shard->state(), {filters.first - tile.filters.first, filters.count});
 }
 
 std::vector<FilterState> Node::own_states() const {
@@ -325,7 +337,8 @@ void Node::set_state(std::size_t stage, FilterRange filters, const ShardState& s
   for (Piece& piece : pieces_[stage]) {
     const FilterRange here = common(piece.filters, filters);
     if (here.count == 0) continue;
-    ShardState whole = piece.fresh ? *std::exchange(piece.fresh, std::nullopt) : piece.shard->state();
+    use_fresh(piece);
+    ShardState whole = piece.shard->state();
     paste(part_of(here), {here.first - piece.filters.first, here.count}, whole);
     piece.shard->set_state(whole);
   }

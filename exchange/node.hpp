@@ -76,9 +76,9 @@ class Node {
   /// On the master's node: takes the gradients of the loss with respect to all outputs, for one micro-batch, and starts
   /// its backward tasks.
   void give_gradients(const std::vector<const Tensor*>& gradients, int micro_batch);
-  /// Whether all gradients of the node's shards are known, so that only the update is missing.
+  /// Whether all gradients of the filters that the node owns are known, so that only the update is missing.
   bool gradients_ready() const { return !waiting_updates_.empty(); }
-  /// The sum of the squares of all gradients of the node's shards.
+  /// The sum of the squares of all gradients of the filters that the node owns.
   double gradient_squares() const;
   /// Gives the step of the optimizer. Update tasks wait for it.
   void allow_update(const UpdateStep& step);
@@ -102,11 +102,11 @@ class Node {
   /// Whether the step has nothing left to compute, send or receive. A training step also needs its update.
   bool finished() const { return left_ == 0 && (!pass_.training || update_.has_value()); }
 
-  /// The state of filters of the node's own shard of a stage.
+  /// The state of filters of a stage that the node owns.
   ShardState state(std::size_t stage, FilterRange filters) const;
   /// Sets the state of filters of a stage. Ignores filters that the node does not hold.
   void set_state(std::size_t stage, FilterRange filters, const ShardState& state);
-  /// The states of all own shards of the node.
+  /// The states of all filters that the node owns.
   std::vector<FilterState> own_states() const;
   /// Seconds that the device computed since the last call, by stage.
   std::vector<double> take_seconds() { return std::exchange(seconds_, std::vector<double>(trunk_.size(), 0.0)); }
@@ -121,9 +121,10 @@ class Node {
   FilterRange held(std::size_t stage) const;
 
  private:
-  struct Piece;   ///< a compiled range of a stage's filters
-  struct Input;   ///< the input tensor of stages, on the device
-  struct Flight;  ///< the values of a send task while they arrive
+  struct Piece;         ///< a compiled range of a stage's filters
+  struct FreshWeights;  ///< parameters that arrived from another member
+  struct Input;         ///< the input tensor of stages, on the device
+  struct Flight;        ///< the values of a send task while they arrive
 
   void compile(Device* device);
   void compile(Device& device, std::size_t stage, FilterRange filters);
@@ -134,31 +135,40 @@ class Node {
   void forward(const Task& task);
   void write_inputs(const Task& task);
   std::span<const float> gather(const std::vector<Read>& reads, std::size_t number, FilterRange joined,
-                                SampleRange samples, std::size_t map);
+                                const Task& task, std::size_t map);
   void backward_input(const Task& task);
   void add_to_parts(const Task& task, const Piece& piece, std::size_t number, const DeviceTensor& gradient);
+  void backward_filters(const Task& task);
+  void sum_filters(const Task& sum);
+  void add_filters(const Task& sum, int part);
   void update();
-  void add_own_part(const Task& sum, FilterRange channels, bool first, std::size_t begin, std::size_t count);
-  void add(const Task& sum, FilterRange channels, bool first, std::size_t begin, NumberType type, const Bytes& bytes);
-  FilterRange channels_of_part(const Task& sum, int part) const;
+  void use_fresh(Piece& piece);
+  void add_own_part(const Task& sum, const Box& box, bool first, std::size_t begin, std::size_t count);
+  void add(const Task& sum, const Box& box, bool first, std::size_t begin, NumberType type, const Bytes& bytes);
+  Box box_of_part(const Task& sum, int part) const;
   std::vector<int> add_up(int sum);
   void send(int index);
+  void pass_on(int index);
+  bool is_passed_on(int index) const;
   void send_parts();
   std::size_t send_some(int index, std::size_t first, std::size_t most);
   Bytes encoded(int index, std::size_t first, std::size_t count);
   bool sends_weights() const { return thesis_ != nullptr && thesis_->holds_weights(); }
   Slab& made(int stage);
   Slab& gradient_by_made(int stage);
-  bool everywhere(int stage) const { return plan_.stages[static_cast<std::size_t>(stage)].shards.empty(); }
+  bool everywhere(int stage) const { return convoy::everywhere(plan_.stages[static_cast<std::size_t>(stage)]); }
+  bool joins_gradients(int stage) const;
   Slab& slab_of(const Task& sent);
   void take_weights_to_send(const Task& sent);
+  void take_filter_part_to_send(const Task& sent);
   Bytes as_kept(const Task& sent, const Bytes& bytes) const;
   void place(const Task& sent, std::size_t first, const Bytes& bytes);
   void take_weights(const Task& task, std::span<const float> values);
   const Task& task(int index) const { return graph_->tasks[static_cast<std::size_t>(index)]; }
-  SampleRange samples_of(const Task& task) const;
+  SampleRange tile_samples(int stage) const { return held_[static_cast<std::size_t>(stage)].samples; }
+  SampleRange shard_samples(const Task& task) const;
   std::size_t values_of(const Task& sent) const;
-  std::size_t values_in(FilterRange channels, const Task& sum) const;
+  std::size_t values_in(const Box& box, const Task& sum) const;
 
   Plan plan_;
   std::vector<Stage> trunk_;
@@ -173,6 +183,7 @@ class Node {
   const std::vector<std::vector<int>>* followers_ = nullptr;
 
   std::vector<int> outputs_;
+  std::vector<Box> held_;                   ///< held_box() of this node, by stage
   std::vector<std::vector<Piece>> pieces_;  ///< by stage: the node's own shard, then the other filters it computes
   std::vector<Input> inputs_;
   std::vector<std::size_t> input_of_;   ///< by stage, an index into inputs_
@@ -192,14 +203,20 @@ class Node {
   std::size_t left_ = 0;              ///< tasks of this step that this node has not run or received yet
   std::vector<double> seconds_;       ///< computing time, by stage
 
+  /// By stage with several rows, in the form of Shard::gradients(): the gradients of this node's samples for all filters of
+  /// its tile, and the sums of all rows' gradients for the filters that it owns.
+  std::map<int, std::vector<Tensor>> filter_gradients_;
+  std::map<int, std::vector<Tensor>> filter_sums_;
+
   std::map<int, Flight> flights_;                  ///< by send task
+  std::map<int, std::vector<Bytes>> passing_;      ///< by send task, its values until the node has passed them on
   std::map<int, std::vector<std::size_t>> added_;  ///< by sum task, how many values of each addend it contains
   std::deque<int> parts_to_send_;                  ///< send tasks that need credit, in the graph's order
   std::size_t part_sent_ = 0;                      ///< values of the first of them that were sent
   int credit_;                                     ///< parcels that the node may send without another grant
   std::vector<Parcel> shared_;  ///< parcels of the last send; sends of the same values to other nodes share their bytes
   AlignedVector<float> scratch_;
-  AlignedVector<float> weights_to_send_;  ///< parameters of the send task in progress
+  AlignedVector<float> weights_to_send_;  ///< parameters, or their gradients, of the send task in progress
 };
 
 }  // namespace convoy

@@ -5,25 +5,33 @@
 
 namespace convoy {
 
+/// Parameters of filters, as they travel.
+struct Node::FreshWeights {
+  FilterRange filters;
+  std::vector<float> values;
+};
+
 struct Node::Piece {
   FilterRange filters;
   std::vector<Read> reads;
   std::unique_ptr<Shard> shard;
   std::vector<std::unique_ptr<DeviceTensor>> added;  ///< inputs of its Add layers
   std::unique_ptr<DeviceTensor> gradient;            ///< with respect to its maps; null if it has no backward pass here
-  std::optional<ShardState> fresh;                   ///< state that arrived from another member and is not in use yet
+  std::vector<FreshWeights> fresh;                   ///< parameters that arrived and are not in use yet
 };
 
-/// An input tensor on the node's device. Stages that read the same sources share it.
+/// An input tensor on the node's device. Stages that read the same samples of the same sources share it.
 struct Node::Input {
   Sources from;
+  SampleRange samples;  ///< of each micro-batch
   std::unique_ptr<DeviceTensor> maps;
   std::vector<bool> written;  ///< by micro-batch, whether it was written in the current step
 };
 
 struct Node::Flight {
   std::size_t received = 0;  ///< number of values that arrived
-  std::deque<Bytes> held;    ///< values that cannot be used yet: addends before their turn, incomplete weights
+  /// Values that cannot be used yet: addends before their turn, incomplete weights, gradients of weights.
+  std::deque<Bytes> held;
 };
 
 }  // namespace convoy

@@ -16,11 +16,15 @@ void accumulate(const float* from, std::span<float> to, bool first) {
   }
 }
 
+/// Returns whether a send brings one node's addend of a sum.
+bool is_part(const Task& sent) { return sent.cargo == Cargo::part || sent.cargo == Cargo::filter_part; }
+
 /// A number that identifies the values of a send, whichever node receives them. It seeds the random rounding, so all
 /// receivers of the same values get the same roundings, in any order of sending.
 std::uint64_t name_of_values(const Task& sent) {
   std::uint64_t name = static_cast<std::uint64_t>(sent.cargo);
-  for (const int part : {sent.stage, sent.micro_batch, sent.filters.first, sent.cargo == Cargo::part ? sent.node : 0}) {
+  for (const int part :
+       {sent.stage, sent.micro_batch, sent.filters.first, sent.samples.first, is_part(sent) ? sent.node : 0}) {
     name = name * 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(part) + 1;
   }
   return name << 20U;
@@ -32,53 +36,52 @@ NumberType kept_type(const Task& sent, const Plan& plan) {
   return type == NumberType::int8 ? NumberType::fp32 : type;
 }
 
-/// Copies received parameters into `state`, the state of filters `range`. `values` are all parameters of filters `of`,
-/// as they travel; filters outside `range` are ignored.
-void put_weights(FilterRange of, std::span<const float> values, FilterRange range, ShardState& state) {
-  const FilterRange both = common(of, range);
-  for (Parameter& parameter : state.parameters) {
-    const std::size_t filter = parameter.value.shape().sample_size();
-    std::copy_n(values.data() + filter * static_cast<std::size_t>(both.first - of.first),
-                filter * static_cast<std::size_t>(both.count),
-                parameter.value.data() + filter * static_cast<std::size_t>(both.first - range.first));
-    values = values.subspan(filter * static_cast<std::size_t>(of.count));
+/// Encodes values that need no slab. `seed` is that of the random rounding.
+void encode_some(std::span<const float> values, NumberType type, std::byte* to, std::uint64_t seed) {
+  if (type == NumberType::int8) {
+    encode_by_chance(values, to, seed);
+  } else {
+    encode(type, values, to);
   }
 }
 
 }  // namespace
 
-/// The channels of a sum to which one addend contributes.
-FilterRange Node::channels_of_part(const Task& sum, int part) const {
-  const FilterRange all = task(part).kind == TaskKind::send ? task(part).filters : parts_.at(sum.stage).channels();
-  return common(all, sum.filters);
+/// The box of a sum to which one addend contributes.
+Box Node::box_of_part(const Task& sum, int part) const {
+  const bool sent = task(part).kind == TaskKind::send;
+  const Box all = sent ? Box{task(part).filters, task(part).samples} : parts_.at(sum.stage).box;
+  return common(all, {sum.filters, sum.samples});
 }
 
 /// Adds the addends that have arrived. Each value is summed in the order of the nodes, never in the order of arrival,
-/// so an addend waits for the one before it. If both have all channels, it follows value by value; otherwise it waits
+/// so an addend waits for the one before it. If both have the whole box, it follows value by value; otherwise it waits
 /// until the one before is added completely. Returns the send tasks whose values are now all added.
 std::vector<int> Node::add_up(int index) {
   const Task& sum = task(index);
   std::vector<std::size_t>& added = added_[index];
-  const std::size_t all = values_in(sum.filters, sum);
-  const auto whole = [&](std::size_t turn) { return channels_of_part(sum, sum.after[turn]) == sum.filters; };
+  const Box box{sum.filters, sum.samples};
+  const std::size_t all = values_in(box, sum);
+  const auto whole = [&](std::size_t turn) { return box_of_part(sum, sum.after[turn]) == box; };
   if (added.empty()) {
     added.resize(sum.after.size());
     if (sum.after.empty() || !whole(0)) {
-      gradients_.at(sum.stage).for_each_run(samples_of(sum), sum.filters, 0, all,
-                                            [](std::span<float> run) { std::ranges::fill(run, 0.0F); });
+      Slab& slab = gradients_.at(sum.stage);
+      slab.for_each_run(slab.place(sum.micro_batch, sum.samples), sum.filters, 0, all,
+                        [](std::span<float> run) { std::ranges::fill(run, 0.0F); });
     }
   }
   std::vector<int> through;
   std::size_t limit = all;  // up to which value the current addend may be added
   for (std::size_t turn = 0; turn < sum.after.size() && limit > 0; ++turn) {
     const int part = sum.after[turn];
-    const FilterRange channels = channels_of_part(sum, part);
-    const std::size_t values = values_in(channels, sum);
+    const Box of_part = box_of_part(sum, part);
+    const std::size_t values = values_in(of_part, sum);
     const bool first = turn == 0 && whole(0);
     limit = std::min(limit, values);
     if (added[turn] < values && task(part).kind != TaskKind::send) {
       if (!done_[static_cast<std::size_t>(part)]) break;
-      add_own_part(sum, channels, first, added[turn], limit - added[turn]);
+      add_own_part(sum, of_part, first, added[turn], limit - added[turn]);
       added[turn] = limit;
     } else if (added[turn] < values) {
       std::deque<Bytes>& held = flights_[part].held;
@@ -86,7 +89,7 @@ std::vector<int> Node::add_up(int index) {
         const NumberType type = kept_type(task(part), plan_);
         const std::size_t count = convoy::values_in(type, held.front().values.size());
         if (added[turn] + count > limit) break;
-        add(sum, channels, first, added[turn], type, held.front());
+        add(sum, of_part, first, added[turn], type, held.front());
         added[turn] += count;
         held.pop_front();
         if (needs_credit(task(part), *graph_, plan_)) carrier_.grant(task(part).node);
@@ -102,21 +105,23 @@ std::vector<int> Node::add_up(int index) {
   return through;
 }
 
-void Node::add_own_part(const Task& sum, FilterRange channels, bool first, std::size_t begin, std::size_t count) {
-  const SampleRange samples = samples_of(sum);
+void Node::add_own_part(const Task& sum, const Box& box, bool first, std::size_t begin, std::size_t count) {
+  Slab& part = parts_.at(sum.stage);
+  Slab& total = gradients_.at(sum.stage);
   std::vector<std::span<const float>> own;
-  parts_.at(sum.stage).for_each_run(samples, channels, begin, count,
-                                    [&](std::span<const float> run) { own.push_back(run); });
+  part.for_each_run(part.place(sum.micro_batch, box.samples), box.channels, begin, count,
+                    [&](std::span<const float> run) { own.push_back(run); });
   auto from = own.begin();
-  gradients_.at(sum.stage).for_each_run(samples, channels, begin, count,
-                                        [&](std::span<float> run) { accumulate((from++)->data(), run, first); });
+  total.for_each_run(total.place(sum.micro_batch, box.samples), box.channels, begin, count,
+                     [&](std::span<float> run) { accumulate((from++)->data(), run, first); });
 }
 
-void Node::add(const Task& sum, FilterRange channels, bool first, std::size_t begin, NumberType type,
-               const Bytes& bytes) {
+void Node::add(const Task& sum, const Box& box, bool first, std::size_t begin, NumberType type, const Bytes& bytes) {
   const std::byte* from = bytes.values.data();
   const std::size_t count = convoy::values_in(type, bytes.values.size());
-  gradients_.at(sum.stage).for_each_run(samples_of(sum), channels, begin, count, [&](std::span<float> run) {
+  Slab& total = gradients_.at(sum.stage);
+  const SampleRange samples = total.place(sum.micro_batch, box.samples);
+  total.for_each_run(samples, box.channels, begin, count, [&](std::span<float> run) {
     if (first) {
       decode(type, from, run);
     } else {
@@ -140,7 +145,30 @@ Slab& Node::slab_of(const Task& sent) {
   }
 }
 
+/// Whether the node passes on the values of a send that it receives.
+bool Node::is_passed_on(int index) const {
+  return std::ranges::any_of((*followers_)[static_cast<std::size_t>(index)], [this](int follower) {
+    return task(follower).node == index_ && passes_on(task(follower), *graph_);
+  });
+}
+
+/// Passes on values in the bytes and parcels in which they arrived, so that they are not rounded again.
+void Node::pass_on(int index) {
+  const int from = task(index).after[0];
+  const NumberType type = wire_type(task(index), plan_);
+  std::size_t first = 0;
+  for (const Bytes& bytes : passing_.at(from)) {
+    carrier_.send({.task = index, .to = task(index).to, .first = first, .bytes = bytes});
+    first += convoy::values_in(type, bytes.values.size());
+  }
+  if ((*followers_)[static_cast<std::size_t>(from)].back() == index) passing_.erase(from);
+}
+
 void Node::send(int index) {
+  if (passes_on(task(index), *graph_)) {
+    pass_on(index);
+    return finish(index);
+  }
   const std::size_t all = values_of(task(index));
   for (std::size_t first = 0; first < all;) first += send_some(index, first, most_values_);
   finish(index);
@@ -175,7 +203,7 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
   const Task& sent = task(index);
   const auto same_values = [&](const Task& other) {
     return sent.cargo == other.cargo && sent.stage == other.stage && sent.micro_batch == other.micro_batch &&
-           sent.filters == other.filters;
+           sent.filters == other.filters && sent.samples == other.samples;
   };
   if (!shared_.empty() && !same_values(task(shared_.front().task))) shared_.clear();
   for (const Parcel& parcel : shared_) {
@@ -184,35 +212,29 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
   const NumberType type = wire_type(sent, plan_);
   const auto owner = std::make_shared<AlignedVector<std::byte>>(bytes_of(type, count));
   std::byte* to = owner->data();
-  if (sent.cargo == Cargo::weights) {
+  const bool of_weights = sent.cargo == Cargo::weights || sent.cargo == Cargo::filter_part;
+  if (of_weights) {
     if (first == 0) take_weights_to_send(sent);
-    encode(type, std::span<const float>(weights_to_send_).subspan(first, count), to);
-  } else if (type == NumberType::int8) {
-    scratch_.clear();
-    slab_of(sent).for_each_run(samples_of(sent), sent.filters, first, count, [&](std::span<const float> run) {
-      scratch_.insert(scratch_.end(), run.begin(), run.end());
-    });
-    encode_by_chance(scratch_, to, pass_.seed + name_of_values(sent) + first);
+    encode_some(std::span<const float>(weights_to_send_).subspan(first, count), type, to,
+                pass_.seed + name_of_values(sent) + first);
   } else {
-    slab_of(sent).for_each_run(samples_of(sent), sent.filters, first, count, [&](std::span<const float> run) {
-      encode(type, run, to);
-      to += bytes_of(type, run.size());
-    });
+    Slab& slab = slab_of(sent);
+    const SampleRange samples = slab.place(sent.micro_batch, sent.samples);
+    if (type == NumberType::int8) {
+      scratch_.clear();
+      slab.for_each_run(samples, sent.filters, first, count,
+                        [&](std::span<const float> run) { scratch_.insert(scratch_.end(), run.begin(), run.end()); });
+      encode_by_chance(scratch_, to, pass_.seed + name_of_values(sent) + first);
+    } else {
+      slab.for_each_run(samples, sent.filters, first, count, [&](std::span<const float> run) {
+        encode(type, run, to);
+        to += bytes_of(type, run.size());
+      });
+    }
   }
   const Bytes bytes{owner, *owner};
-  if (sent.cargo != Cargo::part) shared_.push_back({.task = index, .to = sent.to, .first = first, .bytes = bytes});
+  if (!is_part(sent)) shared_.push_back({.task = index, .to = sent.to, .first = first, .bytes = bytes});
   return bytes;
-}
-
-/// Copies the parameters of a send task. All parcels of the task are then cut from the copy.
-void Node::take_weights_to_send(const Task& sent) {
-  const auto stage = static_cast<std::size_t>(sent.stage);
-  const ShardState state =
-      sends_weights() ? slice(thesis_->weights(stage), sent.filters) : pieces_[stage].front().shard->state();
-  weights_to_send_.clear();
-  for (const Parameter& each : state.parameters) {
-    weights_to_send_.insert(weights_to_send_.end(), each.value.span().begin(), each.value.span().end());
-  }
 }
 
 void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
@@ -241,9 +263,15 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
     }
     return;
   }
+  const bool passed_on = is_passed_on(index);
+  if (passed_on) passing_[index].push_back(bytes);
   if (sent.cargo == Cargo::weights) {
     flight.held.push_back(bytes);
-  } else {
+  } else if (sent.cargo == Cargo::filter_part && !passed_on) {
+    flight.held.push_back(as_kept(sent, bytes));
+    if (flight.received == all) finish(index);
+    return;  // filter_sum takes the values
+  } else if (!passed_on) {
     place(sent, first, as_kept(sent, bytes));
   }
   if (flight.received < all) return;
@@ -271,23 +299,11 @@ void Node::place(const Task& sent, std::size_t first, const Bytes& bytes) {
   const NumberType type = kept_type(sent, plan_);
   const std::byte* from = bytes.values.data();
   const std::size_t count = convoy::values_in(type, bytes.values.size());
-  slab_of(sent).for_each_run(samples_of(sent), sent.filters, first, count, [&](std::span<float> run) {
+  Slab& slab = slab_of(sent);
+  slab.for_each_run(slab.place(sent.micro_batch, sent.samples), sent.filters, first, count, [&](std::span<float> run) {
     decode(type, from, run);
     from += bytes_of(type, run.size());
   });
-}
-
-/// Takes parameters that another member sends: the filters of its shard of a replicated stage or, in the thesis'
-/// exchange, the weights from the master to a slave and the updated weights from a slave to the master.
-void Node::take_weights(const Task& task, std::span<const float> values) {
-  const auto stage = static_cast<std::size_t>(task.stage);
-  if (sends_weights()) return put_weights(task.filters, values, held(stage), thesis_->weights(stage));
-  for (Piece& piece : pieces_[stage]) {
-    const bool own = piece.gradient != nullptr;
-    if (own != (thesis_ != nullptr)) continue;
-    if (!piece.fresh) piece.fresh = piece.shard->state();
-    put_weights(task.filters, values, piece.filters, *piece.fresh);
-  }
 }
 
 }  // namespace convoy

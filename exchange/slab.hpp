@@ -1,4 +1,4 @@
-// A range of the channels of a batch's tensor, on the host.
+// Some channels of some samples of a batch's tensor, on the host.
 #pragma once
 
 #include <algorithm>
@@ -9,26 +9,30 @@
 
 namespace convoy {
 
-/// Channels `first` to first + values.shape().c - 1 of a tensor, for all samples of the batch.
+/// The part of a batch's tensor in a box: some channels, and the same samples of every micro-batch.
 struct Slab {
-  Tensor values;
-  int first = 0;
+  Tensor values;  ///< the samples of the first micro-batch, then those of the second, and so on
+  Box box;
 
-  FilterRange channels() const { return {first, values.shape().c}; }
+  FilterRange channels() const { return box.channels; }
+  /// Returns where samples of a micro-batch lie among the samples of `values`.
+  SampleRange place(int micro_batch, SampleRange samples) const {
+    return {micro_batch * box.samples.count + samples.first - box.samples.first, samples.count};
+  }
   /// The number of values of one channel of one sample.
   std::size_t map() const {
     return static_cast<std::size_t>(values.shape().h) * static_cast<std::size_t>(values.shape().w);
   }
-  /// The values of some channels of a sample; they are contiguous.
+  /// The values of some channels of a sample, counted among the samples of `values`; they are contiguous.
   std::span<float> run(int sample, FilterRange channels) {
-    return values.sample(sample).subspan(static_cast<std::size_t>(channels.first - first) * map(),
+    return values.sample(sample).subspan(static_cast<std::size_t>(channels.first - box.channels.first) * map(),
                                          static_cast<std::size_t>(channels.count) * map());
   }
   std::span<const float> run(int sample, FilterRange channels) const {
-    return values.sample(sample).subspan(static_cast<std::size_t>(channels.first - first) * map(),
+    return values.sample(sample).subspan(static_cast<std::size_t>(channels.first - box.channels.first) * map(),
                                          static_cast<std::size_t>(channels.count) * map());
   }
-  /// Visits `count` values, from index `begin` on, of the box of these samples and channels in NCHW order. Calls
+  /// Visits `count` values, from index `begin` on, of these samples of `values` and channels in NCHW order. Calls
   /// visit() with each contiguous run of values.
   template <class Visit>
   void for_each_run(SampleRange samples, FilterRange channels, std::size_t begin, std::size_t count, Visit visit) {

@@ -10,8 +10,8 @@ ThesisNode::ThesisNode(const Plan& plan, const std::vector<Stage>& trunk, const 
     const FilterRange held = held_filters(plan, graph, s, index);
     if (held.count == 0) continue;
     const Shape shape = conv_shape(trunk[s], batch_, held.count);
-    convolved_[static_cast<int>(s)] = {Tensor(shape), held.first};
-    convolved_gradients_[static_cast<int>(s)] = {Tensor(shape), held.first};
+    convolved_[static_cast<int>(s)] = {Tensor(shape), {held, {0, batch_}}};
+    convolved_gradients_[static_cast<int>(s)] = {Tensor(shape), {held, {0, batch_}}};
     if (index != graph.master) continue;
     layers_.push_back(std::make_unique<ChannelLayers<float>>(
         ShardSpec{.stage = trunk[s], .filters = held, .batch = batch_}, nullptr));

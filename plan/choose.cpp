@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
+
+#include "core/shard_state.hpp"
 
 namespace convoy {
 namespace {
 
 constexpr double kUnmeasured = 1e12;  // bytes per second; transfers then cost nothing
 constexpr int kMostMicroBatches = 16;
+constexpr int kMostMicroBatchesOfRows = 4;
 constexpr std::size_t kMostReplicated = 2;
 constexpr double kWorthwhile = 0.99;  ///< a less simple plan must take at most this part of the best step so far
 constexpr double kWorthLeavingOut = 0.95;
@@ -22,9 +26,32 @@ struct Form {
   int micro_batches = 1;
   std::size_t replicated = 0;  ///< number of first stages that are replicated
   bool relayed = false;
+  std::size_t by_samples = 0;  ///< number of first stages that are cut along samples
 };
 
-std::vector<Form> forms(std::size_t stages, int batch, const Wishes& wishes) {
+/// Returns the forms in which first stages are cut along samples: a quarter, a half, three quarters and all of the stages
+/// before the first batch norm.
+std::vector<Form> forms_by_samples(const std::vector<Stage>& trunk, const std::vector<int>& micro_batches,
+                                   const Wishes& wishes) {
+  const auto most = static_cast<std::size_t>(std::ranges::find_if(trunk, has_batch_norm) - trunk.begin());
+  std::vector<Form> all;
+  std::size_t before = 0;
+  for (std::size_t quarter = 1; quarter <= 4; ++quarter) {
+    const std::size_t stages = most * quarter / 4;
+    if (stages == std::exchange(before, stages)) continue;
+    for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
+      if (wishes.exchange && *wishes.exchange != exchange) continue;
+      for (const int count : micro_batches) {
+        if (count > kMostMicroBatchesOfRows && micro_batches.size() > 1) continue;
+        all.push_back({.exchange = exchange, .micro_batches = count, .by_samples = stages});
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<Form> forms(const std::vector<Stage>& trunk, int batch, const Wishes& wishes) {
+  const std::size_t stages = trunk.size();
   std::vector<int> micro_batches;
   for (int count = 1; count <= kMostMicroBatches; count *= 2) {
     if (batch % count == 0) micro_batches.push_back(count);
@@ -38,10 +65,12 @@ std::vector<Form> forms(std::size_t stages, int batch, const Wishes& wishes) {
     for (std::size_t replicated = 0; replicated <= most; ++replicated) {
       for (const bool relayed : {false, true}) {
         if (relayed && exchange != Exchange::ring) continue;
-        for (const int count : micro_batches) all.push_back({exchange, count, replicated, relayed});
+        for (const int count : micro_batches) all.push_back({exchange, count, replicated, relayed, 0});
       }
     }
   }
+  const std::vector<Form> by_samples = forms_by_samples(trunk, micro_batches, wishes);
+  all.insert(all.end(), by_samples.begin(), by_samples.end());
   return all;
 }
 
@@ -58,7 +87,7 @@ class Chooser {
   /// Tries all forms with all members, then fewer members in the best form, then all forms again with the best number
   /// of members. Trying every combination would take too long.
   Choice choose() {
-    for (const Form& form : forms(trunk_.size(), batch_, wishes_)) try_out(form, members_.size(), kWorthwhile);
+    for (const Form& form : forms(trunk_, batch_, wishes_)) try_out(form, members_.size(), kWorthwhile);
     const Form best = best_form_;
     for (std::size_t count = fewer(members_.size()); count > 0; count = fewer(count)) {
       // With few members a star may be faster than the ring.
@@ -69,7 +98,7 @@ class Chooser {
     }
     const std::size_t settled = best_count_;
     if (settled < members_.size()) {
-      for (const Form& form : forms(trunk_.size(), batch_, wishes_)) try_out(form, settled, kWorthwhile);
+      for (const Form& form : forms(trunk_, batch_, wishes_)) try_out(form, settled, kWorthwhile);
     }
     std::ranges::stable_sort(choice_.alternatives, {}, &Alternative::seconds);
     return std::move(choice_);
@@ -97,6 +126,60 @@ class Chooser {
     return make_plan(trunk_, batch_, chosen);
   }
 
+  /// Cuts the first stages along samples, in proportion to the speeds of the `count` fastest members. Returns false where
+  /// one member would get all samples, or shards do not fit in the members' memory.
+  bool cut_by_samples(Plan& plan, std::size_t stages, std::size_t count) const {
+    std::vector<double> speeds(members_.size(), 0.0);
+    for (std::size_t i = 0; i < count; ++i) {
+      double seconds = 0.0;
+      for (std::size_t s = 0; s < stages; ++s) {
+        seconds += predict_seconds(members_[order_[i]], s, trunk_[s].conv.filters);
+      }
+      speeds[order_[i]] = 1.0 / seconds;
+    }
+    const double fastest = *std::ranges::max_element(speeds);
+    if (!(fastest > 0.0 && fastest < kUnmeasured)) return false;  // no member was timed for all of the stages
+    const std::vector<int> samples = apportion(micro_batch_size(plan), speeds);
+    for (std::size_t m = 0; m < speeds.size(); ++m) {
+      if (samples[m] == 0) speeds[m] = 0.0;
+    }
+    if (std::ranges::count(samples, 0) + 1 >= static_cast<std::ptrdiff_t>(samples.size())) return false;
+    for (std::size_t s = 0; s < stages; ++s) {
+      if (!everywhere(plan.stages[s])) plan.stages[s] = rows_of(trunk_[s], samples, speeds);
+    }
+    for (std::size_t m = 0; m < members_.size(); ++m) {
+      if (members_[m].memory > 0 && tile_bytes(plan, static_cast<int>(m)) > members_[m].memory) return false;
+    }
+    return true;
+  }
+
+  /// Returns a stage with one row for each member that gets samples. Filters are owned in proportion to the speeds.
+  static StagePlan rows_of(const Stage& stage, const std::vector<int>& samples, const std::vector<double>& speeds) {
+    StagePlan planned;
+    int first = 0;
+    for (std::size_t m = 0; m < samples.size(); ++m) {
+      if (samples[m] == 0) continue;
+      planned.rows.push_back({{first, samples[m]}, {{static_cast<int>(m), {0, stage.conv.filters}}}});
+      first += samples[m];
+    }
+    if (has_parameters(stage)) {
+      planned.owners = stage_plan(apportion(stage.conv.filters, speeds), 0).rows[0].shards;
+    }
+    return planned;
+  }
+
+  /// Returns the bytes of a member's tiles. Every member may have to compute a stage without tiles.
+  std::size_t tile_bytes(const Plan& plan, int member) const {
+    std::size_t bytes = 0;
+    for (std::size_t s = 0; s < trunk_.size(); ++s) {
+      const Tile tile = everywhere(plan.stages[s])
+                            ? Tile{member, {0, trunk_[s].conv.filters}, {0, micro_batch_size(plan)}}
+                            : tile_of(plan.stages[s], member);
+      bytes += shard_bytes(trunk_[s], tile.filters.count, tile.samples.count * plan.micro_batches, s > 0);
+    }
+    return bytes;
+  }
+
   /// Simulates a plan and takes it if its step is at most `worthwhile` times the best step so far.
   void try_out(const Form& form, std::size_t count, double worthwhile) {
     Plan plan;
@@ -108,9 +191,10 @@ class Chooser {
     }
     plan.wire = wishes_.wire;
     plan.exchange = form.exchange;
-    plan.micro_batches = form.micro_batches;
+    set_micro_batches(plan, form.micro_batches);
     plan.relayed = form.relayed;
     for (std::size_t s = 0; s < form.replicated; ++s) plan.stages[s].replicated = true;
+    if (form.by_samples > 0 && !cut_by_samples(plan, form.by_samples, count)) return;
     const TaskGraph graph = make_task_graph(plan, trunk_);
     Simulated predicted = simulate(graph, plan, trunk_, measured_cluster(plan, trunk_, members_, master_));
     choice_.alternatives.push_back(
@@ -158,20 +242,24 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
     if (task.kind == TaskKind::head) return master.head.pass(plan.batch / plan.micro_batches);
     if (task.kind == TaskKind::head_update) return master.head.update;
     const auto node = static_cast<std::size_t>(task.node);
-    if (task.kind == TaskKind::sum || task.kind == TaskKind::layers || task.kind == TaskKind::layers_backward) {
-      return memory_seconds(task, plan, trunk, node < members.size() ? members[node].host.memory : master.host.memory);
+    const bool adds = task.kind == TaskKind::sum || task.kind == TaskKind::filter_sum;
+    if (adds || task.kind == TaskKind::layers || task.kind == TaskKind::layers_backward) {
+      return memory_seconds(task, trunk, node < members.size() ? members[node].host.memory : master.host.memory);
     }
     if (task.kind == TaskKind::send) return 0.0;
     const MemberProfile& member = members[node];
     if (task.kind == TaskKind::update) {
       double seconds = 0.0;
       for (std::size_t s = 0; s < trunk.size(); ++s) {
-        seconds += predict_passes(member, s, own_filters(plan, s, task.node).count).update;
+        // A device updates the whole shard, even where others own some of its filters.
+        if (own_filters(plan, s, task.node).count == 0) continue;
+        seconds += predict_passes(member, s, tile_of(plan.stages[s], task.node).filters.count).update;
       }
       return seconds;
     }
-    const Timing passes =
-        predict_passes(member, static_cast<std::size_t>(task.stage), task.filters.count).in_parts(plan.micro_batches);
+    const Timing passes = predict_passes(member, static_cast<std::size_t>(task.stage), task.filters.count)
+                              .for_samples(static_cast<double>(task.samples.count) / micro_batch_size(plan))
+                              .in_parts(plan.micro_batches);
     switch (task.kind) {
       case TaskKind::forward: return passes.forward / plan.micro_batches;
       case TaskKind::backward_input: return passes.backward_input / plan.micro_batches;

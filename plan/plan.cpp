@@ -5,39 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <set>
 
 #include "core/shard_state.hpp"
-#include "plan/json_fields.hpp"
 
 namespace convoy {
 namespace {
-
-using Json = nlohmann::json;
-
-/// Returns counts that add up to `total` in proportion to `weights`, by the largest-remainder method; ties go to the
-/// earlier count.
-std::vector<int> apportion(int total, const std::vector<double>& weights) {
-  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  std::vector<int> counts(weights.size());
-  std::vector<double> remainders(weights.size());
-  int given = 0;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    const double exact = total * weights[i] / sum;
-    counts[i] = static_cast<int>(exact);
-    remainders[i] = exact - counts[i];
-    given += counts[i];
-  }
-  std::vector<std::size_t> order(weights.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return remainders[a] > remainders[b]; });
-  for (std::size_t i = 0; given < total; ++i, ++given) ++counts[order[i % order.size()]];
-  return counts;
-}
-
-Assignment assignment_from_json(const Json& json) {
-  return {integer(json, "member"), {integer(json, "first"), integer(json, "filters")}};
-}
 
 template <class T>
 struct Name {
@@ -76,6 +48,7 @@ const ExchangeTraits& traits_of(Exchange exchange) {
   static constexpr ExchangeTraits kThesis{.micro_batches = false,
                                           .replicated_weights = false,
                                           .relayed_images = false,
+                                          .rows = false,
                                           .moving_shares = false,
                                           .master_holds_weights = true,
                                           .fused_stages = false};
@@ -90,25 +63,107 @@ void set_exchange(Plan& plan, Exchange exchange) {
   const ExchangeTraits& traits = traits_of(exchange);
   plan.exchange = exchange;
   if (!traits.replicated_weights) {
-    for (StagePlan& stage : plan.stages) stage.replicated = stage.shards.empty();
+    for (StagePlan& stage : plan.stages) stage.replicated = everywhere(stage);
+  }
+  if (!traits.rows && std::ranges::any_of(plan.stages, has_several_rows)) {
+    fail("plan: the plan cuts stages along samples, which the exchange {} does not support; choose star or ring",
+         to_string(exchange));
   }
   if (!traits.relayed_images) plan.relayed = false;
-  if (!traits.micro_batches) plan.micro_batches = 1;
+  if (!traits.micro_batches) set_micro_batches(plan, 1);
+}
+
+int micro_batch_size(const Plan& plan) { return plan.batch / plan.micro_batches; }
+
+void set_micro_batches(Plan& plan, int micro_batches) {
+  plan.micro_batches = micro_batches;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    std::vector<Row>& rows = plan.stages[s].rows;
+    if (rows.empty()) continue;
+    std::vector<double> shares;
+    for (const Row& row : rows) shares.push_back(row.samples.count);
+    const std::vector<int> counts = apportion(micro_batch_size(plan), shares);
+    int first = 0;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      if (counts[r] == 0) {
+        fail("plan: stage {}: a row would have none of the {} samples of a micro-batch; take fewer micro-batches", s,
+             micro_batch_size(plan));
+      }
+      rows[r].samples = {first, counts[r]};
+      first += counts[r];
+    }
+  }
+}
+
+std::vector<int> apportion(int total, const std::vector<double>& weights) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<int> counts(weights.size());
+  std::vector<double> remainders(weights.size());
+  int given = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const double exact = total * weights[i] / sum;
+    counts[i] = static_cast<int>(exact);
+    remainders[i] = exact - counts[i];
+    given += counts[i];
+  }
+  std::vector<std::size_t> order(weights.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return remainders[a] > remainders[b]; });
+  for (std::size_t i = 0; given < total; ++i, ++given) ++counts[order[i % order.size()]];
+  return counts;
 }
 
 int filters_in(const StagePlan& stage) {
-  return stage.shards.empty() ? 0 : stage.shards.back().filters.first + stage.shards.back().filters.count;
+  if (stage.rows.empty() || stage.rows[0].shards.empty()) return 0;
+  const FilterRange& last = stage.rows[0].shards.back().filters;
+  return last.first + last.count;
 }
 
-StagePlan stage_plan(const std::vector<int>& filters_by_member) {
+StagePlan one_row(std::vector<Assignment> shards, int samples) {
   StagePlan plan;
+  plan.rows.push_back({{0, samples}, std::move(shards)});
+  return plan;
+}
+
+StagePlan stage_plan(const std::vector<int>& filters_by_member, int samples) {
+  std::vector<Assignment> shards;
   int first = 0;
   for (std::size_t member = 0; member < filters_by_member.size(); ++member) {
     const int count = filters_by_member[member];
-    if (count > 0) plan.shards.push_back({static_cast<int>(member), {first, count}});
+    if (count > 0) shards.push_back({static_cast<int>(member), {first, count}});
     first += count;
   }
-  return plan;
+  return one_row(std::move(shards), samples);
+}
+
+bool everywhere(const StagePlan& stage) { return stage.rows.empty(); }
+
+bool has_several_rows(const StagePlan& stage) { return stage.rows.size() > 1; }
+
+std::vector<Tile> tiles_of(const StagePlan& stage) {
+  std::vector<Tile> tiles;
+  for (const Row& row : stage.rows) {
+    for (const Assignment& shard : row.shards) tiles.push_back({shard.member, shard.filters, row.samples});
+  }
+  return tiles;
+}
+
+Tile tile_of(const StagePlan& stage, int member) {
+  for (const Row& row : stage.rows) {
+    for (const Assignment& shard : row.shards) {
+      if (shard.member == member) return {member, shard.filters, row.samples};
+    }
+  }
+  return {.member = member, .filters = {}, .samples = {}};
+}
+
+const std::vector<Assignment>& owners_of(const StagePlan& stage) {
+  return stage.owners.empty() && stage.rows.size() == 1 ? stage.rows[0].shards : stage.owners;
+}
+
+bool has_tiles(const Plan& plan, int member) {
+  return std::ranges::any_of(plan.stages,
+                             [member](const StagePlan& stage) { return !tile_of(stage, member).box().empty(); });
 }
 
 void expect_fits(Exchange exchange, const std::vector<Stage>& trunk) {
@@ -152,62 +207,6 @@ bool better_replicated(const std::vector<Stage>& trunk, std::size_t stage) {
   return read <= output_shape(made, 1, made.conv.filters).size();
 }
 
-void validate(const Plan& plan, const std::vector<Stage>& trunk) {
-  if (plan.batch < 1) fail("plan: batch {} must be at least 1", plan.batch);
-  if (plan.micro_batches < 1 || plan.batch % plan.micro_batches != 0) {
-    fail("plan: batch {} is not divisible into {} equal micro-batches", plan.batch, plan.micro_batches);
-  }
-  if (plan.relayed && !traits_of(plan.exchange).relayed_images) {
-    fail("plan: slaves can relay images only in the ring; use the exchange ring");
-  }
-  const ExchangeTraits& traits = traits_of(plan.exchange);
-  if (!traits.micro_batches && plan.micro_batches > 1) {
-    fail("plan: the exchange {} sends whole batches, not {} micro-batches", to_string(plan.exchange),
-         plan.micro_batches);
-  }
-  expect_fits(plan.exchange, trunk);
-  if (plan.stages.size() != trunk.size()) {
-    fail("plan: the plan has {} stages, but the net has {}; make a plan for this net", plan.stages.size(),
-         trunk.size());
-  }
-  const std::vector<int> outputs = outputs_of(trunk);
-  for (std::size_t s = 0; s < trunk.size(); ++s) {
-    const bool output = std::ranges::find(outputs, static_cast<int>(s)) != outputs.end();
-    if (plan.stages[s].replicated) {
-      const bool weights = has_parameters(trunk[s]);
-      if (output || !traits.fused_stages || (weights && !traits.replicated_weights)) {
-        fail("plan: stage {} cannot be replicated, because its maps go to the master", trunk[s].name);
-      }
-      if (!weights && !plan.stages[s].shards.empty()) {
-        fail("plan: stage {} is replicated and has no weights, so no member can hold shards of it", trunk[s].name);
-      }
-      if (!weights) continue;
-    }
-    int next = 0;
-    std::set<int> holders;
-    for (const Assignment& shard : plan.stages[s].shards) {
-      if (!holders.insert(shard.member).second) {
-        fail("plan: stage {} names member {} twice; assign it one range of filters", trunk[s].name, shard.member);
-      }
-      if (shard.member < 0 || shard.member >= static_cast<int>(plan.members.size())) {
-        fail("plan: stage {} names member {}, but there are only {}, numbered from 0", trunk[s].name, shard.member,
-             plan.members.size());
-      }
-      if (shard.filters.count < 1 || shard.filters.first != next) {
-        fail("plan: stage {}: filters {} to {} leave a gap or overlap; the range must begin at filter {}",
-             trunk[s].name, shard.filters.first, shard.filters.first + shard.filters.count - 1, next);
-      }
-      if (shard.filters.count > trunk[s].conv.filters - next) {
-        fail("plan: stage {} has {} filters, but the plan assigns more", trunk[s].name, trunk[s].conv.filters);
-      }
-      next += shard.filters.count;
-    }
-    if (next != trunk[s].conv.filters) {
-      fail("plan: stage {} has {} filters, but the plan assigns {}", trunk[s].name, trunk[s].conv.filters, next);
-    }
-  }
-}
-
 Plan whole_plan(const std::vector<Stage>& trunk, int batch, const std::string& member) {
   return proportional_plan(trunk, batch, {member}, {1.0});
 }
@@ -217,8 +216,8 @@ Plan proportional_plan(const std::vector<Stage>& trunk, int batch, const std::ve
   invariant(members.size() == speeds.size(), "each member has a speed");
   Plan plan{batch, members, {}};
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    plan.stages.push_back(better_replicated(trunk, s) ? StagePlan{.shards = {}, .replicated = true}
-                                                      : stage_plan(apportion(trunk[s].conv.filters, speeds)));
+    plan.stages.push_back(better_replicated(trunk, s) ? StagePlan{.rows = {}, .owners = {}, .replicated = true}
+                                                      : stage_plan(apportion(trunk[s].conv.filters, speeds), batch));
   }
   return plan;
 }
@@ -227,9 +226,9 @@ std::vector<double> work_shares(const std::vector<Stage>& stages, const Plan& pl
   std::vector<double> flops(plan.members.size(), 0.0);
   double sum = 0.0;
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    for (const Assignment& shard : plan.stages[s].shards) {
-      const double work = conv_flops(stages[s], 1, shard.filters.count);
-      flops[static_cast<std::size_t>(shard.member)] += work;
+    for (const Tile& tile : tiles_of(plan.stages[s])) {
+      const double work = conv_flops(stages[s], tile.samples.count, tile.filters.count);
+      flops[static_cast<std::size_t>(tile.member)] += work;
       sum += work;
     }
   }
@@ -243,51 +242,12 @@ std::string describe(const Plan& plan) {
   std::string text = fmt::format("{}, {}", to_string(plan.exchange), to_string(plan.wire));
   if (plan.micro_batches > 1) text += fmt::format(", micro-batches of {}", plan.batch / plan.micro_batches);
   if (plan.relayed) text += ", images relayed";
-  const auto replicated = std::ranges::count_if(
-      plan.stages, [](const StagePlan& stage) { return stage.replicated && !stage.shards.empty(); });
+  const auto replicated =
+      std::ranges::count_if(plan.stages, [](const StagePlan& stage) { return stage.replicated && !everywhere(stage); });
   if (replicated > 0) text += fmt::format(", first {} replicated", replicated == 1 ? "stage" : "stages");
+  const auto by_samples = std::ranges::count_if(plan.stages, has_several_rows);
+  if (by_samples > 0) text += fmt::format(", {} of {} stages cut along samples", by_samples, plan.stages.size());
   return text;
-}
-
-std::string to_json(const Plan& plan) {
-  Json stages = Json::array();
-  for (const StagePlan& stage : plan.stages) {
-    Json shards = Json::array();
-    for (const Assignment& shard : stage.shards) {
-      shards.push_back({{"member", shard.member}, {"first", shard.filters.first}, {"filters", shard.filters.count}});
-    }
-    stages.push_back({{"shards", shards}, {"replicated", stage.replicated}});
-  }
-  return Json{{"batch", plan.batch},
-              {"members", plan.members},
-              {"stages", stages},
-              {"exchange", to_string(plan.exchange)},
-              {"wire", to_string(plan.wire)},
-              {"micro_batches", plan.micro_batches},
-              {"relayed", plan.relayed}}
-             .dump(1) +
-         "\n";
-}
-
-Plan plan_from_json(const std::string& text, const std::string& file) {
-  try {
-    const Json json = parse_json(text);
-    Plan plan{integer(json, "batch"), json.at("members").get<std::vector<std::string>>(), {}};
-    for (const Json& stage : json.at("stages")) {
-      StagePlan& shards = plan.stages.emplace_back();
-      for (const Json& shard : stage.at("shards")) shards.shards.push_back(assignment_from_json(shard));
-      shards.replicated = stage.value("replicated", false);
-    }
-    plan.exchange = exchange_from(json.value("exchange", "star"));
-    plan.wire = number_type_from(json.value("wire", "fp32"));
-    if (json.contains("micro_batches")) plan.micro_batches = integer(json, "micro_batches");
-    plan.relayed = json.value("relayed", false);
-    return plan;
-  } catch (const Json::exception& error) {
-    fail("{}: the file is not a plan: {}; expected the plan.json of a run", file, fault_of(error));
-  } catch (const Error& error) {
-    fail("{}: {}", file, error.what());
-  }
 }
 
 }  // namespace convoy

@@ -18,17 +18,54 @@ struct Assignment {
   bool operator==(const Assignment&) const = default;
 };
 
-/// All shards of one stage, in ascending order of filters, without gaps. Members without filters are absent.
-struct StagePlan {
+/// A run of the samples of every micro-batch, and the shards that compute it: all filters of the stage, in ascending
+/// order and without gaps. Members without filters are absent.
+struct Row {
+  SampleRange samples;  ///< of each micro-batch, counted from its first sample
   std::vector<Assignment> shards;
+  bool operator==(const Row&) const = default;
+};
+
+/// The part of a stage that one member computes: filters, and samples of each micro-batch.
+struct Tile {
+  int member = 0;
+  FilterRange filters;
+  SampleRange samples;
+  Box box() const { return {filters, samples}; }
+  bool operator==(const Tile&) const = default;
+};
+
+/// The members that compute one stage. A stage with one row is cut along filters. A stage with several rows is cut along
+/// samples, and along filters too where rows have several shards. A member has at most one shard in all rows.
+struct StagePlan {
+  /// Rows cover all samples of a micro-batch in ascending order, without gaps. A stage without rows is computed by every
+  /// member that reads its maps.
+  std::vector<Row> rows;
+  /// Where a stage with weights has several rows, several members hold the weights of a filter. One of them owns the
+  /// filter: it adds up the gradients of all rows, updates the weights, and sends them to the other holders. Owners
+  /// cover all filters in ascending order. With one row, `owners` may be empty: each member owns its shard.
+  std::vector<Assignment> owners;
   /// Every member that needs the stage's maps computes all of them itself instead of receiving them, which suits stages
   /// that are cheaper to compute than to send. The backward pass is still split by the shards, and after an update the
-  /// weights are sent to all members. A replicated stage without weights has no shards: each member that reads its maps
+  /// weights are sent to all members. A replicated stage without weights has no rows: each member that reads its maps
   /// also computes it backward, each from its own part of the gradient. This is correct because such a stage's backward
   /// pass is linear in the gradient.
   bool replicated = false;
   bool operator==(const StagePlan&) const = default;
 };
+
+/// Returns the plan of a stage that is cut along filters alone. `samples` are those of a micro-batch.
+StagePlan one_row(std::vector<Assignment> shards, int samples);
+/// Returns whether every member that reads the stage's maps computes it, so that no member has a tile of its own.
+bool everywhere(const StagePlan& stage);
+/// Returns whether the stage is cut along samples.
+bool has_several_rows(const StagePlan& stage);
+/// Returns all tiles of a stage, row after row.
+std::vector<Tile> tiles_of(const StagePlan& stage);
+/// Returns a member's tile of a stage; its box is empty where the member has none.
+Tile tile_of(const StagePlan& stage, int member);
+/// Returns the owner of each filter; none where the stage has several rows and no weights.
+const std::vector<Assignment>& owners_of(const StagePlan& stage);
 
 /// How maps and gradients travel between the members of one stage and the members of the next.
 enum class Exchange {
@@ -44,6 +81,7 @@ struct ExchangeTraits {
   bool micro_batches = true;          ///< the batch may travel in parts
   bool replicated_weights = true;     ///< a stage with weights may be replicated
   bool relayed_images = true;         ///< slaves may pass images on
+  bool rows = true;                   ///< a stage may be cut along samples
   bool moving_shares = true;          ///< filters may move from member to member in the course of a run
   bool master_holds_weights = false;  ///< the master holds all weights and sends them out
   bool fused_stages = true;           ///< a shard computes its whole stage, not only the convolution
@@ -74,14 +112,29 @@ std::string to_string(NumberType type);
 Exchange exchange_from(const std::string& text);
 NumberType number_type_from(const std::string& text);
 
+/// Returns the number of samples of a micro-batch.
+int micro_batch_size(const Plan& plan);
+
+/// Sets the number of micro-batches. Rows keep their shares of the samples, as far as whole samples allow. Throws Error
+/// where a row would be left without samples.
+void set_micro_batches(Plan& plan, int micro_batches);
+
 /// Sets the exchange and removes what it does not allow: replicated stages with weights, relayed images, micro-batches.
 void set_exchange(Plan& plan, Exchange exchange);
 
-/// Returns the number of filters of a stage.
+/// Returns whether a member has a tile of any stage.
+bool has_tiles(const Plan& plan, int member);
+
+/// Returns the number of filters of a stage; 0 where it has no rows.
 int filters_in(const StagePlan& stage);
 
-/// Returns the shards of one stage from the filter count of each member.
-StagePlan stage_plan(const std::vector<int>& filters_by_member);
+/// Returns the plan of one stage with one row, from the filter count of each member. `samples` are those of a
+/// micro-batch.
+StagePlan stage_plan(const std::vector<int>& filters_by_member, int samples);
+
+/// Returns counts that add up to `total` in proportion to `weights`, by the largest-remainder method; ties go to the
+/// earlier count.
+std::vector<int> apportion(int total, const std::vector<double>& weights);
 
 /// Throws Error where the exchange cannot compute such a trunk.
 void expect_fits(Exchange exchange, const std::vector<Stage>& trunk);
@@ -90,8 +143,8 @@ void expect_fits(Exchange exchange, const std::vector<Stage>& trunk);
 /// split: where its inputs are present anyway, whole, for other stages that read them, or are smaller than its output.
 bool better_replicated(const std::vector<Stage>& trunk, std::size_t stage);
 
-/// Throws Error unless the plan fits the trunk: as many stages, all filters assigned once and in order, existing
-/// members.
+/// Throws Error unless the plan fits the trunk: as many stages, all samples and filters assigned once and in order,
+/// existing members, owners that hold their filters.
 void validate(const Plan& plan, const std::vector<Stage>& trunk);
 
 /// Returns the plan of a run without slaves, in which one member holds everything.
@@ -108,7 +161,8 @@ std::vector<double> work_shares(const std::vector<Stage>& stages, const Plan& pl
 /// Describes for people how maps travel and what is replicated: "ring, bf16, micro-batches of 16".
 std::string describe(const Plan& plan);
 
-/// Returns the JSON that a run writes to its plan.json, which --plan reads.
+/// Returns the JSON that a run writes to its plan.json, which --plan reads. A stage in an older file has "shards" instead of
+/// "rows": one row with all samples.
 std::string to_json(const Plan& plan);
 /// Reads a plan. Throws Error naming `file` and the field.
 Plan plan_from_json(const std::string& text, const std::string& file);

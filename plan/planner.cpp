@@ -206,7 +206,8 @@ Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<Mem
   Plan plan{batch, {}, {}};
   for (const MemberProfile& member : members) plan.members.push_back(member.name);
   for (const auto& row : counts) {
-    plan.stages.push_back(row.empty() ? StagePlan{.shards = {}, .replicated = true} : stage_plan(row));
+    plan.stages.push_back(row.empty() ? StagePlan{.rows = {}, .owners = {}, .replicated = true}
+                                      : stage_plan(row, batch));
   }
   return plan;
 }

@@ -24,6 +24,14 @@ Timing Timing::times(double factor) const {
   return timing;
 }
 
+Timing Timing::for_samples(double share) const {
+  Timing timing = *this;
+  timing.forward = forward_call + share * (forward - forward_call);
+  timing.backward_input = input_call + share * (backward_input - input_call);
+  timing.backward_filters = share * backward_filters;
+  return timing;
+}
+
 Timing Timing::in_parts(int micro_batches) const {
   Timing timing = *this;
   timing.forward += (micro_batches - 1) * forward_call;

@@ -21,6 +21,8 @@ struct Timing {
   double seconds() const { return forward + backward_input + backward_filters + update; }
   /// Returns the timing for forward and backward_input in `micro_batches` parts.
   Timing in_parts(int micro_batches) const;
+  /// Returns the timing for a part of the samples. The weights' update and what does not depend on the batch stay.
+  Timing for_samples(double share) const;
   /// Returns the timing of a machine that takes `factor` times as long.
   Timing times(double factor) const;
 };

@@ -8,10 +8,11 @@
 namespace convoy {
 namespace {
 
-/// Returns the seconds that a member's shard takes in a step. A replicated stage computes all filters forward.
-double shard_seconds(const MemberProfile& member, const Plan& plan, std::size_t index, int filters) {
+/// Returns the seconds that a member's tile takes in a step. A replicated stage computes all filters forward.
+double tile_seconds(const MemberProfile& member, const Plan& plan, std::size_t index, const Tile& tile) {
   const StagePlan& stage = plan.stages[index];
-  Timing own = predict_passes(member, index, filters).in_parts(plan.micro_batches);
+  const double share = static_cast<double>(tile.samples.count) / micro_batch_size(plan);
+  Timing own = predict_passes(member, index, tile.filters.count).for_samples(share).in_parts(plan.micro_batches);
   if (stage.replicated)
     own.forward = predict_passes(member, index, filters_in(stage)).in_parts(plan.micro_batches).forward;
   return own.seconds();
@@ -22,9 +23,8 @@ double slowest_seconds(const Plan& plan, const std::vector<MemberProfile>& profi
   double sum = 0.0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     double slowest = 0.0;
-    for (const Assignment& shard : plan.stages[s].shards) {
-      const MemberProfile& member = profiles[shard.member];
-      slowest = std::max(slowest, shard_seconds(member, plan, s, shard.filters.count));
+    for (const Tile& tile : tiles_of(plan.stages[s])) {
+      slowest = std::max(slowest, tile_seconds(profiles[tile.member], plan, s, tile));
     }
     sum += slowest;
   }
@@ -40,9 +40,9 @@ std::vector<MemberProfile> corrected(const std::vector<MemberProfile>& profiles,
     std::vector<double> factors(profiles.size(), 0.0);
     double sum = 0.0;
     int known = 0;
-    for (const Assignment& shard : plan.stages[s].shards) {
-      const auto member = static_cast<std::size_t>(shard.member);
-      const double predicted = shard_seconds(profiles[member], plan, s, shard.filters.count);
+    for (const Tile& tile : tiles_of(plan.stages[s])) {
+      const auto member = static_cast<std::size_t>(tile.member);
+      const double predicted = tile_seconds(profiles[member], plan, s, tile);
       if (!(measured[member][s] > 0.0) || !(predicted > 0.0)) continue;
       factors[member] = measured[member][s] / predicted;
       sum += factors[member];
@@ -61,12 +61,9 @@ std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan
                                const std::vector<MemberProfile>& profiles, double margin) {
   std::vector<MemberProfile> members = profiles;
   for (std::size_t m = 0; m < members.size(); ++m) {
-    const bool works = std::ranges::any_of(plan.stages, [&](const StagePlan& stage) {
-      return std::ranges::any_of(stage.shards, [&](const auto& shard) { return shard.member == static_cast<int>(m); });
-    });
-    if (!works) members[m].stages.assign(trunk.size(), {});
+    if (!has_tiles(plan, static_cast<int>(m))) members[m].stages.assign(trunk.size(), {});
   }
-  Plan shares;
+  Plan shares;  // of filters
   try {
     shares = make_plan(trunk, plan.batch, members);
   } catch (const Error&) {
@@ -74,9 +71,9 @@ std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan
   }
   Plan better = plan;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    // The choice of split stages stays as it is.
-    std::vector<Assignment>& shards = better.stages[s].shards;
-    if (!shards.empty() && !shares.stages[s].shards.empty()) shards = shares.stages[s].shards;
+    // The choice of split stages stays as it is, and so do stages that are cut along samples.
+    std::vector<Row>& rows = better.stages[s].rows;
+    if (rows.size() == 1 && !everywhere(shares.stages[s])) rows[0].shards = shares.stages[s].rows[0].shards;
   }
   if (slowest_seconds(better, profiles) >= (1.0 - margin) * slowest_seconds(plan, profiles)) return std::nullopt;
   return better;

@@ -7,6 +7,8 @@
 #include <queue>
 #include <set>
 
+#include "core/shard_state.hpp"
+
 namespace convoy {
 namespace {
 
@@ -207,16 +209,21 @@ class Simulation {
 
 }  // namespace
 
-double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stage>& trunk, double bandwidth) {
+double memory_seconds(const Task& task, const std::vector<Stage>& trunk, double bandwidth) {
   const Stage& stage = trunk[task.stage];
   double values = 0.0;
   if (task.kind == TaskKind::sum) {
-    const Shape maps = output_shape(stage, plan.batch / plan.micro_batches, task.filters.count);
+    const Shape maps = output_shape(stage, task.samples.count, task.filters.count);
     values = 3.0 * static_cast<double>(task.after.size() * maps.size());
+  } else if (task.kind == TaskKind::filter_sum) {
+    for (const ParameterSpec& each : parameters_of(stage, task.filters.count)) {
+      values += 3.0 * static_cast<double>(task.after.size() * each.shape.size());
+    }
   } else {
     // Every layer reads and writes maps, most of them as large as the convolution's output.
     const auto layers = static_cast<double>(stage.after.size());
-    values = (1.0 + 2.0 * layers) * static_cast<double>(conv_shape(stage, plan.batch, task.filters.count).size());
+    values =
+        (1.0 + 2.0 * layers) * static_cast<double>(conv_shape(stage, task.samples.count, task.filters.count).size());
   }
   return values * sizeof(float) / bandwidth;
 }

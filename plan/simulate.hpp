@@ -26,7 +26,7 @@ struct ClusterModel {
 
 /// Returns the seconds of a sum, or of the layers after a convolution: the bytes they read and write over `bandwidth`,
 /// in bytes per second.
-double memory_seconds(const Task& task, const Plan& plan, const std::vector<Stage>& trunk, double bandwidth);
+double memory_seconds(const Task& task, const std::vector<Stage>& trunk, double bandwidth);
 
 /// A node's work in a step.
 struct NodeUse {

@@ -5,16 +5,12 @@
 #include <set>
 #include <tuple>
 
+#include "core/shard_state.hpp"
+#include "plan/needs.hpp"
 #include "plan/thesis_graph.hpp"
 
 namespace convoy {
 namespace {
-
-/// A node that computes filters of a stage.
-struct Computing {
-  int node = 0;
-  FilterRange filters;
-};
 
 /// Builds the graph stage by stage. A stage's index stands for its maps, Source::kImages for the images.
 class Builder {
@@ -25,7 +21,7 @@ class Builder {
     graph_.nodes = graph_.master + 1;
     // A forward pass without training needs only the input of the main head.
     if (!training) outputs_ = {outputs_.back()};
-    find_needs();
+    needs_ = find_needs(plan, trunk, outputs_, graph_.master);
   }
 
   TaskGraph build() {
@@ -46,90 +42,30 @@ class Builder {
     }
     // The filter gradients come last, so that a node computes them while no other node waits for it.
     for (int s = stages - 1; s >= 0; --s) backward_filters(s);
+    for (int s = stages - 1; s >= 0; --s) sum_filters(s);
     update();
     return std::move(graph_);
   }
 
  private:
-  using Shards = std::vector<Assignment>;
-  using Ranges = std::map<int, FilterRange>;  // by node
-
   const Stage& stage(int s) const { return trunk_[s]; }
-  const Shards& shards(int s) const { return plan_.stages[s].shards; }
+  std::vector<Tile> tiles(int s) const { return tiles_of(plan_.stages[s]); }
   bool replicated(int s) const { return plan_.stages[s].replicated; }
-  /// Returns whether each node that reads the stage's maps computes it, backward from its own part of the gradient.
-  bool everywhere(int s) const { return shards(s).empty(); }
+  bool everywhere(int s) const { return convoy::everywhere(plan_.stages[s]); }
   bool normalises(int s) const { return has_batch_norm(stage(s)); }
-  std::vector<int> values_read(int s) const {
-    std::vector<int> values;
-    for (const Sources& read : reads_of(trunk_, static_cast<std::size_t>(s))) {
-      for (const Source& source : read) {
-        if (source.stage != Source::kZeros && !contains(values, source.stage)) values.push_back(source.stage);
-      }
-    }
-    return values;
+  /// Returns whether several members hold weights of the stage and find parts of their gradients.
+  bool joins_gradients(int s) const { return has_several_rows(plan_.stages[s]) && has_parameters(stage(s)); }
+  Box whole(int s) const {
+    const int channels = s == Source::kImages ? trunk_[0].channels : stage(s).conv.filters;
+    return {{0, channels}, {0, micro_batch_size(plan_)}};
   }
   /// Returns the stages whose maps a stage reads. The images are left out because they have no gradient.
   std::vector<int> stages_read(int s) const {
-    std::vector<int> values = values_read(s);
+    std::vector<int> values = values_read(trunk_, s);
     std::erase(values, Source::kImages);
     return values;
   }
   static bool contains(const std::vector<int>& list, int value) { return std::ranges::find(list, value) != list.end(); }
-
-  // ---- which node computes and needs what --------------------------------------------------------------------------
-
-  /// The stages are visited from last to first, so that all readers of a stage's maps are known before the stage.
-  void find_needs() {
-    const std::size_t stages = trunk_.size();
-    forward_.resize(stages);
-    backward_.resize(stages);
-    for (const int output : outputs_) needed_[output][graph_.master] = {0, stage(output).conv.filters};
-    for (int s = static_cast<int>(stages) - 1; s >= 0; --s) {
-      if (needed_[s].empty()) continue;  // no node needs its maps
-      find_computing(s);
-      for (const Computing& each : forward_[s]) need(s, each, needed_);
-      for (const Computing& each : backward_[s]) need(s, each, parts_);
-    }
-    for (int s = 0; s < static_cast<int>(stages); ++s) {
-      for (const int value : values_read(s)) {
-        first_reader_.try_emplace(value, s);
-        for (const Computing& each : forward_[s]) {
-          const bool takes = needed_[value].contains(each.node);  // the stage may read it only for other nodes
-          if (takes && !contains(users_[value], each.node)) users_[value].push_back(each.node);
-        }
-      }
-    }
-    for (const int output : outputs_) users_[output] = {graph_.master};
-  }
-
-  void find_computing(int s) {
-    std::vector<Computing>& forward = forward_[s];
-    std::vector<Computing>& backward = backward_[s];
-    if (everywhere(s)) {
-      for (const auto& [node, filters] : needed_.at(s)) forward.push_back({node, filters});
-      for (const auto& [node, filters] : parts_[s]) backward.push_back({node, needed_.at(s).at(node)});
-      return;
-    }
-    const FilterRange all{0, stage(s).conv.filters};
-    for (const Assignment& shard : shards(s)) {
-      forward.push_back({shard.member, replicated(s) ? all : shard.filters});
-      backward.push_back({shard.member, shard.filters});
-    }
-    if (!replicated(s)) return;
-    for (const auto& [node, filters] : needed_.at(s)) {
-      if (std::ranges::find(forward, node, &Computing::node) == forward.end()) forward.push_back({node, all});
-    }
-  }
-
-  /// Adds the channels that a node reads to compute filters of a stage, and for which it computes gradients.
-  void need(int s, const Computing& computing, std::map<int, Ranges>& of) const {
-    for (const Read& read : reads_for(trunk_, static_cast<std::size_t>(s), computing.filters)) {
-      if (read.stage == Source::kZeros) continue;
-      FilterRange& range = of[read.stage][computing.node];
-      range = hull(range, read.channels);
-    }
-  }
 
   // ---- tasks ------------------------------------------------------------------------------------------------------
 
@@ -138,12 +74,13 @@ class Builder {
     return static_cast<int>(graph_.tasks.size()) - 1;
   }
 
-  int send(int from, int to, Cargo cargo, int s, int micro_batch, FilterRange channels, std::vector<int> after) {
+  int send(int from, int to, Cargo cargo, int s, int micro_batch, const Box& box, std::vector<int> after) {
     return add({.kind = TaskKind::send,
                 .node = from,
                 .stage = s,
                 .micro_batch = micro_batch,
-                .filters = channels,
+                .filters = box.channels,
+                .samples = box.samples,
                 .cargo = cargo,
                 .to = to,
                 .after = std::move(after)});
@@ -163,26 +100,26 @@ class Builder {
     if (!delivered_.insert({value, m}).second) return;
     if (value == Source::kImages) return deliver_images(m);
     if (replicated(value)) return;  // each node that needs the maps computes them
-    const std::vector<int>& users = users_[value];
-    const Ranges& needed = needed_.at(value);
-    for (const Assignment& shard : shards(value)) {
-      const int made = computed_.at({value, m, shard.member});
-      FilterRange others;  // channels that the master must receive in a star
+    const std::vector<int>& users = needs_.users[value];
+    const Boxes& needed = needs_.read.at(value);
+    for (const Tile& tile : tiles(value)) {
+      const int made = computed_.at({value, m, tile.member});
+      Box others;  // what the master must receive in a star
       for (const int user : users) {
-        if (user != shard.member) others = hull(others, common(shard.filters, needed.at(user)));
+        if (user != tile.member) others = hull(others, common(tile.box(), needed.at(user)));
       }
       int at_master = -1;
       // The receivers take turns, beginning after the sender, so that not all senders start with the same receiver.
       for (std::size_t i = 0; i < users.size(); ++i) {
-        const int user = users[(i + position(users, shard.member) + 1) % users.size()];
-        const FilterRange wanted = common(shard.filters, needed.at(user));
-        if (wanted.count == 0) continue;
-        if (user == shard.member) {
+        const int user = users[(i + position(users, tile.member) + 1) % users.size()];
+        const Box wanted = common(tile.box(), needed.at(user));
+        if (wanted.empty()) continue;
+        if (user == tile.member) {
           arrivals(value, m, user).push_back(made);
-        } else if (plan_.exchange == Exchange::ring || shard.member == graph_.master) {
-          arrivals(value, m, user).push_back(send(shard.member, user, Cargo::maps, value, m, wanted, {made}));
+        } else if (plan_.exchange == Exchange::ring || tile.member == graph_.master) {
+          arrivals(value, m, user).push_back(send(tile.member, user, Cargo::maps, value, m, wanted, {made}));
         } else {
-          if (at_master < 0) at_master = send(shard.member, graph_.master, Cargo::maps, value, m, others, {made});
+          if (at_master < 0) at_master = send(tile.member, graph_.master, Cargo::maps, value, m, others, {made});
           const bool there = user == graph_.master;
           arrivals(value, m, user)
               .push_back(there ? at_master : send(graph_.master, user, Cargo::maps, value, m, wanted, {at_master}));
@@ -191,15 +128,23 @@ class Builder {
     }
   }
 
+  /// Sends each node the samples of the images that it needs. A node that relays images also receives the samples of
+  /// the nodes behind it.
   void deliver_images(int m) {
+    std::vector<int> users = needs_.users[Source::kImages];
+    std::erase(users, graph_.master);
     int from = graph_.master;
     std::vector<int> here;  // the tasks after which `from` has the images
-    for (const int user : users_[Source::kImages]) {
-      if (user == graph_.master) continue;
-      const int sent = send(from, user, Cargo::maps, Source::kImages, m, {0, trunk_[0].channels}, here);
-      arrivals(Source::kImages, m, user).push_back(sent);
+    for (std::size_t i = 0; i < users.size(); ++i) {
+      Box box = whole(Source::kImages);
+      box.samples = needs_.read.at(Source::kImages).at(users[i]).samples;
+      for (std::size_t behind = i + 1; plan_.relayed && behind < users.size(); ++behind) {
+        box.samples = hull(box.samples, needs_.read.at(Source::kImages).at(users[behind]).samples);
+      }
+      const int sent = send(from, users[i], Cargo::maps, Source::kImages, m, box, here);
+      arrivals(Source::kImages, m, users[i]).push_back(sent);
       if (!plan_.relayed) continue;
-      from = user;
+      from = users[i];
       here = {sent};
     }
   }
@@ -209,17 +154,18 @@ class Builder {
   }
 
   void forward(int s, int m) {
-    if (forward_[s].empty()) return;
-    const std::vector<int> values = values_read(s);
+    if (needs_.forward[s].empty()) return;
+    const std::vector<int> values = values_read(trunk_, s);
     for (const int value : values) deliver_maps(value, m);
-    for (const Computing& each : forward_[s]) {
+    for (const Computing& each : needs_.forward[s]) {
       std::vector<int> after;
       for (const int value : values) append(after, arrivals(value, m, each.node));
       computed_[{s, m, each.node}] = add({.kind = TaskKind::forward,
                                           .node = each.node,
                                           .stage = s,
                                           .micro_batch = m,
-                                          .filters = each.filters,
+                                          .filters = each.box.channels,
+                                          .samples = each.box.samples,
                                           .after = std::move(after)});
     }
   }
@@ -228,7 +174,7 @@ class Builder {
   /// micro-batches.
   void give_out(int s) {
     const int last = plan_.micro_batches - 1;
-    for (const Computing& each : forward_[s]) {
+    for (const Computing& each : needs_.forward[s]) {
       for (int m = 0; m < plan_.micro_batches; ++m) {
         int& task = computed_.at({s, m, each.node});
         if (normalises(s)) task = computed_.at({s, last, each.node});
@@ -245,6 +191,7 @@ class Builder {
                             .node = graph_.master,
                             .stage = outputs_.back(),
                             .micro_batch = m,
+                            .samples = {0, micro_batch_size(plan_)},
                             .after = std::move(after)}));
     }
   }
@@ -253,12 +200,11 @@ class Builder {
   void deliver_gradients() {
     for (const int output : outputs_) {
       for (int m = 0; m < plan_.micro_batches; ++m) {
-        for (const Assignment& shard : shards(output)) {
-          const int node = shard.member;
+        for (const Tile& tile : tiles(output)) {
+          const int node = tile.member;
           const int head = heads_[m];
           gradients_[{output, m, node}] =
-              node == graph_.master ? head
-                                    : send(graph_.master, node, Cargo::gradient, output, m, shard.filters, {head});
+              node == graph_.master ? head : send(graph_.master, node, Cargo::gradient, output, m, tile.box(), {head});
         }
       }
     }
@@ -268,7 +214,7 @@ class Builder {
   /// stage's inputs. Parts from several stages are added up at the node in a fixed order, the last stage first.
   void backward_input(int s, int m) {
     const std::vector<int> values = stages_read(s);
-    for (const Computing& each : backward_[s]) {
+    for (const Computing& each : needs_.backward[s]) {
       std::vector<int> after;
       if (everywhere(s)) after.push_back(part_.at({s, m, each.node}));
       for (int other = 0; other < plan_.micro_batches && !everywhere(s); ++other) {
@@ -282,45 +228,47 @@ class Builder {
                             .node = each.node,
                             .stage = s,
                             .micro_batch = m,
-                            .filters = each.filters,
+                            .filters = each.box.channels,
+                            .samples = each.box.samples,
                             .after = std::move(after)});
       backward_tasks_[{s, each.node}].push_back(task);
       for (const int value : values) part_[{value, m, each.node}] = task;
     }
     for (const int value : values) {
-      if (first_reader_.at(value) == s && !everywhere(value)) collect(value, m);
+      if (needs_.first_reader.at(value) == s && !everywhere(value)) collect(value, m);
     }
   }
 
-  /// Adds up all nodes' parts of the gradient with respect to a stage's maps, for the holders of its filters.
+  /// Adds up all nodes' parts of the gradient with respect to a stage's maps, for the tiles of that stage.
   void collect(int value, int m) {
-    std::vector<Assignment> far;  // owners whose gradient includes parts of other nodes
-    for (const Assignment& owner : shards(value)) {
-      const bool alone = std::ranges::all_of(parts_[value], [&](const auto& part) {
-        return part.first == owner.member || common(part.second, owner.filters).count == 0;
+    std::vector<Tile> far;  // tiles whose gradient includes parts of other nodes
+    Box far_box;
+    for (const Tile& tile : tiles(value)) {
+      const bool alone = std::ranges::all_of(needs_.parts[value], [&](const auto& part) {
+        return part.first == tile.member || common(part.second, tile.box()).empty();
       });
-      if (plan_.exchange == Exchange::ring || (alone && owner.member != graph_.master)) {
-        sum_at(owner.member, value, m, owner.filters);
+      if (plan_.exchange == Exchange::ring || (alone && tile.member != graph_.master)) {
+        sum_at(tile.member, value, m, tile.box());
       } else {
-        far.push_back(owner);
+        far.push_back(tile);
+        far_box = hull(far_box, tile.box());
       }
     }
     if (far.empty()) return;
-    const int last = far.back().filters.first + far.back().filters.count;
-    const int total = sum_at(graph_.master, value, m, {far[0].filters.first, last - far[0].filters.first});
-    for (const Assignment& owner : far) {
-      if (owner.member == graph_.master) continue;
-      gradients_[{value, m, owner.member}] =
-          send(graph_.master, owner.member, Cargo::gradient, value, m, owner.filters, {total});
+    const int total = sum_at(graph_.master, value, m, far_box);
+    for (const Tile& tile : far) {
+      if (tile.member == graph_.master) continue;
+      gradients_[{value, m, tile.member}] =
+          send(graph_.master, tile.member, Cargo::gradient, value, m, tile.box(), {total});
     }
   }
 
-  /// Adds the tasks that sum the parts of these channels at a node, in the order of the nodes. Returns the sum.
-  int sum_at(int node, int value, int m, FilterRange channels) {
+  /// Adds the tasks that sum the parts of this box at a node, in the order of the nodes. Returns the sum.
+  int sum_at(int node, int value, int m, const Box& box) {
     std::vector<int> arrived;
-    for (const auto& [from, range] : parts_[value]) {
-      const FilterRange both = common(range, channels);
-      if (both.count == 0) continue;
+    for (const auto& [from, part_box] : needs_.parts[value]) {
+      const Box both = common(part_box, box);
+      if (both.empty()) continue;
       const int part = part_.at({value, m, from});
       arrived.push_back(from == node ? part : send(from, node, Cargo::part, value, m, both, {part}));
     }
@@ -328,33 +276,83 @@ class Builder {
                            .node = node,
                            .stage = value,
                            .micro_batch = m,
-                           .filters = channels,
+                           .filters = box.channels,
+                           .samples = box.samples,
                            .after = std::move(arrived)});
     gradients_[{value, m, node}] = total;
     return total;
   }
 
+  // ---- weights ----------------------------------------------------------------------------------------------------
+
+  /// Each holder of filters finds the gradients of its samples.
   void backward_filters(int s) {
-    for (const Assignment& shard : shards(s)) {
-      filters_[shard.member].push_back(add({.kind = TaskKind::backward_filters,
-                                            .node = shard.member,
-                                            .stage = s,
-                                            .filters = shard.filters,
-                                            .after = backward_tasks_.at({s, shard.member})}));
+    for (const Tile& tile : tiles(s)) {
+      const int found = add({.kind = TaskKind::backward_filters,
+                             .node = tile.member,
+                             .stage = s,
+                             .filters = tile.filters,
+                             .samples = tile.samples,
+                             .after = backward_tasks_.at({s, tile.member})});
+      if (joins_gradients(s)) {
+        send_filter_parts(s, tile, found);
+      } else {
+        gradients_known_[tile.member].push_back(found);
+      }
     }
   }
 
+  /// Sends the owners their filters' gradients of a tile's samples.
+  void send_filter_parts(int s, const Tile& tile, int found) {
+    for (const Assignment& owner : owners_of(plan_.stages[s])) {
+      const FilterRange both = common(tile.filters, owner.filters);
+      if (both.count == 0) continue;
+      int arrived = found;
+      if (owner.member != tile.member) {
+        arrived = send_weights(tile.member, owner.member, Cargo::filter_part, s, {both, tile.samples}, found);
+      }
+      filter_parts_[{s, owner.member}].push_back(arrived);
+    }
+  }
+
+  /// Sends weights or their gradients; in a star, slaves reach one another through the master. Receivers of the same
+  /// values share one send to the master. Returns the send that arrives at `to`.
+  int send_weights(int from, int to, Cargo cargo, int s, const Box& box, int after) {
+    const bool direct = plan_.exchange == Exchange::ring || from == graph_.master;
+    if (direct) return send(from, to, cargo, s, 0, box, {after});
+    const std::tuple key{from, static_cast<int>(cargo), s, box.channels.first, box.channels.count};
+    const auto there = at_master_.find(key);
+    const int at_master =
+        there != at_master_.end() ? there->second : send(from, graph_.master, cargo, s, 0, box, {after});
+    at_master_[key] = at_master;
+    return to == graph_.master ? at_master : send(graph_.master, to, cargo, s, 0, box, {at_master});
+  }
+
+  /// Each owner adds up the gradients of its filters in the order of the rows.
+  void sum_filters(int s) {
+    if (!joins_gradients(s)) return;
+    for (const Assignment& owner : owners_of(plan_.stages[s])) {
+      gradients_known_[owner.member].push_back(add({.kind = TaskKind::filter_sum,
+                                                    .node = owner.member,
+                                                    .stage = s,
+                                                    .filters = owner.filters,
+                                                    .after = filter_parts_.at({s, owner.member})}));
+    }
+  }
+
+  /// Each owner updates its filters and sends the weights to the other nodes that hold them.
   void update() {
     std::map<int, int> updated;
-    for (const auto& [node, after] : filters_) {
+    for (const auto& [node, after] : gradients_known_) {
       updated[node] = add({.kind = TaskKind::update, .node = node, .after = after});
     }
     for (int s = 0; s < static_cast<int>(trunk_.size()); ++s) {
-      if (!replicated(s)) continue;
-      for (const Assignment& shard : shards(s)) {
-        for (const Computing& user : forward_[s]) {
-          if (user.node == shard.member) continue;
-          send(shard.member, user.node, Cargo::weights, s, 0, shard.filters, {updated.at(shard.member)});
+      if (!replicated(s) && !joins_gradients(s)) continue;
+      for (const Assignment& owner : owners_of(plan_.stages[s])) {
+        for (const Computing& user : needs_.forward[s]) {
+          const FilterRange both = common(user.box.channels, owner.filters);
+          if (user.node == owner.member || both.count == 0) continue;
+          send_weights(owner.member, user.node, Cargo::weights, s, {both, {}}, updated.at(owner.member));
         }
       }
     }
@@ -367,20 +365,20 @@ class Builder {
   bool training_;
   std::vector<int> outputs_;
   TaskGraph graph_;
-  std::vector<int> heads_;                        ///< by micro-batch
-  std::vector<std::vector<Computing>> forward_;   ///< by stage
-  std::vector<std::vector<Computing>> backward_;  ///< by stage
-  std::map<int, Ranges> needed_;                  ///< channels of each stage's maps that a node reads
-  std::map<int, Ranges> parts_;              ///< channels of each stage's maps for which a node computes a gradient
-  std::map<int, std::vector<int>> users_;    ///< nodes that read each stage's maps
-  std::map<int, int> first_reader_;          ///< of each stage's maps; in the backward pass it is the last
+  std::vector<int> heads_;  ///< by micro-batch
+  Needs needs_;
   std::set<std::pair<int, int>> delivered_;  ///< stage, micro-batch
   std::map<Key, std::vector<int>> arrivals_;
   std::map<Key, int> computed_;
   std::map<Key, int> part_;       ///< the last task at the node that adds to its part
   std::map<Key, int> gradients_;  ///< the task after which a node has the gradient of its own filters' maps
   std::map<std::pair<int, int>, std::vector<int>> backward_tasks_;
-  std::map<int, std::vector<int>> filters_;
+  /// The sends of weights and their gradients to the master of a star: by sender, cargo, stage, first filter and filters.
+  std::map<std::tuple<int, int, int, int, int>, int> at_master_;
+  /// By stage and owner, the tasks after which the owner has each part of its filters' gradients, in the order of rows.
+  std::map<std::pair<int, int>, std::vector<int>> filter_parts_;
+  /// By node, the tasks after which it has the gradients to update by.
+  std::map<int, std::vector<int>> gradients_known_;
 };
 
 }  // namespace

@@ -12,8 +12,10 @@ namespace convoy {
 enum class TaskKind {
   forward,           ///< one micro-batch of a stage
   backward_input,    ///< one micro-batch: the node's part of the gradient with respect to the stage's input
-  backward_filters,  ///< the whole batch: the gradients with respect to the stage's weights
-  update,            ///< all of a node's shards
+  backward_filters,  ///< all micro-batches: the gradients with respect to the stage's weights
+  /// Adds the holders' gradients with respect to the weights of filters that the node owns, in the order of `after`.
+  filter_sum,
+  update,  ///< all filters that the node owns
   /// Adds the nodes' parts of a micro-batch's gradient with respect to the stage's maps, in the order of `after`.
   sum,
   /// On the master: dense layers and loss, forward and back to the gradient with respect to a micro-batch's outputs.
@@ -28,6 +30,7 @@ enum class TaskKind {
 enum class Cargo {
   maps,         ///< channels `filters` of the stage's maps, or of the images
   part,         ///< channels `filters` of one node's part of the gradient with respect to the maps
+  filter_part,  ///< the gradient with respect to the weights of filters `filters`, of the sender's samples
   gradient,     ///< channels `filters` of the gradient with respect to the maps
   weights,      ///< filters `filters` of the stage
   raw_maps,     ///< the thesis' scheme: channels `filters` of the convolution's output, before the layers after it
@@ -41,6 +44,7 @@ struct Task {
   int stage = 0;  ///< Source::kImages where images are sent
   int micro_batch = 0;
   FilterRange filters;  ///< filters computed, or channels sent
+  SampleRange samples;  ///< of the micro-batch, or of every micro-batch where a task computes all of them
   Cargo cargo = Cargo::maps;
   int to = -1;             ///< the node that receives
   std::vector<int> after;  ///< indices of the earlier tasks that this task waits for
@@ -63,11 +67,17 @@ TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk, boo
 /// Returns, for each task, the tasks that wait for it.
 std::vector<std::vector<int>> followers_of(const TaskGraph& graph);
 
-/// Returns the filters of a node's shard of a stage; its count is 0 where it has none.
+/// Returns the filters of a stage that a node owns, so that it updates their weights; the count is 0 where it owns none.
 FilterRange own_filters(const Plan& plan, std::size_t stage, int node);
-/// Returns the filters of a stage whose weights a node needs: its shard's, or all where it replicates the stage or
-/// sends the weights to others.
+/// Returns the filters of a stage whose weights a node needs, and the samples of each micro-batch for which it needs
+/// them: its tile, or the whole stage where it replicates the stage or sends the weights to others.
+Box held_box(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node);
+/// Returns the filters of held_box().
 FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node);
+/// Returns whether a send passes on values as they arrived in an earlier send: weights or their gradients, in a star.
+bool passes_on(const Task& task, const TaskGraph& graph);
+/// Returns whether a node updates weights in a training step.
+bool updates(const TaskGraph& graph, int node);
 
 /// Returns whether a send must wait for credit: it carries a part of a gradient to a master that sums, and so receives
 /// one from every shard.
@@ -76,7 +86,7 @@ bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan);
 /// Returns the number type in which a send's values travel.
 NumberType wire_type(const Task& sent, const Plan& plan);
 /// Returns the number of values of a send.
-std::size_t values_of(const Task& sent, const Plan& plan, const std::vector<Stage>& trunk);
+std::size_t values_of(const Task& sent, const std::vector<Stage>& trunk);
 /// Returns the bytes of a send's values in their number type; 0 for other tasks.
 double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk);
 

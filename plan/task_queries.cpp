@@ -1,5 +1,7 @@
 // Queries of a task graph.
 
+#include <algorithm>
+
 #include "core/shard_state.hpp"
 #include "plan/task_graph.hpp"
 
@@ -19,20 +21,37 @@ std::vector<std::vector<int>> followers_of(const TaskGraph& graph) {
 }
 
 FilterRange own_filters(const Plan& plan, std::size_t stage, int node) {
-  for (const Assignment& shard : plan.stages[stage].shards) {
-    if (shard.member == node) return shard.filters;
+  for (const Assignment& owner : owners_of(plan.stages[stage])) {
+    if (owner.member == node) return owner.filters;
   }
   return {};
 }
 
-FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node) {
-  if (traits_of(plan.exchange).master_holds_weights && node == graph.master) return {0, filters_in(plan.stages[stage])};
-  FilterRange held = own_filters(plan, stage, node);
+Box held_box(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node) {
+  const SampleRange all{0, micro_batch_size(plan)};
+  if (traits_of(plan.exchange).master_holds_weights && node == graph.master) {
+    return {{0, filters_in(plan.stages[stage])}, all};
+  }
+  Box held = tile_of(plan.stages[stage], node).box();
   for (const Task& task : graph.tasks) {
     const bool here = task.node == node && task.kind == TaskKind::forward && task.stage == static_cast<int>(stage);
-    if (here && task.filters.count > held.count) held = task.filters;
+    if (here && task.filters.count > held.channels.count) held = {task.filters, task.samples};
   }
   return held;
+}
+
+FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node) {
+  return held_box(plan, graph, stage, node).channels;
+}
+
+bool passes_on(const Task& task, const TaskGraph& graph) {
+  if (task.kind != TaskKind::send || (task.cargo != Cargo::weights && task.cargo != Cargo::filter_part)) return false;
+  return task.after.size() == 1 && graph.tasks[static_cast<std::size_t>(task.after[0])].kind == TaskKind::send;
+}
+
+bool updates(const TaskGraph& graph, int node) {
+  return std::ranges::any_of(graph.tasks,
+                             [node](const Task& task) { return task.kind == TaskKind::update && task.node == node; });
 }
 
 bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan) {
@@ -46,14 +65,16 @@ NumberType wire_type(const Task& sent, const Plan& plan) {
   return plan.wire == NumberType::int8 && maps ? NumberType::bf16 : plan.wire;
 }
 
-std::size_t values_of(const Task& sent, const Plan& plan, const std::vector<Stage>& trunk) {
+std::size_t values_of(const Task& sent, const std::vector<Stage>& trunk) {
   const auto s = static_cast<std::size_t>(sent.stage);
-  if (sent.cargo == Cargo::weights) {
+  if (sent.cargo == Cargo::weights || sent.cargo == Cargo::filter_part) {
     std::size_t values = 0;
-    for (const ParameterSpec& each : parameters_of(trunk[s], sent.filters.count)) values += each.shape.size();
+    for (const ParameterSpec& each : parameters_of(trunk[s], sent.filters.count)) {
+      if (each.trained || sent.cargo == Cargo::weights) values += each.shape.size();
+    }
     return values;
   }
-  const int samples = plan.batch / plan.micro_batches;
+  const int samples = sent.samples.count;
   if (sent.cargo == Cargo::raw_maps || sent.cargo == Cargo::raw_gradient) {
     return conv_shape(trunk[s], samples, sent.filters.count).size();
   }
@@ -62,7 +83,7 @@ std::size_t values_of(const Task& sent, const Plan& plan, const std::vector<Stag
 
 double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk) {
   if (task.kind != TaskKind::send) return 0.0;
-  return static_cast<double>(bytes_of(wire_type(task, plan), values_of(task, plan, trunk)));
+  return static_cast<double>(bytes_of(wire_type(task, plan), values_of(task, trunk)));
 }
 
 std::vector<Traffic> traffic_of(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk) {

@@ -25,12 +25,14 @@ class Builder {
 
  private:
   const std::vector<Assignment>& shards(int stage) const {
-    return plan_.stages[static_cast<std::size_t>(stage)].shards;
+    return plan_.stages[static_cast<std::size_t>(stage)].rows[0].shards;
   }
   FilterRange all(int stage) const { return {0, trunk_[static_cast<std::size_t>(stage)].conv.filters}; }
   FilterRange inputs(int stage) const { return {0, trunk_[static_cast<std::size_t>(stage)].channels}; }
 
+  /// Every task concerns all samples: the batch does not travel in parts, and stages are cut along filters alone.
   int add(Task task) {
+    task.samples = {0, plan_.batch};
     graph_.tasks.push_back(std::move(task));
     return static_cast<int>(graph_.tasks.size()) - 1;
   }

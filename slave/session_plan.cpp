@@ -65,10 +65,12 @@ void Session::check_memory(const wire::Assign& task) const {
   const TaskGraph graph = make_task_graph(task.plan, task.trunk);
   std::size_t taken = 0;
   for (std::size_t s = 0; s < task.trunk.size(); ++s) {
-    const FilterRange held = held_filters(task.plan, graph, s, index_);
-    if (held.count == 0) continue;
+    const Box box = held_box(task.plan, graph, s, index_);
+    const FilterRange held = box.channels;
+    if (box.empty()) continue;
+    const int samples = box.samples.count * task.plan.micro_batches;
     const std::size_t bytes =
-        bytes_of({.stage = task.trunk[s], .filters = held, .batch = task.plan.batch, .input_gradient = s > 0});
+        bytes_of({.stage = task.trunk[s], .filters = held, .batch = samples, .input_gradient = s > 0});
     if (taken + bytes > memory_) {
       fail(
           "filters {} to {} of stage {} at batch {} need {} MiB, but of the {} MiB allowed {} are taken; raise "

@@ -173,10 +173,39 @@ Wanted read(const fb::Wanted& t) {
   return wanted;
 }
 
+int number(std::uint32_t value, std::uint32_t most, const char* field) {
+  return static_cast<int>(within(value, 0U, most, field));
+}
+
+std::vector<Assignment> assignments_of(const flatbuffers::Vector<const fb::Assignment*>* list) {
+  std::vector<Assignment> assignments;
+  if (list == nullptr) return assignments;
+  if (list->size() > kMostMembers) fail("a stage has {} shards; the limit is {}", list->size(), kMostMembers);
+  for (const fb::Assignment* each : *list) {
+    assignments.push_back({.member = number(each->member(), kMostMembers - 1, "member"),
+                           .filters = {number(each->first(), kMostFilters, "first filter"),
+                                       number(each->count(), kMostFilters, "filter count")}});
+  }
+  return assignments;
+}
+
+/// The rows of a stage have at most as many shards together as there may be members, because none has two.
+StagePlan read(const fb::StagePlan& t) {
+  StagePlan stage{.rows = {}, .owners = assignments_of(t.owners()), .replicated = t.replicated()};
+  if (t.rows() == nullptr) return stage;
+  if (t.rows()->size() > kMostMembers) fail("a stage has {} rows; the limit is {}", t.rows()->size(), kMostMembers);
+  std::size_t shards = 0;
+  for (const fb::Row* row : *t.rows()) {
+    stage.rows.push_back({.samples = {number(row->first(), kLargestBatch, "first sample"),
+                                      number(row->count(), kLargestBatch, "sample count")},
+                          .shards = assignments_of(row->shards())});
+    shards += stage.rows.back().shards.size();
+    if (shards > kMostMembers) fail("a stage has {} shards; the limit is {}", shards, kMostMembers);
+  }
+  return stage;
+}
+
 Plan read(const fb::Plan& t) {
-  const auto number = [](std::uint32_t value, std::uint32_t most, const char* field) {
-    return static_cast<int>(within(value, 0U, most, field));
-  };
   Plan plan{.batch = static_cast<int>(batch_of(t.batch())),
             .members = texts(t.members(), kMostMembers, "members"),
             .stages = {},
@@ -186,18 +215,7 @@ Plan read(const fb::Plan& t) {
             .relayed = t.relayed()};
   if (t.stages() == nullptr || t.stages()->size() > kMostStages)
     fail("the plan has no stages, or more than {}", kMostStages);
-  for (const fb::StagePlan* stage : *t.stages()) {
-    StagePlan read{.shards = {}, .replicated = stage->replicated()};
-    if (const auto* shards = stage->shards()) {
-      if (shards->size() > kMostMembers) fail("a stage has {} shards; the limit is {}", shards->size(), kMostMembers);
-      for (const fb::Assignment* shard : *shards) {
-        read.shards.push_back({.member = number(shard->member(), kMostMembers - 1, "member"),
-                               .filters = {number(shard->first(), kMostFilters, "first filter"),
-                                           number(shard->count(), kMostFilters, "filter count")}});
-      }
-    }
-    plan.stages.push_back(std::move(read));
-  }
+  for (const fb::StagePlan* stage : *t.stages()) plan.stages.push_back(read(*stage));
   return plan;
 }
 

@@ -62,15 +62,26 @@ flatbuffers::Offset<fb::Stage> encode(Builder& builder, const Stage& stage) {
                          static_cast<fb::StageKind>(stage.kind), &norm, from);
 }
 
+auto encode(Builder& builder, const std::vector<Assignment>& assignments) {
+  std::vector<fb::Assignment> all;
+  for (const Assignment& each : assignments) {
+    all.emplace_back(u32(each.member), u32(each.filters.first), u32(each.filters.count));
+  }
+  return builder.CreateVectorOfStructs(all);
+}
+
 flatbuffers::Offset<fb::Plan> encode(Builder& builder, const Plan& plan) {
   const auto members = builder.CreateVectorOfStrings(plan.members);
   std::vector<flatbuffers::Offset<fb::StagePlan>> stages;
   for (const StagePlan& stage : plan.stages) {
-    std::vector<fb::Assignment> shards;
-    for (const Assignment& shard : stage.shards) {
-      shards.emplace_back(u32(shard.member), u32(shard.filters.first), u32(shard.filters.count));
+    std::vector<flatbuffers::Offset<fb::Row>> rows;
+    for (const Row& row : stage.rows) {
+      const auto shards = encode(builder, row.shards);
+      rows.push_back(fb::CreateRow(builder, u32(row.samples.first), u32(row.samples.count), shards));
     }
-    stages.push_back(fb::CreateStagePlan(builder, builder.CreateVectorOfStructs(shards), stage.replicated));
+    const auto all_rows = builder.CreateVector(rows);
+    const auto owners = encode(builder, stage.owners);
+    stages.push_back(fb::CreateStagePlan(builder, all_rows, owners, stage.replicated));
   }
   return fb::CreatePlan(builder, u32(plan.batch), members, builder.CreateVector(stages),
                         static_cast<fb::Exchange>(plan.exchange), static_cast<fb::NumberType>(plan.wire),

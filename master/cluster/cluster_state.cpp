@@ -28,7 +28,7 @@ void ClusterTrunk::begin_snapshot() {
   settle();
   snapshot_.clear();
   for (std::size_t s = 0; s < stages_.size(); ++s) {
-    for (const Assignment& shard : plan_.stages[s].shards) snapshot_.push_back(ask(s, shard.member, shard.filters));
+    for (const Assignment& owner : owners_of(plan_.stages[s])) snapshot_.push_back(ask(s, owner.member, owner.filters));
   }
 }
 
@@ -107,14 +107,14 @@ void ClusterTrunk::change_plan(const Plan& plan) {
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     for (int node = 0; node < graph.nodes; ++node) {
       const FilterRange held = held_filters(plan, graph, s, node);
-      for (const Assignment& shard : plan_.stages[s].shards) {
-        const FilterRange part = common(held, shard.filters);
-        if (part.count == 0 || shard.member == node || !has_parameters(stages_[s])) continue;
-        if (plan.exchange == Exchange::ring && is_slave(node) && is_slave(shard.member)) {
-          moves.push_back({static_cast<std::uint32_t>(s), part, shard.member, node});
-          movers.insert({shard.member, node});
+      for (const Assignment& owner : owners_of(plan_.stages[s])) {
+        const FilterRange part = common(held, owner.filters);
+        if (part.count == 0 || owner.member == node || !has_parameters(stages_[s])) continue;
+        if (plan.exchange == Exchange::ring && is_slave(node) && is_slave(owner.member)) {
+          moves.push_back({static_cast<std::uint32_t>(s), part, owner.member, node});
+          movers.insert({owner.member, node});
         } else {
-          moved.emplace_back(node, ask(s, shard.member, part));
+          moved.emplace_back(node, ask(s, owner.member, part));
         }
       }
     }

@@ -121,17 +121,12 @@ void ClusterTrunk::backward(const std::vector<const Tensor*>& gradients, SampleR
 }
 
 double ClusterTrunk::gradient_squares() {
-  const auto has_shards = [this](int node) {
-    return std::ranges::any_of(plan_.stages, [node](const StagePlan& stage) {
-      return std::ranges::any_of(stage.shards, [node](const Assignment& shard) { return shard.member == node; });
-    });
-  };
   const auto nodes = static_cast<int>(slave_count()) + 1;
   run_until([&] {
     for (int node = 0; node < nodes; ++node) {
       const bool there =
           is_slave(node) ? squares_[static_cast<std::size_t>(node)].has_value() : node_->gradients_ready();
-      if (has_shards(node) && !there) return false;
+      if (updates(node_->graph(), node) && !there) return false;
     }
     return true;
   });

@@ -123,7 +123,7 @@ FixedPlan::FixedPlan(const ClusterOptions& options, const std::vector<Stage>& tr
                : proportional_plan(trunk, batch, members, parse_shares(options.shares, members.size()));
   if (!options.wire.empty()) whole_.wire = number_type_from(options.wire);
   if (const auto exchange = exchange_wish(options)) set_exchange(whole_, *exchange);
-  if (options.micro_batch > 0) whole_.micro_batches = micro_batches_of(options, batch);
+  if (options.micro_batch > 0) set_micro_batches(whole_, micro_batches_of(options, batch));
   const std::vector<double> shares = work_shares(trunk, whole_);
   for (std::size_t m = 0; m < members.size(); ++m) shares_[members[m]] = shares[m];
 }
@@ -141,7 +141,7 @@ Plan FixedPlan::for_members(const std::vector<std::string>& members, const std::
   if (sum <= 0.0) shares.assign(members.size(), 1.0);
   Plan plan = proportional_plan(trunk, whole_.batch, members, shares);
   plan.wire = whole_.wire;
-  plan.micro_batches = whole_.micro_batches;
+  set_micro_batches(plan, whole_.micro_batches);
   set_exchange(plan, whole_.exchange);
   return plan;
 }

@@ -70,10 +70,7 @@ Planned as_fixed(const Work& work, const std::vector<std::string>& members, cons
 std::vector<std::string> idle_members(const Plan& plan) {
   std::vector<std::string> idle;
   for (std::size_t m = 0; m < plan.members.size(); ++m) {
-    const bool works = std::ranges::any_of(plan.stages, [&](const StagePlan& stage) {
-      return std::ranges::any_of(stage.shards, [&](const auto& shard) { return shard.member == static_cast<int>(m); });
-    });
-    if (works) continue;
+    if (has_tiles(plan, static_cast<int>(m))) continue;
     idle.push_back(fmt::format("{} gets no filters: with it a step would take longer, or its memory is too small",
                                plan.members[m]));
   }

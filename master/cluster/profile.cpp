@@ -259,10 +259,10 @@ std::chrono::milliseconds patience_for(const Plan& plan, const std::vector<Membe
   if (profiles.empty()) return 10min;
   double longest = 0.0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    for (const Assignment& shard : plan.stages[s].shards) {
-      const auto member = static_cast<std::size_t>(shard.member);
+    for (const Tile& tile : tiles_of(plan.stages[s])) {
+      const auto member = static_cast<std::size_t>(tile.member);
       if (member >= profiles.size() || profiles[member].stages.empty()) continue;
-      longest = std::max(longest, predict_seconds(profiles[member], s, shard.filters.count));
+      longest = std::max(longest, predict_seconds(profiles[member], s, tile.filters.count));
     }
   }
   return std::max<std::chrono::milliseconds>(30s,

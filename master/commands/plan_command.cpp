@@ -20,18 +20,23 @@ void print_stage(const Planned& planned, const Stage& stage, std::size_t s) {
              stage.channels, stage.height, stage.width, out.c, out.h, out.w,
              conv_flops(stage, plan.batch, stage.conv.filters) / 1e9,
              plan.stages[s].replicated ? "; every member computes all of its maps" : "");
-  for (const Assignment& shard : plan.stages[s].shards) {
-    const auto member = static_cast<std::size_t>(shard.member);
-    const double memory = static_cast<double>(shard_bytes(stage, shard.filters.count, plan.batch, s > 0)) / kMiB;
+  for (const Tile& tile : tiles_of(plan.stages[s])) {
+    const auto member = static_cast<std::size_t>(tile.member);
+    const int samples = tile.samples.count * plan.micro_batches;
+    const double memory = static_cast<double>(shard_bytes(stage, tile.filters.count, samples, s > 0)) / kMiB;
     std::string time = "not timed";
     if (member < planned.calibration.members.size()) {
-      const Timing passes =
-          predict_passes(planned.calibration.members[member], s, shard.filters.count).in_parts(plan.micro_batches);
+      const Timing passes = predict_passes(planned.calibration.members[member], s, tile.filters.count)
+                                .for_samples(static_cast<double>(samples) / plan.batch)
+                                .in_parts(plan.micro_batches);
       time = fmt::format("forward {:.2f} ms, backward {:.2f} ms", 1e3 * passes.forward,
                          1e3 * (passes.backward_input + passes.backward_filters));
     }
-    fmt::print("  {:<16} filters {:>5} to {:>5} ({:>5})  {:>8.1f} MiB  {}\n", plan.members[member], shard.filters.first,
-               shard.filters.first + shard.filters.count - 1, shard.filters.count, memory, time);
+    const std::string of_batch =
+        has_several_rows(plan.stages[s]) ? fmt::format("  {} of {} samples", samples, plan.batch) : "";
+    fmt::print("  {:<16} filters {:>5} to {:>5} ({:>5}){}  {:>8.1f} MiB  {}\n", plan.members[member],
+               tile.filters.first, tile.filters.first + tile.filters.count - 1, tile.filters.count, of_batch, memory,
+               time);
   }
 }
 

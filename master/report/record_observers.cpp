@@ -37,9 +37,8 @@ Json plan_json(const std::vector<Stage>& stages, const Plan& plan) {
   for (std::size_t m = 0; m < plan.members.size(); ++m) {
     Json filters = Json::object();
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      for (const Assignment& shard : plan.stages[s].shards) {
-        if (shard.member == static_cast<int>(m)) filters[stages[s].name] = shard.filters.count;
-      }
+      const Tile tile = tile_of(plan.stages[s], static_cast<int>(m));
+      if (!tile.box().empty()) filters[stages[s].name] = tile.filters.count;
     }
     members.push_back({{"member", plan.members[m]}, {"share", shares[m]}, {"filters", filters}});
   }

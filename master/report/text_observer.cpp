@@ -125,10 +125,7 @@ class TextObserver : public Observer {
     if (start_.stages.size() > kFew) return "";
     std::string text;
     for (std::size_t s = 0; s < start_.stages.size(); ++s) {
-      int count = 0;
-      for (const Assignment& shard : start_.plan.stages[s].shards) {
-        if (shard.member == static_cast<int>(member)) count += shard.filters.count;
-      }
+      const int count = tile_of(start_.plan.stages[s], static_cast<int>(member)).filters.count;
       text += fmt::format("{}{} {}/{}", s == 0 ? "; filters: " : ", ", start_.stages[s].name, count,
                           start_.stages[s].conv.filters);
     }

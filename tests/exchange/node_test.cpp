@@ -132,10 +132,10 @@ Plan plan_of(const NodesCase& c, const Stages& trunk) {
   if (c.own) members.back() = "master";
   Plan plan = proportional_plan(trunk, kBatch, members, c.shares);
   plan.exchange = c.exchange;
-  plan.micro_batches = c.micro_batches;
+  set_micro_batches(plan, c.micro_batches);
   plan.relayed = c.relayed;
   for (std::size_t s = 0; s < c.replicated.size(); ++s) {
-    if (!plan.stages[s].shards.empty()) plan.stages[s].replicated = c.replicated[s];
+    if (!everywhere(plan.stages[s])) plan.stages[s].replicated = c.replicated[s];
   }
   validate(plan, trunk);
   return plan;
@@ -164,7 +164,7 @@ TEST_P(NodesTogether, TrainBranchesAsOneDeviceDoes) {
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     std::rotate(shares.begin(), shares.begin() + 1, shares.end());
     const std::vector<Stage> one{stage_without_weights("any", StageKind::channels, trunk[s].conv.filters, 1, 1)};
-    plan.stages[s].shards = proportional_plan(one, 1, plan.members, shares).stages[0].shards;
+    plan.stages[s].rows = proportional_plan(one, micro_batch_size(plan), plan.members, shares).stages[0].rows;
     if (!has_parameters(trunk[s])) plan.stages[s].replicated = false;
   }
   validate(plan, trunk);

@@ -97,6 +97,18 @@ class Nodes {
       master().give_gradients(pointers(gradients_of(*this, trunk_, step)), m);
     }
   }
+  /// Waits until each node that updates filters knows their gradients.
+  double gradient_squares() {
+    run_until([&] {
+      for (std::size_t i = 0; i < nodes_.size(); ++i) {
+        if (updates(nodes_[i]->graph(), static_cast<int>(i)) && !nodes_[i]->gradients_ready()) return false;
+      }
+      return true;
+    });
+    double sum = 0.0;
+    for (const auto& node : nodes_) sum += node->gradient_squares();
+    return sum;
+  }
   void update(const UpdateStep& step) {
     for (const auto& node : nodes_) {
       if (random_.below(2) == 0) one_turn();
@@ -109,8 +121,8 @@ class Nodes {
     for (const Stage& stage : trunk_) {
       const std::size_t s = states.size();
       ShardState whole = zero_state(stage, stage.conv.filters);
-      for (const Assignment& shard : plan_.stages[s].shards) {
-        paste(nodes_[static_cast<std::size_t>(shard.member)]->state(s, shard.filters), shard.filters, whole);
+      for (const Assignment& owner : owners_of(plan_.stages[s])) {
+        paste(nodes_[static_cast<std::size_t>(owner.member)]->state(s, owner.filters), owner.filters, whole);
       }
       states.push_back(std::move(whole));
     }

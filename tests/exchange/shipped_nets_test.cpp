@@ -36,7 +36,7 @@ TEST_P(ShippedNets, TrainOnOneAndOnThreeUnequalNodesAsOnOneDevice) {
     for (std::size_t i = 0; i < shares.size(); ++i) members.push_back(fmt::format("slave{}", i));
     Plan plan = proportional_plan(parts.trunk, batch, members, shares);
     plan.exchange = Exchange::ring;
-    plan.micro_batches = shares.size() > 1 ? 2 : 1;
+    set_micro_batches(plan, shares.size() > 1 ? 2 : 1);
     validate(plan, parts.trunk);
     Nodes nodes(plan, parts.trunk, "cpu", 1, from, kParcel);
     nodes.forward(images, pass_of(0));

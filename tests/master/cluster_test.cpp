@@ -224,7 +224,7 @@ TEST(ClustersInMicroBatches, AreRepeatableToTheBit) {
   for (const bool replicated : {false, true}) {
     const auto change = [&](Plan& plan) {
       plan.exchange = Exchange::ring;
-      plan.micro_batches = 2;
+      set_micro_batches(plan, 2);
       plan.stages[0].replicated = replicated;
     };
     const Result once = train_on_slaves({"eigen"}, 3, {1, 5, 2}, false, change);
@@ -255,7 +255,7 @@ TEST(ClustersThatNormaliseAndClip, TrainAsOneMachineDoes) {
     // The second slave has no filters.
     Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b", "c", "master"}, {3, 0, 1, 2});
     plan.exchange = exchange;
-    plan.micro_batches = 2;
+    set_micro_batches(plan, 2);
     plan.stages[0].replicated = exchange == Exchange::ring;
     ClusterTrunk trunk(cut.trunk, plan, roster, device.get(), 20s);
     const Result together = train_some(
@@ -289,7 +289,7 @@ TEST(ClustersWithBranches, TrainAsOneMachineDoes) {
   const auto change = [&](const std::vector<double>& shares, Exchange exchange) {
     Plan plan = proportional_plan(cut.trunk, kBatch, choice.plan.members, shares);
     plan.exchange = exchange;
-    plan.micro_batches = 2;
+    set_micro_batches(plan, 2);
     trunk.change_plan(plan);
   };
   const Result together = train_some(

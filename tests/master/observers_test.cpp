@@ -85,7 +85,7 @@ RunStart start_of(int first = 50, int second = 50) {
           .training_images = 6000,
           .test_images = 1000,
           .stages = {stage},
-          .plan = {.batch = 50, .members = {"slave-1", "slave-2"}, .stages = {stage_plan({first, second})}}};
+          .plan = {.batch = 50, .members = {"slave-1", "slave-2"}, .stages = {stage_plan({first, second}, 50)}}};
 }
 
 StepReport step_of(long step) {

@@ -40,7 +40,7 @@ std::vector<Stage> trunk() {
 
 std::vector<int> filters(const Plan& plan, std::size_t stage) {
   std::vector<int> counts(plan.members.size(), 0);
-  for (const Assignment& shard : plan.stages[stage].shards) counts.at(shard.member) = shard.filters.count;
+  for (const Tile& tile : tiles_of(plan.stages[stage])) counts.at(tile.member) = tile.filters.count;
   return counts;
 }
 

@@ -25,9 +25,10 @@ std::vector<Stage> trunk() {
 constexpr int kBatch = 64;
 
 /// A machine with a speed in GFLOP/s and a link in MB/s.
-MemberProfile machine(const std::string& name, double gflops, double mbytes) {
+MemberProfile machine(const std::string& name, double gflops, double mbytes,
+                      const std::vector<Stage>& stages = trunk()) {
   MemberProfile member{.name = name, .link = {mbytes * 1e6, mbytes * 1e6}, .latency = 1e-4};
-  for (const Stage& stage : trunk()) {
+  for (const Stage& stage : stages) {
     const int all = stage.conv.filters;
     const double seconds = conv_flops(stage, kBatch, all) / gflops / 1e9;
     const double input = member.stages.empty() ? 0.0 : seconds;
@@ -52,6 +53,43 @@ int filters_of(const Plan& plan, int member) {
   int filters = 0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) filters += own_filters(plan, s, member).count;
   return filters;
+}
+
+TEST(Choose, CutsAlongSamplesWhereMapsAreLargerThanWeights) {
+  // Maps of 64 x 64 and few weights: each stage would send more than it computes in the same time.
+  std::vector<Stage> wide;
+  for (const int channels : {3, 60, 60}) {
+    const Convolution conv{.filters = 60, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}};
+    wide.push_back(
+        {.name = fmt::format("conv{}", wide.size()), .channels = channels, .height = 64, .width = 64, .conv = conv});
+  }
+  wide.back().after = {Pooling{.kernel_h = 8, .kernel_w = 8, .stride_h = 8, .stride_w = 8}};
+  std::vector<MemberProfile> members;
+  for (const double gflops : {100, 50, 100, 100}) {
+    members.push_back(machine(fmt::format("m{}", members.size()), gflops, 100, wide));
+  }
+  const Choice choice = choose_plan(wide, kBatch, members, {}, {.head = kHead});
+  EXPECT_NO_THROW(validate(choice.plan, wide));
+  const StagePlan& last = choice.plan.stages.back();
+  ASSERT_TRUE(has_several_rows(last)) << describe(choice.plan);
+  // Samples and ownership follow the speeds: 2 to 1 to 2 to 2.
+  const int all = micro_batch_size(choice.plan);
+  EXPECT_NEAR(tile_of(last, 1).samples.count, all / 7.0, 1.0);
+  EXPECT_NEAR(tile_of(last, 3).samples.count, all * 2 / 7.0, 1.0);
+  EXPECT_NEAR(own_filters(choice.plan, 1, 1).count, 60 / 7.0, 1.0);
+  double with_filters = 0.0;  // the best of the other forms
+  for (const Alternative& other : choice.alternatives) {
+    if (with_filters == 0.0 && other.text.find("along samples") == std::string::npos) with_filters = other.seconds;
+  }
+  EXPECT_LT(choice.predicted.seconds, with_filters);
+}
+
+TEST(Choose, KeepsAllSamplesOfABatchNormTogether) {
+  std::vector<Stage> normed = trunk();
+  normed[1].after.insert(normed[1].after.begin(), BatchNorm{.name = "norm"});
+  const Choice choice = choose_plan(normed, kBatch, machines({100, 100, 100, 100}, 50), {}, {.head = kHead});
+  EXPECT_NO_THROW(validate(choice.plan, normed));
+  EXPECT_FALSE(has_several_rows(choice.plan.stages[1]));
 }
 
 TEST(Choose, UsesAllMachinesOnAFastNetwork) {

@@ -42,8 +42,8 @@ MemberProfile linear(const std::string& name, const std::vector<Stage>& trunk, d
 
 std::vector<int> counts(const Plan& plan, std::size_t stage) {
   std::vector<int> filters(plan.members.size());
-  for (const Assignment& shard : plan.stages[stage].shards) {
-    filters[static_cast<std::size_t>(shard.member)] = shard.filters.count;
+  for (const Tile& tile : tiles_of(plan.stages[stage])) {
+    filters[static_cast<std::size_t>(tile.member)] = tile.filters.count;
   }
   return filters;
 }
@@ -199,7 +199,8 @@ TEST(Planner, TimingsThatAreEqualButForRoundingGiveEqualShares) {
 /// A filter of the second stage reads more channels than one of the first.
 TEST(WorkShares, CountOperationsInsteadOfFilters) {
   const std::vector<Stage> trunk{make_stage(3, 10), make_stage(10, 3)};
-  const Plan plan{.batch = 4, .members = {"a", "b", "idle"}, .stages = {stage_plan({10, 0, 0}), stage_plan({0, 3, 0})}};
+  const Plan plan{
+      .batch = 4, .members = {"a", "b", "idle"}, .stages = {stage_plan({10, 0, 0}, 4), stage_plan({0, 3, 0}, 4)}};
   const std::vector<double> shares = work_shares(trunk, plan);
   ASSERT_EQ(shares.size(), 3U);
   EXPECT_DOUBLE_EQ(shares[0], 0.5);
@@ -286,10 +287,10 @@ TEST(Plans, TieStagesThatAdd) {
   }
   const Plan plan = make_plan(trunk, 4, {fast, slow});
   validate(plan, trunk);
-  std::map<std::string, std::vector<Assignment>> shards;
+  std::map<std::string, std::vector<Tile>> shards;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    shards[trunk[s].name] = plan.stages[s].shards;
-    EXPECT_EQ(plan.stages[s].shards.empty(), better_replicated(trunk, s)) << trunk[s].name;
+    shards[trunk[s].name] = tiles_of(plan.stages[s]);
+    EXPECT_EQ(everywhere(plan.stages[s]), better_replicated(trunk, s)) << trunk[s].name;
   }
   EXPECT_EQ(shards.at("c1"), shards.at("c2"));
   EXPECT_EQ(shards.at("c2"), shards.at("c3"));

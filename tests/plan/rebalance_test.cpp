@@ -41,7 +41,7 @@ TEST(Rebalance, ScalesTimingsToWhatWasMeasured) {
 /// A small gain must not move filters, or they would move back and forth between equal members.
 TEST(Rebalance, LeavesAStageWithItsHolderThoughItTookLongerThanTimed) {
   Plan plan = equal_shares(2);
-  plan.stages[0] = stage_plan({100, 0});
+  plan.stages[0] = stage_plan({100, 0}, micro_batch_size(plan));
   const std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.1, 0.1)};
   const auto now = corrected(profiles, plan, {{20.0, 5.0}, {0.0, 5.0}});
   EXPECT_NEAR(predict_seconds(now[1], 0, 100), 20.0, 1e-9);
@@ -75,7 +75,7 @@ TEST(Rebalance, StaysWithinTheMargin) {
 
 TEST(Rebalance, LeavesOutWhoWasLeftOut) {
   Plan plan = equal_shares(3);
-  for (StagePlan& stage : plan.stages) stage = stage_plan({50, 0, 50});
+  for (StagePlan& stage : plan.stages) stage = stage_plan({50, 0, 50}, micro_batch_size(plan));
   const std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.1, 0.1), member("m2", 0.4, 0.4)};
   const auto better = rebalanced(trunk(), plan, profiles, 0.05);
   ASSERT_TRUE(better);
@@ -92,7 +92,7 @@ TEST(Rebalance, LeavesThePlanWhereNoOtherFits) {
 TEST(Rebalance, KeepsTheFormOfThePlan) {
   Plan plan = equal_shares(2);
   plan.exchange = Exchange::ring;
-  plan.micro_batches = 4;
+  set_micro_batches(plan, 4);
   plan.wire = NumberType::bf16;
   const auto better = rebalanced(trunk(), plan, {member("m0", 0.1, 0.1), member("m1", 0.3, 0.3)}, 0.05);
   ASSERT_TRUE(better);

@@ -53,7 +53,7 @@ Plan plan_of(const PlanCase& c, const std::vector<Stage>& trunk, int batch) {
   }
   Plan plan = proportional_plan(trunk, batch, members, speeds);
   plan.exchange = c.exchange;
-  plan.micro_batches = c.micro_batches;
+  set_micro_batches(plan, c.micro_batches);
   plan.stages[0].replicated = c.replicated;
   validate(plan, trunk);
   return plan;
@@ -136,7 +136,7 @@ TEST_P(TaskGraphs, DoSoWithBranches) {
     if (sent || task.kind == TaskKind::sum) {
       have[{task.stage, task.micro_batch, sent ? task.to : task.node}].push_back(task.filters);
     }
-    if (task.kind != TaskKind::backward_input || plan.stages[static_cast<std::size_t>(task.stage)].shards.empty()) {
+    if (task.kind != TaskKind::backward_input || everywhere(plan.stages[static_cast<std::size_t>(task.stage)])) {
       continue;
     }
     const std::vector<int> outputs = outputs_of(trunk);
@@ -153,7 +153,7 @@ TEST_P(TaskGraphs, SumEveryPartOfEveryChannelOnce) {
   for (const Task& task : graph.tasks) {
     if (task.kind != TaskKind::sum) continue;
     channels += task.filters.count;
-    EXPECT_EQ(task.after.size(), plan.stages[1].shards.size()) << "each shard sends a part";
+    EXPECT_EQ(task.after.size(), tiles_of(plan.stages[1]).size()) << "each shard sends a part";
   }
   EXPECT_EQ(channels, 500 * plan.micro_batches);
 }
@@ -299,6 +299,7 @@ TEST(Simulation, SendersToOneReceiverShareItsCard) {
                            .node = node,
                            .stage = 1,
                            .filters = {0, 250 * (node + 1)},
+                           .samples = {0, 24},
                            .cargo = Cargo::maps,
                            .to = 2});
   }
@@ -314,8 +315,13 @@ TEST(Simulation, SlowsWhoeverComputesWhileBytesPass) {
   const std::vector<Stage> trunk = trunk_of_500_1500();
   const Plan plan = plan_of({"", 2, false, Exchange::star, false, 1}, trunk, 24);
   TaskGraph graph{.nodes = 2, .master = 1, .tasks = {}};
-  graph.tasks.push_back(
-      {.kind = TaskKind::send, .node = 0, .stage = 1, .filters = {0, 250}, .cargo = Cargo::maps, .to = 1});
+  graph.tasks.push_back({.kind = TaskKind::send,
+                         .node = 0,
+                         .stage = 1,
+                         .filters = {0, 250},
+                         .samples = {0, 24},
+                         .cargo = Cargo::maps,
+                         .to = 1});
   graph.tasks.push_back({.kind = TaskKind::forward, .node = 1, .stage = 0, .filters = {0, 8}});
   const double bytes = bytes_of(graph.tasks[0], plan, trunk);
   ClusterModel cluster = cluster_of(trunk, plan, 2, bytes);  // the send takes a second

@@ -61,7 +61,7 @@ class NodesTrunk : public Trunk {
     std::vector<ShardState> states;
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       ShardState whole = zero_state(stages_[s], stages_[s].conv.filters);
-      for (const Assignment& shard : plan_->stages[s].shards) {
+      for (const Assignment& shard : owners_of(plan_->stages[s])) {
         paste(nodes_[static_cast<std::size_t>(shard.member)]->state(s, shard.filters), shard.filters, whole);
       }
       states.push_back(std::move(whole));

@@ -37,9 +37,12 @@ Stage next_stage() {
 }
 
 Assign sample_assign() {
+  const StagePlan in_rows{.rows = {{{0, 3}, {{0, {0, 14}}}}, {{3, 5}, {{1, {0, 14}}}}},
+                          .owners = {{0, {0, 6}}, {1, {6, 8}}},
+                          .replicated = false};
   Plan plan{.batch = 64,
             .members = {"garage", "attic"},
-            .stages = {stage_plan({3, 4}), stage_plan({6, 8})},
+            .stages = {stage_plan({3, 4}, 8), in_rows},
             .exchange = Exchange::ring,
             .wire = NumberType::bf16,
             .micro_batches = 8,
@@ -226,8 +229,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"TooManyFilters", calibrate([](Calibrate& m) { m.filters = 8; }), "filters 8"},
         BadMessage{"NoBatch", calibrate([](Calibrate& m) { m.batch = 0; }), "batch 0"},
         BadMessage{"ManyRepeats", calibrate([](Calibrate& m) { m.repeats = 1000; }), "repeats 1000"},
-        BadMessage{"Uncovered", assign([](Assign& m) { m.plan.stages[0].shards.pop_back(); }), "stage conv1"},
-        BadMessage{"NegativeFilter", assign([](Assign& m) { m.plan.stages[0].shards[0].filters.first = -1; }),
+        BadMessage{"Uncovered", assign([](Assign& m) { m.plan.stages[0].rows[0].shards.pop_back(); }), "stage conv1"},
+        BadMessage{"RowsApart", assign([](Assign& m) { m.plan.stages[1].rows[1].samples.first = 4; }),
+                   "rows must follow one another"},
+        BadMessage{"HugeRow", assign([](Assign& m) { m.plan.stages[1].rows[1].samples.count = 1 << 20; }),
+                   "sample count"},
+        BadMessage{"NoOwners", assign([](Assign& m) { m.plan.stages[1].owners.clear(); }), "has no owners"},
+        BadMessage{"NegativeFilter", assign([](Assign& m) { m.plan.stages[0].rows[0].shards[0].filters.first = -1; }),
                    "first filter 4294967295"},
         BadMessage{"ManyMembers", assign([](Assign& m) { m.plan.members.resize(1025); }), "1025 members"},
         BadMessage{"NumberType", assign([](Assign& m) { m.plan.wire = static_cast<NumberType>(4); }), "number type 4"},

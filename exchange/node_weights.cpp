@@ -1,0 +1,155 @@
+// The weights of a node: their gradients, their update, and the parameters that other nodes send.
+
+#include <algorithm>
+#include <utility>
+
+#include "core/stopwatch.hpp"
+#include "exchange/node_parts.hpp"
+
+namespace convoy {
+namespace {
+
+/// Copies received parameters into `state`, the state of filters `range`. `values` are all parameters of filters `of`,
+/// as they travel; filters outside `range` are ignored.
+void put_weights(FilterRange of, std::span<const float> values, FilterRange range, ShardState& state) {
+  const FilterRange both = common(of, range);
+  for (Parameter& parameter : state.parameters) {
+    const std::size_t filter = parameter.value.shape().sample_size();
+    std::copy_n(values.data() + filter * static_cast<std::size_t>(both.first - of.first),
+                filter * static_cast<std::size_t>(both.count),
+                parameter.value.data() + filter * static_cast<std::size_t>(both.first - range.first));
+    values = values.subspan(filter * static_cast<std::size_t>(of.count));
+  }
+}
+
+/// Returns the tensors of the gradients of `filters` filters, all 0; the tensor of an untrained parameter is empty.
+std::vector<Tensor> zero_gradients(const Stage& stage, int filters) {
+  std::vector<Tensor> gradients;
+  for (const ParameterSpec& each : parameters_of(stage, filters)) {
+    gradients.push_back(each.trained ? Tensor(each.shape, 0.0F) : Tensor());
+  }
+  return gradients;
+}
+
+/// The values of some filters in the gradients of one parameter of filters `of`.
+template <class T>
+auto run_of(T& gradient, FilterRange of, FilterRange some) {
+  return gradient.samples(some.first - of.first, some.count);
+}
+
+}  // namespace
+
+// ---- gradients -----------------------------------------------------------------------------------------------------
+
+void Node::backward_filters(const Task& task) {
+  Shard& shard = *pieces_[static_cast<std::size_t>(task.stage)].front().shard;
+  shard.backward_filters();
+  if (joins_gradients(task.stage)) filter_gradients_[task.stage] = shard.gradients();
+}
+
+/// Copies the gradients of a send task's filters. All parcels of the task are then cut from the copy.
+void Node::take_filter_part_to_send(const Task& sent) {
+  const FilterRange tile = pieces_[static_cast<std::size_t>(sent.stage)].front().filters;
+  weights_to_send_.clear();
+  for (const Tensor& gradient : filter_gradients_.at(sent.stage)) {
+    if (gradient.size() == 0) continue;
+    const std::span<const float> part = run_of(gradient, tile, sent.filters);
+    weights_to_send_.insert(weights_to_send_.end(), part.begin(), part.end());
+  }
+}
+
+/// Adds the gradients of the holders in the order of the rows, never in the order of arrival.
+void Node::sum_filters(const Task& sum) {
+  filter_sums_[sum.stage] = zero_gradients(trunk_[static_cast<std::size_t>(sum.stage)], sum.filters.count);
+  for (const int part : sum.after) add_filters(sum, part);
+}
+
+void Node::add_filters(const Task& sum, int part) {
+  const bool own = task(part).kind != TaskKind::send;
+  const FilterRange tile = pieces_[static_cast<std::size_t>(sum.stage)].front().filters;
+  const FilterRange both = common(own ? tile : task(part).filters, sum.filters);
+  if (!own) {
+    const NumberType type =
+        wire_type(task(part), plan_) == NumberType::int8 ? NumberType::fp32 : wire_type(task(part), plan_);
+    scratch_.resize(values_of(task(part)));
+    std::span<float> to = scratch_;
+    for (const Bytes& bytes : flights_.at(part).held) {
+      const std::size_t count = convoy::values_in(type, bytes.values.size());
+      decode(type, bytes.values.data(), to.first(count));
+      to = to.subspan(count);
+    }
+    flights_.erase(part);
+  }
+  std::span<const float> received = scratch_;
+  std::vector<Tensor>& sums = filter_sums_.at(sum.stage);
+  for (std::size_t p = 0; p < sums.size(); ++p) {
+    if (sums[p].size() == 0) continue;
+    const std::span<float> to = run_of(sums[p], sum.filters, both);
+    const std::span<const float> more = own ? run_of(std::as_const(filter_gradients_.at(sum.stage)[p]), tile, both)
+                                            : std::exchange(received, received.subspan(to.size())).first(to.size());
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += more[i];
+  }
+}
+
+/// Updates the filters that the node owns. A shard updates all its filters: where others own some of them, their weights
+/// replace the values that this gives, and their moments are never read.
+void Node::update() {
+  for (std::size_t s = 0; s < trunk_.size(); ++s) {
+    const FilterRange owned = own(s);
+    if (owned.count == 0) continue;
+    const Stopwatch watch;
+    const Piece& piece = pieces_[s].front();
+    if (joins_gradients(static_cast<int>(s))) {
+      std::vector<Tensor> gradients = zero_gradients(trunk_[s], piece.filters.count);
+      const std::vector<Tensor>& sums = filter_sums_.at(static_cast<int>(s));
+      for (std::size_t p = 0; p < sums.size(); ++p) {
+        if (sums[p].size() == 0) continue;
+        std::ranges::copy(sums[p].span(), run_of(gradients[p], piece.filters, owned).begin());
+      }
+      piece.shard->set_gradients(gradients);
+    }
+    piece.shard->update(*update_);
+    seconds_[s] += watch.seconds();
+  }
+}
+
+// ---- parameters ----------------------------------------------------------------------------------------------------
+
+/// Copies the parameters, or their gradients, of a send task. All parcels of the task are then cut from the copy.
+void Node::take_weights_to_send(const Task& sent) {
+  if (sent.cargo == Cargo::filter_part) return take_filter_part_to_send(sent);
+  const auto stage = static_cast<std::size_t>(sent.stage);
+  const auto own_state = [&] {
+    const Piece& piece = pieces_[stage].front();
+    return slice(piece.shard->state(), {sent.filters.first - piece.filters.first, sent.filters.count});
+  };
+  const ShardState state = sends_weights() ? slice(thesis_->weights(stage), sent.filters) : own_state();
+  weights_to_send_.clear();
+  for (const Parameter& each : state.parameters) {
+    weights_to_send_.insert(weights_to_send_.end(), each.value.span().begin(), each.value.span().end());
+  }
+}
+
+/// Takes parameters that another member sends: filters that it owns or, in the thesis' exchange, the weights from the
+/// master to a slave and the updated weights from a slave to the master.
+void Node::take_weights(const Task& task, std::span<const float> values) {
+  const auto stage = static_cast<std::size_t>(task.stage);
+  if (sends_weights()) return put_weights(task.filters, values, held(stage), thesis_->weights(stage));
+  for (Piece& piece : pieces_[stage]) {
+    if (common(task.filters, piece.filters).count == 0) continue;
+    piece.fresh.push_back({task.filters, {values.begin(), values.end()}});
+  }
+}
+
+/// Puts parameters that have arrived into the shard. They wait until the shard computes forward, because they may arrive
+/// before the node's own update.
+void Node::use_fresh(Piece& piece) {
+  if (piece.fresh.empty()) return;
+  ShardState state = piece.shard->state();
+  for (const FreshWeights& each : std::exchange(piece.fresh, {})) {
+    put_weights(each.filters, each.values, piece.filters, state);
+  }
+  piece.shard->set_state(state);
+}
+
+}  // namespace convoy

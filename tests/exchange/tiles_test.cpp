@@ -1,0 +1,239 @@
+// Compares nodes whose plan cuts stages along samples with the trunk on one device.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "nets/graph/net.hpp"
+#include "tests/exchange/nodes.hpp"
+#include "tests/support/graph_net.hpp"
+#include "tests/support/states.hpp"
+#include "tests/support/tiles.hpp"
+#include "train/local_trunk.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr int kBatch = 12;
+constexpr int kSteps = 4;
+constexpr UpdateStep kSgd{.learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 0.001F};
+/// Adam may divide by a number next to 0, so a small epsilon would amplify rounding.
+constexpr UpdateStep kAdam{.optimizer = Optimizer::adam,
+                           .learning_rate = 0.01F,
+                           .momentum = 0.9F,
+                           .epsilon = 0.1F,
+                           .correction1 = 0.1F,
+                           .correction2 = 0.001F};
+
+/// Three stages with odd sizes, dropout, and every kind of pooling.
+Stages chain() {
+  return {{.name = "conv1",
+           .channels = 2,
+           .height = 11,
+           .width = 9,
+           .conv = {.filters = 7, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
+           .after = {Activation::relu, Pooling{}, Dropout{0.25F, 1}}},
+          {.name = "conv2",
+           .channels = 7,
+           .height = 5,
+           .width = 4,
+           .conv = {.filters = 9, .kernel_h = 3, .kernel_w = 2, .pad = {1, 0, 1, 1}, .bias = false},
+           .after = {Activation::tanh, Dropout{0.25F, 0}}},
+          {.name = "conv3",
+           .channels = 9,
+           .height = 5,
+           .width = 4,
+           .conv = {.filters = 5, .kernel_h = 2, .kernel_w = 2},
+           .after = {Pooling{.kind = PoolKind::average}}}};
+}
+
+/// The trunk with branches, without its batch norms.
+Stages branches() {
+  Stages trunk = cut(parse_net(kGraphNet, "graph.yaml")).trunk;
+  for (Stage& stage : trunk) {
+    std::erase_if(stage.after, [](const ChannelLayer& layer) { return std::holds_alternative<BatchNorm>(layer); });
+  }
+  return trunk;
+}
+
+Stages with_moments(Stages trunk, Optimizer optimizer) {
+  for (Stage& stage : trunk) stage.moments = moments_of(optimizer);
+  return trunk;
+}
+
+std::vector<ShardState> start(const Stages& trunk) {
+  std::vector<ShardState> states;
+  for (const Stage& stage : trunk) {
+    ShardState state = zero_state(stage, stage.conv.filters);
+    for (std::size_t p = 0; p < convolution_parameters(stage); ++p) {
+      Tensor& values = state.parameters[p].value;
+      values = drawn(values.shape(), 50 + 10 * p + states.size(), p == 0 ? 0.4F : 0.1F);
+    }
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+struct Result {
+  Tensor tested;  ///< output of a forward pass after training
+  std::vector<ShardState> states;
+  std::vector<double> squares;  ///< of the gradients, by step
+};
+
+/// Scales the gradients so that their norm is at most 1.
+UpdateStep clipped(UpdateStep step, double squares) {
+  step.gradient_scale = squares > 1.0 ? static_cast<float>(1.0 / std::sqrt(squares)) : 1.0F;
+  return step;
+}
+
+Tensor images_of(const Stages& trunk, std::uint64_t stream) {
+  return drawn(input_shape(trunk[0], kBatch), stream, 1.0F);
+}
+
+Result train_local(const std::string& name, const Stages& trunk, const UpdateStep& step) {
+  const auto device = make_device(name, {.threads = 1});
+  LocalTrunk local(trunk, input_shape(trunk[0], kBatch), *device);
+  local.load(start(trunk));
+  Result result;
+  for (int i = 0; i < kSteps; ++i) {
+    local.forward(images_of(trunk, 100 + static_cast<std::uint64_t>(i)), pass_of(i));
+    local.backward(pointers(gradients_of(local, trunk, i)));
+    result.squares.push_back(local.gradient_squares());
+    local.update(clipped(step, result.squares.back()));
+  }
+  result.tested = local.forward(images_of(trunk, 99), {});
+  result.states = local.snapshot();
+  return result;
+}
+
+Result train_on_nodes(const Plan& plan, const Stages& trunk, const std::string& device, std::uint64_t seed,
+                      const UpdateStep& step) {
+  Nodes nodes(plan, trunk, device, seed, start(trunk));
+  Result result;
+  for (int i = 0; i < kSteps; ++i) {
+    nodes.train(images_of(trunk, 100 + static_cast<std::uint64_t>(i)), i);
+    result.squares.push_back(nodes.gradient_squares());
+    nodes.update(clipped(step, result.squares.back()));
+  }
+  result.tested = nodes.forward(images_of(trunk, 99), {});
+  result.states = nodes.states();
+  return result;
+}
+
+void expect_close(const Result& got, const Result& expected, float tolerance) {
+  for (std::size_t i = 0; i < expected.squares.size(); ++i) {
+    EXPECT_NEAR(got.squares[i] / expected.squares[i], 1.0, 10 * tolerance) << "step " << i;
+  }
+  for (std::size_t i = 0; i < expected.tested.size(); ++i) {
+    ASSERT_NEAR(got.tested.data()[i], expected.tested.data()[i], 10 * tolerance) << "output " << i;
+  }
+  for (std::size_t s = 0; s < expected.states.size(); ++s) {
+    SCOPED_TRACE(s);
+    expect_near(got.states[s], expected.states[s], tolerance);
+  }
+}
+
+bool same_bits(const Result& a, const Result& b) {
+  for (std::size_t s = 0; s < a.states.size(); ++s) {
+    if (!same_bits(a.states[s], b.states[s])) return false;
+  }
+  return a.squares == b.squares && std::ranges::equal(a.tested.span(), b.tested.span());
+}
+
+struct TilesCase {
+  std::string name;
+  Exchange exchange = Exchange::ring;
+  int micro_batches = 1;
+  bool own = false;          ///< whether the last of four members is the master
+  std::vector<int> samples;  ///< of rows, for a micro-batch
+  Grid grid;
+  std::size_t from = 0;      ///< stages before this one are cut along filters alone
+  std::size_t until = 1000;  ///< so are stages from this one on
+  bool relayed = false;
+};
+
+void PrintTo(const TilesCase& c, std::ostream* out) { *out << c.name; }
+
+Plan plan_of(const TilesCase& c, const Stages& trunk, bool weightless = false) {
+  Plan plan = proportional_plan(trunk, kBatch, member_names(4, c.own), {2, 1, 3, 2});
+  set_micro_batches(plan, c.micro_batches);
+  plan.exchange = c.exchange;
+  plan.relayed = c.relayed;
+  for (std::size_t s = c.from; s < trunk.size() && s < c.until; ++s) {
+    if (everywhere(plan.stages[s]) && !weightless) continue;
+    plan.stages[s] = in_rows(trunk[s], c.samples, c.grid);
+  }
+  validate(plan, trunk);
+  return plan;
+}
+
+class TilesTogether : public testing::TestWithParam<TilesCase> {};
+
+TEST_P(TilesTogether, TrainAsOneDeviceDoes) {
+  for (const UpdateStep& step : {kSgd, kAdam}) {
+    const Stages trunk = with_moments(chain(), step.optimizer);
+    const Plan plan = plan_of(GetParam(), trunk);
+    const Result once = train_on_nodes(plan, trunk, "eigen", 1, step);
+    expect_close(once, train_local("eigen", trunk, step), 2e-5F);
+    EXPECT_TRUE(same_bits(once, train_on_nodes(plan, trunk, "eigen", 2, step))) << "another order of arrivals";
+  }
+}
+
+TEST_P(TilesTogether, TrainBranchesAsOneDeviceDoes) {
+  const Stages trunk = branches();
+  const Result local = train_local("eigen", trunk, kSgd);
+  for (const bool weightless : {false, true}) {
+    const Plan plan = plan_of(GetParam(), trunk, weightless);
+    const Result once = train_on_nodes(plan, trunk, "eigen", 1, kSgd);
+    expect_close(once, local, 1e-4F);
+    EXPECT_TRUE(same_bits(once, train_on_nodes(plan, trunk, "eigen", 2, kSgd))) << "another order of arrivals";
+  }
+}
+
+const Grid kSamples{{0}, {1}, {2}, {3}};
+const Grid kSquare{{0, 1}, {2, 3}};
+constexpr auto kStar = Exchange::star;
+constexpr auto kRing = Exchange::ring;
+
+INSTANTIATE_TEST_SUITE_P(Plans, TilesTogether,
+                         testing::Values(TilesCase{"RingOfSamples", kRing, 1, false, {3, 3, 3, 3}, kSamples},
+                                         TilesCase{"UnequalRows", kRing, 1, false, {1, 6, 2, 3}, kSamples},
+                                         TilesCase{"StarOfSamples", kStar, 1, false, {2, 5, 1, 4}, kSamples},
+                                         TilesCase{"StarWithMaster", kStar, 2, true, {1, 2, 1, 2}, kSamples},
+                                         TilesCase{"RingInMicroBatches", kRing, 2, true, {2, 1, 2, 1}, kSamples},
+                                         TilesCase{"OneIdle", kRing, 3, false, {1, 3}, {{1}, {3}}},
+                                         TilesCase{"RingSquare", kRing, 1, false, {5, 7}, kSquare},
+                                         TilesCase{"StarSquare", kStar, 2, true, {4, 2}, kSquare},
+                                         TilesCase{"ThreeAndOne", kRing, 3, false, {3, 1}, {{0, 2, 3}, {1}}},
+                                         TilesCase{"SamplesThenFilters", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 2},
+                                         TilesCase{
+                                             "SamplesThenFiltersInAStar", kStar, 1, true, {2, 5, 1, 4}, kSamples, 0, 2},
+                                         TilesCase{"FiltersThenSamples", kRing, 1, true, {2, 5, 1, 4}, kSamples, 1, 3},
+                                         TilesCase{"Relayed", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 1, true}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(TilesTogether, WorkOnEveryDevice) {
+  const Stages trunk = chain();
+  const Plan plan = plan_of({"", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 2}, trunk);
+  for (const std::string device : {"reference", "cpu"}) {
+    expect_close(train_on_nodes(plan, trunk, device, 1, kSgd), train_local(device, trunk, kSgd), 1e-4F);
+  }
+}
+
+TEST(TilesTogether, InFewerBitsAreNearAndRepeatable) {
+  const Stages trunk = chain();
+  const Result floats = train_local("eigen", trunk, kSgd);
+  for (const NumberType type : {NumberType::bf16, NumberType::fp16, NumberType::int8}) {
+    Plan plan = plan_of({"", kRing, 2, true, {4, 2}, kSquare, 0, 2}, trunk);
+    plan.wire = type;
+    const Result once = train_on_nodes(plan, trunk, "eigen", 1, kSgd);
+    EXPECT_TRUE(same_bits(once, train_on_nodes(plan, trunk, "eigen", 5, kSgd)));
+    for (std::size_t s = 0; s < floats.states.size(); ++s) expect_near(once.states[s], floats.states[s], 0.05F);
+    EXPECT_FALSE(same_bits(once, floats));
+  }
+}
+
+}  // namespace
+}  // namespace convoy
