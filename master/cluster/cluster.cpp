@@ -117,17 +117,18 @@ void Cluster::execute() {
 }
 
 void Cluster::tell_what_is_verified() const {
-  std::size_t shards = 0;
+  std::size_t tiles = 0;
   for (const StagePlan& stage : planned_.plan.stages) {
-    shards += static_cast<std::size_t>(std::ranges::count_if(
-        stage.shards, [&](const Assignment& shard) { return static_cast<std::size_t>(shard.member) < slave_count(); }));
+    tiles += static_cast<std::size_t>(std::ranges::count_if(tiles_of(stage), [&](const Tile& tile) {
+      return static_cast<std::size_t>(tile.member) < slave_count();
+    }));
   }
   const std::size_t seen = verifier_->tiles().size();
-  if (seen == shards) return;
+  if (seen == tiles) return;
   notice(observers_,
-         fmt::format("--verify: the master can check {} of the slaves' {} shards; the maps that the others read do not "
-                     "pass through it under this plan",
-                     seen, shards));
+         fmt::format("--verify: the master can check {} of the slaves' {} shards; the others read maps that do not "
+                     "pass through it under this plan, or are of stages cut along samples",
+                     seen, tiles));
 }
 
 void Cluster::train_alone() {

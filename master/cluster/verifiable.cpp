@@ -6,15 +6,17 @@
 namespace convoy {
 namespace {
 
-/// The channels of each stage's maps that the master has in a step, whether it computes or receives them.
+/// The channels of each stage's maps that the master has in a step for all samples, whether it computes or receives them.
 class MastersMaps {
  public:
-  MastersMaps(const std::vector<Stage>& trunk, const TaskGraph& graph) {
-    mark(Source::kImages, {0, trunk[0].channels});
+  MastersMaps(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& graph)
+      : samples_(micro_batch_size(plan)) {
+    add(Source::kImages, {0, trunk[0].channels}, samples_);
     for (const Task& task : graph.tasks) {
+      if (task.micro_batch > 0) continue;  // all micro-batches travel alike
       const bool made = task.kind == TaskKind::forward && task.node == graph.master;
       const bool sent = task.kind == TaskKind::send && task.cargo == Cargo::maps && task.to == graph.master;
-      if (made || sent) mark(task.stage, task.filters);
+      if (made || sent) add(task.stage, task.filters, task.samples.count);
     }
   }
 
@@ -23,21 +25,22 @@ class MastersMaps {
     const auto found = here_.find(read.stage);
     if (found == here_.end()) return false;
     for (int c = read.channels.first; c < read.channels.first + read.channels.count; ++c) {
-      if (static_cast<std::size_t>(c) >= found->second.size() || !found->second[static_cast<std::size_t>(c)])
-        return false;
+      const auto channel = static_cast<std::size_t>(c);
+      if (channel >= found->second.size() || found->second[channel] < samples_) return false;
     }
     return true;
   }
 
  private:
-  void mark(int stage, FilterRange channels) {
-    std::vector<bool>& here = here_[stage];
+  void add(int stage, FilterRange channels, int samples) {
+    std::vector<int>& here = here_[stage];
     const auto end = static_cast<std::size_t>(channels.first + channels.count);
-    if (here.size() < end) here.resize(end, false);
-    std::fill_n(here.begin() + channels.first, channels.count, true);
+    if (here.size() < end) here.resize(end, 0);
+    for (auto c = static_cast<std::size_t>(channels.first); c < end; ++c) here[c] += samples;
   }
 
-  std::map<int, std::vector<bool>> here_;
+  int samples_;
+  std::map<int, std::vector<int>> here_;  ///< by stage and channel, the samples of a micro-batch that are here
 };
 
 /// Whether another stage that the node computes backward adds to its part of the gradient with respect to the maps of
@@ -77,10 +80,11 @@ std::vector<VerifiableTile> verifiable_tiles(const Plan& plan, const std::vector
                                              const TaskGraph& graph) {
   std::vector<VerifiableTile> tiles;
   if (!traits_of(plan.exchange).fused_stages || !traits_of(plan.exchange).master_sums) return tiles;
-  const MastersMaps here(trunk, graph);
+  const MastersMaps here(plan, trunk, graph);
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    if (plan.stages[s].replicated) continue;
-    for (const Assignment& shard : plan.stages[s].shards) {
+    // Members of other rows would have a say in the weights of a stage with several.
+    if (plan.stages[s].replicated || plan.stages[s].rows.size() != 1) continue;
+    for (const Assignment& shard : plan.stages[s].rows.front().shards) {
       if (shard.member == graph.master) continue;
       const std::vector<Read> reads = reads_for(trunk, s, shard.filters);
       if (!std::ranges::all_of(reads, [&](const Read& read) { return here.has(read); })) continue;

@@ -109,7 +109,7 @@ const VerifiableTile* Verifier::begin_step(const Pass& pass) {
   tile_ =
       suspect_ ? *suspect_ : tiles_[Random(pass.seed, kTileStream).below(static_cast<std::uint32_t>(tiles_.size()))];
   for (const std::vector<int>* tasks : {&tile_->maps, &tile_->gradients, &tile_->parts}) {
-    for (const int index : *tasks) seen_[index].resize(values_of(task(index), plan_, master_->trunk()));
+    for (const int index : *tasks) seen_[index].resize(values_of(task(index), master_->trunk()));
   }
   return &*tile_;
 }
@@ -122,8 +122,7 @@ void Verifier::see(int index, std::size_t first, std::span<const std::byte> valu
 }
 
 SampleRange Verifier::samples_of(const Task& task) const {
-  const int count = plan_.batch / plan_.micro_batches;
-  return {task.micro_batch * count, count};
+  return {task.micro_batch * micro_batch_size(plan_) + task.samples.first, task.samples.count};
 }
 
 /// The gradient with respect to the tile's maps, as the slave received it.
