@@ -119,9 +119,8 @@ void Cluster::execute() {
 void Cluster::tell_what_is_verified() const {
   std::size_t tiles = 0;
   for (const StagePlan& stage : planned_.plan.stages) {
-    tiles += static_cast<std::size_t>(std::ranges::count_if(tiles_of(stage), [&](const Tile& tile) {
-      return static_cast<std::size_t>(tile.member) < slave_count();
-    }));
+    tiles += static_cast<std::size_t>(std::ranges::count_if(
+        tiles_of(stage), [&](const Tile& tile) { return static_cast<std::size_t>(tile.member) < slave_count(); }));
   }
   const std::size_t seen = verifier_->tiles().size();
   if (seen == tiles) return;

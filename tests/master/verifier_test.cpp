@@ -108,7 +108,7 @@ Trained train_on(std::vector<std::unique_ptr<Device>> devices, const Setting& se
   for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
   Plan plan = proportional_plan(setting.net.trunk, kBatch, members, shares);
   plan.wire = setting.wire;
-  plan.micro_batches = setting.micro_batches;
+  set_micro_batches(plan, setting.micro_batches);
   const std::unique_ptr<Device> own = setting.room ? honest("eigen") : std::make_unique<FullDevice>();
   Trained outcome;
   Verifier verifier(std::max(1, setting.interval), *own,
