@@ -33,7 +33,7 @@ struct Form {
 /// before the first batch norm.
 std::vector<Form> forms_by_samples(const std::vector<Stage>& trunk, const std::vector<int>& micro_batches,
                                    const Wishes& wishes) {
-  const auto most = static_cast<std::size_t>(std::ranges::find_if(trunk, has_batch_norm) - trunk.begin());
+  const std::size_t most = stages_by_samples(trunk);
   std::vector<Form> all;
   std::size_t before = 0;
   for (std::size_t quarter = 1; quarter <= 4; ++quarter) {
@@ -58,6 +58,7 @@ std::vector<Form> forms(const std::vector<Stage>& trunk, int batch, const Wishes
   }
   if (wishes.micro_batches > 0) micro_batches = {wishes.micro_batches};
   if (wishes.exchange && !traits_of(*wishes.exchange).fused_stages) return {{.exchange = *wishes.exchange}};
+  if (wishes.layout == Layout::samples) return forms_by_samples(trunk, micro_batches, wishes);
   std::vector<Form> all;
   for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
     if (wishes.exchange && *wishes.exchange != exchange) continue;
@@ -69,6 +70,7 @@ std::vector<Form> forms(const std::vector<Stage>& trunk, int batch, const Wishes
       }
     }
   }
+  if (wishes.layout == Layout::filters) return all;
   const std::vector<Form> by_samples = forms_by_samples(trunk, micro_batches, wishes);
   all.insert(all.end(), by_samples.begin(), by_samples.end());
   return all;
@@ -88,11 +90,12 @@ class Chooser {
   /// of members. Trying every combination would take too long.
   Choice choose() {
     for (const Form& form : forms(trunk_, batch_, wishes_)) try_out(form, members_.size(), kWorthwhile);
+    if (choice_.plan.stages.empty()) cannot_cut_by_samples();
     const Form best = best_form_;
     for (std::size_t count = fewer(members_.size()); count > 0; count = fewer(count)) {
       // With few members a star may be faster than the ring.
       try_out(best, count, kWorthLeavingOut);
-      if (!wishes_.exchange && best.exchange == Exchange::ring) {
+      if (!wishes_.exchange && best.exchange == Exchange::ring && best.by_samples == 0) {
         try_out({Exchange::star, best.micro_batches}, count, kWorthLeavingOut);
       }
     }
@@ -105,6 +108,15 @@ class Chooser {
   }
 
  private:
+  /// Other layouts always give a plan.
+  [[noreturn]] void cannot_cut_by_samples() const {
+    fail(
+        "--layout samples: no two of the {} members can share the {} samples of the batch; their memory may be too "
+        "small "
+        "for all filters of a stage, or one is much faster than all others; leave out --layout",
+        members_.size(), batch_);
+  }
+
   /// Returns the next number of members to try: one fewer, or three quarters where there are many.
   static std::size_t fewer(std::size_t count) { return count <= 8 ? count - 1 : count * 3 / 4; }
 
@@ -139,33 +151,11 @@ class Chooser {
     }
     const double fastest = *std::ranges::max_element(speeds);
     if (!(fastest > 0.0 && fastest < kUnmeasured)) return false;  // no member was timed for all of the stages
-    const std::vector<int> samples = apportion(micro_batch_size(plan), speeds);
-    for (std::size_t m = 0; m < speeds.size(); ++m) {
-      if (samples[m] == 0) speeds[m] = 0.0;
-    }
-    if (std::ranges::count(samples, 0) + 1 >= static_cast<std::ptrdiff_t>(samples.size())) return false;
-    for (std::size_t s = 0; s < stages; ++s) {
-      if (!everywhere(plan.stages[s])) plan.stages[s] = rows_of(trunk_[s], samples, speeds);
-    }
+    if (!convoy::cut_by_samples(plan, trunk_, stages, speeds)) return false;
     for (std::size_t m = 0; m < members_.size(); ++m) {
       if (members_[m].memory > 0 && tile_bytes(plan, static_cast<int>(m)) > members_[m].memory) return false;
     }
     return true;
-  }
-
-  /// Returns a stage with one row for each member that gets samples. Filters are owned in proportion to the speeds.
-  static StagePlan rows_of(const Stage& stage, const std::vector<int>& samples, const std::vector<double>& speeds) {
-    StagePlan planned;
-    int first = 0;
-    for (std::size_t m = 0; m < samples.size(); ++m) {
-      if (samples[m] == 0) continue;
-      planned.rows.push_back({{first, samples[m]}, {{static_cast<int>(m), {0, stage.conv.filters}}}});
-      first += samples[m];
-    }
-    if (has_parameters(stage)) {
-      planned.owners = stage_plan(apportion(stage.conv.filters, speeds), 0).rows[0].shards;
-    }
-    return planned;
   }
 
   /// Returns the bytes of a member's tiles. Every member may have to compute a stage without tiles.

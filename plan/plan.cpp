@@ -95,6 +95,31 @@ void set_micro_batches(Plan& plan, int micro_batches) {
   }
 }
 
+std::size_t stages_by_samples(const std::vector<Stage>& trunk) {
+  return static_cast<std::size_t>(std::ranges::find_if(trunk, has_batch_norm) - trunk.begin());
+}
+
+bool cut_by_samples(Plan& plan, const std::vector<Stage>& trunk, std::size_t stages, std::vector<double> speeds) {
+  const std::vector<int> samples = apportion(micro_batch_size(plan), speeds);
+  if (std::ranges::count_if(samples, [](int count) { return count > 0; }) < 2) return false;
+  for (std::size_t m = 0; m < speeds.size(); ++m) {
+    if (samples[m] == 0) speeds[m] = 0.0;
+  }
+  for (std::size_t s = 0; s < stages; ++s) {
+    if (everywhere(plan.stages[s])) continue;
+    StagePlan cut;
+    int first = 0;
+    for (std::size_t m = 0; m < samples.size(); ++m) {
+      if (samples[m] == 0) continue;
+      cut.rows.push_back({{first, samples[m]}, {{static_cast<int>(m), {0, trunk[s].conv.filters}}}});
+      first += samples[m];
+    }
+    if (has_parameters(trunk[s])) cut.owners = stage_plan(apportion(trunk[s].conv.filters, speeds), 0).rows[0].shards;
+    plan.stages[s] = std::move(cut);
+  }
+  return true;
+}
+
 std::vector<int> apportion(int total, const std::vector<double>& weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<int> counts(weights.size());

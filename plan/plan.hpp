@@ -67,6 +67,13 @@ Tile tile_of(const StagePlan& stage, int member);
 /// Returns the owner of each filter; none where the stage has several rows and no weights.
 const std::vector<Assignment>& owners_of(const StagePlan& stage);
 
+/// Along which axis the planner cuts stages.
+enum class Layout {
+  automatic,  ///< whichever is faster
+  filters,
+  samples  ///< the stages before the first batch norm; a batch norm needs the samples of the whole batch
+};
+
 /// How maps and gradients travel between the members of one stage and the members of the next.
 enum class Exchange {
   star,  ///< through the master, which also sums the gradients
@@ -118,6 +125,14 @@ int micro_batch_size(const Plan& plan);
 /// Sets the number of micro-batches. Rows keep their shares of the samples, as far as whole samples allow. Throws Error
 /// where a row would be left without samples.
 void set_micro_batches(Plan& plan, int micro_batches);
+
+/// Returns how many of the first stages can be cut along samples: those before the first batch norm.
+std::size_t stages_by_samples(const std::vector<Stage>& trunk);
+
+/// Cuts the first `stages` stages along samples, in proportion to the members' speeds, and gives them owners in the same
+/// proportion. Stages that every member computes stay as they are. Returns false, and changes nothing, where one member
+/// would get all samples of a micro-batch.
+bool cut_by_samples(Plan& plan, const std::vector<Stage>& trunk, std::size_t stages, std::vector<double> speeds);
 
 /// Sets the exchange and removes what it does not allow: replicated stages with weights, relayed images, micro-batches.
 void set_exchange(Plan& plan, Exchange exchange);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include "core/files.hpp"
 #include "core/text.hpp"
@@ -43,7 +44,9 @@ Plan read_plan(const std::string& file, const std::vector<std::string>& members,
     fail("{}: it is for {} members, this run has {}", file, plan.members.size(), members.size());
   }
   plan.members = members;
-  plan.batch = batch;
+  if (std::exchange(plan.batch, batch) != batch && batch % plan.micro_batches == 0) {
+    set_micro_batches(plan, plan.micro_batches);
+  }
   validate(plan, trunk);
   return plan;
 }
@@ -55,6 +58,24 @@ std::optional<Exchange> exchange_wish(const ClusterOptions& options) {
   if (!options.exchange.empty()) return exchange_from(options.exchange);
   if (options.verify > 0) return Exchange::star;
   return std::nullopt;
+}
+
+Layout layout_of(const ClusterOptions& options) {
+  if (options.layout == "samples") return Layout::samples;
+  return options.layout == "filters" ? Layout::filters : Layout::automatic;
+}
+
+/// Throws Error if --layout contradicts other options or the net.
+void expect_layout(const ClusterOptions& options, const std::vector<Stage>& trunk) {
+  if (options.layout.empty()) return;
+  if (!options.plan.empty()) {
+    fail("--plan {}: the plan says what members share; leave out --layout {}", options.plan, options.layout);
+  }
+  if (layout_of(options) != Layout::samples || stages_by_samples(trunk) > 0) return;
+  fail(
+      "--layout samples: stage {} is the first and has a batch norm, which needs the samples of the whole batch; leave "
+      "out --layout",
+      trunk.front().name);
 }
 
 /// Throws Error if slaves would send one another maps that the master cannot verify.
@@ -91,6 +112,7 @@ Wishes wishes_of(const ClusterOptions& options, int batch) {
   }
   if (wishes.exchange) expect_verifiable(options, *wishes.exchange);
   if (!options.wire.empty()) wishes.wire = number_type_from(options.wire);
+  wishes.layout = layout_of(options);
   if (options.micro_batch > 0) wishes.micro_batches = micro_batches_of(options, batch);
   return wishes;
 }
@@ -101,17 +123,16 @@ void expect_possible(const ClusterOptions& options, const Cut& cut, int batch) {
     fail("--least-slaves {} is more than --slaves {}; the run could never begin", options.least_slaves, options.slaves);
   }
   if (const auto exchange = wishes_of(options, batch).exchange) expect_fits(*exchange, cut.trunk);
+  expect_layout(options, cut.trunk);
   wire::address_to_listen(options.listen);
   if (names_a_file(options.plan) && !options.shares.empty()) {
     fail("--plan {} and --shares both fix shares; leave one out", options.plan);
   }
-  const std::size_t members = static_cast<std::size_t>(options.slaves) + (options.share ? 1 : 0);
-  if (!options.shares.empty()) parse_shares(options.shares, members);
-  if (!names_a_file(options.plan)) return;
+  if (!fixes_shares(options)) return;
   std::vector<std::string> names;
-  for (std::size_t m = 0; m < members; ++m) names.push_back(fmt::format("member {}", m + 1));
-  if (options.share) names.back() = kMasterName;
-  read_plan(options.plan, names, cut.trunk, batch);
+  for (int slave = 1; slave <= options.slaves; ++slave) names.push_back(fmt::format("slave {}", slave));
+  if (options.share) names.emplace_back(kMasterName);
+  const FixedPlan possible(options, cut.trunk, batch, names);
 }
 
 bool fixes_shares(const ClusterOptions& options) { return !options.shares.empty() || names_a_file(options.plan); }
@@ -124,6 +145,14 @@ FixedPlan::FixedPlan(const ClusterOptions& options, const std::vector<Stage>& tr
   if (!options.wire.empty()) whole_.wire = number_type_from(options.wire);
   if (const auto exchange = exchange_wish(options)) set_exchange(whole_, *exchange);
   if (options.micro_batch > 0) set_micro_batches(whole_, micro_batches_of(options, batch));
+  by_samples_ = layout_of(options) == Layout::samples || std::ranges::any_of(whole_.stages, has_several_rows);
+  if (layout_of(options) == Layout::samples &&
+      !cut_by_samples(whole_, trunk, stages_by_samples(trunk), parse_shares(options.shares, members.size()))) {
+    fail(
+        "--layout samples: by --shares {}, one member would get all of the {} samples that travel together; leave out "
+        "{}",
+        options.shares, micro_batch_size(whole_), options.micro_batch > 0 ? "--micro-batch" : "--layout");
+  }
   const std::vector<double> shares = work_shares(trunk, whole_);
   for (std::size_t m = 0; m < members.size(); ++m) shares_[members[m]] = shares[m];
 }
@@ -143,6 +172,8 @@ Plan FixedPlan::for_members(const std::vector<std::string>& members, const std::
   plan.wire = whole_.wire;
   set_micro_batches(plan, whole_.micro_batches);
   set_exchange(plan, whole_.exchange);
+  // Where too few samples travel together for the members that are left, they share filters.
+  if (by_samples_) cut_by_samples(plan, trunk, stages_by_samples(trunk), shares);
   return plan;
 }
 

@@ -36,6 +36,7 @@ class FixedPlan {
  private:
   Plan whole_;                            ///< with all members
   std::map<std::string, double> shares_;  ///< of all members, in any scale
+  bool by_samples_ = false;               ///< whether stages are cut along samples
 };
 
 }  // namespace convoy

@@ -29,8 +29,10 @@ std::size_t own_memory(const Work& work) {
 Calibration calibrate(const Work& work, const Wishes& wishes, Roster& roster, const Calibration& known) {
   Calibration calibration = known;
   const bool first = known.stages.empty();
-  // A user who asks for an exchange wants the slaves, whatever the times. --verify alone does not ask for them.
-  const bool asked = wishes.exchange && (work.options.verify == 0 || !work.options.exchange.empty());
+  // A user who asks for an exchange or a layout wants the slaves, whatever the times. --verify alone does not ask for
+  // them.
+  const bool asked = (wishes.exchange && (work.options.verify == 0 || !work.options.exchange.empty())) ||
+                     wishes.layout != Layout::automatic;
   const bool maybe_alone = first && !asked && !roster.slaves().empty();
   std::map<std::string, MemberProfile> timed;
   for (const MemberProfile& member : known.members) timed[member.name] = member;

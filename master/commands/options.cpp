@@ -98,6 +98,11 @@ void define(CLI::App& command, ClusterOptions& options) {
                   "star: maps go through the master; ring: maps go from slave to slave (default: the plan's)")
       ->check(one_of({"star", "ring"}));
   command
+      .add_option("--layout", options.layout,
+                  "what members share: filters of each stage, samples of each batch in the stages before the first "
+                  "batch norm, or auto for the faster (default: auto; with --shares: filters)")
+      ->check(one_of({"filters", "samples", "auto"}));
+  command
       .add_option("--micro-batch", options.micro_batch,
                   "images that travel together while the next ones are computed; must divide the batch (default: the "
                   "plan's)")
@@ -116,8 +121,9 @@ namespace {
 constexpr const char* kNoFolder = "true";
 
 /// The options that need slaves.
-constexpr std::array kForSlaves{"least-slaves", "listen", "insecure", "keys",        "master-share", "memory",
-                                "shares",       "wire",   "exchange", "micro-batch", "plan",         "verify"};
+constexpr std::array kForSlaves{"least-slaves", "listen", "insecure", "keys",     "master-share",
+                                "memory",       "shares", "wire",     "exchange", "layout",
+                                "micro-batch",  "plan",   "verify"};
 
 /// Removes the options for slaves from those of the run if the user now gives --slaves 0.
 RunOptions run_to_take_over(const CLI::App& command, RunOptions run) {
@@ -278,7 +284,9 @@ void expect_slaves_for(const CLI::App& command) {
   const bool plans = command.get_name() == "plan";
   const bool timed = plans && command.get_option("--calibration")->count() > 0;
   const auto has_a_meaning = [&](std::string_view option) {
-    if (timed) return option == "--wire" || option == "--exchange" || option == "--micro-batch" || option == "--plan";
+    if (timed)
+      return option == "--wire" || option == "--exchange" || option == "--layout" || option == "--micro-batch" ||
+             option == "--plan";
     return plans && option == "--memory";
   };
   for (const char* name : kForSlaves) {

@@ -41,6 +41,7 @@ struct ClusterOptions {
   std::string shares;     ///< fixed shares such as "3,2,1", in the order of the members; empty for measured speeds
   std::string plan;       ///< file of a fixed plan, or "thesis"; empty to choose a plan
   std::string exchange;   ///< "star" or "ring"; empty for the exchange of the plan
+  std::string layout;     ///< "filters" or "samples"; empty or "auto" for the faster
   int micro_batch = 0;    ///< images in a micro-batch; 0 for the micro-batches of the plan
   std::string wire;       ///< number type on the wire; empty for the type of the plan, or fp32
   int verify = 0;         ///< number of steps between two verifications of a slave's work; 0 for none

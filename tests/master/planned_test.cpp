@@ -1,5 +1,6 @@
 // Tests the decision whether a run uses its slaves or trains on the master alone, and plans that the user fixes.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "master/cluster/planning.hpp"
@@ -65,6 +66,34 @@ TEST(FixedPlans, GiveTheFiltersOfTheLostToTheOthersByTheirShares) {
   EXPECT_EQ(plan.exchange, Exchange::ring);
   EXPECT_EQ(plan.wire, NumberType::bf16);
   EXPECT_EQ(plan.micro_batches, 2);
+}
+
+std::vector<int> samples(const Plan& plan, std::size_t stage) {
+  std::vector<int> counts(plan.members.size(), 0);
+  for (const Tile& tile : tiles_of(plan.stages[stage])) counts.at(tile.member) = tile.samples.count;
+  return counts;
+}
+
+TEST(FixedPlans, CutStagesAlongSamplesWhereTheUserSaysSo) {
+  const FixedPlan fixed({.shares = "5,3,2", .layout = "samples"}, trunk(), 20, {"a", "b", "c"});
+  EXPECT_EQ(samples(fixed.for_members({"a", "b", "c"}, trunk()), 0), (std::vector<int>{10, 6, 4}));
+  EXPECT_EQ(samples(fixed.for_members({"a", "b", "c"}, trunk()), 1), (std::vector<int>{10, 6, 4}));
+  EXPECT_EQ(samples(fixed.for_members({"b", "c"}, trunk()), 0), (std::vector<int>{12, 8}));
+}
+
+/// The last member has nobody to share samples with.
+TEST(FixedPlans, OfOneMemberAreNotCut) {
+  const FixedPlan fixed({.shares = "1,1", .layout = "samples"}, trunk(), 8, {"a", "b"});
+  EXPECT_EQ(filters(fixed.for_members({"b"}, trunk()), 0), (std::vector<int>{100}));
+}
+
+TEST(FixedPlans, OfOneSampleAtATimeCannotBeCut) {
+  try {
+    const FixedPlan fixed({.shares = "1,1", .layout = "samples", .micro_batch = 1}, trunk(), 8, {"a", "b"});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("leave out --micro-batch"));
+  }
 }
 
 TEST(FixedPlans, DivideEquallyWhereOnlyMembersWithoutAShareAreLeft) {

@@ -173,6 +173,15 @@ TEST(Choose, KeepsToWhatIsSettled) {
   EXPECT_EQ(choice.plan.wire, NumberType::bf16);
 }
 
+TEST(Choose, KeepsToTheLayoutThatIsSettled) {
+  const auto members = machines({100, 100, 100}, 100);
+  const auto rows = [](const Choice& choice) { return choice.plan.stages.front().rows.size(); };
+  EXPECT_EQ(rows(choose(members, {.layout = Layout::samples})), 3U);
+  EXPECT_EQ(rows(choose(members, {.layout = Layout::filters})), 1U);
+  EXPECT_THAT([&] { choose(machines({100}, 100), {.layout = Layout::samples}); },
+              testing::ThrowsMessage<Error>(HasSubstr("--layout samples: no two")));
+}
+
 TEST(Choose, SaysWhatItLookedAt) {
   const Choice choice = choose(machines({100, 100, 100}, 100));
   EXPECT_GT(choice.alternatives.size(), 10U);

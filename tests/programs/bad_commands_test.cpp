@@ -195,6 +195,9 @@ INSTANTIATE_TEST_SUITE_P(
         impossible("NoPlanFile", {"--plan", "SCRATCH/plan.json"}, kFailure, "plan.json: the file is missing"),
         impossible("VerifyInARing", {"--exchange", "ring", "--verify", "5"}, kFailure,
                    "--verify needs the exchange star"),
+        impossible("LayoutOfAPlan", {"--layout", "samples", "--plan", "some.json"}, kFailure,
+                   "leave out --layout samples"),
+        impossible("LayoutOfAShare", {"--layout", "samples", "--shares", "1,0"}, kFailure, "one member would get all"),
         impossible("ShareText", {"--shares", "1,x"}, kFailure, "--shares '1,x': expected 2 numbers"),
         impossible("ShareCount", {"--shares", "1,2,3"}, kFailure, "expected 2 numbers"),
         impossible("LeastSlaves", {"--least-slaves", "3"}, kFailure, "--least-slaves 3 is more than"),
@@ -227,7 +230,8 @@ INSTANTIATE_TEST_SUITE_P(
                     std::vector<std::string>{"--keys", "keys.json"}, std::vector<std::string>{"--master-share"},
                     std::vector<std::string>{"--memory", "1GiB"}, std::vector<std::string>{"--shares", "1"},
                     std::vector<std::string>{"--wire", "bf16"}, std::vector<std::string>{"--exchange", "ring"},
-                    std::vector<std::string>{"--micro-batch", "10"}, std::vector<std::string>{"--plan", "plan.json"}));
+                    std::vector<std::string>{"--layout", "samples"}, std::vector<std::string>{"--micro-batch", "10"},
+                    std::vector<std::string>{"--plan", "plan.json"}));
 
 TEST(CommandLine, OfEveryProgramKnowsItsVersion) {
   for (const auto& [program, name] :

@@ -104,6 +104,9 @@ class Draw {
     }
     options.micro_batch = static_cast<int>(std::array{0U, 1U, 2U, 4U}.at(below(4)));
     options.wire = std::array{"", "", "bf16", "fp16", "int8"}.at(below(5));
+    if (slaves == 1 || !chance(3)) return;
+    options.layout = "samples";
+    if (options.micro_batch < 4) options.micro_batch = 0;  // each of two members must get samples
   }
 
   void draw_events(Scenario& scenario) {
@@ -148,11 +151,12 @@ std::string describe(const Scenario& scenario) {
                               "kill master", "slow master", "jump master", "suspend master", "disk"};
   const ClusterOptions& options = scenario.options;
   std::string text = fmt::format(
-      "seed {}: {}; {} slaves{}, at least {}, shares '{}', exchange '{}', images in a micro-batch {}, wire '{}'; "
+      "seed {}: {}; {} slaves{}, at least {}, shares '{}', exchange '{}', layout '{}', images in a micro-batch {}, "
+      "wire '{}'; "
       "snapshots "
       "every {} s, checkpoints every {} s, messages take up to {:.3f} s\n",
       scenario.seed, scenario.net.substr(0, scenario.net.find('\n')), options.slaves,
-      options.share ? " and the master" : "", options.least_slaves, options.shares, options.exchange,
+      options.share ? " and the master" : "", options.least_slaves, options.shares, options.exchange, options.layout,
       options.micro_batch, options.wire, scenario.snapshot_seconds, scenario.checkpoint_seconds,
       seconds(scenario.longest_delay));
   for (const SlaveSetting& slave : scenario.slaves) {
