@@ -114,7 +114,8 @@ def words_of(plan):
     exchange, *rest = plan.split("-")
     words = {"auto": [], "thesis": ["--plan", "thesis"]}.get(exchange, ["--exchange", exchange])
     for each in rest:
-        words += ["--micro-batch", each] if each.isdigit() else ["--wire", each]
+        option = "--micro-batch" if each.isdigit() else "--layout" if each in ("filters", "samples") else "--wire"
+        words += [option, each]
     return words
 
 
@@ -218,8 +219,8 @@ def main():
                         "calibration; the rows show medians")
     parser.add_argument("--alone", type=float, default=0.0, help="seconds of a step on one machine; 0: measure them")
     parser.add_argument("--plans", default="star,ring,auto",
-                        help="plans, separated by commas: star, ring, thesis or auto, with -bf16 for a 16-bit wire and -N for "
-                        "micro-batches of N images")
+                        help="plans, separated by commas: star, ring, thesis or auto, with -bf16 for a 16-bit wire, -N for "
+                        "micro-batches of N images, and -filters or -samples for what machines share")
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("lan.py: network namespaces and CPU groups require root; run it with sudo")
