@@ -90,7 +90,10 @@ class Chooser {
   /// of members. Trying every combination would take too long.
   Choice choose() {
     for (const Form& form : forms(trunk_, batch_, wishes_)) try_out(form, members_.size(), kWorthwhile);
-    if (choice_.plan.stages.empty()) cannot_cut_by_samples();
+    if (choice_.plan.stages.empty()) {
+      wishes_.layout = Layout::filters;
+      for (const Form& form : forms(trunk_, batch_, wishes_)) try_out(form, members_.size(), kWorthwhile);
+    }
     const Form best = best_form_;
     for (std::size_t count = fewer(members_.size()); count > 0; count = fewer(count)) {
       // With few members a star may be faster than the ring.
@@ -108,15 +111,6 @@ class Chooser {
   }
 
  private:
-  /// Other layouts always give a plan.
-  [[noreturn]] void cannot_cut_by_samples() const {
-    fail(
-        "--layout samples: no two of the {} members can share the {} samples of the batch; their memory may be too "
-        "small "
-        "for all filters of a stage, or one is much faster than all others; leave out --layout",
-        members_.size(), batch_);
-  }
-
   /// Returns the next number of members to try: one fewer, or three quarters where there are many.
   static std::size_t fewer(std::size_t count) { return count <= 8 ? count - 1 : count * 3 / 4; }
 
@@ -201,7 +195,7 @@ class Chooser {
   const std::vector<Stage>& trunk_;
   int batch_;
   const std::vector<MemberProfile>& members_;
-  const Wishes& wishes_;
+  Wishes wishes_;
   const MasterProfile& master_;
   std::vector<std::size_t> order_;  ///< members, fastest first
   Choice choice_;

@@ -36,9 +36,9 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
                               const std::vector<MemberProfile>& members, const MasterProfile& master);
 
 /// Chooses among shares by speed within memory (make_plan) for all members and for only the fastest of them, star and
-/// ring, several numbers of micro-batches, replicated first stages or none, and first stages cut along samples or none. The last member is
-/// the master if its name is "master". Throws Error with the sizes where the net does not fit, and where
-/// Layout::samples is wished but no two members can share the samples.
+/// ring, several numbers of micro-batches, replicated first stages or none, and first stages cut along samples or none.
+/// Where samples are wished but no two members can share them, members share filters. The last member is the master if its
+/// name is "master". Throws Error with the sizes where the net does not fit.
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
                    const Wishes& wishes, const MasterProfile& master);
 

@@ -91,6 +91,12 @@ Planned plan_members(const Work& work, Roster& roster, const Observers& observer
          fmt::format(
              "plan: {}; a step takes about {:.3g} s{}", describe(planned.plan), planned.choice->predicted.seconds,
              times.seconds_alone > 0.0 ? fmt::format(", on this machine alone {:.3g} s", times.seconds_alone) : ""));
+  if (wishes.layout == Layout::samples && std::ranges::none_of(planned.plan.stages, has_several_rows)) {
+    notice(
+        observers,
+        "--layout samples: members share filters all the same, because no two of them can share the samples: there is "
+        "one member, or one is much faster than the others, or all filters of a stage do not fit in their memory");
+  }
   for (const std::string& idle : idle_members(planned.plan)) notice(observers, idle);
   return planned;
 }

@@ -178,8 +178,7 @@ TEST(Choose, KeepsToTheLayoutThatIsSettled) {
   const auto rows = [](const Choice& choice) { return choice.plan.stages.front().rows.size(); };
   EXPECT_EQ(rows(choose(members, {.layout = Layout::samples})), 3U);
   EXPECT_EQ(rows(choose(members, {.layout = Layout::filters})), 1U);
-  EXPECT_THAT([&] { choose(machines({100}, 100), {.layout = Layout::samples}); },
-              testing::ThrowsMessage<Error>(HasSubstr("--layout samples: no two")));
+  EXPECT_EQ(rows(choose(machines({100}, 100), {.layout = Layout::samples})), 1U) << "nobody to share samples with";
 }
 
 TEST(Choose, SaysWhatItLookedAt) {
