@@ -270,13 +270,13 @@ INSTANTIATE_TEST_SUITE_P(
 /// gradient that takes another way through a pooling window is a large part of all.
 TEST(Verifying, NeverNamesAnHonestSlaveForARounding) {
   long verified = 0;
-  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     const Trained outcome =
         train_on(devices(honest("eigen"), honest("eigen")), {.net = glyphs(), .wire = NumberType::bf16, .seed = seed});
     ASSERT_EQ(outcome.text, "") << "seed " << seed;
     verified += outcome.verified;
   }
-  EXPECT_GE(verified, 24 * kSteps - 24);
+  EXPECT_GE(verified, 8 * kSteps - 8);
 }
 
 TEST(Verifying, ChangesNoBit) {
