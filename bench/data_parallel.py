@@ -97,12 +97,12 @@ def measure(options, folder):
                 step = statistics.median(seconds)
                 said = re.search(r"a step takes about ([0-9.e+-]+) s(, on this machine alone ([0-9.e+-]+) s)?", " ".join(notices))
                 how = "alone" if plan["members"] == ["master"] else f"{plan['exchange']}, {plan['micro_batches']} micro-batches"
-                print(f"  {count} machines, filters split, {wire}: {gradient / step:.2f}, step {step:.2f} s ({min(seconds):.2f} to "
+                print(f"  {count} machines, as planned, {wire}: {gradient / step:.2f}, step {step:.2f} s ({min(seconds):.2f} to "
                       f"{max(seconds):.2f}), predicted {said.group(1)}, alone {said.group(3)}; {how}", flush=True)
                 shutil.rmtree(f"{folder}/kept", ignore_errors=True)
                 shutil.copytree(f"{folder}/run", f"{folder}/kept")
             for count, step in simulated(options, f"{folder}/kept", wire).items():
-                print(f"  {count} machines, filters split, {wire}, simulated: {gradient / step:.2f}, step {step:.2f} s", flush=True)
+                print(f"  {count} machines, as planned, {wire}, simulated: {gradient / step:.2f}, step {step:.2f} s", flush=True)
     finally:
         emulated.close()
 
