@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares filters split by Convoy with data parallelism as Slampa's formulas (2017) predict it, for this machine.
+"""Compares the plans of Convoy with data parallelism as Slampa's formulas (2017) predict it, for this machine.
 
 For each net, on an emulated LAN (see lan.py; needs root), the script prints tg, the time of one batch's gradient on one
 machine; tc, the time that all weights take over one link (by `convoy-bench transport`); the speedups of synchronous
