@@ -119,15 +119,19 @@ class TextObserver : public Observer {
                        filters_of(member));
   }
 
-  /// The filters of a member, if the net has few stages. For other nets, `convoy-master plan` prints them.
+  /// The filters of a member, and its samples where members share these, if the net has few stages. For other nets,
+  /// `convoy-master plan` prints them.
   std::string filters_of(std::size_t member) const {
     constexpr std::size_t kFew = 8;
     if (start_.stages.size() > kFew) return "";
     std::string text;
     for (std::size_t s = 0; s < start_.stages.size(); ++s) {
-      const int count = tile_of(start_.plan.stages[s], static_cast<int>(member)).filters.count;
-      text += fmt::format("{}{} {}/{}", s == 0 ? "; filters: " : ", ", start_.stages[s].name, count,
+      const StagePlan& stage = start_.plan.stages[s];
+      const Tile tile = tile_of(stage, static_cast<int>(member));
+      text += fmt::format("{}{} {}/{}", s == 0 ? "; filters: " : ", ", start_.stages[s].name, tile.filters.count,
                           start_.stages[s].conv.filters);
+      if (!has_several_rows(stage)) continue;
+      text += fmt::format(" in {}/{} samples", tile.samples.count * start_.plan.micro_batches, start_.plan.batch);
     }
     return text;
   }

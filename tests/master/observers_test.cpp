@@ -14,6 +14,7 @@
 #include "master/report/record_observers.hpp"
 #include "master/report/test_report.hpp"
 #include "master/report/text_observer.hpp"
+#include "tests/support/memory.hpp"
 #include "tests/support/process.hpp"
 
 namespace convoy {
@@ -22,22 +23,6 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
-
-/// A stream whose text can be read back.
-class Memory {
- public:
-  std::FILE* stream() { return stream_.get(); }
-  std::string text() {
-    std::fflush(stream());
-    std::string text(static_cast<std::size_t>(std::ftell(stream())), '\0');
-    std::rewind(stream());
-    text.resize(std::fread(text.data(), 1, text.size(), stream()));
-    return text;
-  }
-
- private:
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream_{std::tmpfile(), std::fclose};
-};
 
 /// What a terminal of so many columns shows of a text, with all that has scrolled out of it: it breaks long lines, and
 /// knows the few sequences that observers use.
@@ -217,6 +202,15 @@ TEST(TextObserver, WritesPlainLinesIntoAPipe) {
         "go on with: convoy-master train --resume runs/glyphs-1\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+}
+
+TEST(TextObserver, TellsTheSamplesOfMembersThatShareThem) {
+  Memory memory;
+  RunStart start = start_of();
+  EXPECT_TRUE(cut_by_samples(start.plan, start.stages, 1, {3.0, 2.0}));
+  make_text_observer({.to = memory.stream(), .size = {}, .seconds_between = 0.0})->on_start(start);
+  EXPECT_THAT(memory.text(),
+              HasSubstr("slave-1           60.0 % of the work; filters: conv1 100/100 in 30/50 samples\n"));
 }
 
 TEST(TextObserver, TellsOfMovedSharesAndOfTheBestEpoch) {

@@ -4,15 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
-#include <memory>
 
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/report/record_observers.hpp"
 #include "master/report/text_observer.hpp"
+#include "tests/support/memory.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/slave_thread.hpp"
 #include "tests/support/source_folder.hpp"
@@ -41,17 +39,13 @@ class Recorder : public Observer {
 };
 
 std::string written(const std::function<void(Observer&)>& tell, bool json) {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* file = open_memstream(&text, &size);
+  Memory memory;
   {
-    const auto observer =
-        json ? make_json_observer(file) : make_text_observer({.to = file, .size = {}, .seconds_between = 0.0});
+    const auto observer = json ? make_json_observer(memory.stream())
+                               : make_text_observer({.to = memory.stream(), .size = {}, .seconds_between = 0.0});
     tell(*observer);
   }
-  std::fclose(file);
-  const std::unique_ptr<char, decltype(&std::free)> owner(text, std::free);
-  return {text, size};
+  return memory.text();
 }
 
 TEST(VerifiedRuns, AreReported) {
