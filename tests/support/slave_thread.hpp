@@ -1,8 +1,10 @@
 // A slave in a thread of this process, with a device of its own that may lie, for tests.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -22,12 +24,21 @@ class SlaveThread {
           serve({.master = endpoint,
                  .name = name,
                  .leave_patience = std::chrono::seconds(0),
-                 .say = [this](const std::string& line) { said_.push_back(line); }},
+                 .say =
+                     [this](const std::string& line) {
+                       const std::lock_guard lock(mutex_);
+                       said_.push_back(line);
+                     }},
                 *device_, stop_);
         }) {}
   ~SlaveThread() { end(); }
   SlaveThread(const SlaveThread&) = delete;
   SlaveThread& operator=(const SlaveThread&) = delete;
+  /// Whether a line that the slave has said contains these words.
+  bool has_said(const std::string& words) {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(said_, [&](const std::string& line) { return line.find(words) != std::string::npos; });
+  }
   /// Ends the slave, and returns what it said.
   const std::vector<std::string>& end() {
     stop_ = true;
@@ -38,6 +49,7 @@ class SlaveThread {
  private:
   std::unique_ptr<Device> device_;
   std::atomic<bool> stop_{false};
+  std::mutex mutex_;
   std::vector<std::string> said_;
   std::thread thread_;
 };
