@@ -88,10 +88,10 @@ class ClShard : public Shard {
   std::vector<std::unique_ptr<ClLayer>> layers_;
   std::vector<ClAdd*> added_;  ///< the additions among layers_
   std::unique_ptr<ClTensor> input_gradient_;
-  ClBuffer bias_slices_;                ///< sums over each map
-  ClBuffer broken_;                     ///< one number: not 0 after an update that left values that are not finite
-  float* broken_on_host_;               ///< the same, as of the last update that the device finished
-  const ClBuffer* input_ = nullptr;     ///< input of the last forward in training
+  ClBuffer bias_slices_;             ///< sums over each map
+  ClBuffer broken_;                  ///< one number: not 0 after an update that left values that are not finite
+  float* broken_on_host_;            ///< the number in `broken_`, as the last update that the device finished left it
+  const ClBuffer* input_ = nullptr;  ///< input of the last forward in training
   const ClBuffer* gradient_ = nullptr;  ///< gradient with respect to the convolution's output, of the last backward
 };
 

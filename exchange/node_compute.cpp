@@ -21,8 +21,8 @@ Slab& Node::gradient_by_made(int stage) {
   return everywhere(stage) ? parts_.at(stage) : gradients_.at(stage);
 }
 
-/// Collects the channels `joined` of the input reads_of()[number] of a task's stage, for the task's samples. Channels
-/// that the node does not have are 0. `map` is the number of values of one channel of one sample. The result is valid
+/// Collects the channels `joined` of the input reads_of()[number] of a task's stage, for the task's samples. The
+/// channels that the node lacks are 0. `map` is the number of values of one channel of one sample. The result is valid
 /// until the next call.
 std::span<const float> Node::gather(const std::vector<Read>& reads, std::size_t number, FilterRange joined,
                                     const Task& task, std::size_t map) {

@@ -104,7 +104,7 @@ class Builder {
     const Boxes& needed = needs_.read.at(value);
     for (const Tile& tile : tiles(value)) {
       const int made = computed_.at({value, m, tile.member});
-      Box others;  // what the master must receive in a star
+      Box others;  // the part of the tile that the master must receive in a star
       for (const int user : users) {
         if (user != tile.member) others = hull(others, common(tile.box(), needed.at(user)));
       }

@@ -14,8 +14,8 @@ namespace {
 
 using Arguments = std::unordered_map<int, memory>;
 
-/// oneDNN normalises, but with statistics that it is given: it would sum them in single precision. Its backward pass is
-/// that of statistics of the batch, because its flags do not include use_global_stats.
+/// oneDNN normalises with statistics that this class has summed, because oneDNN would sum them in single precision. The
+/// backward pass differentiates through the statistics, because its flags do not include use_global_stats.
 class BatchNormLayer : public OnednnLayer {
  public:
   BatchNormLayer(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape, int moments, const memory& input,

@@ -24,8 +24,8 @@ constexpr double kTiniest = 1e-30;
 /// Four roundings of a float.
 constexpr double kFloatRounding = 4.0 / (1U << 24U);
 
-/// Adds a random error to each value: up to one rounding to bf16 of the value, and of the values' root mean square, so
-/// that zeros that tie do not stay tied.
+/// Adds a random error to each value: up to one rounding to bf16 of the value, and of the values' root mean square. The
+/// second part gives zeros an error, too, so that equal zeros become unequal.
 void disturb(Random& random, std::span<float> values) {
   const double squares = sum_of_squares<float>(values);
   const auto mean =

@@ -68,11 +68,6 @@ std::vector<ShardState> start(const Stages& trunk) {
 
 Shape images_shape(const Stages& trunk) { return input_shape(trunk[0], kBatch); }
 
-struct Result {
-  Tensor tested;  ///< output of a forward pass after training
-  std::vector<ShardState> states;
-};
-
 Result train_local(const std::string& name, const Stages& trunk) {
   const auto device = make_device(name, {.threads = 1});
   LocalTrunk local(trunk, images_shape(trunk), *device);
@@ -82,7 +77,7 @@ Result train_local(const std::string& name, const Stages& trunk) {
     local.backward(pointers(gradients_of(local, trunk, step)));
     local.update(kSgd);
   }
-  return {local.forward(drawn(images_shape(trunk), 99, 1.0F), {}), local.snapshot()};
+  return {.tested = local.forward(drawn(images_shape(trunk), 99, 1.0F), {}), .states = local.snapshot(), .squares = {}};
 }
 
 Result train_on_nodes(const Plan& plan, const Stages& trunk, const std::string& device, std::uint64_t seed) {
@@ -95,23 +90,6 @@ Result train_on_nodes(const Plan& plan, const Stages& trunk, const std::string& 
   result.tested = nodes.forward(drawn(images_shape(trunk), 99, 1.0F), {});
   result.states = nodes.states();
   return result;
-}
-
-void expect_close(const Result& got, const Result& expected, float tolerance) {
-  for (std::size_t i = 0; i < expected.tested.size(); ++i) {
-    ASSERT_NEAR(got.tested.data()[i], expected.tested.data()[i], 10 * tolerance) << "output " << i;
-  }
-  for (std::size_t s = 0; s < expected.states.size(); ++s) {
-    SCOPED_TRACE(s);
-    expect_near(got.states[s], expected.states[s], tolerance);
-  }
-}
-
-bool same_bits(const Result& a, const Result& b) {
-  for (std::size_t s = 0; s < a.states.size(); ++s) {
-    if (!same_bits(a.states[s], b.states[s])) return false;
-  }
-  return std::ranges::equal(a.tested.span(), b.tested.span());
 }
 
 struct NodesCase {

@@ -10,6 +10,7 @@
 #include "core/random.hpp"
 #include "devices/registry.hpp"
 #include "exchange/node.hpp"
+#include "tests/support/states.hpp"
 
 namespace convoy {
 
@@ -171,5 +172,31 @@ class Nodes {
   std::vector<std::unique_ptr<Node>> nodes_;
   std::map<std::pair<int, int>, std::deque<Parcel>> queues_;
 };
+
+/// What a trunk, on one device or on nodes, has after training.
+struct Result {
+  Tensor tested;  ///< output of a forward pass after training
+  std::vector<ShardState> states;
+  std::vector<double> squares;  ///< of the gradients, by step; empty in tests that do not look at them
+};
+
+inline void expect_close(const Result& got, const Result& expected, float tolerance) {
+  for (std::size_t i = 0; i < expected.squares.size(); ++i) {
+    EXPECT_NEAR(got.squares[i] / expected.squares[i], 1.0, 10 * tolerance) << "step " << i;
+  }
+  for (std::size_t i = 0; i < expected.tested.size(); ++i) {
+    ASSERT_NEAR(got.tested.data()[i], expected.tested.data()[i], 10 * tolerance) << "output " << i;
+  }
+  for (std::size_t s = 0; s < expected.states.size(); ++s) {
+    SCOPED_TRACE(s);
+    expect_near(got.states[s], expected.states[s], tolerance);
+  }
+}
+
+inline bool same_bits(const Result& a, const Result& b) {
+  return std::ranges::equal(a.states, b.states,
+                            [](const ShardState& one, const ShardState& other) { return same_bits(one, other); }) &&
+         a.squares == b.squares && std::ranges::equal(a.tested.span(), b.tested.span());
+}
 
 }  // namespace convoy

@@ -76,12 +76,6 @@ std::vector<ShardState> start(const Stages& trunk) {
   return states;
 }
 
-struct Result {
-  Tensor tested;  ///< output of a forward pass after training
-  std::vector<ShardState> states;
-  std::vector<double> squares;  ///< of the gradients, by step
-};
-
 /// Scales the gradients so that their norm is at most 1.
 UpdateStep clipped(UpdateStep step, double squares) {
   step.gradient_scale = squares > 1.0 ? static_cast<float>(1.0 / std::sqrt(squares)) : 1.0F;
@@ -120,26 +114,6 @@ Result train_on_nodes(const Plan& plan, const Stages& trunk, const std::string& 
   result.tested = nodes.forward(images_of(trunk, 99), {});
   result.states = nodes.states();
   return result;
-}
-
-void expect_close(const Result& got, const Result& expected, float tolerance) {
-  for (std::size_t i = 0; i < expected.squares.size(); ++i) {
-    EXPECT_NEAR(got.squares[i] / expected.squares[i], 1.0, 10 * tolerance) << "step " << i;
-  }
-  for (std::size_t i = 0; i < expected.tested.size(); ++i) {
-    ASSERT_NEAR(got.tested.data()[i], expected.tested.data()[i], 10 * tolerance) << "output " << i;
-  }
-  for (std::size_t s = 0; s < expected.states.size(); ++s) {
-    SCOPED_TRACE(s);
-    expect_near(got.states[s], expected.states[s], tolerance);
-  }
-}
-
-bool same_bits(const Result& a, const Result& b) {
-  for (std::size_t s = 0; s < a.states.size(); ++s) {
-    if (!same_bits(a.states[s], b.states[s])) return false;
-  }
-  return a.squares == b.squares && std::ranges::equal(a.tested.span(), b.tested.span());
 }
 
 struct TilesCase {

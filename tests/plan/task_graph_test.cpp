@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "nets/graph/net.hpp"
 #include "plan/simulate.hpp"
+#include "tests/plan/pooled_stage.hpp"
 #include "tests/support/graph_net.hpp"
 
 namespace convoy {
@@ -18,15 +19,7 @@ using testing::HasSubstr;
 
 /// The stages of 500:1500 for CIFAR-10.
 std::vector<Stage> trunk_of_500_1500() {
-  const auto stage = [](const char* name, int channels, int extent, int filters) {
-    return Stage{.name = name,
-                 .channels = channels,
-                 .height = extent,
-                 .width = extent,
-                 .conv = {.filters = filters, .kernel_h = 5, .kernel_w = 5, .pad = {2, 2, 2, 2}},
-                 .after = {Activation::relu, Pooling{}}};
-  };
-  return {stage("conv1", 3, 32, 500), stage("conv2", 500, 16, 1500)};
+  return {pooled_stage("conv1", 3, 32, 500), pooled_stage("conv2", 500, 16, 1500)};
 }
 
 struct PlanCase {

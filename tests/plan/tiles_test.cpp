@@ -11,6 +11,7 @@
 #include "nets/graph/net.hpp"
 #include "plan/choose.hpp"
 #include "plan/task_graph.hpp"
+#include "tests/plan/pooled_stage.hpp"
 #include "tests/support/graph_net.hpp"
 #include "tests/support/tiles.hpp"
 
@@ -22,15 +23,7 @@ using testing::HasSubstr;
 constexpr int kBatch = 24;
 
 std::vector<Stage> chain() {
-  const auto stage = [](const char* name, int channels, int extent, int filters) {
-    return Stage{.name = name,
-                 .channels = channels,
-                 .height = extent,
-                 .width = extent,
-                 .conv = {.filters = filters, .kernel_h = 5, .kernel_w = 5, .pad = {2, 2, 2, 2}},
-                 .after = {Activation::relu, Pooling{}}};
-  };
-  return {stage("conv1", 3, 16, 8), stage("conv2", 8, 8, 12), stage("conv3", 12, 4, 10)};
+  return {pooled_stage("conv1", 3, 16, 8), pooled_stage("conv2", 8, 8, 12), pooled_stage("conv3", 12, 4, 10)};
 }
 
 /// The trunk with branches, without batch norm.

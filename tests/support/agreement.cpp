@@ -26,7 +26,7 @@ struct Results {
   std::vector<Tensor> added_gradients;
   std::vector<Tensor> gradients;
   ShardState start, end;
-  bool finite = true;  ///< what the shard says of the end
+  bool finite = true;  ///< whether the shard calls its values finite at the end
 };
 
 Results compute(Device& device, const ShardSpec& spec) {
