@@ -22,6 +22,15 @@ std::size_t most_texels_of(cl_device_id device) {
   return device_info<std::size_t>(device, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE);
 }
 
+/// Keeps memory that a lost device may still write to. Nothing frees it, not even the end of the process, where the
+/// device may write later than static objects are destroyed.
+void keep_for_ever(std::unique_ptr<std::deque<float>> memory) {
+  static std::mutex mutex;
+  static auto* const kept = std::make_unique<std::vector<std::unique_ptr<std::deque<float>>>>().release();
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(memory));
+}
+
 }  // namespace
 
 ClBuffer::~ClBuffer() {
@@ -55,7 +64,7 @@ ClContext::~ClContext() {
     lost_ = true;
   }
   if (lost_) {
-    places_.release();  // the device may still write there
+    keep_for_ever(std::move(places_));
     return;
   }
   for (const Pending& pending : pending_) opencl().clReleaseEvent(pending.event);
