@@ -83,6 +83,24 @@ class TimedShard : public Shard {
     time(1, [&] { part = shard_->backward_input(output_gradient, samples); });
     return part;
   }
+  std::vector<float> moments() override {
+    std::vector<float> moments;
+    time(0, [&] { moments = shard_->moments(); });
+    return moments;
+  }
+  const DeviceTensor& normalise(std::span<const double> joint) override {
+    const DeviceTensor* maps = nullptr;
+    time(0, [&] { maps = &shard_->normalise(joint); });
+    return *maps;
+  }
+  std::vector<float> slopes(const DeviceTensor& output_gradient) override {
+    std::vector<float> slopes;
+    time(1, [&] { slopes = shard_->slopes(output_gradient); });
+    return slopes;
+  }
+  void take_slopes(std::span<const double> joint) override {
+    time(1, [&] { shard_->take_slopes(joint); });
+  }
   void backward_filters() override {
     time(2, [&] { shard_->backward_filters(); });
   }

@@ -1,22 +1,27 @@
 // Batch norm on an OpenCL device.
 
+#include <cmath>
+
 #include "cl/layers.hpp"
+#include "kernels/joint_statistics.hpp"
 
 namespace convoy {
 namespace {
 
-class ClBatchNorm : public ClLayer {
+class ClBatchNorm : public ClNorm {
  public:
-  ClBatchNorm(ClShared& shared, const BatchNorm& layer, int moments, const ClTensor& input, const std::string& what)
+  ClBatchNorm(ClShared& shared, const BatchNorm& layer, const ClNormSettings& settings, const ClTensor& input,
+              const std::string& what)
       : shared_(shared),
         kernels_(shared.norm_kernels()),
         sum_maps_(shared.layers.sum_maps.timed_apart()),
         layer_(layer),
+        whole_batch_(settings.whole_batch),
         input_(input),
         output_(shared.context, input.shape(), what),
         input_gradient_(shared.context, input.shape(), what),
-        weights_(shared.context, {input.shape().c, 1}, true, moments, what),
-        bias_(shared.context, {input.shape().c, 1}, true, moments, what),
+        weights_(shared.context, {input.shape().c, 1}, true, settings.moments, what),
+        bias_(shared.context, {input.shape().c, 1}, true, settings.moments, what),
         running_mean_(shared.context, {input.shape().c, 1}, false, 0, what),
         running_variance_(shared.context, {input.shape().c, 1}, false, 0, what) {
     const std::size_t channels = static_cast<std::size_t>(input.shape().c) * sizeof(float);
@@ -27,44 +32,103 @@ class ClBatchNorm : public ClLayer {
   void forward(const Pass& pass, SampleRange samples) override {
     const Shape shape = input_.shape();
     invariant(samples.count == shape.n, "batch norm takes the whole batch");
-    if (pass.training) {
-      shared_.sum_channels(sum_maps_, shape, input_.buffer(), slices_, sums_);
-      // The summands are written to the output buffer, which the output overwrites afterwards.
-      shared_.launch_over_maps(kernels_.square_distances, shape, samples, input_.buffer(), sums_, output_.buffer(),
-                               shape.h, shape.w, shape.c, count());
-      shared_.sum_channels(sum_maps_, shape, output_.buffer(), slices_, squares_);
-    }
+    if (pass.training) sum_squares();
     shared_.context.launch(kernels_.norm_moments, {static_cast<std::size_t>(shape.c), 1, 1}, sums_, squares_,
                            running_mean_.values.buffer(), running_variance_.values.buffer(), mean_, inverse_, shape.c,
-                           count(), layer_.epsilon, layer_.momentum, pass.training ? 1 : 0);
-    shared_.launch_over_maps(kernels_.normalise, shape, samples, input_.buffer(), mean_, inverse_,
-                             weights_.values.buffer(), bias_.values.buffer(), output_.buffer(), shape.h, shape.w,
-                             shape.c);
+                           count(shape.n), layer_.epsilon, layer_.momentum, pass.training ? 1 : 0);
+    normalise();
   }
   const ClTensor& output() const override { return output_; }
-  const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
-    const Shape shape = input_.shape();
-    shared_.sum_channels(sum_maps_, shape, gradient, slices_, bias_.gradient->buffer());
-    shared_.launch_over_maps(kernels_.norm_products, shape, samples, input_.buffer(), gradient, mean_, inverse_,
-                             input_gradient_.buffer(), shape.h, shape.w, shape.c);
-    shared_.sum_channels(sum_maps_, shape, input_gradient_.buffer(), slices_, weights_.gradient->buffer());
-    shared_.launch_over_maps(kernels_.norm_gradient, shape, samples, input_.buffer(), gradient, mean_, inverse_,
-                             weights_.values.buffer(), bias_.gradient->buffer(), weights_.gradient->buffer(),
-                             input_gradient_.buffer(), shape.h, shape.w, shape.c, count());
-    return input_gradient_.buffer();
+  const ClBuffer& backward(const ClBuffer& gradient, SampleRange) override {
+    sum_slopes(gradient);
+    return differentiate(gradient, bias_.gradient->buffer(), weights_.gradient->buffer());
+  }
+
+  std::vector<float> moments() override {
+    sum_squares();
+    std::vector<float> all = read_lists(sums_, squares_);
+    for (float& value : all) value /= count(input_.shape().n);
+    return all;
+  }
+  void normalise(std::span<const double> joint) override {
+    const auto channels = static_cast<std::size_t>(input_.shape().c);
+    const ClBuffer& running_mean = running_mean_.values.buffer();
+    const ClBuffer& running_variance = running_variance_.values.buffer();
+    const std::vector<float> running = read_lists(running_mean, running_variance);
+    write_lists(next_running<float>(layer_, joint, count(whole_batch_), running), running_mean, running_variance);
+    std::vector<float> scaling(joint.begin(), joint.end());
+    for (std::size_t c = channels; c < scaling.size(); ++c) {
+      scaling[c] = static_cast<float>(1.0 / std::sqrt(joint[c] + static_cast<double>(layer_.epsilon)));
+    }
+    write_lists(scaling, mean_, inverse_);
+    normalise();
+  }
+  std::vector<float> slopes(const ClBuffer& gradient) override {
+    gradient_ = &gradient;
+    sum_slopes(gradient);
+    return read_lists(bias_.gradient->buffer(), weights_.gradient->buffer());
+  }
+  const ClBuffer& take_slopes(std::span<const double> joint) override {
+    write_lists(std::vector<float>(joint.begin(), joint.end()), sums_, squares_);
+    return differentiate(*gradient_, sums_, squares_);
   }
   std::vector<ClParameter*> parameters() override { return {&weights_, &bias_, &running_mean_, &running_variance_}; }
 
  private:
-  float count() const {
+  /// Returns the number of values of a channel in some samples.
+  float count(int samples) const {
+    return static_cast<float>(samples) * static_cast<float>(input_.shape().h * input_.shape().w);
+  }
+  /// Finds sums_, and squares_ of the distances from the mean of the shard's samples.
+  void sum_squares() {
     const Shape shape = input_.shape();
-    return static_cast<float>(shape.n) * static_cast<float>(shape.h * shape.w);
+    shared_.sum_channels(sum_maps_, shape, input_.buffer(), slices_, sums_);
+    // The summands are written to the output buffer, which the output overwrites afterwards.
+    shared_.launch_over_maps(kernels_.square_distances, shape, {0, shape.n}, input_.buffer(), sums_, output_.buffer(),
+                             shape.h, shape.w, shape.c, count(shape.n));
+    shared_.sum_channels(sum_maps_, shape, output_.buffer(), slices_, squares_);
+  }
+  void normalise() {
+    const Shape shape = input_.shape();
+    shared_.launch_over_maps(kernels_.normalise, shape, {0, shape.n}, input_.buffer(), mean_, inverse_,
+                             weights_.values.buffer(), bias_.values.buffer(), output_.buffer(), shape.h, shape.w,
+                             shape.c);
+  }
+  /// Finds the slopes of the shard's samples, which are the gradients of bias and weights.
+  void sum_slopes(const ClBuffer& gradient) {
+    const Shape shape = input_.shape();
+    shared_.sum_channels(sum_maps_, shape, gradient, slices_, bias_.gradient->buffer());
+    shared_.launch_over_maps(kernels_.norm_products, shape, {0, shape.n}, input_.buffer(), gradient, mean_, inverse_,
+                             input_gradient_.buffer(), shape.h, shape.w, shape.c);
+    shared_.sum_channels(sum_maps_, shape, input_gradient_.buffer(), slices_, weights_.gradient->buffer());
+  }
+  /// Finds the input gradient from the slopes of the whole batch.
+  const ClBuffer& differentiate(const ClBuffer& gradient, const ClBuffer& sums, const ClBuffer& products) {
+    const Shape shape = input_.shape();
+    shared_.launch_over_maps(kernels_.norm_gradient, shape, {0, shape.n}, input_.buffer(), gradient, mean_, inverse_,
+                             weights_.values.buffer(), sums, products, input_gradient_.buffer(), shape.h, shape.w,
+                             shape.c, count(whole_batch_));
+    return input_gradient_.buffer();
+  }
+  /// Read and write two lists of one value per channel, one after the other.
+  std::vector<float> read_lists(const ClBuffer& first, const ClBuffer& second) {
+    const auto channels = static_cast<std::size_t>(input_.shape().c);
+    std::vector<float> all(2 * channels);
+    shared_.context.read(first, 0, std::span(all).first(channels));
+    shared_.context.read(second, 0, std::span(all).last(channels));
+    return all;
+  }
+  void write_lists(const std::vector<float>& all, const ClBuffer& first, const ClBuffer& second) {
+    const auto channels = static_cast<std::size_t>(input_.shape().c);
+    shared_.context.write(first, 0, std::span(all).first(channels));
+    shared_.context.write(second, 0, std::span(all).last(channels));
   }
 
   ClShared& shared_;
   const NormKernels& kernels_;
   ClKernel sum_maps_;  ///< timed apart, because a work-item sums a map of this size
   BatchNorm layer_;
+  int whole_batch_;
   const ClTensor& input_;
   ClTensor output_;
   ClTensor input_gradient_;
@@ -74,13 +138,14 @@ class ClBatchNorm : public ClLayer {
   ClBuffer squares_;
   ClBuffer mean_;
   ClBuffer inverse_;
+  const ClBuffer* gradient_ = nullptr;  ///< with respect to the output, of the last slopes()
 };
 
 }  // namespace
 
-std::unique_ptr<ClLayer> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, int moments,
-                                            const ClTensor& input, const std::string& what) {
-  return std::make_unique<ClBatchNorm>(shared, layer, moments, input, what);
+std::unique_ptr<ClNorm> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, const ClNormSettings& settings,
+                                           const ClTensor& input, const std::string& what) {
+  return std::make_unique<ClBatchNorm>(shared, layer, settings, input, what);
 }
 
 }  // namespace convoy

@@ -30,6 +30,26 @@ class ClShard : public Shard {
   const ShardSpec& spec() const override { return spec_; }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
+  std::vector<float> moments() override {
+    invariant(next_ < layers_.size() && joins(next_), "moments follows the last forward, or normalise");
+    return norms_[next_]->moments();
+  }
+  const DeviceTensor& normalise(std::span<const double> joint) override {
+    norms_[next_++]->normalise(joint);
+    run({0, spec_.batch});
+    return last();
+  }
+  std::vector<float> slopes(const DeviceTensor& output_gradient) override {
+    invariant(output_gradient.shape() == last().shape(), "the gradient has the shape of the shard's output");
+    if (next_ == layers_.size()) gradient_ = &own(output_gradient).buffer();
+    run_back({0, spec_.batch});
+    invariant(next_ > 0, "slopes follows the last normalise, or take_slopes of the norm behind");
+    return norms_[next_ - 1]->slopes(*gradient_);
+  }
+  void take_slopes(std::span<const double> joint) override {
+    gradient_ = &norms_[--next_]->take_slopes(joint);
+    run_back({0, spec_.batch});
+  }
   void backward_filters() override;
   void update(const UpdateStep& step) override {
     for (const ClParameter* each : parameters()) each->update(shared_, step, broken_);
@@ -62,6 +82,16 @@ class ClShard : public Shard {
   const ClTensor& last() const { return layers_.empty() ? *maps_ : layers_.back()->output(); }
   const ClTensor& own(const DeviceTensor& tensor) const;
   bool in_groups() const { return spec_.stage.conv.groups > 1; }
+  /// Returns whether a layer is a batch norm at which the current pass stops, because shards join its statistics.
+  bool joins(std::size_t layer) const { return norms_[layer] != nullptr && spec_.joins_statistics() && pass_.training; }
+  /// Runs the layers from next_ on, to the next batch norm whose statistics are joined.
+  void run(SampleRange samples) {
+    for (; next_ < layers_.size() && !joins(next_); ++next_) layers_[next_]->forward(pass_, samples);
+  }
+  /// Runs the layers before next_ backward, to the next batch norm whose statistics are joined.
+  void run_back(SampleRange samples) {
+    for (; next_ > 0 && !joins(next_ - 1); --next_) gradient_ = &layers_[next_ - 1]->backward(*gradient_, samples);
+  }
   void make_layers();
   void make_convolutions();
   void weights_changed() {
@@ -86,7 +116,10 @@ class ClShard : public Shard {
   std::unique_ptr<ClTensor> maps_;           ///< after convolution, fused activation and fused pooling
   ClBuffer places_;                          ///< positions of the maxima, where pooling is fused
   std::vector<std::unique_ptr<ClLayer>> layers_;
-  std::vector<ClAdd*> added_;  ///< the additions among layers_
+  std::vector<ClAdd*> added_;   ///< the additions among layers_
+  std::vector<ClNorm*> norms_;  ///< by layer; null for other layers
+  Pass pass_;                   ///< of the last forward
+  std::size_t next_ = 0;        ///< the layer that runs next; in the backward pass the layer before it runs next
   std::unique_ptr<ClTensor> input_gradient_;
   ClBuffer bias_slices_;             ///< sums over each map
   ClBuffer broken_;                  ///< one number: not 0 after an update that left values that are not finite
@@ -157,7 +190,12 @@ void ClShard::make_layers() {
   }
   for (std::size_t i = next; i < after.size(); ++i) {
     if (const auto* norm = std::get_if<BatchNorm>(&after[i])) {
-      layers_.push_back(make_cl_batch_norm(shared_, *norm, spec_.stage.moments, last(), what_ + "batch norm"));
+      auto layer =
+          make_cl_batch_norm(shared_, *norm, {.moments = spec_.stage.moments, .whole_batch = whole_batch(spec_)},
+                             last(), what_ + "batch norm");
+      norms_.resize(layers_.size());
+      norms_.push_back(layer.get());
+      layers_.push_back(std::move(layer));
       continue;
     }
     if (std::holds_alternative<Add>(after[i])) {
@@ -169,6 +207,7 @@ void ClShard::make_layers() {
     layers_.push_back(
         make_cl_layer(shared_, after[i], last(), origin_of(spec_), max_after_relu && i == 1, what_ + "maps"));
   }
+  norms_.resize(layers_.size());
 }
 
 const ClTensor& ClShard::own(const DeviceTensor& tensor) const {
@@ -185,9 +224,10 @@ const DeviceTensor& ClShard::forward(const DeviceTensor& input, const Pass& pass
   if (direct_ != nullptr && samples.first == 0) direct_->input_changed();
   by(choice_.forward)
       .forward(maps, weights_.values.buffer(), bias_.values.buffer(), activation_, maps_->buffer(), samples);
-  const SampleRange ready = spec_.ready_after_forward(samples);
-  if (ready.count == 0) return last();
-  for (const auto& layer : layers_) layer->forward(pass, ready);
+  pass_ = pass;
+  next_ = 0;
+  const SampleRange taken = spec_.taken_by_layers(samples);
+  if (taken.count > 0) run(taken);
   return last();
 }
 
@@ -197,9 +237,8 @@ const DeviceTensor* ClShard::backward_input(const DeviceTensor& output_gradient,
   const SampleRange taken = spec_.read_by_backward(samples);
   if (taken.count > 0) {
     gradient_ = &own(output_gradient).buffer();
-    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-      gradient_ = &(*layer)->backward(*gradient_, taken);
-    }
+    next_ = layers_.size();
+    run_back(taken);
   }
   if (!spec_.input_gradient) return nullptr;
   by(choice_.input_gradient).input_gradient(*gradient_, weights_.values.buffer(), input_gradient_->buffer(), samples);

@@ -271,8 +271,11 @@ void validate(const std::vector<Stage>& trunk) {
   }
 }
 
-bool has_batch_norm(const Stage& stage) {
-  return std::ranges::any_of(stage.after, [](const ChannelLayer& l) { return std::holds_alternative<BatchNorm>(l); });
+bool has_batch_norm(const Stage& stage) { return batch_norms(stage) > 0; }
+
+int batch_norms(const Stage& stage) {
+  const auto is_norm = [](const ChannelLayer& layer) { return std::holds_alternative<BatchNorm>(layer); };
+  return static_cast<int>(std::ranges::count_if(stage.after, is_norm));
 }
 
 double conv_flops(const Stage& stage, int batch, int filters) {

@@ -228,6 +228,8 @@ void validate(const std::vector<Stage>& trunk);
 /// Returns whether the stage normalises over the batch. Such a stage has its maps only after the whole batch has passed
 /// the convolution, and its gradients only after the whole gradient with respect to its maps is known.
 bool has_batch_norm(const Stage& stage);
+/// Returns the number of the stage's batch norms.
+int batch_norms(const Stage& stage);
 
 /// Returns the floating-point operations of one pass of the convolution over a batch. A multiply-add counts as two and
 /// padding counts as work, as is usual. Forward, input gradient and filter gradient take the same number.

@@ -119,15 +119,41 @@ class CheckShard : public Shard {
   }
   const ShardSpec& spec() const override { return spec_; }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override {
+    normalised_ = 0;
     const CheckTensor& both = own(input);
     const DeviceTensor& first = first_->forward(both.first(), pass, samples);
     const DeviceTensor& second = second_->forward(both.second(), pass, samples);
-    const SampleRange ready = spec_.ready_after_forward(samples);
-    if (ready.count == 0) return *output_;
-    const Tensor ours = to_host(first, ready);
-    compare(ours, to_host(second, ready), subject_, "forward", 0.0, ready.first);
-    output_->write(ready, ours.span());
-    return *output_;
+    return compared(first, second, spec_.ready_after_forward(samples, pass));
+  }
+  std::vector<float> moments() override {
+    const std::vector<float> ours = first_->moments();
+    const std::vector<float> theirs = second_->moments();
+    const int channels = spec_.filters.count;
+    const auto list = [&](const std::vector<float>& moments, int first) {
+      Tensor values({channels, 1});
+      std::copy_n(moments.begin() + first, channels, values.data());
+      return values;
+    };
+    const Tensor variances = list(theirs, channels);
+    compare(list(ours, channels), variances, subject_, "variances of a batch norm", 0.0);
+    const double deviation = std::sqrt(root_mean_square(variances));
+    compare(list(ours, 0), list(theirs, 0), subject_, "means of a batch norm", 0.0, 0, deviation);
+    return ours;
+  }
+  const DeviceTensor& normalise(std::span<const double> joint) override {
+    const DeviceTensor& first = first_->normalise(joint);
+    const DeviceTensor& second = second_->normalise(joint);
+    const bool ready = ++normalised_ == batch_norms(spec_.stage);
+    return compared(first, second, {0, ready ? spec_.batch : 0});
+  }
+  std::vector<float> slopes(const DeviceTensor& output_gradient) override {
+    const CheckTensor& both = own(output_gradient);
+    second_->slopes(both.second());
+    return first_->slopes(both.first());
+  }
+  void take_slopes(std::span<const double> joint) override {
+    first_->take_slopes(joint);
+    second_->take_slopes(joint);
   }
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
     const CheckTensor& both = own(output_gradient);
@@ -174,6 +200,13 @@ class CheckShard : public Shard {
   }
 
  private:
+  const DeviceTensor& compared(const DeviceTensor& first, const DeviceTensor& second, SampleRange ready) {
+    if (ready.count == 0) return *output_;
+    const Tensor ours = to_host(first, ready);
+    compare(ours, to_host(second, ready), subject_, "forward", 0.0, ready.first);
+    output_->write(ready, ours.span());
+    return *output_;
+  }
   static const CheckTensor& own(const DeviceTensor& tensor) {
     const auto* both = dynamic_cast<const CheckTensor*>(&tensor);
     invariant(both != nullptr, "the tensor belongs to this device");
@@ -185,6 +218,7 @@ class CheckShard : public Shard {
   std::vector<ParameterSpec> parameters_;
   std::unique_ptr<Shard> first_;
   std::unique_ptr<Shard> second_;
+  int normalised_ = 0;  ///< batch norms whose joint moments the last forward has taken
   std::unique_ptr<CheckTensor> output_;
   std::unique_ptr<CheckTensor> input_gradient_;
   mutable std::vector<std::unique_ptr<CheckTensor>> added_gradients_;

@@ -119,7 +119,7 @@ void Node::forward(const Task& task) {
   for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
     use_fresh(piece);
     const DeviceTensor& maps = piece.shard->forward(input, pass_, shard_samples(task));
-    const SampleRange ready = piece.shard->spec().ready_after_forward(shard_samples(task));
+    const SampleRange ready = piece.shard->spec().ready_after_forward(shard_samples(task), pass_);
     if (ready.count == 0) continue;
     read_maps(maps, ready, {piece.filters, tile_samples(task.stage)}, made(task.stage), scratch_);
   }

@@ -55,17 +55,26 @@ struct ShardSpec {
 
   /// Returns whether maps and gradients are ready only when the whole batch has been given, as with batch norm.
   bool waits_for_batch() const { return has_batch_norm(stage); }
-  /// Returns the samples of the output that become ready when forward is given `samples`: the same samples, or, where
-  /// the stage waits for the batch, none before the last micro-batch and the whole batch with it.
-  SampleRange ready_after_forward(SampleRange samples) const {
+  /// Returns whether other shards have the rest of the batch over which the stage normalises, so that their statistics
+  /// must be joined (Shard::moments).
+  bool joins_statistics() const { return has_batch_norm(stage) && whole_micro_batch * micro_batches > batch; }
+  /// Returns the samples that the layers after the convolution compute when forward is given `samples`: the same samples,
+  /// or, where the stage waits for the batch, none before the last micro-batch and the whole batch with it.
+  SampleRange taken_by_layers(SampleRange samples) const {
     if (!waits_for_batch()) return samples;
     return samples.first + samples.count < batch ? SampleRange{samples.first, 0} : SampleRange{0, batch};
   }
-  /// Returns the samples of the output gradient that backward_input reads when it is given `samples`: the same samples,
-  /// or, where the stage waits for the batch, the whole batch with the first micro-batch and none afterwards.
+  /// Returns the samples of the output that become ready when forward is given `samples`: those of taken_by_layers(), or
+  /// none where normalise() makes them ready.
+  SampleRange ready_after_forward(SampleRange samples, const Pass& pass) const {
+    return joins_statistics() && pass.training ? SampleRange{samples.first, 0} : taken_by_layers(samples);
+  }
+  /// Returns the samples of the output gradient that backward_input reads when it is given `samples`: the same samples;
+  /// where the stage waits for the batch, the whole batch with the first micro-batch and none afterwards; and none where
+  /// slopes() reads them.
   SampleRange read_by_backward(SampleRange samples) const {
     if (!waits_for_batch()) return samples;
-    return samples.first > 0 ? SampleRange{samples.first, 0} : SampleRange{0, batch};
+    return samples.first > 0 || joins_statistics() ? SampleRange{samples.first, 0} : SampleRange{0, batch};
   }
 };
 
@@ -87,6 +96,11 @@ struct Origin {
   }
 };
 
+/// Returns the number of samples of the whole batch, of which the shard computes spec.batch.
+inline int whole_batch(const ShardSpec& spec) {
+  return spec.whole_micro_batch > 0 ? spec.whole_micro_batch * spec.micro_batches : spec.batch;
+}
+
 /// Returns the place of a shard's maps.
 inline Origin origin_of(const ShardSpec& spec) {
   const int count = spec.batch / spec.micro_batches;
@@ -100,6 +114,11 @@ inline Origin origin_of(const ShardSpec& spec) {
 /// outside training forward alone. forward and backward_input take micro-batches, each in ascending order, so that one
 /// micro-batch may travel while the next is computed. A micro-batch may go backward before the next goes forward,
 /// unless the stage waits for the batch. backward_filters takes the whole batch at once.
+///
+/// Where spec().joins_statistics(), a training step also calls, for each batch norm of the stage in their order, moments
+/// and normalise after the last forward; and, in the opposite order, slopes and take_slopes before the first
+/// backward_input. Between the two of a pair, the caller joins the numbers of all shards with these filters
+/// (kernels/joint_statistics.hpp). Each shard then has the same statistics as one shard with the whole batch.
 class Shard {
  public:
   virtual ~Shard() = default;
@@ -124,7 +143,7 @@ class Shard {
   /// Computes one micro-batch: from `samples` of the input (batch, channels, height, width) to the same samples of the
   /// output, output_shape(stage, batch, filters.count). The result belongs to the shard; a sample is valid until its
   /// next forward. With pass.training, `input` must stay unchanged until backward_filters has returned. With batch norm
-  /// the result is ready when the last micro-batch has been given.
+  /// the result is ready when the last micro-batch has been given, or by normalise().
   virtual const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) = 0;
   /// Computes all micro-batches.
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass) {
@@ -137,7 +156,7 @@ class Shard {
   /// input, from the gradient with respect to the last forward's output; the parts of all shards of a stage add up to
   /// the stage's input gradient. Returns null where the spec asked for no input gradient. The result belongs to the
   /// shard and is valid until the next call. A stage with batch norm reads the gradient of the whole batch in the first
-  /// call. backward_filters is a call of its own so that this result may travel while the filter gradient is computed.
+  /// call, or in slopes(). backward_filters is a call of its own so that this result may travel while the filter gradient is computed.
   virtual const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) = 0;
   /// Computes all micro-batches.
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient) {
@@ -156,6 +175,19 @@ class Shard {
     backward_filters();
     return input_gradient;
   }
+
+  // The functions below are for shards of which spec().joins_statistics().
+  /// Return the mean and the variance of each channel of the next batch norm's input, over the shard's samples; and take
+  /// those over the samples of all shards. normalise updates the running averages and computes the layers up to the next
+  /// batch norm; after the last one the output, which it returns, is ready.
+  virtual std::vector<float> moments() = 0;
+  virtual const DeviceTensor& normalise(std::span<const double> joint) = 0;
+  /// Return the slopes (kernels/joint_statistics.hpp) of the next batch norm, counted from the last, over the shard's
+  /// samples; and take those over the samples of all shards. The first slopes after a forward computes the layers after
+  /// the last batch norm backward from the gradient with respect to the whole output. take_slopes computes the batch norm
+  /// and the layers before it backward. The gradients of the batch norm's parameters are those of the shard's samples.
+  virtual std::vector<float> slopes(const DeviceTensor& output_gradient) = 0;
+  virtual void take_slopes(std::span<const double> joint) = 0;
 
   /// Applies the gradients of the last backward.
   virtual void update(const UpdateStep& step) = 0;

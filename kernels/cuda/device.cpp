@@ -58,9 +58,10 @@ class CudaShard : public Shard {
     convolution_->forward(maps.data(samples), weights_.values.data(), bias_.values.data(), activation_,
                           maps_.data(samples));
     if (pass.training) input_ = maps.data();
-    const SampleRange ready = spec_.ready_after_forward(samples);
-    if (ready.count == 0) return last();
-    for (const auto& layer : layers_) layer->forward(pass, ready);
+    pass_ = pass;
+    next_ = 0;
+    const SampleRange taken = spec_.taken_by_layers(samples);
+    if (taken.count > 0) run(taken);
     return last();
   }
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
@@ -69,13 +70,32 @@ class CudaShard : public Shard {
     const SampleRange taken = spec_.read_by_backward(samples);
     if (taken.count > 0) {
       gradient_ = &own(output_gradient);
-      for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-        gradient_ = &(*layer)->backward(*gradient_, taken);
-      }
+      next_ = layers_.size();
+      run_back(taken);
     }
     if (input_gradient_ == nullptr) return nullptr;
     convolution_->input_gradient(gradient_->data(samples), weights_.values.data(), input_gradient_->data(samples));
     return input_gradient_.get();
+  }
+  std::vector<float> moments() override {
+    invariant(next_ < layers_.size() && joins(next_), "moments follows the last forward, or normalise");
+    return norms_[next_]->moments();
+  }
+  const DeviceTensor& normalise(std::span<const double> joint) override {
+    norms_[next_++]->normalise(joint);
+    run({0, spec_.batch});
+    return last();
+  }
+  std::vector<float> slopes(const DeviceTensor& output_gradient) override {
+    invariant(output_gradient.shape() == last().shape(), "the gradient has the shape of the shard's output");
+    if (next_ == layers_.size()) gradient_ = &own(output_gradient);
+    run_back({0, spec_.batch});
+    invariant(next_ > 0, "slopes follows the last normalise, or take_slopes of the norm behind");
+    return norms_[next_ - 1]->slopes(*gradient_);
+  }
+  void take_slopes(std::span<const double> joint) override {
+    gradient_ = &norms_[--next_]->take_slopes(joint);
+    run_back({0, spec_.batch});
   }
   void backward_filters() override {
     invariant(gradient_ != nullptr, "backward_filters follows backward_input");
@@ -128,6 +148,16 @@ class CudaShard : public Shard {
     }
     return all;
   }
+  /// Returns whether a layer is a batch norm at which the current pass stops, because shards join its statistics.
+  bool joins(std::size_t layer) const { return norms_[layer] != nullptr && spec_.joins_statistics() && pass_.training; }
+  /// Runs the layers from next_ on, to the next batch norm whose statistics are joined.
+  void run(SampleRange samples) {
+    for (; next_ < layers_.size() && !joins(next_); ++next_) layers_[next_]->forward(pass_, samples);
+  }
+  /// Runs the layers before next_ backward, to the next batch norm whose statistics are joined.
+  void run_back(SampleRange samples) {
+    for (; next_ > 0 && !joins(next_ - 1); --next_) gradient_ = &layers_[next_ - 1]->backward(*gradient_, samples);
+  }
   void make_layers() {
     const std::vector<ChannelLayer>& after = spec_.stage.after;
     const auto* fused = after.empty() ? nullptr : std::get_if<Activation>(&after.front());
@@ -141,7 +171,12 @@ class CudaShard : public Shard {
     }
     for (std::size_t i = fused != nullptr ? 1 : 0; i < after.size(); ++i) {
       if (const auto* norm = std::get_if<BatchNorm>(&after[i])) {
-        layers_.push_back(make_cuda_batch_norm(gpu_, *norm, spec_.stage.moments, last(), what_ + "batch norm"));
+        auto layer =
+            make_cuda_batch_norm(gpu_, *norm, {.moments = spec_.stage.moments, .whole_batch = whole_batch(spec_)},
+                                 last(), what_ + "batch norm");
+        norms_.resize(layers_.size());
+        norms_.push_back(layer.get());
+        layers_.push_back(std::move(layer));
         continue;
       }
       if (std::holds_alternative<Add>(after[i])) {
@@ -153,6 +188,7 @@ class CudaShard : public Shard {
       layers_.push_back(
           make_cuda_layer(gpu_, after[i], last(), origin_of(spec_), after_relu && i == 1, what_ + "maps"));
     }
+    norms_.resize(layers_.size());
   }
 
   cuda::Gpu& gpu_;
@@ -165,7 +201,10 @@ class CudaShard : public Shard {
   int activation_ = 0;
   cuda::HostNumber broken_;  ///< not 0 after an update that left values that are not finite
   std::vector<std::unique_ptr<CudaLayer>> layers_;
-  std::vector<CudaAdd*> added_;  ///< the additions among layers_
+  std::vector<CudaAdd*> added_;   ///< the additions among layers_
+  std::vector<CudaNorm*> norms_;  ///< by layer; null for other layers
+  Pass pass_;                     ///< of the last forward
+  std::size_t next_ = 0;          ///< the layer that runs next; in the backward pass the layer before it runs next
   std::unique_ptr<CudaTensor> input_gradient_;
   const float* input_ = nullptr;          ///< input of the last forward in training
   const CudaTensor* gradient_ = nullptr;  ///< gradient with respect to the convolution's output, of the last backward

@@ -1,6 +1,9 @@
 // Parameters on a GPU, and batch norm.
 
+#include <cmath>
+
 #include "kernels/cuda/layers.hpp"
+#include "kernels/joint_statistics.hpp"
 
 namespace convoy {
 
@@ -27,16 +30,18 @@ void CudaParameter::take(const Parameter& from) {
 
 namespace {
 
-class CudaBatchNorm : public CudaLayer {
+class CudaBatchNorm : public CudaNorm {
  public:
-  CudaBatchNorm(cuda::Gpu& gpu, const BatchNorm& layer, int moments, const CudaTensor& input, const std::string& what)
+  CudaBatchNorm(cuda::Gpu& gpu, const BatchNorm& layer, const CudaNormSettings& settings, const CudaTensor& input,
+                const std::string& what)
       : gpu_(gpu),
         layer_(layer),
+        whole_batch_(settings.whole_batch),
         input_(input),
         output_(gpu, input.shape(), what),
         input_gradient_(gpu, input.shape(), what),
-        weights_(gpu, {input.shape().c, 1}, true, moments, what),
-        bias_(gpu, {input.shape().c, 1}, true, moments, what),
+        weights_(gpu, {input.shape().c, 1}, true, settings.moments, what),
+        bias_(gpu, {input.shape().c, 1}, true, settings.moments, what),
         running_mean_(gpu, {input.shape().c, 1}, false, 0, what),
         running_variance_(gpu, {input.shape().c, 1}, false, 0, what),
         sums_(gpu, {input.shape().c, 1}, what),
@@ -46,58 +51,113 @@ class CudaBatchNorm : public CudaLayer {
 
   void forward(const Pass& pass, SampleRange samples) override {
     invariant(samples.count == input_.shape().n, "batch norm takes the whole batch");
-    if (pass.training) {
-      sum(input_, sums_);
-      // The summands are written to the output tensor, which the output overwrites afterwards.
-      gpu_.run(cuda::SquareDistances{channels(), places(), count(), input_.data(), sums_.data(), output_.data()},
-               input_.size());
-      sum(output_, squares_);
-    }
-    gpu_.run(
-        cuda::NormMoments{pass.training, count(), layer_.epsilon, layer_.momentum, sums_.data(), squares_.data(),
-                          running_mean_.values.data(), running_variance_.values.data(), mean_.data(), inverse_.data()},
-        channels());
-    gpu_.run(cuda::Normalise{channels(), places(), input_.data(), mean_.data(), inverse_.data(), weights_.values.data(),
-                             bias_.values.data(), output_.data()},
-             input_.size());
+    if (pass.training) sum_squares();
+    gpu_.run(cuda::NormMoments{pass.training, count(samples.count), layer_.epsilon, layer_.momentum, sums_.data(),
+                               squares_.data(), running_mean_.values.data(), running_variance_.values.data(),
+                               mean_.data(), inverse_.data()},
+             channels());
+    normalise();
   }
   const CudaTensor& output() const override { return output_; }
   const CudaTensor& backward(const CudaTensor& gradient, SampleRange) override {
-    sum(gradient, *bias_.gradient);
-    gpu_.run(cuda::NormProducts{channels(), places(), input_.data(), gradient.data(), mean_.data(), inverse_.data(),
-                                input_gradient_.data()},
-             input_.size());
-    sum(input_gradient_, *weights_.gradient);
-    gpu_.run(cuda::NormGradient{channels(), places(), count(), input_.data(), gradient.data(), mean_.data(),
-                                inverse_.data(), weights_.values.data(), bias_.gradient->data(),
-                                weights_.gradient->data(), input_gradient_.data()},
-             input_.size());
-    return input_gradient_;
+    sum_slopes(gradient);
+    return differentiate(gradient, *bias_.gradient, *weights_.gradient);
+  }
+
+  std::vector<float> moments() override {
+    sum_squares();
+    std::vector<float> all = read_lists(sums_, squares_);
+    for (float& value : all) value /= count(input_.shape().n);
+    return all;
+  }
+  void normalise(std::span<const double> joint) override {
+    const std::vector<float> running = read_lists(running_mean_.values, running_variance_.values);
+    write_lists(next_running<float>(layer_, joint, count(whole_batch_), running), running_mean_.values,
+                running_variance_.values);
+    std::vector<float> scaling(joint.begin(), joint.end());
+    for (std::size_t c = joint.size() / 2; c < joint.size(); ++c) {
+      scaling[c] = static_cast<float>(1.0 / std::sqrt(joint[c] + static_cast<double>(layer_.epsilon)));
+    }
+    write_lists(scaling, mean_, inverse_);
+    normalise();
+  }
+  std::vector<float> slopes(const CudaTensor& gradient) override {
+    gradient_ = &gradient;
+    sum_slopes(gradient);
+    return read_lists(*bias_.gradient, *weights_.gradient);
+  }
+  const CudaTensor& take_slopes(std::span<const double> joint) override {
+    write_lists(std::vector<float>(joint.begin(), joint.end()), sums_, squares_);
+    return differentiate(*gradient_, sums_, squares_);
   }
   std::vector<CudaParameter*> parameters() override { return {&weights_, &bias_, &running_mean_, &running_variance_}; }
 
  private:
   int channels() const { return input_.shape().c; }
   int places() const { return input_.shape().h * input_.shape().w; }
-  float count() const { return static_cast<float>(input_.shape().n) * static_cast<float>(places()); }
+  /// Returns the number of values of a channel in some samples.
+  float count(int samples) const { return static_cast<float>(samples) * static_cast<float>(places()); }
+  /// Finds sums_, and squares_ of the distances from the mean of the shard's samples.
+  void sum_squares() {
+    sum(input_, sums_);
+    // The summands are written to the output tensor, which the output overwrites afterwards.
+    gpu_.run(cuda::SquareDistances{channels(), places(), count(input_.shape().n), input_.data(), sums_.data(),
+                                   output_.data()},
+             input_.size());
+    sum(output_, squares_);
+  }
+  void normalise() {
+    gpu_.run(cuda::Normalise{channels(), places(), input_.data(), mean_.data(), inverse_.data(), weights_.values.data(),
+                             bias_.values.data(), output_.data()},
+             input_.size());
+  }
+  /// Finds the slopes of the shard's samples, which are the gradients of bias and weights.
+  void sum_slopes(const CudaTensor& gradient) {
+    sum(gradient, *bias_.gradient);
+    gpu_.run(cuda::NormProducts{channels(), places(), input_.data(), gradient.data(), mean_.data(), inverse_.data(),
+                                input_gradient_.data()},
+             input_.size());
+    sum(input_gradient_, *weights_.gradient);
+  }
+  /// Finds the input gradient from the slopes of the whole batch.
+  const CudaTensor& differentiate(const CudaTensor& gradient, const CudaTensor& sums, const CudaTensor& products) {
+    gpu_.run(cuda::NormGradient{channels(), places(), count(whole_batch_), input_.data(), gradient.data(), mean_.data(),
+                                inverse_.data(), weights_.values.data(), sums.data(), products.data(),
+                                input_gradient_.data()},
+             input_.size());
+    return input_gradient_;
+  }
+  /// Read and write two lists of one value per channel, one after the other.
+  std::vector<float> read_lists(const CudaTensor& first, const CudaTensor& second) const {
+    std::vector<float> all(2 * static_cast<std::size_t>(channels()));
+    first.read(std::span(all).first(all.size() / 2));
+    second.read(std::span(all).last(all.size() / 2));
+    return all;
+  }
+  static void write_lists(const std::vector<float>& all, CudaTensor& first, CudaTensor& second) {
+    first.write(std::span(all).first(all.size() / 2));
+    second.write(std::span(all).last(all.size() / 2));
+  }
   void sum(const CudaTensor& maps, const CudaTensor& sums) {
     gpu_.sum_channels(maps.data(), input_.shape().n, channels(), places(), sums.data());
   }
 
   cuda::Gpu& gpu_;
   BatchNorm layer_;
+  int whole_batch_;
   const CudaTensor& input_;
   CudaTensor output_;
   CudaTensor input_gradient_;
   CudaParameter weights_, bias_, running_mean_, running_variance_;
   CudaTensor sums_, squares_, mean_, inverse_;
+  const CudaTensor* gradient_ = nullptr;  ///< with respect to the output, of the last slopes()
 };
 
 }  // namespace
 
-std::unique_ptr<CudaLayer> make_cuda_batch_norm(cuda::Gpu& gpu, const BatchNorm& layer, int moments,
-                                                const CudaTensor& input, const std::string& what) {
-  return std::make_unique<CudaBatchNorm>(gpu, layer, moments, input, what);
+std::unique_ptr<CudaNorm> make_cuda_batch_norm(cuda::Gpu& gpu, const BatchNorm& layer, const CudaNormSettings& settings,
+                                               const CudaTensor& input, const std::string& what) {
+  return std::make_unique<CudaBatchNorm>(gpu, layer, settings, input, what);
 }
 
 }  // namespace convoy

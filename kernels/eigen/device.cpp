@@ -37,6 +37,10 @@ class EigenShard : public Shard {
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
+  std::vector<float> moments() override { return layers_.moments(splitter()); }
+  const DeviceTensor& normalise(std::span<const double> joint) override;
+  std::vector<float> slopes(const DeviceTensor& output_gradient) override;
+  void take_slopes(std::span<const double> joint) override;
   void update(const UpdateStep& step) override { parameters_.update(step); }
   bool finite() const override { return parameters_.finite(); }
   ShardState state() const override { return parameters_.state(); }
@@ -59,6 +63,8 @@ class EigenShard : public Shard {
       work(work_[thread], samples.first + first, samples.first + last);
     });
   }
+  void take_gradient(const DeviceTensor& output_gradient, SampleRange samples);
+  void give_added_gradients(SampleRange samples);
   void forward_sample(Workspace& work, int n);
   void backward_input_sample(Workspace& work, int n);
   void backward_filters_sample(Workspace& work, int n);
@@ -160,17 +166,8 @@ void EigenShard::forward_sample(Workspace& work, int n) {
 }
 
 const DeviceTensor* EigenShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
-  invariant(input_ != nullptr, "backward follows a forward in training");
-  const BasicTensor<float>& gradient = host_values<float>(output_gradient);
-  invariant(gradient.shape() == output_.shape(), "the gradient has the shape of the shard's output");
-  const SampleRange taken = spec_.read_by_backward(samples);
-  std::ranges::copy(gradient.samples(taken.first, taken.count),
-                    layers_.output_gradient().samples(taken.first, taken.count).begin());
-  const SampleRange done = layers_.backward(samples, splitter());
-  for (std::size_t i = 0; i < added_gradients_.size(); ++i) {
-    std::ranges::copy(layers_.added_gradient(i).samples(done.first, done.count),
-                      added_gradients_[i].values.samples(done.first, done.count).begin());
-  }
+  take_gradient(output_gradient, spec_.read_by_backward(samples));
+  give_added_gradients(layers_.backward(samples, splitter()));
   if (!spec_.input_gradient) return nullptr;
   split(samples, [&](Workspace& work, int first, int last) {
     if (!convolves()) {
@@ -179,6 +176,37 @@ const DeviceTensor* EigenShard::backward_input(const DeviceTensor& output_gradie
     for (int n = first; n < last; ++n) backward_input_sample(work, n);
   });
   return &input_gradient_;
+}
+
+void EigenShard::take_gradient(const DeviceTensor& output_gradient, SampleRange samples) {
+  invariant(input_ != nullptr, "backward follows a forward in training");
+  const BasicTensor<float>& gradient = host_values<float>(output_gradient);
+  invariant(gradient.shape() == output_.shape(), "the gradient has the shape of the shard's output");
+  std::ranges::copy(gradient.samples(samples.first, samples.count),
+                    layers_.output_gradient().samples(samples.first, samples.count).begin());
+}
+
+void EigenShard::give_added_gradients(SampleRange samples) {
+  for (std::size_t i = 0; i < added_gradients_.size(); ++i) {
+    std::ranges::copy(layers_.added_gradient(i).samples(samples.first, samples.count),
+                      added_gradients_[i].values.samples(samples.first, samples.count).begin());
+  }
+}
+
+const DeviceTensor& EigenShard::normalise(std::span<const double> joint) {
+  layers_.normalise(joint, splitter());
+  std::ranges::copy(layers_.output().span(), output_.values.data());
+  return output_;
+}
+
+std::vector<float> EigenShard::slopes(const DeviceTensor& output_gradient) {
+  take_gradient(output_gradient, {0, spec_.batch});
+  return layers_.slopes(splitter());
+}
+
+void EigenShard::take_slopes(std::span<const double> joint) {
+  layers_.take_slopes(joint, splitter());
+  give_added_gradients({0, spec_.batch});
 }
 
 void EigenShard::backward_input_sample(Workspace& work, int n) {

@@ -81,31 +81,13 @@ void average_backward(const Pooling& pool, Map<T> in_slope, Map<T> out_slope) {
   });
 }
 
-/// Returns the sum of f(x) over all elements x of a channel, in a fixed order.
-template <class T, class F>
-double sum_over(const BasicTensor<T>& maps, int c, F f) {
-  double sum = 0.0;
-  for (int n = 0; n < maps.shape().n; ++n) {
-    const T* x = &maps.at(n, c);
-    for (int e = 0; e < maps.shape().h * maps.shape().w; ++e) sum += f(static_cast<double>(x[e]));
-  }
-  return sum;
-}
-
 }  // namespace
 
 template <class T>
 ChannelLayers<T>::ChannelLayers(const ShardSpec& spec, HostParameters<T>* parameters)
-    : layers_(spec.stage.after),
-      spec_(spec),
-      parameters_(parameters),
-      max_places_(layers_.size()),
-      scales_(layers_.size()),
-      moments_(layers_.size()),
-      norm_numbers_(layers_.size()) {
+    : layers_(spec.stage.after), spec_(spec), max_places_(layers_.size()), scales_(layers_.size()) {
   Shape shape = conv_shape(spec.stage, spec.batch, spec.filters.count);
   values_.emplace_back(shape, T{0});
-  std::size_t norms = 0;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (std::holds_alternative<Dropout>(layers_[i])) scales_[i] = BasicTensor<T>(shape, T{1});
     if (const auto* pool = std::get_if<Pooling>(&layers_[i])) {
@@ -116,11 +98,9 @@ ChannelLayers<T>::ChannelLayers(const ShardSpec& spec, HostParameters<T>* parame
       add_layers_.push_back(i);
       added_.push_back(nullptr);
     }
-    if (is_norm(i)) {
+    if (const auto* norm = std::get_if<BatchNorm>(&layers_[i])) {
       invariant(parameters != nullptr, "a stage with batch norm has parameters");
-      const auto channels = static_cast<std::size_t>(shape.c);
-      moments_[i] = {std::vector<double>(channels), std::vector<double>(channels)};
-      norm_numbers_[i] = norms++;
+      norms_.emplace(i, Norm(*norm, shape, whole_batch(spec), *parameters, norms_.size()));
     }
     values_.emplace_back(shape, T{0});
   }
@@ -129,27 +109,41 @@ ChannelLayers<T>::ChannelLayers(const ShardSpec& spec, HostParameters<T>* parame
 
 template <class T>
 SampleRange ChannelLayers<T>::forward(SampleRange samples, const Pass& pass, const Splitter& split) {
-  samples = spec_.ready_after_forward(samples);
-  if (samples.count == 0) return samples;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const int channels = values_[i].shape().c;
+  pass_ = pass;
+  joins_ = spec_.joins_statistics() && pass.training;
+  next_ = 0;
+  const SampleRange taken = spec_.taken_by_layers(samples);
+  if (taken.count > 0) run(taken, split);
+  return spec_.ready_after_forward(samples, pass);
+}
+
+/// Runs the layers from next_ on, to the next batch norm whose statistics are joined.
+template <class T>
+void ChannelLayers<T>::run(SampleRange samples, const Splitter& split) {
+  for (; next_ < layers_.size() && !(joins_ && is_norm(next_)); ++next_) {
+    const std::size_t i = next_;
     if (is_norm(i)) {
-      split(channels, [&](int first, int last) {
-        for (int c = first; c < last; ++c) normalise(i, c, pass);
-      });
+      for_channels(i, split, [&](int c) { normalise(i, c); });
       continue;
     }
     split(samples.count, [&](int first, int last) {
       for (int n = samples.first + first; n < samples.first + last; ++n) {
-        for (int c = 0; c < channels; ++c) forward_layer(i, n, c, pass);
+        for (int c = 0; c < values_[i].shape().c; ++c) forward_layer(i, n, c);
       }
     });
   }
-  return samples;
 }
 
 template <class T>
-void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c, const Pass& pass) {
+void ChannelLayers<T>::for_channels(std::size_t i, const Splitter& split,
+                                    const std::function<void(int c)>& work) const {
+  split(values_[i].shape().c, [&](int first, int last) {
+    for (int c = first; c < last; ++c) work(c);
+  });
+}
+
+template <class T>
+void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c) {
   const Map<T> in = map_of(values_[i], n, c);
   const Map<T> out = map_of(values_[i + 1], n, c);
   const int size = in.h * in.w;
@@ -171,9 +165,9 @@ void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c, const Pass& pa
     const Origin origin = origin_of(spec_);
     const int number = origin.number_in_batch(n);
     for (int e = 0; e < size; ++e) {
-      scale[e] = pass.training ? static_cast<T>(dropout_scale(pass.seed, dropout.stream, dropout.rate, number,
-                                                              origin.first_filter + c, e))
-                               : T{1};
+      scale[e] = pass_.training ? static_cast<T>(dropout_scale(pass_.seed, dropout.stream, dropout.rate, number,
+                                                               origin.first_filter + c, e))
+                                : T{1};
       out.values[e] = in.values[e] * scale[e];
     }
   }
@@ -183,21 +177,29 @@ template <class T>
 SampleRange ChannelLayers<T>::backward(SampleRange samples, const Splitter& split) {
   samples = spec_.read_by_backward(samples);
   if (samples.count == 0) return samples;
-  for (std::size_t i = layers_.size(); i-- > 0;) {
-    const int channels = values_[i].shape().c;
+  next_ = layers_.size();
+  run_back(samples, split);
+  return samples;
+}
+
+/// Runs the layers before next_ backward, to the next batch norm whose statistics are joined.
+template <class T>
+void ChannelLayers<T>::run_back(SampleRange samples, const Splitter& split) {
+  for (; next_ > 0 && !(joins_ && is_norm(next_ - 1)); --next_) {
+    const std::size_t i = next_ - 1;
     if (is_norm(i)) {
-      split(channels, [&](int first, int last) {
-        for (int c = first; c < last; ++c) normalise_backward(i, c);
+      Norm& norm = norms_.at(i);
+      for_channels(i, split, [&](int c) {
+        norm.differentiate(values_[i], slopes_[i + 1], slopes_[i], c, norm.find_slopes(values_[i], slopes_[i + 1], c));
       });
       continue;
     }
     split(samples.count, [&](int first, int last) {
       for (int n = samples.first + first; n < samples.first + last; ++n) {
-        for (int c = 0; c < channels; ++c) backward_layer(i, n, c);
+        for (int c = 0; c < values_[i].shape().c; ++c) backward_layer(i, n, c);
       }
     });
   }
-  return samples;
 }
 
 template <class T>
@@ -225,69 +227,63 @@ void ChannelLayers<T>::backward_layer(std::size_t i, int n, int c) {
 }
 
 template <class T>
-void ChannelLayers<T>::normalise(std::size_t i, int c, const Pass& pass) {
-  const auto& layer = std::get<BatchNorm>(layers_[i]);
-  const std::span<HostParameter<T>, 4> parameters = norm(i);
-  T& running_mean = parameters[2].value.at(c, 0);
-  T& running_variance = parameters[3].value.at(c, 0);
-  const int size = values_[i].shape().h * values_[i].shape().w;
-  auto mean = static_cast<double>(running_mean);
-  auto variance = static_cast<double>(running_variance);
-  if (pass.training) {
-    const double count = static_cast<double>(spec_.batch) * size;
-    mean = sum_over(values_[i], c, [](double x) { return x; }) / count;
-    const double squares = sum_over(values_[i], c, [&](double x) { return (x - mean) * (x - mean); });
-    variance = squares / count;
-    const auto momentum = static_cast<double>(layer.momentum);
-    const auto average = [&](T& running, double value) {
-      running = static_cast<T>((1.0 - momentum) * static_cast<double>(running) + momentum * value);
-    };
-    average(running_mean, mean);
-    average(running_variance, squares / std::max(1.0, count - 1.0));
-  }
-  const double inverse = 1.0 / std::sqrt(variance + static_cast<double>(layer.epsilon));
-  moments_[i].mean[c] = mean;
-  moments_[i].inverse[c] = inverse;
-  const double factor = inverse * static_cast<double>(parameters[0].value.at(c, 0));
-  const auto bias = static_cast<double>(parameters[1].value.at(c, 0));
-  for (int n = 0; n < spec_.batch; ++n) {
-    const T* x = &values_[i].at(n, c);
-    T* y = &values_[i + 1].at(n, c);
-    for (int e = 0; e < size; ++e) y[e] = static_cast<T>((static_cast<double>(x[e]) - mean) * factor + bias);
-  }
+void ChannelLayers<T>::normalise(std::size_t i, int c) {
+  Norm& norm = norms_.at(i);
+  if (pass_.training) return norm.normalise(values_[i], values_[i + 1], c, norm.find_moments(values_[i], c));
+  norm.normalise(values_[i], values_[i + 1], c);
 }
 
-/// With y' = (x - mean) * inverse: dx = weight * inverse * (dy - mean of dy - y' * mean of (dy * y')) (Ioffe and
-/// Szegedy, ICML 2015).
+// ---- statistics that several shards join ----------------------------------------------------------------------------
+
 template <class T>
-void ChannelLayers<T>::normalise_backward(std::size_t i, int c) {
-  const double mean = moments_[i].mean[c];
-  const double inverse = moments_[i].inverse[c];
-  const int size = values_[i].shape().h * values_[i].shape().w;
-  const double count = static_cast<double>(spec_.batch) * size;
-  double sum = 0.0;
-  double products = 0.0;
-  for (int n = 0; n < spec_.batch; ++n) {
-    const T* x = &values_[i].at(n, c);
-    const T* dy = &slopes_[i + 1].at(n, c);
-    for (int e = 0; e < size; ++e) {
-      sum += static_cast<double>(dy[e]);
-      products += static_cast<double>(dy[e]) * (static_cast<double>(x[e]) - mean) * inverse;
-    }
-  }
-  const std::span<HostParameter<T>, 4> parameters = norm(i);
-  parameters[0].gradient.at(c, 0) = static_cast<T>(products);
-  parameters[1].gradient.at(c, 0) = static_cast<T>(sum);
-  const double factor = static_cast<double>(parameters[0].value.at(c, 0)) * inverse;
-  for (int n = 0; n < spec_.batch; ++n) {
-    const T* x = &values_[i].at(n, c);
-    const T* dy = &slopes_[i + 1].at(n, c);
-    T* dx = &slopes_[i].at(n, c);
-    for (int e = 0; e < size; ++e) {
-      const double normal = (static_cast<double>(x[e]) - mean) * inverse;
-      dx[e] = static_cast<T>(factor * (static_cast<double>(dy[e]) - sum / count - normal * products / count));
-    }
-  }
+std::vector<float> ChannelLayers<T>::moments(const Splitter& split) {
+  invariant(joins_ && next_ < layers_.size(), "moments follows the last forward, or normalise of the norm before");
+  const Norm& norm = norms_.at(next_);
+  std::vector<float> all(2 * static_cast<std::size_t>(norm.channels()));
+  for_channels(next_, split, [&](int c) {
+    const auto found = norm.find_moments(values_[next_], c);
+    all[c] = static_cast<float>(found.mean);
+    all[norm.channels() + c] = static_cast<float>(found.variance);
+  });
+  return all;
+}
+
+template <class T>
+void ChannelLayers<T>::normalise(std::span<const double> joint, const Splitter& split) {
+  const std::size_t i = next_;
+  Norm& norm = norms_.at(i);
+  invariant(joint.size() == 2 * static_cast<std::size_t>(norm.channels()), "joint moments are of the norm's channels");
+  for_channels(i, split, [&](int c) {
+    norm.normalise(values_[i], values_[i + 1], c, {joint[c], joint[norm.channels() + c]});
+  });
+  ++next_;
+  run({0, spec_.batch}, split);
+}
+
+template <class T>
+std::vector<float> ChannelLayers<T>::slopes(const Splitter& split) {
+  run_back({0, spec_.batch}, split);
+  invariant(joins_ && next_ > 0, "slopes follows the last normalise, or take_slopes of the norm behind");
+  const std::size_t i = next_ - 1;
+  Norm& norm = norms_.at(i);
+  std::vector<float> all(2 * static_cast<std::size_t>(norm.channels()));
+  for_channels(i, split, [&](int c) {
+    const auto found = norm.find_slopes(values_[i], slopes_[i + 1], c);
+    all[c] = static_cast<float>(found.sum);
+    all[norm.channels() + c] = static_cast<float>(found.products);
+  });
+  return all;
+}
+
+template <class T>
+void ChannelLayers<T>::take_slopes(std::span<const double> joint, const Splitter& split) {
+  const std::size_t i = --next_;
+  Norm& norm = norms_.at(i);
+  invariant(joint.size() == 2 * static_cast<std::size_t>(norm.channels()), "joint slopes are of the norm's channels");
+  for_channels(i, split, [&](int c) {
+    norm.differentiate(values_[i], slopes_[i + 1], slopes_[i], c, {joint[c], joint[norm.channels() + c]});
+  });
+  run_back({0, spec_.batch}, split);
 }
 
 template class ChannelLayers<float>;

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <vector>
 
-#include "kernels/host/host_tensor.hpp"
+#include "kernels/host/batch_norm.hpp"
 
 namespace convoy {
 
@@ -42,31 +43,37 @@ class ChannelLayers {
   /// (ShardSpec::read_by_backward).
   SampleRange backward(SampleRange samples, const Splitter& split);
 
- private:
-  /// The statistics of a batch by channel, which backward needs.
-  struct Moments {
-    std::vector<double> mean;
-    std::vector<double> inverse;  ///< 1 / standard deviation
-  };
+  /// The same as the functions of Shard. The output is ready after the last normalise, and the input gradient after the
+  /// last take_slopes.
+  std::vector<float> moments(const Splitter& split);
+  void normalise(std::span<const double> joint, const Splitter& split);
+  std::vector<float> slopes(const Splitter& split);
+  void take_slopes(std::span<const double> joint, const Splitter& split);
 
-  void forward_layer(std::size_t i, int n, int c, const Pass& pass);
+ private:
+  using Norm = HostBatchNorm<T>;
+
+  void run(SampleRange samples, const Splitter& split);
+  void run_back(SampleRange samples, const Splitter& split);
+  void forward_layer(std::size_t i, int n, int c);
   void backward_layer(std::size_t i, int n, int c);
-  void normalise(std::size_t i, int c, const Pass& pass);
-  void normalise_backward(std::size_t i, int c);
+  void normalise(std::size_t i, int c);
   bool is_norm(std::size_t i) const { return std::holds_alternative<BatchNorm>(layers_[i]); }
-  std::span<HostParameter<T>, 4> norm(std::size_t i) { return parameters_->batch_norm(norm_numbers_[i]); }
+  /// Calls work(c) for each channel of the maps at layer i.
+  void for_channels(std::size_t i, const Splitter& split, const std::function<void(int c)>& work) const;
 
   std::vector<ChannelLayer> layers_;
   ShardSpec spec_;
-  HostParameters<T>* parameters_;
   std::vector<BasicTensor<T>> values_;        ///< values_[i] is the input of layer i
   std::vector<BasicTensor<T>> slopes_;        ///< gradients with respect to values_
   std::vector<std::vector<int>> max_places_;  ///< for max pooling: index of each output's maximum in its input map
   std::vector<BasicTensor<T>> scales_;        ///< for dropout
-  std::vector<Moments> moments_;              ///< for batch norm
-  std::vector<std::size_t> norm_numbers_;     ///< for batch norm: its number among the stage's batch norms
+  std::map<std::size_t, Norm> norms_;         ///< by the number of the layer
   std::vector<std::size_t> add_layers_;       ///< for each Add layer: its number among the layers
   std::vector<const BasicTensor<T>*> added_;  ///< for each Add layer: the maps that it adds
+  Pass pass_;                                 ///< of the last forward
+  bool joins_ = false;    ///< whether that pass stops at batch norms, for statistics that shards join
+  std::size_t next_ = 0;  ///< the layer that runs next; in the backward pass the layer before it runs next
 };
 
 }  // namespace convoy

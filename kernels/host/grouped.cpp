@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/joint_statistics.hpp"
+
 namespace convoy {
 namespace {
 
@@ -40,6 +42,12 @@ class ShardInParts : public Shard {
   const DeviceTensor& added_gradient(std::size_t index) const override { return *added_gradients_.at(index); }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
+  std::vector<float> moments() override {
+    return joined([](const Part& part) { return part.shard->moments(); });
+  }
+  const DeviceTensor& normalise(std::span<const double> joint) override;
+  std::vector<float> slopes(const DeviceTensor& output_gradient) override;
+  void take_slopes(std::span<const double> joint) override;
   void backward_filters() override {
     for (const Part& part : parts_) part.shard->backward_filters();
   }
@@ -65,6 +73,12 @@ class ShardInParts : public Shard {
   };
 
   void add_part(const Run& run);
+  template <class Find>
+  std::vector<float> joined(Find find) const;
+  void give_maps(const Part& part, const DeviceTensor& maps, SampleRange samples) {
+    output_->take_channels(maps, {0, part.filters.count}, part.filters.first, false, samples);
+  }
+  void give_added_gradients(const Part& part, SampleRange samples);
 
   Device& device_;
   ShardSpec spec_;
@@ -111,7 +125,7 @@ void ShardInParts::add_part(const Run& run) {
 }
 
 const DeviceTensor& ShardInParts::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
-  const SampleRange made = spec_.ready_after_forward(samples);
+  const SampleRange made = spec_.ready_after_forward(samples, pass);
   for (const Part& part : parts_) {
     part.input->take_channels(input, part.channels, 0, false, samples);
     for (std::size_t i = 0; i < part.added.size(); ++i) {
@@ -119,7 +133,7 @@ const DeviceTensor& ShardInParts::forward(const DeviceTensor& input, const Pass&
       part.added[i]->take_channels(*connected_[i], part.filters, 0, false, samples);
     }
     const DeviceTensor& maps = part.shard->forward(*part.input, pass, samples);
-    if (made.count > 0) output_->take_channels(maps, {0, part.filters.count}, part.filters.first, false, made);
+    if (made.count > 0) give_maps(part, maps, made);
   }
   return *output_;
 }
@@ -129,14 +143,47 @@ const DeviceTensor* ShardInParts::backward_input(const DeviceTensor& output_grad
   for (const Part& part : parts_) {
     if (taken.count > 0) part.output_gradient->take_channels(output_gradient, part.filters, 0, false, taken);
     const DeviceTensor* gradient = part.shard->backward_input(*part.output_gradient, samples);
-    for (std::size_t i = 0; i < part.added.size() && taken.count > 0; ++i) {
-      added_gradients_[i]->take_channels(part.shard->added_gradient(i), {0, part.filters.count}, part.filters.first,
-                                         false, taken);
-    }
+    if (taken.count > 0) give_added_gradients(part, taken);
     if (gradient == nullptr) continue;
     input_gradient_->take_channels(*gradient, {0, part.channels.count}, part.channels.first, false, samples);
   }
   return input_gradient_.get();
+}
+
+void ShardInParts::give_added_gradients(const Part& part, SampleRange samples) {
+  for (std::size_t i = 0; i < part.added.size(); ++i) {
+    added_gradients_[i]->take_channels(part.shard->added_gradient(i), {0, part.filters.count}, part.filters.first,
+                                       false, samples);
+  }
+}
+
+/// Returns the moments or slopes of all parts, each of which find() returns.
+template <class Find>
+std::vector<float> ShardInParts::joined(Find find) const {
+  std::vector<float> all(2 * static_cast<std::size_t>(spec_.filters.count));
+  for (const Part& part : parts_) put_statistics<float>(find(part), part.filters, all);
+  return all;
+}
+
+const DeviceTensor& ShardInParts::normalise(std::span<const double> joint) {
+  for (const Part& part : parts_) {
+    give_maps(part, part.shard->normalise(statistics_of(joint, part.filters)), {0, spec_.batch});
+  }
+  return *output_;
+}
+
+std::vector<float> ShardInParts::slopes(const DeviceTensor& output_gradient) {
+  return joined([&](const Part& part) {
+    part.output_gradient->take_channels(output_gradient, part.filters, 0, false);
+    return part.shard->slopes(*part.output_gradient);
+  });
+}
+
+void ShardInParts::take_slopes(std::span<const double> joint) {
+  for (const Part& part : parts_) {
+    part.shard->take_slopes(statistics_of(joint, part.filters));
+    give_added_gradients(part, {0, spec_.batch});
+  }
 }
 
 ShardState ShardInParts::state() const {

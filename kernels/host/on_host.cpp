@@ -38,16 +38,27 @@ class ShardOnHost : public Shard {
       copy(*connected_[i], *added_[i].on_host, samples);
     }
     const DeviceTensor& output = shard_->forward(*input_.on_host, pass, samples);
-    copy(output, *output_.on_device, spec().ready_after_forward(samples));
+    copy(output, *output_.on_device, spec().ready_after_forward(samples, pass));
     return *output_.on_device;
+  }
+  std::vector<float> moments() override { return shard_->moments(); }
+  const DeviceTensor& normalise(std::span<const double> joint) override {
+    copy(shard_->normalise(joint), *output_.on_device, {0, spec().batch});
+    return *output_.on_device;
+  }
+  std::vector<float> slopes(const DeviceTensor& output_gradient) override {
+    copy(output_gradient, *output_gradient_.on_host, {0, spec().batch});
+    return shard_->slopes(*output_gradient_.on_host);
+  }
+  void take_slopes(std::span<const double> joint) override {
+    shard_->take_slopes(joint);
+    give_added_gradients({0, spec().batch});
   }
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override {
     const SampleRange taken = spec().read_by_backward(samples);
     copy(output_gradient, *output_gradient_.on_host, taken);
     const DeviceTensor* gradient = shard_->backward_input(*output_gradient_.on_host, samples);
-    for (std::size_t i = 0; i < added_.size(); ++i) {
-      copy(shard_->added_gradient(i), *added_[i].on_device, taken);
-    }
+    give_added_gradients(taken);
     if (gradient == nullptr) return nullptr;
     copy(*gradient, *input_gradient_.on_device, samples);
     return input_gradient_.on_device.get();
@@ -70,6 +81,9 @@ class ShardOnHost : public Shard {
   Pair pair(std::unique_ptr<DeviceTensor> on_host) const {
     const Shape shape = on_host->shape();
     return {std::move(on_host), device_.make_tensor(shape)};
+  }
+  void give_added_gradients(SampleRange samples) {
+    for (std::size_t i = 0; i < added_.size(); ++i) copy(shard_->added_gradient(i), *added_[i].on_device, samples);
   }
   void copy(const DeviceTensor& from, DeviceTensor& to, SampleRange samples) {
     if (samples.count == 0) return;

@@ -1,8 +1,10 @@
 #include "kernels/onednn/batch_norm.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/host/batch_statistics.hpp"
+#include "kernels/joint_statistics.hpp"
 #include "kernels/onednn/relu.hpp"
 
 namespace convoy {
@@ -15,15 +17,17 @@ namespace {
 using Arguments = std::unordered_map<int, memory>;
 
 /// oneDNN normalises with statistics that this class has summed, because oneDNN would sum them in single precision. The
-/// backward pass differentiates through the statistics, because its flags do not include use_global_stats.
-class BatchNormLayer : public OnednnLayer {
+/// backward pass differentiates through the statistics, because its flags do not include use_global_stats. Where shards
+/// join their statistics, its flags do, and the layer itself adds the part of the gradient that goes through them.
+class BatchNormLayer : public OnednnNorm {
  public:
-  BatchNormLayer(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape, int moments, const memory& input,
-                 bool fused)
+  BatchNormLayer(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape, const memory& input,
+                 const OnednnNormSettings& settings)
       : engine_(engine),
         layer_(layer),
         shape_(shape),
-        fused_(fused),
+        whole_count_(static_cast<double>(settings.whole_batch) * shape.h * shape.w),
+        fused_(settings.fused),
         input_(input),
         statistics_(shape, lanes_of(input.get_desc(), shape)),
         output_(engine.make(input.get_desc())),
@@ -31,14 +35,15 @@ class BatchNormLayer : public OnednnLayer {
         gradient_(input.get_desc()) {
     const memory::desc desc = input.get_desc();
     const memory::desc list{{shape.c}, memory::data_type::f32, memory::format_tag::x};
-    const Flags flags = fused ? kFlags | Flags::fuse_norm_relu : kFlags;
+    const Flags flags = fused_ ? kFlags | Flags::fuse_norm_relu : kFlags;
+    const bool joins = settings.whole_batch > shape.n;
     const auto training = describe(true, flags);
     training_ = dnnl::batch_normalization_forward(training);
     testing_ = dnnl::batch_normalization_forward(describe(false, flags));
-    backward_ = dnnl::batch_normalization_backward(
-        onednn::describe_batch_norm_backward(engine.engine, training, desc, layer.epsilon, flags));
-    if (fused) kept_ = engine.make(training.workspace_desc());
-    for (OnednnParameter* each : {&weights_, &bias_}) *each = OnednnParameter(engine, list, true, moments);
+    backward_ = dnnl::batch_normalization_backward(onednn::describe_batch_norm_backward(
+        engine.engine, training, desc, layer.epsilon, joins ? flags | Flags::use_global_stats : flags));
+    if (fused_) kept_ = engine.make(training.workspace_desc());
+    for (OnednnParameter* each : {&weights_, &bias_}) *each = OnednnParameter(engine, list, true, settings.moments);
     for (OnednnParameter* each : {&running_mean_, &running_variance_}) *each = OnednnParameter(engine, list, false, 0);
     mean_ = engine.make(list);
     variance_ = engine.make(list);
@@ -46,25 +51,65 @@ class BatchNormLayer : public OnednnLayer {
 
   void forward(const Pass& pass, SampleRange samples) override {
     invariant(samples.count == shape_.n, "batch norm takes the whole batch");
-    if (pass.training) find_statistics();
+    if (pass.training) {
+      statistics_.find(floats_of(input_));
+      take_statistics(statistics_.mean(), statistics_.variance());
+    }
+    normalise(pass.training);
+  }
+  std::vector<float> moments() override {
+    statistics_.find(floats_of(input_));
+    std::vector<float> all;
+    for (const std::vector<double>& some : {statistics_.mean(), statistics_.variance()}) {
+      for (const double value : some) all.push_back(static_cast<float>(value));
+    }
+    return all;
+  }
+  void normalise(std::span<const double> joint) override {
+    const std::size_t channels = joint.size() / 2;
+    take_statistics(joint.first(channels), joint.last(channels));
+    normalise(true);
+  }
+  const memory& output() const override { return output_; }
+  void backward(const memory& gradient, SampleRange) override { find_gradients(gradient); }
+  std::vector<float> slopes(const memory& gradient) override {
+    find_gradients(gradient);
+    std::vector<float> all;
+    for (const memory& some : {bias_.gradient, weights_.gradient}) {
+      all.insert(all.end(), floats_of(some), floats_of(some) + shape_.c);
+    }
+    return all;
+  }
+  void take_slopes(std::span<const double> joint) override;
+  const memory& input_gradient() const override { return input_gradient_; }
+  const Shape& input_shape() const override { return shape_; }
+  std::vector<const OnednnParameter*> parameters() const override {
+    return {&weights_, &bias_, &running_mean_, &running_variance_};
+  }
+
+ private:
+  using Flags = dnnl::normalization_flags;
+  static constexpr Flags kFlags =
+      static_cast<Flags>(static_cast<unsigned>(Flags::use_scale) | static_cast<unsigned>(Flags::use_shift));
+
+  void normalise(bool training) {
     Arguments arguments{{DNNL_ARG_SRC, input_},
                         {DNNL_ARG_DST, output_},
                         {DNNL_ARG_SCALE, weights_.values},
                         {DNNL_ARG_SHIFT, bias_.values},
-                        {DNNL_ARG_MEAN, pass.training ? mean_ : running_mean_.values},
-                        {DNNL_ARG_VARIANCE, pass.training ? variance_ : running_variance_.values}};
-    if (kept_ && pass.training) arguments.emplace(DNNL_ARG_WORKSPACE, kept_);
-    const dnnl::batch_normalization_forward& forward = pass.training ? training_ : testing_;
+                        {DNNL_ARG_MEAN, training ? mean_ : running_mean_.values},
+                        {DNNL_ARG_VARIANCE, training ? variance_ : running_variance_.values}};
+    if (kept_ && training) arguments.emplace(DNNL_ARG_WORKSPACE, kept_);
+    const dnnl::batch_normalization_forward& forward = training ? training_ : testing_;
     if (!fused_) {
       engine_.run(forward, arguments);
     } else if (!engine_.run_relu(forward, arguments)) {
       arguments.erase(DNNL_ARG_WORKSPACE);
-      engine_.run(dnnl::batch_normalization_forward(describe(pass.training, kFlags)), arguments);
+      engine_.run(dnnl::batch_normalization_forward(describe(training, kFlags)), arguments);
       activate_in_place(Activation::relu, output_);
     }
   }
-  const memory& output() const override { return output_; }
-  void backward(const memory& gradient, SampleRange) override {
+  void find_gradients(const memory& gradient) {
     Arguments arguments{{DNNL_ARG_SRC, input_},
                         {DNNL_ARG_DIFF_DST, gradient_.take(engine_, gradient)},
                         {DNNL_ARG_SCALE, weights_.values},
@@ -77,44 +122,28 @@ class BatchNormLayer : public OnednnLayer {
     if (kept_) arguments.emplace(DNNL_ARG_WORKSPACE, kept_);
     engine_.run(backward_, arguments);
   }
-  const memory& input_gradient() const override { return input_gradient_; }
-  const Shape& input_shape() const override { return shape_; }
-  std::vector<const OnednnParameter*> parameters() const override {
-    return {&weights_, &bias_, &running_mean_, &running_variance_};
-  }
-
- private:
-  using Flags = dnnl::normalization_flags;
-  static constexpr Flags kFlags =
-      static_cast<Flags>(static_cast<unsigned>(Flags::use_scale) | static_cast<unsigned>(Flags::use_shift));
-
   dnnl::batch_normalization_forward::primitive_desc describe(bool training, Flags flags) const {
     return onednn::describe_batch_norm(engine_.engine,
                                        training ? prop_kind::forward_training : prop_kind::forward_inference,
                                        input_.get_desc(), layer_.epsilon, flags | Flags::use_global_stats);
   }
-  void find_statistics() {
-    statistics_.find(floats_of(input_));
-    const double count = static_cast<double>(shape_.n) * shape_.h * shape_.w;
-    const double unbiased = count / std::max(1.0, count - 1.0);
-    const auto momentum = static_cast<double>(layer_.momentum);
-    const auto average = [&](float& running, double value) {
-      running = static_cast<float>((1.0 - momentum) * static_cast<double>(running) + momentum * value);
-    };
+  /// Takes the statistics of the whole batch.
+  void take_statistics(std::span<const double> means, std::span<const double> variances) {
     for (int c = 0; c < shape_.c; ++c) {
-      const double mean = statistics_.mean()[c];
-      const double variance = statistics_.variance()[c];
-      floats_of(mean_)[c] = static_cast<float>(mean);
-      floats_of(variance_)[c] = static_cast<float>(variance);
-      average(floats_of(running_mean_.values)[c], mean);
-      average(floats_of(running_variance_.values)[c], unbiased * variance);
+      floats_of(mean_)[c] = static_cast<float>(means[c]);
+      floats_of(variance_)[c] = static_cast<float>(variances[c]);
+      float& running_mean = floats_of(running_mean_.values)[c];
+      float& running_variance = floats_of(running_variance_.values)[c];
+      running_mean = next_average(layer_, running_mean, means[c]);
+      running_variance = next_average(layer_, running_variance, unbiased(variances[c], whole_count_));
     }
   }
 
   OnednnEngine& engine_;
   BatchNorm layer_;
   Shape shape_;
-  bool fused_;  ///< includes a ReLU
+  double whole_count_;  ///< values of a channel in the whole batch
+  bool fused_;          ///< includes a ReLU
   memory input_;
   BatchStatistics statistics_;
   memory output_;
@@ -129,11 +158,49 @@ class BatchNormLayer : public OnednnLayer {
   memory kept_;  ///< workspace of the forward pass for the backward pass
 };
 
+/// Adds, to weight * inverse * dy, which oneDNN has found with the statistics as constants, the gradient through them:
+/// -weight * inverse * (mean of dy + y' * mean of (dy * y')), where y' = (x - mean) * inverse and means are over the whole
+/// batch.
+void BatchNormLayer::take_slopes(std::span<const double> joint) {
+  const LanedMaps maps = lanes_of(input_.get_desc(), shape_);
+  const int blocks = maps.planes / shape_.n;
+  const auto lanes = static_cast<std::size_t>(maps.lanes);
+  const std::size_t padded = lanes * static_cast<std::size_t>(blocks);
+  // What pads the channels to blocks stays 0.
+  std::vector<float> mean(padded, 0.0F);
+  std::vector<float> constant(padded, 0.0F);
+  std::vector<float> slope(padded, 0.0F);
+  for (int c = 0; c < shape_.c; ++c) {
+    const double inverse =
+        1.0 / std::sqrt(static_cast<double>(floats_of(variance_)[c]) + static_cast<double>(layer_.epsilon));
+    const double factor = static_cast<double>(floats_of(weights_.values)[c]) * inverse / whole_count_;
+    mean[c] = floats_of(mean_)[c];
+    constant[c] = static_cast<float>(-factor * joint[c]);
+    slope[c] = static_cast<float>(-factor * inverse * joint[static_cast<std::size_t>(shape_.c + c)]);
+  }
+  const std::size_t pixels = static_cast<std::size_t>(maps.height) * static_cast<std::size_t>(maps.width);
+  const float* input = floats_of(input_);
+  float* gradient = floats_of(input_gradient_);
+#pragma omp parallel for schedule(static)
+  for (int plane = 0; plane < maps.planes; ++plane) {
+    const std::size_t first = lanes * static_cast<std::size_t>(plane % blocks);
+    const float* x = input + static_cast<std::size_t>(plane) * pixels * lanes;
+    float* dx = gradient + static_cast<std::size_t>(plane) * pixels * lanes;
+    for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
+      for (std::size_t lane = 0; lane < lanes; ++lane) {
+        const std::size_t i = pixel * lanes + lane;
+        const std::size_t c = first + lane;
+        dx[i] += constant[c] + slope[c] * (x[i] - mean[c]);
+      }
+    }
+  }
+}
+
 }  // namespace
 
-std::unique_ptr<OnednnLayer> make_onednn_batch_norm(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape,
-                                                    int moments, const memory& input, bool fused) {
-  return std::make_unique<BatchNormLayer>(engine, layer, shape, moments, input, fused);
+std::unique_ptr<OnednnNorm> make_onednn_batch_norm(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape,
+                                                   const memory& input, const OnednnNormSettings& settings) {
+  return std::make_unique<BatchNormLayer>(engine, layer, shape, input, settings);
 }
 
 }  // namespace convoy

@@ -45,6 +45,14 @@ class OnednnShard : public Shard {
   const ShardSpec& spec() const override { return spec_; }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
+  std::vector<float> moments() override {
+    engine_.use_threads();
+    invariant(next_ < layers_.size() && joins(next_), "moments follows the last forward, or normalise");
+    return norms_[next_]->moments();
+  }
+  const DeviceTensor& normalise(std::span<const double> joint) override;
+  std::vector<float> slopes(const DeviceTensor& output_gradient) override;
+  void take_slopes(std::span<const double> joint) override;
   void backward_filters() override;
   void update(const UpdateStep& step) override;
   bool finite() const override { return finite_; }
@@ -59,11 +67,16 @@ class OnednnShard : public Shard {
   /// Returns the layers' parameters in the order of parameters_of().
   std::vector<const OnednnParameter*> layer_parameters() const;
   void make_layers();
+  void run(SampleRange samples);
+  void run_back(SampleRange samples);
+  /// Returns whether a layer is a batch norm at which the current pass stops, because shards join its statistics.
+  bool joins(std::size_t layer) const { return norms_[layer] != nullptr && spec_.joins_statistics() && pass_.training; }
 
   OnednnEngine& engine_;
   ShardSpec spec_;
   std::unique_ptr<OnednnFront> front_;
   std::vector<std::unique_ptr<OnednnLayer>> layers_;
+  std::vector<OnednnNorm*> norms_;  ///< by layer; null for other layers
   /// The Add layers among them.
   struct Added {
     OnednnAdd* layer;
@@ -74,6 +87,8 @@ class OnednnShard : public Shard {
   std::unique_ptr<OnednnTensor> output_;
   std::unique_ptr<OnednnTensor> input_gradient_;
   bool finite_ = true;
+  Pass pass_;             ///< of the last forward
+  std::size_t next_ = 0;  ///< the layer that runs next; in the backward pass the layer before it runs next
   const dnnl::memory* input_ = nullptr;  ///< input of the last training forward
   /// gradient with respect to the convolution's own output, of the last backward_input
   const dnnl::memory* gradient_ = nullptr;
@@ -106,7 +121,12 @@ void OnednnShard::make_layers() {
     if (const auto* norm = std::get_if<BatchNorm>(&after[i])) {
       const auto* then = i + 1 < after.size() ? std::get_if<Activation>(&after[i + 1]) : nullptr;
       const bool relu = then != nullptr && *then == Activation::relu;
-      layers_.push_back(make_onednn_batch_norm(engine_, *norm, shape, spec_.stage.moments, passed, relu));
+      auto layer =
+          make_onednn_batch_norm(engine_, *norm, shape, passed,
+                                 {.moments = spec_.stage.moments, .fused = relu, .whole_batch = whole_batch(spec_)});
+      norms_.resize(layers_.size());
+      norms_.push_back(layer.get());
+      layers_.push_back(std::move(layer));
       passed = layers_.back()->output();
       if (relu) ++i;
       continue;
@@ -124,6 +144,7 @@ void OnednnShard::make_layers() {
     passed = layers_.back()->output();
     if (const auto* pool = std::get_if<Pooling>(&after[i])) shape = pooled_shape(*pool, shape);
   }
+  norms_.resize(layers_.size());
 }
 
 const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
@@ -131,11 +152,23 @@ const DeviceTensor& OnednnShard::forward(const DeviceTensor& input, const Pass& 
   invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "the input has the shard's shape");
   input_ = &own(input).memory();
   front_->forward(*input_, samples);
-  const SampleRange ready = spec_.ready_after_forward(samples);
-  for (const auto& layer : layers_) {
-    if (ready.count > 0) layer->forward(pass, ready);
-  }
+  pass_ = pass;
+  next_ = 0;
+  const SampleRange taken = spec_.taken_by_layers(samples);
+  if (taken.count > 0) run(taken);
   if (!pass.training) input_ = nullptr;
+  return *output_;
+}
+
+/// Runs the layers from next_ on, to the next batch norm whose statistics are joined.
+void OnednnShard::run(SampleRange samples) {
+  for (; next_ < layers_.size() && !joins(next_); ++next_) layers_[next_]->forward(pass_, samples);
+}
+
+const DeviceTensor& OnednnShard::normalise(std::span<const double> joint) {
+  engine_.use_threads();
+  norms_[next_++]->normalise(joint);
+  run({0, spec_.batch});
   return *output_;
 }
 
@@ -146,16 +179,37 @@ const DeviceTensor* OnednnShard::backward_input(const DeviceTensor& output_gradi
   const SampleRange taken = spec_.read_by_backward(samples);
   if (taken.count > 0) {
     gradient_ = &own(output_gradient).memory();
-    Shape shape = output_->shape();
-    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-      (*layer)->backward(samples_of(*gradient_, shape, taken), taken);
-      gradient_ = &(*layer)->input_gradient();
-      shape = (*layer)->input_shape();
-    }
+    next_ = layers_.size();
+    run_back(taken);
   }
   if (!spec_.input_gradient) return nullptr;
   front_->find_input_gradient(*gradient_, samples);
   return input_gradient_.get();
+}
+
+/// Runs the layers before next_ backward, to the next batch norm whose statistics are joined.
+void OnednnShard::run_back(SampleRange samples) {
+  for (; next_ > 0 && !joins(next_ - 1); --next_) {
+    const Shape& shape = next_ < layers_.size() ? layers_[next_]->input_shape() : output_->shape();
+    layers_[next_ - 1]->backward(samples_of(*gradient_, shape, samples), samples);
+    gradient_ = &layers_[next_ - 1]->input_gradient();
+  }
+}
+
+std::vector<float> OnednnShard::slopes(const DeviceTensor& output_gradient) {
+  engine_.use_threads();
+  invariant(output_gradient.shape() == output_->shape(), "the gradient has the shape of the shard's output");
+  if (next_ == layers_.size()) gradient_ = &own(output_gradient).memory();
+  run_back({0, spec_.batch});
+  invariant(next_ > 0, "slopes follows the last normalise, or take_slopes of the norm behind");
+  return norms_[next_ - 1]->slopes(*gradient_);
+}
+
+void OnednnShard::take_slopes(std::span<const double> joint) {
+  engine_.use_threads();
+  norms_[--next_]->take_slopes(joint);
+  gradient_ = &layers_[next_]->input_gradient();
+  run_back({0, spec_.batch});
 }
 
 std::vector<const OnednnParameter*> OnednnShard::layer_parameters() const {

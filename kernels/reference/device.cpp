@@ -107,20 +107,47 @@ void ReferenceShard<T>::convolve(SampleRange samples) {
 
 template <class T>
 const DeviceTensor* ReferenceShard<T>::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
-  invariant(input_ != nullptr, "backward follows a forward in training");
-  const BasicTensor<T>& gradient = host_values<T>(output_gradient);
-  invariant(gradient.shape() == output_.shape(), "the gradient has the shape of the shard's output");
-  const SampleRange taken = spec_.read_by_backward(samples);
-  std::ranges::copy(gradient.samples(taken.first, taken.count),
-                    layers_.output_gradient().samples(taken.first, taken.count).begin());
-  const SampleRange done = layers_.backward(samples, serially);
-  for (std::size_t i = 0; i < added_gradients_.size(); ++i) {
-    std::ranges::copy(layers_.added_gradient(i).samples(done.first, done.count),
-                      added_gradients_[i].values.samples(done.first, done.count).begin());
-  }
+  take_gradient(output_gradient, spec_.read_by_backward(samples));
+  give_added_gradients(layers_.backward(samples, serially));
   if (!spec_.input_gradient) return nullptr;
   find_input_gradient(samples);
   return &input_gradient_;
+}
+
+template <class T>
+void ReferenceShard<T>::take_gradient(const DeviceTensor& output_gradient, SampleRange samples) {
+  invariant(input_ != nullptr, "backward follows a forward in training");
+  const BasicTensor<T>& gradient = host_values<T>(output_gradient);
+  invariant(gradient.shape() == output_.shape(), "the gradient has the shape of the shard's output");
+  std::ranges::copy(gradient.samples(samples.first, samples.count),
+                    layers_.output_gradient().samples(samples.first, samples.count).begin());
+}
+
+template <class T>
+void ReferenceShard<T>::give_added_gradients(SampleRange samples) {
+  for (std::size_t i = 0; i < added_gradients_.size(); ++i) {
+    std::ranges::copy(layers_.added_gradient(i).samples(samples.first, samples.count),
+                      added_gradients_[i].values.samples(samples.first, samples.count).begin());
+  }
+}
+
+template <class T>
+const DeviceTensor& ReferenceShard<T>::normalise(std::span<const double> joint) {
+  layers_.normalise(joint, serially);
+  std::ranges::copy(layers_.output().span(), output_.values.data());
+  return output_;
+}
+
+template <class T>
+std::vector<float> ReferenceShard<T>::slopes(const DeviceTensor& output_gradient) {
+  take_gradient(output_gradient, {0, spec_.batch});
+  return layers_.slopes(serially);
+}
+
+template <class T>
+void ReferenceShard<T>::take_slopes(std::span<const double> joint) {
+  layers_.take_slopes(joint, serially);
+  give_added_gradients({0, spec_.batch});
 }
 
 template <class T>

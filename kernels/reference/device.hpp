@@ -22,6 +22,10 @@ class ReferenceShard : public Shard {
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
   void backward_filters() override;
+  std::vector<float> moments() override { return layers_.moments(serially); }
+  const DeviceTensor& normalise(std::span<const double> joint) override;
+  std::vector<float> slopes(const DeviceTensor& output_gradient) override;
+  void take_slopes(std::span<const double> joint) override;
   void update(const UpdateStep& step) override { parameters.update(step); }
   bool finite() const override { return parameters.finite(); }
   ShardState state() const override { return parameters.state(); }
@@ -37,6 +41,8 @@ class ReferenceShard : public Shard {
 
  private:
   void convolve(SampleRange samples);
+  void take_gradient(const DeviceTensor& output_gradient, SampleRange samples);
+  void give_added_gradients(SampleRange samples);
   void find_input_gradient(SampleRange samples);
   /// Returns the channels that filter number `k` of the shard reads.
   FilterRange channels_of(int k) const { return channels_for(spec_.stage, {spec_.filters.first + k, 1}); }

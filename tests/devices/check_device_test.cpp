@@ -15,7 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-enum class Wrong { output, input_gradient, weight_gradient, bias_gradient, update };
+enum class Wrong { output, input_gradient, weight_gradient, bias_gradient, update, mean, variance };
 
 /// The reference device with an error in one element of one result.
 class WrongShard : public Shard {
@@ -34,6 +34,15 @@ class WrongShard : public Shard {
     // One element in a hundred may differ, but no more.
     return &spoilt(Wrong::input_gradient, *shard_->backward_input(output_gradient, samples), *gradient_, 20);
   }
+  std::vector<float> moments() override {
+    std::vector<float> moments = shard_->moments();
+    if (wrong_ == Wrong::mean) moments.front() += 0.1F;
+    if (wrong_ == Wrong::variance) moments.back() *= 1.1F;
+    return moments;
+  }
+  const DeviceTensor& normalise(std::span<const double> joint) override { return shard_->normalise(joint); }
+  std::vector<float> slopes(const DeviceTensor& output_gradient) override { return shard_->slopes(output_gradient); }
+  void take_slopes(std::span<const double> joint) override { shard_->take_slopes(joint); }
   std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override { return shard_->make_added(index); }
   void connect(std::size_t index, const DeviceTensor& maps) override { shard_->connect(index, maps); }
   const DeviceTensor& added_gradient(std::size_t index) const override { return shard_->added_gradient(index); }
@@ -127,6 +136,29 @@ TEST(CheckDevice, NamesStageAndPassOfADisagreement) {
                 testing::ThrowsMessage<Error>(AllOf(HasSubstr("disagree"), HasSubstr(stage), HasSubstr(pass))))
         << pass;
   }
+}
+
+/// A shard with half of the samples finds its moments. The other half has the same, so that they are the joint moments.
+void find_moments(Device& device) {
+  ShardSpec spec = stage_case("BatchNorm").spec;
+  spec.whole_micro_batch = 2 * spec.batch;
+  const auto shard = device.compile(spec);
+  const auto input = shard->make_input();
+  shard->set_state(random_state(spec));
+  input->write(random_input(spec).span());
+  shard->forward(*input, {.training = true, .seed = 3});
+  const std::vector<float> moments = shard->moments();
+  shard->normalise(std::vector<double>(moments.begin(), moments.end()));
+}
+
+TEST(CheckDevice, ComparesTheStatisticsOfABatchNorm) {
+  for (const auto& [wrong, text] :
+       {std::pair{Wrong::mean, "means of a batch norm"}, std::pair{Wrong::variance, "variances of a batch norm"}}) {
+    const auto device = make_check_device(make_reference_device(), std::make_unique<WrongDevice>(wrong));
+    EXPECT_THAT([&] { find_moments(*device); }, testing::ThrowsMessage<Error>(HasSubstr(text)));
+  }
+  const auto device = make_check_device(make_reference_device(), make_reference_device());
+  EXPECT_NO_THROW(find_moments(*device));
 }
 
 }  // namespace

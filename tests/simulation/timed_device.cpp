@@ -38,6 +38,10 @@ class TimedShard final : public Shard {
     work();
     return shard_->backward_input(output_gradient, samples);
   }
+  std::vector<float> moments() override { return shard_->moments(); }
+  const DeviceTensor& normalise(std::span<const double> joint) override { return shard_->normalise(joint); }
+  std::vector<float> slopes(const DeviceTensor& output_gradient) override { return shard_->slopes(output_gradient); }
+  void take_slopes(std::span<const double> joint) override { shard_->take_slopes(joint); }
   void backward_filters() override {
     work();
     shard_->backward_filters();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/joint_statistics.hpp"
 #include "kernels/reference/device.hpp"
 #include "tests/support/host_shard.hpp"
 #include "tests/support/stage_cases.hpp"
@@ -194,6 +195,168 @@ void expect_nan_kept(Device& device, const ShardSpec& spec) {
   }
 }
 
+// ---- rows ----------------------------------------------------------------------------------------------------------
+
+/// A shard with some samples of each micro-batch, and its tensors.
+class RowShard {
+ public:
+  RowShard(Device& device, ShardSpec whole, SampleRange samples, const Poisoned& with)
+      : spec_(row_of(std::move(whole), samples)),
+        shard_(device.compile(spec_)),
+        input_(shard_->make_input()),
+        gradient_(shard_->make_output_gradient()) {
+    shard_->set_state(with.state);
+    input_->write(own(with.input).span());
+    gradient_->write(own(with.output_gradient).span());
+    for (const Tensor& maps : with.added) {
+      added_.push_back(shard_->make_added(added_.size()));
+      added_.back()->write(own(maps).span());
+      shard_->connect(added_.size() - 1, *added_.back());
+    }
+  }
+
+  Shard& shard() { return *shard_; }
+  int samples() const { return spec_.batch / spec_.micro_batches; }
+  const DeviceTensor& forward(const Pass& pass) { return shard_->forward(*input_, pass); }
+  std::vector<float> slopes() { return shard_->slopes(*gradient_); }
+  const DeviceTensor* backward() { return shard_->backward(*gradient_); }
+  /// Copies the shard's samples to their places in the maps of the whole batch.
+  void put(const DeviceTensor& part, Tensor& whole) const {
+    Tensor values(part.shape());
+    part.read(values.span());
+    for (int n = 0; n < spec_.batch; ++n) {
+      std::ranges::copy(values.sample(n), whole.sample(origin_of(spec_).number_in_batch(n)).begin());
+    }
+  }
+
+ private:
+  static ShardSpec row_of(ShardSpec whole, SampleRange samples) {
+    whole.whole_micro_batch = whole.batch / whole.micro_batches;
+    whole.first_sample = samples.first;
+    whole.batch = samples.count * whole.micro_batches;
+    return whole;
+  }
+  Tensor own(const Tensor& whole) const {
+    Shape shape = whole.shape();
+    shape.n = spec_.batch;
+    Tensor part(shape);
+    for (int n = 0; n < spec_.batch; ++n) {
+      std::ranges::copy(whole.sample(origin_of(spec_).number_in_batch(n)), part.sample(n).begin());
+    }
+    return part;
+  }
+
+  ShardSpec spec_;
+  std::unique_ptr<Shard> shard_;
+  std::unique_ptr<DeviceTensor> input_;
+  std::unique_ptr<DeviceTensor> gradient_;
+  std::vector<std::unique_ptr<DeviceTensor>> added_;
+};
+
+using Rows = std::vector<std::unique_ptr<RowShard>>;
+
+/// Joins numbers that find() returns of each row.
+template <class Join, class Find>
+std::vector<double> joined(const Rows& rows, Join join, Find find) {
+  std::vector<RowStatistics> all;
+  for (const auto& row : rows) all.push_back({row->samples(), find(*row)});
+  return join(all);
+}
+
+void train_forward(const Rows& rows, const ShardSpec& spec, Tensor& output) {
+  for (const auto& row : rows) row->forward(kTraining);
+  for (int norm = 0; norm < batch_norms(spec.stage); ++norm) {
+    const std::vector<double> joint = joined(rows, join_moments, [](RowShard& row) { return row.shard().moments(); });
+    for (const auto& row : rows) row->put(row->shard().normalise(joint), output);
+  }
+}
+
+void train_backward(const Rows& rows, const ShardSpec& spec, Results& results) {
+  for (int norm = 0; norm < batch_norms(spec.stage); ++norm) {
+    const std::vector<double> joint = joined(rows, join_slopes, [](RowShard& row) { return row.slopes(); });
+    for (const auto& row : rows) row->shard().take_slopes(joint);
+  }
+  results.gradients.clear();
+  for (const auto& row : rows) {
+    const DeviceTensor* gradient = row->backward();
+    if (gradient != nullptr) row->put(*gradient, results.input_gradient);
+    for (std::size_t i = 0; i < results.added_gradients.size(); ++i) {
+      row->put(row->shard().added_gradient(i), results.added_gradients[i]);
+    }
+    const std::vector<Tensor> part = row->shard().gradients();
+    if (results.gradients.empty()) results.gradients.resize(part.size());
+    for (std::size_t p = 0; p < part.size(); ++p) {
+      Tensor& sum = results.gradients[p];
+      if (sum.size() == 0) sum = Tensor(part[p].shape(), 0.0F);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum.data()[i] += part[p].data()[i];
+    }
+  }
+}
+
+/// Trains shards that each have some samples, as the members of a plan do.
+Results compute_in_rows(Device& device, const ShardSpec& spec, const Poisoned& with, int steps) {
+  Rows rows;
+  for (const SampleRange samples : {SampleRange{0, 3}, SampleRange{3, 2}, SampleRange{5, 1}}) {
+    rows.push_back(std::make_unique<RowShard>(device, spec, samples, with));
+  }
+  Results results;
+  const Shape output = output_shape(spec.stage, spec.batch, spec.filters.count);
+  results.tested = Tensor(output);
+  for (const auto& row : rows) row->put(row->forward({}), results.tested);
+  Results last;
+  for (int step = 0; step < steps; ++step) {
+    last.output = Tensor(output);
+    last.input_gradient = spec.input_gradient ? Tensor(input_shape(spec.stage, spec.batch)) : Tensor();
+    last.added_gradients.clear();
+    for (const Tensor& maps : with.added) last.added_gradients.emplace_back(maps.shape());
+    train_forward(rows, spec, last.output);
+    train_backward(rows, spec, last);
+    for (const auto& row : rows) {
+      row->shard().set_gradients(last.gradients);
+      row->shard().update(step_of(spec.stage));
+    }
+    if (step > 0) continue;
+    last.tested = results.tested;
+    results = last;
+  }
+  results.end = rows.front()->shard().state();
+  const bool same = same_bits(results.end, rows.back()->shard().state());
+  EXPECT_TRUE(same || steps == 1) << "all rows have the same state, unless it has NaN";
+  return results;
+}
+
+/// Shards with three, two and one of each six samples, in two micro-batches, compute the same as one shard with all
+/// samples, and the same bits in a second run.
+void expect_rows_agree(Device& device, ShardSpec spec, double epsilon, bool nan) {
+  spec.batch = 12;
+  const Poisoned with{random_state(spec), random_input(spec), random_output_gradient(spec), random_added(spec)};
+  Results expected = compute(*make_reference64_device(), spec);
+  spec.micro_batches = 2;
+  const Results first = compute_in_rows(device, spec, with, 3);
+  expect_near(first, expected, spec, epsilon);
+  const Results again = compute_in_rows(device, spec, with, 1);
+  expect_same_bits(again.output, first.output, "output in rows, again");
+  for (std::size_t p = 0; p < first.gradients.size(); ++p) {
+    expect_same_bits(again.gradients[p], first.gradients[p], "gradient in rows, again");
+  }
+  if (!nan) return;
+  for (const bool backward : {false, true}) {
+    SCOPED_TRACE(backward ? "with NaN in the gradient of one row" : "with NaN in the input of one row");
+    Poisoned poisoned = with;
+    Tensor& ill = backward ? poisoned.output_gradient : poisoned.input;
+    std::ranges::fill(ill.sample(3), NAN);
+    ShardSpec whole = spec;
+    whole.micro_batches = 1;
+    expected = compute(*make_reference64_device(), whole, poisoned);
+    const Results got = compute_in_rows(device, spec, poisoned, 1);
+    expect_kept(got.output, expected.output, "output in training");
+    if (spec.input_gradient) expect_kept(got.input_gradient, expected.input_gradient, "input gradient");
+    for (std::size_t p = 0; p < expected.gradients.size(); ++p) {
+      expect_kept(got.gradients.at(p), expected.gradients[p], "gradient by a parameter");
+    }
+  }
+}
+
 }  // namespace
 
 void expect_agreement(Device& device, const ShardSpec& spec, double epsilon, bool nan) {
@@ -216,7 +379,10 @@ void expect_agreement(Device& device, const ShardSpec& spec, double epsilon, boo
   one_by_one.micro_batches = spec.batch;
   const Results parted = compute(device, one_by_one);
   expect_near(parted, expected, spec, epsilon);
-  if (spec.waits_for_batch()) return;
+  if (spec.waits_for_batch()) {
+    SCOPED_TRACE("in rows");
+    return expect_rows_agree(device, spec, epsilon, nan);
+  }
   // Backward of the first micro-batch may begin before forward of the last.
   HostShard shard(device, one_by_one);
   shard.shard().set_state(random_state(spec));

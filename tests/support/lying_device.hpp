@@ -37,6 +37,10 @@ class LyingShard : public Shard {
     const DeviceTensor* part = honest_->backward_input(gradient, samples);
     return part != nullptr && lies(Lie::About::part) ? &falsified(*part) : part;
   }
+  std::vector<float> moments() override { return honest_->moments(); }
+  const DeviceTensor& normalise(std::span<const double> joint) override { return honest_->normalise(joint); }
+  std::vector<float> slopes(const DeviceTensor& output_gradient) override { return honest_->slopes(output_gradient); }
+  void take_slopes(std::span<const double> joint) override { honest_->take_slopes(joint); }
   void backward_filters() override { honest_->backward_filters(); }
   void update(const UpdateStep& step) override { honest_->update(step); }
   bool finite() const override { return honest_->finite(); }
