@@ -61,7 +61,8 @@ void Node::compile(Device& device, std::size_t s, FilterRange filters) {
   const SampleRange samples = held_[s].samples;
   const int batch = samples.count * plan_.micro_batches;
   const bool slopes = std::ranges::any_of(from, [](const Source& source) { return source.stage >= 0; });
-  Piece piece{.filters = filters,
+  Piece piece{.stage = static_cast<int>(s),
+              .filters = filters,
               .reads = reads_for(trunk_, s, filters),
               .shard = device.compile({.stage = stage,
                                        .filters = filters,
@@ -287,6 +288,9 @@ bool Node::work() {
     case TaskKind::layers_backward: thesis_->layers_backward(next.stage, gradients_.at(next.stage)); break;
     case TaskKind::backward_filters: backward_filters(next); break;
     case TaskKind::filter_sum: sum_filters(next); break;
+    case TaskKind::statistics: find_statistics(next); break;
+    case TaskKind::join_statistics: join_statistics(next); break;
+    case TaskKind::take_statistics: take_statistics(next); break;
     case TaskKind::update: update(next); break;
     default: invariant(false, "heads, sums and sends never become ready tasks of work()");
   }

@@ -139,9 +139,15 @@ class Node {
   std::span<const float> gather(const std::vector<Read>& reads, std::size_t number, FilterRange joined,
                                 const Task& task, std::size_t map);
   void backward_input(const Task& task);
+  void read_made(const Piece& piece, const DeviceTensor& maps, SampleRange samples);
+  void write_gradient(Piece& piece, SampleRange samples);
   void add_to_parts(const Task& task, const Piece& piece, std::size_t number, const DeviceTensor& gradient);
   void backward_filters(const Task& task);
   bool finds_gradients(const Task& task) const;
+  void find_statistics(const Task& task);
+  void join_statistics(const Task& task);
+  void take_statistics(const Task& task);
+  void take_statistics_to_send(const Task& sent);
   void sum_filters(const Task& sum);
   void add_filters(const Task& sum, int part);
   void update(const Task& task);
@@ -166,6 +172,7 @@ class Node {
   Slab& slab_of(const Task& sent);
   void take_weights_to_send(const Task& sent);
   void take_filter_part_to_send(const Task& sent);
+  void take_floats(const std::deque<Bytes>& parts, std::size_t count);
   Bytes as_kept(const Task& sent, const Bytes& bytes) const;
   void place(const Task& sent, std::size_t first, const Bytes& bytes);
   void take_weights(const Task& task, std::span<const float> values);
@@ -214,6 +221,14 @@ class Node {
   /// its tile, and the sums of all rows' gradients for the filters that it owns.
   std::map<int, std::vector<Tensor>> filter_gradients_;
   std::map<int, std::vector<Tensor>> filter_sums_;
+  /// By stage, the moments or slopes of its current batch norm: of this node's samples for its tile's channels, and of all
+  /// samples.
+  std::map<int, std::vector<float>> statistics_;
+  struct Joint {
+    FilterRange channels;
+    std::vector<float> values;
+  };
+  std::map<int, Joint> joint_statistics_;
 
   std::map<int, Flight> flights_;                  ///< by send task
   std::map<int, std::vector<Bytes>> passing_;      ///< by send task, its values until the node has passed them on
@@ -223,7 +238,7 @@ class Node {
   int credit_;                                     ///< parcels that the node may send without another grant
   std::vector<Parcel> shared_;  ///< parcels of the last send; sends of the same values to other nodes share their bytes
   AlignedVector<float> scratch_;
-  AlignedVector<float> weights_to_send_;  ///< parameters, or their gradients, of the send task in progress
+  AlignedVector<float> weights_to_send_;  ///< parameters, their gradients, or statistics of the send task in progress
 };
 
 }  // namespace convoy

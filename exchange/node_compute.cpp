@@ -113,6 +113,18 @@ void write_maps(Slab& from, SampleRange samples, const Box& tile, DeviceTensor& 
 
 }  // namespace
 
+/// Copies samples of a shard's maps to their place in the node's maps.
+void Node::read_made(const Piece& piece, const DeviceTensor& maps, SampleRange samples) {
+  const Box tile{piece.filters, tile_samples(piece.stage)};
+  read_maps(maps, samples, tile, made(piece.stage), scratch_);
+}
+
+/// Copies samples of the gradient with respect to a shard's maps to the shard's device.
+void Node::write_gradient(Piece& piece, SampleRange samples) {
+  const Box tile{piece.filters, tile_samples(piece.stage)};
+  write_maps(gradient_by_made(piece.stage), samples, tile, *piece.gradient, scratch_);
+}
+
 void Node::forward(const Task& task) {
   write_inputs(task);
   const DeviceTensor& input = *inputs_[input_of_[static_cast<std::size_t>(task.stage)]].maps;
@@ -120,8 +132,7 @@ void Node::forward(const Task& task) {
     use_fresh(piece);
     const DeviceTensor& maps = piece.shard->forward(input, pass_, shard_samples(task));
     const SampleRange ready = piece.shard->spec().ready_after_forward(shard_samples(task), pass_);
-    if (ready.count == 0) continue;
-    read_maps(maps, ready, {piece.filters, tile_samples(task.stage)}, made(task.stage), scratch_);
+    if (ready.count > 0) read_made(piece, maps, ready);
   }
 }
 
@@ -130,10 +141,7 @@ void Node::backward_input(const Task& task) {
   for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
     if (piece.gradient == nullptr) continue;
     const SampleRange there = piece.shard->spec().read_by_backward(samples);
-    if (there.count > 0) {
-      const Box tile{piece.filters, tile_samples(task.stage)};
-      write_maps(gradient_by_made(task.stage), there, tile, *piece.gradient, scratch_);
-    }
+    if (there.count > 0) write_gradient(piece, there);
     const DeviceTensor* part = piece.shard->backward_input(*piece.gradient, samples);
     if (part != nullptr) add_to_parts(task, piece, 0, *part);
     for (std::size_t i = 0; i < piece.added.size(); ++i) {

@@ -12,6 +12,7 @@ struct Node::FreshWeights {
 };
 
 struct Node::Piece {
+  int stage = 0;
   FilterRange filters;
   std::vector<Read> reads;
   std::unique_ptr<Shard> shard;

@@ -19,6 +19,9 @@ void accumulate(const float* from, std::span<float> to, bool first) {
 /// Returns whether a send brings one node's addend of a sum.
 bool is_part(const Task& sent) { return sent.cargo == Cargo::part || sent.cargo == Cargo::filter_part; }
 
+/// Returns whether a send brings the statistics of all rows.
+bool is_joint(const Task& sent) { return sent.cargo == Cargo::joint_moments || sent.cargo == Cargo::joint_slopes; }
+
 /// A number that identifies the values of a send, whichever node receives them. It seeds the random rounding, so all
 /// receivers of the same values get the same roundings, in any order of sending.
 std::uint64_t name_of_values(const Task& sent) {
@@ -212,7 +215,7 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
   const Task& sent = task(index);
   const auto same_values = [&](const Task& other) {
     return sent.cargo == other.cargo && sent.stage == other.stage && sent.micro_batch == other.micro_batch &&
-           sent.filters == other.filters && sent.samples == other.samples;
+           sent.filters == other.filters && sent.samples == other.samples && sent.norm == other.norm;
   };
   if (!shared_.empty() && !same_values(task(shared_.front().task))) shared_.clear();
   for (const Parcel& parcel : shared_) {
@@ -222,8 +225,8 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
   const auto owner = std::make_shared<AlignedVector<std::byte>>(bytes_of(type, count));
   std::byte* to = owner->data();
   const bool of_weights = sent.cargo == Cargo::weights || sent.cargo == Cargo::filter_part;
-  if (of_weights) {
-    if (first == 0) take_weights_to_send(sent);
+  if (of_weights || carries_statistics(sent)) {
+    if (first == 0) of_weights ? take_weights_to_send(sent) : take_statistics_to_send(sent);
     encode_some(std::span<const float>(weights_to_send_).subspan(first, count), type, to,
                 pass_.seed + name_of_values(sent) + first);
   } else {
@@ -274,24 +277,32 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   }
   const bool passed_on = is_passed_on(index);
   if (passed_on) passing_[index].push_back(bytes);
-  if (sent.cargo == Cargo::weights) {
+  if (sent.cargo == Cargo::weights || is_joint(sent)) {
     flight.held.push_back(bytes);
-  } else if (sent.cargo == Cargo::filter_part && !passed_on) {
+  } else if ((sent.cargo == Cargo::filter_part || carries_statistics(sent)) && !passed_on) {
     flight.held.push_back(as_kept(sent, bytes));
     if (flight.received == all) finish(index);
-    return;  // filter_sum takes the values
+    return;  // filter_sum or join_statistics takes the values
   } else if (!passed_on) {
     place(sent, first, as_kept(sent, bytes));
   }
   if (flight.received < all) return;
   if (sent.cargo == Cargo::weights) {
-    scratch_.resize(all);
-    std::byte* to = std::as_writable_bytes(std::span(scratch_)).data();
-    for (const Bytes& part : flight.held) to = std::ranges::copy(part.values, to).out;
+    take_floats(flight.held, all);
     take_weights(sent, scratch_);
+  } else if (is_joint(sent)) {
+    take_floats(flight.held, all);
+    joint_statistics_[sent.stage] = {sent.filters, {scratch_.begin(), scratch_.end()}};
   }
   flights_.erase(index);
   finish(index);
+}
+
+/// Puts values that arrived in fp32 one after another into scratch_.
+void Node::take_floats(const std::deque<Bytes>& parts, std::size_t count) {
+  scratch_.resize(count);
+  std::byte* to = std::as_writable_bytes(std::span(scratch_)).data();
+  for (const Bytes& part : parts) to = std::ranges::copy(part.values, to).out;
 }
 
 /// Decodes int8 values to floats when they arrive. Their blocks follow the order of sending, so they cannot be split

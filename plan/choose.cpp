@@ -29,11 +29,10 @@ struct Form {
   std::size_t by_samples = 0;  ///< number of first stages that are cut along samples
 };
 
-/// Returns the forms in which first stages are cut along samples: a quarter, a half, three quarters and all of the stages
-/// before the first batch norm.
+/// Returns the forms in which first stages are cut along samples: a quarter, a half, three quarters and all of the stages.
 std::vector<Form> forms_by_samples(const std::vector<Stage>& trunk, const std::vector<int>& micro_batches,
                                    const Wishes& wishes) {
-  const std::size_t most = stages_by_samples(trunk);
+  const std::size_t most = trunk.size();
   std::vector<Form> all;
   std::size_t before = 0;
   for (std::size_t quarter = 1; quarter <= 4; ++quarter) {
@@ -230,7 +229,8 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
     if (adds || task.kind == TaskKind::layers || task.kind == TaskKind::layers_backward) {
       return memory_seconds(task, trunk, node < members.size() ? members[node].host.memory : master.host.memory);
     }
-    if (task.kind == TaskKind::send) return 0.0;
+    // The passes include the layers, and joining takes no time to speak of.
+    if (task.kind == TaskKind::send || concerns_statistics(task)) return 0.0;
     const MemberProfile& member = members[node];
     if (task.kind == TaskKind::update) {
       // A device updates the whole shard, even where others own some of its filters.

@@ -30,6 +30,8 @@ class GraphBuilder {
   bool normalises(int s) const { return has_batch_norm(stage(s)); }
   /// Returns whether several members hold weights of the stage and find parts of their gradients.
   bool joins_gradients(int s) const { return has_several_rows(plan_of(s)) && has_parameters(stage(s)); }
+  /// Returns whether several members normalise over the stage's samples together.
+  bool joins_statistics(int s) const { return training_ && has_several_rows(plan_of(s)) && normalises(s); }
   Box whole(int s) const;
   std::vector<int> stages_read(int s) const;
 
@@ -47,6 +49,20 @@ class GraphBuilder {
   void backward_input(int s, int m);
   void collect(int value, int m);
   int sum_at(int node, int value, int m, const Box& box);
+
+  /// The statistics of a batch norm on their way.
+  struct Joining {
+    int stage = 0;
+    int norm = 0;
+    Cargo cargo = Cargo::moments;
+    /// By node that joins them, the tasks after which it has those of each tile, in the order of the rows.
+    std::map<int, std::vector<int>> arrived;
+  };
+  void join_moments(int s);
+  Joining find_slopes(int s, int norm);
+  void join_slopes(int s, Joining last);
+  Joining find_statistics(int s, int norm, Cargo cargo, const std::map<int, std::vector<int>>& ready);
+  std::map<int, std::vector<int>> take_statistics(const Joining& joining);
 
   void update_and_send(int s);
   void update_alone(int s);
@@ -72,6 +88,8 @@ class GraphBuilder {
   std::map<std::tuple<int, int, int, int, int>, int> at_master_;
   /// By stage and owner, the tasks after which the owner has each part of its filters' gradients, in the order of rows.
   std::map<std::pair<int, int>, std::vector<int>> filter_parts_;
+  /// By stage and node, the task after which the layers up to the first batch norm have been computed backward.
+  std::map<std::pair<int, int>, int> normalised_back_;
   /// By stage and node, the tasks after which the node has the updated weights.
   std::map<std::pair<int, int>, std::vector<int>> updated_;
 };

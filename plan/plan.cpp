@@ -95,10 +95,6 @@ void set_micro_batches(Plan& plan, int micro_batches) {
   }
 }
 
-std::size_t stages_by_samples(const std::vector<Stage>& trunk) {
-  return static_cast<std::size_t>(std::ranges::find_if(trunk, has_batch_norm) - trunk.begin());
-}
-
 bool cut_by_samples(Plan& plan, const std::vector<Stage>& trunk, std::size_t stages, std::vector<double> speeds) {
   const std::vector<int> samples = apportion(micro_batch_size(plan), speeds);
   if (std::ranges::count_if(samples, [](int count) { return count > 0; }) < 2) return false;

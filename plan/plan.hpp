@@ -71,7 +71,7 @@ const std::vector<Assignment>& owners_of(const StagePlan& stage);
 enum class Layout {
   automatic,  ///< whichever is faster
   filters,
-  samples  ///< the stages before the first batch norm; a batch norm needs the samples of the whole batch
+  samples
 };
 
 /// How maps and gradients travel between the members of one stage and the members of the next.
@@ -125,9 +125,6 @@ int micro_batch_size(const Plan& plan);
 /// Sets the number of micro-batches. Rows keep their shares of the samples, as far as whole samples allow. Throws Error
 /// where a row would be left without samples.
 void set_micro_batches(Plan& plan, int micro_batches);
-
-/// Returns how many of the first stages can be cut along samples: those before the first batch norm.
-std::size_t stages_by_samples(const std::vector<Stage>& trunk);
 
 /// Cuts the first `stages` stages along samples, in proportion to the members' speeds, and gives them owners in the same
 /// proportion. Stages that every member computes stay as they are. Returns false, and changes nothing, where one member

@@ -69,10 +69,6 @@ void expect_rows_possible(const Plan& plan, const Stage& stage, const StagePlan&
     fail("plan: stage {} is cut along samples, which the exchange {} does not support; choose star or ring", stage.name,
          to_string(plan.exchange));
   }
-  if (has_batch_norm(stage)) {
-    fail("plan: stage {} has batch norm, which needs all samples of a channel at one member; give it one row",
-         stage.name);
-  }
   if (planned.replicated) {
     fail("plan: stage {} is cut along samples, so it cannot also be replicated; choose one of the two", stage.name);
   }

@@ -48,10 +48,19 @@ TaskGraph GraphBuilder::build() {
   add({.kind = TaskKind::head_update, .node = graph_.master, .stage = outputs_.back(), .after = heads_});
   deliver_gradients();
   for (int s = stages - 1; s >= 0; --s) {
+    const bool behind = s + 1 < stages && joins_gradients(s + 1);
+    if (joins_statistics(s)) {
+      // The slopes of a batch norm travel while the gradients of the weights behind it are computed.
+      const Joining last = find_slopes(s, batch_norms(stage(s)) - 1);
+      if (behind) backward_filters(s + 1);
+      join_slopes(s, last);
+    } else if (behind) {
+      backward_filters(s + 1);
+    }
     for (int m = 0; m < plan_.micro_batches; ++m) backward_input(s, m);
-    // Gradients of weights that travel come early, so that they travel while the stages before are computed.
-    if (joins_gradients(s)) backward_filters(s);
   }
+  // Gradients of weights that travel come early, so that they travel while the stages before are computed.
+  if (joins_gradients(0)) backward_filters(0);
   // The others come last, so that a node computes them while no other node waits for it.
   for (int s = stages - 1; s >= 0; --s) {
     if (!joins_gradients(s)) backward_filters(s);
@@ -163,7 +172,7 @@ void GraphBuilder::forward(int s, int m) {
 }
 
 /// A micro-batch's maps are ready when the stage has computed it; with batch norm, when it has computed all
-/// micro-batches.
+/// micro-batches, and all rows' statistics are joined.
 void GraphBuilder::give_out(int s) {
   const int last = plan_.micro_batches - 1;
   for (const Computing& each : needs_.forward[s]) {
@@ -173,6 +182,7 @@ void GraphBuilder::give_out(int s) {
       if (replicated(s)) arrivals(s, m, each.node).push_back(task);
     }
   }
+  if (joins_statistics(s) && !needs_.forward[s].empty()) join_moments(s);
 }
 
 void GraphBuilder::head() {
@@ -209,7 +219,8 @@ void GraphBuilder::backward_input(int s, int m) {
   for (const Computing& each : needs_.backward[s]) {
     std::vector<int> after;
     if (everywhere(s)) after.push_back(part_.at({s, m, each.node}));
-    for (int other = 0; other < plan_.micro_batches && !everywhere(s); ++other) {
+    if (joins_statistics(s)) after.push_back(normalised_back_.at({s, each.node}));
+    for (int other = 0; other < plan_.micro_batches && !everywhere(s) && !joins_statistics(s); ++other) {
       if (other == m || normalises(s)) append_tasks(after, {gradients_.at({s, other, each.node})});
     }
     for (const int value : values) {

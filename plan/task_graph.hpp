@@ -19,6 +19,13 @@ enum class TaskKind {
   update,  ///< the filters of a stage that the node owns, by the gradients of the step before
   /// Adds the nodes' parts of a micro-batch's gradient with respect to the stage's maps, in the order of `after`.
   sum,
+  /// Finds the moments or the slopes (kernels/joint_statistics.hpp) of a batch norm over the node's samples, where the
+  /// stage is cut along samples.
+  statistics,
+  join_statistics,  ///< joins the statistics of all rows, in the order of `after`
+  /// With joint moments, computes the layers up to the next batch norm or, after the last one, the maps. With joint slopes,
+  /// computes the batch norm and the layers before it backward.
+  take_statistics,
   /// On the master: dense layers and loss, forward and back to the gradient with respect to a micro-batch's outputs.
   head,
   head_update,  ///< on the master: the dense layers' weight gradients of the batch, and their update
@@ -27,13 +34,17 @@ enum class TaskKind {
   send
 };
 
-/// The content of a send, of stage `stage`.
+/// The content of a send, of stage `stage`. Tasks that concern statistics have moments or slopes.
 enum class Cargo {
   maps,         ///< channels `filters` of the stage's maps, or of the images
   part,         ///< channels `filters` of one node's part of the gradient with respect to the maps
   filter_part,  ///< the gradient with respect to the weights of filters `filters`, of the sender's samples
   gradient,     ///< channels `filters` of the gradient with respect to the maps
   weights,      ///< filters `filters` of the stage
+  moments,      ///< of a batch norm: channels `filters` of the sender's samples
+  slopes,
+  joint_moments,  ///< in a star: channels `filters` of all samples
+  joint_slopes,
   raw_maps,     ///< the thesis' scheme: channels `filters` of the convolution's output, before the layers after it
   raw_gradient  ///< the gradient with respect to raw_maps
 };
@@ -47,6 +58,7 @@ struct Task {
   FilterRange filters;  ///< filters computed, or channels sent
   SampleRange samples;  ///< of the micro-batch, or of every micro-batch where a task computes all of them
   Cargo cargo = Cargo::maps;
+  int norm = 0;            ///< the batch norm whose statistics these are, by its number in the stage
   int to = -1;             ///< the node that receives
   bool of_update = false;  ///< it belongs to the update by the gradients of the step before, not to the pass
   std::vector<int> after;  ///< indices of the earlier tasks that this task waits for
@@ -88,6 +100,10 @@ bool is_in(const Task& task, const StepWork& work);
 /// one from every shard.
 bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan);
 
+/// Returns whether a task finds, joins or takes statistics of a batch norm.
+bool concerns_statistics(const Task& task);
+/// Returns whether a send carries statistics of a batch norm, of one row or of all.
+bool carries_statistics(const Task& sent);
 /// Returns the number type in which a send's values travel.
 NumberType wire_type(const Task& sent, const Plan& plan);
 /// Returns the number of values of a send.

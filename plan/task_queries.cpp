@@ -65,13 +65,24 @@ bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan) {
          traits_of(plan.exchange).master_sums;
 }
 
+bool concerns_statistics(const Task& task) {
+  return task.kind == TaskKind::statistics || task.kind == TaskKind::join_statistics ||
+         task.kind == TaskKind::take_statistics;
+}
+
+bool carries_statistics(const Task& sent) {
+  return sent.kind == TaskKind::send && (sent.cargo == Cargo::moments || sent.cargo == Cargo::slopes ||
+                                         sent.cargo == Cargo::joint_moments || sent.cargo == Cargo::joint_slopes);
+}
+
 NumberType wire_type(const Task& sent, const Plan& plan) {
-  if (sent.cargo == Cargo::weights) return NumberType::fp32;
+  if (sent.cargo == Cargo::weights || carries_statistics(sent)) return NumberType::fp32;
   const bool maps = sent.cargo == Cargo::maps || sent.cargo == Cargo::raw_maps;
   return plan.wire == NumberType::int8 && maps ? NumberType::bf16 : plan.wire;
 }
 
 std::size_t values_of(const Task& sent, const std::vector<Stage>& trunk) {
+  if (carries_statistics(sent)) return 2 * static_cast<std::size_t>(sent.filters.count);
   const auto s = static_cast<std::size_t>(sent.stage);
   if (sent.cargo == Cargo::weights || sent.cargo == Cargo::filter_part) {
     std::size_t values = 0;

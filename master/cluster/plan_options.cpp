@@ -65,17 +65,12 @@ Layout layout_of(const ClusterOptions& options) {
   return options.layout == "filters" ? Layout::filters : Layout::automatic;
 }
 
-/// Throws Error if --layout contradicts other options or the net.
-void expect_layout(const ClusterOptions& options, const std::vector<Stage>& trunk) {
+/// Throws Error if --layout contradicts other options.
+void expect_layout(const ClusterOptions& options) {
   if (options.layout.empty()) return;
   if (!options.plan.empty()) {
     fail("--plan {}: the plan says what members share; leave out --layout {}", options.plan, options.layout);
   }
-  if (layout_of(options) != Layout::samples || stages_by_samples(trunk) > 0) return;
-  fail(
-      "--layout samples: stage {} is the first and has a batch norm, which needs the samples of the whole batch; leave "
-      "out --layout",
-      trunk.front().name);
 }
 
 /// Throws Error if slaves would send one another maps that the master cannot verify.
@@ -123,7 +118,7 @@ void expect_possible(const ClusterOptions& options, const Cut& cut, int batch) {
     fail("--least-slaves {} is more than --slaves {}; the run could never begin", options.least_slaves, options.slaves);
   }
   if (const auto exchange = wishes_of(options, batch).exchange) expect_fits(*exchange, cut.trunk);
-  expect_layout(options, cut.trunk);
+  expect_layout(options);
   wire::address_to_listen(options.listen);
   if (names_a_file(options.plan) && !options.shares.empty()) {
     fail("--plan {} and --shares both fix shares; leave one out", options.plan);
@@ -147,7 +142,7 @@ FixedPlan::FixedPlan(const ClusterOptions& options, const std::vector<Stage>& tr
   if (options.micro_batch > 0) set_micro_batches(whole_, micro_batches_of(options, batch));
   by_samples_ = layout_of(options) == Layout::samples || std::ranges::any_of(whole_.stages, has_several_rows);
   if (layout_of(options) == Layout::samples &&
-      !cut_by_samples(whole_, trunk, stages_by_samples(trunk), parse_shares(options.shares, members.size()))) {
+      !cut_by_samples(whole_, trunk, trunk.size(), parse_shares(options.shares, members.size()))) {
     fail(
         "--layout samples: by --shares {}, one member would get all of the {} samples that travel together; leave out "
         "{}",
@@ -173,7 +168,7 @@ Plan FixedPlan::for_members(const std::vector<std::string>& members, const std::
   set_micro_batches(plan, whole_.micro_batches);
   set_exchange(plan, whole_.exchange);
   // Where too few samples travel together for the members that are left, they share filters.
-  if (by_samples_) cut_by_samples(plan, trunk, stages_by_samples(trunk), shares);
+  if (by_samples_) cut_by_samples(plan, trunk, trunk.size(), shares);
   return plan;
 }
 

@@ -49,14 +49,7 @@ Stages chain() {
            .after = {Pooling{.kind = PoolKind::average}}}};
 }
 
-/// The trunk with branches, without its batch norms.
-Stages branches() {
-  Stages trunk = cut(parse_net(kGraphNet, "graph.yaml")).trunk;
-  for (Stage& stage : trunk) {
-    std::erase_if(stage.after, [](const ChannelLayer& layer) { return std::holds_alternative<BatchNorm>(layer); });
-  }
-  return trunk;
-}
+Stages branches() { return cut(parse_net(kGraphNet, "graph.yaml")).trunk; }
 
 Stages with_moments(Stages trunk, Optimizer optimizer) {
   for (Stage& stage : trunk) stage.moments = moments_of(optimizer);

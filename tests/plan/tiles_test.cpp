@@ -26,14 +26,7 @@ std::vector<Stage> chain() {
   return {pooled_stage("conv1", 3, 16, 8), pooled_stage("conv2", 8, 8, 12), pooled_stage("conv3", 12, 4, 10)};
 }
 
-/// The trunk with branches, without batch norm.
-std::vector<Stage> branches() {
-  std::vector<Stage> trunk = cut(parse_net(kGraphNet, "graph.yaml")).trunk;
-  for (Stage& stage : trunk) {
-    std::erase_if(stage.after, [](const ChannelLayer& layer) { return std::holds_alternative<BatchNorm>(layer); });
-  }
-  return trunk;
-}
+std::vector<Stage> branches() { return cut(parse_net(kGraphNet, "graph.yaml")).trunk; }
 
 struct TilesCase {
   std::string name;
@@ -238,7 +231,6 @@ TEST(TilesThatCannotBe, AreNamed) {
     std::swap(p.stages[2].owners[0].member, p.stages[2].owners[1].member);
   });
   expect("cannot also be replicated", [](Plan& p, auto&) { p.stages[0].replicated = true; });
-  expect("has batch norm", [](Plan&, auto& stages) { stages[1].after.push_back(BatchNorm{.name = "norm"}); });
   expect("the exchange thesis does not support", [](Plan& p, auto&) { p.exchange = Exchange::thesis; });
   EXPECT_THAT(
       [&] {
