@@ -76,6 +76,18 @@ function(convoy_share_precompiled target owner)
   endif()
 endfunction()
 
+# Sources that are compiled several in one parse the headers that they share once. It is off by default: a change of one source
+# would compile the others again, and names in unnamed namespaces of the sources of a target must differ.
+option(CONVOY_UNITY "Compile several sources of a target in one, for builds from nothing" OFF)
+set(convoy_unity_sources 8)
+
+# convoy_unite(TARGET): compiles the target's sources several in one. CMake leaves out sources with options of their own.
+function(convoy_unite target)
+  if(CONVOY_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${convoy_unity_sources})
+  endif()
+endfunction()
+
 # The folders with the innermost loops do without the standard library's checks of indices, and so need precompiled headers
 # of their own.
 set(convoy_unchecked convoy_kernels convoy_cl convoy_exchange)
@@ -84,6 +96,7 @@ set(convoy_unchecked convoy_kernels convoy_cl convoy_exchange)
 function(convoy_library name)
   add_library(${name} STATIC ${ARGN})
   target_link_libraries(${name} PUBLIC convoy_options)
+  convoy_unite(${name})
   if(CONVOY_HARDEN AND NOT name IN_LIST convoy_unchecked)
     target_compile_definitions(${name} PRIVATE _GLIBCXX_ASSERTIONS)
   endif()
