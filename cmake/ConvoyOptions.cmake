@@ -100,6 +100,15 @@ endfunction()
 # of their own.
 set(convoy_unchecked convoy_kernels convoy_cl convoy_exchange)
 
+# convoy_program(TARGET): the options of a program's own source, which reads a command line.
+function(convoy_program target)
+  convoy_once(${target})
+  if(CONVOY_HARDEN)
+    target_compile_definitions(${target} PRIVATE _GLIBCXX_ASSERTIONS)
+  endif()
+  convoy_share_precompiled(${target} convoy_cli)
+endfunction()
+
 # convoy_library(NAME SOURCES...) adds the static library of one folder of the tree.
 function(convoy_library name)
   add_library(${name} STATIC ${ARGN})
