@@ -80,6 +80,10 @@ endfunction()
 # would compile the others again, and names in unnamed namespaces of the sources of a target must differ.
 option(CONVOY_UNITY "Compile several sources of a target in one, for builds from nothing" OFF)
 set(convoy_unity_sources 8)
+# The fuzzers have no precompiled headers, so fewer and larger sources are better there.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(convoy_unity_sources 16)
+endif()
 
 # convoy_unite(TARGET): compiles the target's sources several in one. CMake leaves out sources with options of their own.
 function(convoy_unite target)
