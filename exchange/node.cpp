@@ -17,6 +17,7 @@ Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device*
       testing_(make_task_graph(plan, trunk, false)),
       training_followers_(followers_of(training_)),
       testing_followers_(followers_of(testing_)),
+      updates_(updates(training_, index)),
       outputs_(outputs_of(trunk)),
       pieces_(trunk.size()),
       input_of_(trunk.size()),
@@ -155,29 +156,63 @@ bool Node::joins_gradients(int stage) const {
 
 // ---- the course of a step ------------------------------------------------------------------------------------------
 
-void Node::begin(const Pass& pass, const Tensor* images) {
+void Node::begin(const StepWork& work, const Tensor* images) {
   invariant(finished(), "a step begins only after the step before it has finished");
-  pass_ = pass;
-  update_.reset();
+  work_ = work;
+  if (work.pass) pass_ = *work.pass;
   heads_.clear();
-  graph_ = pass.training ? &training_ : &testing_;
-  followers_ = pass.training ? &training_followers_ : &testing_followers_;
-  if (images != nullptr) std::ranges::copy(images->span(), maps_.at(Source::kImages).values.data());
+  const bool training = work.update || work.trains();
+  graph_ = training ? &training_ : &testing_;
+  followers_ = training ? &training_followers_ : &testing_followers_;
+  if (images != nullptr) take_images(*images);
   for (Input& input : inputs_) input.written.assign(static_cast<std::size_t>(plan_.micro_batches), false);
-  missing_.clear();
+  missing_.assign(graph_->tasks.size(), 0);
   done_.assign(graph_->tasks.size(), false);
+  gradients_left_ = 0;
   added_.clear();
   shared_.clear();
+  const bool sent_ahead = std::exchange(sent_ahead_, false);
   for (std::size_t i = 0; i < graph_->tasks.size(); ++i) {
     const Task& each = graph_->tasks[i];
-    missing_.push_back(each.after.size());
+    done_[i] = !is_in(each, work) || (sent_ahead && goes_ahead(each));
+    if (done_[i]) continue;
+    missing_[i] = static_cast<std::size_t>(
+        std::ranges::count_if(each.after, [&](int before) { return is_in(task(before), work); }));
     if (each.kind == TaskKind::head) heads_.push_back(static_cast<int>(i));
     if (each.node == index_ || each.to == index_) ++left_;
+    if (finds_gradients(each)) ++gradients_left_;
     if (each.node == index_ && needs_credit(each, *graph_, plan_)) parts_to_send_.push_back(static_cast<int>(i));
   }
   for (std::size_t i = 0; i < missing_.size(); ++i) {
-    if (missing_[i] == 0 && graph_->tasks[i].node == index_) make_ready(static_cast<int>(i));
+    if (missing_[i] == 0 && !done_[i] && graph_->tasks[i].node == index_) make_ready(static_cast<int>(i));
   }
+}
+
+void Node::take_images(const Tensor& images) {
+  std::ranges::copy(images.span(), maps_.at(Source::kImages).values.data());
+}
+
+/// Whether send_ahead() sends the values of a task.
+bool Node::goes_ahead(const Task& task) const {
+  return task.kind == TaskKind::send && task.node == index_ && task.stage == Source::kImages && task.after.empty();
+}
+
+void Node::send_ahead(const Tensor& images) {
+  if (graph_ != &training_) return;
+  invariant(outputs_ready() == static_cast<int>(heads_.size()), "the images of the step before are in use no more");
+  take_images(images);
+  shared_.clear();
+  for (std::size_t i = 0; i < training_.tasks.size(); ++i) {
+    if (goes_ahead(training_.tasks[i])) send_values(static_cast<int>(i));
+  }
+  shared_.clear();
+  sent_ahead_ = true;
+}
+
+/// Whether the node knows more of its own filters' gradients after a task.
+bool Node::finds_gradients(const Task& task) const {
+  if (task.node != index_) return false;
+  return task.kind == TaskKind::filter_sum || (task.kind == TaskKind::backward_filters && !joins_gradients(task.stage));
 }
 
 void Node::make_ready(int index) {
@@ -187,18 +222,12 @@ void Node::make_ready(int index) {
       done_[static_cast<std::size_t>(index)] = true;  // the values to send are known
       return send_parts();
     case TaskKind::head:
-      if (!pass_.training) finish(index);
+      if (!work_.trains()) finish(index);
       return;
     case TaskKind::head_update: return finish(index);  // the node's owner updates the heads
     case TaskKind::sum:
       if (task(index).after.empty()) add_up(index);  // a sum without addends is set to zero
       return finish(index);                          // other sums were computed as their addends arrived
-    case TaskKind::update:
-      if (!update_) {
-        waiting_updates_.push_back(index);
-        return;
-      }
-      break;
     default: break;
   }
   ready_.insert(index);
@@ -207,6 +236,7 @@ void Node::make_ready(int index) {
 void Node::finish(int index) {
   --left_;
   done_[static_cast<std::size_t>(index)] = true;
+  if (finds_gradients(task(index))) --gradients_left_;
   if (task(index).kind == TaskKind::backward_input) {
     for (const int follower : (*followers_)[static_cast<std::size_t>(index)]) {
       if (task(follower).node != index_ || task(follower).kind != TaskKind::sum) continue;
@@ -218,7 +248,7 @@ void Node::finish(int index) {
 
 void Node::release(int index) {
   for (const int follower : (*followers_)[static_cast<std::size_t>(index)]) {
-    if (task(follower).node != index_) continue;
+    if (task(follower).node != index_ || !is_in(task(follower), work_)) continue;
     if (--missing_[static_cast<std::size_t>(follower)] == 0) make_ready(follower);
   }
 }
@@ -244,11 +274,6 @@ void Node::give_gradients(const std::vector<const Tensor*>& gradients, int micro
   finish(head);
 }
 
-void Node::allow_update(const UpdateStep& step) {
-  update_ = step;
-  for (const int index : std::exchange(waiting_updates_, {})) ready_.insert(index);
-}
-
 bool Node::work() {
   if (ready_.empty()) return false;
   const int index = *ready_.begin();
@@ -262,10 +287,10 @@ bool Node::work() {
     case TaskKind::layers_backward: thesis_->layers_backward(next.stage, gradients_.at(next.stage)); break;
     case TaskKind::backward_filters: backward_filters(next); break;
     case TaskKind::filter_sum: sum_filters(next); break;
-    case TaskKind::update: update(); break;
+    case TaskKind::update: update(next); break;
     default: invariant(false, "heads, sums and sends never become ready tasks of work()");
   }
-  if (next.kind != TaskKind::update) seconds_[static_cast<std::size_t>(next.stage)] += watch.seconds();
+  seconds_[static_cast<std::size_t>(next.stage)] += watch.seconds();
   finish(index);
   return true;
 }

@@ -62,9 +62,12 @@ class Node {
        std::size_t most_values = std::size_t{1} << 18U);
   ~Node();
 
-  /// Begins a training step, or a forward pass only. The step before must be finished. `images` (batch, channels,
-  /// height, width) are given to the master's node only, and are copied.
-  void begin(const Pass& pass, const Tensor* images);
+  /// Begins a step. The step before must be finished. An update needs a training pass since the last update. `images`
+  /// (batch, channels, height, width) of a pass are given to the master's node only, and are copied.
+  void begin(const StepWork& work, const Tensor* images);
+  /// On the master's node, before begin() with these images and a training pass: sends them, so that they travel while
+  /// the node is still in the backward pass of the step before. Does nothing where that step is no training pass.
+  void send_ahead(const Tensor& images);
   /// On the master's node: the number of micro-batches, counted from the first, whose outputs have arrived. In testing
   /// only the output of the main head counts.
   int outputs_ready() const;
@@ -76,13 +79,10 @@ class Node {
   /// On the master's node: takes the gradients of the loss with respect to all outputs, for one micro-batch, and starts
   /// its backward tasks.
   void give_gradients(const std::vector<const Tensor*>& gradients, int micro_batch);
-  /// Whether all gradients of the filters that the node owns are known, so that only the update is missing.
-  bool gradients_ready() const { return !waiting_updates_.empty(); }
+  /// Whether all gradients of the filters that the node owns are known in a training pass.
+  bool gradients_ready() const { return updates_ && work_.trains() && gradients_left_ == 0; }
   /// The sum of the squares of all gradients of the filters that the node owns.
   double gradient_squares() const;
-  /// Gives the step of the optimizer. Update tasks wait for it.
-  void allow_update(const UpdateStep& step);
-
   /// The stages whose own shard an update left with values that are not finite, as far as the device has finished.
   std::vector<std::uint32_t> broken_stages() const;
 
@@ -99,8 +99,8 @@ class Node {
   bool waits() const { return ready_.empty(); }
   /// The sender of the first values, in the order of the graph, that have not all arrived here. Nothing if all have arrived.
   std::optional<int> awaited_sender() const;
-  /// Whether the step has nothing left to compute, send or receive. A training step also needs its update.
-  bool finished() const { return left_ == 0 && (!pass_.training || update_.has_value()); }
+  /// Whether the step has nothing left to compute, send or receive.
+  bool finished() const { return left_ == 0; }
 
   /// The state of filters of a stage that the node owns.
   ShardState state(std::size_t stage, FilterRange filters) const;
@@ -111,7 +111,7 @@ class Node {
   /// Seconds that the device computed since the last call, by stage.
   std::vector<double> take_seconds() { return std::exchange(seconds_, std::vector<double>(trunk_.size(), 0.0)); }
 
-  /// The task graph of a training step.
+  /// The task graph of a training step, its update included.
   const TaskGraph& graph() const { return training_; }
   const std::vector<Stage>& trunk() const { return trunk_; }
   /// The number of bytes that other nodes send to this node in a training step.
@@ -129,6 +129,8 @@ class Node {
   void compile(Device* device);
   void compile(Device& device, std::size_t stage, FilterRange filters);
   void make_slabs();
+  void take_images(const Tensor& images);
+  bool goes_ahead(const Task& task) const;
   void make_ready(int index);
   void finish(int index);
   void release(int index);
@@ -139,17 +141,20 @@ class Node {
   void backward_input(const Task& task);
   void add_to_parts(const Task& task, const Piece& piece, std::size_t number, const DeviceTensor& gradient);
   void backward_filters(const Task& task);
+  bool finds_gradients(const Task& task) const;
   void sum_filters(const Task& sum);
   void add_filters(const Task& sum, int part);
-  void update();
+  void update(const Task& task);
   void use_fresh(Piece& piece);
   void add_own_part(const Task& sum, const Box& box, bool first, std::size_t begin, std::size_t count);
   void add(const Task& sum, const Box& box, bool first, std::size_t begin, NumberType type, const Bytes& bytes);
   Box box_of_part(const Task& sum, int part) const;
   std::vector<int> add_up(int sum);
   void send(int index);
+  void send_values(int index);
   void pass_on(int index);
   bool is_passed_on(int index) const;
+  std::vector<int> passed_on_by(int index) const;
   void send_parts();
   std::size_t send_some(int index, std::size_t first, std::size_t most);
   Bytes encoded(int index, std::size_t first, std::size_t count);
@@ -182,6 +187,7 @@ class Node {
   const TaskGraph* graph_ = nullptr;  ///< graph of the current step
   const std::vector<std::vector<int>>* followers_ = nullptr;
 
+  bool updates_;  ///< whether the node owns filters of a stage with weights
   std::vector<int> outputs_;
   std::vector<Box> held_;                   ///< held_box() of this node, by stage
   std::vector<std::vector<Piece>> pieces_;  ///< by stage: the node's own shard, then the other filters it computes
@@ -193,13 +199,14 @@ class Node {
   std::map<int, int> first_part_;       ///< by stage, the reading stage that overwrites parts_; other readers add to it
   std::unique_ptr<ThesisNode> thesis_;  ///< null in exchanges other than the thesis'
 
-  Pass pass_;
-  std::optional<UpdateStep> update_;
+  StepWork work_;
+  Pass pass_;                         ///< the step's pass, or that of the step before where it has none
   std::vector<int> heads_;            ///< head tasks, by micro-batch
   std::vector<std::size_t> missing_;  ///< by task, how many of the tasks that it waits for are not done
   std::vector<bool> done_;            ///< by task
   std::set<int> ready_;               ///< tasks that work() may run
-  std::vector<int> waiting_updates_;  ///< update tasks that only wait for allow_update()
+  std::size_t gradients_left_ = 0;    ///< tasks of finds_gradients() that are not done
+  bool sent_ahead_ = false;           ///< whether send_ahead() has sent the images of the next step
   std::size_t left_ = 0;              ///< tasks of this step that this node has not run or received yet
   std::vector<double> seconds_;       ///< computing time, by stage
 

@@ -146,10 +146,15 @@ Slab& Node::slab_of(const Task& sent) {
 }
 
 /// Whether the node passes on the values of a send that it receives.
-bool Node::is_passed_on(int index) const {
-  return std::ranges::any_of((*followers_)[static_cast<std::size_t>(index)], [this](int follower) {
+bool Node::is_passed_on(int index) const { return !passed_on_by(index).empty(); }
+
+/// The sends of this node that pass on the values of a send to it.
+std::vector<int> Node::passed_on_by(int index) const {
+  std::vector<int> sends;
+  std::ranges::copy_if((*followers_)[static_cast<std::size_t>(index)], std::back_inserter(sends), [this](int follower) {
     return task(follower).node == index_ && passes_on(task(follower), *graph_);
   });
+  return sends;
 }
 
 /// Passes on values in the bytes and parcels in which they arrived, so that they are not rounded again.
@@ -161,7 +166,7 @@ void Node::pass_on(int index) {
     carrier_.send({.task = index, .to = task(index).to, .first = first, .bytes = bytes});
     first += convoy::values_in(type, bytes.values.size());
   }
-  if ((*followers_)[static_cast<std::size_t>(from)].back() == index) passing_.erase(from);
+  if (passed_on_by(from).back() == index) passing_.erase(from);
 }
 
 void Node::send(int index) {
@@ -169,9 +174,13 @@ void Node::send(int index) {
     pass_on(index);
     return finish(index);
   }
+  send_values(index);
+  finish(index);
+}
+
+void Node::send_values(int index) {
   const std::size_t all = values_of(task(index));
   for (std::size_t first = 0; first < all;) first += send_some(index, first, most_values_);
-  finish(index);
 }
 
 /// Sends parts of gradients in the graph's order until the credit is used up. In any other order two senders could wait

@@ -91,26 +91,21 @@ void Node::add_filters(const Task& sum, int part) {
   }
 }
 
-/// Updates the filters that the node owns. A shard updates all its filters: where others own some of them, their weights
-/// replace the values that this gives, and their moments are never read.
-void Node::update() {
-  for (std::size_t s = 0; s < trunk_.size(); ++s) {
-    const FilterRange owned = own(s);
-    if (owned.count == 0) continue;
-    const Stopwatch watch;
-    const Piece& piece = pieces_[s].front();
-    if (joins_gradients(static_cast<int>(s))) {
-      std::vector<Tensor> gradients = zero_gradients(trunk_[s], piece.filters.count);
-      const std::vector<Tensor>& sums = filter_sums_.at(static_cast<int>(s));
-      for (std::size_t p = 0; p < sums.size(); ++p) {
-        if (sums[p].size() == 0) continue;
-        std::ranges::copy(sums[p].span(), run_of(gradients[p], piece.filters, owned).begin());
-      }
-      piece.shard->set_gradients(gradients);
+/// Updates the filters of a stage that the node owns. A shard updates all its filters: where others own some of them, their
+/// weights replace the values that this gives, and their moments are never read.
+void Node::update(const Task& task) {
+  const auto stage = static_cast<std::size_t>(task.stage);
+  const Piece& piece = pieces_[stage].front();
+  if (joins_gradients(task.stage)) {
+    std::vector<Tensor> gradients = zero_gradients(trunk_[stage], piece.filters.count);
+    const std::vector<Tensor>& sums = filter_sums_.at(task.stage);
+    for (std::size_t p = 0; p < sums.size(); ++p) {
+      if (sums[p].size() == 0) continue;
+      std::ranges::copy(sums[p].span(), run_of(gradients[p], piece.filters, task.filters).begin());
     }
-    piece.shard->update(*update_);
-    seconds_[s] += watch.seconds();
+    piece.shard->set_gradients(gradients);
   }
+  piece.shard->update(*work_.update);
 }
 
 // ---- parameters ----------------------------------------------------------------------------------------------------
@@ -141,8 +136,8 @@ void Node::take_weights(const Task& task, std::span<const float> values) {
   }
 }
 
-/// Puts parameters that have arrived into the shard. They wait until the shard computes forward, because they may arrive
-/// before the node's own update.
+/// Puts parameters that have arrived into the shard. They wait until the shard computes forward, or somebody asks for its
+/// state, because they may arrive before the node's own update.
 void Node::use_fresh(Piece& piece) {
   if (piece.fresh.empty()) return;
   ShardState state = piece.shard->state();

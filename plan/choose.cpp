@@ -233,13 +233,9 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
     if (task.kind == TaskKind::send) return 0.0;
     const MemberProfile& member = members[node];
     if (task.kind == TaskKind::update) {
-      double seconds = 0.0;
-      for (std::size_t s = 0; s < trunk.size(); ++s) {
-        // A device updates the whole shard, even where others own some of its filters.
-        if (own_filters(plan, s, task.node).count == 0) continue;
-        seconds += predict_passes(member, s, tile_of(plan.stages[s], task.node).filters.count).update;
-      }
-      return seconds;
+      // A device updates the whole shard, even where others own some of its filters.
+      const auto stage = static_cast<std::size_t>(task.stage);
+      return predict_passes(member, stage, tile_of(plan.stages[stage], task.node).filters.count).update;
     }
     const Timing passes = predict_passes(member, static_cast<std::size_t>(task.stage), task.filters.count)
                               .for_samples(static_cast<double>(task.samples.count) / micro_batch_size(plan))

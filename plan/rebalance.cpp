@@ -91,7 +91,6 @@ void Rebalancer::forget() {
 }
 
 std::optional<Plan> Rebalancer::end_step(const std::vector<Stage>& trunk, const Plan& plan) {
-  constexpr int kWarmUp = 2;
   if (options_.profiles.empty()) return std::nullopt;
   if (++steps_ <= kWarmUp) {
     forget();

@@ -43,8 +43,14 @@ class Rebalancer {
   /// Ends a training step under `plan`. Returns a better plan if enough steps were measured and one exists. The first
   /// steps of a plan are not measured, because they compile kernels and fill caches.
   std::optional<Plan> end_step(const std::vector<Stage>& trunk, const Plan& plan);
+  /// Whether the next end_step() drops or uses the times counted so far, so that those of all members must be counted.
+  bool needs_all_times() const {
+    return !options_.profiles.empty() && (steps_ < kWarmUp || steps_measured_ + 1 >= steps_to_judge_);
+  }
 
  private:
+  static constexpr int kWarmUp = 2;  ///< steps of a plan that are not measured
+
   void forget();
 
   Rebalancing options_;

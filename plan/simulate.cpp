@@ -14,6 +14,9 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+/// Two steps, one after the other. A task of the second has the index of the same task of the first and as many more as
+/// the graph has tasks. A node begins the second step when it has finished the first. The master sends images of the second
+/// step when the heads of the first are done.
 class Simulation {
  public:
   Simulation(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk, const ClusterModel& cluster)
@@ -21,26 +24,37 @@ class Simulation {
         plan_(plan),
         trunk_(trunk),
         cluster_(cluster),
-        missing_(graph.tasks.size()),
+        missing_(2 * graph.tasks.size()),
+        left_(static_cast<std::size_t>(graph.nodes), 0),
         followers_(followers_of(graph)),
         computing_(static_cast<std::size_t>(graph.nodes)),
         ready_(static_cast<std::size_t>(graph.nodes)) {
     result_.nodes.resize(static_cast<std::size_t>(graph.nodes));
-    for (std::size_t i = 0; i < graph.tasks.size(); ++i) missing_[i] = graph.tasks[i].after.size();
+    for (std::size_t i = 0; i < tasks(); ++i) {
+      const Task& each = graph.tasks[i];
+      missing_[i] = each.after.size();
+      missing_[tasks() + i] = each.after.size() + 1;
+      ++left_[at(each.node)];
+      if (each.kind == TaskKind::send) ++left_[at(each.to)];
+      if (each.kind == TaskKind::head) ++heads_left_;
+    }
   }
 
   Simulated run() {
-    for (std::size_t i = 0; i < missing_.size(); ++i) {
+    for (std::size_t i = 0; i < tasks(); ++i) {
       if (missing_[i] == 0) start(static_cast<int>(i));
     }
-    std::size_t done = 0;
-    while (done < graph_.tasks.size()) {
+    for (int node = 0; node < graph_.nodes; ++node) {
+      if (left_[at(node)] == 0) begin_second(node);
+    }
+    while (first_done_ + second_done_ < 2 * tasks()) {
       share_links();
       share_processors();
       advance_to(next_event());
-      done += finish_what_ended();
+      finish_what_ended();
+      if (result_.first == 0.0 && first_done_ == tasks()) result_.first = now_;
     }
-    result_.seconds = now_;
+    result_.seconds = now_ - result_.first;
     return result_;
   }
 
@@ -58,7 +72,37 @@ class Simulation {
   };
 
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-  const Task& task(int index) const { return graph_.tasks[at(index)]; }
+  std::size_t tasks() const { return graph_.tasks.size(); }
+  bool is_second(int index) const { return at(index) >= tasks(); }
+  const Task& task(int index) const { return graph_.tasks[at(index) % tasks()]; }
+  /// Whether a send of the master goes ahead of the step.
+  bool goes_ahead(const Task& sent) const {
+    return sent.kind == TaskKind::send && sent.stage == Source::kImages && sent.node == graph_.master;
+  }
+
+  void release(int index) {
+    if (--missing_[at(index)] == 0) start(index);
+  }
+  void begin_second(int node) {
+    for (std::size_t i = 0; i < tasks(); ++i) {
+      if (graph_.tasks[i].node == node && !goes_ahead(graph_.tasks[i])) release(static_cast<int>(tasks() + i));
+    }
+  }
+  void send_ahead() {
+    for (std::size_t i = 0; i < tasks(); ++i) {
+      if (goes_ahead(graph_.tasks[i])) release(static_cast<int>(tasks() + i));
+    }
+  }
+  void finish(int index) {
+    const int first = is_second(index) ? static_cast<int>(tasks()) : 0;
+    for (const int follower : followers_[at(index) % tasks()]) release(first + follower);
+    ++(is_second(index) ? second_done_ : first_done_);
+    if (is_second(index)) return;
+    const Task& done = task(index);
+    if (--left_[at(done.node)] == 0) begin_second(done.node);
+    if (done.kind == TaskKind::send && --left_[at(done.to)] == 0) begin_second(done.to);
+    if (done.kind == TaskKind::head && --heads_left_ == 0) send_ahead();
+  }
 
   void start(int index) {
     const Task& started = task(index);
@@ -67,8 +111,10 @@ class Simulation {
       return take_next(started.node);
     }
     const double bytes = bytes_of(started, plan_, trunk_);
-    result_.nodes[at(started.node)].bytes_out += bytes;
-    result_.nodes[at(started.to)].bytes_in += bytes;
+    if (!is_second(index)) {
+      result_.nodes[at(started.node)].bytes_out += bytes;
+      result_.nodes[at(started.to)].bytes_in += bytes;
+    }
     Flow& flow = flows_[{started.node, started.to}];
     flow.sends.push_back(index);
     if (flow.sends.size() == 1) flow.left = bytes;
@@ -81,7 +127,7 @@ class Simulation {
     ready.erase(ready.begin());
     const double seconds = cluster_.compute(task(first));
     computing_[at(node)] = {.task = first, .left = seconds};
-    result_.nodes[at(node)].compute += seconds;
+    if (!is_second(first)) result_.nodes[at(node)].compute += seconds;
   }
 
   /// Computes max-min fair rates: repeatedly, the card with the least capacity per flow fixes the rates of its flows.
@@ -163,17 +209,22 @@ class Simulation {
     now_ = time;
   }
 
-  std::size_t finish_what_ended() {
+  /// Whether what is left takes so little time that it is rounding.
+  bool is_over(double left, double speed) const {
+    constexpr double kRounding = 1e-12;
+    return left <= kRounding * (1.0 + now_) * speed;
+  }
+
+  void finish_what_ended() {
     std::vector<int> ended;
     for (std::size_t node = 0; node < computing_.size(); ++node) {
-      constexpr double kRounding = 1e-12;
-      if (computing_[node].task < 0 || computing_[node].left > kRounding) continue;
+      if (computing_[node].task < 0 || !is_over(computing_[node].left, computing_[node].speed)) continue;
       ended.push_back(computing_[node].task);
       computing_[node].task = -1;
     }
     for (auto& [pair, flow] : flows_) {
-      // Rounding may leave a fraction of a byte.
-      if (flow.sends.empty() || flow.left > 0.5) continue;
+      constexpr double kByte = 0.5;  // rounding may leave a fraction of a byte
+      if (flow.sends.empty() || (flow.left > kByte && !is_over(flow.left, flow.rate))) continue;
       arrivals_.emplace(now_ + cluster_.latency, flow.sends.front());
       flow.sends.pop_front();
       if (!flow.sends.empty()) flow.left = bytes_of(task(flow.sends.front()), plan_, trunk_);
@@ -182,13 +233,8 @@ class Simulation {
       ended.push_back(arrivals_.top().second);
       arrivals_.pop();
     }
-    for (const int index : ended) {
-      for (const int follower : followers_[at(index)]) {
-        if (--missing_[at(follower)] == 0) start(follower);
-      }
-    }
+    for (const int index : ended) finish(index);
     for (int node = 0; node < graph_.nodes; ++node) take_next(node);
-    return ended.size();
   }
 
   using Arrival = std::pair<double, int>;
@@ -198,8 +244,12 @@ class Simulation {
   const std::vector<Stage>& trunk_;
   const ClusterModel& cluster_;
   double now_ = 0.0;
-  std::vector<std::size_t> missing_;         ///< number of unfinished tasks that each task waits for
-  std::vector<std::vector<int>> followers_;  ///< the tasks that wait for each task
+  std::size_t first_done_ = 0;        ///< tasks of the first step that are done
+  std::size_t second_done_ = 0;       ///< and of the second
+  std::size_t heads_left_ = 0;        ///< heads of the first step that are not done
+  std::vector<std::size_t> missing_;  ///< number of unfinished tasks that each task waits for, by index
+  std::vector<std::size_t> left_;     ///< by node, tasks of the first step that it still computes, sends or receives
+  std::vector<std::vector<int>> followers_;  ///< the tasks that wait for each task of the graph
   std::vector<Computing> computing_;         ///< by node
   std::vector<std::set<int>> ready_;
   std::map<std::pair<int, int>, Flow> flows_;

@@ -1,4 +1,4 @@
-// Simulation of a step of a plan on described machines: a discrete-event model with contention on the links.
+// Simulation of the steps of a plan on described machines: a discrete-event model with contention on the links.
 #pragma once
 
 #include <functional>
@@ -37,14 +37,16 @@ struct NodeUse {
 
 /// The result of a simulation.
 struct Simulated {
-  double seconds = 0.0;  ///< duration of the step
+  double seconds = 0.0;  ///< from the end of one step to the end of the next
+  double first = 0.0;    ///< from the begin of the first step to its end
   std::vector<NodeUse> nodes;
 };
 
-/// Simulates a step. Each node computes one task at a time, the first ready task in the order of the graph. Sends
-/// between the same pair of nodes follow one another; sends of different pairs share the cards with max-min fairness
-/// (no send can become faster unless a slower one becomes slower still), which TCP on a switched LAN approximates. A
-/// node computes more slowly while it sends and receives.
+/// Simulates two steps, of which the second begins at each node when this has finished the first. The time between their
+/// ends is the duration of every further step. Each node computes one task at a time, the first ready task in the order
+/// of the graph. Sends between the same pair of nodes follow one another; sends of different pairs share the cards with
+/// max-min fairness (no send can become faster unless a slower one becomes slower still), which TCP on a switched LAN
+/// approximates. A node computes more slowly while it sends and receives.
 Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                    const ClusterModel& cluster);
 

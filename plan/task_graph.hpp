@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/shard_state.hpp"
 #include "plan/plan.hpp"
 
 namespace convoy {
@@ -15,7 +16,7 @@ enum class TaskKind {
   backward_filters,  ///< all micro-batches: the gradients with respect to the stage's weights
   /// Adds the holders' gradients with respect to the weights of filters that the node owns, in the order of `after`.
   filter_sum,
-  update,  ///< all filters that the node owns
+  update,  ///< the filters of a stage that the node owns, by the gradients of the step before
   /// Adds the nodes' parts of a micro-batch's gradient with respect to the stage's maps, in the order of `after`.
   sum,
   /// On the master: dense layers and loss, forward and back to the gradient with respect to a micro-batch's outputs.
@@ -47,6 +48,7 @@ struct Task {
   SampleRange samples;  ///< of the micro-batch, or of every micro-batch where a task computes all of them
   Cargo cargo = Cargo::maps;
   int to = -1;             ///< the node that receives
+  bool of_update = false;  ///< it belongs to the update by the gradients of the step before, not to the pass
   std::vector<int> after;  ///< indices of the earlier tasks that this task waits for
 };
 
@@ -60,8 +62,9 @@ struct TaskGraph {
 /// Returns the node of the master.
 int master_of(const Plan& plan);
 
-/// Returns the tasks of a training step, or of a forward pass that ends with the head. The plan must be valid for the
-/// trunk.
+/// Returns the tasks of a training step, or of a forward pass that ends with the head. A training step begins with the
+/// update by the gradients of the step before, and each stage waits for its own update alone, so that weights travel
+/// while stages are computed. The plan must be valid for the trunk.
 TaskGraph make_task_graph(const Plan& plan, const std::vector<Stage>& trunk, bool training = true);
 
 /// Returns, for each task, the tasks that wait for it.
@@ -78,6 +81,8 @@ FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t s
 bool passes_on(const Task& task, const TaskGraph& graph);
 /// Returns whether a node updates weights in a training step.
 bool updates(const TaskGraph& graph, int node);
+/// Returns whether a task belongs to a step that does `work`.
+bool is_in(const Task& task, const StepWork& work);
 
 /// Returns whether a send must wait for credit: it carries a part of a gradient to a master that sums, and so receives
 /// one from every shard.
@@ -96,7 +101,8 @@ struct Traffic {
   double received = 0.0;
 };
 
-/// Returns the traffic of each node.
-std::vector<Traffic> traffic_of(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk);
+/// Returns the traffic of each node in a step that does `work`, by default an update and a training pass.
+std::vector<Traffic> traffic_of(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
+                                const StepWork& work = {.update = UpdateStep{}, .pass = Pass{.training = true}});
 
 }  // namespace convoy

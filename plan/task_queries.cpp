@@ -46,12 +46,18 @@ FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t s
 
 bool passes_on(const Task& task, const TaskGraph& graph) {
   if (task.kind != TaskKind::send || (task.cargo != Cargo::weights && task.cargo != Cargo::filter_part)) return false;
-  return task.after.size() == 1 && graph.tasks[static_cast<std::size_t>(task.after[0])].kind == TaskKind::send;
+  if (task.after.size() != 1) return false;
+  const Task& before = graph.tasks[static_cast<std::size_t>(task.after[0])];
+  return before.kind == TaskKind::send && before.of_update == task.of_update;
 }
 
 bool updates(const TaskGraph& graph, int node) {
   return std::ranges::any_of(graph.tasks,
                              [node](const Task& task) { return task.kind == TaskKind::update && task.node == node; });
+}
+
+bool is_in(const Task& task, const StepWork& work) {
+  return task.of_update ? work.update.has_value() : work.pass.has_value();
 }
 
 bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan) {
@@ -86,10 +92,11 @@ double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& tr
   return static_cast<double>(bytes_of(wire_type(task, plan), values_of(task, trunk)));
 }
 
-std::vector<Traffic> traffic_of(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk) {
+std::vector<Traffic> traffic_of(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
+                                const StepWork& work) {
   std::vector<Traffic> traffic(static_cast<std::size_t>(graph.nodes));
   for (const Task& task : graph.tasks) {
-    if (task.kind != TaskKind::send) continue;
+    if (task.kind != TaskKind::send || !is_in(task, work)) continue;
     const double bytes = bytes_of(task, plan, trunk);
     traffic[static_cast<std::size_t>(task.node)].sent += bytes;
     traffic[static_cast<std::size_t>(task.to)].received += bytes;

@@ -1,6 +1,6 @@
 #include "plan/thesis_graph.hpp"
 
-#include <map>
+#include <vector>
 
 namespace convoy {
 namespace {
@@ -14,12 +14,13 @@ class Builder {
 
   TaskGraph build(bool training) {
     const auto stages = static_cast<int>(trunk_.size());
+    updated_.resize(trunk_.size());
+    for (int s = 0; s < stages && training; ++s) update(s);
     for (int s = 0; s < stages; ++s) forward(s);
     last_ = {add({.kind = TaskKind::head, .node = graph_.master, .stage = stages - 1, .after = last_})};
     if (!training) return std::move(graph_);
     add({.kind = TaskKind::head_update, .node = graph_.master, .stage = stages - 1, .after = last_});
     for (int s = stages - 1; s >= 0; --s) backward(s);
-    update();
     return std::move(graph_);
   }
 
@@ -39,7 +40,8 @@ class Builder {
 
   /// Adds a send that begins after the tasks `after`. Returns the tasks after which the receiver has the values. A node
   /// sends nothing to itself.
-  std::vector<int> send(int from, int to, Cargo cargo, int stage, FilterRange filters, const std::vector<int>& after) {
+  std::vector<int> send(int from, int to, Cargo cargo, int stage, FilterRange filters, const std::vector<int>& after,
+                        bool of_update = false) {
     if (from == to) return after;
     return {add({.kind = TaskKind::send,
                  .node = from,
@@ -47,6 +49,7 @@ class Builder {
                  .filters = filters,
                  .cargo = cargo,
                  .to = to,
+                 .of_update = of_update,
                  .after = after})};
   }
 
@@ -54,12 +57,27 @@ class Builder {
     tasks.insert(tasks.end(), more.begin(), more.end());
   }
 
+  /// Each member updates its filters, and the slaves send the weights back to the master.
+  void update(int s) {
+    for (const Assignment& shard : shards(s)) {
+      const int done = add(
+          {.kind = TaskKind::update, .node = shard.member, .stage = s, .filters = shard.filters, .of_update = true});
+      append(updated_[static_cast<std::size_t>(s)],
+             send(shard.member, graph_.master, Cargo::weights, s, shard.filters, {done}, true));
+    }
+  }
+
   void forward(int s) {
+    const std::vector<int>& updated = updated_[static_cast<std::size_t>(s)];
     std::vector<int> raw;
     for (const Assignment& shard : shards(s)) {
       std::vector<int> needs = send(graph_.master, shard.member, Cargo::maps, s - 1, inputs(s), last_);
       if (shard.member != graph_.master) {
-        append(needs, send(graph_.master, shard.member, Cargo::weights, s, shard.filters, last_));
+        std::vector<int> ready = last_;
+        append(ready, updated);
+        append(needs, send(graph_.master, shard.member, Cargo::weights, s, shard.filters, ready));
+      } else {
+        append(needs, updated);
       }
       const int made = add({.kind = TaskKind::forward,
                             .node = shard.member,
@@ -81,11 +99,11 @@ class Builder {
                             .stage = s,
                             .filters = shard.filters,
                             .after = send(graph_.master, shard.member, Cargo::raw_gradient, s, shard.filters, {raw})});
-      filters_[shard.member].push_back(add({.kind = TaskKind::backward_filters,
-                                            .node = shard.member,
-                                            .stage = s,
-                                            .filters = shard.filters,
-                                            .after = {part}}));
+      add({.kind = TaskKind::backward_filters,
+           .node = shard.member,
+           .stage = s,
+           .filters = shard.filters,
+           .after = {part}});
       if (s > 0) append(parts, send(shard.member, graph_.master, Cargo::part, s - 1, inputs(s), {part}));
     }
     if (s > 0) {
@@ -94,21 +112,11 @@ class Builder {
     }
   }
 
-  void update() {
-    for (const auto& [node, after] : filters_) {
-      const int updated = add({.kind = TaskKind::update, .node = node, .after = after});
-      for (int s = 0; s < static_cast<int>(trunk_.size()); ++s) {
-        const FilterRange own = own_filters(plan_, static_cast<std::size_t>(s), node);
-        if (own.count > 0) send(node, graph_.master, Cargo::weights, s, own, {updated});
-      }
-    }
-  }
-
   const Plan& plan_;
   const std::vector<Stage>& trunk_;
   TaskGraph graph_;
-  std::vector<int> last_;                    ///< tasks after which the master has the values for the next stage
-  std::map<int, std::vector<int>> filters_;  ///< by node
+  std::vector<int> last_;                  ///< tasks after which the master has the values for the next stage
+  std::vector<std::vector<int>> updated_;  ///< by stage, the tasks after which the master has the updated weights
 };
 
 }  // namespace

@@ -231,26 +231,33 @@ void Session::take_transferred(const wire::Piece& piece, const wire::Envelope& e
 // ---- a step --------------------------------------------------------------------------------------------------------
 
 void Session::on(const wire::Step& step) {
-  if (in_step_ || step.number != step_ + 1) fail("step {} came where step {} was due", step.number, step_ + 1);
+  const std::uint64_t due = step_ + (next_ ? 2 : 1);
+  if (step.number != due) fail("step {} came where step {} was due", step.number, due);
+  if (next_) fail("step {} came while step {} waits", step.number, step_ + 1);
+  if (step.work.update && !gradients_) fail("an update came before the gradients that it needs");
+  gradients_ = step.work.trains();
+  if (in_step_) {
+    next_ = step;
+  } else {
+    begin(step);
+  }
+}
+
+void Session::begin(const wire::Step& step) {
   step_ = step.number;
   in_step_ = true;
   stepped_ = true;
-  squares_sent_ = !step.pass.squares;
-  node().begin(step.pass, nullptr);
-  early_bytes_ = 0;
-  for (Early& early : std::exchange(early_, {})) receive(early.from, early.piece, early.payload);
+  squares_sent_ = !step.work.trains() || !step.work.pass->squares;
+  node().begin(step.work, nullptr);
+  early_.give(
+      [this](int from, const wire::Piece& piece, const wire::Payload& payload) { receive(from, piece, payload); });
 }
 
-/// Sends Squares, if the step asks for them, as soon as all gradients are known. The master's Update depends on them.
+/// Sends Squares, if the step asks for them, as soon as all gradients are known. The next update depends on them.
 void Session::send_squares() {
   if (!in_step_ || squares_sent_ || !node_ || !node_->gradients_ready()) return;
   squares_sent_ = true;
   send(wire::Squares{node_->gradient_squares()});
-}
-
-void Session::on(const wire::Update& task) {
-  if (!in_step_) fail("an Update came outside a step");
-  node().allow_update(task.step);
 }
 
 void Session::on(const wire::Credit& credit) {
@@ -258,11 +265,8 @@ void Session::on(const wire::Credit& credit) {
 }
 
 void Session::receive(int from, const wire::Piece& piece, const wire::Payload& payload) {
-  if (piece.step == step_ + 1 && from != node().graph().master) {
-    early_bytes_ += payload.size();
-    if (early_bytes_ > node().bytes_due()) fail("more Pieces of the next step came than the plan sends");
-    early_.push_back({from, piece, payload});
-    return;
+  if (piece.step == step_ + 1 && (next_ || from != node().graph().master)) {
+    return early_.add(from, piece, payload, node().bytes_due());
   }
   if (piece.step == 0 && from != node().graph().master) {
     const std::optional<FilterState> state = moving_.take(from, piece, payload);
@@ -286,9 +290,11 @@ void Session::carry(Parcel&& parcel) {
 }
 
 void Session::finish_step() {
-  if (!in_step_ || !node_ || !node_->finished()) return;
-  in_step_ = false;
-  finish();
+  while (in_step_ && node_ && node_->finished()) {
+    in_step_ = false;
+    finish();
+    if (const auto next = std::exchange(next_, std::nullopt)) try_to("a step", [&] { begin(*next); });
+  }
 }
 
 void Session::finish() {

@@ -13,6 +13,7 @@
 #include "slave/loading_state.hpp"
 #include "slave/moving_states.hpp"
 #include "slave/state_cache.hpp"
+#include "wire/early_pieces.hpp"
 #include "wire/link.hpp"
 
 namespace convoy {
@@ -50,7 +51,6 @@ class Session {
   void on(const wire::Load& task);
   void on(const wire::Move& task);
   void on(const wire::Step& step);
-  void on(const wire::Update& task);
   void on(const wire::Snapshot& task);
   void on(const wire::Credit& credit);
   void on(const wire::Ping&) {}
@@ -89,6 +89,7 @@ class Session {
   void receive(int from, const wire::Piece& piece, const wire::Payload& payload);
   void finish_step();
   void finish_move();
+  void begin(const wire::Step& step);
   void send_squares();
   void finish();
   void show_life();
@@ -104,6 +105,7 @@ class Session {
   std::vector<std::string> members_;
   std::uint64_t step_ = 0;
   bool in_step_ = false;
+  bool gradients_ = false;    ///< whether the last Step of the master brings gradients by which the next may update
   bool stepped_ = false;      ///< whether a step has begun in this run; states loaded later belong to this run only
   bool squares_sent_ = true;  ///< whether Squares were sent in this step, or are not asked for
   std::optional<Probing> probing_;
@@ -112,15 +114,9 @@ class Session {
   bool given_up_ = false;          ///< whether a link that the plan needs broke; the master knows and sends a new plan
   std::deque<wire::Envelope> states_;  ///< Pieces of states that the master asked for with Snapshot, still to be sent
   MovingStates moving_;
-  bool move_owed_ = false;  ///< whether Done is due when moving_ is complete
-  /// A Piece of the next step from a slave to which the master has sent the Step already.
-  struct Early {
-    int from;
-    wire::Piece piece;
-    wire::Payload payload;
-  };
-  std::deque<Early> early_;
-  std::size_t early_bytes_ = 0;
+  bool move_owed_ = false;          ///< whether Done is due when moving_ is complete
+  std::optional<wire::Step> next_;  ///< the next step, which the master sent while this slave is in the step before
+  wire::EarlyPieces early_;
   std::optional<HostTimes> host_;
   Stopwatch watch_;      ///< measures the time since the last event that times_ counts
   wire::Done times_;     ///< times since the last Done

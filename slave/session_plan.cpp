@@ -33,7 +33,8 @@ void Session::on(const wire::Assign& task) {
   const std::vector<FilterState> kept = task.keep && same_trunk ? node_->own_states() : std::vector<FilterState>();
   node_.reset();
   early_.clear();
-  early_bytes_ = 0;
+  next_.reset();
+  gradients_ = false;
   states_.clear();
   moving_ = {};
   move_owed_ = false;

@@ -7,6 +7,7 @@ NetLearner::NetLearner(Trunk& trunk, const Cut& cut, int batch, int threads)
 
 BatchLoss NetLearner::accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) {
   BatchLoss loss;
+  step_ = pass.step;
   trunk_->begin(images, pass);
   while (const auto samples = trunk_->next_outputs()) {
     heads_.forward(trunk_->outputs(), pass, *samples);
@@ -23,13 +24,14 @@ double NetLearner::gradient_squares() { return trunk_->gradient_squares() + head
 
 void NetLearner::apply(const UpdateStep& step, const Progress&) {
   trunk_->update(step);
-  heads_.update(step);  // runs while the trunk's members update their shards
-  trunk_->finish();
+  heads_.update(step);  // runs while the trunk's members finish the backward pass
+  updated_ = step_;
 }
 
-std::string NetLearner::broken() const {
-  const std::string stage = trunk_->broken();
-  return stage.empty() ? heads_.broken() : stage;
+std::optional<Broken> NetLearner::broken() const {
+  if (auto stage = trunk_->broken()) return stage;
+  const std::string layer = heads_.broken();
+  return layer.empty() ? std::nullopt : std::optional(Broken{.layer = layer, .step = updated_});
 }
 
 const Tensor& NetLearner::outputs(const Tensor& images) {

@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,11 @@ class Learner {
   virtual double gradient_squares() = 0;
   /// Updates all parameters. `after` is the progress of training after the update.
   virtual void apply(const UpdateStep& step, const Progress& after) = 0;
-  /// The first stage or dense layer that an update left with values that are not finite; empty if none is known. The last
-  /// update is known after apply(); on a GPU, after the next accumulate(), or, on a slave's GPU, the next apply().
-  virtual std::string broken() const = 0;
+  /// Waits until the members have finished what they were given, up to the update before the last accumulate().
+  virtual void settle() = 0;
+  /// The first stage or dense layer that an update left with values that are not finite, and its step; nothing if none is
+  /// known. See Trunk::broken().
+  virtual std::optional<Broken> broken() const = 0;
 
   /// The outputs of the main head in testing, before its loss: (batch, classes). The tensor belongs to the learner and
   /// is valid until the next call. If members are lost, the call repeats itself, or throws Rewound if steps were done
@@ -77,7 +80,8 @@ class NetLearner : public Learner {
   BatchLoss accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) override;
   double gradient_squares() override;
   void apply(const UpdateStep& step, const Progress& after = {}) override;
-  std::string broken() const override;
+  void settle() override { trunk_->settle(); }
+  std::optional<Broken> broken() const override;
   const Tensor& outputs(const Tensor& images) override;
   BatchLoss test_loss(const std::vector<int>& labels, int count) override;
   std::shared_ptr<const ModelState> state() override;
@@ -87,6 +91,8 @@ class NetLearner : public Learner {
  private:
   Trunk* trunk_;
   Heads heads_;
+  long step_ = 0;     ///< of the last accumulate()
+  long updated_ = 0;  ///< the step of the last apply()
 };
 
 }  // namespace convoy

@@ -95,6 +95,7 @@ void LocalTrunk::join(Joined& joined) {
 
 void LocalTrunk::begin(const Tensor& images, const Pass& pass) {
   given_ = false;
+  if (pass.training) step_ = pass.step;
   if (shards_.empty()) {
     maps_[0] = images;
     return;
@@ -160,12 +161,14 @@ double LocalTrunk::gradient_squares() {
 void LocalTrunk::update(const UpdateStep& step) {
   const Stopwatch watch;
   for (const auto& shard : shards_) shard->update(step);
+  updated_ = step_;
   compute_ += watch.seconds();
 }
 
-std::string LocalTrunk::broken() const {
+std::optional<Broken> LocalTrunk::broken() const {
   const auto found = std::ranges::find_if(shards_, [](const auto& shard) { return !shard->finite(); });
-  return found == shards_.end() ? "" : (*found)->spec().stage.name;
+  if (found == shards_.end()) return std::nullopt;
+  return Broken{.layer = (*found)->spec().stage.name, .step = updated_};
 }
 
 std::vector<ShardState> LocalTrunk::snapshot() {

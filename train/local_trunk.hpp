@@ -26,7 +26,7 @@ class LocalTrunk : public Trunk {
   void backward(const std::vector<const Tensor*>& gradients, SampleRange samples) override;
   double gradient_squares() override;
   void update(const UpdateStep& step) override;
-  std::string broken() const override;
+  std::optional<Broken> broken() const override;
   std::vector<ShardState> snapshot() override;
   void begin_snapshot() override { begun_ = snapshot(); }
   std::optional<std::vector<ShardState>> take_snapshot() override { return std::exchange(begun_, std::nullopt); }
@@ -73,6 +73,8 @@ class LocalTrunk : public Trunk {
   std::vector<std::size_t> heads_;                ///< outputs_of(stages)
   std::vector<bool> tested_;                      ///< by stage, whether the last output depends on it
   std::vector<Tensor> maps_;                      ///< maps of the outputs, on the host
+  long step_ = 0;                                 ///< of the last training pass
+  long updated_ = 0;                              ///< the step of the last update
   bool given_ = false;                            ///< whether next_outputs() has returned the current batch
   double compute_ = 0.0;                          ///< computing seconds since take_times()
   std::optional<std::vector<ShardState>> begun_;  ///< the snapshot of begin_snapshot()

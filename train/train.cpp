@@ -123,6 +123,8 @@ class Loop {
 
   void save() {
     const std::shared_ptr<const ModelState> model = learner_.state();
+    add_times(learner_.take_times(), outcome_.times);  // of the last update
+    expect_unbroken();
     save_({model, progress()});
     if (finished_ && training_.save_best) ended_ = model;
     saved_step_ = steps_done();
@@ -174,7 +176,7 @@ class Loop {
       expect_finite(each);
       return begun(with(each));
     });
-    expect_unbroken(steps_done() + 1);
+    expect_unbroken();
     const double mean = loss.sum / images_.shape().n;
     const Progress done = with(loss);
     progress() = begun(done);
@@ -182,18 +184,21 @@ class Loop {
     report_step(done, mean, watch.seconds(), rate);
   }
 
-  /// Before the update of the next step.
+  /// Before the update of the next step. A loss that is not finite may come from an update that is not known to be broken
+  /// yet.
   void expect_finite(const BatchLoss& loss) {
-    expect_unbroken(steps_done());  // a GPU may have ended the last update during this step
+    if (!std::isfinite(loss.sum)) learner_.settle();
+    expect_unbroken();
     if (std::isfinite(loss.sum)) return;
     throw Diverged(
         fmt::format("training diverged: the loss of step {} is {}", steps_done() + 1, loss.sum / images_.shape().n));
   }
-  void expect_unbroken(long step) const {
-    const std::string layer = learner_.broken();
-    if (layer.empty()) return;
-    throw Diverged(fmt::format(
-        "training diverged: after step {}, weights of layer {} or their moments are infinite or NaN", step, layer));
+  void expect_unbroken() const {
+    const std::optional<Broken> broken = learner_.broken();
+    if (!broken) return;
+    throw Diverged(
+        fmt::format("training diverged: after step {}, weights of layer {} or their moments are infinite or NaN",
+                    broken->step, broken->layer));
   }
 
   /// `done`: where training stands in the epoch of the step.
@@ -223,6 +228,7 @@ class Loop {
     const Progress& finished = *finished_;
     const double seen = static_cast<double>(finished.batch) * images_.shape().n;
     const Evaluation test = evaluate(learner_, training_.test);
+    expect_unbroken();
     learner_.take_times();  // the split of the members' time is that of training
     outcome_.test_accuracy = test.accuracy;
     const EpochReport report{

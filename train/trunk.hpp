@@ -25,6 +25,12 @@ struct MemberTime {
 /// Adds each time to the sum for the same member, and appends members that have no sum yet.
 void add_times(const std::vector<MemberTime>& times, std::vector<MemberTime>& sums);
 
+/// A stage or dense layer whose weights or moments are not finite after the update of a step.
+struct Broken {
+  std::string layer;
+  long step = 0;  ///< counted from 1
+};
+
 class Trunk {
  public:
   virtual ~Trunk() = default;
@@ -57,13 +63,15 @@ class Trunk {
   /// The sum of the squares of all parameters' gradients, after backward(). The Pass of begin() must have `squares`
   /// set.
   virtual double gradient_squares() = 0;
-  /// Updates all parameters, which ends the step. May return before the trunk has finished; the next call waits.
+  /// Updates all parameters, which ends the step. May return before the trunk has finished: slaves update when the next
+  /// call needs it.
   virtual void update(const UpdateStep& step) = 0;
-  /// Waits until the step has finished.
-  virtual void finish() {}
-  /// The first stage that an update left with values that are not finite; empty if none is known. The last update is
-  /// known after finish(); on a GPU, after the next forward, or, on a slave's GPU, the next finish().
-  virtual std::string broken() const = 0;
+  /// Waits until all passes have finished, and with them the updates before the last pass.
+  virtual void settle() {}
+  /// The first stage that an update left with values that are not finite, and the step of the update (Pass::step);
+  /// nothing if none is known. An update is known at once on a processor of this machine, after the next forward on its
+  /// GPU, and on slaves after the next settle(), snapshot() or forward pass in testing.
+  virtual std::optional<Broken> broken() const = 0;
   /// The whole state of every stage, in the order of the stages. Drops a snapshot that begin_snapshot() began.
   virtual std::vector<ShardState> snapshot() = 0;
   /// Begins a snapshot of the current state, which is collected while further steps run. Drops a snapshot in progress.

@@ -284,17 +284,29 @@ Done read(const fb::Done& t) {
   return done;
 }
 
-Update read(const fb::Update& t) {
+UpdateStep read(const fb::Update& t) {
   const int optimizer = within(static_cast<int>(t.optimizer()), 0, 2, "optimizer");
-  return {{.optimizer = static_cast<Optimizer>(optimizer),
-           .learning_rate = finite(t.learning_rate(), "learning rate"),
-           .momentum = finite(t.momentum(), "momentum"),
-           .weight_decay = finite(t.weight_decay(), "weight decay"),
-           .beta2 = finite(t.beta2(), "beta2"),
-           .epsilon = finite(t.epsilon(), "epsilon"),
-           .correction1 = finite(t.correction1(), "correction1"),
-           .correction2 = finite(t.correction2(), "correction2"),
-           .gradient_scale = finite(t.gradient_scale(), "gradient scale")}};
+  return {.optimizer = static_cast<Optimizer>(optimizer),
+          .learning_rate = finite(t.learning_rate(), "learning rate"),
+          .momentum = finite(t.momentum(), "momentum"),
+          .weight_decay = finite(t.weight_decay(), "weight decay"),
+          .beta2 = finite(t.beta2(), "beta2"),
+          .epsilon = finite(t.epsilon(), "epsilon"),
+          .correction1 = finite(t.correction1(), "correction1"),
+          .correction2 = finite(t.correction2(), "correction2"),
+          .gradient_scale = finite(t.gradient_scale(), "gradient scale")};
+}
+
+Step read(const fb::Step& t) {
+  Step step{.number = t.number(), .work = {}};
+  if (step.number == 0) fail("the Step has number 0; steps are numbered from 1");
+  if (t.update() != nullptr) step.work.update = read(*t.update());
+  if (const fb::Pass* pass = t.pass()) {
+    step.work.pass = Pass{.training = pass->training(), .seed = pass->seed(), .squares = pass->squares()};
+  }
+  if (!step.work.update && !step.work.pass) fail("the Step has neither an update nor a pass");
+  if (step.work.update && step.work.pass && !step.work.trains()) fail("the Step has an update before a test");
+  return step;
 }
 
 Message read(const fb::Header& header) {
@@ -318,12 +330,7 @@ Message read(const fb::Header& header) {
     case fb::Body::Assign: return read(*header.body_as_Assign());
     case fb::Body::Load: return read(*header.body_as_Load());
     case fb::Body::Wanted: return read(*header.body_as_Wanted());
-    case fb::Body::Step: {
-      const fb::Step& t = *header.body_as_Step();
-      if (t.number() == 0) fail("the Step has number 0; steps are numbered from 1");
-      return Step{t.number(), {.training = t.training(), .seed = t.seed(), .squares = t.squares()}};
-    }
-    case fb::Body::Update: return read(*header.body_as_Update());
+    case fb::Body::Step: return read(*header.body_as_Step());
     case fb::Body::Snapshot: return read_state_of<Snapshot>(*header.body_as_Snapshot());
     case fb::Body::Piece: return read(*header.body_as_Piece());
     case fb::Body::Credit: return Credit{within(header.body_as_Credit()->pieces(), 1U, 1U << 20, "credit")};
@@ -364,9 +371,9 @@ Message decode(std::span<const std::byte> bytes) {
 
 std::string name_of(const Message& message) {
   constexpr std::array<const char*, std::variant_size_v<Message>> kNames{
-      "Hello", "Welcome",  "Refused", "Bye",      "Ping",    "Attach", "Calibrate", "Calibrated", "Assign",
-      "Load",  "Step",     "Update",  "Snapshot", "Piece",   "Credit", "Done",      "Failed",     "Unreached",
-      "Probe", "Assigned", "Leaving", "Probed",   "Squares", "Move",   "Wanted"};
+      "Hello",     "Welcome", "Refused",  "Bye",      "Ping",   "Attach",  "Calibrate", "Calibrated",
+      "Assign",    "Load",    "Step",     "Snapshot", "Piece",  "Credit",  "Done",      "Failed",
+      "Unreached", "Probe",   "Assigned", "Leaving",  "Probed", "Squares", "Move",      "Wanted"};
   return kNames[message.index()];
 }
 

@@ -158,16 +158,17 @@ struct BodyEncoder {
     return {fb::Body::Wanted, fb::CreateWanted(builder, m.stage_index, blocks).Union()};
   }
   Result operator()(const Step& m) const {
-    return {fb::Body::Step, fb::CreateStep(builder, m.number, m.pass.training, m.pass.seed, m.pass.squares).Union()};
+    flatbuffers::Offset<fb::Update> update;
+    if (const auto& step = m.work.update) {
+      update = fb::CreateUpdate(builder, static_cast<fb::Optimizer>(step->optimizer), step->learning_rate,
+                                step->momentum, step->weight_decay, step->beta2, step->epsilon, step->correction1,
+                                step->correction2, step->gradient_scale);
+    }
+    flatbuffers::Offset<fb::Pass> pass;
+    if (m.work.pass) pass = fb::CreatePass(builder, m.work.pass->training, m.work.pass->seed, m.work.pass->squares);
+    return {fb::Body::Step, fb::CreateStep(builder, m.number, update, pass).Union()};
   }
   Result operator()(const Squares& m) const { return {fb::Body::Squares, fb::CreateSquares(builder, m.sum).Union()}; }
-  Result operator()(const Update& m) const {
-    return {fb::Body::Update,
-            fb::CreateUpdate(builder, static_cast<fb::Optimizer>(m.step.optimizer), m.step.learning_rate,
-                             m.step.momentum, m.step.weight_decay, m.step.beta2, m.step.epsilon, m.step.correction1,
-                             m.step.correction2, m.step.gradient_scale)
-                .Union()};
-  }
   Result operator()(const Snapshot& m) const {
     return {fb::Body::Snapshot,
             fb::CreateSnapshot(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count)).Union()};

@@ -15,7 +15,7 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 10;
+inline constexpr std::uint32_t kProtocolVersion = 11;
 /// The capability of receiving and sending Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// The largest payload of a Piece, in bytes; a larger tensor travels as several Pieces.
@@ -122,19 +122,16 @@ struct Wanted {
 /// to the slaves that take them over. Answered by Done when the slave has received all states that it takes over
 /// itself.
 struct Move {};
-/// Master to slave: a step begins. Answered by Done when the slave has finished all its tasks of the step.
+/// Master to slave: the next step. The slave begins it when it has finished the step before, and answers Done when it has
+/// finished all its tasks of the step. At most one step may wait.
 struct Step {
   std::uint64_t number = 0;  ///< counts from 1 in each plan
-  Pass pass;
+  StepWork work;
 };
 /// Slave with shards to master, in a step whose gradients are clipped: the sum of the squares of all its gradients. The
-/// Update follows.
+/// update of the next Step depends on it.
 struct Squares {
   double sum = 0.0;
-};
-/// Master to slave: a request to update each shard as soon as its gradients are known.
-struct Update {
-  UpdateStep step;
 };
 /// Master to slave, between two steps: a request for the present state of filters of the slave's shard. The slave
 /// answers with Pieces, which it may send while further steps run.
@@ -184,9 +181,9 @@ struct Probed {
   HostSpeed host;
 };
 
-using Message = std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step,
-                             Update, Snapshot, Piece, Credit, Done, Failed, Unreached, Probe, Assigned, Leaving, Probed,
-                             Squares, Move, Wanted>;
+using Message =
+    std::variant<Hello, Welcome, Refused, Bye, Ping, Attach, Calibrate, Calibrated, Assign, Load, Step, Snapshot, Piece,
+                 Credit, Done, Failed, Unreached, Probe, Assigned, Leaving, Probed, Squares, Move, Wanted>;
 
 /// The name of a message's kind, such as "Piece", for texts for people.
 std::string name_of(const Message& message);

@@ -40,6 +40,10 @@ void ClusterLearner::apply(const UpdateStep& step, const Progress& after) {
   });
 }
 
+void ClusterLearner::settle() {
+  guarded([&] { net_.settle(); });
+}
+
 const Tensor& ClusterLearner::outputs(const Tensor& images) {
   while (true) {
     try {

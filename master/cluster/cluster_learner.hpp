@@ -20,7 +20,8 @@ class ClusterLearner : public Learner {
   BatchLoss accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) override;
   double gradient_squares() override;
   void apply(const UpdateStep& step, const Progress& after) override;
-  std::string broken() const override { return net_.broken(); }
+  void settle() override;
+  std::optional<Broken> broken() const override { return net_.broken(); }
   const Tensor& outputs(const Tensor& images) override;
   BatchLoss test_loss(const std::vector<int>& labels, int count) override { return net_.test_loss(labels, count); }
   std::shared_ptr<const ModelState> state() override;

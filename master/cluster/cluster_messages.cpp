@@ -23,9 +23,10 @@ void ClusterTrunk::send_all(const wire::Message& message) {
 
 void ClusterTrunk::carry(const Parcel& parcel) {
   if (verifier_ != nullptr) verifier_->see(parcel.task, parcel.first, parcel.bytes.values);
-  roster_.send(static_cast<std::size_t>(parcel.to),
-               {wire::Piece{.step = step_, .task = static_cast<std::uint32_t>(parcel.task), .first = parcel.first},
-                wire::Payload(parcel.bytes.owner, parcel.bytes.values)});
+  roster_.send(static_cast<std::size_t>(parcel.to), {wire::Piece{.step = ahead_ ? step_ : own_step_,
+                                                                 .task = static_cast<std::uint32_t>(parcel.task),
+                                                                 .first = parcel.first},
+                                                     wire::Payload(parcel.bytes.owner, parcel.bytes.values)});
 }
 
 void ClusterTrunk::expect_all() {
@@ -185,14 +186,15 @@ void ClusterTrunk::take_done(std::size_t slave, const wire::Done& done) {
   if (owed_[slave] == states_->unanswered_offers(slave)) broke_protocol(slave, "Done came where Wanted was due");
   --owed_[slave];
   if (step_ == 0) waited_ = {};
+  const Given step = given(step_ - std::min<std::uint64_t>(step_, static_cast<std::uint64_t>(owed_[slave])));
   for (const std::uint32_t stage : done.broken) {
     if (stage >= stages_.size()) broke_protocol(slave, fmt::format("a Done that names stage {}", stage));
-    broken_.insert(stage);
+    broken_.try_emplace(stage, step.update);
   }
   times_[slave].compute += done.compute;
   times_[slave].transfer += done.transfer;
   times_[slave].wait += done.wait;
-  if (!training_ || done.stages.size() != stages_.size()) return;
+  if (!step.counts || done.stages.size() != stages_.size()) return;
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     rebalancer_.count(slave, s, done.stages[s]);
     longest_ = std::max(longest_, done.stages[s]);
@@ -220,10 +222,22 @@ void ClusterTrunk::take_piece(std::size_t slave, const wire::Piece& piece, const
     if (states_->take(slave, piece, payload)) waited_ = {};
     return;
   }
-  if (step_ == 0 || piece.step != step_) fail("a Piece of step {} came in step {}", piece.step, step_);
+  if (piece.step == own_step_ + 1 && own_step_ < step_) {
+    return early_.add(static_cast<int>(slave), piece, payload, node_->bytes_due());
+  }
+  receive(static_cast<int>(slave), piece, payload);
+}
+
+void ClusterTrunk::take_early() {
+  early_.give([this](int from, const wire::Piece& piece, const wire::Payload& payload) {
+    judged(static_cast<std::size_t>(from), [&] { receive(from, piece, payload); });
+  });
+}
+
+void ClusterTrunk::receive(int from, const wire::Piece& piece, const wire::Payload& payload) {
+  if (own_step_ == 0 || piece.step != own_step_) fail("a Piece of step {} came in step {}", piece.step, own_step_);
   const auto owner = std::make_shared<wire::Payload>(payload);
-  node_->receive(static_cast<int>(slave), static_cast<int>(piece.task), piece.first,
-                 {owner, std::as_const(*owner).bytes()});
+  node_->receive(from, static_cast<int>(piece.task), piece.first, {owner, std::as_const(*owner).bytes()});
   if (verifier_ != nullptr) verifier_->see(static_cast<int>(piece.task), piece.first, std::as_const(*owner).bytes());
 }
 

@@ -1,5 +1,6 @@
 // The state of a trunk on slaves: the master collects it, distributes it, and moves it when the plan changes.
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -25,7 +26,8 @@ void ClusterTrunk::give(int node, const FilterState& state) {
 }
 
 void ClusterTrunk::begin_snapshot() {
-  settle();
+  end_step();
+  apply_update();
   snapshot_.clear();
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     for (const Assignment& owner : owners_of(plan_.stages[s])) snapshot_.push_back(ask(s, owner.member, owner.filters));
@@ -52,10 +54,13 @@ std::vector<ShardState> ClusterTrunk::snapshot() {
   return *take_snapshot();
 }
 
-std::string ClusterTrunk::broken() const {
-  std::set<std::uint32_t> all = broken_;
-  for (const std::uint32_t stage : node_->broken_stages()) all.insert(stage);
-  return all.empty() ? "" : stages_[*all.begin()].name;
+std::optional<Broken> ClusterTrunk::broken() const {
+  std::map<std::uint32_t, long> all = broken_;
+  for (const std::uint32_t stage : node_->broken_stages()) all.try_emplace(stage, given(own_step_).update);
+  const auto first =
+      std::ranges::min_element(all, {}, [](const auto& each) { return std::pair(each.second, each.first); });
+  if (first == all.end()) return std::nullopt;
+  return Broken{.layer = stages_[first->first].name, .step = first->second};
 }
 
 void ClusterTrunk::verify_with(Verifier& verifier) {
@@ -66,13 +71,16 @@ void ClusterTrunk::verify_with(Verifier& verifier) {
 /// Asks for the state of the tile to verify in the coming step, if there is one. The answer travels while the step runs.
 void ClusterTrunk::begin_verification(const Pass& pass) {
   const VerifiableTile* tile = verifier_ != nullptr ? verifier_->begin_step(pass) : nullptr;
-  if (tile != nullptr) before_ = ask(tile->stage, tile->node, tile->filters);
+  if (tile == nullptr) return;
+  apply_update();
+  before_ = ask(tile->stage, tile->node, tile->filters);
 }
 
 /// Verifies the tile of the step that has just ended, if there is one. The slabs of the master's node still hold the step.
 void ClusterTrunk::end_verification() {
   const VerifiableTile* tile = verifier_ != nullptr ? verifier_->tile() : nullptr;
   if (tile == nullptr) return;
+  apply_update();
   const auto before = std::exchange(before_, nullptr);
   const auto after = ask(tile->stage, tile->node, tile->filters);
   run_until([&] { return before->complete() && after->complete(); });
@@ -84,6 +92,8 @@ void ClusterTrunk::end_verification() {
 void ClusterTrunk::load(const std::vector<ShardState>& states) {
   invariant(states.size() == stages_.size(), "there is one state for each stage");
   settle();
+  update_.reset();
+  training_ = false;
   broken_.clear();
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     for (int node = 0; node <= static_cast<int>(slave_count()); ++node) {
@@ -97,7 +107,7 @@ void ClusterTrunk::load(const std::vector<ShardState>& states) {
 void ClusterTrunk::change_plan(const Plan& plan) {
   validate(plan, stages_);
   invariant(plan.members == plan_.members && plan.batch == plan_.batch, "the new plan has the same members and batch");
-  settle();
+  apply_update();
   // States that a node takes over through the master. They are fetched before the former holder drops them.
   std::vector<std::pair<int, std::shared_ptr<ComingState>>> moved;
   // States that slaves send each other. In a ring they are connected to each other.

@@ -51,6 +51,9 @@ ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster,
 void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves) {
   ready_ = false;
   step_ = 0;
+  own_step_ = 0;
+  early_.clear();
+  steps_.clear();
   longest_ = 0.0;
   longest_step_ = 0.0;
   moving_ = !moves.empty();
@@ -65,7 +68,6 @@ void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves)
                                              [this](int to) {
                                                if (is_slave(to)) send(static_cast<std::size_t>(to), wire::Credit{1});
                                              }});
-  traffic_ = traffic_of(node_->graph(), plan_, stages_);
   settle();
   if (!unreached_.empty()) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
   ready_ = true;
@@ -93,17 +95,75 @@ void ClusterTrunk::assign(bool keep, const std::vector<wire::StateMove>& moves) 
 }
 
 void ClusterTrunk::begin(const Tensor& images, const Pass& pass) {
-  settle();
-  count_own_seconds();
-  training_ = pass.training;
+  end_step();
+  if (!pass.training) apply_update();
   begin_verification(pass);
-  ++step_;
+  training_ = pass.training;
   squares_.assign(slave_count(), std::nullopt);
   squares_due_ = pass.training && pass.squares;
-  send_all(wire::Step{.number = step_, .pass = pass});
-  expect_all();
-  node_->begin(pass, &images);
+  const StepWork work{.update = std::exchange(update_, std::nullopt), .pass = pass};
+  send_step(work);
+  if (pass.training) {
+    trained_ = pass.step;
+    ahead_ = true;
+    node_->send_ahead(images);
+    ahead_ = false;
+  }
+  begin_own(work, &images);
   given_ = 0;
+}
+
+/// Gives the slaves the next step.
+void ClusterTrunk::send_step(const StepWork& work) {
+  if (step_ > kFirstSteps) longest_step_ = std::max(longest_step_, waited_.count());
+  ++step_;
+  constexpr std::size_t kKept = 3;  // the slaves' last answers are to the last step or the one before
+  steps_[step_] = {.counts = work.update || work.trains(), .update = trained_};
+  if (steps_.size() > kKept) steps_.erase(steps_.begin());
+  send_all(wire::Step{.number = step_, .work = work});
+  expect_all();
+}
+
+/// Begins the step on the master's node, once this has finished the step before.
+void ClusterTrunk::begin_own(const StepWork& work, const Tensor* images) {
+  run_until([this] { return node_->finished(); });
+  count_own_seconds();
+  own_step_ = step_;
+  node_->begin(work, images);
+  if (work.update || work.trains()) {
+    // A step that ends has done every send of its graph.
+    const std::vector<Traffic> traffic = traffic_of(node_->graph(), plan_, stages_, work);
+    for (std::size_t member = 0; member < times_.size(); ++member) {
+      times_[member].sent += traffic[member].sent;
+      times_[member].received += traffic[member].received;
+    }
+  }
+  take_early();
+}
+
+/// What is left of the last training step: its verification, and shares that it shows to be better.
+void ClusterTrunk::end_step() {
+  if (!training_) return;
+  end_verification();
+  training_ = false;
+  if (rebalancer_.needs_all_times()) {
+    settle();
+    count_own_seconds();
+  }
+  const auto better = rebalancer_.end_step(stages_, plan_);
+  if (!better || broken()) return;
+  if (on_plan_) on_plan_(*better);
+  change_plan(*better);
+}
+
+/// Applies the update that is due, where no training pass follows at once.
+void ClusterTrunk::apply_update() {
+  settle();
+  if (!update_) return;
+  const StepWork work{.update = std::exchange(update_, std::nullopt), .pass = {}};
+  send_step(work);
+  begin_own(work, nullptr);
+  settle();
 }
 
 std::optional<SampleRange> ClusterTrunk::next_outputs() {
@@ -138,20 +198,7 @@ double ClusterTrunk::gradient_squares() {
 void ClusterTrunk::update(const UpdateStep& step) {
   squares_due_ = false;
   if (verifier_ != nullptr) verifier_->see_update(step);
-  send_all(wire::Update{step});
-  node_->allow_update(step);
-}
-
-void ClusterTrunk::finish() {
-  settle();
-  if (step_ > kFirstSteps) longest_step_ = std::max(longest_step_, waited_.count());
-  count_own_seconds();
-  count_traffic();
-  end_verification();
-  const auto better = rebalancer_.end_step(stages_, plan_);
-  if (!better || !broken().empty()) return;
-  if (on_plan_) on_plan_(*better);
-  change_plan(*better);
+  update_ = step;
 }
 
 void ClusterTrunk::count_own_seconds() {
@@ -159,16 +206,7 @@ void ClusterTrunk::count_own_seconds() {
   const std::vector<double> seconds = node_->take_seconds();
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     times_.back().compute += seconds[s];
-    if (training_) rebalancer_.count(slave_count(), s, seconds[s]);
-  }
-}
-
-/// A step that is done has done every send of its graph.
-void ClusterTrunk::count_traffic() {
-  if (!training_) return;
-  for (std::size_t member = 0; member < times_.size(); ++member) {
-    times_[member].sent += traffic_[member].sent;
-    times_[member].received += traffic_[member].received;
+    if (given(own_step_).counts) rebalancer_.count(slave_count(), s, seconds[s]);
   }
 }
 

@@ -4,9 +4,9 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "exchange/node.hpp"
@@ -15,6 +15,7 @@
 #include "master/cluster/verifier.hpp"
 #include "plan/rebalance.hpp"
 #include "train/trunk.hpp"
+#include "wire/early_pieces.hpp"
 
 namespace convoy {
 
@@ -28,10 +29,11 @@ class ClusterTrunk : public Trunk {
   ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own, std::chrono::milliseconds patience,
                Rebalancing rebalancing = {}, std::function<void(const Plan&)> on_plan = {});
 
-  /// Has `verifier` compute some of the slaves' work again from now on. A slave whose work is wrong is lost: finish()
-  /// throws PeerLost with the reason `wrong`. The verifier must outlive the trunk.
+  /// Has `verifier` compute some of the slaves' work again from now on. A slave whose work is wrong is lost: the call after
+  /// the step throws PeerLost with the reason `wrong`. The verifier must outlive the trunk.
   void verify_with(Verifier& verifier);
 
+  /// Gives the slaves the step before they have finished the one before it, so that none of them waits for another.
   void begin(const Tensor& images, const Pass& pass) override;
   std::optional<SampleRange> next_outputs() override;
   std::size_t output_count() const override { return outputs_of(stages_).size(); }
@@ -40,8 +42,9 @@ class ClusterTrunk : public Trunk {
   void backward(const std::vector<const Tensor*>& gradients, SampleRange samples) override;
   double gradient_squares() override;
   void update(const UpdateStep& step) override;
-  void finish() override;
-  std::string broken() const override;
+  /// Waits until no slave owes an answer and the master's node has finished its step.
+  void settle() override;
+  std::optional<Broken> broken() const override;
   std::vector<ShardState> snapshot() override;
   void begin_snapshot() override;
   std::optional<std::vector<ShardState>> take_snapshot() override;
@@ -58,6 +61,12 @@ class ClusterTrunk : public Trunk {
   /// The first steps of a plan compile kernels and fill caches, so they may take long.
   static constexpr std::uint64_t kFirstSteps = 4;
 
+  /// A step as far as the answers to it must be understood.
+  struct Given {
+    bool counts = false;  ///< whether its seconds are those of training
+    long update = 0;      ///< Pass::step of the gradients by which it updates
+  };
+
   std::size_t slave_count() const { return roster_.slaves().size(); }
   bool is_slave(int node) const { return static_cast<std::size_t>(node) < slave_count(); }
   void send(std::size_t slave, const wire::Message& message);
@@ -67,11 +76,16 @@ class ClusterTrunk : public Trunk {
   void expect_all();
   /// Runs the master's own tasks and handles messages from slaves, until over() is true.
   void run_until(const std::function<bool()>& over);
-  /// Runs until no slave owes an answer and the master's node has finished the step.
-  void settle();
+  void send_step(const StepWork& work);
+  Given given(std::uint64_t step) const { return steps_.contains(step) ? steps_.at(step) : Given{}; }
+  void begin_own(const StepWork& work, const Tensor* images);
+  void end_step();
+  void apply_update();
   void take(std::size_t slave, const wire::Envelope& envelope);
   void take_done(std::size_t slave, const wire::Done& done);
   void take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
+  void take_early();
+  void receive(int from, const wire::Piece& piece, const wire::Payload& payload);
   std::vector<std::size_t> awaited() const;
   std::chrono::milliseconds patience() const;
   std::chrono::milliseconds limit() const;
@@ -91,7 +105,6 @@ class ClusterTrunk : public Trunk {
   void begin_verification(const Pass& pass);
   void end_verification();
   void count_own_seconds();
-  void count_traffic();
 
   std::vector<Stage> stages_;
   Plan plan_;
@@ -103,15 +116,20 @@ class ClusterTrunk : public Trunk {
   bool ready_ = false;          ///< whether every member has compiled its shards
   std::string token_;           ///< token of the plan
   std::vector<bool> assigned_;  ///< whether each slave has answered Assigned; older messages belong to the old plan
-  std::uint64_t step_ = 0;
+  std::uint64_t step_ = 0;      ///< the last step that the slaves were given
+  bool ahead_ = false;          ///< whether the master's node sends images of step_ while it is in the step before
+  std::uint64_t own_step_ = 0;  ///< the step of the master's node: step_, or the one before
+  wire::EarlyPieces early_;     ///< Pieces of the step after own_step_
+  std::optional<UpdateStep> update_;            ///< the update that the next step begins with
+  long trained_ = 0;                            ///< Pass::step of the last training pass
+  std::map<std::uint64_t, Given> steps_;        ///< what the slaves were given, by step; the last few
   bool training_ = false;                       ///< whether the current step trains
   int given_ = 0;                               ///< micro-batches that next_outputs() has returned in the current step
   std::vector<std::optional<double>> squares_;  ///< Squares of each slave in the current step
   bool squares_due_ = false;                    ///< whether slaves with shards still have to send Squares
-  std::set<std::uint32_t> broken_;              ///< stages that slaves named in Done since the last load()
-  std::vector<int> owed_;                       ///< number of Done messages expected from each slave
+  std::map<std::uint32_t, long> broken_;  ///< by stage that slaves named in Done since the last load(), Broken::step
+  std::vector<int> owed_;                 ///< number of Done messages expected from each slave
   std::vector<MemberTime> times_;
-  std::vector<Traffic> traffic_;  ///< of each node in a training step of the plan
   Rebalancer rebalancer_;
   std::function<void(const Plan&)> on_plan_;
   std::chrono::duration<double> waited_{0};  ///< time in run_until() since the slaves were given work

@@ -188,7 +188,7 @@ TEST(NodeParcels, ThatDoNotBelongAreRefused) {
   const Plan plan = plan_of({"", {1, 1}, false, kRing}, chain());
   const auto device = make_device("eigen", {.threads = 1});
   Node node(plan, chain(), 0, device.get(), {.send = [](Parcel&&) {}, .grant = [](int) {}});
-  node.begin({.training = true}, nullptr);
+  node.begin({.pass = Pass{.training = true}}, nullptr);
   const TaskGraph graph = make_task_graph(plan, chain());
   const auto to_node = std::ranges::find_if(graph.tasks, [](const Task& task) { return task.to == 0; });
   const auto index = static_cast<int>(to_node - graph.tasks.begin());

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "core/random.hpp"
 #include "devices/registry.hpp"
@@ -65,7 +67,8 @@ inline std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors) {
   return all;
 }
 
-/// All nodes of a plan in one thread. The order of turns and arrivals is drawn from a seed.
+/// All nodes of a plan in one thread. The order of turns and arrivals is drawn from a seed. A node begins a step when it
+/// has finished the step before, whatever the others do.
 class Nodes {
  public:
   Nodes(const Plan& plan, const Stages& trunk, const std::string& device, std::uint64_t seed,
@@ -73,31 +76,33 @@ class Nodes {
       : plan_(plan), trunk_(trunk), random_(seed, 0) {
     const TaskGraph graph = make_task_graph(plan, trunk);
     master_ = graph.master;
+    begun_.assign(at(graph.nodes), 0);
     for (int i = 0; i < graph.nodes; ++i) devices_.push_back(make_device(device, {.threads = 1}));
     for (int i = 0; i < graph.nodes; ++i) {
       const Carrier carrier{.send =
                                 [this, i](Parcel&& parcel) {
-                                  queues_[{i, parcel.to}].push_back(std::move(parcel));
+                                  const int step = ahead_ ? step_ : begun_[at(i)];
+                                  queues_[{i, parcel.to}].push_back({step, std::move(parcel)});
                                 },
                             .grant =
                                 [this, i](int to) {
-                                  queues_[{i, to}].push_back({.task = kGrant, .to = to});
+                                  queues_[{i, to}].push_back({0, {.task = kGrant, .to = to}});
                                 }};
-      nodes_.push_back(
-          std::make_unique<Node>(plan, trunk, i, devices_[static_cast<std::size_t>(i)].get(), carrier, most_values));
+      nodes_.push_back(std::make_unique<Node>(plan, trunk, i, devices_[at(i)].get(), carrier, most_values));
     }
     for (int i = 0; i < graph.nodes; ++i) {
       for (std::size_t s = 0; s < states.size(); ++s) {
         const FilterRange held = held_filters(plan, graph, s, i);
-        if (held.count > 0) nodes_[static_cast<std::size_t>(i)]->set_state(s, held, slice(states[s], held));
+        if (held.count > 0) nodes_[at(i)]->set_state(s, held, slice(states[s], held));
       }
     }
   }
 
   const Tensor& forward(const Tensor& images, const Pass& pass) {
-    for (const auto& node : nodes_) node->begin(pass, node.get() == &master() ? &images : nullptr);
-    run_until([&] { return master().outputs_ready() == plan_.micro_batches; });
-    if (!pass.training) run_until([&] { return finished(); });
+    if (!pass.training) apply_update();
+    begin({.update = std::exchange(update_, std::nullopt), .pass = pass}, images);
+    run_until([&] { return has_begun(master_) && master().outputs_ready() == plan_.micro_batches; });
+    if (!pass.training) settle();
     return master().output(outputs_of(trunk_).size() - 1);
   }
   const Tensor& output(std::size_t number) const { return master().output(number); }
@@ -107,9 +112,9 @@ class Nodes {
   /// Runs forward and backward. The gradient of a micro-batch is given at once or some turns after its outputs are
   /// ready.
   void train(const Tensor& images, int step) {
-    for (const auto& node : nodes_) node->begin(pass_of(step), node.get() == &master() ? &images : nullptr);
+    begin({.update = std::exchange(update_, std::nullopt), .pass = pass_of(step)}, images);
     for (int m = 0; m < plan_.micro_batches; ++m) {
-      run_until([&] { return master().outputs_ready() > m; });
+      run_until([&] { return has_begun(master_) && master().outputs_ready() > m; });
       for (std::uint32_t turns = random_.below(3) * 20; turns > 0; --turns) one_turn();
       // For other micro-batches, the outputs are still those of an earlier step.
       master().give_gradients(pointers(gradients_of(*this, trunk_, step)), m);
@@ -118,8 +123,9 @@ class Nodes {
   /// Waits until each node that updates filters knows their gradients.
   double gradient_squares() {
     run_until([&] {
-      for (std::size_t i = 0; i < nodes_.size(); ++i) {
-        if (updates(nodes_[i]->graph(), static_cast<int>(i)) && !nodes_[i]->gradients_ready()) return false;
+      for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
+        const Node& node = *nodes_[at(i)];
+        if (!has_begun(i) || (updates(node.graph(), i) && !node.gradients_ready())) return false;
       }
       return true;
     });
@@ -127,49 +133,80 @@ class Nodes {
     for (const auto& node : nodes_) sum += node->gradient_squares();
     return sum;
   }
-  void update(const UpdateStep& step) {
-    for (const auto& node : nodes_) {
-      if (random_.below(2) == 0) one_turn();
-      node->allow_update(step);
-    }
-    run_until([&] { return finished(); });
-  }
-  std::vector<ShardState> states() const {
+  /// The next step, or the next look at the states, begins with the update.
+  void update(const UpdateStep& step) { update_ = step; }
+  std::vector<ShardState> states() {
+    apply_update();
     std::vector<ShardState> states;
     for (const Stage& stage : trunk_) {
       const std::size_t s = states.size();
       ShardState whole = zero_state(stage, stage.conv.filters);
       for (const Assignment& owner : owners_of(plan_.stages[s])) {
-        paste(nodes_[static_cast<std::size_t>(owner.member)]->state(s, owner.filters), owner.filters, whole);
+        paste(nodes_[at(owner.member)]->state(s, owner.filters), owner.filters, whole);
       }
       states.push_back(std::move(whole));
     }
     return states;
   }
-  Node& master() const { return *nodes_[static_cast<std::size_t>(master_)]; }
+  Node& master() const { return *nodes_[at(master_)]; }
 
  private:
-  bool finished() const {
-    return std::ranges::all_of(nodes_, [](const auto& node) { return node->finished(); });
+  struct Sent {
+    int step;
+    Parcel parcel;
+  };
+
+  static std::size_t at(int node) { return static_cast<std::size_t>(node); }
+
+  void begin(const StepWork& work, const Tensor& images) {
+    run_until([&] { return std::ranges::all_of(begun_, [&](int step) { return step == step_; }); });
+    ++step_;
+    work_ = work;
+    images_ = images;
+    if (work.trains() && random_.below(2) == 0) {
+      ahead_ = true;
+      master().send_ahead(images_);
+      ahead_ = false;
+    }
+  }
+  void apply_update() {
+    settle();
+    if (!update_) return;
+    begin({.update = std::exchange(update_, std::nullopt), .pass = {}}, images_);
+    settle();
+  }
+  bool has_begun(int node) const { return begun_[at(node)] == step_; }
+  void settle() {
+    run_until([&] {
+      return std::ranges::all_of(begun_, [&](int step) { return step == step_; }) &&
+             std::ranges::all_of(nodes_, [](const auto& node) { return node->finished(); });
+    });
   }
 
-  /// Lets one node work or one parcel arrive. Parcels between two nodes arrive in the order in which they were sent.
+  /// Lets one node work or begin the next step, or one parcel arrive. Parcels of a step between two nodes arrive in the
+  /// order in which they were sent; they wait until the receiver has begun the step.
   void one_turn() {
     if (random_.below(2) == 0) {
-      nodes_[random_.below(static_cast<std::uint32_t>(nodes_.size()))]->work();
+      const std::uint32_t node = random_.below(static_cast<std::uint32_t>(nodes_.size()));
+      if (!nodes_[node]->work() && nodes_[node]->finished() && begun_[node] < step_) {
+        begun_[node] = step_;
+        nodes_[node]->begin(work_, static_cast<int>(node) == master_ && work_.pass ? &images_ : nullptr);
+      }
       return;
     }
     if (queues_.empty()) return;
     auto queue = queues_.begin();
     std::advance(queue, random_.below(static_cast<std::uint32_t>(queues_.size())));
-    if (queue->second.empty()) return;
-    const Parcel parcel = std::move(queue->second.front());
-    queue->second.pop_front();
-    Node& to = *nodes_[static_cast<std::size_t>(parcel.to)];
+    const auto next =
+        std::ranges::find_if(queue->second, [&](const Sent& sent) { return sent.step <= begun_[at(sent.parcel.to)]; });
+    if (next == queue->second.end()) return;
+    const Parcel parcel = std::move(next->parcel);
+    queue->second.erase(next);
+    const std::size_t to = at(parcel.to);
     if (parcel.task == kGrant) {
-      to.grant();
+      nodes_[to]->grant();
     } else {
-      to.receive(queue->first.first, parcel.task, parcel.first, parcel.bytes);
+      nodes_[to]->receive(queue->first.first, parcel.task, parcel.first, parcel.bytes);
     }
   }
 
@@ -187,7 +224,13 @@ class Nodes {
   int master_ = 0;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::map<std::pair<int, int>, std::deque<Parcel>> queues_;
+  std::map<std::pair<int, int>, std::deque<Sent>> queues_;
+  int step_ = 0;            ///< the last step that the nodes were given
+  StepWork work_;           ///< of that step
+  Tensor images_;           ///< of that step
+  std::vector<int> begun_;  ///< by node, the last step that it has begun
+  bool ahead_ = false;      ///< whether the master's node sends images of a step that it has not begun
+  std::optional<UpdateStep> update_;
 };
 
 /// What a trunk, on one device or on nodes, has after training.

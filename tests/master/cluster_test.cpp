@@ -105,7 +105,7 @@ Result train_on_slaves(const Names& devices, int slaves, const std::vector<doubl
   if (own) members.emplace_back("master");
   Plan plan = proportional_plan(cut.trunk, kBatch, members, shares);
   if (change) change(plan);
-  ClusterTrunk trunk(cut.trunk, plan, roster, own ? device.get() : nullptr, 20s);
+  ClusterTrunk trunk(cut.trunk, plan, roster, own ? device.get() : nullptr, 60s);
   Result result = train_some(trunk, cut);
   const std::vector<Traffic> traffic = traffic_of(make_task_graph(plan, cut.trunk), plan, cut.trunk);
   const std::vector<MemberTime> times = trunk.take_times();

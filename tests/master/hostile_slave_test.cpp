@@ -150,7 +150,6 @@ std::vector<HostileCase> bad_manners() {
          s.hang();
        },
        "floods the master"},
-      {"HangsInUpdate", "Update", [](FakeSlave&) {}, "hangs: it has not answered for"},
   };
 }
 
@@ -207,19 +206,23 @@ const std::vector<HostileCase>& hostile_cases() {
   return cases;
 }
 
-/// The error of one training step with the slave in the roster; empty if the step succeeds.
-std::string error_of_a_step(Roster& roster, NumberType wire = NumberType::fp32) {
+/// The error of some training steps with the slave in the roster, and with the master's device where it has one; empty if
+/// they succeed.
+std::string error_of_steps(Roster& roster, int steps = 1, NumberType wire = NumberType::fp32, Device* own = nullptr) {
   const std::vector<Stage> stages = two_stages();
-  Plan plan = proportional_plan(stages, kHostileBatch, {"evil"}, {1.0});
+  Plan plan = own == nullptr ? proportional_plan(stages, kHostileBatch, {"evil"}, {1.0})
+                             : proportional_plan(stages, kHostileBatch, {"evil", kMasterName}, {1.0, 1.0});
   plan.wire = wire;
   try {
-    ClusterTrunk trunk(stages, plan, roster, nullptr, 1s);
+    ClusterTrunk trunk(stages, plan, roster, own, 1s);
     std::vector<ShardState> states;
     for (const Stage& stage : stages) states.push_back(zero_state(stage, stage.conv.filters));
     trunk.load(states);
-    trunk.forward(Tensor(input_shape(stages[0], kHostileBatch), 1.0F), {.training = true});
-    trunk.backward(Tensor(output_shape(stages[1], kHostileBatch, 4), 1.0F));
-    trunk.update({});
+    for (int step = 0; step < steps; ++step) {
+      trunk.forward(Tensor(input_shape(stages[0], kHostileBatch), 1.0F), {.training = true});
+      trunk.backward(Tensor(output_shape(stages[1], kHostileBatch, 4), 1.0F));
+      trunk.update({});
+    }
     trunk.snapshot();
   } catch (const Error& error) {
     return error.what();
@@ -236,7 +239,7 @@ TEST_P(HostileSlave, IsNamed) {
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
   roster.gather(1, never, [] {});
-  const std::string error = error_of_a_step(roster);
+  const std::string error = error_of_steps(roster);
   stop = true;
   thread.join();
   EXPECT_THAT(error, HasSubstr("evil"));
@@ -246,6 +249,29 @@ TEST_P(HostileSlave, IsNamed) {
 INSTANTIATE_TEST_SUITE_P(Table, HostileSlave, testing::ValuesIn(hostile_cases()),
                          [](const auto& each) { return each.param.name; });
 
+TEST(HostileSlave, SendsTheNextStepInAdvanceUpToABound) {
+  static const std::uint32_t maps = send_of(Cargo::maps);
+  Roster roster("tcp://127.0.0.1:*", "test");
+  // Ten Pieces bring the states and the forward pass, and then the gradient comes. The master cannot begin the
+  // second step before it has the slave's parts of the gradient between the stages.
+  constexpr int kBefore = 10;
+  FakeSlave slave(roster.endpoint(), "Piece",
+                  [](FakeSlave& s) {
+                    std::this_thread::sleep_for(300ms);
+                    for (int i = 0; i < 10; ++i) s.send_piece({.step = 2, .task = maps}, kMaps);
+                  },
+                  {.spared = kBefore});
+  std::atomic<bool> stop{false};
+  std::thread thread([&] { slave.run(stop); });
+  const std::atomic<bool> never{false};
+  roster.gather(1, never, [] {});
+  const auto device = make_device("reference", {.threads = 1});
+  EXPECT_THAT(error_of_steps(roster, 2, NumberType::fp32, device.get()),
+              AllOf(HasSubstr("evil"), HasSubstr("more Pieces of the next step came than the plan sends")));
+  stop = true;
+  thread.join();
+}
+
 TEST(HostileSlave, TheFakeByItselfIsWellBehavedButKnowsFloatsAlone) {
   Roster roster("tcp://127.0.0.1:*", "test");
   FakeSlave slave(roster.endpoint(), "nothing", [](FakeSlave&) {});
@@ -253,9 +279,9 @@ TEST(HostileSlave, TheFakeByItselfIsWellBehavedButKnowsFloatsAlone) {
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
   roster.gather(1, never, [] {});
-  EXPECT_THAT(error_of_a_step(roster, NumberType::bf16),
+  EXPECT_THAT(error_of_steps(roster, 1, NumberType::bf16),
               AllOf(HasSubstr("evil"), HasSubstr("cannot send and receive bf16"), HasSubstr("--wire")));
-  EXPECT_EQ(error_of_a_step(roster), "");
+  EXPECT_EQ(error_of_steps(roster), "");
   stop = true;
   thread.join();
 }
@@ -288,7 +314,7 @@ TEST(HostileSlave, HasItsWordsWrittenOut) {
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
   roster.gather(1, never, [] {});
-  const std::string error = error_of_a_step(roster);
+  const std::string error = error_of_steps(roster);
   stop = true;
   thread.join();
   EXPECT_THAT(error, HasSubstr("broken\\x1b]0;owned\\x07\\xff"));

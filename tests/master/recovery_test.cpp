@@ -197,7 +197,6 @@ TEST_P(Deaths, LeaveTheWeightsOfARunThatChangedItsPlanThere) {
 INSTANTIATE_TEST_SUITE_P(Table, Deaths,
                          testing::Values(Death{"InAStepOfAStar", "star", "Step", 7, kEachStep, 1, 7},
                                          Death{"InAStepOfARing", "ring", "Step", 7, kEachStep, 1, 7},
-                                         Death{"InAnUpdate", "ring", "Update", 7, kEachStep, 1, 7},
                                          Death{"InASnapshot", "star", "Snapshot", 4, kEachStep, 1, 11},
                                          Death{"LongAfterTheLastSnapshot", "ring", "Step", 7, kNever, 0, 0},
                                          Death{"BeforeTheFirstStep", "star", "Load", 0, kNever, 0, 0}),
@@ -222,7 +221,7 @@ TEST(Losses, OfAllLeaveTheMasterToGoOnAlone) {
   TrainingRun run({.slaves = 2, .exchange = "star"});
   MortalSlaves mortal;
   mortal.add(run.endpoint(), "p", "Step", 3);
-  mortal.add(run.endpoint(), "q", "Update", 3);
+  mortal.add(run.endpoint(), "q", "Step", 4);
   const Result result = run.train(kSteps, kEachStep);
   EXPECT_EQ(result.plan.members, (std::vector<std::string>{"master"}));
   EXPECT_THAT(result.notices, Contains(HasSubstr("this machine goes on alone")));

@@ -99,7 +99,10 @@ class Recorder : public Learner {
       return loss;
     });
   }
-  std::string broken() const override { return learner_.broken(); }
+  void settle() override {
+    watched([&] { learner_.settle(); });
+  }
+  std::optional<Broken> broken() const override { return learner_.broken(); }
   double gradient_squares() override {
     return watched([&] { return learner_.gradient_squares(); });
   }

@@ -23,7 +23,7 @@ class NodesTrunk : public Trunk {
   void begin(const Tensor& images, const Pass& pass) override {
     settle();
     given_ = 0;
-    for (const auto& node : nodes_) node->begin(pass, node.get() == &master() ? &images : nullptr);
+    for (const auto& node : nodes_) node->begin({.pass = pass}, node.get() == &master() ? &images : nullptr);
   }
   std::optional<SampleRange> next_outputs() override {
     if (given_ == plan_->micro_batches) return std::nullopt;
@@ -48,13 +48,13 @@ class NodesTrunk : public Trunk {
     return shares_ ? sum + master().gradient_squares() : sum;
   }
   void update(const UpdateStep& step) override {
-    for (const auto& node : nodes_) node->allow_update(step);
+    settle();
+    for (const auto& node : nodes_) node->begin({.update = step}, nullptr);
     settle();
   }
-  void finish() override { settle(); }
-  std::string broken() const override {
+  std::optional<Broken> broken() const override {
     const bool broken = std::ranges::any_of(nodes_, [](const auto& node) { return !node->broken_stages().empty(); });
-    return broken ? "a stage" : "";
+    return broken ? std::optional(Broken{.layer = "a stage"}) : std::nullopt;
   }
   std::vector<ShardState> snapshot() override {
     settle();
@@ -155,7 +155,8 @@ class Replay : public Learner {
     return loss;
   }
   double gradient_squares() override { return net_.gradient_squares(); }
-  std::string broken() const override { return net_.broken(); }
+  void settle() override { net_.settle(); }
+  std::optional<Broken> broken() const override { return net_.broken(); }
   void apply(const UpdateStep& step, const Progress& after) override { net_.apply(step, after); }
   const Tensor& outputs(const Tensor& images) override { return net_.outputs(images); }
   BatchLoss test_loss(const std::vector<int>& labels, int count) override { return net_.test_loss(labels, count); }

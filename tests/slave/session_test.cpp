@@ -16,123 +16,6 @@ namespace {
 
 using testing::HasSubstr;
 
-// ---- tasks that cannot be done, answered with Failed ---------------------------------------------------------------
-
-struct BadTask {
-  std::string name;
-  void (*give)(FakeMaster& master);
-  std::string says;
-};
-
-void PrintTo(const BadTask& bad, std::ostream* out) { *out << bad.name; }
-
-const std::vector<BadTask> kBadTasks{
-    {"NoPlan",
-     [](FakeMaster& m) {
-       m.send(wire::Step{1, {}});
-     },
-     "this slave has no plan yet"},
-    {"NoPlanToLoad",
-     [](FakeMaster& m) {
-       m.send(wire::Load{0, {0, 1}, {{}}});
-     },
-     "this slave has no plan yet"},
-    {"NoStageToLoad",
-     [](FakeMaster& m) {
-       m.assign();
-       m.send(wire::Load{1, {0, 1}, {{}}});
-     },
-     "of stage 1 are computed by this slave"},
-    {"ContentsOfOtherBlocks",
-     [](FakeMaster& m) {
-       m.assign();
-       m.send(wire::Load{0, {0, 4}, {{}, {}}});
-     },
-     "the Load has 2 hashes, but its 4 filters make 1 blocks"},
-    {"NoStageToSnapshot",
-     [](FakeMaster& m) {
-       m.assign();
-       m.send(wire::Snapshot{1, {0, 1}});
-     },
-     "of stage 1 are in a shard of this slave"},
-    {"NotATask", [](FakeMaster& m) { m.send(wire::Done{}); }, "a master does not send Done"},
-    {"APieceByItself", [](FakeMaster& m) { m.send_piece({.step = 1}, 4); }, "this slave has no plan yet"},
-    {"TooLargeToHold", [](FakeMaster& m) { m.send(assign_of(4096)); }, "raise --memory"},
-    {"TooLargeToTime", [](FakeMaster& m) { m.send(wire::Calibrate{.stage = stage(), .filters = 4, .batch = 4096}); },
-     "raise --memory"},
-    {"NoAddressOfAPeer",
-     [](FakeMaster& m) {
-       wire::Assign assign = assign_of();
-       assign.trunk.push_back({.name = "conv2",
-                               .channels = 4,
-                               .height = 6,
-                               .width = 6,
-                               .conv = {.filters = 2, .kernel_h = 1, .kernel_w = 1},
-                               .after = {}});
-       assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
-       assign.plan.exchange = Exchange::ring;
-       m.send(assign);
-     },
-     "Unreached"},
-    {"StepOutOfTurn",
-     [](FakeMaster& m) {
-       m.assign();
-       m.send(wire::Step{2, {}});
-     },
-     "step 2 came where step 1 was due"},
-    {"UpdateWithoutStep",
-     [](FakeMaster& m) {
-       m.assign();
-       m.send(wire::Update{});
-     },
-     "an Update came outside a step"},
-    {"SnapshotInAStep",
-     [](FakeMaster& m) {
-       m.assign();
-       m.send(wire::Step{1, {.training = true}});
-       m.send(wire::Snapshot{0, {0, 1}});
-     },
-     "a Snapshot came in the middle of a step"},
-    {"PieceOfAnotherStep",
-     [](FakeMaster& m) {
-       m.assign();
-       m.send(wire::Step{1, {.training = true}});
-       m.send_piece({.step = 2}, kImages);
-     },
-     "a Piece of step 2 came in step 1"},
-    {"TooManyImages",
-     [](FakeMaster& m) {
-       m.assign();
-       m.send(wire::Step{1, {.training = true}});
-       m.send_piece({.step = 1}, kImages + 4);
-     },
-     "292 bytes from value 0 on"},
-    {"ImagesTwice",
-     [](FakeMaster& m) {
-       m.assign();
-       m.send(wire::Step{1, {.training = true}});
-       m.send_piece({.step = 1}, kImages / 2);
-       m.send_piece({.step = 1}, kImages / 2);
-     },
-     "from value 0 on of task 0 came where values 36 to 72"},
-};
-
-class BadTasks : public testing::TestWithParam<BadTask> {};
-
-TEST_P(BadTasks, AreAnsweredWithTheReason) {
-  FakeMaster master;
-  const SlaveThread slave(master.endpoint(), std::size_t{1} << 20);
-  ASSERT_TRUE(master.welcome());
-  GetParam().give(master);
-  EXPECT_THAT(master.failure(), HasSubstr(GetParam().says));
-  master.send(wire::Bye{"enough"}, Channel::control);
-  EXPECT_TRUE(master.welcome()) << "the slave must come back for the next run";
-  EXPECT_FALSE(slave.over());
-}
-
-INSTANTIATE_TEST_SUITE_P(Table, BadTasks, testing::ValuesIn(kBadTasks),
-                         [](const auto& each) { return each.param.name; });
-
 // ---- masters that break off a run ----------------------------------------------------------------------------------
 
 struct BrokenRun {
@@ -148,7 +31,7 @@ const std::vector<BrokenRun>& broken_runs() {
        [](FakeMaster& m) {
          m.assign();
          m.send(wire::Load{0, {0, 1}, {{}}});
-         m.send(wire::Update{});
+         m.send(training_step(1));
        }},
       {"StageIndexBeyondTheLimit",
        [](FakeMaster& m) {
@@ -163,8 +46,8 @@ const std::vector<BrokenRun>& broken_runs() {
       {"ByeInTheMiddleOfAStep",
        [](FakeMaster& m) {
          m.assign();
-         m.send(wire::Step{1, {.training = true}});
-         m.send_piece({.step = 1}, kImages / 2);
+         m.send(training_step(1));
+         m.send_piece({.step = 1, .task = images_task()}, kImages / 2);
          m.send(wire::Bye{"interrupted"}, Channel::control);
        }},
       {"NoMessage",
@@ -199,7 +82,7 @@ TEST(Slave, OutlivesAMasterThatVanishes) {
   first->go_away();
   FakeMaster second(endpoint);
   EXPECT_TRUE(second.welcome());
-  second.send(wire::Step{1, {}});
+  second.send(wire::Step{1, {.pass = Pass{}}});
   EXPECT_THAT(second.failure(), HasSubstr("this slave has no plan"))
       << "the slave must have dropped the plan of the previous run";
 }
@@ -210,7 +93,7 @@ TEST(Slave, TakesAnotherPlanInTheMiddleOfWhatEverItDoes) {
   const SlaveThread slave(master.endpoint());
   ASSERT_TRUE(master.welcome());
   master.assign();
-  master.send(wire::Step{1, {.training = true}});
+  master.send(training_step(1));
   master.send(assign_of());
   while (!std::holds_alternative<wire::Done>(master.next())) {
   }
@@ -219,7 +102,7 @@ TEST(Slave, TakesAnotherPlanInTheMiddleOfWhatEverItDoes) {
   master.send_piece({.step = 0, .task = 0, .first = 0}, 4);
   master.send(assign_of());
   ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
-  master.send(wire::Step{1, {}});
+  master.send(wire::Step{1, {.pass = Pass{}}});
   master.send_piece({.step = 1, .task = 0, .first = 0}, kImages);
   EXPECT_TRUE(std::holds_alternative<wire::Piece>(master.next())) << "the slave must compute the step of the new plan";
 }
@@ -337,9 +220,9 @@ INSTANTIATE_TEST_SUITE_P(Table, BadPeers,
                                                  "Bye came where a Piece was due"},
                                          BadPeer{"NoPiece",
                                                  [] {
-                                                   return wire::Envelope{wire::Update{}, {}};
+                                                   return wire::Envelope{wire::Credit{1}, {}};
                                                  },
-                                                 "Update came where a Piece was due"},
+                                                 "Credit came where a Piece was due"},
                                          BadPeer{"OfALaterStep",
                                                  [] {
                                                    return wire::Envelope{wire::Piece{.step = 2}, wire::Payload(4)};

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "devices/registry.hpp"
+#include "plan/task_graph.hpp"
 #include "slave/serve.hpp"
 #include "wire/tcp_link.hpp"
 
@@ -62,6 +63,17 @@ class SlaveThread {
   std::atomic<bool> over_{false};
   std::thread thread_;
 };
+
+inline wire::Step training_step(std::uint64_t number) { return {number, {.pass = Pass{.training = true}}}; }
+
+/// The task that sends the images in a step of assign_of().
+inline std::uint32_t images_task() {
+  const wire::Assign assign = assign_of();
+  const TaskGraph graph = make_task_graph(assign.plan, assign.trunk);
+  const auto task = std::ranges::find_if(
+      graph.tasks, [](const Task& each) { return each.kind == TaskKind::send && each.stage == Source::kImages; });
+  return static_cast<std::uint32_t>(task - graph.tasks.begin());
+}
 
 /// A master whose messages the test sends one by one.
 class FakeMaster {

@@ -46,7 +46,8 @@ class ForgetfulLearner : public Learner {
   }
   double gradient_squares() override { return 0.0; }
   void apply(const UpdateStep&, const Progress& after) override { stands_ = after; }
-  std::string broken() const override { return ""; }
+  void settle() override {}
+  std::optional<Broken> broken() const override { return std::nullopt; }
   const Tensor& outputs(const Tensor&) override {
     ++tested_;
     return outputs_;
@@ -83,7 +84,10 @@ class BrokenLearner : public ForgetfulLearner {
     ++applied_;
     ForgetfulLearner::apply(step, after);
   }
-  std::string broken() const override { return (late_ ? begun_ > 2 : applied_ >= 2) ? "conv1" : ""; }
+  std::optional<Broken> broken() const override {
+    if (late_ ? begun_ <= 2 : applied_ < 2) return std::nullopt;
+    return Broken{.layer = "conv1", .step = 2};
+  }
 
   int applied() const { return applied_; }
 

@@ -71,8 +71,9 @@ std::vector<Message> samples() {
           Calibrated{0.125, 0.25, 0.5, 0.75},
           sample_assign(),
           Load{1, {3, 4}, {{0x1122334455667788U, 9}, {1, 2}}},
-          Step{9, {.training = true, .seed = 0x1122334455667788, .squares = true}},
-          Update{{Optimizer::adam, 0.5F, 0.25F, 0.125F, 0.75F, 0.0625F, 1.5F, 2.5F, 3.5F}},
+          Step{9,
+               {.update = UpdateStep{Optimizer::adam, 0.5F, 0.25F, 0.125F, 0.75F, 0.0625F, 1.5F, 2.5F, 3.5F},
+                .pass = Pass{.training = true, .seed = 0x1122334455667788, .squares = true}}},
           Snapshot{1, {0, 2}},
           Piece{1, 2, 3},
           Credit{4},
@@ -120,9 +121,10 @@ TEST(Codec, KeepsEveryField) {
   EXPECT_EQ(assign.moves[0].from, 1);
   EXPECT_EQ(assign.moves[0].to, 0);
   const auto step = std::get<Step>(decode(encode(samples()[10])));
-  EXPECT_EQ(step.pass.seed, 0x1122334455667788U);
-  EXPECT_TRUE(step.pass.squares);
-  EXPECT_EQ(std::get<Update>(decode(encode(samples()[11]))).step, std::get<Update>(samples()[11]).step);
+  EXPECT_TRUE(step.work.trains());
+  EXPECT_EQ(step.work.pass->seed, 0x1122334455667788U);
+  EXPECT_TRUE(step.work.pass->squares);
+  EXPECT_EQ(step.work.update, std::get<Step>(samples()[10]).work.update);
   const auto hello = std::get<Hello>(decode(encode(samples()[0])));
   EXPECT_EQ(hello.memory, 123456789012U);
   EXPECT_EQ(hello.capabilities, (std::vector<std::string>{"a", "b"}));
@@ -245,13 +247,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"Node", assign([](Assign& m) { m.node = 2; }), "for node 2, but the plan has 2 members"},
         BadMessage{"LongToken", assign([](Assign& m) { m.token.assign(65, 'x'); }), "the token has 65 bytes"},
         BadMessage{"LargeBatch", assign([](Assign& m) { m.plan.batch = 65537; }), "batch 65537"},
-        BadMessage{"StepZero", Step{0, {}}, "number 0"},
+        BadMessage{"StepZero", Step{0, {.pass = Pass{}}}, "number 0"},
+        BadMessage{"EmptyStep", Step{1, {}}, "neither an update nor a pass"},
+        BadMessage{"UpdateBeforeATest", Step{1, {.update = UpdateStep{}, .pass = Pass{}}}, "an update before a test"},
         BadMessage{"PeerPort", Hello{.name = "a", .peer_port = 65536}, "peer port 65536"},
         BadMessage{"StageIndex", Load{4096, {0, 1}, {}}, "stage index 4096"},
         BadMessage{"NoFilters", Load{1, {2, 0}, {}}, "filter count 0"},
         BadMessage{"BlocksInDisorder", Wanted{0, {3, 2}}, "block 2 follows block 3"},
         BadMessage{"NegativeFirst", Snapshot{1, {-1, 1}}, "first filter"},
-        BadMessage{"InfiniteRate", Update{{.learning_rate = INFINITY}}, "learning rate is not finite"},
+        BadMessage{"InfiniteRate", Step{1, {.update = UpdateStep{.learning_rate = INFINITY}}},
+                   "learning rate is not finite"},
         BadMessage{"NegativeTime", Done{-1.0, 0.0, 0.0, {}}, "compute -1"},
         BadMessage{"BrokenStage", Done{0.0, 0.0, 0.0, {}, {4096}}, "stage index 4096"},
         BadMessage{"NanTime", Calibrated{NAN}, "forward"},

@@ -1,0 +1,82 @@
+// Builds the task graph of a plan, stage by stage. Only the sources of make_task_graph() include this header.
+#pragma once
+
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "plan/needs.hpp"
+#include "plan/task_graph.hpp"
+
+namespace convoy {
+
+/// A stage's index stands for its maps, Source::kImages for the images.
+class GraphBuilder {
+ public:
+  GraphBuilder(const Plan& plan, const std::vector<Stage>& trunk, bool training);
+
+  TaskGraph build();
+
+ private:
+  using Key = std::tuple<int, int, int>;  // stage, micro-batch, node
+
+  const Stage& stage(int s) const { return trunk_[static_cast<std::size_t>(s)]; }
+  const StagePlan& plan_of(int s) const { return plan_.stages[static_cast<std::size_t>(s)]; }
+  std::vector<Tile> tiles(int s) const { return tiles_of(plan_of(s)); }
+  bool replicated(int s) const { return plan_of(s).replicated; }
+  bool everywhere(int s) const { return convoy::everywhere(plan_of(s)); }
+  bool normalises(int s) const { return has_batch_norm(stage(s)); }
+  /// Returns whether several members hold weights of the stage and find parts of their gradients.
+  bool joins_gradients(int s) const { return has_several_rows(plan_of(s)) && has_parameters(stage(s)); }
+  Box whole(int s) const;
+  std::vector<int> stages_read(int s) const;
+
+  int add(Task task);
+  int send(int from, int to, Cargo cargo, int s, int micro_batch, const Box& box, std::vector<int> after);
+  /// Returns the tasks after which a node may read the maps: sends that bring them, and its own computations.
+  std::vector<int>& arrivals(int value, int micro_batch, int node) { return arrivals_[{value, micro_batch, node}]; }
+
+  void deliver_maps(int value, int m);
+  void deliver_images(int m);
+  void forward(int s, int m);
+  void give_out(int s);
+  void head();
+  void deliver_gradients();
+  void backward_input(int s, int m);
+  void collect(int value, int m);
+  int sum_at(int node, int value, int m, const Box& box);
+
+  void update_and_send(int s);
+  void update_alone(int s);
+  void backward_filters(int s);
+  void send_filter_parts(int s, const Tile& tile, int found);
+  int send_weights(int from, int to, Cargo cargo, int s, const Box& box, int after);
+  void sum_filters(int s);
+
+  const Plan& plan_;
+  const std::vector<Stage>& trunk_;
+  bool training_;
+  std::vector<int> outputs_;
+  TaskGraph graph_;
+  std::vector<int> heads_;  ///< by micro-batch
+  Needs needs_;
+  std::set<std::pair<int, int>> delivered_;  ///< stage, micro-batch
+  std::map<Key, std::vector<int>> arrivals_;
+  std::map<Key, int> computed_;
+  std::map<Key, int> part_;       ///< the last task at the node that adds to its part
+  std::map<Key, int> gradients_;  ///< the task after which a node has the gradient of its own filters' maps
+  std::map<std::pair<int, int>, std::vector<int>> backward_tasks_;
+  /// The sends of weights and their gradients to the master of a star: by sender, cargo, stage, first filter and filters.
+  std::map<std::tuple<int, int, int, int, int>, int> at_master_;
+  /// By stage and owner, the tasks after which the owner has each part of its filters' gradients, in the order of rows.
+  std::map<std::pair<int, int>, std::vector<int>> filter_parts_;
+  /// By stage and node, the tasks after which the node has the updated weights.
+  std::map<std::pair<int, int>, std::vector<int>> updated_;
+};
+
+/// Appends tasks that are not in the list.
+void append_tasks(std::vector<int>& to, const std::vector<int>& more);
+
+}  // namespace convoy

@@ -1,0 +1,143 @@
+// Tests a slave with tasks that cannot be done. The slave must answer with the reason and serve the next run.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/fake_master.hpp"
+
+namespace convoy {
+namespace {
+
+using testing::HasSubstr;
+
+struct BadTask {
+  std::string name;
+  void (*give)(FakeMaster& master);
+  std::string says;
+};
+
+void PrintTo(const BadTask& bad, std::ostream* out) { *out << bad.name; }
+
+const std::vector<BadTask> kBadTasks{
+    {"NoPlan",
+     [](FakeMaster& m) {
+       m.send(wire::Step{1, {.pass = Pass{}}});
+     },
+     "this slave has no plan yet"},
+    {"NoPlanToLoad",
+     [](FakeMaster& m) {
+       m.send(wire::Load{0, {0, 1}, {{}}});
+     },
+     "this slave has no plan yet"},
+    {"NoStageToLoad",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Load{1, {0, 1}, {{}}});
+     },
+     "of stage 1 are computed by this slave"},
+    {"ContentsOfOtherBlocks",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Load{0, {0, 4}, {{}, {}}});
+     },
+     "the Load has 2 hashes, but its 4 filters make 1 blocks"},
+    {"NoStageToSnapshot",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Snapshot{1, {0, 1}});
+     },
+     "of stage 1 are in a shard of this slave"},
+    {"NotATask", [](FakeMaster& m) { m.send(wire::Done{}); }, "a master does not send Done"},
+    {"APieceByItself", [](FakeMaster& m) { m.send_piece({.step = 1}, 4); }, "this slave has no plan yet"},
+    {"TooLargeToHold", [](FakeMaster& m) { m.send(assign_of(4096)); }, "raise --memory"},
+    {"TooLargeToTime", [](FakeMaster& m) { m.send(wire::Calibrate{.stage = stage(), .filters = 4, .batch = 4096}); },
+     "raise --memory"},
+    {"NoAddressOfAPeer",
+     [](FakeMaster& m) {
+       wire::Assign assign = assign_of();
+       assign.trunk.push_back({.name = "conv2",
+                               .channels = 4,
+                               .height = 6,
+                               .width = 6,
+                               .conv = {.filters = 2, .kernel_h = 1, .kernel_w = 1},
+                               .after = {}});
+       assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
+       assign.plan.exchange = Exchange::ring;
+       m.send(assign);
+     },
+     "Unreached"},
+    {"StepOutOfTurn",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Step{2, {.pass = Pass{}}});
+     },
+     "step 2 came where step 1 was due"},
+    {"UpdateWithoutGradients",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Step{1, {.update = UpdateStep{}}});
+     },
+     "an update came before the gradients that it needs"},
+    {"ThreeStepsAtOnce",
+     [](FakeMaster& m) {
+       m.assign();
+       for (const std::uint64_t step : {1U, 2U, 3U}) m.send(training_step(step));
+     },
+     "step 3 came while step 2 waits"},
+    {"SnapshotInAStep",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       m.send(wire::Snapshot{0, {0, 1}});
+     },
+     "a Snapshot came in the middle of a step"},
+    {"PieceOfAnotherStep",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       m.send_piece({.step = 2}, kImages);
+     },
+     "a Piece of step 2 came in step 1"},
+    {"TooManyPiecesOfTheNextStep",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       m.send(training_step(2));
+       for (int i = 0; i < 100; ++i) m.send_piece({.step = 2}, kImages);
+     },
+     "more Pieces of the next step came than the plan sends"},
+    {"TooManyImages",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       m.send_piece({.step = 1, .task = images_task()}, kImages + 4);
+     },
+     "292 bytes from value 0 on"},
+    {"ImagesTwice",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(training_step(1));
+       m.send_piece({.step = 1, .task = images_task()}, kImages / 2);
+       m.send_piece({.step = 1, .task = images_task()}, kImages / 2);
+     },
+     "from value 0 on of task 1 came where values 36 to 72"},
+};
+
+class BadTasks : public testing::TestWithParam<BadTask> {};
+
+TEST_P(BadTasks, AreAnsweredWithTheReason) {
+  FakeMaster master;
+  const SlaveThread slave(master.endpoint(), std::size_t{1} << 20);
+  ASSERT_TRUE(master.welcome());
+  GetParam().give(master);
+  EXPECT_THAT(master.failure(), HasSubstr(GetParam().says));
+  master.send(wire::Bye{"enough"}, Channel::control);
+  EXPECT_TRUE(master.welcome()) << "the slave must come back for the next run";
+  EXPECT_FALSE(slave.over());
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, BadTasks, testing::ValuesIn(kBadTasks),
+                         [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace convoy
