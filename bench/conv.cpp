@@ -33,7 +33,7 @@ struct ConvOptions {
 };
 
 /// A row of the table.
-struct Row {
+struct ConvRow {
   std::string stage;
   int filters;
   std::string device;
@@ -111,7 +111,7 @@ struct Samples {
   }
 };
 
-void measure(const Job& job, const ConvOptions& options, double peak, std::vector<Row>& rows) {
+void measure(const Job& job, const ConvOptions& options, double peak, std::vector<ConvRow>& rows) {
   const auto device = make_device(
       job.device,
       {.threads = job.threads, .tf32 = options.tf32, .fp16 = options.fp16, .bf16 = options.compute == "bf16"});
@@ -181,12 +181,12 @@ std::vector<Stage> stages_of(const ConvOptions& options) {
   return {stage};
 }
 
-void print(const std::vector<Row>& rows, const std::string& format) {
+void print(const std::vector<ConvRow>& rows, const std::string& format) {
   if (format == "csv") {
     fmt::print(
         "stage,filters,device,threads,pass,gflops,gflops_low,gflops_high,peak_gflops,of_peak,ratio_to_bare,ratio_low,"
         "ratio_high\n");
-    for (const Row& r : rows) {
+    for (const ConvRow& r : rows) {
       const std::string peak = r.peak > 0.0 ? fmt::format("{:.1f},{:.3f}", r.peak, r.gflops.median / r.peak) : ",";
       fmt::print("{},{},{},{},{},{:.1f},{:.1f},{:.1f},{},{:.3f},{:.3f},{:.3f}\n", r.stage, r.filters, r.device,
                  r.threads, r.pass, r.gflops.median, r.gflops.low, r.gflops.high, peak, r.ratio.median, r.ratio.low,
@@ -196,7 +196,7 @@ void print(const std::vector<Row>& rows, const std::string& format) {
   }
   fmt::print("{:<10}{:>8} {:<12}{:>8} {:<16}{:>9} {:>15}{:>9}  {}\n", "stage", "filters", "device", "threads", "pass",
              "GFLOP/s", "quartiles", "of peak", "to the bare library (quartiles)");
-  for (const Row& r : rows) {
+  for (const ConvRow& r : rows) {
     const std::string ratio = r.ratio.median > 0.0
                                   ? fmt::format("{:.3f} ({:.3f} to {:.3f}) of {}", r.ratio.median, r.ratio.low,
                                                 r.ratio.high, is_nvidia_gpu(r.device) ? "cuDNN" : "oneDNN")
@@ -209,7 +209,7 @@ void print(const std::vector<Row>& rows, const std::string& format) {
 
 void run_conv(const ConvOptions& options) {
   const std::vector<Stage> stages = stages_of(options);
-  std::vector<Row> rows;
+  std::vector<ConvRow> rows;
   std::map<int, double> peaks;
   for (const int threads : options.threads) {
     peaks[threads] = measure_fma_peak(threads);

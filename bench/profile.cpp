@@ -140,7 +140,7 @@ class TimedDevice : public Device {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-struct Row {
+struct StageRow {
   std::string stage;
   std::array<double, 4> seconds{};
   double weights = 0.0;  ///< MiB, with gradients and moments
@@ -149,12 +149,12 @@ struct Row {
 };
 
 /// Returns the medians over the steps of each stage's passes.
-std::vector<Row> rows_of(const std::vector<Stage>& trunk, int batch, const std::vector<Event>& events) {
+std::vector<StageRow> rows_of(const std::vector<Stage>& trunk, int batch, const std::vector<Event>& events) {
   std::map<std::pair<std::string, int>, std::vector<double>> times;
   for (const Event& event : events) times[{event.what, event.pass}].push_back(event.seconds);
-  std::vector<Row> rows;
+  std::vector<StageRow> rows;
   for (const Stage& stage : trunk) {
-    Row row{.stage = stage.name};
+    StageRow row{.stage = stage.name};
     for (int pass = 0; pass < 4; ++pass) {
       const auto found = times.find({stage.name, pass});
       if (found != times.end()) row.seconds[pass] = quartiles(found->second).median;
@@ -173,7 +173,7 @@ std::vector<Row> rows_of(const std::vector<Stage>& trunk, int batch, const std::
   return rows;
 }
 
-void print_rows(const std::vector<Row>& rows, double step, double head, const std::string& format) {
+void print_rows(const std::vector<StageRow>& rows, double step, double head, const std::string& format) {
   const bool csv = format == "csv";
   if (csv) {
     fmt::print("stage,forward_s,input_gradient_s,weight_gradient_s,update_s,weights_mib,maps_mib\n");
@@ -181,13 +181,13 @@ void print_rows(const std::vector<Row>& rows, double step, double head, const st
     fmt::print("{:<24}{:>9}{:>10}{:>10}{:>9}{:>9}{:>7}{:>10}{:>9}\n", "ms", "forward", "input", "weights", "update",
                "all", "%", "weights", "maps MiB");
   }
-  Row sum{.stage = "all stages"};
-  for (const Row& row : rows) {
+  StageRow sum{.stage = "all stages"};
+  for (const StageRow& row : rows) {
     for (std::size_t p = 0; p < 4; ++p) sum.seconds[p] += row.seconds[p];
     sum.weights += row.weights;
     sum.maps += row.maps;
   }
-  const auto print = [&](const Row& row) {
+  const auto print = [&](const StageRow& row) {
     const auto& s = row.seconds;
     if (csv) {
       fmt::print("{},{:.6f},{:.6f},{:.6f},{:.6f},{:.3f},{:.3f}\n", row.stage, s[0], s[1], s[2], s[3], row.weights,
@@ -198,7 +198,7 @@ void print_rows(const std::vector<Row>& rows, double step, double head, const st
                  row.weights, row.maps);
     }
   };
-  for (const Row& row : rows) print(row);
+  for (const StageRow& row : rows) print(row);
   print(sum);
   if (csv) return;
   fmt::print("{:<62}{:>9.3f}{:>7.1f}\n", "heads", 1e3 * head, 100.0 * head / step);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kExtent = 28;
 constexpr int kOne = 256;  ///< units in a pixel
-constexpr int kClasses = 10;
+constexpr int kGlyphs = 10;
 constexpr std::uint64_t kTrainingStream = std::uint64_t{3} << 32;
 constexpr std::uint64_t kTestStream = std::uint64_t{4} << 32;
 
@@ -27,8 +27,8 @@ struct Stroke {
 };
 
 /// The strokes of each class, between points of a 9 x 9 grid from (0, 0) to (8, 8).
-const std::array<std::vector<Stroke>, kClasses>& shapes() {
-  static const std::array<std::vector<Stroke>, kClasses> all{{
+const std::array<std::vector<Stroke>, kGlyphs>& shapes() {
+  static const std::array<std::vector<Stroke>, kGlyphs> all{{
       {{{0, 0}, {8, 0}}, {{8, 0}, {8, 8}}, {{8, 8}, {0, 8}}, {{0, 8}, {0, 0}}},  // square
       {{{4, 0}, {8, 8}}, {{8, 8}, {0, 8}}, {{0, 8}, {4, 0}}},                    // triangle
       {{{4, 0}, {8, 4}}, {{8, 4}, {4, 8}}, {{4, 8}, {0, 4}}, {{0, 4}, {4, 0}}},  // diamond
@@ -128,7 +128,7 @@ ImageSet draw_part(std::uint64_t seed, std::uint64_t stream, int count) {
                   .labels = {}};
   for (int i = 0; i < count; ++i) {
     Random random(seed, stream + static_cast<std::uint64_t>(i));
-    const auto shape = static_cast<std::uint8_t>(random.below(kClasses));
+    const auto shape = static_cast<std::uint8_t>(random.below(kGlyphs));
     images.labels.push_back(shape);
     draw(shape, random, images.pixels.data() + static_cast<std::size_t>(i) * kPixels);
   }
@@ -139,7 +139,7 @@ ImageSet draw_part(std::uint64_t seed, std::uint64_t stream, int count) {
 
 DataSet draw_glyphs(std::uint64_t seed, int training_images, int test_images) {
   return {.name = "glyphs",
-          .classes = kClasses,
+          .classes = kGlyphs,
           .training = draw_part(seed, kTrainingStream, training_images),
           .test = draw_part(seed, kTestStream, test_images)};
 }

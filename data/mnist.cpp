@@ -8,10 +8,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLargestFile = std::size_t{1} << 30;
+constexpr std::size_t kLargestIdxFile = std::size_t{1} << 30;
 constexpr std::uint32_t kImageMagic = 0x00000803;  // unsigned bytes, three dimensions
 constexpr std::uint32_t kLabelMagic = 0x00000801;  // unsigned bytes, one dimension
-constexpr int kClasses = 10;
+constexpr int kDigits = 10;
 
 std::string find_file(const std::string& folder, const std::string& part, const std::string& kind) {
   for (const char* separator : {"-", "."}) {
@@ -31,7 +31,7 @@ std::uint32_t word(const std::vector<std::uint8_t>& bytes, std::size_t at) {
 /// Reads an IDX file with as many extents as `extents` has, and fills them in. Returns the bytes after the header.
 /// Throws Error unless the magic number and the size of the file fit.
 std::vector<std::uint8_t> read_idx(const std::string& file, std::uint32_t magic, std::vector<std::uint32_t>& extents) {
-  std::vector<std::uint8_t> bytes = read_bytes(file, kLargestFile);
+  std::vector<std::uint8_t> bytes = read_bytes(file, kLargestIdxFile);
   const std::size_t header = 4 + 4 * extents.size();
   if (bytes.size() < 4 || word(bytes, 0) != magic) {
     fail("{}: the file begins with {:#010x}; expected the magic number {:#010x} of an IDX file of bytes", file,
@@ -41,9 +41,9 @@ std::vector<std::uint8_t> read_idx(const std::string& file, std::uint32_t magic,
   std::size_t values = 1;
   for (std::size_t i = 0; i < extents.size(); ++i) {
     extents[i] = word(bytes, 4 + 4 * i);
-    if (extents[i] == 0 || extents[i] > kLargestFile)
-      fail("{}: extent {} is {}; expected 1 to {}", file, i, extents[i], kLargestFile);
-    values = values > kLargestFile ? values : values * extents[i];
+    if (extents[i] == 0 || extents[i] > kLargestIdxFile)
+      fail("{}: extent {} is {}; expected 1 to {}", file, i, extents[i], kLargestIdxFile);
+    values = values > kLargestIdxFile ? values : values * extents[i];
   }
   if (bytes.size() - header != values) {
     fail("{}: its header announces {} bytes, but {} follow; the file is cut off or damaged, so fetch it again", file,
@@ -70,8 +70,8 @@ ImageSet read_part(const std::string& folder, const std::string& part) {
          image_file, extents[0]);
   }
   for (std::size_t i = 0; i < images.labels.size(); ++i) {
-    if (images.labels[i] >= kClasses) {
-      fail("{}: label {} is {}; expected 0 to {}", label_file, i, images.labels[i], kClasses - 1);
+    if (images.labels[i] >= kDigits) {
+      fail("{}: label {} is {}; expected 0 to {}", label_file, i, images.labels[i], kDigits - 1);
     }
   }
   return images;
@@ -81,7 +81,7 @@ ImageSet read_part(const std::string& folder, const std::string& part) {
 
 DataSet read_mnist(const std::string& folder) {
   DataSet data{
-      .name = "MNIST", .classes = kClasses, .training = read_part(folder, "train"), .test = read_part(folder, "t10k")};
+      .name = "MNIST", .classes = kDigits, .training = read_part(folder, "train"), .test = read_part(folder, "t10k")};
   if (data.training.shape != data.test.shape) {
     fail("{}: training and test images differ in size; the files do not belong together", folder);
   }

@@ -11,7 +11,7 @@ namespace convoy {
 namespace {
 
 /// The layer of a tensor, such as "conv1" for "conv1.weight". Names of layers have no dots.
-std::string layer_of(const std::string& tensor) { return tensor.substr(0, tensor.find('.')); }
+std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.find('.')); }
 
 /// The first modules of the file, for an error text.
 std::string modules_in(const SafetensorsFile& file) {
@@ -35,7 +35,7 @@ TorchWeights take_torch_weights(const SafetensorsFile& from, const std::string& 
   const TensorsByName by_name(from, file);
   std::unordered_set<std::string> taken;
   for (NamedTensor& wanted : zero_tensors(cut(net))) {
-    const std::string layer = layer_of(wanted.name);
+    const std::string layer = module_of(wanted.name);
     const auto named = names.find(layer);
     const std::string module = named == names.end() ? layer : named->second;
     const std::string name = module + wanted.name.substr(layer.size());

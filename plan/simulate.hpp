@@ -50,4 +50,9 @@ struct Simulated {
 Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                    const ClusterModel& cluster);
 
+/// Returns the seconds without which no step can do: those of the busiest processor or card. Takes a small part of the time
+/// of a simulation.
+double least_seconds(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
+                     const ClusterModel& cluster);
+
 }  // namespace convoy

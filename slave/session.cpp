@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 using wire::Channel;
 using wire::Clock;
 
-constexpr auto kTick = 200ms;
+constexpr auto kIdleWait = 200ms;
 /// The interval of the Pings by which a slave that works or waits shows the master that it does not hang.
 constexpr auto kSignInterval = 500ms;
 
@@ -28,13 +28,13 @@ std::optional<std::string> Session::serve(const std::atomic<bool>& stop, std::ch
     if (stop && !leave_at) {
       leave_at = Clock::now() + patience;
       leaving();
-      link_.send(Channel::control, {wire::Leaving{}, {}}, Clock::now() + kTick);
+      link_.send(Channel::control, {wire::Leaving{}, {}}, Clock::now() + kIdleWait);
     }
     if (leave_at && Clock::now() >= *leave_at) break;
     // Messages are taken before the next task begins, because other nodes may wait for their effects.
     std::optional<wire::ClientLink::From> from = next(Clock::now());
     if (!from && !work()) {
-      from = next(Clock::now() + kTick);
+      from = next(Clock::now() + kIdleWait);
       // The time of a transfer is counted when it ends.
       if (!transferring()) times_.wait += watch_.restart();
     }

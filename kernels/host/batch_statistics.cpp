@@ -11,11 +11,11 @@ namespace convoy {
 namespace {
 
 // Vectors use the compiler's extension; without AVX the compiler splits them.
-constexpr int kWidth = 4;
-using Floats = float __attribute__((vector_size(kWidth * sizeof(float))));
-using Doubles = double __attribute__((vector_size(kWidth * sizeof(double))));
+constexpr int kLanes = 4;
+using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
+using Doubles = double __attribute__((vector_size(kLanes * sizeof(double))));
 
-/// Adds the pixels of kVectors * kWidth lanes. `stride` is the distance of two pixels.
+/// Adds the pixels of kVectors * kLanes lanes. `stride` is the distance of two pixels.
 template <int kVectors>
 CONVOY_INLINE void add_vectors(const float* x, std::size_t pixels, std::size_t stride, const float* shifts,
                                double* distances, double* squares) {
@@ -24,24 +24,24 @@ CONVOY_INLINE void add_vectors(const float* x, std::size_t pixels, std::size_t s
   Doubles square[kVectors];
   for (int v = 0; v < kVectors; ++v) {
     Floats some;
-    std::memcpy(&some, shifts + v * kWidth, sizeof(some));
+    std::memcpy(&some, shifts + v * kLanes, sizeof(some));
     shift[v] = __builtin_convertvector(some, Doubles);
-    std::memcpy(&sum[v], distances + v * kWidth, sizeof(Doubles));
-    std::memcpy(&square[v], squares + v * kWidth, sizeof(Doubles));
+    std::memcpy(&sum[v], distances + v * kLanes, sizeof(Doubles));
+    std::memcpy(&square[v], squares + v * kLanes, sizeof(Doubles));
   }
   for (std::size_t p = 0; p < pixels; ++p) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       Floats some;
-      std::memcpy(&some, x + p * stride + static_cast<std::size_t>(v * kWidth), sizeof(some));
+      std::memcpy(&some, x + p * stride + static_cast<std::size_t>(v * kLanes), sizeof(some));
       const Doubles distance = __builtin_convertvector(some, Doubles) - shift[v];
       sum[v] += distance;
       square[v] += distance * distance;
     }
   }
   for (int v = 0; v < kVectors; ++v) {
-    std::memcpy(distances + v * kWidth, &sum[v], sizeof(Doubles));
-    std::memcpy(squares + v * kWidth, &square[v], sizeof(Doubles));
+    std::memcpy(distances + v * kLanes, &sum[v], sizeof(Doubles));
+    std::memcpy(squares + v * kLanes, &square[v], sizeof(Doubles));
   }
 }
 
@@ -56,10 +56,10 @@ CONVOY_INLINE void add_lane(const float* x, std::size_t pixels, std::size_t stri
 
 CONVOY_INLINE void add_lanes(const float* x, std::size_t pixels, std::size_t stride, int lanes, const float* shifts,
                              double* distances, double* squares) {
-  if (lanes == 4 * kWidth) return add_vectors<4>(x, pixels, stride, shifts, distances, squares);
-  if (lanes == 2 * kWidth) return add_vectors<2>(x, pixels, stride, shifts, distances, squares);
+  if (lanes == 4 * kLanes) return add_vectors<4>(x, pixels, stride, shifts, distances, squares);
+  if (lanes == 2 * kLanes) return add_vectors<2>(x, pixels, stride, shifts, distances, squares);
   int lane = 0;
-  for (; lane + kWidth <= lanes; lane += kWidth) {
+  for (; lane + kLanes <= lanes; lane += kLanes) {
     add_vectors<1>(x + lane, pixels, stride, shifts + lane, distances + lane, squares + lane);
   }
   for (; lane < lanes; ++lane) add_lane(x + lane, pixels, stride, shifts[lane], distances[lane], squares[lane]);

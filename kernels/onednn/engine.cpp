@@ -41,8 +41,6 @@ memory channels_of(const memory& maps, int first, int count) {
   return {maps.get_desc().submemory_desc(dims, {0, first, 0, 0}), maps.get_engine(), maps.get_data_handle()};
 }
 
-std::size_t count_of(const memory& values) { return values.get_desc().get_size() / sizeof(float); }
-
 memory zeros(const OnednnEngine& engine, const memory::desc& desc) {
   memory made = engine.make(desc);
   std::memset(made.get_data_handle(), 0, desc.get_size());
@@ -233,6 +231,7 @@ bool OnednnParameter::update(const UpdateStep& step) const {
 bool OnednnParameter::finite() const { return all_finite(std::span<const float>(floats_of(values), count_of(values))); }
 
 float* floats_of(const memory& values) { return static_cast<float*>(values.get_data_handle()); }
+std::size_t count_of(const memory& values) { return values.get_desc().get_size() / sizeof(float); }
 
 Tensor read_list(const memory& from) {
   Tensor list({static_cast<int>(count_of(from)), 1});

@@ -126,6 +126,8 @@ struct OnednnParameter {
 };
 /// Returns the place of the values of a memory of floats.
 float* floats_of(const dnnl::memory& values);
+/// Returns how many floats a memory holds.
+std::size_t count_of(const dnnl::memory& values);
 /// Returns the values of a list of numbers, (count, 1).
 Tensor read_list(const dnnl::memory& from);
 /// Writes a list of numbers, (count, 1).

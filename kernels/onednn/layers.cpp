@@ -70,8 +70,6 @@ class ActivationLayer : public ActivationBackward {
   dnnl::eltwise_forward forward_;
 };
 
-float* values_of(const memory& maps) { return static_cast<float*>(maps.get_data_handle()); }
-
 /// A max pooling 1.3 to 3 times as fast as that of oneDNN 2.6, which also includes the derivative of a ReLU before it.
 class MaxPoolLayer : public OnednnLayer {
  public:
@@ -90,13 +88,13 @@ class MaxPoolLayer : public OnednnLayer {
         places_(output_.get_desc().get_size() / sizeof(float)) {}
 
   void forward(const Pass&, SampleRange samples) override {
-    pool_.forward(values_of(samples_of(input_, shape_, samples)), after_relu_,
-                  values_of(samples_of(output_, pooled_, samples)), places_of(samples));
+    pool_.forward(floats_of(samples_of(input_, shape_, samples)), after_relu_,
+                  floats_of(samples_of(output_, pooled_, samples)), places_of(samples));
   }
   const memory& output() const override { return output_; }
   void backward(const memory& gradient, SampleRange samples) override {
-    pool_.backward(values_of(gradient_.take(engine_, gradient)), places_of(samples),
-                   values_of(samples_of(input_gradient_, shape_, samples)));
+    pool_.backward(floats_of(gradient_.take(engine_, gradient)), places_of(samples),
+                   floats_of(samples_of(input_gradient_, shape_, samples)));
   }
   const memory& input_gradient() const override { return input_gradient_; }
   const Shape& input_shape() const override { return shape_; }

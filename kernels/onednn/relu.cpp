@@ -10,9 +10,6 @@ using dnnl::memory;
 
 namespace {
 
-float* values_of(const memory& maps) { return static_cast<float*>(maps.get_data_handle()); }
-std::size_t count_of(const memory& maps) { return maps.get_desc().get_size() / sizeof(float); }
-
 /// Calls work(first, count) for ranges that cover 0 .. count - 1, on all threads.
 template <class Work>
 void in_ranges(std::size_t count, Work work) {
@@ -37,9 +34,9 @@ class ReluBackward : public OnednnLayer {
   const memory& output() const override { return output_; }
   void backward(const memory& gradient, SampleRange samples) override {
     const memory output = samples_of(output_, shape_, samples);
-    const float* y = values_of(output);
-    const float* dy = values_of(gradient_.take(engine_, gradient));
-    float* dx = values_of(samples_of(input_gradient_, shape_, samples));
+    const float* y = floats_of(output);
+    const float* dy = floats_of(gradient_.take(engine_, gradient));
+    float* dx = floats_of(samples_of(input_gradient_, shape_, samples));
     in_ranges(count_of(output), [&](std::size_t first, std::size_t count) {
       activate_backward(activation_, y + first, dy + first, dx + first, count);
     });
@@ -65,8 +62,8 @@ class ReluLayer : public ReluBackward {
       : ReluBackward(engine, activation, shape, micro_batch, engine.make(input.get_desc())), input_(input) {}
   void forward(const Pass&, SampleRange samples) override {
     const memory input = samples_of(input_, shape_, samples);
-    const float* x = values_of(input);
-    float* y = values_of(samples_of(output_, shape_, samples));
+    const float* x = floats_of(input);
+    float* y = floats_of(samples_of(output_, shape_, samples));
     in_ranges(count_of(input),
               [&](std::size_t first, std::size_t count) { activate(activation_, x + first, y + first, count); });
   }
@@ -82,7 +79,7 @@ bool is_relu(const Activation& activation) {
 }
 
 void activate_in_place(const Activation& activation, const memory& maps) {
-  float* values = values_of(maps);
+  float* values = floats_of(maps);
   in_ranges(count_of(maps),
             [&](std::size_t first, std::size_t count) { activate(activation, values + first, values + first, count); });
 }

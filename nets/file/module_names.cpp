@@ -16,7 +16,7 @@ bool has_weights(const Layer& layer) {
          std::holds_alternative<BatchNorm>(layer.spec);
 }
 
-YAML::Node load(const std::string& text, const std::string& file) {
+YAML::Node load_names(const std::string& text, const std::string& file) {
   try {
     return YAML::Load(text);
   } catch (const YAML::Exception& error) {
@@ -31,7 +31,7 @@ ModuleNames read_module_names(const std::string& file, const Net& net) {
 }
 
 ModuleNames parse_module_names(const std::string& text, const std::string& file, const Net& net) {
-  const YAML::Node root = load(text, file);
+  const YAML::Node root = load_names(text, file);
   if (!root.IsMap())
     fail("{}: the file is not a map from layers to modules; expected lines such as conv1: features.0", file);
   std::vector<std::string> layers;

@@ -17,15 +17,15 @@ bool is_any(const Layer& layer) {
 bool is_loss(const Layer& layer) { return is_any<SoftmaxCrossEntropy, SquaredError>(layer); }
 
 /// The layer that a layer reads; nothing where it reads the images.
-const Layer* input_of(const Net& net, const Layer& layer) {
+const Layer* layer_before(const Net& net, const Layer& layer) {
   const int input = layer.inputs[0];
   return input == kNetInput ? nullptr : &net.layers[static_cast<std::size_t>(input)];
 }
 
 /// A map in front of a loss would make each of its pixels a class.
 void expect_no_map(const Net& net, const Layer& loss) {
-  const Layer* before = input_of(net, loss);
-  while (before != nullptr && is_any<Flatten, Activation, Dropout>(*before)) before = input_of(net, *before);
+  const Layer* before = layer_before(net, loss);
+  while (before != nullptr && is_any<Flatten, Activation, Dropout>(*before)) before = layer_before(net, *before);
   const FeatureShape& shape = before == nullptr ? net.input : before->output;
   if (shape.height * shape.width == 1) return;
   fail(
@@ -39,10 +39,10 @@ void expect_no_map(const Net& net, const Layer& loss) {
 
 /// The dense layer or convolution that makes the outputs before a loss; nothing where a join or the images do.
 const Layer* maker_of(const Net& net, const Layer& loss) {
-  const Layer* layer = input_of(net, loss);
+  const Layer* layer = layer_before(net, loss);
   while (layer != nullptr &&
          is_any<Flatten, Activation, Dropout, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm>(*layer)) {
-    layer = input_of(net, *layer);
+    layer = layer_before(net, *layer);
   }
   return layer != nullptr && is_any<Dense, Convolution>(*layer) ? layer : nullptr;
 }

@@ -22,7 +22,6 @@ constexpr int kBatch = 6;
 constexpr int kSteps = 5;
 /// Tolerance for values up to 10 of the trunk with branches, whose small batch norms amplify rounding.
 constexpr float kBranches = 5e-4F;
-constexpr UpdateStep kSgd{.learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 0.001F};
 
 /// Three stages with odd sizes and every kind of channel layer. The thesis' scheme has no batch norm.
 Stages chain(Exchange exchange = Exchange::ring) {
@@ -52,19 +51,6 @@ Stages chain(Exchange exchange = Exchange::ring) {
 }
 
 Stages branches() { return cut(parse_net(kGraphNet, "graph.yaml")).trunk; }
-
-std::vector<ShardState> start(const Stages& trunk) {
-  std::vector<ShardState> states;
-  for (const Stage& stage : trunk) {
-    ShardState state = zero_state(stage, stage.conv.filters);
-    for (std::size_t p = 0; p < convolution_parameters(stage); ++p) {
-      Tensor& values = state.parameters[p].value;
-      values = drawn(values.shape(), 50 + 10 * p + states.size(), p == 0 ? 0.4F : 0.1F);
-    }
-    states.push_back(std::move(state));
-  }
-  return states;
-}
 
 Shape images_shape(const Stages& trunk) { return input_shape(trunk[0], kBatch); }
 
@@ -149,8 +135,6 @@ TEST_P(NodesTogether, TrainBranchesAsOneDeviceDoes) {
   expect_close(train_on_nodes(plan, trunk, "eigen", 3), local, kBranches);
 }
 
-constexpr auto kStar = Exchange::star;
-constexpr auto kRing = Exchange::ring;
 constexpr auto kThesis = Exchange::thesis;
 
 INSTANTIATE_TEST_SUITE_P(

@@ -18,6 +18,9 @@ namespace convoy {
 
 using Stages = std::vector<Stage>;
 
+inline constexpr auto kStar = Exchange::star;
+inline constexpr auto kRing = Exchange::ring;
+inline constexpr UpdateStep kSgd{.learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 0.001F};
 inline constexpr int kGrant = -1;  ///< stands for a grant in place of a parcel's task
 
 inline Tensor drawn(const Shape& shape, std::uint64_t stream, float scale) {
@@ -25,6 +28,20 @@ inline Tensor drawn(const Shape& shape, std::uint64_t stream, float scale) {
   Random random(3, stream);
   for (float& value : tensor.span()) value = random.uniform(-scale, scale);
   return tensor;
+}
+
+/// Weights drawn for all stages of a trunk.
+inline std::vector<ShardState> start(const Stages& trunk) {
+  std::vector<ShardState> states;
+  for (const Stage& stage : trunk) {
+    ShardState state = zero_state(stage, stage.conv.filters);
+    for (std::size_t p = 0; p < convolution_parameters(stage); ++p) {
+      Tensor& values = state.parameters[p].value;
+      values = drawn(values.shape(), 50 + 10 * p + states.size(), p == 0 ? 0.4F : 0.1F);
+    }
+    states.push_back(std::move(state));
+  }
+  return states;
 }
 
 /// Stands for a head: the gradient of a multiple of the squared distance between the outputs and a target.

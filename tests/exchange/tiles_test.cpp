@@ -16,9 +16,8 @@
 namespace convoy {
 namespace {
 
-constexpr int kBatch = 12;
-constexpr int kSteps = 4;
-constexpr UpdateStep kSgd{.learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 0.001F};
+constexpr int kSamplesOfBatch = 12;
+constexpr int kTiledSteps = 4;
 /// Adam may divide by a number next to 0, so a small epsilon would amplify rounding.
 constexpr UpdateStep kAdam{.optimizer = Optimizer::adam,
                            .learning_rate = 0.01F,
@@ -28,7 +27,7 @@ constexpr UpdateStep kAdam{.optimizer = Optimizer::adam,
                            .correction2 = 0.001F};
 
 /// Three stages with odd sizes, dropout, and every kind of pooling.
-Stages chain() {
+Stages plain_chain() {
   return {{.name = "conv1",
            .channels = 2,
            .height = 11,
@@ -49,24 +48,21 @@ Stages chain() {
            .after = {Pooling{.kind = PoolKind::average}}}};
 }
 
-Stages branches() { return cut(parse_net(kGraphNet, "graph.yaml")).trunk; }
+/// The chain with two batch norms in its second stage, and one in the others.
+Stages normalised_chain() {
+  Stages trunk = plain_chain();
+  trunk[0].after.insert(trunk[0].after.begin(), BatchNorm{.name = "norm1"});
+  trunk[1].after = {BatchNorm{.name = "norm2", .momentum = 0.5F}, Activation::tanh, BatchNorm{.name = "norm3"},
+                    Dropout{0.25F, 0}};
+  trunk[2].after.emplace_back(BatchNorm{.name = "norm4"});
+  return trunk;
+}
+
+Stages trunk_with_branches() { return cut(parse_net(kGraphNet, "graph.yaml")).trunk; }
 
 Stages with_moments(Stages trunk, Optimizer optimizer) {
   for (Stage& stage : trunk) stage.moments = moments_of(optimizer);
   return trunk;
-}
-
-std::vector<ShardState> start(const Stages& trunk) {
-  std::vector<ShardState> states;
-  for (const Stage& stage : trunk) {
-    ShardState state = zero_state(stage, stage.conv.filters);
-    for (std::size_t p = 0; p < convolution_parameters(stage); ++p) {
-      Tensor& values = state.parameters[p].value;
-      values = drawn(values.shape(), 50 + 10 * p + states.size(), p == 0 ? 0.4F : 0.1F);
-    }
-    states.push_back(std::move(state));
-  }
-  return states;
 }
 
 /// Scales the gradients so that their norm is at most 1.
@@ -76,15 +72,15 @@ UpdateStep clipped(UpdateStep step, double squares) {
 }
 
 Tensor images_of(const Stages& trunk, std::uint64_t stream) {
-  return drawn(input_shape(trunk[0], kBatch), stream, 1.0F);
+  return drawn(input_shape(trunk[0], kSamplesOfBatch), stream, 1.0F);
 }
 
 Result train_local(const std::string& name, const Stages& trunk, const UpdateStep& step) {
   const auto device = make_device(name, {.threads = 1});
-  LocalTrunk local(trunk, input_shape(trunk[0], kBatch), *device);
+  LocalTrunk local(trunk, input_shape(trunk[0], kSamplesOfBatch), *device);
   local.load(start(trunk));
   Result result;
-  for (int i = 0; i < kSteps; ++i) {
+  for (int i = 0; i < kTiledSteps; ++i) {
     local.forward(images_of(trunk, 100 + static_cast<std::uint64_t>(i)), pass_of(i));
     local.backward(pointers(gradients_of(local, trunk, i)));
     result.squares.push_back(local.gradient_squares());
@@ -99,7 +95,7 @@ Result train_on_nodes(const Plan& plan, const Stages& trunk, const std::string& 
                       const UpdateStep& step) {
   Nodes nodes(plan, trunk, device, seed, start(trunk));
   Result result;
-  for (int i = 0; i < kSteps; ++i) {
+  for (int i = 0; i < kTiledSteps; ++i) {
     nodes.train(images_of(trunk, 100 + static_cast<std::uint64_t>(i)), i);
     result.squares.push_back(nodes.gradient_squares());
     nodes.update(clipped(step, result.squares.back()));
@@ -124,7 +120,7 @@ struct TilesCase {
 void PrintTo(const TilesCase& c, std::ostream* out) { *out << c.name; }
 
 Plan plan_of(const TilesCase& c, const Stages& trunk, bool weightless = false) {
-  Plan plan = proportional_plan(trunk, kBatch, member_names(4, c.own), {2, 1, 3, 2});
+  Plan plan = proportional_plan(trunk, kSamplesOfBatch, member_names(4, c.own), {2, 1, 3, 2});
   set_micro_batches(plan, c.micro_batches);
   plan.exchange = c.exchange;
   plan.relayed = c.relayed;
@@ -140,7 +136,7 @@ class TilesTogether : public testing::TestWithParam<TilesCase> {};
 
 TEST_P(TilesTogether, TrainAsOneDeviceDoes) {
   for (const UpdateStep& step : {kSgd, kAdam}) {
-    const Stages trunk = with_moments(chain(), step.optimizer);
+    const Stages trunk = with_moments(plain_chain(), step.optimizer);
     const Plan plan = plan_of(GetParam(), trunk);
     const Result once = train_on_nodes(plan, trunk, "eigen", 1, step);
     expect_close(once, train_local("eigen", trunk, step), 2e-5F);
@@ -148,8 +144,20 @@ TEST_P(TilesTogether, TrainAsOneDeviceDoes) {
   }
 }
 
+/// The statistics are those of the whole batch, whoever has its samples. So are the running averages, which are part of the
+/// states.
+TEST_P(TilesTogether, NormaliseOverTheWholeBatch) {
+  for (const UpdateStep& step : {kSgd, kAdam}) {
+    const Stages trunk = with_moments(normalised_chain(), step.optimizer);
+    const Plan plan = plan_of(GetParam(), trunk);
+    const Result once = train_on_nodes(plan, trunk, "eigen", 1, step);
+    expect_close(once, train_local("eigen", trunk, step), 1e-4F);
+    EXPECT_TRUE(same_bits(once, train_on_nodes(plan, trunk, "eigen", 2, step))) << "another order of arrivals";
+  }
+}
+
 TEST_P(TilesTogether, TrainBranchesAsOneDeviceDoes) {
-  const Stages trunk = branches();
+  const Stages trunk = trunk_with_branches();
   const Result local = train_local("eigen", trunk, kSgd);
   for (const bool weightless : {false, true}) {
     const Plan plan = plan_of(GetParam(), trunk, weightless);
@@ -161,8 +169,6 @@ TEST_P(TilesTogether, TrainBranchesAsOneDeviceDoes) {
 
 const Grid kSamples{{0}, {1}, {2}, {3}};
 const Grid kSquare{{0, 1}, {2, 3}};
-constexpr auto kStar = Exchange::star;
-constexpr auto kRing = Exchange::ring;
 
 INSTANTIATE_TEST_SUITE_P(Plans, TilesTogether,
                          testing::Values(TilesCase{"RingOfSamples", kRing, 1, false, {3, 3, 3, 3}, kSamples},
@@ -182,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, TilesTogether,
                          [](const auto& info) { return info.param.name; });
 
 TEST(TilesTogether, WorkOnEveryDevice) {
-  const Stages trunk = chain();
+  const Stages trunk = normalised_chain();
   const Plan plan = plan_of({"", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 2}, trunk);
   for (const std::string device : {"reference", "cpu"}) {
     expect_close(train_on_nodes(plan, trunk, device, 1, kSgd), train_local(device, trunk, kSgd), 1e-4F);
@@ -190,7 +196,7 @@ TEST(TilesTogether, WorkOnEveryDevice) {
 }
 
 TEST(TilesTogether, InFewerBitsAreNearAndRepeatable) {
-  const Stages trunk = chain();
+  const Stages trunk = normalised_chain();
   const Result floats = train_local("eigen", trunk, kSgd);
   for (const NumberType type : {NumberType::bf16, NumberType::fp16, NumberType::int8}) {
     Plan plan = plan_of({"", kRing, 2, true, {4, 2}, kSquare, 0, 2}, trunk);

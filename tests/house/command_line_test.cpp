@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <regex>
@@ -14,6 +13,7 @@
 #include <sstream>
 
 #include "tests/house/documents.hpp"
+#include "tests/support/files.hpp"
 #include "tests/support/source_folder.hpp"
 
 namespace convoy::house {
@@ -29,12 +29,6 @@ const std::map<std::string, std::string>& programs() {
       {"convoy-bench", CONVOY_BENCH},
   };
   return files;
-}
-
-std::string read(const std::string& file) {
-  std::ostringstream text;
-  text << std::ifstream(source_folder() + "/" + file, std::ios::binary).rdbuf();
-  return text.str();
 }
 
 /// What the program prints for --help, or nothing where it was not built.
@@ -85,7 +79,8 @@ std::vector<std::string> commands_of(const std::string& program) {
 
 TEST(CommandLine, DocumentHasTheOptionsOfEachCommandAndNoOthers) {
   std::map<std::string, Names> documented;
-  for (const OptionClaim& row : option_rows(read("docs/command-line.md"))) documented[row.program].insert(row.option);
+  for (const OptionClaim& row : option_rows(text_of(source_folder() + "/" + "docs/command-line.md")))
+    documented[row.program].insert(row.option);
   for (const auto& [program, file] : programs()) {
     ASSERT_FALSE(file.empty()) << program << " was not built";
     for (const std::string& command : commands_of(program)) {
@@ -113,7 +108,7 @@ TEST(CommandLine, HelpFitsIntoATerminalOf80Columns) {
 TEST(CommandLine, DocumentsNameOptionsThatExist) {
   std::map<std::string, std::string> helps;
   for (const char* file : {"README.md", "docs/walk-through.md", "docs/nets.md"}) {
-    const std::vector<OptionClaim> options = named_options(read(file));
+    const std::vector<OptionClaim> options = named_options(text_of(source_folder() + "/" + file));
     EXPECT_GT(options.size(), 5U);
     for (const OptionClaim& claim : options) {
       ASSERT_FALSE(claim.program.empty()) << file << ":" << claim.line << ": " << claim.option << " of which program?";

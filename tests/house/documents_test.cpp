@@ -5,9 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "tests/support/files.hpp"
 #include "tests/support/source_folder.hpp"
 #include "wire/message.hpp"
 
@@ -19,12 +18,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const fs::path kRoot = source_folder();
-
-std::string read(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 std::vector<fs::path> documents() {
   std::vector<fs::path> files;
@@ -43,7 +36,7 @@ TEST(Documents, LinksPointToFiles) {
   const std::vector<fs::path> files = documents();
   ASSERT_GE(files.size(), 3U);
   for (const fs::path& file : files) {
-    for (const Claim& link : relative_links(read(file))) {
+    for (const Claim& link : relative_links(text_of(file))) {
       EXPECT_TRUE(fs::exists(file.parent_path() / link.text))
           << fs::relative(file, kRoot) << ":" << link.line << ": there is no file at " << link.text;
     }
@@ -51,12 +44,12 @@ TEST(Documents, LinksPointToFiles) {
 }
 
 TEST(Documents, ProtocolIsOfTheVersionThatIsSpoken) {
-  EXPECT_THAT(read(kRoot / "wire/PROTOCOL.md"), HasSubstr(fmt::format("Version {}.", wire::kProtocolVersion)));
+  EXPECT_THAT(text_of(kRoot / "wire/PROTOCOL.md"), HasSubstr(fmt::format("Version {}.", wire::kProtocolVersion)));
 }
 
 TEST(Documents, NamedPathsExist) {
   for (const fs::path& file : documents()) {
-    for (const Claim& path : named_paths(read(file))) {
+    for (const Claim& path : named_paths(text_of(file))) {
       EXPECT_TRUE(fs::exists(kRoot / path.text))
           << fs::relative(file, kRoot) << ":" << path.line << ": there is no file or folder " << path.text;
     }
@@ -64,7 +57,7 @@ TEST(Documents, NamedPathsExist) {
 }
 
 TEST(Documents, NamedScriptsRun) {
-  for (const Claim& path : named_paths(read(kRoot / "README.md"))) {
+  for (const Claim& path : named_paths(text_of(kRoot / "README.md"))) {
     if (!path.text.starts_with("scripts/")) continue;
     const fs::perms mode = fs::status(kRoot / path.text).permissions();
     EXPECT_NE(mode & fs::perms::owner_exec, fs::perms::none) << path.text << " is not executable";
@@ -74,7 +67,7 @@ TEST(Documents, NamedScriptsRun) {
 /// A block says whether it holds commands (`sh`), which tests/house/run_documents.py runs, or something else.
 TEST(Documents, BlocksSayWhatTheyHold) {
   for (const char* file : {"README.md", "docs/command-line.md", "docs/nets.md", "docs/walk-through.md"}) {
-    for (const Claim& block : block_tags(read(kRoot / file))) {
+    for (const Claim& block : block_tags(text_of(kRoot / file))) {
       EXPECT_FALSE(block.text.empty()) << file << ":" << block.line << ": name the language of this block, such as sh";
     }
   }

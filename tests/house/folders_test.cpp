@@ -17,11 +17,11 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::UnorderedElementsAreArray;
 
-const fs::path kRoot = source_folder();
+const fs::path kTree = source_folder();
 
 std::string contributing() {
   std::ostringstream text;
-  text << std::ifstream(kRoot / "CONTRIBUTING.md").rdbuf();
+  text << std::ifstream(kTree / "CONTRIBUTING.md").rdbuf();
   return text.str();
 }
 
@@ -33,7 +33,7 @@ struct Folder {
 
 std::vector<Folder> folders() {
   std::vector<Folder> read;
-  std::ifstream lines(kRoot / "cmake/folders.txt");
+  std::ifstream lines(kTree / "cmake/folders.txt");
   for (std::string line; std::getline(lines, line);) {
     const auto colon = line.find(':');
     if (line.starts_with('#') || colon == std::string::npos) continue;
@@ -57,8 +57,8 @@ std::set<std::string> rooms() {
   std::set<std::string> found;
   for (const Folder& folder : folders()) {
     if (folder.name == "tests") continue;
-    for (const auto& entry : fs::directory_iterator(kRoot / folder.name)) {
-      if (entry.is_directory() && holds_code(entry.path())) found.insert(fs::relative(entry.path(), kRoot).string());
+    for (const auto& entry : fs::directory_iterator(kTree / folder.name)) {
+      if (entry.is_directory() && holds_code(entry.path())) found.insert(fs::relative(entry.path(), kTree).string());
     }
   }
   return found;

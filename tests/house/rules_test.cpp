@@ -7,9 +7,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "tests/support/files.hpp"
 #include "tests/support/source_folder.hpp"
 
 namespace convoy::house {
@@ -19,12 +18,6 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::string read(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 std::vector<fs::path> code_files() {
   const std::vector<std::string> endings{".cpp", ".hpp", ".h", ".cu", ".cuh", ".cl"};
@@ -45,7 +38,7 @@ TEST(House, EveryFileObeysTheRules) {
   ASSERT_GT(files.size(), 20U) << "the tree was not found at " << source_folder();
   for (const fs::path& file : files) {
     const std::string path = fs::relative(file, source_folder()).generic_string();
-    for (const std::string& line : breaches(path, read(file))) ADD_FAILURE() << line;
+    for (const std::string& line : breaches(path, text_of(file))) ADD_FAILURE() << line;
   }
 }
 
@@ -72,7 +65,7 @@ TEST(House, NoFileNamesAPackageMirror) {
   ASSERT_NE(install, files.end()) << "the scripts were not found in " << source_folder();
   for (const fs::path& file : files) {
     const std::string path = fs::relative(file, source_folder()).generic_string();
-    for (const std::string& line : mirror_breaches(path, read(file))) ADD_FAILURE() << line;
+    for (const std::string& line : mirror_breaches(path, text_of(file))) ADD_FAILURE() << line;
   }
 }
 

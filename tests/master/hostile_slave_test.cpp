@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using wire::Channel;
 using wire::Clock;
 
-constexpr int kBatch = 2;
+constexpr int kHostileBatch = 2;
 
 std::vector<Stage> two_stages() {
   const Convolution conv{.filters = 4, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}};
@@ -30,7 +30,8 @@ std::vector<Stage> two_stages() {
 
 /// The first task that sends this cargo from the slave, in a plan in which the slave holds all filters.
 std::uint32_t send_of(Cargo cargo) {
-  const TaskGraph graph = make_task_graph(proportional_plan(two_stages(), kBatch, {"evil"}, {1.0}), two_stages());
+  const TaskGraph graph =
+      make_task_graph(proportional_plan(two_stages(), kHostileBatch, {"evil"}, {1.0}), two_stages());
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     const Task& task = graph.tasks[i];
     if (task.kind == TaskKind::send && task.node == 0 && task.cargo == cargo) return static_cast<std::uint32_t>(i);
@@ -57,7 +58,7 @@ struct HostileCase {
 void PrintTo(const HostileCase& each, std::ostream* out) { *out << each.name; }
 
 /// The bytes of all maps of a stage in a batch; both stages have the same number.
-constexpr std::size_t kMaps = sizeof(float) * kBatch * 4 * 6 * 6;
+constexpr std::size_t kMaps = sizeof(float) * kHostileBatch * 4 * 6 * 6;
 
 /// Slaves that send wrong messages, or none.
 std::vector<HostileCase> bad_manners() {
@@ -209,8 +210,8 @@ const std::vector<HostileCase>& hostile_cases() {
 /// they succeed.
 std::string error_of_steps(Roster& roster, int steps = 1, NumberType wire = NumberType::fp32, Device* own = nullptr) {
   const std::vector<Stage> stages = two_stages();
-  Plan plan = own == nullptr ? proportional_plan(stages, kBatch, {"evil"}, {1.0})
-                             : proportional_plan(stages, kBatch, {"evil", kMasterName}, {1.0, 1.0});
+  Plan plan = own == nullptr ? proportional_plan(stages, kHostileBatch, {"evil"}, {1.0})
+                             : proportional_plan(stages, kHostileBatch, {"evil", kMasterName}, {1.0, 1.0});
   plan.wire = wire;
   try {
     ClusterTrunk trunk(stages, plan, roster, own, 1s);
@@ -218,8 +219,8 @@ std::string error_of_steps(Roster& roster, int steps = 1, NumberType wire = Numb
     for (const Stage& stage : stages) states.push_back(zero_state(stage, stage.conv.filters));
     trunk.load(states);
     for (int step = 0; step < steps; ++step) {
-      trunk.forward(Tensor(input_shape(stages[0], kBatch), 1.0F), {.training = true});
-      trunk.backward(Tensor(output_shape(stages[1], kBatch, 4), 1.0F));
+      trunk.forward(Tensor(input_shape(stages[0], kHostileBatch), 1.0F), {.training = true});
+      trunk.backward(Tensor(output_shape(stages[1], kHostileBatch, 4), 1.0F));
       trunk.update({});
     }
     trunk.snapshot();
@@ -294,13 +295,13 @@ TEST(HostileSlave, ThatOthersCannotReachEndsARingButNotAStar) {
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
   roster.gather(2, never, [] {});
-  Plan plan = proportional_plan(two_stages(), kBatch, {"a", "evil"}, {1.0, 1.0});
+  Plan plan = proportional_plan(two_stages(), kHostileBatch, {"a", "evil"}, {1.0, 1.0});
   set_exchange(plan, Exchange::ring);
   EXPECT_THAT([&] { ClusterTrunk(two_stages(), plan, roster, nullptr, 10s); },
               testing::ThrowsMessage<PeerLost>(HasSubstr("slave a cannot connect to evil")));
   set_exchange(plan, Exchange::star);
   ClusterTrunk trunk(two_stages(), plan, roster, nullptr, 10s);
-  EXPECT_EQ(trunk.forward(Tensor(input_shape(two_stages()[0], kBatch), 1.0F), {}).shape().c, 4);
+  EXPECT_EQ(trunk.forward(Tensor(input_shape(two_stages()[0], kHostileBatch), 1.0F), {}).shape().c, 4);
   stop = true;
   thread.join();
 }

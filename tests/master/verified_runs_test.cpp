@@ -24,8 +24,8 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr std::uint64_t kSeed = 11;
-constexpr auto kDoubled = [](float value) { return 2.0F * value; };
+constexpr std::uint64_t kRunSeed = 11;
+constexpr auto kTwice = [](float value) { return 2.0F * value; };
 
 class Recorder : public Observer {
  public:
@@ -82,12 +82,12 @@ TEST(VerifiedRuns, GoOnWithoutTheLiarAndKeepItOut) {
                                .device = "eigen",
                                .device_options = {.threads = 1},
                                .batch = 8,
-                               .seed = kSeed};
+                               .seed = kRunSeed};
   const Net net = load_net(net_options);
   const Cut trunk = cut(net);
-  const DataSet data = open_data("glyphs", kSeed);
-  const Batches batches{data, Part::training, 8, kSeed, net.augment};
-  const Batches tests{data, Part::test, 8, kSeed, Augmentation{}};
+  const DataSet data = open_data("glyphs", kRunSeed);
+  const Batches batches{data, Part::training, 8, kRunSeed, net.augment};
+  const Batches tests{data, Part::test, 8, kRunSeed, Augmentation{}};
   std::vector<std::string> notices;
   std::vector<WrongWork> wrong;
   Observers observers;
@@ -98,17 +98,18 @@ TEST(VerifiedRuns, GoOnWithoutTheLiarAndKeepItOut) {
       .slaves = 3, .listen = free_endpoint(), .insecure = true, .shares = "1,1,1", .verify = 1};
   SlaveThread a(options.listen, "a", honest("eigen"));
   SlaveThread b(options.listen, "b", honest("eigen"));
-  SlaveThread c(options.listen, "c", liar("eigen", {Lie::About::maps, kDoubled, 5}));
+  SlaveThread c(options.listen, "c", liar("eigen", {Lie::About::maps, kTwice, 5}));
   const std::string refusal = "sent wrong values in this run";
   int steps = 0;
   after_step = [&] { stop = ++steps >= 60 && c.has_said(refusal); };
   const auto cluster = Cluster::assemble(options, net_options, net, trunk, observers, stop);
   ClusterLearner learner(*cluster, trunk, 8, 0, 1e-9);
   const Training training{
-      .net = net, .training = batches, .test = tests, .seed = kSeed, .max_steps = 20000, .stop = stop};
+      .net = net, .training = batches, .test = tests, .seed = kRunSeed, .max_steps = 20000, .stop = stop};
   const Outcome outcome = train(
       training, learner,
-      {std::make_shared<const ModelState>(ModelState{initial_trunk(trunk, kSeed), initial_heads(trunk, kSeed)}), {}},
+      {std::make_shared<const ModelState>(ModelState{initial_trunk(trunk, kRunSeed), initial_heads(trunk, kRunSeed)}),
+       {}},
       observers, [](const TrainingState&) {});
   EXPECT_TRUE(outcome.interrupted);
   EXPECT_GE(outcome.steps, 50);

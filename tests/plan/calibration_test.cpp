@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::vector<Stage> trunk() {
+std::vector<Stage> one_stage() {
   const Stage stage{.name = "conv1",
                     .channels = 3,
                     .height = 8,
@@ -37,7 +37,7 @@ Calibration calibration() {
 }
 
 TEST(Calibrations, SurviveJson) {
-  const Calibration read = calibration_from_json(to_json(calibration()), "file", trunk(), 16);
+  const Calibration read = calibration_from_json(to_json(calibration()), "file", one_stage(), 16);
   EXPECT_EQ(to_json(read), to_json(calibration()));
   EXPECT_EQ(read.members[0].memory, 1234567890123U);
   EXPECT_EQ(read.members[0].stages[0][1].backward_filters, 0.5);
@@ -65,7 +65,7 @@ TEST_P(BadCalibrations, AreRefusedWithTheReason) {
   const std::size_t at = text.find(GetParam().what);
   ASSERT_NE(at, std::string::npos) << text;
   text.replace(at, GetParam().what.size(), GetParam().by);
-  EXPECT_THAT([&] { calibration_from_json(text, "some.json", trunk(), 16); },
+  EXPECT_THAT([&] { calibration_from_json(text, "some.json", one_stage(), 16); },
               testing::ThrowsMessage<Error>(testing::AllOf(HasSubstr("some.json"), HasSubstr(GetParam().error))));
 }
 
@@ -97,7 +97,7 @@ TEST(Calibrations, ManyFieldsAreReadInLinearTime) {
   std::string text = "{";
   for (int i = 0; i < 500000; ++i) text += fmt::format("\"f{}\":0,", i);
   const std::string whole = to_json(calibration());
-  EXPECT_EQ(to_json(calibration_from_json(text + whole.substr(1), "file", trunk(), 16)), whole);
+  EXPECT_EQ(to_json(calibration_from_json(text + whole.substr(1), "file", one_stage(), 16)), whole);
 }
 
 }  // namespace

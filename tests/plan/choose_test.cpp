@@ -15,7 +15,7 @@ using testing::HasSubstr;
 constexpr HeadTimes kHead{.per_image = 0.001 / 64};
 
 /// A smaller version of 500:1500: a cheap stage followed by an expensive one.
-std::vector<Stage> trunk() {
+std::vector<Stage> unequal_stages() {
   const Convolution thin{.filters = 50, .kernel_h = 5, .kernel_w = 5, .pad = {2, 2, 2, 2}};
   const Convolution heavy{.filters = 150, .kernel_h = 5, .kernel_w = 5, .pad = {2, 2, 2, 2}};
   return {{.name = "conv1", .channels = 3, .height = 32, .width = 32, .conv = thin, .after = {Pooling{}}},
@@ -26,7 +26,7 @@ constexpr int kBatch = 64;
 
 /// A machine with a speed in GFLOP/s and a link in MB/s.
 MemberProfile machine(const std::string& name, double gflops, double mbytes,
-                      const std::vector<Stage>& stages = trunk()) {
+                      const std::vector<Stage>& stages = unequal_stages()) {
   MemberProfile member{.name = name, .link = {mbytes * 1e6, mbytes * 1e6}, .latency = 1e-4};
   for (const Stage& stage : stages) {
     const int all = stage.conv.filters;
@@ -44,8 +44,8 @@ std::vector<MemberProfile> machines(const std::vector<double>& gflops, double mb
 }
 
 Choice choose(const std::vector<MemberProfile>& members, const Wishes& wishes = {}) {
-  Choice choice = choose_plan(trunk(), kBatch, members, wishes, {.head = kHead});
-  EXPECT_NO_THROW(validate(choice.plan, trunk()));
+  Choice choice = choose_plan(unequal_stages(), kBatch, members, wishes, {.head = kHead});
+  EXPECT_NO_THROW(validate(choice.plan, unequal_stages()));
   return choice;
 }
 
@@ -85,7 +85,7 @@ TEST(Choose, CutsAlongSamplesWhereMapsAreLargerThanWeights) {
 }
 
 TEST(Choose, KeepsAllSamplesOfABatchNormTogether) {
-  std::vector<Stage> normed = trunk();
+  std::vector<Stage> normed = unequal_stages();
   normed[1].after.insert(normed[1].after.begin(), BatchNorm{.name = "norm"});
   const Choice choice = choose_plan(normed, kBatch, machines({100, 100, 100, 100}, 50), {}, {.head = kHead});
   EXPECT_NO_THROW(validate(choice.plan, normed));
@@ -94,7 +94,7 @@ TEST(Choose, KeepsAllSamplesOfABatchNormTogether) {
 
 TEST(Choose, UsesAllMachinesOnAFastNetwork) {
   const auto members = machines({100, 100, 100, 100}, 10000);
-  const double alone = seconds_alone(trunk(), members[0], kBatch, kHead);
+  const double alone = seconds_alone(unequal_stages(), members[0], kBatch, kHead);
   EXPECT_LT(choose(members).predicted.seconds, 1.1 * alone / 4);
 }
 
@@ -108,7 +108,7 @@ TEST(Choose, SharesFollowSpeeds) {
 TEST(Choose, TakesFewerMicroBatchesForALargeHead) {
   const auto members = machines({100, 100}, 100);
   const auto micro_batches = [&](const HeadTimes& head) {
-    return choose_plan(trunk(), kBatch, members, {}, {.head = head}).plan.micro_batches;
+    return choose_plan(unequal_stages(), kBatch, members, {}, {.head = head}).plan.micro_batches;
   };
   EXPECT_GT(micro_batches(kHead), 4);
   EXPECT_LT(micro_batches({.fixed = 1.0}), 4);
@@ -129,7 +129,7 @@ TEST(Choose, TakesFewerMicroBatchesWhereCallsCost) {
 /// The time of one machine alone decides whether the master trains without slaves.
 TEST(Choose, PredictsALossOnASlowNetwork) {
   const auto members = machines({100, 100, 100, 100}, 0.1);
-  EXPECT_GT(choose(members).predicted.seconds, seconds_alone(trunk(), members[0], kBatch, kHead));
+  EXPECT_GT(choose(members).predicted.seconds, seconds_alone(unequal_stages(), members[0], kBatch, kHead));
 }
 
 TEST(Choose, LeavesOutAMachineThatCostsMoreThanItBrings) {
@@ -151,7 +151,7 @@ TEST(Choose, TakesTheRingWhereTheMastersLinkIsTheLimit) {
 /// The bandwidth from all slaves to the master at once may be less than that of one slave alone or, if the slaves'
 /// links are slow, more.
 TEST(Choose, CountsWithTheMastersCardAsItWasMeasured) {
-  const std::vector<Stage> stages = trunk();
+  const std::vector<Stage> stages = unequal_stages();
   const auto members = machines({1000, 1000, 1000, 1000}, 60);
   const auto seconds = [&](const NodeLink& card) {
     const MasterProfile master{.head = kHead, .host = {}, .card = card};
@@ -195,7 +195,7 @@ TEST(Choose, SaysWhatItLookedAt) {
 TEST(Choose, RefusesANetThatDoesNotFitWithTheNumbers) {
   auto members = machines({100, 100}, 100);
   for (MemberProfile& member : members) member.memory = 1 << 20;
-  EXPECT_THAT([&] { choose_plan(trunk(), kBatch, members, {}, {.head = kHead}); },
+  EXPECT_THAT([&] { choose_plan(unequal_stages(), kBatch, members, {}, {.head = kHead}); },
               testing::ThrowsMessage<Error>(HasSubstr("MiB")));
 }
 

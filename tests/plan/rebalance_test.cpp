@@ -7,7 +7,7 @@
 namespace convoy {
 namespace {
 
-std::vector<Stage> trunk() {
+std::vector<Stage> equal_stages() {
   const Convolution conv{.filters = 100, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}};
   return {{.name = "conv1", .channels = 3, .height = 16, .width = 16, .conv = conv, .after = {}},
           {.name = "conv2", .channels = 100, .height = 16, .width = 16, .conv = conv, .after = {}}};
@@ -26,7 +26,7 @@ MemberProfile member(const std::string& name, double first, double second) {
 Plan equal_shares(int members) {
   std::vector<std::string> names;
   for (int m = 0; m < members; ++m) names.push_back(fmt::format("m{}", m));
-  return proportional_plan(trunk(), 8, names, std::vector<double>(static_cast<std::size_t>(members), 1.0));
+  return proportional_plan(equal_stages(), 8, names, std::vector<double>(static_cast<std::size_t>(members), 1.0));
 }
 
 TEST(Rebalance, ScalesTimingsToWhatWasMeasured) {
@@ -60,24 +60,24 @@ TEST(Rebalance, KnowsThatAReplicatedStageGoesForwardWhole) {
 
 TEST(Rebalance, MovesFiltersToWhoIsFaster) {
   const std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.3, 0.3)};
-  const auto better = rebalanced(trunk(), equal_shares(2), profiles, 0.05);
+  const auto better = rebalanced(equal_stages(), equal_shares(2), profiles, 0.05);
   ASSERT_TRUE(better);
-  EXPECT_NO_THROW(validate(*better, trunk()));
+  EXPECT_NO_THROW(validate(*better, equal_stages()));
   EXPECT_EQ(own_filters(*better, 1, 0).count, 75);
-  EXPECT_FALSE(rebalanced(trunk(), *better, profiles, 0.05)) << "the plan is balanced after the first change";
+  EXPECT_FALSE(rebalanced(equal_stages(), *better, profiles, 0.05)) << "the plan is balanced after the first change";
 }
 
 TEST(Rebalance, StaysWithinTheMargin) {
   const std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.104, 0.104)};
-  EXPECT_FALSE(rebalanced(trunk(), equal_shares(2), profiles, 0.05));
-  EXPECT_TRUE(rebalanced(trunk(), equal_shares(2), profiles, 0.005));
+  EXPECT_FALSE(rebalanced(equal_stages(), equal_shares(2), profiles, 0.05));
+  EXPECT_TRUE(rebalanced(equal_stages(), equal_shares(2), profiles, 0.005));
 }
 
 TEST(Rebalance, LeavesOutWhoWasLeftOut) {
   Plan plan = equal_shares(3);
   for (StagePlan& stage : plan.stages) stage = stage_plan({50, 0, 50}, micro_batch_size(plan));
   const std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.1, 0.1), member("m2", 0.4, 0.4)};
-  const auto better = rebalanced(trunk(), plan, profiles, 0.05);
+  const auto better = rebalanced(equal_stages(), plan, profiles, 0.05);
   ASSERT_TRUE(better);
   EXPECT_EQ(own_filters(*better, 0, 1).count, 0);
   EXPECT_EQ(own_filters(*better, 0, 0).count, 80);
@@ -86,7 +86,7 @@ TEST(Rebalance, LeavesOutWhoWasLeftOut) {
 TEST(Rebalance, LeavesThePlanWhereNoOtherFits) {
   std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.1, 0.3)};
   for (MemberProfile& profile : profiles) profile.memory = 1000;
-  EXPECT_FALSE(rebalanced(trunk(), equal_shares(2), profiles, 0.05));
+  EXPECT_FALSE(rebalanced(equal_stages(), equal_shares(2), profiles, 0.05));
 }
 
 TEST(Rebalance, KeepsTheFormOfThePlan) {
@@ -94,7 +94,7 @@ TEST(Rebalance, KeepsTheFormOfThePlan) {
   plan.exchange = Exchange::ring;
   set_micro_batches(plan, 4);
   plan.wire = NumberType::bf16;
-  const auto better = rebalanced(trunk(), plan, {member("m0", 0.1, 0.1), member("m1", 0.3, 0.3)}, 0.05);
+  const auto better = rebalanced(equal_stages(), plan, {member("m0", 0.1, 0.1), member("m1", 0.3, 0.3)}, 0.05);
   ASSERT_TRUE(better);
   EXPECT_EQ(better->exchange, Exchange::ring);
   EXPECT_EQ(better->micro_batches, 4);

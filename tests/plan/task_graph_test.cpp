@@ -271,6 +271,23 @@ TEST(Simulation, OfASlowLinkIsItsTransfer) {
   EXPECT_LT(seconds, 2.5 * bytes / 1e4) << "the bytes travel to the slaves and back";
 }
 
+TEST(Simulation, TakesNoLessThanTheBusiestProcessorOrCard) {
+  const std::vector<Stage> trunk = trunk_of_500_1500();
+  for (const double bytes_per_second : {1e4, 1e7, 1e9}) {
+    for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
+      for (const int micro_batches : {1, 4}) {
+        Plan plan = plan_of({"", 3, false, exchange, false, micro_batches}, trunk, 24);
+        const TaskGraph graph = make_task_graph(plan, trunk);
+        const ClusterModel cluster = cluster_of(trunk, plan, graph.nodes, bytes_per_second);
+        const double least = least_seconds(graph, plan, trunk, cluster);
+        const double seconds = simulate(graph, plan, trunk, cluster).seconds;
+        EXPECT_GE(seconds, 0.999 * least);
+        EXPECT_LT(seconds, 3.0 * least);
+      }
+    }
+  }
+}
+
 TEST(Simulation, MicroBatchesHideTransfer) {
   const double whole = seconds_of({"", 4, false, Exchange::ring, false, 1}, 5e7);
   const double in_parts = seconds_of({"", 4, false, Exchange::ring, false, 8}, 5e7);

@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kBatch = 24;
+constexpr int kTiledBatch = 24;
 
 std::vector<Stage> chain() {
   return {pooled_stage("conv1", 3, 16, 8), pooled_stage("conv2", 8, 8, 12), pooled_stage("conv3", 12, 4, 10)};
@@ -44,8 +44,8 @@ void PrintTo(const TilesCase& c, std::ostream* out) { *out << c.name; }
 
 Plan plan_of(const TilesCase& c, const std::vector<Stage>& trunk) {
   const std::vector<double> speeds{1.0, 2.0, 1.0, 3.0};
-  Plan plan =
-      proportional_plan(trunk, kBatch, member_names(c.members, c.own), {speeds.begin(), speeds.begin() + c.members});
+  Plan plan = proportional_plan(trunk, kTiledBatch, member_names(c.members, c.own),
+                                {speeds.begin(), speeds.begin() + c.members});
   set_micro_batches(plan, c.micro_batches);
   plan.exchange = c.exchange;
   plan.relayed = c.relayed;
@@ -207,7 +207,7 @@ TEST(TilesOfOneMember, StayWhereTheyAre) {
     EXPECT_TRUE(task.node == graph.master || task.to == graph.master);
     if (task.stage == Source::kImages) images += task.samples.count;
   }
-  EXPECT_EQ(images, kBatch) << "each member receives its own samples alone";
+  EXPECT_EQ(images, kTiledBatch) << "each member receives its own samples alone";
 }
 
 TEST(TilesThatCannotBe, AreNamed) {

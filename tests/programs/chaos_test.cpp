@@ -198,6 +198,12 @@ class MasterKills : public Chaos, public testing::WithParamInterface<int> {
     if (GetParam() == 2) more.insert(more.end(), {"--slaves", "2", "--shares", "2,1"});
     return more;
   }
+  /// The arguments that go on with the run, or begin it: the master may have been killed before it made its folder.
+  std::vector<std::string> resumed(std::vector<std::string> more) const {
+    more = with_slaves(std::move(more));
+    if (std::filesystem::exists(folder("run") + "/config.yaml")) more.emplace_back("--resume");
+    return arguments("run", more);
+  }
 };
 
 TEST_P(MasterKills, LoseNothingThatWasWritten) {
@@ -207,9 +213,7 @@ TEST_P(MasterKills, LoseNothingThatWasWritten) {
   const std::string run = folder("run");
   int in_a_write = 0;
   for (int kill = 0; kill < faults(); ++kill) {
-    std::vector<std::string> more = with_slaves({"--checkpoint-seconds", "0.01"});
-    if (std::filesystem::exists(run + "/config.yaml")) more.emplace_back("--resume");
-    Process train = master(arguments("run", more));
+    Process train = master(resumed({"--checkpoint-seconds", "0.01"}));
     std::this_thread::sleep_for(std::chrono::milliseconds(random.below(GetParam() == 0 ? 800 : 2500)));
     ASSERT_TRUE(train.running()) << train.output();
     train.signal(SIGKILL);
@@ -220,7 +224,7 @@ TEST_P(MasterKills, LoseNothingThatWasWritten) {
     }
   }
   const long steps = last_checkpoint(file_bytes(run + "/events.jsonl")) + 20;
-  Process last = master(arguments("run", with_slaves({"--resume", "--steps", std::to_string(steps)})));
+  Process last = master(resumed({"--steps", std::to_string(steps)}));
   ASSERT_EQ(last.wait(100s), kSuccess) << last.output();
   Process whole = master(arguments("whole", with_slaves({"--steps", std::to_string(steps)})));
   ASSERT_EQ(whole.wait(300s), kSuccess) << whole.output();

@@ -23,6 +23,11 @@ Bytes read_file(const std::string& file) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
+std::string text_of(const std::string& file) {
+  const Bytes bytes = read_file(file);
+  return {bytes.begin(), bytes.end()};
+}
+
 void write_file(const std::string& file, const Bytes& bytes) {
   std::ofstream out(file, std::ios::binary);
   out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));

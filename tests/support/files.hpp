@@ -14,6 +14,8 @@ using Bytes = std::vector<std::uint8_t>;
 std::string real_data(const std::string& name);
 
 Bytes read_file(const std::string& file);
+/// Returns the whole file as text; an empty text if there is none.
+std::string text_of(const std::string& file);
 void write_file(const std::string& file, const Bytes& bytes);
 /// Writes a file compressed by gzip.
 void write_gzip(const std::string& file, const Bytes& bytes);

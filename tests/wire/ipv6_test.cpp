@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "tests/wire/fake_network.hpp"
+#include "tests/wire/peers.hpp"
 #include "wire/endpoint.hpp"
 #include "wire/interfaces.hpp"
 #include "wire/tcp_link.hpp"
@@ -20,8 +21,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
-
-Deadline in(std::chrono::milliseconds time) { return Clock::now() + time; }
 
 bool has_ipv6() { return std::ranges::count(own_addresses(), "::1") > 0; }
 

@@ -13,6 +13,7 @@
 #include <thread>
 #include <tuple>
 
+#include "tests/wire/peers.hpp"
 #include "wire/tcp_link.hpp"
 
 namespace convoy::wire {
@@ -25,8 +26,6 @@ using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-
-Deadline in(std::chrono::milliseconds time) { return Clock::now() + time; }
 
 MasterKeys fresh_keys() { return {make_key_pair(), make_key_pair()}; }
 
@@ -212,8 +211,6 @@ TEST(Keys, AreNotShownToAMasterThatHasNone) {
   EXPECT_FALSE(reaches(server, fresh_keys().join_key()));
   EXPECT_TRUE(reaches(server, std::nullopt));
 }
-
-std::string at(const ClientLink& peer) { return fmt::format("127.0.0.1:{}", peer.peer_port()); }
 
 TEST(Keys, OfSlavesKeepStrangersOut) {
   const MasterKeys keys = fresh_keys();

@@ -9,6 +9,7 @@
 #include <thread>
 #include <zmq.hpp>
 
+#include "tests/wire/peers.hpp"
 #include "wire/codec.hpp"
 #include "wire/stream.hpp"
 #include "wire/tcp_link.hpp"
@@ -18,8 +19,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
-
-Deadline in(std::chrono::milliseconds time) { return Clock::now() + time; }
 
 /// Expects a message of kind T within 5 s, from any peer, and returns the peer's id.
 template <class T>
@@ -173,8 +172,6 @@ TEST(Links, EndWithUnsentMessagesInTime) {
 }
 
 // ---- slaves among themselves ---------------------------------------------------------------------------------------
-
-std::string at(const ClientLink& link) { return fmt::format("127.0.0.1:{}", link.peer_port()); }
 
 /// The next message from a peer. The test fails if none arrives within 5 s.
 ClientLink::From from_peer(ClientLink& link) {

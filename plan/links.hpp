@@ -1,0 +1,61 @@
+// Sends that share the network cards of the nodes, for the simulation of a step.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "plan/profile.hpp"
+
+namespace convoy {
+
+/// Sends between the same pair of nodes follow one another; sends of different pairs share the cards with max-min
+/// fairness: no send can become faster unless a slower one becomes slower still. Times are in seconds.
+class Links {
+ public:
+  explicit Links(const std::vector<NodeLink>& cards);
+
+  void send(int from, int to, double bytes, int task);
+  /// Shares the cards anew if pairs have begun or ended to send since the last call. Returns whether it did.
+  bool share(double now);
+  /// When the next send ends at the present rates; infinity if there is none.
+  double next() const;
+  /// Appends the tasks of the sends that have ended, and begins the sends behind them.
+  void take_ended(double now, std::vector<int>& tasks);
+  /// Bytes per second that a node sends, and receives.
+  double out(int node) const { return rates_[static_cast<std::size_t>(node)]; }
+  double in(int node) const { return rates_[nodes_ + static_cast<std::size_t>(node)]; }
+
+ private:
+  struct Send {
+    int task;
+    double bytes;
+  };
+  struct Flow {
+    std::vector<Send> sends;  ///< those before `first` have ended
+    std::size_t first = 0;
+    double left = 0.0;  ///< bytes of the first send at `since`
+    double since = 0.0;
+    double rate = 0.0;
+    double ends = 0.0;  ///< when the first send ends at this rate
+    bool empty() const { return first == sends.size(); }
+  };
+
+  std::size_t from(std::size_t flow) const { return flow / nodes_; }
+  std::size_t to(std::size_t flow) const { return nodes_ + flow % nodes_; }
+  void set_rate(std::size_t flow, double rate, double now);
+
+  std::size_t nodes_;
+  std::vector<double> capacity_;   ///< of each card, out and then in, by node
+  std::vector<double> rates_;      ///< what each card carries
+  std::vector<Flow> flows_;        ///< by sender and receiver
+  std::vector<std::size_t> open_;  ///< flows that send
+  bool changed_ = false;           ///< whether `open_` has changed since share()
+};
+
+/// Whether a moment has come, as far as rounding lets one see.
+inline bool has_come(double moment, double now) {
+  constexpr double kRounding = 1e-12;
+  return moment <= now + kRounding * (1.0 + now);
+}
+
+}  // namespace convoy
