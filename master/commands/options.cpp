@@ -99,8 +99,8 @@ void define(CLI::App& command, ClusterOptions& options) {
       ->check(one_of({"star", "ring"}));
   command
       .add_option("--layout", options.layout,
-                  "what members share: filters of each stage, samples of each batch in the stages before the first "
-                  "batch norm, or auto for the faster (default: auto; with --shares: filters)")
+                  "what members share: filters of each stage, samples of each batch, or auto for the faster (default: "
+                  "auto; with --shares: filters)")
       ->check(one_of({"filters", "samples", "auto"}));
   command
       .add_option("--micro-batch", options.micro_batch,

@@ -12,7 +12,23 @@ namespace {
 
 class ShippedNets : public testing::TestWithParam<Shipped> {};
 
-TEST_P(ShippedNets, TrainOnOneAndOnThreeUnequalNodesAsOnOneDevice) {
+/// Plans for one member, for three that share filters, and for two that share samples.
+std::vector<Plan> plans_of_shipped(const std::vector<Stage>& trunk, int batch) {
+  std::vector<Plan> plans;
+  for (const std::vector<double>& shares : {std::vector<double>{1}, {3, 1, 2}, {1, 1}}) {
+    std::vector<std::string> members;
+    for (std::size_t i = 0; i < shares.size(); ++i) members.push_back(fmt::format("slave{}", i));
+    Plan plan = proportional_plan(trunk, batch, members, shares);
+    plan.exchange = Exchange::ring;
+    if (shares.size() == 3) set_micro_batches(plan, 2);
+    if (shares.size() == 2) cut_by_samples(plan, trunk, trunk.size(), shares);
+    validate(plan, trunk);
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+TEST_P(ShippedNets, TrainOnOneAndOnSeveralNodesAsOnOneDevice) {
   const Net net = GetParam().read();
   const Cut parts = cut(net);
   const int batch = GetParam().batch;
@@ -31,13 +47,8 @@ TEST_P(ShippedNets, TrainOnOneAndOnThreeUnequalNodesAsOnOneDevice) {
   local.backward(pointers(slopes));
   local.update(kWhole);
   const std::vector<ShardState> expected = local.snapshot();
-  for (const std::vector<double>& shares : {std::vector<double>{1}, {3, 1, 2}}) {
-    std::vector<std::string> members;
-    for (std::size_t i = 0; i < shares.size(); ++i) members.push_back(fmt::format("slave{}", i));
-    Plan plan = proportional_plan(parts.trunk, batch, members, shares);
-    plan.exchange = Exchange::ring;
-    set_micro_batches(plan, shares.size() > 1 ? 2 : 1);
-    validate(plan, parts.trunk);
+  for (const Plan& plan : plans_of_shipped(parts.trunk, batch)) {
+    SCOPED_TRACE(describe(plan));
     Nodes nodes(plan, parts.trunk, "cpu", 1, from, kParcel);
     nodes.forward(images, pass_of(0));
     for (std::size_t i = 0; i < outputs.size(); ++i) EXPECT_LT(distance(nodes.output(i), outputs[i]), 1e-4);

@@ -15,6 +15,7 @@
 #include "plan/choose.hpp"
 #include "tests/support/graph_net.hpp"
 #include "tests/support/slave_threads.hpp"
+#include "tests/support/source_folder.hpp"
 #include "tests/support/states.hpp"
 #include "train/local_trunk.hpp"
 #include "train/train.hpp"
@@ -58,13 +59,13 @@ TrainingOptions plain_sgd() { return {.learning_rate = 0.05, .momentum = 0.9, .w
 /// Trains kSteps steps on random images. The images are the same for every trunk.
 Result train_some(
     Trunk& trunk, const Cut& cut, const std::function<void(int step)>& before = [](int) {},
-    const TrainingOptions& options = plain_sgd()) {
+    const TrainingOptions& options = plain_sgd(), int steps = kSteps) {
   NetLearner learner(trunk, cut, kBatch);
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)})});
   Tensor images(input_shape(cut.trunk[0], kBatch));
   std::vector<int> labels(kBatch);
   Result result;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < steps; ++step) {
     before(step);
     Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
     for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
@@ -233,6 +234,21 @@ TEST(ClustersInMicroBatches, AreRepeatableToTheBit) {
   }
 }
 
+/// Trains on three slaves, and on the master where the plan names it.
+Result train_on_three(const Cut& cut, const Plan& plan, const TrainingOptions& options, int steps = kSteps,
+                      const std::string& device_name = "eigen") {
+  Roster roster("tcp://127.0.0.1:*", "test");
+  SlaveThreads threads(roster.endpoint(), 3, {device_name});
+  const std::atomic<bool> stop{false};
+  roster.gather(3, stop, [] {});
+  const auto device = make_device(device_name, {.threads = 1});
+  ClusterTrunk trunk(cut.trunk, plan, roster, device.get(), 20s);
+  const Result result = train_some(
+      trunk, cut, [](int) {}, options, steps);
+  roster.dismiss("the test finished");
+  return result;
+}
+
 /// The statistics of batch norms are those of the whole batch, and the norm of the gradients is that of all shards.
 TEST(ClustersThatNormaliseAndClip, TrainAsOneMachineDoes) {
   Cut cut = small_net();
@@ -247,23 +263,44 @@ TEST(ClustersThatNormaliseAndClip, TrainAsOneMachineDoes) {
   LocalTrunk local(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
   const Result alone = train_some(
       local, cut, [](int) {}, options);
-  for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
-    Roster roster("tcp://127.0.0.1:*", "test");
-    SlaveThreads threads(roster.endpoint(), 3, {"eigen"});
-    const std::atomic<bool> stop{false};
-    roster.gather(3, stop, [] {});
-    // The second slave has no filters.
-    Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b", "c", "master"}, {3, 0, 1, 2});
-    plan.exchange = exchange;
-    set_micro_batches(plan, 2);
-    plan.stages[0].replicated = exchange == Exchange::ring;
-    ClusterTrunk trunk(cut.trunk, plan, roster, device.get(), 20s);
-    const Result together = train_some(
-        trunk, cut, [](int) {}, options);
-    EXPECT_NEAR(together.loss, alone.loss, 1e-3);
-    for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(together.trunk[s], alone.trunk[s], 1e-4);
-    roster.dismiss("the test finished");
+  for (const bool by_samples : {false, true}) {
+    for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
+      SCOPED_TRACE(to_string(exchange) + (by_samples ? ", samples" : ", filters"));
+      // The second slave has no share.
+      const std::vector<double> shares{3, 0, 1, 2};
+      Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b", "c", "master"}, shares);
+      plan.exchange = exchange;
+      if (by_samples) {
+        ASSERT_TRUE(cut_by_samples(plan, cut.trunk, cut.trunk.size(), shares));
+      } else {
+        set_micro_batches(plan, 2);
+        plan.stages[0].replicated = exchange == Exchange::ring;
+      }
+      const Result together = train_on_three(cut, plan, options);
+      EXPECT_NEAR(together.loss, alone.loss, 1e-3);
+      for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(together.trunk[s], alone.trunk[s], 1e-4);
+      if (by_samples) expect_equal(together, train_on_three(cut, plan, options));
+    }
   }
+}
+
+/// ResNet-20 has a batch norm in each stage with weights. Each member computes all stages for its samples alone.
+TEST(ClustersThatShareSamples, TrainResNet20AsOneMachineDoes) {
+  const Cut cut = convoy::cut(read_net(source_folder() + "/nets/resnet20.yaml", {"dense1.units=4"}));
+  TrainingOptions options = plain_sgd();
+  options.learning_rate = 0.01;
+  constexpr int kFewSteps = 3;
+  const auto device = make_device("cpu", {.threads = 1});
+  LocalTrunk local(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
+  const Result alone = train_some(
+      local, cut, [](int) {}, options, kFewSteps);
+  Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b", "c"}, {2, 1, 1});
+  plan.exchange = Exchange::ring;
+  ASSERT_TRUE(cut_by_samples(plan, cut.trunk, cut.trunk.size(), {2, 1, 1}));
+  const Result together = train_on_three(cut, plan, options, kFewSteps, "cpu");
+  EXPECT_NEAR(together.loss, alone.loss, 1e-3);
+  for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(together.trunk[s], alone.trunk[s], 1e-3);
+  expect_equal(together, train_on_three(cut, plan, options, kFewSteps, "cpu"));
 }
 
 /// A trunk with branches is timed, planned, loaded, moved and tested like a chain of stages.

@@ -26,6 +26,14 @@ std::vector<Stage> chain() {
   return {pooled_stage("conv1", 3, 16, 8), pooled_stage("conv2", 8, 8, 12), pooled_stage("conv3", 12, 4, 10)};
 }
 
+std::vector<Stage> normalised_chain() {
+  std::vector<Stage> trunk = chain();
+  trunk[0].after.emplace_back(BatchNorm{.name = "norm1"});
+  trunk[1].after.emplace_back(BatchNorm{.name = "norm2"});
+  trunk[1].after.emplace_back(BatchNorm{.name = "norm3"});
+  return trunk;
+}
+
 std::vector<Stage> branches() { return cut(parse_net(kGraphNet, "graph.yaml")).trunk; }
 
 struct TilesCase {
@@ -165,12 +173,59 @@ void expect_weights_joined(const Plan& plan, const std::vector<Stage>& trunk) {
   }
 }
 
+/// Every member of a stage with batch norms takes the statistics of every channel of its tile from all rows, in the order
+/// of the rows; forward from the first norm to the last, and then backward.
+void expect_statistics_joined(const Plan& plan, const std::vector<Stage>& trunk) {
+  const TaskGraph graph = make_task_graph(plan, trunk);
+  const auto at = [&](int index) { return graph.tasks[static_cast<std::size_t>(index)]; };
+  std::map<std::pair<int, int>, std::vector<int>> taken;  // norms by (stage, node); slopes as -1 - norm
+  for (const Task& task : graph.tasks) {
+    if (task.kind != TaskKind::take_statistics) continue;
+    const bool moments = task.cargo == Cargo::moments;
+    taken[{task.stage, task.node}].push_back(moments ? task.norm : -1 - task.norm);
+    ASSERT_EQ(task.after.size(), 1U);
+    Task joined = at(task.after[0]);
+    if (joined.kind == TaskKind::send) {
+      EXPECT_EQ(joined.cargo, moments ? Cargo::joint_moments : Cargo::joint_slopes);
+      EXPECT_EQ(joined.filters, task.filters);
+      EXPECT_EQ(joined.norm, task.norm);
+      joined = at(joined.after[0]);
+    }
+    ASSERT_EQ(joined.kind, TaskKind::join_statistics);
+    EXPECT_EQ(joined.norm, task.norm);
+    for (int c = task.filters.first; c < task.filters.first + task.filters.count; ++c) {
+      std::vector<SampleRange> rows;
+      for (const int before : joined.after) {
+        const Task& part = at(before);
+        EXPECT_TRUE(part.kind == TaskKind::statistics || part.kind == TaskKind::send);
+        EXPECT_EQ(part.cargo, task.cargo);
+        EXPECT_EQ(part.norm, task.norm);
+        if (common(part.filters, {c, 1}).count > 0) rows.push_back(part.samples);
+      }
+      std::vector<SampleRange> expected;
+      for (const Row& row : plan.stages[static_cast<std::size_t>(task.stage)].rows) expected.push_back(row.samples);
+      EXPECT_EQ(rows, expected);
+    }
+  }
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    std::vector<int> expected;
+    for (int norm = 0; norm < batch_norms(trunk[s]); ++norm) expected.push_back(norm);
+    for (int norm = batch_norms(trunk[s]) - 1; norm >= 0; --norm) expected.push_back(-1 - norm);
+    if (!has_several_rows(plan.stages[s])) expected.clear();
+    for (const Tile& tile : tiles_of(plan.stages[s])) {
+      const std::vector<int> norms = taken[{static_cast<int>(s), tile.member}];
+      EXPECT_EQ(norms, expected) << trunk[s].name;
+    }
+  }
+}
+
 class Tiles : public testing::TestWithParam<TilesCase> {};
 
 TEST_P(Tiles, GetWhatTheyNeedAndJoinTheirGradients) {
-  for (const std::vector<Stage>& trunk : {chain(), branches()}) {
+  for (const std::vector<Stage>& trunk : {chain(), normalised_chain(), branches()}) {
     const Plan plan = plan_of(GetParam(), trunk);
     expect_maps_brought(plan, trunk);
+    expect_statistics_joined(plan, trunk);
     expect_gradients_brought(plan, trunk);
     expect_weights_joined(plan, trunk);
   }
@@ -285,6 +340,53 @@ TEST(TilesInTime, TakeTheirShareOfTheBatch) {
   EXPECT_NEAR(seconds(TaskKind::forward), 2.0 + 22.0 / 2 / 3, 1e-9);
   EXPECT_NEAR(seconds(TaskKind::backward_input), 6.0 + 42.0 / 2 / 3, 1e-9);
   EXPECT_NEAR(seconds(TaskKind::backward_filters), 12.0 / 3, 1e-9);
+}
+
+/// Returns the seconds of a step of a plan in four rows, in which each pass of a stage takes a second and messages take
+/// `latency`.
+double seconds_in_rows(const std::vector<Stage>& trunk, Exchange exchange, double latency) {
+  const Plan plan = plan_of({"", exchange, 1, 4, false, {6, 6, 6, 6}, kSamples}, trunk);
+  const TaskGraph graph = make_task_graph(plan, trunk);
+  ClusterModel cluster;
+  cluster.links.assign(static_cast<std::size_t>(graph.nodes), {1e15, 1e15});
+  cluster.byte_costs.resize(static_cast<std::size_t>(graph.nodes));
+  cluster.latency = latency;
+  cluster.compute = [](const Task& task) {
+    const bool pass = task.kind == TaskKind::forward || task.kind == TaskKind::backward_input ||
+                      task.kind == TaskKind::backward_filters;
+    return pass ? 1.0 : 0.0;
+  };
+  return simulate(graph, plan, trunk, cluster).seconds;
+}
+
+/// Joining statistics takes one message in a ring and two in a star. In the backward pass it is hidden behind the gradients
+/// of the weights of the stage behind, for the last batch norm of a stage.
+TEST(StatisticsOfBatchNorms, TakeTheTimeOfTheirMessages) {
+  constexpr double kLatency = 0.125;
+  std::vector<Stage> one = chain();
+  one[1].after.emplace_back(BatchNorm{.name = "norm"});
+  std::vector<Stage> two = one;
+  two[1].after.emplace_back(BatchNorm{.name = "another"});
+  for (const auto& [exchange, messages] : {std::pair{Exchange::ring, 1.0}, std::pair{Exchange::star, 2.0}}) {
+    const double without = seconds_in_rows(chain(), exchange, kLatency);
+    EXPECT_NEAR(seconds_in_rows(one, exchange, kLatency) - without, messages * kLatency, 1e-6);
+    EXPECT_NEAR(seconds_in_rows(two, exchange, kLatency) - without, 3 * messages * kLatency, 1e-6);
+  }
+}
+
+TEST(StatisticsOfBatchNorms, TravelInFullPrecision) {
+  Plan plan = plan_of({"", Exchange::star, 1, 4, false, {6, 6, 6, 6}, kSamples}, normalised_chain());
+  plan.wire = NumberType::int8;
+  const TaskGraph graph = make_task_graph(plan, normalised_chain());
+  int sends = 0;
+  for (const Task& task : graph.tasks) {
+    if (!carries_statistics(task)) continue;
+    ++sends;
+    EXPECT_EQ(wire_type(task, plan), NumberType::fp32);
+    EXPECT_EQ(values_of(task, normalised_chain()), 2U * static_cast<std::size_t>(task.filters.count));
+  }
+  EXPECT_EQ(sends, 3 * 2 * 2 * 4)
+      << "of three batch norms, forward and backward, to the master and back, for four slaves";
 }
 
 }  // namespace

@@ -18,6 +18,25 @@ struct BadTask {
 
 void PrintTo(const BadTask& bad, std::ostream* out) { *out << bad.name; }
 
+/// An Assign of a stage with a batch norm, of which the slave and another member compute one sample each.
+wire::Assign normalised_rows() {
+  wire::Assign assign = assign_of();
+  assign.trunk[0].after = {BatchNorm{.name = "norm"}};
+  assign.plan = proportional_plan(assign.trunk, kBatch, {"worker", "other"}, {1.0, 1.0});
+  cut_by_samples(assign.plan, assign.trunk, 1, {1.0, 1.0});
+  assign.peers = {"", ""};
+  return assign;
+}
+
+/// The task that sends the slave the joint moments of normalised_rows().
+std::uint32_t moments_task() {
+  const wire::Assign assign = normalised_rows();
+  const TaskGraph graph = make_task_graph(assign.plan, assign.trunk);
+  const auto task = std::ranges::find_if(
+      graph.tasks, [](const Task& each) { return each.cargo == Cargo::joint_moments && each.to == 0; });
+  return static_cast<std::uint32_t>(task - graph.tasks.begin());
+}
+
 const std::vector<BadTask> kBadTasks{
     {"NoPlan",
      [](FakeMaster& m) {
@@ -113,6 +132,14 @@ const std::vector<BadTask> kBadTasks{
        m.send_piece({.step = 1, .task = images_task()}, kImages + 4);
      },
      "292 bytes from value 0 on"},
+    {"TooManyMoments",
+     [](FakeMaster& m) {
+       m.send(normalised_rows());
+       m.next();
+       m.send(training_step(1));
+       m.send_piece({.step = 1, .task = moments_task()}, sizeof(float) * 9);
+     },
+     "36 bytes from value 0 on of task"},
     {"ImagesTwice",
      [](FakeMaster& m) {
        m.assign();
