@@ -242,7 +242,8 @@ Result train_on_three(const Cut& cut, const Plan& plan, const TrainingOptions& o
   const std::atomic<bool> stop{false};
   roster.gather(3, stop, [] {});
   const auto device = make_device(device_name, {.threads = 1});
-  ClusterTrunk trunk(cut.trunk, plan, roster, device.get(), 20s);
+  const bool own = plan.members.back() == kMasterName;
+  ClusterTrunk trunk(cut.trunk, plan, roster, own ? device.get() : nullptr, 20s);
   const Result result = train_some(
       trunk, cut, [](int) {}, options, steps);
   roster.dismiss("the test finished");
