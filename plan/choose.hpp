@@ -36,10 +36,10 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
                               const std::vector<MemberProfile>& members, const MasterProfile& master);
 
 /// Chooses among shares by speed within memory (make_plan) for all members and for only the fastest of them, star and
-/// ring, several numbers of micro-batches, replicated first stages or none, and first stages cut along samples or none. Leaves out plans whose busiest processor
-/// or card alone takes longer than the fastest plan.
-/// Where samples are wished but no two members can share them, members share filters. The last member is the master if its
-/// name is "master". Throws Error with the sizes where the net does not fit.
+/// ring, several numbers of micro-batches, replicated first stages or none, and first stages cut along samples or none.
+/// Leaves out plans whose busiest processor or card alone takes longer than the fastest plan. Where samples are wished but
+/// no two members can share them, members share filters. The last member is the master if its name is "master". Throws
+/// Error with the sizes where the net does not fit.
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
                    const Wishes& wishes, const MasterProfile& master);
 
