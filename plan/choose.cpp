@@ -214,7 +214,7 @@ class Chooser {
     Simulated predicted = simulate(made->graph, made->plan, trunk_, made->cluster);
     choice_.alternatives.push_back({fmt::format("{} of {} member{}, {}", made->count, members_.size(),
                                                 members_.size() == 1 ? "" : "s", describe(made->plan)),
-                                    predicted.seconds});
+                                    predicted.seconds, made->form.by_samples > 0 ? Layout::samples : Layout::filters});
     fastest_ = std::min(fastest_, predicted.seconds);
     return Tried{std::move(made->plan), std::move(predicted)};
   }

@@ -21,6 +21,7 @@ struct Wishes {
 struct Alternative {
   std::string text;
   double seconds = 0.0;
+  Layout layout = Layout::filters;  ///< samples where stages are cut along them
 };
 
 /// The chosen plan with its prediction and the plans that it was compared with.
