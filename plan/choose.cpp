@@ -2,7 +2,11 @@
 #include "plan/planner.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <memory>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "core/shard_state.hpp"
@@ -11,6 +15,7 @@ namespace convoy {
 namespace {
 
 constexpr double kUnmeasured = 1e12;  // bytes per second; transfers then cost nothing
+constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kMostMicroBatches = 16;
 constexpr int kMostMicroBatchesOfRows = 4;
 constexpr std::size_t kMostReplicated = 2;
@@ -29,48 +34,59 @@ struct Form {
   std::size_t by_samples = 0;  ///< number of first stages that are cut along samples
 };
 
-/// Returns the forms in which first stages are cut along samples: a quarter, a half, three quarters and all of the stages.
-std::vector<Form> forms_by_samples(const std::vector<Stage>& trunk, const std::vector<int>& micro_batches,
-                                   const Wishes& wishes) {
+/// Forms that differ in the number of micro-batches alone, the fewest first.
+using Family = std::vector<Form>;
+
+Family family_of(Form form, const std::vector<int>& micro_batches) {
+  Family family;
+  for (const int count : micro_batches) {
+    if (form.by_samples > 0 && count > kMostMicroBatchesOfRows && !family.empty()) continue;
+    form.micro_batches = count;
+    family.push_back(form);
+  }
+  return family;
+}
+
+/// Returns the families in which first stages are cut along samples: a quarter, a half, three quarters and all of the stages.
+std::vector<Family> families_by_samples(const std::vector<Stage>& trunk, const std::vector<int>& micro_batches,
+                                        const Wishes& wishes) {
   const std::size_t most = trunk.size();
-  std::vector<Form> all;
+  std::vector<Family> all;
   std::size_t before = 0;
   for (std::size_t quarter = 1; quarter <= 4; ++quarter) {
     const std::size_t stages = most * quarter / 4;
     if (stages == std::exchange(before, stages)) continue;
     for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
       if (wishes.exchange && *wishes.exchange != exchange) continue;
-      for (const int count : micro_batches) {
-        if (count > kMostMicroBatchesOfRows && micro_batches.size() > 1) continue;
-        all.push_back({.exchange = exchange, .micro_batches = count, .by_samples = stages});
-      }
+      all.push_back(family_of({.exchange = exchange, .by_samples = stages}, micro_batches));
     }
   }
   return all;
 }
 
-std::vector<Form> forms(const std::vector<Stage>& trunk, int batch, const Wishes& wishes) {
+/// Returns all families, simple ones first.
+std::vector<Family> families(const std::vector<Stage>& trunk, int batch, const Wishes& wishes) {
   const std::size_t stages = trunk.size();
   std::vector<int> micro_batches;
   for (int count = 1; count <= kMostMicroBatches; count *= 2) {
     if (batch % count == 0) micro_batches.push_back(count);
   }
   if (wishes.micro_batches > 0) micro_batches = {wishes.micro_batches};
-  if (wishes.exchange && !traits_of(*wishes.exchange).fused_stages) return {{.exchange = *wishes.exchange}};
-  if (wishes.layout == Layout::samples) return forms_by_samples(trunk, micro_batches, wishes);
-  std::vector<Form> all;
+  if (wishes.exchange && !traits_of(*wishes.exchange).fused_stages) return {{{.exchange = *wishes.exchange}}};
+  if (wishes.layout == Layout::samples) return families_by_samples(trunk, micro_batches, wishes);
+  std::vector<Family> all;
   for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
     if (wishes.exchange && *wishes.exchange != exchange) continue;
     const std::size_t most = exchange == Exchange::ring ? std::min(stages - 1, kMostReplicated) : 0;
     for (std::size_t replicated = 0; replicated <= most; ++replicated) {
       for (const bool relayed : {false, true}) {
         if (relayed && exchange != Exchange::ring) continue;
-        for (const int count : micro_batches) all.push_back({exchange, count, replicated, relayed, 0});
+        all.push_back(family_of({.exchange = exchange, .replicated = replicated, .relayed = relayed}, micro_batches));
       }
     }
   }
   if (wishes.layout == Layout::filters) return all;
-  const std::vector<Form> by_samples = forms_by_samples(trunk, micro_batches, wishes);
+  const std::vector<Family> by_samples = families_by_samples(trunk, micro_batches, wishes);
   all.insert(all.end(), by_samples.begin(), by_samples.end());
   return all;
 }
@@ -85,26 +101,19 @@ class Chooser {
     std::ranges::stable_sort(order_, {}, [&](std::size_t m) { return burden(members[m]); });
   }
 
-  /// Tries all forms with all members, then fewer members in the best form, then all forms again with the best number
-  /// of members. Trying every combination would take too long.
+  /// Tries all families with all members, and then with fewer and fewer.
   Choice choose() {
-    for (const Form& form : forms(trunk_, batch_, wishes_)) try_out(form, members_.size(), kWorthwhile);
-    if (choice_.plan.stages.empty()) {
+    std::optional<Tried> best = try_families(members_.size());
+    if (!best) {
       wishes_.layout = Layout::filters;
-      for (const Form& form : forms(trunk_, batch_, wishes_)) try_out(form, members_.size(), kWorthwhile);
+      best = try_families(members_.size());
     }
-    const Form best = best_form_;
     for (std::size_t count = fewer(members_.size()); count > 0; count = fewer(count)) {
-      // With few members a star may be faster than the ring.
-      try_out(best, count, kWorthLeavingOut);
-      if (!wishes_.exchange && best.exchange == Exchange::ring && best.by_samples == 0) {
-        try_out({Exchange::star, best.micro_batches}, count, kWorthLeavingOut);
-      }
+      std::optional<Tried> next = try_families(count);
+      if (next && next->predicted.seconds < kWorthLeavingOut * best->predicted.seconds) best = std::move(next);
     }
-    const std::size_t settled = best_count_;
-    if (settled < members_.size()) {
-      for (const Form& form : forms(trunk_, batch_, wishes_)) try_out(form, settled, kWorthwhile);
-    }
+    choice_.plan = std::move(best->plan);
+    choice_.predicted = std::move(best->predicted);
     std::ranges::stable_sort(choice_.alternatives, {}, &Alternative::seconds);
     return std::move(choice_);
   }
@@ -163,32 +172,103 @@ class Chooser {
     return bytes;
   }
 
-  /// Simulates a plan and takes it if its step is at most `worthwhile` times the best step so far.
-  void try_out(const Form& form, std::size_t count, double worthwhile) {
+  /// A plan with its task graph and the machines of its simulation.
+  struct Candidate {
+    Form form;
+    std::size_t count;  ///< of members
     Plan plan;
+    TaskGraph graph;
+    ClusterModel cluster;
+  };
+  struct Tried {
+    Plan plan;
+    Simulated predicted;
+  };
+
+  /// Returns nothing where the net does not fit on so few members, or they cannot share samples.
+  std::unique_ptr<Candidate> candidate(const Form& form, std::size_t count) const {
+    auto made = std::make_unique<Candidate>();
+    made->form = form;
+    made->count = count;
+    Plan& plan = made->plan;
     try {
       plan = shares(count);
     } catch (const Error&) {
       if (count == members_.size()) throw;
-      return;  // the net does not fit on so few members
+      return nullptr;
     }
     plan.wire = wishes_.wire;
     plan.exchange = form.exchange;
     set_micro_batches(plan, form.micro_batches);
     plan.relayed = form.relayed;
     for (std::size_t s = 0; s < form.replicated; ++s) plan.stages[s].replicated = true;
-    if (form.by_samples > 0 && !cut_by_samples(plan, form.by_samples, count)) return;
-    const TaskGraph graph = make_task_graph(plan, trunk_);
-    Simulated predicted = simulate(graph, plan, trunk_, measured_cluster(plan, trunk_, members_, master_));
-    choice_.alternatives.push_back(
-        {fmt::format("{} of {} member{}, {}", count, members_.size(), members_.size() == 1 ? "" : "s", describe(plan)),
-         predicted.seconds});
-    // Simpler plans are tried first, and a plan that is barely faster does not replace them.
-    if (!choice_.plan.stages.empty() && predicted.seconds > worthwhile * choice_.predicted.seconds) return;
-    choice_.plan = std::move(plan);
-    choice_.predicted = std::move(predicted);
-    best_form_ = form;
-    best_count_ = count;
+    if (form.by_samples > 0 && !cut_by_samples(plan, form.by_samples, count)) return nullptr;
+    made->graph = make_task_graph(plan, trunk_);
+    made->cluster = measured_cluster(plan, trunk_, members_, master_);
+    return made;
+  }
+
+  std::optional<Tried> try_out(std::unique_ptr<Candidate> made) {
+    if (made == nullptr) return std::nullopt;
+    Simulated predicted = simulate(made->graph, made->plan, trunk_, made->cluster);
+    choice_.alternatives.push_back({fmt::format("{} of {} member{}, {}", made->count, members_.size(),
+                                                members_.size() == 1 ? "" : "s", describe(made->plan)),
+                                    predicted.seconds, made->form.by_samples > 0 ? Layout::samples : Layout::filters});
+    fastest_ = std::min(fastest_, predicted.seconds);
+    return Tried{std::move(made->plan), std::move(predicted)};
+  }
+
+  /// Tries the families whose busiest processor or card allows the shortest step first, and leaves out those that cannot be
+  /// faster than the fastest plan so far. The first is always tried, and with all members one of filters and one of samples.
+  /// Returns the simplest plan of which no other is much faster.
+  std::optional<Tried> try_families(std::size_t count) {
+    struct Bound {
+      std::size_t family;
+      double least;
+      std::unique_ptr<Candidate> first;
+    };
+    const std::vector<Family> all = families(trunk_, batch_, wishes_);
+    std::vector<Bound> bounds;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      auto first = candidate(all[i].front(), count);
+      if (first == nullptr) continue;
+      const double least = least_seconds(first->graph, first->plan, trunk_, first->cluster);
+      bounds.push_back({i, least, std::move(first)});
+    }
+    std::ranges::stable_sort(bounds, {}, &Bound::least);
+    std::set<bool> kinds;  // whether a family that was tried is cut along samples
+    std::vector<std::vector<Tried>> tried(all.size());
+    for (Bound& bound : bounds) {
+      const bool first = &bound == &bounds.front();
+      const bool first_of_kind = count == members_.size() && kinds.insert(bound.first->form.by_samples > 0).second;
+      if (!first && !first_of_kind && bound.least > fastest_ / kWorthwhile) continue;
+      tried[bound.family] = try_family(all[bound.family], std::move(bound.first));
+    }
+    // Simple plans come first, and a plan that is barely faster does not replace them.
+    std::optional<Tried> best;
+    for (std::vector<Tried>& family : tried) {
+      for (Tried& each : family) {
+        if (!best || each.predicted.seconds <= kWorthwhile * best->predicted.seconds) best = std::move(each);
+      }
+    }
+    return best;
+  }
+
+  /// Tries more and more micro-batches until twice in a row they gain nothing.
+  std::vector<Tried> try_family(const Family& family, std::unique_ptr<Candidate> first) {
+    std::vector<Tried> tried;
+    double best = kNever;
+    int vain = 0;
+    const std::size_t count = first->count;
+    for (const Form& form : family) {
+      std::optional<Tried> next = try_out(first != nullptr ? std::move(first) : candidate(form, count));
+      if (!next) continue;
+      vain = next->predicted.seconds < best ? 0 : vain + 1;
+      best = std::min(best, next->predicted.seconds);
+      tried.push_back(std::move(*next));
+      if (vain == 2) break;
+    }
+    return tried;
   }
 
   const std::vector<Stage>& trunk_;
@@ -198,8 +278,7 @@ class Chooser {
   const MasterProfile& master_;
   std::vector<std::size_t> order_;  ///< members, fastest first
   Choice choice_;
-  Form best_form_;
-  std::size_t best_count_ = 0;  ///< number of members
+  double fastest_ = kNever;  ///< seconds of the fastest plan that was simulated
 };
 
 }  // namespace

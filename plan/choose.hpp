@@ -21,13 +21,14 @@ struct Wishes {
 struct Alternative {
   std::string text;
   double seconds = 0.0;
+  Layout layout = Layout::filters;  ///< samples where stages are cut along them
 };
 
 /// The chosen plan with its prediction and the plans that it was compared with.
 struct Choice {
   Plan plan;
   Simulated predicted;
-  std::vector<Alternative> alternatives;  ///< all plans that were considered, fastest first
+  std::vector<Alternative> alternatives;  ///< all plans that were simulated, fastest first
 };
 
 /// Returns the simulator's model of the members as they were timed. `members` are the plan's; transfers over unmeasured
@@ -37,8 +38,9 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
 
 /// Chooses among shares by speed within memory (make_plan) for all members and for only the fastest of them, star and
 /// ring, several numbers of micro-batches, replicated first stages or none, and first stages cut along samples or none.
-/// Where samples are wished but no two members can share them, members share filters. The last member is the master if its
-/// name is "master". Throws Error with the sizes where the net does not fit.
+/// Leaves out plans whose busiest processor or card alone takes longer than the fastest plan. Where samples are wished but
+/// no two members can share them, members share filters. The last member is the master if its name is "master". Throws
+/// Error with the sizes where the net does not fit.
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
                    const Wishes& wishes, const MasterProfile& master);
 

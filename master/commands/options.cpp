@@ -9,6 +9,7 @@
 #include "cli/command_line.hpp"
 
 #include "devices/device_options.hpp"
+#include "master/cluster/described_machines.hpp"
 #include "master/commands/run_options.hpp"
 #include "nets/graph/net.hpp"
 
@@ -276,15 +277,27 @@ void define(CLI::App& command, PlanOptions& options) {
                   "calibration.json of a run: plan for the machines that it timed, which need not be there")
       ->excludes("--slaves")
       ->excludes("--shares");
+  command
+      .add_option("--machines", options.machines,
+                  "plan for described machines, which need not be there: COUNTxGFLOPS@MBITS, such as 4x240@1000 or "
+                  "100@1000,2x400@1000, with the speed in GFLOP/s and the link, each way, in Mbit/s; the master is as "
+                  "fast as the first")
+      ->check(readable([](const std::string& text) { machines_from(text); }))
+      ->excludes("--calibration")
+      ->excludes("--slaves")
+      ->excludes("--shares");
 }
 
 void expect_slaves_for(const CLI::App& command) {
   const CLI::Option* slaves = command.get_option_no_throw("--slaves");
   if (slaves == nullptr || (slaves->count() > 0 && slaves->as<int>() > 0)) return;
   const bool plans = command.get_name() == "plan";
-  const bool timed = plans && command.get_option("--calibration")->count() > 0;
+  std::string instead;  // the option that takes the place of slaves
+  for (const char* each : {"--calibration", "--machines"}) {
+    if (plans && command.get_option(each)->count() > 0) instead = each;
+  }
   const auto has_a_meaning = [&](std::string_view option) {
-    if (timed)
+    if (!instead.empty())
       return option == "--wire" || option == "--exchange" || option == "--layout" || option == "--micro-batch" ||
              option == "--plan";
     return plans && option == "--memory";
@@ -293,7 +306,7 @@ void expect_slaves_for(const CLI::App& command) {
     const std::string option = fmt::format("--{}", name);
     const CLI::Option* given = command.get_option_no_throw(option);
     if (given == nullptr || given->count() == 0 || has_a_meaning(option)) continue;
-    if (timed) throw UsageError(fmt::format("{} has no effect with --calibration; leave it out", option));
+    if (!instead.empty()) throw UsageError(fmt::format("{} has no effect with {}; leave it out", option, instead));
     throw UsageError(fmt::format("{} needs --slaves; without slaves this machine works alone", option));
   }
 }

@@ -72,6 +72,7 @@ struct PlanOptions {
   NetOptions net;
   ClusterOptions cluster;
   std::string calibration;  ///< file with the times of a run's machines; if empty, slaves are timed
+  std::string machines;     ///< machines that are described instead, such as 4x240@1000
 };
 
 struct PredictOptions {

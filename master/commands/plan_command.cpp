@@ -1,7 +1,10 @@
+#include <set>
+
 #include "core/exit_code.hpp"
 #include "core/files.hpp"
 #include "core/stop_signal.hpp"
 #include "devices/registry.hpp"
+#include "master/cluster/described_machines.hpp"
 #include "master/cluster/gather.hpp"
 #include "master/cluster/planning.hpp"
 #include "master/commands/load_net.hpp"
@@ -65,9 +68,13 @@ void print_choice(const Planned& planned) {
                planned.better_alone() ? "; train would leave out the slaves" : "");
   }
   fmt::print("other plans:\n");
-  const std::size_t shown = std::min(choice.alternatives.size(), kShownAlternatives + 1);
-  for (std::size_t i = 1; i < shown; ++i) {
-    const Alternative& other = choice.alternatives[i];
+  // The fastest plan of each layout is shown in any case.
+  std::set<Layout> layouts;
+  std::size_t shown = 0;
+  for (const Alternative& other : choice.alternatives) {
+    const bool first = layouts.insert(other.layout).second;
+    if (other.seconds == choice.predicted.seconds || (shown >= kShownAlternatives && !first)) continue;
+    ++shown;
     fmt::print("  {:.4g} s ({:+.1f} %)  {}\n", other.seconds, 100.0 * (other.seconds / choice.predicted.seconds - 1.0),
                other.text);
   }
@@ -85,7 +92,13 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
     cluster.exchange = "star";  // nothing travels, so the exchanges do not differ
   }
   Observers observers;
-  if (options.net.format == "text") observers.push_back(make_text_observer());
+  if (options.net.format == "text") {
+    observers.push_back(make_text_observer());
+    if (cluster.slaves > 0) {
+      fmt::print("to plan without slaves, give --calibration RUN/calibration.json or --machines {}x240@1000\n",
+                 cluster.slaves);
+    }
+  }
   expect_possible(cluster, cut, batch);
   const auto roster = gather_slaves(cluster, net.name, observers, catch_stop_signals());
   if (!roster) return std::nullopt;
@@ -95,15 +108,21 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
   return planned;
 }
 
-/// Plans for the machines that a run has timed.
-std::optional<Planned> plan_as_timed(const PlanOptions& options, const Net& net, const Cut& cut) {
+/// Plans for the machines that a run has timed, or that are described.
+std::optional<Planned> plan_without_slaves(const PlanOptions& options, const Net& net, const Cut& cut) {
   const int batch = net.training.batch;
   const Wishes wishes = wishes_of(options.cluster, batch);
   if (!options.cluster.plan.empty() && wishes.exchange != Exchange::thesis) {
-    fail("--calibration makes a plan; leave out --plan {}", options.cluster.plan);
+    fail("{} makes a plan; leave out --plan {}", options.machines.empty() ? "--calibration" : "--machines",
+         options.cluster.plan);
   }
   Planned planned;
-  planned.calibration = calibration_from_json(read_text(options.calibration), options.calibration, cut.trunk, batch);
+  if (options.machines.empty()) {
+    planned.calibration = calibration_from_json(read_text(options.calibration), options.calibration, cut.trunk, batch);
+  } else {
+    const std::vector<DescribedMachine> machines = machines_from(options.machines);
+    planned.calibration = calibration_of(machines, {.gflops = machines.front().gflops}, cut, batch);
+  }
   planned.choice = choose_plan(cut.trunk, batch, planned.calibration.members, wishes, planned.calibration.master);
   planned.plan = planned.choice->plan;
   return planned;
@@ -115,8 +134,8 @@ int plan_command(const PlanOptions& options) {
   const Net net = load_net(options.net);
   const Cut cut = convoy::cut(net);
   if (cut.trunk.empty()) fail("{}: net {} has no convolutional layer, so there is nothing to plan", net.file, net.name);
-  const auto planned =
-      options.calibration.empty() ? plan_with_slaves(options, net, cut) : plan_as_timed(options, net, cut);
+  const bool described = !options.calibration.empty() || !options.machines.empty();
+  const auto planned = described ? plan_without_slaves(options, net, cut) : plan_with_slaves(options, net, cut);
   if (!planned) return kInterrupted;
   if (options.net.format == "json") {
     fmt::print("{}", to_json(planned->plan));

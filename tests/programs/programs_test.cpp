@@ -15,6 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 TEST_F(Programs, TrainAloneAndTest) {
@@ -300,6 +301,15 @@ TEST_F(Programs, TheThesisSchemeTrainsAndItsCalibrationPlansAgain) {
   Process other = master({"plan", net, "--batch", "7", "--calibration", folder("run") + "/calibration.json"});
   EXPECT_EQ(other.wait(60s), kFailure);
   EXPECT_THAT(other.output(), HasSubstr("calibration.json: the timings are for a batch of"));
+}
+
+TEST_F(Programs, APlanIsMadeForMachinesThatAreDescribed) {
+  Process plan = master({"plan", kSource + "/nets/squeezenet.yaml", "--batch", "16", "--wire", "bf16", "--machines",
+                         "100@1000,2x400@1000"});
+  ASSERT_EQ(plan.wait(60s), kSuccess) << plan.output();
+  EXPECT_THAT(plan.output(), AllOf(HasSubstr("slave3"), HasSubstr("its link 944 Mbit/s out"), HasSubstr("other plans"),
+                                   ContainsRegex("members, (ring|star), bf16(, micro-batches of [0-9]+)?\n"),
+                                   HasSubstr("the master's machine alone")));
 }
 
 TEST_F(Programs, ASlaveThatDiesInARingIsNamedAndReplaced) {

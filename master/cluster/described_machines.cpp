@@ -1,0 +1,100 @@
+#include "master/cluster/described_machines.hpp"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "plan/choose.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr double kPayload =
+    0.944;  // the part of a link's bandwidth that TCP over Ethernet delivers: 1 Gbit/s moves 118 MB/s
+constexpr int kMostMachines = 256;
+
+/// Returns a number greater than 0 and at most 1e9, or nothing.
+std::optional<double> positive(std::string_view text) {
+  constexpr double kMost = 1e9;
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !(value > 0.0 && value <= kMost)) return std::nullopt;
+  return value;
+}
+
+/// Returns the floating-point operations of the heads' matrix products for one image and one pass.
+double head_flops(const Cut& parts) {
+  double flops = 0.0;
+  for (const CutHead& head : parts.heads) {
+    double inputs = static_cast<double>(head.maps.channels) * head.maps.height * head.maps.width;
+    for (const Layer& layer : head.layers) {
+      const auto* dense = std::get_if<Dense>(&layer.spec);
+      if (dense == nullptr) continue;
+      flops += 2.0 * inputs * dense->units;
+      inputs = dense->units;
+    }
+  }
+  return flops;
+}
+
+MemberProfile profile_of(const DescribedMachine& machine, double latency, const Cut& parts, int batch) {
+  const double bytes = machine.mbits * 1e6 / 8.0 * kPayload;
+  MemberProfile member{.name = {}, .stages = {}, .link = {bytes, bytes}, .latency = latency};
+  for (const Stage& stage : parts.trunk) {
+    // A stage without a convolution reads and writes its maps.
+    const double values = 2.0 * static_cast<double>(output_shape(stage, batch, stage.conv.filters).size());
+    const double pass = stage.kind == StageKind::convolution
+                            ? conv_flops(stage, batch, stage.conv.filters) / (1e9 * machine.gflops)
+                            : values * sizeof(float) / member.host.memory;
+    member.stages.push_back({{.filters = stage.conv.filters,
+                              .forward = pass,
+                              .backward_input = member.stages.empty() ? 0.0 : pass,
+                              .backward_filters = pass}});
+  }
+  return member;
+}
+
+}  // namespace
+
+std::vector<DescribedMachine> machines_from(const std::string& text) {
+  std::vector<DescribedMachine> machines;
+  std::string_view rest = text;
+  while (true) {
+    const std::string_view part = rest.substr(0, rest.find(','));
+    const std::size_t at = part.find('@');
+    const std::size_t times = part.find('x');
+    const auto count = times == std::string_view::npos ? std::optional(1.0) : positive(part.substr(0, times));
+    const std::size_t speed = times == std::string_view::npos ? 0 : times + 1;
+    const auto gflops =
+        at == std::string_view::npos || at < speed ? std::nullopt : positive(part.substr(speed, at - speed));
+    const auto mbits = at == std::string_view::npos ? std::nullopt : positive(part.substr(at + 1));
+    if (!count || *count != std::floor(*count) || !gflops || !mbits) {
+      fail("\"{}\" describes no machines; expected COUNTxGFLOPS@MBITS, such as 4x240@1000", part);
+    }
+    if (*count + static_cast<double>(machines.size()) > kMostMachines) {
+      fail("\"{}\" describes more than {} machines", text, kMostMachines);
+    }
+    machines.insert(machines.end(), static_cast<std::size_t>(*count), {.gflops = *gflops, .mbits = *mbits});
+    if (part.size() == rest.size()) return machines;
+    rest.remove_prefix(part.size() + 1);
+  }
+}
+
+Calibration calibration_of(const std::vector<DescribedMachine>& slaves, const DescribedMaster& master, const Cut& parts,
+                           int batch) {
+  const double product = head_flops(parts) / master.gflops / 1e9;
+  Calibration calibration{.batch = batch, .master = {.head = {.per_image = 2 * product, .update = product * batch}}};
+  for (const DescribedMachine& slave : slaves) {
+    calibration.members.push_back(profile_of(slave, master.latency, parts, batch));
+    calibration.members.back().name = fmt::format("slave{}", calibration.members.size());
+  }
+  const MemberProfile alone = profile_of({.gflops = master.gflops}, 0.0, parts, batch);
+  calibration.seconds_alone = seconds_alone(parts.trunk, alone, batch, calibration.master.head);
+  return calibration;
+}
+
+}  // namespace convoy
