@@ -14,8 +14,8 @@
 namespace convoy {
 namespace {
 
-constexpr double kUnmeasured = 1e12;  // bytes per second; transfers then cost nothing
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kUnmeasured = 1e12;                                  // bytes per second; transfers then cost nothing
+constexpr double kUntried = std::numeric_limits<double>::infinity();  // seconds before a plan was tried
 constexpr int kMostMicroBatches = 16;
 constexpr int kMostMicroBatchesOfRows = 4;
 constexpr std::size_t kMostReplicated = 2;
@@ -257,7 +257,7 @@ class Chooser {
   /// Tries more and more micro-batches until twice in a row they gain nothing.
   std::vector<Tried> try_family(const Family& family, std::unique_ptr<Candidate> first) {
     std::vector<Tried> tried;
-    double best = kNever;
+    double best = kUntried;
     int vain = 0;
     const std::size_t count = first->count;
     for (const Form& form : family) {
@@ -278,7 +278,7 @@ class Chooser {
   const MasterProfile& master_;
   std::vector<std::size_t> order_;  ///< members, fastest first
   Choice choice_;
-  double fastest_ = kNever;  ///< seconds of the fastest plan that was simulated
+  double fastest_ = kUntried;  ///< seconds of the fastest plan that was simulated
 };
 
 }  // namespace
