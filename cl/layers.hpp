@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cl/shared.hpp"
+#include "kernels/joint_statistics.hpp"
 
 namespace convoy {
 
@@ -33,7 +34,7 @@ class ClAdd : public ClLayer {
 /// Returns a layer that adds maps to `input`.
 std::unique_ptr<ClAdd> make_cl_add(ClShared& shared, const ClTensor& input, const std::string& what);
 /// A batch norm. The functions below replace forward and backward where shards join their statistics; they do the same as
-/// those of Shard, but take_slopes computes this layer alone and returns the gradient with respect to its input.
+/// the functions of Shard, but take_slopes computes this layer alone and returns the gradient with respect to its input.
 class ClNorm : public ClLayer {
  public:
   virtual std::vector<float> moments() = 0;
@@ -41,12 +42,8 @@ class ClNorm : public ClLayer {
   virtual std::vector<float> slopes(const ClBuffer& gradient) = 0;
   virtual const ClBuffer& take_slopes(std::span<const double> joint) = 0;
 };
-struct ClNormSettings {
-  int moments = 1;      ///< the optimizer's tensors for each parameter
-  int whole_batch = 1;  ///< samples over which all shards together normalise
-};
 /// Returns a batch norm that reads `input`.
-std::unique_ptr<ClNorm> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, const ClNormSettings& settings,
+std::unique_ptr<ClNorm> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, const NormSettings& settings,
                                            const ClTensor& input, const std::string& what);
 /// Returns the backward pass of a max pooling that the convolution has already applied, from maps of shape `from` to
 /// `output`. The convolution wrote `places`.

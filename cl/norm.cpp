@@ -1,7 +1,5 @@
 // Batch norm on an OpenCL device.
 
-#include <cmath>
-
 #include "cl/layers.hpp"
 #include "kernels/joint_statistics.hpp"
 
@@ -10,7 +8,7 @@ namespace {
 
 class ClBatchNorm : public ClNorm {
  public:
-  ClBatchNorm(ClShared& shared, const BatchNorm& layer, const ClNormSettings& settings, const ClTensor& input,
+  ClBatchNorm(ClShared& shared, const BatchNorm& layer, const NormSettings& settings, const ClTensor& input,
               const std::string& what)
       : shared_(shared),
         kernels_(shared.norm_kernels()),
@@ -51,16 +49,11 @@ class ClBatchNorm : public ClNorm {
     return all;
   }
   void normalise(std::span<const double> joint) override {
-    const auto channels = static_cast<std::size_t>(input_.shape().c);
     const ClBuffer& running_mean = running_mean_.values.buffer();
     const ClBuffer& running_variance = running_variance_.values.buffer();
     const std::vector<float> running = read_lists(running_mean, running_variance);
     write_lists(next_running<float>(layer_, joint, count(whole_batch_), running), running_mean, running_variance);
-    std::vector<float> scaling(joint.begin(), joint.end());
-    for (std::size_t c = channels; c < scaling.size(); ++c) {
-      scaling[c] = static_cast<float>(1.0 / std::sqrt(joint[c] + static_cast<double>(layer_.epsilon)));
-    }
-    write_lists(scaling, mean_, inverse_);
+    write_lists(scaling_of(layer_, joint), mean_, inverse_);
     normalise();
   }
   std::vector<float> slopes(const ClBuffer& gradient) override {
@@ -143,7 +136,7 @@ class ClBatchNorm : public ClNorm {
 
 }  // namespace
 
-std::unique_ptr<ClNorm> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, const ClNormSettings& settings,
+std::unique_ptr<ClNorm> make_cl_batch_norm(ClShared& shared, const BatchNorm& layer, const NormSettings& settings,
                                            const ClTensor& input, const std::string& what) {
   return std::make_unique<ClBatchNorm>(shared, layer, settings, input, what);
 }

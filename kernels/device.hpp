@@ -177,15 +177,16 @@ class Shard {
   }
 
   // The functions below are for shards of which spec().joins_statistics().
-  /// Return the mean and the variance of each channel of the next batch norm's input, over the shard's samples; and take
-  /// those over the samples of all shards. normalise updates the running averages and computes the layers up to the next
-  /// batch norm; after the last one the output, which it returns, is ready.
+  /// moments returns the mean and the variance of each channel of the next batch norm's input, over the shard's samples.
+  /// normalise takes the moments over the samples of all shards, updates the running averages, and computes the layers up to
+  /// the next batch norm; after the last one the output, which it returns, is ready.
   virtual std::vector<float> moments() = 0;
   virtual const DeviceTensor& normalise(std::span<const double> joint) = 0;
-  /// Return the slopes (kernels/joint_statistics.hpp) of the next batch norm, counted from the last, over the shard's
-  /// samples; and take those over the samples of all shards. The first slopes after a forward computes the layers after
-  /// the last batch norm backward from the gradient with respect to the whole output. take_slopes computes the batch norm
-  /// and the layers before it backward. The gradients of the batch norm's parameters are those of the shard's samples.
+  /// slopes returns the slopes (kernels/joint_statistics.hpp) of the next batch norm, counted from the last, over the
+  /// shard's samples. The first slopes after a forward computes the layers after the last batch norm backward from the
+  /// gradient with respect to the whole output. take_slopes takes the slopes over the samples of all shards, and computes
+  /// the batch norm and the layers before it backward. The gradients of the batch norm's parameters are the sums over the
+  /// shard's samples.
   virtual std::vector<float> slopes(const DeviceTensor& output_gradient) = 0;
   virtual void take_slopes(std::span<const double> joint) = 0;
 

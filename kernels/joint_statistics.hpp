@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,21 @@ void put_statistics(std::span<const T> some, FilterRange channels, std::span<T> 
     std::copy_n(some.begin() + static_cast<std::ptrdiff_t>(i * count), count,
                 values.begin() + static_cast<std::ptrdiff_t>(i * all) + channels.first);
   }
+}
+
+/// What a batch norm on a GPU needs to know besides its layer.
+struct NormSettings {
+  int moments = 1;      ///< the optimizer's tensors for each parameter
+  int whole_batch = 1;  ///< samples over which all shards together normalise
+};
+
+/// Returns what normalises C channels with these joint moments: the C means, then the C reciprocals of the deviations.
+inline std::vector<float> scaling_of(const BatchNorm& norm, std::span<const double> joint) {
+  std::vector<float> scaling(joint.begin(), joint.end());
+  for (std::size_t c = joint.size() / 2; c < joint.size(); ++c) {
+    scaling[c] = static_cast<float>(1.0 / std::sqrt(joint[c] + static_cast<double>(norm.epsilon)));
+  }
+  return scaling;
 }
 
 /// Returns a running average (BatchNorm in core/stage.hpp) after a batch with this value.

@@ -36,6 +36,7 @@ class GraphBuilder {
   std::vector<int> stages_read(int s) const;
 
   int add(Task task);
+  int add_pass(TaskKind kind, int s, int m, const Computing& each, std::vector<int> after);
   int send(int from, int to, Cargo cargo, int s, int micro_batch, const Box& box, std::vector<int> after);
   /// Returns the tasks after which a node may read the maps: sends that bring them, and its own computations.
   std::vector<int>& arrivals(int value, int micro_batch, int node) { return arrivals_[{value, micro_batch, node}]; }

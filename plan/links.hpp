@@ -31,7 +31,7 @@ class Links {
     double bytes;
   };
   struct Flow {
-    std::vector<Send> sends;  ///< those before `first` have ended
+    std::vector<Send> sends;  ///< sends before `first` have ended
     std::size_t first = 0;
     double left = 0.0;  ///< bytes of the first send at `since`
     double since = 0.0;
@@ -46,7 +46,7 @@ class Links {
 
   std::size_t nodes_;
   std::vector<double> capacity_;   ///< of each card, out and then in, by node
-  std::vector<double> rates_;      ///< what each card carries
+  std::vector<double> rates_;      ///< bytes per second that each card carries
   std::vector<Flow> flows_;        ///< by sender and receiver
   std::vector<std::size_t> open_;  ///< flows that send
   bool changed_ = false;           ///< whether `open_` has changed since share()

@@ -73,7 +73,7 @@ GraphBuilder::Joining GraphBuilder::find_statistics(int s, int norm, Cargo cargo
 }
 
 /// Joins the statistics of all rows, in a star at the master, which sends them to the holders. Returns, by holder, the task
-/// that takes them.
+/// that takes the joint statistics.
 std::map<int, std::vector<int>> GraphBuilder::take_statistics(const Joining& joining) {
   const int s = joining.stage;
   const bool direct = plan_.exchange == Exchange::ring;

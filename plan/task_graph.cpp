@@ -153,6 +153,17 @@ void GraphBuilder::deliver_images(int m) {
   }
 }
 
+/// Adds a pass of a stage at a node, for a micro-batch.
+int GraphBuilder::add_pass(TaskKind kind, int s, int m, const Computing& each, std::vector<int> after) {
+  return add({.kind = kind,
+              .node = each.node,
+              .stage = s,
+              .micro_batch = m,
+              .filters = each.box.channels,
+              .samples = each.box.samples,
+              .after = std::move(after)});
+}
+
 void GraphBuilder::forward(int s, int m) {
   if (needs_.forward[s].empty()) return;
   const std::vector<int> values = values_read(trunk_, s);
@@ -161,13 +172,7 @@ void GraphBuilder::forward(int s, int m) {
     std::vector<int> after;
     for (const int value : values) append_tasks(after, arrivals(value, m, each.node));
     append_tasks(after, updated_[{s, each.node}]);
-    computed_[{s, m, each.node}] = add({.kind = TaskKind::forward,
-                                        .node = each.node,
-                                        .stage = s,
-                                        .micro_batch = m,
-                                        .filters = each.box.channels,
-                                        .samples = each.box.samples,
-                                        .after = std::move(after)});
+    computed_[{s, m, each.node}] = add_pass(TaskKind::forward, s, m, each, std::move(after));
   }
 }
 
@@ -227,13 +232,7 @@ void GraphBuilder::backward_input(int s, int m) {
       const auto before = part_.find({value, m, each.node});
       if (before != part_.end()) append_tasks(after, {before->second});
     }
-    const int task = add({.kind = TaskKind::backward_input,
-                          .node = each.node,
-                          .stage = s,
-                          .micro_batch = m,
-                          .filters = each.box.channels,
-                          .samples = each.box.samples,
-                          .after = std::move(after)});
+    const int task = add_pass(TaskKind::backward_input, s, m, each, std::move(after));
     backward_tasks_[{s, each.node}].push_back(task);
     for (const int value : values) part_[{value, m, each.node}] = task;
   }

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/gpu.hpp"
 #include "kernels/device.hpp"
+#include "kernels/joint_statistics.hpp"
 
 namespace convoy {
 
@@ -103,7 +104,7 @@ class CudaAdd : public CudaLayer {
   CudaTensor gradient_;
 };
 /// A batch norm. The functions below replace forward and backward where shards join their statistics; they do the same as
-/// those of Shard, but take_slopes computes this layer alone and returns the gradient with respect to its input.
+/// the functions of Shard, but take_slopes computes this layer alone and returns the gradient with respect to its input.
 class CudaNorm : public CudaLayer {
  public:
   virtual std::vector<float> moments() = 0;
@@ -111,11 +112,7 @@ class CudaNorm : public CudaLayer {
   virtual std::vector<float> slopes(const CudaTensor& gradient) = 0;
   virtual const CudaTensor& take_slopes(std::span<const double> joint) = 0;
 };
-struct CudaNormSettings {
-  int moments = 1;      ///< the optimizer's tensors for each parameter
-  int whole_batch = 1;  ///< samples over which all shards together normalise
-};
-std::unique_ptr<CudaNorm> make_cuda_batch_norm(cuda::Gpu& gpu, const BatchNorm& layer, const CudaNormSettings& settings,
+std::unique_ptr<CudaNorm> make_cuda_batch_norm(cuda::Gpu& gpu, const BatchNorm& layer, const NormSettings& settings,
                                                const CudaTensor& input, const std::string& what);
 /// Returns the backward pass of an activation that the convolution has already applied to `output`.
 std::unique_ptr<CudaLayer> make_cuda_fused_activation(cuda::Gpu& gpu, const Activation& activation,

@@ -1,7 +1,5 @@
 // Parameters on a GPU, and batch norm.
 
-#include <cmath>
-
 #include "kernels/cuda/layers.hpp"
 #include "kernels/joint_statistics.hpp"
 
@@ -32,7 +30,7 @@ namespace {
 
 class CudaBatchNorm : public CudaNorm {
  public:
-  CudaBatchNorm(cuda::Gpu& gpu, const BatchNorm& layer, const CudaNormSettings& settings, const CudaTensor& input,
+  CudaBatchNorm(cuda::Gpu& gpu, const BatchNorm& layer, const NormSettings& settings, const CudaTensor& input,
                 const std::string& what)
       : gpu_(gpu),
         layer_(layer),
@@ -74,11 +72,7 @@ class CudaBatchNorm : public CudaNorm {
     const std::vector<float> running = read_lists(running_mean_.values, running_variance_.values);
     write_lists(next_running<float>(layer_, joint, count(whole_batch_), running), running_mean_.values,
                 running_variance_.values);
-    std::vector<float> scaling(joint.begin(), joint.end());
-    for (std::size_t c = joint.size() / 2; c < joint.size(); ++c) {
-      scaling[c] = static_cast<float>(1.0 / std::sqrt(joint[c] + static_cast<double>(layer_.epsilon)));
-    }
-    write_lists(scaling, mean_, inverse_);
+    write_lists(scaling_of(layer_, joint), mean_, inverse_);
     normalise();
   }
   std::vector<float> slopes(const CudaTensor& gradient) override {
@@ -155,7 +149,7 @@ class CudaBatchNorm : public CudaNorm {
 
 }  // namespace
 
-std::unique_ptr<CudaNorm> make_cuda_batch_norm(cuda::Gpu& gpu, const BatchNorm& layer, const CudaNormSettings& settings,
+std::unique_ptr<CudaNorm> make_cuda_batch_norm(cuda::Gpu& gpu, const BatchNorm& layer, const NormSettings& settings,
                                                const CudaTensor& input, const std::string& what) {
   return std::make_unique<CudaBatchNorm>(gpu, layer, settings, input, what);
 }

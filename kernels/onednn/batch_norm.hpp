@@ -10,7 +10,7 @@
 namespace convoy {
 
 /// A batch norm. The functions below replace forward and backward where shards join their statistics; they do the same as
-/// those of Shard, of which take_slopes makes input_gradient() ready.
+/// the functions of Shard, of which take_slopes makes input_gradient() ready.
 class OnednnNorm : public OnednnLayer {
  public:
   virtual std::vector<float> moments() = 0;

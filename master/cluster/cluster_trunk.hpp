@@ -122,7 +122,7 @@ class ClusterTrunk : public Trunk {
   wire::EarlyPieces early_;     ///< Pieces of the step after own_step_
   std::optional<UpdateStep> update_;            ///< the update that the next step begins with
   long trained_ = 0;                            ///< Pass::step of the last training pass
-  std::map<std::uint64_t, Given> steps_;        ///< what the slaves were given, by step; the last few
+  std::map<std::uint64_t, Given> steps_;        ///< the last few steps that the slaves were given, by number
   bool training_ = false;                       ///< whether the current step trains
   int given_ = 0;                               ///< micro-batches that next_outputs() has returned in the current step
   std::vector<std::optional<double>> squares_;  ///< Squares of each slave in the current step

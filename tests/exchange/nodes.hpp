@@ -226,8 +226,8 @@ class Nodes {
   std::vector<std::unique_ptr<Node>> nodes_;
   std::map<std::pair<int, int>, std::deque<Sent>> queues_;
   int step_ = 0;            ///< the last step that the nodes were given
-  StepWork work_;           ///< of that step
-  Tensor images_;           ///< of that step
+  StepWork work_;           ///< the work of step_
+  Tensor images_;           ///< the images of step_
   std::vector<int> begun_;  ///< by node, the last step that it has begun
   bool ahead_ = false;      ///< whether the master's node sends images of a step that it has not begun
   std::optional<UpdateStep> update_;
