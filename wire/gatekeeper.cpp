@@ -7,7 +7,7 @@ namespace convoy::wire {
 namespace {
 
 constexpr const char* kDomain = "convoy";
-constexpr std::size_t kMostKept = 64;
+constexpr std::size_t kMostAddresses = 64;
 constexpr std::size_t kKeyBytes = 32;
 constexpr std::size_t kKeyText = 40;
 
@@ -56,7 +56,7 @@ std::string Gatekeeper::decide(const std::vector<zmq::message_t>& request, std::
   std::string why = admission_(public_key);
   if (!why.empty()) {
     const std::scoped_lock lock(mutex_);
-    if (refusals_.size() < kMostKept) refusals_.push_back({request[3].to_string(), why});
+    if (refusals_.size() < kMostAddresses) refusals_.push_back({request[3].to_string(), why});
   }
   return why;
 }
