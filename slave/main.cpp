@@ -20,6 +20,7 @@
 #include "devices/device_options.hpp"
 #include "devices/library_threads.hpp"
 #include "devices/registry.hpp"
+#include "energy/meter_list.hpp"
 #include "slave/serve.hpp"
 #include "slave/several.hpp"
 #include "wire/endpoint.hpp"
@@ -67,6 +68,8 @@ struct Options {
   bool insecure = false;
   DeviceOptions device_options;
   bool list = false;
+  bool list_meters = false;
+  std::vector<std::string> meters;
 };
 
 /// The text of a key file, without blanks around it.
@@ -108,6 +111,12 @@ void define(CLI::App& app, Options& options) {
       ->check(whole_number(1, 65535));
   app.add_flag("--once", options.slave.once, "end after one run instead of waiting for the next");
   app.add_flag("--list-devices", options.list, "list and time the devices of this machine, and end");
+  app.add_flag("--list-meters", options.list_meters,
+               "list the meters of energy of this machine, with the reasons why some cannot be used, and end");
+  app.add_option("--meter", options.meters,
+                 "meter that --list-meters shows beside those it finds, and chooses for its device: shelly:ADDRESS, "
+                 "tasmota:ADDRESS, csv:FILE, or a name of the list; repeatable")
+      ->needs("--list-meters");
 }
 
 wire::JoinKey join_key_of(const Options& options) {
@@ -135,6 +144,10 @@ const ErrorReport kReport{.program = "convoy-slave"};
 int run(const Options& options) {
   if (options.list) {
     print_devices(options.device_options);
+    return kSuccess;
+  }
+  if (options.list_meters) {
+    fmt::print("{}", energy::meter_list(*energy::this_machine(), options.meters));
     return kSuccess;
   }
   if (!options.key.empty() && !options.key_file.empty()) {
