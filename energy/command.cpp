@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +24,13 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t kLargestOutput = 65536;
+
+/// Drivers run compilers as children of other threads, so each thread counts its own.
+thread_local double seconds_of_commands = 0;
+
+double seconds_in(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
 
 /// The settings of a child whose standard output goes to a pipe, and whose other streams go nowhere.
 class ChildSettings {
@@ -85,13 +93,17 @@ int reap(pid_t child, Steady::time_point deadline, bool kill_now) {
   int status = 0;
   while (true) {
     if (kill_now || Steady::now() >= deadline) kill(child, SIGKILL);
-    const pid_t ended = waitpid(child, &status, kill_now ? 0 : WNOHANG);
+    rusage used{};
+    const pid_t ended = wait4(child, &status, kill_now ? 0 : WNOHANG, &used);
+    if (ended == child) seconds_of_commands += seconds_in(used.ru_utime) + seconds_in(used.ru_stime);
     if (ended == child || (ended < 0 && errno != EINTR)) return status;
     if (!kill_now) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
 }  // namespace
+
+double command_seconds() { return seconds_of_commands; }
 
 std::string output_of(const std::vector<std::string>& command, double seconds) {
   const auto deadline = Steady::now() + std::chrono::milliseconds(std::llround(1000 * seconds));

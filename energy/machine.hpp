@@ -64,6 +64,8 @@ std::unique_ptr<Machine> this_machine();
 /// Runs a command without a shell and returns what it prints to standard output, at most 64 KiB. Throws Error, also where
 /// the command takes longer than `seconds`.
 std::string output_of(const std::vector<std::string>& command, double seconds);
+/// Returns the processor time, in s, of the commands that this thread has run.
+double command_seconds();
 /// Sends GET for `target` to `host`, an address in numbers with an optional port, and returns the body of the answer, at
 /// most 64 KiB. Throws Error, also where it takes longer than `seconds`.
 std::string http_get(const std::string& host, const std::string& target, double seconds);

@@ -102,6 +102,25 @@ std::vector<MeterRow> list_meters(const Machine& machine, const std::vector<std:
   return rows;
 }
 
+MemberMeter meter_for_member(const Machine& machine, const std::string& named, bool on_gpu) {
+  Meters rows = list_meters(machine, named.empty() ? std::vector<std::string>{} : std::vector{named});
+  const auto is_gpu = [](const MeterRow& row) { return row.chosen && row.info.device.starts_with("gpu"); };
+  MeterRow* found = nullptr;
+  for (MeterRow& row : rows) {
+    if (row.info.name == named && row.meter == nullptr) fail("--meter {}: {}", named, row.unusable);
+    if (row.info.name == named || (named.empty() && row.chosen && row.info.device == "machine")) found = &row;
+  }
+  if (found == nullptr && on_gpu && std::ranges::count_if(rows, is_gpu) > 1) {
+    return {.row = std::nullopt, .why = "this machine has several GPUs with meters; choose one with --meter"};
+  }
+  for (MeterRow& row : rows) {
+    if (found == nullptr && (on_gpu ? is_gpu(row) : row.chosen && row.info.device == "cpu")) found = &row;
+  }
+  if (found != nullptr) return {.row = std::move(*found), .why = ""};
+  return {.row = std::nullopt,
+          .why = "the machine has no meter that can be used (convoy-slave --list-meters says why)"};
+}
+
 std::vector<std::string> sources_not_found(const std::vector<MeterRow>& rows) {
   std::vector<std::string> names;
   for (const Source& source : kSources) {

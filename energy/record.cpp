@@ -201,6 +201,15 @@ void Record::fault_at(double time, const std::string& why) {
   faulty_ = true;
 }
 
+std::optional<Clock::time_point> Record::covered() const {
+  if (points_.empty()) return std::nullopt;
+  return begin_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(points_.back().time));
+}
+
+double Record::joules(Clock::time_point from, Clock::time_point to) const {
+  return joules_at(seconds(to), 0) - joules_at(seconds(from), 0);
+}
+
 bool Record::covers(Clock::time_point time) const { return !points_.empty() && points_.back().time >= seconds(time); }
 
 std::optional<double> Record::watts_now() const {

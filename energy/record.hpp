@@ -65,6 +65,11 @@ class Record {
 
   /// Returns the energy between two times.
   Measurement between(Clock::time_point from, Clock::time_point to) const;
+  /// Returns the J between two times up to covered(), without a judgement: between() of a span that holds them says whether
+  /// they can be trusted. To be called after the first reading.
+  double joules(Clock::time_point from, Clock::time_point to) const;
+  /// Returns the time up to which readings tell the energy; nothing before the first.
+  std::optional<Clock::time_point> covered() const;
   /// Whether there is a reading from `time` or later, so that more readings will not change what is known up to it.
   bool covers(Clock::time_point time) const;
   /// Returns the power of the last second or of the last reading, in W, or nothing where there is none.

@@ -1,12 +1,11 @@
 #include "energy/sampler.hpp"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 
 #include "core/stopwatch.hpp"
+#include "energy/machine.hpp"
 
 namespace convoy::energy {
 namespace {
@@ -18,16 +17,8 @@ constexpr double kFirstInterval = 0.02;
 constexpr double kLargestCost = 0.005;
 constexpr std::chrono::seconds kLongestWait{2};
 
-/// The processor time of this thread and of the commands that have ended, in s. No other thread of the programs runs
-/// commands.
-double processor_time() {
-  rusage children{};
-  getrusage(RUSAGE_CHILDREN, &children);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return thread_seconds() + seconds(children.ru_utime) + seconds(children.ru_stime);
-}
+/// The processor time of this thread and of the commands that it has run, in s.
+double processor_time() { return thread_seconds() + command_seconds(); }
 
 /// Reads a meter. Returns the time in the middle of the reading, and what came of it as a function that adds it to a record.
 struct Outcome {
@@ -107,6 +98,11 @@ Measurement Sampler::between(Clock::time_point from, Clock::time_point to) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kLongestWait, [&] { return record_.covers(to); });
   return record_.between(from, to);
+}
+
+void Sampler::look(const std::function<void(Record&)>& look) {
+  const std::lock_guard lock(mutex_);
+  look(record_);
 }
 
 std::optional<double> Sampler::watts() {

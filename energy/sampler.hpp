@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -30,6 +31,8 @@ class Sampler {
   const MeterInfo& info() const { return info_; }
   /// Returns the energy between two times, up to now. Waits for the first reading after `to`, at most 2 s.
   Measurement between(Clock::time_point from, Clock::time_point to);
+  /// Calls `look` with the record, which nothing changes meanwhile.
+  void look(const std::function<void(Record&)>& look);
   /// Returns the power now in W, or nothing where there is none.
   std::optional<double> watts();
   /// Returns the processor time that reading has taken up to now, in s, that of commands included.

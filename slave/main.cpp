@@ -21,6 +21,7 @@
 #include "devices/library_threads.hpp"
 #include "devices/registry.hpp"
 #include "energy/meter_list.hpp"
+#include "energy/meters.hpp"
 #include "slave/serve.hpp"
 #include "slave/several.hpp"
 #include "wire/endpoint.hpp"
@@ -69,7 +70,7 @@ struct Options {
   DeviceOptions device_options;
   bool list = false;
   bool list_meters = false;
-  std::vector<std::string> meters;
+  std::string meter;
 };
 
 /// The text of a key file, without blanks around it.
@@ -113,10 +114,10 @@ void define(CLI::App& app, Options& options) {
   app.add_flag("--list-devices", options.list, "list and time the devices of this machine, and end");
   app.add_flag("--list-meters", options.list_meters,
                "list the meters of energy of this machine, with the reasons why some cannot be used, and end");
-  app.add_option("--meter", options.meters,
-                 "meter that --list-meters shows beside those it finds, and chooses for its device: shelly:ADDRESS, "
-                 "tasmota:ADDRESS, csv:FILE, or a name of the list; repeatable")
-      ->needs("--list-meters");
+  app.add_option(
+      "--meter", options.meter,
+      "meter that tells the energy of this machine: a name of --list-meters, shelly:ADDRESS, tasmota:ADDRESS, "
+      "csv:FILE, or none (default: the best for the whole machine, else for the device)");
 }
 
 wire::JoinKey join_key_of(const Options& options) {
@@ -128,6 +129,21 @@ wire::JoinKey join_key_of(const Options& options) {
   }
 }
 
+std::vector<std::string> named_meters(const Options& options) {
+  if (options.meter.empty() || options.meter == "none") return {};
+  return {options.meter};
+}
+
+/// The meter of this machine for a slave on a device, or why there is none. Of several slaves on one machine the first
+/// has it, so that the machine is not counted twice.
+energy::MemberMeter meter_of(const energy::Machine& machine, const Options& options, const std::string& device) {
+  if (options.meter == "none") return {.row = std::nullopt, .why = "turned off with --meter none"};
+  if (split_devices(options.device).front() != device) {
+    return {.row = std::nullopt, .why = "its machine is measured by the slave on its first device"};
+  }
+  return energy::meter_for_member(machine, options.meter, device.starts_with("cuda") || device.starts_with("opencl"));
+}
+
 void serve_on(Options options, const std::string& device_name) {
   go_on_without_output("convoy-slave goes on computing without it");
   isolate_stop_signals();
@@ -135,6 +151,11 @@ void serve_on(Options options, const std::string& device_name) {
   if (!options.insecure) options.slave.key = join_key_of(options);
   options.slave.cache = options.cache.empty() ? cache_folder("states") : std::filesystem::path(options.cache);
   if (options.cache == "none") options.slave.cache.clear();
+  const auto machine = energy::this_machine();
+  energy::MemberMeter meter = meter_of(*machine, options, device_name);
+  std::optional<energy::Sampler> sampler;
+  options.slave.no_meter = meter.why;
+  if (meter.row) options.slave.sampler = &sampler.emplace(std::move(*meter.row));
   options.slave.memory = options.memory.empty() ? default_memory(device->info()) : parse_memory(options.memory);
   serve(options.slave, *device, catch_stop_signals());
 }
@@ -147,7 +168,7 @@ int run(const Options& options) {
     return kSuccess;
   }
   if (options.list_meters) {
-    fmt::print("{}", energy::meter_list(*energy::this_machine(), options.meters));
+    fmt::print("{}", energy::meter_list(*energy::this_machine(), named_meters(options)));
     return kSuccess;
   }
   if (!options.key.empty() && !options.key_file.empty()) {

@@ -194,6 +194,8 @@ void ClusterTrunk::take_done(std::size_t slave, const wire::Done& done) {
   times_[slave].compute += done.compute;
   times_[slave].transfer += done.transfer;
   times_[slave].wait += done.wait;
+  if (book_ != nullptr && done.energy)
+    book_->take(roster_.slaves()[slave].id, roster_.slaves()[slave].name, *done.energy);
   if (!step.counts || done.stages.size() != stages_.size()) return;
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     rebalancer_.count(slave, s, done.stages[s]);

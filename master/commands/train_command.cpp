@@ -69,6 +69,15 @@ Observers make_observers(const NetOptions& options) {
   return observers;
 }
 
+bool computes_on_gpu(const std::string& device) { return device.starts_with("cuda") || device.starts_with("opencl"); }
+
+/// The times of the master in a step. Alone it computes all the time.
+std::vector<MemberTime> own_times(const Cluster& cluster, const std::vector<MemberTime>& times, double seconds) {
+  if (cluster.plan().members == std::vector<std::string>{kMasterName})
+    return {{.member = kMasterName, .compute = seconds}};
+  return times;
+}
+
 /// One call of `convoy-master train`.
 class TrainCommand {
  public:
@@ -78,6 +87,7 @@ class TrainCommand {
         cut_(cut(net_)),
         data_(open_data(options.net.data, options.net.seed, net_.input, options.net.corrupt)),
         observers_(make_observers(options.net)),
+        energy_(options.energy, computes_on_gpu(options.net.device)),
         fingerprint_(fingerprint(net_, options.net)) {
     require_fits(data_, net_);
     for (const auto& observer : observers_) {
@@ -180,16 +190,25 @@ class TrainCommand {
         .checkpoint_seconds = options_.checkpoint_seconds,
         .stop = stop,
         .save_now = &catch_hangups(),
+        .energy =
+            [&](const std::vector<MemberTime>& times, double seconds) {
+              if (seconds > 0) energy_.count(own_times(cluster, times, seconds), seconds);
+              return energy_.report(cluster.energies());
+            },
         .best = options_.resume ? files_->best_before() : BestEpoch{},
         .save_best = [&](const BestEpoch& best, const ModelState& model) { files_->try_to_save_best(best, model); }};
     const std::unique_ptr<Learner> learner = make_learner(cluster);
+    energy_.begin();
     try {
       files_->save(saved(cluster, start_));  // makes sure that there is a checkpoint
       const Outcome outcome = train(training, *learner, std::move(start_), observers_,
                                     [&](const TrainingState& state) { files_->try_to_save(saved(cluster, state)); });
+      const EnergyReport energy = energy_.report(cluster.energies());
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       files_->finish(stop);
-      end(end_of(outcome, cluster.verified()));
+      RunEnd over = end_of(outcome, cluster.verified());
+      over.energy = energy;
+      end(over);
       return outcome.interrupted ? kInterrupted : kSuccess;
     } catch (const PeerLost& lost) {
       cluster.dismiss("the run ended: " + std::string(lost.what()));
@@ -256,6 +275,7 @@ class TrainCommand {
   DataSet data_;
   UnbegunRun unbegun_;  ///< its files are removed after the observers have closed them
   Observers observers_;
+  EnergyWatch energy_;
   std::string fingerprint_;
   std::unique_ptr<Batches> training_;
   std::unique_ptr<Batches> test_;

@@ -26,6 +26,12 @@ TEST(Command, GivesItsOutput) {
   EXPECT_EQ(output_of({"true"}, 5), "");
 }
 
+TEST(Command, CountsItsProcessorTime) {
+  const double before = command_seconds();
+  EXPECT_EQ(output_of({"sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo $i"}, 60), "100000\n");
+  EXPECT_GT(command_seconds(), before + 0.01);
+}
+
 TEST(Command, FailuresNameIt) {
   EXPECT_THAT([] { output_of({"no-such-command-of-convoy"}, 5); },
               ThrowsMessage<Error>(HasSubstr("no-such-command-of-convoy")));

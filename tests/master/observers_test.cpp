@@ -90,15 +90,15 @@ StepReport step_of(long step) {
                 {.member = "slave-2", .compute = 0.5, .transfer = 0.1, .wait = 0.4, .sent = 2.4e6, .received = 1e3}}};
 }
 
-constexpr EpochReport kEpoch{.epoch = 1,
-                             .step = 120,
-                             .train_loss = 1.0557,
-                             .train_accuracy = 0.6355,
-                             .test_loss = 0.1049,
-                             .test_accuracy = 0.976,
-                             .images_per_second = 2807.0,
-                             .seconds = 2.0,
-                             .learning_rate = 0.01};
+const EpochReport kEpoch{.epoch = 1,
+                         .step = 120,
+                         .train_loss = 1.0557,
+                         .train_accuracy = 0.6355,
+                         .test_loss = 0.1049,
+                         .test_accuracy = 0.976,
+                         .images_per_second = 2807.0,
+                         .seconds = 2.0,
+                         .learning_rate = 0.01};
 
 const RunEnd kEnd{.how = "finished",
                   .go_on = "",
@@ -290,6 +290,48 @@ TEST(JsonObserver, SaysHowToGoOnAndWhichEpochWasBest) {
   EXPECT_FALSE(end.contains("test_accuracy")) << "no epoch ended";
 }
 
+EnergyReport some_energy() {
+  return {
+      .members = {{"slave-1", {.meter = "rapl", .seconds = 2, .compute = 30, .wait = 12.5, .error = 0.5, .watts = 21}},
+                  {"slave-2", {.refusal = "no meter"}}},
+      .seconds = 2};
+}
+
+TEST(TextObserver, ShowsThePowerNowAndTheEnergyAtTheEnd) {
+  Terminal terminal(120, 40);
+  terminal.observer->on_start(start_of());
+  StepReport step = step_of(1);
+  step.energy = some_energy();
+  terminal.observer->on_step(step);
+  EXPECT_THAT(terminal.shown(), Contains(HasSubstr("  21 W of 1/2 members  ")));
+  RunEnd end = kEnd;
+  end.step = 10;
+  end.energy = some_energy();
+  terminal.observer->on_end(end);
+  EXPECT_THAT(terminal.shown(), Contains(HasSubstr("energy: 42.5 J (-+ 1.2 %) measured on 1 of 2 members")));
+  EXPECT_THAT(terminal.shown(), Contains(HasSubstr("  slave-2          not measurable: no meter")));
+  EXPECT_THAT(terminal.shown(), Contains(HasSubstr("J/image")));
+}
+
+TEST(JsonObserver, TellsThePowerOfAStepAndTheEnergyOfTheRun) {
+  Memory memory;
+  const auto observer = make_json_observer(memory.stream());
+  observer->on_start(start_of());
+  StepReport step = step_of(1);
+  step.energy = some_energy();
+  observer->on_step(step);
+  RunEnd end = kEnd;
+  end.step = 10;
+  end.energy = some_energy();
+  observer->on_end(end);
+  const std::vector<nlohmann::json> events = events_in(memory.text());
+  EXPECT_EQ(events[1]["energy"]["watts"], 21);
+  EXPECT_EQ(events[1]["energy"]["measured_members"], 1);
+  EXPECT_EQ(events[2]["energy"]["joules"], 42.5);
+  EXPECT_EQ(events[2]["energy"]["energy_delay_product"], 42.5 * 7);
+  EXPECT_GT(events[2]["energy"]["joules_per_image"].get<double>(), 0);
+}
+
 TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
   const TemporaryFolder folder;
   {
@@ -301,10 +343,35 @@ TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
   EXPECT_EQ(events_in(events).size(), 8U);
   EXPECT_THAT(events, testing::AllOf(HasSubstr("CONVOY_KEY=KEY convoy-slave"), HasSubstr("--key KEY")));
   EXPECT_THAT(events, Not(HasSubstr("0123abcd")));
-  const std::string row = "1,120,1.055700,0.635500,0.104900,0.976000,2807.00,2.000,0.01\n";
-  EXPECT_EQ(read_text(folder.path() + "/results.csv"),
-            "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,learning_rate\n" +
-                row + row);
+  // Without a meter the joules are empty, and no 0.
+  const std::string row = "1,120,1.055700,0.635500,0.104900,0.976000,2807.00,2.000,0.01,,,0,0,,\n";
+  EXPECT_EQ(
+      read_text(folder.path() + "/results.csv"),
+      "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,learning_rate,joules,"
+      "joules_error,measured_members,members,declared_joules,assumed_joules\n" +
+          row + row);
+}
+
+/// What an epoch has measured, declared and assumed stands in columns of its own.
+TEST(FileObserver, KeepsTheEnergyOfEachEpoch) {
+  const TemporaryFolder folder;
+  EpochReport epoch = kEpoch;
+  epoch.energy = {
+      .members = {{"a", {.meter = "rapl", .seconds = 2, .compute = 30, .transfer = 10, .wait = 2.5, .error = 0.5}},
+                  {"b", {.refusal = "no meter"}}},
+      .switch_watts = 5,
+      .assumed_watts = 20,
+      .seconds = 2};
+  make_file_observer(folder.path())->on_epoch(epoch);
+  EXPECT_THAT(read_text(folder.path() + "/results.csv"), HasSubstr(",0.01,42.5,0.5,1,2,10,40\n"));
+  const nlohmann::json energy = events_in(read_text(folder.path() + "/events.jsonl")).at(0)["energy"];
+  EXPECT_EQ(energy["joules"], 42.5);
+  EXPECT_EQ(energy["members"][0]["wait"], 2.5);
+  EXPECT_EQ(energy["members"][1]["not_measurable"], "no meter");
+  EXPECT_EQ(energy["members"][1]["assumed_watts"], 20);
+  EXPECT_FALSE(energy["members"][1].contains("joules"));
+  EXPECT_EQ(energy["declared_joules"], 10);
+  EXPECT_EQ(energy["assumed_joules"], 40);
 }
 
 TEST(FileObserver, BeginsFilesAnewThatSomebodyDeleted) {
