@@ -64,6 +64,15 @@ BatteryState state_of_dumpsys(const std::string& answer) {
   return state;
 }
 
+/// Where an app may not even list the folder, the status alone is looked for, which says so.
+BatteryFiles battery_files_if_allowed(const Machine& machine) {
+  try {
+    return battery_files(machine, "battery");
+  } catch (const Unreadable&) {
+    return {.status = kPhoneBattery + "/status"};
+  }
+}
+
 MeterInfo battery_info(const char* name, const char* source) { return {.name = name, .source = source}; }
 
 }  // namespace
@@ -81,9 +90,11 @@ Meters find_android_battery(const Machine& machine) {
     there = error.denied() && android;
   }
   if (there) {
-    found.push_back(battery_meter(battery_info("battery", "the battery's current and voltage in /sys"), [&machine] {
-      return battery_in_sysfs(machine, "battery", "apps may not read it; install Termux:API, or use adb's shell");
-    }));
+    found.push_back(battery_meter(battery_info("battery", "the battery's current and voltage in /sys"),
+                                  [&machine, files = battery_files_if_allowed(machine)] {
+                                    return battery_in_sysfs(
+                                        machine, files, "apps may not read it; install Termux:API, or use adb's shell");
+                                  }));
   }
   if (!android) return found;
   found.push_back(battery_meter(battery_info("termux-battery", "termux-battery-status"),

@@ -73,23 +73,39 @@ MeterRow battery_meter(MeterInfo info, std::function<BatteryState()> state) {
   return tried(std::move(info), std::make_unique<BatteryMeter>(std::move(state)));
 }
 
-BatteryState battery_in_sysfs(const Machine& machine, const std::string& name, const std::string& if_denied) {
-  const std::string folder = kPowerSupply + "/" + name;
+BatteryFiles battery_files(const Machine& machine, const std::string& name) {
+  const std::string folder = kPowerSupply + "/" + name + "/";
+  const auto if_there = [&](const char* file) {
+    return text_if_any(machine, folder + file).empty() ? std::string() : folder + file;
+  };
+  BatteryFiles files{.status = folder + "status",
+                     .current = if_there("current_now"),
+                     .voltage = if_there("voltage_now"),
+                     .power = if_there("power_now"),
+                     .charge = if_there("charge_counter"),
+                     .online = {}};
+  for (const std::string& other : names_like(machine, kPowerSupply, "")) {
+    const std::string type = text_if_any(machine, kPowerSupply + "/" + other + "/type");
+    if (!type.empty() && type != "Battery") files.online.push_back(kPowerSupply + "/" + other + "/online");
+  }
+  return files;
+}
+
+BatteryState battery_in_sysfs(const Machine& machine, const BatteryFiles& files, const std::string& if_denied) {
   BatteryState state;
   try {
-    state.status = machine.read(folder + "/status");
+    state.status = machine.read(files.status);
   } catch (const Unreadable& error) {
     throw NotMeasurable(fmt::format("{}{}", error.what(), error.denied() ? "; " + if_denied : ""));
   }
-  for (const std::string& other : names_like(machine, kPowerSupply, "")) {
-    const std::string type = text_if_any(machine, kPowerSupply + "/" + other + "/type");
-    const bool feeds = !type.empty() && type != "Battery";
-    if (feeds && text_if_any(machine, kPowerSupply + "/" + other + "/online") == "1") state.plugged = true;
-  }
-  state.current = number_if_any(machine, folder + "/current_now");
-  state.voltage = number_if_any(machine, folder + "/voltage_now");
-  state.power = number_if_any(machine, folder + "/power_now");
-  state.charge = number_if_any(machine, folder + "/charge_counter");
+  for (const std::string& online : files.online) state.plugged = state.plugged || text_if_any(machine, online) == "1";
+  const auto number = [&](const std::string& file) {
+    return file.empty() ? std::nullopt : number_if_any(machine, file);
+  };
+  state.current = number(files.current);
+  state.voltage = number(files.voltage);
+  state.power = number(files.power);
+  state.charge = number(files.charge);
   return state;
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "energy/machine.hpp"
 #include "energy/meter.hpp"
@@ -30,8 +31,17 @@ double volts_of(double voltage);
 /// voltage of the time.
 MeterRow battery_meter(MeterInfo info, std::function<BatteryState()> state);
 
-/// Returns the state of a battery in /sys/class/power_supply. Throws NotMeasurable, with `if_denied`, where it cannot be
-/// read.
-BatteryState battery_in_sysfs(const Machine& machine, const std::string& name, const std::string& if_denied);
+/// The files of a battery in /sys/class/power_supply, looked up once, because most batteries lack some of them.
+struct BatteryFiles {
+  std::string status;
+  std::string current;  ///< these four are empty where there is no such file
+  std::string voltage;
+  std::string power;
+  std::string charge;
+  std::vector<std::string> online;  ///< of what feeds the machine besides the battery
+};
+BatteryFiles battery_files(const Machine& machine, const std::string& name);
+/// Returns the battery's state. Throws NotMeasurable, with `if_denied`, where it cannot be read.
+BatteryState battery_in_sysfs(const Machine& machine, const BatteryFiles& files, const std::string& if_denied);
 
 }  // namespace convoy::energy

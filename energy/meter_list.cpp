@@ -30,7 +30,7 @@ Record observed(MeterRow& row) {
 
 std::string refresh_of(const Record& record) {
   const double refresh = record.refresh();
-  if (refresh == 0) return "slow";
+  if (refresh == 0) return "> 1 s";
   return refresh < 1 ? fmt::format("{:.0f} ms", 1000 * refresh) : fmt::format("{:.1f} s", refresh);
 }
 

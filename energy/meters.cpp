@@ -118,7 +118,10 @@ MemberMeter meter_for_member(const Machine& machine, const std::string& named, b
   }
   if (found != nullptr) return {.row = std::move(*found), .why = ""};
   return {.row = std::nullopt,
-          .why = "the machine has no meter that can be used (convoy-slave --list-meters says why)"};
+          .why = fmt::format(
+              "the machine has no meter that can be used, of all of it or of its {} (convoy-slave --list-meters "
+              "says why)",
+              on_gpu ? "GPU" : "processor")};
 }
 
 std::vector<std::string> sources_not_found(const std::vector<MeterRow>& rows) {

@@ -48,11 +48,12 @@ double Record::seconds(Clock::time_point time) const { return std::chrono::durat
 
 void Record::add(Clock::time_point now, const Reading& reading) {
   const double time = seconds(reading.taken.value_or(now));
+  invariant(values_.empty() || values_.size() == reading.values.size(), "a meter has as many values in each reading");
   faulty_ = false;
   trouble_.clear();
   if (!values_.empty()) next_.gap = std::max(next_.gap, time - last_);
   ++next_.readings;
-  if (values_.size() == reading.values.size()) {
+  if (!values_.empty()) {
     add_check(time, reading);
     info_.quantity == Quantity::joules ? add_joules(time, reading) : add_watts(time, reading);
   } else {
@@ -76,7 +77,7 @@ void Record::add_joules(double time, const Reading& reading) {
       step += range;
       ++next_.wraps;
     }
-    if (step < 0 || step > kMostWatts * std::max(time - last_, 1e-3)) {
+    if (step < 0 || step > kMostWatts * std::max(time - changed_[i], 1e-3)) {
       fault_at(time,
                fmt::format("the counter went from {:.6g} J to {:.6g} J, which no energy explains; its driver may have "
                            "been loaded anew",
@@ -196,7 +197,11 @@ void Record::fault_at(double time, const std::string& why) {
     faults_.back().to = time;
   } else {
     faults_.push_back({points_.empty() ? time : last_, time, why});
-    if (faults_.size() > kMostFaults) faults_.pop_front();
+    if (faults_.size() > kMostFaults) {
+      // The two oldest become one, and with them the time between them.
+      faults_[1].from = faults_[0].from;
+      faults_.pop_front();
+    }
   }
   faulty_ = true;
 }

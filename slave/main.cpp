@@ -134,14 +134,16 @@ std::vector<std::string> named_meters(const Options& options) {
   return {options.meter};
 }
 
-/// The meter of this machine for a slave on a device, or why there is none. Of several slaves on one machine the first
+/// The meter of this machine for a slave on a device, or why there is none. `device` is the option's word for it, such as
+/// "auto", and `computes_on` its name. Of several slaves on one machine the first
 /// has it, so that the machine is not counted twice.
-energy::MemberMeter meter_of(const energy::Machine& machine, const Options& options, const std::string& device) {
+energy::MemberMeter meter_of(const energy::Machine& machine, const Options& options, const std::string& device,
+                             const std::string& computes_on) {
   if (options.meter == "none") return {.row = std::nullopt, .why = "turned off with --meter none"};
   if (split_devices(options.device).front() != device) {
     return {.row = std::nullopt, .why = "its machine is measured by the slave on its first device"};
   }
-  return energy::meter_for_member(machine, options.meter, device.starts_with("cuda") || device.starts_with("opencl"));
+  return energy::meter_for_member(machine, options.meter, is_gpu(computes_on));
 }
 
 void serve_on(Options options, const std::string& device_name) {
@@ -152,7 +154,7 @@ void serve_on(Options options, const std::string& device_name) {
   options.slave.cache = options.cache.empty() ? cache_folder("states") : std::filesystem::path(options.cache);
   if (options.cache == "none") options.slave.cache.clear();
   const auto machine = energy::this_machine();
-  energy::MemberMeter meter = meter_of(*machine, options, device_name);
+  energy::MemberMeter meter = meter_of(*machine, options, device_name, device->info().name);
   std::optional<energy::Sampler> sampler;
   options.slave.no_meter = meter.why;
   if (meter.row) options.slave.sampler = &sampler.emplace(std::move(*meter.row));

@@ -161,7 +161,7 @@ struct Done {
   std::vector<double> stages;  ///< compute time of each stage of the plan; empty without a plan
   /// Stages of which the slave's own filters have values that are infinite or NaN, after an update.
   std::vector<std::uint32_t> broken = {};
-  std::optional<MachineEnergy> energy = {};  ///< with the Done of a step
+  std::optional<MachineEnergy> energy = {};  ///< once the slave has begun a step
 };
 /// Slave to master: the request failed (out of memory, a device's error); the text is for the master's user.
 struct Failed {

@@ -69,8 +69,6 @@ Observers make_observers(const NetOptions& options) {
   return observers;
 }
 
-bool computes_on_gpu(const std::string& device) { return device.starts_with("cuda") || device.starts_with("opencl"); }
-
 /// The times of the master in a step. Alone it computes all the time.
 std::vector<MemberTime> own_times(const Cluster& cluster, const std::vector<MemberTime>& times, double seconds) {
   if (cluster.plan().members == std::vector<std::string>{kMasterName})
@@ -87,8 +85,9 @@ class TrainCommand {
         cut_(cut(net_)),
         data_(open_data(options.net.data, options.net.seed, net_.input, options.net.corrupt)),
         observers_(make_observers(options.net)),
-        energy_(options.energy, computes_on_gpu(options.net.device)),
         fingerprint_(fingerprint(net_, options.net)) {
+    // A meter that cannot be used is an error before slaves are waited for.
+    if (!options.energy.meter.empty()) energy_.emplace(options.energy, false);
     require_fits(data_, net_);
     for (const auto& observer : observers_) {
       for (const std::string& notice : data_.notices) observer->on_notice(notice);
@@ -192,18 +191,19 @@ class TrainCommand {
         .save_now = &catch_hangups(),
         .energy =
             [&](const std::vector<MemberTime>& times, double seconds) {
-              if (seconds > 0) energy_.count(own_times(cluster, times, seconds), seconds);
-              return energy_.report(cluster.energies());
+              if (seconds > 0) energy_->count(own_times(cluster, times, seconds), seconds);
+              return energy_->report(cluster.energies());
             },
         .best = options_.resume ? files_->best_before() : BestEpoch{},
         .save_best = [&](const BestEpoch& best, const ModelState& model) { files_->try_to_save_best(best, model); }};
     const std::unique_ptr<Learner> learner = make_learner(cluster);
-    energy_.begin();
+    if (!energy_) energy_.emplace(options_.energy, is_gpu(cluster.device().info().name));
+    energy_->begin();
     try {
       files_->save(saved(cluster, start_));  // makes sure that there is a checkpoint
       const Outcome outcome = train(training, *learner, std::move(start_), observers_,
                                     [&](const TrainingState& state) { files_->try_to_save(saved(cluster, state)); });
-      const EnergyReport energy = energy_.report(cluster.energies());
+      const EnergyReport energy = energy_->report(cluster.energies());
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       files_->finish(stop);
       RunEnd over = end_of(outcome, cluster.verified());
@@ -275,7 +275,7 @@ class TrainCommand {
   DataSet data_;
   UnbegunRun unbegun_;  ///< its files are removed after the observers have closed them
   Observers observers_;
-  EnergyWatch energy_;
+  std::optional<EnergyWatch> energy_;  ///< from the first step on, or from the beginning if its meter is named
   std::string fingerprint_;
   std::unique_ptr<Batches> training_;
   std::unique_ptr<Batches> test_;

@@ -1,6 +1,8 @@
 #include "tests/energy/fake_machine.hpp"
 
+#include <fcntl.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -64,6 +66,15 @@ void FakeMachine::write(const std::string& path, const std::string& text) const 
   const std::string part = file.string() + ".part";
   std::ofstream(part) << text << '\n';
   fs::rename(part, file);
+}
+
+void FakeMachine::rewrite(const std::string& path, const std::string& text) const {
+  const int file = ::open((folder_->path() + path).c_str(), O_WRONLY | O_CLOEXEC);
+  invariant(file >= 0, "a file of a faked machine that can be written");
+  const std::string padded = fmt::format("{:<24}\n", text);
+  const ssize_t written = ::pwrite(file, padded.data(), padded.size(), 0);
+  ::close(file);
+  invariant(written == static_cast<ssize_t>(padded.size()), "a whole text");
 }
 
 void FakeMachine::remove(const std::string& path) const { fs::remove(folder_->path() + path); }

@@ -36,6 +36,8 @@ class FakeMachine : public Machine {
   explicit FakeMachine(const std::string& tree);
 
   void write(const std::string& path, const std::string& text) const;
+  /// Replaces the text of a file that is there, of at most 24 characters, as often as a sensor does: without a new file.
+  void rewrite(const std::string& path, const std::string& text) const;
   void remove(const std::string& path) const;
   const std::string& folder() const { return folder_->path(); }
 

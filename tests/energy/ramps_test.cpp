@@ -26,6 +26,11 @@ struct Ramp {
   double joules(double from, double to) const { return begin * (to - from) + 0.5 * slope * (to * to - from * from); }
 };
 
+/// In made-up time texts stay in memory; in real time a sensor rewrites its file.
+void put(const FakeMachine& machine, const std::string& path, const std::string& text) {
+  machine.in_memory ? machine.write(path, text) : machine.rewrite(path, text);
+}
+
 /// A sensor of a faked machine: how it writes the truth into its files.
 struct Source {
   std::string name;
@@ -43,12 +48,12 @@ const std::vector<Source>& sources() {
       {"RaplThatWraps", "rapl", "rapl", 0.01,
        [](FakeMachine& machine, double, double joules) {
          const auto counter = [](double j, double range) { return fmt::format("{:.0f}", 1e6 * std::fmod(j, range)); };
-         machine.write("/sys/class/powercap/intel-rapl:0/energy_uj", counter(5 + 0.25 * joules, 65532.610987));
-         machine.write("/sys/class/powercap/intel-rapl:1/energy_uj", counter(65515 + 0.75 * joules, 65532.610987));
+         put(machine, "/sys/class/powercap/intel-rapl:0/energy_uj", counter(5 + 0.25 * joules, 65532.610987));
+         put(machine, "/sys/class/powercap/intel-rapl:1/energy_uj", counter(65515 + 0.75 * joules, 65532.610987));
        }},
       {"Hwmon", "hwmon", "hwmon:ina219:power1", 0.05,
        [](FakeMachine& machine, double watts, double) {
-         machine.write("/sys/class/hwmon/hwmon1/power1_input", fmt::format("{:.0f}", 1e6 * watts));
+         put(machine, "/sys/class/hwmon/hwmon1/power1_input", fmt::format("{:.0f}", 1e6 * watts));
        }},
       {"Jetson", "jetson-orin-nano", "jetson", 0.05,
        [](FakeMachine& machine, double watts, double) {
@@ -182,45 +187,62 @@ INSTANTIATE_TEST_SUITE_P(Energy, Ramps, ::testing::ValuesIn(sources()),
                          [](const auto& info) { return info.param.name; });
 
 /// The same with a thread that writes and a thread that reads, in real time.
-class RealRamps : public ::testing::TestWithParam<Source> {};
+class RealRamps : public ::testing::TestWithParam<Source> {
+ protected:
+  struct Trial {
+    Measurement span;
+    double truth = 0;  ///< J
+    double cost = 0;   ///< share of a core
+  };
+
+  static Trial run(const Source& source, const Ramp& ramp) {
+    FakeMachine machine(source.tree);
+    source.write(machine, ramp.watts(0), 0);
+    MeterRow row = taken(machine, source.meter);
+    std::atomic<bool> ending = false;
+    const Clock::time_point begin = Clock::now();
+    const auto since = [&](Clock::time_point time) { return std::chrono::duration<double>(time - begin).count(); };
+    std::thread writer([&] {
+      while (!ending) {
+        const double time = since(Clock::now());
+        source.write(machine, ramp.watts(time), ramp.joules(0, time));
+        Clock::sleep_for(std::chrono::milliseconds(10));
+      }
+    });
+    Trial trial;
+    {
+      Sampler sampler(std::move(row));
+      Clock::sleep_for(std::chrono::milliseconds(300));
+      const Clock::time_point from = Clock::now();
+      // Where reading costs much, as under a sanitizer, it takes longer until there are enough new values.
+      for (int wait = 4; !trial.span.energy && wait < 40; wait *= 2) {
+        Clock::sleep_for(std::chrono::seconds(wait));
+        const Clock::time_point to = Clock::now();
+        trial = {.span = sampler.between(from, to),
+                 .truth = ramp.joules(since(from), since(to)),
+                 .cost = sampler.cost() / since(Clock::now())};
+      }
+      EXPECT_TRUE(sampler.watts());
+    }
+    ending = true;
+    writer.join();
+    return trial;
+  }
+};
 
 TEST_P(RealRamps, AreWithinHalfAPercent) {
-  const Source& source = GetParam();
-  const Ramp ramp{.begin = 4, .slope = 2};
-  FakeMachine machine(source.tree);
-  source.write(machine, ramp.watts(0), 0);
-  MeterRow row = taken(machine, source.meter);
-  std::atomic<bool> ending = false;
-  const Clock::time_point begin = Clock::now();
-  const auto since = [&](Clock::time_point time) { return std::chrono::duration<double>(time - begin).count(); };
-  std::thread writer([&] {
-    while (!ending) {
-      const double time = since(Clock::now());
-      source.write(machine, ramp.watts(time), ramp.joules(0, time));
-      Clock::sleep_for(std::chrono::milliseconds(10));
-    }
-  });
-  Measurement span;
-  double truth = 0;
-  double cost = 0;
-  {
-    Sampler sampler(std::move(row));
-    Clock::sleep_for(std::chrono::milliseconds(300));
-    const Clock::time_point from = Clock::now();
-    Clock::sleep_for(std::chrono::milliseconds(4000));
-    const Clock::time_point to = Clock::now();
-    span = sampler.between(from, to);
-    cost = sampler.cost() / since(Clock::now());
-    truth = ramp.joules(since(from), since(to));
-    EXPECT_TRUE(sampler.watts());
+  // On a machine that is so busy that a thread stands still, a refusal or a wider interval is right.
+  constexpr int kAttempts = 5;
+  Trial trial;
+  for (int attempt = 0; attempt < kAttempts && (!trial.span.energy || trial.span.longest_gap > 0.1); ++attempt) {
+    trial = run(GetParam(), {.begin = 4, .slope = 2});
   }
-  ending = true;
-  writer.join();
+  const Measurement& span = trial.span;
   ASSERT_TRUE(span.energy) << span.refusal;
-  EXPECT_NEAR(span.energy->value, truth, 0.005 * truth);
-  EXPECT_NEAR(span.energy->value, truth, span.energy->error);
-  EXPECT_LT(cost, 0.01) << "of a core";
-  RecordProperty("cost", fmt::format("{:.5f}", cost));
+  EXPECT_NEAR(span.energy->value, trial.truth, 0.005 * trial.truth);
+  EXPECT_NEAR(span.energy->value, trial.truth, span.energy->error);
+  EXPECT_LT(trial.cost, 0.01) << "of a core";
+  RecordProperty("cost", fmt::format("{:.5f}", trial.cost));
 }
 
 INSTANTIATE_TEST_SUITE_P(Energy, RealRamps, ::testing::Values(sources()[0], sources()[1]),

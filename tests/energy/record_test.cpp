@@ -225,6 +225,16 @@ TEST(Record, FaultRefusesTheSpansThatItTouches) {
   EXPECT_EQ(filling.record.trouble(), "");
 }
 
+/// However often it happens.
+TEST(Record, FaultsAreNotForgotten) {
+  Filling filling(sensor());
+  for (int i = 0; i < 600; ++i) {
+    filling.read_values(1, 0.1, [](double t) { return 5 + 0.01 * t; });
+    filling.record.fault(Clock::now(), "unplug it");
+  }
+  EXPECT_EQ(filling.between(1, 300).refusal, "unplug it");
+}
+
 TEST(Record, MissedReadingsAreCounted) {
   Filling filling(sensor());
   const auto power = [](double t) { return 5 + 0.01 * t; };

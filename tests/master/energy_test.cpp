@@ -4,8 +4,14 @@
 
 #include <algorithm>
 
+#include "core/files.hpp"
 #include "master/cluster/energy_book.hpp"
 #include "master/report/energy_total.hpp"
+#include "master/report/record_observers.hpp"
+#include "master/report/text_observer.hpp"
+#include "tests/master/made_up_run.hpp"
+#include "tests/support/memory.hpp"
+#include "tests/support/process.hpp"
 
 namespace convoy {
 namespace {
@@ -119,6 +125,71 @@ TEST(EnergyTotal, NothingMeasuredIsNoNumber) {
   assumed.assumed_watts = 7;
   EXPECT_THAT(energy_lines(assumed, {.images = 100, .seconds = 10}),
               Contains(HasSubstr("energy: nothing is measured + 70 J assumed")));
+}
+
+EnergyReport some_energy() {
+  return {
+      .members = {{"slave-1", {.meter = "rapl", .seconds = 2, .compute = 30, .wait = 12.5, .error = 0.5, .watts = 21}},
+                  {"slave-2", {.refusal = "no meter"}}},
+      .seconds = 2};
+}
+
+TEST(TextObserver, ShowsThePowerNowAndTheEnergyAtTheEnd) {
+  Memory memory;
+  const auto observer = make_text_observer({.to = memory.stream(), .seconds_between = 0.0});
+  observer->on_start(start_of());
+  StepReport step = step_of(1);
+  step.energy = some_energy();
+  observer->on_step(step);
+  EXPECT_THAT(memory.text(), (HasSubstr("  21 W of 1/2 members  ")));
+  RunEnd end = kEnd;
+  end.step = 10;
+  end.energy = some_energy();
+  observer->on_end(end);
+  EXPECT_THAT(memory.text(), (HasSubstr("energy: 42.5 J (-+ 1.2 %) measured on 1 of 2 members")));
+  EXPECT_THAT(memory.text(), (HasSubstr("  slave-2          not measurable: no meter")));
+  EXPECT_THAT(memory.text(), (HasSubstr("J/image")));
+}
+
+TEST(JsonObserver, TellsThePowerOfAStepAndTheEnergyOfTheRun) {
+  Memory memory;
+  const auto observer = make_json_observer(memory.stream());
+  observer->on_start(start_of());
+  StepReport step = step_of(1);
+  step.energy = some_energy();
+  observer->on_step(step);
+  RunEnd end = kEnd;
+  end.step = 10;
+  end.energy = some_energy();
+  observer->on_end(end);
+  const std::vector<nlohmann::json> events = events_in(memory.text());
+  EXPECT_EQ(events[1]["energy"]["watts"], 21);
+  EXPECT_EQ(events[1]["energy"]["measured_members"], 1);
+  EXPECT_EQ(events[2]["energy"]["joules"], 42.5);
+  EXPECT_EQ(events[2]["energy"]["energy_delay_product"], 42.5 * 7);
+  EXPECT_GT(events[2]["energy"]["joules_per_image"].get<double>(), 0);
+}
+
+/// What an epoch has measured, declared and assumed stands in columns of its own.
+TEST(FileObserver, KeepsTheEnergyOfEachEpoch) {
+  const TemporaryFolder folder;
+  EpochReport epoch = kEpoch;
+  epoch.energy = {
+      .members = {{"a", {.meter = "rapl", .seconds = 2, .compute = 30, .transfer = 10, .wait = 2.5, .error = 0.5}},
+                  {"b", {.refusal = "no meter"}}},
+      .switch_watts = 5,
+      .assumed_watts = 20,
+      .seconds = 2};
+  make_file_observer(folder.path())->on_epoch(epoch);
+  EXPECT_THAT(read_text(folder.path() + "/results.csv"), HasSubstr(",0.01,42.5,0.5,1,2,10,40\n"));
+  const nlohmann::json energy = events_in(read_text(folder.path() + "/events.jsonl")).at(0)["energy"];
+  EXPECT_EQ(energy["joules"], 42.5);
+  EXPECT_EQ(energy["members"][0]["wait"], 2.5);
+  EXPECT_EQ(energy["members"][1]["not_measurable"], "no meter");
+  EXPECT_EQ(energy["members"][1]["assumed_watts"], 20);
+  EXPECT_FALSE(energy["members"][1].contains("joules"));
+  EXPECT_EQ(energy["declared_joules"], 10);
+  EXPECT_EQ(energy["assumed_joules"], 40);
 }
 
 }  // namespace

@@ -6,14 +6,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "core/files.hpp"
 #include "master/report/plot_observer.hpp"
 #include "master/report/record_observers.hpp"
 #include "master/report/test_report.hpp"
 #include "master/report/text_observer.hpp"
+#include "tests/master/made_up_run.hpp"
 #include "tests/support/memory.hpp"
 #include "tests/support/process.hpp"
 
@@ -56,56 +55,6 @@ std::vector<std::string> screen(const std::string& text, std::size_t columns) {
   }
   return rows;
 }
-
-RunStart start_of(int first = 50, int second = 50) {
-  const Stage stage{
-      .name = "conv1", .channels = 3, .height = 8, .width = 8, .conv = {.filters = 100, .kernel_h = 3, .kernel_w = 3}};
-  return {.net = "glyphs",
-          .folder = "runs/glyphs-1",
-          .data = "glyphs",
-          .device = "cpu",
-          .parameters = 253514,
-          .batch = 50,
-          .epochs = 10,
-          .training_images = 6000,
-          .test_images = 1000,
-          .stages = {stage},
-          .plan = {.batch = 50, .members = {"slave-1", "slave-2"}, .stages = {stage_plan({first, second}, 50)}}};
-}
-
-StepReport step_of(long step) {
-  return {
-      .epoch = 1,
-      .step_in_epoch = static_cast<int>(step),
-      .steps_per_epoch = 120,
-      .step = step,
-      .loss = 1.25,
-      .mean_loss = 1.5,
-      .accuracy = 0.5,
-      .images_per_second = 2807.4,
-      .seconds = 0.02,
-      .seconds_left = 125.0,
-      .learning_rate = 0.01,
-      .times = {{.member = "slave-1", .compute = 0.9, .transfer = 0.06, .wait = 0.04, .sent = 25e4, .received = 2e6},
-                {.member = "slave-2", .compute = 0.5, .transfer = 0.1, .wait = 0.4, .sent = 2.4e6, .received = 1e3}}};
-}
-
-const EpochReport kEpoch{.epoch = 1,
-                         .step = 120,
-                         .train_loss = 1.0557,
-                         .train_accuracy = 0.6355,
-                         .test_loss = 0.1049,
-                         .test_accuracy = 0.976,
-                         .images_per_second = 2807.0,
-                         .seconds = 2.0,
-                         .learning_rate = 0.01};
-
-const RunEnd kEnd{.how = "finished",
-                  .go_on = "",
-                  .test_accuracy = 0.976,
-                  .times = {{.member = "slave-1", .compute = 0.5, .transfer = 0.1, .wait = 0.4},
-                            {.member = "slave-2", .compute = 0.25, .transfer = 0.25, .wait = 0.5}},
-                  .seconds = 7.0};
 
 /// Text on a terminal that is `columns` wide at present.
 class Terminal {
@@ -237,13 +186,6 @@ TEST(TextObserver, TellsOfMovedSharesAndOfTheBestEpoch) {
   }
 }
 
-std::vector<nlohmann::json> events_in(const std::string& text) {
-  std::vector<nlohmann::json> events;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) events.push_back(nlohmann::json::parse(line));
-  return events;
-}
-
 void tell_all(Observer& observer) {
   observer.on_start(start_of());
   observer.on_notice(
@@ -290,48 +232,6 @@ TEST(JsonObserver, SaysHowToGoOnAndWhichEpochWasBest) {
   EXPECT_FALSE(end.contains("test_accuracy")) << "no epoch ended";
 }
 
-EnergyReport some_energy() {
-  return {
-      .members = {{"slave-1", {.meter = "rapl", .seconds = 2, .compute = 30, .wait = 12.5, .error = 0.5, .watts = 21}},
-                  {"slave-2", {.refusal = "no meter"}}},
-      .seconds = 2};
-}
-
-TEST(TextObserver, ShowsThePowerNowAndTheEnergyAtTheEnd) {
-  Terminal terminal(120, 40);
-  terminal.observer->on_start(start_of());
-  StepReport step = step_of(1);
-  step.energy = some_energy();
-  terminal.observer->on_step(step);
-  EXPECT_THAT(terminal.shown(), Contains(HasSubstr("  21 W of 1/2 members  ")));
-  RunEnd end = kEnd;
-  end.step = 10;
-  end.energy = some_energy();
-  terminal.observer->on_end(end);
-  EXPECT_THAT(terminal.shown(), Contains(HasSubstr("energy: 42.5 J (-+ 1.2 %) measured on 1 of 2 members")));
-  EXPECT_THAT(terminal.shown(), Contains(HasSubstr("  slave-2          not measurable: no meter")));
-  EXPECT_THAT(terminal.shown(), Contains(HasSubstr("J/image")));
-}
-
-TEST(JsonObserver, TellsThePowerOfAStepAndTheEnergyOfTheRun) {
-  Memory memory;
-  const auto observer = make_json_observer(memory.stream());
-  observer->on_start(start_of());
-  StepReport step = step_of(1);
-  step.energy = some_energy();
-  observer->on_step(step);
-  RunEnd end = kEnd;
-  end.step = 10;
-  end.energy = some_energy();
-  observer->on_end(end);
-  const std::vector<nlohmann::json> events = events_in(memory.text());
-  EXPECT_EQ(events[1]["energy"]["watts"], 21);
-  EXPECT_EQ(events[1]["energy"]["measured_members"], 1);
-  EXPECT_EQ(events[2]["energy"]["joules"], 42.5);
-  EXPECT_EQ(events[2]["energy"]["energy_delay_product"], 42.5 * 7);
-  EXPECT_GT(events[2]["energy"]["joules_per_image"].get<double>(), 0);
-}
-
 TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
   const TemporaryFolder folder;
   {
@@ -350,28 +250,6 @@ TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
       "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,learning_rate,joules,"
       "joules_error,measured_members,members,declared_joules,assumed_joules\n" +
           row + row);
-}
-
-/// What an epoch has measured, declared and assumed stands in columns of its own.
-TEST(FileObserver, KeepsTheEnergyOfEachEpoch) {
-  const TemporaryFolder folder;
-  EpochReport epoch = kEpoch;
-  epoch.energy = {
-      .members = {{"a", {.meter = "rapl", .seconds = 2, .compute = 30, .transfer = 10, .wait = 2.5, .error = 0.5}},
-                  {"b", {.refusal = "no meter"}}},
-      .switch_watts = 5,
-      .assumed_watts = 20,
-      .seconds = 2};
-  make_file_observer(folder.path())->on_epoch(epoch);
-  EXPECT_THAT(read_text(folder.path() + "/results.csv"), HasSubstr(",0.01,42.5,0.5,1,2,10,40\n"));
-  const nlohmann::json energy = events_in(read_text(folder.path() + "/events.jsonl")).at(0)["energy"];
-  EXPECT_EQ(energy["joules"], 42.5);
-  EXPECT_EQ(energy["members"][0]["wait"], 2.5);
-  EXPECT_EQ(energy["members"][1]["not_measurable"], "no meter");
-  EXPECT_EQ(energy["members"][1]["assumed_watts"], 20);
-  EXPECT_FALSE(energy["members"][1].contains("joules"));
-  EXPECT_EQ(energy["declared_joules"], 10);
-  EXPECT_EQ(energy["assumed_joules"], 40);
 }
 
 TEST(FileObserver, BeginsFilesAnewThatSomebodyDeleted) {

@@ -43,8 +43,31 @@ TEST_F(Programs, UnknownMetersAreErrors) {
   Process list = list_meters_of(jetson.folder(), {"--meter", "jetson:VDD_SOX"});
   EXPECT_EQ(list.wait(60s), kFailure);
   EXPECT_THAT(list.output(), AllOf(HasSubstr("there is no meter 'jetson:VDD_SOX'"), HasSubstr("jetson:VDD_SOC")));
-  Process alone({kSlave, "--meter", "rapl"});
-  EXPECT_EQ(alone.wait(60s), kUsage) << alone.output();
+}
+
+TEST_F(Programs, AMeterThatIsNotThereIsAnErrorBeforeARun) {
+  const energy::FakeMachine jetson("jetson-orin-nano");
+  Process master({"/usr/bin/env", "CONVOY_METER_ROOT=" + jetson.folder(), "CONVOY_NVML_LIBRARY=none", kMaster, "train",
+                  kSource + "/nets/glyphs.yaml", "--meter", "rapl", "--out", folder("run")});
+  EXPECT_EQ(master.wait(60s), kFailure);
+  EXPECT_THAT(master.output(), AllOf(HasSubstr("there is no meter 'rapl'; this machine has: jetson")));
+}
+
+/// A run without a meter assumes nothing unless it is asked to, and then says so.
+TEST_F(Programs, AssumedWattsAreNamed) {
+  Process master({"/usr/bin/env", "CONVOY_METER_ROOT=" + folder("no-sensors"), "CONVOY_NVML_LIBRARY=none", kMaster,
+                  "train", kSource + "/nets/glyphs.yaml", "--steps", "5", "--threads", "1", "--out", folder("assumed"),
+                  "--assume-watts", "30"});
+  ASSERT_EQ(master.wait(100s), kSuccess) << master.output();
+  EXPECT_THAT(master.output(), AllOf(HasSubstr("energy: nothing is measured + "), HasSubstr(" J assumed"),
+                                     HasSubstr("assumed 30 W (--assume-watts)")));
+  EXPECT_THAT(file_bytes(folder("assumed") + "/events.jsonl"), HasSubstr("\"assumed_joules\":"));
+  Process plain({"/usr/bin/env", "CONVOY_METER_ROOT=" + folder("no-sensors"), "CONVOY_NVML_LIBRARY=none", kMaster,
+                 "train", kSource + "/nets/glyphs.yaml", "--steps", "5", "--threads", "1", "--out", folder("plain")});
+  ASSERT_EQ(plain.wait(100s), kSuccess) << plain.output();
+  EXPECT_THAT(plain.output(), Not(HasSubstr("energy:")));
+  EXPECT_THAT(file_bytes(folder("plain") + "/events.jsonl"),
+              HasSubstr("\"not_measurable\":\"the machine has no meter"));
 }
 
 }  // namespace

@@ -6,23 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
-#include <thread>
 
 #include "core/error.hpp"
 #include "core/exit_code.hpp"
-#include "core/stopwatch.hpp"
 #include "devices/registry.hpp"
 #include "model/safetensors.hpp"
 #include "tests/energy/fake_machine.hpp"
-#include "tests/support/files.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/source_folder.hpp"
 
@@ -100,126 +94,6 @@ SafetensorsFile train(const std::string& out, const std::vector<std::string>& mo
   Process master(command);
   EXPECT_EQ(master.wait(200s), kSuccess) << master.output();
   return read_safetensors(out + "/weights.safetensors");
-}
-
-/// Faked sensors of three machines, which a thread keeps up to date: a desktop with RAPL at 20 W, a Jetson at 6 W, and a phone
-/// whose battery gives 2 W. The powers waver a little around these, as real ones do.
-class FakeSensors {
- public:
-  FakeSensors() : writer_([this] { write(); }) {}
-  ~FakeSensors() {
-    ending_ = true;
-    writer_.join();
-  }
-
-  const energy::FakeMachine desktop{"rapl"};
-  const energy::FakeMachine jetson{"jetson-orin-nano"};
-  const energy::FakeMachine phone{"pixel"};
-
- private:
-  void write() {
-    const Stopwatch watch;
-    for (int i = 0; !ending_; ++i) {
-      const double joules = 20 * watch.seconds();
-      desktop.write("/sys/class/powercap/intel-rapl:0/energy_uj", fmt::format("{:.0f}", 5e6 + 0.5e6 * joules));
-      desktop.write("/sys/class/powercap/intel-rapl:1/energy_uj", fmt::format("{:.0f}", 7e6 + 0.5e6 * joules));
-      jetson.write("/sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon3/curr1_input", std::to_string(1200 + i % 2));
-      phone.write("/sys/class/power_supply/battery/current_now", std::to_string(-500000 - 100 * (i % 2)));
-      std::this_thread::sleep_for(20ms);
-    }
-  }
-
-  std::atomic<bool> ending_ = false;
-  std::thread writer_;
-};
-
-std::vector<std::string> on_sensors(const energy::FakeMachine& machine, std::vector<std::string> command) {
-  command.insert(command.begin(),
-                 {"/usr/bin/env", "CONVOY_METER_ROOT=" + machine.folder(), "CONVOY_NVML_LIBRARY=none"});
-  return command;
-}
-
-TEST(Energy, OfThreeSlavesOnFakedSensors) {
-  const FakeSensors sensors;
-  const TemporaryFolder scratch;
-  const std::string endpoint = free_endpoint();
-  const auto slave = [&](const std::string& name, std::vector<std::string> more) {
-    std::vector<std::string> command{CONVOY_SLAVE, endpoint, "--insecure", "--name", name, "--threads", "1"};
-    command.insert(command.end(), more.begin(), more.end());
-    return command;
-  };
-  std::vector<Process> slaves;
-  slaves.emplace_back(on_sensors(sensors.desktop, slave("a-desktop", {"--device", "cpu"})));
-  slaves.emplace_back(on_sensors(sensors.jetson, slave("b-jetson", {"--device", has_opencl() ? "opencl:0" : "eigen"})));
-  std::vector<std::string> phone = slave("c-phone", {"--device", "eigen"});
-  if (std::filesystem::exists(kAarch64Slave) && on_path("qemu-aarch64")) {
-    phone.front() = kAarch64Slave;
-    phone.insert(phone.begin(), {"qemu-aarch64", "-L", kSysroot});
-  }
-  slaves.emplace_back(on_sensors(sensors.phone, phone));
-  Process master({"/usr/bin/env",
-                  "CONVOY_METER_ROOT=" + scratch.path(),
-                  "CONVOY_NVML_LIBRARY=none",
-                  CONVOY_MASTER,
-                  "train",
-                  kSource + "/nets/lenet-tanh.yaml",
-                  "--batch",
-                  "32",
-                  "--steps",
-                  "400",
-                  "--device",
-                  "eigen",
-                  "--threads",
-                  "1",
-                  "--slaves",
-                  "3",
-                  "--shares",
-                  "10,9,1",
-                  "--exchange",
-                  "star",
-                  "--listen",
-                  endpoint,
-                  "--insecure",
-                  "--out",
-                  scratch.path() + "/run",
-                  "--switch-watts",
-                  "5"});
-  ASSERT_EQ(master.wait(400s), kSuccess) << master.output();
-  const std::string events = text_of(scratch.path() + "/run/events.jsonl");
-  const auto line = events.find("{\"event\":\"end\"");
-  ASSERT_NE(line, std::string::npos);
-  const auto end = nlohmann::json::parse(events.substr(line));
-  const auto& total = end["energy"];
-  double joules = 0;
-  double split = 0;
-  const std::map<std::string, double> watts{{"a-desktop", 20}, {"b-jetson", 6.0025}, {"c-phone", 2.0002}};
-  for (const auto& member : total["members"]) {
-    const std::string name = member["member"];
-    if (name == "master") {
-      EXPECT_THAT(member["not_measurable"].get<std::string>(), testing::HasSubstr("no meter")) << total;
-      continue;
-    }
-    ASSERT_TRUE(member.contains("joules")) << member;
-    const double seconds = member["seconds"];
-    EXPECT_NEAR(member["joules"].get<double>() / seconds, watts.at(name), 0.01 * watts.at(name)) << member;
-    EXPECT_GT(seconds, 0.7 * end["seconds"].get<double>()) << member;
-    const double parts =
-        member["compute"].get<double>() + member["transfer"].get<double>() + member["wait"].get<double>();
-    EXPECT_NEAR(parts, member["joules"].get<double>(), 0.01 * parts) << member;
-    EXPECT_GT(member["compute"].get<double>(), 0) << member;
-    EXPECT_GT(member["wait"].get<double>(), 0) << member;
-    joules += member["joules"].get<double>();
-    split += parts;
-  }
-  EXPECT_EQ(total["measured_members"], 3);
-  EXPECT_NEAR(total["joules"].get<double>(), joules, 0.001 * joules);
-  EXPECT_NEAR(split, joules, 0.01 * joules);
-  EXPECT_NEAR(total["declared_joules"].get<double>(), 5 * end["seconds"].get<double>(), 5);
-  EXPECT_THAT(
-      master.output(),
-      testing::AllOf(testing::HasSubstr("measured on 3 of 4 members"), testing::HasSubstr("declared for network gear"),
-                     testing::HasSubstr("  master           not measurable: the machine has no meter"),
-                     testing::HasSubstr(" J/image"), testing::HasSubstr("battery (board, measured)")));
 }
 
 /// Expects that the largest difference, relative to the largest weight of its tensor, is above 0 and within the
