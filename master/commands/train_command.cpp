@@ -214,7 +214,8 @@ class TrainCommand {
       cluster.dismiss("the run ended: " + std::string(lost.what()));
       files_->finish(stop);
       end({.how = "failed",
-           .text = fmt::format("stopped: {}; the last checkpoint is still valid", lost.what()),
+           .text =
+               fmt::format("stopped: {}; the last checkpoint is that of step {}", lost.what(), files_->saved_step()),
            .go_on = go_on_});
       return kSlaveLost;
     } catch (const Diverged& diverged) {
