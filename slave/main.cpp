@@ -125,7 +125,7 @@ void serve_on(Options options, const std::string& device_name) {
   const auto device = make_device(device_name, options.device_options);
   if (!options.insecure) options.slave.key = join_key_of(options);
   options.slave.cache = options.cache.empty() ? cache_folder("states") : std::filesystem::path(options.cache);
-  if (options.cache == "none") options.slave.cache.clear();
+  if (options.cache == "none" || device->info().paced) options.slave.cache.clear();  // a paced device keeps no weights
   options.slave.memory = options.memory.empty() ? default_memory(device->info()) : parse_memory(options.memory);
   serve(options.slave, *device, catch_stop_signals());
 }

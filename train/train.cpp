@@ -122,13 +122,17 @@ class Loop {
   }
 
   void save() {
+    if (save_) save_state();
+    saved_step_ = steps_done();
+    since_save_.restart();
+  }
+
+  void save_state() {
     const std::shared_ptr<const ModelState> model = learner_.state();
     add_times(learner_.take_times(), outcome_.times);  // of the last update
     expect_unbroken();
     save_({model, progress()});
     if (finished_ && training_.save_best) ended_ = model;
-    saved_step_ = steps_done();
-    since_save_.restart();
   }
 
   void go_back(const Progress& to) {
