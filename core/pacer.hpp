@@ -19,8 +19,8 @@ class Pacer {
   void spend(double seconds);
 
  private:
-  Clock::time_point until_;   ///< end of the last computation
-  long waits_before_ = -1;    ///< how often the thread had waited by then
+  Clock::time_point until_;  ///< end of the last computation
+  long waits_before_ = -1;   ///< how often the thread had waited by then
 };
 
 }  // namespace convoy

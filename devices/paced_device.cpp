@@ -134,8 +134,10 @@ PaceProfile::PaceProfile(const std::string& text) {
     return;
   }
   if (text.empty()) {
-    fail("device {}: a profile is missing; write a speed in GFLOP/s, such as paced:240, or the calibration.json of a run",
-         kPacedPrefix);
+    fail(
+        "device {}: a profile is missing; write a speed in GFLOP/s, such as paced:240, or the calibration.json of a "
+        "run",
+        kPacedPrefix);
   }
   const std::size_t mark = text.rfind('#');
   const std::string file = text.substr(0, mark);

@@ -157,8 +157,8 @@ std::unique_ptr<Device> make_named(const std::string& name, const DeviceOptions&
     }
     names.emplace_back(entry.name);
   }
-  fail("unknown device '{}'; the devices are auto, {}, cuda:NUMBER, opencl:NUMBER, check:DEVICE,DEVICE, paced:GFLOPS", name,
-       fmt::join(names, ", "));
+  fail("unknown device '{}'; the devices are auto, {}, cuda:NUMBER, opencl:NUMBER, check:DEVICE,DEVICE, paced:GFLOPS",
+       name, fmt::join(names, ", "));
 }
 
 std::unique_ptr<Device> make_fastest(const DeviceOptions& options) {
@@ -218,7 +218,8 @@ std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions
   if (!name.starts_with(kCheck)) return make_named(name, options);
   const std::vector<std::string> pair = split_devices(name.substr(kCheck.size()));
   if (pair.size() != 2) fail("device '{}': expected check:DEVICE,DEVICE, for example check:cpu,opencl:0", name);
-  if (std::ranges::any_of(pair, is_paced)) fail("device '{}': a paced device computes nothing that could be checked", name);
+  if (std::ranges::any_of(pair, is_paced))
+    fail("device '{}': a paced device computes nothing that could be checked", name);
   return make_check_device(make_device(pair[0], options), make_device(pair[1], options));
 }
 

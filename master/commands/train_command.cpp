@@ -80,7 +80,8 @@ void expect_no_values_wanted(const TrainOptions& options) {
   const auto refuse = [&](bool given, const std::string& option, const std::string& why) {
     if (given) fail("{} has no meaning with --device {}: {}; leave it out", option, options.net.device, why);
   };
-  const std::string nothing = "a run on a paced device computes nothing, and saves no weights, checkpoints or snapshots";
+  const std::string nothing =
+      "a run on a paced device computes nothing, and saves no weights, checkpoints or snapshots";
   refuse(options.resume, "--resume", nothing);
   refuse(!options.weights.empty(), "--weights", nothing);
   refuse(options.cluster.verify > 0, "--verify", nothing);
@@ -198,17 +199,16 @@ class TrainCommand {
   }
 
   int train_and_end(Cluster& cluster, const std::atomic<bool>& stop) {
-    Training training{
-        .net = net_,
-        .training = *training_,
-        .test = *test_,
-        .seed = options_.net.seed,
-        .max_steps = options_.steps,
-        .checkpoint_seconds = options_.checkpoint_seconds,
-        .stop = stop,
-        .save_now = &catch_hangups(),
-        .best = options_.resume ? files_->best_before() : BestEpoch{},
-        .save_best = {}};
+    Training training{.net = net_,
+                      .training = *training_,
+                      .test = *test_,
+                      .seed = options_.net.seed,
+                      .max_steps = options_.steps,
+                      .checkpoint_seconds = options_.checkpoint_seconds,
+                      .stop = stop,
+                      .save_now = &catch_hangups(),
+                      .best = options_.resume ? files_->best_before() : BestEpoch{},
+                      .save_best = {}};
     Save save;
     if (paced_.empty()) {
       training.save_best = [&](const BestEpoch& best, const ModelState& model) {

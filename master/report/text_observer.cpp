@@ -37,9 +37,10 @@ class TextObserver : public Observer {
                             start.parameters, start.batch, start.epochs, start.epochs == 1 ? "" : "s",
                             start.training_images, start.data));
     if (paced()) {
-      lines_.line(fmt::format("{}: this run is a measurement: its devices take the time of computing and compute nothing, "
-                              "and it saves no weights",
-                              start.paced));
+      lines_.line(
+          fmt::format("{}: this run is a measurement: its devices take the time of computing and compute nothing, "
+                      "and it saves no weights",
+                      start.paced));
     }
     for (std::size_t m = 0; m < start.plan.members.size(); ++m) lines_.line(share_of(m));
     if (start.first_step > 0) lines_.line(fmt::format("resuming after step {}", start.first_step));

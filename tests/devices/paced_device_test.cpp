@@ -158,10 +158,16 @@ TEST_F(PacedDevices, SayWhatIsWrongWithTheirProfiles) {
               testing::ThrowsMessage<Error>(HasSubstr("cannot compute in bfloat16")));
   Stage other = stage();
   other.name = "conv9";
-  EXPECT_THAT([&] { PacedDevice(file()).compile({.stage = other, .filters = {0, 16}}); },
-              testing::ThrowsMessage<Error>(HasSubstr("not timed for stage conv9")));
-  EXPECT_THAT([&] { PacedDevice(file() + "#idle").compile({.stage = stage(), .filters = {0, 16}}); },
-              testing::ThrowsMessage<Error>(HasSubstr("not timed for stage conv1")));
+  EXPECT_THAT(
+      [&] {
+        PacedDevice(file()).compile({.stage = other, .filters = {0, 16}});
+      },
+      testing::ThrowsMessage<Error>(HasSubstr("not timed for stage conv9")));
+  EXPECT_THAT(
+      [&] {
+        PacedDevice(file() + "#idle").compile({.stage = stage(), .filters = {0, 16}});
+      },
+      testing::ThrowsMessage<Error>(HasSubstr("not timed for stage conv1")));
 }
 
 }  // namespace
