@@ -195,10 +195,8 @@ void ClusterTrunk::take_done(std::size_t slave, const wire::Done& done) {
   times_[slave].transfer += done.transfer;
   times_[slave].wait += done.wait;
   if (!step.counts || done.stages.size() != stages_.size()) return;
-  for (std::size_t s = 0; s < stages_.size(); ++s) {
-    rebalancer_.count(slave, s, done.stages[s]);
-    longest_ = std::max(longest_, done.stages[s]);
-  }
+  rebalancer_.add(slave, done.stages);
+  for (const double seconds : done.stages) longest_ = std::max(longest_, seconds);
 }
 
 void ClusterTrunk::take_unreached(std::size_t slave, const wire::Unreached& missed) {
