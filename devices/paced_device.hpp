@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/pacer.hpp"
+#include "devices/pacer.hpp"
 #include "kernels/device.hpp"
 #include "plan/calibration.hpp"
 #include "plan/profile.hpp"

@@ -1,9 +1,9 @@
 // The heads of a net. Each head reads one output of the trunk.
 #pragma once
 
+#include <functional>
 #include <optional>
 
-#include "core/pacer.hpp"
 #include "model/head.hpp"
 
 namespace convoy {
@@ -13,7 +13,7 @@ struct HeadPace {
   double fixed = 0.0;      ///< forward and backward, independent of the number of images
   double per_image = 0.0;  ///< forward and backward for each image
   double update = 0.0;     ///< weight gradients and update, for a batch
-  Spend spend;             ///< lets seconds pass
+  std::function<void(double seconds)> spend;
 };
 
 class Heads {

@@ -307,34 +307,6 @@ TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
                 row + row);
 }
 
-/// Nobody may take the numbers of a run that computed nothing for results.
-TEST(PacedRuns, AreMarkedInEveryOutput) {
-  const std::string device = "paced:240";
-  Memory json;
-  tell_all(*make_json_observer(json.stream(), device));
-  const std::vector<nlohmann::json> events = events_in(json.text());
-  ASSERT_EQ(events.size(), 7U);
-  for (const nlohmann::json& event : events) EXPECT_EQ(event["paced"], device) << event;
-
-  const TemporaryFolder folder;
-  tell_all(*make_file_observer(folder.path(), device));
-  EXPECT_THAT(read_text(folder.path() + "/results.csv"),
-              testing::MatchesRegex("epoch,[^\n]*,learning_rate,paced\n1,[^\n]*,0.01,paced:240\n"));
-
-  Memory text;
-  const auto observer = make_text_observer({.to = text.stream(), .size = {}, .seconds_between = 0.0});
-  RunStart start = start_of();
-  start.paced = device;
-  observer->on_start(start);
-  observer->on_step(step_of(1));
-  observer->on_epoch(kEpoch);
-  observer->on_end(kEnd);
-  EXPECT_THAT(text.text(), testing::AllOf(HasSubstr("paced:240: this run is a measurement"),
-                                          HasSubstr("paced:240, nothing is computed"),
-                                          HasSubstr("paced:240: nothing was computed, and no weights were saved")));
-  for (const char* result : {"loss", "accuracy"}) EXPECT_THAT(text.text(), Not(HasSubstr(result)));
-}
-
 TEST(FileObserver, BeginsFilesAnewThatSomebodyDeleted) {
   const TemporaryFolder folder;
   const std::string run = folder.path() + "/run";

@@ -1,4 +1,4 @@
-#include "core/pacer.hpp"
+#include "devices/pacer.hpp"
 
 #include <sys/prctl.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 // Tests that time is spent as it is asked for.
 
-#include "core/pacer.hpp"
+#include "devices/pacer.hpp"
 
 #include <gtest/gtest.h>
 
