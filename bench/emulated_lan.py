@@ -146,9 +146,12 @@ class Lan:
         sh(*inside, "ip", "link", "set", inner, "up")
         sh(*inside, "ip", "link", "set", "lo", "up")
         self.congestion = self.congestion_control.use(inside)
-        shape = ["root", "tbf", "rate", f"{self.mbits}mbit", "burst", "128kb", "latency", "50ms"]
+        # A port of the switch holds 512 KiB and forwards in order of arrival. The queue of a machine's own card sends bulk
+        # traffic last, as Linux's queues do: by TOS, or because they serve connections in turns.
+        shape = ["root", "handle", "1:", "tbf", "rate", f"{self.mbits}mbit", "burst", "128kb", "limit", "512kb"]
         sh("tc", "qdisc", "add", "dev", outer, *shape)
         sh(*inside, "tc", "qdisc", "add", "dev", inner, *shape)
+        sh(*inside, "tc", "qdisc", "add", "dev", inner, "parent", "1:", "pfifo_fast")
         cores = sorted(os.sched_getaffinity(0))
         machine = {"name": name, "space": space, "outer": outer, "address": f"10.77.0.{number}",
                    "speed": share, "group": self.cgroups.make(name, share) if share else None,
@@ -160,8 +163,9 @@ class Lan:
         """Starts a process on the machine."""
         # The process joins the group first, because a namespace has a /sys of its own. It runs on one core: when
         # threads on several cores use up a quota in turns, the kernel loses a millisecond per period.
+        # A machine without a quota computes nothing; it goes before other programs, so that these do not delay its messages.
         quota = f'echo $$ > {machine["group"]}/cgroup.procs && exec taskset -c {machine["core"]}' if machine["group"] \
-            else "exec"
+            else "exec chrt --rr 1"
         command = f'{quota} ip netns exec {machine["space"]} "$@"'
         environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="1")
         return subprocess.Popen(["bash", "-c", command, "bash", *map(str, words)], env=environment,
