@@ -5,8 +5,6 @@
 namespace convoy {
 namespace {
 
-bool contains(const std::vector<int>& list, int value) { return std::ranges::find(list, value) != list.end(); }
-
 class Finder {
  public:
   Finder(const Plan& plan, const std::vector<Stage>& trunk) : plan_(plan), trunk_(trunk) {
@@ -69,7 +67,7 @@ class Finder {
       std::vector<int>& users = needs_.users[value];
       for (const Computing& each : needs_.forward[s]) {
         const bool takes = needs_.read[value].contains(each.node);  // the stage may read it only for other nodes
-        if (takes && !contains(users, each.node)) users.push_back(each.node);
+        if (takes && std::ranges::find(users, each.node) == users.end()) users.push_back(each.node);
       }
     }
   }
@@ -85,7 +83,8 @@ std::vector<int> values_read(const std::vector<Stage>& trunk, int stage) {
   std::vector<int> values;
   for (const Sources& read : reads_of(trunk, static_cast<std::size_t>(stage))) {
     for (const Source& source : read) {
-      if (source.stage != Source::kZeros && !contains(values, source.stage)) values.push_back(source.stage);
+      if (source.stage != Source::kZeros && std::ranges::find(values, source.stage) == values.end())
+        values.push_back(source.stage);
     }
   }
   return values;

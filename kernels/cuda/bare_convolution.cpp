@@ -15,13 +15,13 @@
 namespace convoy {
 namespace {
 
-void check(cudnnStatus_t code, const char* what) {
+void check_cudnn(cudnnStatus_t code, const char* what) {
   if (code == CUDNN_STATUS_SUCCESS) return;
   cuda::raise(fmt::format("bare cuDNN: {}: {}", what, cudnnGetErrorString(code)), false);
 }
 
 template <class T, cudnnStatus_t (*create)(T*), cudnnStatus_t (*destroy)(T)>
-using Owned = cuda::Owned<T, create, destroy, check>;
+using Owned = cuda::Owned<T, create, destroy, check_cudnn>;
 using Tensor4d = Owned<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>;
 using Filters = Owned<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>;
 using Geometry =
@@ -31,7 +31,7 @@ using Geometry =
 struct Bench {
   Bench(int number, bool tf32) : gpu(number, tf32) {
     gpu.use();
-    check(cudnnSetStream(library, static_cast<cudaStream_t>(gpu.stream())), "cudnnSetStream");
+    check_cudnn(cudnnSetStream(library, static_cast<cudaStream_t>(gpu.stream())), "cudnnSetStream");
   }
   void* workspace(std::size_t bytes) {
     if (bytes > workspace_bytes) {
@@ -80,15 +80,16 @@ class BareDnn : public BareConvolution {
     describe(input_, layout, in);
     describe(output_, layout, out);
     describe(bias_, layout, {1, request.filters, 1, 1});
-    check(cudnnSetFilter4dDescriptor(filters_, CUDNN_DATA_FLOAT, layout, weights.n, weights.c, weights.h, weights.w),
-          "the filters' shape");
+    check_cudnn(
+        cudnnSetFilter4dDescriptor(filters_, CUDNN_DATA_FLOAT, layout, weights.n, weights.c, weights.h, weights.w),
+        "the filters' shape");
     const Convolution& conv = request.stage.conv;
-    check(cudnnSetConvolution2dDescriptor(geometry_, conv.pad.top, conv.pad.left, conv.stride_h, conv.stride_w, 1, 1,
-                                          CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-          "the convolution");
-    check(cudnnSetConvolutionGroupCount(geometry_, conv.groups), "the number of groups");
-    check(cudnnSetConvolutionMathType(geometry_, request.tf32 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH),
-          "the math type");
+    check_cudnn(cudnnSetConvolution2dDescriptor(geometry_, conv.pad.top, conv.pad.left, conv.stride_h, conv.stride_w, 1,
+                                                1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+                "the convolution");
+    check_cudnn(cudnnSetConvolutionGroupCount(geometry_, conv.groups), "the number of groups");
+    check_cudnn(cudnnSetConvolutionMathType(geometry_, request.tf32 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH),
+                "the math type");
     for (auto* memory : {&x_, &dx_}) *memory = filled(in.size());
     for (auto* memory : {&y_, &dy_}) *memory = filled(out.size());
     for (auto* memory : {&w_, &dw_}) *memory = filled(weights.size());
@@ -107,8 +108,8 @@ class BareDnn : public BareConvolution {
 
  private:
   static void describe(const Tensor4d& maps, cudnnTensorFormat_t layout, const Shape& shape) {
-    check(cudnnSetTensor4dDescriptor(maps, layout, CUDNN_DATA_FLOAT, shape.n, shape.c, shape.h, shape.w),
-          "a tensor's shape");
+    check_cudnn(cudnnSetTensor4dDescriptor(maps, layout, CUDNN_DATA_FLOAT, shape.n, shape.c, shape.h, shape.w),
+                "a tensor's shape");
   }
 
   cuda::Memory<float> filled(std::size_t count) {
@@ -185,7 +186,7 @@ class BareDnn : public BareConvolution {
       bench_->gpu.finish();
       for (int repeat = 0; repeat < 3; ++repeat) {
         const Stopwatch watch;
-        check(pass.run(algorithm, workspace, bytes), "a pass that ran before");
+        check_cudnn(pass.run(algorithm, workspace, bytes), "a pass that ran before");
         bench_->gpu.finish();
         const double seconds = watch.seconds();
         if (seconds >= shortest) continue;
@@ -199,7 +200,7 @@ class BareDnn : public BareConvolution {
 
   void run(Pass& pass) {
     bench_->gpu.use();
-    check(pass.run(pass.chosen, bench_->workspace(pass.bytes), pass.bytes), "a pass");
+    check_cudnn(pass.run(pass.chosen, bench_->workspace(pass.bytes), pass.bytes), "a pass");
     bench_->gpu.finish();
   }
 

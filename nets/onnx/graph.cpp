@@ -15,7 +15,7 @@
 namespace convoy::onnx_file {
 namespace {
 
-constexpr std::int64_t kMostValues = std::int64_t{1} << 30;
+constexpr std::int64_t kMostTensorValues = std::int64_t{1} << 30;
 constexpr std::int64_t kOldest = 7;
 constexpr std::int64_t kNewest = 18;
 
@@ -32,8 +32,8 @@ Constant constant_of(const onnx::TensorProto& tensor, const std::string& file) {
   Constant constant;
   std::int64_t count = 1;
   for (const std::int64_t extent : tensor.dims()) {
-    if (extent < 0 || extent > kMostValues || (extent > 0 && count > kMostValues / extent)) {
-      fail("{}: tensor {} has an extent of {}, or more than {} values", file, tensor.name(), extent, kMostValues);
+    if (extent < 0 || extent > kMostTensorValues || (extent > 0 && count > kMostTensorValues / extent)) {
+      fail("{}: tensor {} has an extent of {}, or more than {} values", file, tensor.name(), extent, kMostTensorValues);
     }
     count *= extent;
     constant.dims.push_back(extent);

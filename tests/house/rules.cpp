@@ -188,6 +188,25 @@ std::vector<std::string> mirror_breaches(const std::string& path, const std::str
   return found;
 }
 
+std::map<std::string, int> private_names(const std::string& text) {
+  static const std::regex constant(R"(^(constexpr|const|inline|static|thread_local)\b.*?\b(k[A-Z]\w*) *[={\[;].*)");
+  static const std::regex function(R"(^[A-Za-z_][\w:<>&*, \[\]]* [&*]?(\w+\(.*))");
+  std::map<std::string, int> names;
+  bool inside = false;
+  each_line(text, [&](int number, const std::string& line) {
+    if (line.starts_with("namespace {")) inside = true;
+    if (line.starts_with("}  // namespace")) inside = false;
+    std::smatch match;
+    if (!inside) return;
+    if (std::regex_match(line, match, constant)) {
+      names.emplace(match[2], number);
+    } else if (std::regex_match(line, match, function)) {
+      names.emplace(match[1], number);
+    }
+  });
+  return names;
+}
+
 std::vector<std::string> breaches(const std::string& path, const std::string& text) {
   std::vector<std::string> all;
   for (const auto& rule :

@@ -2,6 +2,7 @@
 // memory, and how long a file may be. Each rule is a pure function of one file's path and text.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ std::vector<std::string> size_breaches(const std::string& path, const std::strin
 std::vector<std::string> leftover_breaches(const std::string& path, const std::string& text);
 /// Names of hosts that serve a system's packages: which mirror a system uses stands in its own settings.
 std::vector<std::string> mirror_breaches(const std::string& path, const std::string& text);
+
+/// A source's names in unnamed namespaces: its constants, and its functions by their first line, each with its line number.
+std::map<std::string, int> private_names(const std::string& text);
 
 /// The breaches of all rules.
 std::vector<std::string> breaches(const std::string& path, const std::string& text);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "tests/support/files.hpp"
 #include "tests/support/source_folder.hpp"
@@ -40,6 +41,22 @@ TEST(House, EveryFileObeysTheRules) {
     const std::string path = fs::relative(file, source_folder()).generic_string();
     for (const std::string& line : breaches(path, text_of(file))) ADD_FAILURE() << line;
   }
+}
+
+/// CONVOY_UNITY compiles several sources of a folder in one.
+TEST(House, NamesInUnnamedNamespacesOfAFolderDiffer) {
+  std::map<std::string, std::string> places;
+  for (const fs::path& file : code_files()) {
+    const std::string path = fs::relative(file, source_folder()).generic_string();
+    if (file.extension() != ".cpp" || path.starts_with("tests/")) continue;
+    for (const auto& [name, line] : private_names(text_of(file))) {
+      const std::string place = fmt::format("{}:{}", path, line);
+      const auto [other, first] = places.emplace(path.substr(0, path.find('/')) + "/ " + name, place);
+      EXPECT_TRUE(first) << place << ": the name " << name << " stands in " << other->second
+                         << ", too; give one of them another name";
+    }
+  }
+  EXPECT_GT(places.size(), 100U);
 }
 
 /// What people and systems run or read besides the code: scripts, settings and documents.
@@ -160,6 +177,13 @@ TEST(House, MirrorsAreKnownByTheirHosts) {
               ::testing::SizeIs(1));
   EXPECT_THAT(mirror_breaches("docs/a.md", "See https://www." + debian + ", or any mirror. Try --mirror URL.\n"),
               IsEmpty());
+}
+
+TEST(House, PrivateNamesAreConstantsAndFunctions) {
+  const std::string text =
+      "constexpr int kOutside = 1;\nnamespace {\nconstexpr int kMost = 2;\nusing Json = int;\n"
+      "std::string text_of(int a) {\n  const int kInner = 3;\n}\n}  // namespace\nint outside(int a) {\n";
+  EXPECT_THAT(private_names(text), ElementsAre(::testing::Pair("kMost", 3), ::testing::Pair("text_of(int a) {", 5)));
 }
 
 TEST(House, NothingIsLeftForLater) {

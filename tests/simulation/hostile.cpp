@@ -16,6 +16,8 @@ constexpr std::size_t kRemembered = 200;
 
 std::vector<Packet> Misdeeds::distort(Channel channel, const wire::Envelope& envelope) {
   remember(channel, envelope);
+  if (std::holds_alternative<wire::Assigned>(envelope.message)) stalls_ = false;
+  if (stalls_) return stalling(envelope);
   if (!tempted(envelope)) {
     std::vector<Packet> packets;
     packets.push_back(packet_of(envelope));
@@ -54,7 +56,7 @@ bool Misdeeds::tempted(const wire::Envelope& envelope) {
 std::vector<Packet> Misdeeds::misbehave(Channel channel, const wire::Envelope& envelope) {
   std::vector<Packet> packets;
   const auto add = [&](const wire::Envelope& each) { packets.push_back(packet_of(each)); };
-  switch (random_.below(11)) {
+  switch (random_.below(12)) {
     case 0: packets.push_back(garbage()); break;
     case 1:  // twice
       add(envelope);
@@ -84,7 +86,24 @@ std::vector<Packet> Misdeeds::misbehave(Channel channel, const wire::Envelope& e
       if (way == channel) add(old);
       break;
     }
+    case 10:
+      stalls_ = true;
+      packets = stalling(envelope);
+      break;
     default: break;  // nothing at all
+  }
+  return packets;
+}
+
+/// Keeps all results to itself, and says that others keep it waiting. Only the limit of a step ends that.
+std::vector<Packet> Misdeeds::stalling(const wire::Envelope& envelope) {
+  const wire::Message& message = envelope.message;
+  std::vector<Packet> packets;
+  if (std::holds_alternative<wire::Piece>(message) || std::holds_alternative<wire::Done>(message)) return packets;
+  if (std::holds_alternative<wire::Ping>(message)) {
+    packets.push_back(packet_of({wire::Ping{.left = 5, .waiting = true}, {}}));
+  } else {
+    packets.push_back(packet_of(envelope));
   }
   return packets;
 }

@@ -22,6 +22,7 @@ class Misdeeds final : public Distortion {
   void remember(wire::Channel channel, const wire::Envelope& envelope);
   bool tempted(const wire::Envelope& envelope);
   std::vector<Packet> misbehave(wire::Channel channel, const wire::Envelope& envelope);
+  std::vector<Packet> stalling(const wire::Envelope& envelope);
   Packet garbage();
   wire::Envelope changed(wire::Envelope envelope);
   wire::Hello changed(wire::Hello hello);
@@ -30,6 +31,7 @@ class Misdeeds final : public Distortion {
   Random random_;
   Log& log_;
   bool clips_;
+  bool stalls_ = false;
   std::uint32_t next_;  ///< messages until the next misdeed
   std::deque<std::pair<wire::Channel, wire::Envelope>> said_;
 };

@@ -132,6 +132,12 @@ class Draw {
       event.sends = chance(2) ? 0 : static_cast<int>(below(30));
       event.damage = static_cast<int>(below(6));
       scenario.events.push_back(event);
+      if (event.fault != Fault::cache) continue;
+      // A slave reads states from its disk where the run begins again with what it began with before.
+      scenario.slaves[static_cast<std::size_t>(event.slave)].cache = true;
+      event.fault = Fault::kill_master;
+      event.at = std::min(event.at + between(0ms, 300ms), scenario.over);
+      scenario.events.push_back(event);
     }
     std::ranges::sort(scenario.events, {}, &Event::at);
   }

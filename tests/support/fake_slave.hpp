@@ -68,7 +68,8 @@ class FakeSlave {
         }
       }
     } catch (const PeerLost&) {
-      // The master has ended the run or has vanished.
+      // The master has ended the run or has vanished. A link that stayed would look to it like a slave that hangs.
+      link_.reset();
     }
   }
 
