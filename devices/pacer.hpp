@@ -17,6 +17,8 @@ using Spend = std::function<void(double seconds)>;
 class Pacer {
  public:
   void spend(double seconds);
+  /// When the last computation ended, as it was to be.
+  Clock::time_point ended() const { return until_; }
 
  private:
   Clock::time_point until_;  ///< end of the last computation

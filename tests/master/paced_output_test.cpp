@@ -18,14 +18,14 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kDevice = "paced:240";
+constexpr const char* kPacedDevice = "paced:240";
 
-void tell_all(Observer& observer) {
+void tell_of_a_paced_run(Observer& observer) {
   const std::vector<Stage> stages{{.name = "conv1", .channels = 1, .height = 8, .width = 8, .conv = {.filters = 4}}};
   observer.on_start({.net = "glyphs",
                      .data = "glyphs",
                      .device = "paced",
-                     .paced = kDevice,
+                     .paced = kPacedDevice,
                      .batch = 50,
                      .epochs = 2,
                      .stages = stages,
@@ -38,18 +38,18 @@ void tell_all(Observer& observer) {
 
 TEST(PacedOutput, OfJsonIsMarkedInEveryLine) {
   Memory memory;
-  tell_all(*make_json_observer(memory.stream(), kDevice));
+  tell_of_a_paced_run(*make_json_observer(memory.stream(), kPacedDevice));
   std::istringstream lines(memory.text());
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) {
-    EXPECT_EQ(nlohmann::json::parse(line)["paced"], kDevice) << line;
+    EXPECT_EQ(nlohmann::json::parse(line)["paced"], kPacedDevice) << line;
   }
   EXPECT_EQ(count, 4);
 }
 
 TEST(PacedOutput, OfTheRunFolderIsMarkedInEveryRow) {
   const TemporaryFolder folder;
-  tell_all(*make_file_observer(folder.path(), kDevice));
+  tell_of_a_paced_run(*make_file_observer(folder.path(), kPacedDevice));
   EXPECT_THAT(read_text(folder.path() + "/results.csv"),
               testing::MatchesRegex("epoch,[^\n]*,learning_rate,paced\n1,120,[^\n]*,paced:240\n"));
   EXPECT_THAT(read_text(folder.path() + "/events.jsonl"), HasSubstr("\"paced\":\"paced:240\""));
@@ -57,7 +57,7 @@ TEST(PacedOutput, OfTheRunFolderIsMarkedInEveryRow) {
 
 TEST(PacedOutput, AsTextHasTheDeviceInThePlaceOfResults) {
   Memory memory;
-  tell_all(*make_text_observer({.to = memory.stream(), .size = {}, .seconds_between = 0.0}));
+  tell_of_a_paced_run(*make_text_observer({.to = memory.stream(), .size = {}, .seconds_between = 0.0}));
   EXPECT_THAT(memory.text(), testing::AllOf(HasSubstr("paced:240: this run is a measurement"),
                                             HasSubstr("step 1/120  paced:240, nothing is computed"),
                                             HasSubstr("epoch 1/2: paced:240, nothing is computed"),

@@ -19,11 +19,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kBatch = 8;
-constexpr int kSteps = 3;
+constexpr int kPacedBatch = 8;
+constexpr int kPacedSteps = 3;
 
 /// The seconds that a device was asked to spend in a run. It spends them on a clock of sleeps alone, while it is timed.
-class Spent {
+class SpentSeconds {
  public:
   Spend spend() {
     return [this](double seconds) {
@@ -39,10 +39,10 @@ class Spent {
 };
 
 /// Batch norms, additions and several widths.
-Net resnet() { return read_net(source_folder() + "/nets/resnet20.yaml", {"training.batch=8"}); }
+Net resnet_20() { return read_net(source_folder() + "/nets/resnet20.yaml", {"training.batch=8"}); }
 
-struct Member {
-  Spent spent;
+struct PacedMember {
+  SpentSeconds spent;
   std::unique_ptr<PacedDevice> device;
 };
 
@@ -50,19 +50,19 @@ class PacedRuns : public testing::TestWithParam<const char*> {};
 
 /// The planner, the devices and the nodes must agree on how long each pass takes.
 TEST_P(PacedRuns, SpendWhatThePlannerPredicts) {
-  const Net net = resnet();
+  const Net net = resnet_20();
   const Cut cut = convoy::cut(net);
-  std::list<Member> members;
+  std::list<PacedMember> members;
   for (const char* speed : {"3", "1", "2"}) {  // GFLOP/s of the master and of two slaves
-    Member& member = members.emplace_back();
+    PacedMember& member = members.emplace_back();
     member.device = std::make_unique<PacedDevice>(speed, member.spent.spend());
   }
   PacedDevice& own = *members.front().device;
   Roster roster("tcp://127.0.0.1:*", "test");
   roster.expect_paced(true);
   // Slaves keep their devices until they end; the counts outlive them.
-  Spent& slow = std::next(members.begin(), 1)->spent;
-  Spent& fast = std::next(members.begin(), 2)->spent;
+  SpentSeconds& slow = std::next(members.begin(), 1)->spent;
+  SpentSeconds& fast = std::next(members.begin(), 2)->spent;
   SlaveThread a(roster.endpoint(), "a", std::make_unique<PacedDevice>("1", slow.spend()));
   SlaveThread b(roster.endpoint(), "b", std::make_unique<PacedDevice>("2", fast.spend()));
   const std::atomic<bool> stop{false};
@@ -73,7 +73,7 @@ TEST_P(PacedRuns, SpendWhatThePlannerPredicts) {
   options.share = true;
   options.layout = GetParam();
   options.exchange = "ring";
-  const Planned planned = plan_members({options, cut, kBatch, own, 1}, roster, {});
+  const Planned planned = plan_members({options, cut, kPacedBatch, own, 1}, roster, {});
   EXPECT_EQ(slow.seconds() + fast.seconds(), 0.0) << "timing took real time";
   const std::vector<MemberProfile>& profiles = planned.calibration.members;
   ASSERT_EQ(profiles.size(), 3U);
@@ -88,14 +88,14 @@ TEST_P(PacedRuns, SpendWhatThePlannerPredicts) {
   }
 
   ClusterTrunk trunk(cut.trunk, planned.plan, roster, &own, 60s);
-  NetLearner learner(trunk, cut, kBatch, 1, pace_of_heads(cut, kBatch, own));
+  NetLearner learner(trunk, cut, kPacedBatch, 1, pace_of_heads(cut, kPacedBatch, own));
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, 1), initial_heads(cut, 1)})});
-  const Tensor images(input_shape(cut.trunk[0], kBatch), 0.5F);
-  const std::vector<int> labels(kBatch, 3);
-  for (int step = 1; step <= kSteps; ++step) {
+  const Tensor images(input_shape(cut.trunk[0], kPacedBatch), 0.5F);
+  const std::vector<int> labels(kPacedBatch, 3);
+  for (int step = 1; step <= kPacedSteps; ++step) {
     const BatchLoss loss = train_step(learner, images, labels, {.training = true, .seed = 1, .step = step},
                                       [](double) { return UpdateStep{}; });
-    EXPECT_NEAR(loss.sum, kBatch * std::log(10.0), 1e-4) << "of equal outputs";
+    EXPECT_NEAR(loss.sum, kPacedBatch * std::log(10.0), 1e-4) << "of equal outputs";
   }
   learner.settle();
   EXPECT_FALSE(learner.broken());
@@ -105,7 +105,7 @@ TEST_P(PacedRuns, SpendWhatThePlannerPredicts) {
   const std::vector<double> spent{slow.seconds(), fast.seconds(), members.front().spent.seconds()};
   for (std::size_t m = 0; m < 3; ++m) {
     EXPECT_GT(predicted[m], 0.0) << m;
-    EXPECT_NEAR(spent[m], kSteps * predicted[m], 1e-6 * spent[m]) << m;
+    EXPECT_NEAR(spent[m], kPacedSteps * predicted[m], 1e-6 * spent[m]) << m;
   }
 }
 
