@@ -45,7 +45,7 @@ class PaceProfile {
   std::optional<MemberProfile> member_;
 };
 
-/// Its maps and gradients are zeros, its weights those of zero_state(), and its moments those of a normal distribution, so
+/// Its maps and gradients are zeros, its weights those of zero_state(), and the variances of its batch norms are ones, so
 /// that all values are finite. It keeps no values. The passes take the time of copies from and to the host, too, which
 /// therefore take none.
 class PacedDevice final : public Device {
