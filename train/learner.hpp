@@ -60,6 +60,10 @@ class Learner {
   /// Sets all parameters and moments, and goes on from the progress of training.
   virtual void load(TrainingState from) = 0;
 
+  /// The last complete state that the learner keeps in case it loses members; it is valid until the next call. nullptr if
+  /// the learner keeps none.
+  virtual const TrainingState* kept() const { return nullptr; }
+
   /// The times of each member since the last call.
   virtual std::vector<MemberTime> take_times() = 0;
 };

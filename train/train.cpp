@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/error.hpp"
 #include "core/random.hpp"
 #include "core/stopwatch.hpp"
 
@@ -78,6 +79,9 @@ class Loop {
         over = advance();
       } catch (const Rewound& rewound) {
         go_back(rewound.to());
+      } catch (const PeerLost&) {
+        save_kept();
+        throw;
       }
     }
     outcome_.interrupted = training_.stop && !done();
@@ -133,6 +137,14 @@ class Loop {
     expect_unbroken();
     save_({model, progress()});
     if (finished_ && training_.save_best) ended_ = model;
+  }
+
+  /// Saves what the learner has kept since the last checkpoint, when it cannot go on.
+  void save_kept() {
+    const TrainingState* kept = learner_.kept();
+    if (!save_ || kept == nullptr || learner_.broken() || steps_at(kept->progress) <= saved_step_) return;
+    saved_step_ = steps_at(kept->progress);
+    save_(*kept);
   }
 
   void go_back(const Progress& to) {

@@ -26,6 +26,7 @@ class ClusterLearner : public Learner {
   BatchLoss test_loss(const std::vector<int>& labels, int count) override { return net_.test_loss(labels, count); }
   std::shared_ptr<const ModelState> state() override;
   void load(TrainingState from) override;
+  const TrainingState* kept() const override { return kept_.model ? &kept_ : nullptr; }
   std::vector<MemberTime> take_times() override { return net_.take_times(); }
 
  private:

@@ -231,10 +231,7 @@ class TrainCommand {
     } catch (const PeerLost& lost) {
       cluster.dismiss("the run ended: " + std::string(lost.what()));
       files_->finish(stop);
-      end({.how = "failed",
-           .text = fmt::format("stopped: {}; {}", lost.what(),
-                               paced_.empty() ? "the last checkpoint is still valid" : "paced runs do not go on"),
-           .go_on = go_on()});
+      end({.how = "failed", .text = fmt::format("stopped: {}; {}", lost.what(), what_is_left()), .go_on = go_on()});
       return kSlaveLost;
     } catch (const Diverged& diverged) {
       cluster.dismiss("the run ended: " + std::string(diverged.what()));
@@ -286,6 +283,10 @@ class TrainCommand {
 
   /// The command that resumes the run; a run on a paced device cannot go on.
   std::string go_on() const { return paced_.empty() ? go_on_ : ""; }
+  std::string what_is_left() const {
+    if (!paced_.empty()) return "paced runs do not go on";
+    return fmt::format("the last checkpoint is that of step {}", files_->saved_step());
+  }
   const char* written() const { return paced_.empty() ? "; a checkpoint was written" : ""; }
 
   void end(const RunEnd& end) {

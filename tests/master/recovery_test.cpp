@@ -67,6 +67,8 @@ class TrainingRun {
     observers_.push_back(std::make_unique<Notices>(notices_, stop_, last_));
   }
   const std::string& endpoint() const { return endpoint_; }
+  /// The progress of what was last saved.
+  const Progress& saved() const { return saved_; }
   /// Ends the run after the current step.
   void stop() { stop_ = true; }
   /// Ends the run after the step in which the run gives this notice.
@@ -83,7 +85,7 @@ class TrainingRun {
     Result result;
     convoy::train(training, learner, {start, from != nullptr ? from->progress : Progress()}, observers_,
                   [&](const TrainingState& state) {
-                    result.progress = state.progress;
+                    saved_ = result.progress = state.progress;
                     result.model = *state.model;
                   });
     result.plan = cluster->plan();
@@ -99,6 +101,7 @@ class TrainingRun {
   DataSet data_ = open_data("glyphs", kSeed);
   Batches batches_{data_, Part::training, net_.training.batch, kSeed, net_.augment};
   Batches tests_{data_, Part::test, net_.training.batch, kSeed, Augmentation{}};
+  Progress saved_;
   std::vector<std::string> notices_;
   Observers observers_;
   std::atomic<bool> stop_{false};
@@ -309,6 +312,24 @@ TEST(Losses, WithoutAStepInBetweenEndTheRun) {
   });
   EXPECT_THAT([&] { run.train(kSteps, kEachStep); },
               testing::ThrowsMessage<PeerLost>(HasSubstr("slaves were lost 22 times without a step in between")));
+  stop = true;
+  failing.join();
+}
+
+TEST(Losses, ThatEndTheRunLoseNoStepThatASnapshotHolds) {
+  TrainingRun run({.slaves = 1, .least_slaves = 1, .exchange = "star"});
+  std::atomic<bool> stop{false};
+  std::thread failing([&] {
+    FakeSlave first(run.endpoint(), "Step", [](FakeSlave& each) { each.vanish(); }, {.name = "first", .spared = 4});
+    first.run(stop);
+    for (int life = 0; life < 100 && !stop; ++life) {
+      FakeSlave slave(run.endpoint(), "Load", [](FakeSlave& each) { each.vanish(); });
+      slave.run(stop);
+    }
+    run.stop();
+  });
+  EXPECT_THROW(run.train(kSteps, kEachStep), PeerLost);
+  EXPECT_GE(run.saved().batch, 1);
   stop = true;
   failing.join();
 }

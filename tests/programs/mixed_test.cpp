@@ -88,9 +88,10 @@ SafetensorsFile train(const std::string& out, const std::vector<std::string>& mo
 /// tolerance.
 void expect_agreement(const SafetensorsFile& mixed, const SafetensorsFile& local, double tolerance) {
   ASSERT_EQ(mixed.tensors.size(), local.tensors.size());
+  const TensorsByName tensors(mixed, "mixed");
   double change = 0.0;
   for (const NamedTensor& expected : local.tensors) {
-    const NamedTensor& got = TensorsByName(mixed, "mixed").get(expected.name, expected.dims);
+    const NamedTensor& got = tensors.get(expected.name, expected.dims);
     double largest = 0.0;
     double off = 0.0;
     for (std::size_t i = 0; i < expected.values.size(); ++i) {

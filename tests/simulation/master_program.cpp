@@ -40,10 +40,11 @@ DataSet data_for(const Net& net) {
 }  // namespace
 
 void change_bit(const std::string& path) {
-  const auto place = static_cast<std::streamoff>(fs::file_size(path) / 2);
+  // In the fraction of a weight: a state of an optimiser may be zero, and a bit of zero makes no difference.
+  const auto place = static_cast<std::streamoff>(fs::file_size(path) / 12 * 4 + 2);
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   file.seekg(place);
-  const auto byte = static_cast<char>(file.get() ^ 1);
+  const auto byte = static_cast<char>(file.get() ^ 0x40);
   file.seekp(place);
   file.put(byte);
 }

@@ -133,11 +133,13 @@ class Draw {
       event.damage = static_cast<int>(below(6));
       scenario.events.push_back(event);
       if (event.fault != Fault::cache) continue;
-      // A slave reads states from its disk where the run begins again with what it began with before.
+      // A slave's program reads states from its disk where it has not begun the run that begins again.
       scenario.slaves[static_cast<std::size_t>(event.slave)].cache = true;
-      event.fault = Fault::kill_master;
-      event.at = std::min(event.at + between(0ms, 300ms), scenario.over);
-      scenario.events.push_back(event);
+      for (const Fault fault : {Fault::kill_master, Fault::kill}) {
+        event.fault = fault;
+        event.at = std::min(event.at + between(0ms, 300ms), scenario.over);
+        scenario.events.push_back(event);
+      }
     }
     std::ranges::sort(scenario.events, {}, &Event::at);
   }
