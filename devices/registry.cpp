@@ -198,6 +198,10 @@ std::vector<DeviceRow> list_devices() {
   return rows;
 }
 
+bool is_gpu(const std::string& name) {
+  return name.starts_with("cuda") || name.starts_with("opencl") || name.starts_with("clblast");
+}
+
 std::vector<std::string> split_devices(const std::string& list) {
   std::vector<std::string> names;
   std::string_view rest = list;

@@ -34,6 +34,9 @@ struct DeviceOptions {
 /// known names, or says why the device cannot be used.
 std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions& options);
 
+/// Whether the device with this name is driven by a GPU's driver. One of OpenCL may be a processor all the same.
+bool is_gpu(const std::string& name);
+
 /// Splits "cuda:0,check:cpu,opencl:0,cpu" into its three names. Throws Error where a name is missing or repeated.
 std::vector<std::string> split_devices(const std::string& list);
 

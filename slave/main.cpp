@@ -20,6 +20,8 @@
 #include "devices/device_options.hpp"
 #include "devices/library_threads.hpp"
 #include "devices/registry.hpp"
+#include "energy/meter_list.hpp"
+#include "energy/meters.hpp"
 #include "slave/serve.hpp"
 #include "slave/several.hpp"
 #include "wire/endpoint.hpp"
@@ -67,6 +69,8 @@ struct Options {
   bool insecure = false;
   DeviceOptions device_options;
   bool list = false;
+  bool list_meters = false;
+  std::string meter;
 };
 
 /// The text of a key file, without blanks around it.
@@ -108,6 +112,12 @@ void define(CLI::App& app, Options& options) {
       ->check(whole_number(1, 65535));
   app.add_flag("--once", options.slave.once, "end after one run instead of waiting for the next");
   app.add_flag("--list-devices", options.list, "list and time the devices of this machine, and end");
+  app.add_flag("--list-meters", options.list_meters,
+               "list the meters of energy of this machine, with the reasons why some cannot be used, and end");
+  app.add_option(
+      "--meter", options.meter,
+      "meter that tells the energy of this machine: a name of --list-meters, shelly:ADDRESS, tasmota:ADDRESS, "
+      "csv:FILE, or none (default: the best for the whole machine, else for the device)");
 }
 
 wire::JoinKey join_key_of(const Options& options) {
@@ -119,6 +129,23 @@ wire::JoinKey join_key_of(const Options& options) {
   }
 }
 
+std::vector<std::string> named_meters(const Options& options) {
+  if (options.meter.empty() || options.meter == "none") return {};
+  return {options.meter};
+}
+
+/// The meter of this machine for a slave on a device, or why there is none. `device` is the option's word for it, such as
+/// "auto", and `computes_on` its name. Of several slaves on one machine the first
+/// has it, so that the machine is not counted twice.
+energy::MemberMeter meter_of(const energy::Machine& machine, const Options& options, const std::string& device,
+                             const std::string& computes_on) {
+  if (options.meter == "none") return {.row = std::nullopt, .why = "turned off with --meter none"};
+  if (split_devices(options.device).front() != device) {
+    return {.row = std::nullopt, .why = "its machine is measured by the slave on its first device"};
+  }
+  return energy::meter_for_member(machine, options.meter, is_gpu(computes_on));
+}
+
 void serve_on(Options options, const std::string& device_name) {
   go_on_without_output("convoy-slave goes on computing without it");
   isolate_stop_signals();
@@ -126,6 +153,11 @@ void serve_on(Options options, const std::string& device_name) {
   if (!options.insecure) options.slave.key = join_key_of(options);
   options.slave.cache = options.cache.empty() ? cache_folder("states") : std::filesystem::path(options.cache);
   if (options.cache == "none" || device->info().paced) options.slave.cache.clear();  // a paced device keeps no weights
+  const auto machine = energy::this_machine();
+  energy::MemberMeter meter = meter_of(*machine, options, device_name, device->info().name);
+  std::optional<energy::Sampler> sampler;
+  options.slave.no_meter = meter.why;
+  if (meter.row) options.slave.sampler = &sampler.emplace(std::move(*meter.row));
   options.slave.memory = options.memory.empty() ? default_memory(device->info()) : parse_memory(options.memory);
   serve(options.slave, *device, catch_stop_signals());
 }
@@ -135,6 +167,10 @@ const ErrorReport kReport{.program = "convoy-slave"};
 int run(const Options& options) {
   if (options.list) {
     print_devices(options.device_options);
+    return kSuccess;
+  }
+  if (options.list_meters) {
+    fmt::print("{}", energy::meter_list(*energy::this_machine(), named_meters(options)));
     return kSuccess;
   }
   if (!options.key.empty() && !options.key_file.empty()) {

@@ -143,11 +143,13 @@ bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, cons
   wire::ClientLink& link = *made;
   const wire::Hello hello = hello_of(options, device.info(), link);
   const auto patience = search ? Clock::now() + kBeaconPatience : wire::Deadline::max();
+  energy::RunEnergy energy(options.sampler, options.no_meter);
   const std::optional<std::string> run = join(link, hello, stop, reporter, patience);
   if (!run) return false;
+  energy.end_idle();
   in_run = true;
   reporter.joined(fmt::format("joined the run of net {} as {}", *run, options.name));
-  Session session(link, device, options.memory, memory.cache);
+  Session session(link, device, options.memory, memory.cache, &energy);
   const std::optional<std::string> reason = session.serve(stop, options.leave_patience, [&] {
     reporter.event("leaving: the master takes the shards back after this step; press Ctrl-C again to leave at once");
   });

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "energy/sampler.hpp"
 #include "kernels/device.hpp"
 #include "wire/keys.hpp"
 #include "wire/link.hpp"
@@ -20,8 +21,10 @@ struct SlaveOptions {
   std::size_t memory = 0;                 ///< bytes that shards may take; 0 for no bound
   std::optional<wire::JoinKey> key = {};  ///< without it, links are neither encrypted nor authenticated
   int peer_port = 0;                      ///< TCP port at which to listen for other slaves; 0 for any free port
-  std::filesystem::path cache = {};  ///< folder in which states of filters are kept for later starts; empty for none
-  bool once = false;                 ///< whether to end after the first run
+  std::filesystem::path cache = {};    ///< folder in which states of filters are kept for later starts; empty for none
+  bool once = false;                   ///< whether to end after the first run
+  energy::Sampler* sampler = nullptr;  ///< reads the machine's meter, and outlives the call; null if there is none
+  std::string no_meter = {};           ///< why there is no meter, for the master's user
   /// How long the slave waits, after `stop` was set, for the master to release it.
   std::chrono::milliseconds leave_patience = std::chrono::minutes(2);
   std::function<void(const std::string& line)> say =

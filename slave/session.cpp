@@ -17,8 +17,9 @@ constexpr auto kSignInterval = 500ms;
 
 }  // namespace
 
-Session::Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache)
-    : link_(link), device_(device), memory_(memory), cache_(cache), sign_(Clock::now()) {}
+Session::Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache,
+                 energy::RunEnergy* energy)
+    : link_(link), device_(device), memory_(memory), cache_(cache), energy_(energy), sign_(Clock::now()) {}
 
 std::optional<std::string> Session::serve(const std::atomic<bool>& stop, std::chrono::milliseconds patience,
                                           const std::function<void()>& leaving) {
@@ -36,7 +37,7 @@ std::optional<std::string> Session::serve(const std::atomic<bool>& stop, std::ch
     if (!from && !work()) {
       from = next(Clock::now() + kIdleWait);
       // The time of a transfer is counted when it ends.
-      if (!transferring()) times_.wait += watch_.restart();
+      if (!transferring()) count(0, 0, watch_.restart());
     }
     if (from) take(*from);
     show_life();
@@ -142,7 +143,7 @@ bool Session::work() {
   // Only one Piece is sent between two tasks, because other nodes wait for the tasks' results.
   const bool sent = send_state();
   if (!node_ || !in_step_) return sent;
-  times_.transfer += watch_.restart();
+  count(0, watch_.restart(), 0);
   bool worked = false;
   if (!try_to("a step", [&] { worked = node_->work(); })) in_step_ = false;
   send_squares();
@@ -153,8 +154,7 @@ bool Session::work() {
     computed += stages[s];
     times_.stages[s] += stages[s];
   }
-  times_.compute += computed;
-  times_.transfer += std::max(0.0, watch_.restart() - computed);
+  count(computed, std::max(0.0, watch_.restart() - computed), 0);
   finish_step();
   return worked || sent;
 }
@@ -243,7 +243,16 @@ void Session::on(const wire::Step& step) {
   }
 }
 
+/// Counts the seconds since the last call.
+void Session::count(double compute, double transfer, double wait) {
+  times_.compute += compute;
+  times_.transfer += transfer;
+  times_.wait += wait;
+  if (energy_ != nullptr) energy_->count(compute, transfer, wait);
+}
+
 void Session::begin(const wire::Step& step) {
+  if (energy_ != nullptr) energy_->begin();
   step_ = step.number;
   in_step_ = true;
   stepped_ = true;
@@ -299,7 +308,8 @@ void Session::finish_step() {
 }
 
 void Session::finish() {
-  times_.transfer += watch_.restart();
+  count(0, watch_.restart(), 0);
+  if (energy_ != nullptr) times_.energy = energy_->report();
   if (node_) times_.broken = node_->broken_stages();
   send(times_);
   times_ = {};

@@ -9,6 +9,7 @@
 
 #include "core/stopwatch.hpp"
 #include "devices/calibrate.hpp"
+#include "energy/run_energy.hpp"
 #include "exchange/node.hpp"
 #include "slave/loading_state.hpp"
 #include "slave/moving_states.hpp"
@@ -23,8 +24,9 @@ namespace convoy {
 class Session {
  public:
   /// `memory` is the largest number of bytes that shards may take, or 0 for no bound. Link, device and cache must
-  /// outlive the session.
-  Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache);
+  /// outlive the session. `energy` may be null; then Dones say nothing of energy.
+  Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache,
+          energy::RunEnergy* energy = nullptr);
 
   /// Serves until the master says Bye, and returns its reason. Once `stop` is set, calls `leaving` and asks the master
   /// to do without this slave. If the master has not said Bye within `patience` after this, returns nothing; the caller
@@ -92,6 +94,7 @@ class Session {
   void begin(const wire::Step& step);
   void send_squares();
   void finish();
+  void count(double compute, double transfer, double wait);
   void show_life();
   void send(const wire::Message& message);
   std::size_t bytes_of(const ShardSpec& spec) const;
@@ -100,6 +103,7 @@ class Session {
   Device& device_;
   std::size_t memory_;
   StateCache& cache_;
+  energy::RunEnergy* energy_;
   std::unique_ptr<Node> node_;
   int index_ = 0;  ///< index of node_ in the plan's graph
   std::vector<std::string> members_;

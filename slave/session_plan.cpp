@@ -57,7 +57,7 @@ void Session::on(const wire::Assign& task) {
   for (const FilterState& each : kept) node_->set_state(each.stage, each.filters, each.state);
   cache_.bound_memory(kStatesKept * bytes_of_states(*node_));
   moving_ = MovingStates(task.moves, index_, task.trunk, kept);
-  times_.compute += watch_.restart();
+  count(watch_.restart(), 0, 0);
   finish();
 }
 

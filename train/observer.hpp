@@ -11,6 +11,14 @@
 
 namespace convoy {
 
+/// The energy of a run so far, for each member, and what its user declares and assumes.
+struct EnergyReport {
+  std::vector<MemberEnergy> members;
+  double switch_watts = 0.0;   ///< declared power of network gear, in W
+  double assumed_watts = 0.0;  ///< power that the user assumes for each member that is not measured, in W; 0 for none
+  double seconds = 0.0;        ///< since training began
+};
+
 struct RunStart {
   std::string net;
   std::string folder;
@@ -40,6 +48,7 @@ struct StepReport {
   double seconds_left = 0.0;  ///< estimated remaining time of the run
   double learning_rate = 0.0;
   std::vector<MemberTime> times;  ///< times of each member in this step
+  EnergyReport energy;            ///< up to this step
 };
 
 struct EpochReport {
@@ -52,6 +61,7 @@ struct EpochReport {
   double images_per_second = 0.0;  ///< training speed, without the test
   double seconds = 0.0;            ///< time since this process began the run
   double learning_rate = 0.0;
+  EnergyReport energy;  ///< up to the end of the epoch's test
 };
 
 /// The progress of a test on all test images.
@@ -84,7 +94,8 @@ struct RunEnd {
   double test_accuracy = -1;      ///< test accuracy of the last complete epoch; negative if no epoch is complete
   std::vector<MemberTime> times;  ///< times of each member in the whole run
   double seconds = 0.0;
-  long verified = -1;  ///< number of verifications that found slaves' values right; negative without --verify
+  EnergyReport energy;  ///< of the whole run, tests included
+  long verified = -1;   ///< number of verifications that found slaves' values right; negative without --verify
 };
 
 class Observer {

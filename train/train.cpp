@@ -237,6 +237,7 @@ class Loop {
                       .learning_rate = rate,
                       .times = learner_.take_times()};
     add_times(report.times, outcome_.times);
+    if (training_.energy) report.energy = training_.energy(report.times, seconds);
     for (const auto& observer : observers_) observer->on_step(report);
   }
 
@@ -247,7 +248,7 @@ class Loop {
     expect_unbroken();
     learner_.take_times();  // the split of the members' time is that of training
     outcome_.test_accuracy = test.accuracy;
-    const EpochReport report{
+    EpochReport report{
         .epoch = finished.epoch + 1,
         .step = steps_done(),
         .train_loss = finished.epoch_loss / seen,
@@ -257,6 +258,7 @@ class Loop {
         .images_per_second = epoch_seconds_ > 0.0 ? images_.shape().n * epoch_steps_ / epoch_seconds_ : 0.0,
         .seconds = since_start_.seconds(),
         .learning_rate = learning_rate(training_.net.training, finished.epoch)};
+    if (training_.energy) report.energy = training_.energy({}, 0.0);
     for (const auto& observer : observers_) observer->on_epoch(report);
     compare_with_best({.epoch = report.epoch, .accuracy = test.accuracy});
     epoch_seconds_ = 0.0;

@@ -43,6 +43,8 @@ struct Training {
   double checkpoint_seconds = 60.0;       ///< time between checkpoints, in addition to those at the end of each epoch
   const std::atomic<bool>& stop;          ///< when set, training finishes the current step and returns
   std::atomic<bool>* save_now = nullptr;  ///< when set, a checkpoint is saved after the step, and the flag is reset
+  /// Counts the energy of a step by the members' times in it, none at 0 seconds, and returns that of the run so far.
+  std::function<EnergyReport(const std::vector<MemberTime>& times, double seconds)> energy = {};
   /// The best epoch before training was resumed from a checkpoint.
   BestEpoch best = {};
   /// Called when the test accuracy of an epoch is higher than in all epochs before.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/machine_energy.hpp"
 #include "core/shard_state.hpp"
 #include "core/tensor.hpp"
 
@@ -24,6 +25,12 @@ struct MemberTime {
 
 /// Adds each time to the sum for the same member, and appends members that have no sum yet.
 void add_times(const std::vector<MemberTime>& times, std::vector<MemberTime>& sums);
+
+/// The energy of one member's machine in the run so far.
+struct MemberEnergy {
+  std::string member;
+  MachineEnergy energy;
+};
 
 /// A stage or dense layer whose weights or moments are not finite after the update of a step.
 struct Broken {

@@ -267,8 +267,25 @@ Piece read(const fb::Piece& t) {
           .first = within(t.first(), std::uint64_t{0}, kMostValues, "first value")};
 }
 
+MachineEnergy read(const fb::Energy& t) {
+  const auto amount = [](double value, const char* field) { return within(value, 0.0, 1e15, field); };
+  return {.meter = text(t.meter(), "meter"),
+          .scope = text(t.scope(), "scope"),
+          .origin = text(t.origin(), "origin"),
+          .seconds = seconds(t.seconds(), "seconds of energy"),
+          .compute = amount(t.compute(), "energy of computing"),
+          .transfer = amount(t.transfer(), "energy of transfer"),
+          .wait = amount(t.wait(), "energy of waiting"),
+          .error = amount(t.error(), "error of energy"),
+          .watts = amount(t.watts(), "power"),
+          .idle_watts = amount(t.idle_watts(), "idle power"),
+          .idle_error = amount(t.idle_error(), "error of idle power"),
+          .refusal = text(t.refusal(), "refusal")};
+}
+
 Done read(const fb::Done& t) {
   Done done{seconds(t.compute(), "compute"), seconds(t.transfer(), "transfer"), seconds(t.wait(), "wait"), {}};
+  if (t.energy() != nullptr) done.energy = read(*t.energy());
   if (t.broken() != nullptr) {
     if (t.broken()->size() > kMostStages)
       fail("the Done names {} broken stages; the limit is {}", t.broken()->size(), kMostStages);

@@ -177,10 +177,19 @@ struct BodyEncoder {
     return {fb::Body::Piece, fb::CreatePiece(builder, m.step, m.task, m.first).Union()};
   }
   Result operator()(const Credit& m) const { return {fb::Body::Credit, fb::CreateCredit(builder, m.pieces).Union()}; }
+  flatbuffers::Offset<fb::Energy> energy_of(const MachineEnergy& m) const {
+    const auto meter = builder.CreateString(m.meter);
+    const auto scope = builder.CreateString(m.scope);
+    const auto origin = builder.CreateString(m.origin);
+    const auto refusal = builder.CreateString(m.refusal);
+    return fb::CreateEnergy(builder, meter, scope, origin, m.seconds, m.compute, m.transfer, m.wait, m.error, m.watts,
+                            m.idle_watts, m.idle_error, refusal);
+  }
   Result operator()(const Done& m) const {
     const auto stages = builder.CreateVector(m.stages);
     const auto broken = builder.CreateVector(m.broken);
-    return {fb::Body::Done, fb::CreateDone(builder, m.compute, m.transfer, m.wait, stages, broken).Union()};
+    const auto energy = m.energy ? energy_of(*m.energy) : flatbuffers::Offset<fb::Energy>();
+    return {fb::Body::Done, fb::CreateDone(builder, m.compute, m.transfer, m.wait, stages, broken, energy).Union()};
   }
   Result operator()(const Probed& m) const {
     return {fb::Body::Probed, fb::CreateProbed(builder, m.host.busy_per_byte, m.host.memory).Union()};

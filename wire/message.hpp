@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/machine_energy.hpp"
 #include "core/shard_state.hpp"
 #include "plan/plan.hpp"
 #include "plan/profile.hpp"
@@ -15,7 +16,7 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 11;
+inline constexpr std::uint32_t kProtocolVersion = 12;
 /// The capability of receiving and sending Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Says that the slave's device computes nothing and only takes the time of computing.
@@ -162,6 +163,7 @@ struct Done {
   std::vector<double> stages;  ///< compute time of each stage of the plan; empty without a plan
   /// Stages of which the slave's own filters have values that are infinite or NaN, after an update.
   std::vector<std::uint32_t> broken = {};
+  std::optional<MachineEnergy> energy = {};  ///< once the slave has begun a step
 };
 /// Slave to master: the request failed (out of memory, a device's error); the text is for the master's user.
 struct Failed {

@@ -108,6 +108,7 @@ void Cluster::execute() {
       cut_.trunk, planned_.plan, *roster_, options_.share ? device_.get() : nullptr,
       patience_for(planned_.plan, profiles),
       Rebalancing{.profiles = shares_move ? profiles : std::vector<MemberProfile>()}, on_plan);
+  trunk->tell_energy_to(book_);
   if (verifier_) {
     trunk->verify_with(*verifier_);
     tell_what_is_verified();

@@ -33,6 +33,9 @@ class Cluster {
   /// The measured speeds. They have no members if no member was timed.
   const Calibration& calibration() const { return planned_.calibration; }
 
+  /// The energy of each slave that has taken part.
+  std::vector<MemberEnergy> energies() const { return book_.members(); }
+
   /// The number of verifications that found slaves' work right; negative without --verify.
   long verified() const { return verifier_ ? verifier_->verified() : -1; }
 
@@ -71,7 +74,8 @@ class Cluster {
   int threads_;  ///< number of threads on this machine that compute the heads
   std::unique_ptr<Device> device_;
   std::optional<Verifier> verifier_;  ///< with --verify
-  std::unique_ptr<Roster> roster_;    ///< empty in a run without slaves
+  EnergyBook book_;
+  std::unique_ptr<Roster> roster_;  ///< empty in a run without slaves
   Planned planned_;
   bool formed_ = false;  ///< whether a first trunk was made, so that the run has begun
   int losses_ = 0;       ///< number of losses since the last step

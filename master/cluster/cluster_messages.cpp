@@ -194,6 +194,8 @@ void ClusterTrunk::take_done(std::size_t slave, const wire::Done& done) {
   times_[slave].compute += done.compute;
   times_[slave].transfer += done.transfer;
   times_[slave].wait += done.wait;
+  if (book_ != nullptr && done.energy)
+    book_->take(roster_.slaves()[slave].id, roster_.slaves()[slave].name, *done.energy);
   if (!step.counts || done.stages.size() != stages_.size()) return;
   rebalancer_.add(slave, done.stages);
   for (const double seconds : done.stages) longest_ = std::max(longest_, seconds);

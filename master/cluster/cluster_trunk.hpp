@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exchange/node.hpp"
+#include "master/cluster/energy_book.hpp"
 #include "master/cluster/roster.hpp"
 #include "master/cluster/state_transfer.hpp"
 #include "master/cluster/verifier.hpp"
@@ -32,6 +33,9 @@ class ClusterTrunk : public Trunk {
   /// Has `verifier` compute some of the slaves' work again from now on. A slave whose work is wrong is lost: the call after
   /// the step throws PeerLost with the reason `wrong`. The verifier must outlive the trunk.
   void verify_with(Verifier& verifier);
+
+  /// Has `book` take what slaves tell of their energy. It must outlive the trunk.
+  void tell_energy_to(EnergyBook& book) { book_ = &book; }
 
   /// Gives the slaves the step before they have finished the one before it, so that none of them waits for another.
   void begin(const Tensor& images, const Pass& pass) override;
@@ -140,6 +144,7 @@ class ClusterTrunk : public Trunk {
   wire::Deadline unreached_at_ = wire::Deadline::max();  ///< when unreached_ ends the plan
   std::optional<StateTransfer> states_;                  ///< transfers between the master and the plan's slaves
   std::vector<std::shared_ptr<ComingState>> snapshot_;   ///< the states of the snapshot in progress
+  EnergyBook* book_ = nullptr;                           ///< null if nobody asks for energy
   Verifier* verifier_ = nullptr;                         ///< null without --verify
   std::shared_ptr<ComingState> before_;  ///< state of the verified tile before the step, while it arrives
 };

@@ -198,6 +198,18 @@ void define(CLI::App& command, TrainOptions& options) {
           "by the cost of a snapshot")
       ->check(number(0.0, 1e9))
       ->capture_default_str();
+  command.add_option(
+      "--meter", options.energy.meter,
+      "meter that tells the energy of this machine: a name of convoy-slave --list-meters, shelly:ADDRESS, "
+      "tasmota:ADDRESS, csv:FILE, or none (default: the best for the whole machine, else for the device)");
+  command
+      .add_option("--switch-watts", options.energy.switch_watts,
+                  "power of switches and other network gear in W, to count as declared in the energy of the run")
+      ->check(number(0.0, 1e5));
+  command
+      .add_option("--assume-watts", options.energy.assumed_watts,
+                  "power in W to count, as assumed, for each member whose energy is not measurable")
+      ->check(number(0.0, 1e5));
   command
       .add_option("--checkpoint-seconds", options.checkpoint_seconds,
                   "longest time between checkpoints on disk, in seconds")

@@ -8,6 +8,7 @@
 
 #include "data/dataset.hpp"
 #include "devices/registry.hpp"
+#include "master/report/energy_watch.hpp"
 
 namespace CLI {
 class App;
@@ -60,6 +61,7 @@ struct TrainOptions {
   std::map<std::string, std::string> given;
   double checkpoint_seconds = 60.0;
   double snapshot_seconds = 0.0;
+  EnergyOptions energy;
 };
 
 struct TestOptions {

@@ -89,6 +89,13 @@ void expect_no_values_wanted(const TrainOptions& options) {
   refuse(options.given.contains("snapshot-seconds"), "--snapshot-seconds", nothing);
 }
 
+/// The times of the master in a step. Alone it computes all the time.
+std::vector<MemberTime> own_times(const Cluster& cluster, const std::vector<MemberTime>& times, double seconds) {
+  if (cluster.plan().members == std::vector<std::string>{kMasterName})
+    return {{.member = kMasterName, .compute = seconds}};
+  return times;
+}
+
 /// One call of `convoy-master train`.
 class TrainCommand {
  public:
@@ -100,6 +107,8 @@ class TrainCommand {
         observers_(make_observers(options.net)),
         paced_(paced_device(options.net)),
         fingerprint_(fingerprint(net_, options.net)) {
+    // A meter that cannot be used is an error before slaves are waited for.
+    if (!options.energy.meter.empty()) energy_.emplace(options.energy, false);
     require_fits(data_, net_);
     if (!paced_.empty()) expect_no_values_wanted(options);
     for (const auto& observer : observers_) {
@@ -207,6 +216,11 @@ class TrainCommand {
                       .checkpoint_seconds = options_.checkpoint_seconds,
                       .stop = stop,
                       .save_now = &catch_hangups(),
+                      .energy =
+                          [&](const std::vector<MemberTime>& times, double seconds) {
+                            if (seconds > 0) energy_->count(own_times(cluster, times, seconds), seconds);
+                            return energy_->report(cluster.energies());
+                          },
                       .best = options_.resume ? files_->best_before() : BestEpoch{},
                       .save_best = {}};
     Save save;
@@ -217,6 +231,8 @@ class TrainCommand {
       save = [&](const TrainingState& state) { files_->try_to_save(saved(cluster, state)); };
     }
     const std::unique_ptr<Learner> learner = make_learner(cluster);
+    if (!energy_) energy_.emplace(options_.energy, is_gpu(cluster.device().info().name));
+    energy_->begin();
     try {
       if (paced_.empty()) {
         files_->save(saved(cluster, start_));  // makes sure that there is a checkpoint
@@ -224,9 +240,12 @@ class TrainCommand {
         files_->keep("plan.json", to_json(cluster.plan()));
       }
       const Outcome outcome = train(training, *learner, std::move(start_), observers_, save);
+      const EnergyReport energy = energy_->report(cluster.energies());
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       files_->finish(stop);
-      end(end_of(outcome, cluster.verified()));
+      RunEnd over = end_of(outcome, cluster.verified());
+      over.energy = energy;
+      end(over);
       return outcome.interrupted ? kInterrupted : kSuccess;
     } catch (const PeerLost& lost) {
       cluster.dismiss("the run ended: " + std::string(lost.what()));
@@ -299,7 +318,8 @@ class TrainCommand {
   DataSet data_;
   UnbegunRun unbegun_;  ///< its files are removed after the observers have closed them
   Observers observers_;
-  std::string paced_;  ///< name of the device where it is paced; empty where the run computes
+  std::string paced_;                  ///< name of the device where it is paced; empty where the run computes
+  std::optional<EnergyWatch> energy_;  ///< from the first step on, or from the beginning if its meter is named
   std::string fingerprint_;
   std::unique_ptr<Batches> training_;
   std::unique_ptr<Batches> test_;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/output.hpp"
+#include "master/report/energy_total.hpp"
 namespace convoy {
 namespace {
 
@@ -29,6 +30,54 @@ Json times_json(const std::vector<MemberTime>& times) {
                     {"received", time.received}});
   }
   return rows;
+}
+
+Json energy_json(const EnergyReport& report) {
+  Json members = Json::array();
+  for (const auto& [member, energy] : report.members) {
+    Json row{{"member", member}, {"meter", energy.meter}};
+    if (energy.measured()) {
+      row.update({{"scope", energy.scope},
+                  {"origin", energy.origin},
+                  {"seconds", energy.seconds},
+                  {"joules", energy.joules()},
+                  {"error", energy.error},
+                  {"compute", energy.compute},
+                  {"transfer", energy.transfer},
+                  {"wait", energy.wait},
+                  {"watts", energy.watts}});
+      if (energy.idle_watts > 0) row.update({{"idle_watts", energy.idle_watts}, {"idle_error", energy.idle_error}});
+    } else {
+      row["not_measurable"] = energy.refusal;
+      if (report.assumed_watts > 0) row["assumed_watts"] = report.assumed_watts;
+    }
+    members.push_back(row);
+  }
+  const EnergyTotal total = total_of(report);
+  Json json{{"members", members}, {"measured_members", total.measured}};
+  if (total.measured > 0) {
+    json.update({{"joules", total.joules},
+                 {"error", total.error},
+                 {"compute", total.compute},
+                 {"transfer", total.transfer},
+                 {"wait", total.wait}});
+  }
+  if (total.with_idle > 0) {
+    json.update({{"above_idle", total.above_idle},
+                 {"above_idle_error", total.above_idle_error},
+                 {"above_idle_members", total.with_idle}});
+  }
+  if (total.declared > 0) json["declared_joules"] = total.declared;
+  if (total.assumed > 0) json["assumed_joules"] = total.assumed;
+  return json;
+}
+
+/// The power now, for each step.
+Json power_json(const EnergyReport& report) {
+  const EnergyTotal total = total_of(report);
+  Json json{{"measured_members", total.measured}, {"members", total.members}};
+  if (total.measured > 0) json.update({{"joules", total.joules}, {"watts", total.watts}});
+  return json;
 }
 
 Json plan_json(const std::vector<Stage>& stages, const Plan& plan) {
@@ -53,6 +102,8 @@ class JsonObserver : public Observer {
 
   void on_start(const RunStart& start) override {
     stages_ = start.stages;
+    first_step_ = start.first_step;
+    batch_ = start.batch;
     put({{"event", "start"},
          {"net", start.net},
          {"folder", start.folder},
@@ -82,7 +133,8 @@ class JsonObserver : public Observer {
          {"seconds", report.seconds},
          {"seconds_left", report.seconds_left},
          {"learning_rate", report.learning_rate},
-         {"times", times_json(report.times)}});
+         {"times", times_json(report.times)},
+         {"energy", power_json(report.energy)}});
   }
   void on_epoch(const EpochReport& report) override {
     put({{"event", "epoch"},
@@ -94,7 +146,8 @@ class JsonObserver : public Observer {
          {"test_accuracy", report.test_accuracy},
          {"images_per_second", report.images_per_second},
          {"seconds", report.seconds},
-         {"learning_rate", report.learning_rate}});
+         {"learning_rate", report.learning_rate},
+         {"energy", energy_json(report.energy)}});
   }
   void on_checkpoint(const std::string& file, long step) override {
     put({{"event", "checkpoint"}, {"file", file}, {"step", step}});
@@ -117,10 +170,22 @@ class JsonObserver : public Observer {
     if (end.test_accuracy >= 0.0) json["test_accuracy"] = end.test_accuracy;
     if (end.verified >= 0) json["verified"] = end.verified;
     if (!end.go_on.empty()) json["go_on"] = end.go_on;
+    if (!end.energy.members.empty()) json["energy"] = summary_json(end);
     put(json);
   }
 
  private:
+  /// The energy of the run with what it comes to for an image. What is declared and assumed is in these figures.
+  Json summary_json(const RunEnd& end) const {
+    Json json = energy_json(end.energy);
+    const double images = static_cast<double>(end.step - first_step_) * batch_;
+    const double joules = total_of(end.energy).all();
+    if (images <= 0 || joules <= 0) return json;
+    json.update({{"joules_per_image", joules / images},
+                 {"images_per_joule", images / joules},
+                 {"energy_delay_product", joules * end.seconds}});
+    return json;
+  }
   void put(Json json) {
     if (!paced_.empty()) json["paced"] = paced_;
     sink_(json.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -129,7 +194,18 @@ class JsonObserver : public Observer {
   std::function<void(const std::string&)> sink_;
   std::string paced_;          ///< name of the device, where it is paced
   std::vector<Stage> stages_;  ///< stages of the run's net
+  long first_step_ = 0;
+  int batch_ = 0;
 };
+
+/// Where no member is measured, the joules are empty rather than 0.
+std::string energy_columns(const EnergyReport& report) {
+  const EnergyTotal total = total_of(report);
+  const std::string joules = total.measured > 0 ? fmt::format("{:.6g},{:.3g}", total.joules, total.error) : ",";
+  const auto where_any = [](double value) { return value > 0 ? fmt::format("{:.6g}", value) : ""; };
+  return fmt::format("{},{},{},{},{}", joules, total.measured, total.members, where_any(total.declared),
+                     where_any(total.assumed));
+}
 
 /// A file to which lines are added. Where somebody has deleted it, the next line begins it anew.
 class GrowingFile {
@@ -175,15 +251,18 @@ class FileObserver : public JsonObserver {
       : JsonObserver([this](const std::string& line) { events_.add(without_keys(line)); }, paced),
         mark_(paced.empty() ? "" : "," + paced),
         events_(folder + "/events.jsonl", ""),
-        results_(folder + "/results.csv", std::string("epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,"
-                                                      "images_per_second,seconds,learning_rate") +
-                                              (paced.empty() ? "" : ",paced")) {}
+        results_(
+            folder + "/results.csv",
+            std::string("epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,"
+                        "learning_rate,joules,joules_error,measured_members,members,declared_joules,assumed_joules") +
+                (paced.empty() ? "" : ",paced")) {}
 
   void on_epoch(const EpochReport& report) override {
     JsonObserver::on_epoch(report);
-    results_.add(fmt::format("{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.2f},{:.3f},{:g}{}", report.epoch, report.step,
+    results_.add(fmt::format("{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.2f},{:.3f},{:g},{}{}", report.epoch, report.step,
                              report.train_loss, report.train_accuracy, report.test_loss, report.test_accuracy,
-                             report.images_per_second, report.seconds, report.learning_rate, mark_));
+                             report.images_per_second, report.seconds, report.learning_rate,
+                             energy_columns(report.energy), mark_));
   }
 
  private:

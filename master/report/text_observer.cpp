@@ -8,6 +8,7 @@
 
 #include "core/stopwatch.hpp"
 #include "core/text.hpp"
+#include "master/report/energy_total.hpp"
 
 namespace convoy {
 namespace {
@@ -110,6 +111,11 @@ class TextObserver : public Observer {
                                 percent(time.transfer, total(time)), percent(time.wait, total(time))));
       }
     }
+    const double images = static_cast<double>(end.step - start_.first_step) * start_.batch;
+    for (const std::string& line :
+         energy_lines(end.energy, {.images = images, .flops = flops_of(images), .seconds = end.seconds})) {
+      lines_.line(printable(line));
+    }
     if (end.verified >= 0) {
       lines_.line(fmt::format("verified: {} times what a slave sent was computed again and found right", end.verified));
     }
@@ -168,12 +174,20 @@ class TextObserver : public Observer {
         paced() ? ", nothing is computed" : fmt::format("  accuracy {:.1f} %", 100.0 * report.accuracy);
     const std::string speed = fmt::format("  {:.0f} images/s", report.images_per_second);
     const std::string left = fmt::format("  {} left", duration(report.seconds_left));
+    const std::string watts = watts_now(report.energy);
     const auto size = lines_.size();
-    const std::string all = epoch + step + loss + accuracy + speed + left;
+    const std::string all = epoch + step + loss + accuracy + speed + (watts.empty() ? "" : "  " + watts) + left;
     if (!size || width_of(all) < size->columns) return all;
     const std::string shorter = epoch + step + loss + accuracy + left;
     if (width_of(shorter) < size->columns) return shorter;
     return epoch + step + left;
+  }
+
+  /// Floating-point operations of the convolutions for so many images: forward, and both gradients.
+  double flops_of(double images) const {
+    double flops = 0;
+    for (const Stage& stage : start_.stages) flops += 3 * conv_flops(stage, 1, stage.conv.filters);
+    return flops * images;
   }
 
   /// A line for each member that shares the work: its share, the part of its time that it computes, and its traffic. Where a

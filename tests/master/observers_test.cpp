@@ -6,14 +6,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "core/files.hpp"
 #include "master/report/plot_observer.hpp"
 #include "master/report/record_observers.hpp"
 #include "master/report/test_report.hpp"
 #include "master/report/text_observer.hpp"
+#include "tests/master/made_up_run.hpp"
 #include "tests/support/memory.hpp"
 #include "tests/support/process.hpp"
 
@@ -56,56 +55,6 @@ std::vector<std::string> screen(const std::string& text, std::size_t columns) {
   }
   return rows;
 }
-
-RunStart start_of(int first = 50, int second = 50) {
-  const Stage stage{
-      .name = "conv1", .channels = 3, .height = 8, .width = 8, .conv = {.filters = 100, .kernel_h = 3, .kernel_w = 3}};
-  return {.net = "glyphs",
-          .folder = "runs/glyphs-1",
-          .data = "glyphs",
-          .device = "cpu",
-          .parameters = 253514,
-          .batch = 50,
-          .epochs = 10,
-          .training_images = 6000,
-          .test_images = 1000,
-          .stages = {stage},
-          .plan = {.batch = 50, .members = {"slave-1", "slave-2"}, .stages = {stage_plan({first, second}, 50)}}};
-}
-
-StepReport step_of(long step) {
-  return {
-      .epoch = 1,
-      .step_in_epoch = static_cast<int>(step),
-      .steps_per_epoch = 120,
-      .step = step,
-      .loss = 1.25,
-      .mean_loss = 1.5,
-      .accuracy = 0.5,
-      .images_per_second = 2807.4,
-      .seconds = 0.02,
-      .seconds_left = 125.0,
-      .learning_rate = 0.01,
-      .times = {{.member = "slave-1", .compute = 0.9, .transfer = 0.06, .wait = 0.04, .sent = 25e4, .received = 2e6},
-                {.member = "slave-2", .compute = 0.5, .transfer = 0.1, .wait = 0.4, .sent = 2.4e6, .received = 1e3}}};
-}
-
-constexpr EpochReport kEpoch{.epoch = 1,
-                             .step = 120,
-                             .train_loss = 1.0557,
-                             .train_accuracy = 0.6355,
-                             .test_loss = 0.1049,
-                             .test_accuracy = 0.976,
-                             .images_per_second = 2807.0,
-                             .seconds = 2.0,
-                             .learning_rate = 0.01};
-
-const RunEnd kEnd{.how = "finished",
-                  .go_on = "",
-                  .test_accuracy = 0.976,
-                  .times = {{.member = "slave-1", .compute = 0.5, .transfer = 0.1, .wait = 0.4},
-                            {.member = "slave-2", .compute = 0.25, .transfer = 0.25, .wait = 0.5}},
-                  .seconds = 7.0};
 
 /// Text on a terminal that is `columns` wide at present.
 class Terminal {
@@ -237,13 +186,6 @@ TEST(TextObserver, TellsOfMovedSharesAndOfTheBestEpoch) {
   }
 }
 
-std::vector<nlohmann::json> events_in(const std::string& text) {
-  std::vector<nlohmann::json> events;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) events.push_back(nlohmann::json::parse(line));
-  return events;
-}
-
 void tell_all(Observer& observer) {
   observer.on_start(start_of());
   observer.on_notice(
@@ -301,10 +243,13 @@ TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
   EXPECT_EQ(events_in(events).size(), 8U);
   EXPECT_THAT(events, testing::AllOf(HasSubstr("CONVOY_KEY=KEY convoy-slave"), HasSubstr("--key KEY")));
   EXPECT_THAT(events, Not(HasSubstr("0123abcd")));
-  const std::string row = "1,120,1.055700,0.635500,0.104900,0.976000,2807.00,2.000,0.01\n";
-  EXPECT_EQ(read_text(folder.path() + "/results.csv"),
-            "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,learning_rate\n" +
-                row + row);
+  // Without a meter the joules are empty, and no 0.
+  const std::string row = "1,120,1.055700,0.635500,0.104900,0.976000,2807.00,2.000,0.01,,,0,0,,\n";
+  EXPECT_EQ(
+      read_text(folder.path() + "/results.csv"),
+      "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,learning_rate,joules,"
+      "joules_error,measured_members,members,declared_joules,assumed_joules\n" +
+          row + row);
 }
 
 TEST(FileObserver, BeginsFilesAnewThatSomebodyDeleted) {

@@ -2,6 +2,7 @@
 // of this machine. The test is skipped if the cross build (scripts/sysroot, scripts/build aarch64) or qemu-user is
 // missing.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "core/exit_code.hpp"
 #include "devices/registry.hpp"
 #include "model/safetensors.hpp"
+#include "tests/energy/fake_machine.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/source_folder.hpp"
 
@@ -51,6 +53,16 @@ TEST_F(Aarch64, TheSlaveLinksZeroMqAndTheCompilersLibrariesAlone) {
     EXPECT_TRUE(allowed.contains((*i)[1])) << (*i)[1];
   }
   EXPECT_GE(libraries, 3) << output;
+}
+
+TEST_F(Aarch64, TheSlaveListsTheMetersOfAPhone) {
+  if (!on_path("qemu-aarch64")) GTEST_SKIP() << "qemu-aarch64 is not installed (Debian: apt-get install qemu-user)";
+  const energy::FakeMachine phone("pixel");
+  Process list({"/usr/bin/env", "CONVOY_METER_ROOT=" + phone.folder(), "qemu-aarch64", "-L", kSysroot, kAarch64Slave,
+                "--list-meters"});
+  ASSERT_EQ(list.wait(60s), kSuccess) << list.output();
+  EXPECT_THAT(list.output(), testing::AllOf(testing::HasSubstr("* odpm:gpu "), testing::HasSubstr("* battery "),
+                                            testing::HasSubstr(" 2.0 W")));
 }
 
 bool has_opencl() {

@@ -1,0 +1,48 @@
+#include "energy/file_meter.hpp"
+
+#include <utility>
+
+namespace convoy::energy {
+namespace {
+
+class FileMeter : public Meter {
+ public:
+  FileMeter(const Machine& machine, std::vector<FileChannel> channels, std::string if_denied)
+      : machine_(machine), channels_(std::move(channels)), if_denied_(std::move(if_denied)) {}
+
+  std::vector<Reading> read() override {
+    Reading reading;
+    for (const FileChannel& channel : channels_) {
+      double value = number(channel.path) * channel.unit;
+      if (!channel.times.empty()) value *= number(channel.times);
+      reading.values.push_back(value);
+    }
+    return {reading};
+  }
+
+ private:
+  double number(const std::string& path) const {
+    try {
+      return number_in(machine_.read(path), path);
+    } catch (const Unreadable& error) {
+      if (error.denied()) throw NotMeasurable(fmt::format("{}; {}", error.what(), if_denied_));
+      // A sensor may be busy for one reading; a sensor that is gone stays away.
+      if (error.missing()) throw NotMeasurable(fmt::format("{}; the sensor is gone", error.what()));
+      throw;
+    }
+  }
+
+  const Machine& machine_;
+  std::vector<FileChannel> channels_;
+  std::string if_denied_;
+};
+
+}  // namespace
+
+MeterRow file_meter(const Machine& machine, MeterInfo info, std::vector<FileChannel> channels,
+                    const std::string& if_denied) {
+  for (const FileChannel& channel : channels) info.channels.push_back({channel.name, channel.wraps_at});
+  return tried(std::move(info), std::make_unique<FileMeter>(machine, std::move(channels), if_denied));
+}
+
+}  // namespace convoy::energy

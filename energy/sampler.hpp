@@ -1,0 +1,54 @@
+// Reads a meter in a thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "energy/meter.hpp"
+#include "energy/record.hpp"
+
+namespace convoy::energy {
+
+/// Reads a meter once into a record. What the meter throws becomes an entry of the record.
+void sample(Meter& meter, Record& record);
+
+/// Returns the seconds after which a meter is read again: half of its refresh interval, as observed or else as documented,
+/// between 5 ms and 1 s; more where reading would take over 1/200 of a core. `cost` is the processor time of a reading in s.
+double sampling_interval(const Record& record, double cost);
+
+/// Reads a meter from construction to destruction.
+class Sampler {
+ public:
+  /// The row has a usable meter, and the machine that the meter reads outlives the sampler.
+  explicit Sampler(MeterRow row);
+  ~Sampler();
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+
+  const MeterInfo& info() const { return info_; }
+  /// Returns the energy between two times, up to now. Waits for the first reading after `to`, at most 2 s.
+  Measurement between(Clock::time_point from, Clock::time_point to);
+  /// Calls `look` with the record, which nothing changes meanwhile.
+  void look(const std::function<void(Record&)>& look);
+  /// Returns the power now in W, or nothing where there is none.
+  std::optional<double> watts();
+  /// Returns the processor time that reading has taken up to now, in s, that of commands included.
+  double cost();
+
+ private:
+  void run();
+
+  MeterInfo info_;
+  std::unique_ptr<Meter> meter_;
+  std::mutex mutex_;
+  std::condition_variable changed_;  ///< a reading was added, or the sampler ends
+  Record record_;                    ///< guarded by mutex_, as are the following
+  double cost_ = 0;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace convoy::energy

@@ -1,0 +1,171 @@
+// Tests the energy of a run over three slaves with faked sensors: a processor, an OpenCL device, and the slave for aarch64 under
+// qemu as a phone, where it is built (scripts/sysroot, scripts/build aarch64); otherwise Eigen takes its part.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/error.hpp"
+#include "core/exit_code.hpp"
+#include "core/stopwatch.hpp"
+#include "devices/registry.hpp"
+#include "tests/energy/fake_machine.hpp"
+#include "tests/support/files.hpp"
+#include "tests/support/process.hpp"
+#include "tests/support/source_folder.hpp"
+
+namespace convoy {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string kTree = source_folder();
+const std::string kPhoneSysroot = kTree + "/build/aarch64-sysroot";
+const std::string kPhoneSlave = kTree + "/build/aarch64/bin/convoy-slave";
+
+bool opencl_is_there() {
+  for (const DeviceRow& row : list_devices()) {
+    if (row.name == "opencl:0") return row.unusable.empty();
+  }
+  return false;
+}
+
+bool qemu_is_there() { return Process({"/usr/bin/env", "which", "qemu-aarch64"}).wait(10s) == 0; }
+
+/// Faked sensors of three machines, which a thread keeps up to date: a desktop with RAPL at 20 W, a Jetson at 6 W, and a phone
+/// whose GPU takes 2 W. The powers waver a little around these, as real ones do.
+class FakeSensors {
+ public:
+  FakeSensors() : writer_([this] { write(); }) {}
+  ~FakeSensors() {
+    ending_ = true;
+    writer_.join();
+  }
+
+  const energy::FakeMachine desktop{"rapl"};
+  const energy::FakeMachine jetson{"jetson-orin-nano"};
+  const energy::FakeMachine phone{"pixel"};
+
+ private:
+  void write() {
+    const Stopwatch watch;
+    for (int i = 0; !ending_; ++i) {
+      const double joules = 20 * watch.seconds();
+      desktop.rewrite("/sys/class/powercap/intel-rapl:0/energy_uj", fmt::format("{:.0f}", 5e6 + 0.5e6 * joules));
+      desktop.rewrite("/sys/class/powercap/intel-rapl:1/energy_uj", fmt::format("{:.0f}", 7e6 + 0.5e6 * joules));
+      jetson.rewrite("/sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon3/curr1_input", std::to_string(1200 + i % 2));
+      // All rails of the device, in fields so wide that a text covers the one before.
+      const double number = 2e6 * watch.seconds();
+      phone.rewrite(
+          "/sys/bus/iio/devices/iio:device2/energy_value",
+          fmt::format("t={0:020.0f}\nCH5(T={0:020.0f})[S4S_VDD2H_MEM], {0:020.0f}\nCH6(T={0:020.0f})[S2S_VDD_G3D], "
+                      "{0:020.0f}\nCH7(T={0:020.0f})[VSYS_PWR_DISPLAY], {0:020.0f}",
+                      number));
+      std::this_thread::sleep_for(20ms);
+    }
+  }
+
+  std::atomic<bool> ending_ = false;
+  std::thread writer_;
+};
+
+std::vector<std::string> on_sensors(const energy::FakeMachine& machine, std::vector<std::string> command) {
+  command.insert(command.begin(),
+                 {"/usr/bin/env", "CONVOY_METER_ROOT=" + machine.folder(), "CONVOY_NVML_LIBRARY=none"});
+  return command;
+}
+
+struct Ended {
+  nlohmann::json end;  ///< the last event
+  std::string output;
+};
+
+/// Trains with three slaves, one for each faked machine, and a master without a meter.
+Ended energy_run(const FakeSensors& sensors, int steps) {
+  const TemporaryFolder scratch;
+  const std::string endpoint = free_endpoint();
+  const auto slave = [&](const std::string& name, std::vector<std::string> more) {
+    std::vector<std::string> command{CONVOY_SLAVE, endpoint, "--insecure", "--name", name, "--threads", "1"};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  };
+  std::vector<Process> slaves;
+  slaves.emplace_back(on_sensors(sensors.desktop, slave("a-desktop", {"--device", "cpu"})));
+  slaves.emplace_back(
+      on_sensors(sensors.jetson, slave("b-jetson", {"--device", opencl_is_there() ? "opencl:0" : "eigen"})));
+  std::vector<std::string> phone = slave("c-phone", {"--device", "eigen", "--meter", "odpm:gpu"});
+  if (std::filesystem::exists(kPhoneSlave) && qemu_is_there()) {
+    phone.front() = kPhoneSlave;
+    phone.insert(phone.begin(), {"qemu-aarch64", "-L", kPhoneSysroot});
+  }
+  slaves.emplace_back(on_sensors(sensors.phone, phone));
+  std::vector<std::string> command{
+      "/usr/bin/env", "CONVOY_METER_ROOT=" + scratch.path(), "CONVOY_NVML_LIBRARY=none", CONVOY_MASTER,
+      "train",        kTree + "/nets/lenet-tanh.yaml"};
+  const std::map<std::string, std::string> options{{"--batch", "32"},
+                                                   {"--steps", std::to_string(steps)},
+                                                   {"--device", "eigen"},
+                                                   {"--threads", "1"},
+                                                   {"--slaves", "3"},
+                                                   {"--shares", "10,9,1"},
+                                                   {"--exchange", "star"},
+                                                   {"--listen", endpoint},
+                                                   {"--out", scratch.path() + "/run"},
+                                                   {"--switch-watts", "5"}};
+  for (const auto& [name, value] : options) command.insert(command.end(), {name, value});
+  command.emplace_back("--insecure");
+  Process master(command);
+  EXPECT_EQ(master.wait(200s), kSuccess) << master.output();
+  const std::string events = text_of(scratch.path() + "/run/events.jsonl");
+  const auto line = events.find("{\"event\":\"end\"");
+  if (line == std::string::npos) fail("the run has no end: {}", master.output());
+  return {nlohmann::json::parse(events.substr(line)), master.output()};
+}
+
+TEST(Energy, OfThreeSlavesOnFakedSensors) {
+  const FakeSensors sensors;
+  Ended run = energy_run(sensors, 400);
+  // On a machine that is so busy that sensors are hardly read, refusals are right. A longer run gets more readings.
+  for (int steps = 800; run.end["energy"]["measured_members"] != 3 && steps <= 1600; steps *= 2)
+    run = energy_run(sensors, steps);
+  const auto& end = run.end;
+  const auto& total = end["energy"];
+  double joules = 0;
+  double split = 0;
+  const std::map<std::string, double> watts{{"a-desktop", 20}, {"b-jetson", 6.0025}, {"c-phone", 2}};
+  for (const auto& member : total["members"]) {
+    const std::string name = member["member"];
+    if (name == "master") {
+      EXPECT_THAT(member["not_measurable"].get<std::string>(), testing::HasSubstr("no meter")) << total;
+      continue;
+    }
+    ASSERT_TRUE(member.contains("joules")) << member;
+    const double seconds = member["seconds"];
+    EXPECT_NEAR(member["joules"].get<double>() / seconds, watts.at(name), 0.01 * watts.at(name)) << member;
+    EXPECT_GT(seconds, 0.7 * end["seconds"].get<double>()) << member;
+    const double parts =
+        member["compute"].get<double>() + member["transfer"].get<double>() + member["wait"].get<double>();
+    EXPECT_NEAR(parts, member["joules"].get<double>(), 0.01 * parts) << member;
+    EXPECT_GT(member["compute"].get<double>(), 0) << member;
+    EXPECT_GT(member["wait"].get<double>(), 0) << member;
+    joules += member["joules"].get<double>();
+    split += parts;
+  }
+  EXPECT_EQ(total["measured_members"], 3);
+  EXPECT_NEAR(total["joules"].get<double>(), joules, 0.001 * joules);
+  EXPECT_NEAR(split, joules, 0.01 * joules);
+  EXPECT_NEAR(total["declared_joules"].get<double>(), 5 * end["seconds"].get<double>(), 5);
+  EXPECT_THAT(
+      run.output,
+      testing::AllOf(testing::HasSubstr("measured on 3 of 4 members"), testing::HasSubstr("declared for network gear"),
+                     testing::HasSubstr("  master           not measurable: the machine has no meter that can be used"),
+                     testing::HasSubstr(" J/image"), testing::HasSubstr("odpm:gpu (rail, measured)")));
+}
+
+}  // namespace
+}  // namespace convoy
