@@ -92,7 +92,7 @@ def measure(options, folder):
             print(f"  {workers} machines, data parallel by the formulas: {join:.2f} on whole batches, {split:.2f} on split ones")
         for wire in options.wires.split(","):
             for count in options.counts:
-                seconds, notices, _, plan, _ = lan.train(options, emulated, folder, master, slaves[:count], ["--wire", wire],
+                seconds, notices, _, plan, *_ = lan.train(options, emulated, folder, master, slaves[:count], ["--wire", wire],
                                                          options.steps)
                 step = statistics.median(seconds)
                 said = re.search(r"a step takes about ([0-9.e+-]+) s(, on this machine alone ([0-9.e+-]+) s)?", " ".join(notices))
@@ -118,6 +118,7 @@ def main():
     parser.add_argument("--gflops", type=float, default=240.0, help="machine speed for which a link would "
                         "have 1 Gbit/s; links are scaled by the machines' measured speed")
     parser.add_argument("--steps", type=int, default=4, help="steps of a run; the first is not counted")
+    parser.set_defaults(paced="")
     parser.add_argument("--set", action="append", default=[], help="override of the net file, as for convoy-master train")
     options = parser.parse_args()
     if os.geteuid() != 0:

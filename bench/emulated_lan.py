@@ -1,5 +1,5 @@
-"""The machines of an emulated LAN: each has a network namespace behind a shaped link, and a CPU quota of a share of a
-core. The module serves the benchmarks in this folder and tests/chaos."""
+"""The machines of an emulated LAN: each has a network namespace behind a shaped link, and where it computes a CPU quota
+of a share of a core. The module serves the benchmarks in this folder and tests/chaos."""
 import contextlib
 import os
 import pathlib
@@ -130,8 +130,8 @@ class Lan:
         sh("ip", "link", "add", "name", BRIDGE, "type", "bridge")
         sh("ip", "link", "set", BRIDGE, "up")
 
-    def add(self, name, share):
-        """Adds a machine: namespace, shaped link, CPU group."""
+    def add(self, name, share=None):
+        """Adds a machine: namespace, shaped link, and with a share of a core a CPU group."""
         number = len(self.machines) + 1
         space, outer, inner = f"cvy{number}", f"cvyo{number}", f"cvyi{number}"
         sh("ip", "netns", "del", space, check=False)  # remains of a run that was killed
@@ -146,12 +146,16 @@ class Lan:
         sh(*inside, "ip", "link", "set", inner, "up")
         sh(*inside, "ip", "link", "set", "lo", "up")
         self.congestion = self.congestion_control.use(inside)
-        shape = ["root", "tbf", "rate", f"{self.mbits}mbit", "burst", "128kb", "latency", "50ms"]
+        # A port of the switch holds 512 KiB and forwards in order of arrival. The queue of a machine's own card sends bulk
+        # traffic last, as Linux's queues do: by TOS, or because they serve connections in turns.
+        shape = ["root", "handle", "1:", "tbf", "rate", f"{self.mbits}mbit", "burst", "128kb", "limit", "512kb"]
         sh("tc", "qdisc", "add", "dev", outer, *shape)
         sh(*inside, "tc", "qdisc", "add", "dev", inner, *shape)
+        sh(*inside, "tc", "qdisc", "add", "dev", inner, "parent", "1:", "pfifo_fast")
         cores = sorted(os.sched_getaffinity(0))
         machine = {"name": name, "space": space, "outer": outer, "address": f"10.77.0.{number}",
-                   "share": share, "group": self.cgroups.make(name, share), "core": cores[number % len(cores)]}
+                   "speed": share, "group": self.cgroups.make(name, share) if share else None,
+                   "core": cores[number % len(cores)]}
         self.machines.append(machine)
         return machine
 
@@ -159,8 +163,10 @@ class Lan:
         """Starts a process on the machine."""
         # The process joins the group first, because a namespace has a /sys of its own. It runs on one core: when
         # threads on several cores use up a quota in turns, the kernel loses a millisecond per period.
-        command = f'echo $$ > {machine["group"]}/cgroup.procs && exec taskset -c {machine["core"]} ' \
-                  f'ip netns exec {machine["space"]} "$@"'
+        # A machine without a quota computes nothing; it goes before other programs, so that these do not delay its messages.
+        quota = f'echo $$ > {machine["group"]}/cgroup.procs && exec taskset -c {machine["core"]}' if machine["group"] \
+            else "exec chrt --rr 1"
+        command = f'{quota} ip netns exec {machine["space"]} "$@"'
         environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="1")
         return subprocess.Popen(["bash", "-c", command, "bash", *map(str, words)], env=environment,
                                 start_new_session=True, text=True, **options)
@@ -177,6 +183,20 @@ class Lan:
         sh("ip", "link", "del", BRIDGE, check=False)
         self.congestion_control.close()
         self.cgroups.close()
+
+
+def cpu_seconds(process):
+    """Returns the seconds that a process has computed so far; 0 where it has ended."""
+    with contextlib.suppress(OSError):
+        fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def busy_seconds():
+    """Returns the seconds that all cores of this machine have worked so far, whoever they worked for."""
+    user, nice, system, _, _, *interrupts = map(int, pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:8])
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
 def stop(processes):

@@ -2,7 +2,12 @@
 """Runs Convoy on an emulated LAN on one machine: each slave, and the master, has a network namespace of its own behind
 a link of a given bandwidth, and a CPU quota of a share of a core (except for its network threads). Prints the time of a
 training step, the speedup over one such machine, and the planner's prediction. Needs root, iproute2 and cgroups.
-Without --data it draws random images of 3x32x32.
+Without --data it draws random images, of 10 classes where they are as small as those of CIFAR-10, else of 20.
+
+With --paced the machines compute nothing and take the time that machines of the given speeds would take, so that one
+small machine shows what many do at full speed; there are no quotas then. All of their traffic is real, so the cores of
+this machine must be fast enough for it: the column CPU says how much of them the members used, and in brackets how busy
+all programs kept them. Where they are not, scale speeds down: links scale with them.
 
 usage: bench/lan.py [options]      (after scripts/build)
 
@@ -23,8 +28,34 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+import zlib
 
-from emulated_lan import BIN, PORT, ROOT, Lan, sh, stop
+from emulated_lan import BIN, PORT, ROOT, Lan, busy_seconds, cpu_seconds, sh, stop
+
+
+CLASSES = 20  # of photographs that are drawn
+
+
+def png(width, height, pixels):
+    """Returns a PNG of 8-bit RGB pixels."""
+    def chunk(kind, data):
+        body = kind + data
+        return len(data).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+    rows = b"".join(b"\0" + pixels[3 * width * y:3 * width * (y + 1)] for y in range(height))
+    header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([8, 2, 0, 0, 0])
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b"")
+
+
+def draw_photographs(folder, count):
+    """Writes `count` small images of random pixels, of CLASSES classes, which Convoy enlarges to the size that a net reads."""
+    generator = random.Random(1)
+    size = 32
+    for number in range(count):
+        place = pathlib.Path(folder) / f"class{number % CLASSES:02}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number:05}.png").write_bytes(png(size, size, generator.randbytes(3 * size * size)))
 
 
 def draw_images(folder, count):
@@ -37,25 +68,39 @@ def draw_images(folder, count):
     (pathlib.Path(folder) / "batches.meta.txt").write_text("\n".join(f"class{i}" for i in range(10)) + "\n")
 
 
-def command(options, folder, run, steps):
-    return [BIN / "convoy-master", "train", ROOT / options.net, "--data", options.data or folder, "--batch", options.batch,
-            "--steps", steps, "--device", "cpu", "--threads", 1, "--format", "json", "--out", run,
-            "--checkpoint-seconds", 100000, *sum((["--set", each] for each in options.set), [])]
+def command(options, folder, machine, run, steps):
+    data = options.data or f"{folder}/{'photographs' if reads_photographs(options) else 'cifar'}"
+    checkpoints = [] if options.paced else ["--checkpoint-seconds", 100000]
+    return [BIN / "convoy-master", "train", ROOT / options.net, "--data", data, "--batch", options.batch,
+            "--steps", steps, "--device", device_of(options, machine), "--threads", 1, "--format", "json", "--out", run,
+            *checkpoints, *sum((["--set", each] for each in options.set), [])]
+
+
+def reads_photographs(options):
+    """Returns whether the net reads larger images than those of CIFAR-10."""
+    return not re.search(r"height: 32\b", (ROOT / options.net).read_text())
+
+
+def device_of(options, machine):
+    """Returns the name of a machine's device."""
+    return f"paced:{machine['speed']:g}" if options.paced else "cpu"
 
 
 def train_alone(options, lan, folder, machines, steps):
     """Returns the seconds of a step of the fastest machine alone. The others train alone at the same time, because all
-    of them share caches and memory."""
+    of them share caches and memory, unless they are paced."""
+    if options.paced:
+        machines = [max(machines, key=lambda machine: machine["speed"])]
     for machine in machines:
         shutil.rmtree(f"{folder}/{machine['name']}-alone", ignore_errors=True)
-    fastest = max(machine["share"] for machine in machines)
+    fastest = max(machine["speed"] for machine in machines)
     running = {}
     try:
         for machine in machines:
-            slower = machine["share"] < fastest  # slower machines work until the fastest have finished
-            words = command(options, folder, f"{folder}/{machine['name']}-alone", 1000 * steps if slower else steps)
+            slower = machine["speed"] < fastest  # slower machines work until the fastest have finished
+            words = command(options, folder, machine, f"{folder}/{machine['name']}-alone", 1000 * steps if slower else steps)
             running[machine["name"]] = lan.start(machine, words, stdout=subprocess.DEVNULL if slower else subprocess.PIPE)
-        outputs = [running[machine["name"]].communicate()[0] for machine in machines if machine["share"] == fastest]
+        outputs = [running[machine["name"]].communicate()[0] for machine in machines if machine["speed"] == fastest]
     finally:
         stop(running.values())
     seconds = []
@@ -67,17 +112,20 @@ def train_alone(options, lan, folder, machines, steps):
 
 def train(options, lan, folder, master, slaves, arguments, steps):
     """Returns the seconds of each step except the first, the notices, the bytes per step on the master's link (out,
-    in), the plan, and how the slaves spent their time. Returns nothing where a slave was lost, because the steps do not
+    in), the plan, how the slaves spent their time, and the parts of this machine's cores that the members and that all
+    programs used. Returns nothing where a slave was lost, because the steps do not
     compare."""
-    words = command(options, folder, f"{folder}/run", steps)
+    words = command(options, folder, master, f"{folder}/run", steps)
     shutil.rmtree(f"{folder}/run", ignore_errors=True)
     words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", "--insecure",
-              "--snapshot-seconds", "1e6", *arguments]
+              *([] if options.paced else ["--snapshot-seconds", "1e6"]), *arguments]
     running = [lan.start(slave, [BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", "--insecure", "--cache", "none",
-                                 "--device", "cpu", "--threads", 1, "--name", slave["name"], "--once"],
+                                 "--device", device_of(options, slave), "--threads", 1, "--name", slave["name"],
+                                 "--once"],
                          stdout=open(f"{folder}/{slave['name']}.log", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
                for slave in slaves]
     seconds, notices, moved, spent = [], [], [], {"compute": 0.0, "transfer": 0.0, "wait": 0.0}
+    work = []  # at the end of each step: the time, the seconds that members have computed, and those of all programs
     try:
         process = lan.start(master, words, stdout=subprocess.PIPE)
         running.append(process)
@@ -91,6 +139,7 @@ def train(options, lan, folder, master, slaves, arguments, steps):
                 elif event.get("event") == "step":
                     seconds.append(event["seconds"])
                     moved.append(lan.bytes_of(master))
+                    work.append((time.monotonic(), sum(map(cpu_seconds, running)), busy_seconds()))
                     for member in event["times"] if len(seconds) > 1 else []:
                         for what in spent:
                             spent[what] += member[what]
@@ -106,7 +155,9 @@ def train(options, lan, folder, master, slaves, arguments, steps):
         stop(running)
     steps_counted = max(1, len(moved) - 1)
     traffic = [(moved[-1][i] - moved[0][i]) / steps_counted for i in (0, 1)]
-    return seconds[1:] or seconds, notices, traffic, plan, spent
+    cores = (work[-1][0] - work[0][0]) * len(os.sched_getaffinity(0)) or 1.0
+    used = [(work[-1][i] - work[0][i]) / cores for i in (1, 2)]
+    return seconds[1:] or seconds, notices, traffic, plan, spent, used
 
 
 def words_of(plan):
@@ -126,10 +177,11 @@ def print_row(count, name, bases, ideal, runs):
     seconds = [each for run in runs for each in run[0]]
     step = statistics.median(seconds)
     speedups = [base / statistics.median(run[0]) for base, run in zip(bases, runs)]
-    _, notices, traffic, plan, spent = runs[-1]
+    _, notices, traffic, plan, spent, _ = runs[-1]
+    used, busy = (statistics.median(run[5][i] for run in runs) for i in (0, 1))
     said = [re.search(r"a step takes about ([0-9.e+-]+) s", " ".join(run[1])) for run in runs]
     prediction = statistics.median(float(each.group(1)) for each in said) if all(said) else None
-    predicted = f"{prediction:.2f}" if prediction else "-"
+    predicted = f"{prediction:.3f}" if prediction else "-"
     how = plan["exchange"]
     if plan["members"] == ["master"]:  # the prediction is for the slaves, which the plan does not use
         how = "alone" + (f", with slaves {predicted} s are predicted" if prediction else "")
@@ -145,8 +197,9 @@ def print_row(count, name, bases, ideal, runs):
     for notice in notices:
         if "instead" in notice or "alone, since" in notice:
             print(f"       {notice}")
-    print(f"{count:>6} {name:<12}{step:>8.2f} {f'({min(seconds):.2f}, {max(seconds):.2f})':<16}{predicted:>10}"
-          f"{statistics.median(speedups):>8.2f}{ideal:>6.2f}{traffic[0] / 1e6:>8.1f}{traffic[1] / 1e6:>8.1f}  {how}", flush=True)
+    print(f"{count:>6} {name:<12}{step:>8.3f} {f'({min(seconds):.3f}, {max(seconds):.3f})':<16}{predicted:>10}"
+          f"{statistics.median(speedups):>8.2f}{ideal:>6.2f}{traffic[0] / 1e6:>8.1f}{traffic[1] / 1e6:>8.1f}"
+          f"{f'{100 * used:.0f} % ({100 * busy:.0f} %)':>14}  {how}", flush=True)
     return prediction / step - 1.0 if prediction and plan["members"] != ["master"] else None
 
 
@@ -159,23 +212,27 @@ def train_or_again(options, lan, folder, master, slaves, plan):
     sys.exit("lan.py: a slave was lost again")
 
 
-def machines_of(lan, shares, count):
-    """Adds the machines of the master and of the slaves."""
-    master = lan.add("master", max(shares))
-    return master, [lan.add(f"s{i + 1:02}", shares[i % len(shares)]) for i in range(count)]
+def machines_of(options, lan, speeds, count):
+    """Adds the machines of the master and of the slaves. Speeds are shares of a core, or GFLOP/s of paced machines."""
+    def machine(name, speed):
+        return {**lan.add(name, None if options.paced else speed), "speed": speed}
+
+    return machine("master", max(speeds)), [machine(f"s{i + 1:02}", speeds[i % len(speeds)]) for i in range(count)]
 
 
-def table(options, folder, shares, counts):
+def table(options, folder, speeds, counts):
     """Prints the rows of one net and batch size, and returns the relative errors of the predictions."""
-    fastest = max(shares)
+    fastest = max(speeds)
     alone_steps = min(options.steps, 3)
-    mbits = options.mbits
+    mbits = options.mbits or (1000.0 * fastest / options.gflops if options.paced else 0.0)
     lan = Lan(folder, mbits or 10000)
     try:
-        master, slaves = machines_of(lan, shares, max(counts))
+        master, slaves = machines_of(options, lan, speeds, max(counts))
         bases = [options.alone or train_alone(options, lan, folder, slaves, alone_steps)]
-        print(f"{options.net}, batch {options.batch}; one machine of {fastest:g} cores: {bases[0]:.2f} s a step; "
-              f"TCP by {lan.congestion}", flush=True)
+        kind = f"paced machine of {fastest:g} GFLOP/s, links of {mbits:g} Mbit/s" if options.paced else \
+            f"machine of {fastest:g} cores"
+        print(f"{options.net}, batch {options.batch}; one {kind}: {bases[0]:.3f} s a step; TCP by {lan.congestion}",
+              flush=True)
         if not mbits:
             measured = flops(options) / bases[0] / 1e9
             mbits = round(1000.0 * measured / options.gflops)
@@ -183,9 +240,9 @@ def table(options, folder, shares, counts):
                   f"{options.gflops:g} GFLOP/s", flush=True)
             lan.close()
             lan = Lan(folder, mbits)
-            master, slaves = machines_of(lan, shares, max(counts))
+            master, slaves = machines_of(options, lan, speeds, max(counts))
         print(f"{'slaves':>6} {'plan':<12}{'step/s':>8} {'(least, most)':<16}{'predicted':>10}{'speedup':>8}"
-              f"{'ideal':>6}{'out MB':>8}{'in MB':>8}  plan; slaves' time", flush=True)
+              f"{'ideal':>6}{'out MB':>8}{'in MB':>8}{'CPU (all)':>14}  plan; slaves' time", flush=True)
         rows = {(count, plan): [] for count in counts for plan in options.plans.split(",")}
         errors = []
         for number in range(options.rounds):
@@ -195,7 +252,7 @@ def table(options, folder, shares, counts):
             for (count, plan), runs in rows.items():
                 runs.append(train_or_again(options, lan, folder, master, slaves[:count], plan))
                 if number + 1 == options.rounds:
-                    ideal = sum(shares[i % len(shares)] for i in range(count)) / fastest
+                    ideal = sum(speeds[i % len(speeds)] for i in range(count)) / fastest
                     errors.append(print_row(count, plan, bases, ideal, runs))
         return [error for error in errors if error is not None]
     finally:
@@ -205,12 +262,16 @@ def table(options, folder, shares, counts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--net", default="nets/cifar10-500-1500.yaml",
-                        help="net files, separated by commas; without --data their images must be 3x32x32")
-    parser.add_argument("--data", default="", help="data, as for convoy-master train (default: random pixels as CIFAR-10)")
+                        help="net files, separated by commas")
+    parser.add_argument("--data", default="", help="data, as for convoy-master train (default: random pixels, as CIFAR-10 or, "
+                        f"for nets that read larger images, as photographs of {CLASSES} classes)")
     parser.add_argument("--set", action="append", default=[], help="override of the net file, as for convoy-master train")
     parser.add_argument("--batch", default="64", help="batch sizes, separated by commas")
     parser.add_argument("--slaves", default="1,2,4", help="numbers of slaves, separated by commas")
     parser.add_argument("--shares", default="0.25", help="CPU quotas of the slaves in cores, taken in turns")
+    parser.add_argument("--paced", default="", metavar="GFLOPS[,GFLOPS...]",
+                        help="speeds of machines that compute nothing and take the time of computing, taken in turns; "
+                        "they replace --shares")
     parser.add_argument("--mbits", type=float, default=0.0,
                         help="bandwidth of each link; 0: scaled by the machine's speed, with 1 Gbit/s for --gflops")
     parser.add_argument("--gflops", type=float, default=240.0)
@@ -224,21 +285,29 @@ def main():
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("lan.py: network namespaces and CPU groups require root; run it with sudo")
-    shares = [float(share) for share in options.shares.split(",")]
+    speeds = [float(speed) for speed in (options.paced or options.shares).split(",")]
     counts = [int(count) for count in options.slaves.split(",")]
     nets = options.net.split(",")
     batches = [int(batch) for batch in options.batch.split(",")]
     errors = []
     with tempfile.TemporaryDirectory() as folder:
         if not options.data:
-            draw_images(folder, max(200, max(batches) * options.steps // 5 + 1))
+            images = max(batches) * (options.steps + 1)
+            draw_images(make(f"{folder}/cifar"), max(200, images // 5 + 1))
+            draw_photographs(f"{folder}/photographs", max(200, images * 5 // 4 + 5 * CLASSES))
         for options.net in nets:
             for options.batch in batches:
-                errors += table(options, folder, shares, counts)
+                errors += table(options, folder, speeds, counts)
     if errors:
         sizes = [abs(error) for error in errors]
         print(f"predictions of {len(errors)} steps: off by {100 * statistics.median(sizes):.1f} % in the median, "
               f"{100 * max(sizes):.1f} % at most; on average {100 * statistics.mean(errors):+.1f} %")
+
+
+def make(folder):
+    """Makes a folder and returns its name."""
+    pathlib.Path(folder).mkdir()
+    return folder
 
 
 def flops(options):

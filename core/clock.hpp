@@ -2,6 +2,7 @@
 // does.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -35,11 +36,30 @@ class Clock {
   /// Lets the calling thread take its time from `source`, or from the system if `source` is null. The source must outlive
   /// its use.
   static void use(TimeSource* source) { source_ = source; }
+  /// The source of the calling thread; null for the system.
+  static TimeSource* source() { return source_; }
   /// Whether the calling thread takes its time from the system.
   static bool is_real() { return source_ == nullptr; }
 
  private:
   static inline constinit thread_local TimeSource* source_ = nullptr;
+};
+
+/// While an object of this class lives, time passes for its thread in sleeps alone, and these return at once. A device that
+/// sleeps for as long as it would compute is timed in this way.
+class TimeOfSleeps final : public TimeSource {
+ public:
+  TimeOfSleeps() : before_(Clock::source()), now_(Clock::now()) { Clock::use(this); }
+  ~TimeOfSleeps() override { Clock::use(before_); }
+  TimeOfSleeps(const TimeOfSleeps&) = delete;
+  TimeOfSleeps& operator=(const TimeOfSleeps&) = delete;
+
+  TimePoint now() override { return now_; }
+  void sleep_until(TimePoint time) override { now_ = std::max(now_, time); }
+
+ private:
+  TimeSource* before_;
+  TimePoint now_;
 };
 
 }  // namespace convoy

@@ -12,6 +12,7 @@
 #include "core/thread_team.hpp"
 #include "devices/calibrate.hpp"
 #include "devices/check_device.hpp"
+#include "devices/paced_device.hpp"
 #include "kernels/eigen/device.hpp"
 #include "kernels/reference/device.hpp"
 #if CONVOY_HAS_ONEDNN
@@ -143,7 +144,8 @@ std::unique_ptr<Device> make_gpu(const std::string& name, bool, const DeviceOpti
 /// Returns the device with this name, which is neither "auto" nor "check:...".
 std::unique_ptr<Device> make_named(const std::string& name, const DeviceOptions& options) {
   const auto is = [&](std::string_view kind) { return is_kind(name, kind); };
-  if (options.bf16 && (is(kOpenCl) || is(kClblast) || is(kCuda) || is(kCublas))) refuse_bf16(name);
+  if (options.bf16 && (is(kOpenCl) || is(kClblast) || is(kCuda) || is(kCublas) || is_paced(name))) refuse_bf16(name);
+  if (is_paced(name)) return std::make_unique<PacedDevice>(name.substr(name.find(':') + 1));
   if (is(kOpenCl) || is(kClblast)) return make_opencl(name, is(kClblast), options);
   if (is(kCuda)) return make_gpu(name, true, options);
   if (is(kCublas)) return make_gpu(name, false, options);
@@ -155,8 +157,8 @@ std::unique_ptr<Device> make_named(const std::string& name, const DeviceOptions&
     }
     names.emplace_back(entry.name);
   }
-  fail("unknown device '{}'; the devices are auto, {}, cuda:NUMBER, opencl:NUMBER, check:DEVICE,DEVICE", name,
-       fmt::join(names, ", "));
+  fail("unknown device '{}'; the devices are auto, {}, cuda:NUMBER, opencl:NUMBER, check:DEVICE,DEVICE, paced:GFLOPS",
+       name, fmt::join(names, ", "));
 }
 
 std::unique_ptr<Device> make_fastest(const DeviceOptions& options) {
@@ -220,6 +222,8 @@ std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions
   if (!name.starts_with(kCheck)) return make_named(name, options);
   const std::vector<std::string> pair = split_devices(name.substr(kCheck.size()));
   if (pair.size() != 2) fail("device '{}': expected check:DEVICE,DEVICE, for example check:cpu,opencl:0", name);
+  if (std::ranges::any_of(pair, is_paced))
+    fail("device '{}': a paced device computes nothing that could be checked", name);
   return make_check_device(make_device(pair[0], options), make_device(pair[1], options));
 }
 

@@ -220,6 +220,8 @@ struct DeviceInfo {
   double memory_factor = 1.0;  ///< bytes that shards really take per byte that shard_bytes in plan/profile.hpp counts
   /// Filters computed together (vector width); a shard costs as much as one with the next multiple of filters.
   int filter_block = 1;
+  /// Whether the device computes nothing: it takes the time of computing and returns zeros (devices/paced_device.hpp).
+  bool paced = false;
 };
 
 /// A processor or GPU that computes shards.

@@ -141,6 +141,10 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass, SampleRange samp
   const std::span<const T> x = rows_of(value(index), samples);
   const std::span<T> y = rows_of(outputs_[index], samples);
   if (step.dense >= 0) {
+    if (!computes_) {
+      std::ranges::fill(y, T{0});
+      return;
+    }
     const DenseState<T>& state = states_[step.dense];
     matmul(Matmul<T>{.m = samples.count,
                      .n = step.outputs,
@@ -199,6 +203,10 @@ void Head<T>::backward_step(std::size_t index, SampleRange samples) {
   const std::span<T> dx = rows_of(slopes_[index], samples);
   if (step.dense >= 0) {
     if (index == 0 && !input_gradient_) return;
+    if (!computes_) {
+      std::ranges::fill(dx, T{0});
+      return;
+    }
     matmul(Matmul<T>{.m = samples.count,
                      .n = step.inputs,
                      .k = step.outputs,
@@ -216,6 +224,7 @@ void Head<T>::backward_step(std::size_t index, SampleRange samples) {
 
 template <class T>
 void Head<T>::backward_weights() {
+  if (!computes_) return;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].dense < 0) continue;
     DenseGradient& gradient = gradients_[static_cast<std::size_t>(steps_[i].dense)];
@@ -233,6 +242,7 @@ void Head<T>::backward_weights() {
 
 template <class T>
 void Head<T>::update(const UpdateStep& step) {
+  if (!computes_) return;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const bool weights = convoy::update(step, gradients_[i].weights, states_[i].weights);
     const bool bias = convoy::update(step, gradients_[i].bias, states_[i].bias);

@@ -39,6 +39,9 @@ class Head {
   /// Throws Error if a layer cannot be part of a head.
   Head(const CutHead& cut, int moments, int batch, bool input_gradient = true);
 
+  /// From now on dense layers compute nothing: their outputs and gradients are zeros, and their weights stay.
+  void stop_computing() { computes_ = false; }
+
   SampleRange all() const { return {0, batch_}; }
   /// Computes the outputs before the loss, (batch, classes), of `samples` of the maps (batch, channels, height, width).
   /// The maps must live until backward_weights. The result belongs to the head and is valid until the next forward.
@@ -90,6 +93,7 @@ class Head {
   int batch_;
   int moments_;
   bool input_gradient_;
+  bool computes_ = true;  ///< whether dense layers compute
   bool softmax_ = true;
   double label_smoothing_ = 0.0;
   double loss_weight_ = 1.0;

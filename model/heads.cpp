@@ -5,15 +5,23 @@
 
 namespace convoy {
 
-Heads::Heads(const Cut& cut, int batch, int threads) : threads_(threads > 0 ? threads : hardware_threads()) {
+Heads::Heads(const Cut& cut, int batch, int threads, std::optional<HeadPace> pace)
+    : threads_(threads > 0 ? threads : hardware_threads()), pace_(std::move(pace)) {
   for (const CutHead& head : cut.heads) {
     heads_.emplace_back(head, cut.moments, batch, !cut.trunk.empty());
+    if (pace_) heads_.back().stop_computing();
   }
+}
+
+/// With a pace, takes the time of a forward or a backward pass.
+void Heads::take_half(SampleRange samples) const {
+  if (pace_) pace_->spend((pace_->fixed + pace_->per_image * samples.count) / 2.0);
 }
 
 void Heads::forward(const std::vector<const Tensor*>& maps, const Pass& pass, SampleRange samples) {
   invariant(maps.size() == heads_.size(), "one output of the trunk for each head");
   set_matmul_threads(threads_);
+  take_half(samples);
   all_ = pass.training;
   for (std::size_t i = all_ ? 0 : heads_.size() - 1; i < heads_.size(); ++i) {
     outputs_ = &heads_[i].forward(*maps[i], pass, samples);
@@ -30,6 +38,7 @@ BatchLoss Heads::loss(const std::vector<int>& labels, int count, SampleRange sam
 
 std::vector<const Tensor*> Heads::backward(SampleRange samples) {
   set_matmul_threads(threads_);
+  take_half(samples);
   std::vector<const Tensor*> gradients;
   for (Head<float>& head : heads_) gradients.push_back(&head.backward(samples));
   return gradients;
@@ -37,6 +46,7 @@ std::vector<const Tensor*> Heads::backward(SampleRange samples) {
 
 void Heads::backward_weights() {
   set_matmul_threads(threads_);
+  if (pace_) pace_->spend(pace_->update);
   for (Head<float>& head : heads_) head.backward_weights();
 }
 

@@ -1,15 +1,26 @@
 // The heads of a net. Each head reads one output of the trunk.
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include "model/head.hpp"
 
 namespace convoy {
 
+/// The times of heads whose dense layers compute nothing, in seconds.
+struct HeadPace {
+  double fixed = 0.0;      ///< forward and backward, independent of the number of images
+  double per_image = 0.0;  ///< forward and backward for each image
+  double update = 0.0;     ///< weight gradients and update, for a batch
+  std::function<void(double seconds)> spend;
+};
+
 class Heads {
  public:
   /// Makes the heads for batches of `batch` samples, with weights of zero. They compute with `threads` threads, or on all
-  /// cores if it is 0.
-  Heads(const Cut& cut, int batch, int threads = 0);
+  /// cores if it is 0. With `pace`, dense layers only take the time of computing.
+  Heads(const Cut& cut, int batch, int threads = 0, std::optional<HeadPace> pace = {});
 
   /// Computes the outputs of `samples`. `maps` are the trunk's outputs, one for each head. In training all heads run;
   /// in testing only the main head runs, and it reads only the last of the maps.
@@ -36,7 +47,10 @@ class Heads {
   void load(const std::vector<DenseState<float>>& states);
 
  private:
+  void take_half(SampleRange samples) const;
+
   int threads_;
+  std::optional<HeadPace> pace_;
   std::vector<Head<float>> heads_;
   bool all_ = false;  ///< whether all heads ran in the last forward, or only the main head
   const Tensor* outputs_ = nullptr;

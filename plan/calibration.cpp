@@ -44,25 +44,25 @@ HostSpeed host_from(const Json& json) {
   return host;
 }
 
-std::vector<Timing> timings_from(const Json& rows, const Stage& stage) {
+std::vector<Timing> timings_from(const Json& rows, const std::string& stage) {
+  constexpr int kMostFilters = 1 << 20;
   std::vector<Timing> timings;
   for (const Json& row : rows) {
     const Timing timing{integer(row, "filters"),           amount(row, "forward"), amount(row, "backward_input"),
                         amount(row, "backward_filters"),   amount(row, "update"),  amount(row, "forward_call"),
                         amount(row, "backward_input_call")};
     const int least = timings.empty() ? 1 : timings.back().filters + 1;
-    if (timing.filters < least || timing.filters > stage.conv.filters) {
-      fail("stage {}: a timing has {} filters; expected {} to {}", stage.name, timing.filters, least,
-           stage.conv.filters);
+    if (timing.filters < least || timing.filters > kMostFilters) {
+      fail("stage {}: a timing has {} filters; expected {} to {}", stage, timing.filters, least, kMostFilters);
     }
     if (!(timing.seconds() > 0.0))
-      fail("stage {}: the timing of {} filters is 0 s; expected more", stage.name, timing.filters);
+      fail("stage {}: the timing of {} filters is 0 s; expected more", stage, timing.filters);
     timings.push_back(timing);
   }
   return timings;
 }
 
-MemberProfile member_from(const Json& json, const std::vector<Stage>& trunk) {
+MemberProfile member_from(const Json& json, const std::vector<std::string>& names) {
   MemberProfile member{
       .name = json.at("name").get<std::string>(),
       .memory = static_cast<std::size_t>(whole_number(json.at("memory"), "memory", std::int64_t{1} << 60)),
@@ -74,9 +74,9 @@ MemberProfile member_from(const Json& json, const std::vector<Stage>& trunk) {
   if (member.filter_block < 1 || member.filter_block > 1024)
     fail("filter_block of {1} is {0}; expected 1 to 1024", member.filter_block, member.name);
   const Json& stages = json.at("stages");
-  if (stages.size() != trunk.size())
-    fail("{} has timings of {} stages, but the net has {}", member.name, stages.size(), trunk.size());
-  for (std::size_t s = 0; s < trunk.size(); ++s) member.stages.push_back(timings_from(stages.at(s), trunk[s]));
+  if (stages.size() != names.size())
+    fail("{} has timings of {} stages, but the net has {}", member.name, stages.size(), names.size());
+  for (std::size_t s = 0; s < names.size(); ++s) member.stages.push_back(timings_from(stages.at(s), names[s]));
   return member;
 }
 
@@ -100,8 +100,7 @@ std::string to_json(const Calibration& calibration) {
          "\n";
 }
 
-Calibration calibration_from_json(const std::string& text, const std::string& file, const std::vector<Stage>& trunk,
-                                  int batch) {
+Calibration calibration_from_json(const std::string& text, const std::string& file) {
   try {
     const Json json = parse_json(text);
     Calibration read{.batch = integer(json, "batch"),
@@ -112,14 +111,8 @@ Calibration calibration_from_json(const std::string& text, const std::string& fi
                                 .card = {amount(json, "bytes_per_second_out"), amount(json, "bytes_per_second_in")}},
                      .members = {},
                      .seconds_alone = amount(json, "seconds_alone")};
-    std::vector<std::string> names;
-    for (const Stage& stage : trunk) names.push_back(stage.name);
-    if (read.stages != names) {
-      fail("the calibration is for a net with the stages {}, but this net has {}", fmt::join(read.stages, ", "),
-           fmt::join(names, ", "));
-    }
-    if (read.batch != batch) fail("the timings are for a batch of {}; use --batch {}", read.batch, read.batch);
-    for (const Json& member : json.at("members")) read.members.push_back(member_from(member, trunk));
+    if (read.batch < 1) fail("batch is {}, expected at least 1", read.batch);
+    for (const Json& member : json.at("members")) read.members.push_back(member_from(member, read.stages));
     if (read.members.empty()) fail("the calibration has no members; expected at least one");
     return read;
   } catch (const Json::exception& error) {
@@ -127,6 +120,28 @@ Calibration calibration_from_json(const std::string& text, const std::string& fi
   } catch (const Error& error) {
     fail("{}: {}", file, error.what());
   }
+}
+
+Calibration calibration_from_json(const std::string& text, const std::string& file, const std::vector<Stage>& trunk,
+                                  int batch) {
+  Calibration read = calibration_from_json(text, file);
+  std::vector<std::string> names;
+  for (const Stage& stage : trunk) names.push_back(stage.name);
+  if (read.stages != names) {
+    fail("{}: the calibration is for a net with the stages {}, but this net has {}", file, fmt::join(read.stages, ", "),
+         fmt::join(names, ", "));
+  }
+  if (read.batch != batch) {
+    fail("{}: the timings are for a batch of {}; use --batch {}", file, read.batch, read.batch);
+  }
+  for (const MemberProfile& member : read.members) {
+    for (std::size_t s = 0; s < trunk.size(); ++s) {
+      if (member.stages[s].empty() || member.stages[s].back().filters <= trunk[s].conv.filters) continue;
+      fail("{}: stage {}: a timing has {} filters, but the stage has {}", file, trunk[s].name,
+           member.stages[s].back().filters, trunk[s].conv.filters);
+    }
+  }
+  return read;
 }
 
 }  // namespace convoy

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -133,11 +134,13 @@ class Chooser {
            (rate > 0.0 ? bytes / rate : 0.0);
   }
 
-  /// Returns the plan for the `count` fastest members.
-  Plan shares(std::size_t count) const {
+  /// Returns the plan for the `count` fastest members, which all forms begin with.
+  const Plan& shares(std::size_t count) {
+    const auto known = shares_.find(count);
+    if (known != shares_.end()) return known->second;
     std::vector<MemberProfile> chosen = members_;
     for (std::size_t i = count; i < order_.size(); ++i) chosen[order_[i]].stages.assign(trunk_.size(), {});
-    return make_plan(trunk_, batch_, chosen);
+    return shares_.emplace(count, make_plan(trunk_, batch_, chosen)).first->second;
   }
 
   /// Cuts the first stages along samples, in proportion to the speeds of the `count` fastest members. Returns false where
@@ -186,7 +189,7 @@ class Chooser {
   };
 
   /// Returns nothing where the net does not fit on so few members, or they cannot share samples.
-  std::unique_ptr<Candidate> candidate(const Form& form, std::size_t count) const {
+  std::unique_ptr<Candidate> candidate(const Form& form, std::size_t count) {
     auto made = std::make_unique<Candidate>();
     made->form = form;
     made->count = count;
@@ -276,7 +279,8 @@ class Chooser {
   const std::vector<MemberProfile>& members_;
   Wishes wishes_;
   const MasterProfile& master_;
-  std::vector<std::size_t> order_;  ///< members, fastest first
+  std::vector<std::size_t> order_;      ///< members, fastest first
+  std::map<std::size_t, Plan> shares_;  ///< shares() by number of members
   Choice choice_;
   double fastest_ = kUntried;  ///< seconds of the fastest plan that was simulated
 };

@@ -6,15 +6,16 @@
 namespace convoy {
 
 Links::Links(const std::vector<NodeLink>& cards)
-    : nodes_(cards.size()), capacity_(2 * nodes_), rates_(2 * nodes_, 0.0), flows_(nodes_ * nodes_) {
+    : nodes_(cards.size()), capacity_(2 * nodes_), rates_(2 * nodes_, 0.0), flows_(nodes_ * nodes_ * kLanes) {
   for (std::size_t n = 0; n < nodes_; ++n) {
     capacity_[n] = cards[n].out;
     capacity_[nodes_ + n] = cards[n].in;
   }
 }
 
-void Links::send(int from, int to, double bytes, int task) {
-  const std::size_t index = static_cast<std::size_t>(from) * nodes_ + static_cast<std::size_t>(to);
+void Links::send(int from, int to, Lane lane, double bytes, int task) {
+  const std::size_t pair = static_cast<std::size_t>(from) * nodes_ + static_cast<std::size_t>(to);
+  const std::size_t index = pair * kLanes + static_cast<std::size_t>(lane);
   Flow& flow = flows_[index];
   const bool idle = flow.empty();
   if (idle) {

@@ -5,16 +5,17 @@
 #include <vector>
 
 #include "plan/profile.hpp"
+#include "plan/task_graph.hpp"
 
 namespace convoy {
 
-/// Sends between the same pair of nodes follow one another; sends of different pairs share the cards with max-min
+/// Sends between the same pair of nodes in the same lane follow one another; other sends share the cards with max-min
 /// fairness: no send can become faster unless a slower one becomes slower still. Times are in seconds.
 class Links {
  public:
   explicit Links(const std::vector<NodeLink>& cards);
 
-  void send(int from, int to, double bytes, int task);
+  void send(int from, int to, Lane lane, double bytes, int task);
   /// Shares the cards anew if pairs have begun or ended to send since the last call. Returns whether it did.
   bool share(double now);
   /// When the next send ends at the present rates; infinity if there is none.
@@ -40,14 +41,16 @@ class Links {
     bool empty() const { return first == sends.size(); }
   };
 
-  std::size_t from(std::size_t flow) const { return flow / nodes_; }
-  std::size_t to(std::size_t flow) const { return nodes_ + flow % nodes_; }
+  static constexpr std::size_t kLanes = 2;
+
+  std::size_t from(std::size_t flow) const { return flow / kLanes / nodes_; }
+  std::size_t to(std::size_t flow) const { return nodes_ + flow / kLanes % nodes_; }
   void set_rate(std::size_t flow, double rate, double now);
 
   std::size_t nodes_;
   std::vector<double> capacity_;   ///< of each card, out and then in, by node
   std::vector<double> rates_;      ///< bytes per second that each card carries
-  std::vector<Flow> flows_;        ///< by sender and receiver
+  std::vector<Flow> flows_;        ///< by sender, receiver and lane
   std::vector<std::size_t> open_;  ///< flows that send
   bool changed_ = false;           ///< whether `open_` has changed since share()
 };

@@ -83,6 +83,12 @@ enum class Exchange {
   thesis
 };
 
+/// The connection that values take between two slaves. Those of one lane do not wait for those of the other.
+enum class Lane {
+  prompt,  ///< values that computations wait for: maps, their gradients, statistics
+  bulk     ///< weights and their gradients, for which there is time until the stage's next forward pass
+};
+
 /// The abilities of an exchange. Planner and runtime ask for these instead of the exchange's name.
 struct ExchangeTraits {
   bool micro_batches = true;          ///< the batch may travel in parts

@@ -39,6 +39,13 @@ Timing Timing::in_parts(int micro_batches) const {
   return timing;
 }
 
+Timing timing_at(double gflops, double memory, const Stage& stage, int filters, int batch, bool input_gradient) {
+  const double values = 2.0 * static_cast<double>(output_shape(stage, batch, filters).size());
+  const double pass = stage.kind == StageKind::convolution ? conv_flops(stage, batch, filters) / (1e9 * gflops)
+                                                           : values * sizeof(float) / memory;
+  return {.filters = filters, .forward = pass, .backward_input = input_gradient ? pass : 0.0, .backward_filters = pass};
+}
+
 double predict_seconds(const MemberProfile& member, std::size_t stage, int filters) {
   if (filters <= 0) return 0.0;
   const std::vector<Timing>& timings = member.stages[stage];

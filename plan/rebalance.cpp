@@ -80,30 +80,33 @@ std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan
 }
 
 void Rebalancer::begin(const Plan& plan) {
-  measured_.assign(plan.members.size(), std::vector<double>(plan.stages.size(), 0.0));
-  steps_ = 0;
-  steps_measured_ = 0;
+  sums_.assign(plan.members.size(), {.stages = std::vector<double>(plan.stages.size(), 0.0)});
 }
 
-void Rebalancer::forget() {
-  for (std::vector<double>& stages : measured_) std::ranges::fill(stages, 0.0);
-  steps_measured_ = 0;
+void Rebalancer::add(std::size_t member, const std::vector<double>& stages) {
+  Sums& sums = sums_[member];
+  if (sums.to_skip > 0) {
+    --sums.to_skip;
+    return;
+  }
+  ++sums.steps;
+  for (std::size_t s = 0; s < sums.stages.size(); ++s) sums.stages[s] += stages[s];
 }
 
-std::optional<Plan> Rebalancer::end_step(const std::vector<Stage>& trunk, const Plan& plan) {
+std::optional<Plan> Rebalancer::better(const std::vector<Stage>& trunk, const Plan& plan) {
   if (options_.profiles.empty()) return std::nullopt;
-  if (++steps_ <= kWarmUp) {
-    forget();
-    return std::nullopt;
+  for (std::size_t m = 0; m < sums_.size(); ++m) {
+    if (has_tiles(plan, static_cast<int>(m)) && sums_[m].steps < steps_to_judge_) return std::nullopt;
   }
-  if (++steps_measured_ < steps_to_judge_) return std::nullopt;
-  for (std::vector<double>& stages : measured_) {
-    for (double& seconds : stages) seconds /= steps_measured_;
+  MeasuredTimes means;
+  for (Sums& sums : sums_) {
+    for (double& seconds : sums.stages) seconds /= std::max(1, sums.steps);
+    means.push_back(sums.stages);
+    sums = {.to_skip = 0, .stages = std::vector<double>(sums.stages.size(), 0.0)};
   }
-  auto better = rebalanced(trunk, plan, corrected(options_.profiles, plan, measured_), options_.margin);
-  if (better) steps_to_judge_ *= 2;
-  forget();
-  return better;
+  auto found = rebalanced(trunk, plan, corrected(options_.profiles, plan, means), options_.margin);
+  if (found) steps_to_judge_ *= 2;
+  return found;
 }
 
 }  // namespace convoy

@@ -31,32 +31,33 @@ struct Rebalancing {
   double margin = 0.05;                 ///< fraction of a step's time that a move must save
 };
 
-/// Sums up the computing times of the members in the steps of a plan, and finds plans that save more than the margin.
+/// Sums up the computing times of the members in the steps of a plan, and finds plans that save more than the margin. Members
+/// may be in different steps, so that nobody needs to wait for the times of all.
 class Rebalancer {
  public:
   explicit Rebalancer(Rebalancing options) : options_(std::move(options)), steps_to_judge_(options_.first_steps) {}
 
   /// Drops all times and begins to measure this plan.
   void begin(const Plan& plan);
-  /// Adds seconds that a member computed for a stage in the current step.
-  void count(std::size_t member, std::size_t stage, double seconds) { measured_[member][stage] += seconds; }
-  /// Ends a training step under `plan`. Returns a better plan if enough steps were measured and one exists. The first
-  /// steps of a plan are not measured, because they compile kernels and fill caches.
-  std::optional<Plan> end_step(const std::vector<Stage>& trunk, const Plan& plan);
-  /// Whether the next end_step() drops or uses the times counted so far, so that those of all members must be counted.
-  bool needs_all_times() const {
-    return !options_.profiles.empty() && (steps_ < kWarmUp || steps_measured_ + 1 >= steps_to_judge_);
-  }
+  /// Takes the seconds that a member computed for each stage in its next training step. The first steps of a plan do not
+  /// count, because they compile kernels and fill caches.
+  void add(std::size_t member, const std::vector<double>& stages);
+  /// Returns a better plan if enough steps of every member with tiles have been counted since the last search, and there is
+  /// one.
+  std::optional<Plan> better(const std::vector<Stage>& trunk, const Plan& plan);
 
  private:
   static constexpr int kWarmUp = 2;  ///< steps of a plan that are not measured
 
-  void forget();
+  /// The times of a member since the last search for a better plan.
+  struct Sums {
+    int to_skip = kWarmUp;
+    int steps = 0;               ///< steps whose times `stages` contains
+    std::vector<double> stages;  ///< seconds
+  };
 
   Rebalancing options_;
-  MeasuredTimes measured_;  ///< sums since the last search for a better plan
-  int steps_ = 0;           ///< steps of the plan
-  int steps_measured_ = 0;  ///< steps whose times measured_ contains
+  std::vector<Sums> sums_;  ///< by member
   int steps_to_judge_;      ///< measured steps before the next search
 };
 

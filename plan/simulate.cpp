@@ -106,7 +106,7 @@ class Simulation {
       const Task& each = graph_.tasks[i];
       if (!goes_ahead(each)) continue;
       if (after_second) {
-        links_.send(each.node, each.to, work_[i], kOfThird);
+        links_.send(each.node, each.to, lane_of(each, graph_), work_[i], kOfThird);
       } else {
         release(static_cast<int>(tasks() + i));
       }
@@ -127,7 +127,8 @@ class Simulation {
 
   void start(int index) {
     const Task& started = task(index);
-    if (started.kind == TaskKind::send) return links_.send(started.node, started.to, work_[task_of(index)], index);
+    if (started.kind == TaskKind::send)
+      return links_.send(started.node, started.to, lane_of(started, graph_), work_[task_of(index)], index);
     ready_[at(started.node)].push(index);
     take_next(started.node);
   }

@@ -44,7 +44,7 @@ struct Simulated {
 
 /// Simulates two steps, of which the second begins at each node when this has finished the first. The time between their
 /// ends is the duration of every further step. Each node computes one task at a time, the first ready task in the order
-/// of the graph. Sends between the same pair of nodes follow one another; sends of different pairs share the cards with
+/// of the graph. Sends between the same pair of nodes in the same lane follow one another; other sends share the cards with
 /// max-min fairness (no send can become faster unless a slower one becomes slower still), which TCP on a switched LAN
 /// approximates. A node computes more slowly while it sends and receives.
 Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,

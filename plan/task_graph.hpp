@@ -100,6 +100,9 @@ bool is_in(const Task& task, const StepWork& work);
 /// one from every shard.
 bool needs_credit(const Task& task, const TaskGraph& graph, const Plan& plan);
 
+/// Returns the lane of a send. To and from the master there is one lane alone.
+Lane lane_of(const Task& sent, const TaskGraph& graph);
+
 /// Returns whether a task finds, joins or takes statistics of a batch norm.
 bool concerns_statistics(const Task& task);
 /// Returns whether a send carries statistics of a batch norm, of one row or of all.

@@ -51,6 +51,11 @@ bool passes_on(const Task& task, const TaskGraph& graph) {
   return before.kind == TaskKind::send && before.of_update == task.of_update;
 }
 
+Lane lane_of(const Task& sent, const TaskGraph& graph) {
+  const bool of_weights = sent.cargo == Cargo::weights || sent.cargo == Cargo::filter_part;
+  return of_weights && sent.node != graph.master && sent.to != graph.master ? Lane::bulk : Lane::prompt;
+}
+
 bool updates(const TaskGraph& graph, int node) {
   return std::ranges::any_of(graph.tasks,
                              [node](const Task& task) { return task.kind == TaskKind::update && task.node == node; });

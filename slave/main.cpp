@@ -152,7 +152,7 @@ void serve_on(Options options, const std::string& device_name) {
   const auto device = make_device(device_name, options.device_options);
   if (!options.insecure) options.slave.key = join_key_of(options);
   options.slave.cache = options.cache.empty() ? cache_folder("states") : std::filesystem::path(options.cache);
-  if (options.cache == "none") options.slave.cache.clear();
+  if (options.cache == "none" || device->info().paced) options.slave.cache.clear();  // a paced device keeps no weights
   const auto machine = energy::this_machine();
   energy::MemberMeter meter = meter_of(*machine, options, device_name, device->info().name);
   std::optional<energy::Sampler> sampler;

@@ -36,7 +36,7 @@ void MovingStates::send(wire::ClientLink& link) {
   for (const Leaving& each : std::exchange(leaving_, {})) {
     const wire::Piece begin{.step = 0, .task = static_cast<std::uint32_t>(each.state.stage), .first = 0};
     wire::send_values(begin, wire::values_of(each.state.state),
-                      [&](const wire::Envelope& piece) { link.send_to_peer(each.to, piece); });
+                      [&](const wire::Envelope& piece) { link.send_to_peer(each.to, Lane::prompt, piece); });
   }
 }
 

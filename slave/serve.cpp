@@ -76,13 +76,15 @@ std::string waiting(const SlaveOptions& options) {
 }
 
 wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, const wire::ClientLink& link) {
+  std::vector<std::string> capabilities{wire::kSixteenBits};
+  if (info.paced) capabilities.emplace_back(wire::kPaced);
   return {.version = wire::kProtocolVersion,
           .name = options.name,
           .device = info.description,
           .threads = static_cast<std::uint32_t>(info.threads),
           .memory = static_cast<std::uint64_t>(static_cast<double>(options.memory) / info.memory_factor),
           .filter_block = static_cast<std::uint32_t>(info.filter_block),
-          .capabilities = {wire::kSixteenBits},
+          .capabilities = std::move(capabilities),
           .peer_port = static_cast<std::uint32_t>(link.peer_port()),
           .peer_key = link.peer_key()};
 }

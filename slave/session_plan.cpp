@@ -86,23 +86,24 @@ void Session::check_memory(const wire::Assign& task) const {
 /// Connects to the slaves that this node sends to. Returns the names of slaves that do not listen for other slaves.
 std::vector<std::string> Session::meet_peers(const wire::Assign& task) {
   const TaskGraph graph = make_task_graph(task.plan, task.trunk);
-  std::set<int> targets;
+  std::set<std::pair<int, Lane>> targets;
   for (const Task& each : graph.tasks) {
-    if (each.kind == TaskKind::send && each.node == index_ && each.to != graph.master) targets.insert(each.to);
+    if (each.kind != TaskKind::send || each.node != index_ || each.to == graph.master) continue;
+    targets.emplace(each.to, lane_of(each, graph));
   }
   for (const wire::StateMove& move : task.moves) {
-    if (move.from == index_) targets.insert(move.to);
+    if (move.from == index_) targets.emplace(move.to, Lane::prompt);
   }
   std::vector<wire::ClientLink::Peer> peers;
   std::vector<std::string> unreached;
-  for (const int target : targets) {
+  for (const auto& [target, lane] : targets) {
     const auto to = static_cast<std::size_t>(target);
     if (to >= task.peers.size() || task.peers[to].empty()) {
-      unreached.push_back(members_[to]);
+      if (unreached.empty() || unreached.back() != members_[to]) unreached.push_back(members_[to]);
       continue;
     }
     const std::string key = to < task.peer_keys.size() ? task.peer_keys[to] : "";
-    peers.push_back({.node = target, .name = members_[to], .endpoint = task.peers[to], .key = key});
+    peers.push_back({.node = target, .name = members_[to], .endpoint = task.peers[to], .key = key, .lane = lane});
   }
   link_.meet(task.token, index_, peers, task.client_keys);
   return unreached;

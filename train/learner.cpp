@@ -1,9 +1,11 @@
 #include "train/learner.hpp"
 
+#include <utility>
+
 namespace convoy {
 
-NetLearner::NetLearner(Trunk& trunk, const Cut& cut, int batch, int threads)
-    : trunk_(&trunk), heads_(cut, batch, threads) {}
+NetLearner::NetLearner(Trunk& trunk, const Cut& cut, int batch, int threads, std::optional<HeadPace> pace)
+    : trunk_(&trunk), heads_(cut, batch, threads, std::move(pace)) {}
 
 BatchLoss NetLearner::accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) {
   BatchLoss loss;

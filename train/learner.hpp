@@ -72,9 +72,9 @@ class Learner {
 /// members: PeerLost passes through.
 class NetLearner : public Learner {
  public:
-  /// `threads` is the number of threads on this machine that compute the heads; 0 uses all cores. The trunk must
-  /// outlive the learner, or be replaced with use().
-  NetLearner(Trunk& trunk, const Cut& cut, int batch, int threads = 0);
+  /// `threads` is the number of threads on this machine that compute the heads; 0 uses all cores. With `pace`, the heads
+  /// only take the time of computing. The trunk must outlive the learner, or be replaced with use().
+  NetLearner(Trunk& trunk, const Cut& cut, int batch, int threads = 0, std::optional<HeadPace> pace = {});
 
   /// Changes to another trunk of the same net. The caller must then load the state.
   void use(Trunk& trunk) { trunk_ = &trunk; }

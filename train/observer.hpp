@@ -24,6 +24,7 @@ struct RunStart {
   std::string folder;
   std::string data;
   std::string device;  ///< device of the master
+  std::string paced;   ///< name of the master's device where the run's devices compute nothing
   std::size_t parameters = 0;
   int batch = 0;
   int epochs = 0;

@@ -126,19 +126,23 @@ class Loop {
   }
 
   void save() {
+    if (save_) save_state();
+    saved_step_ = steps_done();
+    since_save_.restart();
+  }
+
+  void save_state() {
     const std::shared_ptr<const ModelState> model = learner_.state();
     add_times(learner_.take_times(), outcome_.times);  // of the last update
     expect_unbroken();
     save_({model, progress()});
     if (finished_ && training_.save_best) ended_ = model;
-    saved_step_ = steps_done();
-    since_save_.restart();
   }
 
   /// Saves what the learner has kept since the last checkpoint, when it cannot go on.
   void save_kept() {
     const TrainingState* kept = learner_.kept();
-    if (kept == nullptr || learner_.broken() || steps_at(kept->progress) <= saved_step_) return;
+    if (!save_ || kept == nullptr || learner_.broken() || steps_at(kept->progress) <= saved_step_) return;
     saved_step_ = steps_at(kept->progress);
     save_(*kept);
   }

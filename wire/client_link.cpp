@@ -57,6 +57,16 @@ constexpr auto kBeforeAsking = std::chrono::seconds(2);
 constexpr auto kSilentAttempt = std::chrono::seconds(4);
 /// How long the addresses of a name in one family (IPv4 or IPv6) are tried before those in the other.
 constexpr auto kTurn = std::chrono::seconds(2);
+/// What follows the node in the id of a connection of the bulk lane.
+constexpr std::string_view kBulkSuffix = "b";
+/// The bytes of the bulk lane that the system may hold for all peers, and the least for each. TCP would fill the buffers of
+/// cards and switches, and what waits there delays the prompt lane. A link of 1 Gbit/s whose round trip takes 2 ms holds as
+/// many.
+constexpr int kBulkBuffers = 256 * 1024;
+constexpr int kLeastBulkBuffer = 16 * 1024;
+/// The type of service of the bulk lane: throughput rather than delay. The queues of this machine's card send such packets
+/// last.
+constexpr int kBulkService = 0x08;
 /// How long one attempt to connect to a name may last.
 constexpr auto kAttemptAtAName = std::chrono::milliseconds(5000);
 
@@ -95,6 +105,7 @@ struct TcpClientLink::State {
   std::string token;  ///< token of the current plan
   int self = 0;       ///< node of this slave in the current plan
   std::list<PeerSocket> peers;
+  int bulk_peers = 0;  ///< peers to which this slave sends in the bulk lane
   int meetings = 0;
 
   /// Connects to an IP address in its family, and to a name in the family that the link to the master has.
@@ -141,6 +152,10 @@ struct TcpClientLink::State {
     // The queue is unlimited: a send that blocked on a hung peer would keep this slave from reading the master's new
     // plan.
     link.socket.set(zmq::sockopt::sndhwm, 0);
+    if (link.peer.lane == Lane::bulk) {
+      link.socket.set(zmq::sockopt::sndbuf, std::max(kLeastBulkBuffer, kBulkBuffers / bulk_peers));
+      link.socket.set(zmq::sockopt::tos, kBulkService);
+    }
     link.socket.set(zmq::sockopt::tcp_keepalive, 1);
     auto monitor = std::make_unique<Monitor>(context, link.socket, fmt::format("{}-{}", ++meetings, link.peer.node));
     try {
@@ -150,7 +165,7 @@ struct TcpClientLink::State {
         if (!is_key(link.peer.key)) fail("it announced no public key");
         encrypt_as_client(link.socket, link.peer.key, key->member);
       }
-      connect(link.socket, to, fmt::format("{}/{}", token, self));
+      connect(link.socket, to, fmt::format("{}/{}{}", token, self, link.peer.lane == Lane::bulk ? kBulkSuffix : ""));
       link.monitor = std::move(monitor);
     } catch (const zmq::error_t& error) {
       link.fault = std::strerror(error.num());
@@ -179,10 +194,9 @@ struct TcpClientLink::State {
       if (token.empty() || !sender.starts_with(of_this_run)) continue;
       if (gatekeeper && gatekeeper->sender(frames.header).empty()) continue;
       From from{.channel = Channel::peer, .envelope = {}, .node = -1, .rejected = {}};
-      const char* number = sender.data() + of_this_run.size();
-      if (std::from_chars(number, sender.data() + sender.size(), from.node).ptr != sender.data() + sender.size()) {
-        continue;
-      }
+      const char* const end = sender.data() + sender.size();
+      const char* const rest = std::from_chars(sender.data() + of_this_run.size(), end, from.node).ptr;
+      if (rest != end && std::string_view(rest, end) != kBulkSuffix) continue;
       try {
         from.envelope = decode_frames(std::move(frames));
       } catch (const Error& error) {
@@ -324,6 +338,7 @@ void TcpClientLink::meet(const std::string& token, int self, const std::vector<P
   state.peers.clear();
   state.token = token;
   state.self = self;
+  state.bulk_peers = static_cast<int>(std::ranges::count(peers, Lane::bulk, &Peer::lane));
   for (const Peer& peer : peers) {
     state.peers.push_back({.peer = peer,
                            .address = printable(peer.endpoint),
@@ -343,8 +358,9 @@ std::vector<std::string> TcpClientLink::unreached(Deadline deadline) {
       if (each.monitor && each.monitor->stands()) continue;
       state_->try_again(each);
       hope = hope || each.monitor;
-      names.push_back(
-          fmt::format("{} at {}{}", each.peer.name, each.address, each.fault.empty() ? "" : ": " + each.fault));
+      std::string name =
+          fmt::format("{} at {}{}", each.peer.name, each.address, each.fault.empty() ? "" : ": " + each.fault);
+      if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
     }
     if (names.empty() || !hope || Clock::now() >= deadline) return names;
     state_->watch();
@@ -352,9 +368,10 @@ std::vector<std::string> TcpClientLink::unreached(Deadline deadline) {
   }
 }
 
-void TcpClientLink::send_to_peer(int node, const Envelope& envelope) {
-  const auto found = std::ranges::find_if(state_->peers, [&](const auto& each) { return each.peer.node == node; });
-  invariant(found != state_->peers.end(), "send_to_peer takes a node that was passed to meet");
+void TcpClientLink::send_to_peer(int node, Lane lane, const Envelope& envelope) {
+  const auto found = std::ranges::find_if(
+      state_->peers, [&](const auto& each) { return each.peer.node == node && each.peer.lane == lane; });
+  invariant(found != state_->peers.end(), "send_to_peer takes a node and a lane that were passed to meet");
   while (true) {
     try {
       invariant(send_frames(found->socket, envelope), "the queue of a peer socket has no limit");

@@ -148,8 +148,9 @@ class ClientLink {
     std::string name;      ///< name of the slave, for error texts
     std::string endpoint;  ///< "HOST:PORT", or ":PORT" for a slave on the master's host
     std::string key = {};  ///< peer_key() of the slave
+    Lane lane = Lane::prompt;
   };
-  /// Drops all links to peers, and connects to `peers` as node `self` of the plan with this token. From now on,
+  /// Drops all links to peers, and makes a connection for each of `peers`, for each lane one of its own, as node `self` of the plan with this token. From now on,
   /// messages with other tokens are ignored, and with keys also messages of clients whose public key is none of
   /// `clients`, which cannot connect either. A peer whose address or key cannot be used is one of unreached().
   virtual void meet(const std::string& token, int self, const std::vector<Peer>& peers,
@@ -157,9 +158,9 @@ class ClientLink {
   /// Waits until all peers are connected. Returns "NAME at HOST:PORT" of each peer that is not connected at the
   /// deadline, and the reason where one is known. Does not wait for peers that cannot be connected.
   virtual std::vector<std::string> unreached(Deadline deadline) = 0;
-  /// Queues a message without waiting. The queue has no limit, but never holds more than the plan sends in two steps.
-  /// Throws LinkBroken if the connection broke.
-  virtual void send_to_peer(int node, const Envelope& envelope) = 0;
+  /// Queues a message without waiting. Messages of one lane arrive in their order. The queue has no limit, but never holds
+  /// more than the plan sends in two steps. Throws LinkBroken if the connection broke.
+  virtual void send_to_peer(int node, Lane lane, const Envelope& envelope) = 0;
 };
 
 /// Makes the links of one machine.

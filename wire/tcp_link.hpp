@@ -21,8 +21,8 @@ class TcpServerLink final : public ServerLink {
   std::unique_ptr<State> state_;
 };
 
-/// Two DEALER sockets to the master, one to each slave that this slave sends to, and a ROUTER socket for slaves that send
-/// to it.
+/// Two DEALER sockets to the master, one to each slave that this slave sends to in each lane, and a ROUTER socket for
+/// slaves that send to it.
 class TcpClientLink final : public ClientLink {
  public:
   /// As Network::connect().
@@ -38,7 +38,7 @@ class TcpClientLink final : public ClientLink {
   void meet(const std::string& token, int self, const std::vector<Peer>& peers,
             const std::vector<std::string>& clients = {}) override;
   std::vector<std::string> unreached(Deadline deadline) override;
-  void send_to_peer(int node, const Envelope& envelope) override;
+  void send_to_peer(int node, Lane lane, const Envelope& envelope) override;
 
  private:
   struct State;

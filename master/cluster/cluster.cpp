@@ -35,7 +35,7 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
          net.file, net.name);
   }
   expect_possible(options, cut, net.training.batch);
-  cluster->roster_ = gather_slaves(options, net.name, observers, stop, network);
+  cluster->roster_ = gather_slaves(options, net.name, cluster->device().info().paced, observers, stop, network);
   if (!cluster->roster_) return nullptr;
   cluster->form();
   return cluster;

@@ -197,10 +197,8 @@ void ClusterTrunk::take_done(std::size_t slave, const wire::Done& done) {
   if (book_ != nullptr && done.energy)
     book_->take(roster_.slaves()[slave].id, roster_.slaves()[slave].name, *done.energy);
   if (!step.counts || done.stages.size() != stages_.size()) return;
-  for (std::size_t s = 0; s < stages_.size(); ++s) {
-    rebalancer_.count(slave, s, done.stages[s]);
-    longest_ = std::max(longest_, done.stages[s]);
-  }
+  rebalancer_.add(slave, done.stages);
+  for (const double seconds : done.stages) longest_ = std::max(longest_, seconds);
 }
 
 void ClusterTrunk::take_unreached(std::size_t slave, const wire::Unreached& missed) {

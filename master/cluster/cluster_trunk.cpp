@@ -146,11 +146,7 @@ void ClusterTrunk::end_step() {
   if (!training_) return;
   end_verification();
   training_ = false;
-  if (rebalancer_.needs_all_times()) {
-    settle();
-    count_own_seconds();
-  }
-  const auto better = rebalancer_.end_step(stages_, plan_);
+  const auto better = rebalancer_.better(stages_, plan_);
   if (!better || broken()) return;
   if (on_plan_) on_plan_(*better);
   change_plan(*better);
@@ -204,10 +200,8 @@ void ClusterTrunk::update(const UpdateStep& step) {
 void ClusterTrunk::count_own_seconds() {
   if (own_ == nullptr) return;
   const std::vector<double> seconds = node_->take_seconds();
-  for (std::size_t s = 0; s < stages_.size(); ++s) {
-    times_.back().compute += seconds[s];
-    if (given(own_step_).counts) rebalancer_.count(slave_count(), s, seconds[s]);
-  }
+  for (const double each : seconds) times_.back().compute += each;
+  if (given(own_step_).counts) rebalancer_.add(slave_count(), seconds);
 }
 
 std::vector<MemberTime> ClusterTrunk::take_times() {

@@ -26,7 +26,19 @@ std::optional<double> positive(std::string_view text) {
   return value;
 }
 
-/// Returns the floating-point operations of the heads' matrix products for one image and one pass.
+MemberProfile profile_of(const DescribedMachine& machine, double latency, const Cut& parts, int batch) {
+  const double bytes = machine.mbits * 1e6 / 8.0 * kPayload;
+  MemberProfile member{.name = {}, .stages = {}, .link = {bytes, bytes}, .latency = latency};
+  for (const Stage& stage : parts.trunk) {
+    const bool input_gradient = !member.stages.empty();
+    member.stages.push_back(
+        {timing_at(machine.gflops, member.host.memory, stage, stage.conv.filters, batch, input_gradient)});
+  }
+  return member;
+}
+
+}  // namespace
+
 double head_flops(const Cut& parts) {
   double flops = 0.0;
   for (const CutHead& head : parts.heads) {
@@ -40,25 +52,6 @@ double head_flops(const Cut& parts) {
   }
   return flops;
 }
-
-MemberProfile profile_of(const DescribedMachine& machine, double latency, const Cut& parts, int batch) {
-  const double bytes = machine.mbits * 1e6 / 8.0 * kPayload;
-  MemberProfile member{.name = {}, .stages = {}, .link = {bytes, bytes}, .latency = latency};
-  for (const Stage& stage : parts.trunk) {
-    // A stage without a convolution reads and writes its maps.
-    const double values = 2.0 * static_cast<double>(output_shape(stage, batch, stage.conv.filters).size());
-    const double pass = stage.kind == StageKind::convolution
-                            ? conv_flops(stage, batch, stage.conv.filters) / (1e9 * machine.gflops)
-                            : values * sizeof(float) / member.host.memory;
-    member.stages.push_back({{.filters = stage.conv.filters,
-                              .forward = pass,
-                              .backward_input = member.stages.empty() ? 0.0 : pass,
-                              .backward_filters = pass}});
-  }
-  return member;
-}
-
-}  // namespace
 
 std::vector<DescribedMachine> machines_from(const std::string& text) {
   std::vector<DescribedMachine> machines;

@@ -24,6 +24,9 @@ struct DescribedMaster {
   double latency = 2e-4;  ///< of a message, in seconds
 };
 
+/// Returns the floating-point operations of the heads' matrix products for one image and one pass.
+double head_flops(const Cut& parts);
+
 /// Returns the calibration of slaves named slave1, slave2, ...: each pass of a stage takes its floating-point operations over
 /// the machine's speed, whatever its shape.
 Calibration calibration_of(const std::vector<DescribedMachine>& slaves, const DescribedMaster& master, const Cut& parts,

@@ -50,8 +50,9 @@ bool gather_slaves(const ClusterOptions& options, Roster& roster, int count, con
   });
 }
 
-std::unique_ptr<Roster> gather_slaves(const ClusterOptions& options, const std::string& run, const Observers& observers,
-                                      const std::atomic<bool>& stop, wire::Network& network) {
+std::unique_ptr<Roster> gather_slaves(const ClusterOptions& options, const std::string& run, bool paced,
+                                      const Observers& observers, const std::atomic<bool>& stop,
+                                      wire::Network& network) {
   std::shared_ptr<KeyRing> keys;
   if (!options.insecure) {
     const bool made = !has_key_file(options.keys);
@@ -60,6 +61,7 @@ std::unique_ptr<Roster> gather_slaves(const ClusterOptions& options, const std::
   }
   auto roster = std::make_unique<Roster>(
       options.listen, run, keys, [&observers](const std::string& text) { notice(observers, text); }, network);
+  roster->expect_paced(paced);
   if (options.insecure && options.slaves > 0) {
     notice(observers, "links are neither encrypted nor authenticated (--insecure)");
   }

@@ -24,6 +24,10 @@ constexpr std::size_t kLongestDevice = 200;
 constexpr auto kTellAgain = 60s;
 constexpr std::size_t kMostTold = 64;
 
+bool says(const wire::Hello& hello, const char* capability) {
+  return std::ranges::find(hello.capabilities, capability) != hello.capabilities.end();
+}
+
 }  // namespace
 
 bool reached(wire::ServerLink& link, const std::string& id, const wire::Message& message) {
@@ -55,6 +59,13 @@ std::optional<std::string> Lobby::objection(const wire::ServerLink::From& from, 
         wire::kProtocolVersion, hello.version);
   }
   if (const auto fault = fault_of_name(hello.name)) return *fault + "; start this slave with another --name";
+  if (says(hello, wire::kPaced) != paced_) {
+    return paced_
+               ? "this run is a measurement on paced devices, which compute nothing, and this slave's device computes; "
+                 "start it with --device paced:GFLOPS, or the master with a device that computes"
+               : "this slave's device is paced and computes nothing, and this run computes; start the slave with "
+                 "another --device, or the master with --device paced:GFLOPS for a measurement";
+  }
   // Other slaves could not connect to it without a public key of its own.
   if ((keys_ != nullptr) != wire::is_key(hello.peer_key) || (keys_ == nullptr && !hello.peer_key.empty())) {
     return "its public key towards other slaves is missing or damaged; run the same release of Convoy on both";
@@ -132,18 +143,17 @@ void Lobby::admit(const wire::ServerLink::From& from, const wire::Hello& hello, 
     tell_refusal({fmt::format("slave {} at {}", printable(hello.name, kLongestName), from.address), *reason});
     return;
   }
-  const SlaveInfo info{
-      .id = from.peer,
-      .name = hello.name,
-      .device = printable(hello.device, kLongestDevice),
-      .threads = static_cast<int>(hello.threads),
-      .memory = hello.memory,
-      .filter_block = static_cast<int>(hello.filter_block),
-      .sixteen_bits = std::ranges::find(hello.capabilities, wire::kSixteenBits) != hello.capabilities.end(),
-      .address = from.address,
-      .peer_port = static_cast<int>(hello.peer_port),
-      .peer_key = hello.peer_key,
-      .key = from.key};
+  const SlaveInfo info{.id = from.peer,
+                       .name = hello.name,
+                       .device = printable(hello.device, kLongestDevice),
+                       .threads = static_cast<int>(hello.threads),
+                       .memory = hello.memory,
+                       .filter_block = static_cast<int>(hello.filter_block),
+                       .sixteen_bits = says(hello, wire::kSixteenBits),
+                       .address = from.address,
+                       .peer_port = static_cast<int>(hello.peer_port),
+                       .peer_key = hello.peer_key,
+                       .key = from.key};
   const bool known = std::ranges::any_of(guests_, [&](const Guest& guest) { return guest.info.id == info.id; });
   if (!known && !make_room()) {
     reached(link_, from.peer, wire::Refused{"too many slaves wait to join"});

@@ -62,6 +62,9 @@ class Lobby {
   /// Sends Bye to all guests.
   void dismiss(const std::string& reason);
 
+  /// Whether the run's devices are paced, as this machine's is. A slave whose device is of the other kind is refused. By
+  /// default they compute.
+  void expect_paced(bool paced) { paced_ = paced; }
   /// From now on, admits only slaves with these names; other slaves are refused with `reason`.
   void admit_only(std::set<std::string> names, std::string reason);
   /// Counts the loss of a member. A slave with several losses in a row is refused for some minutes, unless the run cannot
@@ -100,6 +103,7 @@ class Lobby {
 
   wire::ServerLink& link_;
   std::string run_;
+  bool paced_ = false;
   KeyRing* keys_;
   std::function<void(const std::string&)> notice_;
   std::vector<Guest> guests_;

@@ -5,7 +5,9 @@
 #include "core/stopwatch.hpp"
 #include "core/thread_team.hpp"
 #include "devices/calibrate.hpp"
+#include "devices/paced_device.hpp"
 #include "kernels/host/matmul.hpp"
+#include "master/cluster/described_machines.hpp"
 #include "model/head.hpp"
 #include "train/local_trunk.hpp"
 
@@ -33,7 +35,15 @@ double seconds_of(const Work& work) {
 
 }  // namespace
 
-HeadTimes time_heads(const Cut& cut, int batch, int threads) {
+std::optional<HeadPace> pace_of_heads(const Cut& cut, int batch, const Device& device) {
+  const PacedDevice* paced = as_paced(device);
+  if (paced == nullptr) return std::nullopt;
+  const HeadTimes times = paced->profile().heads(head_flops(cut), batch);
+  return HeadPace{times.fixed, times.per_image, times.update, paced->spend()};
+}
+
+HeadTimes time_heads(const Cut& cut, int batch, int threads, const Device& device) {
+  if (const auto pace = pace_of_heads(cut, batch, device)) return {pace->fixed, pace->per_image, pace->update};
   set_matmul_threads(threads > 0 ? threads : hardware_threads());
   const std::vector<int> labels(static_cast<std::size_t>(batch), 0);
   HeadTimes times;
@@ -92,6 +102,8 @@ TrunkTimes time_trunk(const Cut& cut, int images, Device& device) {
 }  // namespace
 
 double time_alone(const Cut& cut, int batch, Device& device, std::size_t memory, const HeadTimes& head) {
+  std::optional<TimeOfSleeps> known;
+  if (device.info().paced) known.emplace();
   std::size_t bytes = 0;
   for (const Stage& stage : cut.trunk) bytes += shard_bytes(stage, stage.conv.filters, batch, &stage != &cut.trunk[0]);
   if (memory != 0 && bytes > memory) return 0.0;

@@ -2,15 +2,21 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "kernels/device.hpp"
+#include "model/heads.hpp"
 #include "nets/graph/net.hpp"
 #include "plan/profile.hpp"
 
 namespace convoy {
 
-/// Times all heads on batches of `batch` images, computed by `threads` threads (0: all cores).
-HeadTimes time_heads(const Cut& cut, int batch, int threads);
+/// Times all heads on batches of `batch` images, computed by `threads` threads (0: all cores). Where this machine's `device`
+/// is paced, its profile has the times.
+HeadTimes time_heads(const Cut& cut, int batch, int threads, const Device& device);
+
+/// Returns the pace of the heads where this machine's `device` is paced; nothing where they are to be computed.
+std::optional<HeadPace> pace_of_heads(const Cut& cut, int batch, const Device& device);
 
 /// Returns the seconds of a step on this machine alone: the trunk on `device`, which has `memory` bytes (0: unlimited),
 /// and the heads, which were timed at `head`. Returns 0 where the memory is too small.

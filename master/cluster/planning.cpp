@@ -54,7 +54,7 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Roster& roster, co
   if (first) {
     calibration.batch = work.batch;
     for (const Stage& stage : work.cut.trunk) calibration.stages.push_back(stage.name);
-    calibration.master.head = time_heads(work.cut, work.batch, work.threads);
+    calibration.master.head = time_heads(work.cut, work.batch, work.threads, work.device);
     if (maybe_alone) {
       calibration.seconds_alone = time_alone(work.cut, work.batch, work.device, memory, calibration.master.head);
     }

@@ -40,6 +40,8 @@ class Roster {
   /// The members and the slaves in the lobby, for the calls of `changed`.
   std::vector<SlaveInfo> present() const;
 
+  /// Whether the run's devices are paced; see Lobby::expect_paced(). Call it before slaves are gathered.
+  void expect_paced(bool paced) { lobby_.expect_paced(paced); }
   /// From now on, admits only slaves with these names to the lobby; other slaves are refused with `reason`.
   void admit_only(std::set<std::string> names, std::string reason) {
     lobby_.admit_only(std::move(names), std::move(reason));

@@ -94,13 +94,14 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
   Observers observers;
   if (options.net.format == "text") {
     observers.push_back(make_text_observer());
+    if (device->info().paced) notice(observers, fmt::format("this machine is {}", device->info().description));
     if (cluster.slaves > 0) {
       fmt::print("to plan without slaves, give --calibration RUN/calibration.json or --machines {}x240@1000\n",
                  cluster.slaves);
     }
   }
   expect_possible(cluster, cut, batch);
-  const auto roster = gather_slaves(cluster, net.name, observers, catch_stop_signals());
+  const auto roster = gather_slaves(cluster, net.name, device->info().paced, observers, catch_stop_signals());
   if (!roster) return std::nullopt;
   Planned planned =
       plan_members({cluster, cut, batch, *device, options.net.device_options.threads}, *roster, observers);

@@ -11,6 +11,7 @@
 #include "core/stop_signal.hpp"
 #include "data/batches.hpp"
 #include "data/image_file.hpp"
+#include "devices/paced_device.hpp"
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/report/text_observer.hpp"
@@ -134,6 +135,7 @@ void print(const std::string& file, const std::vector<float>& scores, const Net&
 }  // namespace
 
 int predict_command(const PredictOptions& options) {
+  expect_computing(options.net.device, "predict");
   const Net net = load_net(options.net);
   if (net.scales.empty()) {
     fail(

@@ -4,6 +4,7 @@
 #include "core/stop_signal.hpp"
 #include "core/stopwatch.hpp"
 #include "data/dataset.hpp"
+#include "devices/paced_device.hpp"
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/report/test_report.hpp"
@@ -77,6 +78,7 @@ void print(const Found& found, const TestOptions& options, const Net& net, int i
 }  // namespace
 
 int test_command(const TestOptions& options) {
+  expect_computing(options.net.device, "test");
   Net net = load_net(options.net);
   const Cut cut = convoy::cut(net);
   const DataSet data = open_data(options.net.data, options.net.seed, net.input, options.net.corrupt);

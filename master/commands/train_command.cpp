@@ -7,7 +7,9 @@
 #include "core/output.hpp"
 #include "core/stop_signal.hpp"
 #include "data/dataset.hpp"
+#include "devices/paced_device.hpp"
 #include "master/cluster/cluster_learner.hpp"
+#include "master/cluster/master_times.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/commands/run_options.hpp"
 #include "master/report/plot_observer.hpp"
@@ -63,10 +65,28 @@ TrainingState restore(const TrainOptions& options, const Cut& cut, const RunIden
   return state;
 }
 
+/// The name of a paced device; empty where the device computes.
+std::string paced_device(const NetOptions& options) { return is_paced(options.device) ? options.device : ""; }
+
 Observers make_observers(const NetOptions& options) {
   Observers observers;
-  observers.push_back(options.format == "json" ? make_json_observer() : make_text_observer());
+  observers.push_back(options.format == "json" ? make_json_observer(stdout, paced_device(options))
+                                               : make_text_observer());
   return observers;
+}
+
+/// Throws Error for options that need values, where the device computes none.
+void expect_no_values_wanted(const TrainOptions& options) {
+  const auto refuse = [&](bool given, const std::string& option, const std::string& why) {
+    if (given) fail("{} has no meaning with --device {}: {}; leave it out", option, options.net.device, why);
+  };
+  const std::string nothing =
+      "a run on a paced device computes nothing, and saves no weights, checkpoints or snapshots";
+  refuse(options.resume, "--resume", nothing);
+  refuse(!options.weights.empty(), "--weights", nothing);
+  refuse(options.cluster.verify > 0, "--verify", nothing);
+  refuse(options.given.contains("checkpoint-seconds"), "--checkpoint-seconds", nothing);
+  refuse(options.given.contains("snapshot-seconds"), "--snapshot-seconds", nothing);
 }
 
 /// The times of the master in a step. Alone it computes all the time.
@@ -85,10 +105,12 @@ class TrainCommand {
         cut_(cut(net_)),
         data_(open_data(options.net.data, options.net.seed, net_.input, options.net.corrupt)),
         observers_(make_observers(options.net)),
+        paced_(paced_device(options.net)),
         fingerprint_(fingerprint(net_, options.net)) {
     // A meter that cannot be used is an error before slaves are waited for.
     if (!options.energy.meter.empty()) energy_.emplace(options.energy, false);
     require_fits(data_, net_);
+    if (!paced_.empty()) expect_no_values_wanted(options);
     for (const auto& observer : observers_) {
       for (const std::string& notice : data_.notices) observer->on_notice(notice);
     }
@@ -109,8 +131,8 @@ class TrainCommand {
     go_on_ = go_on_command(command_line, folder);
     files_ = std::make_unique<RunFiles>(folder, cut_, net_, observers_);
     files_->keep("config.yaml", config(command_line));
-    observers_.push_back(make_file_observer(folder));
-    observers_.push_back(make_plot_observer(folder));
+    observers_.push_back(make_file_observer(folder, paced_));
+    if (paced_.empty()) observers_.push_back(make_plot_observer(folder));
   }
 
   int run() {
@@ -128,7 +150,8 @@ class TrainCommand {
 
  private:
   std::string config(const std::string& command_line) const {
-    return fmt::format("# {}\n{}", command_line, to_yaml(net_));
+    const std::string mark = paced_.empty() ? "" : fmt::format("# {}: a measurement; nothing was computed\n", paced_);
+    return fmt::format("# {}\n{}{}", command_line, mark, to_yaml(net_));
   }
 
   RunIdentity identity() const {
@@ -156,6 +179,7 @@ class TrainCommand {
                    .folder = files_->folder(),
                    .data = options_.net.data,
                    .device = cluster.device().info().description,
+                   .paced = paced_,
                    .parameters = parameter_count(net_),
                    .batch = net_.training.batch,
                    .epochs = net_.training.epochs,
@@ -175,34 +199,47 @@ class TrainCommand {
   std::unique_ptr<Learner> make_learner(Cluster& cluster) const {
     const int batch = net_.training.batch;
     const int threads = options_.net.device_options.threads;
-    if (options_.cluster.slaves == 0) return std::make_unique<NetLearner>(cluster.trunk(), cut_, batch, threads);
+    // A run on paced devices has no values to which it could go back after a loss, so that it needs no recovery.
+    if (options_.cluster.slaves == 0 || !paced_.empty()) {
+      return std::make_unique<NetLearner>(cluster.trunk(), cut_, batch, threads,
+                                          pace_of_heads(cut_, batch, cluster.device()));
+    }
     return std::make_unique<ClusterLearner>(cluster, cut_, batch, threads, options_.snapshot_seconds);
   }
 
   int train_and_end(Cluster& cluster, const std::atomic<bool>& stop) {
-    const Training training{
-        .net = net_,
-        .training = *training_,
-        .test = *test_,
-        .seed = options_.net.seed,
-        .max_steps = options_.steps,
-        .checkpoint_seconds = options_.checkpoint_seconds,
-        .stop = stop,
-        .save_now = &catch_hangups(),
-        .energy =
-            [&](const std::vector<MemberTime>& times, double seconds) {
-              if (seconds > 0) energy_->count(own_times(cluster, times, seconds), seconds);
-              return energy_->report(cluster.energies());
-            },
-        .best = options_.resume ? files_->best_before() : BestEpoch{},
-        .save_best = [&](const BestEpoch& best, const ModelState& model) { files_->try_to_save_best(best, model); }};
+    Training training{.net = net_,
+                      .training = *training_,
+                      .test = *test_,
+                      .seed = options_.net.seed,
+                      .max_steps = options_.steps,
+                      .checkpoint_seconds = options_.checkpoint_seconds,
+                      .stop = stop,
+                      .save_now = &catch_hangups(),
+                      .energy =
+                          [&](const std::vector<MemberTime>& times, double seconds) {
+                            if (seconds > 0) energy_->count(own_times(cluster, times, seconds), seconds);
+                            return energy_->report(cluster.energies());
+                          },
+                      .best = options_.resume ? files_->best_before() : BestEpoch{},
+                      .save_best = {}};
+    Save save;
+    if (paced_.empty()) {
+      training.save_best = [&](const BestEpoch& best, const ModelState& model) {
+        files_->try_to_save_best(best, model);
+      };
+      save = [&](const TrainingState& state) { files_->try_to_save(saved(cluster, state)); };
+    }
     const std::unique_ptr<Learner> learner = make_learner(cluster);
     if (!energy_) energy_.emplace(options_.energy, is_gpu(cluster.device().info().name));
     energy_->begin();
     try {
-      files_->save(saved(cluster, start_));  // makes sure that there is a checkpoint
-      const Outcome outcome = train(training, *learner, std::move(start_), observers_,
-                                    [&](const TrainingState& state) { files_->try_to_save(saved(cluster, state)); });
+      if (paced_.empty()) {
+        files_->save(saved(cluster, start_));  // makes sure that there is a checkpoint
+      } else {
+        files_->keep("plan.json", to_json(cluster.plan()));
+      }
+      const Outcome outcome = train(training, *learner, std::move(start_), observers_, save);
       const EnergyReport energy = energy_->report(cluster.energies());
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       files_->finish(stop);
@@ -213,10 +250,7 @@ class TrainCommand {
     } catch (const PeerLost& lost) {
       cluster.dismiss("the run ended: " + std::string(lost.what()));
       files_->finish(stop);
-      end({.how = "failed",
-           .text =
-               fmt::format("stopped: {}; the last checkpoint is that of step {}", lost.what(), files_->saved_step()),
-           .go_on = go_on_});
+      end({.how = "failed", .text = fmt::format("stopped: {}; {}", lost.what(), what_is_left()), .go_on = go_on()});
       return kSlaveLost;
     } catch (const Diverged& diverged) {
       cluster.dismiss("the run ended: " + std::string(diverged.what()));
@@ -252,7 +286,7 @@ class TrainCommand {
                .verified = verified};
     if (outcome.interrupted) {
       end.how = "interrupted";
-      end.text = fmt::format("interrupted after step {} of {}; a checkpoint was written", outcome.steps, steps);
+      end.text = fmt::format("interrupted after step {} of {}{}", outcome.steps, steps, written());
     } else if (outcome.out_of_patience) {
       end.how = "stopped";
       end.text =
@@ -260,11 +294,19 @@ class TrainCommand {
                       outcome.progress.epoch, net_.training.patience);
     } else if (outcome.steps < steps) {
       end.how = "stopped";
-      end.text = fmt::format("stopped after step {} of {}; a checkpoint was written", outcome.steps, steps);
+      end.text = fmt::format("stopped after step {} of {}{}", outcome.steps, steps, written());
     }
-    if (outcome.interrupted || (outcome.steps < steps && !outcome.out_of_patience)) end.go_on = go_on_;
+    if (outcome.interrupted || (outcome.steps < steps && !outcome.out_of_patience)) end.go_on = go_on();
     return end;
   }
+
+  /// The command that resumes the run; a run on a paced device cannot go on.
+  std::string go_on() const { return paced_.empty() ? go_on_ : ""; }
+  std::string what_is_left() const {
+    if (!paced_.empty()) return "paced runs do not go on";
+    return fmt::format("the last checkpoint is that of step {}", files_->saved_step());
+  }
+  const char* written() const { return paced_.empty() ? "; a checkpoint was written" : ""; }
 
   void end(const RunEnd& end) {
     for (const auto& observer : observers_) observer->on_end(end);
@@ -276,6 +318,7 @@ class TrainCommand {
   DataSet data_;
   UnbegunRun unbegun_;  ///< its files are removed after the observers have closed them
   Observers observers_;
+  std::string paced_;                  ///< name of the device where it is paced; empty where the run computes
   std::optional<EnergyWatch> energy_;  ///< from the first step on, or from the beginning if its meter is named
   std::string fingerprint_;
   std::unique_ptr<Batches> training_;

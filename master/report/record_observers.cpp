@@ -97,7 +97,8 @@ Json plan_json(const std::vector<Stage>& stages, const Plan& plan) {
 /// Turns each event into a JSON object and passes it to `sink`.
 class JsonObserver : public Observer {
  public:
-  explicit JsonObserver(std::function<void(const std::string&)> sink) : sink_(std::move(sink)) {}
+  JsonObserver(std::function<void(const std::string&)> sink, std::string paced)
+      : sink_(std::move(sink)), paced_(std::move(paced)) {}
 
   void on_start(const RunStart& start) override {
     stages_ = start.stages;
@@ -185,9 +186,13 @@ class JsonObserver : public Observer {
                  {"energy_delay_product", joules * end.seconds}});
     return json;
   }
-  void put(const Json& json) { sink_(json.dump(-1, ' ', false, Json::error_handler_t::replace)); }
+  void put(Json json) {
+    if (!paced_.empty()) json["paced"] = paced_;
+    sink_(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
 
   std::function<void(const std::string&)> sink_;
+  std::string paced_;          ///< name of the device, where it is paced
   std::vector<Stage> stages_;  ///< stages of the run's net
   long first_step_ = 0;
   int batch_ = 0;
@@ -242,19 +247,22 @@ class GrowingFile {
 
 class FileObserver : public JsonObserver {
  public:
-  explicit FileObserver(const std::string& folder)
-      : JsonObserver([this](const std::string& line) { events_.add(without_keys(line)); }),
+  FileObserver(const std::string& folder, const std::string& paced)
+      : JsonObserver([this](const std::string& line) { events_.add(without_keys(line)); }, paced),
+        mark_(paced.empty() ? "" : "," + paced),
         events_(folder + "/events.jsonl", ""),
-        results_(folder + "/results.csv",
-                 "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,learning_rate,"
-                 "joules,joules_error,measured_members,members,declared_joules,assumed_joules") {}
+        results_(
+            folder + "/results.csv",
+            std::string("epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,"
+                        "learning_rate,joules,joules_error,measured_members,members,declared_joules,assumed_joules") +
+                (paced.empty() ? "" : ",paced")) {}
 
   void on_epoch(const EpochReport& report) override {
     JsonObserver::on_epoch(report);
-    results_.add(fmt::format("{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.2f},{:.3f},{:g},{}", report.epoch, report.step,
+    results_.add(fmt::format("{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.2f},{:.3f},{:g},{}{}", report.epoch, report.step,
                              report.train_loss, report.train_accuracy, report.test_loss, report.test_accuracy,
                              report.images_per_second, report.seconds, report.learning_rate,
-                             energy_columns(report.energy)));
+                             energy_columns(report.energy), mark_));
   }
 
  private:
@@ -264,18 +272,19 @@ class FileObserver : public JsonObserver {
     return std::regex_replace(line, key, "$1KEY");
   }
 
+  std::string mark_;  ///< the last field of each row, where the device is paced
   GrowingFile events_;
   GrowingFile results_;
 };
 
 }  // namespace
 
-std::unique_ptr<Observer> make_json_observer(std::FILE* to) {
-  return std::make_unique<JsonObserver>([to](const std::string& line) { put(to, line + "\n"); });
+std::unique_ptr<Observer> make_json_observer(std::FILE* to, const std::string& paced) {
+  return std::make_unique<JsonObserver>([to](const std::string& line) { put(to, line + "\n"); }, paced);
 }
 
-std::unique_ptr<Observer> make_file_observer(const std::string& folder) {
-  return std::make_unique<FileObserver>(folder);
+std::unique_ptr<Observer> make_file_observer(const std::string& folder, const std::string& paced) {
+  return std::make_unique<FileObserver>(folder, paced);
 }
 
 }  // namespace convoy

@@ -37,6 +37,12 @@ class TextObserver : public Observer {
     lines_.line(fmt::format("net {}: {} parameters, batch {}, {} epoch{} of {} images; data {}", start.net,
                             start.parameters, start.batch, start.epochs, start.epochs == 1 ? "" : "s",
                             start.training_images, start.data));
+    if (paced()) {
+      lines_.line(
+          fmt::format("{}: this run is a measurement: its devices take the time of computing and compute nothing, "
+                      "and it saves no weights",
+                      start.paced));
+    }
     for (std::size_t m = 0; m < start.plan.members.size(); ++m) lines_.line(share_of(m));
     if (start.first_step > 0) lines_.line(fmt::format("resuming after step {}", start.first_step));
   }
@@ -71,6 +77,11 @@ class TextObserver : public Observer {
   }
 
   void on_epoch(const EpochReport& report) override {
+    if (paced()) {
+      lines_.line(fmt::format("epoch {}/{}: {}, nothing is computed; {:.2f} images/s, {}", report.epoch, start_.epochs,
+                              start_.paced, report.images_per_second, duration(report.seconds)));
+      return;
+    }
     const std::string training = fmt::format("epoch {}/{}: training loss {:.4f}, accuracy {:.2f} %", report.epoch,
                                              start_.epochs, report.train_loss, 100.0 * report.train_accuracy);
     const std::string test =
@@ -84,7 +95,8 @@ class TextObserver : public Observer {
 
   void on_end(const RunEnd& end) override {
     lines_.line(end.text.empty() ? fmt::format("finished in {}", duration(end.seconds)) : end.text);
-    if (end.test_accuracy >= 0.0) {
+    if (paced()) lines_.line(fmt::format("{}: nothing was computed, and no weights were saved", start_.paced));
+    if (end.test_accuracy >= 0.0 && !paced()) {
       const bool best_before = end.best_epoch > 0 && end.best_accuracy > end.test_accuracy;
       lines_.line(fmt::format("test accuracy {:.2f} %{}", 100.0 * end.test_accuracy,
                               best_before ? fmt::format("; the best, {:.2f} %, was that of epoch {}: best.safetensors",
@@ -112,6 +124,9 @@ class TextObserver : public Observer {
   }
 
  private:
+  /// Whether the run's devices compute nothing.
+  bool paced() const { return !start_.paced.empty(); }
+
   /// Whether the next progress report is due.
   bool is_time() {
     if (shown_ && since_.seconds() < lines_.output().seconds_between) return false;
@@ -153,8 +168,10 @@ class TextObserver : public Observer {
   std::string run_now(const StepReport& report) const {
     const std::string epoch = fmt::format("epoch {}/{}", report.epoch, start_.epochs);
     const std::string step = fmt::format("  step {}/{}", report.step_in_epoch, report.steps_per_epoch);
-    const std::string loss = fmt::format("  loss {:.4f}", report.mean_loss);
-    const std::string accuracy = fmt::format("  accuracy {:.1f} %", 100.0 * report.accuracy);
+    // A paced device gives no results.
+    const std::string loss = paced() ? "  " + start_.paced : fmt::format("  loss {:.4f}", report.mean_loss);
+    const std::string accuracy =
+        paced() ? ", nothing is computed" : fmt::format("  accuracy {:.1f} %", 100.0 * report.accuracy);
     const std::string speed = fmt::format("  {:.0f} images/s", report.images_per_second);
     const std::string left = fmt::format("  {} left", duration(report.seconds_left));
     const std::string watts = watts_now(report.energy);

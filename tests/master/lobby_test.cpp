@@ -40,6 +40,25 @@ std::string answer_to(wire::ClientLink& link, const wire::Hello& hello) {
   return "no answer";
 }
 
+/// A run in which some members compute and others do not would give wrong weights and wrong times.
+TEST(Joining, PacedAndComputingDevicesDoNotMix) {
+  for (const bool paced : {false, true}) {
+    Roster roster("tcp://127.0.0.1:*", "test");
+    roster.expect_paced(paced);
+    std::atomic<bool> stop{false};
+    std::thread master([&] { roster.gather(5, stop, [] {}); });
+    wire::TcpClientLink one(roster.endpoint());
+    wire::TcpClientLink two(roster.endpoint());
+    const wire::Hello computing{.name = "a"};
+    const wire::Hello measuring{.name = "b", .capabilities = {wire::kPaced}};
+    EXPECT_EQ(answer_to(one, paced ? measuring : computing), "welcome");
+    EXPECT_THAT(answer_to(two, paced ? computing : measuring), HasSubstr("--device paced:GFLOPS"));
+    stop = true;
+    master.join();
+    EXPECT_EQ(roster.present().size(), 1U);
+  }
+}
+
 TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheFix) {
   std::vector<std::string> notices;
   Roster roster("tcp://127.0.0.1:*", "test", {}, [&](const std::string& text) { notices.push_back(text); });

@@ -89,6 +89,50 @@ TEST(Rebalance, LeavesThePlanWhereNoOtherFits) {
   EXPECT_FALSE(rebalanced(equal_stages(), equal_shares(2), profiles, 0.05));
 }
 
+/// With steps that overlap, members are in different steps. Waiting for the times of all would end the overlap.
+TEST(Rebalancers, CountEachMembersOwnSteps) {
+  Rebalancer rebalancer({.profiles = {member("m0", 0.1, 0.1), member("m1", 0.1, 0.1)}, .first_steps = 3});
+  const Plan plan = equal_shares(2);
+  const std::vector<double> warming{99.0, 1.0};
+  const std::vector<double> as_timed{5.0, 5.0};
+  const std::vector<double> slow{15.0, 15.0};
+  rebalancer.begin(plan);
+  for (int step = 0; step < 2; ++step) {
+    rebalancer.add(0, warming);
+    rebalancer.add(1, warming);
+  }
+  for (int step = 0; step < 5; ++step) rebalancer.add(0, as_timed);
+  rebalancer.add(1, slow);
+  rebalancer.add(1, slow);
+  EXPECT_FALSE(rebalancer.better(equal_stages(), plan)) << "two steps of m1 are too few";
+  rebalancer.add(1, slow);
+  const auto better = rebalancer.better(equal_stages(), plan);
+  ASSERT_TRUE(better);
+  EXPECT_EQ(own_filters(*better, 0, 0).count, 75) << "the first steps do not count";
+  EXPECT_FALSE(rebalancer.better(equal_stages(), plan)) << "times count once";
+  for (int step = 0; step < 5; ++step) {
+    rebalancer.add(0, as_timed);
+    rebalancer.add(1, slow);
+  }
+  EXPECT_FALSE(rebalancer.better(equal_stages(), plan)) << "after a move twice as many steps are measured";
+  rebalancer.add(0, as_timed);
+  rebalancer.add(1, slow);
+  EXPECT_TRUE(rebalancer.better(equal_stages(), plan));
+}
+
+TEST(Rebalancers, DoNotWaitForMembersWithoutTiles) {
+  Plan plan = equal_shares(3);
+  for (StagePlan& stage : plan.stages) stage = stage_plan({50, 0, 50}, micro_batch_size(plan));
+  const MemberProfile each = member("m", 0.1, 0.1);
+  Rebalancer rebalancer({.profiles = {each, each, each}, .first_steps = 1});
+  rebalancer.begin(plan);
+  for (int step = 0; step < 3; ++step) {
+    rebalancer.add(0, {5.0, 5.0});
+    rebalancer.add(2, {15.0, 15.0});
+  }
+  EXPECT_TRUE(rebalancer.better(equal_stages(), plan));
+}
+
 TEST(Rebalance, KeepsTheFormOfThePlan) {
   Plan plan = equal_shares(2);
   plan.exchange = Exchange::ring;

@@ -276,7 +276,7 @@ void SimulatedClientLink::meet(const std::string& token, int self, const std::ve
   token_ = token;
   for (const Peer& peer : peers) {
     const std::string host = peer.endpoint.starts_with(':') ? master_.first : "";
-    const std::string id = fmt::format("{}/{}", token, self);
+    const std::string id = fmt::format("{}/{}{}", token, self, peer.lane == Lane::bulk ? "b" : "");
     peers_.push_back({peer, nullptr});
     try {
       const auto address = machine_and_port("tcp://" + host + peer.endpoint);
@@ -302,10 +302,11 @@ std::vector<std::string> SimulatedClientLink::unreached(wire::Deadline deadline)
   }
 }
 
-void SimulatedClientLink::send_to_peer(int node, const wire::Envelope& envelope) {
+void SimulatedClientLink::send_to_peer(int node, Lane lane, const wire::Envelope& envelope) {
   begin_send();
   if (dead()) return;
-  const auto found = std::ranges::find_if(peers_, [&](const auto& each) { return each.peer.node == node; });
+  const auto found =
+      std::ranges::find_if(peers_, [&](const auto& each) { return each.peer.node == node && each.peer.lane == lane; });
   invariant(found != peers_.end(), "send_to_peer takes a node that was passed to meet");
   for (Packet& packet : packets_of(Channel::peer, envelope)) {
     lan_.log().line("{} > node {} {}", actor().name(), node, packet.name);

@@ -90,7 +90,7 @@ class SimulatedClientLink final : public wire::ClientLink, private SimulatedLink
   void meet(const std::string& token, int self, const std::vector<Peer>& peers,
             const std::vector<std::string>& clients) override;
   std::vector<std::string> unreached(wire::Deadline deadline) override;
-  void send_to_peer(int node, const wire::Envelope& envelope) override;
+  void send_to_peer(int node, Lane lane, const wire::Envelope& envelope) override;
 
  private:
   struct PeerConnection {

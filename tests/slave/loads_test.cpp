@@ -76,7 +76,7 @@ TEST(Loads, TakeOtherSlavesStatesMeanwhile) {
   // The other slave's state comes between the Load and its Pieces.
   const ShardState moved = state_of(2.0F, 2);
   wire::send_values({.step = 0, .task = 0, .first = 0}, wire::values_of(moved),
-                    [&](const wire::Envelope& piece) { other.send_to_peer(0, piece); });
+                    [&](const wire::Envelope& piece) { other.send_to_peer(0, Lane::prompt, piece); });
   std::this_thread::sleep_for(500ms);
   wire::send_values({.step = 0, .task = 0, .first = 0}, wire::values_of(loaded),
                     [&](const wire::Envelope& piece) { master.send(piece); });

@@ -148,7 +148,7 @@ TEST(MovingStates, ComeFromAnotherSlave) {
     for (float& value : values) value = ++next;
   }
   wire::send_values({.step = 0, .task = 0, .first = 0}, wire::values_of(std::as_const(state)),
-                    [&](const wire::Envelope& piece) { other.send_to_peer(0, piece); });
+                    [&](const wire::Envelope& piece) { other.send_to_peer(0, Lane::prompt, piece); });
   master.send(wire::Move{});
   ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
   master.send(wire::Snapshot{0, {0, 2}});
@@ -205,7 +205,7 @@ TEST_P(BadPeers, AreNamed) {
   ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
   other.meet("token", 1, {{0, "worker", assign.peers[0]}});
   ASSERT_TRUE(other.unreached(Clock::now() + 5s).empty());
-  other.send_to_peer(0, GetParam().says());
+  other.send_to_peer(0, Lane::prompt, GetParam().says());
   const wire::Message told = master.next();
   const auto* unreached = std::get_if<wire::Unreached>(&told);
   ASSERT_NE(unreached, nullptr) << wire::name_of(told);

@@ -220,7 +220,7 @@ TEST(Keys, OfSlavesKeepStrangersOut) {
   b.meet("token", 1, {}, {keys.member.public_key});
   a.meet("token", 0, {{1, "b", at(b), b.peer_key()}});
   ASSERT_THAT(a.unreached(in(5s)), IsEmpty());
-  a.send_to_peer(1, {Piece{.step = 1, .task = 7}, Payload(8)});
+  a.send_to_peer(1, Lane::prompt, {Piece{.step = 1, .task = 7}, Payload(8)});
   const auto from = b.receive(in(5s));
   ASSERT_TRUE(from);
   EXPECT_EQ(from->node, 0);
@@ -248,12 +248,12 @@ TEST(Keys, OfAPlanAdmitItsSlavesAlone) {
   EXPECT_THAT(a.unreached(in(500ms)), testing::SizeIs(1)) << "the plan of b has other slaves";
   b.meet("token", 1, {}, {keys.member.public_key, own.member.public_key});
   ASSERT_THAT(a.unreached(in(10s)), IsEmpty());
-  a.send_to_peer(1, {Piece{.step = 1, .task = 7}, Payload(8)});
+  a.send_to_peer(1, Lane::prompt, {Piece{.step = 1, .task = 7}, Payload(8)});
   const auto from = b.receive(in(5s));
   ASSERT_TRUE(from);
   EXPECT_EQ(from->node, 0);
   b.meet("token", 1, {}, {keys.member.public_key});
-  a.send_to_peer(1, {Piece{.step = 1, .task = 8}, Payload(8)});
+  a.send_to_peer(1, Lane::prompt, {Piece{.step = 1, .task = 8}, Payload(8)});
   EXPECT_FALSE(b.receive(in(300ms))) << "a is connected, but is no slave of the plan any more";
 }
 

@@ -190,12 +190,42 @@ TEST(PeerLinks, CarryMessagesBothWays) {
   b.meet("token", 1, {{0, "a", fmt::format(":{}", a.peer_port())}});  // on the master's host
   EXPECT_THAT(a.unreached(in(5s)), testing::IsEmpty());
   EXPECT_THAT(b.unreached(in(5s)), testing::IsEmpty());
-  a.send_to_peer(1, {Piece{.step = 1, .task = 7}, Payload(8)});
+  a.send_to_peer(1, Lane::prompt, {Piece{.step = 1, .task = 7}, Payload(8)});
   const auto from = from_peer(b);
   EXPECT_EQ(from.node, 0);
   EXPECT_EQ(std::get<Piece>(from.envelope.message).task, 7U);
-  b.send_to_peer(0, {Piece{.step = 2, .task = 8}, Payload(8)});
+  b.send_to_peer(0, Lane::prompt, {Piece{.step = 2, .task = 8}, Payload(8)});
   EXPECT_EQ(from_peer(a).node, 1);
+}
+
+/// A small value that a computation waits for must not queue behind the weights of a whole net.
+TEST(PeerLinks, HaveALaneThatDoesNotWaitForTheBulk) {
+  constexpr std::uint64_t kBulk = 64;
+  TcpServerLink server("tcp://127.0.0.1:*");
+  TcpClientLink a(server.endpoint());
+  TcpClientLink b(server.endpoint());
+  b.meet("token", 1, {});
+  a.meet(
+      "token", 0,
+      {{.node = 1, .name = "b", .endpoint = at(b)}, {.node = 1, .name = "b", .endpoint = at(b), .lane = Lane::bulk}});
+  ASSERT_THAT(a.unreached(in(5s)), testing::IsEmpty());
+  for (std::uint64_t i = 0; i < kBulk; ++i) {
+    a.send_to_peer(1, Lane::bulk, {Piece{.step = i, .task = 1}, Payload(kPieceBytes)});
+  }
+  a.send_to_peer(1, Lane::prompt, {Piece{.step = 99, .task = 2}, Payload(8)});
+  std::uint64_t bulk = 0;
+  std::uint64_t before = kBulk;
+  for (std::uint64_t i = 0; i <= kBulk; ++i) {
+    const auto from = from_peer(b);
+    EXPECT_EQ(from.node, 0) << "in both lanes";
+    const auto& piece = std::get<Piece>(from.envelope.message);
+    if (piece.task == 2) {
+      before = bulk;
+    } else {
+      EXPECT_EQ(piece.step, bulk++) << "one lane keeps its order";
+    }
+  }
+  EXPECT_LT(before, kBulk);
 }
 
 TEST(PeerLinks, OfOtherRunsAreIgnored) {
@@ -206,7 +236,7 @@ TEST(PeerLinks, OfOtherRunsAreIgnored) {
   for (const std::string token : {"before", "now", "nowhere"}) {
     a.meet(token, 0, {{1, "b", at(b)}});
     ASSERT_THAT(a.unreached(in(5s)), testing::IsEmpty());
-    a.send_to_peer(1, {Piece{.task = token == "now" ? 1U : 2U}, Payload(8)});
+    a.send_to_peer(1, Lane::prompt, {Piece{.task = token == "now" ? 1U : 2U}, Payload(8)});
   }
   EXPECT_EQ(std::get<Piece>(from_peer(b).envelope.message).task, 1U);
   EXPECT_FALSE(b.receive(in(200ms)));
@@ -215,8 +245,9 @@ TEST(PeerLinks, OfOtherRunsAreIgnored) {
 TEST(PeerLinks, ThatCannotBeMadeAreNamed) {
   TcpServerLink server("tcp://127.0.0.1:*");
   TcpClientLink a(server.endpoint());
-  a.meet("token", 0, {{1, "garage", "127.0.0.1:9"}});
-  EXPECT_THAT(a.unreached(in(200ms)), testing::ElementsAre("garage at 127.0.0.1:9"));
+  a.meet("token", 0,
+         {{1, "garage", "127.0.0.1:9"}, {.node = 1, .name = "garage", .endpoint = "127.0.0.1:9", .lane = Lane::bulk}});
+  EXPECT_THAT(a.unreached(in(200ms)), testing::ElementsAre("garage at 127.0.0.1:9")) << "once for both lanes";
   a.meet("token", 0, {{1, "garage", "no address"}});
   EXPECT_THAT(a.unreached(in(10s)), testing::ElementsAre(HasSubstr("garage at no address: ")));
 }

@@ -1,0 +1,98 @@
+// Runs the programs on devices that compute nothing.
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tests/programs/programs.hpp"
+
+namespace convoy {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// All devices are as fast as no machine is, so that steps take no longer than their messages.
+const std::string kPaced = "paced:1e6";
+
+TEST_F(Programs, ARunOnPacedDevicesIsMarkedAndSavesNoWeights) {
+  Process a = slave("a", {"--device", kPaced, "--once"});
+  Process b = slave("b", {"--device", kPaced, "--once"});
+  Process train = master(training(folder("run"), {"--device", kPaced, "--slaves", "2", "--epochs", "1"}));
+  ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
+  EXPECT_EQ(a.wait(20s), kSuccess) << a.output();
+  EXPECT_EQ(b.wait(20s), kSuccess) << b.output();
+  EXPECT_THAT(a.output(), HasSubstr("paced at 1e+06 GFLOP/s: it computes nothing"));
+  EXPECT_THAT(train.output(), AllOf(HasSubstr("paced:1e6: this run is a measurement"),
+                                    HasSubstr("paced:1e6: nothing was computed, and no weights were saved")));
+  EXPECT_THAT(file_bytes(folder("run") + "/results.csv"), AllOf(HasSubstr(",paced\n"), HasSubstr(",paced:1e6\n")));
+  EXPECT_THAT(file_bytes(folder("run") + "/events.jsonl"), HasSubstr("\"event\":\"step\""));
+  EXPECT_THAT(file_bytes(folder("run") + "/config.yaml"),
+              HasSubstr("# paced:1e6: a measurement; nothing was computed"));
+  EXPECT_THAT(file_bytes(folder("run") + "/plan.json"), HasSubstr("\"stages\""));
+  for (const auto& file : std::filesystem::directory_iterator(folder("run"))) {
+    EXPECT_NE(file.path().extension(), ".safetensors") << file.path();
+  }
+
+  // The calibration of the run paces another one, and makes the same plan without any machine.
+  const std::string calibration = folder("run") + "/calibration.json";
+  Process plan = master({"plan", kSource + "/nets/glyphs.yaml", "--set", "conv1.filters=6", "--set", "conv2.filters=9",
+                         "--batch", "50", "--calibration", calibration, "--exchange", "star"});
+  EXPECT_EQ(plan.wait(60s), kSuccess) << plan.output();
+  EXPECT_THAT(plan.output(), HasSubstr("a step takes about"));
+  Process again = master(training(folder("again"), {"--device", "paced:" + calibration + "#b", "--steps", "2"}));
+  EXPECT_EQ(again.wait(60s), kSuccess) << again.output();
+  EXPECT_THAT(again.output(), AllOf(HasSubstr("#b: nothing was computed"), Not(HasSubstr("a checkpoint was written"))));
+}
+
+TEST_F(Programs, APacedDeviceRefusesWhatNeedsValues) {
+  const std::vector<std::vector<std::string>> wishes{{"--weights", "w.safetensors"},
+                                                     {"--checkpoint-seconds", "10"},
+                                                     {"--snapshot-seconds", "10"},
+                                                     {"--slaves", "1", "--verify", "10"}};
+  for (std::vector<std::string> wish : wishes) {
+    wish.insert(wish.end(), {"--device", kPaced});
+    Process train = master(training(folder("run"), wish));
+    EXPECT_EQ(train.wait(20s), kFailure) << train.output();
+    EXPECT_THAT(train.output(), AllOf(HasSubstr("has no meaning with --device paced:1e6"),
+                                      HasSubstr("saves no weights, checkpoints or snapshots")));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder("run")));
+  Process train = master(training(folder("run"), {"--device", kPaced, "--steps", "1"}));
+  EXPECT_EQ(train.wait(20s), kSuccess) << train.output();
+  Process resume = master({"train", "--resume", folder("run")});
+  EXPECT_EQ(resume.wait(20s), kFailure) << resume.output();
+  EXPECT_THAT(resume.output(), HasSubstr("--resume has no meaning with --device paced:1e6"));
+  for (const std::string command : {"test", "predict"}) {
+    std::vector<std::string> words{command, kSource + "/nets/glyphs.yaml", "--weights", "w.safetensors", "--device",
+                                   kPaced};
+    if (command == "predict") words.emplace_back("image.png");
+    Process process = master(words);
+    EXPECT_EQ(process.wait(20s), kFailure) << process.output();
+    EXPECT_THAT(process.output(), HasSubstr("so there is nothing to " + command));
+  }
+}
+
+TEST_F(Programs, APacedRunRefusesSlavesThatCompute) {
+  Process computing = slave("computing");
+  Process paced = slave("paced", {"--device", kPaced, "--once"});
+  Process train = master(training(folder("run"), {"--device", kPaced, "--slaves", "1", "--steps", "2"}));
+  ASSERT_EQ(train.wait(60s), kSuccess) << train.output();
+  EXPECT_TRUE(computing.wait_for("this slave's device computes", 20s)) << computing.output();
+}
+
+/// Without a snapshot there is no step to which the run could go back.
+TEST_F(Programs, APacedRunEndsWhenASlaveIsLost) {
+  Process a = slave("a", {"--device", kPaced});
+  Process b = slave("b", {"--device", kPaced});
+  Process train = master(training(folder("run"), {"--device", kPaced, "--slaves", "2", "--epochs", "1000"}));
+  ASSERT_TRUE(train.wait_for("step 1/", 60s)) << train.output();
+  a.signal(SIGKILL);
+  EXPECT_EQ(train.wait(60s), kSlaveLost) << train.output();
+  EXPECT_THAT(train.output(), AllOf(HasSubstr("slave a"), HasSubstr("paced runs do not go on")));
+}
+
+}  // namespace
+}  // namespace convoy
