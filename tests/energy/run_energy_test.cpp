@@ -73,7 +73,8 @@ TEST(RunEnergy, IsSplitByWhatTheProgramDid) {
   Clock::time_point last = Clock::now();
   const auto spend = [&](double watts, double compute, double transfer, double wait) {
     packages.watts = watts;
-    std::this_thread::sleep_for(50ms);
+    // Much longer than the time between two readings, within which the split follows the times.
+    std::this_thread::sleep_for(200ms);
     const Clock::time_point now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last).count();
     last = now;
@@ -82,7 +83,7 @@ TEST(RunEnergy, IsSplitByWhatTheProgramDid) {
   MachineEnergy energy;
   // Where reading costs much, as under a sanitizer, it takes longer until there are enough new values.
   for (int rounds = 0; rounds < 10 && !energy.measured(); ++rounds) {
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 6; ++i) {
       spend(30, 0.5, 0.5, 0);
       spend(6, 0, 0, 1);
     }
