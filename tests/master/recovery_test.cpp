@@ -300,7 +300,6 @@ TEST(Losses, OfASlaveThatNeverReachesItsPeersLeaveTheOthers) {
   expect_near(result.model, alone().model);
 }
 
-/// No step is lost that a snapshot holds.
 TEST(Losses, WithoutAStepInBetweenEndTheRun) {
   TrainingRun run({.slaves = 1, .least_slaves = 1, .exchange = "star"});
   std::atomic<bool> stop{false};
