@@ -300,7 +300,8 @@ TEST(ClustersThatShareSamples, TrainResNet20AsOneMachineDoes) {
   ASSERT_TRUE(cut_by_samples(plan, cut.trunk, cut.trunk.size(), {2, 1, 1}));
   const Result together = train_on_three(cut, plan, options, kFewSteps, "cpu");
   EXPECT_NEAR(together.loss, alone.loss, 1e-3);
-  for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(together.trunk[s], alone.trunk[s], 1e-3);
+  // Other roundings turn some ReLUs on or off; with oneDNN 3.7 a few values differ by 1.5e-3.
+  for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(together.trunk[s], alone.trunk[s], 3e-3);
   expect_equal(together, train_on_three(cut, plan, options, kFewSteps, "cpu"));
 }
 
