@@ -51,7 +51,7 @@ TEST(PacedOutput, OfTheRunFolderIsMarkedInEveryRow) {
   const TemporaryFolder folder;
   tell_of_a_paced_run(*make_file_observer(folder.path(), kPacedDevice));
   EXPECT_THAT(read_text(folder.path() + "/results.csv"),
-              testing::MatchesRegex("epoch,[^\n]*,learning_rate,paced\n1,120,[^\n]*,paced:240\n"));
+              testing::MatchesRegex("epoch,[^\n]*,paced\n1,120,[^\n]*,paced:240\n"));
   EXPECT_THAT(read_text(folder.path() + "/events.jsonl"), HasSubstr("\"paced\":\"paced:240\""));
 }
 
