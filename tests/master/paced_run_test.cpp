@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <list>
 
@@ -35,7 +36,7 @@ class SpentSeconds {
   double seconds() const { return seconds_; }
 
  private:
-  double seconds_ = 0.0;
+  std::atomic<double> seconds_ = 0.0;  ///< the test reads it while a slave's thread may count
 };
 
 /// Batch norms, additions and several widths.
