@@ -27,6 +27,11 @@ class Clock {
   using time_point = TimeSource::TimePoint;
   static constexpr bool is_steady = true;
 
+  /// Returns a duration of so many seconds.
+  static duration seconds(double count) {
+    return std::chrono::duration_cast<duration>(std::chrono::duration<double>(count));
+  }
+
   static time_point now() { return source_ == nullptr ? std::chrono::steady_clock::now() : source_->now(); }
   static void sleep_for(duration time) {
     if (source_ == nullptr) return std::this_thread::sleep_for(time);

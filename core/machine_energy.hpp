@@ -11,7 +11,7 @@ struct MachineEnergy {
   std::string meter;      ///< name of the meter; empty if there is none
   std::string scope;      ///< the part of the machine that the meter covers, such as "board"
   std::string origin;     ///< "measured", "smoothed" or "modelled"
-  double seconds = 0;     ///< that the energy covers
+  double seconds = 0;     ///< time that the energy covers
   double compute = 0;     ///< J while the machine computed
   double transfer = 0;    ///< J while it moved data
   double wait = 0;        ///< J while it waited

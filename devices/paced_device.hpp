@@ -45,9 +45,9 @@ class PaceProfile {
   std::optional<MemberProfile> member_;
 };
 
-/// Its maps and gradients are zeros, its weights those of zero_state(), and the variances of its batch norms are ones, so
-/// that all values are finite. It keeps no values. The passes take the time of copies from and to the host, too, which
-/// therefore take none.
+/// The device's maps and gradients are zeros, its weights are those of zero_state(), and the variances of its batch norms are
+/// ones, so all values are finite. The device keeps no values. The times of passes contain those of copies from and to the
+/// host, so a copy takes no time.
 class PacedDevice final : public Device {
  public:
   /// The device named "paced:`profile`", which calls `spend` for the seconds of each pass; by default it lets them pass.

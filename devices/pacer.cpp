@@ -45,7 +45,7 @@ void wait_until(Clock::time_point time) {
 }  // namespace
 
 void Pacer::spend(double seconds) {
-  const auto time = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  const auto time = Clock::seconds(seconds);
   if (!Clock::is_real()) return Clock::sleep_for(time);
   const bool went_on = waits() == waits_before_;
   until_ = (went_on ? until_ : Clock::now()) + time;

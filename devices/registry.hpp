@@ -29,9 +29,9 @@ struct DeviceOptions {
 };
 
 /// Returns the device with this name. "auto" is the fastest usable automatic row, found by a short timing where there
-/// are several; "check:A,B" computes on A and compares with B (devices/check_device.hpp); "paced:240" and "paced:FILE" only take the time
-/// of computing (devices/paced_device.hpp). Throws Error that lists the
-/// known names, or says why the device cannot be used.
+/// are several; "check:A,B" computes on A and compares with B (devices/check_device.hpp); "paced:240" and "paced:FILE"
+/// only take the time of computing (devices/paced_device.hpp). Throws Error that lists the known names, or says why the
+/// device cannot be used.
 std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions& options);
 
 /// Whether the device with this name is driven by a GPU's driver. One of OpenCL may be a processor all the same.

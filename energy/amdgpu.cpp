@@ -3,11 +3,6 @@
 #include "energy/readers.hpp"
 
 namespace convoy::energy {
-namespace {
-
-const std::string kAmdgpuDenied = "the files of hwmon are readable to all by default; look at who may read /sys";
-
-}  // namespace
 
 Meters find_amdgpu(const Machine& machine) {
   Meters found;
@@ -29,7 +24,7 @@ Meters find_amdgpu(const Machine& machine) {
     info.origin = averages ? Origin::smoothed : Origin::measured;
     info.averaging = averages ? 1.0 : 0.0;
     found.push_back(
-        file_meter(machine, std::move(info), {{.name = "power1", .path = averages ? average : now}}, kAmdgpuDenied));
+        file_meter(machine, std::move(info), {{.name = "power1", .path = averages ? average : now}}, kGpuSensorDenied));
   }
   return found;
 }

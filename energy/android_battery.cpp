@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-const std::string kPhoneBattery = "/sys/class/power_supply/battery";
+const std::string kPhoneBattery = kPowerSupply + "/battery";
 
 std::optional<double> number_of(const Json& object, const char* name) {
   const auto field = object.find(name);

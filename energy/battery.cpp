@@ -7,8 +7,6 @@
 namespace convoy::energy {
 namespace {
 
-const std::string kPowerSupply = "/sys/class/power_supply";
-
 bool discharges(std::string status) {
   std::ranges::transform(status, status.begin(), [](unsigned char c) { return std::tolower(c); });
   return status == "discharging";

@@ -11,6 +11,8 @@
 
 namespace convoy::energy {
 
+inline const std::string kPowerSupply = "/sys/class/power_supply";
+
 /// A battery's state as a source shows it. Numbers are as they stand there.
 struct BatteryState {
   std::string status;  ///< "Discharging", "DISCHARGING", "Charging", "Full", ...

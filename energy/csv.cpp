@@ -44,10 +44,9 @@ class CsvMeter : public Meter {
     }
     if (time <= last_) throw NotMeasurable(where + ": its time is not later than that of the line before");
     last_ = time;
-    const std::chrono::duration<double> ago(machine_.unix_time() - time);
-    if (std::abs(ago.count()) > 1e8)
-      throw NotMeasurable(where + ": its time is years from now; times are seconds since 1970");
-    return {.values = {value}, .taken = Clock::now() - std::chrono::duration_cast<Clock::duration>(ago), .stamp = time};
+    const double ago = machine_.unix_time() - time;
+    if (std::abs(ago) > 1e8) throw NotMeasurable(where + ": its time is years from now; times are seconds since 1970");
+    return {.values = {value}, .taken = Clock::now() - Clock::seconds(ago), .stamp = time};
   }
 
   const Machine& machine_;

@@ -21,16 +21,7 @@ class FileMeter : public Meter {
   }
 
  private:
-  double number(const std::string& path) const {
-    try {
-      return number_in(machine_.read(path), path);
-    } catch (const Unreadable& error) {
-      if (error.denied()) throw NotMeasurable(fmt::format("{}; {}", error.what(), if_denied_));
-      // A sensor may be busy for one reading; a sensor that is gone stays away.
-      if (error.missing()) throw NotMeasurable(fmt::format("{}; the sensor is gone", error.what()));
-      throw;
-    }
-  }
+  double number(const std::string& path) const { return number_in(sensor_text(machine_, path, if_denied_), path); }
 
   const Machine& machine_;
   std::vector<FileChannel> channels_;
@@ -38,6 +29,17 @@ class FileMeter : public Meter {
 };
 
 }  // namespace
+
+std::string sensor_text(const Machine& machine, const std::string& path, const std::string& if_denied) {
+  try {
+    return machine.read(path);
+  } catch (const Unreadable& error) {
+    if (error.denied()) throw NotMeasurable(fmt::format("{}; {}", error.what(), if_denied));
+    // A sensor may be busy for one reading; a sensor that is gone stays away.
+    if (error.missing()) throw NotMeasurable(fmt::format("{}; the sensor is gone", error.what()));
+    throw;
+  }
+}
 
 MeterRow file_meter(const Machine& machine, MeterInfo info, std::vector<FileChannel> channels,
                     const std::string& if_denied) {

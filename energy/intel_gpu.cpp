@@ -41,8 +41,7 @@ Meters find_intel_gpu(const Machine& machine) {
       continue;
     }
     info.source = fmt::format("hwmon {}, {}", chip.name, counter.substr(counter.rfind('/') + 1));
-    found.push_back(file_meter(machine, std::move(info), {{.name = "card", .path = counter}},
-                               "the files of hwmon are readable to all by default; look at who may read /sys"));
+    found.push_back(file_meter(machine, std::move(info), {{.name = "card", .path = counter}}, kGpuSensorDenied));
   }
   return found;
 }

@@ -41,7 +41,7 @@ struct Channel {
 /// A description of a meter, for people and for the evaluation of its readings.
 struct MeterInfo {
   std::string name;    ///< the name that --meter takes, such as "rapl" or "nvml:0"
-  std::string source;  ///< what is read, for people
+  std::string source;  ///< name of the sensor and its files, for people
   std::string device;  ///< the device that is measured: "cpu", "gpu 0000:01:00.0", "machine", or a rail's name
   Scope scope = Scope::rail;
   Origin origin = Origin::measured;
@@ -66,8 +66,8 @@ struct Reading {
   std::optional<double> stamp;
 };
 
-/// The meter works, but no energy can be told in this state, such as while a battery is charged. The text says why and
-/// what to do.
+/// The meter works, but it can tell no energy in this state, such as while a battery is charged. The text gives the reason
+/// and the remedy.
 class NotMeasurable : public Error {
  public:
   using Error::Error;

@@ -18,12 +18,11 @@ constexpr int kEnoughChanges = 20;
 Record observed(MeterRow& row) {
   Record record(row.info);
   const Clock::time_point begin = Clock::now();
-  const auto end = begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kObservedSeconds));
+  const auto end = begin + Clock::seconds(kObservedSeconds);
   do {
     sample(*row.meter, record);
     if (record.between(begin, Clock::now()).changes >= kEnoughChanges) break;
-    Clock::sleep_for(
-        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(sampling_interval(record, 0))));
+    Clock::sleep_for(Clock::seconds(sampling_interval(record, 0)));
   } while (Clock::now() < end);
   return record;
 }

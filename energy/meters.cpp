@@ -12,7 +12,7 @@ namespace convoy::energy {
 namespace {
 
 struct Source {
-  const char* name;    ///< what the names of its meters begin with
+  const char* name;    ///< beginning of the names of its meters
   const char* people;  ///< its name for people
   Meters (*find)(const Machine&);
 };

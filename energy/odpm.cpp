@@ -2,6 +2,7 @@
 #include <map>
 #include <sstream>
 
+#include "energy/file_meter.hpp"
 #include "energy/readers.hpp"
 
 namespace convoy::energy {
@@ -74,16 +75,10 @@ class OdpmMeter : public Meter {
  private:
   std::string energies(const std::string& device, Reading& reading) const {
     const std::string path = kIio + "/" + device + "/energy_value";
-    try {
-      std::string text = machine_.read(path);
-      if (!text.starts_with("t=")) fail("{}: expected a line with a time at the beginning", path);
-      *reading.stamp += number_in(text.substr(2, text.find('\n') - 2), path);
-      return text + "\n";
-    } catch (const Unreadable& error) {
-      if (error.denied()) throw NotMeasurable(fmt::format("{}; {}", error.what(), kOdpmDenied));
-      if (error.missing()) throw NotMeasurable(fmt::format("{}; the sensor is gone", error.what()));
-      throw;
-    }
+    const std::string text = sensor_text(machine_, path, kOdpmDenied);
+    if (!text.starts_with("t=")) fail("{}: expected a line with a time at the beginning", path);
+    *reading.stamp += number_in(text.substr(2, text.find('\n') - 2), path);
+    return text + "\n";
   }
 
   const Machine& machine_;

@@ -2,16 +2,10 @@
 #include "energy/readers.hpp"
 
 namespace convoy::energy {
-namespace {
-
-const std::string kSupplies = "/sys/class/power_supply";
-
-}  // namespace
-
 Meters find_power_supply(const Machine& machine) {
   Meters found;
-  for (const std::string& name : names_like(machine, kSupplies, "")) {
-    const std::string folder = kSupplies + "/" + name;
+  for (const std::string& name : names_like(machine, kPowerSupply, "")) {
+    const std::string folder = kPowerSupply + "/" + name;
     if (name == "battery" || text_if_any(machine, folder + "/type") != "Battery") continue;
     // Batteries of mice and keyboards do not feed the machine.
     if (text_if_any(machine, folder + "/scope") == "Device") continue;

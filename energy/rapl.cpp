@@ -10,11 +10,9 @@ const std::string kPowercap = "/sys/class/powercap";
 
 /// Only root may read the counters since CVE-2020-8694.
 const std::string kPowercapDenied =
-    "allow it until the next start with: sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj; and for good with "
-    "the "
-    "line ACTION==\"add\", SUBSYSTEM==\"powercap\", KERNEL==\"intel-rapl:*\", RUN+=\"/bin/chmod a+r /sys%p/energy_uj\" "
-    "in "
-    "/etc/udev/rules.d/99-rapl.rules. Other users' programs can then see how much this machine computes";
+    "run sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj after each start, or put into "
+    "/etc/udev/rules.d/99-rapl.rules the line ACTION==\"add\", SUBSYSTEM==\"powercap\", KERNEL==\"intel-rapl:*\", "
+    "RUN+=\"/bin/chmod a+r /sys%p/energy_uj\"; other users' programs can then see how much this machine computes";
 
 /// No package takes more W; the time in which one wraps follows.
 constexpr double kMostPackageWatts = 1000;

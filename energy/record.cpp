@@ -182,7 +182,7 @@ void Record::thin_out() {
   points_ = std::move(thinned);
 }
 
-void Record::miss(Clock::time_point /*now*/, const std::string& why) {
+void Record::miss(const std::string& why) {
   ++next_.missed;
   trouble_ = why;
 }
@@ -208,7 +208,7 @@ void Record::fault_at(double time, const std::string& why) {
 
 std::optional<Clock::time_point> Record::covered() const {
   if (points_.empty()) return std::nullopt;
-  return begin_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(points_.back().time));
+  return begin_ + Clock::seconds(points_.back().time);
 }
 
 double Record::joules(Clock::time_point from, Clock::time_point to) const {
@@ -367,26 +367,6 @@ Measurement Record::between(Clock::time_point from, Clock::time_point to) const 
     result.compared = true;
   }
   result.energy = Joules{joules_at(b, span.slope) - joules_at(a, span.slope), error};
-  return result;
-}
-
-Measurement above_idle(const Measurement& gross, const Measurement& before, const Measurement* after) {
-  Measurement result = gross;
-  for (const Measurement* idle : {&before, after}) {
-    if (!result.energy || idle == nullptr || idle->energy) continue;
-    result.energy.reset();
-    result.refusal = "the idle power is not measurable: " + idle->refusal;
-  }
-  if (!result.energy) return result;
-  double watts = before.watts();
-  double error = before.energy->error / before.seconds;
-  if (after != nullptr) {
-    const double drift = 0.5 * std::abs(after->watts() - watts);
-    error = std::sqrt(0.25 * (error * error + std::pow(after->energy->error / after->seconds, 2)) + drift * drift);
-    watts = 0.5 * (watts + after->watts());
-  }
-  result.energy->value -= watts * gross.seconds;
-  result.energy->error = std::hypot(gross.energy->error, error * gross.seconds);
   return result;
 }
 

@@ -56,8 +56,8 @@ class Record {
 
   /// Adds a reading that was made at `now`, later than the one before.
   void add(Clock::time_point now, const Reading& reading);
-  /// Notes that a reading at `now` failed.
-  void miss(Clock::time_point now, const std::string& why);
+  /// Notes that a reading failed.
+  void miss(const std::string& why);
   /// Notes that no energy can be told around `now`.
   void fault(Clock::time_point now, const std::string& why);
   /// Keeps the readings around a time as they are, so that spans may begin or end there later.
@@ -81,7 +81,7 @@ class Record {
   const MeterInfo& info() const { return info_; }
 
  private:
-  /// A reading with a new value, and what has happened since the point before.
+  /// A reading with a new value, with what the readings since the point before have shown.
   struct Point {
     double time = 0;    ///< s since the record's begin
     double joules = 0;  ///< since the record's begin
@@ -130,7 +130,7 @@ class Record {
   std::string trouble_;
 
   /// Of the readings up to now.
-  Point next_;                   ///< what has happened since the last point
+  Point next_;                   ///< the readings since the last point, joined
   bool faulty_ = false;          ///< whether the last reading was a fault
   std::vector<double> values_;   ///< of the last reading
   std::vector<double> changed_;  ///< when each channel changed last
@@ -138,9 +138,5 @@ class Record {
   std::optional<double> check_;  ///< of the last reading
   double last_ = 0;              ///< time of the last reading
 };
-
-/// Returns the energy above idle: `gross` less the idle power for its time. The interval takes in how far the idle powers
-/// before and after lie apart. `after` may be null.
-Measurement above_idle(const Measurement& gross, const Measurement& before, const Measurement* after);
 
 }  // namespace convoy::energy

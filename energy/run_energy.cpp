@@ -1,5 +1,6 @@
 #include "energy/run_energy.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -10,6 +11,8 @@ using namespace std::chrono_literals;
 
 /// Meters are read at most this often; what happens within it has the same power.
 constexpr auto kSlot = 5ms;
+/// A meter that tells nothing for long would let the slots grow without an end, so neighbours are joined.
+constexpr std::size_t kMostSlots = 4096;
 /// How often the interval is computed anew, which looks at all readings of the run.
 constexpr auto kBetweenJudgements = 500ms;
 
@@ -47,10 +50,8 @@ void RunEnergy::count(double compute, double transfer, double wait) {
   if (!begin_ || sampler_ == nullptr) return;
   const Clock::time_point now = Clock::now();
   if (slots_.empty() || slots_.back().to - slots_.back().from >= kSlot) {
-    const Clock::time_point from =
-        slots_.empty()
-            ? *begin_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(energy_.seconds))
-            : slots_.back().to;
+    const Clock::time_point from = slots_.empty() ? *begin_ + Clock::seconds(energy_.seconds) : slots_.back().to;
+    if (slots_.size() >= kMostSlots) join_slots();
     slots_.push_back({.from = from, .to = now});
   }
   Slot& slot = slots_.back();
@@ -58,6 +59,23 @@ void RunEnergy::count(double compute, double transfer, double wait) {
   slot.compute += compute;
   slot.transfer += transfer;
   slot.wait += wait;
+}
+
+/// Joins each two neighbours, which then have one power.
+void RunEnergy::join_slots() {
+  std::deque<Slot> joined;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (i % 2 == 0) {
+      joined.push_back(slots_[i]);
+      continue;
+    }
+    Slot& slot = joined.back();
+    slot.to = slots_[i].to;
+    slot.compute += slots_[i].compute;
+    slot.transfer += slots_[i].transfer;
+    slot.wait += slots_[i].wait;
+  }
+  slots_ = std::move(joined);
 }
 
 void RunEnergy::add(const Slot& slot, double joules) {
@@ -86,7 +104,8 @@ std::optional<MachineEnergy> RunEnergy::report() {
   sampler_->look([&](Record& record) {
     const auto covered = record.covered();
     while (covered && !slots_.empty() && slots_.front().to <= *covered) {
-      add(slots_.front(), record.joules(slots_.front().from, slots_.front().to));
+      // A power below 0 is a fault of the sensor, which the next judgement refuses.
+      add(slots_.front(), std::max(0.0, record.joules(slots_.front().from, slots_.front().to)));
       slots_.pop_front();
     }
     energy_.watts = record.watts_now().value_or(0);

@@ -37,6 +37,7 @@ class RunEnergy {
   };
 
   void add(const Slot& slot, double joules);
+  void join_slots();
   void judge(Record& record);
 
   Sampler* sampler_;
@@ -44,7 +45,7 @@ class RunEnergy {
   Clock::time_point idle_since_;
   std::optional<Clock::time_point> begin_;
   Clock::time_point judged_;  ///< when the interval was computed last
-  std::deque<Slot> slots_;    ///< those of which the meter has not told the energy yet; the last may still grow
+  std::deque<Slot> slots_;    ///< slots whose energy the meter has not told yet; the last slot may still grow
 };
 
 }  // namespace convoy::energy

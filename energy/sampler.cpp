@@ -15,14 +15,13 @@ constexpr double kLongestInterval = 1;
 constexpr double kFirstInterval = 0.02;
 /// The largest share of a core.
 constexpr double kLargestCost = 0.005;
-constexpr std::chrono::seconds kLongestWait{2};
 
 /// The processor time of this thread and of the commands that it has run, in s.
 double processor_time() { return thread_seconds() + command_seconds(); }
 
-/// Reads a meter. Returns the time in the middle of the reading, and what came of it as a function that adds it to a record.
+/// What came of reading a meter.
 struct Outcome {
-  Clock::time_point time;
+  Clock::time_point time;  ///< the middle of the reading
   std::vector<Reading> readings;
   std::string missed;
   std::string fault;
@@ -30,7 +29,7 @@ struct Outcome {
   void add_to(Record& record) const {
     for (const Reading& reading : readings) record.add(time, reading);
     if (!fault.empty()) record.fault(time, fault);
-    if (!missed.empty()) record.miss(time, missed);
+    if (!missed.empty()) record.miss(missed);
   }
 };
 
@@ -70,7 +69,7 @@ Sampler::~Sampler() {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
-  changed_.notify_all();
+  ends_.notify_all();
   thread_.join();
 }
 
@@ -83,31 +82,17 @@ void Sampler::run() {
     const Outcome outcome = outcome_of(*meter_);
     std::unique_lock lock(mutex_);
     outcome.add_to(record_);
-    changed_.notify_all();
     const double now = processor_time();
     cost = cost == 0 ? now - before : 0.9 * cost + 0.1 * (now - before);
     before = now;
     cost_ = now - begin;
-    const std::chrono::duration<double> interval(sampling_interval(record_, cost));
-    if (changed_.wait_until(lock, due + std::chrono::duration_cast<Clock::duration>(interval), [&] { return ending_; }))
-      return;
+    if (ends_.wait_until(lock, due + Clock::seconds(sampling_interval(record_, cost)), [&] { return ending_; })) return;
   }
-}
-
-Measurement Sampler::between(Clock::time_point from, Clock::time_point to) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kLongestWait, [&] { return record_.covers(to); });
-  return record_.between(from, to);
 }
 
 void Sampler::look(const std::function<void(Record&)>& look) {
   const std::lock_guard lock(mutex_);
   look(record_);
-}
-
-std::optional<double> Sampler::watts() {
-  const std::lock_guard lock(mutex_);
-  return record_.watts_now();
 }
 
 double Sampler::cost() {

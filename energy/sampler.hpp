@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "energy/meter.hpp"
@@ -29,12 +28,8 @@ class Sampler {
   Sampler& operator=(const Sampler&) = delete;
 
   const MeterInfo& info() const { return info_; }
-  /// Returns the energy between two times, up to now. Waits for the first reading after `to`, at most 2 s.
-  Measurement between(Clock::time_point from, Clock::time_point to);
   /// Calls `look` with the record, which nothing changes meanwhile.
   void look(const std::function<void(Record&)>& look);
-  /// Returns the power now in W, or nothing where there is none.
-  std::optional<double> watts();
   /// Returns the processor time that reading has taken up to now, in s, that of commands included.
   double cost();
 
@@ -44,8 +39,8 @@ class Sampler {
   MeterInfo info_;
   std::unique_ptr<Meter> meter_;
   std::mutex mutex_;
-  std::condition_variable changed_;  ///< a reading was added, or the sampler ends
-  Record record_;                    ///< guarded by mutex_, as are the following
+  std::condition_variable ends_;
+  Record record_;  ///< guarded by mutex_, as are the following
   double cost_ = 0;
   bool ending_ = false;
   std::thread thread_;

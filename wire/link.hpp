@@ -150,9 +150,10 @@ class ClientLink {
     std::string key = {};  ///< peer_key() of the slave
     Lane lane = Lane::prompt;
   };
-  /// Drops all links to peers, and makes a connection for each of `peers`, for each lane one of its own, as node `self` of the plan with this token. From now on,
-  /// messages with other tokens are ignored, and with keys also messages of clients whose public key is none of
-  /// `clients`, which cannot connect either. A peer whose address or key cannot be used is one of unreached().
+  /// Drops all links to peers, and makes a connection for each of `peers`, as node `self` of the plan with this token. A
+  /// slave to which this one sends in both lanes is there once for each lane. From now on, messages with other tokens are
+  /// ignored, and with keys also messages of clients whose public key is none of `clients`, which cannot connect either.
+  /// A peer whose address or key cannot be used is one of unreached().
   virtual void meet(const std::string& token, int self, const std::vector<Peer>& peers,
                     const std::vector<std::string>& clients = {}) = 0;
   /// Waits until all peers are connected. Returns "NAME at HOST:PORT" of each peer that is not connected at the

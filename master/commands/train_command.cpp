@@ -77,16 +77,18 @@ Observers make_observers(const NetOptions& options) {
 
 /// Throws Error for options that need values, where the device computes none.
 void expect_no_values_wanted(const TrainOptions& options) {
-  const auto refuse = [&](bool given, const std::string& option, const std::string& why) {
-    if (given) fail("{} has no meaning with --device {}: {}; leave it out", option, options.net.device, why);
+  const auto refuse = [&](bool given, const char* option) {
+    if (!given) return;
+    fail(
+        "{} has no meaning with --device {}: a run on a paced device computes nothing, and saves no weights, "
+        "checkpoints or snapshots; leave it out",
+        option, options.net.device);
   };
-  const std::string nothing =
-      "a run on a paced device computes nothing, and saves no weights, checkpoints or snapshots";
-  refuse(options.resume, "--resume", nothing);
-  refuse(!options.weights.empty(), "--weights", nothing);
-  refuse(options.cluster.verify > 0, "--verify", nothing);
-  refuse(options.given.contains("checkpoint-seconds"), "--checkpoint-seconds", nothing);
-  refuse(options.given.contains("snapshot-seconds"), "--snapshot-seconds", nothing);
+  refuse(options.resume, "--resume");
+  refuse(!options.weights.empty(), "--weights");
+  refuse(options.cluster.verify > 0, "--verify");
+  refuse(options.given.contains("checkpoint-seconds"), "--checkpoint-seconds");
+  refuse(options.given.contains("snapshot-seconds"), "--snapshot-seconds");
 }
 
 /// The times of the master in a step. Alone it computes all the time.
@@ -303,7 +305,7 @@ class TrainCommand {
   /// The command that resumes the run; a run on a paced device cannot go on.
   std::string go_on() const { return paced_.empty() ? go_on_ : ""; }
   std::string what_is_left() const {
-    if (!paced_.empty()) return "paced runs do not go on";
+    if (!paced_.empty()) return "a run on paced devices has no checkpoint to go on from";
     return fmt::format("the last checkpoint is that of step {}", files_->saved_step());
   }
   const char* written() const { return paced_.empty() ? "; a checkpoint was written" : ""; }

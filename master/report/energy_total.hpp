@@ -31,7 +31,7 @@ EnergyTotal total_of(const EnergyReport& report);
 
 /// What the energy was spent on.
 struct EnergyUse {
-  double images = 0;   ///< that were trained on
+  double images = 0;   ///< number of training images
   double flops = 0;    ///< floating-point operations of the convolutions, forward and backward
   double seconds = 0;  ///< of the run
 };

@@ -26,9 +26,7 @@ std::string with_new_lines(std::string text) {
 
 void FakeTime::sleep_until(TimePoint time) { now_ = std::max(now_, time); }
 
-void FakeTime::pass(double seconds) {
-  now_ += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
+void FakeTime::pass(double seconds) { now_ += Clock::seconds(seconds); }
 
 FakeMachine::FakeMachine(const std::string& tree) : FakeMachine() {
   const std::string file = source_folder() + "/tests/energy/trees/" + tree + ".tree";

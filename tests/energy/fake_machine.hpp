@@ -47,11 +47,10 @@ class FakeMachine : public Machine {
   std::string nvml_library() const override { return library; }
   double unix_time() const override { return 1.8e9 + std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
-  bool in_memory =
-      false;  ///< whether texts that are written from now on stay in memory, for tests that write thousands
+  bool in_memory = false;                       ///< whether texts stay in memory, for tests that write thousands
   std::map<std::string, int> failures;          ///< paths whose reading fails, with the errno
-  std::map<std::string, std::string> commands;  ///< and their outputs
-  std::map<std::string, std::string> pages;     ///< and their bodies
+  std::map<std::string, std::string> commands;  ///< outputs of commands
+  std::map<std::string, std::string> pages;     ///< bodies of plugs' answers
   std::string library = "no-such-library.so";   ///< the library of NVIDIA's drivers
 
  private:

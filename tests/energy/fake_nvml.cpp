@@ -1,8 +1,10 @@
-// A library in the place of NVIDIA's, with GPUs of several kinds. It is loaded through the same dlopen. Its declarations are
-// those of NVIDIA's reference of NVML.
+// A library in the place of NVIDIA's, with GPUs of several kinds. The same dlopen loads it. It declares functions and
+// structures as NVIDIA's reference of NVML does.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "tests/energy/fake_gpu.hpp"
 
 extern "C" {
 
@@ -21,17 +23,6 @@ struct FakeField {
     unsigned small;
     unsigned long long large;
   } value;
-};
-
-/// A GPU's state, which tests change. A negative number means that the GPU does not have the value.
-struct FakeGpu {
-  const char* name;
-  double millijoules;
-  double instant_milliwatts;
-  double average_milliwatts;
-  double usage_milliwatts;
-  int mig;      ///< 1: the GPU is split into parts
-  int failure;  ///< what reading the counter returns
 };
 
 FakeGpu fake_gpus[5] = {

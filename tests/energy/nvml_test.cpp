@@ -8,23 +8,13 @@
 #include "energy/meters.hpp"
 #include "energy/record.hpp"
 #include "energy/sampler.hpp"
+#include "tests/energy/fake_gpu.hpp"
 #include "tests/energy/fake_machine.hpp"
 
 namespace convoy::energy {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// The fields of FakeGpu in fake_nvml.cpp.
-struct FakeGpu {
-  const char* name;
-  double millijoules;
-  double instant_milliwatts;
-  double average_milliwatts;
-  double usage_milliwatts;
-  int mig;
-  int failure;
-};
 
 class Nvml : public ::testing::Test {
  protected:

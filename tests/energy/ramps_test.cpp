@@ -120,14 +120,11 @@ MeterRow taken(const FakeMachine& machine, const std::string& name) {
 /// Samples a ramp in made-up time and measures from `from` to `to`.
 Measurement measured(RampTime& time, MeterRow& row, double from, double to) {
   const Clock::time_point begin = Clock::now();
-  const auto at = [&](double seconds) {
-    return begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  };
+  const auto at = [&](double seconds) { return begin + Clock::seconds(seconds); };
   Record record(row.info);
   while (!record.covers(at(to))) {
     sample(*row.meter, record);
-    Clock::sleep_for(
-        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(sampling_interval(record, 0))));
+    Clock::sleep_for(Clock::seconds(sampling_interval(record, 0)));
     if (time.seconds() > to + 60) break;
   }
   return record.between(at(from), at(to));
@@ -218,11 +215,18 @@ class RealRamps : public ::testing::TestWithParam<Source> {
       for (int wait = 4; !trial.span.energy && wait < 40; wait *= 2) {
         Clock::sleep_for(std::chrono::seconds(wait));
         const Clock::time_point to = Clock::now();
-        trial = {.span = sampler.between(from, to),
-                 .truth = ramp.joules(since(from), since(to)),
-                 .cost = sampler.cost() / since(Clock::now())};
+        // The first reading after the span completes it.
+        for (bool covered = false; !covered;) {
+          Clock::sleep_for(std::chrono::milliseconds(5));
+          sampler.look([&](const Record& record) {
+            covered = record.covers(to) || since(Clock::now()) > since(to) + 2;
+            trial.span = record.between(from, to);
+            EXPECT_TRUE(record.watts_now());
+          });
+        }
+        trial.truth = ramp.joules(since(from), since(to));
+        trial.cost = sampler.cost() / since(Clock::now());
       }
-      EXPECT_TRUE(sampler.watts());
     }
     ending = true;
     writer.join();

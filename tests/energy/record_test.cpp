@@ -37,9 +37,7 @@ class Filling {
   void read_values(double seconds, double every, const std::function<double(double)>& value) {
     read(seconds, every, [&](double t) { return Reading{.values = {value(t)}}; });
   }
-  Clock::time_point at(double seconds) const {
-    return begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  }
+  Clock::time_point at(double seconds) const { return begin + Clock::seconds(seconds); }
   Measurement between(double from, double to) const { return record.between(at(from), at(to)); }
 
   FakeTime time;
@@ -240,7 +238,7 @@ TEST(Record, MissedReadingsAreCounted) {
   const auto power = [](double t) { return 5 + 0.01 * t; };
   filling.read_values(20, 0.1, power);
   filling.time.pass(0.1);
-  filling.record.miss(Clock::now(), "busy");
+  filling.record.miss("busy");
   filling.read_values(20, 0.1, power);
   const Measurement span = filling.between(5, 35);
   ASSERT_TRUE(span.energy) << span.refusal;
@@ -268,7 +266,7 @@ TEST(Record, SpanWithoutReadingsIsRefused) {
   EXPECT_THAT(filling.between(0, 1).refusal, HasSubstr("has not been read yet"));
   filling.read_values(30, 0.1, [](double t) { return 7 * t; });
   EXPECT_THAT(filling.between(5, 60).refusal, HasSubstr("no readings for 30 s at the ends"));
-  filling.record.miss(Clock::now(), "192.168.0.7 does not answer in time");
+  filling.record.miss("192.168.0.7 does not answer in time");
   EXPECT_THAT(filling.between(5, 60).refusal, HasSubstr("192.168.0.7 does not answer in time"));
   EXPECT_THAT(filling.between(40, 60).refusal, HasSubstr("was not read"));
   EXPECT_THAT(filling.between(5, 5).refusal, HasSubstr("no length"));
@@ -326,30 +324,6 @@ TEST(Record, PowerNow) {
   Filling sensing(sensor());
   sensing.read_values(3, 0.1, [](double t) { return t; });
   EXPECT_NEAR(sensing.record.watts_now().value(), 3, 1e-6);
-}
-
-TEST(AboveIdle, TakesTheIdlePowerOff) {
-  Filling filling(counter());
-  filling.read_values(20, 0.1, [](double t) { return 3 * t; });
-  filling.read_values(20, 0.1, [](double t) { return 60 + 10 * (t - 20); });
-  filling.read_values(20, 0.1, [](double t) { return 260 + 4 * (t - 40); });
-  const Measurement before = filling.between(0.5, 20);
-  const Measurement gross = filling.between(20, 40);
-  const Measurement after = filling.between(40, 59.5);
-  const Measurement once = above_idle(gross, before, nullptr);
-  EXPECT_NEAR(once.energy.value().value, 200 - 60, 0.1);
-  const Measurement twice = above_idle(gross, before, &after);
-  EXPECT_NEAR(twice.energy.value().value, 200 - 70, 0.1);
-  EXPECT_GT(twice.energy->error, 10) << "the idle power has drifted by 1 W";
-  EXPECT_LT(twice.energy->error, 11);
-}
-
-TEST(AboveIdle, IsNotMeasurableWithoutIdle) {
-  Filling filling(counter());
-  filling.read_values(40, 0.1, [](double t) { return 3 * t; });
-  const Measurement result = above_idle(filling.between(20, 39), filling.between(0.5, 2), nullptr);
-  EXPECT_FALSE(result.energy);
-  EXPECT_THAT(result.refusal, HasSubstr("the idle power is not measurable: 1.5 s are too short"));
 }
 
 }  // namespace

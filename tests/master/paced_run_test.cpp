@@ -28,8 +28,7 @@ class SpentSeconds {
  public:
   Spend spend() {
     return [this](double seconds) {
-      if (!Clock::is_real())
-        return Clock::sleep_for(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
+      if (!Clock::is_real()) return Clock::sleep_for(Clock::seconds(seconds));
       seconds_ += seconds;
     };
   }

@@ -14,9 +14,9 @@
 
 #include "core/error.hpp"
 #include "core/exit_code.hpp"
-#include "devices/registry.hpp"
 #include "model/safetensors.hpp"
 #include "tests/energy/fake_machine.hpp"
+#include "tests/programs/other_devices.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/source_folder.hpp"
 
@@ -26,10 +26,6 @@ namespace {
 using namespace std::chrono_literals;
 
 const std::string kSource = source_folder();
-const std::string kSysroot = kSource + "/build/aarch64-sysroot";
-const std::string kAarch64Slave = kSource + "/build/aarch64/bin/convoy-slave";
-
-bool on_path(const std::string& program) { return Process({"/usr/bin/env", "which", program}).wait(10s) == 0; }
 
 class Aarch64 : public testing::Test {
  protected:
@@ -63,13 +59,6 @@ TEST_F(Aarch64, TheSlaveListsTheMetersOfAPhone) {
   ASSERT_EQ(list.wait(60s), kSuccess) << list.output();
   EXPECT_THAT(list.output(), testing::AllOf(testing::HasSubstr("* odpm:gpu "), testing::HasSubstr("* battery "),
                                             testing::HasSubstr(" 2.0 W")));
-}
-
-bool has_opencl() {
-  for (const DeviceRow& row : list_devices()) {
-    if (row.name == "opencl:0") return row.unusable.empty();
-  }
-  return false;
 }
 
 constexpr int kSteps = 100;

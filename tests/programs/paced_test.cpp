@@ -91,7 +91,7 @@ TEST_F(Programs, APacedRunEndsWhenASlaveIsLost) {
   ASSERT_TRUE(train.wait_for("step 1/", 60s)) << train.output();
   a.signal(SIGKILL);
   EXPECT_EQ(train.wait(60s), kSlaveLost) << train.output();
-  EXPECT_THAT(train.output(), AllOf(HasSubstr("slave a"), HasSubstr("paced runs do not go on")));
+  EXPECT_THAT(train.output(), AllOf(HasSubstr("slave a"), HasSubstr("has no checkpoint to go on from")));
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 #include "core/error.hpp"
 #include "core/exit_code.hpp"
 #include "core/stopwatch.hpp"
-#include "devices/registry.hpp"
 #include "tests/energy/fake_machine.hpp"
+#include "tests/programs/other_devices.hpp"
 #include "tests/support/files.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/source_folder.hpp"
@@ -23,19 +23,6 @@ namespace convoy {
 namespace {
 
 using namespace std::chrono_literals;
-
-const std::string kTree = source_folder();
-const std::string kPhoneSysroot = kTree + "/build/aarch64-sysroot";
-const std::string kPhoneSlave = kTree + "/build/aarch64/bin/convoy-slave";
-
-bool opencl_is_there() {
-  for (const DeviceRow& row : list_devices()) {
-    if (row.name == "opencl:0") return row.unusable.empty();
-  }
-  return false;
-}
-
-bool qemu_is_there() { return Process({"/usr/bin/env", "which", "qemu-aarch64"}).wait(10s) == 0; }
 
 /// Faked sensors of three machines, which a thread keeps up to date: a desktop with RAPL at 20 W, a Jetson at 6 W, and a phone
 /// whose GPU takes 2 W. The powers waver a little around these, as real ones do.
@@ -96,17 +83,16 @@ Ended energy_run(const FakeSensors& sensors, int steps) {
   };
   std::vector<Process> slaves;
   slaves.emplace_back(on_sensors(sensors.desktop, slave("a-desktop", {"--device", "cpu"})));
-  slaves.emplace_back(
-      on_sensors(sensors.jetson, slave("b-jetson", {"--device", opencl_is_there() ? "opencl:0" : "eigen"})));
+  slaves.emplace_back(on_sensors(sensors.jetson, slave("b-jetson", {"--device", has_opencl() ? "opencl:0" : "eigen"})));
   std::vector<std::string> phone = slave("c-phone", {"--device", "eigen", "--meter", "odpm:gpu"});
-  if (std::filesystem::exists(kPhoneSlave) && qemu_is_there()) {
-    phone.front() = kPhoneSlave;
-    phone.insert(phone.begin(), {"qemu-aarch64", "-L", kPhoneSysroot});
+  if (std::filesystem::exists(kAarch64Slave) && on_path("qemu-aarch64")) {
+    phone.front() = kAarch64Slave;
+    phone.insert(phone.begin(), {"qemu-aarch64", "-L", kSysroot});
   }
   slaves.emplace_back(on_sensors(sensors.phone, phone));
   std::vector<std::string> command{
-      "/usr/bin/env", "CONVOY_METER_ROOT=" + scratch.path(), "CONVOY_NVML_LIBRARY=none", CONVOY_MASTER,
-      "train",        kTree + "/nets/lenet-tanh.yaml"};
+      "/usr/bin/env", "CONVOY_METER_ROOT=" + scratch.path(),    "CONVOY_NVML_LIBRARY=none", CONVOY_MASTER,
+      "train",        source_folder() + "/nets/lenet-tanh.yaml"};
   const std::map<std::string, std::string> options{{"--batch", "32"},
                                                    {"--steps", std::to_string(steps)},
                                                    {"--device", "eigen"},
