@@ -25,6 +25,8 @@ class RunEnergy {
   /// Returns the energy up to the last reading, or nothing before begin() and where there is neither a
   /// meter nor a reason.
   std::optional<MachineEnergy> report();
+  /// Number of spans whose energy the meter has not told yet.
+  std::size_t slots() const { return slots_.size(); }
 
  private:
   /// A while with its seconds of each kind.

@@ -66,8 +66,9 @@ struct Outcome {
 using Save = std::function<void(const TrainingState&)>;
 
 /// Trains from `start` on. Calls `save` at the end of each epoch, every training.checkpoint_seconds, and when training
-/// stops; without `save`, it asks the learner for no state. If the learner goes back to an earlier step, the loop repeats the
-/// steps from there with the same images and random numbers. Throws Diverged if a loss, a weight or a moment is not finite, and PeerLost if the learner cannot go on.
+/// stops; without `save`, it asks the learner for no state. If the learner goes back to an earlier step, the loop repeats
+/// the steps from there with the same images and random numbers. Throws Diverged if a loss, a weight or a moment is not
+/// finite, and PeerLost if the learner cannot go on; before that, it saves the state that the learner kept.
 Outcome train(const Training& training, Learner& learner, TrainingState start, const Observers& observers,
               const Save& save);
 

@@ -104,6 +104,21 @@ TEST(RunEnergy, IsSplitByWhatTheProgramDid) {
   EXPECT_GT(energy.idle_error, 0);
 }
 
+/// While a meter tells nothing, a run goes on for hours, and its split must neither grow nor get lost.
+TEST(RunEnergy, JoinsTheTimesOfALongSilence) {
+  FakeTime time;
+  Packages packages;
+  Sampler sampler(row_named(packages.machine, "rapl"));
+  RunEnergy run(&sampler, "");
+  run.begin();
+  for (int i = 0; i < 100000; ++i) {
+    time.pass(0.01);
+    run.count(0.004, 0.001, 0.005);
+  }
+  EXPECT_LE(run.slots(), 4096U);
+  EXPECT_GE(run.slots(), 1024U);
+}
+
 TEST(RunEnergy, RefusalHasNoNumbers) {
   FakeMachine machine("rapl");  // its counters are frozen
   Sampler sampler(row_named(machine, "rapl"));

@@ -73,8 +73,8 @@ TEST_F(LostOutput, DoesNotEndASlave) {
   EXPECT_THAT(errors(), HasSubstr("convoy-slave goes on computing without it"));
 }
 
-/// The loader itself refuses a very low limit, with its own words and code 127. A little above that, constructors of libraries fail
-/// before the program begins.
+/// The loader itself refuses a very low limit, with its own words and code 127. A little above that, constructors of
+/// libraries fail before the program begins.
 TEST_F(LostOutput, LittleMemoryIsAnErrorAndNoCrash) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizers need the address space themselves";

@@ -1,5 +1,5 @@
-// Tests the energy of a run over three slaves with faked sensors: a processor, an OpenCL device, and the slave for aarch64 under
-// qemu as a phone, where it is built (scripts/sysroot, scripts/build aarch64); otherwise Eigen takes its part.
+// Tests the energy of a run over three slaves with faked sensors: a processor, an OpenCL device, and the slave for aarch64
+// under qemu as a phone, where it is built (scripts/sysroot, scripts/build aarch64); otherwise Eigen takes its part.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Faked sensors of three machines, which a thread keeps up to date: a desktop with RAPL at 20 W, a Jetson at 6 W, and a phone
-/// whose GPU takes 2 W. The powers waver a little around these, as real ones do.
+/// Faked sensors of three machines, which a thread keeps up to date: a desktop with RAPL at 20 W, a Jetson at 6 W, and a
+/// phone whose GPU takes 2 W. The powers waver a little around these, as real ones do.
 class FakeSensors {
  public:
   FakeSensors() : writer_([this] { write(); }) {}
