@@ -50,6 +50,7 @@ struct MemberProfile {
   std::string name;
   std::size_t memory = 0;  ///< bytes for shards; 0: unlimited
   int filter_block = 1;    ///< filters that its device computes together
+  bool same_bits = true;   ///< whether its device updates weights to the same bits as others (Plan::unequal)
   /// For each stage, in ascending order of filters; empty: the member cannot hold the stage.
   std::vector<std::vector<Timing>> stages;
   NodeLink link;         ///< zeros: not measured
