@@ -98,6 +98,8 @@ class ClContext {
   bool is_processor() const { return processor_; }
   /// Returns whether the device reports fused multiply-add.
   bool has_fma() const { return fma_; }
+  /// Returns whether the device reports correctly rounded quotients and roots, and keeps denormals.
+  bool rounds_correctly() const { return rounds_correctly_; }
   const ClSettings& settings() const { return settings_; }
 
   /// Returns the bytes of all existing buffers.
@@ -189,6 +191,7 @@ class ClContext {
   ClSettings settings_;
   bool processor_ = false;
   bool fma_ = false;
+  bool rounds_correctly_ = false;
   bool shares_memory_ = false;  ///< whether its memory is the host's
   std::size_t largest_buffer_ = 0;
   std::size_t most_texels_ = 0;  ///< the most texels of an image

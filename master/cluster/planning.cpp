@@ -4,6 +4,7 @@
 #include <map>
 
 #include "devices/registry.hpp"
+#include "devices/same_bits.hpp"
 #include "master/cluster/master_times.hpp"
 #include "master/cluster/profile.hpp"
 
@@ -16,6 +17,14 @@ std::vector<std::string> members_of(const Work& work, const Roster& roster) {
   for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
   if (work.options.share) members.emplace_back(kMasterName);
   return members;
+}
+
+/// Returns whether each member's device updates to the same bits as others.
+std::vector<bool> same_bits_of(const Work& work, const Roster& roster) {
+  std::vector<bool> same;
+  for (const SlaveInfo& slave : roster.slaves()) same.push_back(slave.same_bits);
+  if (work.options.share) same.push_back(updates_to_same_bits(work.device));
+  return same;
 }
 
 /// Returns the bytes that the device's shards may take; 0: unlimited.
@@ -51,6 +60,8 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Roster& roster, co
   }
   calibration.members.clear();
   for (const std::string& name : members_of(work, roster)) calibration.members.push_back(timed.at(name));
+  const std::vector<bool> same_bits = same_bits_of(work, roster);
+  for (std::size_t m = 0; m < same_bits.size(); ++m) calibration.members[m].same_bits = same_bits[m];
   if (first) {
     calibration.batch = work.batch;
     for (const Stage& stage : work.cut.trunk) calibration.stages.push_back(stage.name);
@@ -62,9 +73,18 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Roster& roster, co
   return calibration;
 }
 
-Planned as_fixed(const Work& work, const std::vector<std::string>& members, const std::optional<FixedPlan>& known) {
+/// A plan of a file may come from a run with other devices, so the members at hand say how they update.
+Planned as_fixed(const Work& work, const Roster& roster, const std::optional<FixedPlan>& known) {
+  const std::vector<std::string> members = members_of(work, roster);
   const FixedPlan fixed = known ? *known : FixedPlan(work.options, work.cut.trunk, work.batch, members);
-  return {.plan = fixed.for_members(members, work.cut.trunk), .calibration = {}, .choice = {}, .fixed = fixed};
+  Planned planned{
+      .plan = fixed.for_members(members, work.cut.trunk), .calibration = {}, .choice = {}, .fixed = fixed};
+  planned.plan.unequal = {};
+  const std::vector<bool> same_bits = same_bits_of(work, roster);
+  for (std::size_t m = 0; m < same_bits.size(); ++m) {
+    if (!same_bits[m]) planned.plan.unequal.push_back(static_cast<int>(m));
+  }
+  return planned;
 }
 
 }  // namespace
@@ -80,7 +100,7 @@ std::vector<std::string> idle_members(const Plan& plan) {
 }
 
 Planned plan_members(const Work& work, Roster& roster, const Observers& observers, const Planned& before) {
-  if (fixes_shares(work.options)) return as_fixed(work, members_of(work, roster), before.fixed);
+  if (fixes_shares(work.options)) return as_fixed(work, roster, before.fixed);
   notice(observers, "timing the members on the net's stages");
   const Wishes wishes = wishes_of(work.options, work.batch);
   Planned planned{.plan = {}, .calibration = calibrate(work, wishes, roster, before.calibration)};

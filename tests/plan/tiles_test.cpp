@@ -132,8 +132,8 @@ void expect_gradients_brought(const Plan& plan, const std::vector<Stage>& trunk)
   }
 }
 
-/// Every owner gets the gradients of every row for each of its filters once, in the order of the rows, and every other
-/// holder gets the new weights from the owner.
+/// Every owner gets the gradients of every row for each of its filters once, in the order of the rows. Every other holder
+/// gets the sums from the owner before it updates, or the new weights where one of the two is unequal.
 void expect_weights_joined(const Plan& plan, const std::vector<Stage>& trunk) {
   const TaskGraph graph = make_task_graph(plan, trunk);
   std::map<std::pair<int, int>, std::set<int>> fresh;  // filters by (stage, node)
@@ -148,7 +148,23 @@ void expect_weights_joined(const Plan& plan, const std::vector<Stage>& trunk) {
   for (const Task& task : graph.tasks) {
     const bool between_slaves = task.kind == TaskKind::send && task.node != graph.master && task.to != graph.master;
     EXPECT_FALSE(plan.exchange == Exchange::star && between_slaves);
-    if (task.kind == TaskKind::send && task.cargo == Cargo::weights) add(task.stage, task.to, task.filters);
+    const auto unequal = [&](int node) { return std::ranges::find(plan.unequal, node) != plan.unequal.end(); };
+    const bool passed_on = plan.exchange == Exchange::star && (task.node == graph.master || task.to == graph.master);
+    if (task.kind == TaskKind::send && task.cargo == Cargo::weights) {
+      const bool in_rows = has_several_rows(plan.stages[static_cast<std::size_t>(task.stage)]);
+      EXPECT_TRUE(passed_on || !in_rows || unequal(task.node) || unequal(task.to));
+      add(task.stage, task.to, task.filters);
+    }
+    if (task.kind == TaskKind::send && task.cargo == Cargo::filter_sum) {
+      EXPECT_TRUE(passed_on || !(unequal(task.node) || unequal(task.to)));
+      EXPECT_TRUE(task.of_update);
+    }
+    if (task.kind == TaskKind::update) {
+      for (const int sum : task.after) {
+        EXPECT_EQ(graph.tasks[static_cast<std::size_t>(sum)].cargo, Cargo::filter_sum);
+        add(task.stage, task.node, graph.tasks[static_cast<std::size_t>(sum)].filters);
+      }
+    }
     if (task.kind != TaskKind::filter_sum) continue;
     const StagePlan& planned = plan.stages[static_cast<std::size_t>(task.stage)];
     for (int f = task.filters.first; f < task.filters.first + task.filters.count; ++f) {
@@ -231,8 +247,18 @@ TEST_P(Tiles, GetWhatTheyNeedAndJoinTheirGradients) {
   }
 }
 
+TEST_P(Tiles, OfUnequalMembersGetWeights) {
+  for (const std::vector<int>& unequal : std::vector<std::vector<int>>{{1}, {0, 3}, {0, 1, 2, 3}}) {
+    Plan plan = plan_of(GetParam(), chain());
+    plan.unequal = unequal;
+    validate(plan, chain());
+    expect_weights_joined(plan, chain());
+  }
+}
+
 TEST_P(Tiles, SurviveJson) {
-  const Plan plan = plan_of(GetParam(), chain());
+  Plan plan = plan_of(GetParam(), chain());
+  plan.unequal = {0, 2};
   EXPECT_EQ(plan_from_json(to_json(plan), "plan.json"), plan);
 }
 
@@ -258,7 +284,7 @@ TEST(TilesOfOneMember, StayWhereTheyAre) {
   const TaskGraph graph = make_task_graph(plan, chain());
   int images = 0;
   for (const Task& task : graph.tasks) {
-    if (task.kind != TaskKind::send || task.cargo == Cargo::weights || task.cargo == Cargo::filter_part) continue;
+    if (task.kind != TaskKind::send || concerns_weights(task)) continue;
     EXPECT_TRUE(task.node == graph.master || task.to == graph.master);
     if (task.stage == Source::kImages) images += task.samples.count;
   }
@@ -285,6 +311,8 @@ TEST(TilesThatCannotBe, AreNamed) {
     p.stages[2] = in_rows(chain()[2], {12, 12}, kSquare);
     std::swap(p.stages[2].owners[0].member, p.stages[2].owners[1].member);
   });
+  expect("\"unequal\" names member 4", [](Plan& p, auto&) { p.unequal = {1, 4}; });
+  expect("\"unequal\" names member 0", [](Plan& p, auto&) { p.unequal = {1, 0}; });
   expect("cannot also be replicated", [](Plan& p, auto&) { p.stages[0].replicated = true; });
   expect("the exchange thesis does not support", [](Plan& p, auto&) { p.exchange = Exchange::thesis; });
   EXPECT_THAT(
