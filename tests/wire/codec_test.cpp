@@ -46,7 +46,8 @@ Assign sample_assign() {
             .exchange = Exchange::ring,
             .wire = NumberType::bf16,
             .micro_batches = 8,
-            .relayed = true};
+            .relayed = true,
+            .unequal = {1}};
   plan.stages[0].replicated = true;
   return {{sample_stage(), next_stage()},
           plan,
@@ -249,6 +250,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"Exchange", assign([](Assign& m) { m.plan.exchange = static_cast<Exchange>(3); }), "exchange 3"},
         BadMessage{"MicroBatches", assign([](Assign& m) { m.plan.micro_batches = 0; }), "micro-batches 0"},
         BadMessage{"TornTrunk", assign([](Assign& m) { m.trunk[1].height += 1; }), "stage conv2 cannot read channels"},
+        BadMessage{"ManyUnequal", assign([](Assign& m) { m.plan.unequal.assign(1025, 0); }), "1025 members are unequal"},
+        BadMessage{"Unequal", assign([](Assign& m) { m.plan.unequal = {2}; }), "\"unequal\" names member 2"},
         BadMessage{"Node", assign([](Assign& m) { m.node = 2; }), "for node 2, but the plan has 2 members"},
         BadMessage{"LongToken", assign([](Assign& m) { m.token.assign(65, 'x'); }), "the token has 65 bytes"},
         BadMessage{"LargeBatch", assign([](Assign& m) { m.plan.batch = 65537; }), "batch 65537"},
