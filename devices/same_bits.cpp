@@ -28,12 +28,21 @@ Stage small_stage() {
 /// are denormal or overflow; or a value at the edge of its kind.
 float awkward_value(Random& random, std::size_t i) {
   using Limits = std::numeric_limits<float>;
-  constexpr std::array<float, 10> kEdges{0.0F,           -0.0F,           Limits::denorm_min(), -Limits::denorm_min(),
-                                         Limits::min(),  -Limits::min(),  Limits::epsilon(),    1.0F + Limits::epsilon(),
-                                         0x1.fffffep-127F, -0x1.8p100F};
+  constexpr std::array<float, 10> kEdges{0.0F,
+                                         -0.0F,
+                                         Limits::denorm_min(),
+                                         -Limits::denorm_min(),
+                                         Limits::min(),
+                                         -Limits::min(),
+                                         Limits::epsilon(),
+                                         1.0F + Limits::epsilon(),
+                                         0x1.fffffep-127F,
+                                         -0x1.8p100F};
   if (i % 8 == 7) return kEdges[random.below(kEdges.size())];
   const float mantissa = random.uniform(-1.0F, 1.0F) + random.uniform(-0x1p-24F, 0x1p-24F);
-  const int exponent = i % 4 < 2 ? 0 : i % 4 == 2 ? -static_cast<int>(random.below(149)) : static_cast<int>(random.below(60)) - 20;
+  const int exponent = i % 4 < 2    ? 0
+                       : i % 4 == 2 ? -static_cast<int>(random.below(149))
+                                    : static_cast<int>(random.below(60)) - 20;
   return std::ldexp(mantissa, exponent);
 }
 

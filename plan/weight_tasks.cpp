@@ -43,7 +43,8 @@ void GraphBuilder::update_here(int s) {
 /// are replaced by the weights that it is sent.
 void GraphBuilder::update(int s, int member) {
   const auto sums = sums_.find({s, member});
-  const bool owns = std::ranges::find(owners_of(plan_of(s)), member, &Assignment::member) != owners_of(plan_of(s)).end();
+  const bool owns =
+      std::ranges::find(owners_of(plan_of(s)), member, &Assignment::member) != owners_of(plan_of(s)).end();
   if ((!owns && sums == sums_.end()) || !updates_.insert({s, member}).second) return;
   const int done = add({.kind = TaskKind::update,
                         .node = member,

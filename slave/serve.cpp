@@ -76,7 +76,8 @@ std::string waiting(const SlaveOptions& options) {
   return options.once ? "" : "; waiting for the next run " + place(options);
 }
 
-wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, bool same_bits, const wire::ClientLink& link) {
+wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, bool same_bits,
+                     const wire::ClientLink& link) {
   std::vector<std::string> capabilities{wire::kSixteenBits};
   if (info.paced) capabilities.emplace_back(wire::kPaced);
   if (same_bits) capabilities.emplace_back(wire::kSameBits);
@@ -129,7 +130,7 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
 struct Memory {
   StateCache cache;
   Reporter reporter;
-  bool same_bits;  ///< updates_to_same_bits(), of its device
+  bool same_bits;                                 ///< updates_to_same_bits(), of its device
   std::optional<wire::MasterSearch> search = {};  ///< where no address of a master is given
 };
 
@@ -167,9 +168,8 @@ bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, cons
 }  // namespace
 
 void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop, wire::Network& network) {
-  Memory memory{.cache = StateCache(options.cache),
-                .reporter = Reporter(options),
-                .same_bits = updates_to_same_bits(device)};
+  Memory memory{
+      .cache = StateCache(options.cache), .reporter = Reporter(options), .same_bits = updates_to_same_bits(device)};
   memory.reporter.event(
       fmt::format("slave {}: {}; waiting for a master {}", options.name, device.info().description, place(options)));
   if (options.master.empty()) memory.search.emplace(*options.key);

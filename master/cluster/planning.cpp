@@ -77,8 +77,7 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Roster& roster, co
 Planned as_fixed(const Work& work, const Roster& roster, const std::optional<FixedPlan>& known) {
   const std::vector<std::string> members = members_of(work, roster);
   const FixedPlan fixed = known ? *known : FixedPlan(work.options, work.cut.trunk, work.batch, members);
-  Planned planned{
-      .plan = fixed.for_members(members, work.cut.trunk), .calibration = {}, .choice = {}, .fixed = fixed};
+  Planned planned{.plan = fixed.for_members(members, work.cut.trunk), .calibration = {}, .choice = {}, .fixed = fixed};
   planned.plan.unequal = {};
   const std::vector<bool> same_bits = same_bits_of(work, roster);
   for (std::size_t m = 0; m < same_bits.size(); ++m) {

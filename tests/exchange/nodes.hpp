@@ -74,7 +74,8 @@ class Nodes {
  public:
   Nodes(const Plan& plan, const Stages& trunk, const std::string& device, std::uint64_t seed,
         const std::vector<ShardState>& states, std::size_t most_values = 37)
-      : Nodes(plan, trunk, [&](int) { return make_device(device, {.threads = 1}); }, seed, states, most_values) {}
+      : Nodes(
+            plan, trunk, [&](int) { return make_device(device, {.threads = 1}); }, seed, states, most_values) {}
   /// `device_of` returns the device of a node.
   Nodes(const Plan& plan, const Stages& trunk, const std::function<std::unique_ptr<Device>(int)>& device_of,
         std::uint64_t seed, const std::vector<ShardState>& states, std::size_t most_values = 37)

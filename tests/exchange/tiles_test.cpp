@@ -228,7 +228,8 @@ std::unique_ptr<Device> one_of_all(int node) {
   const std::vector<std::string> names{"cpu", "eigen", "opencl:0", "reference"};
   const std::string& name = names[static_cast<std::size_t>(node) % names.size()];
   const std::vector<DeviceRow> rows = list_devices();
-  const bool usable = std::ranges::any_of(rows, [&](const auto& row) { return row.name == name && row.unusable.empty(); });
+  const bool usable =
+      std::ranges::any_of(rows, [&](const auto& row) { return row.name == name && row.unusable.empty(); });
   return make_device(usable ? name : "eigen", {.threads = 1});
 }
 
