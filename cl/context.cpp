@@ -33,10 +33,6 @@ void keep_for_ever(std::unique_ptr<std::deque<float>> memory) {
 
 }  // namespace
 
-/// The promises about operations of update.cl.
-constexpr cl_device_fp_config kRounding =
-    CL_FP_DENORM | CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST | CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
-
 ClBuffer::~ClBuffer() {
   if (memory_ == nullptr || context_->lost_) return;
   context_->allocated_ -= bytes_;
@@ -48,9 +44,7 @@ ClContext::ClContext(const ClDeviceId& device, const ClSettings& settings)
       settings_(settings),
       processor_(settings.processor.value_or(
           (device_info<cl_device_type>(device.device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0)),
-      fma_((device_info<cl_device_fp_config>(device.device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA) != 0),
-      rounds_correctly_((device_info<cl_device_fp_config>(device.device, CL_DEVICE_SINGLE_FP_CONFIG) & kRounding) ==
-                        kRounding),
+      operations_(device_info<cl_device_fp_config>(device.device, CL_DEVICE_SINGLE_FP_CONFIG)),
       shares_memory_(settings.shares_memory.value_or(
           device_info<cl_bool>(device.device, CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE)),
       largest_buffer_(device_info<cl_ulong>(device.device, CL_DEVICE_MAX_MEM_ALLOC_SIZE)),
