@@ -1,6 +1,7 @@
 // The weights of a node: their gradients, their update, and the parameters that other nodes send.
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/stopwatch.hpp"
@@ -34,9 +35,13 @@ std::vector<Tensor> zero_gradients(const Stage& stage, int filters) {
 /// Replaces the values by those that travel in a number type.
 void round_to(NumberType type, std::span<float> values) {
   if (type == NumberType::fp32) return;
-  std::vector<std::byte> bytes(bytes_of(type, values.size()));
-  encode(type, values, bytes.data());
-  decode(type, bytes.data(), values);
+  constexpr std::size_t kSome = 4096;
+  std::array<std::byte, kSome * sizeof(float)> bytes;
+  for (std::size_t first = 0; first < values.size(); first += kSome) {
+    const std::span<float> some = values.subspan(first, std::min(kSome, values.size() - first));
+    encode(type, some, bytes.data());
+    decode(type, bytes.data(), some);
+  }
 }
 
 /// The values of some filters in the gradients of one parameter of filters `of`.

@@ -73,6 +73,17 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Roster& roster, co
   return calibration;
 }
 
+/// Tells the user of members that receive more than others, because of their devices.
+void tell_of_unequal(const Plan& plan, const Observers& observers) {
+  if (std::ranges::none_of(plan.stages, has_several_rows)) return;
+  for (const int member : plan.unequal) {
+    notice(observers,
+           fmt::format("{} is sent weights instead of sums of gradients, because its device does not update them "
+                       "to the same bits as others",
+                       plan.members[static_cast<std::size_t>(member)]));
+  }
+}
+
 /// A plan of a file may come from a run with other devices, so the members at hand say how they update.
 Planned as_fixed(const Work& work, const Roster& roster, const std::optional<FixedPlan>& known) {
   const std::vector<std::string> members = members_of(work, roster);
@@ -99,7 +110,11 @@ std::vector<std::string> idle_members(const Plan& plan) {
 }
 
 Planned plan_members(const Work& work, Roster& roster, const Observers& observers, const Planned& before) {
-  if (fixes_shares(work.options)) return as_fixed(work, roster, before.fixed);
+  if (fixes_shares(work.options)) {
+    Planned fixed = as_fixed(work, roster, before.fixed);
+    tell_of_unequal(fixed.plan, observers);
+    return fixed;
+  }
   notice(observers, "timing the members on the net's stages");
   const Wishes wishes = wishes_of(work.options, work.batch);
   Planned planned{.plan = {}, .calibration = calibrate(work, wishes, roster, before.calibration)};
@@ -117,6 +132,7 @@ Planned plan_members(const Work& work, Roster& roster, const Observers& observer
         "one member, or one is much faster than the others, or all filters of a stage do not fit in their memory");
   }
   for (const std::string& idle : idle_members(planned.plan)) notice(observers, idle);
+  tell_of_unequal(planned.plan, observers);
   return planned;
 }
 
