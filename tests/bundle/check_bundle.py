@@ -96,11 +96,14 @@ def path_faults(top, checkout):
 def run_faults(top):
     """Runs programs in an empty environment, from another folder, with the bundle write-protected."""
     with tempfile.TemporaryDirectory() as home:
-        environment = {"PATH": "/usr/bin:/bin", "HOME": home, "XDG_CACHE_HOME": home, "OMP_WAIT_POLICY": "passive"}
+        # A key for slaves, as whoever has trained from the same shell has one.
+        environment = {"PATH": "/usr/bin:/bin", "HOME": home, "XDG_CACHE_HOME": home, "OMP_WAIT_POLICY": "passive",
+                       "CONVOY_KEY": "rusty-anchor"}
         train = ["bin/convoy-master", "train", top / "nets/glyphs.yaml", "--device", "cpu", "--threads", "1", "--steps",
                  "2", "--out", pathlib.Path(home) / "run"]
         for command in (train, ["bin/convoy-slave", "--help"], ["bin/convoy-bench", "--help"],
-                        ["bin/tests/devices_test", "--gtest_filter=Registry.EveryRow*"], ["check-gpu", "--help"]):
+                        ["bin/tests/devices_test", "--gtest_filter=Registry.EveryRow*"], ["check-gpu", "--help"],
+                        ["check-gpu", "--only", "cluster", "--out", pathlib.Path(home) / "report.md"]):
             command = [str(top / command[0]), *map(str, command[1:])]
             run = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=300)
             if run.returncode != 0:
