@@ -61,7 +61,9 @@ class Simulation {
     }
     while (first_done_ + second_done_ < 2 * tasks()) {
       if (links_.share(now_)) share_processors();
-      now_ = next_event();
+      const double next = next_event();
+      if (counting_) count_power(next - now_);
+      now_ = next;
       finish_what_ended();
       if (result_.first == 0.0 && first_done_ == tasks()) result_.first = now_;
     }
@@ -119,7 +121,11 @@ class Simulation {
     for (const int follower : followers_[task_of(index)]) release(first + follower);
     ++(second ? second_done_ : first_done_);
     const Task& done = task(index);
-    if (done.kind == TaskKind::head && --heads_left_[second ? 1 : 0] == 0) send_ahead(second);
+    if (done.kind == TaskKind::head && --heads_left_[second ? 1 : 0] == 0) {
+      send_ahead(second);
+      // From the heads of one step to those of the next, everything happens once.
+      counting_ = !second;
+    }
     if (second) return;
     if (--left_[at(done.node)] == 0) begin_second(done.node);
     if (done.kind == TaskKind::send && --left_[at(done.to)] == 0) begin_second(done.to);
@@ -154,6 +160,18 @@ class Simulation {
       each.since = now_;
       each.speed = std::max(kLeast, 1.0 - cost.out * links_.out(node) - cost.in * links_.in(node));
       each.ends = now_ + std::max(0.0, each.left) / each.speed;
+    }
+  }
+
+  /// Counts the time of each node by what it does.
+  void count_power(double seconds) {
+    for (int node = 0; node < graph_.nodes; ++node) {
+      NodeUse& use = result_.nodes[at(node)];
+      if (computing_[at(node)].task >= 0) {
+        use.busy += seconds;
+      } else if (links_.out(node) > 0.0 || links_.in(node) > 0.0) {
+        use.moving += seconds;
+      }
     }
   }
 
@@ -194,6 +212,7 @@ class Simulation {
   std::vector<std::size_t> heads_left_;  ///< by step, heads that are not done
   std::vector<std::size_t> left_;        ///< by node, tasks of the first step that it still computes, sends or receives
   std::vector<std::vector<int>> followers_;  ///< the tasks that wait for each task of the graph
+  bool counting_ = false;                    ///< between the heads of the two steps
   Links links_;
   std::vector<Computing> computing_;  ///< by node
   std::vector<Ready> ready_;          ///< by node; the first in the order of the graph is on top
@@ -223,25 +242,25 @@ double memory_seconds(const Task& task, const std::vector<Stage>& trunk, double 
   return values * sizeof(float) / bandwidth;
 }
 
-double least_seconds(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
+Simulated least_step(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                      const ClusterModel& cluster) {
   const auto nodes = static_cast<std::size_t>(graph.nodes);
-  std::vector<double> computing(nodes, 0.0);
-  std::vector<double> out(nodes, 0.0);
-  std::vector<double> in(nodes, 0.0);
+  Simulated least{.nodes = std::vector<NodeUse>(nodes)};
   for (const Task& task : graph.tasks) {
     const auto node = static_cast<std::size_t>(task.node);
     if (task.kind != TaskKind::send) {
-      computing[node] += cluster.compute(task);
+      least.nodes[node].compute += cluster.compute(task);
       continue;
     }
     const double bytes = bytes_of(task, plan, trunk);
-    out[node] += bytes;
-    in[static_cast<std::size_t>(task.to)] += bytes;
+    least.nodes[node].bytes_out += bytes;
+    least.nodes[static_cast<std::size_t>(task.to)].bytes_in += bytes;
   }
-  double least = 0.0;
   for (std::size_t n = 0; n < nodes; ++n) {
-    least = std::max({least, computing[n], out[n] / cluster.links[n].out, in[n] / cluster.links[n].in});
+    NodeUse& use = least.nodes[n];
+    use.busy = use.compute;
+    const NodeLink& link = cluster.links[n];
+    least.seconds = std::max({least.seconds, use.compute, use.bytes_out / link.out, use.bytes_in / link.in});
   }
   return least;
 }
