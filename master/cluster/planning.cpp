@@ -1,9 +1,12 @@
 #include "master/cluster/planning.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 
 #include "devices/registry.hpp"
+#include "master/cluster/learned_power.hpp"
 #include "master/cluster/master_times.hpp"
 #include "master/cluster/profile.hpp"
 
@@ -83,14 +86,28 @@ Planned plan_members(const Work& work, Roster& roster, const Observers& observer
   if (fixes_shares(work.options)) return as_fixed(work, members_of(work, roster), before.fixed);
   notice(observers, "timing the members on the net's stages");
   const Wishes wishes = wishes_of(work.options, work.batch);
-  Planned planned{.plan = {}, .calibration = calibrate(work, wishes, roster, before.calibration)};
+  Planned planned{.plan = {},
+                  .calibration = calibrate(work, wishes, roster, before.calibration),
+                  .choice = {},
+                  .fixed = {},
+                  .wishes = wishes};
+  if (!work.options.power_from.empty()) take_power(planned.calibration, work.options.power_from);
   const Calibration& times = planned.calibration;
-  planned.choice = choose_plan(work.cut.trunk, work.batch, times.members, wishes, times.master);
+  const std::vector<std::string> unknown = energy_alone(1.0, times.members, times.master, wishes.terms).unknown;
+  if (wishes.objective != Objective::time && !unknown.empty() && !before.calibration.stages.empty()) {
+    // A newcomer does not end a run.
+    notice(observers,
+           fmt::format("the plan is chosen by time, since the watts of {} are not known", fmt::join(unknown, ", ")));
+    planned.wishes.objective = Objective::time;
+  }
+  planned.choice = choose_plan(work.cut.trunk, work.batch, times.members, planned.wishes, times.master);
   planned.plan = planned.choice->plan;
   notice(observers,
          fmt::format(
              "plan: {}; a step takes about {:.3g} s{}", describe(planned.plan), planned.choice->predicted.seconds,
              times.seconds_alone > 0.0 ? fmt::format(", on this machine alone {:.3g} s", times.seconds_alone) : ""));
+  const std::string energy = describe(planned.choice->energy, planned.choice->predicted.seconds, work.batch);
+  if (!energy.empty()) notice(observers, fmt::format("predicted energy: {}", energy));
   if (wishes.layout == Layout::samples && std::ranges::none_of(planned.plan.stages, has_several_rows)) {
     notice(
         observers,
