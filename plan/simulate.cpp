@@ -62,12 +62,16 @@ class Simulation {
     while (first_done_ + second_done_ < 2 * tasks()) {
       if (links_.share(now_)) share_processors();
       const double next = next_event();
-      if (counting_) count_power(next - now_);
+      if (begun_second_) count_power(next - now_);
       now_ = next;
       finish_what_ended();
       if (result_.first == 0.0 && first_done_ == tasks()) result_.first = now_;
     }
     result_.seconds = now_ - result_.first;
+    for (NodeUse& use : result_.nodes) {
+      // The second step may begin early and so take longer than the time between the ends.
+      use.moving = std::min(use.moving, std::max(0.0, result_.seconds - use.busy));
+    }
     return std::move(result_);
   }
 
@@ -121,11 +125,7 @@ class Simulation {
     for (const int follower : followers_[task_of(index)]) release(first + follower);
     ++(second ? second_done_ : first_done_);
     const Task& done = task(index);
-    if (done.kind == TaskKind::head && --heads_left_[second ? 1 : 0] == 0) {
-      send_ahead(second);
-      // From the heads of one step to those of the next, everything happens once.
-      counting_ = !second;
-    }
+    if (done.kind == TaskKind::head && --heads_left_[second ? 1 : 0] == 0) send_ahead(second);
     if (second) return;
     if (--left_[at(done.node)] == 0) begin_second(done.node);
     if (done.kind == TaskKind::send && --left_[at(done.to)] == 0) begin_second(done.to);
@@ -133,6 +133,7 @@ class Simulation {
 
   void start(int index) {
     const Task& started = task(index);
+    begun_second_ = begun_second_ || is_second(index);
     if (started.kind == TaskKind::send)
       return links_.send(started.node, started.to, lane_of(started, graph_), work_[task_of(index)], index);
     ready_[at(started.node)].push(index);
@@ -163,15 +164,14 @@ class Simulation {
     }
   }
 
-  /// Counts the time of each node by what it does.
+  /// Counts the time of each node by what it does for the second step.
   void count_power(double seconds) {
+    const auto second = static_cast<int>(tasks());
+    links_.mark_moving(second, moving_);
     for (int node = 0; node < graph_.nodes; ++node) {
       NodeUse& use = result_.nodes[at(node)];
-      if (computing_[at(node)].task >= 0) {
-        use.busy += seconds;
-      } else if (links_.out(node) > 0.0 || links_.in(node) > 0.0) {
-        use.moving += seconds;
-      }
+      if (computing_[at(node)].task >= second) use.busy += seconds;
+      if (computing_[at(node)].task < 0 && moving_[at(node)]) use.moving += seconds;
     }
   }
 
@@ -212,7 +212,8 @@ class Simulation {
   std::vector<std::size_t> heads_left_;  ///< by step, heads that are not done
   std::vector<std::size_t> left_;        ///< by node, tasks of the first step that it still computes, sends or receives
   std::vector<std::vector<int>> followers_;  ///< the tasks that wait for each task of the graph
-  bool counting_ = false;                    ///< between the heads of the two steps
+  bool begun_second_ = false;                ///< whether a node has begun to compute or send for the second step
+  std::vector<bool> moving_;                 ///< by node, whether it moves bytes of the second step
   Links links_;
   std::vector<Computing> computing_;  ///< by node
   std::vector<Ready> ready_;          ///< by node; the first in the order of the graph is on top
