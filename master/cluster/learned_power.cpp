@@ -11,21 +11,20 @@ namespace convoy {
 namespace {
 
 /// A part of a run's time that is too short to tell a power.
-constexpr double kTooShort = 0.01;
+constexpr double kTooShort = 0.05;
 
 /// Returns the joules above the idle power.
 double above(double joules, double seconds, double idle) { return std::max(0.0, joules - idle * seconds); }
 
 }  // namespace
 
-std::optional<Power> power_of(const MachineEnergy& energy, const MemberTime& time) {
-  const double all = time.compute + time.transfer + time.wait;
-  if (!energy.measured() || !(energy.seconds > 0.0) || !(all > 0.0)) return std::nullopt;
-  const double compute = energy.seconds * time.compute / all;
-  const double transfer = energy.seconds * time.transfer / all;
-  const double wait = energy.seconds * time.wait / all;
-  if (compute < kTooShort * energy.seconds) return std::nullopt;
-  if (energy.idle_watts <= 0.0 && wait < kTooShort * energy.seconds) return std::nullopt;
+std::optional<Power> power_of(const MachineEnergy& energy) {
+  const double compute = energy.compute_seconds;
+  const double transfer = energy.transfer_seconds;
+  const double wait = energy.wait_seconds;
+  const double least = kTooShort * energy.seconds;
+  if (!energy.measured() || !(least > 0.0) || compute < least) return std::nullopt;
+  if (energy.idle_watts <= 0.0 && wait < least) return std::nullopt;
   const double idle = energy.idle_watts > 0.0 ? energy.idle_watts : energy.wait / wait;
   const double computing = above(energy.compute, compute, idle);
   const double moving = above(energy.transfer, transfer, idle);
@@ -37,15 +36,12 @@ std::optional<Power> power_of(const MachineEnergy& energy, const MemberTime& tim
   return fault_in(power).empty() ? std::optional(power) : std::nullopt;
 }
 
-void learn_power(Calibration& calibration, const std::vector<MemberEnergy>& energies,
-                 const std::vector<MemberTime>& times) {
+void learn_power(Calibration& calibration, const std::vector<MemberEnergy>& energies) {
   for (const MemberEnergy& each : energies) {
     const auto member = std::ranges::find(calibration.members, each.member, &MemberProfile::name);
-    const auto time = std::ranges::find(times, each.member, &MemberTime::member);
-    if (member != calibration.members.end() && time != times.end()) {
-      if (const auto power = power_of(each.energy, *time)) member->power = power;
-    } else if (member == calibration.members.end() && each.member == kMasterName && each.energy.measured() &&
-               each.energy.seconds > 0.0) {
+    if (member != calibration.members.end()) {
+      if (const auto power = power_of(each.energy)) member->power = power;
+    } else if (each.member == kMasterName && each.energy.measured() && each.energy.seconds > 0.0) {
       const double watts = each.energy.joules() / each.energy.seconds;
       const Power power{.idle = watts, .compute = watts, .transfer = watts};
       if (fault_in(power).empty()) calibration.master.power = power;

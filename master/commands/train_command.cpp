@@ -156,10 +156,10 @@ class TrainCommand {
   EnergyOptions energy_options() const { return {.meter = options_.meter, .terms = options_.cluster.terms}; }
 
   /// Keeps what the meters told of the machines' power, so that later plans can count joules.
-  void keep_power(const Cluster& cluster, const EnergyReport& energy, const std::vector<MemberTime>& times) {
+  void keep_power(const Cluster& cluster, const EnergyReport& energy) {
     Calibration calibration = cluster.calibration();
     if (calibration.members.empty()) return;
-    learn_power(calibration, energy.members, times);
+    learn_power(calibration, energy.members);
     files_->keep("calibration.json", to_json(calibration));
   }
 
@@ -255,7 +255,7 @@ class TrainCommand {
       }
       const Outcome outcome = train(training, *learner, std::move(start_), observers_, save);
       const EnergyReport energy = energy_->report(cluster.energies());
-      keep_power(cluster, energy, outcome.times);
+      keep_power(cluster, energy);
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       files_->finish(stop);
       RunEnd over = end_of(outcome, cluster.verified());

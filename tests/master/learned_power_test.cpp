@@ -13,58 +13,59 @@ namespace {
 
 using testing::HasSubstr;
 
-/// The joules of 10 s that the times split, at the given watts of each part.
-MachineEnergy energy_at(const MemberTime& time, double compute, double transfer, double wait, double idle) {
-  const double scale = 10.0 / (time.compute + time.transfer + time.wait);
-  return {.meter = "rapl",
-          .seconds = 10.0,
-          .compute = scale * time.compute * compute,
-          .transfer = scale * time.transfer * transfer,
-          .wait = scale * time.wait * wait,
-          .idle_watts = idle};
-}
+/// The seconds of a run that were spent on each part.
+struct Split {
+  double compute;
+  double transfer;
+  double wait;
+};
+constexpr Split kSplit{.compute = 6, .transfer = 1, .wait = 3};
 
-/// The joules that a power gives the times of energy_at().
-double joules_of(const Power& power, const MemberTime& time) {
-  const double scale = 10.0 / (time.compute + time.transfer + time.wait);
-  return scale * (power.compute * time.compute + power.transfer * time.transfer + power.idle * time.wait);
+/// The energy of a run at the given watts of each part.
+MachineEnergy energy_at(const Split& split, double compute, double transfer, double wait, double idle) {
+  return {.meter = "rapl",
+          .seconds = split.compute + split.transfer + split.wait,
+          .compute = split.compute * compute,
+          .transfer = split.transfer * transfer,
+          .wait = split.wait * wait,
+          .compute_seconds = split.compute,
+          .transfer_seconds = split.transfer,
+          .wait_seconds = split.wait,
+          .idle_watts = idle};
 }
 
 constexpr double kNear = 1e-9;
 
 TEST(LearnedPower, IsTheSplitsWhereTheMeterIsFast) {
-  const MemberTime time{.member = "a", .compute = 3.0, .transfer = 0.5, .wait = 1.5};
-  const Power power = power_of(energy_at(time, 25, 8, 5, 5), time).value();
+  const Power power = power_of(energy_at(kSplit, 25, 8, 5, 5)).value();
   EXPECT_NEAR(power.idle, 5, kNear);
   EXPECT_NEAR(power.compute, 25, kNear);
   EXPECT_NEAR(power.transfer, 8, kNear);
 }
 
 TEST(LearnedPower, TakesTheWaitingsWhereIdlingWasNotMeasured) {
-  const MemberTime time{.member = "a", .compute = 3.0, .transfer = 0.5, .wait = 1.5};
-  EXPECT_NEAR(power_of(energy_at(time, 25, 8, 6, 0), time).value().idle, 6, kNear);
-  const MemberTime busy{.member = "a", .compute = 3.0, .transfer = 0.5, .wait = 0.01};
-  EXPECT_FALSE(power_of(energy_at(busy, 25, 8, 6, 0), busy)) << "it hardly waited";
-  EXPECT_TRUE(power_of(energy_at(busy, 25, 8, 6, 5), busy));
+  EXPECT_NEAR(power_of(energy_at(kSplit, 25, 8, 6, 0)).value().idle, 6, kNear);
+  constexpr Split busy{.compute = 9, .transfer = 1, .wait = 0.1};
+  EXPECT_FALSE(power_of(energy_at(busy, 25, 8, 6, 0))) << "it hardly waited";
+  EXPECT_TRUE(power_of(energy_at(busy, 25, 8, 6, 5)));
 }
 
 /// A meter slower than a step has one power for all parts. The joules of the run stay what they were.
 TEST(LearnedPower, KeepsTheJoulesOfTheRunWhereTheMeterIsSlow) {
-  const MemberTime time{.member = "a", .compute = 3.0, .transfer = 0.5, .wait = 1.5};
-  const MachineEnergy energy = energy_at(time, 17, 17, 17, 5);
-  const Power power = power_of(energy, time).value();
+  const MachineEnergy energy = energy_at(kSplit, 17, 17, 17, 5);
+  const Power power = power_of(energy).value();
   EXPECT_NEAR(power.idle, 5, kNear);
-  EXPECT_NEAR(joules_of(power, time), energy.joules(), kNear);
+  EXPECT_NEAR(power.compute * kSplit.compute + power.transfer * kSplit.transfer + power.idle * kSplit.wait,
+              energy.joules(), kNear);
   EXPECT_GT(power.compute, 17);
 }
 
 TEST(LearnedPower, IsNotMadeUp) {
-  const MemberTime time{.member = "a", .compute = 3.0, .transfer = 0.5, .wait = 1.5};
-  EXPECT_FALSE(power_of({.refusal = "no meter"}, time));
-  EXPECT_FALSE(power_of(energy_at(time, 25, 8, 5, 5), {.member = "a"})) << "no time is known";
-  const MemberTime waiting{.member = "a", .compute = 0.0, .transfer = 0.5, .wait = 1.5};
-  EXPECT_FALSE(power_of(energy_at(waiting, 25, 8, 5, 5), waiting)) << "nobody has seen it compute";
-  EXPECT_FALSE(power_of(energy_at(time, 4, 4, 4, 5), time)) << "computing takes less than idling";
+  EXPECT_FALSE(power_of({.refusal = "no meter"}));
+  EXPECT_FALSE(power_of({.meter = "rapl"})) << "it has told nothing yet";
+  constexpr Split waiting{.compute = 0, .transfer = 1, .wait = 3};
+  EXPECT_FALSE(power_of(energy_at(waiting, 25, 8, 5, 5))) << "nobody has seen it compute";
+  EXPECT_FALSE(power_of(energy_at(kSplit, 4, 4, 4, 5))) << "computing takes less than idling";
 }
 
 Calibration two_slaves() {
@@ -76,12 +77,10 @@ Calibration two_slaves() {
 
 TEST(LearnedPower, GoesToTheMachinesOfItsName) {
   Calibration calibration = two_slaves();
-  const MemberTime time{.member = "b", .compute = 3.0, .transfer = 0.5, .wait = 1.5};
   const MachineEnergy master{.meter = "rapl", .seconds = 10, .wait = 120};
   learn_power(
       calibration,
-      {{"a", {.refusal = "no meter"}}, {"b", energy_at(time, 25, 8, 5, 5)}, {"gone", master}, {"master", master}},
-      {{.member = "a", .compute = 1}, time});
+      {{"a", {.refusal = "no meter"}}, {"b", energy_at(kSplit, 25, 8, 5, 5)}, {"gone", master}, {"master", master}});
   EXPECT_FALSE(calibration.members[0].power);
   EXPECT_NEAR(calibration.members[1].power.value().compute, 25, kNear);
   EXPECT_EQ(calibration.master.power, (Power{12, 12, 12})) << "the mean power of the machine that hands out work";
