@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """Disturbs a run over an emulated LAN with faults drawn from a seed. Slaves and the master are killed and restarted,
-slaves are suspended, and links are cut, lossy, slow, or delay, duplicate and reorder packets. The run must go on, and
-end with the same weights as an undisturbed run that had the same plans at the same steps. The test needs root, iproute2
-and cgroups; it exits with code 77 without them.
+slaves are suspended as a whole or only the thread that computes, and links are cut, lossy, slow, or delay, duplicate and
+reorder packets. The run must go on, and end with the same weights as an undisturbed run that had the same plans at the
+same steps. The test needs root, iproute2 and cgroups; it exits with code 77 without them.
 
-usage: tests/chaos/network_chaos.py [--seconds 60] [--seed 1] [--spare NAMES] [--record FOLDER]      (after scripts/build)
+usage: tests/chaos/network_chaos.py [--seconds 60 | --faults N] [--seed 1] [--least N] [--spare NAMES] [--record FOLDER]
+                                                                                                    (after scripts/build)
+
+--least is the run's --least-slaves: with fewer slaves the run waits for more.
 
 --record writes each process's memory and open files over time, as resources.csv and, with gnuplot, resources.png.
 --spare names machines (master, a, b, c) that are not killed, so that their processes can be followed for long.
 """
 import argparse
+import contextlib
 import json
+import multiprocessing
 import os
 import pathlib
 import random
@@ -24,6 +29,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 import emulated_lan as lan  # noqa: E402  (beside the benchmarks)
+from failures import stop_thread  # noqa: E402
 from late_link import TUN, LateLink  # noqa: E402
 
 BIN = lan.BIN
@@ -33,11 +39,18 @@ NET = [ROOT / "nets/glyphs.yaml", "--set", "conv1.filters=6", "--set", "conv2.fi
 MBITS = 200
 
 
+def hold_thread(pid):
+    """Stops the thread that computes for as long as this process lives."""
+    stop_thread(pid)
+    signal.pause()
+
+
 class World:
     """The machines and their processes."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, least):
         self.folder = pathlib.Path(folder)
+        self.least = least
         self.keys = self.folder / "keys.json"
         self.key = lan.sh(BIN / "convoy-master", "key", "--make", "--keys", self.keys).strip()
         self.lan = lan.Lan(folder, MBITS)
@@ -55,6 +68,7 @@ class World:
         self.process = {}
         self.started = {}
         self.suspended = set()
+        self.hung = {}
         self.resume = []
 
     def address(self):
@@ -62,8 +76,8 @@ class World:
 
     def start(self, name):
         if name == "master":
-            words = [BIN / "convoy-master", "train", *NET, "--slaves", "3", "--shares", "3,2,1", "--listen", self.address(),
-                     "--keys", self.keys, "--snapshot-seconds", "0.5", "--checkpoint-seconds", "2", "--out",
+            words = [BIN / "convoy-master", "train", *NET, "--slaves", "3", "--shares", "3,2,1", "--least-slaves", self.least,
+                     "--listen", self.address(), "--keys", self.keys, "--snapshot-seconds", "0.5", "--checkpoint-seconds", "2", "--out",
                      self.folder / "run", *self.resume]
             self.resume = ["--resume"]
         else:
@@ -76,8 +90,21 @@ class World:
     def alive(self, name):
         return self.process[name].poll() is None
 
+    def works(self, name):
+        return self.alive(name) and name not in self.suspended and name not in self.hung
+
     def signal(self, name, number):
         os.killpg(self.process[name].pid, number)
+
+    def program_of(self, name):
+        """The process that computes; None where it is just being started."""
+        pid = self.process[name].pid
+        with contextlib.suppress(OSError, IndexError):
+            for _ in range(4):
+                if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith("convoy-"):
+                    return pid
+                pid = int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+        return None
 
     def tc(self, name, *words):
         lan.sh("tc", "qdisc", "replace", "dev", self.machine[name]["outer"], "root", *words)
@@ -94,6 +121,10 @@ class World:
         if name in self.suspended:
             self.signal(name, signal.SIGCONT)
             self.suspended.discard(name)
+        if name in self.hung:
+            holder = self.hung.pop(name)
+            holder.kill()
+            holder.join()
         if not self.alive(name):
             self.start(name)
 
@@ -104,6 +135,10 @@ class World:
         elif deed == "suspend":
             self.signal(name, signal.SIGSTOP)
             self.suspended.add(name)
+        elif deed == "hang":
+            # Another process holds the thread: this one would take its stop for the slave's end.
+            self.hung[name] = multiprocessing.get_context("spawn").Process(target=hold_thread, args=(self.program_of(name),))
+            self.hung[name].start()
         elif deed == "cut":
             lan.sh("ip", "link", "set", self.machine[name]["outer"], "down")
         elif deed == "lose":
@@ -115,6 +150,8 @@ class World:
             self.tc(name, "tbf", "rate", "2mbit", "burst", "32kb", "latency", "200ms")
 
     def close(self):
+        for holder in self.hung.values():
+            holder.kill()
         lan.stop(self.process.values())
         for late in self.late.values():
             late.close()
@@ -154,21 +191,12 @@ class Recorder:
         self.thread = threading.Thread(target=self.record, daemon=True)
         self.thread.start()
 
-    def program_of(self, name):
-        """The process that computes, which is a child of the shell that started it."""
-        pid = self.world.process[name].pid
-        for _ in range(4):
-            if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith("convoy-"):
-                return pid
-            pid = int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
-        return None
-
     def record(self):
         begin = time.monotonic()
         while not self.over.wait(1.0):
             for name in list(self.world.process):
                 try:
-                    pid = self.program_of(name)
+                    pid = self.world.program_of(name)
                     pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
                     files = len(os.listdir(f"/proc/{pid}/fd"))
                 except (OSError, IndexError, ValueError):
@@ -250,20 +278,22 @@ def replay(folder, segments, steps):
 
 
 def disturb(world, options):
-    """Disturbs the run for options.seconds. Returns a text with the number of faults of each kind."""
+    """Disturbs the run for options.seconds or options.faults. Returns a text with the number of faults of each kind."""
     draw = random.Random(options.seed)
     deeds = {}
     end = time.monotonic() + options.seconds
-    while time.monotonic() < end:
+    while sum(deeds.values()) < options.faults if options.faults else time.monotonic() < end:
         time.sleep(draw.uniform(0.3, 2.0))
         name = draw.choice([*NAMES, *NAMES, "master"])
         if draw.random() < 0.5:
             world.heal(name)
             continue
-        deed = draw.choice(["kill", "suspend", "cut", "lose", "delay", "slow"])
-        if (name == "master" and deed == "suspend") or (deed == "delay" and not world.late):
+        deed = draw.choice(["kill", "suspend", "hang", "cut", "lose", "delay", "slow"])
+        if (name == "master" and deed in ("suspend", "hang")) or (deed == "delay" and not world.late):
             continue
-        if not world.alive(name) or name in world.suspended or (deed == "kill" and name in options.spare):
+        if not world.works(name) or (deed == "kill" and name in options.spare):
+            continue
+        if deed == "hang" and not world.program_of(name):
             continue
         world.harm(name, deed)
         what = deed if name != "master" else f"{deed} (master)"
@@ -272,20 +302,23 @@ def disturb(world, options):
             world.start("master")
     for name in world.machine:
         world.heal(name)
-    return ", ".join(f"{deed} {count}" for deed, count in sorted(deeds.items()))
+    kinds = ", ".join(f"{deed} {count}" for deed, count in sorted(deeds.items()))
+    return f"{sum(deeds.values())} faults: {kinds}"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--faults", type=int, help="faults to inject, instead of the seconds")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--least", type=int, default=0, help="slaves without which the run waits")
     parser.add_argument("--spare", type=lambda text: text.split(","), default=[], help="machines not to kill")
     parser.add_argument("--record", metavar="FOLDER", help="folder for resources.csv and resources.png")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         try:
-            world = World(name)
+            world = World(name, options.least)
         except (SystemExit, OSError) as error:
             print(f"skipped: an emulated LAN cannot be made here (it needs root, iproute2 and cgroups): {error}")
             sys.exit(77)

@@ -290,19 +290,22 @@ TEST(ClustersThatShareSamples, TrainResNet20AsOneMachineDoes) {
   const Cut cut = convoy::cut(read_net(source_folder() + "/nets/resnet20.yaml", {"dense1.units=4"}));
   TrainingOptions options = plain_sgd();
   options.learning_rate = 0.01;
-  constexpr int kFewSteps = 3;
   const auto device = make_device("cpu", {.threads = 1});
-  LocalTrunk local(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
-  const Result alone = train_some(
-      local, cut, [](int) {}, options, kFewSteps);
   Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b", "c"}, {2, 1, 1});
   plan.exchange = Exchange::ring;
   ASSERT_TRUE(cut_by_samples(plan, cut.trunk, cut.trunk.size(), {2, 1, 1}));
-  const Result together = train_on_three(cut, plan, options, kFewSteps, "cpu");
-  EXPECT_NEAR(together.loss, alone.loss, 1e-3);
-  // Other roundings turn some ReLUs on or off; with oneDNN 3.7 a few values differ by 1.5e-3.
-  for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(together.trunk[s], alone.trunk[s], 3e-3);
-  expect_equal(together, train_on_three(cut, plan, options, kFewSteps, "cpu"));
+  // After the first step, other roundings turn single ReLUs on or off, which moves the gradients of all stages before them.
+  for (const auto& [steps, tolerance] : {std::pair{1, 1e-4}, std::pair{3, 0.05}}) {
+    LocalTrunk local(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
+    const Result alone = train_some(
+        local, cut, [](int) {}, options, steps);
+    const Result together = train_on_three(cut, plan, options, steps, "cpu");
+    EXPECT_NEAR(together.loss, alone.loss, 1e-3);
+    for (std::size_t s = 0; s < cut.trunk.size(); ++s) {
+      expect_near_in_norm(together.trunk[s], alone.trunk[s], tolerance);
+    }
+    expect_equal(together, train_on_three(cut, plan, options, steps, "cpu"));
+  }
 }
 
 /// A trunk with branches is timed, planned, loaded, moved and tested like a chain of stages.

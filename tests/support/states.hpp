@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/shard_state.hpp"
 
@@ -32,6 +33,24 @@ inline void expect_near(const ShardState& a, const ShardState& b, double toleran
     for (std::size_t i = 0; i < got[t]->size(); ++i) {
       ASSERT_NEAR(got[t]->data()[i], expected[t]->data()[i], tolerance) << "tensor " << t << ", value " << i;
     }
+  }
+}
+
+/// Each tensor's difference has at most `fraction` of the tensor's norm. A ReLU that another rounding turns on or off moves
+/// single values of a gradient far, but hardly its norm.
+inline void expect_near_in_norm(const ShardState& a, const ShardState& b, double fraction) {
+  const std::vector<const Tensor*> got = tensors_of(a);
+  const std::vector<const Tensor*> expected = tensors_of(b);
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t t = 0; t < got.size(); ++t) {
+    ASSERT_EQ(got[t]->shape(), expected[t]->shape());
+    double difference = 0.0;
+    double norm = 0.0;
+    for (std::size_t i = 0; i < got[t]->size(); ++i) {
+      difference += std::pow(double{got[t]->data()[i]} - double{expected[t]->data()[i]}, 2);
+      norm += std::pow(double{expected[t]->data()[i]}, 2);
+    }
+    ASSERT_LE(std::sqrt(difference), fraction * std::sqrt(norm)) << "tensor " << t;
   }
 }
 
