@@ -98,8 +98,7 @@ class Chooser {
  public:
   Chooser(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members, const Wishes& wishes,
           const MasterProfile& master)
-      : trunk_(trunk), batch_(batch), members_(members), wishes_(wishes), master_(master) {
-    everyone_.resize(members.size());
+      : trunk_(trunk), batch_(batch), members_(members), wishes_(wishes), master_(master), everyone_(members.size()) {
     std::iota(everyone_.begin(), everyone_.end(), std::size_t{0});
   }
 
@@ -131,12 +130,12 @@ class Chooser {
   /// Throws Error where the objective needs the power of machines that is not known.
   void expect_known_power() const {
     if (wishes_.objective == Objective::time) return;
-    const StepEnergy energy = energy_alone(1.0, members_, master_, wishes_.terms);
-    if (energy.unknown.empty()) return;
+    const std::vector<std::string> unknown = energy_alone(1.0, members_, master_, wishes_.terms).unknown;
+    if (unknown.empty()) return;
     fail(
         "--objective {}: the watts of {} are not known; give --assume-watts, a description with watts such as "
         "4x240@1000/5:25:8, or the calibration.json of a run in which each machine had a meter",
-        to_string(wishes_.objective), fmt::join(energy.unknown, ", "));
+        to_string(wishes_.objective), fmt::join(unknown, ", "));
   }
 
   /// Returns the teams of the fastest members, and of those that take the fewest joules where energy counts.

@@ -74,9 +74,8 @@ ChannelLayer layer_of(const fb::LayerHolder& holder) {
   }
   if (const auto* dropout = holder.layer_as_DropoutLayer()) return Dropout{dropout->rate(), dropout->stream()};
   if (const auto* add = holder.layer_as_AddLayer()) return Add{sources_of(add->from())};
-  if (const auto* norm = holder.layer_as_BatchNormLayer()) {
+  if (const auto* norm = holder.layer_as_BatchNormLayer())
     return BatchNorm{text(norm->name(), "name of a batch norm"), norm->epsilon(), norm->momentum()};
-  }
   fail("a channel layer is of an unknown kind");
 }
 

@@ -72,12 +72,16 @@ Planned as_fixed(const Work& work, const std::vector<std::string>& members, cons
 
 }  // namespace
 
-std::vector<std::string> idle_members(const Plan& plan) {
+std::vector<std::string> idle_members(const Planned& planned) {
+  const bool time = planned.wishes.objective == Objective::time;
+  const std::string energy = !planned.choice || !planned.choice->energy.tells() ? ""
+                             : planned.wishes.terms.idle_off                    ? "; it is counted as switched off"
+                                                                                : "; it is counted as idle";
   std::vector<std::string> idle;
-  for (std::size_t m = 0; m < plan.members.size(); ++m) {
-    if (has_tiles(plan, static_cast<int>(m))) continue;
-    idle.push_back(fmt::format("{} gets no filters: with it a step would take longer, or its memory is too small",
-                               plan.members[m]));
+  for (std::size_t m = 0; m < planned.plan.members.size(); ++m) {
+    if (has_tiles(planned.plan, static_cast<int>(m))) continue;
+    idle.push_back(fmt::format("{} gets no filters: with it a step would {}, or its memory is too small{}",
+                               planned.plan.members[m], time ? "take longer" : "be worse by --objective", energy));
   }
   return idle;
 }
@@ -114,7 +118,7 @@ Planned plan_members(const Work& work, Roster& roster, const Observers& observer
         "--layout samples: members share filters all the same, because no two of them can share the samples: there is "
         "one member, or one is much faster than the others, or all filters of a stage do not fit in their memory");
   }
-  for (const std::string& idle : idle_members(planned.plan)) notice(observers, idle);
+  for (const std::string& idle : idle_members(planned)) notice(observers, idle);
   return planned;
 }
 

@@ -48,7 +48,7 @@ struct Planned {
 };
 
 /// Members to whom a plan gives no filters, in words for people.
-std::vector<std::string> idle_members(const Plan& plan);
+std::vector<std::string> idle_members(const Planned& planned);
 
 /// Returns a plan for the roster's slaves of now, and for this machine with options.share. Times the members that
 /// `before`, the planning before in this run, has no timings of. Where the user fixed the shares, nobody is timed, and

@@ -78,7 +78,7 @@ void print_choice(const Planned& planned) {
                choice.predicted.seconds - use.compute, use.bytes_out / 1e6, use.bytes_in / 1e6,
                timed ? link_text(planned.calibration.members[node].link) : "", energy_text(choice.energy, node));
   }
-  for (const std::string& idle : idle_members(plan)) fmt::print("  {}\n", idle);
+  for (const std::string& idle : idle_members(planned)) fmt::print("  {}\n", idle);
   if (planned.calibration.seconds_alone > 0.0) {
     fmt::print("the master's machine alone: {:.4g} s{}{}\n", planned.calibration.seconds_alone,
                joules_text(planned.energy_alone().joules()),
