@@ -75,9 +75,8 @@ ChannelLayer layer_of(const fb::LayerHolder& holder) {
   }
   if (const auto* dropout = holder.layer_as_DropoutLayer()) return Dropout{dropout->rate(), dropout->stream()};
   if (const auto* add = holder.layer_as_AddLayer()) return Add{sources_of(add->from())};
-  if (const auto* norm = holder.layer_as_BatchNormLayer()) {
+  if (const auto* norm = holder.layer_as_BatchNormLayer())
     return BatchNorm{text(norm->name(), "name of a batch norm"), norm->epsilon(), norm->momentum()};
-  }
   fail("a channel layer is of an unknown kind");
 }
 
@@ -278,6 +277,9 @@ MachineEnergy read(const fb::Energy& t) {
           .compute = amount(t.compute(), "energy of computing"),
           .transfer = amount(t.transfer(), "energy of transfer"),
           .wait = amount(t.wait(), "energy of waiting"),
+          .compute_seconds = seconds(t.compute_seconds(), "seconds of computing"),
+          .transfer_seconds = seconds(t.transfer_seconds(), "seconds of transfer"),
+          .wait_seconds = seconds(t.wait_seconds(), "seconds of waiting"),
           .error = amount(t.error(), "error of energy"),
           .watts = amount(t.watts(), "power"),
           .idle_watts = amount(t.idle_watts(), "idle power"),

@@ -185,7 +185,7 @@ struct BodyEncoder {
     const auto origin = builder.CreateString(m.origin);
     const auto refusal = builder.CreateString(m.refusal);
     return fb::CreateEnergy(builder, meter, scope, origin, m.seconds, m.compute, m.transfer, m.wait, m.error, m.watts,
-                            m.idle_watts, m.idle_error, refusal);
+                            m.idle_watts, m.idle_error, refusal, m.compute_seconds, m.transfer_seconds, m.wait_seconds);
   }
   Result operator()(const Done& m) const {
     const auto stages = builder.CreateVector(m.stages);

@@ -1,10 +1,13 @@
 #include "master/cluster/planning.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 
 #include "devices/registry.hpp"
 #include "devices/same_bits.hpp"
+#include "master/cluster/learned_power.hpp"
 #include "master/cluster/master_times.hpp"
 #include "master/cluster/profile.hpp"
 
@@ -99,12 +102,16 @@ Planned as_fixed(const Work& work, const Roster& roster, const std::optional<Fix
 
 }  // namespace
 
-std::vector<std::string> idle_members(const Plan& plan) {
+std::vector<std::string> idle_members(const Planned& planned) {
+  const bool time = planned.wishes.objective == Objective::time;
+  const std::string energy = !planned.choice || !planned.choice->energy.tells() ? ""
+                             : planned.wishes.terms.idle_off                    ? "; it is counted as switched off"
+                                                                                : "; it is counted as idle";
   std::vector<std::string> idle;
-  for (std::size_t m = 0; m < plan.members.size(); ++m) {
-    if (has_tiles(plan, static_cast<int>(m))) continue;
-    idle.push_back(fmt::format("{} gets no filters: with it a step would take longer, or its memory is too small",
-                               plan.members[m]));
+  for (std::size_t m = 0; m < planned.plan.members.size(); ++m) {
+    if (has_tiles(planned.plan, static_cast<int>(m))) continue;
+    idle.push_back(fmt::format("{} gets no filters: with it a step would {}, or its memory is too small{}",
+                               planned.plan.members[m], time ? "take longer" : "be worse by --objective", energy));
   }
   return idle;
 }
@@ -117,21 +124,35 @@ Planned plan_members(const Work& work, Roster& roster, const Observers& observer
   }
   notice(observers, "timing the members on the net's stages");
   const Wishes wishes = wishes_of(work.options, work.batch);
-  Planned planned{.plan = {}, .calibration = calibrate(work, wishes, roster, before.calibration)};
+  Planned planned{.plan = {},
+                  .calibration = calibrate(work, wishes, roster, before.calibration),
+                  .choice = {},
+                  .fixed = {},
+                  .wishes = wishes};
+  if (!work.options.power_from.empty()) take_power(planned.calibration, work.options.power_from);
   const Calibration& times = planned.calibration;
-  planned.choice = choose_plan(work.cut.trunk, work.batch, times.members, wishes, times.master);
+  const std::vector<std::string> unknown = energy_alone(1.0, times.members, times.master, wishes.terms).unknown;
+  if (wishes.objective != Objective::time && !unknown.empty() && !before.calibration.stages.empty()) {
+    // A newcomer does not end a run.
+    notice(observers,
+           fmt::format("the plan is chosen by time, since the watts of {} are not known", fmt::join(unknown, ", ")));
+    planned.wishes.objective = Objective::time;
+  }
+  planned.choice = choose_plan(work.cut.trunk, work.batch, times.members, planned.wishes, times.master);
   planned.plan = planned.choice->plan;
   notice(observers,
          fmt::format(
              "plan: {}; a step takes about {:.3g} s{}", describe(planned.plan), planned.choice->predicted.seconds,
              times.seconds_alone > 0.0 ? fmt::format(", on this machine alone {:.3g} s", times.seconds_alone) : ""));
+  const std::string energy = describe(planned.choice->energy, planned.choice->predicted.seconds, work.batch);
+  if (!energy.empty()) notice(observers, fmt::format("predicted energy: {}", energy));
   if (wishes.layout == Layout::samples && std::ranges::none_of(planned.plan.stages, has_several_rows)) {
     notice(
         observers,
         "--layout samples: members share filters all the same, because no two of them can share the samples: there is "
         "one member, or one is much faster than the others, or all filters of a stage do not fit in their memory");
   }
-  for (const std::string& idle : idle_members(planned.plan)) notice(observers, idle);
+  for (const std::string& idle : idle_members(planned)) notice(observers, idle);
   tell_of_unequal(planned.plan, observers);
   return planned;
 }
