@@ -98,7 +98,7 @@ std::string table_head() {
                      "over idle", "");
 }
 
-std::string table_row(const Row& row) {
+std::string table_row(const Row& row, bool reason) {
   const Result& r = row.result;
   const auto number = [](bool known, double value) { return known ? fmt::format("{:.4g}", value) : std::string("-"); };
   const auto& joules = r.image_joules;
@@ -113,6 +113,7 @@ std::string table_row(const Row& row) {
     text += fmt::format("  {} after {} trial{}\n", name_of(r.ending), r.trials.size(), r.trials.size() == 1 ? "" : "s");
   }
   if (r.assumed) text += "  Joules are assumed (--assume-watts), not measured.\n";
+  if (!reason) return text;
   if (!r.refusal.empty()) {
     text += fmt::format("  {}: {}\n", r.ending == Ending::failed ? "failed" : "energy not measurable", r.refusal);
   } else if (!r.no_idle.empty()) {

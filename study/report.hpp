@@ -22,9 +22,10 @@ struct Row {
 /// J an image, and is better in one of the two. Rows without a measured energy, or with an assumed one, are not on it.
 std::vector<bool> pareto_front(const std::vector<Row>& rows);
 
-/// Return the head of the table, and the lines of a row, in at most 80 columns but for reasons.
+/// Return the head of the table, and a row with the lines that explain it, in at most 80 columns but for the reason why no
+/// energy is measurable. `reason` is false where that reason is known from the row before.
 std::string table_head();
-std::string table_row(const Row& row);
+std::string table_row(const Row& row, bool reason);
 
 /// Returns a CSV file with a line for each row. What is not known is an empty field.
 std::string csv_of(const std::vector<Row>& rows);

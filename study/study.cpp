@@ -57,6 +57,9 @@ Json json_of(const energy::MemberMeter& meter) {
           {"error_by_maker", info.spec > 0 ? Json(info.spec) : Json{{"absent", "the maker states none"}}}};
 }
 
+/// The reason of a row's lines in the table (table_row).
+std::string reason_of(const Row& row) { return row.device + row.result.refusal + row.result.no_idle; }
+
 /// A study while it runs.
 class Study {
  public:
@@ -118,7 +121,7 @@ class Study {
         }
         rows_.push_back(std::move(row));
         write();
-        put(stdout, table_row(rows_.back()));
+        put(stdout, table_row(rows_.back(), rows_.size() == 1 || reason_of(rows_.back()) != reason_of(rows_[rows_.size() - 2])));
       }
     }
     manifest_["devices"].back()["end"] = state_facts(machine_);

@@ -34,7 +34,7 @@ TEST(Facts, AreThoseOfThePhone) {
   EXPECT_EQ(state["temperatures"][0]["type"], "BIG");
   EXPECT_EQ(state["temperatures"][0]["celsius"], 41.5);
   EXPECT_EQ(state["processor_clocks"][0]["mhz"], 1803);
-  EXPECT_EQ(state["processor_clocks"][0]["governor"], "sched\\x1B[31mutil");
+  EXPECT_EQ(state["processor_clocks"][0]["governor"], "sched\\x1b[31mutil");
   EXPECT_EQ(state["device_clocks"][0]["mhz"], 848);
   ASSERT_EQ(state["batteries"].size(), 1U) << state;
   EXPECT_EQ(state["batteries"][0]["status"], "Discharging");

@@ -106,14 +106,15 @@ TEST(Report, TheTableHasEightyColumnsAndReasons) {
   std::istringstream lines(table_head());
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
   for (const Row& each : rows()) {
-    const std::string text = table_row(each);
+    const std::string text = table_row(each, true);
     EXPECT_LE(text.find('\n'), 80U) << text;
   }
-  EXPECT_THAT(table_row(rows()[3]), AllOf(HasSubstr("energy not measurable: the battery is charged"), Not(HasSubstr(" 0 "))));
-  EXPECT_THAT(table_row(rows()[4]), HasSubstr("Joules are assumed"));
+  EXPECT_THAT(table_row(rows()[3], true), AllOf(HasSubstr("energy not measurable: the battery is charged"), Not(HasSubstr(" 0 "))));
+  EXPECT_THAT(table_row(rows()[4], true), HasSubstr("Joules are assumed"));
+  EXPECT_THAT(table_row(rows()[4], false), AllOf(HasSubstr("Joules are assumed"), Not(HasSubstr("there is no meter"))));
   Row interrupted = rows()[0];
   interrupted.result.ending = Ending::interrupted;
-  EXPECT_THAT(table_row(interrupted), HasSubstr("interrupted after 2 trials"));
+  EXPECT_THAT(table_row(interrupted, true), HasSubstr("interrupted after 2 trials"));
 }
 
 TEST(Report, PlotsWhatHasAnEnergy) {

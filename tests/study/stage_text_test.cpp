@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair{"0x32x32:50x5x5", "must lie in 1"}, std::pair{"3x32x32:50x5x5:s0", "at least 1"},
                       std::pair{"3x32x32:50x33x33", "does not fit"}, std::pair{"3x32x32:50x5x5:g7", "equal groups"},
                       std::pair{"1024x1024x1024:5x5x5", "is too large"},
-                      std::pair{"3x\x1b[31m:5x5x5", "'3x\\x1B"}));
+                      std::pair{"3x\x1b[31m:5x5x5", "'3x\\x1b"}));
 
 }  // namespace
 }  // namespace convoy::study
