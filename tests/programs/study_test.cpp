@@ -55,7 +55,7 @@ nlohmann::json manifest_of(const std::string& folder) {
 std::vector<std::string> short_study(std::vector<std::string> program, const std::string& out,
                                      const std::vector<std::string>& more) {
   program.insert(program.end(), {"--device", "eigen", "--threads", "1", "--trial-seconds", "1", "--warm-up", "0",
-                                 "--interval", "20", "--out", out});
+                                 "--trials", "5", "--out", out});
   program.insert(program.end(), more.begin(), more.end());
   return program;
 }
@@ -66,12 +66,12 @@ void study_on_the_phone(const std::vector<std::string>& program) {
   sensors.phone.write("/sys/class/thermal/thermal_zone0/temp", "41500");
   const TemporaryFolder scratch;
   const std::string out = scratch.path() + "/study";
-  Process process(on_sensors(sensors.phone, short_study(program, out, {"--meter", "odpm:gpu", "--batch", "2,4"})));
+  Process process(on_sensors(sensors.phone, short_study(program, out, {"--meter", "odpm:gpu", "--batch", "4"})));
   ASSERT_EQ(process.wait(280s), kSuccess) << process.output();
   const auto rows = rows_of(out + "/study.csv");
-  ASSERT_EQ(rows.size(), 2U) << process.output();
+  ASSERT_EQ(rows.size(), 1U) << process.output();
   for (auto row : rows) {
-    SCOPED_TRACE(row["batch"]);
+    EXPECT_EQ(row["trials"], "5");
     EXPECT_EQ(row["device"], "eigen");
     EXPECT_EQ(row["filters"], "4:8");
     EXPECT_EQ(row["origin"], "measured");
@@ -83,9 +83,9 @@ void study_on_the_phone(const std::vector<std::string>& program) {
     EXPECT_NEAR(std::stod(row["joules_per_image"]) * std::stod(row["images_per_s"]), 2, 0.3);
     // The phone takes 2 W whatever it does, so nothing is above idle.
     EXPECT_EQ(row["joules_per_image_above_idle"], "");
-    EXPECT_THAT(row["refusal_above_idle"], HasSubstr("not above the idle power of 2"));
+    EXPECT_THAT(row["refusal_above_idle"], HasSubstr("not above the idle power of"));
   }
-  EXPECT_EQ(rows_of(out + "/trials.csv").size(), std::stoul(rows[0].at("trials")) + std::stoul(rows[1].at("trials")));
+  EXPECT_EQ(rows_of(out + "/trials.csv").size(), 5U);
   const auto manifest = manifest_of(out);
   EXPECT_EQ(manifest["program"], "convoy-slave");
   EXPECT_EQ(manifest["state"], "complete");
@@ -94,7 +94,7 @@ void study_on_the_phone(const std::vector<std::string>& program) {
   EXPECT_EQ(manifest["end"]["batteries"][0]["status"], "Discharging");
   EXPECT_THAT(manifest["start"]["device_clocks"]["absent"].get<std::string>(), HasSubstr("/sys/class/devfreq"));
   EXPECT_EQ(manifest["devices"][0]["meter"]["name"], "odpm:gpu");
-  EXPECT_NEAR(manifest["devices"][0]["meter"]["observed_refresh_seconds"].get<double>(), 0.02, 0.015);
+  EXPECT_NEAR(manifest["devices"][0]["meter"]["observed_refresh_seconds"].get<double>(), 0.05, 0.045);
   EXPECT_THAT(text_of(out + "/pareto.gnuplot"), HasSubstr("eigen (odpm:gpu, rail, measured)"));
   EXPECT_THAT(process.output(), HasSubstr("`gnuplot pareto.gnuplot` in this folder draws it"));
 }
@@ -123,31 +123,28 @@ std::vector<std::string> bench_study(const std::string& out, const std::vector<s
 TEST(EnergyStudy, OfANetWithOtherFilters) {
   const FakeSensors sensors;
   const TemporaryFolder scratch;
-  Process process(on_sensors(sensors.desktop, bench_study(scratch.path(), {"--batch", "4", "--filters", "4:6,8:12"})));
+  Process process(on_sensors(sensors.desktop, bench_study(scratch.path(), {"--batch", "4", "--filters", "4:6"})));
   ASSERT_EQ(process.wait(280s), kSuccess) << process.output();
   const auto rows = rows_of(scratch.path() + "/study.csv");
-  ASSERT_EQ(rows.size(), 2U);
+  ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].at("filters"), "4:6");
-  EXPECT_EQ(rows[1].at("filters"), "8:12");
   for (const auto& row : rows) {
     EXPECT_EQ(row.at("meter"), "rapl");
     EXPECT_NEAR(std::stod(row.at("joules")) / std::stod(row.at("seconds")), 20, 0.4);
   }
-  EXPECT_TRUE(rows[0].at("pareto") == "1" || rows[1].at("pareto") == "1");
+  EXPECT_EQ(rows[0].at("pareto"), "1");
 }
 
 TEST(EnergyStudy, AnInterruptedStudyKeepsItsRows) {
   const FakeSensors sensors;
   const TemporaryFolder scratch;
-  // The second setting goes on until it is interrupted.
-  Process process(on_sensors(
-      sensors.desktop, bench_study(scratch.path(), {"--batch", "2,4", "--interval", "0.1", "--limit", "25"})));
+  Process process(on_sensors(sensors.desktop, bench_study(scratch.path(), {"--batch", "2,4"})));
   ASSERT_TRUE(process.wait_for("eigen          2 ", 120s)) << process.output();
   process.signal(SIGINT);
   EXPECT_EQ(process.wait(60s), kInterrupted) << process.output();
   const auto rows = rows_of(scratch.path() + "/study.csv");
   ASSERT_EQ(rows.size(), 2U) << process.output();
-  EXPECT_EQ(rows[0].at("state"), "limit reached");
+  EXPECT_NE(rows[0].at("state"), "interrupted");
   EXPECT_NE(rows[0].at("joules_per_image"), "");
   EXPECT_EQ(rows[1].at("state"), "interrupted");
   EXPECT_EQ(manifest_of(scratch.path())["state"], "interrupted");
@@ -158,20 +155,20 @@ TEST(EnergyStudy, WithoutAMeterNothingIsGuessed) {
   const TemporaryFolder scratch;
   const energy::FakeMachine none;
   const auto study = [&](const std::string& out, std::vector<std::string> more) {
-    more.insert(more.end(), {"--batch", "4", "--interval", "90"});
+    more.insert(more.end(), {"--batch", "4"});
     Process process(on_sensors(none, bench_study(scratch.path() + out, more)));
     EXPECT_EQ(process.wait(120s), kSuccess) << process.output();
     return process.output();
   };
   EXPECT_THAT(study("/plain", {}), AllOf(HasSubstr("energy not measurable: the machine has no meter"),
                                          HasSubstr("no energy is known, so there is nothing to plot")));
-  const auto plain = rows_of(scratch.path() + "/plain/study.csv").front();
+  const auto plain = rows_of(scratch.path() + "/plain/study.csv").at(0);
   EXPECT_GT(std::stod(plain.at("images_per_s")), 0);
   EXPECT_EQ(plain.at("joules"), "");
   EXPECT_EQ(plain.at("origin"), "none");
   EXPECT_THAT(plain.at("refusal"), HasSubstr("no meter"));
   EXPECT_THAT(study("/assumed", {"--assume-watts", "30"}), HasSubstr("Joules are assumed (--assume-watts)"));
-  const auto assumed = rows_of(scratch.path() + "/assumed/study.csv").front();
+  const auto assumed = rows_of(scratch.path() + "/assumed/study.csv").at(0);
   EXPECT_EQ(assumed.at("origin"), "assumed");
   EXPECT_NEAR(std::stod(assumed.at("joules")), 30 * std::stod(assumed.at("seconds")), 0.1);
   EXPECT_EQ(manifest_of(scratch.path() + "/assumed")["options"]["assumed_watts"], 30);
