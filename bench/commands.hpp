@@ -6,6 +6,8 @@
 namespace convoy {
 
 void add_conv(CLI::App& app);
+/// `code` receives the exit code, which says whether Ctrl-C ended the study.
+void add_energy(CLI::App& app, int& code);
 void add_operators(CLI::App& app);
 void add_profile(CLI::App& app);
 void add_simulate(CLI::App& app);

@@ -12,13 +12,15 @@ int run(int argc, char** argv) {
       "Convoy's benchmarks measure or simulate. A measurement prints medians of rounds that one run does in turns."};
   app.require_subcommand(1);
   convoy::add_conv(app);
+  int code = convoy::kSuccess;
+  convoy::add_energy(app, code);
   convoy::add_operators(app);
   convoy::add_profile(app);
   convoy::add_simulate(app);
   convoy::add_sweep(app);
   convoy::add_train(app);
   convoy::add_transport(app);
-  return convoy::parse_command_line(app, "convoy-bench", argc, argv).value_or(convoy::kSuccess);
+  return convoy::parse_command_line(app, "convoy-bench", argc, argv).value_or(code);
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <sstream>
 
 #include "bench/commands.hpp"
 #include "bench/machines.hpp"
+#include "bench/net_settings.hpp"
 #include "bench/real_run.hpp"
 #include "bench/statistics.hpp"
 #include "bench/sweep_plot.hpp"
@@ -35,21 +35,6 @@ struct SweepOptions {
   int threads = 1;
   std::string out = "sweep";
 };
-
-/// Returns the settings of the net for "50:500" filters in the first two stages; none for an empty text.
-std::vector<std::string> settings_of(const std::string& filters, const std::string& net, std::vector<std::string> set) {
-  if (filters.empty()) return set;
-  const Cut parts = cut(read_net(net, set));
-  std::istringstream counts(filters);
-  std::size_t stage = 0;
-  for (std::string count; std::getline(counts, count, ':'); ++stage) {
-    if (stage == parts.trunk.size())
-      fail("--filters {}: {} has only {} convolutions; give at most one number for each", filters, net,
-           parts.trunk.size());
-    set.push_back(fmt::format("{}.filters={}", parts.trunk[stage].name, count));
-  }
-  return set;
-}
 
 std::string filters_of(const Cut& parts) {
   std::vector<int> counts;

@@ -24,6 +24,7 @@
 #include "energy/meters.hpp"
 #include "slave/serve.hpp"
 #include "slave/several.hpp"
+#include "slave/study_command.hpp"
 #include "wire/endpoint.hpp"
 
 namespace convoy {
@@ -218,7 +219,10 @@ int main(int argc, char** argv) {
     CLI::App app{"Convoy's slave computes its share of the filters for a master."};
     convoy::Options options;
     convoy::define(app, options);
+    std::optional<int> studied;
+    convoy::add_study(app, studied);
     if (const auto code = convoy::parse_command_line(app, "convoy-slave", argc, argv)) return *code;
+    if (studied) return *studied;
     return convoy::run(options);
   });
 }

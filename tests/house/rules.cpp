@@ -52,7 +52,7 @@ const std::vector<Library>& libraries() {
       {"Eigen", std::regex("(unsupported/)?Eigen/.*"), {"kernels", "bench", "tests"}},
       {"OpenMP", std::regex("omp\\.h"), {"kernels", "bench", "tests"}},
       {"yaml-cpp", std::regex("yaml-cpp/.*"), {"nets", "tests"}},
-      {"CLI11", std::regex("CLI/.*"), {"cli", "devices", "master", "slave", "bench"}},
+      {"CLI11", std::regex("CLI/.*"), {"cli", "devices", "master", "slave", "study", "bench"}},
       {"GoogleTest", std::regex("g(test|mock)/.*"), {"tests"}},
       {"OpenCL", std::regex("(CL|OpenCL)/.*"), {"cl", "tests"}},
       {"CUDA", std::regex("(cuda|cudnn|cublas|nvml|nvrtc).*"), {"kernels"}},
