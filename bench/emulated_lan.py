@@ -1,11 +1,13 @@
 """The machines of an emulated LAN: each has a network namespace behind a shaped link, and where it computes a CPU quota
 of a share of a core. The module serves the benchmarks in this folder and tests/chaos."""
 import contextlib
+import fcntl
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -122,6 +124,13 @@ class Lan:
     """A bridge and the machines attached to it."""
 
     def __init__(self, folder, mbits):
+        # A machine has one such LAN at a time, since its network devices have fixed names.
+        self.lock = open(pathlib.Path(tempfile.gettempdir()) / "convoy-emulated-lan.lock", "w", encoding="utf-8")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("emulated LAN: another program uses one; waiting until it ends", file=sys.stderr, flush=True)
+            fcntl.flock(self.lock, fcntl.LOCK_EX)
         self.cgroups = Cgroups(folder)
         self.congestion_control = CongestionControl()
         self.mbits = mbits
@@ -183,6 +192,7 @@ class Lan:
         sh("ip", "link", "del", BRIDGE, check=False)
         self.congestion_control.close()
         self.cgroups.close()
+        self.lock.close()
 
 
 def cpu_seconds(process):

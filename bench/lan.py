@@ -110,16 +110,21 @@ def train_alone(options, lan, folder, machines, steps):
     return statistics.median(seconds)
 
 
-def train(options, lan, folder, master, slaves, arguments, steps):
+def train(options, lan, folder, master, slaves, plan, steps):
     """Returns the seconds of each step except the first, the notices, the bytes per step on the master's link (out,
     in), the plan, how the slaves spent their time, and the parts of this machine's cores that the members and that all
     programs used. Returns nothing where a slave was lost, because the steps do not
     compare."""
     words = command(options, folder, master, f"{folder}/run", steps)
     shutil.rmtree(f"{folder}/run", ignore_errors=True)
-    words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", "--insecure",
-              *([] if options.paced else ["--snapshot-seconds", "1e6"]), *arguments]
-    running = [lan.start(slave, [BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", "--insecure", "--cache", "none",
+    open_links, key = ["--insecure"], []
+    if "secure" in plan.split("-"):
+        key_file = f"{folder}/keys.json"
+        open_links, key = [], ["env", f"CONVOY_KEY={sh(BIN / 'convoy-master', 'key', '--make', '--keys', key_file).strip()}"]
+        words += ["--keys", key_file]
+    words += ["--slaves", len(slaves), "--listen", f"tcp://{master['address']}:{PORT}", *open_links,
+              *([] if options.paced else ["--snapshot-seconds", "1e6"]), *words_of(plan)]
+    running = [lan.start(slave, [*key, BIN / "convoy-slave", f"tcp://{master['address']}:{PORT}", *open_links, "--cache", "none",
                                  "--device", device_of(options, slave), "--threads", 1, "--name", slave["name"],
                                  "--once"],
                          stdout=open(f"{folder}/{slave['name']}.log", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
@@ -165,6 +170,8 @@ def words_of(plan):
     exchange, *rest = plan.split("-")
     words = {"auto": [], "thesis": ["--plan", "thesis"]}.get(exchange, ["--exchange", exchange])
     for each in rest:
+        if each == "secure":
+            continue
         option = "--micro-batch" if each.isdigit() else "--layout" if each in ("filters", "samples") else "--wire"
         words += [option, each]
     return words
@@ -206,7 +213,7 @@ def print_row(count, name, bases, ideal, runs):
 def train_or_again(options, lan, folder, master, slaves, plan):
     """Returns train(), which is repeated once where a slave was lost."""
     for _ in range(2):
-        run = train(options, lan, folder, master, slaves, words_of(plan), options.steps)
+        run = train(options, lan, folder, master, slaves, plan, options.steps)
         if run is not None:
             return run
     sys.exit("lan.py: a slave was lost again")
@@ -281,7 +288,8 @@ def main():
     parser.add_argument("--alone", type=float, default=0.0, help="seconds of a step on one machine; 0: measure them")
     parser.add_argument("--plans", default="star,ring,auto",
                         help="plans, separated by commas: star, ring, thesis or auto, with -bf16 for a 16-bit wire, -N for "
-                        "micro-batches of N images, and -filters or -samples for what machines share")
+                        "micro-batches of N images, -filters or -samples for what machines share, and -secure for encrypted links "
+                        "that ask for a key")
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("lan.py: network namespaces and CPU groups require root; run it with sudo")

@@ -1,5 +1,7 @@
 #include "bench/machines.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 
@@ -21,6 +23,31 @@ void add_options(CLI::App& command, Machines& machines) {
   command.add_option("--master-gflops", machines.master_gflops, "speed of the master in GFLOP/s")
       ->check(positive_number())
       ->capture_default_str();
+  auto* watts = command
+                    .add_option("--watts", machines.watts,
+                                "power of the slaves in W, IDLE:COMPUTE:TRANSFER such as 5:25:8, separated by commas; "
+                                "with fewer than slaves they repeat")
+                    ->delimiter(',')
+                    ->check(readable([](const std::string& text) { power_from(text); }));
+  auto* master_watts = command
+                           .add_option("--master-watts", machines.master_watts,
+                                       "power of the master in W, IDLE:COMPUTE:TRANSFER such as 5:25:8")
+                           ->check(readable([](const std::string& text) { power_from(text); }));
+  command
+      .add_option_function<std::string>(
+          "--objective", [&machines](const std::string& word) { machines.objective = objective_from(word); },
+          "what the planner makes small: time (of a step), energy (of a step), or edp (energy x time)")
+      ->check(one_of({"time", "energy", "edp"}))
+      ->default_str("time");
+  command.add_option("--switch-watts", machines.terms.switch_watts, "declared power of network gear in W")
+      ->check(number(0.0, 1e5));
+  command
+      .add_option("--assume-watts", machines.terms.assumed_watts,
+                  "power in W to assume for each machine whose power is not known")
+      ->check(number(0.0, 1e5));
+  command.add_flag("--idle-off", machines.terms.idle_off,
+                   "count slaves to which a plan gives no work as switched off; without this option they take their "
+                   "idle power");
   command.add_option("--latency", machines.latency, "latency of a message in ms")
       ->check(number(0.0, 1e12))
       ->capture_default_str();
@@ -28,20 +55,25 @@ void add_options(CLI::App& command, Machines& machines) {
       .add_option("--from-run", machines.from_run,
                   "folder of a run: the members that it timed replace the given speeds and links; with fewer members "
                   "than slaves they repeat")
-      ->excludes(gflops);
+      ->excludes(gflops)
+      ->excludes(watts)
+      ->excludes(master_watts);
 }
 
 Calibration calibration_of(const Machines& machines, const Cut& parts, int batch, int slaves, double mbits) {
   std::vector<DescribedMachine> described;
   for (std::size_t i = 0; i < static_cast<std::size_t>(slaves); ++i) {
     described.push_back({.gflops = machines.gflops[i % machines.gflops.size()], .mbits = mbits});
+    if (!machines.watts.empty()) described.back().power = power_from(machines.watts[i % machines.watts.size()]);
   }
   constexpr double kMilli = 1e-3;
-  Calibration calibration =
-      calibration_of(described, {.gflops = machines.master_gflops, .latency = kMilli * machines.latency}, parts, batch);
+  DescribedMaster master{.gflops = machines.master_gflops, .latency = kMilli * machines.latency};
+  if (!machines.master_watts.empty()) master.power = power_from(machines.master_watts);
+  Calibration calibration = calibration_of(described, master, parts, batch);
   if (machines.from_run.empty()) return calibration;
   const std::string file = machines.from_run + "/calibration.json";
   Calibration timed = calibration_from_json(read_text(file), file, parts.trunk, batch);
+  if (timed.members.back().name == kMasterName) timed.master.power = timed.members.back().power;
   std::erase_if(timed.members, [](const MemberProfile& member) { return member.name == kMasterName; });
   if (timed.members.empty()) fail("{}: none of its members is a slave; use a run with slaves", file);
   std::vector<MemberProfile> members;
@@ -68,6 +100,13 @@ SimulatedPoint simulate_point(const Cut& parts, int batch, const Calibration& ca
   point.working = static_cast<int>(working.size());
   return point;
 }
+
+std::string joules_per_image(const StepEnergy& energy, int batch) {
+  const std::optional<double> joules = energy.joules();
+  return joules ? fmt::format("{:.4g}", *joules / batch) : "";
+}
+
+std::string unknown_power(const StepEnergy& energy) { return fmt::format("{}", fmt::join(energy.unknown, " ")); }
 
 std::optional<Exchange> exchange_wish(const std::string& name) {
   if (name == "auto") return std::nullopt;

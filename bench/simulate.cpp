@@ -25,10 +25,12 @@ struct SimulateOptions {
 
 void print_head(bool csv) {
   if (csv) {
-    fmt::print("slaves,exchange,seconds,speedup,working,plan,master_out_mb,master_in_mb,busiest_slave_mb\n");
+    fmt::print(
+        "slaves,exchange,seconds,speedup,working,plan,master_out_mb,master_in_mb,busiest_slave_mb,joules_per_image,"
+        "watts_not_known\n");
   } else {
-    fmt::print("{:>6} {:<9}{:>9}{:>9}{:>8}{:>14}{:>13}{:>17}  plan\n", "slaves", "exchange", "seconds", "speedup",
-               "working", "master out/MB", "master in/MB", "busiest slave/MB");
+    fmt::print("{:>6} {:<9}{:>9}{:>9}{:>8}{:>14}{:>13}{:>17}{:>9}  plan\n", "slaves", "exchange", "seconds", "speedup",
+               "working", "master out/MB", "master in/MB", "busiest slave/MB", "J/image");
   }
 }
 
@@ -40,7 +42,9 @@ void run_simulate(const SimulateOptions& options) {
   for (const std::string& name : options.exchanges) {
     const Wishes wishes{.exchange = exchange_wish(name),
                         .micro_batches = options.micro_batches,
-                        .wire = number_type_from(options.wire)};
+                        .wire = number_type_from(options.wire),
+                        .objective = options.machines.objective,
+                        .terms = options.machines.terms};
     for (const int slaves : options.slaves) {
       const Calibration calibration = calibration_of(options.machines, parts, options.batch, slaves, options.bandwidth);
       const SimulatedPoint point = simulate_point(parts, options.batch, calibration, wishes);
@@ -52,13 +56,20 @@ void run_simulate(const SimulateOptions& options) {
       const NodeUse& master = step.nodes.back();
       const double speedup = point.seconds_alone / step.seconds;
       const std::string plan = describe(point.choice.plan);
+      const StepEnergy& energy = point.choice.energy;
+      const std::string joules = joules_per_image(energy, options.batch);
       if (std::exchange(first, false)) print_head(csv);
       if (csv) {
-        fmt::print("{},{},{:.6f},{:.4f},{},\"{}\",{:.3f},{:.3f},{:.3f}\n", slaves, name, step.seconds, speedup,
-                   point.working, plan, master.bytes_out / 1e6, master.bytes_in / 1e6, busiest / 1e6);
+        fmt::print("{},{},{:.6f},{:.4f},{},\"{}\",{:.3f},{:.3f},{:.3f},{},{}\n", slaves, name, step.seconds, speedup,
+                   point.working, plan, master.bytes_out / 1e6, master.bytes_in / 1e6, busiest / 1e6, joules,
+                   unknown_power(energy));
       } else {
-        fmt::print("{:>6} {:<9}{:>9.3f}{:>9.2f}{:>8}{:>14.1f}{:>13.1f}{:>17.1f}  {}\n", slaves, name, step.seconds,
-                   speedup, point.working, master.bytes_out / 1e6, master.bytes_in / 1e6, busiest / 1e6, plan);
+        fmt::print("{:>6} {:<9}{:>9.3f}{:>9.2f}{:>8}{:>14.1f}{:>13.1f}{:>17.1f}{:>9}  {}{}\n", slaves, name,
+                   step.seconds, speedup, point.working, master.bytes_out / 1e6, master.bytes_in / 1e6, busiest / 1e6,
+                   joules.empty() ? "-" : joules, plan,
+                   energy.tells() && !energy.unknown.empty()
+                       ? fmt::format("; the watts of {} are not known", unknown_power(energy))
+                       : "");
       }
       std::fflush(stdout);
     }

@@ -56,12 +56,17 @@ class Series {
   SweepPoint simulate(int slaves, double mbits, const std::string& exchange, const std::string& wire) const {
     const Calibration calibration = calibration_of(options_.machines, parts_, batch_, slaves, mbits);
     const SimulatedPoint point = simulate_point(parts_, batch_, calibration,
-                                                {.exchange = exchange_wish(exchange), .wire = number_type_from(wire)});
+                                                {.exchange = exchange_wish(exchange),
+                                                 .wire = number_type_from(wire),
+                                                 .objective = options_.machines.objective,
+                                                 .terms = options_.machines.terms});
     SweepPoint row = start_of_row(slaves, mbits, exchange, wire);
     row.seconds = row.low = row.high = point.choice.predicted.seconds;
     row.alone = point.seconds_alone;
     row.working = point.working;
     row.plan = describe(point.choice.plan);
+    if (const auto joules = point.choice.energy.joules()) row.joules_per_image = *joules / batch_;
+    row.watts_not_known = unknown_power(point.choice.energy);
     return row;
   }
 

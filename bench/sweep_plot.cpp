@@ -42,6 +42,7 @@ struct Quantity {
 constexpr Quantity kQuantities[] = {
     {"speedup", "speedup over one machine", [](const SweepPoint& p) { return p.alone / p.seconds; }},
     {"seconds", "seconds per step", [](const SweepPoint& p) { return p.seconds; }},
+    {"energy", "J/image", [](const SweepPoint& p) { return p.joules_per_image; }},
     {"memory", "peak memory of the master / MiB", [](const SweepPoint& p) { return p.master_mib; }}};
 
 std::size_t values_of(const Axis& axis, const std::vector<SweepPoint>& points) {
@@ -80,13 +81,15 @@ std::string script_of(const Axis& x, const Quantity& y, const std::vector<SweepP
 }  // namespace
 
 std::string csv_header() {
-  return "filters,batch,slaves,mbits,exchange,wire,seconds,low,high,alone,speedup,working,master_mib,slave_mib,plan";
+  return "filters,batch,slaves,mbits,exchange,wire,seconds,low,high,alone,speedup,working,master_mib,slave_mib,plan,"
+         "joules_per_image,watts_not_known";
 }
 
 std::string csv_row(const SweepPoint& p) {
-  return fmt::format("{},{},{},{:g},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.4f},{},{:.1f},{:.1f},\"{}\"", p.filters,
+  return fmt::format("{},{},{},{:g},{},{},{:.6f},{:.6f},{:.6f},{:.6f},{:.4f},{},{:.1f},{:.1f},\"{}\",{},{}", p.filters,
                      p.batch, p.slaves, p.mbits, p.exchange, p.wire, p.seconds, p.low, p.high, p.alone,
-                     p.alone / p.seconds, p.working, p.master_mib, p.slave_mib, p.plan);
+                     p.alone / p.seconds, p.working, p.master_mib, p.slave_mib, p.plan,
+                     p.joules_per_image > 0.0 ? fmt::format("{:.6g}", p.joules_per_image) : "", p.watts_not_known);
 }
 
 std::string draw_sweep(const std::vector<SweepPoint>& points, const std::string& folder) {

@@ -22,6 +22,8 @@ struct SweepPoint {
   double master_mib = 0.0;  ///< peak memory; 0: not measured
   double slave_mib = 0.0;
   std::string plan;
+  double joules_per_image = 0.0;  ///< 0: not known
+  std::string watts_not_known;    ///< names of the machines whose power is not known
 };
 
 std::string csv_header();

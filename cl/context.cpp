@@ -44,7 +44,7 @@ ClContext::ClContext(const ClDeviceId& device, const ClSettings& settings)
       settings_(settings),
       processor_(settings.processor.value_or(
           (device_info<cl_device_type>(device.device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0)),
-      fma_((device_info<cl_device_fp_config>(device.device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA) != 0),
+      operations_(device_info<cl_device_fp_config>(device.device, CL_DEVICE_SINGLE_FP_CONFIG)),
       shares_memory_(settings.shares_memory.value_or(
           device_info<cl_bool>(device.device, CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE)),
       largest_buffer_(device_info<cl_ulong>(device.device, CL_DEVICE_MAX_MEM_ALLOC_SIZE)),

@@ -97,7 +97,13 @@ class ClContext {
   std::string identity() const;
   bool is_processor() const { return processor_; }
   /// Returns whether the device reports fused multiply-add.
-  bool has_fma() const { return fma_; }
+  bool has_fma() const { return (operations_ & CL_FP_FMA) != 0; }
+  /// Returns whether the device reports that it rounds every operation of update.cl correctly and keeps denormals.
+  bool rounds_correctly() const {
+    constexpr cl_device_fp_config kAll =
+        CL_FP_DENORM | CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST | CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
+    return (operations_ & kAll) == kAll;
+  }
   const ClSettings& settings() const { return settings_; }
 
   /// Returns the bytes of all existing buffers.
@@ -188,8 +194,8 @@ class ClContext {
   ClDeviceId device_;
   ClSettings settings_;
   bool processor_ = false;
-  bool fma_ = false;
-  bool shares_memory_ = false;  ///< whether its memory is the host's
+  cl_device_fp_config operations_ = 0;  ///< what the device reports of operations on floats
+  bool shares_memory_ = false;          ///< whether its memory is the host's
   std::size_t largest_buffer_ = 0;
   std::size_t most_texels_ = 0;  ///< the most texels of an image
   std::size_t allocated_ = 0;

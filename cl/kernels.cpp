@@ -30,13 +30,16 @@ LayerKernels::LayerKernels(ClContext& context) {
                                                               {"average_pool", &average_pool},
                                                               {"average_pool_gradient", &average_pool_gradient},
                                                               {"sum_maps", &sum_maps},
-                                                              {"sum_slices", &sum_slices},
-                                                              {"find_broken", &find_broken},
-                                                              {"update", &update}};
+                                                              {"sum_slices", &sum_slices}};
   std::vector<std::string> names;
   for (const auto& [name, kernel] : all) names.emplace_back(name);
   const std::vector<ClKernel> built = context.build(over_maps(kLayersSource), common_options(context), names);
   for (std::size_t i = 0; i < all.size(); ++i) *all[i].second = built[i];
+  const std::string rounding = context.rounds_correctly() ? " -cl-fp32-correctly-rounded-divide-sqrt" : "";
+  const std::vector<ClKernel> updates =
+      context.build(kUpdateSource, common_options(context) + rounding, {"find_broken", "update"});
+  find_broken = updates[0];
+  update = updates[1];
   if (!context.settings().half) return;
   const std::vector<ClKernel> half =
       context.build(over_maps(kLayersSource), common_options(context) + " -DHALF", {"pack", "pack_weights"});

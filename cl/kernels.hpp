@@ -13,8 +13,9 @@ extern const char* const kGroupedSource;
 extern const char* const kLayersSource;
 extern const char* const kMapsSource;
 extern const char* const kNormSource;
+extern const char* const kUpdateSource;
 
-/// The kernels of layers.cl that every shard may need.
+/// The kernels of layers.cl and update.cl that every shard may need.
 struct LayerKernels {
   ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, add, copy, max_pool, max_pool_gradient,
       average_pool, average_pool_gradient, sum_maps, sum_slices, find_broken, update;

@@ -18,7 +18,8 @@ class ClDevice : public Device {
     info_.description = describe(id) + (products ? kByClblast : "") + (settings.half ? ", 16-bit maps" : "");
     info_.memory = device_info<cl_ulong>(id.device, CL_DEVICE_GLOBAL_MEM_SIZE);
     info_.memory_factor = 1.4;  // includes packed copies (tests/cl, OpenClMemory)
-    info_.filter_block = 2;     // tiles hold 8, 10 or 12 filters (filters_of_tile)
+    info_.rounds_correctly = shared_.context.rounds_correctly();
+    info_.filter_block = 2;  // tiles hold 8, 10 or 12 filters (filters_of_tile)
   }
 
   const DeviceInfo& info() const override { return info_; }

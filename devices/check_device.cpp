@@ -229,6 +229,7 @@ class CheckDevice : public Device {
   CheckDevice(std::unique_ptr<Device> first, std::unique_ptr<Device> second)
       : first_(std::move(first)), second_(std::move(second)), info_(first_->info()) {
     info_.name = fmt::format("check:{},{}", first_->info().name, second_->info().name);
+    info_.rounds_correctly = info_.rounds_correctly && second_->info().rounds_correctly;
     info_.memory_factor += second_->info().memory_factor;  // counted as if both used the same memory
     info_.description = fmt::format("{}, checked against {}", first_->info().description, second_->info().description);
   }

@@ -80,11 +80,16 @@ void RunEnergy::join_slots() {
 
 void RunEnergy::add(const Slot& slot, double joules) {
   const double all = slot.compute + slot.transfer + slot.wait;
-  energy_.seconds += seconds_between(slot.from, slot.to);
+  const double seconds = seconds_between(slot.from, slot.to);
+  energy_.seconds += seconds;
   if (all <= 0) {
     energy_.wait += joules;
+    energy_.wait_seconds += seconds;
     return;
   }
+  energy_.compute_seconds += seconds * slot.compute / all;
+  energy_.transfer_seconds += seconds * slot.transfer / all;
+  energy_.wait_seconds += seconds * slot.wait / all;
   energy_.compute += joules * slot.compute / all;
   energy_.transfer += joules * slot.transfer / all;
   energy_.wait += joules * slot.wait / all;

@@ -315,8 +315,11 @@ double Node::gradient_squares() const {
     if (pieces.empty() || pieces.front().gradient == nullptr) continue;
     if (!joins_gradients(static_cast<int>(s))) {
       sum += convoy::gradient_squares(*pieces.front().shard);
-    } else if (const auto sums = filter_sums_.find(static_cast<int>(s)); sums != filter_sums_.end()) {
-      for (const Tensor& gradient : sums->second) sum += sum_of_squares(gradient.span());
+    } else if (const FilterRange owned = own(s); owned.count > 0) {
+      const int first = owned.first - pieces.front().filters.first;
+      for (const Tensor& gradient : filter_sums_.at(static_cast<int>(s))) {
+        if (gradient.size() > 0) sum += sum_of_squares<float>(gradient.samples(first, owned.count));
+      }
     }
   }
   return sum;

@@ -148,8 +148,11 @@ class Node {
   void join_statistics(const Task& task);
   void take_statistics(const Task& task);
   void take_statistics_to_send(const Task& sent);
+  std::vector<Tensor>& sums_of_filters(int stage);
   void sum_filters(const Task& sum);
   void add_filters(const Task& sum, int part);
+  void decode_held(int sent);
+  void take_filter_sum(int sent);
   void update(const Task& task);
   void use_fresh(Piece& piece);
   void add_own_part(const Task& sum, const Box& box, bool first, std::size_t begin, std::size_t count);
@@ -171,7 +174,7 @@ class Node {
   bool joins_gradients(int stage) const;
   Slab& slab_of(const Task& sent);
   void take_weights_to_send(const Task& sent);
-  void take_filter_part_to_send(const Task& sent);
+  void take_gradients_to_send(const Task& sent);
   void take_floats(const std::deque<Bytes>& parts, std::size_t count);
   Bytes as_kept(const Task& sent, const Bytes& bytes) const;
   void place(const Task& sent, std::size_t first, const Bytes& bytes);
@@ -194,7 +197,7 @@ class Node {
   const TaskGraph* graph_ = nullptr;  ///< graph of the current step
   const std::vector<std::vector<int>>* followers_ = nullptr;
 
-  bool updates_;  ///< whether the node owns filters of a stage with weights
+  bool updates_;  ///< whether the node updates filters
   std::vector<int> outputs_;
   std::vector<Box> held_;                   ///< held_box() of this node, by stage
   std::vector<std::vector<Piece>> pieces_;  ///< by stage: the node's own shard, then the other filters it computes
@@ -217,8 +220,8 @@ class Node {
   std::size_t left_ = 0;              ///< tasks of this step that this node has not run or received yet
   std::vector<double> seconds_;       ///< computing time, by stage
 
-  /// By stage with several rows, in the form of Shard::gradients(): the gradients of this node's samples for all filters of
-  /// its tile, and the sums of all rows' gradients for the filters that it owns.
+  /// By stage with several rows, in the form of Shard::gradients() for all filters of the node's tile: the gradients of its
+  /// samples, and the sums of all rows' gradients, for filters that it owns and those whose sum their owner sends it.
   std::map<int, std::vector<Tensor>> filter_gradients_;
   std::map<int, std::vector<Tensor>> filter_sums_;
   /// By stage, the moments or slopes of its current batch norm: of this node's samples for its tile's channels, and of all

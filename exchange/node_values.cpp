@@ -224,7 +224,7 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
   const NumberType type = wire_type(sent, plan_);
   const auto owner = std::make_shared<AlignedVector<std::byte>>(bytes_of(type, count));
   std::byte* to = owner->data();
-  const bool of_weights = sent.cargo == Cargo::weights || sent.cargo == Cargo::filter_part;
+  const bool of_weights = concerns_weights(sent);
   if (of_weights || carries_statistics(sent)) {
     if (first == 0) of_weights ? take_weights_to_send(sent) : take_statistics_to_send(sent);
     encode_some(std::span<const float>(weights_to_send_).subspan(first, count), type, to,
@@ -277,7 +277,7 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   }
   const bool passed_on = is_passed_on(index);
   if (passed_on) passing_[index].push_back(bytes);
-  if (sent.cargo == Cargo::weights || is_joint(sent)) {
+  if (sent.cargo == Cargo::weights || sent.cargo == Cargo::filter_sum || is_joint(sent)) {
     flight.held.push_back(bytes);
   } else if ((sent.cargo == Cargo::filter_part || carries_statistics(sent)) && !passed_on) {
     flight.held.push_back(as_kept(sent, bytes));
@@ -290,6 +290,8 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   if (sent.cargo == Cargo::weights) {
     take_floats(flight.held, all);
     take_weights(sent, scratch_);
+  } else if (sent.cargo == Cargo::filter_sum) {
+    take_filter_sum(index);
   } else if (is_joint(sent)) {
     take_floats(flight.held, all);
     joint_statistics_[sent.stage] = {sent.filters, {scratch_.begin(), scratch_.end()}};

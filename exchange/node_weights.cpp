@@ -1,6 +1,7 @@
 // The weights of a node: their gradients, their update, and the parameters that other nodes send.
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/stopwatch.hpp"
@@ -31,6 +32,18 @@ std::vector<Tensor> zero_gradients(const Stage& stage, int filters) {
   return gradients;
 }
 
+/// Replaces the values by those that travel in a number type.
+void round_to(NumberType type, std::span<float> values) {
+  if (type == NumberType::fp32) return;
+  constexpr std::size_t kSome = 4096;
+  std::array<std::byte, kSome * sizeof(float)> bytes;
+  for (std::size_t first = 0; first < values.size(); first += kSome) {
+    const std::span<float> some = values.subspan(first, std::min(kSome, values.size() - first));
+    encode(type, some, bytes.data());
+    decode(type, bytes.data(), some);
+  }
+}
+
 /// The values of some filters in the gradients of one parameter of filters `of`.
 template <class T>
 auto run_of(T& gradient, FilterRange of, FilterRange some) {
@@ -47,72 +60,105 @@ void Node::backward_filters(const Task& task) {
   if (joins_gradients(task.stage)) filter_gradients_[task.stage] = shard.gradients();
 }
 
-/// Copies the gradients of a send task's filters. All parcels of the task are then cut from the copy.
-void Node::take_filter_part_to_send(const Task& sent) {
+/// Copies the gradients of a send task's filters, of this node's samples or of all. All parcels of the task are then cut
+/// from the copy.
+void Node::take_gradients_to_send(const Task& sent) {
   const FilterRange tile = pieces_[static_cast<std::size_t>(sent.stage)].front().filters;
+  const bool of_all = sent.cargo == Cargo::filter_sum;
   weights_to_send_.clear();
-  for (const Tensor& gradient : filter_gradients_.at(sent.stage)) {
+  for (const Tensor& gradient : (of_all ? filter_sums_ : filter_gradients_).at(sent.stage)) {
     if (gradient.size() == 0) continue;
     const std::span<const float> part = run_of(gradient, tile, sent.filters);
     weights_to_send_.insert(weights_to_send_.end(), part.begin(), part.end());
   }
 }
 
-/// Adds the gradients of the holders in the order of the rows, never in the order of arrival.
+/// The sums of the gradients of a stage's filters, in the form of Shard::gradients() for all filters of the node's tile.
+std::vector<Tensor>& Node::sums_of_filters(int stage) {
+  std::vector<Tensor>& sums = filter_sums_[stage];
+  const auto s = static_cast<std::size_t>(stage);
+  if (sums.empty()) sums = zero_gradients(trunk_[s], pieces_[s].front().filters.count);
+  return sums;
+}
+
+/// Adds the gradients of the holders in the order of the rows, never in the order of arrival. The owner rounds the sum as it
+/// travels, so that it updates by the same sum as the other holders.
 void Node::sum_filters(const Task& sum) {
-  filter_sums_[sum.stage] = zero_gradients(trunk_[static_cast<std::size_t>(sum.stage)], sum.filters.count);
+  const FilterRange tile = pieces_[static_cast<std::size_t>(sum.stage)].front().filters;
+  std::vector<Tensor>& sums = sums_of_filters(sum.stage);
+  for (Tensor& each : sums) {
+    if (each.size() > 0) std::ranges::fill(run_of(each, tile, sum.filters), 0.0F);
+  }
   for (const int part : sum.after) add_filters(sum, part);
+  const auto sent = std::ranges::find_if(training_.tasks, [&](const Task& each) {
+    return each.cargo == Cargo::filter_sum && each.node == index_ && each.stage == sum.stage;
+  });
+  if (sent == training_.tasks.end()) return;
+  for (Tensor& each : sums) {
+    if (each.size() > 0) round_to(wire_type(*sent, plan_), run_of(each, tile, sum.filters));
+  }
 }
 
 void Node::add_filters(const Task& sum, int part) {
   const bool own = task(part).kind != TaskKind::send;
   const FilterRange tile = pieces_[static_cast<std::size_t>(sum.stage)].front().filters;
   const FilterRange both = common(own ? tile : task(part).filters, sum.filters);
-  if (!own) {
-    const NumberType type =
-        wire_type(task(part), plan_) == NumberType::int8 ? NumberType::fp32 : wire_type(task(part), plan_);
-    scratch_.resize(values_of(task(part)));
-    std::span<float> to = scratch_;
-    for (const Bytes& bytes : flights_.at(part).held) {
-      const std::size_t count = convoy::values_in(type, bytes.values.size());
-      decode(type, bytes.values.data(), to.first(count));
-      to = to.subspan(count);
-    }
-    flights_.erase(part);
-  }
+  if (!own) decode_held(part);
   std::span<const float> received = scratch_;
   std::vector<Tensor>& sums = filter_sums_.at(sum.stage);
   for (std::size_t p = 0; p < sums.size(); ++p) {
     if (sums[p].size() == 0) continue;
-    const std::span<float> to = run_of(sums[p], sum.filters, both);
+    const std::span<float> to = run_of(sums[p], tile, both);
     const std::span<const float> more = own ? run_of(std::as_const(filter_gradients_.at(sum.stage)[p]), tile, both)
                                             : std::exchange(received, received.subspan(to.size())).first(to.size());
     for (std::size_t i = 0; i < to.size(); ++i) to[i] += more[i];
   }
 }
 
-/// Updates the filters of a stage that the node owns. A shard updates all its filters: where others own some of them, their
-/// weights replace the values that this gives, and their moments are never read.
-void Node::update(const Task& task) {
-  const auto stage = static_cast<std::size_t>(task.stage);
-  const Piece& piece = pieces_[stage].front();
-  if (joins_gradients(task.stage)) {
-    std::vector<Tensor> gradients = zero_gradients(trunk_[stage], piece.filters.count);
-    const std::vector<Tensor>& sums = filter_sums_.at(task.stage);
-    for (std::size_t p = 0; p < sums.size(); ++p) {
-      if (sums[p].size() == 0) continue;
-      std::ranges::copy(sums[p].span(), run_of(gradients[p], piece.filters, task.filters).begin());
-    }
-    piece.shard->set_gradients(gradients);
+/// Puts the gradients that a send task has brought into scratch_.
+void Node::decode_held(int sent) {
+  const NumberType wire = wire_type(task(sent), plan_);
+  const NumberType type = wire == NumberType::int8 ? NumberType::fp32 : wire;
+  scratch_.resize(values_of(task(sent)));
+  std::span<float> to = scratch_;
+  for (const Bytes& bytes : flights_.at(sent).held) {
+    const std::size_t count = convoy::values_in(type, bytes.values.size());
+    decode(type, bytes.values.data(), to.first(count));
+    to = to.subspan(count);
   }
-  piece.shard->update(*work_.update);
+  flights_.erase(sent);
+}
+
+/// Takes the sum of gradients that the owner of some filters sends. A master that only passes it on has no tile.
+void Node::take_filter_sum(int sent) {
+  const std::vector<Piece>& pieces = pieces_[static_cast<std::size_t>(task(sent).stage)];
+  decode_held(sent);
+  if (pieces.empty()) return;
+  const FilterRange tile = pieces.front().filters;
+  const FilterRange both = common(task(sent).filters, tile);
+  if (both != task(sent).filters) return;
+  std::span<const float> received = scratch_;
+  for (Tensor& each : sums_of_filters(task(sent).stage)) {
+    if (each.size() == 0) continue;
+    const std::span<float> to = run_of(each, tile, both);
+    std::ranges::copy(received.first(to.size()), to.begin());
+    received = received.subspan(to.size());
+  }
+}
+
+/// Updates the node's tile of a stage. A shard updates all its filters: where the node does not know the sum of the
+/// gradients, the owner's weights replace the values that this gives, and their moments are never read.
+void Node::update(const Task& task) {
+  Shard& shard = *pieces_[static_cast<std::size_t>(task.stage)].front().shard;
+  if (joins_gradients(task.stage)) shard.set_gradients(filter_sums_.at(task.stage));
+  shard.update(*work_.update);
 }
 
 // ---- parameters ----------------------------------------------------------------------------------------------------
 
 /// Copies the parameters, or their gradients, of a send task. All parcels of the task are then cut from the copy.
 void Node::take_weights_to_send(const Task& sent) {
-  if (sent.cargo == Cargo::filter_part) return take_filter_part_to_send(sent);
+  if (sent.cargo != Cargo::weights) return take_gradients_to_send(sent);
   const auto stage = static_cast<std::size_t>(sent.stage);
   const auto own_state = [&] {
     const Piece& piece = pieces_[stage].front();

@@ -220,6 +220,9 @@ struct DeviceInfo {
   double memory_factor = 1.0;  ///< bytes that shards really take per byte that shard_bytes in plan/profile.hpp counts
   /// Filters computed together (vector width); a shard costs as much as one with the next multiple of filters.
   int filter_block = 1;
+  /// Whether the driver says that all operations of an update are rounded correctly, denormals included. Only such a device
+  /// can update to the bits of UpdateStep; devices/same_bits.hpp looks whether it does.
+  bool rounds_correctly = true;
   /// Whether the device computes nothing: it takes the time of computing and returns zeros (devices/paced_device.hpp).
   bool paced = false;
 };

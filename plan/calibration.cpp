@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "plan/json_fields.hpp"
+#include "plan/plan.hpp"
 
 namespace convoy {
 namespace {
@@ -20,6 +21,12 @@ OrderedJson timing_json(const Timing& timing) {
           {"backward_input_call", timing.input_call}};
 }
 
+/// Adds the power of a machine where it is known.
+void add_power(OrderedJson& json, const std::optional<Power>& power) {
+  if (!power) return;
+  json["watts"] = OrderedJson{{"idle", power->idle}, {"compute", power->compute}, {"transfer", power->transfer}};
+}
+
 OrderedJson member_json(const MemberProfile& member) {
   OrderedJson stages = OrderedJson::array();
   for (const std::vector<Timing>& timings : member.stages) {
@@ -27,21 +34,33 @@ OrderedJson member_json(const MemberProfile& member) {
     for (const Timing& timing : timings) rows.push_back(timing_json(timing));
     stages.push_back(std::move(rows));
   }
-  return {{"name", member.name},
-          {"memory", member.memory},
-          {"filter_block", member.filter_block},
-          {"bytes_per_second_out", member.link.out},
-          {"bytes_per_second_in", member.link.in},
-          {"latency", member.latency},
-          {"busy_per_byte", member.host.busy_per_byte},
-          {"memory_bytes_per_second", member.host.memory},
-          {"stages", std::move(stages)}};
+  OrderedJson json{{"name", member.name},
+                   {"memory", member.memory},
+                   {"filter_block", member.filter_block},
+                   {"bytes_per_second_out", member.link.out},
+                   {"bytes_per_second_in", member.link.in},
+                   {"latency", member.latency},
+                   {"busy_per_byte", member.host.busy_per_byte},
+                   {"memory_bytes_per_second", member.host.memory},
+                   {"stages", std::move(stages)}};
+  add_power(json, member.power);
+  return json;
 }
 
 HostSpeed host_from(const Json& json) {
   const HostSpeed host{amount(json, "busy_per_byte"), amount(json, "memory_bytes_per_second")};
   if (!(host.memory > 0.0)) fail("memory_bytes_per_second is {}, but must be above 0", host.memory);
   return host;
+}
+
+/// Returns the power of the machine `name`, or nothing where the file does not have it.
+std::optional<Power> power_from(const Json& json, const std::string& name) {
+  if (!json.contains("watts")) return std::nullopt;
+  const Json& watts = json.at("watts");
+  const Power power{
+      .idle = amount(watts, "idle"), .compute = amount(watts, "compute"), .transfer = amount(watts, "transfer")};
+  if (const std::string fault = fault_in(power); !fault.empty()) fail("watts of {}: {}", name, fault);
+  return power;
 }
 
 std::vector<Timing> timings_from(const Json& rows, const std::string& stage) {
@@ -67,10 +86,12 @@ MemberProfile member_from(const Json& json, const std::vector<std::string>& name
       .name = json.at("name").get<std::string>(),
       .memory = static_cast<std::size_t>(whole_number(json.at("memory"), "memory", std::int64_t{1} << 60)),
       .filter_block = integer(json, "filter_block"),
+      .same_bits = json.value("same_bits", true),
       .stages = {},
       .link = {amount(json, "bytes_per_second_out"), amount(json, "bytes_per_second_in")},
       .latency = amount(json, "latency"),
-      .host = host_from(json)};
+      .host = host_from(json),
+      .power = power_from(json, json.at("name").get<std::string>())};
   if (member.filter_block < 1 || member.filter_block > 1024)
     fail("filter_block of {1} is {0}; expected 1 to 1024", member.filter_block, member.name);
   const Json& stages = json.at("stages");
@@ -85,19 +106,19 @@ MemberProfile member_from(const Json& json, const std::vector<std::string>& name
 std::string to_json(const Calibration& calibration) {
   OrderedJson members = OrderedJson::array();
   for (const MemberProfile& member : calibration.members) members.push_back(member_json(member));
-  return OrderedJson{{"batch", calibration.batch},
-                     {"stages", calibration.stages},
-                     {"head_seconds_fixed", calibration.master.head.fixed},
-                     {"head_seconds_per_image", calibration.master.head.per_image},
-                     {"head_update_seconds", calibration.master.head.update},
-                     {"busy_per_byte", calibration.master.host.busy_per_byte},
-                     {"memory_bytes_per_second", calibration.master.host.memory},
-                     {"bytes_per_second_out", calibration.master.card.out},
-                     {"bytes_per_second_in", calibration.master.card.in},
-                     {"seconds_alone", calibration.seconds_alone},
-                     {"members", std::move(members)}}
-             .dump(1) +
-         "\n";
+  OrderedJson json{{"batch", calibration.batch},
+                   {"stages", calibration.stages},
+                   {"head_seconds_fixed", calibration.master.head.fixed},
+                   {"head_seconds_per_image", calibration.master.head.per_image},
+                   {"head_update_seconds", calibration.master.head.update},
+                   {"busy_per_byte", calibration.master.host.busy_per_byte},
+                   {"memory_bytes_per_second", calibration.master.host.memory},
+                   {"bytes_per_second_out", calibration.master.card.out},
+                   {"bytes_per_second_in", calibration.master.card.in},
+                   {"seconds_alone", calibration.seconds_alone},
+                   {"members", std::move(members)}};
+  add_power(json, calibration.master.power);
+  return json.dump(1) + "\n";
 }
 
 Calibration calibration_from_json(const std::string& text, const std::string& file) {
@@ -108,7 +129,8 @@ Calibration calibration_from_json(const std::string& text, const std::string& fi
                      .master = {.head = {amount(json, "head_seconds_fixed"), amount(json, "head_seconds_per_image"),
                                          amount(json, "head_update_seconds")},
                                 .host = host_from(json),
-                                .card = {amount(json, "bytes_per_second_out"), amount(json, "bytes_per_second_in")}},
+                                .card = {amount(json, "bytes_per_second_out"), amount(json, "bytes_per_second_in")},
+                                .power = power_from(json, kMasterName)},
                      .members = {},
                      .seconds_alone = amount(json, "seconds_alone")};
     if (read.batch < 1) fail("batch is {}, expected at least 1", read.batch);

@@ -1,6 +1,8 @@
 #include "plan/choose.hpp"
 #include "plan/planner.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -16,11 +18,11 @@ namespace convoy {
 namespace {
 
 constexpr double kUnmeasured = 1e12;                                  // bytes per second; transfers then cost nothing
-constexpr double kUntried = std::numeric_limits<double>::infinity();  // seconds before a plan was tried
+constexpr double kUntried = std::numeric_limits<double>::infinity();  // cost before a plan was tried
 constexpr int kMostMicroBatches = 16;
 constexpr int kMostMicroBatchesOfRows = 4;
 constexpr std::size_t kMostReplicated = 2;
-constexpr double kWorthwhile = 0.99;  ///< a less simple plan must take at most this part of the best step so far
+constexpr double kWorthwhile = 0.99;  ///< a less simple plan must cost at most this part of the best so far
 constexpr double kWorthLeavingOut = 0.95;
 
 /// A received byte is copied to its place; a sent byte is written once for all receivers.
@@ -96,30 +98,72 @@ class Chooser {
  public:
   Chooser(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members, const Wishes& wishes,
           const MasterProfile& master)
-      : trunk_(trunk), batch_(batch), members_(members), wishes_(wishes), master_(master) {
-    order_.resize(members.size());
-    std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::ranges::stable_sort(order_, {}, [&](std::size_t m) { return burden(members[m]); });
+      : trunk_(trunk), batch_(batch), members_(members), wishes_(wishes), master_(master), everyone_(members.size()) {
+    std::iota(everyone_.begin(), everyone_.end(), std::size_t{0});
   }
 
   /// Tries all families with all members, and then with fewer and fewer.
   Choice choose() {
-    std::optional<Tried> best = try_families(members_.size());
+    expect_known_power();
+    std::optional<Tried> best = try_families(everyone_);
     if (!best) {
       wishes_.layout = Layout::filters;
-      best = try_families(members_.size());
+      best = try_families(everyone_);
     }
-    for (std::size_t count = fewer(members_.size()); count > 0; count = fewer(count)) {
-      std::optional<Tried> next = try_families(count);
-      if (next && next->predicted.seconds < kWorthLeavingOut * best->predicted.seconds) best = std::move(next);
+    for (const Team& team : smaller_teams()) {
+      std::optional<Tried> next = try_families(team);
+      if (next && next->cost < kWorthLeavingOut * best->cost) best = std::move(next);
     }
     choice_.plan = std::move(best->plan);
     choice_.predicted = std::move(best->predicted);
-    std::ranges::stable_sort(choice_.alternatives, {}, &Alternative::seconds);
+    choice_.energy = std::move(best->energy);
+    std::ranges::stable_sort(choice_.alternatives, {}, [this](const Alternative& each) {
+      return cost_of(wishes_.objective, each.seconds, each.joules);
+    });
     return std::move(choice_);
   }
 
  private:
+  /// Members that share the work, in ascending order.
+  using Team = std::vector<std::size_t>;
+
+  /// Throws Error where the objective needs the power of machines that is not known.
+  void expect_known_power() const {
+    if (wishes_.objective == Objective::time) return;
+    const std::vector<std::string> unknown = energy_alone(1.0, members_, master_, wishes_.terms).unknown;
+    if (unknown.empty()) return;
+    fail(
+        "--objective {}: the watts of {} are not known; give --assume-watts, a description with watts such as "
+        "4x240@1000/5:25:8, or the calibration.json of a run in which each machine had a meter",
+        to_string(wishes_.objective), fmt::join(unknown, ", "));
+  }
+
+  /// Returns the teams of the fastest members, and of those that take the fewest joules where energy counts.
+  std::vector<Team> smaller_teams() const {
+    std::vector<Team> teams{everyone_};
+    for (const bool by_energy : {false, true}) {
+      if (by_energy && wishes_.objective == Objective::time) continue;
+      Team order = everyone_;
+      std::ranges::stable_sort(order, {}, [&](std::size_t m) { return by_energy ? joules(m) : burden(members_[m]); });
+      for (std::size_t count = fewer(order.size()); count > 0; count = fewer(count)) {
+        Team team(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count));
+        std::ranges::sort(team);
+        if (std::ranges::find(teams, team) == teams.end()) teams.push_back(std::move(team));
+      }
+    }
+    teams.erase(teams.begin());
+    return teams;
+  }
+
+  /// Returns the joules that a member would add to a step if it computed everything.
+  double joules(std::size_t member) const {
+    const MemberProfile& profile = members_[member];
+    const double assumed = wishes_.terms.assumed_watts;
+    const Power power = profile.power.value_or(Power{assumed, assumed, assumed});
+    const double above = power.compute - (wishes_.terms.idle_off ? 0.0 : power.idle);
+    return above * seconds_alone(trunk_, profile, batch_, {});
+  }
+
   /// Returns the next number of members to try: one fewer, or three quarters where there are many.
   static std::size_t fewer(std::size_t count) { return count <= 8 ? count - 1 : count * 3 / 4; }
 
@@ -134,25 +178,25 @@ class Chooser {
            (rate > 0.0 ? bytes / rate : 0.0);
   }
 
-  /// Returns the plan for the `count` fastest members, which all forms begin with.
-  const Plan& shares(std::size_t count) {
-    const auto known = shares_.find(count);
+  /// Returns the plan for a team, which all forms begin with.
+  const Plan& shares(const Team& team) {
+    const auto known = shares_.find(team);
     if (known != shares_.end()) return known->second;
     std::vector<MemberProfile> chosen = members_;
-    for (std::size_t i = count; i < order_.size(); ++i) chosen[order_[i]].stages.assign(trunk_.size(), {});
-    return shares_.emplace(count, make_plan(trunk_, batch_, chosen)).first->second;
+    for (const std::size_t m : everyone_) {
+      if (!std::ranges::binary_search(team, m)) chosen[m].stages.assign(trunk_.size(), {});
+    }
+    return shares_.emplace(team, make_plan(trunk_, batch_, chosen)).first->second;
   }
 
-  /// Cuts the first stages along samples, in proportion to the speeds of the `count` fastest members. Returns false where
-  /// one member would get all samples, or shards do not fit in the members' memory.
-  bool cut_by_samples(Plan& plan, std::size_t stages, std::size_t count) const {
+  /// Cuts the first stages along samples, in proportion to the speeds of the team's members. Returns false where one
+  /// member would get all samples, or shards do not fit in the members' memory.
+  bool cut_by_samples(Plan& plan, std::size_t stages, const Team& team) const {
     std::vector<double> speeds(members_.size(), 0.0);
-    for (std::size_t i = 0; i < count; ++i) {
+    for (const std::size_t m : team) {
       double seconds = 0.0;
-      for (std::size_t s = 0; s < stages; ++s) {
-        seconds += predict_seconds(members_[order_[i]], s, trunk_[s].conv.filters);
-      }
-      speeds[order_[i]] = 1.0 / seconds;
+      for (std::size_t s = 0; s < stages; ++s) seconds += predict_seconds(members_[m], s, trunk_[s].conv.filters);
+      speeds[m] = 1.0 / seconds;
     }
     const double fastest = *std::ranges::max_element(speeds);
     if (!(fastest > 0.0 && fastest < kUnmeasured)) return false;  // no member was timed for all of the stages
@@ -178,7 +222,7 @@ class Chooser {
   /// A plan with its task graph and the machines of its simulation.
   struct Candidate {
     Form form;
-    std::size_t count;  ///< of members
+    Team team;
     Plan plan;
     TaskGraph graph;
     ClusterModel cluster;
@@ -186,18 +230,20 @@ class Chooser {
   struct Tried {
     Plan plan;
     Simulated predicted;
+    StepEnergy energy;
+    double cost;  ///< what the objective makes small
   };
 
   /// Returns nothing where the net does not fit on so few members, or they cannot share samples.
-  std::unique_ptr<Candidate> candidate(const Form& form, std::size_t count) {
+  std::unique_ptr<Candidate> candidate(const Form& form, const Team& team) {
     auto made = std::make_unique<Candidate>();
     made->form = form;
-    made->count = count;
+    made->team = team;
     Plan& plan = made->plan;
     try {
-      plan = shares(count);
+      plan = shares(team);
     } catch (const Error&) {
-      if (count == members_.size()) throw;
+      if (team == everyone_) throw;
       return nullptr;
     }
     plan.wire = wishes_.wire;
@@ -205,7 +251,7 @@ class Chooser {
     set_micro_batches(plan, form.micro_batches);
     plan.relayed = form.relayed;
     for (std::size_t s = 0; s < form.replicated; ++s) plan.stages[s].replicated = true;
-    if (form.by_samples > 0 && !cut_by_samples(plan, form.by_samples, count)) return nullptr;
+    if (form.by_samples > 0 && !cut_by_samples(plan, form.by_samples, team)) return nullptr;
     made->graph = make_task_graph(plan, trunk_);
     made->cluster = measured_cluster(plan, trunk_, members_, master_);
     return made;
@@ -214,17 +260,21 @@ class Chooser {
   std::optional<Tried> try_out(std::unique_ptr<Candidate> made) {
     if (made == nullptr) return std::nullopt;
     Simulated predicted = simulate(made->graph, made->plan, trunk_, made->cluster);
-    choice_.alternatives.push_back({fmt::format("{} of {} member{}, {}", made->count, members_.size(),
-                                                members_.size() == 1 ? "" : "s", describe(made->plan)),
-                                    predicted.seconds, made->form.by_samples > 0 ? Layout::samples : Layout::filters});
-    fastest_ = std::min(fastest_, predicted.seconds);
-    return Tried{std::move(made->plan), std::move(predicted)};
+    StepEnergy energy = energy_of(predicted, members_, master_, wishes_.terms);
+    choice_.alternatives.push_back({.text = fmt::format("{} of {} member{}, {}", made->team.size(), members_.size(),
+                                                        members_.size() == 1 ? "" : "s", describe(made->plan)),
+                                    .seconds = predicted.seconds,
+                                    .layout = made->form.by_samples > 0 ? Layout::samples : Layout::filters,
+                                    .joules = energy.joules()});
+    const double cost = cost_of(wishes_.objective, predicted.seconds, energy.joules());
+    least_ = std::min(least_, cost);
+    return Tried{std::move(made->plan), std::move(predicted), std::move(energy), cost};
   }
 
-  /// Tries the families whose busiest processor or card allows the shortest step first, and leaves out those that cannot be
-  /// faster than the fastest plan so far. The first is always tried, and with all members one of filters and one of samples.
-  /// Returns the simplest plan of which no other is much faster.
-  std::optional<Tried> try_families(std::size_t count) {
+  /// Tries the families whose busiest processor or card allows the best step first, and leaves out those that cannot be
+  /// better than the best plan so far. The first is always tried, and with all members one of filters and one of samples.
+  /// Returns the simplest plan of which no other is much better.
+  std::optional<Tried> try_families(const Team& team) {
     struct Bound {
       std::size_t family;
       double least;
@@ -233,9 +283,11 @@ class Chooser {
     const std::vector<Family> all = families(trunk_, batch_, wishes_);
     std::vector<Bound> bounds;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      auto first = candidate(all[i].front(), count);
+      auto first = candidate(all[i].front(), team);
       if (first == nullptr) continue;
-      const double least = least_seconds(first->graph, first->plan, trunk_, first->cluster);
+      const Simulated step = least_step(first->graph, first->plan, trunk_, first->cluster);
+      const double least =
+          cost_of(wishes_.objective, step.seconds, energy_of(step, members_, master_, wishes_.terms).joules());
       bounds.push_back({i, least, std::move(first)});
     }
     std::ranges::stable_sort(bounds, {}, &Bound::least);
@@ -243,15 +295,15 @@ class Chooser {
     std::vector<std::vector<Tried>> tried(all.size());
     for (Bound& bound : bounds) {
       const bool first = &bound == &bounds.front();
-      const bool first_of_kind = count == members_.size() && kinds.insert(bound.first->form.by_samples > 0).second;
-      if (!first && !first_of_kind && bound.least > fastest_ / kWorthwhile) continue;
+      const bool first_of_kind = team == everyone_ && kinds.insert(bound.first->form.by_samples > 0).second;
+      if (!first && !first_of_kind && bound.least > least_ / kWorthwhile) continue;
       tried[bound.family] = try_family(all[bound.family], std::move(bound.first));
     }
-    // Simple plans come first, and a plan that is barely faster does not replace them.
+    // Simple plans come first, and a plan that is barely better does not replace them.
     std::optional<Tried> best;
     for (std::vector<Tried>& family : tried) {
       for (Tried& each : family) {
-        if (!best || each.predicted.seconds <= kWorthwhile * best->predicted.seconds) best = std::move(each);
+        if (!best || each.cost <= kWorthwhile * best->cost) best = std::move(each);
       }
     }
     return best;
@@ -262,12 +314,12 @@ class Chooser {
     std::vector<Tried> tried;
     double best = kUntried;
     int vain = 0;
-    const std::size_t count = first->count;
+    const Team team = first->team;
     for (const Form& form : family) {
-      std::optional<Tried> next = try_out(first != nullptr ? std::move(first) : candidate(form, count));
+      std::optional<Tried> next = try_out(first != nullptr ? std::move(first) : candidate(form, team));
       if (!next) continue;
-      vain = next->predicted.seconds < best ? 0 : vain + 1;
-      best = std::min(best, next->predicted.seconds);
+      vain = next->cost < best ? 0 : vain + 1;
+      best = std::min(best, next->cost);
       tried.push_back(std::move(*next));
       if (vain == 2) break;
     }
@@ -279,10 +331,10 @@ class Chooser {
   const std::vector<MemberProfile>& members_;
   Wishes wishes_;
   const MasterProfile& master_;
-  std::vector<std::size_t> order_;      ///< members, fastest first
-  std::map<std::size_t, Plan> shares_;  ///< shares() by number of members
+  Team everyone_;
+  std::map<Team, Plan> shares_;  ///< shares()
   Choice choice_;
-  double fastest_ = kUntried;  ///< seconds of the fastest plan that was simulated
+  double least_ = kUntried;  ///< cost of the best plan that was simulated
 };
 
 }  // namespace

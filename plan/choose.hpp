@@ -1,4 +1,5 @@
-// The choice among plans: the plan whose simulated step is the shortest on the machines as they were timed.
+// The choice among plans: the plan whose simulated step is the shortest, or takes the least energy, on the machines as they
+// were timed.
 #pragma once
 
 #include <optional>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "plan/simulate.hpp"
+#include "plan/step_energy.hpp"
 
 namespace convoy {
 
@@ -15,20 +17,24 @@ struct Wishes {
   int micro_batches = 0;  ///< 0: the planner chooses
   NumberType wire = NumberType::fp32;
   Layout layout = Layout::automatic;
+  Objective objective = Objective::time;
+  EnergyTerms terms = {};
 };
 
-/// A plan that was considered, in words, and its predicted step in seconds.
+/// A plan that was considered, in words, and its predicted step.
 struct Alternative {
   std::string text;
   double seconds = 0.0;
-  Layout layout = Layout::filters;  ///< samples where stages are cut along them
+  Layout layout = Layout::filters;    ///< samples where stages are cut along them
+  std::optional<double> joules = {};  ///< nothing where the power of a machine is not known
 };
 
 /// The chosen plan with its prediction and the plans that it was compared with.
 struct Choice {
   Plan plan;
   Simulated predicted;
-  std::vector<Alternative> alternatives;  ///< all plans that were simulated, fastest first
+  std::vector<Alternative> alternatives;  ///< all plans that were simulated, the best by the objective first
+  StepEnergy energy = {};                 ///< predicted
 };
 
 /// Returns the simulator's model of the members as they were timed. `members` are the plan's; transfers over unmeasured
@@ -38,9 +44,11 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
 
 /// Chooses among shares by speed within memory (make_plan) for all members and for only the fastest of them, star and
 /// ring, several numbers of micro-batches, replicated first stages or none, and first stages cut along samples or none.
-/// Leaves out plans whose busiest processor or card alone takes longer than the fastest plan. Where samples are wished but
+/// Leaves out plans whose busiest processor or card alone makes them worse than the best plan. For other objectives than
+/// time, the members that take the fewest joules for their work are tried, too. Where samples are wished but
 /// no two members can share them, members share filters. The last member is the master if its name is "master". Throws
-/// Error with the sizes where the net does not fit.
+/// Error with the sizes where the net does not fit, and naming the machines whose power is not known where the objective
+/// needs it.
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
                    const Wishes& wishes, const MasterProfile& master);
 

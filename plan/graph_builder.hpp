@@ -65,11 +65,12 @@ class GraphBuilder {
   Joining find_statistics(int s, int norm, Cargo cargo, const std::map<int, std::vector<int>>& ready);
   std::map<int, std::vector<int>> take_statistics(const Joining& joining);
 
-  void update_and_send(int s);
-  void update_alone(int s);
+  void send_updates(int s);
+  void update_here(int s);
+  void update(int s, int member);
   void backward_filters(int s);
   void send_filter_parts(int s, const Tile& tile, int found);
-  int send_weights(int from, int to, Cargo cargo, int s, const Box& box, int after);
+  int send_weights(int from, int to, Cargo cargo, int s, const Box& box, std::vector<int> after);
   void sum_filters(int s);
 
   const Plan& plan_;
@@ -91,7 +92,10 @@ class GraphBuilder {
   std::map<std::pair<int, int>, std::vector<int>> filter_parts_;
   /// By stage and node, the task after which the layers up to the first batch norm have been computed backward.
   std::map<std::pair<int, int>, int> normalised_back_;
-  /// By stage and node, the tasks after which the node has the updated weights.
+  /// By stage and node, the sends that bring it the sums of gradients by which it updates filters of others.
+  std::map<std::pair<int, int>, std::vector<int>> sums_;
+  std::set<std::pair<int, int>> updates_;  ///< stage and node of each update
+  /// By stage and node, the tasks after which the node has the updated weights; its own update is the first.
   std::map<std::pair<int, int>, std::vector<int>> updated_;
 };
 

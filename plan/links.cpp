@@ -78,6 +78,14 @@ double Links::next() const {
   return next;
 }
 
+void Links::mark_moving(int first, std::vector<bool>& nodes) const {
+  nodes.assign(nodes_, false);
+  for (const std::size_t index : open_) {
+    const Flow& flow = flows_[index];
+    if (flow.sends[flow.first].task >= first) nodes[from(index)] = nodes[to(index) - nodes_] = true;
+  }
+}
+
 void Links::take_ended(double now, std::vector<int>& tasks) {
   std::erase_if(open_, [&](std::size_t index) {
     Flow& flow = flows_[index];

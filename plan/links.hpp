@@ -22,6 +22,8 @@ class Links {
   double next() const;
   /// Appends the tasks of the sends that have ended, and begins the sends behind them.
   void take_ended(double now, std::vector<int>& tasks);
+  /// Sets, by node, whether it sends or receives bytes of a task from `first` on.
+  void mark_moving(int first, std::vector<bool>& nodes) const;
   /// Bytes per second that a node sends, and receives.
   double out(int node) const { return rates_[static_cast<std::size_t>(node)]; }
   double in(int node) const { return rates_[nodes_ + static_cast<std::size_t>(node)]; }

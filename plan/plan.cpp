@@ -182,6 +182,10 @@ const std::vector<Assignment>& owners_of(const StagePlan& stage) {
   return stage.owners.empty() && stage.rows.size() == 1 ? stage.rows[0].shards : stage.owners;
 }
 
+bool takes_sums(const Plan& plan, int owner, int holder) {
+  return !std::ranges::binary_search(plan.unequal, owner) && !std::ranges::binary_search(plan.unequal, holder);
+}
+
 bool has_tiles(const Plan& plan, int member) {
   return std::ranges::any_of(plan.stages,
                              [member](const StagePlan& stage) { return !tile_of(stage, member).box().empty(); });

@@ -42,8 +42,9 @@ struct StagePlan {
   /// member that reads its maps.
   std::vector<Row> rows;
   /// Where a stage with weights has several rows, several members hold the weights of a filter. One of them owns the
-  /// filter: it adds up the gradients of all rows, updates the weights, and sends them to the other holders. Owners
-  /// cover all filters in ascending order. With one row, `owners` may be empty: each member owns its shard.
+  /// filter: it adds up the gradients of all rows and sends the other holders the sum, by which each updates its own
+  /// weights (takes_sums). Owners cover all filters in ascending order. With one row, `owners` may be empty: each member
+  /// owns its shard.
   std::vector<Assignment> owners;
   /// Every member that needs the stage's maps computes all of them itself instead of receiving them, which suits stages
   /// that are cheaper to compute than to send. The backward pass is still split by the shards, and after an update the
@@ -116,6 +117,9 @@ struct Plan {
   NumberType wire = NumberType::fp32;
   int micro_batches = 1;  ///< equal parts of the batch; one may travel while the next is computed
   bool relayed = false;   ///< the master sends images to the first slave, which passes them to the second, and so on
+  /// Members, ascending, whose devices do not update weights to the same bits as others (devices/same_bits.hpp). They are
+  /// sent the owners' weights, and send others the weights of filters that they own.
+  std::vector<int> unequal = {};
   bool operator==(const Plan&) const = default;
 };
 
@@ -139,6 +143,10 @@ bool cut_by_samples(Plan& plan, const std::vector<Stage>& trunk, std::size_t sta
 
 /// Sets the exchange and removes what it does not allow: replicated stages with weights, relayed images, micro-batches.
 void set_exchange(Plan& plan, Exchange exchange);
+
+/// Returns whether `holder` updates the filters that `owner` owns by the sum of their gradients, which the owner sends.
+/// Otherwise the owner sends it the updated weights.
+bool takes_sums(const Plan& plan, int owner, int holder);
 
 /// Returns whether a member has a tile of any stage.
 bool has_tiles(const Plan& plan, int member);

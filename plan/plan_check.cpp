@@ -131,6 +131,14 @@ void validate(const Plan& plan, const std::vector<Stage>& trunk) {
     fail("plan: the exchange {} sends whole batches, not {} micro-batches", to_string(plan.exchange),
          plan.micro_batches);
   }
+  int after = 0;
+  for (const int member : plan.unequal) {
+    if (member < after || member >= static_cast<int>(plan.members.size())) {
+      fail("plan: \"unequal\" names member {}; expected members in ascending order, each once, numbered from 0 to {}",
+           member, static_cast<int>(plan.members.size()) - 1);
+    }
+    after = member + 1;
+  }
   expect_fits(plan.exchange, trunk);
   if (plan.stages.size() != trunk.size()) {
     fail("plan: the plan has {} stages, but the net has {}; make a plan for this net", plan.stages.size(),

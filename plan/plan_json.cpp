@@ -24,6 +24,10 @@ std::vector<Assignment> assignments_from_json(const Json& list) {
   return assignments;
 }
 
+int member_from_json(const Json& member) {
+  return static_cast<int>(whole_number(member, "a member of \"unequal\"", std::numeric_limits<int>::max()));
+}
+
 /// `samples` are those of a micro-batch.
 StagePlan stage_from_json(const Json& json, int samples) {
   StagePlan stage;
@@ -62,7 +66,8 @@ std::string to_json(const Plan& plan) {
               {"exchange", to_string(plan.exchange)},
               {"wire", to_string(plan.wire)},
               {"micro_batches", plan.micro_batches},
-              {"relayed", plan.relayed}}
+              {"relayed", plan.relayed},
+              {"unequal", plan.unequal}}
              .dump(1) +
          "\n";
 }
@@ -77,6 +82,7 @@ Plan plan_from_json(const std::string& text, const std::string& file) {
     const int samples = plan.micro_batches > 0 ? micro_batch_size(plan) : 0;
     for (const Json& stage : json.at("stages")) plan.stages.push_back(stage_from_json(stage, samples));
     plan.relayed = json.value("relayed", false);
+    for (const Json& member : json.value("unequal", Json::array())) plan.unequal.push_back(member_from_json(member));
     return plan;
   } catch (const Json::exception& error) {
     fail("{}: the file is not a plan: {}; expected the plan.json of a run", file, fault_of(error));

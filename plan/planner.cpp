@@ -204,6 +204,9 @@ Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<Mem
   } while (lower_caps(trunk, batch, members, counts, caps));
 
   Plan plan{batch, {}, {}};
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    if (!members[m].same_bits) plan.unequal.push_back(static_cast<int>(m));
+  }
   for (const MemberProfile& member : members) plan.members.push_back(member.name);
   for (const auto& row : counts) {
     plan.stages.push_back(row.empty() ? StagePlan{.rows = {}, .owners = {}, .replicated = true}

@@ -1,5 +1,7 @@
 #include "plan/profile.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -14,6 +16,19 @@ double interpolate(const Timing& a, const Timing& b, int filters) {
 }
 
 }  // namespace
+
+std::string fault_in(const Power& power) {
+  constexpr double kMost = 1e6;
+  for (const double watts : {power.idle, power.compute, power.transfer}) {
+    if (!(watts >= 0.0 && watts <= kMost)) return fmt::format("{:g} W is not a power from 0 to {:g} W", watts, kMost);
+  }
+  if (!(power.compute > 0.0)) return "computing takes 0 W, but must take more";
+  if (power.compute < power.idle)
+    return fmt::format("computing takes {:g} W, less than the {:g} W of idling", power.compute, power.idle);
+  if (power.transfer < power.idle)
+    return fmt::format("moving data takes {:g} W, less than the {:g} W of idling", power.transfer, power.idle);
+  return "";
+}
 
 Timing Timing::times(double factor) const {
   Timing timing = *this;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,16 +46,29 @@ struct HostSpeed {
   double memory = 8e9;         ///< bytes per second that additions read and write
 };
 
+/// The power of a machine, in W. It takes `compute` while it computes, whether or not its link moves bytes meanwhile.
+struct Power {
+  double idle = 0.0;      ///< while it is switched on and has nothing to do
+  double compute = 0.0;   ///< at least `idle`
+  double transfer = 0.0;  ///< while its link moves bytes, either way, and it computes nothing; at least `idle`
+  bool operator==(const Power&) const = default;
+};
+
+/// Returns what is wrong with numbers that are to be a power, in words for people; an empty text if nothing is.
+std::string fault_in(const Power& power);
+
 /// One member's measurements and limits.
 struct MemberProfile {
   std::string name;
   std::size_t memory = 0;  ///< bytes for shards; 0: unlimited
   int filter_block = 1;    ///< filters that its device computes together
+  bool same_bits = true;   ///< whether its device updates weights to the same bits as others (Plan::unequal)
   /// For each stage, in ascending order of filters; empty: the member cannot hold the stage.
   std::vector<std::vector<Timing>> stages;
   NodeLink link;         ///< zeros: not measured
   double latency = 0.0;  ///< seconds between sending a message and its receipt
   HostSpeed host;
+  std::optional<Power> power;  ///< nothing where it is not known
 };
 
 /// Seconds of the dense layers and the losses.
@@ -71,6 +85,7 @@ struct MasterProfile {
   HeadTimes head;
   HostSpeed host;
   NodeLink card;  ///< to and from all slaves at once, until the last slave has finished; zeros: not measured
+  std::optional<Power> power;  ///< of its machine where that is no member; nothing where it is not known
 };
 
 /// Returns the predicted seconds of a shard of stage `stage`: 0 for no filters, infinity where there are no timings.

@@ -61,11 +61,17 @@ class Simulation {
     }
     while (first_done_ + second_done_ < 2 * tasks()) {
       if (links_.share(now_)) share_processors();
-      now_ = next_event();
+      const double next = next_event();
+      if (begun_second_) count_power(next - now_);
+      now_ = next;
       finish_what_ended();
       if (result_.first == 0.0 && first_done_ == tasks()) result_.first = now_;
     }
     result_.seconds = now_ - result_.first;
+    for (NodeUse& use : result_.nodes) {
+      // The second step may begin early and so take longer than the time between the ends.
+      use.moving = std::min(use.moving, std::max(0.0, result_.seconds - use.busy));
+    }
     return std::move(result_);
   }
 
@@ -127,6 +133,7 @@ class Simulation {
 
   void start(int index) {
     const Task& started = task(index);
+    begun_second_ = begun_second_ || is_second(index);
     if (started.kind == TaskKind::send)
       return links_.send(started.node, started.to, lane_of(started, graph_), work_[task_of(index)], index);
     ready_[at(started.node)].push(index);
@@ -154,6 +161,17 @@ class Simulation {
       each.since = now_;
       each.speed = std::max(kLeast, 1.0 - cost.out * links_.out(node) - cost.in * links_.in(node));
       each.ends = now_ + std::max(0.0, each.left) / each.speed;
+    }
+  }
+
+  /// Counts the time of each node by what it does for the second step.
+  void count_power(double seconds) {
+    const auto second = static_cast<int>(tasks());
+    links_.mark_moving(second, moving_);
+    for (int node = 0; node < graph_.nodes; ++node) {
+      NodeUse& use = result_.nodes[at(node)];
+      if (computing_[at(node)].task >= second) use.busy += seconds;
+      if (computing_[at(node)].task < 0 && moving_[at(node)]) use.moving += seconds;
     }
   }
 
@@ -194,6 +212,8 @@ class Simulation {
   std::vector<std::size_t> heads_left_;  ///< by step, heads that are not done
   std::vector<std::size_t> left_;        ///< by node, tasks of the first step that it still computes, sends or receives
   std::vector<std::vector<int>> followers_;  ///< the tasks that wait for each task of the graph
+  bool begun_second_ = false;                ///< whether a node has begun to compute or send for the second step
+  std::vector<bool> moving_;                 ///< by node, whether it moves bytes of the second step
   Links links_;
   std::vector<Computing> computing_;  ///< by node
   std::vector<Ready> ready_;          ///< by node; the first in the order of the graph is on top
@@ -223,25 +243,25 @@ double memory_seconds(const Task& task, const std::vector<Stage>& trunk, double 
   return values * sizeof(float) / bandwidth;
 }
 
-double least_seconds(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
+Simulated least_step(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                      const ClusterModel& cluster) {
   const auto nodes = static_cast<std::size_t>(graph.nodes);
-  std::vector<double> computing(nodes, 0.0);
-  std::vector<double> out(nodes, 0.0);
-  std::vector<double> in(nodes, 0.0);
+  Simulated least{.nodes = std::vector<NodeUse>(nodes)};
   for (const Task& task : graph.tasks) {
     const auto node = static_cast<std::size_t>(task.node);
     if (task.kind != TaskKind::send) {
-      computing[node] += cluster.compute(task);
+      least.nodes[node].compute += cluster.compute(task);
       continue;
     }
     const double bytes = bytes_of(task, plan, trunk);
-    out[node] += bytes;
-    in[static_cast<std::size_t>(task.to)] += bytes;
+    least.nodes[node].bytes_out += bytes;
+    least.nodes[static_cast<std::size_t>(task.to)].bytes_in += bytes;
   }
-  double least = 0.0;
   for (std::size_t n = 0; n < nodes; ++n) {
-    least = std::max({least, computing[n], out[n] / cluster.links[n].out, in[n] / cluster.links[n].in});
+    NodeUse& use = least.nodes[n];
+    use.busy = use.compute;
+    const NodeLink& link = cluster.links[n];
+    least.seconds = std::max({least.seconds, use.compute, use.bytes_out / link.out, use.bytes_in / link.in});
   }
   return least;
 }

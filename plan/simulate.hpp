@@ -30,9 +30,11 @@ double memory_seconds(const Task& task, const std::vector<Stage>& trunk, double 
 
 /// A node's work in a step.
 struct NodeUse {
-  double compute = 0.0;    ///< seconds
+  double compute = 0.0;    ///< seconds at full speed
   double bytes_out = 0.0;  ///< sent
   double bytes_in = 0.0;   ///< received
+  double busy = 0.0;       ///< seconds in which it computes; longer than `compute` where bytes slow it down
+  double moving = 0.0;     ///< seconds in which its link moves bytes and it computes nothing
 };
 
 /// The result of a simulation.
@@ -50,9 +52,9 @@ struct Simulated {
 Simulated simulate(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                    const ClusterModel& cluster);
 
-/// Returns the seconds without which no step can do: those of the busiest processor or card. Takes a small part of the time
-/// of a simulation.
-double least_seconds(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
+/// Returns the least that a step can take: the seconds of the busiest processor or card, in which nodes compute without being
+/// slowed down and all transfers happen meanwhile. Takes a small part of the time of a simulation.
+Simulated least_step(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,
                      const ClusterModel& cluster);
 
 }  // namespace convoy

@@ -34,9 +34,9 @@ GraphBuilder::GraphBuilder(const Plan& plan, const std::vector<Stage>& trunk, bo
 
 TaskGraph GraphBuilder::build() {
   const auto stages = static_cast<int>(trunk_.size());
-  for (int s = 0; s < stages && training_; ++s) update_and_send(s);
+  for (int s = 0; s < stages && training_; ++s) send_updates(s);
   for (int s = 0; s < stages; ++s) {
-    if (training_) update_alone(s);
+    if (training_) update_here(s);
     for (int m = 0; m < plan_.micro_batches; ++m) forward(s, m);
     give_out(s);
   }

@@ -16,7 +16,7 @@ enum class TaskKind {
   backward_filters,  ///< all micro-batches: the gradients with respect to the stage's weights
   /// Adds the holders' gradients with respect to the weights of filters that the node owns, in the order of `after`.
   filter_sum,
-  update,  ///< the filters of a stage that the node owns, by the gradients of the step before
+  update,  ///< the filters of the node's tile, by the gradients of the step before
   /// Adds the nodes' parts of a micro-batch's gradient with respect to the stage's maps, in the order of `after`.
   sum,
   /// Finds the moments or the slopes (kernels/joint_statistics.hpp) of a batch norm over the node's samples, where the
@@ -39,6 +39,7 @@ enum class Cargo {
   maps,         ///< channels `filters` of the stage's maps, or of the images
   part,         ///< channels `filters` of one node's part of the gradient with respect to the maps
   filter_part,  ///< the gradient with respect to the weights of filters `filters`, of the sender's samples
+  filter_sum,   ///< the sum of those gradients of all samples
   gradient,     ///< channels `filters` of the gradient with respect to the maps
   weights,      ///< filters `filters` of the stage
   moments,      ///< of a batch norm: channels `filters` of the sender's samples
@@ -89,6 +90,8 @@ FilterRange own_filters(const Plan& plan, std::size_t stage, int node);
 Box held_box(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node);
 /// Returns the filters of held_box().
 FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node);
+/// Returns whether a send carries weights or their gradients.
+bool concerns_weights(const Task& sent);
 /// Returns whether a send passes on values as they arrived in an earlier send: weights or their gradients, in a star.
 bool passes_on(const Task& task, const TaskGraph& graph);
 /// Returns whether a node updates weights in a training step.

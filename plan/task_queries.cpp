@@ -44,16 +44,18 @@ FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t s
   return held_box(plan, graph, stage, node).channels;
 }
 
+bool concerns_weights(const Task& sent) {
+  return sent.cargo == Cargo::weights || sent.cargo == Cargo::filter_part || sent.cargo == Cargo::filter_sum;
+}
+
 bool passes_on(const Task& task, const TaskGraph& graph) {
-  if (task.kind != TaskKind::send || (task.cargo != Cargo::weights && task.cargo != Cargo::filter_part)) return false;
-  if (task.after.size() != 1) return false;
+  if (task.kind != TaskKind::send || !concerns_weights(task) || task.after.size() != 1) return false;
   const Task& before = graph.tasks[static_cast<std::size_t>(task.after[0])];
   return before.kind == TaskKind::send && before.of_update == task.of_update;
 }
 
 Lane lane_of(const Task& sent, const TaskGraph& graph) {
-  const bool of_weights = sent.cargo == Cargo::weights || sent.cargo == Cargo::filter_part;
-  return of_weights && sent.node != graph.master && sent.to != graph.master ? Lane::bulk : Lane::prompt;
+  return concerns_weights(sent) && sent.node != graph.master && sent.to != graph.master ? Lane::bulk : Lane::prompt;
 }
 
 bool updates(const TaskGraph& graph, int node) {
@@ -82,6 +84,8 @@ bool carries_statistics(const Task& sent) {
 
 NumberType wire_type(const Task& sent, const Plan& plan) {
   if (sent.cargo == Cargo::weights || carries_statistics(sent)) return NumberType::fp32;
+  // Sums are not rounded at random: all holders must decode what their owner does.
+  if (plan.wire == NumberType::int8 && sent.cargo == Cargo::filter_sum) return NumberType::fp32;
   const bool maps = sent.cargo == Cargo::maps || sent.cargo == Cargo::raw_maps;
   return plan.wire == NumberType::int8 && maps ? NumberType::bf16 : plan.wire;
 }
@@ -89,7 +93,7 @@ NumberType wire_type(const Task& sent, const Plan& plan) {
 std::size_t values_of(const Task& sent, const std::vector<Stage>& trunk) {
   if (carries_statistics(sent)) return 2 * static_cast<std::size_t>(sent.filters.count);
   const auto s = static_cast<std::size_t>(sent.stage);
-  if (sent.cargo == Cargo::weights || sent.cargo == Cargo::filter_part) {
+  if (concerns_weights(sent)) {
     std::size_t values = 0;
     for (const ParameterSpec& each : parameters_of(trunk[s], sent.filters.count)) {
       if (each.trained || sent.cargo == Cargo::weights) values += each.shape.size();

@@ -8,6 +8,7 @@
 
 #include "core/output.hpp"
 #include "core/text.hpp"
+#include "devices/same_bits.hpp"
 #include "slave/session.hpp"
 #include "slave/state_cache.hpp"
 #include "wire/beacon.hpp"
@@ -75,9 +76,11 @@ std::string waiting(const SlaveOptions& options) {
   return options.once ? "" : "; waiting for the next run " + place(options);
 }
 
-wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, const wire::ClientLink& link) {
+wire::Hello hello_of(const SlaveOptions& options, const DeviceInfo& info, bool same_bits,
+                     const wire::ClientLink& link) {
   std::vector<std::string> capabilities{wire::kSixteenBits};
   if (info.paced) capabilities.emplace_back(wire::kPaced);
+  if (same_bits) capabilities.emplace_back(wire::kSameBits);
   return {.version = wire::kProtocolVersion,
           .name = options.name,
           .device = info.description,
@@ -127,6 +130,7 @@ std::optional<std::string> join(wire::ClientLink& link, const wire::Hello& hello
 struct Memory {
   StateCache cache;
   Reporter reporter;
+  bool same_bits;                                 ///< updates_to_same_bits(), of its device
   std::optional<wire::MasterSearch> search = {};  ///< where no address of a master is given
 };
 
@@ -141,7 +145,7 @@ bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, cons
   if (search) reporter.trouble("found the master at " + *master);
   const std::unique_ptr<wire::ClientLink> made = network.connect(*master, {.join_key = options.key}, options.peer_port);
   wire::ClientLink& link = *made;
-  const wire::Hello hello = hello_of(options, device.info(), link);
+  const wire::Hello hello = hello_of(options, device.info(), memory.same_bits, link);
   const auto patience = search ? Clock::now() + kBeaconPatience : wire::Deadline::max();
   energy::RunEnergy energy(options.sampler, options.no_meter);
   const std::optional<std::string> run = join(link, hello, stop, reporter, patience);
@@ -164,7 +168,8 @@ bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, cons
 }  // namespace
 
 void serve(const SlaveOptions& options, Device& device, const std::atomic<bool>& stop, wire::Network& network) {
-  Memory memory{.cache = StateCache(options.cache), .reporter = Reporter(options)};
+  Memory memory{
+      .cache = StateCache(options.cache), .reporter = Reporter(options), .same_bits = updates_to_same_bits(device)};
   memory.reporter.event(
       fmt::format("slave {}: {}; waiting for a master {}", options.name, device.info().description, place(options)));
   if (options.master.empty()) memory.search.emplace(*options.key);

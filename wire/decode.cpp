@@ -17,6 +17,7 @@ constexpr std::uint32_t kLargestBatch = 65536;
 constexpr std::uint32_t kMostStages = 4096;
 constexpr std::uint32_t kMostRepeats = 100;
 constexpr std::uint32_t kMostMembers = 1024;
+constexpr std::uint32_t kMostFilters = 1U << 24;
 constexpr std::uint32_t kMostMoves = 1U << 20U;
 constexpr std::uint32_t kMostTasks = 1U << 30;
 constexpr std::uint64_t kMostValues = std::uint64_t{1} << 48;
@@ -74,9 +75,8 @@ ChannelLayer layer_of(const fb::LayerHolder& holder) {
   }
   if (const auto* dropout = holder.layer_as_DropoutLayer()) return Dropout{dropout->rate(), dropout->stream()};
   if (const auto* add = holder.layer_as_AddLayer()) return Add{sources_of(add->from())};
-  if (const auto* norm = holder.layer_as_BatchNormLayer()) {
+  if (const auto* norm = holder.layer_as_BatchNormLayer())
     return BatchNorm{text(norm->name(), "name of a batch norm"), norm->epsilon(), norm->momentum()};
-  }
   fail("a channel layer is of an unknown kind");
 }
 
@@ -110,7 +110,6 @@ Stage stage_of(const fb::Stage* table) {
 }
 
 std::uint32_t batch_of(std::uint32_t batch) { return within(batch, 1U, kLargestBatch, "batch"); }
-
 std::uint32_t stage_index_of(std::uint32_t index) { return within(index, 0U, kMostStages - 1, "stage index"); }
 
 float finite(float value, const char* field) {
@@ -137,8 +136,6 @@ Calibrate read(const fb::Calibrate& t) {
   const auto filters = within(t.filters(), 1U, static_cast<std::uint32_t>(stage.conv.filters), "filters");
   return {stage, filters, batch_of(t.batch()), t.input_gradient(), within(t.repeats(), 1U, kMostRepeats, "repeats")};
 }
-
-constexpr std::uint32_t kMostFilters = 1U << 24;
 
 /// Reads the fields that Load and Snapshot share: the stage, and the filters whose state is to travel.
 template <class T, class Table>
@@ -213,6 +210,10 @@ Plan read(const fb::Plan& t) {
             .wire = static_cast<NumberType>(within(static_cast<int>(t.wire()), 0, 3, "number type")),
             .micro_batches = static_cast<int>(within(t.micro_batches(), 1U, kLargestBatch, "micro-batches")),
             .relayed = t.relayed()};
+  if (const auto* unequal = t.unequal()) {
+    if (unequal->size() > kMostMembers) fail("{} members are unequal; the limit is {}", unequal->size(), kMostMembers);
+    for (const std::uint32_t each : *unequal) plan.unequal.push_back(number(each, kMostMembers - 1, "member"));
+  }
   if (t.stages() == nullptr || t.stages()->size() > kMostStages)
     fail("the plan has no stages, or more than {}", kMostStages);
   for (const fb::StagePlan* stage : *t.stages()) plan.stages.push_back(read(*stage));
@@ -276,6 +277,9 @@ MachineEnergy read(const fb::Energy& t) {
           .compute = amount(t.compute(), "energy of computing"),
           .transfer = amount(t.transfer(), "energy of transfer"),
           .wait = amount(t.wait(), "energy of waiting"),
+          .compute_seconds = seconds(t.compute_seconds(), "seconds of computing"),
+          .transfer_seconds = seconds(t.transfer_seconds(), "seconds of transfer"),
+          .wait_seconds = seconds(t.wait_seconds(), "seconds of waiting"),
           .error = amount(t.error(), "error of energy"),
           .watts = amount(t.watts(), "power"),
           .idle_watts = amount(t.idle_watts(), "idle power"),

@@ -83,9 +83,11 @@ flatbuffers::Offset<fb::Plan> encode(Builder& builder, const Plan& plan) {
     const auto owners = encode(builder, stage.owners);
     stages.push_back(fb::CreateStagePlan(builder, all_rows, owners, stage.replicated));
   }
+  const std::vector<std::uint32_t> unequal(plan.unequal.begin(), plan.unequal.end());
+  const auto all_unequal = builder.CreateVector(unequal);
   return fb::CreatePlan(builder, u32(plan.batch), members, builder.CreateVector(stages),
                         static_cast<fb::Exchange>(plan.exchange), static_cast<fb::NumberType>(plan.wire),
-                        u32(plan.micro_batches), plan.relayed);
+                        u32(plan.micro_batches), plan.relayed, all_unequal);
 }
 
 /// One overload for each message. An overload returns the tag and the value of the union Body.
@@ -183,7 +185,7 @@ struct BodyEncoder {
     const auto origin = builder.CreateString(m.origin);
     const auto refusal = builder.CreateString(m.refusal);
     return fb::CreateEnergy(builder, meter, scope, origin, m.seconds, m.compute, m.transfer, m.wait, m.error, m.watts,
-                            m.idle_watts, m.idle_error, refusal);
+                            m.idle_watts, m.idle_error, refusal, m.compute_seconds, m.transfer_seconds, m.wait_seconds);
   }
   Result operator()(const Done& m) const {
     const auto stages = builder.CreateVector(m.stages);

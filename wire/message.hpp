@@ -16,11 +16,13 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 12;
+inline constexpr std::uint32_t kProtocolVersion = 13;
 /// The capability of receiving and sending Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Says that the slave's device computes nothing and only takes the time of computing.
 inline constexpr const char* kPaced = "paced";
+/// Says that the slave's device updates weights to the same bits as others (devices/same_bits.hpp).
+inline constexpr const char* kSameBits = "same-bits";
 /// The largest payload of a Piece, in bytes; a larger tensor travels as several Pieces.
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
@@ -34,7 +36,7 @@ struct Hello {
   std::uint32_t threads = 1;
   std::uint64_t memory = 0;               ///< bytes that shards may use; 0 for no bound
   std::uint32_t filter_block = 1;         ///< DeviceInfo::filter_block
-  std::vector<std::string> capabilities;  ///< kSixteenBits, kPaced
+  std::vector<std::string> capabilities;  ///< kSixteenBits, kPaced, kSameBits
   std::uint32_t peer_port = 0;            ///< TCP port at which it listens for other slaves; 0 for none
   std::string peer_key;                   ///< public key towards other slaves, in Z85; empty without encryption
 };

@@ -10,6 +10,19 @@ namespace convoy::cuda {
 /// Returns whether a value is neither infinite nor NaN.
 CONVOY_BOTH inline bool is_finite(float value) { return value - value == 0.0F; }
 
+// One operation of an update, rounded by itself. CUDA's compiler would fuse a product and a sum.
+#ifdef __CUDA_ARCH__
+CONVOY_BOTH inline float product(float a, float b) { return __fmul_rn(a, b); }
+CONVOY_BOTH inline float sum(float a, float b) { return __fadd_rn(a, b); }
+CONVOY_BOTH inline float quotient(float a, float b) { return __fdiv_rn(a, b); }
+CONVOY_BOTH inline float root(float a) { return __fsqrt_rn(a); }
+#else
+CONVOY_BOTH inline float product(float a, float b) { return a * b; }
+CONVOY_BOTH inline float sum(float a, float b) { return a + b; }
+CONVOY_BOTH inline float quotient(float a, float b) { return a / b; }
+CONVOY_BOTH inline float root(float a) { return sqrtf(a); }
+#endif
+
 /// Sets `broken` where a value is not finite.
 struct FindBroken {
   const float* values;
@@ -20,7 +33,7 @@ struct FindBroken {
   }
 };
 
-/// The optimizer's step (UpdateStep in core/shard_state.hpp). `optimizer` is 0 for SGD, 1 for Nesterov, 2 for Adam;
+/// The optimizer's step (UpdateStep in core/shard_state.hpp), to the bit. `optimizer` is 0 for SGD, 1 for Nesterov, 2 for Adam;
 /// only Adam uses `squares`. Sets `broken` where a result is not finite.
 struct Update {
   int optimizer;
@@ -39,15 +52,17 @@ struct Update {
   int* broken;
 
   CONVOY_BOTH void operator()(int i) const {
-    const float by = gradient_scale * gradient[i] + weight_decay * values[i];
+    const float by = sum(product(gradient_scale, gradient[i]), product(weight_decay, values[i]));
+    float change = 0.0F;
     if (optimizer == 2) {
-      velocity[i] = momentum * velocity[i] + (1.0F - momentum) * by;
-      squares[i] = beta2 * squares[i] + (1.0F - beta2) * by * by;
-      values[i] -= mean_scale * velocity[i] / (sqrtf(square_scale * squares[i]) + epsilon);
+      velocity[i] = sum(product(momentum, velocity[i]), product(1.0F - momentum, by));
+      squares[i] = sum(product(beta2, squares[i]), product(product(1.0F - beta2, by), by));
+      change = quotient(product(mean_scale, velocity[i]), sum(root(product(square_scale, squares[i])), epsilon));
     } else {
-      velocity[i] = momentum * velocity[i] + by;
-      values[i] -= learning_rate * (optimizer == 1 ? by + momentum * velocity[i] : velocity[i]);
+      velocity[i] = sum(product(momentum, velocity[i]), by);
+      change = product(learning_rate, optimizer == 1 ? sum(by, product(momentum, velocity[i])) : velocity[i]);
     }
+    values[i] = sum(values[i], -change);
     if (!is_finite(values[i]) || (optimizer == 2 && !is_finite(squares[i]))) *broken = 1;
   }
 };

@@ -88,8 +88,9 @@ void Cluster::form_once() {
   }
   if (!formed_ && planned_.better_alone()) {
     notice(observers_,
-           "training on this machine alone, since slaves would not make it faster by a tenth; --exchange star and ring "
-           "use them all the same");
+           fmt::format("training on this machine alone, since slaves would not make {} by a tenth; --exchange star and "
+                       "ring use them all the same",
+                       options_.objective == Objective::time ? "it faster" : "its energy less"));
     roster_->dismiss("the master trains alone: slaves would not make it faster");
     roster_.reset();
     return train_alone();

@@ -2,12 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/text.hpp"
 #include "plan/choose.hpp"
 
 namespace convoy {
@@ -16,6 +18,7 @@ namespace {
 constexpr double kPayload =
     0.944;  // the part of a link's bandwidth that TCP over Ethernet delivers: 1 Gbit/s moves 118 MB/s
 constexpr int kMostMachines = 256;
+constexpr std::size_t kLongest = 100;  ///< of a text in an error
 
 /// Returns a number greater than 0 and at most 1e9, or nothing.
 std::optional<double> positive(std::string_view text) {
@@ -28,7 +31,7 @@ std::optional<double> positive(std::string_view text) {
 
 MemberProfile profile_of(const DescribedMachine& machine, double latency, const Cut& parts, int batch) {
   const double bytes = machine.mbits * 1e6 / 8.0 * kPayload;
-  MemberProfile member{.name = {}, .stages = {}, .link = {bytes, bytes}, .latency = latency};
+  MemberProfile member{.name = {}, .stages = {}, .link = {bytes, bytes}, .latency = latency, .power = machine.power};
   for (const Stage& stage : parts.trunk) {
     const bool input_gradient = !member.stages.empty();
     member.stages.push_back(
@@ -53,6 +56,31 @@ double head_flops(const Cut& parts) {
   return flops;
 }
 
+Power power_from(const std::string& text) {
+  std::vector<double> watts;
+  for (std::string_view rest = text;;) {
+    const std::string_view part = rest.substr(0, rest.find(':'));
+    double value = 0.0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc{} || end != part.data() + part.size()) {
+      fail("\"{}\" is no power: \"{}\" is not a number; expected IDLE:COMPUTE:TRANSFER in W, such as 5:25:8",
+           printable(text, kLongest), printable(std::string(part), kLongest));
+    }
+    watts.push_back(value);
+    if (part.size() == rest.size()) break;
+    rest.remove_prefix(part.size() + 1);
+  }
+  if (watts.size() != 3) {
+    fail("\"{}\" is no power: it has {} number{}; expected IDLE:COMPUTE:TRANSFER in W, such as 5:25:8",
+         printable(text, kLongest), watts.size(), watts.size() == 1 ? "" : "s");
+  }
+  const Power power{.idle = watts[0], .compute = watts[1], .transfer = watts[2]};
+  if (const std::string fault = fault_in(power); !fault.empty()) {
+    fail("\"{}\" is no power of a machine, IDLE:COMPUTE:TRANSFER in W: {}", printable(text, kLongest), fault);
+  }
+  return power;
+}
+
 std::vector<DescribedMachine> machines_from(const std::string& text) {
   std::vector<DescribedMachine> machines;
   std::string_view rest = text;
@@ -64,14 +92,27 @@ std::vector<DescribedMachine> machines_from(const std::string& text) {
     const std::size_t speed = times == std::string_view::npos ? 0 : times + 1;
     const auto gflops =
         at == std::string_view::npos || at < speed ? std::nullopt : positive(part.substr(speed, at - speed));
-    const auto mbits = at == std::string_view::npos ? std::nullopt : positive(part.substr(at + 1));
+    const std::size_t slash = std::min(part.find('/'), part.size());
+    const auto mbits =
+        at == std::string_view::npos || slash < at ? std::nullopt : positive(part.substr(at + 1, slash - at - 1));
     if (!count || *count != std::floor(*count) || !gflops || !mbits) {
-      fail("\"{}\" describes no machines; expected COUNTxGFLOPS@MBITS, such as 4x240@1000", part);
+      fail(
+          "\"{}\" describes no machines; expected COUNTxGFLOPS@MBITS, such as 4x240@1000, or with watts "
+          "4x240@1000/5:25:8",
+          part);
     }
     if (*count + static_cast<double>(machines.size()) > kMostMachines) {
       fail("\"{}\" describes more than {} machines", text, kMostMachines);
     }
-    machines.insert(machines.end(), static_cast<std::size_t>(*count), {.gflops = *gflops, .mbits = *mbits});
+    DescribedMachine machine{.gflops = *gflops, .mbits = *mbits};
+    if (slash < part.size()) {
+      try {
+        machine.power = power_from(std::string(part.substr(slash + 1)));
+      } catch (const Error& error) {
+        fail("\"{}\": {}", printable(std::string(part), kLongest), error.what());
+      }
+    }
+    machines.insert(machines.end(), static_cast<std::size_t>(*count), machine);
     if (part.size() == rest.size()) return machines;
     rest.remove_prefix(part.size() + 1);
   }
@@ -81,6 +122,7 @@ Calibration calibration_of(const std::vector<DescribedMachine>& slaves, const De
                            int batch) {
   const double product = head_flops(parts) / master.gflops / 1e9;
   Calibration calibration{.batch = batch, .master = {.head = {.per_image = 2 * product, .update = product * batch}}};
+  calibration.master.power = master.power;
   for (const DescribedMachine& slave : slaves) {
     calibration.members.push_back(profile_of(slave, master.latency, parts, batch));
     calibration.members.back().name = fmt::format("slave{}", calibration.members.size());

@@ -1,6 +1,7 @@
 // Machines that are described by their speed and link instead of being timed, for plans and simulations.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,18 +11,24 @@
 namespace convoy {
 
 struct DescribedMachine {
-  double gflops = 240.0;  ///< of convolutions, in GFLOP/s
-  double mbits = 1000.0;  ///< of its link, each way, in Mbit/s
+  double gflops = 240.0;            ///< of convolutions, in GFLOP/s
+  double mbits = 1000.0;            ///< of its link, each way, in Mbit/s
+  std::optional<Power> power = {};  ///< nothing where it is not known
 };
 
-/// Reads machines such as "4x240@1000" (four of 240 GFLOP/s, each behind a link of 1000 Mbit/s) or "100@1000,2x400@100".
-/// Throws Error with the part that cannot be read, or where there are more than 256 machines.
+/// Reads a power such as "5:25:8": the watts of a machine that idles, that computes, and that moves data. Throws Error with
+/// the place.
+Power power_from(const std::string& text);
+
+/// Reads machines such as "4x240@1000" (four of 240 GFLOP/s, each behind a link of 1000 Mbit/s) or "100@1000,2x400@100". The
+/// power of a machine may follow, as in "4x240@1000/5:25:8". Throws Error with the part that cannot be read, or where there are more than 256 machines.
 std::vector<DescribedMachine> machines_from(const std::string& text);
 
 /// The machine that only hands out work and computes the heads.
 struct DescribedMaster {
   double gflops = 240.0;
   double latency = 2e-4;  ///< of a message, in seconds
+  std::optional<Power> power = {};
 };
 
 /// Returns the floating-point operations of the heads' matrix products for one image and one pass.

@@ -25,6 +25,9 @@ void join_sessions(MachineEnergy& sum, const MachineEnergy& more) {
   sum.compute += more.compute;
   sum.transfer += more.transfer;
   sum.wait += more.wait;
+  sum.compute_seconds += more.compute_seconds;
+  sum.transfer_seconds += more.transfer_seconds;
+  sum.wait_seconds += more.wait_seconds;
   sum.error = std::hypot(sum.error, more.error);
   sum.watts = more.watts;
   sum.idle_watts = more.idle_watts;

@@ -7,6 +7,7 @@
 
 #include "core/files.hpp"
 #include "core/text.hpp"
+#include "plan/calibration.hpp"
 #include "wire/endpoint.hpp"
 
 namespace convoy {
@@ -101,7 +102,7 @@ int micro_batches_of(const ClusterOptions& options, int batch) {
 }  // namespace
 
 Wishes wishes_of(const ClusterOptions& options, int batch) {
-  Wishes wishes{.exchange = exchange_wish(options)};
+  Wishes wishes{.exchange = exchange_wish(options), .objective = options.objective, .terms = options.terms};
   if (wishes.exchange == Exchange::thesis && (!options.exchange.empty() || options.micro_batch > 0)) {
     fail("--plan thesis: it has a way of its own to exchange maps; leave out --exchange and --micro-batch");
   }
@@ -123,7 +124,19 @@ void expect_possible(const ClusterOptions& options, const Cut& cut, int batch) {
   if (names_a_file(options.plan) && !options.shares.empty()) {
     fail("--plan {} and --shares both fix shares; leave one out", options.plan);
   }
+  if (!options.power_from.empty()) calibration_from_json(read_text(options.power_from), options.power_from);
+  if (options.objective != Objective::time && options.power_from.empty() && !(options.terms.assumed_watts > 0.0)) {
+    fail(
+        "--objective {}: the watts of slaves are not known before a run; give --power-from with the calibration.json "
+        "of a "
+        "run in which they had meters, or --assume-watts",
+        to_string(options.objective));
+  }
   if (!fixes_shares(options)) return;
+  if (options.objective != Objective::time) {
+    fail("--objective {} chooses a plan, but {} fixes it; leave out one of them", to_string(options.objective),
+         options.shares.empty() ? "--plan" : "--shares");
+  }
   std::vector<std::string> names;
   for (int slave = 1; slave <= options.slaves; ++slave) names.push_back(fmt::format("slave {}", slave));
   if (options.share) names.emplace_back(kMasterName);

@@ -1,9 +1,13 @@
 #include "master/cluster/planning.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 
 #include "devices/registry.hpp"
+#include "devices/same_bits.hpp"
+#include "master/cluster/learned_power.hpp"
 #include "master/cluster/master_times.hpp"
 #include "master/cluster/profile.hpp"
 
@@ -16,6 +20,14 @@ std::vector<std::string> members_of(const Work& work, const Roster& roster) {
   for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
   if (work.options.share) members.emplace_back(kMasterName);
   return members;
+}
+
+/// Returns whether each member's device updates to the same bits as others.
+std::vector<bool> same_bits_of(const Work& work, const Roster& roster) {
+  std::vector<bool> same;
+  for (const SlaveInfo& slave : roster.slaves()) same.push_back(slave.same_bits);
+  if (work.options.share) same.push_back(updates_to_same_bits(work.device));
+  return same;
 }
 
 /// Returns the bytes that the device's shards may take; 0: unlimited.
@@ -51,6 +63,8 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Roster& roster, co
   }
   calibration.members.clear();
   for (const std::string& name : members_of(work, roster)) calibration.members.push_back(timed.at(name));
+  const std::vector<bool> same_bits = same_bits_of(work, roster);
+  for (std::size_t m = 0; m < same_bits.size(); ++m) calibration.members[m].same_bits = same_bits[m];
   if (first) {
     calibration.batch = work.batch;
     for (const Stage& stage : work.cut.trunk) calibration.stages.push_back(stage.name);
@@ -62,42 +76,84 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Roster& roster, co
   return calibration;
 }
 
-Planned as_fixed(const Work& work, const std::vector<std::string>& members, const std::optional<FixedPlan>& known) {
+/// Tells the user of members that receive more than others, because of their devices.
+void tell_of_unequal(const Plan& plan, const Observers& observers) {
+  if (std::ranges::none_of(plan.stages, has_several_rows)) return;
+  for (const int member : plan.unequal) {
+    notice(observers,
+           fmt::format("{} is sent weights instead of sums of gradients, because its device does not update them "
+                       "to the same bits as others",
+                       plan.members[static_cast<std::size_t>(member)]));
+  }
+}
+
+/// A plan of a file may come from a run with other devices, so the members at hand say how they update.
+Planned as_fixed(const Work& work, const Roster& roster, const std::optional<FixedPlan>& known) {
+  const std::vector<std::string> members = members_of(work, roster);
   const FixedPlan fixed = known ? *known : FixedPlan(work.options, work.cut.trunk, work.batch, members);
-  return {.plan = fixed.for_members(members, work.cut.trunk), .calibration = {}, .choice = {}, .fixed = fixed};
+  Planned planned{.plan = fixed.for_members(members, work.cut.trunk), .calibration = {}, .choice = {}, .fixed = fixed};
+  planned.plan.unequal = {};
+  const std::vector<bool> same_bits = same_bits_of(work, roster);
+  for (std::size_t m = 0; m < same_bits.size(); ++m) {
+    if (!same_bits[m]) planned.plan.unequal.push_back(static_cast<int>(m));
+  }
+  return planned;
 }
 
 }  // namespace
 
-std::vector<std::string> idle_members(const Plan& plan) {
+std::vector<std::string> idle_members(const Planned& planned) {
+  const bool time = planned.wishes.objective == Objective::time;
+  const std::string energy = !planned.choice || !planned.choice->energy.tells() ? ""
+                             : planned.wishes.terms.idle_off                    ? "; it is counted as switched off"
+                                                                                : "; it is counted as idle";
   std::vector<std::string> idle;
-  for (std::size_t m = 0; m < plan.members.size(); ++m) {
-    if (has_tiles(plan, static_cast<int>(m))) continue;
-    idle.push_back(fmt::format("{} gets no filters: with it a step would take longer, or its memory is too small",
-                               plan.members[m]));
+  for (std::size_t m = 0; m < planned.plan.members.size(); ++m) {
+    if (has_tiles(planned.plan, static_cast<int>(m))) continue;
+    idle.push_back(fmt::format("{} gets no filters: with it a step would {}, or its memory is too small{}",
+                               planned.plan.members[m], time ? "take longer" : "be worse by --objective", energy));
   }
   return idle;
 }
 
 Planned plan_members(const Work& work, Roster& roster, const Observers& observers, const Planned& before) {
-  if (fixes_shares(work.options)) return as_fixed(work, members_of(work, roster), before.fixed);
+  if (fixes_shares(work.options)) {
+    Planned fixed = as_fixed(work, roster, before.fixed);
+    tell_of_unequal(fixed.plan, observers);
+    return fixed;
+  }
   notice(observers, "timing the members on the net's stages");
   const Wishes wishes = wishes_of(work.options, work.batch);
-  Planned planned{.plan = {}, .calibration = calibrate(work, wishes, roster, before.calibration)};
+  Planned planned{.plan = {},
+                  .calibration = calibrate(work, wishes, roster, before.calibration),
+                  .choice = {},
+                  .fixed = {},
+                  .wishes = wishes};
+  if (!work.options.power_from.empty()) take_power(planned.calibration, work.options.power_from);
   const Calibration& times = planned.calibration;
-  planned.choice = choose_plan(work.cut.trunk, work.batch, times.members, wishes, times.master);
+  const std::vector<std::string> unknown = energy_alone(1.0, times.members, times.master, wishes.terms).unknown;
+  if (wishes.objective != Objective::time && !unknown.empty() && !before.calibration.stages.empty()) {
+    // A newcomer does not end a run.
+    notice(observers,
+           fmt::format("the plan is chosen by time, since the watts of {} are not known", fmt::join(unknown, ", ")));
+    planned.wishes.objective = Objective::time;
+  }
+  planned.choice = choose_plan(work.cut.trunk, work.batch, times.members, planned.wishes, times.master);
   planned.plan = planned.choice->plan;
   notice(observers,
          fmt::format(
              "plan: {}; a step takes about {:.3g} s{}", describe(planned.plan), planned.choice->predicted.seconds,
              times.seconds_alone > 0.0 ? fmt::format(", on this machine alone {:.3g} s", times.seconds_alone) : ""));
+  const std::string energy = describe(planned.choice->energy, planned.choice->predicted.seconds, work.batch);
+  if (!energy.empty()) notice(observers, fmt::format("predicted energy: {}", energy));
   if (wishes.layout == Layout::samples && std::ranges::none_of(planned.plan.stages, has_several_rows)) {
     notice(
         observers,
         "--layout samples: members share filters all the same, because no two of them can share the samples: there is "
         "one member, or one is much faster than the others, or all filters of a stage do not fit in their memory");
   }
-  for (const std::string& idle : idle_members(planned.plan)) notice(observers, idle);
+  for (const std::string& idle : idle_members(planned)) notice(observers, idle);
+  tell_of_unequal(planned.plan, observers);
   return planned;
 }
 

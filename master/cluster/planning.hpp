@@ -31,17 +31,24 @@ struct Planned {
   Calibration calibration;         ///< without members where shares were fixed
   std::optional<Choice> choice;    ///< how the plan was found, where times were measured
   std::optional<FixedPlan> fixed;  ///< where the user fixed the shares
+  Wishes wishes = {};              ///< that the choice was made by
 
-  /// Slaves would not make a step shorter by a tenth: so much predictions may be off.
+  /// Returns the energy of a step on the master's machine alone, while the slaves idle.
+  StepEnergy energy_alone() const {
+    return convoy::energy_alone(calibration.seconds_alone, calibration.members, calibration.master, wishes.terms);
+  }
+  /// Returns whether slaves would not improve a step by a tenth, by the objective: so much predictions may be off.
   bool better_alone() const {
     constexpr double kWorthIt = 1.1;
     const double alone = calibration.seconds_alone;
-    return choice && alone > 0.0 && alone < kWorthIt * choice->predicted.seconds;
+    if (!choice || !(alone > 0.0)) return false;
+    return cost_of(wishes.objective, alone, energy_alone().joules()) <
+           kWorthIt * cost_of(wishes.objective, choice->predicted.seconds, choice->energy.joules());
   }
 };
 
 /// Members to whom a plan gives no filters, in words for people.
-std::vector<std::string> idle_members(const Plan& plan);
+std::vector<std::string> idle_members(const Planned& planned);
 
 /// Returns a plan for the roster's slaves of now, and for this machine with options.share. Times the members that
 /// `before`, the planning before in this run, has no timings of. Where the user fixed the shares, nobody is timed, and

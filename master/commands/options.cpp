@@ -114,6 +114,33 @@ void define(CLI::App& command, ClusterOptions& options) {
       "in which weights and raw maps travel in each step and slaves only convolve");
 }
 
+/// Defines the options for the energy of a plan and of a run.
+void define_energy(CLI::App& command, ClusterOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--objective", [&options](const std::string& word) { options.objective = objective_from(word); },
+          "what the planner makes small: time (of a step), energy (of a step), or edp (energy x time)")
+      ->check(one_of({"time", "energy", "edp"}))
+      ->default_str("time");
+  command.add_flag("--idle-off", options.terms.idle_off,
+                   "count slaves to which a plan gives no work as switched off; without this option they take their "
+                   "idle power");
+  command.add_option("--power-from", options.power_from,
+                     "calibration.json of an earlier run: its watts are those of the machines of the same names, for "
+                     "the planner");
+  command
+      .add_option(
+          "--switch-watts", options.terms.switch_watts,
+          "power of switches and other network gear in W, to count as declared in the energy of the plan and of "
+          "the run")
+      ->check(number(0.0, 1e5));
+  command
+      .add_option("--assume-watts", options.terms.assumed_watts,
+                  "power in W to count, as assumed, for each member whose energy is not measurable, and in plans for "
+                  "each machine whose power is not known")
+      ->check(number(0.0, 1e5));
+}
+
 }  // namespace
 
 namespace {
@@ -122,9 +149,9 @@ namespace {
 constexpr const char* kNoFolder = "true";
 
 /// The options that need slaves.
-constexpr std::array kForSlaves{"least-slaves", "listen", "insecure", "keys",     "master-share",
-                                "memory",       "shares", "wire",     "exchange", "layout",
-                                "micro-batch",  "plan",   "verify"};
+constexpr std::array kForSlaves{"least-slaves", "listen",    "insecure", "keys",      "master-share", "memory",
+                                "shares",       "wire",      "exchange", "layout",    "micro-batch",  "plan",
+                                "verify",       "objective", "idle-off", "power-from"};
 
 /// Removes the options for slaves from those of the run if the user now gives --slaves 0.
 RunOptions run_to_take_over(const CLI::App& command, RunOptions run) {
@@ -199,17 +226,10 @@ void define(CLI::App& command, TrainOptions& options) {
       ->check(number(0.0, 1e9))
       ->capture_default_str();
   command.add_option(
-      "--meter", options.energy.meter,
+      "--meter", options.meter,
       "meter that tells the energy of this machine: a name of convoy-slave --list-meters, shelly:ADDRESS, "
       "tasmota:ADDRESS, csv:FILE, or none (default: the best for the whole machine, else for the device)");
-  command
-      .add_option("--switch-watts", options.energy.switch_watts,
-                  "power of switches and other network gear in W, to count as declared in the energy of the run")
-      ->check(number(0.0, 1e5));
-  command
-      .add_option("--assume-watts", options.energy.assumed_watts,
-                  "power in W to count, as assumed, for each member whose energy is not measurable")
-      ->check(number(0.0, 1e5));
+  define_energy(command, options.cluster);
   command
       .add_option("--checkpoint-seconds", options.checkpoint_seconds,
                   "longest time between checkpoints on disk, in seconds")
@@ -284,6 +304,7 @@ void define(CLI::App& command, KeyOptions& options) {
 void define(CLI::App& command, PlanOptions& options) {
   define(command, options.net);
   define(command, options.cluster);
+  define_energy(command, options.cluster);
   command
       .add_option("--calibration", options.calibration,
                   "calibration.json of a run: plan for the machines that it timed, which need not be there")
@@ -292,8 +313,8 @@ void define(CLI::App& command, PlanOptions& options) {
   command
       .add_option("--machines", options.machines,
                   "plan for described machines, which need not be there: COUNTxGFLOPS@MBITS, such as 4x240@1000 or "
-                  "100@1000,2x400@1000, with the speed in GFLOP/s and the link, each way, in Mbit/s; the master is as "
-                  "fast as the first")
+                  "100@1000,2x400@1000, with the speed in GFLOP/s and the link, each way, in Mbit/s. Watts may follow, "
+                  "/IDLE:COMPUTE:TRANSFER, as in 4x240@1000/5:25:8. The master is like the first")
       ->check(readable([](const std::string& text) { machines_from(text); }))
       ->excludes("--calibration")
       ->excludes("--slaves")
@@ -311,7 +332,7 @@ void expect_slaves_for(const CLI::App& command) {
   const auto has_a_meaning = [&](std::string_view option) {
     if (!instead.empty())
       return option == "--wire" || option == "--exchange" || option == "--layout" || option == "--micro-batch" ||
-             option == "--plan";
+             option == "--plan" || option == "--objective" || option == "--idle-off" || option == "--power-from";
     return plans && option == "--memory";
   };
   for (const char* name : kForSlaves) {

@@ -8,7 +8,7 @@
 
 #include "data/dataset.hpp"
 #include "devices/registry.hpp"
-#include "master/report/energy_watch.hpp"
+#include "plan/step_energy.hpp"
 
 namespace CLI {
 class App;
@@ -46,6 +46,9 @@ struct ClusterOptions {
   int micro_batch = 0;    ///< images in a micro-batch; 0 for the micro-batches of the plan
   std::string wire;       ///< number type on the wire; empty for the type of the plan, or fp32
   int verify = 0;         ///< number of steps between two verifications of a slave's work; 0 for none
+  Objective objective = Objective::time;
+  EnergyTerms terms;       ///< of the energy that is predicted, and of the energy of a run
+  std::string power_from;  ///< calibration of an earlier run whose machines have the same names and power; may be empty
 };
 
 struct TrainOptions {
@@ -61,7 +64,7 @@ struct TrainOptions {
   std::map<std::string, std::string> given;
   double checkpoint_seconds = 60.0;
   double snapshot_seconds = 0.0;
-  EnergyOptions energy;
+  std::string meter;  ///< of this machine; empty for the best, "none" for none
 };
 
 struct TestOptions {

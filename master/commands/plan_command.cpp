@@ -1,3 +1,4 @@
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/exit_code.hpp"
@@ -6,6 +7,7 @@
 #include "devices/registry.hpp"
 #include "master/cluster/described_machines.hpp"
 #include "master/cluster/gather.hpp"
+#include "master/cluster/learned_power.hpp"
 #include "master/cluster/planning.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/report/text_observer.hpp"
@@ -49,35 +51,70 @@ std::string link_text(const NodeLink& link) {
   return fmt::format("; its link {:.0f} Mbit/s out, {:.0f} Mbit/s in", 8e-6 * link.out, 8e-6 * link.in);
 }
 
+/// The joules of a step beside its time; an empty text where they are not known.
+std::string joules_text(const std::optional<double>& joules) {
+  return joules ? fmt::format(", {:.4g} J", *joules) : "";
+}
+
+/// The energy of a node in a step; an empty text where no node's power is known.
+std::string energy_text(const StepEnergy& energy, std::size_t node) {
+  if (!energy.tells()) return "";
+  const std::optional<double>& joules = energy.nodes[node];
+  return joules ? fmt::format("; takes {:.4g} J", *joules) : "; its watts are not known";
+}
+
 /// Prints the predicted step, the load of each node, and the alternatives.
 void print_choice(const Planned& planned) {
   const Plan& plan = planned.plan;
   const Choice& choice = *planned.choice;
   fmt::print("{}: a step takes about {:.4g} s\n", describe(plan), choice.predicted.seconds);
+  const std::string energy = describe(choice.energy, choice.predicted.seconds, plan.batch);
+  if (!energy.empty()) fmt::print("energy: {}\n", energy);
   for (std::size_t node = 0; node < choice.predicted.nodes.size(); ++node) {
     const NodeUse& use = choice.predicted.nodes[node];
     const bool timed = node < planned.calibration.members.size();
-    fmt::print("  {:<16} computes {:.4g} s, idle {:.4g} s; sends {:.2f} MB, receives {:.2f} MB{}\n",
+    fmt::print("  {:<16} computes {:.4g} s, idle {:.4g} s; sends {:.2f} MB, receives {:.2f} MB{}{}\n",
                node < plan.members.size() ? plan.members[node] : kMasterName, use.compute,
                choice.predicted.seconds - use.compute, use.bytes_out / 1e6, use.bytes_in / 1e6,
-               timed ? link_text(planned.calibration.members[node].link) : "");
+               timed ? link_text(planned.calibration.members[node].link) : "", energy_text(choice.energy, node));
   }
-  for (const std::string& idle : idle_members(plan)) fmt::print("  {}\n", idle);
+  for (const std::string& idle : idle_members(planned)) fmt::print("  {}\n", idle);
   if (planned.calibration.seconds_alone > 0.0) {
-    fmt::print("the master's machine alone: {:.4g} s{}\n", planned.calibration.seconds_alone,
+    fmt::print("the master's machine alone: {:.4g} s{}{}\n", planned.calibration.seconds_alone,
+               joules_text(planned.energy_alone().joules()),
                planned.better_alone() ? "; train would leave out the slaves" : "");
   }
   fmt::print("other plans:\n");
-  // The fastest plan of each layout is shown in any case.
+  // The best plan of each layout is shown in any case.
   std::set<Layout> layouts;
   std::size_t shown = 0;
   for (const Alternative& other : choice.alternatives) {
     const bool first = layouts.insert(other.layout).second;
     if (other.seconds == choice.predicted.seconds || (shown >= kShownAlternatives && !first)) continue;
     ++shown;
-    fmt::print("  {:.4g} s ({:+.1f} %)  {}\n", other.seconds, 100.0 * (other.seconds / choice.predicted.seconds - 1.0),
-               other.text);
+    fmt::print("  {:.4g} s ({:+.1f} %){}  {}\n", other.seconds,
+               100.0 * (other.seconds / choice.predicted.seconds - 1.0), joules_text(other.joules), other.text);
   }
+}
+
+/// Prints the plan in the form of a plan.json, and beside it what it is predicted to take.
+void print_json(const Planned& planned) {
+  nlohmann::json json = nlohmann::json::parse(to_json(planned.plan));
+  if (planned.choice) {
+    const Choice& choice = *planned.choice;
+    const double seconds = choice.predicted.seconds;
+    nlohmann::json& predicted = json["predicted"];
+    predicted["seconds"] = seconds;
+    if (const auto joules = choice.energy.joules(); joules && choice.energy.tells()) {
+      predicted["joules"] = *joules;
+      predicted["joules_per_image"] = *joules / planned.plan.batch;
+      predicted["energy_delay_product"] = *joules * seconds;
+      predicted["declared_joules"] = choice.energy.declared;
+      predicted["assumed_joules"] = choice.energy.assumed;
+    }
+    predicted["watts_not_known"] = choice.energy.unknown;
+  }
+  fmt::print("{}\n", json.dump(1));
 }
 
 /// Waits for slaves, plans for them, and sends them away. Returns nothing if interrupted.
@@ -117,13 +154,15 @@ std::optional<Planned> plan_without_slaves(const PlanOptions& options, const Net
     fail("{} makes a plan; leave out --plan {}", options.machines.empty() ? "--calibration" : "--machines",
          options.cluster.plan);
   }
-  Planned planned;
+  Planned planned{.plan = {}, .calibration = {}, .choice = {}, .fixed = {}, .wishes = wishes};
   if (options.machines.empty()) {
     planned.calibration = calibration_from_json(read_text(options.calibration), options.calibration, cut.trunk, batch);
   } else {
     const std::vector<DescribedMachine> machines = machines_from(options.machines);
-    planned.calibration = calibration_of(machines, {.gflops = machines.front().gflops}, cut, batch);
+    const DescribedMachine& first = machines.front();
+    planned.calibration = calibration_of(machines, {.gflops = first.gflops, .power = first.power}, cut, batch);
   }
+  if (!options.cluster.power_from.empty()) take_power(planned.calibration, options.cluster.power_from);
   planned.choice = choose_plan(cut.trunk, batch, planned.calibration.members, wishes, planned.calibration.master);
   planned.plan = planned.choice->plan;
   return planned;
@@ -139,7 +178,7 @@ int plan_command(const PlanOptions& options) {
   const auto planned = described ? plan_without_slaves(options, net, cut) : plan_with_slaves(options, net, cut);
   if (!planned) return kInterrupted;
   if (options.net.format == "json") {
-    fmt::print("{}", to_json(planned->plan));
+    print_json(*planned);
   } else {
     for (std::size_t s = 0; s < cut.trunk.size(); ++s) print_stage(*planned, cut.trunk[s], s);
     if (planned->choice) print_choice(*planned);

@@ -78,7 +78,8 @@ RunOptions options_given(const CLI::App& train) {
     if (std::ranges::find(kNotOfTheRun, name) != kNotOfTheRun.end()) continue;
     std::string value = option->results().front();
     if (name == "data") value = place_of_data(value);
-    if (name == "keys" || (name == "plan" && value != "thesis")) value = std::filesystem::absolute(value).string();
+    if (name == "keys" || name == "power-from" || (name == "plan" && value != "thesis"))
+      value = std::filesystem::absolute(value).string();
     given[name] = value;
   }
   return given;

@@ -9,9 +9,11 @@
 #include "data/dataset.hpp"
 #include "devices/paced_device.hpp"
 #include "master/cluster/cluster_learner.hpp"
+#include "master/cluster/learned_power.hpp"
 #include "master/cluster/master_times.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/commands/run_options.hpp"
+#include "master/report/energy_watch.hpp"
 #include "master/report/plot_observer.hpp"
 #include "master/report/record_observers.hpp"
 #include "master/report/run_files.hpp"
@@ -110,7 +112,7 @@ class TrainCommand {
         paced_(paced_device(options.net)),
         fingerprint_(fingerprint(net_, options.net)) {
     // A meter that cannot be used is an error before slaves are waited for.
-    if (!options.energy.meter.empty()) energy_.emplace(options.energy, false);
+    if (!options.meter.empty()) energy_.emplace(energy_options(), false);
     require_fits(data_, net_);
     if (!paced_.empty()) expect_no_values_wanted(options);
     for (const auto& observer : observers_) {
@@ -151,6 +153,16 @@ class TrainCommand {
   }
 
  private:
+  EnergyOptions energy_options() const { return {.meter = options_.meter, .terms = options_.cluster.terms}; }
+
+  /// Keeps what the meters told of the machines' power, so that later plans can count joules.
+  void keep_power(const Cluster& cluster, const EnergyReport& energy) {
+    Calibration calibration = cluster.calibration();
+    if (calibration.members.empty()) return;
+    learn_power(calibration, energy.members);
+    files_->keep("calibration.json", to_json(calibration));
+  }
+
   std::string config(const std::string& command_line) const {
     const std::string mark = paced_.empty() ? "" : fmt::format("# {}: a measurement; nothing was computed\n", paced_);
     return fmt::format("# {}\n{}{}", command_line, mark, to_yaml(net_));
@@ -233,7 +245,7 @@ class TrainCommand {
       save = [&](const TrainingState& state) { files_->try_to_save(saved(cluster, state)); };
     }
     const std::unique_ptr<Learner> learner = make_learner(cluster);
-    if (!energy_) energy_.emplace(options_.energy, is_gpu(cluster.device().info().name));
+    if (!energy_) energy_.emplace(energy_options(), is_gpu(cluster.device().info().name));
     energy_->begin();
     try {
       if (paced_.empty()) {
@@ -243,6 +255,7 @@ class TrainCommand {
       }
       const Outcome outcome = train(training, *learner, std::move(start_), observers_, save);
       const EnergyReport energy = energy_->report(cluster.energies());
+      keep_power(cluster, energy);
       cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       files_->finish(stop);
       RunEnd over = end_of(outcome, cluster.verified());

@@ -31,8 +31,8 @@ void EnergyWatch::count(const std::vector<MemberTime>& times, double seconds) {
 
 EnergyReport EnergyWatch::report(std::vector<MemberEnergy> slaves) {
   EnergyReport report{.members = std::move(slaves),
-                      .switch_watts = options_.switch_watts,
-                      .assumed_watts = options_.assumed_watts,
+                      .switch_watts = options_.terms.switch_watts,
+                      .assumed_watts = options_.terms.assumed_watts,
                       .seconds = std::chrono::duration<double>(Clock::now() - begin_).count()};
   if (const auto own = own_->report()) report.members.push_back({kMasterName, *own});
   return report;

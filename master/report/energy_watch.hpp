@@ -8,14 +8,14 @@
 #include "energy/machine.hpp"
 #include "energy/run_energy.hpp"
 #include "energy/sampler.hpp"
+#include "plan/step_energy.hpp"
 #include "train/observer.hpp"
 
 namespace convoy {
 
 struct EnergyOptions {
-  std::string meter;         ///< of the master's machine; empty for the best, "none" for none
-  double switch_watts = 0;   ///< declared power of network gear, in W
-  double assumed_watts = 0;  ///< power to assume for each member without a meter, in W; 0 to assume nothing
+  std::string meter;  ///< of the master's machine; empty for the best, "none" for none
+  EnergyTerms terms;  ///< what is declared and assumed
 };
 
 /// Reads the meter of this machine from construction to destruction, and counts the master's part in each step.

@@ -96,14 +96,17 @@ def path_faults(top, checkout):
 def run_faults(top):
     """Runs programs in an empty environment, from another folder, with the bundle write-protected."""
     with tempfile.TemporaryDirectory() as home:
-        environment = {"PATH": "/usr/bin:/bin", "HOME": home, "XDG_CACHE_HOME": home, "OMP_WAIT_POLICY": "passive"}
+        # A shell in which somebody has trained has a key for slaves.
+        environment = {"PATH": "/usr/bin:/bin", "HOME": home, "XDG_CACHE_HOME": home, "OMP_WAIT_POLICY": "passive",
+                       "CONVOY_KEY": "rusty-anchor"}
         train = ["bin/convoy-master", "train", top / "nets/glyphs.yaml", "--device", "cpu", "--threads", "1", "--steps",
                  "2", "--out", pathlib.Path(home) / "run"]
         for command in (train, ["bin/convoy-slave", "--help"], ["bin/convoy-bench", "--help"],
-                        ["bin/tests/devices_test", "--gtest_filter=Registry.EveryRow*"], ["check-gpu", "--help"]):
+                        ["bin/tests/devices_test", "--gtest_filter=Registry.EveryRow*"], ["check-gpu", "--help"],
+                        ["check-gpu", "--only", "cluster", "--out", pathlib.Path(home) / "report.md"]):
             command = [str(top / command[0]), *map(str, command[1:])]
             run = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=300)
-            if run.returncode != 0:
+            if run.returncode not in ((0, 77) if command[0].endswith("check-gpu") else (0,)):  # 77: there is no GPU
                 yield f"{' '.join(command)} ended with {run.returncode}: {(run.stdout + run.stderr).strip()[-500:]}"
         for program in [*(top / "bin").glob("convoy-*"), *(top / "bin/tests").glob("*")]:
             if program.suffix == ".so":

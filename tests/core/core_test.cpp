@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <new>
 #include <numeric>
@@ -175,6 +176,37 @@ TEST(States, HaveTheParametersOfTheStage) {
   EXPECT_EQ(state.parameters[3].value.at(4, 0), 0.0F);
   EXPECT_EQ(state.parameters[4].value.at(4, 0), 1.0F);
   EXPECT_EQ(state.parameters[4].moments.size(), 0U);
+}
+
+/// The definition itself, on whatever processor: a compiler that fused a product and a sum would change the bits.
+TEST(Updates, HaveTheSameBitsOnEveryProcessor) {
+  constexpr std::size_t kValues = 1000;
+  const auto bits_after = [](UpdateStep step) {
+    Random random(7, 0);
+    std::vector<float> w(kValues), v(kValues), s(kValues), g(kValues);
+    for (std::size_t i = 0; i < kValues; ++i) {
+      const float size = std::ldexp(1.0F, i % 5 == 4 ? -static_cast<int>(i % 149) : 0);
+      w[i] = random.uniform(-1.0F, 1.0F) * size;
+      v[i] = random.uniform(-1.0F, 1.0F) * size;
+      s[i] = random.uniform(0.0F, 1.0F) * size;
+      g[i] = random.uniform(-1.0F, 1.0F) * size;
+    }
+    float* const moments[] = {v.data(), s.data()};
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(update_values(step, g.data(), w.data(), moments, 0, kValues));
+    std::uint32_t hash = 2166136261U;  // FNV-1a of the words
+    for (const auto& all : {w, v, s}) {
+      for (const float value : all) hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 16777619U;
+    }
+    return hash;
+  };
+  UpdateStep step{.learning_rate = 0.0123F, .momentum = 0.9F, .weight_decay = 5e-4F, .gradient_scale = 0.37F};
+  EXPECT_EQ(bits_after(step), 1523034336U);
+  step.optimizer = Optimizer::nesterov;
+  EXPECT_EQ(bits_after(step), 130950781U);
+  step.optimizer = Optimizer::adam;
+  step.correction1 = 0.271F;
+  step.correction2 = 2.997e-3F;
+  EXPECT_EQ(bits_after(step), 12365849U);
 }
 
 /// Checks two steps on one value against values worked out by hand.

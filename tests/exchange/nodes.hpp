@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -73,11 +74,16 @@ class Nodes {
  public:
   Nodes(const Plan& plan, const Stages& trunk, const std::string& device, std::uint64_t seed,
         const std::vector<ShardState>& states, std::size_t most_values = 37)
+      : Nodes(
+            plan, trunk, [&](int) { return make_device(device, {.threads = 1}); }, seed, states, most_values) {}
+  /// `device_of` returns the device of a node.
+  Nodes(const Plan& plan, const Stages& trunk, const std::function<std::unique_ptr<Device>(int)>& device_of,
+        std::uint64_t seed, const std::vector<ShardState>& states, std::size_t most_values = 37)
       : plan_(plan), trunk_(trunk), random_(seed, 0) {
     const TaskGraph graph = make_task_graph(plan, trunk);
     master_ = graph.master;
     begun_.assign(at(graph.nodes), 0);
-    for (int i = 0; i < graph.nodes; ++i) devices_.push_back(make_device(device, {.threads = 1}));
+    for (int i = 0; i < graph.nodes; ++i) devices_.push_back(device_of(i));
     for (int i = 0; i < graph.nodes; ++i) {
       const Carrier carrier{.send =
                                 [this, i](Parcel&& parcel) {
@@ -149,6 +155,15 @@ class Nodes {
     return states;
   }
   Node& master() const { return *nodes_[at(master_)]; }
+  /// The state of each member's tile of a stage after the last step, with its filters.
+  std::vector<std::pair<Tile, ShardState>> tile_states(std::size_t stage) {
+    apply_update();
+    std::vector<std::pair<Tile, ShardState>> states;
+    for (const Tile& tile : tiles_of(plan_.stages[stage])) {
+      states.emplace_back(tile, nodes_[at(tile.member)]->state(stage, tile.filters));
+    }
+    return states;
+  }
 
  private:
   struct Sent {

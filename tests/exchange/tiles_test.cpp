@@ -195,6 +195,84 @@ TEST(TilesTogether, WorkOnEveryDevice) {
   }
 }
 
+// ---- updates by sums -----------------------------------------------------------------------------------------------
+
+/// Values of a state without moments: those of filters that a member does not update by sums are never read.
+ShardState without_moments(ShardState state) {
+  for (Parameter& each : state.parameters) each.moments.clear();
+  return state;
+}
+
+/// Trains on nodes with these devices, and expects all holders of a filter to have the same bits of it afterwards, and the
+/// members that update by sums the same moments.
+void expect_holders_agree(const Plan& plan, const Stages& trunk, const UpdateStep& step,
+                          const std::function<std::unique_ptr<Device>(int)>& device_of) {
+  Nodes nodes(plan, trunk, device_of, 1, start(trunk));
+  for (int i = 0; i < kTiledSteps; ++i) {
+    nodes.train(images_of(trunk, 100 + static_cast<std::uint64_t>(i)), i);
+    nodes.update(clipped(step, nodes.gradient_squares()));
+  }
+  nodes.forward(images_of(trunk, 99), {});  // takes weights that wait for the next pass
+  const std::vector<ShardState> owned = nodes.states();
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    for (const auto& [tile, state] : nodes.tile_states(s)) {
+      const ShardState expected = slice(owned[s], tile.filters);
+      EXPECT_TRUE(same_bits(without_moments(state), without_moments(expected))) << trunk[s].name << tile.member;
+      if (!plan.unequal.empty()) continue;
+      EXPECT_TRUE(same_bits(state, expected)) << "moments of " << trunk[s].name << " at member " << tile.member;
+    }
+  }
+}
+
+std::unique_ptr<Device> one_of_all(int node) {
+  const std::vector<std::string> names{"cpu", "eigen", "opencl:0", "reference"};
+  const std::string& name = names[static_cast<std::size_t>(node) % names.size()];
+  const std::vector<DeviceRow> rows = list_devices();
+  const bool usable =
+      std::ranges::any_of(rows, [&](const auto& row) { return row.name == name && row.unusable.empty(); });
+  return make_device(usable ? name : "eigen", {.threads = 1});
+}
+
+/// Running averages are compared, too. No weights travel, so only equal updates can keep the holders equal.
+TEST(UpdatesBySums, KeepHoldersOnDifferentDevicesEqual) {
+  struct Case {
+    Exchange exchange;
+    NumberType wire;
+    std::vector<int> rows;
+    Grid grid;
+  };
+  const std::vector<Case> cases{{kRing, NumberType::fp32, {3, 4, 2, 3}, kSamples},
+                                {kRing, NumberType::int8, {5, 7}, kSquare},
+                                {kStar, NumberType::bf16, {3, 4, 2, 3}, kSamples}};
+  for (const UpdateStep& step : {kSgd, kAdam}) {
+    const Stages trunk = with_moments(normalised_chain(), step.optimizer);
+    for (const Case& each : cases) {
+      Plan plan = plan_of({"", each.exchange, 1, true, each.rows, each.grid}, trunk);
+      plan.wire = each.wire;
+      for (const Task& task : make_task_graph(plan, trunk).tasks) {
+        EXPECT_FALSE(task.kind == TaskKind::send && task.cargo == Cargo::weights);
+      }
+      expect_holders_agree(plan, trunk, step, one_of_all);
+    }
+  }
+}
+
+/// Members 1 and 2 update in double precision, which is not the definition.
+TEST(UpdatesBySums, LeaveOutMembersThatUpdateOtherwise) {
+  const auto device_of = [](int node) {
+    return node == 1 || node == 2 ? make_device("reference64", {}) : make_device("eigen", {.threads = 1});
+  };
+  for (const UpdateStep& step : {kSgd, kAdam}) {
+    const Stages trunk = with_moments(normalised_chain(), step.optimizer);
+    for (const Exchange exchange : {kRing, kStar}) {
+      Plan plan = plan_of({"", exchange, 2, true, {2, 1, 2, 1}, kSamples, 0, 2}, trunk);
+      plan.unequal = {1, 2};
+      plan.wire = NumberType::bf16;
+      expect_holders_agree(plan, trunk, step, device_of);
+    }
+  }
+}
+
 TEST(TilesTogether, InFewerBitsAreNearAndRepeatable) {
   const Stages trunk = normalised_chain();
   const Result floats = train_local("eigen", trunk, kSgd);

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
+#include "devices/same_bits.hpp"
 #include "tests/kernels/host_gpu.hpp"
 #include "tests/support/stage_cases.hpp"
 
@@ -35,6 +36,8 @@ TEST_P(CudaOnHost, AgreesInParts) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, CudaOnHost, testing::ValuesIn(stage_cases()),
                          [](const auto& info) { return info.param.name; });
+
+TEST(CudaUpdates, HaveTheBitsOfTheDefinition) { EXPECT_TRUE(updates_to_same_bits(*host_device())); }
 
 TEST(CudaFailures, NoRoomIsAnError) {
   const auto device = host_device({.room = 1000});

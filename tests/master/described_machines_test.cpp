@@ -40,6 +40,46 @@ TEST(DescribedMachines, ThatCannotBeReadAreNamed) {
   EXPECT_THAT([] { machines_from("200x1@1,57x1@1"); }, ThrowsMessage<Error>(HasSubstr("more than 256 machines")));
 }
 
+TEST(DescribedMachines, MayHaveWatts) {
+  const auto machines = machines_from("2x240@1000/5:25:8,60@100,7@10/0.5:1e2:0.5");
+  ASSERT_EQ(machines.size(), 4U);
+  EXPECT_EQ(machines[1].power, (Power{.idle = 5, .compute = 25, .transfer = 8}));
+  EXPECT_FALSE(machines[2].power);
+  EXPECT_EQ(machines[3].power->compute, 100.0);
+  EXPECT_EQ(machines[3].mbits, 10.0);
+}
+
+TEST(DescribedMachines, WattsThatCannotBeReadAreNamed) {
+  const std::vector<std::pair<std::string, std::string>> table{
+      {"", "\"\" is not a number"},
+      {"5", "it has 1 number;"},
+      {"5:25", "it has 2 numbers;"},
+      {"5:25:8:9", "it has 4 numbers;"},
+      {"5:25:", "\"\" is not a number"},
+      {":25:8", "\"\" is not a number"},
+      {"5:x:8", "\"x\" is not a number"},
+      {"5:25:8W", "\"8W\" is not a number"},
+      {"5:25:8/1", "\"8/1\" is not a number"},
+      {" 5:25:8", "\" 5\" is not a number"},
+      {"nan:25:8", "nan W is not a power"},
+      {"5:inf:8", "inf W is not a power"},
+      {"-5:25:8", "-5 W is not a power"},
+      {"5:2e6:8", "2e+06 W is not a power"},
+      {"25:5:25", "computing takes 5 W, less than the 25 W of idling"},
+      {"5:25:4", "moving data takes 4 W, less than the 5 W of idling"},
+      {"0:0:0", "computing takes 0 W"},
+  };
+  for (const auto& [watts, error] : table) {
+    const std::string bad = "3x240@1000/" + watts;
+    EXPECT_THAT([&] { machines_from("1@1/1:1:1," + bad); },
+                ThrowsMessage<Error>(testing::AllOf(HasSubstr("\"" + bad + "\""), HasSubstr(error))));
+    EXPECT_THAT([&] { power_from(watts); }, ThrowsMessage<Error>(HasSubstr(error)));
+  }
+  EXPECT_THAT([] { machines_from("4/5:25:8x240@1000"); }, ThrowsMessage<Error>(HasSubstr("describes no machines")));
+  EXPECT_THAT([] { machines_from("4x240@/5:25:8"); }, ThrowsMessage<Error>(HasSubstr("describes no machines")));
+  EXPECT_THAT([] { power_from("\x1b[2J"); }, ThrowsMessage<Error>(HasSubstr("\\x1b[2J")));
+}
+
 TEST(DescribedMachines, TakeOperationsOverTheirSpeed) {
   const Cut parts = cut(parse_net(R"(
 name: small
@@ -59,6 +99,7 @@ training: {batch: 10, epochs: 1, learning_rate: 0.1}
   EXPECT_DOUBLE_EQ(calibration.members[1].link.in, 2 * calibration.members[0].link.in);
   EXPECT_DOUBLE_EQ(calibration.members[1].latency, 0.5);
   EXPECT_EQ(calibration.members[1].name, "slave2");
+  EXPECT_FALSE(calibration.master.power);
   EXPECT_GE(calibration.seconds_alone, 2 * flops / 4e9) << "the first stage finds no gradient of its input";
 }
 

@@ -24,6 +24,24 @@ TEST(BetterAlone, UnlessSlavesMakeAStepShorterByATenth) {
   EXPECT_FALSE(planned(1.0, 4.0).better_alone());
 }
 
+/// Slaves that make a step shorter may make it take more energy.
+TEST(BetterAlone, FollowsTheObjective) {
+  Planned made = planned(1.0, 2.0);
+  made.calibration.members = {
+      {.name = "slave", .stages = {}, .power = Power{.idle = 1, .compute = 100, .transfer = 1}}};
+  made.calibration.master.power = Power{.idle = 1, .compute = 10, .transfer = 1};
+  made.choice->energy.known = 40;
+  EXPECT_FALSE(made.better_alone());
+  made.wishes.objective = Objective::energy;  // 2 s at 10 + 1 W
+  EXPECT_TRUE(made.better_alone());
+  made.choice->energy.known = 19;
+  EXPECT_FALSE(made.better_alone());
+  made.wishes.objective = Objective::edp;  // 44 J s
+  EXPECT_FALSE(made.better_alone());
+  made.choice->energy.known = 41;
+  EXPECT_TRUE(made.better_alone());
+}
+
 TEST(BetterAlone, NeverWithoutATimeOfTheMasterAlone) {
   EXPECT_FALSE(planned(1.0, 0.0).better_alone()) << "its memory is too small, or the user asked for an exchange";
 }

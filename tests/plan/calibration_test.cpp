@@ -21,17 +21,19 @@ std::vector<Stage> one_stage() {
 }
 
 Calibration calibration() {
-  Calibration made{.batch = 16,
-                   .stages = {"conv1"},
-                   .master = {.head = {0.25, 0.01, 0.5}, .host = {1e-9, 2e9}, .card = {3e7, 4e7}},
-                   .members = {},
-                   .seconds_alone = 3.5};
+  Calibration made{
+      .batch = 16,
+      .stages = {"conv1"},
+      .master = {.head = {0.25, 0.01, 0.5}, .host = {1e-9, 2e9}, .card = {3e7, 4e7}, .power = Power{4, 6, 5}},
+      .members = {},
+      .seconds_alone = 3.5};
   made.members.push_back({.name = "a",
                           .memory = 1234567890123,
                           .filter_block = 16,
                           .stages = {{{10, 0.1, 0.2, 0.3}, {20, 0.2, 0.4, 0.5, 0.6, 0.07, 0.08}}},
                           .link = {1e8, 2e8},
-                          .latency = 1e-4});
+                          .latency = 1e-4,
+                          .power = Power{.idle = 5, .compute = 25, .transfer = 8}});
   made.members.push_back({.name = "b", .stages = {{}}});  // a member without timings, because its memory holds nothing
   return made;
 }
@@ -47,6 +49,9 @@ TEST(Calibrations, SurviveJson) {
   EXPECT_EQ(read.master.head.update, 0.5);
   EXPECT_EQ(read.master.card.out, 3e7);
   EXPECT_TRUE(read.members[1].stages[0].empty());
+  EXPECT_EQ(read.members[0].power, (Power{5, 25, 8}));
+  EXPECT_FALSE(read.members[1].power) << "a file without watts knows none";
+  EXPECT_EQ(read.master.power, (Power{4, 6, 5}));
 }
 
 struct BadCalibration {
@@ -89,6 +94,13 @@ INSTANTIATE_TEST_SUITE_P(
                        "it is nested deeper than 16 levels"},
         BadCalibration{"NoTime", "\"forward\": 0.1", "\"forward\": \"fast\"", "is not a calibration"},
         BadCalibration{"FilterBlock", "\"filter_block\": 16", "\"filter_block\": 0", "filter_block of a is 0"},
+        BadCalibration{"Watts", "\"compute\": 25.0", "\"compute\": 4.0",
+                       "watts of a: computing takes 4 W, less than the 5 W of idling"},
+        BadCalibration{"TransferWatts", "\"transfer\": 8.0", "\"transfer\": 1", "moving data takes 1 W, less than"},
+        BadCalibration{"HugeWatts", "\"compute\": 25.0", "\"compute\": 2e6", "2e+06 W is not a power from 0 to"},
+        BadCalibration{"NegativeWatts", "\"idle\": 5.0", "\"idle\": -5.0", "idle is -5, expected 0 to"},
+        BadCalibration{"NoWattsOfIdling", "\"idle\": 5.0", "\"ilde\": 5.0", "its field 'idle' is missing"},
+        BadCalibration{"MastersWatts", "\"compute\": 6.0", "\"compute\": 0.0", "watts of master: computing takes 0 W"},
         BadCalibration{"Link", "100000000.0", "-1", "bytes_per_second_out"}),
     [](const auto& info) { return info.param.name; });
 

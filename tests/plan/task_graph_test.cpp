@@ -279,7 +279,7 @@ TEST(Simulation, TakesNoLessThanTheBusiestProcessorOrCard) {
         Plan plan = plan_of({"", 3, false, exchange, false, micro_batches}, trunk, 24);
         const TaskGraph graph = make_task_graph(plan, trunk);
         const ClusterModel cluster = cluster_of(trunk, plan, graph.nodes, bytes_per_second);
-        const double least = least_seconds(graph, plan, trunk, cluster);
+        const double least = least_step(graph, plan, trunk, cluster).seconds;
         const double seconds = simulate(graph, plan, trunk, cluster).seconds;
         EXPECT_GE(seconds, 0.999 * least);
         EXPECT_LT(seconds, 3.0 * least);

@@ -8,61 +8,14 @@
 #include <tuple>
 
 #include "core/error.hpp"
-#include "nets/graph/net.hpp"
 #include "plan/choose.hpp"
 #include "plan/task_graph.hpp"
-#include "tests/plan/pooled_stage.hpp"
-#include "tests/support/graph_net.hpp"
-#include "tests/support/tiles.hpp"
+#include "tests/plan/tiled_plans.hpp"
 
 namespace convoy {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr int kTiledBatch = 24;
-
-std::vector<Stage> chain() {
-  return {pooled_stage("conv1", 3, 16, 8), pooled_stage("conv2", 8, 8, 12), pooled_stage("conv3", 12, 4, 10)};
-}
-
-std::vector<Stage> normalised_chain() {
-  std::vector<Stage> trunk = chain();
-  trunk[0].after.emplace_back(BatchNorm{.name = "norm1"});
-  trunk[1].after.emplace_back(BatchNorm{.name = "norm2"});
-  trunk[1].after.emplace_back(BatchNorm{.name = "norm3"});
-  return trunk;
-}
-
-std::vector<Stage> branches() { return cut(parse_net(kGraphNet, "graph.yaml")).trunk; }
-
-struct TilesCase {
-  std::string name;
-  Exchange exchange = Exchange::ring;
-  int micro_batches = 1;
-  int members = 4;
-  bool own = false;
-  std::vector<int> samples;  ///< of rows, for a micro-batch
-  Grid grid;
-  int until = 1000;  ///< stages from this one on are cut along filters alone
-  bool relayed = false;
-};
-
-void PrintTo(const TilesCase& c, std::ostream* out) { *out << c.name; }
-
-Plan plan_of(const TilesCase& c, const std::vector<Stage>& trunk) {
-  const std::vector<double> speeds{1.0, 2.0, 1.0, 3.0};
-  Plan plan = proportional_plan(trunk, kTiledBatch, member_names(c.members, c.own),
-                                {speeds.begin(), speeds.begin() + c.members});
-  set_micro_batches(plan, c.micro_batches);
-  plan.exchange = c.exchange;
-  plan.relayed = c.relayed;
-  for (std::size_t s = 0; s < trunk.size() && static_cast<int>(s) < c.until; ++s) {
-    if (!everywhere(plan.stages[s])) plan.stages[s] = in_rows(trunk[s], c.samples, c.grid);
-  }
-  validate(plan, trunk);
-  return plan;
-}
 
 /// Cells (channel, sample) of a micro-batch's maps at a node, by (stage, micro-batch, node).
 using Cells = std::map<std::tuple<int, int, int>, std::set<std::pair<int, int>>>;
@@ -132,8 +85,8 @@ void expect_gradients_brought(const Plan& plan, const std::vector<Stage>& trunk)
   }
 }
 
-/// Every owner gets the gradients of every row for each of its filters once, in the order of the rows, and every other
-/// holder gets the new weights from the owner.
+/// Every owner gets the gradients of every row for each of its filters once, in the order of the rows. Every other holder
+/// gets the sums from the owner before it updates, or the new weights where one of the two is unequal.
 void expect_weights_joined(const Plan& plan, const std::vector<Stage>& trunk) {
   const TaskGraph graph = make_task_graph(plan, trunk);
   std::map<std::pair<int, int>, std::set<int>> fresh;  // filters by (stage, node)
@@ -148,7 +101,23 @@ void expect_weights_joined(const Plan& plan, const std::vector<Stage>& trunk) {
   for (const Task& task : graph.tasks) {
     const bool between_slaves = task.kind == TaskKind::send && task.node != graph.master && task.to != graph.master;
     EXPECT_FALSE(plan.exchange == Exchange::star && between_slaves);
-    if (task.kind == TaskKind::send && task.cargo == Cargo::weights) add(task.stage, task.to, task.filters);
+    const auto unequal = [&](int node) { return std::ranges::find(plan.unequal, node) != plan.unequal.end(); };
+    const bool passed_on = plan.exchange == Exchange::star && (task.node == graph.master || task.to == graph.master);
+    if (task.kind == TaskKind::send && task.cargo == Cargo::weights) {
+      const bool in_rows = has_several_rows(plan.stages[static_cast<std::size_t>(task.stage)]);
+      EXPECT_TRUE(passed_on || !in_rows || unequal(task.node) || unequal(task.to));
+      add(task.stage, task.to, task.filters);
+    }
+    if (task.kind == TaskKind::send && task.cargo == Cargo::filter_sum) {
+      EXPECT_TRUE(passed_on || !(unequal(task.node) || unequal(task.to)));
+      EXPECT_TRUE(task.of_update);
+    }
+    if (task.kind == TaskKind::update) {
+      for (const int sum : task.after) {
+        EXPECT_EQ(graph.tasks[static_cast<std::size_t>(sum)].cargo, Cargo::filter_sum);
+        add(task.stage, task.node, graph.tasks[static_cast<std::size_t>(sum)].filters);
+      }
+    }
     if (task.kind != TaskKind::filter_sum) continue;
     const StagePlan& planned = plan.stages[static_cast<std::size_t>(task.stage)];
     for (int f = task.filters.first; f < task.filters.first + task.filters.count; ++f) {
@@ -231,13 +200,20 @@ TEST_P(Tiles, GetWhatTheyNeedAndJoinTheirGradients) {
   }
 }
 
-TEST_P(Tiles, SurviveJson) {
-  const Plan plan = plan_of(GetParam(), chain());
-  EXPECT_EQ(plan_from_json(to_json(plan), "plan.json"), plan);
+TEST_P(Tiles, OfUnequalMembersGetWeights) {
+  for (const std::vector<int>& unequal : std::vector<std::vector<int>>{{1}, {0, 3}, {0, 1, 2, 3}}) {
+    Plan plan = plan_of(GetParam(), chain());
+    plan.unequal = unequal;
+    validate(plan, chain());
+    expect_weights_joined(plan, chain());
+  }
 }
 
-const Grid kSamples{{0}, {1}, {2}, {3}};
-const Grid kSquare{{0, 1}, {2, 3}};
+TEST_P(Tiles, SurviveJson) {
+  Plan plan = plan_of(GetParam(), chain());
+  plan.unequal = {0, 2};
+  EXPECT_EQ(plan_from_json(to_json(plan), "plan.json"), plan);
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Plans, Tiles,
@@ -258,7 +234,7 @@ TEST(TilesOfOneMember, StayWhereTheyAre) {
   const TaskGraph graph = make_task_graph(plan, chain());
   int images = 0;
   for (const Task& task : graph.tasks) {
-    if (task.kind != TaskKind::send || task.cargo == Cargo::weights || task.cargo == Cargo::filter_part) continue;
+    if (task.kind != TaskKind::send || concerns_weights(task)) continue;
     EXPECT_TRUE(task.node == graph.master || task.to == graph.master);
     if (task.stage == Source::kImages) images += task.samples.count;
   }
@@ -285,6 +261,8 @@ TEST(TilesThatCannotBe, AreNamed) {
     p.stages[2] = in_rows(chain()[2], {12, 12}, kSquare);
     std::swap(p.stages[2].owners[0].member, p.stages[2].owners[1].member);
   });
+  expect("\"unequal\" names member 4", [](Plan& p, auto&) { p.unequal = {1, 4}; });
+  expect("\"unequal\" names member 0", [](Plan& p, auto&) { p.unequal = {1, 0}; });
   expect("cannot also be replicated", [](Plan& p, auto&) { p.stages[0].replicated = true; });
   expect("the exchange thesis does not support", [](Plan& p, auto&) { p.exchange = Exchange::thesis; });
   EXPECT_THAT(
@@ -340,53 +318,6 @@ TEST(TilesInTime, TakeTheirShareOfTheBatch) {
   EXPECT_NEAR(seconds(TaskKind::forward), 2.0 + 22.0 / 2 / 3, 1e-9);
   EXPECT_NEAR(seconds(TaskKind::backward_input), 6.0 + 42.0 / 2 / 3, 1e-9);
   EXPECT_NEAR(seconds(TaskKind::backward_filters), 12.0 / 3, 1e-9);
-}
-
-/// Returns the seconds of a step of a plan in four rows, in which each pass of a stage takes a second and messages take
-/// `latency`.
-double seconds_in_rows(const std::vector<Stage>& trunk, Exchange exchange, double latency) {
-  const Plan plan = plan_of({"", exchange, 1, 4, false, {6, 6, 6, 6}, kSamples}, trunk);
-  const TaskGraph graph = make_task_graph(plan, trunk);
-  ClusterModel cluster;
-  cluster.links.assign(static_cast<std::size_t>(graph.nodes), {1e15, 1e15});
-  cluster.byte_costs.resize(static_cast<std::size_t>(graph.nodes));
-  cluster.latency = latency;
-  cluster.compute = [](const Task& task) {
-    const bool pass = task.kind == TaskKind::forward || task.kind == TaskKind::backward_input ||
-                      task.kind == TaskKind::backward_filters;
-    return pass ? 1.0 : 0.0;
-  };
-  return simulate(graph, plan, trunk, cluster).seconds;
-}
-
-/// Joining statistics takes one message in a ring and two in a star. In the backward pass it is hidden behind the gradients
-/// of the weights of the stage behind, for the last batch norm of a stage.
-TEST(StatisticsOfBatchNorms, TakeTheTimeOfTheirMessages) {
-  constexpr double kLatency = 0.125;
-  std::vector<Stage> one = chain();
-  one[1].after.emplace_back(BatchNorm{.name = "norm"});
-  std::vector<Stage> two = one;
-  two[1].after.emplace_back(BatchNorm{.name = "another"});
-  for (const auto& [exchange, messages] : {std::pair{Exchange::ring, 1.0}, std::pair{Exchange::star, 2.0}}) {
-    const double without = seconds_in_rows(chain(), exchange, kLatency);
-    EXPECT_NEAR(seconds_in_rows(one, exchange, kLatency) - without, messages * kLatency, 1e-6);
-    EXPECT_NEAR(seconds_in_rows(two, exchange, kLatency) - without, 3 * messages * kLatency, 1e-6);
-  }
-}
-
-TEST(StatisticsOfBatchNorms, TravelInFullPrecision) {
-  Plan plan = plan_of({"", Exchange::star, 1, 4, false, {6, 6, 6, 6}, kSamples}, normalised_chain());
-  plan.wire = NumberType::int8;
-  const TaskGraph graph = make_task_graph(plan, normalised_chain());
-  int sends = 0;
-  for (const Task& task : graph.tasks) {
-    if (!carries_statistics(task)) continue;
-    ++sends;
-    EXPECT_EQ(wire_type(task, plan), NumberType::fp32);
-    EXPECT_EQ(values_of(task, normalised_chain()), 2U * static_cast<std::size_t>(task.filters.count));
-  }
-  EXPECT_EQ(sends, 3 * 2 * 2 * 4)
-      << "of three batch norms, forward and backward, to the master and back, for four slaves";
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// Tests a run over processors of two kinds and an OpenCL device: convoy-slave for aarch64 runs under qemu beside slaves
-// of this machine. The test is skipped if the cross build (scripts/sysroot, scripts/build aarch64) or qemu-user is
-// missing.
+// Tests runs over devices of several kinds. In some, convoy-slave for aarch64 runs under qemu beside slaves of this
+// machine; these tests are skipped if the cross build (scripts/sysroot, scripts/build aarch64) or qemu-user is missing.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +13,9 @@
 
 #include "core/error.hpp"
 #include "core/exit_code.hpp"
+#include "core/files.hpp"
 #include "model/safetensors.hpp"
+#include "plan/plan.hpp"
 #include "tests/energy/fake_machine.hpp"
 #include "tests/programs/other_devices.hpp"
 #include "tests/support/process.hpp"
@@ -63,6 +64,9 @@ TEST_F(Aarch64, TheSlaveListsTheMetersOfAPhone) {
 
 constexpr int kSteps = 100;
 constexpr int kBatch = 32;
+
+/// The tolerance allows for rounding in sums of at most 28 x 28 products for each sample of a batch, in independent steps.
+const double kRounding = std::sqrt(kSteps * kBatch * 28.0 * 28.0) * 0x1.0p-24;
 
 /// Trains LeNet with tanh and returns its weights. With a ReLU, one rounding could change all later steps.
 SafetensorsFile train(const std::string& out, const std::vector<std::string>& more) {
@@ -124,9 +128,25 @@ TEST_F(Aarch64, JoinsARunWithOtherDevices) {
                                                                   shares, "--listen", endpoint, "--insecure"});
   const SafetensorsFile local = train(scratch.path() + "/local", {});
 
-  // The tolerance allows for rounding in sums of at most 28 x 28 products for each sample of a batch, in independent
-  // steps.
-  expect_agreement(mixed, local, std::sqrt(kSteps * kBatch * 28.0 * 28.0) * 0x1.0p-24);
+  expect_agreement(mixed, local, kRounding);
+}
+
+/// Slaves share the images, and each updates all weights by itself. The last computes in double precision, says that its
+/// updates have other bits, and is sent weights.
+TEST(AlongImages, DevicesThatUpdateAlikeAndOneThatDoesNotTrainTogether) {
+  const TemporaryFolder scratch;
+  const std::string endpoint = free_endpoint();
+  const std::vector<std::string> devices{"cpu", has_opencl() ? "opencl:0" : "eigen", "reference64"};
+  std::vector<Process> slaves;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    slaves.emplace_back(std::vector<std::string>{CONVOY_SLAVE, endpoint, "--insecure", "--name",
+                                                 "s" + std::to_string(i), "--device", devices[i], "--threads", "1"});
+  }
+  const std::string out = scratch.path() + "/shared";
+  const SafetensorsFile shared = train(out, {"--slaves", "3", "--shares", "12,2,2", "--layout", "samples", "--exchange",
+                                             "ring", "--listen", endpoint, "--insecure"});
+  EXPECT_EQ(plan_from_json(read_text(out + "/plan.json"), "plan.json").unequal, std::vector<int>{2});
+  expect_agreement(shared, train(scratch.path() + "/local", {}), kRounding);
 }
 
 }  // namespace

@@ -19,10 +19,13 @@ namespace convoy {
 /// A slave in a thread of this process that serves with a device of its own.
 class SlaveThread {
  public:
-  SlaveThread(const std::string& endpoint, const std::string& name, std::unique_ptr<Device> device)
-      : device_(std::move(device)), thread_([this, endpoint, name] {
+  /// The sampler reads the meter of the slave's machine; it may be null, and outlives the slave.
+  SlaveThread(const std::string& endpoint, const std::string& name, std::unique_ptr<Device> device,
+              energy::Sampler* sampler = nullptr)
+      : device_(std::move(device)), thread_([this, endpoint, name, sampler] {
           serve({.master = endpoint,
                  .name = name,
+                 .sampler = sampler,
                  .leave_patience = std::chrono::seconds(0),
                  .say =
                      [this](const std::string& line) {

@@ -46,7 +46,8 @@ Assign sample_assign() {
             .exchange = Exchange::ring,
             .wire = NumberType::bf16,
             .micro_batches = 8,
-            .relayed = true};
+            .relayed = true,
+            .unequal = {1}};
   plan.stages[0].replicated = true;
   return {{sample_stage(), next_stage()},
           plan,
@@ -82,7 +83,8 @@ std::vector<Message> samples() {
                3.5,
                {0.5, 1.0},
                {1, 3},
-               MachineEnergy{"battery", "board", "measured", 4.5, 5.5, 6.5, 7.5, 8.5, 9.5, 10.5, 11.5, "short"}},
+               MachineEnergy{"battery", "board", "measured", 4.5, 5.5, 6.5, 7.5, 1.25, 1.5, 1.75, 8.5, 9.5, 10.5, 11.5,
+                             "short"}},
           Failed{"no memory"},
           Unreached{{"attic", "cellar"}},
           Probe{16},
@@ -249,6 +251,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"Exchange", assign([](Assign& m) { m.plan.exchange = static_cast<Exchange>(3); }), "exchange 3"},
         BadMessage{"MicroBatches", assign([](Assign& m) { m.plan.micro_batches = 0; }), "micro-batches 0"},
         BadMessage{"TornTrunk", assign([](Assign& m) { m.trunk[1].height += 1; }), "stage conv2 cannot read channels"},
+        BadMessage{"ManyUnequal", assign([](Assign& m) { m.plan.unequal.assign(1025, 0); }),
+                   "1025 members are unequal"},
+        BadMessage{"Unequal", assign([](Assign& m) { m.plan.unequal = {2}; }), "\"unequal\" names member 2"},
         BadMessage{"Node", assign([](Assign& m) { m.node = 2; }), "for node 2, but the plan has 2 members"},
         BadMessage{"LongToken", assign([](Assign& m) { m.token.assign(65, 'x'); }), "the token has 65 bytes"},
         BadMessage{"LargeBatch", assign([](Assign& m) { m.plan.batch = 65537; }), "batch 65537"},
@@ -264,6 +269,8 @@ INSTANTIATE_TEST_SUITE_P(
                    "learning rate is not finite"},
         BadMessage{"NegativeTime", Done{-1.0, 0.0, 0.0, {}}, "compute -1"},
         BadMessage{"NegativeEnergy", Done{.energy = MachineEnergy{.wait = -1.0}}, "energy of waiting -1"},
+        BadMessage{"NegativeSecondsOfEnergy", Done{.energy = MachineEnergy{.wait_seconds = -1.0}},
+                   "seconds of waiting -1"},
         BadMessage{"EndlessEnergy", Done{.energy = MachineEnergy{.compute = INFINITY}}, "energy of computing inf"},
         BadMessage{"EnergyThatIsNoNumber", Done{.energy = MachineEnergy{.error = NAN}}, "error of energy nan"},
         BadMessage{"LongRefusal", Done{.energy = MachineEnergy{.refusal = std::string(5000, 'x')}},
