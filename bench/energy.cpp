@@ -41,13 +41,13 @@ void add_energy(CLI::App& app, int& code) {
   auto options = std::make_shared<EnergyStudy>();
   CLI::App& command = *app.add_subcommand(
       "energy",
-      "energy and speed of a net's convolutions, forward and backward, on each device at several batch sizes and numbers "
+      "energy and speed of a net's convolutions, forward and backward, on each device at several batch sizes and "
+      "numbers "
       "of filters, with intervals; writes study.csv, trials.csv, manifest.json and a plot to the folder of --out. "
       "`convoy-slave study` does the same on a machine without net files, such as a phone");
   command.add_option("--net", options->net, "net file whose stages are measured")->capture_default_str();
   add_set_option(command, options->set);
-  command
-      .add_option("--filters", options->filters, "filters of the stages, as in 50:500,150:800 (default: the net's)")
+  command.add_option("--filters", options->filters, "filters of the stages, as in 50:500,150:800 (default: the net's)")
       ->delimiter(',');
   command.add_flag("--print-stages", options->print_stages,
                    "print the convolutions as `convoy-slave study --stages` takes them, a line for each of --filters, "

@@ -35,7 +35,8 @@ void add_study(CLI::App& app, std::optional<int>& code) {
   auto options = std::make_shared<StudyCommand>();
   CLI::App& command = *app.add_subcommand(
       "study",
-      "measure energy and speed of a net's convolutions, forward and backward, without a master, at several batch sizes; "
+      "measure energy and speed of a net's convolutions, forward and backward, without a master, at several batch "
+      "sizes; "
       "writes study.csv, trials.csv, manifest.json and a script for gnuplot to the folder of --out");
   command
       .add_option("--stages", options->stages,

@@ -92,7 +92,8 @@ std::vector<double> per_image(const std::vector<Trial>& trials, double (*value)(
 
 std::vector<Trial> measured_trials(const std::vector<Trial>& trials) {
   std::vector<Trial> measured;
-  std::ranges::copy_if(trials, std::back_inserter(measured), [](const Trial& trial) { return trial.joules.has_value(); });
+  std::ranges::copy_if(trials, std::back_inserter(measured),
+                       [](const Trial& trial) { return trial.joules.has_value(); });
   return measured;
 }
 

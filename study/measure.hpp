@@ -30,9 +30,10 @@ struct StudyMeter {
 
 /// When a trial is long enough, and when there are enough trials.
 struct Rules {
-  double trial_seconds = 10;  ///< least length of a trial; it also has 100 new values of the meter (energy::kLeastRefreshes)
-  double warm_up = 10;        ///< s of work before the first trial
-  double interval = 0.05;     ///< half-width of the interval, relative to the mean, at which trials end
+  double trial_seconds =
+      10;               ///< least length of a trial; it also has 100 new values of the meter (energy::kLeastRefreshes)
+  double warm_up = 10;  ///< s of work before the first trial
+  double interval = 0.05;  ///< half-width of the interval, relative to the mean, at which trials end
   int least_trials = 5;
   int most_trials = 30;
   double most_seconds = 1800;  ///< after which no further trial begins, and a trial that still lacks new values ends
@@ -64,14 +65,14 @@ struct Idle {
 struct Result {
   Ending ending = Ending::failed;
   std::vector<Trial> trials;
-  double refresh = 0;                       ///< s between two new values of the meter, as observed; 0 without a meter
-  double image_flops = 0;                   ///< floating-point operations of an image
-  std::optional<Estimate> image_seconds;    ///< nothing with fewer than two trials
-  std::optional<Estimate> image_joules;     ///< nothing where energy is neither measurable nor assumed
+  double refresh = 0;                        ///< s between two new values of the meter, as observed; 0 without a meter
+  double image_flops = 0;                    ///< floating-point operations of an image
+  std::optional<Estimate> image_seconds;     ///< nothing with fewer than two trials
+  std::optional<Estimate> image_joules;      ///< nothing where energy is neither measurable nor assumed
   std::optional<Estimate> image_above_idle;  ///< J of an image without the idle power
   std::optional<Estimate> idle_watts;
-  bool assumed = false;          ///< whether joules are those of an assumed power
-  std::string refusal;           ///< why energy is not measurable; empty if it is
+  bool assumed = false;                                     ///< whether joules are those of an assumed power
+  std::string refusal;                                      ///< why energy is not measurable; empty if it is
   std::string no_idle = "the idle power was not measured";  ///< why there are no J above idle; empty if there are
 
   /// Return images/s and GFLOP/s/W for what is known. The relative half-width stays the same.

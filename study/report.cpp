@@ -38,9 +38,8 @@ std::string origin_of(const Row& row) {
 
 std::string csv_row(const Row& row, bool on_front) {
   const Result& r = row.result;
-  const std::string meter = has_energy(row)
-                                ? fmt::format("{},{},{:.4g}", row.meter->name, name_of(row.meter->scope), r.refresh)
-                                : ",,";
+  const std::string meter =
+      has_energy(row) ? fmt::format("{},{},{:.4g}", row.meter->name, name_of(row.meter->scope), r.refresh) : ",,";
   std::optional<Estimate> speed;
   std::optional<Estimate> gross;
   std::optional<Estimate> above;
@@ -51,7 +50,8 @@ std::string csv_row(const Row& row, bool on_front) {
     seconds += trial.seconds;
     images += trial.images;
     if (!r.image_joules || !trial.joules) continue;
-    joules = Estimate{(joules ? joules->value : 0) + trial.joules->value, (joules ? joules->error : 0) + trial.joules->error};
+    joules = Estimate{(joules ? joules->value : 0) + trial.joules->value,
+                      (joules ? joules->error : 0) + trial.joules->error};
   }
   if (r.image_seconds) speed = r.images_per_second();
   if (r.image_joules) gross = r.gflops_per_watt(*r.image_joules);
@@ -102,13 +102,14 @@ std::string table_row(const Row& row, bool reason) {
   const Result& r = row.result;
   const auto number = [](bool known, double value) { return known ? fmt::format("{:.4g}", value) : std::string("-"); };
   const auto& joules = r.image_joules;
-  std::string text = fmt::format(
-      "{:<10} {:>5} {:<11}{:>10} {:>10} {:>7} {:>10} {:>10}\n", shortened(row.device, 10), row.batch,
-      shortened(row.filters, 11), number(r.image_seconds.has_value(), r.image_seconds ? r.images_per_second().value : 0),
-      number(joules.has_value(), joules ? joules->value : 0),
-      joules ? fmt::format("{:.1f} %", 100 * joules->error / joules->value) : "-",
-      number(r.image_above_idle.has_value(), r.image_above_idle ? r.image_above_idle->value : 0),
-      number(joules.has_value(), joules ? r.gflops_per_watt(*joules).value : 0));
+  std::string text =
+      fmt::format("{:<10} {:>5} {:<11}{:>10} {:>10} {:>7} {:>10} {:>10}\n", shortened(row.device, 10), row.batch,
+                  shortened(row.filters, 11),
+                  number(r.image_seconds.has_value(), r.image_seconds ? r.images_per_second().value : 0),
+                  number(joules.has_value(), joules ? joules->value : 0),
+                  joules ? fmt::format("{:.1f} %", 100 * joules->error / joules->value) : "-",
+                  number(r.image_above_idle.has_value(), r.image_above_idle ? r.image_above_idle->value : 0),
+                  number(joules.has_value(), joules ? r.gflops_per_watt(*joules).value : 0));
   if (r.ending != Ending::narrow && r.ending != Ending::failed) {
     text += fmt::format("  {} after {} trial{}\n", name_of(r.ending), r.trials.size(), r.trials.size() == 1 ? "" : "s");
   }
@@ -166,9 +167,10 @@ std::string plot_of(const std::vector<Row>& rows, const std::string& picture) {
   int index = 0;
   for (const auto& [title, points] : series) {
     data += fmt::format("$series{} << END\n{}END\n", index, points);
-    plots += fmt::format("{0}$series{1} using 1:2:3 with yerrorbars pt {2} title '{3}', \\\n     $series{1} using "
-                         "1:2:4 with labels offset 0,1 font ',8' notitle",
-                         plots.empty() ? "" : ", \\\n     ", index, index % 6 + 4, in_quotes(title));
+    plots += fmt::format(
+        "{0}$series{1} using 1:2:3 with yerrorbars pt {2} title '{3}', \\\n     $series{1} using "
+        "1:2:4 with labels offset 0,1 font ',8' notitle",
+        plots.empty() ? "" : ", \\\n     ", index, index % 6 + 4, in_quotes(title));
     ++index;
   }
   if (!front.empty()) {

@@ -42,7 +42,8 @@ std::vector<int> numbers_in(const std::string& text) {
 
 [[noreturn]] void refuse(const std::string& word) {
   fail(
-      "'{}' is no convolution; write CHANNELSxHEIGHTxWIDTH:FILTERSxROWSxCOLUMNS with numbers up to {}, and after it, if "
+      "'{}' is no convolution; write CHANNELSxHEIGHTxWIDTH:FILTERSxROWSxCOLUMNS with numbers up to {}, and after it, "
+      "if "
       "needed, :sSTRIDE, :pPADDING and :gGROUPS, as in 64x56x56:128x3x3:s2:p1",
       printable(word, 80), kMostNumber);
 }
@@ -113,8 +114,8 @@ std::string text_of(const std::vector<Stage>& stages) {
   for (const Stage& stage : stages) {
     if (stage.kind != StageKind::convolution) continue;
     const Convolution& c = stage.conv;
-    std::string word = fmt::format("{}x{}x{}:{}x{}x{}", stage.channels, stage.height, stage.width, c.filters,
-                                   c.kernel_h, c.kernel_w);
+    std::string word =
+        fmt::format("{}x{}x{}:{}x{}x{}", stage.channels, stage.height, stage.width, c.filters, c.kernel_h, c.kernel_w);
     if (c.stride_h != c.stride_w) {
       word += fmt::format(":s{}x{}", c.stride_h, c.stride_w);
     } else if (c.stride_h != 1) {

@@ -68,9 +68,13 @@ class Study {
     std::error_code fault;
     std::filesystem::create_directories(options.out, fault);
     if (fault) fail("{}: the folder cannot be created: {}; give another with --out", options.out, fault.message());
-    manifest_ = {{"program", options.program},   {"version", CONVOY_VERSION},   {"state", "running"},
-                 {"options", json_of(options)},  {"machine", machine_facts(machine)},
-                 {"start", state_facts(machine)}, {"end", {{"absent", "the study has not ended"}}},
+    manifest_ = {{"program", options.program},
+                 {"version", CONVOY_VERSION},
+                 {"state", "running"},
+                 {"options", json_of(options)},
+                 {"machine", machine_facts(machine)},
+                 {"start", state_facts(machine)},
+                 {"end", {{"absent", "the study has not ended"}}},
                  {"devices", Json::array()}};
     write();
   }
@@ -114,14 +118,16 @@ class Study {
     for (const auto& stages : options_.nets) {
       for (const int batch : options_.batches) {
         if (stop_) break;
-        Row row{.device = device->info().name, .batch = batch, .filters = filters_of(stages), .meter = info, .result = {}};
+        Row row{
+            .device = device->info().name, .batch = batch, .filters = filters_of(stages), .meter = info, .result = {}};
         row.result = result_of(*device, stages, batch, meter, idle);
         if (row.result.refresh > 0) {
           manifest_["devices"].back()["meter"]["observed_refresh_seconds"] = row.result.refresh;
         }
         rows_.push_back(std::move(row));
         write();
-        put(stdout, table_row(rows_.back(), rows_.size() == 1 || reason_of(rows_.back()) != reason_of(rows_[rows_.size() - 2])));
+        put(stdout, table_row(rows_.back(),
+                              rows_.size() == 1 || reason_of(rows_.back()) != reason_of(rows_[rows_.size() - 2])));
       }
     }
     manifest_["devices"].back()["end"] = state_facts(machine_);

@@ -16,12 +16,12 @@ namespace convoy::study {
 struct StudyOptions {
   std::vector<std::string> devices;
   DeviceOptions device_options;
-  std::string meter;                         ///< as --meter; empty: the default
-  std::vector<std::vector<Stage>> nets;      ///< the stages of each net
-  std::vector<int> batches{16, 64};          ///< images in a step
+  std::string meter;                     ///< as --meter; empty: the default
+  std::vector<std::vector<Stage>> nets;  ///< the stages of each net
+  std::vector<int> batches{16, 64};      ///< images in a step
   Rules rules;
-  std::string out = "energy-study";          ///< folder
-  std::string program;                       ///< for the manifest
+  std::string out = "energy-study";  ///< folder
+  std::string program;               ///< for the manifest
   /// Draws a gnuplot script of a folder, and returns whether it could; empty where the program cannot draw.
   std::function<bool(const std::string& folder, const std::string& script)> draw;
 };

@@ -16,7 +16,8 @@ void define_study_options(CLI::App& command, StudyOptions& options, std::string&
   command.add_option("--meter", options.meter,
                      "meter that tells the energy: a name of --list-meters, shelly:ADDRESS, tasmota:ADDRESS, csv:FILE, "
                      "or none (default: the best for the whole machine, else for the device)");
-  command.add_option("--out", options.out, "folder for the CSV files, the manifest and the plot")->capture_default_str();
+  command.add_option("--out", options.out, "folder for the CSV files, the manifest and the plot")
+      ->capture_default_str();
   Rules& rules = options.rules;
   command
       .add_option_function<double>(

@@ -58,8 +58,8 @@ Names options_in(const std::string& help) {
   return names;
 }
 
-/// The commands that a program's help lists, each with the program in front of it; the program itself where it has
-/// none.
+/// The commands that a program's help lists, each with the program in front of it, and the program itself where it has
+/// options of its own.
 std::vector<std::string> commands_of(const std::string& program) {
   static const std::regex command(R"(^ {1,4}([a-z]+)\b.*)");
   std::vector<std::string> commands;
@@ -73,7 +73,7 @@ std::vector<std::string> commands_of(const std::string& program) {
       commands.push_back(program + " " + match[1].str());
     }
   }
-  if (commands.empty()) commands.push_back(program);
+  if (!options_in(help_of(program)).empty()) commands.push_back(program);
   return commands;
 }
 

@@ -111,7 +111,7 @@ std::vector<OptionClaim> named_options(const std::string& markdown) {
 }
 
 std::vector<OptionClaim> option_rows(const std::string& markdown) {
-  static const std::regex heading(R"(^#+ .*`(convoy-[a-z]+)`.*)");
+  static const std::regex heading(R"(^#+ .*`(convoy-[a-z]+(?: [a-z]+)?)`.*)");
   static const std::regex option(R"(`(--[a-z][a-z0-9-]*))");
   static const std::regex name("[a-z]+");
   std::vector<OptionClaim> claims;

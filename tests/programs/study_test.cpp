@@ -108,7 +108,8 @@ TEST(EnergyStudy, OfTheSlaveAlone) {
 }
 
 TEST(EnergyStudy, OfTheSlaveForAarch64OnAFakedPhone) {
-  if (!std::filesystem::exists(kAarch64Slave)) GTEST_SKIP() << "the slave for aarch64 is not built (scripts/build aarch64)";
+  if (!std::filesystem::exists(kAarch64Slave))
+    GTEST_SKIP() << "the slave for aarch64 is not built (scripts/build aarch64)";
   if (!on_path("qemu-aarch64")) GTEST_SKIP() << "qemu-aarch64 is not installed";
   std::vector<std::string> program{"qemu-aarch64", "-L", kSysroot, kAarch64Slave};
   program.insert(program.end(), kStages.begin(), kStages.end());
@@ -187,7 +188,8 @@ TEST(EnergyStudy, BadCommandsAreRefused) {
   };
   EXPECT_THAT(output_of({CONVOY_SLAVE, "study", "--stages", "3x3:4"}, kFailure),
               HasSubstr("--stages: '3x3:4' is no convolution; write CHANNELSxHEIGHTxWIDTH:FILTERSxROWSxCOLUMNS"));
-  EXPECT_THAT(output_of({CONVOY_SLAVE, "study", "--device", "paced:240"}, kFailure), HasSubstr("has no energy to study"));
+  EXPECT_THAT(output_of({CONVOY_SLAVE, "study", "--device", "paced:240"}, kFailure),
+              HasSubstr("has no energy to study"));
   EXPECT_THAT(output_of({CONVOY_SLAVE, "study", "--device", "eigen", "--meter", "rapl"}, kFailure),
               HasSubstr("there is no meter 'rapl'"));
   EXPECT_THAT(output_of({CONVOY_SLAVE, "study", "--interval", "nan"}, kUsage), HasSubstr("--interval"));

@@ -109,7 +109,8 @@ TEST(Report, TheTableHasEightyColumnsAndReasons) {
     const std::string text = table_row(each, true);
     EXPECT_LE(text.find('\n'), 80U) << text;
   }
-  EXPECT_THAT(table_row(rows()[3], true), AllOf(HasSubstr("energy not measurable: the battery is charged"), Not(HasSubstr(" 0 "))));
+  EXPECT_THAT(table_row(rows()[3], true),
+              AllOf(HasSubstr("energy not measurable: the battery is charged"), Not(HasSubstr(" 0 "))));
   EXPECT_THAT(table_row(rows()[4], true), HasSubstr("Joules are assumed"));
   EXPECT_THAT(table_row(rows()[4], false), AllOf(HasSubstr("Joules are assumed"), Not(HasSubstr("there is no meter"))));
   Row interrupted = rows()[0];

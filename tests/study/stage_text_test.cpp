@@ -12,8 +12,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(StageText, GivesBackItsStages) {
-  const std::string text =
-      "3x32x32:50x5x5,64x56x56:128x3x3:s2:p1,8x9x10:12x1x3:s1x2,32x28x28:32x3x3:p0x1x1x0:g32";
+  const std::string text = "3x32x32:50x5x5,64x56x56:128x3x3:s2:p1,8x9x10:12x1x3:s1x2,32x28x28:32x3x3:p0x1x1x0:g32";
   const std::vector<Stage> stages = stages_from(text);
   ASSERT_EQ(stages.size(), 4U);
   EXPECT_EQ(text_of(stages), text);
@@ -47,18 +46,16 @@ TEST_P(BadStageText, IsRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     StageText, BadStageText,
-    ::testing::Values(std::pair{"", "'' is no convolution"}, std::pair{"3x32x32", "is no convolution"},
-                      std::pair{"3x32x32:50x5x5,", "'' is no convolution"},
-                      std::pair{"3x32:50x5x5", "is no convolution"}, std::pair{"3x32x32:50x5", "is no convolution"},
-                      std::pair{"3x32x32:50x5x5:q1", "is no convolution"},
-                      std::pair{"3x32x32:50x5x5:", "is no convolution"},
-                      std::pair{"3x32x32:50x5x5:p1x2", "is no convolution"},
-                      std::pair{"3x-32x32:50x5x5", "is no convolution"}, std::pair{"3x32x32:5e1x5x5", "is no convolution"},
-                      std::pair{"3x32x32:50x5x99999999999", "is no convolution"},
-                      std::pair{"0x32x32:50x5x5", "must lie in 1"}, std::pair{"3x32x32:50x5x5:s0", "at least 1"},
-                      std::pair{"3x32x32:50x33x33", "does not fit"}, std::pair{"3x32x32:50x5x5:g7", "equal groups"},
-                      std::pair{"1024x1024x1024:5x5x5", "is too large"},
-                      std::pair{"3x\x1b[31m:5x5x5", "'3x\\x1b"}));
+    ::testing::Values(
+        std::pair{"", "'' is no convolution"}, std::pair{"3x32x32", "is no convolution"},
+        std::pair{"3x32x32:50x5x5,", "'' is no convolution"}, std::pair{"3x32:50x5x5", "is no convolution"},
+        std::pair{"3x32x32:50x5", "is no convolution"}, std::pair{"3x32x32:50x5x5:q1", "is no convolution"},
+        std::pair{"3x32x32:50x5x5:", "is no convolution"}, std::pair{"3x32x32:50x5x5:p1x2", "is no convolution"},
+        std::pair{"3x-32x32:50x5x5", "is no convolution"}, std::pair{"3x32x32:5e1x5x5", "is no convolution"},
+        std::pair{"3x32x32:50x5x99999999999", "is no convolution"}, std::pair{"0x32x32:50x5x5", "must lie in 1"},
+        std::pair{"3x32x32:50x5x5:s0", "at least 1"}, std::pair{"3x32x32:50x33x33", "does not fit"},
+        std::pair{"3x32x32:50x5x5:g7", "equal groups"}, std::pair{"1024x1024x1024:5x5x5", "is too large"},
+        std::pair{"3x\x1b[31m:5x5x5", "'3x\\x1b"}));
 
 }  // namespace
 }  // namespace convoy::study
