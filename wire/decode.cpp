@@ -48,8 +48,7 @@ T within(T value, T low, T high, const char* field) {
 double seconds(double value, const char* field) { return within(value, 0.0, 1e9, field); }
 
 Padding pad_of(const fb::Pads* pad) {
-  if (pad == nullptr) return {};
-  return {pad->top(), pad->left(), pad->bottom(), pad->right()};
+  return pad == nullptr ? Padding{} : Padding{pad->top(), pad->left(), pad->bottom(), pad->right()};
 }
 
 Sources sources_of(const flatbuffers::Vector<const fb::Source*>* list) {
