@@ -10,6 +10,7 @@ void add_conv(CLI::App& app);
 void add_energy(CLI::App& app, int& code);
 void add_operators(CLI::App& app);
 void add_profile(CLI::App& app);
+void add_sampling(CLI::App& app);
 void add_simulate(CLI::App& app);
 void add_sweep(CLI::App& app);
 void add_train(CLI::App& app);

@@ -16,6 +16,7 @@ int run(int argc, char** argv) {
   convoy::add_energy(app, code);
   convoy::add_operators(app);
   convoy::add_profile(app);
+  convoy::add_sampling(app);
   convoy::add_simulate(app);
   convoy::add_sweep(app);
   convoy::add_train(app);

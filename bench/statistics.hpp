@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace convoy {
@@ -21,6 +22,17 @@ inline Quartiles quartiles(std::vector<double> values) {
     return values[static_cast<std::size_t>(std::lround(fraction * static_cast<double>(values.size() - 1)))];
   };
   return {at(0.25), at(0.5), at(0.75)};
+}
+
+/// Returns the interval of 95 % of the median of what the values were drawn from, by the ranks of the values (the normal
+/// approximation of the sign test); with fewer than six values, the smallest and the largest.
+inline std::pair<double, double> median_interval(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  const auto n = static_cast<double>(values.size());
+  const double low = std::floor(0.5 * n - 0.98 * std::sqrt(n)) - 1;
+  const auto first = static_cast<std::size_t>(std::max(0.0, low));
+  return {values[first], values[values.size() - 1 - first]};
 }
 
 }  // namespace convoy

@@ -5,13 +5,9 @@
 #include "bench/bare_convolution.hpp"
 #include "bench/commands.hpp"
 #include "bench/statistics.hpp"
-#include "core/random.hpp"
+#include "bench/training_steps.hpp"
 #include "core/stopwatch.hpp"
-#include "devices/registry.hpp"
-#include "kernels/host/matmul.hpp"
 #include "master/commands/options.hpp"
-#include "train/local_trunk.hpp"
-#include "train/train.hpp"
 
 namespace convoy {
 namespace {
@@ -59,17 +55,10 @@ void print_result(const TrainBenchOptions& options, const std::string& net, cons
 }
 
 void run_train(const TrainBenchOptions& options) {
-  std::vector<std::string> set = options.set;
-  set.push_back(fmt::format("training.batch={}", options.batch));
-  const Net net = read_net(options.net, set);
-  const Cut parts = cut(net);
-  const Shape input{options.batch, net.input.channels, net.input.height, net.input.width};
-  const auto device = make_device(options.device, {.threads = options.threads, .bf16 = options.compute == "bf16"});
-  LocalTrunk trunk(parts.trunk, input, *device);
-  NetLearner learner(trunk, parts, options.batch, options.threads);
-  learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(parts, 1), initial_heads(parts, 1)})});
+  TrainingSteps steps(options.net, options.set, options.batch, options.device,
+                      {.threads = options.threads, .bf16 = options.compute == "bf16"});
   std::vector<BareLayouts> bare;
-  for (const Stage& stage : parts.trunk) {
+  for (const Stage& stage : steps.trunk()) {
     if (options.no_bare) break;
     if (stage.kind != StageKind::convolution) continue;
     auto layouts = make_bare_for({.stage = stage,
@@ -79,21 +68,12 @@ void run_train(const TrainBenchOptions& options) {
                                   .threads = options.threads});
     if (!layouts.empty()) bare.push_back(std::move(layouts));
   }
-  Random random(1, 1);
-  Tensor images(input);
-  for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
-  std::vector<int> labels;
-  for (int i = 0; i < options.batch; ++i)
-    labels.push_back(static_cast<int>(random.below(static_cast<std::uint32_t>(net.classes))));
-
   std::vector<double> rates;
   std::vector<double> ratios;
   for (int round = -1; round < options.repeats; ++round) {
     const double before = bare_seconds(bare);
     const Stopwatch watch;
-    train_step(learner, images, labels, {.training = true, .seed = 1},
-               [](double) { return UpdateStep{.learning_rate = 1e-4F, .momentum = 0.9F}; });
-    device->finish();
+    steps.step();
     const double seconds = watch.seconds();
     if (round < 0) continue;
     rates.push_back(options.batch / seconds);
@@ -101,7 +81,7 @@ void run_train(const TrainBenchOptions& options) {
   }
   const Quartiles rate = quartiles(rates);
   const Quartiles ratio = quartiles(ratios);
-  print_result(options, net.name, device->info().description, rate, ratio, !bare.empty());
+  print_result(options, steps.net().name, steps.device().info().description, rate, ratio, !bare.empty());
 }
 
 }  // namespace

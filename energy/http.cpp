@@ -7,9 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -17,6 +15,7 @@
 #include <memory>
 
 #include "core/text.hpp"
+#include "energy/http_answer.hpp"
 #include "energy/machine.hpp"
 
 namespace convoy::energy {
@@ -40,24 +39,6 @@ std::pair<std::string, std::string> host_and_port(const std::string& text) {
   const auto colon = text.rfind(':');
   if (colon == std::string::npos || text.find(':') != colon) return {text, "80"};
   return {text.substr(0, colon), text.substr(colon + 1)};
-}
-
-/// Whether an answer has as many bytes after its header as the header says. Some servers keep the connection open.
-bool is_whole(const std::string& answer) {
-  const auto body = answer.find("\r\n\r\n");
-  if (body == std::string::npos) return false;
-  std::string header = answer.substr(0, body + 2);
-  std::ranges::transform(header, header.begin(), [](unsigned char c) { return std::tolower(c); });
-  const std::string name = "\r\ncontent-length:";
-  const auto place = header.find(name);
-  if (place == std::string::npos) return false;
-  const auto from = place + name.size();
-  try {
-    return static_cast<double>(answer.size() - body - 4) >=
-           number_in(header.substr(from, header.find('\r', from) - from), name);
-  } catch (const Error&) {
-    return false;
-  }
 }
 
 class Connection {
@@ -110,7 +91,7 @@ class Connection {
       if (got > 0) {
         text.append(part.data(), static_cast<std::size_t>(got));
         if (text.size() > kLargestAnswer) fail("{} sends more than {} bytes", host_, kLargestAnswer);
-        if (is_whole(text)) return text;
+        if (is_whole_answer(text)) return text;
       } else if (errno != EAGAIN) {
         fail("{}: {}", host_, std::strerror(errno));
       } else if (!wait(POLLIN)) {
@@ -136,19 +117,7 @@ class Connection {
 std::string http_get(const std::string& host, const std::string& target, double seconds) {
   const Connection connection(host, Steady::now() + std::chrono::milliseconds(std::llround(1000 * seconds)));
   connection.send(fmt::format("GET {} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n", target, host));
-  const std::string answer = connection.receive();
-  const auto body = answer.find("\r\n\r\n");
-  const std::string status = answer.substr(0, answer.find("\r\n"));
-  if (!status.starts_with("HTTP/1.") || body == std::string::npos) {
-    fail("{} does not speak HTTP; it answers '{}'", host, printable(answer, 40));
-  }
-  if (status.substr(std::min<std::size_t>(9, status.size()), 3) == "401") {
-    fail("{} asks for a password; turn its authentication off", host);
-  }
-  if (status.substr(std::min<std::size_t>(9, status.size()), 3) != "200") {
-    fail("{} answers '{}' to {}", host, printable(status, 60), target);
-  }
-  return answer.substr(body + 4);
+  return body_of_answer(connection.receive(), host, target);
 }
 
 }  // namespace convoy::energy

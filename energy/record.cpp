@@ -10,6 +10,8 @@ namespace {
 
 /// No machine on a desk takes more; a larger power is a wrong unit or a counter that was reset.
 constexpr double kMostWatts = 10000;
+/// No second counter moves by so many J between two readings, however coarse it is.
+constexpr double kMostCheckStep = 1e9;
 constexpr std::size_t kMostPoints = 1 << 15;
 constexpr std::size_t kMostFaults = 256;
 /// Two sources of one energy agree up to this share.
@@ -24,6 +26,13 @@ constexpr double kNormal95 = 1.96;
 /// What the refresh is observed over.
 constexpr int kRecentPoints = 100;
 constexpr double kRecentSeconds = 60;
+
+/// Whether a machine can take this power. It is false for NaN.
+bool is_power(double watts) { return watts >= 0 && watts <= kMostWatts; }
+
+std::string not_a_power(double watts) {
+  return fmt::format("a power of {:.6g} W is not that of a machine that computes", watts);
+}
 
 double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
@@ -107,13 +116,16 @@ void Record::add_joules(double time, const Reading& reading) {
 void Record::add_watts(double time, const Reading& reading) {
   const double before = sum(values_);
   const double now = sum(reading.values);
-  if (now < 0 || now > kMostWatts) {
-    fault_at(time, fmt::format("a power of {:.6g} W is not that of a machine that computes", now));
+  const bool changed = reading.stamp ? reading.stamp != stamp_ : reading.values != values_;
+  if (!is_power(before) || !is_power(now)) {
+    // Such numbers would swallow the energies after them, so they are not added.
+    fault_at(time, not_a_power(is_power(now) ? before : now));
+    push(time);
+    return;
   }
   next_.joules += 0.5 * (before + now) * (time - last_);
   next_.most_watts = std::max(before, now);
   next_.least_watts = std::min(before, now);
-  const bool changed = reading.stamp ? reading.stamp != stamp_ : reading.values != values_;
   if (changed) {
     next_.changes = 1;
     next_.rough = (now - before) * (now - before);
@@ -126,10 +138,17 @@ void Record::add_check(double time, const Reading& reading) {
   ++next_.checks;
   if (*reading.check != *check_) ++next_.check_changes;
   if (info_.quantity == Quantity::joules) {
+    for (const double watts : {*check_, *reading.check}) {
+      if (!is_power(watts)) return fault_at(time, not_a_power(watts));
+    }
     next_.check += 0.5 * (*check_ + *reading.check) * (time - last_);
     return;
   }
   const double step = *reading.check - *check_;
+  if (!(std::abs(step) <= kMostCheckStep)) {
+    return fault_at(
+        time, fmt::format("the counter beside the power went from {:.6g} J to {:.6g} J", *check_, *reading.check));
+  }
   next_.check += step;
   next_.check_step = std::max(next_.check_step, std::abs(step));
 }

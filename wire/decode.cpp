@@ -48,8 +48,7 @@ T within(T value, T low, T high, const char* field) {
 double seconds(double value, const char* field) { return within(value, 0.0, 1e9, field); }
 
 Padding pad_of(const fb::Pads* pad) {
-  if (pad == nullptr) return {};
-  return {pad->top(), pad->left(), pad->bottom(), pad->right()};
+  return pad == nullptr ? Padding{} : Padding{pad->top(), pad->left(), pad->bottom(), pad->right()};
 }
 
 Sources sources_of(const flatbuffers::Vector<const fb::Source*>* list) {
@@ -269,21 +268,20 @@ Piece read(const fb::Piece& t) {
 }
 
 MachineEnergy read(const fb::Energy& t) {
-  const auto amount = [](double value, const char* field) { return within(value, 0.0, 1e15, field); };
   return {.meter = text(t.meter(), "meter"),
           .scope = text(t.scope(), "scope"),
           .origin = text(t.origin(), "origin"),
           .seconds = seconds(t.seconds(), "seconds of energy"),
-          .compute = amount(t.compute(), "energy of computing"),
-          .transfer = amount(t.transfer(), "energy of transfer"),
-          .wait = amount(t.wait(), "energy of waiting"),
+          .compute = within(t.compute(), 0.0, 1e15, "energy of computing"),
+          .transfer = within(t.transfer(), 0.0, 1e15, "energy of transfer"),
+          .wait = within(t.wait(), 0.0, 1e15, "energy of waiting"),
           .compute_seconds = seconds(t.compute_seconds(), "seconds of computing"),
           .transfer_seconds = seconds(t.transfer_seconds(), "seconds of transfer"),
           .wait_seconds = seconds(t.wait_seconds(), "seconds of waiting"),
-          .error = amount(t.error(), "error of energy"),
-          .watts = amount(t.watts(), "power"),
-          .idle_watts = amount(t.idle_watts(), "idle power"),
-          .idle_error = amount(t.idle_error(), "error of idle power"),
+          .error = within(t.error(), 0.0, 1e15, "error of energy"),
+          .watts = within(t.watts(), 0.0, 1e15, "power"),
+          .idle_watts = within(t.idle_watts(), 0.0, 1e15, "idle power"),
+          .idle_error = within(t.idle_error(), 0.0, 1e15, "error of idle power"),
           .refusal = text(t.refusal(), "refusal")};
 }
 

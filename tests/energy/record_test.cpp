@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "tests/energy/fake_machine.hpp"
 
@@ -206,6 +207,37 @@ TEST(Record, NegativeAndHugePowersAreRefused) {
   EXPECT_THAT(filling.between(1, 39).refusal, HasSubstr("is not that of a machine"));
   filling.read_values(20, 0.1, [](double t) { return 5e6 + t; });
   EXPECT_THAT(filling.between(41, 59).refusal, HasSubstr("is not that of a machine"));
+}
+
+/// A sensor's rubbish must not swallow the energies after it.
+TEST(Record, PowersAfterRubbishAreMeasured) {
+  for (const double rubbish : {1e308, -1e308, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    Filling filling(sensor());
+    filling.read_values(5, 0.1, [&](double) { return rubbish; });
+    filling.read_values(25, 0.1, [](double t) { return 20 + 0.1 * std::sin(40 * t); });
+    EXPECT_THAT(filling.between(1, 29).refusal, HasSubstr("is not that of a machine"));
+    const Measurement after = filling.between(6, 26);
+    ASSERT_TRUE(after.energy) << rubbish << ": " << after.refusal;
+    EXPECT_NEAR(after.energy->value, 400, 1);
+    EXPECT_LT(after.energy->error, 10);
+  }
+}
+
+TEST(Record, RubbishOfTheSecondSourceIsRefusedAndForgotten) {
+  for (const double rubbish : {1e308, std::nan("")}) {
+    for (const bool counts : {true, false}) {
+      Filling filling(counts ? counter() : sensor());
+      filling.read(30, 0.1, [&](double t) {
+        const double joules = 20 * t;
+        const double watts = 20 + 0.1 * std::sin(40 * t);
+        return Reading{.values = {counts ? joules : watts}, .check = t < 5 ? rubbish : counts ? watts : joules};
+      });
+      EXPECT_FALSE(filling.between(1, 29).energy) << rubbish;
+      const Measurement after = filling.between(6, 26);
+      ASSERT_TRUE(after.energy) << rubbish << ": " << after.refusal;
+      EXPECT_TRUE(after.compared);
+    }
+  }
 }
 
 TEST(Record, FaultRefusesTheSpansThatItTouches) {

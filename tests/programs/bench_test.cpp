@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "bench/statistics.hpp"
+#include "core/random.hpp"
+#include "tests/energy/fake_machine.hpp"
 #include "tests/programs/programs.hpp"
 
 namespace convoy {
@@ -56,6 +59,37 @@ TEST_F(Programs, ASimulatedSweepTakesTheMachinesOfARun) {
   Process sweep(same);
   ASSERT_EQ(sweep.wait(60s), kSuccess) << sweep.output();
   EXPECT_EQ(std::ranges::count(file_bytes(folder("sweep") + "/sweep.csv"), '\n'), 3);
+}
+
+TEST_F(Programs, TheCostOfSamplingIsMeasuredInTurns) {
+  const energy::FakeMachine desktop("rapl");
+  const auto sampling = [](const std::string& root) {
+    return Process({"/usr/bin/env", "CONVOY_METER_ROOT=" + root, "CONVOY_NVML_LIBRARY=none", kBench, "sampling",
+                    "--net", kSource + "/nets/glyphs.yaml", "--batch", "10", "--threads", "1", "--rounds", "3",
+                    "--seconds", "0.05", "--format", "csv"});
+  };
+  Process measured = sampling(desktop.folder());
+  ASSERT_EQ(measured.wait(100s), kSuccess) << measured.output();
+  EXPECT_THAT(measured.output(),
+              AllOf(HasSubstr("net,batch,device,meter,rounds,ratio"), HasSubstr("glyphs,10,cpu,rapl,3,")));
+  Process none = sampling(folder("no-sensors"));
+  EXPECT_EQ(none.wait(100s), kFailure);
+  EXPECT_THAT(none.output(), HasSubstr("the machine has no meter that can be used"));
+}
+
+TEST(Statistics, TheIntervalOfAMedianHoldsItInMostTrials) {
+  Random random(5, 1);
+  for (const int count : {8, 100, 401}) {
+    int held = 0;
+    for (int trial = 0; trial < 1000; ++trial) {
+      std::vector<double> values;
+      for (int i = 0; i < count; ++i) values.push_back(random.normal());
+      const auto [low, high] = median_interval(values);
+      held += low <= 0 && 0 <= high ? 1 : 0;
+    }
+    EXPECT_GE(held, 940) << count;
+    EXPECT_LE(held, 999) << count;
+  }
 }
 
 }  // namespace

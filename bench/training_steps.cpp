@@ -1,0 +1,38 @@
+#include "bench/training_steps.hpp"
+
+#include <fmt/core.h>
+
+#include "core/random.hpp"
+
+namespace convoy {
+namespace {
+
+Net net_for(const std::string& file, std::vector<std::string> set, int batch) {
+  set.push_back(fmt::format("training.batch={}", batch));
+  return read_net(file, set);
+}
+
+}  // namespace
+
+TrainingSteps::TrainingSteps(const std::string& net, std::vector<std::string> set, int batch, const std::string& device,
+                             const DeviceOptions& options)
+    : net_(net_for(net, std::move(set), batch)),
+      parts_(cut(net_)),
+      device_(make_device(device, options)),
+      images_({batch, net_.input.channels, net_.input.height, net_.input.width}),
+      trunk_(parts_.trunk, images_.shape(), *device_),
+      learner_(trunk_, parts_, batch, options.threads) {
+  learner_.load({std::make_shared<const ModelState>(ModelState{initial_trunk(parts_, 1), initial_heads(parts_, 1)})});
+  Random random(1, 1);
+  for (float& pixel : images_.span()) pixel = random.uniform(-1.0F, 1.0F);
+  for (int i = 0; i < batch; ++i)
+    labels_.push_back(static_cast<int>(random.below(static_cast<std::uint32_t>(net_.classes))));
+}
+
+void TrainingSteps::step() {
+  train_step(learner_, images_, labels_, {.training = true, .seed = 1},
+             [](double) { return UpdateStep{.learning_rate = 1e-4F, .momentum = 0.9F}; });
+  device_->finish();
+}
+
+}  // namespace convoy
