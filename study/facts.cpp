@@ -106,9 +106,7 @@ Json model(const Machine& machine) {
   if (!found.is_object()) return found;
   Json desktop = text_fact(machine, "/sys/class/dmi/id/product_name");
   if (!desktop.is_object()) return desktop;
-  if (text_if_any(machine, "/system/build.prop").empty() && machine.target("/system/bin").empty() &&
-      energy::names_like(machine, "/system/bin", "sh").empty())
-    return found;
+  if (energy::names_like(machine, "/system/bin", "sh").empty()) return found;  // not Android
   try {
     return printable(machine.run({"getprop", "ro.product.model"}), kLongestFact);
   } catch (const Error& error) {
