@@ -151,7 +151,7 @@ TEST(PacedEnergy, IsWhatThePlanPredicts) {
   double joules = 0.0;
   double expected = 0.0;
   for (std::size_t m = 0; m < 2; ++m) {
-    const MachineEnergy& energy = book.members()[m].energy;
+    const MachineEnergy energy = book.members()[m].energy;
     joules += energy.joules() / energy.seconds * period;
     expected += predicted.nodes[m].value();
   }
