@@ -194,7 +194,7 @@ class ClContext {
   ClDeviceId device_;
   ClSettings settings_;
   bool processor_ = false;
-  cl_device_fp_config operations_ = 0;  ///< what the device reports of operations on floats
+  cl_device_fp_config operations_ = 0;  ///< how the device says that it rounds operations on floats
   bool shares_memory_ = false;          ///< whether its memory is the host's
   std::size_t largest_buffer_ = 0;
   std::size_t most_texels_ = 0;  ///< the most texels of an image

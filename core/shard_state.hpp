@@ -128,8 +128,8 @@ bool all_finite(std::span<const T> values) {
   return seen.all_finite();
 }
 
-/// Updates values first .. first + count - 1 of a parameter with plain loops, which define an update to the bit. `moments` has moments_of(step.optimizer)
-/// pointers. Returns whether the new values and moments are finite, which they are not if a gradient is not.
+/// Updates values first .. first + count - 1 of a parameter with plain loops, which define an update to the bit. `moments` has
+/// moments_of(step.optimizer) pointers. Returns whether the new values and moments are finite, which they are not if a gradient is not.
 template <class T>
 bool update_values(const UpdateStep& step, const T* gradient, T* values, T* const* moments, std::size_t first,
                    std::size_t count);

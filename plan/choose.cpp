@@ -231,7 +231,7 @@ class Chooser {
     Plan plan;
     Simulated predicted;
     StepEnergy energy;
-    double cost;  ///< what the objective makes small
+    double cost;  ///< the value of the objective, by cost_of
   };
 
   /// Returns nothing where the net does not fit on so few members, or they cannot share samples.

@@ -70,22 +70,15 @@ Json temperatures(const Machine& machine) {
   });
 }
 
-Json processor_clocks(const Machine& machine) {
-  return each_in(machine, "/sys/devices/system/cpu/cpufreq", "policy", [&](const std::string& policy) {
+/// The clocks of the folders in `folder` whose names begin with `prefix`: their files named `now` and `most`, which times
+/// `scale` are MHz, and `governor`.
+Json clocks(const Machine& machine, const std::string& folder, const std::string& prefix, const std::string& now,
+            const std::string& most, const std::string& governor, double scale) {
+  return each_in(machine, folder, prefix, [&](const std::string& clock) {
     Json facts = Json::object();
-    add_number(facts, "mhz", machine, policy + "/scaling_cur_freq", 1e-3);
-    add_number(facts, "most_mhz", machine, policy + "/scaling_max_freq", 1e-3);
-    add_text(facts, "governor", machine, policy + "/scaling_governor");
-    return facts;
-  });
-}
-
-Json device_clocks(const Machine& machine) {
-  return each_in(machine, "/sys/class/devfreq", "", [&](const std::string& device) {
-    Json facts = Json::object();
-    add_number(facts, "mhz", machine, device + "/cur_freq", 1e-6);
-    add_number(facts, "most_mhz", machine, device + "/max_freq", 1e-6);
-    add_text(facts, "governor", machine, device + "/governor");
+    add_number(facts, "mhz", machine, clock + "/" + now, scale);
+    add_number(facts, "most_mhz", machine, clock + "/" + most, scale);
+    add_text(facts, "governor", machine, clock + "/" + governor);
     return facts;
   });
 }
@@ -151,8 +144,9 @@ Json machine_facts(const Machine& machine) {
 Json state_facts(const Machine& machine) {
   return {{"date", date_of(machine.unix_time())},
           {"temperatures", temperatures(machine)},
-          {"processor_clocks", processor_clocks(machine)},
-          {"device_clocks", device_clocks(machine)},
+          {"processor_clocks", clocks(machine, "/sys/devices/system/cpu/cpufreq", "policy", "scaling_cur_freq",
+                                      "scaling_max_freq", "scaling_governor", 1e-3)},
+          {"device_clocks", clocks(machine, "/sys/class/devfreq", "", "cur_freq", "max_freq", "governor", 1e-6)},
           {"batteries", batteries(machine)}};
 }
 

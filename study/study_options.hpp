@@ -11,8 +11,8 @@ class App;
 
 namespace convoy::study {
 
-/// Defines the options of a study but for its nets. `options` and `devices` must outlive the parsing; `devices` receives names
-/// that are separated by commas (split_devices).
+/// Defines all options of a study except its nets. `options` and `devices` must outlive the parsing; `devices` receives the
+/// names of devices, separated by commas, which split_devices takes apart.
 void define_study_options(CLI::App& command, StudyOptions& options, std::string& devices);
 
 /// Runs the study on this machine until its end or Ctrl-C, and returns the exit code. To be called before any other thread

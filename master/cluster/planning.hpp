@@ -31,7 +31,7 @@ struct Planned {
   Calibration calibration;         ///< without members where shares were fixed
   std::optional<Choice> choice;    ///< how the plan was found, where times were measured
   std::optional<FixedPlan> fixed;  ///< where the user fixed the shares
-  Wishes wishes = {};              ///< that the choice was made by
+  Wishes wishes = {};              ///< the wishes by which `choice` was made
 
   /// Returns the energy of a step on the master's machine alone, while the slaves idle.
   StepEnergy energy_alone() const {

@@ -14,8 +14,8 @@
 namespace convoy {
 
 struct EnergyOptions {
-  std::string meter;  ///< of the master's machine; empty for the best, "none" for none
-  EnergyTerms terms;  ///< what is declared and assumed
+  std::string meter;  ///< name of the meter of the master's machine; empty: the best one; "none": no meter
+  EnergyTerms terms;  ///< declared and assumed powers
 };
 
 /// Reads the meter of this machine from construction to destruction, and counts the master's part in each step.

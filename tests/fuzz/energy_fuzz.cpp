@@ -101,7 +101,7 @@ void measure(MeterRow& row) {
     Clock::sleep_for(std::chrono::milliseconds(100));
   }
   check(record, begin);
-  check(record, middle);  // what was wrong before is no part of it
+  check(record, middle);  // rubbish that came before `middle` must not count here
 }
 
 }  // namespace

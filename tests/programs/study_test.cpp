@@ -21,23 +21,9 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Rows of a CSV file by the names of its columns. A field with a comma is between quotation marks.
+/// Rows of a CSV file by the names of its columns.
 std::vector<std::map<std::string, std::string>> rows_of(const std::string& file) {
-  std::vector<std::vector<std::string>> table;
-  std::istringstream lines(text_of(file));
-  for (std::string line; std::getline(lines, line);) {
-    std::vector<std::string> fields{""};
-    bool inside = false;
-    for (const char letter : line) {
-      if (letter == '"') inside = !inside;
-      if (letter == ',' && !inside) {
-        fields.emplace_back();
-      } else {
-        fields.back() += letter;
-      }
-    }
-    table.push_back(fields);
-  }
+  const std::vector<std::vector<std::string>> table = fields_of(text_of(file));
   std::vector<std::map<std::string, std::string>> rows;
   for (std::size_t i = 1; i < table.size(); ++i) {
     EXPECT_EQ(table[i].size(), table[0].size());

@@ -1,5 +1,6 @@
 // Tables, CSV files and plots of a study.
 #include "study/report.hpp"
+#include "tests/support/files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,25 +46,6 @@ std::vector<Row> rows() {
   assumed.result.refusal = "there is no meter";
   rows.push_back(assumed);
   return rows;
-}
-
-std::vector<std::vector<std::string>> fields_of(const std::string& csv) {
-  std::vector<std::vector<std::string>> table;
-  std::istringstream lines(csv);
-  for (std::string line; std::getline(lines, line);) {
-    std::vector<std::string> fields{""};
-    bool inside = false;
-    for (const char letter : line) {
-      if (letter == '"') inside = !inside;
-      if (letter == ',' && !inside) {
-        fields.emplace_back();
-      } else {
-        fields.back() += letter;
-      }
-    }
-    table.push_back(fields);
-  }
-  return table;
 }
 
 TEST(Report, MarksTheParetoFrontOfMeasuredRows) {

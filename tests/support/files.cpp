@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "core/error.hpp"
 #include "tests/support/source_folder.hpp"
@@ -26,6 +27,25 @@ Bytes read_file(const std::string& file) {
 std::string text_of(const std::string& file) {
   const Bytes bytes = read_file(file);
   return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::vector<std::string>> fields_of(const std::string& csv) {
+  std::vector<std::vector<std::string>> table;
+  std::istringstream lines(csv);
+  for (std::string line; std::getline(lines, line);) {
+    std::vector<std::string> fields{""};
+    bool inside = false;
+    for (const char letter : line) {
+      if (letter == '"') inside = !inside;
+      if (letter == ',' && !inside) {
+        fields.emplace_back();
+      } else {
+        fields.back() += letter;
+      }
+    }
+    table.push_back(fields);
+  }
+  return table;
 }
 
 void write_file(const std::string& file, const Bytes& bytes) {
