@@ -30,13 +30,14 @@ struct StudyMeter {
 
 /// When a trial is long enough, and when there are enough trials.
 struct Rules {
-  double trial_seconds =
-      10;               ///< least length of a trial; it also has 100 new values of the meter (energy::kLeastRefreshes)
-  double warm_up = 10;  ///< s of work before the first trial
+  /// Least length of a trial, in s. A trial also has 100 new values of the meter (energy::kLeastRefreshes).
+  double trial_seconds = 10;
+  double warm_up = 10;     ///< s of work before the first trial
   double interval = 0.05;  ///< half-width of the interval, relative to the mean, at which trials end
   int least_trials = 5;
   int most_trials = 30;
-  double most_seconds = 1800;  ///< after which no further trial begins, and a trial that still lacks new values ends
+  /// No further trial begins after so many s, and a trial that still lacks new values ends.
+  double most_seconds = 1800;
   std::optional<double> assumed_watts;  ///< power that is assumed where none can be measured
 };
 
