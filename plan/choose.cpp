@@ -4,101 +4,46 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <limits>
-#include <map>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "core/shard_state.hpp"
+#include "core/thread_team.hpp"
+#include "plan/families.hpp"
+#include "plan/needs.hpp"
 
 namespace convoy {
 namespace {
 
 constexpr double kUnmeasured = 1e12;                                  // bytes per second; transfers then cost nothing
 constexpr double kUntried = std::numeric_limits<double>::infinity();  // cost before a plan was tried
-constexpr int kMostMicroBatches = 16;
-constexpr int kMostMicroBatchesOfRows = 4;
-constexpr std::size_t kMostReplicated = 2;
 constexpr double kWorthwhile = 0.99;  ///< a less simple plan must cost at most this part of the best so far
 constexpr double kWorthLeavingOut = 0.95;
+/// Families that are simulated at once. The number is the same on all machines, so that all choose the same plan.
+constexpr std::size_t kAtOnce = 2;
+constexpr int kMostThreads = 16;
+/// Below so many tiles, threads would take longer to start than the planning.
+constexpr std::size_t kTilesForThreads = 200;
 
 /// A received byte is copied to its place; a sent byte is written once for all receivers.
 ByteCost byte_cost(const HostSpeed& host) { return {host.busy_per_byte, host.busy_per_byte + 2.0 / host.memory}; }
-
-/// The properties of a plan other than its shares.
-struct Form {
-  Exchange exchange = Exchange::star;
-  int micro_batches = 1;
-  std::size_t replicated = 0;  ///< number of first stages that are replicated
-  bool relayed = false;
-  std::size_t by_samples = 0;  ///< number of first stages that are cut along samples
-};
-
-/// Forms that differ in the number of micro-batches alone, the fewest first.
-using Family = std::vector<Form>;
-
-Family family_of(Form form, const std::vector<int>& micro_batches) {
-  Family family;
-  for (const int count : micro_batches) {
-    if (form.by_samples > 0 && count > kMostMicroBatchesOfRows && !family.empty()) continue;
-    form.micro_batches = count;
-    family.push_back(form);
-  }
-  return family;
-}
-
-/// Returns the families in which first stages are cut along samples: a quarter, a half, three quarters and all of the stages.
-std::vector<Family> families_by_samples(const std::vector<Stage>& trunk, const std::vector<int>& micro_batches,
-                                        const Wishes& wishes) {
-  const std::size_t most = trunk.size();
-  std::vector<Family> all;
-  std::size_t before = 0;
-  for (std::size_t quarter = 1; quarter <= 4; ++quarter) {
-    const std::size_t stages = most * quarter / 4;
-    if (stages == std::exchange(before, stages)) continue;
-    for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
-      if (wishes.exchange && *wishes.exchange != exchange) continue;
-      all.push_back(family_of({.exchange = exchange, .by_samples = stages}, micro_batches));
-    }
-  }
-  return all;
-}
-
-/// Returns all families, simple ones first.
-std::vector<Family> families(const std::vector<Stage>& trunk, int batch, const Wishes& wishes) {
-  const std::size_t stages = trunk.size();
-  std::vector<int> micro_batches;
-  for (int count = 1; count <= kMostMicroBatches; count *= 2) {
-    if (batch % count == 0) micro_batches.push_back(count);
-  }
-  if (wishes.micro_batches > 0) micro_batches = {wishes.micro_batches};
-  if (wishes.exchange && !traits_of(*wishes.exchange).fused_stages) return {{{.exchange = *wishes.exchange}}};
-  if (wishes.layout == Layout::samples) return families_by_samples(trunk, micro_batches, wishes);
-  std::vector<Family> all;
-  for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
-    if (wishes.exchange && *wishes.exchange != exchange) continue;
-    const std::size_t most = exchange == Exchange::ring ? std::min(stages - 1, kMostReplicated) : 0;
-    for (std::size_t replicated = 0; replicated <= most; ++replicated) {
-      for (const bool relayed : {false, true}) {
-        if (relayed && exchange != Exchange::ring) continue;
-        all.push_back(family_of({.exchange = exchange, .replicated = replicated, .relayed = relayed}, micro_batches));
-      }
-    }
-  }
-  if (wishes.layout == Layout::filters) return all;
-  const std::vector<Family> by_samples = families_by_samples(trunk, micro_batches, wishes);
-  all.insert(all.end(), by_samples.begin(), by_samples.end());
-  return all;
-}
 
 class Chooser {
  public:
   Chooser(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members, const Wishes& wishes,
           const MasterProfile& master)
-      : trunk_(trunk), batch_(batch), members_(members), wishes_(wishes), master_(master), everyone_(members.size()) {
+      : trunk_(trunk),
+        batch_(batch),
+        members_(members),
+        wishes_(wishes),
+        master_(master),
+        everyone_(members.size()),
+        threads_(trunk.size() * members.size() < kTilesForThreads ? 1 : std::min(hardware_threads(), kMostThreads)) {
     std::iota(everyone_.begin(), everyone_.end(), std::size_t{0});
   }
 
@@ -111,6 +56,7 @@ class Chooser {
       best = try_families(everyone_);
     }
     for (const Team& team : smaller_teams()) {
+      if (least_of(team) >= kWorthLeavingOut * best->cost) continue;
       std::optional<Tried> next = try_families(team);
       if (next && next->cost < kWorthLeavingOut * best->cost) best = std::move(next);
     }
@@ -118,7 +64,7 @@ class Chooser {
     choice_.predicted = std::move(best->predicted);
     choice_.energy = std::move(best->energy);
     std::ranges::stable_sort(choice_.alternatives, {}, [this](const Alternative& each) {
-      return cost_of(wishes_.objective, each.seconds, each.joules);
+      return convoy::cost_of(wishes_.objective, each.seconds, each.joules);
     });
     return std::move(choice_);
   }
@@ -178,15 +124,31 @@ class Chooser {
            (rate > 0.0 ? bytes / rate : 0.0);
   }
 
-  /// Returns the plan for a team, which all forms begin with.
-  const Plan& shares(const Team& team) {
-    const auto known = shares_.find(team);
-    if (known != shares_.end()) return known->second;
+  /// Returns the seconds that the trunk would take if a team's members shared each stage to perfection and nothing travelled;
+  /// 0 for other objectives than time.
+  double least_of(const Team& team) const {
+    if (wishes_.objective != Objective::time) return 0.0;
+    double seconds = 0.0;
+    for (std::size_t s = 0; s < trunk_.size(); ++s) {
+      double speed = 0.0;
+      for (const std::size_t m : team) speed += 1.0 / predict_seconds(members_[m], s, trunk_[s].conv.filters);
+      if (speed > 0.0) seconds += 1.0 / speed;
+    }
+    return seconds;
+  }
+
+  /// Returns the plan for a team, which all forms begin with, or nothing where the net does not fit on so few members.
+  std::optional<Plan> shares(const Team& team) const {
     std::vector<MemberProfile> chosen = members_;
     for (const std::size_t m : everyone_) {
       if (!std::ranges::binary_search(team, m)) chosen[m].stages.assign(trunk_.size(), {});
     }
-    return shares_.emplace(team, make_plan(trunk_, batch_, chosen)).first->second;
+    try {
+      return make_plan(trunk_, batch_, chosen);
+    } catch (const Error&) {
+      if (team == everyone_) throw;
+      return std::nullopt;
+    }
   }
 
   /// Cuts the first stages along samples, in proportion to the speeds of the team's members. Returns false where one
@@ -219,111 +181,141 @@ class Chooser {
     return bytes;
   }
 
-  /// A plan with its task graph and the machines of its simulation.
-  struct Candidate {
-    Form form;
-    Team team;
-    Plan plan;
-    TaskGraph graph;
-    ClusterModel cluster;
-  };
   struct Tried {
     Plan plan;
     Simulated predicted;
     StepEnergy energy;
     double cost;  ///< the value of the objective, by cost_of
+    Alternative alternative;
   };
 
-  /// Returns nothing where the net does not fit on so few members, or they cannot share samples.
-  std::unique_ptr<Candidate> candidate(const Form& form, const Team& team) {
-    auto made = std::make_unique<Candidate>();
-    made->form = form;
-    made->team = team;
-    Plan& plan = made->plan;
-    try {
-      plan = shares(team);
-    } catch (const Error&) {
-      if (team == everyone_) throw;
-      return nullptr;
-    }
+  /// Runs job(0) .. job(count - 1), each once, on the threads.
+  void each(std::size_t count, const std::function<void(std::size_t)>& job) {
+    std::atomic<std::size_t> next = 0;
+    threads_.run([&](int) {
+      for (std::size_t i = next++; i < count; i = next++) job(i);
+    });
+  }
+
+  /// Returns a plan of this form with the shares, or nothing where the team's members cannot share samples.
+  std::optional<Plan> plan_of(const Form& form, const Team& team, Plan plan) const {
     plan.wire = wishes_.wire;
     plan.exchange = form.exchange;
     set_micro_batches(plan, form.micro_batches);
     plan.relayed = form.relayed;
     for (std::size_t s = 0; s < form.replicated; ++s) plan.stages[s].replicated = true;
-    if (form.by_samples > 0 && !cut_by_samples(plan, form.by_samples, team)) return nullptr;
-    made->graph = make_task_graph(plan, trunk_);
-    made->cluster = measured_cluster(plan, trunk_, members_, master_);
-    return made;
+    if (form.by_samples > 0 && !cut_by_samples(plan, form.by_samples, team)) return std::nullopt;
+    return plan;
   }
 
-  std::optional<Tried> try_out(std::unique_ptr<Candidate> made) {
-    if (made == nullptr) return std::nullopt;
-    Simulated predicted = simulate(made->graph, made->plan, trunk_, made->cluster);
-    StepEnergy energy = energy_of(predicted, members_, master_, wishes_.terms);
-    choice_.alternatives.push_back({.text = fmt::format("{} of {} member{}, {}", made->team.size(), members_.size(),
-                                                        members_.size() == 1 ? "" : "s", describe(made->plan)),
-                                    .seconds = predicted.seconds,
-                                    .layout = made->form.by_samples > 0 ? Layout::samples : Layout::filters,
-                                    .joules = energy.joules()});
-    const double cost = cost_of(wishes_.objective, predicted.seconds, energy.joules());
-    least_ = std::min(least_, cost);
-    return Tried{std::move(made->plan), std::move(predicted), std::move(energy), cost};
-  }
+  /// A family that is tried, with the plan of its fewest micro-batches.
+  struct Trial {
+    std::size_t family = 0;
+    Plan first;
+    double least = 0.0;  ///< bound of the costs of all its plans, by least_of_maps()
+    bool always = false;
+    std::vector<Tried> tried = {};
+  };
 
-  /// Tries the families whose busiest processor or card allows the best step first, and leaves out those that cannot be
-  /// better than the best plan so far. The first is always tried, and with all members one of filters and one of samples.
-  /// Returns the simplest plan of which no other is much better.
+  /// Tries the families that need the fewest maps of others first, and leaves out those whose busiest processor or card does not
+  /// allow a better step than that of the best plan so far. The first is always tried, and with all members one of filters
+  /// and one of samples. Returns the simplest plan of which no other is much better.
   std::optional<Tried> try_families(const Team& team) {
-    struct Bound {
-      std::size_t family;
-      double least;
-      std::unique_ptr<Candidate> first;
-    };
+    const std::optional<Plan> shared = shares(team);
+    if (!shared) return std::nullopt;
     const std::vector<Family> all = families(trunk_, batch_, wishes_);
-    std::vector<Bound> bounds;
+    std::vector<Trial> trials;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      auto first = candidate(all[i].front(), team);
-      if (first == nullptr) continue;
-      const Simulated step = least_step(first->graph, first->plan, trunk_, first->cluster);
-      const double least =
-          cost_of(wishes_.objective, step.seconds, energy_of(step, members_, master_, wishes_.terms).joules());
-      bounds.push_back({i, least, std::move(first)});
+      std::optional<Plan> first = plan_of(all[i].front(), team, *shared);
+      if (!first) continue;
+      const double least = least_of_maps(*first);
+      trials.push_back({.family = i, .first = std::move(*first), .least = least});
     }
-    std::ranges::stable_sort(bounds, {}, &Bound::least);
+    std::ranges::stable_sort(trials, {}, &Trial::least);
     std::set<bool> kinds;  // whether a family that was tried is cut along samples
-    std::vector<std::vector<Tried>> tried(all.size());
-    for (Bound& bound : bounds) {
-      const bool first = &bound == &bounds.front();
-      const bool first_of_kind = team == everyone_ && kinds.insert(bound.first->form.by_samples > 0).second;
-      if (!first && !first_of_kind && bound.least > least_ / kWorthwhile) continue;
-      tried[bound.family] = try_family(all[bound.family], std::move(bound.first));
+    for (std::size_t next = 0; next < trials.size();) {
+      std::vector<Trial*> some;
+      for (; next < trials.size() && some.size() < kAtOnce; ++next) {
+        Trial& trial = trials[next];
+        const bool by_samples = all[trial.family].front().by_samples > 0;
+        trial.always = next == 0 || (team == everyone_ && !kinds.contains(by_samples));
+        kinds.insert(by_samples);
+        if (trial.always || trial.least <= least_ / kWorthwhile) some.push_back(&trial);
+      }
+      each(some.size(), [&](std::size_t i) { try_family(all[some[i]->family], team, *shared, *some[i]); });
+      for (const Trial* trial : some) {
+        for (const Tried& tried : trial->tried) {
+          choice_.alternatives.push_back(tried.alternative);
+          least_ = std::min(least_, tried.cost);
+        }
+      }
     }
     // Simple plans come first, and a plan that is barely better does not replace them.
+    std::ranges::sort(trials, {}, &Trial::family);
     std::optional<Tried> best;
-    for (std::vector<Tried>& family : tried) {
-      for (Tried& each : family) {
-        if (!best || each.cost <= kWorthwhile * best->cost) best = std::move(each);
+    for (Trial& trial : trials) {
+      for (Tried& tried : trial.tried) {
+        if (!best || tried.cost <= kWorthwhile * best->cost) best = std::move(tried);
       }
     }
     return best;
   }
 
+  /// Returns the seconds in which the members' cards receive the maps of others for a forward pass; 0 for other objectives
+  /// than time.
+  double least_of_maps(const Plan& plan) const {
+    if (wishes_.objective != Objective::time) return 0.0;
+    const ClusterModel cluster = measured_cluster(plan, trunk_, members_, master_);
+    const Needs needs = find_needs(plan, trunk_, outputs_of(trunk_), master_of(plan));
+    std::vector<double> bytes(cluster.links.size(), 0.0);
+    for (const auto& [value, boxes] : needs.read) {
+      if (value == Source::kImages || everywhere(plan.stages[value]) || plan.stages[value].replicated) continue;
+      for (const auto& [node, box] : boxes) {
+        const Box own = common(tile_of(plan.stages[value], node).box(), box);
+        const auto values = [&](const Box& of) {
+          return static_cast<double>(output_shape(trunk_[value], of.samples.count, of.channels.count).size());
+        };
+        bytes[node] += values(box) - values(own);
+      }
+    }
+    double seconds = 0.0;
+    const double of_value = static_cast<double>(bytes_of(plan.wire, 1U << 20U)) / (1U << 20U) * plan.micro_batches;
+    for (std::size_t n = 0; n < bytes.size(); ++n)
+      seconds = std::max(seconds, of_value * bytes[n] / cluster.links[n].in);
+    return seconds;
+  }
+
   /// Tries more and more micro-batches until twice in a row they gain nothing.
-  std::vector<Tried> try_family(const Family& family, std::unique_ptr<Candidate> first) {
-    std::vector<Tried> tried;
+  void try_family(const Family& family, const Team& team, const Plan& shares, Trial& trial) const {
     double best = kUntried;
     int vain = 0;
-    const Team team = first->team;
     for (const Form& form : family) {
-      std::optional<Tried> next = try_out(first != nullptr ? std::move(first) : candidate(form, team));
-      if (!next) continue;
-      vain = next->cost < best ? 0 : vain + 1;
-      best = std::min(best, next->cost);
-      tried.push_back(std::move(*next));
+      const bool first = &form == &family.front();
+      std::optional<Plan> plan = first ? std::move(trial.first) : plan_of(form, team, shares);
+      if (!plan) continue;
+      const TaskGraph graph = make_task_graph(*plan, trunk_);
+      const ClusterModel cluster = measured_cluster(*plan, trunk_, members_, master_);
+      if (first && !trial.always) {
+        const Simulated step = least_step(graph, *plan, trunk_, cluster);
+        if (cost_of(step, energy_of(step, members_, master_, wishes_.terms)) > least_ / kWorthwhile) return;
+      }
+      Simulated predicted = simulate(graph, *plan, trunk_, cluster);
+      StepEnergy energy = energy_of(predicted, members_, master_, wishes_.terms);
+      const double cost = cost_of(predicted, energy);
+      Alternative alternative{.text = fmt::format("{} of {} member{}, {}", team.size(), members_.size(),
+                                                  members_.size() == 1 ? "" : "s", describe(*plan)),
+                              .seconds = predicted.seconds,
+                              .layout = form.by_samples > 0 ? Layout::samples : Layout::filters,
+                              .joules = energy.joules()};
+      trial.tried.push_back({std::move(*plan), std::move(predicted), std::move(energy), cost, std::move(alternative)});
+      vain = cost < best ? 0 : vain + 1;
+      best = std::min(best, cost);
       if (vain == 2) break;
     }
-    return tried;
+  }
+
+  double cost_of(const Simulated& step, const StepEnergy& energy) const {
+    return convoy::cost_of(wishes_.objective, step.seconds, energy.joules());
   }
 
   const std::vector<Stage>& trunk_;
@@ -332,7 +324,7 @@ class Chooser {
   Wishes wishes_;
   const MasterProfile& master_;
   Team everyone_;
-  std::map<Team, Plan> shares_;  ///< shares()
+  ThreadTeam threads_;
   Choice choice_;
   double least_ = kUntried;  ///< cost of the best plan that was simulated
 };

@@ -5,8 +5,13 @@
 
 namespace convoy {
 
-Links::Links(const std::vector<NodeLink>& cards)
-    : nodes_(cards.size()), capacity_(2 * nodes_), rates_(2 * nodes_, 0.0), flows_(nodes_ * nodes_ * kLanes) {
+Links::Links(const std::vector<NodeLink>& cards, int late)
+    : nodes_(cards.size()),
+      first_late_(late),
+      late_(nodes_, 0),
+      capacity_(2 * nodes_),
+      rates_(2 * nodes_, 0.0),
+      flows_(nodes_ * nodes_ * kLanes) {
   for (std::size_t n = 0; n < nodes_; ++n) {
     capacity_[n] = cards[n].out;
     capacity_[nodes_ + n] = cards[n].in;
@@ -27,6 +32,14 @@ void Links::send(int from, int to, Lane lane, double bytes, int task) {
     changed_ = true;
   }
   flow.sends.push_back({task, bytes});
+  if (idle) count_late(index, 1);
+}
+
+void Links::count_late(std::size_t flow, int change) {
+  const std::vector<Send>& sends = flows_[flow].sends;
+  if (sends[flows_[flow].first].task < first_late_) return;
+  late_[from(flow)] += change;
+  late_[to(flow) - nodes_] += change;
 }
 
 void Links::set_rate(std::size_t index, double rate, double now) {
@@ -78,20 +91,14 @@ double Links::next() const {
   return next;
 }
 
-void Links::mark_moving(int first, std::vector<bool>& nodes) const {
-  nodes.assign(nodes_, false);
-  for (const std::size_t index : open_) {
-    const Flow& flow = flows_[index];
-    if (flow.sends[flow.first].task >= first) nodes[from(index)] = nodes[to(index) - nodes_] = true;
-  }
-}
-
 void Links::take_ended(double now, std::vector<int>& tasks) {
   std::erase_if(open_, [&](std::size_t index) {
     Flow& flow = flows_[index];
     if (!has_come(flow.ends, now)) return false;
+    count_late(index, -1);
     tasks.push_back(flow.sends[flow.first++].task);
     if (flow.empty()) return changed_ = true;
+    count_late(index, 1);
     flow.left = flow.sends[flow.first].bytes;
     flow.since = now;
     flow.ends = now + flow.left / flow.rate;

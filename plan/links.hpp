@@ -13,7 +13,8 @@ namespace convoy {
 /// fairness: no send can become faster unless a slower one becomes slower still. Times are in seconds.
 class Links {
  public:
-  explicit Links(const std::vector<NodeLink>& cards);
+  /// `late` is the first of the tasks that moves_late() is about.
+  Links(const std::vector<NodeLink>& cards, int late);
 
   void send(int from, int to, Lane lane, double bytes, int task);
   /// Shares the cards anew if pairs have begun or ended to send since the last call. Returns whether it did.
@@ -22,8 +23,8 @@ class Links {
   double next() const;
   /// Appends the tasks of the sends that have ended, and begins the sends behind them.
   void take_ended(double now, std::vector<int>& tasks);
-  /// Sets, by node, whether it sends or receives bytes of a task from `first` on.
-  void mark_moving(int first, std::vector<bool>& nodes) const;
+  /// Returns whether a node sends or receives bytes of a task from `late` on.
+  bool moves_late(int node) const { return late_[static_cast<std::size_t>(node)] > 0; }
   /// Bytes per second that a node sends, and receives.
   double out(int node) const { return rates_[static_cast<std::size_t>(node)]; }
   double in(int node) const { return rates_[nodes_ + static_cast<std::size_t>(node)]; }
@@ -48,8 +49,11 @@ class Links {
   std::size_t from(std::size_t flow) const { return flow / kLanes / nodes_; }
   std::size_t to(std::size_t flow) const { return nodes_ + flow / kLanes % nodes_; }
   void set_rate(std::size_t flow, double rate, double now);
+  void count_late(std::size_t flow, int change);
 
   std::size_t nodes_;
+  int first_late_;
+  std::vector<int> late_;          ///< by node, its flows whose first send is of a late task
   std::vector<double> capacity_;   ///< of each card, out and then in, by node
   std::vector<double> rates_;      ///< bytes per second that each card carries
   std::vector<Flow> flows_;        ///< by sender, receiver and lane

@@ -70,7 +70,8 @@ double predict_seconds(const MemberProfile& member, std::size_t stage, int filte
   if (timings.size() == 1) return timings[0].seconds() * rounded / timings[0].filters;
   if (next == timings.begin()) {
     const double line = interpolate(timings[0], timings[1], rounded);
-    return std::clamp(line, timings[0].seconds() * rounded / timings[0].filters, timings[0].seconds());
+    // Rounded, the proportion may exceed the timing, which std::clamp does not allow.
+    return std::min(std::max(line, timings[0].seconds() * rounded / timings[0].filters), timings[0].seconds());
   }
   if (next == timings.end()) {
     return std::max(interpolate(timings[timings.size() - 2], timings.back(), rounded), timings.back().seconds());

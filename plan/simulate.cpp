@@ -28,7 +28,7 @@ class Simulation {
         heads_left_(2, 0),
         left_(static_cast<std::size_t>(graph.nodes), 0),
         followers_(followers_of(graph)),
-        links_(cluster.links),
+        links_(cluster.links, static_cast<int>(graph.tasks.size())),
         computing_(static_cast<std::size_t>(graph.nodes)),
         ready_(static_cast<std::size_t>(graph.nodes)) {
     result_.nodes.resize(static_cast<std::size_t>(graph.nodes));
@@ -167,11 +167,10 @@ class Simulation {
   /// Counts the time of each node by what it does for the second step.
   void count_power(double seconds) {
     const auto second = static_cast<int>(tasks());
-    links_.mark_moving(second, moving_);
     for (int node = 0; node < graph_.nodes; ++node) {
       NodeUse& use = result_.nodes[at(node)];
       if (computing_[at(node)].task >= second) use.busy += seconds;
-      if (computing_[at(node)].task < 0 && moving_[at(node)]) use.moving += seconds;
+      if (computing_[at(node)].task < 0 && links_.moves_late(node)) use.moving += seconds;
     }
   }
 
@@ -213,7 +212,6 @@ class Simulation {
   std::vector<std::size_t> left_;        ///< by node, tasks of the first step that it still computes, sends or receives
   std::vector<std::vector<int>> followers_;  ///< the tasks that wait for each task of the graph
   bool begun_second_ = false;                ///< whether a node has begun to compute or send for the second step
-  std::vector<bool> moving_;                 ///< by node, whether it moves bytes of the second step
   Links links_;
   std::vector<Computing> computing_;  ///< by node
   std::vector<Ready> ready_;          ///< by node; the first in the order of the graph is on top

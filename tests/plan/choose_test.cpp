@@ -94,6 +94,30 @@ TEST(Choose, CutsStagesWithABatchNormAlongSamples) {
   EXPECT_TRUE(std::ranges::all_of(choice.plan.stages, has_several_rows));
 }
 
+/// So many tiles are planned by several threads, whose turns must not decide.
+TEST(Choose, ChoosesTheSamePlanAgainWithThreads) {
+  std::vector<Stage> deep;
+  for (int s = 0; s < 24; ++s) {
+    const Convolution conv{.filters = 32 + s, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}};
+    const int channels = s == 0 ? 3 : deep.back().conv.filters;
+    deep.push_back({.name = fmt::format("conv{}", s), .channels = channels, .height = 24, .width = 24, .conv = conv});
+  }
+  std::vector<MemberProfile> members;
+  for (const double gflops : {100, 50, 100, 100, 20, 60, 80, 90, 100, 70})
+    members.push_back(machine(fmt::format("m{}", members.size()), gflops, 100, deep));
+  const Choice first = choose_plan(deep, kBatch, members, {}, {.head = kHead});
+  EXPECT_GT(first.alternatives.size(), 4U);
+  for (int again = 0; again < 5; ++again) {
+    const Choice choice = choose_plan(deep, kBatch, members, {}, {.head = kHead});
+    EXPECT_EQ(choice.plan, first.plan);
+    ASSERT_EQ(choice.alternatives.size(), first.alternatives.size());
+    for (std::size_t i = 0; i < first.alternatives.size(); ++i) {
+      EXPECT_EQ(choice.alternatives[i].text, first.alternatives[i].text);
+      EXPECT_EQ(choice.alternatives[i].seconds, first.alternatives[i].seconds);
+    }
+  }
+}
+
 TEST(Choose, UsesAllMachinesOnAFastNetwork) {
   const auto members = machines({100, 100, 100, 100}, 10000);
   const double alone = seconds_alone(unequal_stages(), members[0], kBatch, kHead);

@@ -136,6 +136,10 @@ TEST(Planner, PredictsAlongTheTimings) {
   EXPECT_DOUBLE_EQ(predict_seconds(member, 0, 50), 9.0);
   const MemberProfile steep{.name = "b", .stages = {{{10, 1.0}, {20, 5.0}}}};
   EXPECT_DOUBLE_EQ(predict_seconds(steep, 0, 5), 0.5) << "a prediction is never below zero";
+  // 13 thirteenths of this timing are rounded to more than the timing.
+  const double odd = 0.8474337369372327;
+  const MemberProfile uneven{.name = "c", .stages = {{{13, odd}, {20, 5.0}}}};
+  EXPECT_EQ(predict_seconds(uneven, 0, 13), odd);
 }
 
 TEST(Planner, RespectsMemory) {

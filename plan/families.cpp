@@ -1,0 +1,68 @@
+#include "plan/families.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace convoy {
+namespace {
+
+constexpr int kMostMicroBatches = 16;
+constexpr int kMostMicroBatchesOfRows = 4;
+constexpr std::size_t kMostReplicated = 2;
+
+Family family_of(Form form, const std::vector<int>& micro_batches) {
+  Family family;
+  for (const int count : micro_batches) {
+    if (form.by_samples > 0 && count > kMostMicroBatchesOfRows && !family.empty()) continue;
+    form.micro_batches = count;
+    family.push_back(form);
+  }
+  return family;
+}
+
+/// Returns the families in which first stages are cut along samples: a quarter, a half, three quarters and all of the stages.
+std::vector<Family> families_by_samples(const std::vector<Stage>& trunk, const std::vector<int>& micro_batches,
+                                        const Wishes& wishes) {
+  const std::size_t most = trunk.size();
+  std::vector<Family> all;
+  std::size_t before = 0;
+  for (std::size_t quarter = 1; quarter <= 4; ++quarter) {
+    const std::size_t stages = most * quarter / 4;
+    if (stages == std::exchange(before, stages)) continue;
+    for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
+      if (wishes.exchange && *wishes.exchange != exchange) continue;
+      all.push_back(family_of({.exchange = exchange, .by_samples = stages}, micro_batches));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Family> families(const std::vector<Stage>& trunk, int batch, const Wishes& wishes) {
+  const std::size_t stages = trunk.size();
+  std::vector<int> micro_batches;
+  for (int count = 1; count <= kMostMicroBatches; count *= 2) {
+    if (batch % count == 0) micro_batches.push_back(count);
+  }
+  if (wishes.micro_batches > 0) micro_batches = {wishes.micro_batches};
+  if (wishes.exchange && !traits_of(*wishes.exchange).fused_stages) return {{{.exchange = *wishes.exchange}}};
+  if (wishes.layout == Layout::samples) return families_by_samples(trunk, micro_batches, wishes);
+  std::vector<Family> all;
+  for (const Exchange exchange : {Exchange::star, Exchange::ring}) {
+    if (wishes.exchange && *wishes.exchange != exchange) continue;
+    const std::size_t most = exchange == Exchange::ring ? std::min(stages - 1, kMostReplicated) : 0;
+    for (std::size_t replicated = 0; replicated <= most; ++replicated) {
+      for (const bool relayed : {false, true}) {
+        if (relayed && exchange != Exchange::ring) continue;
+        all.push_back(family_of({.exchange = exchange, .replicated = replicated, .relayed = relayed}, micro_batches));
+      }
+    }
+  }
+  if (wishes.layout == Layout::filters) return all;
+  const std::vector<Family> by_samples = families_by_samples(trunk, micro_batches, wishes);
+  all.insert(all.end(), by_samples.begin(), by_samples.end());
+  return all;
+}
+
+}  // namespace convoy
