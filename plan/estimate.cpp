@@ -61,6 +61,4 @@ Bounds seconds_by_formula(const Setting& setting) {
   return {std::max((d + 1) * c + g, (n - 1) * c + d / n * (2 * c + g)), d / n * (2 * n * c + g)};
 }
 
-double speedup(const Setting& setting, double seconds) { return setting.batches * setting.gradient / seconds; }
-
 }  // namespace convoy::estimate

@@ -53,7 +53,4 @@ struct Bounds {
 /// D / N is not rounded. For a distributed server, best and worst are equal.
 Bounds seconds_by_formula(const Setting& setting);
 
-/// Returns how many times as fast as one worker without a server a training is that takes `seconds`.
-double speedup(const Setting& setting, double seconds);
-
 }  // namespace convoy::estimate

@@ -13,6 +13,8 @@
 namespace convoy::estimate {
 namespace {
 
+constexpr double kForever = std::numeric_limits<double>::infinity();
+
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// One iteration of a synchronous scheme, or one gradient of the asynchronous scheme, is a unit of progress.
@@ -71,9 +73,7 @@ class ReplicaSimulation {
     double time;
     std::uint64_t number;  ///< timers of the same moment go off in the order of their numbers
     Event event;
-    bool operator>(const Timer& other) const {
-      return time != other.time ? time > other.time : number > other.number;
-    }
+    bool operator>(const Timer& other) const { return time != other.time ? time > other.time : number > other.number; }
   };
   struct Transfer {
     int from;
@@ -83,10 +83,10 @@ class ReplicaSimulation {
   };
   struct ServerState {
     int node;
-    double part;         ///< of all weights
-    int iteration = 0;   ///< that it waits for, in a synchronous scheme
-    int applied = 0;     ///< gradients of this iteration
-    double free = 0.0;   ///< when it has applied all gradients that have arrived
+    double part;        ///< of all weights
+    int iteration = 0;  ///< that it waits for, in a synchronous scheme
+    int applied = 0;    ///< gradients of this iteration
+    double free = 0.0;  ///< when it has applied all gradients that have arrived
   };
   struct State {
     std::size_t missing = 0;  ///< parts of the weights that have not arrived
@@ -178,8 +178,8 @@ class ReplicaSimulation {
   void advance() {
     start_transfers();
     links_.share(now_);
-    const double next = std::min(links_.next(), timers_.empty() ? kNever : timers_.top().time);
-    invariant(next < kNever, "a worker or a server has something to do");
+    const double next = std::min(links_.next(), timers_.empty() ? kForever : timers_.top().time);
+    invariant(next < kForever, "a worker or a server has something to do");
     now_ = next;
     ended_.clear();
     links_.take_ended(now_, ended_);
@@ -245,8 +245,6 @@ class ReplicaSimulation {
     if (state.another) send_weights(event.server, event.worker);
   }
 
-  static constexpr double kNever = std::numeric_limits<double>::infinity();
-
   const Workers& workers_;
   const ReplicaRun& run_;
   int count_;  ///< workers
@@ -258,10 +256,10 @@ class ReplicaSimulation {
   std::vector<ServerState> servers_;
   std::vector<State> states_;  ///< by worker
   double now_ = 0.0;
-  int given_ = 0;              ///< batches that workers have been given, in the asynchronous scheme
-  int updates_ = 0;            ///< gradients that all servers have applied, in the asynchronous scheme
-  double staleness_ = 0.0;     ///< the sum over these gradients
-  std::vector<double> ends_;   ///< when each unit ended
+  int given_ = 0;             ///< batches that workers have been given, in the asynchronous scheme
+  int updates_ = 0;           ///< gradients that all servers have applied, in the asynchronous scheme
+  double staleness_ = 0.0;    ///< the sum over these gradients
+  std::vector<double> ends_;  ///< when each unit ended
   std::vector<Transfer> transfers_;
   std::vector<int> waiting_;    ///< transfers that have not started, by index
   std::vector<bool> sends_;     ///< by node, with the semaphore
@@ -272,6 +270,24 @@ class ReplicaSimulation {
 };
 
 }  // namespace
+
+Setting setting_of(const Workers& workers, const ReplicaRun& run) {
+  const auto count = static_cast<int>(workers.gradient.size());
+  Setting setting{.scheme = run.scheme, .server = run.server, .workers = count, .batches = run.batches};
+  double least = kForever;
+  for (const NodeLink& link : workers.links) least = std::min({least, link.out, link.in});
+  if (run.server == Server::central) least = std::min({least, workers.server.out, workers.server.in});
+  setting.transfer = workers.bytes / least;
+  setting.gradient = std::ranges::max(workers.gradient);
+  if (run.scheme == Scheme::async) {
+    double batches_a_second = 0.0;
+    for (const double seconds : workers.gradient) batches_a_second += 1.0 / seconds;
+    setting.gradient = count / batches_a_second;
+  }
+  return setting;
+}
+
+double seconds_alone(const Workers& workers, int batches) { return batches * std::ranges::min(workers.gradient); }
 
 std::vector<double> spread(const std::vector<double>& tensors, std::size_t servers) {
   if (tensors.empty()) return std::vector<double>(servers, 1.0 / static_cast<double>(servers));

@@ -39,6 +39,13 @@ struct ReplicaTimes {
   double staleness = 0.0;  ///< mean number of other updates between a gradient's weights and its own update
 };
 
+/// Returns what the formulas, which know equal workers alone, are to be given for `workers`: the slowest link, and for synchronous
+/// schemes the slowest worker. For the asynchronous scheme it is a worker as fast as all are on average.
+Setting setting_of(const Workers& workers, const ReplicaRun& run);
+
+/// Returns the seconds in which the fastest worker trains alone, without a server.
+double seconds_alone(const Workers& workers, int batches);
+
 /// Returns the part of all weights that each of `servers` servers holds. Each tensor in turn goes to the server with the least
 /// bytes so far (Slampa, 2017), the first of several. Without tensors the parts are equal.
 std::vector<double> spread(const std::vector<double>& tensors, std::size_t servers);

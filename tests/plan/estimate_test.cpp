@@ -59,24 +59,26 @@ constexpr Row kRows[] = {
 };
 // clang-format on
 
-Setting setting_of(const Row& row, Scheme scheme, Server server) {
-  return {scheme, server, row.gradient, row.transfer, row.workers, 128};
+constexpr int kBatches = 128;
+
+Bounds bounds_of(const Row& row, Scheme scheme, Server server) {
+  return seconds_by_formula({scheme, server, row.gradient, row.transfer, row.workers, kBatches});
 }
+
+double speedup(const Row& row, double seconds) { return kBatches * row.gradient / seconds; }
 
 TEST(Estimate, GivesAllCellsOfItsSource) {
   constexpr double kLastDigit = 0.5e-4 + 1e-9;
   for (const Row& row : kRows) {
     for (std::size_t s = 0; s < kSchemes.size(); ++s) {
-      const Setting central = setting_of(row, kSchemes[s], Server::central);
-      const Setting distributed = setting_of(row, kSchemes[s], Server::distributed);
-      const Bounds of_central = seconds_by_formula(central);
-      const Bounds of_distributed = seconds_by_formula(distributed);
+      const Bounds central = bounds_of(row, kSchemes[s], Server::central);
+      const Bounds distributed = bounds_of(row, kSchemes[s], Server::distributed);
       const std::string cell = to_string(kSchemes[s]) + " " + row.net + " " + std::to_string(row.workers);
-      EXPECT_NEAR(speedup(central, of_central.best), row.speedups[3 * s], kLastDigit) << cell;
-      EXPECT_NEAR(speedup(central, of_central.worst), row.speedups[3 * s + 1], kLastDigit) << cell;
-      EXPECT_NEAR(speedup(distributed, of_distributed.best), row.speedups[3 * s + 2], kLastDigit) << cell;
-      EXPECT_EQ(of_distributed.best, of_distributed.worst) << cell;
-      EXPECT_DOUBLE_EQ(of_central.mean(), 0.5 * (of_central.best + of_central.worst)) << cell;
+      EXPECT_NEAR(speedup(row, central.best), row.speedups[3 * s], kLastDigit) << cell;
+      EXPECT_NEAR(speedup(row, central.worst), row.speedups[3 * s + 1], kLastDigit) << cell;
+      EXPECT_NEAR(speedup(row, distributed.best), row.speedups[3 * s + 2], kLastDigit) << cell;
+      EXPECT_EQ(distributed.best, distributed.worst) << cell;
+      EXPECT_DOUBLE_EQ(central.mean(), 0.5 * (central.best + central.worst)) << cell;
     }
   }
 }
@@ -85,7 +87,7 @@ TEST(Estimate, SplitOnACentralServerIsFastestWithFourWorkersForSqueezeNet) {
   int fastest = 0;
   double least = 1e9;
   for (int workers = 1; workers <= 8; ++workers) {
-    const double seconds = seconds_by_formula({Scheme::split, Server::central, 0.758, 0.033, workers, 128}).mean();
+    const double seconds = seconds_by_formula({Scheme::split, Server::central, 0.758, 0.033, workers, kBatches}).mean();
     if (seconds < least) {
       least = seconds;
       fastest = workers;

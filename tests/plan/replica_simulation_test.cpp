@@ -93,7 +93,8 @@ TEST(ReplicaSimulation, JitterMakesASynchronousIterationWaitForTheSlowest) {
   // The largest of eight normal numbers is 1.42 deviations above their mean.
   EXPECT_NEAR((seconds - alone) / 1000, 0.1424, 0.02);
   // One worker waits for nobody, and the mean of its times does not depend on the jitter.
-  EXPECT_NEAR(simulate(equal(1, {1.0, 0.0001}), {Scheme::join, Server::central, 5000, false, 0.3, 3}).seconds, 5001, 100);
+  EXPECT_NEAR(simulate(equal(1, {1.0, 0.0001}), {Scheme::join, Server::central, 5000, false, 0.3, 3}).seconds, 5001,
+              100);
 }
 
 TEST(ReplicaSimulation, IsAFunctionOfItsSeed) {
@@ -152,6 +153,24 @@ TEST(ReplicaSimulation, UnequalWorkersWaitOnlyWhereTheyMust) {
   linked.links[1] = {1.0, 0.5};
   EXPECT_NEAR(simulate(linked, {Scheme::join, Server::central, 20}).seconds, 10 * (2 + 1 + 1), 0.1);
   EXPECT_NEAR(simulate(linked, {Scheme::async, Server::central, 50}).seconds, 40, 4.1);
+}
+
+TEST(ReplicaSimulation, GivesTheFormulasOneWorkerForUnequalOnes) {
+  Workers workers = equal(3, {1.0, 0.1});
+  workers.gradient = {1.0, 2.0, 4.0};
+  workers.links[1] = {5.0, 10.0};
+  workers.bytes = 2.0;
+  const Setting join = setting_of(workers, {Scheme::join, Server::central, 30});
+  EXPECT_EQ(join.gradient, 4.0);
+  EXPECT_EQ(join.transfer, 0.4);
+  EXPECT_EQ(join.workers, 3);
+  EXPECT_EQ(join.batches, 30);
+  // 1.75 batches a second are those of three workers that take 3 / 1.75 s.
+  EXPECT_DOUBLE_EQ(setting_of(workers, {Scheme::async, Server::central, 30}).gradient, 3 / 1.75);
+  workers.server.in = 1.0;
+  EXPECT_EQ(setting_of(workers, {Scheme::join, Server::central, 30}).transfer, 2.0);
+  EXPECT_EQ(setting_of(workers, {Scheme::join, Server::distributed, 30}).transfer, 0.4);
+  EXPECT_EQ(seconds_alone(workers, 30), 30.0);
 }
 
 TEST(ReplicaSimulation, TheLastIterationOfJoinHasTheBatchesThatAreLeft) {
