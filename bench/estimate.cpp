@@ -6,6 +6,7 @@
 
 #include "bench/commands.hpp"
 #include "bench/estimate_report.hpp"
+#include "cli/command_line.hpp"
 #include "master/commands/options.hpp"
 
 namespace convoy {

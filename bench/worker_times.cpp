@@ -12,6 +12,7 @@
 #include "bench/training_steps.hpp"
 #include "core/files.hpp"
 #include "core/stopwatch.hpp"
+#include "master/cluster/described_machines.hpp"
 #include "plan/calibration.hpp"
 #include "plan/choose.hpp"
 #include "plan/plan.hpp"
@@ -38,10 +39,13 @@ void take_weights(const Net& net, const std::string& wire, WorkerTimes& times) {
       fmt::format("the weights of {} have {:.4g} MB in {}", net.name, 1e-6 * times.bytes, to_string(type)));
 }
 
-void take_links(double mbits, WorkerTimes& times) {
-  times.links = {link_of(mbits * kBytesPerMbit)};
+/// Takes the same link for all machines, as other commands describe one.
+void take_links(const Net& net, double mbits, WorkerTimes& times) {
+  const Calibration described = calibration_of({{.mbits = mbits}}, {}, cut(net), net.training.batch);
+  times.links = {described.members.front().link};
   times.server = times.links.front();
-  times.notes.push_back(fmt::format("each link is taken to carry {:g} Mbit/s each way", mbits));
+  times.notes.push_back(fmt::format("each link has {:g} Mbit/s each way, so that all weights take {:.4g} s", mbits,
+                                    times.bytes / times.server.out));
 }
 
 double measured_step(const TimeSources& sources, const Net& net, int batch) {
@@ -68,7 +72,7 @@ WorkerTimes from_net(const TimeSources& sources) {
                                       times.gradient.front(), sources.device, sources.repeats));
   }
   take_weights(net, sources.wire, times);
-  if (sources.transfer.empty()) take_links(sources.mbits.value_or(kUsualMbits), times);
+  if (sources.transfer.empty()) take_links(net, sources.mbits.value_or(kUsualMbits), times);
   return times;
 }
 
@@ -171,7 +175,7 @@ WorkerTimes from_run(const TimeSources& sources) {
     take_alone(net, sources.from_run, times);
   }
   take_weights(net, sources.wire, times);
-  if (sources.transfer.empty() && times.links.empty()) take_links(sources.mbits.value_or(kUsualMbits), times);
+  if (sources.transfer.empty() && times.links.empty()) take_links(net, sources.mbits.value_or(kUsualMbits), times);
   return times;
 }
 
