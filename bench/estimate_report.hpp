@@ -37,7 +37,7 @@ struct EstimatePoint {
   double staleness = 0.0;  ///< median over the simulations
 };
 
-/// Estimates a training. The seeds are 1, 2, 3, ...; the jitter of each seed is the same for all schemes.
+/// Estimates a training. The seeds are 1, 2, 3, ..., the same for all schemes.
 EstimatePoint estimate_point(const WorkerTimes& times, const EstimateTerms& terms, estimate::Scheme scheme,
                              estimate::Server server, int workers);
 

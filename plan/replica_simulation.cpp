@@ -25,7 +25,6 @@ class ReplicaSimulation {
         run_(run),
         count_(static_cast<int>(workers.gradient.size())),
         links_(cards(workers, run)),
-        random_(run.seed, 0),
         order_(at(count_)),
         rank_(at(count_) + 1, 0),
         server_on_(at(count_) + 1, -1),
@@ -43,8 +42,11 @@ class ReplicaSimulation {
     }
     for (State& state : states_) state.missing = servers_.size();
     std::iota(order_.begin(), order_.end(), 0);
-    random_.shuffle(order_);
-    for (int k = 0; k < count_; ++k) rank_[at(order_[at(k)])] = k;
+    Random(run.seed, 0).shuffle(order_);
+    for (int k = 0; k < count_; ++k) {
+      rank_[at(order_[at(k)])] = k;
+      random_.emplace_back(run.seed, 1 + at(k));
+    }
   }
 
   ReplicaTimes run() {
@@ -108,7 +110,8 @@ class ReplicaSimulation {
     if (run_.scheme == Scheme::join) return (run_.batches + count_ - 1) / count_;
     return run_.batches;
   }
-  /// Bounds the time that a simulation takes. Half of the units are gradients of all workers, as many of each.
+  /// Bounds the time that a simulation takes. Of asynchronous gradients, half are as many of each worker, because what happens
+  /// repeats from round to round.
   int most_units() const {
     constexpr double kTransfers = 20000.0;
     constexpr int kLeast = 8;
@@ -221,7 +224,7 @@ class ReplicaSimulation {
     const double mean = share * workers_.gradient[at(worker)];
     if (run_.jitter == 0.0) return mean;
     const double spread = std::sqrt(std::log1p(run_.jitter * run_.jitter));
-    return mean * std::exp(spread * random_.normal() - 0.5 * spread * spread);
+    return mean * std::exp(spread * random_[at(worker)].normal() - 0.5 * spread * spread);
   }
 
   void end_iteration(int index) {
@@ -249,12 +252,12 @@ class ReplicaSimulation {
   const ReplicaRun& run_;
   int count_;  ///< workers
   Links links_;
-  Random random_;
   std::vector<int> order_;      ///< of the workers, in which they are served
   std::vector<int> rank_;       ///< by node, the place of a worker in the order
   std::vector<int> server_on_;  ///< by node, an index into servers_; -1: the node is no server
   std::vector<ServerState> servers_;
-  std::vector<State> states_;  ///< by worker
+  std::vector<State> states_;   ///< by worker
+  std::vector<Random> random_;  ///< by worker, so that all schemes see the same jitter
   double now_ = 0.0;
   int given_ = 0;             ///< batches that workers have been given, in the asynchronous scheme
   int updates_ = 0;           ///< gradients that all servers have applied, in the asynchronous scheme
