@@ -60,7 +60,16 @@ void check(const CLI::App& command, const EstimateOptions& options) {
     }
   }
   if (given("--out") && options.output != "plot") throw UsageError("--out needs --output plot; no files are written");
-  const int workers = std::max(options.workers, 1);
+  for (const char* option : {"--backup", "--sync-every"}) {
+    if (given(option) && !contains(options.types, "sync-join")) {
+      throw UsageError(fmt::format("{} is for sync-join, which --type leaves out", option));
+    }
+  }
+  if (given("--workers") && options.terms.backup >= options.workers) {
+    throw UsageError(fmt::format("--backup {} leaves no worker of {}; give at most {}", options.terms.backup,
+                                 options.workers, options.workers - 1));
+  }
+  const int workers = std::max(options.workers, options.terms.backup + 1);
   if (options.terms.batches < workers) {
     throw UsageError(fmt::format("--batches {} is less than one for each of {} workers; give at least {}",
                                  options.terms.batches, workers, workers));
@@ -83,13 +92,19 @@ void print_single(const EstimateOptions& options, const WorkerTimes& times, int 
   fmt::print("{}", changes_of(*fastest, times, options.terms));
 }
 
+/// Returns the number of workers where none is given.
+int usual_workers(const WorkerTimes& times, const EstimateTerms& terms) {
+  constexpr int kUsual = 4;
+  const int known = std::max({static_cast<int>(times.count()), kUsual, terms.backup + 1});
+  return std::min({known, kMostWorkers, terms.batches});
+}
+
 void run_estimate(const EstimateOptions& options) {
   const WorkerTimes times = worker_times(options.sources);
-  const int known = std::clamp(static_cast<int>(times.count()), std::min(4, options.terms.batches), kMostWorkers);
-  const int workers = options.workers > 0 ? options.workers : known;
+  const int workers = options.workers > 0 ? options.workers : usual_workers(times, options.terms);
   if (options.output == "single") return print_single(options, times, workers);
   std::vector<EstimatePoint> points;
-  for (int count = 1; count <= workers; ++count) {
+  for (int count = 1 + options.terms.backup; count <= workers; ++count) {
     std::ranges::move(points_of(options.types, options.servers, times, options.terms, count),
                       std::back_inserter(points));
   }
@@ -185,6 +200,17 @@ void add_estimate(CLI::App& app) {
       ->check(whole_number(1, kMostWorkers));
   command.add_option("--batches", options->terms.batches, "batches of the training, of all workers together")
       ->check(whole_number(1, 1'000'000'000))
+      ->capture_default_str();
+  command
+      .add_option("--backup", options->terms.backup,
+                  "for sync-join in the simulation: workers whose gradients of an iteration are dropped because others "
+                  "came first")
+      ->check(whole_number(0, kMostWorkers - 1))
+      ->capture_default_str();
+  command
+      .add_option("--sync-every", options->terms.local_steps,
+                  "for sync-join: batches that a worker trains on by itself between two exchanges")
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
   command.add_flag("--semaphore", options->terms.semaphore,
                    "in the simulation, each machine sends one transfer at a time and receives one at a time");

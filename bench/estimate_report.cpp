@@ -40,7 +40,9 @@ EstimatePoint estimate_point(const WorkerTimes& times, const EstimateTerms& term
                            .server = server,
                            .batches = terms.batches,
                            .semaphore = terms.semaphore,
-                           .jitter = kPercent * terms.jitter};
+                           .jitter = kPercent * terms.jitter,
+                           .backup = terms.backup,
+                           .local_steps = terms.local_steps};
   EstimatePoint point{.scheme = scheme,
                       .server = server,
                       .workers = workers,
@@ -64,14 +66,15 @@ EstimatePoint estimate_point(const WorkerTimes& times, const EstimateTerms& term
 std::string estimate_csv(const std::vector<EstimatePoint>& points, const EstimateTerms& terms) {
   std::string text =
       "type,server,workers,batches,gradient_s,transfer_s,best_s,worst_s,estimate_s,best_speedup,worst_speedup,"
-      "estimate_speedup,simulated_low_s,simulated_s,simulated_high_s,simulated_speedup,staleness,semaphore\n";
+      "estimate_speedup,simulated_low_s,simulated_s,simulated_high_s,simulated_speedup,staleness,semaphore,backup,sync_every\n";
   for (const EstimatePoint& p : points) {
     const estimate::Bounds& f = p.formula;
     text += fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6f},{:.6f},{:.6f},{:.4f},{:.4f},{:.4f},", to_string(p.scheme),
                         to_string(p.server), p.workers, terms.batches, p.setting.gradient, p.setting.transfer, f.best,
                         f.worst, f.mean(), speedup(p, f.best), speedup(p, f.worst), speedup(p, f.mean()));
-    text += fmt::format("{:.6f},{:.6f},{:.6f},{:.4f},{:.3f},{}\n", p.simulated.low, p.simulated.median,
-                        p.simulated.high, speedup(p, p.simulated.median), p.staleness, terms.semaphore ? 1 : 0);
+    text += fmt::format("{:.6f},{:.6f},{:.6f},{:.4f},{:.3f},{},{},{}\n", p.simulated.low, p.simulated.median,
+                        p.simulated.high, speedup(p, p.simulated.median), p.staleness, terms.semaphore ? 1 : 0,
+                        terms.backup, terms.local_steps);
   }
   return text;
 }
@@ -99,7 +102,7 @@ std::string comparison_of(std::vector<EstimatePoint> points) {
   const double longer = 100.0 * (second.simulated.median / first.simulated.median - 1.0);
   std::string text = fmt::format("fastest by the simulation: {}, {:.4g} s; {} takes {:.1f} % longer", name_of(first),
                                  first.simulated.median, name_of(second), longer);
-  if (second.simulated.low <= first.simulated.high) text += ", which is less than the range of either";
+  if (second.simulated.low <= first.simulated.high) text += ", and the ranges of both overlap";
   text += "\n";
   if (first.simulated.median >= first.alone) {
     text += fmt::format("one worker alone takes {:.4g} s, so none of the schemes pays\n", first.alone);

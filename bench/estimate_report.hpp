@@ -14,6 +14,8 @@ struct EstimateTerms {
   bool semaphore = false;
   double jitter = 5.0;   ///< standard deviation of a gradient's time, in percent of its mean
   double latency = 0.2;  ///< of a message, in ms
+  int backup = 0;        ///< workers whose gradients of an iteration of sync-join are dropped
+  int local_steps = 1;   ///< of a worker of sync-join between two exchanges
   double apply = 0.0;    ///< seconds in which a server applies one gradient of all weights
   int seeds = 15;        ///< simulations of each point
 };

@@ -52,8 +52,9 @@ Bounds seconds_by_formula(const Setting& setting) {
   const double d = setting.batches;
   const double c = setting.transfer;
   const double g = setting.gradient;
+  const double steps = setting.local_steps;
   switch (setting.scheme) {
-    case Scheme::join: return times(d / n, synchronous(setting.server, n, c, g));
+    case Scheme::join: return times(d / n / steps, synchronous(setting.server, n, c, steps * g));
     case Scheme::split: return times(d, synchronous(setting.server, n, c, g / n));
     case Scheme::async: break;
   }

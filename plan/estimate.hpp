@@ -33,7 +33,8 @@ struct Setting {
   double gradient = 0.0;  ///< seconds in which a worker computes the gradient of one batch
   double transfer = 0.0;  ///< seconds in which a link carries all weights once, in one direction
   int workers = 1;
-  int batches = 1;  ///< batches of the training, of all workers together
+  int batches = 1;      ///< batches of the training, of all workers together
+  int local_steps = 1;  ///< in join, batches that a worker trains on by itself between two exchanges
 };
 
 /// Seconds of a training.
@@ -50,7 +51,8 @@ struct Bounds {
 /// A training with join has D / N iterations. One with split has D, and g becomes g / N. An asynchronous training takes
 ///   central server      best max((D + 1) c + g, (N - 1) c + (D / N) (2 c + g)), worst (D / N) (2 N c + g)
 ///   distributed server  (D / N) (2 c (N - 1) / N + g)
-/// D / N is not rounded. For a distributed server, best and worst are equal.
+/// With L local steps, which the source does not have, an iteration of join takes L g instead of g, and there are D / (N L) of
+/// them. D / N is not rounded. For a distributed server, best and worst are equal.
 Bounds seconds_by_formula(const Setting& setting);
 
 }  // namespace convoy::estimate

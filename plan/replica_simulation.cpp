@@ -38,7 +38,7 @@ class ReplicaSimulation {
       if (parts[s] == 0.0) continue;
       const int node = central ? count_ : static_cast<int>(s);
       server_on_[at(node)] = static_cast<int>(servers_.size());
-      servers_.push_back({.node = node, .part = parts[s]});
+      servers_.push_back({.node = node, .part = parts[s], .sent = std::vector<int>(at(count_), 0), .waiting = {}});
     }
     for (State& state : states_) state.missing = servers_.size();
     std::iota(order_.begin(), order_.end(), 0);
@@ -87,8 +87,9 @@ class ReplicaSimulation {
     int node;
     double part;        ///< of all weights
     int iteration = 0;  ///< that it waits for, in a synchronous scheme
-    int applied = 0;    ///< gradients of this iteration
     double free = 0.0;  ///< when it has applied all gradients that have arrived
+    std::vector<int> sent;     ///< by worker, the iteration whose weights it was sent last
+    std::vector<int> waiting;  ///< workers whose gradients of this iteration are applied
   };
   struct State {
     std::size_t missing = 0;  ///< parts of the weights that have not arrived
@@ -98,6 +99,9 @@ class ReplicaSimulation {
     int computes_on = 0;      ///< updates before the weights that it computes on
   };
 
+  static bool contains(const std::vector<int>& workers, int worker) {
+    return std::ranges::find(workers, worker) != workers.end();
+  }
   static std::vector<NodeLink> cards(const Workers& workers, const ReplicaRun& run) {
     std::vector<NodeLink> cards = workers.links;
     // The last node is idle where the workers hold the weights.
@@ -106,8 +110,10 @@ class ReplicaSimulation {
   }
 
   bool synchronous() const { return run_.scheme != Scheme::async; }
+  /// Returns the number of batches in an iteration of join.
+  int in_iteration() const { return (count_ - run_.backup) * run_.local_steps; }
   int units() const {
-    if (run_.scheme == Scheme::join) return (run_.batches + count_ - 1) / count_;
+    if (run_.scheme == Scheme::join) return (run_.batches + in_iteration() - 1) / in_iteration();
     return run_.batches;
   }
   /// Bounds the time that a simulation takes. Of asynchronous gradients, half are as many of each worker, because what happens
@@ -119,8 +125,11 @@ class ReplicaSimulation {
     const int half = std::max(kLeast, static_cast<int>(0.5 * kTransfers / in_an_iteration));
     return 2 * half * (synchronous() ? 1 : count_);
   }
-  int participants(int iteration) const {
-    return run_.scheme == Scheme::join ? std::min(count_, run_.batches - iteration * count_) : count_;
+  /// Returns how many gradients end an iteration.
+  int needed(int iteration) const {
+    if (run_.scheme != Scheme::join) return count_;
+    const int left = run_.batches - iteration * in_iteration();
+    return std::min(count_ - run_.backup, (left + run_.local_steps - 1) / run_.local_steps);
   }
 
   void start() {
@@ -130,15 +139,20 @@ class ReplicaSimulation {
 
   /// Each node begins with the worker behind it in the order, so that no two nodes send to the same one.
   int kth_after(int node, int k) const { return order_[at((rank_[at(node)] + k) % count_)]; }
+  /// Sends weights to all workers, or in an iteration with fewer batches than workers to the first ones.
   void send_weights_to_all(int server) {
-    const int workers = participants(servers_[at(server)].iteration);
+    const int iteration = servers_[at(server)].iteration;
+    const int workers = run_.backup > 0 ? count_ : needed(iteration);
     for (int k = 1; k <= count_; ++k) {
       const int worker = kth_after(servers_[at(server)].node, k);
-      if (worker < workers) send_weights(server, worker);
+      const bool computes = iteration > 0 && !contains(servers_[at(server)].waiting, worker);
+      if (worker < workers && !computes) send_weights(server, worker);
     }
+    servers_[at(server)].waiting.clear();
   }
   void send_weights(int server, int worker) {
-    const ServerState& state = servers_[at(server)];
+    ServerState& state = servers_[at(server)];
+    state.sent[at(worker)] = state.iteration;
     transfer({state.node, worker, state.part * workers_.bytes, {Kind::weights_arrive, worker, server}});
   }
   void send_gradient(int worker) {
@@ -212,29 +226,42 @@ class ReplicaSimulation {
         return send_gradient(event.worker);
       case Kind::gradient_arrives: {
         ServerState& server = servers_[at(event.server)];
+        if (is_late(server, event.worker)) return send_weights(event.server, event.worker);
         server.free = std::max(server.free, now_) + workers_.apply * server.part;
         return after(server.free - now_, {Kind::applied, event.worker, event.server});
       }
-      case Kind::applied: return synchronous() ? end_iteration(event.server) : end_gradient(event);
+      case Kind::applied: return synchronous() ? end_gradient_of_iteration(event) : end_gradient(event);
     }
   }
 
+  /// Returns the seconds of the work between two transfers.
   double gradient_seconds(int worker) {
     const double share = run_.scheme == Scheme::split ? 1.0 / count_ : 1.0;
     const double mean = share * workers_.gradient[at(worker)];
-    if (run_.jitter == 0.0) return mean;
-    const double spread = std::sqrt(std::log1p(run_.jitter * run_.jitter));
-    return mean * std::exp(spread * random_[at(worker)].normal() - 0.5 * spread * spread);
+    const int steps = run_.scheme == Scheme::join ? run_.local_steps : 1;
+    if (run_.jitter == 0.0) return steps * mean;
+    const double deviation = std::sqrt(std::log1p(run_.jitter * run_.jitter));
+    double seconds = 0.0;
+    for (int step = 0; step < steps; ++step) {
+      seconds += mean * std::exp(deviation * random_[at(worker)].normal() - 0.5 * deviation * deviation);
+    }
+    return seconds;
   }
 
-  void end_iteration(int index) {
-    ServerState& server = servers_[at(index)];
-    if (++server.applied < participants(server.iteration)) return;
-    server.applied = 0;
+  /// Whether a gradient is of an iteration that has ended without it.
+  bool is_late(const ServerState& server, int worker) const {
+    return synchronous() && server.sent[at(worker)] < server.iteration;
+  }
+
+  void end_gradient_of_iteration(const Event& event) {
+    ServerState& server = servers_[at(event.server)];
+    if (is_late(server, event.worker)) return send_weights(event.server, event.worker);
+    server.waiting.push_back(event.worker);
+    if (static_cast<int>(server.waiting.size()) < needed(server.iteration)) return;
     ++server.iteration;
     const auto slowest = std::ranges::min(servers_, {}, &ServerState::iteration).iteration;
     if (slowest > static_cast<int>(ends_.size())) ends_.push_back(now_);
-    if (server.iteration < units()) send_weights_to_all(index);
+    if (server.iteration < units()) send_weights_to_all(event.server);
   }
 
   void end_gradient(const Event& event) {
@@ -276,7 +303,11 @@ class ReplicaSimulation {
 
 Setting setting_of(const Workers& workers, const ReplicaRun& run) {
   const auto count = static_cast<int>(workers.gradient.size());
-  Setting setting{.scheme = run.scheme, .server = run.server, .workers = count, .batches = run.batches};
+  Setting setting{.scheme = run.scheme,
+                  .server = run.server,
+                  .workers = count,
+                  .batches = run.batches,
+                  .local_steps = run.scheme == Scheme::join ? run.local_steps : 1};
   double least = kForever;
   for (const NodeLink& link : workers.links) least = std::min({least, link.out, link.in});
   if (run.server == Server::central) least = std::min({least, workers.server.out, workers.server.in});
@@ -303,7 +334,8 @@ std::vector<double> spread(const std::vector<double>& tensors, std::size_t serve
 
 ReplicaTimes simulate(const Workers& workers, const ReplicaRun& run) {
   invariant(!workers.gradient.empty() && workers.links.size() == workers.gradient.size(), "each worker has a link");
-  invariant(run.batches >= static_cast<int>(workers.gradient.size()), "each worker has a batch");
+  const auto count = static_cast<int>(workers.gradient.size());
+  invariant(run.batches >= count && run.backup < count, "workers have batches, and some are no backups");
   return ReplicaSimulation(workers, run).run();
 }
 

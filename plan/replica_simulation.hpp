@@ -31,6 +31,10 @@ struct ReplicaRun {
   bool semaphore = false;  ///< each machine sends one transfer at a time, and receives one at a time
   /// The standard deviation of a gradient's time, as a part of its mean. Times are drawn from log-normal distributions.
   double jitter = 0.0;
+  /// In join, the workers whose gradients of an iteration are dropped because others came first (Chen et al., "Revisiting
+  /// distributed synchronous SGD", 2016). Their batches do not count.
+  int backup = 0;
+  int local_steps = 1;     ///< in join, the batches that a worker trains on by itself between two exchanges
   std::uint64_t seed = 1;  ///< of the jitter, and of the order in which servers serve workers
 };
 
@@ -53,6 +57,8 @@ std::vector<double> spread(const std::vector<double>& tensors, std::size_t serve
 /// Simulates a training.
 ///   - In a synchronous scheme, a server sends its weights to all workers, and again when it has applied the gradients of all of
 ///     them. Where the workers outnumber the batches left for join's last iteration, the first workers compute it.
+///   - A worker whose gradient was dropped is sent the newest weights once it has sent that gradient. Distributed servers drop
+///     gradients each for itself.
 ///   - In the asynchronous scheme, a worker that has sent its gradient receives a server's weights as soon as the server has
 ///     applied it. The next batch goes to whichever worker finishes first.
 ///   - A distributed server's part of the weights on a worker's own machine does not travel.

@@ -173,6 +173,49 @@ TEST(ReplicaSimulation, GivesTheFormulasOneWorkerForUnequalOnes) {
   EXPECT_EQ(seconds_alone(workers, 30), 30.0);
 }
 
+TEST(ReplicaSimulation, BackupWorkersSpareAnIterationItsSlowest) {
+  for (const Server server : kServers) {
+    Workers workers = equal(4, {1.0, 1e-7});
+    workers.gradient[2] = 3.4;
+    const auto seconds = [&](int backup, int batches) {
+      return simulate(workers, {.scheme = Scheme::join, .server = server, .batches = batches, .backup = backup}).seconds;
+    };
+    EXPECT_NEAR(seconds(0, 40), 34, 1e-3) << to_string(server);
+    // The three others end an iteration of three batches in a second.
+    EXPECT_NEAR(seconds(1, 30), 10, 1e-3) << to_string(server);
+    // With two backups, the slow one is never among the first two.
+    EXPECT_NEAR(seconds(2, 30), 15, 1e-3) << to_string(server);
+  }
+}
+
+TEST(ReplicaSimulation, ABackupWorkersGradientIsDroppedAndItGoesOnWithTheNewestWeights) {
+  // A transfer takes a second, and the first worker two for a gradient, the second 9.
+  Workers workers = equal(2, {2.0, 1.0});
+  workers.gradient[1] = 9.0;
+  workers.links[1] = workers.server = {1e9, 1e9};
+  const ReplicaRun run{.scheme = Scheme::join, .server = Server::central, .batches = 4, .semaphore = true, .backup = 1};
+  // Each iteration takes 1 + 2 + 1; the late gradient arrives after 9 s, and is too late again after 18.
+  EXPECT_NEAR(simulate(workers, run).seconds, 16, 1e-6);
+}
+
+TEST(ReplicaSimulation, LocalStepsSaveTransfers) {
+  constexpr Times kTimes{1.0, 0.3};
+  for (const bool semaphore : {false, true}) {
+    for (const Server server : kServers) {
+      const ReplicaRun run{.scheme = Scheme::join, .server = server, .batches = 400, .semaphore = semaphore,
+                           .local_steps = 10};
+      const double seconds = simulate(equal(4, kTimes), run).seconds;
+      const double exchange = server == Server::distributed ? 2 * 0.3 * 3 / 4 : (semaphore ? 5 : 8) * 0.3;
+      EXPECT_NEAR(seconds, 10 * (10 * 1.0 + exchange), 1e-9);
+      const Bounds bounds = seconds_by_formula(setting_of(equal(4, kTimes), run));
+      EXPECT_NEAR(seconds, semaphore ? bounds.best : bounds.worst, 1e-9);
+    }
+  }
+  // Two workers have 10 batches in an iteration of the last 15, and then one has the last five.
+  const ReplicaRun run{.scheme = Scheme::join, .server = Server::central, .batches = 15, .local_steps = 5};
+  EXPECT_NEAR(simulate(equal(2, kTimes), run).seconds, (5 + 4 * 0.3) + (5 + 2 * 0.3), 1e-9);
+}
+
 TEST(ReplicaSimulation, TheLastIterationOfJoinHasTheBatchesThatAreLeft) {
   constexpr Times kTimes{1.0, 0.1};
   const double ten = simulate(equal(4, kTimes), {Scheme::join, Server::central, 10}).seconds;

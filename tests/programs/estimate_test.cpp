@@ -90,6 +90,19 @@ TEST_F(Programs, AnEstimateIsDrawnForEachServer) {
   }
 }
 
+TEST(EstimateProgram, KnowsBackupWorkersAndLocalSteps) {
+  const auto seconds = [](const Words& more) {
+    Words words{"--t-grad", "1,1,3", "--t-comm", "0.1", "--type", "sync-join", "--server", "distributed", "--workers", "3",
+                "--jitter", "0",     "--latency", "0",  "--seeds", "1",        "--batches", "60", "--output", "csv"};
+    words.insert(words.end(), more.begin(), more.end());
+    return std::stod(rows_of(estimate(words)).back().at("simulated_s"));
+  };
+  constexpr double kExchange = 2 * 0.1 * 2 / 3;
+  EXPECT_NEAR(seconds({}), 20 * (3 + kExchange), 1e-5);
+  EXPECT_LT(seconds({"--backup", "1"}), 30 * (1 + 2 * kExchange));
+  EXPECT_NEAR(seconds({"--sync-every", "10"}), 2 * (30 + kExchange), 1e-5);
+}
+
 TEST(EstimateProgram, MeasuresANet) {
   // The device takes 5.8 MFLOP a forward pass and image, about three times as much in a step, at 1 GFLOP/s.
   const Words net{"--net",     kSource + "/nets/glyphs.yaml",
@@ -230,6 +243,9 @@ INSTANTIATE_TEST_SUITE_P(
         with_times("OutWithoutPlot", {"--out", "folder"}, "--out needs --output plot"),
         with_times("Jitter", {"--jitter", "301"}, "--jitter: '301' is not a number from 0 to 300"),
         with_times("Latency", {"--latency", "-1"}, "--latency"), with_times("Apply", {"--t-apply", "x"}, "--t-apply"),
+        with_times("BackupOfSplit", {"--backup", "1", "--type", "sync-split"}, "--backup is for sync-join"),
+        with_times("BackupOfAll", {"--backup", "4", "--workers", "4"}, "--backup 4 leaves no worker of 4"),
+        with_times("SyncEvery", {"--sync-every", "0"}, "--sync-every"),
         with_times("Seeds", {"--seeds", "0"}, "--seeds"),
         with_times("LinkOfNoNet", {"--link", "100"}, "--t-comm excludes --link"),
         with_times("WireOfNoNet", {"--wire", "bf16"}, "exclude"),
