@@ -20,7 +20,7 @@ std::string name_of(const EstimatePoint& point) {
   return fmt::format("{} on a {} server", to_string(point.scheme), to_string(point.server));
 }
 
-double speedup(const EstimatePoint& point, double seconds) { return point.alone / seconds; }
+double speedup_of(const EstimatePoint& point, double seconds) { return point.alone / seconds; }
 
 /// Says that a training takes `seconds` instead of the point's.
 std::string change(const std::string& what, const EstimatePoint& point, double seconds) {
@@ -71,9 +71,9 @@ std::string estimate_csv(const std::vector<EstimatePoint>& points, const Estimat
     const estimate::Bounds& f = p.formula;
     text += fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6f},{:.6f},{:.6f},{:.4f},{:.4f},{:.4f},", to_string(p.scheme),
                         to_string(p.server), p.workers, terms.batches, p.setting.gradient, p.setting.transfer, f.best,
-                        f.worst, f.mean(), speedup(p, f.best), speedup(p, f.worst), speedup(p, f.mean()));
+                        f.worst, f.mean(), speedup_of(p, f.best), speedup_of(p, f.worst), speedup_of(p, f.mean()));
     text += fmt::format("{:.6f},{:.6f},{:.6f},{:.4f},{:.3f},{},{},{}\n", p.simulated.low, p.simulated.median,
-                        p.simulated.high, speedup(p, p.simulated.median), p.staleness, terms.semaphore ? 1 : 0,
+                        p.simulated.high, speedup_of(p, p.simulated.median), p.staleness, terms.semaphore ? 1 : 0,
                         terms.backup, terms.local_steps);
   }
   return text;
@@ -88,8 +88,8 @@ std::string estimate_table(const std::vector<EstimatePoint>& points) {
     const estimate::Bounds& f = p.formula;
     const SimulatedRange& s = p.simulated;
     text += fmt::format("{:<11}{:<12}{:>9.4g}{:>9.4g}{:>9.4g}{:>9.2f}   {:>9.4g}{:>9.4g}{:>9.4g}{:>9.2f}{:>10}\n",
-                        to_string(p.scheme), to_string(p.server), f.best, f.mean(), f.worst, speedup(p, f.mean()),
-                        s.low, s.median, s.high, speedup(p, s.median),
+                        to_string(p.scheme), to_string(p.server), f.best, f.mean(), f.worst, speedup_of(p, f.mean()),
+                        s.low, s.median, s.high, speedup_of(p, s.median),
                         p.scheme == estimate::Scheme::async ? fmt::format("{:.1f}", p.staleness) : "-");
   }
   return text;
@@ -130,13 +130,13 @@ std::string changes_of(const EstimatePoint& point, const WorkerTimes& times, con
 namespace {
 
 /// Returns a gnuplot script: for each scheme the range of the simulation, and a dashed line for the formula.
-std::string script_of(const std::vector<EstimatePoint>& points, estimate::Server server, const std::string& picture) {
+std::string script_for(const std::vector<EstimatePoint>& points, estimate::Server server, const std::string& picture) {
   std::map<std::string, std::string> rows;
   for (const EstimatePoint& p : points) {
     if (p.server != server) continue;
     rows[to_string(p.scheme)] +=
-        fmt::format("{} {:.6g} {:.6g} {:.6g} {:.6g}\n", p.workers, speedup(p, p.simulated.median),
-                    speedup(p, p.simulated.high), speedup(p, p.simulated.low), speedup(p, p.formula.mean()));
+        fmt::format("{} {:.6g} {:.6g} {:.6g} {:.6g}\n", p.workers, speedup_of(p, p.simulated.median),
+                    speedup_of(p, p.simulated.high), speedup_of(p, p.simulated.low), speedup_of(p, p.formula.mean()));
   }
   std::string data;
   std::vector<std::string> lines;
@@ -168,7 +168,7 @@ std::string draw_estimate(const std::vector<EstimatePoint>& points, const Estima
   for (const estimate::Server server : {estimate::Server::central, estimate::Server::distributed}) {
     if (std::ranges::find(points, server, &EstimatePoint::server) == points.end()) continue;
     const std::string name = "speedup-" + to_string(server);
-    write_text(fmt::format("{}/{}.gnuplot", folder, name), script_of(points, server, name + ".png"));
+    write_text(fmt::format("{}/{}.gnuplot", folder, name), script_for(points, server, name + ".png"));
     const bool made = run_gnuplot(folder, name + ".gnuplot");
     files.push_back(name + (made ? ".png" : ".gnuplot"));
     drawn = drawn && made;

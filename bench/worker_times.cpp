@@ -90,7 +90,7 @@ Calibration calibration_of_slaves(const Net& net, const Cut& parts, const std::s
   return timed;
 }
 
-bool was_timed(const NodeLink& link) { return link.out > 0.0 && link.in > 0.0; }
+bool was_timed(const NodeLink& link) { return link.out >= 1.0 && link.in >= 1.0; }
 
 void take_speeds(const Calibration& timed, const Cut& parts, const std::string& file, WorkerTimes& times) {
   for (const MemberProfile& member : timed.members) {
@@ -127,7 +127,7 @@ std::vector<std::string> fields_of(const std::string& line) {
 }
 
 /// Returns the median over the epochs of a results.csv. Throws Error naming the file.
-double images_per_second(const std::string& file) {
+double rate_of_results(const std::string& file) {
   std::istringstream lines(read_text(file));
   std::string line;
   std::getline(lines, line);
@@ -156,7 +156,7 @@ void take_alone(const Net& net, const std::string& folder, WorkerTimes& times) {
     fail("{0}: the run had slaves but has no calibration.json, so the time of one machine is not known; give --t-grad",
          folder);
   }
-  const double rate = images_per_second(folder + "/results.csv");
+  const double rate = rate_of_results(folder + "/results.csv");
   times.gradient = {net.training.batch / rate};
   times.notes.push_back(fmt::format("the run took {:.4g} s for a batch of {} on one machine", times.gradient.front(),
                                     net.training.batch));

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
+std::size_t slot(int index) { return static_cast<std::size_t>(index); }
 
 /// One iteration of a synchronous scheme, or one gradient of the asynchronous scheme, is a unit of progress.
 class ReplicaSimulation {
@@ -25,27 +25,27 @@ class ReplicaSimulation {
         run_(run),
         count_(static_cast<int>(workers.gradient.size())),
         links_(cards(workers, run)),
-        order_(at(count_)),
-        rank_(at(count_) + 1, 0),
-        server_on_(at(count_) + 1, -1),
-        states_(at(count_)),
-        sends_(at(count_) + 1, false),
-        receives_(at(count_) + 1, false) {
+        order_(slot(count_)),
+        rank_(slot(count_) + 1, 0),
+        server_on_(slot(count_) + 1, -1),
+        states_(slot(count_)),
+        sends_(slot(count_) + 1, false),
+        receives_(slot(count_) + 1, false) {
     const bool central = run.server == Server::central;
-    const std::vector<double> parts = central ? std::vector<double>{1.0} : spread(workers.tensors, at(count_));
+    const std::vector<double> parts = central ? std::vector<double>{1.0} : spread(workers.tensors, slot(count_));
     for (std::size_t s = 0; s < parts.size(); ++s) {
       // A server without tensors takes part in nothing.
       if (parts[s] == 0.0) continue;
       const int node = central ? count_ : static_cast<int>(s);
-      server_on_[at(node)] = static_cast<int>(servers_.size());
-      servers_.push_back({.node = node, .part = parts[s], .sent = std::vector<int>(at(count_), 0), .waiting = {}});
+      server_on_[slot(node)] = static_cast<int>(servers_.size());
+      servers_.push_back({.node = node, .part = parts[s], .sent = std::vector<int>(slot(count_), 0), .waiting = {}});
     }
     for (State& state : states_) state.missing = servers_.size();
     std::iota(order_.begin(), order_.end(), 0);
     Random(run.seed, 0).shuffle(order_);
     for (int k = 0; k < count_; ++k) {
-      rank_[at(order_[at(k)])] = k;
-      random_.emplace_back(run.seed, 1 + at(k));
+      rank_[slot(order_[slot(k)])] = k;
+      random_.emplace_back(run.seed, 1 + slot(k));
     }
   }
 
@@ -54,10 +54,10 @@ class ReplicaSimulation {
     const int simulated = std::min(all, most_units());
     start();
     while (static_cast<int>(ends_.size()) < simulated) advance();
-    ReplicaTimes times{.seconds = ends_[at(simulated - 1)]};
+    ReplicaTimes times{.seconds = ends_[slot(simulated - 1)]};
     if (simulated < all) {
       const int half = simulated / 2;
-      const double each = (times.seconds - ends_[at(half - 1)]) / (simulated - half);
+      const double each = (times.seconds - ends_[slot(half - 1)]) / (simulated - half);
       times.seconds += each * (all - simulated);
     }
     if (run_.scheme == Scheme::async) times.staleness = staleness_ / simulated;
@@ -138,29 +138,29 @@ class ReplicaSimulation {
   }
 
   /// Each node begins with the worker behind it in the order, so that no two nodes send to the same one.
-  int kth_after(int node, int k) const { return order_[at((rank_[at(node)] + k) % count_)]; }
+  int kth_after(int node, int k) const { return order_[slot((rank_[slot(node)] + k) % count_)]; }
   /// Sends weights to all workers, or in an iteration with fewer batches than workers to the first ones.
   void send_weights_to_all(int server) {
-    const int iteration = servers_[at(server)].iteration;
+    const int iteration = servers_[slot(server)].iteration;
     const int workers = run_.backup > 0 ? count_ : needed(iteration);
     for (int k = 1; k <= count_; ++k) {
-      const int worker = kth_after(servers_[at(server)].node, k);
-      const bool computes = iteration > 0 && !contains(servers_[at(server)].waiting, worker);
+      const int worker = kth_after(servers_[slot(server)].node, k);
+      const bool computes = iteration > 0 && !contains(servers_[slot(server)].waiting, worker);
       if (worker < workers && !computes) send_weights(server, worker);
     }
-    servers_[at(server)].waiting.clear();
+    servers_[slot(server)].waiting.clear();
   }
   void send_weights(int server, int worker) {
-    ServerState& state = servers_[at(server)];
-    state.sent[at(worker)] = state.iteration;
+    ServerState& state = servers_[slot(server)];
+    state.sent[slot(worker)] = state.iteration;
     transfer({state.node, worker, state.part * workers_.bytes, {Kind::weights_arrive, worker, server}});
   }
   void send_gradient(int worker) {
     for (int k = 1; k <= count_; ++k) {
       const int node = run_.server == Server::central ? count_ : kth_after(worker, k);
-      const int server = server_on_[at(node)];
+      const int server = server_on_[slot(node)];
       if (server < 0) continue;
-      const double bytes = servers_[at(server)].part * workers_.bytes;
+      const double bytes = servers_[slot(server)].part * workers_.bytes;
       transfer({worker, node, bytes, {Kind::gradient_arrives, worker, server}});
       if (run_.server == Server::central) return;
     }
@@ -177,10 +177,10 @@ class ReplicaSimulation {
   /// Starts the transfers that need not wait for others.
   void start_transfers() {
     std::erase_if(waiting_, [this](int index) {
-      const Transfer& each = transfers_[at(index)];
+      const Transfer& each = transfers_[slot(index)];
       if (run_.semaphore) {
-        if (sends_[at(each.from)] || receives_[at(each.to)]) return false;
-        sends_[at(each.from)] = receives_[at(each.to)] = true;
+        if (sends_[slot(each.from)] || receives_[slot(each.to)]) return false;
+        sends_[slot(each.from)] = receives_[slot(each.to)] = true;
       }
       note_fetch(each.then);
       links_.send(each.from, each.to, Lane::prompt, each.bytes, index);
@@ -188,7 +188,7 @@ class ReplicaSimulation {
     });
   }
   void note_fetch(const Event& event) {
-    if (event.kind == Kind::weights_arrive) states_[at(event.worker)].fetched = updates_;
+    if (event.kind == Kind::weights_arrive) states_[slot(event.worker)].fetched = updates_;
   }
   void after(double seconds, const Event& event) { timers_.push({now_ + seconds, ++numbers_, event}); }
 
@@ -201,8 +201,8 @@ class ReplicaSimulation {
     ended_.clear();
     links_.take_ended(now_, ended_);
     for (const int index : ended_) {
-      const Transfer& each = transfers_[at(index)];
-      sends_[at(each.from)] = receives_[at(each.to)] = false;
+      const Transfer& each = transfers_[slot(index)];
+      sends_[slot(each.from)] = receives_[slot(each.to)] = false;
       after(workers_.latency, each.then);
     }
     while (!timers_.empty() && has_come(timers_.top().time, now_)) {
@@ -213,7 +213,7 @@ class ReplicaSimulation {
   }
 
   void handle(const Event& event) {
-    State& state = states_[at(event.worker)];
+    State& state = states_[slot(event.worker)];
     switch (event.kind) {
       case Kind::weights_arrive:
         if (--state.missing > 0) return;
@@ -225,7 +225,7 @@ class ReplicaSimulation {
         if (state.another) ++given_;
         return send_gradient(event.worker);
       case Kind::gradient_arrives: {
-        ServerState& server = servers_[at(event.server)];
+        ServerState& server = servers_[slot(event.server)];
         if (is_late(server, event.worker)) return send_weights(event.server, event.worker);
         server.free = std::max(server.free, now_) + workers_.apply * server.part;
         return after(server.free - now_, {Kind::applied, event.worker, event.server});
@@ -237,24 +237,24 @@ class ReplicaSimulation {
   /// Returns the seconds of the work between two transfers.
   double gradient_seconds(int worker) {
     const double share = run_.scheme == Scheme::split ? 1.0 / count_ : 1.0;
-    const double mean = share * workers_.gradient[at(worker)];
+    const double mean = share * workers_.gradient[slot(worker)];
     const int steps = run_.scheme == Scheme::join ? run_.local_steps : 1;
     if (run_.jitter == 0.0) return steps * mean;
     const double deviation = std::sqrt(std::log1p(run_.jitter * run_.jitter));
     double seconds = 0.0;
     for (int step = 0; step < steps; ++step) {
-      seconds += mean * std::exp(deviation * random_[at(worker)].normal() - 0.5 * deviation * deviation);
+      seconds += mean * std::exp(deviation * random_[slot(worker)].normal() - 0.5 * deviation * deviation);
     }
     return seconds;
   }
 
   /// Whether a gradient is of an iteration that has ended without it.
   bool is_late(const ServerState& server, int worker) const {
-    return synchronous() && server.sent[at(worker)] < server.iteration;
+    return synchronous() && server.sent[slot(worker)] < server.iteration;
   }
 
   void end_gradient_of_iteration(const Event& event) {
-    ServerState& server = servers_[at(event.server)];
+    ServerState& server = servers_[slot(event.server)];
     if (is_late(server, event.worker)) return send_weights(event.server, event.worker);
     server.waiting.push_back(event.worker);
     if (static_cast<int>(server.waiting.size()) < needed(server.iteration)) return;
@@ -265,7 +265,7 @@ class ReplicaSimulation {
   }
 
   void end_gradient(const Event& event) {
-    State& state = states_[at(event.worker)];
+    State& state = states_[slot(event.worker)];
     if (++state.applied == servers_.size()) {
       state.applied = 0;
       staleness_ += updates_ - state.computes_on;
