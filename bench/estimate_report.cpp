@@ -66,7 +66,8 @@ EstimatePoint estimate_point(const WorkerTimes& times, const EstimateTerms& term
 std::string estimate_csv(const std::vector<EstimatePoint>& points, const EstimateTerms& terms) {
   std::string text =
       "type,server,workers,batches,gradient_s,transfer_s,best_s,worst_s,estimate_s,best_speedup,worst_speedup,"
-      "estimate_speedup,simulated_low_s,simulated_s,simulated_high_s,simulated_speedup,staleness,semaphore,backup,sync_every\n";
+      "estimate_speedup,simulated_low_s,simulated_s,simulated_high_s,simulated_speedup,staleness,semaphore,backup,sync_"
+      "every\n";
   for (const EstimatePoint& p : points) {
     const estimate::Bounds& f = p.formula;
     text += fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6f},{:.6f},{:.6f},{:.4f},{:.4f},{:.4f},", to_string(p.scheme),

@@ -178,7 +178,8 @@ TEST(ReplicaSimulation, BackupWorkersSpareAnIterationItsSlowest) {
     Workers workers = equal(4, {1.0, 1e-7});
     workers.gradient[2] = 3.4;
     const auto seconds = [&](int backup, int batches) {
-      return simulate(workers, {.scheme = Scheme::join, .server = server, .batches = batches, .backup = backup}).seconds;
+      return simulate(workers, {.scheme = Scheme::join, .server = server, .batches = batches, .backup = backup})
+          .seconds;
     };
     EXPECT_NEAR(seconds(0, 40), 34, 1e-3) << to_string(server);
     // The three others end an iteration of three batches in a second.
@@ -202,8 +203,8 @@ TEST(ReplicaSimulation, LocalStepsSaveTransfers) {
   constexpr Times kTimes{1.0, 0.3};
   for (const bool semaphore : {false, true}) {
     for (const Server server : kServers) {
-      const ReplicaRun run{.scheme = Scheme::join, .server = server, .batches = 400, .semaphore = semaphore,
-                           .local_steps = 10};
+      const ReplicaRun run{
+          .scheme = Scheme::join, .server = server, .batches = 400, .semaphore = semaphore, .local_steps = 10};
       const double seconds = simulate(equal(4, kTimes), run).seconds;
       const double exchange = server == Server::distributed ? 2 * 0.3 * 3 / 4 : (semaphore ? 5 : 8) * 0.3;
       EXPECT_NEAR(seconds, 10 * (10 * 1.0 + exchange), 1e-9);

@@ -92,8 +92,9 @@ TEST_F(Programs, AnEstimateIsDrawnForEachServer) {
 
 TEST(EstimateProgram, KnowsBackupWorkersAndLocalSteps) {
   const auto seconds = [](const Words& more) {
-    Words words{"--t-grad", "1,1,3", "--t-comm", "0.1", "--type", "sync-join", "--server", "distributed", "--workers", "3",
-                "--jitter", "0",     "--latency", "0",  "--seeds", "1",        "--batches", "60", "--output", "csv"};
+    Words words{"--t-grad",    "1,1,3",     "--t-comm",  "0.1",      "--type",   "sync-join", "--server",
+                "distributed", "--workers", "3",         "--jitter", "0",        "--latency", "0",
+                "--seeds",     "1",         "--batches", "60",       "--output", "csv"};
     words.insert(words.end(), more.begin(), more.end());
     return std::stod(rows_of(estimate(words)).back().at("simulated_s"));
   };
