@@ -82,13 +82,13 @@ std::string estimate_csv(const std::vector<EstimatePoint>& points, const Estimat
 
 std::string estimate_table(const std::vector<EstimatePoint>& points) {
   std::string text =
-      fmt::format("{:<11}{:<12}{:^36}   {:^36}{:>10}\n{:<11}{:<12}{:>9}{:>9}{:>9}{:>9}   {:>9}{:>9}{:>9}{:>9}{:>10}\n",
-                  "", "", "formula", "simulation", "", "type", "server", "best/s", "mean/s", "worst/s", "speedup",
+      fmt::format("{:<11}{:<12}{:^39}   {:^39}\n{:<11}{:<12}{:>10}{:>10}{:>10}{:>9}   {:>10}{:>10}{:>10}{:>9}{:>10}\n",
+                  "", "", "formula", "simulation", "type", "server", "best/s", "mean/s", "worst/s", "speedup",
                   "least/s", "median/s", "most/s", "speedup", "staleness");
   for (const EstimatePoint& p : points) {
     const estimate::Bounds& f = p.formula;
     const SimulatedRange& s = p.simulated;
-    text += fmt::format("{:<11}{:<12}{:>9.4g}{:>9.4g}{:>9.4g}{:>9.2f}   {:>9.4g}{:>9.4g}{:>9.4g}{:>9.2f}{:>10}\n",
+    text += fmt::format("{:<11}{:<12}{:>10.4g}{:>10.4g}{:>10.4g}{:>9.2f}   {:>10.4g}{:>10.4g}{:>10.4g}{:>9.2f}{:>10}\n",
                         to_string(p.scheme), to_string(p.server), f.best, f.mean(), f.worst, speedup_of(p, f.mean()),
                         s.low, s.median, s.high, speedup_of(p, s.median),
                         p.scheme == estimate::Scheme::async ? fmt::format("{:.1f}", p.staleness) : "-");
