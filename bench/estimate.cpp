@@ -54,11 +54,6 @@ void check(const CLI::App& command, const EstimateOptions& options) {
       throw UsageError(fmt::format("{} is missing; give it, or --net NET or --from-run FOLDER to measure it", option));
     }
   }
-  for (const char* option : {"--link", "--wire"}) {
-    if (!measured && given(option)) {
-      throw UsageError(fmt::format("{} has no effect with --t-comm alone; leave it out, or give --net NET", option));
-    }
-  }
   if (given("--out") && options.output != "plot") throw UsageError("--out needs --output plot; no files are written");
   for (const char* option : {"--backup", "--sync-every"}) {
     if (given(option) && !contains(options.types, "sync-join")) {

@@ -27,6 +27,7 @@ std::vector<Row> rows_of(const std::string& text) {
     std::vector<std::string> fields;
     std::istringstream rest(line);
     for (std::string field; std::getline(rest, field, ',');) fields.push_back(field);
+    if (line.ends_with(',')) fields.emplace_back();
     if (names.empty()) {
       names = fields;
       continue;
@@ -72,7 +73,7 @@ TEST(EstimateProgram, ShowsTheSchemesThatAreAskedForAndComparesAll) {
   EXPECT_THAT(text, HasSubstr("fastest by the simulation: "));
   EXPECT_THAT(text, testing::ContainsRegex("sync-split on a central server would take\n"
                                            "  with one more worker  .*\n"
-                                           "  with twice the bandwidth +41.16 s, 1.41 times as fast\n"
+                                           "  with twice the bandwidth +41.15 s, 1.41 times as fast\n"
                                            "  with the semaphore +45.38 s, 1.28 times as fast\n"));
   const std::string slow = estimate({"--t-grad", "0.719", "--t-comm", "5.153", "--seeds", "1"});
   EXPECT_THAT(slow, HasSubstr("so none of the schemes pays"));
@@ -110,21 +111,21 @@ TEST(EstimateProgram, MeasuresANet) {
                   "--device",  "paced:1",
                   "--batch",   "20",
                   "--repeats", "2",
-                  "--link",    "100",
+                  "--link",    "10",
                   "--seeds",   "1",
                   "--output",  "csv",
-                  "--type",    "async",
+                  "--type",    "sync-join",
                   "--workers", "2"};
   const std::vector<Row> rows = rows_of(estimate(net));
   ASSERT_EQ(rows.size(), 4U);
   EXPECT_NEAR(std::stod(rows[0].at("gradient_s")), 0.3, 0.1);
-  // 114314 parameters of 4 bytes at 11.8 MB/s.
-  EXPECT_NEAR(std::stod(rows[0].at("transfer_s")), 114314 * 4 / 11.8e6, 1e-4);
-  // With two workers, dense1 lies at one of them, 100352 of all weights, and the other need not wait for its own part.
-  EXPECT_GT(std::stod(rows[3].at("simulated_s")), 1.05 * std::stod(rows[3].at("estimate_s")));
+  // 114314 parameters of 4 bytes at 1.18 MB/s.
+  EXPECT_NEAR(std::stod(rows[0].at("transfer_s")), 114314 * 4 / 1.18e6, 1e-3);
+  // One of two workers holds 100352 weights, those of dense1, and sends and receives more than half of all weights.
+  EXPECT_GT(std::stod(rows[3].at("simulated_s")), 1.2 * std::stod(rows[3].at("estimate_s")));
   Words half = net;
   half.insert(half.end(), {"--wire", "bf16"});
-  EXPECT_NEAR(std::stod(rows_of(estimate(half))[0].at("transfer_s")), 114314 * 2 / 11.8e6, 1e-4);
+  EXPECT_NEAR(std::stod(rows_of(estimate(half))[0].at("transfer_s")), 114314 * 2 / 1.18e6, 1e-3);
 }
 
 TEST_F(Programs, AnEstimateTakesTheMachinesOfARun) {
@@ -232,7 +233,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadEstimate{"Zero", {"--t-grad", "0", "--t-comm", "1"}, kUsage, "--t-grad: '0' is not a number from"},
         BadEstimate{"Negative", {"--t-grad", "1", "--t-comm", "-1"}, kUsage, "--t-comm: '-1' is not a number from"},
         BadEstimate{"NotANumber", {"--t-grad", "nan", "--t-comm", "1"}, kUsage, "'nan' is not a number from"},
-        BadEstimate{"EmptyNumber", {"--t-grad", "1,,2", "--t-comm", "1"}, kUsage, "--t-grad"},
         with_times("Type", {"--type", "join"}, "'join' is not known"),
         with_times("MistypedType", {"--type", "sync-jion"}, "did you mean sync-join?"),
         with_times("Server", {"--server", "both"}, "choose one of: central, distributed"),
@@ -248,7 +248,7 @@ INSTANTIATE_TEST_SUITE_P(
         with_times("BackupOfAll", {"--backup", "4", "--workers", "4"}, "--backup 4 leaves no worker of 4"),
         with_times("SyncEvery", {"--sync-every", "0"}, "--sync-every"),
         with_times("Seeds", {"--seeds", "0"}, "--seeds"),
-        with_times("LinkOfNoNet", {"--link", "100"}, "--t-comm excludes --link"),
+        with_times("LinkOfNoNet", {"--link", "100"}, "--t-comm and --link exclude each other"),
         with_times("WireOfNoNet", {"--wire", "bf16"}, "exclude"),
         with_times("DeviceOfNoNet", {"--device", "cpu"}, "--device"),
         with_times("DeviceOfGivenTimes", {"--net", kSource + "/nets/glyphs.yaml", "--device", "cpu"}, "exclude"),
