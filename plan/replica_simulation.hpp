@@ -31,11 +31,11 @@ struct ReplicaRun {
   bool semaphore = false;  ///< each machine sends one transfer at a time, and receives one at a time
   /// The standard deviation of a gradient's time, as a part of its mean. Times are drawn from log-normal distributions.
   double jitter = 0.0;
+  std::uint64_t seed = 1;  ///< of the jitter, and of the order in which servers serve workers
   /// In join, the workers whose gradients of an iteration are dropped because others came first (Chen et al., "Revisiting
   /// distributed synchronous SGD", 2016). Their batches do not count.
   int backup = 0;
-  int local_steps = 1;     ///< in join, the batches that a worker trains on by itself between two exchanges
-  std::uint64_t seed = 1;  ///< of the jitter, and of the order in which servers serve workers
+  int local_steps = 1;  ///< in join, the batches that a worker trains on by itself between two exchanges
 };
 
 struct ReplicaTimes {

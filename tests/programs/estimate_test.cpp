@@ -2,11 +2,11 @@
 
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <filesystem>
 #include <map>
 
 #include "tests/programs/programs.hpp"
+#include "tests/support/files.hpp"
 
 namespace convoy {
 namespace {
@@ -18,23 +18,15 @@ using testing::Not;
 using Words = std::vector<std::string>;
 using Row = std::map<std::string, std::string>;
 
-/// Returns the rows of a CSV file without quotation marks, by the names of its columns.
-std::vector<Row> rows_of(const std::string& text) {
+/// Returns the rows of a CSV file by the names of its columns.
+std::vector<Row> rows_of(const std::string& csv) {
   std::vector<Row> rows;
-  std::vector<std::string> names;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::vector<std::string> fields;
-    std::istringstream rest(line);
-    for (std::string field; std::getline(rest, field, ',');) fields.push_back(field);
-    if (line.ends_with(',')) fields.emplace_back();
-    if (names.empty()) {
-      names = fields;
-      continue;
-    }
-    EXPECT_EQ(fields.size(), names.size()) << line;
+  const std::vector<std::vector<std::string>> lines = fields_of(csv);
+  for (std::size_t line = 1; line < lines.size(); ++line) {
+    EXPECT_EQ(lines[line].size(), lines[0].size()) << csv;
     rows.emplace_back();
-    for (std::size_t i = 0; i < names.size() && i < fields.size(); ++i) rows.back()[names[i]] = fields[i];
+    for (std::size_t i = 0; i < std::min(lines[0].size(), lines[line].size()); ++i)
+      rows.back()[lines[0][i]] = lines[line][i];
   }
   return rows;
 }
