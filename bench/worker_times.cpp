@@ -1,7 +1,6 @@
 #include "bench/worker_times.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
