@@ -14,12 +14,14 @@ int run(int argc, char** argv) {
   convoy::add_conv(app);
   int code = convoy::kSuccess;
   convoy::add_energy(app, code);
+  convoy::add_estimate(app);
   convoy::add_operators(app);
   convoy::add_profile(app);
   convoy::add_sampling(app);
   convoy::add_simulate(app);
   convoy::add_sweep(app);
   convoy::add_train(app);
+  convoy::add_transfer(app);
   convoy::add_transport(app);
   return convoy::parse_command_line(app, "convoy-bench", argc, argv).value_or(code);
 }

@@ -20,8 +20,8 @@ using wire::Clock;
 
 constexpr auto kPatience = 60s;
 
-[[noreturn]] void timed_out(const char* what) {
-  fail("the other side did not {} within {} s", what, kPatience.count());
+[[noreturn]] void timed_out(const char* what, std::chrono::seconds patience = kPatience) {
+  fail("the other side did not {} within {} s", what, patience.count());
 }
 
 enum class Way { raw, frames, tensor };
@@ -122,18 +122,28 @@ void receive_transfers(const std::string& endpoint, const std::string& raw_host,
   Receiver(endpoint, raw_host, raw_port, join_key).run();
 }
 
-void TransferSender::wait_for_receivers(int count) {
+void TransferSender::wait_for_receivers(int count, std::chrono::seconds patience) {
   while (static_cast<int>(peers_.size()) < count) {
-    const auto from = link_.receive(Clock::now() + kPatience);
-    if (!from) timed_out("connect");
+    const auto from = link_.receive(Clock::now() + patience);
+    if (!from) timed_out("connect", patience);
     if (std::holds_alternative<wire::Attach>(from->envelope.message)) peers_.push_back(from->peer);
   }
 }
 
-double TransferSender::send_tensor(const Tensor& tensor) {
-  announce(encode({Way::tensor, 1, tensor.bytes()}));
+double TransferSender::send_tensor(const Tensor& tensor) { return send_all({tensor.span()}); }
+
+double TransferSender::send_tensors(const std::vector<Tensor>& tensors) {
+  std::vector<std::span<const float>> values;
+  for (const Tensor& tensor : tensors) values.push_back(tensor.span());
+  return send_all(values);
+}
+
+double TransferSender::send_all(const std::vector<std::span<const float>>& values) {
+  std::size_t bytes = 0;
+  for (const std::span<const float>& each : values) bytes += each.size_bytes();
+  announce(encode({Way::tensor, 1, bytes}));
   const Stopwatch watch;
-  wire::send_values({}, {tensor.span()}, [this](const wire::Envelope& piece) { send(piece); });
+  wire::send_values({}, values, [this](const wire::Envelope& piece) { send(piece); });
   await_done();
   return watch.seconds();
 }

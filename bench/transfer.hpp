@@ -1,7 +1,9 @@
 // Timed transfers of data to a receiving process, through Convoy's wire or a bare socket.
 #pragma once
 
+#include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,16 +25,18 @@ void receive_transfers(const std::string& endpoint, const std::string& raw_host,
                        const std::string& key = "");
 
 /// The sending side. All times are from the first byte to the answer that all data lies in the receivers' memory. Every
-/// wait ends with an Error after a minute.
+/// wait ends with an Error, by default after a minute.
 class TransferSender {
  public:
   explicit TransferSender(const std::string& endpoint, const std::optional<wire::MasterKeys>& keys = {})
       : link_(endpoint, {.max_message_bytes = kMostFrameBytes, .keys = keys}) {}
 
   std::string endpoint() const { return link_.endpoint(); }
-  void wait_for_receivers(int count);
+  void wait_for_receivers(int count, std::chrono::seconds patience = std::chrono::seconds(60));
   /// Returns the seconds to move one tensor into a tensor of each receiver: divide, copy, send, assemble.
   double send_tensor(const Tensor& tensor);
+  /// Returns the seconds to move tensors one after another, each as send_tensor() does.
+  double send_tensors(const std::vector<Tensor>& tensors);
   /// Returns the seconds to move `count` frames of `bytes` each.
   double send_frames(std::size_t count, std::size_t bytes);
   /// Returns the seconds to move `count` pieces of `bytes` each over a bare socket.
@@ -40,6 +44,7 @@ class TransferSender {
   void dismiss();
 
  private:
+  double send_all(const std::vector<std::span<const float>>& values);
   void announce(const wire::Message& order);
   void send(const wire::Envelope& envelope);
   void await_done();

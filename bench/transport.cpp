@@ -1,17 +1,15 @@
 #include <fmt/core.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <functional>
-#include <sstream>
 
 #include "bench/commands.hpp"
 #include "bench/raw_socket.hpp"
+#include "bench/receivers.hpp"
 #include "bench/statistics.hpp"
 #include "bench/transfer.hpp"
 #include "core/error.hpp"
@@ -33,65 +31,6 @@ struct TransportOptions {
 
 /// Bytes of one stream of frames, long enough that its start does not matter.
 constexpr std::size_t kStreamBytes = std::size_t{128} << 20;
-
-/// Receiving processes. The destructor ends them in any case.
-class Receivers {
- public:
-  /// Forks the processes, so it must run before any socket exists. They wait for start(), which names the endpoint.
-  explicit Receivers(int count) {
-    for (int i = 0; i < count; ++i) {
-      int ends[2];
-      if (pipe(ends) != 0) fail("cannot make a pipe to a receiving process");
-      const pid_t pid = fork();
-      if (pid == 0) run_child(ends);
-      close(ends[0]);
-      children_.push_back({pid, ends[1]});
-    }
-  }
-  ~Receivers() {
-    for (const Child& child : children_) {
-      close(child.pipe);
-      kill(child.pid, SIGTERM);
-      waitpid(child.pid, nullptr, 0);
-    }
-  }
-  Receivers(const Receivers&) = delete;
-  Receivers& operator=(const Receivers&) = delete;
-
-  void start(const std::string& endpoint, int raw_port, const std::string& key = "") {
-    const std::string word = fmt::format("{} {} {}\n", endpoint, raw_port, key);
-    for (const Child& child : children_) {
-      if (write(child.pipe, word.data(), word.size()) < 0) fail("a receiving process has ended unexpectedly");
-    }
-  }
-
- private:
-  struct Child {
-    pid_t pid;
-    int pipe;
-  };
-
-  [[noreturn]] static void run_child(const int* ends) {
-    close(ends[1]);
-    std::string word;
-    for (char c = 0; read(ends[0], &c, 1) == 1 && c != '\n';) word += c;
-    std::istringstream words(word);
-    std::string endpoint;
-    std::string key;
-    int raw_port = 0;
-    if (!(words >> endpoint >> raw_port)) _exit(1);
-    words >> key;
-    try {
-      receive_transfers(endpoint, "127.0.0.1", raw_port, key);
-    } catch (const std::exception& error) {
-      fmt::print(stderr, "receiver: {}\n", error.what());
-      _exit(1);
-    }
-    _exit(0);
-  }
-
-  std::vector<Child> children_;
-};
 
 double peak_mib() {
   rusage usage{};

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -258,21 +259,27 @@ class Cutter {
 
 Cut cut(const Net& net) { return Cutter(net).run(); }
 
-std::size_t parameter_count(const Net& net) {
-  std::size_t count = 0;
+std::vector<std::size_t> tensor_sizes(const Net& net) {
+  std::vector<std::size_t> sizes;
   for (const Layer& layer : net.layers) {
     const FeatureShape& in = input_of(net, layer);
     if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
-      count += static_cast<std::size_t>(conv->filters) *
-               (static_cast<std::size_t>(in.channels / conv->groups * conv->kernel_h * conv->kernel_w) +
-                (conv->bias ? 1 : 0));
+      const auto filters = static_cast<std::size_t>(conv->filters);
+      sizes.push_back(filters * static_cast<std::size_t>(in.channels / conv->groups * conv->kernel_h * conv->kernel_w));
+      if (conv->bias) sizes.push_back(filters);
     } else if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
-      count += static_cast<std::size_t>(dense->units) * (static_cast<std::size_t>(in.size()) + 1);
+      const auto units = static_cast<std::size_t>(dense->units);
+      sizes.insert(sizes.end(), {units * static_cast<std::size_t>(in.size()), units});
     } else if (std::holds_alternative<BatchNorm>(layer.spec)) {
-      count += 2 * static_cast<std::size_t>(in.channels);
+      sizes.insert(sizes.end(), 2, static_cast<std::size_t>(in.channels));
     }
   }
-  return count;
+  return sizes;
+}
+
+std::size_t parameter_count(const Net& net) {
+  const std::vector<std::size_t> sizes = tensor_sizes(net);
+  return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
 }
 
 }  // namespace convoy

@@ -161,6 +161,8 @@ struct Cut {
 /// layers.
 Cut cut(const Net& net);
 
+/// The number of values of each tensor of trained parameters, in the order of the layers: weights, then biases.
+std::vector<std::size_t> tensor_sizes(const Net& net);
 /// The number of trained parameters of all layers: weights and biases.
 std::size_t parameter_count(const Net& net);
 

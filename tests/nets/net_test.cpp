@@ -104,6 +104,17 @@ TEST(NetText, RoundTrip) {
   EXPECT_EQ(parameter_count(again), parameter_count(net));
 }
 
+TEST(NetGraph, KnowsTheTensorsThatAreTrained) {
+  const Net net = parse_net(net_of(R"(  - {name: c1, type: conv, filters: 6, kernel: [3, 1], bias: false}
+  - {name: b, type: batch_norm}
+  - {name: c2, type: conv, filters: 4, kernel: 1, groups: 2}
+)"),
+                            "t.yaml");
+  // c1 has no biases; out reads 4 maps of 10 x 10.
+  EXPECT_THAT(tensor_sizes(net), testing::ElementsAre(6 * 3 * 3, 6, 6, 4 * 3, 4, 4 * 400, 4));
+  EXPECT_EQ(parameter_count(net), 54U + 12 + 16 + 1604);
+}
+
 TEST(NetCut, StagesTakeTheirChannelLayers) {
   const Cut parts = cut(parse_net(net_of(R"(  - {name: c1, type: conv, filters: 5, kernel: 3}
   - {name: r, type: relu}

@@ -1,0 +1,250 @@
+// Tests the simulation of data-parallel training: closed forms of simple cases, and the bounds of the formulas.
+#include "plan/replica_simulation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace convoy::estimate {
+namespace {
+
+constexpr std::array kSchemes{Scheme::join, Scheme::split, Scheme::async};
+constexpr std::array kServers{Server::central, Server::distributed};
+
+/// Seconds of a gradient, and of a transfer of all weights.
+struct Times {
+  double gradient;
+  double transfer;
+};
+/// VGG16E, GoogLeNet, SqueezeNet and ResNet-34 on the machines of Slampa (2017).
+constexpr std::array kNets{Times{0.719, 5.153}, Times{0.763, 0.210}, Times{0.758, 0.033}, Times{0.821, 0.811}};
+
+Workers equal(int count, const Times& times) {
+  const NodeLink link{1.0 / times.transfer, 1.0 / times.transfer};
+  const auto workers = static_cast<std::size_t>(count);
+  return {.gradient = std::vector<double>(workers, times.gradient),
+          .links = std::vector<NodeLink>(workers, link),
+          .server = link,
+          .tensors = {}};
+}
+
+Bounds formula(Scheme scheme, Server server, const Times& times, int workers, int batches) {
+  return seconds_by_formula({scheme, server, times.gradient, times.transfer, workers, batches});
+}
+
+TEST(ReplicaSimulation, WithoutJitterIsTheWorstCaseOfTheFormulas) {
+  for (const Times& times : kNets) {
+    for (const int workers : {1, 2, 4, 8}) {
+      for (const Scheme scheme : kSchemes) {
+        for (const Server server : kServers) {
+          const double seconds = simulate(equal(workers, times), {scheme, server, 128}).seconds;
+          const double expected = formula(scheme, server, times, workers, 128).worst;
+          EXPECT_NEAR(seconds, expected, 1e-9 * expected)
+              << to_string(scheme) << " " << to_string(server) << " " << workers << " workers";
+        }
+      }
+    }
+  }
+}
+
+TEST(ReplicaSimulation, WithoutJitterTheSemaphoreIsTheBestCaseOfTheFormulas) {
+  for (const Times& times : kNets) {
+    for (const int workers : {1, 2, 4, 8}) {
+      for (const Scheme scheme : kSchemes) {
+        for (const Server server : kServers) {
+          const double seconds = simulate(equal(workers, times), {scheme, server, 128, true}).seconds;
+          const double expected = formula(scheme, server, times, workers, 128).best;
+          EXPECT_NEAR(seconds, expected, 1e-9 * expected)
+              << to_string(scheme) << " " << to_string(server) << " " << workers << " workers";
+        }
+      }
+    }
+  }
+}
+
+TEST(ReplicaSimulation, WithJitterAsynchronousTrainingLiesBetweenTheFormulas) {
+  for (const Times& times : {kNets[1], kNets[2], kNets[3]}) {
+    for (const int workers : {2, 4, 8}) {
+      const Bounds bounds = formula(Scheme::async, Server::central, times, workers, 128);
+      for (const bool semaphore : {false, true}) {
+        for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+          const ReplicaRun run{Scheme::async, Server::central, 128, semaphore, 0.05, seed};
+          const double seconds = simulate(equal(workers, times), run).seconds;
+          EXPECT_GT(seconds, 0.99 * bounds.best) << workers;
+          EXPECT_LT(seconds, 1.01 * bounds.worst) << workers;
+        }
+      }
+    }
+  }
+}
+
+TEST(ReplicaSimulation, WithJitterWorkersComeApartWhereTheLinkIsFree) {
+  const Bounds bounds = formula(Scheme::async, Server::central, kNets[2], 8, 128);
+  const ReplicaRun run{Scheme::async, Server::central, 128, false, 0.05};
+  EXPECT_LT(simulate(equal(8, kNets[2]), run).seconds, bounds.mean());
+}
+
+TEST(ReplicaSimulation, JitterMakesASynchronousIterationWaitForTheSlowest) {
+  const Workers workers = equal(8, {1.0, 0.01});
+  const double alone = simulate(workers, {Scheme::join, Server::distributed, 8000}).seconds;
+  const double seconds = simulate(workers, {Scheme::join, Server::distributed, 8000, false, 0.1, 3}).seconds;
+  // The largest of eight normal numbers is 1.42 deviations above their mean.
+  EXPECT_NEAR((seconds - alone) / 1000, 0.1424, 0.02);
+  // One worker waits for nobody, and the mean of its times does not depend on the jitter.
+  EXPECT_NEAR(simulate(equal(1, {1.0, 0.0001}), {Scheme::join, Server::central, 5000, false, 0.3, 3}).seconds, 5001,
+              100);
+}
+
+TEST(ReplicaSimulation, IsAFunctionOfItsSeed) {
+  const ReplicaRun run{Scheme::async, Server::distributed, 64, false, 0.1, 7};
+  const Workers workers = equal(4, kNets[1]);
+  EXPECT_EQ(simulate(workers, run).seconds, simulate(workers, run).seconds);
+  ReplicaRun other = run;
+  other.seed = 8;
+  EXPECT_NE(simulate(workers, run).seconds, simulate(workers, other).seconds);
+}
+
+TEST(ReplicaSimulation, SpreadsEachTensorToTheServerWithTheLeastBytes) {
+  EXPECT_EQ(spread({}, 4), std::vector<double>(4, 0.25));
+  // 5 to the first, 3 to the second, 1 to the third, 2 to the third, 4 to the second or third: to the second.
+  EXPECT_EQ(spread({5, 3, 1, 2, 4}, 3), (std::vector<double>{5.0 / 15, 7.0 / 15, 3.0 / 15}));
+  EXPECT_EQ(spread({1}, 2), (std::vector<double>{1, 0}));
+}
+
+TEST(ReplicaSimulation, ALargeTensorMakesItsServerTheBottleneck) {
+  constexpr Times kTimes{1.0, 0.3};
+  Workers workers = equal(4, kTimes);
+  // One worker holds all weights, and its card sends three copies and receives three gradients.
+  workers.tensors = {7.0};
+  for (const bool semaphore : {false, true}) {
+    const double seconds = simulate(workers, {Scheme::split, Server::distributed, 10, semaphore}).seconds;
+    const double expected = semaphore ? 10 * (4 * kTimes.transfer + 0.25) : 10 * (6 * kTimes.transfer + 0.25);
+    EXPECT_NEAR(seconds, expected, 1e-9) << semaphore;
+  }
+  // The largest part, 3/7 of the weights, is sent to three others and received from them.
+  workers.tensors = {3.0, 2.0, 1.0, 1.0};
+  EXPECT_NEAR(simulate(workers, {Scheme::join, Server::distributed, 40}).seconds,
+              10 * (1.0 + 6 * kTimes.transfer * 3 / 7), 1e-9);
+}
+
+TEST(ReplicaSimulation, CountsLatencyAndTheServersWork) {
+  Workers workers = equal(4, {1.0, 0.1});
+  workers.latency = 0.01;
+  EXPECT_NEAR(simulate(workers, {Scheme::join, Server::central, 40}).seconds, 10 * (8 * 0.1 + 1.0 + 2 * 0.01), 1e-9);
+  workers.apply = 0.05;
+  // All gradients arrive together, and the server applies one after the other.
+  EXPECT_NEAR(simulate(workers, {Scheme::join, Server::central, 40}).seconds,
+              10 * (8 * 0.1 + 1.0 + 2 * 0.01 + 4 * 0.05), 1e-9);
+  // Each of four servers applies a quarter of four gradients: first its own, then those that arrive together.
+  EXPECT_NEAR(simulate(workers, {Scheme::join, Server::distributed, 40}).seconds,
+              10 * (2 * 0.075 + 1.0 + 2 * 0.01 + 3 * 0.0125), 1e-9);
+}
+
+TEST(ReplicaSimulation, UnequalWorkersWaitOnlyWhereTheyMust) {
+  Workers workers = equal(3, {1.0, 1e-6});
+  workers.gradient = {1.0, 2.0, 4.0};
+  EXPECT_NEAR(simulate(workers, {Scheme::join, Server::central, 300}).seconds, 400, 0.1);
+  // 1.75 batches a second.
+  EXPECT_NEAR(simulate(workers, {Scheme::async, Server::central, 350}).seconds, 200, 4.1);
+  // A slow link holds up its own worker alone.
+  Workers linked = equal(2, {1.0, 1e-6});
+  linked.links[1] = {1.0, 0.5};
+  EXPECT_NEAR(simulate(linked, {Scheme::join, Server::central, 20}).seconds, 10 * (2 + 1 + 1), 0.1);
+  EXPECT_NEAR(simulate(linked, {Scheme::async, Server::central, 50}).seconds, 40, 4.1);
+}
+
+TEST(ReplicaSimulation, GivesTheFormulasOneWorkerForUnequalOnes) {
+  Workers workers = equal(3, {1.0, 0.1});
+  workers.gradient = {1.0, 2.0, 4.0};
+  workers.links[1] = {5.0, 10.0};
+  workers.bytes = 2.0;
+  const Setting join = setting_of(workers, {Scheme::join, Server::central, 30});
+  EXPECT_EQ(join.gradient, 4.0);
+  EXPECT_EQ(join.transfer, 0.4);
+  EXPECT_EQ(join.workers, 3);
+  EXPECT_EQ(join.batches, 30);
+  // 1.75 batches a second are those of three workers that take 3 / 1.75 s.
+  EXPECT_DOUBLE_EQ(setting_of(workers, {Scheme::async, Server::central, 30}).gradient, 3 / 1.75);
+  workers.server.in = 1.0;
+  EXPECT_EQ(setting_of(workers, {Scheme::join, Server::central, 30}).transfer, 2.0);
+  EXPECT_EQ(setting_of(workers, {Scheme::join, Server::distributed, 30}).transfer, 0.4);
+  EXPECT_EQ(seconds_alone(workers, 30), 30.0);
+}
+
+TEST(ReplicaSimulation, BackupWorkersSpareAnIterationItsSlowest) {
+  for (const Server server : kServers) {
+    Workers workers = equal(4, {1.0, 1e-7});
+    workers.gradient[2] = 3.4;
+    const auto seconds = [&](int backup, int batches) {
+      return simulate(workers, {.scheme = Scheme::join, .server = server, .batches = batches, .backup = backup})
+          .seconds;
+    };
+    EXPECT_NEAR(seconds(0, 40), 34, 1e-3) << to_string(server);
+    // The three others end an iteration of three batches in a second.
+    EXPECT_NEAR(seconds(1, 30), 10, 1e-3) << to_string(server);
+    // With two backups, the slow one is never among the first two.
+    EXPECT_NEAR(seconds(2, 30), 15, 1e-3) << to_string(server);
+  }
+}
+
+TEST(ReplicaSimulation, ABackupWorkersGradientIsDroppedAndItGoesOnWithTheNewestWeights) {
+  // A transfer takes a second, and the first worker two for a gradient, the second 9.
+  Workers workers = equal(2, {2.0, 1.0});
+  workers.gradient[1] = 9.0;
+  workers.links[1] = workers.server = {1e9, 1e9};
+  const ReplicaRun run{.scheme = Scheme::join, .server = Server::central, .batches = 4, .semaphore = true, .backup = 1};
+  // Each iteration takes 1 + 2 + 1; the late gradient arrives after 9 s, and is too late again after 18.
+  EXPECT_NEAR(simulate(workers, run).seconds, 16, 1e-6);
+}
+
+TEST(ReplicaSimulation, LocalStepsSaveTransfers) {
+  constexpr Times kTimes{1.0, 0.3};
+  for (const bool semaphore : {false, true}) {
+    for (const Server server : kServers) {
+      const ReplicaRun run{
+          .scheme = Scheme::join, .server = server, .batches = 400, .semaphore = semaphore, .local_steps = 10};
+      const double seconds = simulate(equal(4, kTimes), run).seconds;
+      const double exchange = server == Server::distributed ? 2 * 0.3 * 3 / 4 : (semaphore ? 5 : 8) * 0.3;
+      EXPECT_NEAR(seconds, 10 * (10 * 1.0 + exchange), 1e-9);
+      const Bounds bounds = seconds_by_formula(setting_of(equal(4, kTimes), run));
+      EXPECT_NEAR(seconds, semaphore ? bounds.best : bounds.worst, 1e-9);
+    }
+  }
+  // Two workers have 10 batches in an iteration of the last 15, and then one has the last five.
+  const ReplicaRun run{.scheme = Scheme::join, .server = Server::central, .batches = 15, .local_steps = 5};
+  EXPECT_NEAR(simulate(equal(2, kTimes), run).seconds, (5 + 4 * 0.3) + (5 + 2 * 0.3), 1e-9);
+}
+
+TEST(ReplicaSimulation, TheLastIterationOfJoinHasTheBatchesThatAreLeft) {
+  constexpr Times kTimes{1.0, 0.1};
+  const double ten = simulate(equal(4, kTimes), {Scheme::join, Server::central, 10}).seconds;
+  EXPECT_NEAR(ten, 2 * (8 * 0.1 + 1.0) + (4 * 0.1 + 1.0), 1e-9);
+}
+
+TEST(ReplicaSimulation, LongTrainingsAreSimulatedInPart) {
+  for (const Scheme scheme : kSchemes) {
+    for (const Server server : kServers) {
+      for (const bool semaphore : {false, true}) {
+        const double seconds = simulate(equal(8, kNets[2]), {scheme, server, 8'000'000, semaphore}).seconds;
+        const Bounds bounds = formula(scheme, server, kNets[2], 8, 8'000'000);
+        const double expected = semaphore ? bounds.best : bounds.worst;
+        EXPECT_NEAR(seconds, expected, 1e-6 * expected) << to_string(scheme) << " " << to_string(server);
+      }
+    }
+  }
+}
+
+TEST(ReplicaSimulation, CountsTheUpdatesBetweenWeightsAndGradient) {
+  EXPECT_EQ(simulate(equal(1, kNets[2]), {Scheme::async, Server::central, 50}).staleness, 0.0);
+  EXPECT_EQ(simulate(equal(4, kNets[2]), {Scheme::join, Server::central, 50}).staleness, 0.0);
+  // Each of the first four gradients has seen as many updates as are before it, and the others three each.
+  EXPECT_NEAR(simulate(equal(4, kNets[2]), {Scheme::async, Server::central, 400, true}).staleness,
+              (0 + 1 + 2 + 3 + 396 * 3) / 400.0, 1e-9);
+  // Four workers in step send four gradients at the same moment, and then fetch weights that have seen all four.
+  EXPECT_EQ(simulate(equal(4, kNets[2]), {Scheme::async, Server::distributed, 400}).staleness, (0 + 1 + 2 + 3) / 4.0);
+}
+
+}  // namespace
+}  // namespace convoy::estimate
