@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "plan/profile.hpp"
@@ -13,8 +14,8 @@ namespace convoy {
 /// fairness: no send can become faster unless a slower one becomes slower still. Times are in seconds.
 class Links {
  public:
-  /// `late` is the first of the tasks that moves_late() is about.
-  Links(const std::vector<NodeLink>& cards, int late);
+  /// `late` is the first of the tasks that moves_late() is about; by default there is none.
+  explicit Links(const std::vector<NodeLink>& cards, int late = std::numeric_limits<int>::max());
 
   void send(int from, int to, Lane lane, double bytes, int task);
   /// Shares the cards anew if pairs have begun or ended to send since the last call. Returns whether it did.
