@@ -104,6 +104,8 @@ class Node {
 
   /// The state of filters of a stage that the node owns.
   ShardState state(std::size_t stage, FilterRange filters) const;
+  /// The gradients of filters of a stage that the node owns, in the form of gradient_state(), after a training step.
+  ShardState gradients(std::size_t stage, FilterRange filters) const;
   /// Sets the state of filters of a stage. Ignores filters that the node does not hold.
   void set_state(std::size_t stage, FilterRange filters, const ShardState& state);
   /// The states of all filters that the node owns.

@@ -154,6 +154,18 @@ void Node::update(const Task& task) {
   shard.update(*work_.update);
 }
 
+ShardState Node::gradients(std::size_t stage, FilterRange filters) const {
+  const Piece& tile = pieces_[stage].front();
+  ShardState state = gradient_state(*tile.shard);
+  if (joins_gradients(static_cast<int>(stage))) {
+    const std::vector<Tensor>& sums = filter_sums_.at(static_cast<int>(stage));
+    for (std::size_t p = 0; p < sums.size(); ++p) {
+      if (sums[p].size() > 0) state.parameters[p].value = sums[p];
+    }
+  }
+  return slice(state, {filters.first - tile.filters.first, filters.count});
+}
+
 // ---- parameters ----------------------------------------------------------------------------------------------------
 
 /// Copies the parameters, or their gradients, of a send task. All parcels of the task are then cut from the copy.

@@ -21,6 +21,16 @@ void DeviceTensor::take_channels(const DeviceTensor& from, FilterRange channels,
   write(samples, target.span());
 }
 
+ShardState gradient_state(const Shard& shard) {
+  ShardState state = shard.state();
+  std::vector<Tensor> gradients = shard.gradients();
+  for (std::size_t p = 0; p < gradients.size(); ++p) {
+    state.parameters[p].moments.clear();
+    if (gradients[p].size() > 0) state.parameters[p].value = std::move(gradients[p]);
+  }
+  return state;
+}
+
 double gradient_squares(const Shard& shard) {
   double sum = 0.0;
   for (const Tensor& gradient : shard.gradients()) sum += sum_of_squares(gradient.span());

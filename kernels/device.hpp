@@ -207,6 +207,10 @@ class Shard {
   virtual void set_gradients(const std::vector<Tensor>& gradients) = 0;
 };
 
+/// Returns the gradients of the last backward in the form of a state without moments, in which the running averages are those
+/// after the last forward.
+ShardState gradient_state(const Shard& shard);
+
 /// Returns the sum of the squares of all gradients of the last backward.
 double gradient_squares(const Shard& shard);
 

@@ -68,6 +68,16 @@ double Heads::gradient_squares() const {
   return sum;
 }
 
+std::vector<DenseState<float>> Heads::gradients() const {
+  std::vector<DenseState<float>> gradients;
+  for (const Head<float>& head : heads_) {
+    for (std::size_t i = 0; i < head.states().size(); ++i) {
+      gradients.push_back({head.states()[i].name, {head.weight_gradient(i), {}}, {head.bias_gradient(i), {}}});
+    }
+  }
+  return gradients;
+}
+
 std::vector<DenseState<float>> Heads::states() const {
   std::vector<DenseState<float>> states;
   for (const Head<float>& head : heads_) states.insert(states.end(), head.states().begin(), head.states().end());

@@ -230,11 +230,22 @@ void Session::take_transferred(const wire::Piece& piece, const wire::Envelope& e
 
 // ---- a step --------------------------------------------------------------------------------------------------------
 
+/// Slaves of a master that updates the weights itself keep no moments.
+void Session::expect_moments_for(const UpdateStep& step) {
+  for (const Stage& stage : node().trunk()) {
+    if (has_parameters(stage) && stage.moments < moments_of(step.optimizer)) {
+      fail("an update needs {} moments for each parameter, and stage {} has {}", moments_of(step.optimizer), stage.name,
+           stage.moments);
+    }
+  }
+}
+
 void Session::on(const wire::Step& step) {
   const std::uint64_t due = step_ + (next_ ? 2 : 1);
   if (step.number != due) fail("step {} came where step {} was due", step.number, due);
   if (next_) fail("step {} came while step {} waits", step.number, step_ + 1);
   if (step.work.update && !gradients_) fail("an update came before the gradients that it needs");
+  if (step.work.update) expect_moments_for(*step.work.update);
   gradients_ = step.work.trains();
   if (in_step_) {
     next_ = step;

@@ -148,15 +148,18 @@ void Session::on(const wire::Snapshot& task) {
     fail("not all of filters {} to {} of stage {} are in a shard of this slave", task.filters.first,
          task.filters.first + task.filters.count - 1, task.stage_index);
   }
-  const ShardState state = node().state(task.stage_index, task.filters);
+  if (task.gradients && !gradients_) fail("gradients were asked for before a training step");
+  const ShardState state =
+      task.gradients ? node().gradients(task.stage_index, task.filters) : node().state(task.stage_index, task.filters);
+  wire::send_values({.step = 0, .task = task.stage_index, .first = 0}, wire::values_of(state),
+                    [this](const wire::Envelope& piece) { states_.push_back(piece); });
+  if (task.gradients) return;
   // After a loss, the master loads the snapshot again, and blocks that are still in the cache need not travel.
   for (const FilterRange& block : wire::state_blocks(task.filters)) {
     const ShardState part = wire::block_of(state, task.filters, block);
     const auto values = wire::values_of(part);
     cache_.keep(wire::content_of(values), values);
   }
-  wire::send_values({.step = 0, .task = task.stage_index, .first = 0}, wire::values_of(state),
-                    [this](const wire::Envelope& piece) { states_.push_back(piece); });
 }
 
 bool Session::send_state() {

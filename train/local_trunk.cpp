@@ -177,7 +177,12 @@ std::vector<ShardState> LocalTrunk::snapshot() {
   return states;
 }
 
-void LocalTrunk::load(const std::vector<ShardState>& states) {
+void LocalTrunk::begin_gradients() {
+  begun_.emplace();
+  for (const auto& shard : shards_) begun_->push_back(gradient_state(*shard));
+}
+
+void LocalTrunk::begin_load(const std::vector<ShardState>& states) {
   invariant(states.size() == shards_.size(), "there is one state for each stage");
   for (std::size_t s = 0; s < states.size(); ++s) shards_[s]->set_state(states[s]);
 }

@@ -30,7 +30,8 @@ class LocalTrunk : public Trunk {
   std::vector<ShardState> snapshot() override;
   void begin_snapshot() override { begun_ = snapshot(); }
   std::optional<std::vector<ShardState>> take_snapshot() override { return std::exchange(begun_, std::nullopt); }
-  void load(const std::vector<ShardState>& states) override;
+  void begin_gradients() override;
+  void begin_load(const std::vector<ShardState>& states) override;
   std::vector<MemberTime> take_times() override;
 
  private:

@@ -53,6 +53,8 @@ class Trunk {
   virtual void begin(const Tensor& images, const Pass& pass) = 0;
   /// Waits for the next samples, in ascending order. Returns nothing after the last sample of the batch.
   virtual std::optional<SampleRange> next_outputs() = 0;
+  /// Whether next_outputs() would not wait.
+  virtual bool outputs_ready() const { return true; }
   virtual std::size_t output_count() const = 0;
   /// The maps of one output. In testing only the last output is valid.
   virtual const Tensor& output(std::size_t number) const = 0;
@@ -75,6 +77,15 @@ class Trunk {
   virtual void update(const UpdateStep& step) = 0;
   /// Waits until all passes have finished, and with them the updates before the last pass.
   virtual void settle() {}
+  /// Whether settle() would not wait.
+  virtual bool settled() const { return true; }
+
+  // Several trunks can work at the same time if their owner polls each of them, and waits when none of them had work.
+  /// Handles the next message, or does the next task, without waiting. Returns false if there is none.
+  virtual bool poll() { return false; }
+  /// Waits for a short time, or until poll() of this trunk or of another one may have work.
+  virtual void wait() {}
+
   /// The first stage that an update left with values that are not finite, and the step of the update (Pass::step);
   /// nothing if none is known. An update is known at once on a processor of this machine, after the next forward on its
   /// GPU, and on slaves after the next settle(), snapshot() or forward pass in testing.
@@ -83,10 +94,18 @@ class Trunk {
   virtual std::vector<ShardState> snapshot() = 0;
   /// Begins a snapshot of the current state, which is collected while further steps run. Drops a snapshot in progress.
   virtual void begin_snapshot() = 0;
-  /// Takes the snapshot that begin_snapshot() began. Returns nothing if it is incomplete or was taken already.
+  /// Takes what begin_snapshot() or begin_gradients() began to collect. Returns nothing if it is incomplete or was taken already.
   virtual std::optional<std::vector<ShardState>> take_snapshot() = 0;
+  /// Begins to collect the gradients of the last backward pass, whose members have finished (settled()): take_snapshot()
+  /// returns them in the form of a state without moments, in which the running averages are those after the pass.
+  virtual void begin_gradients() = 0;
   /// Sets the state of every stage.
-  virtual void load(const std::vector<ShardState>& states) = 0;
+  void load(const std::vector<ShardState>& states) {
+    begin_load(states);
+    settle();
+  }
+  /// Begins to set the state of every stage. It is set once the trunk is settled().
+  virtual void begin_load(const std::vector<ShardState>& states) = 0;
   /// The times of each member since the last call.
   virtual std::vector<MemberTime> take_times() = 0;
 };

@@ -172,8 +172,9 @@ struct BodyEncoder {
   }
   Result operator()(const Squares& m) const { return {fb::Body::Squares, fb::CreateSquares(builder, m.sum).Union()}; }
   Result operator()(const Snapshot& m) const {
-    return {fb::Body::Snapshot,
-            fb::CreateSnapshot(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count)).Union()};
+    return {
+        fb::Body::Snapshot,
+        fb::CreateSnapshot(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count), m.gradients).Union()};
   }
   Result operator()(const Piece& m) const {
     return {fb::Body::Piece, fb::CreatePiece(builder, m.step, m.task, m.first).Union()};

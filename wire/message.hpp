@@ -16,7 +16,7 @@
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 13;
+inline constexpr std::uint32_t kProtocolVersion = 14;
 /// The capability of receiving and sending Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Says that the slave's device computes nothing and only takes the time of computing.
@@ -138,11 +138,12 @@ struct Step {
 struct Squares {
   double sum = 0.0;
 };
-/// Master to slave, between two steps: a request for the present state of filters of the slave's shard. The slave
-/// answers with Pieces, which it may send while further steps run.
+/// Master to slave, between two steps: a request for the present state of filters of the slave's shard, or for their
+/// gradients after a training step. The slave answers with Pieces, which it may send while further steps run.
 struct Snapshot {
   std::uint32_t stage_index = 0;
   FilterRange filters;
+  bool gradients = false;  ///< the gradient of each trained parameter, without moments, and the running averages
 };
 /// The payload holds values from index `first` on. In a step, they are the values of the sending task `task` of the
 /// plan's graph. If `step` is 0, they are the state of stage `task`: its parameters, each followed by the optimizer's

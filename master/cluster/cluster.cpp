@@ -9,14 +9,14 @@
 namespace convoy {
 
 Cluster::Cluster(const ClusterOptions& options, const NetOptions& net_options, const Net& net, const Cut& cut,
-                 const Observers& observers, const std::atomic<bool>& stop)
+                 const Observers& observers, const std::atomic<bool>& stop, std::shared_ptr<Device> device)
     : options_(options),
       cut_(cut),
       net_(net),
       observers_(observers),
       stop_(stop),
       threads_(net_options.device_options.threads),
-      device_(make_device(net_options.device, net_options.device_options)) {
+      device_(std::move(device)) {
   if (options.slaves > 0 && options.verify > 0) {
     verifier_.emplace(options.verify, *device_, [this](const std::string& text) { notice(observers_, text); });
   }
@@ -25,7 +25,8 @@ Cluster::Cluster(const ClusterOptions& options, const NetOptions& net_options, c
 std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop,
                                            wire::Network& network) {
-  auto cluster = std::make_unique<Cluster>(options, net_options, net, cut, observers, stop);
+  auto cluster = std::make_unique<Cluster>(options, net_options, net, cut, observers, stop,
+                                           make_device(net_options.device, net_options.device_options));
   if (options.slaves == 0) {
     cluster->train_alone();
     return cluster;
@@ -35,10 +36,19 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
          net.file, net.name);
   }
   expect_possible(options, cut, net.training.batch);
-  cluster->roster_ = gather_slaves(options, net.name, cluster->device().info().paced, observers, stop, network);
-  if (!cluster->roster_) return nullptr;
+  cluster->lobby_ = open_lobby(options, net.name, cluster->device().info().paced, observers, network);
+  cluster->crew_ = std::make_unique<Crew>(*cluster->lobby_);
+  if (!gather_slaves(options, *cluster->crew_, options.slaves, observers, stop)) return nullptr;
   cluster->form();
   return cluster;
+}
+
+void Cluster::become(const Replica& replica, Crew& crew) {
+  lobby_ = replica.lobby;
+  crew_ = std::make_unique<Crew>(*lobby_);
+  for (const std::string& name : replica.members) crew.hand_over(name, *crew_);
+  planned_.calibration = replica.calibration;
+  form();
 }
 
 // ---- members -------------------------------------------------------------------------------------------------------
@@ -64,8 +74,7 @@ void Cluster::form() {
 void Cluster::finish_alone() {
   slaves_ = nullptr;
   trunk_.reset();
-  dismiss("the master was interrupted");
-  roster_.reset();
+  part("the master was interrupted");
   train_alone();
 }
 
@@ -73,26 +82,27 @@ void Cluster::form_once() {
   slaves_ = nullptr;
   trunk_.reset();
   if (formed_ && slave_count() < static_cast<std::size_t>(options_.least_slaves)) {
-    gather_slaves(options_, *roster_, options_.least_slaves, observers_, stop_);
+    gather_slaves(options_, *crew_, options_.least_slaves, observers_, stop_);
     if (stop_) return finish_alone();
   }
   if (slave_count() == 0) {
-    notice(observers_, "this machine goes on alone");
+    notice(observers_, lobby_ && lobby_->has_several_crews()
+                           ? "a replica has no slaves left; the others do its batches, or this machine if none has any"
+                           : "this machine goes on alone");
     return train_alone();
   }
   const Work work{options_, cut_, net_.training.batch, *device_, threads_};
-  planned_ = plan_members(work, *roster_, observers_, planned_);
+  planned_ = plan_members(work, *crew_, observers_, planned_);
   if (planned_.fixed) {
-    roster_->admit_only(planned_.fixed->members(),
-                        "this run's shares are fixed, for other slaves; this one waits for the next");
+    lobby_->guests().admit_only(planned_.fixed->members(),
+                                "this run's shares are fixed, for other slaves; this one waits for the next");
   }
   if (!formed_ && planned_.better_alone()) {
     notice(observers_,
            fmt::format("training on this machine alone, since slaves would not make {} by a tenth; --exchange star and "
                        "ring use them all the same",
                        options_.objective == Objective::time ? "it faster" : "its energy less"));
-    roster_->dismiss("the master trains alone: slaves would not make it faster");
-    roster_.reset();
+    part("the master trains alone: slaves would not make it faster");
     return train_alone();
   }
   if (star_only_) set_exchange(planned_.plan, Exchange::star);
@@ -106,7 +116,7 @@ void Cluster::execute() {
     for (const auto& observer : observers_) observer->on_plan(plan);
   };
   auto trunk = std::make_unique<ClusterTrunk>(
-      cut_.trunk, planned_.plan, *roster_, options_.share ? device_.get() : nullptr,
+      cut_.trunk, planned_.plan, *crew_, options_.share ? device_.get() : nullptr,
       patience_for(planned_.plan, profiles),
       Rebalancing{.profiles = shares_move ? profiles : std::vector<MemberProfile>()}, on_plan);
   trunk->tell_energy_to(book_);
@@ -156,11 +166,11 @@ void Cluster::lose(const PeerLost& lost) {
     star_only_ = true;
     return;
   }
-  if (roster_ && lost.reason() == PeerLost::Reason::wrong) {
-    roster_->ban(lost.peer(), "this slave sent wrong values in this run; it may join the next run");
+  if (crew_ && lost.reason() == PeerLost::Reason::wrong) {
+    lobby_->guests().ban(lost.peer(), "this slave sent wrong values in this run; it may join the next run");
     for (const auto& observer : observers_) observer->on_wrong_work(*verifier_->found());
   }
-  if (!roster_ || !roster_->remove_lost(lost.peer(), lost.what())) throw lost;
+  if (!crew_ || !crew_->remove_lost(lost.peer(), lost.what())) throw lost;
   const std::size_t left = slave_count();
   notice(observers_,
          fmt::format("{}; {} left", lost.what(), left == 1 ? "1 slave is" : fmt::format("{} slaves are", left)));
@@ -179,43 +189,52 @@ Trunk& Cluster::recover(const PeerLost& lost) {
 
 void Cluster::count_step() {
   losses_ = 0;
-  if (roster_) roster_->count_step();
+  if (crew_) crew_->count_step();
 }
 
 bool Cluster::members_change() {
-  if (!roster_) return false;
+  if (!crew_) return false;
   // A trunk on slaves handles newcomers while it receives; without one, nothing else reads the link.
-  if (slaves_ == nullptr) roster_->attend();
-  return roster_->changes();
+  if (slaves_ == nullptr) crew_->attend();
+  return crew_->changes();
 }
 
 Trunk& Cluster::regroup() {
   constexpr std::size_t kMostAtOnce = 8;
   constexpr int kPause = 9;
   const auto began = wire::Clock::now();
-  Roster& roster = *roster_;
-  const std::vector<SlaveInfo> before = roster.slaves();
+  Crew& crew = *crew_;
+  const std::vector<SlaveInfo> before = crew.slaves();
   for (const SlaveInfo& slave : before) {
     if (!slave.leaving) continue;
     notice(observers_, fmt::format("slave {} leaves", slave.name));
-    roster.remove(slave.name, "the run goes on without it");
+    crew.remove(slave.name, "the run goes on without it");
   }
-  if (roster.open()) roster.take_in(kMostAtOnce);
-  for (const SlaveInfo& slave : roster.slaves()) {
+  if (crew.open()) crew.take_in(lobby_->has_several_crews() ? 1 : kMostAtOnce);
+  for (const SlaveInfo& slave : crew.slaves()) {
     const bool known = std::ranges::any_of(before, [&](const SlaveInfo& each) { return each.id == slave.id; });
     if (!known) notice(observers_, fmt::format("slave {} ({}) joins", slave.name, slave.device));
   }
   const int losses = losses_;
   form();
-  if (losses_ > losses && roster_) {
-    roster_->close_for(std::chrono::duration_cast<std::chrono::milliseconds>(kPause * (wire::Clock::now() - began)));
+  if (losses_ > losses && crew_) {
+    crew_->close_for(std::chrono::duration_cast<std::chrono::milliseconds>(kPause * (wire::Clock::now() - began)));
   }
   for (const auto& observer : observers_) observer->on_plan(plan());
   return trunk();
 }
 
 void Cluster::dismiss(const std::string& reason) {
-  if (roster_) roster_->dismiss(reason);
+  if (!crew_) return;
+  crew_->dismiss(reason);
+  lobby_->guests().dismiss(reason);
+}
+
+/// Dismisses all slaves, and takes part in no run with slaves any more.
+void Cluster::part(const std::string& reason) {
+  dismiss(reason);
+  crew_.reset();
+  lobby_.reset();
 }
 
 }  // namespace convoy

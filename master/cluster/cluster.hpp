@@ -14,9 +14,9 @@ namespace convoy {
 
 class Cluster {
  public:
-  /// See assemble().
+  /// A cluster of this machine's `device` alone, until it has members and forms; see assemble().
   Cluster(const ClusterOptions& options, const NetOptions& net_options, const Net& net, const Cut& cut,
-          const Observers& observers, const std::atomic<bool>& stop);
+          const Observers& observers, const std::atomic<bool>& stop, std::shared_ptr<Device> device);
 
   /// Waits for the slaves that `options` asks for, times them, plans, and has them compile their shards. Tells the
   /// observers what it is waiting for. Returns nothing if `stop` is set before all slaves have joined. All arguments
@@ -24,6 +24,15 @@ class Cluster {
   static std::unique_ptr<Cluster> assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop,
                                            wire::Network& network = wire::tcp_network());
+
+  /// A replica of the net: a cluster of some of the crew's members, whose times are known.
+  struct Replica {
+    std::shared_ptr<Lobby> lobby;
+    Calibration calibration;
+    std::vector<std::string> members;
+  };
+  /// Takes the members of a replica from `crew`, plans, and has them compile their shards.
+  void become(const Replica& replica, Crew& crew);
 
   /// The trunk is valid until the next recover() or regroup().
   Trunk& trunk() { return *trunk_; }
@@ -44,6 +53,8 @@ class Cluster {
   /// each other, the same slaves get a plan in a star. The caller must load the state of the new trunk. Throws Error if no
   /// member can hold the net, and PeerLost if slaves are lost again and again without a step in between.
   Trunk& recover(const PeerLost& lost);
+  /// Whether slaves compute the trunk.
+  bool has_slaves() const { return slaves_ != nullptr; }
   /// Counts a step that is done. The caller tells of each.
   void count_step();
   /// Whether slaves wait to join or want to leave.
@@ -64,18 +75,20 @@ class Cluster {
   void lose(const PeerLost& lost);
   void train_alone();
   void finish_alone();
-  std::size_t slave_count() const { return roster_ ? roster_->slaves().size() : 0; }
+  void part(const std::string& reason);
+  std::size_t slave_count() const { return crew_ ? crew_->slaves().size() : 0; }
 
   const ClusterOptions& options_;
   const Cut& cut_;
   const Net& net_;
   const Observers& observers_;
   const std::atomic<bool>& stop_;
-  int threads_;  ///< number of threads on this machine that compute the heads
-  std::unique_ptr<Device> device_;
+  int threads_;                       ///< number of threads on this machine that compute the heads
+  std::shared_ptr<Device> device_;    ///< all replicas of a run share it
   std::optional<Verifier> verifier_;  ///< with --verify
   EnergyBook book_;
-  std::unique_ptr<Roster> roster_;  ///< empty in a run without slaves
+  std::shared_ptr<Lobby> lobby_;  ///< null in a run without slaves; all replicas of a run share it
+  std::unique_ptr<Crew> crew_;    ///< the same
   Planned planned_;
   bool formed_ = false;  ///< whether a first trunk was made, so that the run has begun
   int losses_ = 0;       ///< number of losses since the last step

@@ -15,7 +15,7 @@ constexpr std::chrono::seconds kLinkPatience{6};
 
 }  // namespace
 
-void ClusterTrunk::send(std::size_t slave, const wire::Message& message) { roster_.send(slave, {message, {}}); }
+void ClusterTrunk::send(std::size_t slave, const wire::Message& message) { crew_.send(slave, {message, {}}); }
 
 void ClusterTrunk::send_all(const wire::Message& message) {
   for (std::size_t slave = 0; slave < slave_count(); ++slave) send(slave, message);
@@ -23,10 +23,10 @@ void ClusterTrunk::send_all(const wire::Message& message) {
 
 void ClusterTrunk::carry(const Parcel& parcel) {
   if (verifier_ != nullptr) verifier_->see(parcel.task, parcel.first, parcel.bytes.values);
-  roster_.send(static_cast<std::size_t>(parcel.to), {wire::Piece{.step = ahead_ ? step_ : own_step_,
-                                                                 .task = static_cast<std::uint32_t>(parcel.task),
-                                                                 .first = parcel.first},
-                                                     wire::Payload(parcel.bytes.owner, parcel.bytes.values)});
+  crew_.send(static_cast<std::size_t>(parcel.to), {wire::Piece{.step = ahead_ ? step_ : own_step_,
+                                                               .task = static_cast<std::uint32_t>(parcel.task),
+                                                               .first = parcel.first},
+                                                   wire::Payload(parcel.bytes.owner, parcel.bytes.values)});
 }
 
 void ClusterTrunk::expect_all() {
@@ -43,34 +43,46 @@ std::vector<std::size_t> ClusterTrunk::awaited() const {
 }
 
 void ClusterTrunk::broke_protocol(std::size_t slave, const std::string& what) const {
-  const std::string& name = roster_.slaves()[slave].name;
+  const std::string& name = crew_.slaves()[slave].name;
   throw PeerLost(name, fmt::format("slave {} broke the protocol: {}", name, printable(what, kMostWords)));
 }
 
 void ClusterTrunk::run_until(const std::function<bool()>& over) {
-  constexpr auto kTick = std::chrono::seconds(1);
-  auto since = wire::Clock::now();
+  idle_since_ = wire::Clock::now();
   while (!over()) {
-    // Messages that have arrived go before the next task of the master's own share, because slaves may wait for their
-    // effect.
-    auto arrival = roster_.receive({}, patience_, wire::Clock::now());
-    if (!arrival && node_->work()) continue;
-    const auto now = wire::Clock::now();
-    waited_ += now - std::exchange(since, now);
-    if (!arrival && now >= unreached_at_) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
-    if (!arrival && waited_ > limit()) end_at_limit();
-    if (!arrival) {
-      const bool at_work = step_ > 0 || moving_;
-      const Stopwatch waiting;
-      // Slaves whose links broke wait for another plan; it is no fault of theirs that they make no progress.
-      const bool broken = unreached_at_ != wire::Deadline::max();
-      arrival = roster_.receive(broken ? std::vector<std::size_t>() : awaited(), patience(),
-                                std::min(unreached_at_, now + kTick),
-                                at_work ? Roster::Awaited::at_work : Roster::Awaited::one_by_one);
-      if (own_ != nullptr) times_.back().wait += waiting.seconds();
-    }
-    if (arrival) take(arrival->slave, arrival->envelope);
+    if (!poll()) wait();
   }
+}
+
+bool ClusterTrunk::poll() {
+  // Messages that have arrived go before the next task of the master's own share, because slaves may wait for their
+  // effect.
+  if (const auto arrival = crew_.receive({}, patience_, wire::Clock::now())) {
+    take(arrival->slave, arrival->envelope);
+    return true;
+  }
+  if (node_->work()) return true;
+  // Time in which nobody polled the trunk is not time that slaves took.
+  constexpr wire::Clock::duration kMostBetween = std::chrono::seconds(1);
+  const auto now = wire::Clock::now();
+  const auto idle = std::min(now - std::exchange(idle_since_, now), kMostBetween);
+  waited_ += idle;
+  if (now >= unreached_at_) throw PeerLost("", unreached_, PeerLost::Reason::unreachable);
+  if (waited_ > limit()) end_at_limit();
+  // Slaves whose links broke wait for another plan; it is no fault of theirs that they make no progress.
+  if (unreached_at_ != wire::Deadline::max()) return false;
+  // Silence counts when no message is left, or when others have kept the link busy for so long.
+  loud_ = crew_.quiet() ? wire::Clock::duration(0) : loud_ + idle;
+  if (!crew_.quiet() && loud_ <= patience()) return false;
+  const bool at_work = step_ > 0 || moving_;
+  crew_.judge(awaited(), patience(), at_work ? Crew::Awaited::at_work : Crew::Awaited::one_by_one);
+  return false;
+}
+
+void ClusterTrunk::wait() {
+  const Stopwatch waiting;
+  crew_.wait();
+  if (own_ != nullptr) times_.back().wait += waiting.seconds();
 }
 
 /// The first steps compile kernels and fill caches, so they get the patience that was given. Later steps have shown how
@@ -111,7 +123,7 @@ void ClusterTrunk::end_at_limit() {
   if (const auto sender = node_->awaited_sender(); step_ > 0 && sender && is_slave(*sender)) {
     slave = static_cast<std::size_t>(*sender);
   }
-  const std::string& name = roster_.slaves()[slave].name;
+  const std::string& name = crew_.slaves()[slave].name;
   throw PeerLost(name, fmt::format("slave {} holds the others up: it did not finish its part {}", name, how_long));
 }
 
@@ -129,8 +141,12 @@ bool ClusterTrunk::through_master() const {
   return true;
 }
 
+bool ClusterTrunk::settled() const {
+  return node_->finished() && std::ranges::none_of(owed_, [](int owed) { return owed > 0; });
+}
+
 void ClusterTrunk::settle() {
-  run_until([this] { return node_->finished() && std::ranges::none_of(owed_, [](int owed) { return owed > 0; }); });
+  run_until([this] { return settled(); });
 }
 
 /// Calls `call`, which handles a message of `slave`. Blames the slave for any Error, unless a member was lost meanwhile
@@ -149,7 +165,7 @@ void ClusterTrunk::judged(std::size_t slave, const Call& call) const {
 }
 
 void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
-  const std::string& name = roster_.slaves()[slave].name;
+  const std::string& name = crew_.slaves()[slave].name;
   if (const auto* assigned = std::get_if<wire::Assigned>(&envelope.message)) {
     if (assigned->token == token_) assigned_[slave] = true;
     return;
@@ -194,8 +210,7 @@ void ClusterTrunk::take_done(std::size_t slave, const wire::Done& done) {
   times_[slave].compute += done.compute;
   times_[slave].transfer += done.transfer;
   times_[slave].wait += done.wait;
-  if (book_ != nullptr && done.energy)
-    book_->take(roster_.slaves()[slave].id, roster_.slaves()[slave].name, *done.energy);
+  if (book_ != nullptr && done.energy) book_->take(crew_.slaves()[slave].id, crew_.slaves()[slave].name, *done.energy);
   if (!step.counts || done.stages.size() != stages_.size()) return;
   rebalancer_.add(slave, done.stages);
   for (const double seconds : done.stages) longest_ = std::max(longest_, seconds);
@@ -213,7 +228,7 @@ void ClusterTrunk::take_unreached(std::size_t slave, const wire::Unreached& miss
   // are both alive needs another plan.
   if (ready_ && unreached_.empty()) unreached_at_ = wire::Clock::now() + kLinkPatience;
   unreached_ +=
-      fmt::format("{}slave {} cannot connect to {}", unreached_.empty() ? "" : "; ", roster_.slaves()[slave].name,
+      fmt::format("{}slave {} cannot connect to {}", unreached_.empty() ? "" : "; ", crew_.slaves()[slave].name,
                   printable(fmt::format("{}", fmt::join(missed.peers, ", ")), kMostWords));
 }
 

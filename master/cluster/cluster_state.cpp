@@ -8,11 +8,11 @@
 
 namespace convoy {
 
-/// Returns the state of filters of a node's shard. The state of a slave's shard arrives later.
-std::shared_ptr<ComingState> ClusterTrunk::ask(std::size_t stage, int node, FilterRange filters) {
-  if (is_slave(node)) return states_->ask(static_cast<std::size_t>(node), stage, filters);
+/// Returns the state of filters of a node's shard, or their gradients. Those of a slave arrive later.
+std::shared_ptr<ComingState> ClusterTrunk::ask(std::size_t stage, int node, FilterRange filters, bool gradients) {
+  if (is_slave(node)) return states_->ask(static_cast<std::size_t>(node), stage, filters, gradients);
   auto own = std::make_shared<ComingState>();
-  own->of = {stage, filters, node_->state(stage, filters)};
+  own->of = {stage, filters, gradients ? node_->gradients(stage, filters) : node_->state(stage, filters)};
   return own;
 }
 
@@ -28,9 +28,22 @@ void ClusterTrunk::give(int node, const FilterState& state) {
 void ClusterTrunk::begin_snapshot() {
   end_step();
   apply_update();
+  collect(false);
+}
+
+void ClusterTrunk::begin_gradients() {
+  invariant(training_ && settled(), "gradients are those of a training step that has ended");
+  collect(true);
+}
+
+/// Asks the owners of all filters for their states or gradients.
+void ClusterTrunk::collect(bool gradients) {
+  collects_gradients_ = gradients;
   snapshot_.clear();
   for (std::size_t s = 0; s < stages_.size(); ++s) {
-    for (const Assignment& owner : owners_of(plan_.stages[s])) snapshot_.push_back(ask(s, owner.member, owner.filters));
+    for (const Assignment& owner : owners_of(plan_.stages[s])) {
+      snapshot_.push_back(ask(s, owner.member, owner.filters, gradients));
+    }
   }
 }
 
@@ -41,7 +54,10 @@ bool ClusterTrunk::snapshot_complete() const {
 std::optional<std::vector<ShardState>> ClusterTrunk::take_snapshot() {
   if (snapshot_.empty() || !snapshot_complete()) return std::nullopt;
   std::vector<ShardState> states;
-  for (const Stage& stage : stages_) states.push_back(zero_state(stage, stage.conv.filters));
+  for (Stage stage : stages_) {
+    if (collects_gradients_) stage.moments = 0;
+    states.push_back(zero_state(stage, stage.conv.filters));
+  }
   for (const auto& part : std::exchange(snapshot_, {})) {
     paste(part->of.state, part->of.filters, states[part->of.stage]);
   }
@@ -89,11 +105,11 @@ void ClusterTrunk::end_verification() {
   }
 }
 
-void ClusterTrunk::load(const std::vector<ShardState>& states) {
+void ClusterTrunk::begin_load(const std::vector<ShardState>& states) {
   invariant(states.size() == stages_.size(), "there is one state for each stage");
+  end_step();
   settle();
   update_.reset();
-  training_ = false;
   broken_.clear();
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     for (int node = 0; node <= static_cast<int>(slave_count()); ++node) {
@@ -101,7 +117,6 @@ void ClusterTrunk::load(const std::vector<ShardState>& states) {
       if (held.count > 0 && has_parameters(stages_[s])) give(node, {s, held, slice(states[s], held)});
     }
   }
-  settle();
 }
 
 void ClusterTrunk::change_plan(const Plan& plan) {

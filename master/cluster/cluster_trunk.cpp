@@ -19,21 +19,21 @@ std::string make_token() {
 
 }  // namespace
 
-ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own,
+ClusterTrunk::ClusterTrunk(std::vector<Stage> stages, Plan plan, Crew& crew, Device* own,
                            std::chrono::milliseconds patience, Rebalancing rebalancing,
                            std::function<void(const Plan&)> on_plan)
     : stages_(std::move(stages)),
       plan_(std::move(plan)),
-      roster_(roster),
+      crew_(crew),
       own_(own),
       patience_(patience),
-      owed_(roster.slaves().size(), 0),
+      owed_(crew.slaves().size(), 0),
       rebalancer_(std::move(rebalancing)),
       on_plan_(std::move(on_plan)) {
   validate(plan_, stages_);
   invariant(!stages_.empty(), "a cluster needs stages to share");
-  invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members match the roster");
-  for (const SlaveInfo& slave : roster_.slaves()) {
+  invariant(plan_.members.size() == slave_count() + (own != nullptr ? 1 : 0), "the plan's members match the crew");
+  for (const SlaveInfo& slave : crew_.slaves()) {
     if (plan_.wire != NumberType::fp32 && !slave.sixteen_bits) {
       throw PeerLost(
           slave.name,
@@ -60,7 +60,7 @@ void ClusterTrunk::execute(bool keep, const std::vector<wire::StateMove>& moves)
   gave_up_.assign(slave_count(), false);
   unreached_.clear();
   unreached_at_ = wire::Deadline::max();
-  states_.emplace(roster_, stages_);
+  states_.emplace(crew_, stages_);
   assign(keep, moves);
   node_ = std::make_unique<Node>(plan_, stages_, static_cast<int>(slave_count()), own_,
                                  Carrier{.send = [this](Parcel&& parcel) { carry(parcel); },
@@ -81,7 +81,7 @@ void ClusterTrunk::assign(bool keep, const std::vector<wire::StateMove>& moves) 
   assigned_.assign(slave_count(), false);
   wire::Assign assign{.trunk = stages_, .plan = plan_, .node = 0, .token = token_, .peers = {}, .keep = keep};
   assign.moves = moves;
-  for (const SlaveInfo& slave : roster_.slaves()) {
+  for (const SlaveInfo& slave : crew_.slaves()) {
     const bool listens = slave.peer_port != 0;
     assign.peers.push_back(listens ? wire::endpoint_for_peers(slave.address, slave.peer_port) : "");
     assign.peer_keys.push_back(slave.peer_key);

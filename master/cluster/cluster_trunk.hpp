@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "exchange/node.hpp"
+#include "master/cluster/crew.hpp"
 #include "master/cluster/energy_book.hpp"
-#include "master/cluster/roster.hpp"
 #include "master/cluster/state_transfer.hpp"
 #include "master/cluster/verifier.hpp"
 #include "plan/rebalance.hpp"
@@ -22,12 +22,12 @@ namespace convoy {
 
 class ClusterTrunk : public Trunk {
  public:
-  /// Has every slave drop its current work, compile its shards and connect to its peers. plan.members are the roster's
+  /// Has every slave drop its current work, compile its shards and connect to its peers. plan.members are the crew's
   /// slaves in their order, followed by kMasterName if the master computes a share on its device `own`. `patience` is
   /// how long a slave that owes an answer may be silent in the first steps of a plan. `on_plan` is called with each new
-  /// plan before its first step. Roster and device must outlive the trunk. The constructor and all other calls throw
-  /// PeerLost; the roster can then be used for another plan.
-  ClusterTrunk(std::vector<Stage> stages, Plan plan, Roster& roster, Device* own, std::chrono::milliseconds patience,
+  /// plan before its first step. Crew and device must outlive the trunk. The constructor and all other calls throw
+  /// PeerLost; the crew can then be used for another plan.
+  ClusterTrunk(std::vector<Stage> stages, Plan plan, Crew& crew, Device* own, std::chrono::milliseconds patience,
                Rebalancing rebalancing = {}, std::function<void(const Plan&)> on_plan = {});
 
   /// Has `verifier` compute some of the slaves' work again from now on. A slave whose work is wrong is lost: the call after
@@ -40,6 +40,7 @@ class ClusterTrunk : public Trunk {
   /// Gives the slaves the step before they have finished the one before it, so that none of them waits for another.
   void begin(const Tensor& images, const Pass& pass) override;
   std::optional<SampleRange> next_outputs() override;
+  bool outputs_ready() const override { return node_->outputs_ready() > given_ || given_ == plan_.micro_batches; }
   std::size_t output_count() const override { return outputs_of(stages_).size(); }
   const Tensor& output(std::size_t number) const override { return node_->output(number); }
   using Trunk::backward;
@@ -48,11 +49,15 @@ class ClusterTrunk : public Trunk {
   void update(const UpdateStep& step) override;
   /// Waits until no slave owes an answer and the master's node has finished its step.
   void settle() override;
+  bool settled() const override;
+  bool poll() override;
+  void wait() override;
   std::optional<Broken> broken() const override;
   std::vector<ShardState> snapshot() override;
   void begin_snapshot() override;
   std::optional<std::vector<ShardState>> take_snapshot() override;
-  void load(const std::vector<ShardState>& states) override;
+  void begin_gradients() override;
+  void begin_load(const std::vector<ShardState>& states) override;
   std::vector<MemberTime> take_times() override;
 
   /// Changes to another plan for the same members, from the next step on. The state of a filter moves to its new
@@ -71,14 +76,14 @@ class ClusterTrunk : public Trunk {
     long update = 0;      ///< Pass::step of the gradients by which it updates
   };
 
-  std::size_t slave_count() const { return roster_.slaves().size(); }
+  std::size_t slave_count() const { return crew_.slaves().size(); }
   bool is_slave(int node) const { return static_cast<std::size_t>(node) < slave_count(); }
   void send(std::size_t slave, const wire::Message& message);
   void send_all(const wire::Message& message);
   void carry(const Parcel& parcel);
   /// Counts one more Done that every slave owes.
   void expect_all();
-  /// Runs the master's own tasks and handles messages from slaves, until over() is true.
+  /// Polls and waits until over() is true.
   void run_until(const std::function<bool()>& over);
   void send_step(const StepWork& work);
   Given given(std::uint64_t step) const { return steps_.contains(step) ? steps_.at(step) : Given{}; }
@@ -103,7 +108,8 @@ class ClusterTrunk : public Trunk {
   void execute(bool keep, const std::vector<wire::StateMove>& moves = {});
   void assign(bool keep, const std::vector<wire::StateMove>& moves);
 
-  std::shared_ptr<ComingState> ask(std::size_t stage, int node, FilterRange filters);
+  std::shared_ptr<ComingState> ask(std::size_t stage, int node, FilterRange filters, bool gradients = false);
+  void collect(bool gradients);
   void give(int node, const FilterState& state);
   bool snapshot_complete() const;
   void begin_verification(const Pass& pass);
@@ -112,7 +118,7 @@ class ClusterTrunk : public Trunk {
 
   std::vector<Stage> stages_;
   Plan plan_;
-  Roster& roster_;
+  Crew& crew_;
   Device* own_;
   std::chrono::milliseconds patience_;
   double longest_ = 0.0;  ///< the longest time, in seconds, that any slave computed one stage in a step of this plan
@@ -136,7 +142,9 @@ class ClusterTrunk : public Trunk {
   std::vector<MemberTime> times_;
   Rebalancer rebalancer_;
   std::function<void(const Plan&)> on_plan_;
-  std::chrono::duration<double> waited_{0};  ///< time in run_until() since the slaves were given work
+  std::chrono::duration<double> waited_{0};  ///< time in which there was nothing to do since the slaves were given work
+  wire::Deadline idle_since_;                ///< until when waited_ counts
+  wire::Clock::duration loud_{0};            ///< the part of waited_ since the link was last empty
   double longest_step_ = 0.0;                ///< the longest waited_ of a step of this plan, in seconds
   bool moving_ = false;                      ///< whether slaves send states to one another
   std::vector<bool> gave_up_;                ///< whether each slave has said Unreached
@@ -144,6 +152,7 @@ class ClusterTrunk : public Trunk {
   wire::Deadline unreached_at_ = wire::Deadline::max();  ///< when unreached_ ends the plan
   std::optional<StateTransfer> states_;                  ///< transfers between the master and the plan's slaves
   std::vector<std::shared_ptr<ComingState>> snapshot_;   ///< the states of the snapshot in progress
+  bool collects_gradients_ = false;                      ///< whether they are gradients
   EnergyBook* book_ = nullptr;                           ///< null if nobody asks for energy
   Verifier* verifier_ = nullptr;                         ///< null without --verify
   std::shared_ptr<ComingState> before_;  ///< state of the verified tile before the step, while it arrives

@@ -31,17 +31,17 @@ std::string newcomers(const std::vector<SlaveInfo>& before, const std::vector<Sl
 
 }  // namespace
 
-bool gather_slaves(const ClusterOptions& options, Roster& roster, int count, const Observers& observers,
+bool gather_slaves(const ClusterOptions& options, Crew& crew, int count, const Observers& observers,
                    const std::atomic<bool>& stop) {
-  std::vector<SlaveInfo> before = roster.present();
+  std::vector<SlaveInfo> before = crew.present();
   const auto wanted = static_cast<std::size_t>(count);
   if (before.size() < wanted) {
     notice(observers, fmt::format("waiting for {}{}; start each of them with:", slaves_of(wanted - before.size()),
                                   before.empty() ? "" : " more"));
-    notice(observers, "  " + how_to_join(options, roster.endpoint()));
+    notice(observers, "  " + how_to_join(options, crew.lobby().endpoint()));
   }
-  return roster.gather(count, stop, [&] {
-    std::vector<SlaveInfo> here = roster.present();
+  return crew.gather(count, stop, [&] {
+    std::vector<SlaveInfo> here = crew.present();
     const std::string names = newcomers(before, here);
     if (here.size() != before.size() || !names.empty()) {
       notice(observers, fmt::format("{} of {}{}", here.size(), slaves_of(wanted), names));
@@ -50,23 +50,21 @@ bool gather_slaves(const ClusterOptions& options, Roster& roster, int count, con
   });
 }
 
-std::unique_ptr<Roster> gather_slaves(const ClusterOptions& options, const std::string& run, bool paced,
-                                      const Observers& observers, const std::atomic<bool>& stop,
-                                      wire::Network& network) {
+std::unique_ptr<Lobby> open_lobby(const ClusterOptions& options, const std::string& run, bool paced,
+                                  const Observers& observers, wire::Network& network) {
   std::shared_ptr<KeyRing> keys;
   if (!options.insecure) {
     const bool made = !has_key_file(options.keys);
     keys = std::make_shared<KeyRing>(options.keys);
     if (made) notice(observers, "made new keys for this master" + (options.keys.empty() ? "" : ": " + options.keys));
   }
-  auto roster = std::make_unique<Roster>(
+  auto lobby = std::make_unique<Lobby>(
       options.listen, run, keys, [&observers](const std::string& text) { notice(observers, text); }, network);
-  roster->expect_paced(paced);
+  lobby->guests().expect_paced(paced);
   if (options.insecure && options.slaves > 0) {
     notice(observers, "links are neither encrypted nor authenticated (--insecure)");
   }
-  if (!gather_slaves(options, *roster, options.slaves, observers, stop)) return nullptr;
-  return roster;
+  return lobby;
 }
 
 }  // namespace convoy

@@ -65,7 +65,7 @@ HeadTimes time_heads(const Cut& cut, int batch, int threads, const Device& devic
     times.fixed += std::max(0.0, whole - per_image * batch);  // rounding may leave less than nothing
     times.update += seconds_of([&] {
       head.backward_weights();
-      head.update({.learning_rate = 0.0F});
+      if (cut.moments > 0) head.update({.learning_rate = 0.0F});  // the server updates for replicas
     });
   }
   return times;

@@ -14,18 +14,18 @@
 namespace convoy {
 namespace {
 
-/// Returns the names of the slaves in the roster's order, then this machine's.
-std::vector<std::string> members_of(const Work& work, const Roster& roster) {
+/// Returns the names of the slaves in the crew's order, then this machine's.
+std::vector<std::string> members_of(const Work& work, const Crew& crew) {
   std::vector<std::string> members;
-  for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
+  for (const SlaveInfo& slave : crew.slaves()) members.push_back(slave.name);
   if (work.options.share) members.emplace_back(kMasterName);
   return members;
 }
 
 /// Returns whether each member's device updates to the same bits as others.
-std::vector<bool> same_bits_of(const Work& work, const Roster& roster) {
+std::vector<bool> same_bits_of(const Work& work, const Crew& crew) {
   std::vector<bool> same;
-  for (const SlaveInfo& slave : roster.slaves()) same.push_back(slave.same_bits);
+  for (const SlaveInfo& slave : crew.slaves()) same.push_back(slave.same_bits);
   if (work.options.share) same.push_back(updates_to_same_bits(work.device));
   return same;
 }
@@ -37,33 +37,33 @@ std::size_t own_memory(const Work& work) {
   return static_cast<std::size_t>(static_cast<double>(bytes) / info.memory_factor);
 }
 
-/// Returns the timings of the members at hand: those of `known`, and new ones of members that `known` does not have.
-Calibration calibrate(const Work& work, const Wishes& wishes, Roster& roster, const Calibration& known) {
+/// See calibrate_members().
+Calibration calibrate(const Work& work, const Wishes& wishes, Crew& crew, const Calibration& known) {
   Calibration calibration = known;
   const bool first = known.stages.empty();
   // A user who asks for an exchange or a layout wants the slaves, whatever the times. --verify alone does not ask for
   // them.
   const bool asked = (wishes.exchange && (work.options.verify == 0 || !work.options.exchange.empty())) ||
                      wishes.layout != Layout::automatic;
-  const bool maybe_alone = first && !asked && !roster.slaves().empty();
+  const bool maybe_alone = first && work.alone && !asked && !crew.slaves().empty();
   std::map<std::string, MemberProfile> timed;
   for (const MemberProfile& member : known.members) timed[member.name] = member;
   const bool own = work.options.share && !timed.contains(kMasterName);
   const std::size_t memory = own || maybe_alone ? own_memory(work) : 0;
   std::vector<std::size_t> untimed;
-  for (std::size_t slave = 0; slave < roster.slaves().size(); ++slave) {
-    if (!timed.contains(roster.slaves()[slave].name)) untimed.push_back(slave);
+  for (std::size_t slave = 0; slave < crew.slaves().size(); ++slave) {
+    if (!timed.contains(crew.slaves()[slave].name)) untimed.push_back(slave);
   }
-  Profiles profiles = profile_members(roster, untimed, work.device, own, memory, work.cut.trunk, work.batch);
+  Profiles profiles = profile_members(crew, untimed, work.device, own, memory, work.cut.trunk, work.batch);
   for (MemberProfile& member : profiles.members) timed[member.name] = std::move(member);
   if (!untimed.empty()) {
     calibration.master.host = profiles.master;
     // The rate of slaves that join later was not measured together with that of the others.
-    calibration.master.card = untimed.size() == roster.slaves().size() ? profiles.card : NodeLink{};
+    calibration.master.card = untimed.size() == crew.slaves().size() ? profiles.card : NodeLink{};
   }
   calibration.members.clear();
-  for (const std::string& name : members_of(work, roster)) calibration.members.push_back(timed.at(name));
-  const std::vector<bool> same_bits = same_bits_of(work, roster);
+  for (const std::string& name : members_of(work, crew)) calibration.members.push_back(timed.at(name));
+  const std::vector<bool> same_bits = same_bits_of(work, crew);
   for (std::size_t m = 0; m < same_bits.size(); ++m) calibration.members[m].same_bits = same_bits[m];
   if (first) {
     calibration.batch = work.batch;
@@ -88,12 +88,12 @@ void tell_of_unequal(const Plan& plan, const Observers& observers) {
 }
 
 /// A plan of a file may come from a run with other devices, so the members at hand say how they update.
-Planned as_fixed(const Work& work, const Roster& roster, const std::optional<FixedPlan>& known) {
-  const std::vector<std::string> members = members_of(work, roster);
+Planned as_fixed(const Work& work, const Crew& crew, const std::optional<FixedPlan>& known) {
+  const std::vector<std::string> members = members_of(work, crew);
   const FixedPlan fixed = known ? *known : FixedPlan(work.options, work.cut.trunk, work.batch, members);
   Planned planned{.plan = fixed.for_members(members, work.cut.trunk), .calibration = {}, .choice = {}, .fixed = fixed};
   planned.plan.unequal = {};
-  const std::vector<bool> same_bits = same_bits_of(work, roster);
+  const std::vector<bool> same_bits = same_bits_of(work, crew);
   for (std::size_t m = 0; m < same_bits.size(); ++m) {
     if (!same_bits[m]) planned.plan.unequal.push_back(static_cast<int>(m));
   }
@@ -116,16 +116,24 @@ std::vector<std::string> idle_members(const Planned& planned) {
   return idle;
 }
 
-Planned plan_members(const Work& work, Roster& roster, const Observers& observers, const Planned& before) {
+Calibration calibrate_members(const Work& work, Crew& crew, const Observers& observers, const Calibration& known) {
+  const std::vector<std::string> members = members_of(work, crew);
+  const auto is_known = [&](const std::string& name) {
+    return std::ranges::find(known.members, name, &MemberProfile::name) != known.members.end();
+  };
+  if (!std::ranges::all_of(members, is_known)) notice(observers, "timing the members on the net's stages");
+  return calibrate(work, wishes_of(work.options, work.batch), crew, known);
+}
+
+Planned plan_members(const Work& work, Crew& crew, const Observers& observers, const Planned& before) {
   if (fixes_shares(work.options)) {
-    Planned fixed = as_fixed(work, roster, before.fixed);
+    Planned fixed = as_fixed(work, crew, before.fixed);
     tell_of_unequal(fixed.plan, observers);
     return fixed;
   }
-  notice(observers, "timing the members on the net's stages");
   const Wishes wishes = wishes_of(work.options, work.batch);
   Planned planned{.plan = {},
-                  .calibration = calibrate(work, wishes, roster, before.calibration),
+                  .calibration = calibrate_members(work, crew, observers, before.calibration),
                   .choice = {},
                   .fixed = {},
                   .wishes = wishes};

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/device.hpp"
+#include "master/cluster/crew.hpp"
 #include "master/cluster/plan_options.hpp"
-#include "master/cluster/roster.hpp"
 #include "master/commands/options.hpp"
 #include "nets/graph/net.hpp"
 #include "plan/calibration.hpp"
@@ -21,8 +21,9 @@ struct Work {
   const ClusterOptions& options;
   const Cut& cut;
   int batch;
-  Device& device;  ///< this machine's, a member with options.share
-  int threads;     ///< of this machine, that compute the heads (0: all cores)
+  Device& device;     ///< this machine's, a member with options.share
+  int threads;        ///< of this machine, that compute the heads (0: all cores)
+  bool alone = true;  ///< whether this machine alone may take the place of the slaves
 };
 
 /// A plan before it is executed, and how it was found.
@@ -50,9 +51,13 @@ struct Planned {
 /// Members to whom a plan gives no filters, in words for people.
 std::vector<std::string> idle_members(const Planned& planned);
 
-/// Returns a plan for the roster's slaves of now, and for this machine with options.share. Times the members that
+/// Returns the timings of the crew's slaves, and of this machine with options.share: those of `known`, and new ones of
+/// members that `known` does not have. Throws PeerLost.
+Calibration calibrate_members(const Work& work, Crew& crew, const Observers& observers, const Calibration& known = {});
+
+/// Returns a plan for the crew's slaves of now, and for this machine with options.share. Times the members that
 /// `before`, the planning before in this run, has no timings of. Where the user fixed the shares, nobody is timed, and
 /// members that are gone leave their shares to the others. Throws PeerLost, or Error where the options do not fit.
-Planned plan_members(const Work& work, Roster& roster, const Observers& observers, const Planned& before = {});
+Planned plan_members(const Work& work, Crew& crew, const Observers& observers, const Planned& before = {});
 
 }  // namespace convoy

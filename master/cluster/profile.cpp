@@ -21,14 +21,14 @@ constexpr auto kCalibrationPatience = 120s;
 
 /// Returns the next message of a slave in `awaited`. Throws PeerLost if is_due() rejects it; `due` names the expected
 /// message in the error.
-Roster::Arrival next_answer(Roster& roster, const std::vector<std::size_t>& awaited, const std::string& due,
-                            const std::function<bool(const wire::Message&)>& is_due) {
-  Roster::Arrival arrival = *roster.receive(awaited, kCalibrationPatience);
+Crew::Arrival next_answer(Crew& crew, const std::vector<std::size_t>& awaited, const std::string& due,
+                          const std::function<bool(const wire::Message&)>& is_due) {
+  Crew::Arrival arrival = *crew.receive(awaited, kCalibrationPatience);
   // Messages of other members belong to the plan that is about to end.
   while (std::ranges::find(awaited, arrival.slave) == awaited.end()) {
-    arrival = *roster.receive(awaited, kCalibrationPatience);
+    arrival = *crew.receive(awaited, kCalibrationPatience);
   }
-  const std::string& name = roster.slaves()[arrival.slave].name;
+  const std::string& name = crew.slaves()[arrival.slave].name;
   if (const auto* failed = std::get_if<wire::Failed>(&arrival.envelope.message)) {
     throw PeerLost(name,
                    fmt::format("slave {} cannot compute the net: {}", name, printable(failed->reason, kMostWords)));
@@ -53,16 +53,16 @@ wire::Envelope probe_piece() {
 }
 
 /// Sends `pieces` Pieces to a slave, which sends them back, and times both directions.
-Transfer time_transfer(Roster& roster, std::size_t slave, std::uint32_t pieces) {
+Transfer time_transfer(Crew& crew, std::size_t slave, std::uint32_t pieces) {
   const wire::Envelope piece = probe_piece();
   Stopwatch watch;
-  roster.send(slave, {wire::Probe{pieces}, {}});
-  for (std::uint32_t i = 0; i < pieces; ++i) roster.send(slave, piece);
-  const Roster::Arrival answer =
-      next_answer(roster, {slave}, "Probed", [](const auto& m) { return std::holds_alternative<wire::Probed>(m); });
+  crew.send(slave, {wire::Probe{pieces}, {}});
+  for (std::uint32_t i = 0; i < pieces; ++i) crew.send(slave, piece);
+  const Crew::Arrival answer =
+      next_answer(crew, {slave}, "Probed", [](const auto& m) { return std::holds_alternative<wire::Probed>(m); });
   Transfer transfer{.there = watch.restart(), .slave = std::get<wire::Probed>(answer.envelope.message).host};
   for (std::uint32_t i = 0; i < pieces; ++i) {
-    next_answer(roster, {slave}, "Piece", [](const auto& m) { return std::holds_alternative<wire::Piece>(m); });
+    next_answer(crew, {slave}, "Piece", [](const auto& m) { return std::holds_alternative<wire::Piece>(m); });
   }
   transfer.back = watch.seconds();
   return transfer;
@@ -71,15 +71,15 @@ Transfer time_transfer(Roster& roster, std::size_t slave, std::uint32_t pieces) 
 /// Measures the bandwidth of the link to a slave in both directions, its latency, and the computing time that each byte
 /// costs on both machines. Sends more and more bytes until a transfer is long enough to measure. `profile` gets the
 /// slave's results, `master` those of this machine.
-void measure_link(Roster& roster, std::size_t slave, const HostTimes& own, MemberProfile& profile, HostSpeed& master) {
+void measure_link(Crew& crew, std::size_t slave, const HostTimes& own, MemberProfile& profile, HostSpeed& master) {
   constexpr double kLongEnough = 0.15;
   constexpr std::uint32_t kMostPieces = 64;
   double round_trip = kLongEnough;
-  for (int i = 0; i < 5; ++i) round_trip = std::min(round_trip, time_transfer(roster, slave, 0).there);
+  for (int i = 0; i < 5; ++i) round_trip = std::min(round_trip, time_transfer(crew, slave, 0).there);
   profile.latency = round_trip / 2.0;
   for (std::uint32_t pieces = 1;; pieces *= 4) {
     const double before = process_seconds();
-    const Transfer seconds = time_transfer(roster, slave, pieces);
+    const Transfer seconds = time_transfer(crew, slave, pieces);
     const double bytes = static_cast<double>(pieces) * static_cast<double>(wire::kPieceBytes);
     const double there = std::max(seconds.there - round_trip, seconds.there / 2.0);
     profile.link = {.out = bytes / seconds.back, .in = bytes / there};
@@ -91,8 +91,7 @@ void measure_link(Roster& roster, std::size_t slave, const HostTimes& own, Membe
 
 /// Measures the total bandwidth to all slaves at once and from all slaves at once, until the last slave is done. The
 /// result includes the loss that arises when TCP shares the master's link among many slaves, perhaps unequally.
-NodeLink measure_card(Roster& roster, const std::vector<std::size_t>& slaves,
-                      const std::vector<MemberProfile>& profiles) {
+NodeLink measure_card(Crew& crew, const std::vector<std::size_t>& slaves, const std::vector<MemberProfile>& profiles) {
   constexpr double kLongEnough = 0.25;
   constexpr double kTooLong = 2.0;
   constexpr double kFewest = 6.0;  // TCP needs so many Pieces to reach its full rate; kTooLong may still reduce them
@@ -104,16 +103,16 @@ NodeLink measure_card(Roster& roster, const std::vector<std::size_t>& slaves,
   const auto pieces = static_cast<std::uint32_t>(std::clamp(kTooLong * each, 1.0, wanted));
   const wire::Envelope piece = probe_piece();
   const Stopwatch watch;
-  for (const std::size_t slave : slaves) roster.send(slave, {wire::Probe{pieces}, {}});
+  for (const std::size_t slave : slaves) crew.send(slave, {wire::Probe{pieces}, {}});
   for (std::uint32_t i = 0; i < pieces; ++i) {
-    for (const std::size_t slave : slaves) roster.send(slave, piece);
+    for (const std::size_t slave : slaves) crew.send(slave, piece);
   }
-  std::vector<std::uint32_t> due(roster.slaves().size(), pieces + 1);  // messages
+  std::vector<std::uint32_t> due(crew.slaves().size(), pieces + 1);  // messages
   std::vector<std::size_t> awaited = slaves;
   double first_answer = 0.0;
   double there = 0.0;
   while (!awaited.empty()) {
-    const Roster::Arrival arrival = next_answer(roster, awaited, "Probed or Piece", [](const auto& m) {
+    const Crew::Arrival arrival = next_answer(crew, awaited, "Probed or Piece", [](const auto& m) {
       return std::holds_alternative<wire::Probed>(m) || std::holds_alternative<wire::Piece>(m);
     });
     if (std::holds_alternative<wire::Probed>(arrival.envelope.message)) there = watch.seconds();
@@ -148,24 +147,24 @@ using Timings = std::vector<std::optional<Timing>>;  // by member
 
 /// Times the shard on every member with enough memory for it. `members` has the slaves in the order of `slaves`, and
 /// this machine at the end if it computes a share.
-Timings time_members(Roster& roster, const std::vector<std::size_t>& slaves, Device& device, bool share,
+Timings time_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, bool share,
                      const ShardSpec& spec, const std::vector<MemberProfile>& members) {
   Timings timings(members.size());
   std::vector<std::size_t> asked;
   for (std::size_t i = 0; i < slaves.size(); ++i) {
     if (!holds(members[i], spec)) continue;
     asked.push_back(slaves[i]);
-    roster.send(slaves[i], {wire::Calibrate{.stage = spec.stage,
-                                            .filters = static_cast<std::uint32_t>(spec.filters.count),
-                                            .batch = static_cast<std::uint32_t>(spec.batch),
-                                            .input_gradient = spec.input_gradient,
-                                            .repeats = kRepeats},
-                            {}});
+    crew.send(slaves[i], {wire::Calibrate{.stage = spec.stage,
+                                          .filters = static_cast<std::uint32_t>(spec.filters.count),
+                                          .batch = static_cast<std::uint32_t>(spec.batch),
+                                          .input_gradient = spec.input_gradient,
+                                          .repeats = kRepeats},
+                          {}});
   }
   if (share && holds(members.back(), spec)) timings.back() = time_shard(device, spec, kRepeats);
   while (!asked.empty()) {
     const auto [slave, envelope] = next_answer(
-        roster, asked, "Calibrated", [](const auto& m) { return std::holds_alternative<wire::Calibrated>(m); });
+        crew, asked, "Calibrated", [](const auto& m) { return std::holds_alternative<wire::Calibrated>(m); });
     const auto& timing = std::get<wire::Calibrated>(envelope.message);
     timings[static_cast<std::size_t>(std::ranges::find(slaves, slave) - slaves.begin())] = {
         spec.filters.count, timing.forward, timing.backward_input, timing.backward_filters, timing.update};
@@ -201,7 +200,7 @@ Timing for_batch(const Timing& whole, int images, const Timing& part, int fewer,
 
 }  // namespace
 
-Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves, Device& device, bool share,
+Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, bool share,
                          std::size_t own_memory, const std::vector<Stage>& trunk, int batch) {
   std::vector<MemberProfile> profiles;
   const auto add = [&](const std::string& name, std::size_t memory, int block) {
@@ -211,15 +210,15 @@ Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves,
                         .stages = std::vector<std::vector<Timing>>(trunk.size())});
   };
   for (const std::size_t slave : slaves) {
-    const SlaveInfo& info = roster.slaves()[slave];
+    const SlaveInfo& info = crew.slaves()[slave];
     add(info.name, info.memory, info.filter_block);
   }
   if (share) add(kMasterName, own_memory, device.info().filter_block);
   const HostTimes host = time_host(device.info());
   HostSpeed master = host_speed(host, 0.0, 1.0);
-  for (std::size_t i = 0; i < slaves.size(); ++i) measure_link(roster, slaves[i], host, profiles[i], master);
+  for (std::size_t i = 0; i < slaves.size(); ++i) measure_link(crew, slaves[i], host, profiles[i], master);
   if (share) profiles.back().host = master;
-  const NodeLink card = slaves.size() > 1 ? measure_card(roster, slaves, profiles) : NodeLink{};
+  const NodeLink card = slaves.size() > 1 ? measure_card(crew, slaves, profiles) : NodeLink{};
 
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     // The first stage is never the same work as a later one: it reads images, for which it computes no gradient.
@@ -231,7 +230,7 @@ Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves,
     }
     for (const int filters : calibration_filters(trunk[s])) {
       const auto timed = [&](int images) {
-        return time_members(roster, slaves, device, share,
+        return time_members(crew, slaves, device, share,
                             {.stage = trunk[s], .filters = {0, filters}, .batch = images, .input_gradient = s > 0},
                             profiles);
       };

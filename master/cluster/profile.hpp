@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/device.hpp"
-#include "master/cluster/roster.hpp"
+#include "master/cluster/crew.hpp"
 #include "plan/plan.hpp"
 #include "plan/profile.hpp"
 
@@ -20,7 +20,7 @@ struct Profiles {
 /// slave, and with `share` also the master's `device`, times each stage at several filter counts. All members compute
 /// at the same time, as in training. The result lists the members in the order of `slaves`, with the master last.
 /// Throws PeerLost naming the slave.
-Profiles profile_members(Roster& roster, const std::vector<std::size_t>& slaves, Device& device, bool share,
+Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, bool share,
                          std::size_t own_memory, const std::vector<Stage>& trunk, int batch);
 
 /// How long a slave may be silent before it counts as hung: a multiple of the longest predicted time of a shard in the

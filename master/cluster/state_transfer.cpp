@@ -5,15 +5,18 @@
 
 namespace convoy {
 
-StateTransfer::StateTransfer(Roster& roster, const std::vector<Stage>& trunk)
-    : roster_(roster), trunk_(trunk), coming_(roster.slaves().size()), offers_(roster.slaves().size()) {}
+StateTransfer::StateTransfer(Crew& crew, const std::vector<Stage>& trunk)
+    : crew_(crew), trunk_(trunk), coming_(crew.slaves().size()), offers_(crew.slaves().size()) {}
 
-std::shared_ptr<ComingState> StateTransfer::ask(std::size_t slave, std::size_t stage, FilterRange filters) {
+std::shared_ptr<ComingState> StateTransfer::ask(std::size_t slave, std::size_t stage, FilterRange filters,
+                                                bool gradients) {
   auto state = std::make_shared<ComingState>();
-  state->of = {stage, filters, zero_state(trunk_[stage], filters.count)};
+  Stage of = trunk_[stage];
+  if (gradients) of.moments = 0;
+  state->of = {stage, filters, zero_state(of, filters.count)};
   if (!has_parameters(trunk_[stage])) return state;  // nothing to send
   state->reader.emplace(wire::values_of(state->of.state));
-  roster_.send(slave, {wire::Snapshot{static_cast<std::uint32_t>(stage), filters}, {}});
+  crew_.send(slave, {wire::Snapshot{static_cast<std::uint32_t>(stage), filters, gradients}, {}});
   coming_[slave].push_back(state);
   return state;
 }
@@ -37,9 +40,9 @@ void StateTransfer::give(std::size_t slave, FilterState state) {
 
 void StateTransfer::offer(std::size_t slave) {
   const FilterState& state = offers_[slave].front();
-  roster_.send(slave, {wire::Load{static_cast<std::uint32_t>(state.stage), state.filters,
-                                  wire::contents_of(state.state, state.filters)},
-                       {}});
+  crew_.send(slave, {wire::Load{static_cast<std::uint32_t>(state.stage), state.filters,
+                                wire::contents_of(state.state, state.filters)},
+                     {}});
 }
 
 void StateTransfer::take_wanted(std::size_t slave, const wire::Wanted& wanted) {
@@ -58,7 +61,7 @@ void StateTransfer::take_wanted(std::size_t slave, const wire::Wanted& wanted) {
     values.insert(values.end(), more.begin(), more.end());
   }
   wire::send_values({.step = 0, .task = wanted.stage_index, .first = 0}, values,
-                    [&](const wire::Envelope& piece) { roster_.send(slave, piece); });
+                    [&](const wire::Envelope& piece) { crew_.send(slave, piece); });
   if (!offers_[slave].empty()) offer(slave);
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "exchange/node.hpp"
-#include "master/cluster/roster.hpp"
+#include "master/cluster/crew.hpp"
 #include "wire/stream.hpp"
 
 namespace convoy {
@@ -21,11 +21,11 @@ struct ComingState {
 
 class StateTransfer {
  public:
-  /// Serves the current members of the roster. Roster and trunk must outlive the transfer.
-  StateTransfer(Roster& roster, const std::vector<Stage>& trunk);
+  /// Serves the current members of the crew. Crew and trunk must outlive the transfer.
+  StateTransfer(Crew& crew, const std::vector<Stage>& trunk);
 
-  /// Asks a slave for the state of filters of its shard. A slave answers requests in their order.
-  std::shared_ptr<ComingState> ask(std::size_t slave, std::size_t stage, FilterRange filters);
+  /// Asks a slave for the state of filters of its shard, or for their gradients. A slave answers requests in their order.
+  std::shared_ptr<ComingState> ask(std::size_t slave, std::size_t stage, FilterRange filters, bool gradients = false);
   bool awaits(std::size_t slave) const { return !coming_[slave].empty(); }
   bool awaits_any() const;
   /// Takes a Piece of the oldest state that the slave still owes. Returns whether this state is complete now. Throws Error
@@ -43,7 +43,7 @@ class StateTransfer {
  private:
   void offer(std::size_t slave);
 
-  Roster& roster_;
+  Crew& crew_;
   const std::vector<Stage>& trunk_;
   std::vector<std::deque<std::shared_ptr<ComingState>>> coming_;  ///< states due from each slave, in order of requests
   std::vector<std::deque<FilterState>> offers_;                   ///< offers to each slave; only the first was sent

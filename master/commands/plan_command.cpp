@@ -138,11 +138,11 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
     }
   }
   expect_possible(cluster, cut, batch);
-  const auto roster = gather_slaves(cluster, net.name, device->info().paced, observers, catch_stop_signals());
-  if (!roster) return std::nullopt;
-  Planned planned =
-      plan_members({cluster, cut, batch, *device, options.net.device_options.threads}, *roster, observers);
-  roster->dismiss("the master made a plan only");
+  const auto lobby = open_lobby(cluster, net.name, device->info().paced, observers);
+  Crew crew(*lobby);
+  if (!gather_slaves(cluster, crew, cluster.slaves, observers, catch_stop_signals())) return std::nullopt;
+  Planned planned = plan_members({cluster, cut, batch, *device, options.net.device_options.threads}, crew, observers);
+  crew.dismiss("the master made a plan only");
   return planned;
 }
 

@@ -96,17 +96,18 @@ using Names = std::vector<std::string>;
 Result train_on_slaves(const Names& devices, int slaves, const std::vector<double>& shares, bool own,
                        const std::function<void(Plan&)>& change = {}) {
   const Cut cut = small_net();
-  Roster roster("tcp://127.0.0.1:*", "test");
-  SlaveThreads threads(roster.endpoint(), slaves, devices);
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  SlaveThreads threads(lobby.endpoint(), slaves, devices);
   const std::atomic<bool> stop{false};
-  roster.gather(slaves, stop, [] {});
+  crew.gather(slaves, stop, [] {});
   std::vector<std::string> members;
-  for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
+  for (const SlaveInfo& slave : crew.slaves()) members.push_back(slave.name);
   const auto device = make_device(devices.front(), {.threads = 1});
   if (own) members.emplace_back("master");
   Plan plan = proportional_plan(cut.trunk, kBatch, members, shares);
   if (change) change(plan);
-  ClusterTrunk trunk(cut.trunk, plan, roster, own ? device.get() : nullptr, 60s);
+  ClusterTrunk trunk(cut.trunk, plan, crew, own ? device.get() : nullptr, 60s);
   Result result = train_some(trunk, cut);
   const std::vector<Traffic> traffic = traffic_of(make_task_graph(plan, cut.trunk), plan, cut.trunk);
   const std::vector<MemberTime> times = trunk.take_times();
@@ -123,7 +124,7 @@ Result train_on_slaves(const Names& devices, int slaves, const std::vector<doubl
   if (own) {
     EXPECT_GT(times.back().wait, 0.0) << "the master waits for its slaves";
   }
-  roster.dismiss("the test finished");
+  crew.dismiss("the test finished");
   return result;
 }
 
@@ -175,15 +176,16 @@ TEST_P(Clusters, TrainAsOneMachineDoes) {
 /// A plan that takes a slow device for a fast one is corrected by the times that the run measures.
 TEST(ClustersOutOfBalance, MoveFiltersToWhoIsFaster) {
   const Cut cut = small_net();
-  Roster roster("tcp://127.0.0.1:*", "test");
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
   // The second slave computes everything twice, by plain loops, so it is many times slower, even on a busy machine.
-  SlaveThreads threads(roster.endpoint(), 2, {"eigen", "check:reference,reference64"});
+  SlaveThreads threads(lobby.endpoint(), 2, {"eigen", "check:reference,reference64"});
   const std::atomic<bool> stop{false};
-  roster.gather(2, stop, [] {});
+  crew.gather(2, stop, [] {});
   const Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b"}, {1, 1});
   MemberProfile alike{.stages = {{{1, 0.01}, {5, 0.05}}, {{1, 0.01}, {9, 0.09}}}};
   std::vector<Plan> plans;
-  ClusterTrunk trunk(cut.trunk, plan, roster, nullptr, 20s, {.profiles = {alike, alike}, .first_steps = 5},
+  ClusterTrunk trunk(cut.trunk, plan, crew, nullptr, 20s, {.profiles = {alike, alike}, .first_steps = 5},
                      [&](const Plan& moved) { plans.push_back(moved); });
   const Result result = train_some(trunk, cut);
   ASSERT_FALSE(plans.empty());
@@ -199,17 +201,18 @@ TEST(ClustersOutOfBalance, MoveFiltersToWhoIsFaster) {
 TEST(ClustersThatChangePlans, TakeTheStateOfFiltersAlong) {
   const Cut cut = small_net();
   const auto device = make_device("eigen", {.threads = 1});
-  Roster roster("tcp://127.0.0.1:*", "test");
-  SlaveThreads threads(roster.endpoint(), 3, {"eigen"});
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  SlaveThreads threads(lobby.endpoint(), 3, {"eigen"});
   const std::atomic<bool> stop{false};
-  roster.gather(3, stop, [] {});
+  crew.gather(3, stop, [] {});
   const auto plan_of = [&](const std::vector<double>& shares, Exchange exchange, bool replicated) {
     Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b", "c", "master"}, shares);
     plan.exchange = exchange;
     plan.stages[0].replicated = replicated;
     return plan;
   };
-  ClusterTrunk trunk(cut.trunk, plan_of({1, 5, 2, 1}, Exchange::ring, false), roster, device.get(), 20s);
+  ClusterTrunk trunk(cut.trunk, plan_of({1, 5, 2, 1}, Exchange::ring, false), crew, device.get(), 20s);
   const Result result = train_some(trunk, cut, [&](int step) {
     if (step == 3) trunk.change_plan(plan_of({4, 1, 1, 3}, Exchange::ring, false));
     if (step == 5) trunk.change_plan(plan_of({3, 0, 2, 4}, Exchange::ring, true));
@@ -217,7 +220,7 @@ TEST(ClustersThatChangePlans, TakeTheStateOfFiltersAlong) {
     if (step == 15) trunk.change_plan(plan_of({2, 1, 1, 1}, Exchange::thesis, false));
   });
   expect_close(result, train_local("eigen"));
-  roster.dismiss("the test finished");
+  crew.dismiss("the test finished");
 }
 
 /// Two runs are equal to the bit and close to a local run, whether the first stage is replicated or not.
@@ -237,16 +240,17 @@ TEST(ClustersInMicroBatches, AreRepeatableToTheBit) {
 /// Trains on three slaves, and on the master where the plan names it.
 Result train_on_three(const Cut& cut, const Plan& plan, const TrainingOptions& options, int steps = kSteps,
                       const std::string& device_name = "eigen") {
-  Roster roster("tcp://127.0.0.1:*", "test");
-  SlaveThreads threads(roster.endpoint(), 3, {device_name});
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  SlaveThreads threads(lobby.endpoint(), 3, {device_name});
   const std::atomic<bool> stop{false};
-  roster.gather(3, stop, [] {});
+  crew.gather(3, stop, [] {});
   const auto device = make_device(device_name, {.threads = 1});
   const bool own = plan.members.back() == kMasterName;
-  ClusterTrunk trunk(cut.trunk, plan, roster, own ? device.get() : nullptr, 20s);
+  ClusterTrunk trunk(cut.trunk, plan, crew, own ? device.get() : nullptr, 20s);
   const Result result = train_some(
       trunk, cut, [](int) {}, options, steps);
-  roster.dismiss("the test finished");
+  crew.dismiss("the test finished");
   return result;
 }
 
@@ -319,15 +323,16 @@ TEST(ClustersWithBranches, TrainAsOneMachineDoes) {
   LocalTrunk local(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
   const Result alone = train_some(
       local, cut, [](int) {}, options);
-  Roster roster("tcp://127.0.0.1:*", "test");
-  SlaveThreads threads(roster.endpoint(), 3, {"eigen"});
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  SlaveThreads threads(lobby.endpoint(), 3, {"eigen"});
   const std::atomic<bool> stop{false};
-  roster.gather(3, stop, [] {});
-  const Profiles measured = profile_members(roster, {0, 1, 2}, *device, true, 0, cut.trunk, kBatch);
+  crew.gather(3, stop, [] {});
+  const Profiles measured = profile_members(crew, {0, 1, 2}, *device, true, 0, cut.trunk, kBatch);
   EXPECT_GT(measured.card.out, 0.0);
   EXPECT_GT(measured.card.in, 0.0);
   const Choice choice = choose_plan(cut.trunk, kBatch, measured.members, {.exchange = Exchange::ring}, {});
-  ClusterTrunk trunk(cut.trunk, choice.plan, roster, device.get(), 20s);
+  ClusterTrunk trunk(cut.trunk, choice.plan, crew, device.get(), 20s);
   const auto change = [&](const std::vector<double>& shares, Exchange exchange) {
     Plan plan = proportional_plan(cut.trunk, kBatch, choice.plan.members, shares);
     plan.exchange = exchange;
@@ -345,7 +350,7 @@ TEST(ClustersWithBranches, TrainAsOneMachineDoes) {
       options);
   EXPECT_NEAR(together.loss, alone.loss, 1e-2);
   for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(together.trunk[s], alone.trunk[s], 2e-3);
-  roster.dismiss("the test finished");
+  crew.dismiss("the test finished");
 }
 
 /// A run whose maps are rounded on the wire is close to the run in fp32 but not equal to it, and is repeatable to the

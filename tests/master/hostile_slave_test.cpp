@@ -206,15 +206,15 @@ const std::vector<HostileCase>& hostile_cases() {
   return cases;
 }
 
-/// The error of some training steps with the slave in the roster, and with the master's device where it has one; empty if
+/// The error of some training steps with the slave in the crew, and with the master's device where it has one; empty if
 /// they succeed.
-std::string error_of_steps(Roster& roster, int steps = 1, NumberType wire = NumberType::fp32, Device* own = nullptr) {
+std::string error_of_steps(Crew& crew, int steps = 1, NumberType wire = NumberType::fp32, Device* own = nullptr) {
   const std::vector<Stage> stages = two_stages();
   Plan plan = own == nullptr ? proportional_plan(stages, kHostileBatch, {"evil"}, {1.0})
                              : proportional_plan(stages, kHostileBatch, {"evil", kMasterName}, {1.0, 1.0});
   plan.wire = wire;
   try {
-    ClusterTrunk trunk(stages, plan, roster, own, 1s);
+    ClusterTrunk trunk(stages, plan, crew, own, 1s);
     std::vector<ShardState> states;
     for (const Stage& stage : stages) states.push_back(zero_state(stage, stage.conv.filters));
     trunk.load(states);
@@ -233,13 +233,14 @@ std::string error_of_steps(Roster& roster, int steps = 1, NumberType wire = Numb
 class HostileSlave : public testing::TestWithParam<HostileCase> {};
 
 TEST_P(HostileSlave, IsNamed) {
-  Roster roster("tcp://127.0.0.1:*", "test");
-  FakeSlave slave(roster.endpoint(), GetParam().at, GetParam().misdeed);
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  FakeSlave slave(lobby.endpoint(), GetParam().at, GetParam().misdeed);
   std::atomic<bool> stop{false};
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
-  roster.gather(1, never, [] {});
-  const std::string error = error_of_steps(roster);
+  crew.gather(1, never, [] {});
+  const std::string error = error_of_steps(crew);
   stop = true;
   thread.join();
   EXPECT_THAT(error, HasSubstr("evil"));
@@ -251,11 +252,12 @@ INSTANTIATE_TEST_SUITE_P(Table, HostileSlave, testing::ValuesIn(hostile_cases())
 
 TEST(HostileSlave, SendsTheNextStepInAdvanceUpToABound) {
   static const std::uint32_t maps = send_of(Cargo::maps);
-  Roster roster("tcp://127.0.0.1:*", "test");
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
   // Ten Pieces bring the states and the forward pass, and then the gradient comes. The master cannot begin the
   // second step before it has the slave's parts of the gradient between the stages.
   constexpr int kBefore = 10;
-  FakeSlave slave(roster.endpoint(), "Piece",
+  FakeSlave slave(lobby.endpoint(), "Piece",
                   [](FakeSlave& s) {
                     std::this_thread::sleep_for(300ms);
                     for (int i = 0; i < 10; ++i) s.send_piece({.step = 2, .task = maps}, kMaps);
@@ -264,43 +266,45 @@ TEST(HostileSlave, SendsTheNextStepInAdvanceUpToABound) {
   std::atomic<bool> stop{false};
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
-  roster.gather(1, never, [] {});
+  crew.gather(1, never, [] {});
   const auto device = make_device("reference", {.threads = 1});
-  EXPECT_THAT(error_of_steps(roster, 2, NumberType::fp32, device.get()),
+  EXPECT_THAT(error_of_steps(crew, 2, NumberType::fp32, device.get()),
               AllOf(HasSubstr("evil"), HasSubstr("more Pieces of the next step came than the plan sends")));
   stop = true;
   thread.join();
 }
 
 TEST(HostileSlave, TheFakeByItselfIsWellBehavedButKnowsFloatsAlone) {
-  Roster roster("tcp://127.0.0.1:*", "test");
-  FakeSlave slave(roster.endpoint(), "nothing", [](FakeSlave&) {});
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  FakeSlave slave(lobby.endpoint(), "nothing", [](FakeSlave&) {});
   std::atomic<bool> stop{false};
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
-  roster.gather(1, never, [] {});
-  EXPECT_THAT(error_of_steps(roster, 1, NumberType::bf16),
+  crew.gather(1, never, [] {});
+  EXPECT_THAT(error_of_steps(crew, 1, NumberType::bf16),
               AllOf(HasSubstr("evil"), HasSubstr("cannot send and receive bf16"), HasSubstr("--wire")));
-  EXPECT_EQ(error_of_steps(roster), "");
+  EXPECT_EQ(error_of_steps(crew), "");
   stop = true;
   thread.join();
 }
 
 /// The fake slave does not announce a port for other slaves.
 TEST(HostileSlave, ThatOthersCannotReachEndsARingButNotAStar) {
-  Roster roster("tcp://127.0.0.1:*", "test");
-  FakeSlave slave(roster.endpoint(), "nothing", [](FakeSlave&) {});
-  const SlaveThreads other(roster.endpoint(), 1, {"reference"});
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  FakeSlave slave(lobby.endpoint(), "nothing", [](FakeSlave&) {});
+  const SlaveThreads other(lobby.endpoint(), 1, {"reference"});
   std::atomic<bool> stop{false};
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
-  roster.gather(2, never, [] {});
+  crew.gather(2, never, [] {});
   Plan plan = proportional_plan(two_stages(), kHostileBatch, {"a", "evil"}, {1.0, 1.0});
   set_exchange(plan, Exchange::ring);
-  EXPECT_THAT([&] { ClusterTrunk(two_stages(), plan, roster, nullptr, 10s); },
+  EXPECT_THAT([&] { ClusterTrunk(two_stages(), plan, crew, nullptr, 10s); },
               testing::ThrowsMessage<PeerLost>(HasSubstr("slave a cannot connect to evil")));
   set_exchange(plan, Exchange::star);
-  ClusterTrunk trunk(two_stages(), plan, roster, nullptr, 10s);
+  ClusterTrunk trunk(two_stages(), plan, crew, nullptr, 10s);
   EXPECT_EQ(trunk.forward(Tensor(input_shape(two_stages()[0], kHostileBatch), 1.0F), {}).shape().c, 4);
   stop = true;
   thread.join();
@@ -308,13 +312,14 @@ TEST(HostileSlave, ThatOthersCannotReachEndsARingButNotAStar) {
 
 /// What a slave says of its failure is shown to the master's user.
 TEST(HostileSlave, HasItsWordsWrittenOut) {
-  Roster roster("tcp://127.0.0.1:*", "test");
-  FakeSlave slave(roster.endpoint(), "Assign", [](FakeSlave& s) { s.send(wire::Failed{"broken\x1b]0;owned\a\xff"}); });
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  FakeSlave slave(lobby.endpoint(), "Assign", [](FakeSlave& s) { s.send(wire::Failed{"broken\x1b]0;owned\a\xff"}); });
   std::atomic<bool> stop{false};
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
-  roster.gather(1, never, [] {});
-  const std::string error = error_of_steps(roster);
+  crew.gather(1, never, [] {});
+  const std::string error = error_of_steps(crew);
   stop = true;
   thread.join();
   EXPECT_THAT(error, HasSubstr("broken\\x1b]0;owned\\x07\\xff"));

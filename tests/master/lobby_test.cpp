@@ -8,7 +8,7 @@
 #include <thread>
 #include <zmq.hpp>
 
-#include "master/cluster/roster.hpp"
+#include "master/cluster/crew.hpp"
 #include "plan/plan.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/slave_threads.hpp"
@@ -43,29 +43,31 @@ std::string answer_to(wire::ClientLink& link, const wire::Hello& hello) {
 /// A run in which some members compute and others do not would give wrong weights and wrong times.
 TEST(Joining, PacedAndComputingDevicesDoNotMix) {
   for (const bool paced : {false, true}) {
-    Roster roster("tcp://127.0.0.1:*", "test");
-    roster.expect_paced(paced);
+    Lobby lobby("tcp://127.0.0.1:*", "test");
+    Crew crew(lobby);
+    lobby.guests().expect_paced(paced);
     std::atomic<bool> stop{false};
-    std::thread master([&] { roster.gather(5, stop, [] {}); });
-    wire::TcpClientLink one(roster.endpoint());
-    wire::TcpClientLink two(roster.endpoint());
+    std::thread master([&] { crew.gather(5, stop, [] {}); });
+    wire::TcpClientLink one(lobby.endpoint());
+    wire::TcpClientLink two(lobby.endpoint());
     const wire::Hello computing{.name = "a"};
     const wire::Hello measuring{.name = "b", .capabilities = {wire::kPaced}};
     EXPECT_EQ(answer_to(one, paced ? measuring : computing), "welcome");
     EXPECT_THAT(answer_to(two, paced ? computing : measuring), HasSubstr("--device paced:GFLOPS"));
     stop = true;
     master.join();
-    EXPECT_EQ(roster.present().size(), 1U);
+    EXPECT_EQ(crew.present().size(), 1U);
   }
 }
 
 TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheFix) {
   std::vector<std::string> notices;
-  Roster roster("tcp://127.0.0.1:*", "test", {}, [&](const std::string& text) { notices.push_back(text); });
+  Lobby lobby("tcp://127.0.0.1:*", "test", {}, [&](const std::string& text) { notices.push_back(text); });
+  Crew crew(lobby);
   std::atomic<bool> stop{false};
-  std::thread master([&] { roster.gather(5, stop, [] {}); });
-  wire::TcpClientLink one(roster.endpoint());
-  wire::TcpClientLink two(roster.endpoint());
+  std::thread master([&] { crew.gather(5, stop, [] {}); });
+  wire::TcpClientLink one(lobby.endpoint());
+  wire::TcpClientLink two(lobby.endpoint());
   const std::uint32_t version = wire::kProtocolVersion;
   EXPECT_THAT(answer_to(one, {.version = version + 1, .name = "a"}), HasSubstr("run the same release of Convoy"));
   EXPECT_EQ(answer_to(one, {.version = version, .name = "a"}), "welcome");
@@ -83,16 +85,17 @@ TEST(Joining, WrongVersionAndTakenNamesAreRefusedWithTheFix) {
 
 /// Without members nothing else pings the guests.
 TEST(Joining, GuestsThatHaveGoneAreNoticedWhileTheMasterTrainsAlone) {
-  Roster roster("tcp://127.0.0.1:*", "test");
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
   const auto attend_until = [&](std::size_t guests) {
     const auto until = Clock::now() + 10s;
-    while (roster.present().size() != guests && Clock::now() < until) {
-      roster.attend();
+    while (crew.present().size() != guests && Clock::now() < until) {
+      crew.attend();
       std::this_thread::sleep_for(10ms);
     }
-    return roster.present().size();
+    return crew.present().size();
   };
-  auto link = std::make_unique<wire::TcpClientLink>(roster.endpoint());
+  auto link = std::make_unique<wire::TcpClientLink>(lobby.endpoint());
   link->send(Channel::control, {wire::Hello{.name = "a"}, {}}, Clock::now() + 5s);
   ASSERT_EQ(attend_until(1), 1U);
   link.reset();
@@ -100,12 +103,13 @@ TEST(Joining, GuestsThatHaveGoneAreNoticedWhileTheMasterTrainsAlone) {
 }
 
 TEST(Joining, AdmitOnlyLetsTheNamedSlavesIn) {
-  Roster roster("tcp://127.0.0.1:*", "test");
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
   std::atomic<bool> stop{false};
-  roster.admit_only({"a", "b"}, "the shares are fixed for a and b");
-  std::thread master([&] { roster.gather(5, stop, [] {}); });
-  wire::TcpClientLink one(roster.endpoint());
-  wire::TcpClientLink two(roster.endpoint());
+  lobby.guests().admit_only({"a", "b"}, "the shares are fixed for a and b");
+  std::thread master([&] { crew.gather(5, stop, [] {}); });
+  wire::TcpClientLink one(lobby.endpoint());
+  wire::TcpClientLink two(lobby.endpoint());
   const std::uint32_t version = wire::kProtocolVersion;
   EXPECT_EQ(answer_to(one, {.version = version, .name = "a"}), "welcome");
   EXPECT_EQ(answer_to(two, {.version = version, .name = "c"}), "the shares are fixed for a and b");
@@ -113,18 +117,19 @@ TEST(Joining, AdmitOnlyLetsTheNamedSlavesIn) {
   stop = true;
   master.join();
   std::vector<std::string> names;
-  for (const SlaveInfo& slave : roster.present()) names.push_back(slave.name);
+  for (const SlaveInfo& slave : crew.present()) names.push_back(slave.name);
   EXPECT_THAT(names, testing::UnorderedElementsAre("a", "b"));
 }
 
 /// Names that would rewrite a terminal, forge a line of a log, or that no JSON can hold.
 TEST(Joining, NamesThatCannotBePrintedAreRefusedAndDoNotReachTheMaster) {
   std::vector<std::string> notices;
-  Roster roster("tcp://127.0.0.1:*", "test", {}, [&](const std::string& text) { notices.push_back(text); });
+  Lobby lobby("tcp://127.0.0.1:*", "test", {}, [&](const std::string& text) { notices.push_back(text); });
+  Crew crew(lobby);
   std::atomic<bool> stop{false};
   std::vector<SlaveInfo> here;
-  std::thread master([&] { roster.gather(5, stop, [&] { here = roster.present(); }); });
-  wire::TcpClientLink link(roster.endpoint());
+  std::thread master([&] { crew.gather(5, stop, [&] { here = crew.present(); }); });
+  wire::TcpClientLink link(lobby.endpoint());
   for (const std::string& name : {std::string("\xff\xfe"), std::string("a\x1b[2J\n"), std::string(65, 'n')}) {
     EXPECT_THAT(answer_to(link, {.version = wire::kProtocolVersion, .name = name}),
                 AllOf(HasSubstr("the name"), HasSubstr("start this slave with another --name")));
@@ -170,41 +175,44 @@ class Crowd {
 };
 
 TEST(Lobby, IsOpenToASlaveAlthoughACrowdHasSaidHelloAndNoMore) {
-  Roster roster("tcp://127.0.0.1:*", "test");
-  const Crowd crowd(roster.endpoint(), 300);
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  const Crowd crowd(lobby.endpoint(), 300);
   const auto until = Clock::now() + 3s;
-  while (Clock::now() < until) roster.attend();
+  while (Clock::now() < until) crew.attend();
   std::atomic<bool> stop{false};
   std::thread clock([&] {
     for (int i = 0; i < 300 && !stop; ++i) std::this_thread::sleep_for(100ms);
     stop = true;
   });
-  const SlaveThreads honest(roster.endpoint(), 1, {"reference"});
-  const bool gathered = roster.gather(1, stop, [] {});
+  const SlaveThreads honest(lobby.endpoint(), 1, {"reference"});
+  const bool gathered = crew.gather(1, stop, [] {});
   stop = true;
   clock.join();
   ASSERT_TRUE(gathered) << "the slave was not let in within 30 s";
-  EXPECT_EQ(roster.slaves()[0].name, "a");
+  EXPECT_EQ(crew.slaves()[0].name, "a");
 }
 
 TEST(Lobby, DoesNotKeepARunWaitingForGuestsThatDoNotAnswer) {
-  Roster roster("tcp://127.0.0.1:*", "test");
-  Crowd crowd(roster.endpoint(), 50);
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  Crowd crowd(lobby.endpoint(), 50);
   crowd.attach();
   const auto until = Clock::now() + 2s;
-  while (Clock::now() < until) roster.attend();
-  EXPECT_EQ(roster.present().size(), 50U);
-  EXPECT_FALSE(roster.changes());
+  while (Clock::now() < until) crew.attend();
+  EXPECT_EQ(crew.present().size(), 50U);
+  EXPECT_FALSE(crew.changes());
 }
 
 TEST(Joining, ASlaveWhoseKeyOtherSlavesCouldNotUseIsRefused) {
   const TemporaryFolder folder;
   const auto ring = std::make_shared<KeyRing>(folder.path() + "/keys.json");
   const wire::MasterKeys& keys = ring->keys();
-  Roster roster("tcp://127.0.0.1:*", "test", ring);
+  Lobby lobby("tcp://127.0.0.1:*", "test", ring);
+  Crew crew(lobby);
   std::atomic<bool> stop{false};
-  std::thread master([&] { roster.gather(5, stop, [] {}); });
-  wire::TcpClientLink link(roster.endpoint(), {.join_key = keys.join_key()});
+  std::thread master([&] { crew.gather(5, stop, [] {}); });
+  wire::TcpClientLink link(lobby.endpoint(), {.join_key = keys.join_key()});
   for (const std::string& key : {std::string(), std::string("key"), std::string(40, ' ')}) {
     EXPECT_THAT(answer_to(link, {.name = "a", .peer_key = key}), HasSubstr("public key towards other slaves"));
   }

@@ -104,26 +104,27 @@ TEST(PacedEnergy, IsWhatThePlanPredicts) {
   PacedMachine a_machine(fast);
   PacedMachine b_machine(slow);
   PacedDevice own("1");  // GFLOP/s; it computes the heads alone
-  Roster roster("tcp://127.0.0.1:*", "test");
-  roster.expect_paced(true);
-  SlaveThread a(roster.endpoint(), "a", std::make_unique<PacedDevice>("0.8", a_machine.spend()), a_machine.sampler());
-  SlaveThread b(roster.endpoint(), "b", std::make_unique<PacedDevice>("0.4", b_machine.spend()), b_machine.sampler());
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  lobby.guests().expect_paced(true);
+  SlaveThread a(lobby.endpoint(), "a", std::make_unique<PacedDevice>("0.8", a_machine.spend()), a_machine.sampler());
+  SlaveThread b(lobby.endpoint(), "b", std::make_unique<PacedDevice>("0.4", b_machine.spend()), b_machine.sampler());
   std::this_thread::sleep_for(1500ms);  // until their idle power is known
   const std::atomic<bool> stop{false};
-  ASSERT_TRUE(roster.gather(2, stop, [] {}));
+  ASSERT_TRUE(crew.gather(2, stop, [] {}));
 
   ClusterOptions options;
   options.slaves = 2;
   options.layout = "samples";
   options.exchange = "ring";
-  Planned planned = plan_members({options, cut, kEnergyBatch, own, 1}, roster, {});
+  Planned planned = plan_members({options, cut, kEnergyBatch, own, 1}, crew, {});
   Calibration& calibration = planned.calibration;
   ASSERT_EQ(calibration.members.size(), 2U);
   calibration.members[0].power = fast;
   calibration.members[1].power = slow;
   const StepEnergy predicted = energy_of(planned.choice->predicted, calibration.members, calibration.master, {});
 
-  ClusterTrunk trunk(cut.trunk, planned.plan, roster, nullptr, 60s);
+  ClusterTrunk trunk(cut.trunk, planned.plan, crew, nullptr, 60s);
   EnergyBook book;
   trunk.tell_energy_to(book);
   NetLearner learner(trunk, cut, kEnergyBatch, 1, pace_of_heads(cut, kEnergyBatch, own));
@@ -143,7 +144,7 @@ TEST(PacedEnergy, IsWhatThePlanPredicts) {
   }
   learner.settle();
   const double period = std::chrono::duration<double>(Clock::now() - begin).count() / step;
-  roster.dismiss("the test finished");
+  crew.dismiss("the test finished");
   a.end();
   b.end();
   ASSERT_TRUE(measured()) << book.members().at(0).energy.refusal;

@@ -58,22 +58,23 @@ TEST_P(PacedRuns, SpendWhatThePlannerPredicts) {
     member.device = std::make_unique<PacedDevice>(speed, member.spent.spend());
   }
   PacedDevice& own = *members.front().device;
-  Roster roster("tcp://127.0.0.1:*", "test");
-  roster.expect_paced(true);
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  lobby.guests().expect_paced(true);
   // Slaves keep their devices until they end; the counts outlive them.
   SpentSeconds& slow = std::next(members.begin(), 1)->spent;
   SpentSeconds& fast = std::next(members.begin(), 2)->spent;
-  SlaveThread a(roster.endpoint(), "a", std::make_unique<PacedDevice>("1", slow.spend()));
-  SlaveThread b(roster.endpoint(), "b", std::make_unique<PacedDevice>("2", fast.spend()));
+  SlaveThread a(lobby.endpoint(), "a", std::make_unique<PacedDevice>("1", slow.spend()));
+  SlaveThread b(lobby.endpoint(), "b", std::make_unique<PacedDevice>("2", fast.spend()));
   const std::atomic<bool> stop{false};
-  ASSERT_TRUE(roster.gather(2, stop, [] {}));
+  ASSERT_TRUE(crew.gather(2, stop, [] {}));
 
   ClusterOptions options;
   options.slaves = 2;
   options.share = true;
   options.layout = GetParam();
   options.exchange = "ring";
-  const Planned planned = plan_members({options, cut, kPacedBatch, own, 1}, roster, {});
+  const Planned planned = plan_members({options, cut, kPacedBatch, own, 1}, crew, {});
   EXPECT_EQ(slow.seconds() + fast.seconds(), 0.0) << "timing took real time";
   const std::vector<MemberProfile>& profiles = planned.calibration.members;
   ASSERT_EQ(profiles.size(), 3U);
@@ -87,7 +88,7 @@ TEST_P(PacedRuns, SpendWhatThePlannerPredicts) {
     }
   }
 
-  ClusterTrunk trunk(cut.trunk, planned.plan, roster, &own, 60s);
+  ClusterTrunk trunk(cut.trunk, planned.plan, crew, &own, 60s);
   NetLearner learner(trunk, cut, kPacedBatch, 1, pace_of_heads(cut, kPacedBatch, own));
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, 1), initial_heads(cut, 1)})});
   const Tensor images(input_shape(cut.trunk[0], kPacedBatch), 0.5F);
@@ -99,7 +100,7 @@ TEST_P(PacedRuns, SpendWhatThePlannerPredicts) {
   }
   learner.settle();
   EXPECT_FALSE(learner.broken());
-  roster.dismiss("the test finished");
+  crew.dismiss("the test finished");
   a.end();
   b.end();
   const std::vector<double> spent{slow.seconds(), fast.seconds(), members.front().spent.seconds()};

@@ -95,17 +95,18 @@ void train_some(Trunk& trunk, const Setting& setting, Trained& outcome) {
 
 /// Trains on one slave for each device, named a, b, ...
 Trained train_on(std::vector<std::unique_ptr<Device>> devices, const Setting& setting) {
-  Roster roster("tcp://127.0.0.1:*", "test");
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
   std::vector<std::unique_ptr<SlaveThread>> slaves;
   std::vector<double> shares(devices.size(), 1.0);
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    slaves.push_back(std::make_unique<SlaveThread>(roster.endpoint(), std::string(1, static_cast<char>('a' + i)),
+    slaves.push_back(std::make_unique<SlaveThread>(lobby.endpoint(), std::string(1, static_cast<char>('a' + i)),
                                                    std::move(devices[i])));
   }
   const std::atomic<bool> stop{false};
-  roster.gather(static_cast<int>(slaves.size()), stop, [] {});
+  crew.gather(static_cast<int>(slaves.size()), stop, [] {});
   std::vector<std::string> members;
-  for (const SlaveInfo& slave : roster.slaves()) members.push_back(slave.name);
+  for (const SlaveInfo& slave : crew.slaves()) members.push_back(slave.name);
   Plan plan = proportional_plan(setting.net.trunk, kBatch, members, shares);
   plan.wire = setting.wire;
   set_micro_batches(plan, setting.micro_batches);
@@ -113,7 +114,7 @@ Trained train_on(std::vector<std::unique_ptr<Device>> devices, const Setting& se
   Trained outcome;
   Verifier verifier(std::max(1, setting.interval), *own,
                     [&](const std::string& text) { outcome.told.push_back(text); });
-  ClusterTrunk trunk(setting.net.trunk, plan, roster, nullptr, 2min);
+  ClusterTrunk trunk(setting.net.trunk, plan, crew, nullptr, 2min);
   if (setting.interval > 0) trunk.verify_with(verifier);
   try {
     train_some(trunk, setting, outcome);
@@ -123,7 +124,7 @@ Trained train_on(std::vector<std::unique_ptr<Device>> devices, const Setting& se
     outcome.reason = lost.reason();
   }
   outcome.verified = verifier.verified();
-  roster.dismiss("the test finished");
+  crew.dismiss("the test finished");
   return outcome;
 }
 

@@ -70,7 +70,8 @@ class NodesTrunk : public Trunk {
   }
   void begin_snapshot() override {}
   std::optional<std::vector<ShardState>> take_snapshot() override { return std::nullopt; }
-  void load(const std::vector<ShardState>& states) override {
+  void begin_gradients() override {}
+  void begin_load(const std::vector<ShardState>& states) override {
     settle();
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       for (std::size_t i = 0; i < nodes_.size(); ++i) {

@@ -97,6 +97,22 @@ const std::vector<BadTask> kBadTasks{
        m.send(wire::Step{1, {.update = UpdateStep{}}});
      },
      "an update came before the gradients that it needs"},
+    {"UpdateOfMomentsThatItHasNot",
+     [](FakeMaster& m) {
+       wire::Assign assign = assign_of();
+       assign.trunk[0].moments = 0;
+       m.send(assign);
+       m.next();
+       m.send(training_step(1));
+       m.send(wire::Step{2, {.update = UpdateStep{}}});
+     },
+     "an update needs 1 moments for each parameter, and stage conv1 has 0"},
+    {"GradientsBeforeAStep",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Snapshot{0, {0, 1}, true});
+     },
+     "gradients were asked for before a training step"},
     {"ThreeStepsAtOnce",
      [](FakeMaster& m) {
        m.assign();

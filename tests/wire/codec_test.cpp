@@ -75,7 +75,7 @@ std::vector<Message> samples() {
           Step{9,
                {.update = UpdateStep{Optimizer::adam, 0.5F, 0.25F, 0.125F, 0.75F, 0.0625F, 1.5F, 2.5F, 3.5F},
                 .pass = Pass{.training = true, .seed = 0x1122334455667788, .squares = true}}},
-          Snapshot{1, {0, 2}},
+          Snapshot{1, {0, 2}, true},
           Piece{1, 2, 3},
           Credit{4},
           Done{1.5,
