@@ -38,6 +38,22 @@ class Learner {
   /// channels, height, width); `labels` has a class for each. The learner keeps the gradients of the mean loss; they
   /// replace the gradients of the batch before.
   virtual BatchLoss accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) = 0;
+
+  // The training loop calls give() and take() in the place of accumulate(), so that a learner can compute several batches at
+  // once.
+  /// How many batches the learner wants to have beyond the one of the next update.
+  virtual int ahead() const { return 0; }
+  /// Gives the learner a batch. The caller must not give more than ahead() + 1 batches before it calls take().
+  virtual void give(const Tensor& images, const std::vector<int>& labels, const Pass& pass) {
+    loss_ = accumulate(images, labels, pass);
+  }
+  /// Returns the loss of a batch that was given and whose gradients are now those of the learner, not necessarily the
+  /// oldest. apply() follows.
+  virtual BatchLoss take() { return loss_; }
+  /// How many updates came between the time when the weights were read from which the last take()'s gradients were computed,
+  /// and their own update. Nothing for a learner whose gradients are never stale.
+  virtual std::optional<long> staleness() const { return std::nullopt; }
+
   /// The sum of the squares of all gradients. The Pass of accumulate() must have `squares` set.
   virtual double gradient_squares() = 0;
   /// Updates all parameters. `after` is the progress of training after the update.
@@ -66,6 +82,9 @@ class Learner {
 
   /// The times of each member since the last call.
   virtual std::vector<MemberTime> take_times() = 0;
+
+ private:
+  BatchLoss loss_;  ///< of the batch that was given
 };
 
 /// A learner for one given trunk, either in this process or on the members of one plan. It does not handle lost

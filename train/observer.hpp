@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,13 @@ struct RunStart {
   long first_step = 0;  ///< number of steps done before a resume
   std::vector<Stage> stages;
   Plan plan;
+  std::vector<Plan> other_replicas = {};  ///< the plans of all replicas but the first
+};
+
+/// How many updates old the weights were from which gradients were computed.
+struct Staleness {
+  double mean = 0.0;
+  long most = 0;
 };
 
 struct StepReport {
@@ -47,6 +55,7 @@ struct StepReport {
   double seconds = 0.0;       ///< duration of this step
   double seconds_left = 0.0;  ///< estimated remaining time of the run
   double learning_rate = 0.0;
+  std::optional<long> staleness;  ///< of the step's gradients; see Learner::staleness()
   std::vector<MemberTime> times;  ///< times of each member in this step
   EnergyReport energy;            ///< up to this step
 };
@@ -84,15 +93,16 @@ struct WrongWork {
 };
 
 struct RunEnd {
-  std::string how;                ///< "finished", "stopped" (early, by an option), "interrupted" or "failed"
-  std::string text;               ///< the same as a text for people; empty if finished
-  std::string go_on;              ///< the command that resumes; empty if finished
-  long step = 0;                  ///< steps done in all epochs
-  long steps = 0;                 ///< steps of all epochs
-  int best_epoch = 0;             ///< the epoch with the best test accuracy, counted from 1; 0 if none is complete
-  double best_accuracy = -1;      ///< test accuracy of the best epoch; negative if no epoch is complete
-  double test_accuracy = -1;      ///< test accuracy of the last complete epoch; negative if no epoch is complete
-  std::vector<MemberTime> times;  ///< times of each member in the whole run
+  std::string how;                     ///< "finished", "stopped" (early, by an option), "interrupted" or "failed"
+  std::string text;                    ///< the same as a text for people; empty if finished
+  std::string go_on;                   ///< the command that resumes; empty if finished
+  long step = 0;                       ///< steps done in all epochs
+  long steps = 0;                      ///< steps of all epochs
+  int best_epoch = 0;                  ///< the epoch with the best test accuracy, counted from 1; 0 if none is complete
+  double best_accuracy = -1;           ///< test accuracy of the best epoch; negative if no epoch is complete
+  double test_accuracy = -1;           ///< test accuracy of the last complete epoch; negative if no epoch is complete
+  std::vector<MemberTime> times;       ///< times of each member in the whole run
+  std::optional<Staleness> staleness;  ///< of all gradients in asynchronous training
   double seconds = 0.0;
   EnergyReport energy;  ///< of the whole run, tests included
   long verified = -1;   ///< number of verifications that found slaves' values right; negative without --verify

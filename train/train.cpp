@@ -26,8 +26,14 @@ std::uint64_t dropout_seed(std::uint64_t seed, long step) {
 BatchLoss train_step(Learner& learner, const Tensor& images, const std::vector<int>& labels, const Pass& pass,
                      const std::function<UpdateStep(double gradient_norm)>& update,
                      const std::function<Progress(const BatchLoss&)>& after) {
-  const BatchLoss loss = learner.accumulate(images, labels, pass);
-  const double squares = pass.squares ? learner.gradient_squares() : 0.0;
+  learner.give(images, labels, pass);
+  return finish_step(learner, pass.squares, update, after);
+}
+
+BatchLoss finish_step(Learner& learner, bool clips, const std::function<UpdateStep(double gradient_norm)>& update,
+                      const std::function<Progress(const BatchLoss&)>& after) {
+  const BatchLoss loss = learner.take();
+  const double squares = clips ? learner.gradient_squares() : 0.0;
   const Progress next = after ? after(loss) : Progress();
   learner.apply(update(std::sqrt(squares)), next);
   return loss;
@@ -73,6 +79,7 @@ class Loop {
 
   Outcome run(TrainingState start) {
     progress() = start.progress;
+    given_ = progress().batch;
     learner_.load(std::move(start));
     for (bool over = false; !over;) {
       try {
@@ -115,19 +122,21 @@ class Loop {
       test_epoch();
       return false;
     }
-    if (done() || stopped()) {
+    if (done() || (stopped() && !is_ahead())) {
       if (saved_step_ != steps_done()) save();
       return true;
     }
     step();
     const bool asked = training_.save_now != nullptr && training_.save_now->exchange(false);
-    if (finished_ || asked || since_save_.seconds() > training_.checkpoint_seconds) save();
+    save_due_ = save_due_ || finished_ || asked || since_save_.seconds() > training_.checkpoint_seconds;
+    if (save_due_ && !is_ahead()) save();
     return false;
   }
 
   void save() {
     if (save_) save_state();
     saved_step_ = steps_done();
+    save_due_ = false;
     since_save_.restart();
   }
 
@@ -150,6 +159,7 @@ class Loop {
   void go_back(const Progress& to) {
     const long undone = steps_done();
     progress() = to;
+    given_ = to.batch;
     // An epoch whose last steps are undone is yet to end.
     if (finished_ && to.epoch <= finished_->epoch) finished_.reset();
     const std::string again =
@@ -176,19 +186,15 @@ class Loop {
     const TrainingOptions& options = training_.net.training;
     const Progress& at = progress();
     const double epoch = at.epoch + static_cast<double>(at.batch) / training_.training.count();
-    const double rate = learning_rate(options, epoch);
-    const Pass pass{.training = true,
-                    .seed = dropout_seed(training_.seed, steps_done()),
-                    .squares = options.clip > 0.0,
-                    .step = steps_done() + 1};
-    training_.training.fill(at.epoch, at.batch, images_, labels_);
+    const double rate = training_.rate_scale * learning_rate(options, epoch);
+    give_batches();
     const auto update = [&](double norm) {
       if (!std::isfinite(norm)) {
         throw Diverged(fmt::format("training diverged: gradients of step {} are infinite or NaN", steps_done() + 1));
       }
       return update_step(options, rate, steps_done() + 1, norm);
     };
-    const BatchLoss loss = train_step(learner_, images_, labels_, pass, update, [this](const BatchLoss& each) {
+    const BatchLoss loss = finish_step(learner_, options.clip > 0.0, update, [this](const BatchLoss& each) {
       expect_finite(each);
       return begun(with(each));
     });
@@ -196,8 +202,33 @@ class Loop {
     const double mean = loss.sum / images_.shape().n;
     const Progress done = with(loss);
     progress() = begun(done);
-    if (progress().epoch != done.epoch) finished_ = done;
+    if (progress().epoch != done.epoch) {
+      finished_ = done;
+      given_ = 0;
+    }
     report_step(done, mean, watch.seconds(), rate);
+  }
+
+  /// Whether the learner has batches beyond the last step.
+  bool is_ahead() { return given_ > progress().batch; }
+
+  /// Gives the learner the batch of the next step, and more if it computes several at once. Before a save and before the end
+  /// it gets no more, so that each batch before them is part of the model, and none after them.
+  void give_batches() {
+    const Progress& at = progress();
+    const bool hold = save_due_ || training_.stop;
+    const long left = std::min<long>(training_.training.count() - at.batch, last_step() - steps_done());
+    const long wanted = hold ? 1 : std::clamp<long>(1 + learner_.ahead(), 1, std::max(1L, left));
+    while (given_ < at.batch + wanted) {
+      const long step = steps_at({.epoch = at.epoch, .batch = given_});
+      const Pass pass{.training = true,
+                      .seed = dropout_seed(training_.seed, step),
+                      .squares = training_.net.training.clip > 0.0,
+                      .step = step + 1};
+      training_.training.fill(at.epoch, given_, images_, labels_);
+      learner_.give(images_, labels_, pass);
+      ++given_;
+    }
   }
 
   /// Before the update of the next step. A loss that is not finite may come from an update that is not known to be broken
@@ -235,10 +266,19 @@ class Loop {
                       .seconds = seconds,
                       .seconds_left = pace * static_cast<double>(last_step() - steps_done()),
                       .learning_rate = rate,
+                      .staleness = learner_.staleness(),
                       .times = learner_.take_times()};
     add_times(report.times, outcome_.times);
+    if (report.staleness) count_staleness(*report.staleness);
     if (training_.energy) report.energy = training_.energy(report.times, seconds);
     for (const auto& observer : observers_) observer->on_step(report);
+  }
+
+  void count_staleness(long staleness) {
+    if (!outcome_.staleness) outcome_.staleness.emplace();
+    ++stale_steps_;
+    outcome_.staleness->mean += (static_cast<double>(staleness) - outcome_.staleness->mean) / stale_steps_;
+    outcome_.staleness->most = std::max(outcome_.staleness->most, staleness);
   }
 
   void test_epoch() {
@@ -257,7 +297,7 @@ class Loop {
         .test_accuracy = test.accuracy,
         .images_per_second = epoch_seconds_ > 0.0 ? images_.shape().n * epoch_steps_ / epoch_seconds_ : 0.0,
         .seconds = since_start_.seconds(),
-        .learning_rate = learning_rate(training_.net.training, finished.epoch)};
+        .learning_rate = training_.rate_scale * learning_rate(training_.net.training, finished.epoch)};
     if (training_.energy) report.energy = training_.energy({}, 0.0);
     for (const auto& observer : observers_) observer->on_epoch(report);
     compare_with_best({.epoch = report.epoch, .accuracy = test.accuracy});
@@ -283,7 +323,10 @@ class Loop {
   Outcome outcome_;
   std::optional<Progress> finished_;         ///< the end of an epoch that is still to be tested
   std::shared_ptr<const ModelState> ended_;  ///< the model at the end of that epoch
+  int given_ = 0;                            ///< batches of the epoch that the learner was given
+  bool save_due_ = false;
   long saved_step_ = -1;
+  int stale_steps_ = 0;  ///< steps of which the staleness was counted
   Stopwatch since_start_;
   Stopwatch since_save_;
   double epoch_seconds_ = 0.0;

@@ -18,6 +18,11 @@ BatchLoss train_step(Learner& learner, const Tensor& images, const std::vector<i
                      const std::function<UpdateStep(double gradient_norm)>& update,
                      const std::function<Progress(const BatchLoss&)>& after = {});
 
+/// Finishes a training step of which the learner was given the batch; see train_step(). `clips` says whether `update` needs the
+/// norm.
+BatchLoss finish_step(Learner& learner, bool clips, const std::function<UpdateStep(double gradient_norm)>& update,
+                      const std::function<Progress(const BatchLoss&)>& after = {});
+
 struct Evaluation {
   double loss = 0.0;      ///< mean
   double accuracy = 0.0;  ///< fraction
@@ -39,6 +44,7 @@ struct Training {
   const Batches& training;
   const Batches& test;
   std::uint64_t seed = 0;
+  double rate_scale = 1.0;                ///< factor of the net's learning rate
   long max_steps = 0;                     ///< total number of steps at which training stops; 0 for no limit
   double checkpoint_seconds = 60.0;       ///< time between checkpoints, in addition to those at the end of each epoch
   const std::atomic<bool>& stop;          ///< when set, training finishes the current step and returns
@@ -59,6 +65,7 @@ struct Outcome {
   BestEpoch best;
   double test_accuracy = -1.0;    ///< after the last complete epoch; negative if no epoch is complete
   std::vector<MemberTime> times;  ///< times of each member in all steps
+  std::optional<Staleness> staleness;
   double seconds = 0.0;
 };
 

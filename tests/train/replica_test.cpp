@@ -1,0 +1,285 @@
+// Replicas in one process: a step of `join` against one machine with a larger batch, and against gradients that the test
+// averages itself.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "core/random.hpp"
+#include "devices/registry.hpp"
+#include "tests/support/states.hpp"
+#include "train/local_trunk.hpp"
+#include "train/replica_learner.hpp"
+#include "train/train.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr int kBatch = 4;  ///< images of a replica's batch
+constexpr int kSteps = 10;
+constexpr int kClasses = 4;
+constexpr std::uint64_t kSeed = 11;
+
+struct NetCase {
+  std::string name;
+  TrainingOptions training;
+  bool batch_norm = false;
+  bool dropout = false;
+};
+
+void PrintTo(const NetCase& c, std::ostream* out) { *out << c.name; }
+
+/// A net of two stages, of which the second has a parameter of each kind, and a head of two dense layers.
+Cut net_of(const NetCase& c) {
+  Cut cut;
+  cut.trunk = {{.name = "conv1",
+                .channels = 2,
+                .height = 9,
+                .width = 7,
+                .conv = {.filters = 5, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
+                .after = {Activation::tanh, Pooling{.kind = PoolKind::average}}},
+               {.name = "conv2",
+                .channels = 5,
+                .height = 4,
+                .width = 3,
+                .conv = {.filters = 6, .kernel_h = 3, .kernel_w = 2, .pad = {1, 0, 1, 1}},
+                .after = {}}};
+  if (c.batch_norm) cut.trunk[1].after.emplace_back(BatchNorm{.name = "norm2"});
+  cut.trunk[1].after.emplace_back(Activation::tanh);
+  if (c.dropout) cut.trunk[1].after.emplace_back(Dropout{0.25F, 0});
+  const FeatureShape maps{6, 4, 3};
+  cut.heads = {{.maps = maps,
+                .layers = {{.name = "dense1", .spec = Dense{8}},
+                           {.name = "tanh1", .spec = Activation::tanh},
+                           {.name = "dense2", .spec = Dense{kClasses}},
+                           {.name = "loss", .spec = SoftmaxCrossEntropy{}}}}};
+  cut.moments = moments_of(c.training.optimizer);
+  for (Stage& stage : cut.trunk) stage.moments = cut.moments;
+  return cut;
+}
+
+/// The images and labels of a step.
+struct Images {
+  Tensor images;
+  std::vector<int> labels;
+};
+
+Images images_of(const Cut& cut, int step, int count) {
+  Images made{Tensor(input_shape(cut.trunk[0], count)), {}};
+  Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
+  for (float& pixel : made.images.span()) pixel = random.uniform(-1.0F, 1.0F);
+  for (int i = 0; i < count; ++i) made.labels.push_back(static_cast<int>(random.below(kClasses)));
+  return made;
+}
+
+TrainingState initial(const Cut& cut) {
+  return {std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)})};
+}
+
+/// Trains steps first + 1 to last, and returns the sum of the losses.
+double train_some(Learner& learner, const NetCase& c, const Cut& cut, int count, int first = 0, int last = kSteps) {
+  double loss = 0.0;
+  for (int step = first; step < last; ++step) {
+    const Images at = images_of(cut, step, count);
+    const Pass pass{.training = true,
+                    .seed = static_cast<std::uint64_t>(step) + 7,
+                    .squares = c.training.clip > 0.0,
+                    .step = step + 1};
+    loss += train_step(learner, at.images, at.labels, pass, [&](double norm) {
+              return update_step(c.training, c.training.learning_rate, step + 1, norm);
+            }).sum;
+  }
+  return loss;
+}
+
+/// One machine.
+struct OneMachine {
+  OneMachine(const Cut& cut, int batch)
+      : trunk(cut.trunk, input_shape(cut.trunk[0], batch), *device), learner(trunk, cut, batch, 1) {
+    learner.load(initial(cut));
+  }
+  std::unique_ptr<Device> device = make_device("eigen", {.threads = 1});
+  LocalTrunk trunk;
+  NetLearner learner;
+};
+
+/// Replicas on one device.
+struct Replicas {
+  Replicas(const Cut& cut, int replicas, int parts) : bare(without_moments(cut)) {
+    std::vector<std::unique_ptr<Replica>> made;
+    for (int i = 0; i < replicas; ++i) {
+      trunks.push_back(std::make_unique<LocalTrunk>(bare.trunk, input_shape(bare.trunk[0], kBatch), *device));
+      made.push_back(std::make_unique<Replica>(*trunks.back(), bare, kBatch, 1));
+    }
+    learner.emplace(std::move(made), cut, kBatch, parts, 0, 1);
+    learner->load(initial(cut));
+  }
+  Cut bare;
+  std::unique_ptr<Device> device = make_device("eigen", {.threads = 1});
+  std::vector<std::unique_ptr<LocalTrunk>> trunks;
+  std::optional<JoinLearner> learner;
+};
+
+void expect_equal(const ModelState& a, const ModelState& b) {
+  ASSERT_EQ(a.trunk.size(), b.trunk.size());
+  for (std::size_t s = 0; s < a.trunk.size(); ++s) EXPECT_TRUE(same_bits(a.trunk[s], b.trunk[s])) << "stage " << s;
+  ASSERT_EQ(a.head.size(), b.head.size());
+  for (std::size_t d = 0; d < a.head.size(); ++d) {
+    const ShardState x{{a.head[d].weights, a.head[d].bias}};
+    const ShardState y{{b.head[d].weights, b.head[d].bias}};
+    EXPECT_TRUE(same_bits(x, y)) << a.head[d].name;
+  }
+}
+
+class Joining : public testing::TestWithParam<NetCase> {};
+
+/// Nets without statistics and masks, which belong to each batch.
+class JoiningPlainNets : public Joining {};
+
+/// Sums of as many products in another order: ten steps of rounding errors.
+TEST_P(JoiningPlainNets, EqualsOneMachineWithALargerBatch) {
+  const NetCase& c = GetParam();
+  const Cut cut = net_of(c);
+  const double tolerance = 64.0 * kSteps * std::sqrt(9.0 * 7.0 * 2.0 * kBatch) * 0x1.0p-24;
+  for (const auto& [replicas, parts] : {std::pair{2, 2}, std::pair{2, 3}, std::pair{1, 3}}) {
+    OneMachine whole(cut, parts * kBatch);
+    Replicas joined(cut, replicas, parts);
+    EXPECT_NEAR(train_some(*joined.learner, c, cut, parts * kBatch), train_some(whole.learner, c, cut, parts * kBatch),
+                tolerance * kSteps * parts * kBatch);
+    const auto expected = whole.learner.state();
+    const auto got = joined.learner->state();
+    for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(got->trunk[s], expected->trunk[s], tolerance);
+    for (std::size_t d = 0; d < got->head.size(); ++d) {
+      expect_near(ShardState{{got->head[d].weights, got->head[d].bias}},
+                  ShardState{{expected->head[d].weights, expected->head[d].bias}}, tolerance);
+    }
+  }
+}
+
+/// With one batch in a step nothing is left of the replicas, batch norm, dropout and clipping included.
+TEST_P(Joining, OfOneBatchEqualsOneMachineToTheBit) {
+  const NetCase& c = GetParam();
+  const Cut cut = net_of(c);
+  OneMachine whole(cut, kBatch);
+  Replicas joined(cut, 2, 1);
+  EXPECT_EQ(train_some(*joined.learner, c, cut, kBatch), train_some(whole.learner, c, cut, kBatch));
+  expect_equal(*joined.learner->state(), *whole.learner.state());
+}
+
+/// Who computes a batch is not in the result, nor is the order in which replicas end.
+TEST_P(Joining, IsTheSameToTheBitForAnyNumberOfReplicas) {
+  const NetCase& c = GetParam();
+  const Cut cut = net_of(c);
+  Replicas one(cut, 1, 3);
+  const double loss = train_some(*one.learner, c, cut, 3 * kBatch);
+  for (const int replicas : {1, 2, 3, 5}) {
+    Replicas several(cut, replicas, 3);
+    EXPECT_EQ(train_some(*several.learner, c, cut, 3 * kBatch), loss);
+    expect_equal(*several.learner->state(), *one.learner->state());
+  }
+}
+
+TEST_P(Joining, GoesOnFromAStateToTheBit) {
+  const NetCase& c = GetParam();
+  const Cut cut = net_of(c);
+  Replicas straight(cut, 2, 2);
+  train_some(*straight.learner, c, cut, 2 * kBatch);
+  Replicas before(cut, 2, 2);
+  train_some(*before.learner, c, cut, 2 * kBatch, 0, 4);
+  Replicas after(cut, 2, 2);
+  after.learner->load({before.learner->state()});
+  train_some(*after.learner, c, cut, 2 * kBatch, 4, kSteps);
+  expect_equal(*after.learner->state(), *straight.learner->state());
+}
+
+TEST_P(Joining, TestsAsOneMachineDoes) {
+  const NetCase& c = GetParam();
+  const Cut cut = net_of(c);
+  OneMachine whole(cut, 3 * kBatch);
+  Replicas joined(cut, 2, 3);
+  train_some(*joined.learner, c, cut, 3 * kBatch, 0, 2);
+  whole.learner.load({joined.learner->state()});
+  const Images at = images_of(cut, 99, 3 * kBatch);
+  const Tensor& got = joined.learner->outputs(at.images);
+  const Tensor& expected = whole.learner.outputs(at.images);
+  ASSERT_EQ(got.shape(), expected.shape());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got.data()[i], expected.data()[i], 1e-5);
+  const int count = 2 * kBatch + 1;
+  const BatchLoss loss = joined.learner->test_loss(at.labels, count);
+  const BatchLoss right = whole.learner.test_loss(at.labels, count);
+  EXPECT_NEAR(loss.sum, right.sum, 1e-4);
+  EXPECT_EQ(loss.correct, right.correct);
+}
+
+const std::vector<NetCase> kPlainNets{
+    {"Sgd", {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.001}},
+    {"NesterovClipped", {.optimizer = Optimizer::nesterov, .learning_rate = 0.05, .momentum = 0.9, .clip = 0.01}},
+    {"Adam", {.optimizer = Optimizer::adam, .learning_rate = 0.001, .momentum = 0.9}}};
+
+std::string name_of(const testing::TestParamInfo<NetCase>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Nets, JoiningPlainNets, testing::ValuesIn(kPlainNets), name_of);
+INSTANTIATE_TEST_SUITE_P(PlainNets, Joining, testing::ValuesIn(kPlainNets), name_of);
+INSTANTIATE_TEST_SUITE_P(BatchNormAndDropout, Joining,
+                         testing::Values(NetCase{
+                             "BatchNormAndDropout", {.learning_rate = 0.05, .momentum = 0.9, .clip = 0.1}, true, true}),
+                         name_of);
+
+/// The statistics of each batch are its own, so the gradients are those of single machines, and the running averages of the
+/// step are the means of theirs.
+TEST(JoiningWithBatchNorm, NormalisesEachBatchByItself) {
+  const NetCase c{"BatchNorm", {.learning_rate = 0.05, .momentum = 0.9}, true};
+  const Cut cut = net_of(c);
+  const Images at = images_of(cut, 0, 2 * kBatch);
+  const Pass pass{.training = true, .step = 1};
+  std::vector<ModelState> gradients;
+  for (int part = 0; part < 2; ++part) {
+    OneMachine one(cut, kBatch);
+    Tensor images(input_shape(cut.trunk[0], kBatch));
+    std::ranges::copy(at.images.samples(part * kBatch, kBatch), images.data());
+    const std::vector<int> labels(at.labels.begin() + part * kBatch, at.labels.begin() + (part + 1) * kBatch);
+    one.learner.accumulate(images, labels, pass);
+    one.trunk.begin_gradients();
+    gradients.push_back({*one.trunk.take_snapshot(), one.learner.heads().gradients()});
+  }
+  EXPECT_FALSE(same_bits(gradients[0].trunk[1], gradients[1].trunk[1]));
+  ParameterServer server(cut);
+  server.load(*initial(cut).model);
+  server.update(update_step(c.training, 0.05, 1, 1.0), mean_of(gradients), 1);
+
+  Replicas joined(cut, 2, 2);
+  train_some(*joined.learner, c, cut, 2 * kBatch, 0, 1);
+  expect_equal(*joined.learner->state(), *server.state());
+  const auto state = joined.learner->state();
+  const Tensor& mean = state->trunk[1].parameters[4].value;
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    const float both =
+        gradients[0].trunk[1].parameters[4].value.data()[i] + gradients[1].trunk[1].parameters[4].value.data()[i];
+    EXPECT_FLOAT_EQ(mean.data()[i], both / 2.0F);
+    EXPECT_NE(mean.data()[i], 0.0F);
+  }
+
+  OneMachine whole(cut, 2 * kBatch);
+  train_some(whole.learner, c, cut, 2 * kBatch, 0, 1);
+  EXPECT_FALSE(same_bits(whole.learner.state()->trunk[1], joined.learner->state()->trunk[1]))
+      << "one machine normalises over the whole step";
+}
+
+TEST(JoiningThatDiverges, NamesTheFirstLayerAndStep) {
+  const NetCase c{"Sgd", {.learning_rate = 3e38, .momentum = 0.9, .weight_decay = 1.0}};
+  const Cut cut = net_of(c);
+  Replicas joined(cut, 2, 2);
+  EXPECT_FALSE(joined.learner->broken());
+  train_some(*joined.learner, c, cut, 2 * kBatch, 0, 3);
+  const std::optional<Broken> broken = joined.learner->broken();
+  ASSERT_TRUE(broken);
+  EXPECT_EQ(broken->layer.substr(0, 4), "conv");
+  EXPECT_LE(broken->step, 3);
+  joined.learner->load(initial(cut));
+  EXPECT_FALSE(joined.learner->broken());
+}
+
+}  // namespace
+}  // namespace convoy

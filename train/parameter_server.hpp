@@ -1,0 +1,50 @@
+// The one copy of a model that replicas share: it takes their gradients, updates the weights, and gives these out.
+// (Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014.)
+//
+// Gradients have the form of a ModelState without moments: the value of a trained parameter is its gradient, and that of a
+// running average is the average after the replica's forward pass.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/checkpoint.hpp"
+#include "nets/graph/net.hpp"
+#include "train/trunk.hpp"
+
+namespace convoy {
+
+/// The net of a replica, whose members keep no moments because the server has them.
+Cut without_moments(Cut cut);
+
+/// The mean of the gradients of several batches, added in their order.
+ModelState mean_of(std::vector<ModelState> gradients);
+
+class ParameterServer {
+ public:
+  explicit ParameterServer(const Cut& cut) : cut_(cut) {}
+
+  void load(const ModelState& model);
+  /// The weights and running averages, without moments; shared by all callers until the next update() or load().
+  std::shared_ptr<const ModelState> weights();
+  /// All parameters with the optimizer's moments.
+  std::shared_ptr<const ModelState> state() const { return std::make_shared<const ModelState>(model_); }
+
+  /// The sum of the squares of all gradients, in the order in which a machine by itself adds them.
+  double squares(const ModelState& gradients) const;
+  /// Updates the trained parameters by the gradients, to the bits of UpdateStep, and takes the running averages. `number` is
+  /// the step's, counted from 1.
+  void update(const UpdateStep& step, const ModelState& gradients, long number);
+  /// The first stage or dense layer that an update left with values that are not finite, and its step.
+  const std::optional<Broken>& broken() const { return broken_; }
+
+ private:
+  const Cut& cut_;
+  ModelState model_;
+  std::shared_ptr<const ModelState> weights_;  ///< null where model_ has changed since
+  std::optional<Broken> broken_;
+};
+
+}  // namespace convoy
