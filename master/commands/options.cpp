@@ -192,6 +192,40 @@ void define_resume(CLI::App& command, TrainOptions& options) {
   });
 }
 
+/// Defines what a step takes and who computes it.
+void define_replicas(CLI::App& command, TrainOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--sync",
+          [&options](const std::string& word) {
+            options.sync = word == "join" ? Sync::join : word == "none" ? Sync::none : Sync::split;
+          },
+          "split: all members share each batch; join: a step takes a batch for each replica of the net, and updates by "
+          "the mean of their gradients, like one machine with a batch so many times as large; none: the net is updated "
+          "by the gradients of each replica as they come, which other updates may have made stale")
+      ->check(one_of({"split", "join", "none"}))
+      ->default_str("split");
+  command
+      .add_option(
+          "--replicas", options.replicas,
+          "with --sync join or none: number of replicas, into which the slaves are grouped so that all are about "
+          "equally fast (default: one for each slave)")
+      ->check(whole_number(1, 256));
+  command
+      .add_option("--backup", options.backups,
+                  "with --sync join: drop the gradients of so many batches of a step that come last, so that slow "
+                  "replicas hold nobody up")
+      ->check(whole_number(0, 255));
+  command
+      .add_option(
+          "--staleness", options.staleness,
+          "with --sync none: most updates between the time when a replica reads the weights and the update by its "
+          "gradients (default: no bound)")
+      ->check(whole_number(0, 1000000));
+  command.add_flag("--scale-rate", options.scale_rate,
+                   "with --sync join: multiply the learning rate by the number of batches whose gradients count");
+}
+
 }  // namespace
 
 void define(CLI::App& command, TrainOptions& options) {
@@ -210,6 +244,7 @@ void define(CLI::App& command, TrainOptions& options) {
                   "repeatable")
       ->needs(weights)
       ->allow_extra_args(false);
+  define_replicas(command, options);
   define_resume(command, options);
   command
       .add_option(

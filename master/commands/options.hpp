@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,13 @@ struct ClusterOptions {
   std::string power_from;  ///< calibration of an earlier run whose machines have the same names and power; may be empty
 };
 
+/// What a step takes, and when gradients meet weights.
+enum class Sync : std::uint8_t {
+  split,  ///< all members share one batch
+  join,   ///< a batch for each replica, and one update by the mean of their gradients
+  none    ///< one batch, of the replica whose gradients come next
+};
+
 struct TrainOptions {
   NetOptions net;
   ClusterOptions cluster;
@@ -59,6 +67,11 @@ struct TrainOptions {
   std::string out;                  ///< run folder; if empty, runs/NET-NUMBER with the first free number
   std::string weights;              ///< file of initial weights; empty for random weights
   std::vector<std::string> except;  ///< layers that keep their random weights
+  Sync sync = Sync::split;
+  int replicas = 0;              ///< with Sync::join and Sync::none; 0 for one for each slave
+  int backups = 0;               ///< of a step of Sync::join, the gradients that come last and are dropped
+  std::optional<int> staleness;  ///< with Sync::none, the bound
+  bool scale_rate = false;       ///< whether the learning rate is multiplied by the number of batches of a step
   bool resume = false;
   /// The options that config.yaml stores, by name: "slaves": "2".
   std::map<std::string, std::string> given;

@@ -8,11 +8,10 @@
 #include "core/stop_signal.hpp"
 #include "data/dataset.hpp"
 #include "devices/paced_device.hpp"
-#include "master/cluster/cluster_learner.hpp"
 #include "master/cluster/learned_power.hpp"
-#include "master/cluster/master_times.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/commands/run_options.hpp"
+#include "master/commands/team.hpp"
 #include "master/report/energy_watch.hpp"
 #include "master/report/plot_observer.hpp"
 #include "master/report/record_observers.hpp"
@@ -25,14 +24,19 @@ namespace convoy {
 namespace {
 
 /// A text of all settings that must be equal for a run to go on from a checkpoint.
-std::string fingerprint(const Net& net, const NetOptions& options) {
+std::string fingerprint(const Net& net, const TrainOptions& options) {
   Net training_only = net;
   training_only.training.epochs = 0;  // the number of epochs may change
   training_only.training.patience = 0;
   training_only.class_names.clear();  // config.yaml has class names and scales, unlike the net file
   training_only.scales.clear();
   training_only.run.clear();
-  return fmt::format("seed: {}\ndata: {}\n{}", options.seed, place_of_data(options.data), to_yaml(training_only));
+  const std::string sync = options.sync == Sync::join   ? fmt::format("sync: join\nreplicas: {}\nscale-rate: {}\n",
+                                                                      replicas_of(options), options.scale_rate)
+                           : options.sync == Sync::none ? "sync: none\n"
+                                                        : "";
+  return fmt::format("seed: {}\ndata: {}\n{}{}", options.net.seed, place_of_data(options.net.data), sync,
+                     to_yaml(training_only));
 }
 
 /// The command line that resumes this run: config.yaml in its folder has the net and the options.
@@ -94,9 +98,8 @@ void expect_no_values_wanted(const TrainOptions& options) {
 }
 
 /// The times of the master in a step. Alone it computes all the time.
-std::vector<MemberTime> own_times(const Cluster& cluster, const std::vector<MemberTime>& times, double seconds) {
-  if (cluster.plan().members == std::vector<std::string>{kMasterName})
-    return {{.member = kMasterName, .compute = seconds}};
+std::vector<MemberTime> own_times(const Team& team, const std::vector<MemberTime>& times, double seconds) {
+  if (team.is_alone()) return {{.member = kMasterName, .compute = seconds}};
   return times;
 }
 
@@ -110,7 +113,7 @@ class TrainCommand {
         data_(open_data(options.net.data, options.net.seed, net_.input, options.net.corrupt)),
         observers_(make_observers(options.net)),
         paced_(paced_device(options.net)),
-        fingerprint_(fingerprint(net_, options.net)) {
+        fingerprint_(fingerprint(net_, options)) {
     // A meter that cannot be used is an error before slaves are waited for.
     if (!options.meter.empty()) energy_.emplace(energy_options(), false);
     require_fits(data_, net_);
@@ -124,9 +127,10 @@ class TrainCommand {
     // config.yaml needs these values so that the weights can be used with it.
     if (net_.scales.empty()) net_.scales = scales_of(data_);
     if (net_.class_names.empty()) net_.class_names = data_.class_names;
-    const int batch = net_.training.batch;
+    const int batch = images_in_step();
     training_ = std::make_unique<Batches>(data_, Part::training, batch, options.net.seed, net_.augment, net_.scales);
-    test_ = std::make_unique<Batches>(data_, Part::test, batch, options.net.seed, Augmentation{}, net_.scales);
+    const int tested = net_.training.batch * replicas_of(options);  // replicas share a test
+    test_ = std::make_unique<Batches>(data_, Part::test, tested, options.net.seed, Augmentation{}, net_.scales);
     start_ = initial();
     const bool there = !options.out.empty() && std::filesystem::exists(options.out);
     const std::string folder = options.resume ? options.out : make_run_folder(options.out, net_.name);
@@ -141,23 +145,26 @@ class TrainCommand {
 
   int run() {
     const std::atomic<bool>& stop = catch_stop_signals();
-    auto cluster = Cluster::assemble(options_.cluster, options_.net, net_, cut_, observers_, stop);
-    if (!cluster) {
+    const auto team = Team::assemble(options_, net_, cut_, observers_, stop);
+    if (!team) {
       end({.how = "interrupted", .text = "interrupted while waiting for slaves", .go_on = ""});
       return kInterrupted;
     }
-    const Calibration& calibration = cluster->calibration();
+    const Calibration& calibration = team->calibration();
     if (!calibration.members.empty()) files_->keep("calibration.json", to_json(calibration));
-    announce(*cluster);
-    return train_and_end(*cluster, stop);
+    announce(*team);
+    return train_and_end(*team, stop);
   }
 
  private:
+  /// The images of a step of the training loop.
+  int images_in_step() const { return net_.training.batch * batches_in_step(options_); }
+
   EnergyOptions energy_options() const { return {.meter = options_.meter, .terms = options_.cluster.terms}; }
 
   /// Keeps what the meters told of the machines' power, so that later plans can count joules.
-  void keep_power(const Cluster& cluster, const EnergyReport& energy) {
-    Calibration calibration = cluster.calibration();
+  void keep_power(const Team& team, const EnergyReport& energy) {
+    Calibration calibration = team.calibration();
     if (calibration.members.empty()) return;
     learn_power(calibration, energy.members);
     files_->keep("calibration.json", to_json(calibration));
@@ -170,7 +177,7 @@ class TrainCommand {
 
   RunIdentity identity() const {
     return {.fingerprint = fingerprint_,
-            .length = {.epochs = net_.training.epochs, .batches = training_->count(), .images = net_.training.batch}};
+            .length = {.epochs = net_.training.epochs, .batches = training_->count(), .images = images_in_step()}};
   }
 
   TrainingState initial() {
@@ -188,52 +195,43 @@ class TrainCommand {
     return {std::make_shared<const ModelState>(std::move(model)), {}};
   }
 
-  void announce(const Cluster& cluster) {
+  void announce(const Team& team) {
     RunStart start{.net = net_.name,
                    .folder = files_->folder(),
                    .data = options_.net.data,
-                   .device = cluster.device().info().description,
+                   .device = team.device().info().description,
                    .paced = paced_,
                    .parameters = parameter_count(net_),
-                   .batch = net_.training.batch,
+                   .batch = images_in_step(),
                    .epochs = net_.training.epochs,
                    .training_images = data_.training.count(),
                    .test_images = data_.test.count(),
                    .first_step = steps_of(start_.progress, identity().length),
                    .stages = cut_.trunk,
-                   .plan = cluster.plan()};
+                   .plan = team.plan(),
+                   .other_replicas = team.other_plans()};
     unbegun_.began();
     for (const auto& observer : observers_) observer->on_start(start);
   }
 
-  SavedState saved(const Cluster& cluster, const TrainingState& state) const {
-    return {.state = state, .run = identity(), .plan = to_json(cluster.plan())};
+  SavedState saved(const Team& team, const TrainingState& state) const {
+    return {.state = state, .run = identity(), .plan = to_json(team.plan())};
   }
 
-  std::unique_ptr<Learner> make_learner(Cluster& cluster) const {
-    const int batch = net_.training.batch;
-    const int threads = options_.net.device_options.threads;
-    // A run on paced devices has no values to which it could go back after a loss, so that it needs no recovery.
-    if (options_.cluster.slaves == 0 || !paced_.empty()) {
-      return std::make_unique<NetLearner>(cluster.trunk(), cut_, batch, threads,
-                                          pace_of_heads(cut_, batch, cluster.device()));
-    }
-    return std::make_unique<ClusterLearner>(cluster, cut_, batch, threads, options_.snapshot_seconds);
-  }
-
-  int train_and_end(Cluster& cluster, const std::atomic<bool>& stop) {
+  int train_and_end(Team& team, const std::atomic<bool>& stop) {
     Training training{.net = net_,
                       .training = *training_,
                       .test = *test_,
                       .seed = options_.net.seed,
+                      .rate_scale = options_.scale_rate ? batches_in_step(options_) - options_.backups : 1.0,
                       .max_steps = options_.steps,
                       .checkpoint_seconds = options_.checkpoint_seconds,
                       .stop = stop,
                       .save_now = &catch_hangups(),
                       .energy =
                           [&](const std::vector<MemberTime>& times, double seconds) {
-                            if (seconds > 0) energy_->count(own_times(cluster, times, seconds), seconds);
-                            return energy_->report(cluster.energies());
+                            if (seconds > 0) energy_->count(own_times(team, times, seconds), seconds);
+                            return energy_->report(team.energies());
                           },
                       .best = options_.resume ? files_->best_before() : BestEpoch{},
                       .save_best = {}};
@@ -242,38 +240,38 @@ class TrainCommand {
       training.save_best = [&](const BestEpoch& best, const ModelState& model) {
         files_->try_to_save_best(best, model);
       };
-      save = [&](const TrainingState& state) { files_->try_to_save(saved(cluster, state)); };
+      save = [&](const TrainingState& state) { files_->try_to_save(saved(team, state)); };
     }
-    const std::unique_ptr<Learner> learner = make_learner(cluster);
-    if (!energy_) energy_.emplace(energy_options(), is_gpu(cluster.device().info().name));
+    const std::unique_ptr<Learner> learner = team.make_learner();
+    if (!energy_) energy_.emplace(energy_options(), is_gpu(team.device().info().name));
     energy_->begin();
     try {
       if (paced_.empty()) {
-        files_->save(saved(cluster, start_));  // makes sure that there is a checkpoint
+        files_->save(saved(team, start_));  // makes sure that there is a checkpoint
       } else {
-        files_->keep("plan.json", to_json(cluster.plan()));
+        files_->keep("plan.json", to_json(team.plan()));
       }
       const Outcome outcome = train(training, *learner, std::move(start_), observers_, save);
-      const EnergyReport energy = energy_->report(cluster.energies());
-      keep_power(cluster, energy);
-      cluster.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
+      const EnergyReport energy = energy_->report(team.energies());
+      keep_power(team, energy);
+      team.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       files_->finish(stop);
-      RunEnd over = end_of(outcome, cluster.verified());
+      RunEnd over = end_of(outcome, team.verified());
       over.energy = energy;
       end(over);
       return outcome.interrupted ? kInterrupted : kSuccess;
     } catch (const PeerLost& lost) {
-      cluster.dismiss("the run ended: " + std::string(lost.what()));
+      team.dismiss("the run ended: " + std::string(lost.what()));
       files_->finish(stop);
       end({.how = "failed", .text = fmt::format("stopped: {}; {}", lost.what(), what_is_left()), .go_on = go_on()});
       return kSlaveLost;
     } catch (const Diverged& diverged) {
-      cluster.dismiss("the run ended: " + std::string(diverged.what()));
+      team.dismiss("the run ended: " + std::string(diverged.what()));
       files_->finish(stop);
       if (files_->saved_step() < 0) throw;
       throw Error(fmt::format("{}; {}", diverged.what(), after_divergence()));
     } catch (const Error& error) {
-      cluster.dismiss("the run ended: " + std::string(error.what()));
+      team.dismiss("the run ended: " + std::string(error.what()));
       throw;
     }
   }
@@ -297,6 +295,7 @@ class TrainCommand {
                .best_accuracy = outcome.best.accuracy,
                .test_accuracy = outcome.test_accuracy,
                .times = outcome.times,
+               .staleness = outcome.staleness,
                .seconds = outcome.seconds,
                .verified = verified};
     if (outcome.interrupted) {

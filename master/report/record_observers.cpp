@@ -104,37 +104,41 @@ class JsonObserver : public Observer {
     stages_ = start.stages;
     first_step_ = start.first_step;
     batch_ = start.batch;
-    put({{"event", "start"},
-         {"net", start.net},
-         {"folder", start.folder},
-         {"data", start.data},
-         {"device", start.device},
-         {"parameters", start.parameters},
-         {"batch", start.batch},
-         {"epochs", start.epochs},
-         {"training_images", start.training_images},
-         {"test_images", start.test_images},
-         {"first_step", start.first_step},
-         {"members", plan_json(start.stages, start.plan)},
-         {"plan", Json::parse(to_json(start.plan))}});
+    Json begun{{"event", "start"},
+               {"net", start.net},
+               {"folder", start.folder},
+               {"data", start.data},
+               {"device", start.device},
+               {"parameters", start.parameters},
+               {"batch", start.batch},
+               {"epochs", start.epochs},
+               {"training_images", start.training_images},
+               {"test_images", start.test_images},
+               {"first_step", start.first_step},
+               {"members", plan_json(start.stages, start.plan)},
+               {"plan", Json::parse(to_json(start.plan))}};
+    for (const Plan& plan : start.other_replicas) begun["other_replicas"].push_back(Json::parse(to_json(plan)));
+    put(std::move(begun));
   }
   void on_plan(const Plan& plan) override {
     put({{"event", "plan"}, {"members", plan_json(stages_, plan)}, {"plan", Json::parse(to_json(plan))}});
   }
   void on_notice(const std::string& text) override { put({{"event", "notice"}, {"text", text}}); }
   void on_step(const StepReport& report) override {
-    put({{"event", "step"},
-         {"epoch", report.epoch},
-         {"step", report.step},
-         {"loss", report.loss},
-         {"mean_loss", report.mean_loss},
-         {"accuracy", report.accuracy},
-         {"images_per_second", report.images_per_second},
-         {"seconds", report.seconds},
-         {"seconds_left", report.seconds_left},
-         {"learning_rate", report.learning_rate},
-         {"times", times_json(report.times)},
-         {"energy", power_json(report.energy)}});
+    Json step{{"event", "step"},
+              {"epoch", report.epoch},
+              {"step", report.step},
+              {"loss", report.loss},
+              {"mean_loss", report.mean_loss},
+              {"accuracy", report.accuracy},
+              {"images_per_second", report.images_per_second},
+              {"seconds", report.seconds},
+              {"seconds_left", report.seconds_left},
+              {"learning_rate", report.learning_rate},
+              {"times", times_json(report.times)},
+              {"energy", power_json(report.energy)}};
+    if (report.staleness) step["staleness"] = *report.staleness;
+    put(std::move(step));
   }
   void on_epoch(const EpochReport& report) override {
     put({{"event", "epoch"},
@@ -168,6 +172,7 @@ class JsonObserver : public Observer {
       json["best_accuracy"] = end.best_accuracy;
     }
     if (end.test_accuracy >= 0.0) json["test_accuracy"] = end.test_accuracy;
+    if (end.staleness) json["staleness"] = {{"mean", end.staleness->mean}, {"most", end.staleness->most}};
     if (end.verified >= 0) json["verified"] = end.verified;
     if (!end.go_on.empty()) json["go_on"] = end.go_on;
     if (!end.energy.members.empty()) json["energy"] = summary_json(end);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "core/stopwatch.hpp"
@@ -33,7 +34,6 @@ class TextObserver : public Observer {
 
   void on_start(const RunStart& start) override {
     start_ = start;
-    shares_ = work_shares(start.stages, start.plan);
     lines_.line(fmt::format("net {}: {} parameters, batch {}, {} epoch{} of {} images; data {}", start.net,
                             start.parameters, start.batch, start.epochs, start.epochs == 1 ? "" : "s",
                             start.training_images, start.data));
@@ -43,18 +43,18 @@ class TextObserver : public Observer {
                       "and it saves no weights",
                       start.paced));
     }
-    for (std::size_t m = 0; m < start.plan.members.size(); ++m) lines_.line(share_of(m));
+    tell_shares(start.plan);
+    for (const Plan& plan : start.other_replicas) tell_shares(plan);
     if (start.first_step > 0) lines_.line(fmt::format("resuming after step {}", start.first_step));
   }
 
   void on_notice(const std::string& text) override { lines_.line(printable(text)); }
 
   void on_plan(const Plan& plan) override {
-    start_.plan = plan;
-    shares_ = work_shares(start_.stages, plan);
+    take_shares(plan);
     std::vector<std::string> shares;
-    for (std::size_t m = 0; m < plan.members.size(); ++m) {
-      shares.push_back(fmt::format("{} {:.0f} %", plan.members[m], 100.0 * shares_[m]));
+    for (const std::string& member : plan.members) {
+      shares.push_back(fmt::format("{} {:.0f} %", member, share_of_now(member)));
     }
     lines_.line(fmt::format("shares: {}", fmt::join(shares, ", ")));
   }
@@ -103,13 +103,17 @@ class TextObserver : public Observer {
                                                         100.0 * end.best_accuracy, end.best_epoch)
                                           : ""));
     }
-    if (start_.plan.members.size() > 1 || (!end.times.empty() && end.times[0].transfer > 0.0)) {
+    if (shares_.size() > 1 || (!end.times.empty() && end.times[0].transfer > 0.0)) {
       lines_.line(fmt::format("{:<18}{:>8}{:>10}{:>10}{:>8}", "", "share", "compute", "transfer", "wait"));
       for (const MemberTime& time : end.times) {
         lines_.line(fmt::format("  {:<16}{:>6.1f} %{:>8.0f} %{:>8.0f} %{:>6.0f} %", time.member,
                                 share_of_now(time.member), percent(time.compute, total(time)),
                                 percent(time.transfer, total(time)), percent(time.wait, total(time))));
       }
+    }
+    if (end.staleness) {
+      lines_.line(fmt::format("staleness of gradients: {:.2f} updates in the mean, {} at most", end.staleness->mean,
+                              end.staleness->most));
     }
     const double images = static_cast<double>(end.step - start_.first_step) * start_.batch;
     for (const std::string& line :
@@ -135,33 +139,40 @@ class TextObserver : public Observer {
     return true;
   }
 
-  std::string share_of(std::size_t member) const {
-    return fmt::format("  {:<16} {:5.1f} % of the work{}", start_.plan.members[member], 100.0 * shares_[member],
-                       filters_of(member));
+  void take_shares(const Plan& plan) {
+    const std::vector<double> shares = work_shares(start_.stages, plan);
+    for (std::size_t m = 0; m < shares.size(); ++m) shares_[plan.members[m]] = shares[m];
+  }
+
+  void tell_shares(const Plan& plan) {
+    take_shares(plan);
+    for (std::size_t m = 0; m < plan.members.size(); ++m) {
+      lines_.line(fmt::format("  {:<16} {:5.1f} % of the work{}", plan.members[m], share_of_now(plan.members[m]),
+                              filters_of(plan, m)));
+    }
   }
 
   /// The filters of a member, and its samples where members share these, if the net has few stages. For other nets,
   /// `convoy-master plan` prints them.
-  std::string filters_of(std::size_t member) const {
+  std::string filters_of(const Plan& plan, std::size_t member) const {
     constexpr std::size_t kFew = 8;
     if (start_.stages.size() > kFew) return "";
     std::string text;
     for (std::size_t s = 0; s < start_.stages.size(); ++s) {
-      const StagePlan& stage = start_.plan.stages[s];
+      const StagePlan& stage = plan.stages[s];
       const Tile tile = tile_of(stage, static_cast<int>(member));
       text += fmt::format("{}{} {}/{}", s == 0 ? "; filters: " : ", ", start_.stages[s].name, tile.filters.count,
                           start_.stages[s].conv.filters);
       if (!has_several_rows(stage)) continue;
-      text += fmt::format(" in {}/{} samples", tile.samples.count * start_.plan.micro_batches, start_.plan.batch);
+      text += fmt::format(" in {}/{} samples", tile.samples.count * plan.micro_batches, plan.batch);
     }
     return text;
   }
 
-  /// The current share of a member in the work, in percent.
+  /// The current share of a member in the work of its replica, in percent.
   double share_of_now(const std::string& member) const {
-    const auto& members = start_.plan.members;
-    const auto found = std::ranges::find(members, member);
-    return found == members.end() ? 0.0 : 100.0 * shares_[static_cast<std::size_t>(found - members.begin())];
+    const auto found = shares_.find(member);
+    return found == shares_.end() ? 0.0 : 100.0 * found->second;
   }
 
   /// The line of the run. Where a terminal is too narrow for all of it, the least important fields are left out.
@@ -213,9 +224,9 @@ class TextObserver : public Observer {
   bool shown_ = false;
   Stopwatch since_;
   RunStart start_;
-  std::vector<double> shares_;
-  std::vector<MemberTime> recent_;  ///< since the last report of progress
-  double recent_seconds_ = 0.0;     ///< that these steps took
+  std::map<std::string, double> shares_;  ///< of each member that has had one, by its last plan
+  std::vector<MemberTime> recent_;        ///< since the last report of progress
+  double recent_seconds_ = 0.0;           ///< that these steps took
 };
 
 }  // namespace

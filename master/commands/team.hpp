@@ -1,0 +1,59 @@
+// The machines of a training run: one cluster, or one for each replica of the net.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "master/cluster/cluster_replica.hpp"
+#include "master/commands/options.hpp"
+#include "train/learner.hpp"
+
+namespace convoy {
+
+/// The number of replicas of the net; 1 with --sync split. Throws Error where the options do not go together.
+int replicas_of(const TrainOptions& options);
+/// The number of batches that a step of the training loop takes.
+int batches_in_step(const TrainOptions& options);
+
+class Team {
+ public:
+  /// A team without machines; see assemble().
+  Team(const TrainOptions& options, const Net& net, const Cut& cut);
+
+  /// Waits for the slaves that the options ask for. Returns nothing if `stop` is set before all slaves have joined. All
+  /// arguments must outlive the team.
+  static std::unique_ptr<Team> assemble(const TrainOptions& options, const Net& net, const Cut& cut,
+                                        const Observers& observers, const std::atomic<bool>& stop);
+
+  /// The learner of the team, which must outlive it.
+  std::unique_ptr<Learner> make_learner();
+
+  const Device& device() const { return clusters_.front()->device(); }
+  /// The current plan of the first replica, and those of the others.
+  const Plan& plan() const { return clusters_.front()->plan(); }
+  std::vector<Plan> other_plans() const;
+  /// The measured speeds of all members. They have no members if no member was timed.
+  const Calibration& calibration() const {
+    return options_.sync != Sync::split ? calibration_ : clusters_.front()->calibration();
+  }
+  /// The energy of each slave that has taken part.
+  std::vector<MemberEnergy> energies() const;
+  /// Whether this machine computes everything.
+  bool is_alone() const;
+  /// See Cluster::verified().
+  long verified() const { return clusters_.front()->verified(); }
+  /// Tells the slaves that the run is over, with the reason.
+  void dismiss(const std::string& reason);
+
+ private:
+  const TrainOptions& options_;
+  const Net& net_;
+  const Cut& cut_;
+  Cut bare_;  ///< the net of a replica
+  std::vector<std::unique_ptr<Cluster>> clusters_;
+  Calibration calibration_;  ///< of the members of all replicas, where there are several
+};
+
+}  // namespace convoy
