@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -20,18 +21,16 @@
 namespace convoy {
 namespace {
 
-constexpr double kUnmeasured = 1e12;                                  // bytes per second; transfers then cost nothing
 constexpr double kUntried = std::numeric_limits<double>::infinity();  // cost before a plan was tried
 constexpr double kWorthwhile = 0.99;  ///< a less simple plan must cost at most this part of the best so far
 constexpr double kWorthLeavingOut = 0.95;
 /// Families that are simulated at once. The number is the same on all machines, so that all choose the same plan.
 constexpr std::size_t kAtOnce = 2;
 constexpr int kMostThreads = 16;
+/// Of so few members, smaller teams are tried even where they cannot be faster, so that people see what a machine is worth.
+constexpr std::size_t kFewMembers = 8;
 /// Below so many tiles, threads would take longer to start than the planning.
 constexpr std::size_t kTilesForThreads = 200;
-
-/// A received byte is copied to its place; a sent byte is written once for all receivers.
-ByteCost byte_cost(const HostSpeed& host) { return {host.busy_per_byte, host.busy_per_byte + 2.0 / host.memory}; }
 
 class Chooser {
  public:
@@ -56,7 +55,7 @@ class Chooser {
       best = try_families(everyone_);
     }
     for (const Team& team : smaller_teams()) {
-      if (least_of(team) >= kWorthLeavingOut * best->cost) continue;
+      if (members_.size() > kFewMembers && least_of(team) >= kWorthLeavingOut * best->cost) continue;
       std::optional<Tried> next = try_families(team);
       if (next && next->cost < kWorthLeavingOut * best->cost) best = std::move(next);
     }
@@ -161,7 +160,7 @@ class Chooser {
       speeds[m] = 1.0 / seconds;
     }
     const double fastest = *std::ranges::max_element(speeds);
-    if (!(fastest > 0.0 && fastest < kUnmeasured)) return false;  // no member was timed for all of the stages
+    if (!(fastest > 0.0 && std::isfinite(fastest))) return false;  // no member was timed for all of the stages
     if (!convoy::cut_by_samples(plan, trunk_, stages, speeds)) return false;
     for (std::size_t m = 0; m < members_.size(); ++m) {
       if (members_[m].memory > 0 && tile_bytes(plan, static_cast<int>(m)) > members_[m].memory) return false;
@@ -212,14 +211,15 @@ class Chooser {
   struct Trial {
     std::size_t family = 0;
     Plan first;
-    double least = 0.0;  ///< bound of the costs of all its plans, by least_of_maps()
+    double least = 0.0;  ///< bound of the costs of all its plans
     bool always = false;
     std::vector<Tried> tried = {};
   };
 
-  /// Tries the families that need the fewest maps of others first, and leaves out those whose busiest processor or card does not
-  /// allow a better step than that of the best plan so far. The first is always tried, and with all members one of filters
-  /// and one of samples. Returns the simplest plan of which no other is much better.
+  /// Tries the families whose busiest processor or card allows the best step first, and leaves out those that cannot be
+  /// better than the best plan so far. The first is always tried, and with all members one of filters and one of samples.
+  /// Of smaller teams the maps alone decide at first, which takes much less time. Returns the simplest plan of which no other is
+  /// much better.
   std::optional<Tried> try_families(const Team& team) {
     const std::optional<Plan> shared = shares(team);
     if (!shared) return std::nullopt;
@@ -228,9 +228,11 @@ class Chooser {
     for (std::size_t i = 0; i < all.size(); ++i) {
       std::optional<Plan> first = plan_of(all[i].front(), team, *shared);
       if (!first) continue;
-      const double least = least_of_maps(*first);
-      trials.push_back({.family = i, .first = std::move(*first), .least = least});
+      trials.push_back({.family = i, .first = std::move(*first)});
     }
+    each(trials.size(), [&](std::size_t i) {
+      trials[i].least = team == everyone_ ? least_cost(trials[i].first) : least_of_maps(trials[i].first);
+    });
     std::ranges::stable_sort(trials, {}, &Trial::least);
     std::set<bool> kinds;  // whether a family that was tried is cut along samples
     for (std::size_t next = 0; next < trials.size();) {
@@ -285,6 +287,14 @@ class Chooser {
     return seconds;
   }
 
+  double least_cost(const Plan& plan) const {
+    return least_cost(make_task_graph(plan, trunk_), plan, measured_cluster(plan, trunk_, members_, master_));
+  }
+  double least_cost(const TaskGraph& graph, const Plan& plan, const ClusterModel& cluster) const {
+    const Simulated step = least_step(graph, plan, trunk_, cluster);
+    return cost_of(step, energy_of(step, members_, master_, wishes_.terms));
+  }
+
   /// Tries more and more micro-batches until twice in a row they gain nothing.
   void try_family(const Family& family, const Team& team, const Plan& shares, Trial& trial) const {
     double best = kUntried;
@@ -295,10 +305,7 @@ class Chooser {
       if (!plan) continue;
       const TaskGraph graph = make_task_graph(*plan, trunk_);
       const ClusterModel cluster = measured_cluster(*plan, trunk_, members_, master_);
-      if (first && !trial.always) {
-        const Simulated step = least_step(graph, *plan, trunk_, cluster);
-        if (cost_of(step, energy_of(step, members_, master_, wishes_.terms)) > least_ / kWorthwhile) return;
-      }
+      if (first && !trial.always && least_cost(graph, *plan, cluster) > least_ / kWorthwhile) return;
       Simulated predicted = simulate(graph, *plan, trunk_, cluster);
       StepEnergy energy = energy_of(predicted, members_, master_, wishes_.terms);
       const double cost = cost_of(predicted, energy);
@@ -330,51 +337,6 @@ class Chooser {
 };
 
 }  // namespace
-
-ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
-                              const std::vector<MemberProfile>& members, const MasterProfile& master) {
-  const auto rate = [](double measured) { return measured > 0.0 ? measured : kUnmeasured; };
-  const bool own = !plan.members.empty() && plan.members.back() == kMasterName;
-  const std::size_t slaves = members.size() - (own ? 1 : 0);
-  ClusterModel model;
-  NodeLink card;  // where it was not measured, the master's card is as fast as the fastest slave's
-  for (std::size_t m = 0; m < slaves; ++m) {
-    model.links.push_back({rate(members[m].link.out), rate(members[m].link.in)});
-    model.byte_costs.push_back(byte_cost(members[m].host));
-    model.latency = std::max(model.latency, members[m].latency);
-    card = {std::max(card.out, model.links[m].in), std::max(card.in, model.links[m].out)};
-  }
-  if (slaves == 0) card = {kUnmeasured, kUnmeasured};
-  if (master.card.out > 0.0 && master.card.in > 0.0) card = master.card;
-  model.links.push_back(card);
-  model.byte_costs.push_back(byte_cost(own ? members.back().host : master.host));
-  model.compute = [&plan, &trunk, &members, &master](const Task& task) {
-    if (task.kind == TaskKind::head) return master.head.pass(plan.batch / plan.micro_batches);
-    if (task.kind == TaskKind::head_update) return master.head.update;
-    const auto node = static_cast<std::size_t>(task.node);
-    const bool adds = task.kind == TaskKind::sum || task.kind == TaskKind::filter_sum;
-    if (adds || task.kind == TaskKind::layers || task.kind == TaskKind::layers_backward) {
-      return memory_seconds(task, trunk, node < members.size() ? members[node].host.memory : master.host.memory);
-    }
-    // The passes include the layers, and joining takes no time to speak of.
-    if (task.kind == TaskKind::send || concerns_statistics(task)) return 0.0;
-    const MemberProfile& member = members[node];
-    if (task.kind == TaskKind::update) {
-      // A device updates the whole shard, even where others own some of its filters.
-      const auto stage = static_cast<std::size_t>(task.stage);
-      return predict_passes(member, stage, tile_of(plan.stages[stage], task.node).filters.count).update;
-    }
-    const Timing passes = predict_passes(member, static_cast<std::size_t>(task.stage), task.filters.count)
-                              .for_samples(static_cast<double>(task.samples.count) / micro_batch_size(plan))
-                              .in_parts(plan.micro_batches);
-    switch (task.kind) {
-      case TaskKind::forward: return passes.forward / plan.micro_batches;
-      case TaskKind::backward_input: return passes.backward_input / plan.micro_batches;
-      default: return passes.backward_filters;
-    }
-  };
-  return model;
-}
 
 Choice choose_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members,
                    const Wishes& wishes, const MasterProfile& master) {

@@ -259,7 +259,8 @@ TEST(TransferProgram, RefusesWhatCannotWork) {
   for (const auto& [options, code, says] :
        {std::tuple{Words{"--connect", "tcp://127.0.0.1:1"}, kFailure, "the key is missing"},
         std::tuple{Words{"--connect", "tcp://127.0.0.1:1", "--key", "abc"}, kFailure, "128 hexadecimal digits"},
-        std::tuple{Words{"--listen", "here"}, kFailure, "expected tcp://HOST:PORT"},
+        std::tuple{Words{"--net", kSource + "/nets/lenet.yaml", "--listen", "here"}, kFailure,
+                   "expected tcp://HOST:PORT"},
         std::tuple{Words{"--listen", "tcp://*:5580", "--connect", "tcp://a:1"}, kUsage, "exclude"},
         std::tuple{Words{"--net", "no.yaml"}, kFailure, "no.yaml"},
         std::tuple{Words{"--repeats", "0"}, kUsage, "--repeats"}}) {
