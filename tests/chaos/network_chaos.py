@@ -35,7 +35,8 @@ from late_link import TUN, LateLink  # noqa: E402
 BIN = lan.BIN
 NAMES = ["a", "b", "c"]
 NET = [ROOT / "nets/glyphs.yaml", "--set", "conv1.filters=6", "--set", "conv2.filters=9", "--batch", "50", "--threads", "1",
-       "--device", "cpu", "--exchange", "ring", "--epochs", "5000", "--format", "json"]
+       "--device", "cpu", "--epochs", "5000", "--format", "json"]
+RING = ["--exchange", "ring"]
 MBITS = 200
 
 
@@ -76,8 +77,8 @@ class World:
 
     def start(self, name):
         if name == "master":
-            words = [BIN / "convoy-master", "train", *NET, "--slaves", "3", "--shares", "3,2,1", "--least-slaves", self.least,
-                     "--listen", self.address(), "--keys", self.keys, "--snapshot-seconds", "0.5", "--checkpoint-seconds", "2", "--out",
+            words = [BIN / "convoy-master", "train", *NET, *RING, "--slaves", "3", "--shares", "3,2,1", "--least-slaves",
+                     self.least, "--listen", self.address(), "--keys", self.keys, "--snapshot-seconds", "0.5", "--checkpoint-seconds", "2", "--out",
                      self.folder / "run", *self.resume]
             self.resume = ["--resume"]
         else:
@@ -266,7 +267,7 @@ def replay(folder, segments, steps):
         if plan["members"] != ["master"]:
             file = folder / "plan.json"
             file.write_text(json.dumps(plan))
-            words += ["--slaves", len(plan["members"]), "--plan", file, "--listen", "tcp://127.0.0.1:5577", "--insecure"]
+            words += [*RING, "--slaves", len(plan["members"]), "--plan", file, "--listen", "tcp://127.0.0.1:5577", "--insecure"]
             slaves = [subprocess.Popen([BIN / "convoy-slave", "tcp://127.0.0.1:5577", "--insecure", "--cache", "none", "--name", name, "--threads",
                                         "1", "--device", "cpu", "--once"], stdout=subprocess.DEVNULL)
                       for name in plan["members"]]
