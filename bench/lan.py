@@ -107,6 +107,9 @@ def train_alone(options, lan, folder, machines, steps):
     for output in outputs:
         steps_seen = [json.loads(line)["seconds"] for line in output.splitlines() if line.startswith('{"event":"step"')]
         seconds += steps_seen[1:]
+    if not seconds:
+        errors = [json.loads(line)["message"] for line in outputs[0].splitlines() if line.startswith('{"event":"error"')]
+        sys.exit(f"lan: one machine alone did not train: {' '.join(errors) or 'it took fewer than two steps; give more --steps'}")
     return statistics.median(seconds)
 
 
