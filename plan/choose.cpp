@@ -272,10 +272,11 @@ class Chooser {
     std::vector<double> bytes(cluster.links.size(), 0.0);
     for (const auto& [value, boxes] : needs.read) {
       if (value == Source::kImages || everywhere(plan.stages[value]) || plan.stages[value].replicated) continue;
+      const Stage& stage = trunk_[value];
       for (const auto& [node, box] : boxes) {
         const Box own = common(tile_of(plan.stages[value], node).box(), box);
         const auto values = [&](const Box& of) {
-          return static_cast<double>(output_shape(trunk_[value], of.samples.count, of.channels.count).size());
+          return static_cast<double>(output_shape(stage, of.samples.count, of.channels.count).size());
         };
         bytes[node] += values(box) - values(own);
       }
