@@ -33,7 +33,7 @@ struct EstimatePoint {
   estimate::Server server = estimate::Server::central;
   int workers = 0;
   double alone = 0.0;         ///< seconds of the training on the fastest worker alone
-  estimate::Setting setting;  ///< what the formulas were given
+  estimate::Setting setting;  ///< the input of the formulas
   estimate::Bounds formula;
   SimulatedRange simulated;
   double staleness = 0.0;  ///< median over the simulations

@@ -86,7 +86,7 @@ class ReplicaSimulation {
   struct ServerState {
     int node;
     double part;               ///< of all weights
-    int iteration = 0;         ///< that it waits for, in a synchronous scheme
+    int iteration = 0;         ///< whose gradients the server waits for, in a synchronous scheme
     double free = 0.0;         ///< when it has applied all gradients that have arrived
     std::vector<int> sent;     ///< by worker, the iteration whose weights it was sent last
     std::vector<int> waiting;  ///< workers whose gradients of this iteration are applied

@@ -94,7 +94,7 @@ struct WrongWork {
 
 struct RunEnd {
   std::string how;                     ///< "finished", "stopped" (early, by an option), "interrupted" or "failed"
-  std::string text;                    ///< the same as a text for people; empty if finished
+  std::string text;                    ///< how the run ended, as a text for people; empty if it finished
   std::string go_on;                   ///< the command that resumes; empty if finished
   long step = 0;                       ///< steps done in all epochs
   long steps = 0;                      ///< steps of all epochs

@@ -67,7 +67,7 @@ bool Replica::step() {
 
 void Replica::load(std::shared_ptr<const ModelState> weights) {
   if (loaded_ == weights) return;
-  loaded_.reset();  // what the trunk has if it loses a member meanwhile is not known
+  loaded_.reset();  // if the trunk loses a member while it loads, its weights are not known
   trunk_->begin_load(weights->trunk);
   heads_.load(weights->head);
   loaded_ = std::move(weights);

@@ -78,7 +78,7 @@ class Replica {
   Task task_;
   Result result_;
   bool averages_;                             ///< whether a training pass changes running averages
-  std::shared_ptr<const ModelState> loaded_;  ///< what the trunk and the heads have; null where that is not known
+  std::shared_ptr<const ModelState> loaded_;  ///< the weights of the trunk and the heads; null where they are not known
 };
 
 }  // namespace convoy

@@ -57,7 +57,7 @@ class ReplicaLearner : public Learner {
   int parts_;
   Heads heads_;  ///< for tests: computes the outputs of all batches
   std::size_t trunk_outputs_;
-  Tensor maps_;  ///< what heads_ has read
+  Tensor maps_;  ///< the maps of all batches of a test, the input of heads_
   Progress stands_;
   mutable TrainingState kept_;  ///< what kept() has returned
 };

@@ -88,7 +88,7 @@ class Cluster {
   std::optional<Verifier> verifier_;  ///< with --verify
   EnergyBook book_;
   std::shared_ptr<Lobby> lobby_;  ///< null in a run without slaves; all replicas of a run share it
-  std::unique_ptr<Crew> crew_;    ///< the same
+  std::unique_ptr<Crew> crew_;    ///< null in a run without slaves
   Planned planned_;
   bool formed_ = false;  ///< whether a first trunk was made, so that the run has begun
   int losses_ = 0;       ///< number of losses since the last step

@@ -226,7 +226,7 @@ class TextObserver : public Observer {
   RunStart start_;
   std::map<std::string, double> shares_;  ///< of each member that has had one, by its last plan
   std::vector<MemberTime> recent_;        ///< since the last report of progress
-  double recent_seconds_ = 0.0;           ///< that these steps took
+  double recent_seconds_ = 0.0;           ///< the seconds of the steps since the last line
 };
 
 }  // namespace
