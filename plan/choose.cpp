@@ -319,6 +319,8 @@ class Chooser {
       vain = cost < best ? 0 : vain + 1;
       best = std::min(best, cost);
       if (vain == 2) break;
+      // A family that is tried only for comparison needs no other micro-batches, which take long with many members.
+      if (members_.size() > kFewMembers && trial.least > least_ / kWorthwhile) break;
     }
   }
 
