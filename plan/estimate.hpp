@@ -2,6 +2,7 @@
 // speedup of parallel training of neural networks", Brno University of Technology, 2017).
 #pragma once
 
+#include <array>
 #include <string>
 
 namespace convoy::estimate {
@@ -12,6 +13,7 @@ enum class Scheme {
   split,  ///< the workers share each batch equally; the server applies the mean of all gradients
   async   ///< the server applies each gradient as it arrives, and its worker goes on with the newest weights
 };
+inline constexpr std::array kSchemes{Scheme::join, Scheme::split, Scheme::async};
 
 /// Who holds the weights.
 enum class Server {

@@ -10,8 +10,6 @@
 namespace convoy::estimate {
 namespace {
 
-constexpr std::array kSchemes{Scheme::join, Scheme::split, Scheme::async};
-
 /// Speedups over one worker, to four decimals: for each scheme the best and the worst of a central server, and a distributed server.
 /// They were computed from the source's formulas in exact fractions, by another program.
 struct Row {

@@ -10,7 +10,6 @@
 namespace convoy::estimate {
 namespace {
 
-constexpr std::array kSchemes{Scheme::join, Scheme::split, Scheme::async};
 constexpr std::array kServers{Server::central, Server::distributed};
 
 /// Seconds of a gradient, and of a transfer of all weights.
