@@ -9,9 +9,9 @@
 namespace convoy::estimate {
 namespace {
 
-constexpr std::array<std::pair<const char*, Scheme>, 3> kSchemes{
+constexpr std::array<std::pair<const char*, Scheme>, 3> kSchemeNames{
     {{"sync-join", Scheme::join}, {"sync-split", Scheme::split}, {"async", Scheme::async}}};
-constexpr std::array<std::pair<const char*, Server>, 2> kServers{
+constexpr std::array<std::pair<const char*, Server>, 2> kServerNames{
     {{"central", Server::central}, {"distributed", Server::distributed}}};
 
 Bounds times(double factor, const Bounds& each) { return {factor * each.best, factor * each.worst}; }
@@ -26,22 +26,22 @@ Bounds synchronous(Server server, double workers, double transfer, double gradie
 }  // namespace
 
 std::string to_string(Scheme scheme) {
-  return std::ranges::find(kSchemes, scheme, &std::pair<const char*, Scheme>::second)->first;
+  return std::ranges::find(kSchemeNames, scheme, &std::pair<const char*, Scheme>::second)->first;
 }
 
 std::string to_string(Server server) {
-  return std::ranges::find(kServers, server, &std::pair<const char*, Server>::second)->first;
+  return std::ranges::find(kServerNames, server, &std::pair<const char*, Server>::second)->first;
 }
 
 Scheme scheme_from(const std::string& text) {
-  for (const auto& [name, scheme] : kSchemes) {
+  for (const auto& [name, scheme] : kSchemeNames) {
     if (text == name) return scheme;
   }
   fail("unknown scheme '{}'; expected sync-join, sync-split or async", text);
 }
 
 Server server_from(const std::string& text) {
-  for (const auto& [name, server] : kServers) {
+  for (const auto& [name, server] : kServerNames) {
     if (text == name) return server;
   }
   fail("unknown server '{}'; expected central or distributed", text);

@@ -20,6 +20,7 @@ enum class Server {
   central,     ///< a machine that computes no gradients holds all weights
   distributed  ///< each worker also holds some of the tensors
 };
+inline constexpr std::array kServers{Server::central, Server::distributed};
 
 /// Names as on the command line: "sync-join", "sync-split", "async"; "central", "distributed".
 std::string to_string(Scheme scheme);

@@ -10,8 +10,6 @@
 namespace convoy::estimate {
 namespace {
 
-constexpr std::array kServers{Server::central, Server::distributed};
-
 /// Seconds of a gradient, and of a transfer of all weights.
 struct Times {
   double gradient;
