@@ -111,9 +111,7 @@ std::vector<ShardState> random_states(const std::vector<Stage>& stages) {
 void measure(const Net& net, const OperatorsOptions& options, std::vector<Candidate>& all) {
   const std::vector<Stage> stages = stages_of(net);
   const Shape input{options.batch, net.input.channels, net.input.height, net.input.width};
-  Random random(1, 1);
-  Tensor images(input);
-  for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
+  const Images images = noise_images(input, 1, 1);
   const Tensor gradient(output_shape(stages.back(), options.batch, stages.back().conv.filters), 1e-3F);
   for (Candidate& candidate : all) {
     candidate.trunk = std::make_unique<LocalTrunk>(stages, input, *candidate.device);

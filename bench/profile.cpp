@@ -237,13 +237,12 @@ void run_profile(const ProfileOptions& options) {
   const auto device = make_device(options.device, {.threads = options.threads});
   Timeline timeline;
   TimedDevice timed(*device, timeline);
-  Tensor images({batch, net.input.channels, net.input.height, net.input.width});
+  const Images images = noise_images({batch, net.input.channels, net.input.height, net.input.width}, 1, 2);
   LocalTrunk trunk(parts.trunk, images.shape(), timed);
   Heads heads(parts, batch, device->info().threads);
   trunk.load(initial_trunk(parts, 1));
   heads.load(initial_heads(parts, 1));
   Random random(1, 1);
-  for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
   std::vector<int> labels;
   for (int i = 0; i < batch; ++i) {
     labels.push_back(static_cast<int>(random.below(static_cast<std::uint32_t>(net.classes))));

@@ -19,12 +19,11 @@ TrainingSteps::TrainingSteps(const std::string& net, std::vector<std::string> se
     : net_(net_for(net, std::move(set), batch)),
       parts_(cut(net_)),
       device_(make_device(device, options)),
-      images_({batch, net_.input.channels, net_.input.height, net_.input.width}),
+      images_(noise_images({batch, net_.input.channels, net_.input.height, net_.input.width}, 1, 2)),
       trunk_(parts_.trunk, images_.shape(), *device_),
       learner_(trunk_, parts_, batch, options.threads) {
   learner_.load({std::make_shared<const ModelState>(ModelState{initial_trunk(parts_, 1), initial_heads(parts_, 1)})});
   Random random(1, 1);
-  for (float& pixel : images_.span()) pixel = random.uniform(-1.0F, 1.0F);
   for (int i = 0; i < batch; ++i)
     labels_.push_back(static_cast<int>(random.below(static_cast<std::uint32_t>(net_.classes))));
 }

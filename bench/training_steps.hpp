@@ -28,7 +28,7 @@ class TrainingSteps {
   Net net_;
   Cut parts_;
   std::unique_ptr<Device> device_;
-  Tensor images_;
+  Images images_;
   LocalTrunk trunk_;
   NetLearner learner_;
   std::vector<int> labels_;

@@ -101,14 +101,6 @@ struct UpdateStep {
   bool operator==(const UpdateStep&) const = default;
 };
 
-/// What a step of the trunk does: the update by the gradients of the step before, then a pass. One of them may be absent.
-/// Only a training pass may follow an update.
-struct StepWork {
-  std::optional<UpdateStep> update = {};
-  std::optional<Pass> pass = {};
-  bool trains() const { return pass && pass->training; }
-};
-
 /// Looks whether values are finite, in a form that compilers vectorise: x - x is 0 for a finite x and NaN for others.
 template <class T>
 class FiniteValues {

@@ -64,18 +64,6 @@ std::vector<ChannelScale> scales_of(const ImageSet& images) {
 
 std::vector<ChannelScale> scales_of(const DataSet& data) { return scales_of(data.training); }
 
-std::vector<std::vector<float>> scaled_bytes(const std::vector<ChannelScale>& scales) {
-  std::vector<std::vector<float>> tables;
-  for (const ChannelScale& scale : scales) {
-    std::vector<float> table(256);
-    for (int value = 0; value < 256; ++value) {
-      table[value] = static_cast<float>((value / 255.0 - scale.mean) / scale.deviation);
-    }
-    tables.push_back(std::move(table));
-  }
-  return tables;
-}
-
 Batches::Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment,
                  const std::vector<ChannelScale>& scales)
     : images_(part == Part::training ? data.training : data.test),
@@ -83,7 +71,10 @@ Batches::Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, 
       batch_(batch),
       seed_(seed),
       augment_(augment),
-      normalised_(scaled_bytes(scales.empty() ? scales_of(data) : scales)) {
+      scales_(scales.empty() ? scales_of(data) : scales) {
+  for (const ChannelScale& scale : scales_) {
+    means_.push_back(static_cast<std::uint8_t>(std::lround(255.0 * std::clamp(scale.mean, 0.0, 1.0))));
+  }
   if (part == Part::training && batch > images_.count()) {
     fail("a batch of {} is larger than the training set of {} ({} images); give a smaller --batch", batch, data.name,
          images_.count());
@@ -97,6 +88,8 @@ int Batches::count() const {
 Shape Batches::image_shape() const {
   return {batch_, images_.shape.channels, images_.shape.height, images_.shape.width};
 }
+
+Images Batches::blank() const { return {Pixels(image_shape(), 0), scales_}; }
 
 std::vector<int> Batches::order_of(int epoch) const {
   std::vector<int> order(images_.labels.size());
@@ -115,7 +108,7 @@ std::vector<int> Batches::images_of(Place place) const {
   return {first, first + std::min<std::ptrdiff_t>(batch_, order.end() - first)};
 }
 
-int Batches::fill(int epoch, int index, Tensor& images, std::vector<int>& labels) const {
+int Batches::fill(int epoch, int index, Images& images, std::vector<int>& labels) const {
   invariant(images.shape() == image_shape() && index >= 0 && index < count(),
             "fill takes a batch of this set, and images of its shape");
   if (shuffled_ != epoch) order_ = order_of(epoch);
@@ -126,15 +119,15 @@ int Batches::fill(int epoch, int index, Tensor& images, std::vector<int>& labels
   for (int i = 0; i < valid; ++i) {
     const int image = order_[first + i];
     labels[i] = images_.labels[image];
-    if (images_.files.empty()) write_image(image, epoch, images.sample(i).data());
+    if (images_.files.empty()) write_image(image, epoch, images.pixels.sample(i).data());
   }
-  if (!images_.files.empty()) take_photographs({epoch, index}, images);
-  std::ranges::fill(images.samples(valid, batch_ - valid), 0.0F);
+  if (!images_.files.empty()) take_photographs({epoch, index}, images.pixels);
+  std::ranges::fill(images.pixels.samples(valid, batch_ - valid), std::uint8_t{0});
   return valid;
 }
 
-void Batches::take_photographs(Place place, Tensor& images) const {
-  images = ahead_ == place && next_.valid() ? next_.get() : decoded(place);
+void Batches::take_photographs(Place place, Pixels& pixels) const {
+  pixels = ahead_ == place && next_.valid() ? next_.get() : decoded(place);
   if (place.index + 1 < count()) {
     ahead_ = {place.epoch, place.index + 1};
   } else if (part_ == Part::training) {
@@ -145,15 +138,15 @@ void Batches::take_photographs(Place place, Tensor& images) const {
   next_ = std::async(std::launch::async | std::launch::deferred, [this, next = ahead_] { return decoded(next); });
 }
 
-Tensor Batches::decoded(Place place) const {
+Pixels Batches::decoded(Place place) const {
   const std::vector<int> chosen = images_of(place);
-  Tensor images(image_shape());
+  Pixels pixels(image_shape());
   on_all_cores(static_cast<int>(chosen.size()),
-               [&](int i) { write_photograph(chosen[i], place.epoch, images.sample(i).data()); });
-  return images;
+               [&](int i) { write_photograph(chosen[i], place.epoch, pixels.sample(i)); });
+  return pixels;
 }
 
-void Batches::write_photograph(int image, int epoch, float* to) const {
+void Batches::write_photograph(int image, int epoch, std::span<std::uint8_t> to) const {
   View view;
   if (augment_.flip || augment_.crop > 0) {
     Random random = drawn_for(seed_, epoch, image);
@@ -163,14 +156,10 @@ void Batches::write_photograph(int image, int epoch, float* to) const {
       view.right = random.uniform(0.0F, 1.0F);
     }
   }
-  const Picture picture = read_image(images_.files[image], images_.shape);
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(images_.shape.size()));
-  cut_view(picture, images_.shape, view, bytes);
-  const std::size_t map = bytes.size() / static_cast<std::size_t>(images_.shape.channels);
-  for (std::size_t i = 0; i < bytes.size(); ++i) to[i] = normalised_[i / map][bytes[i]];
+  cut_view(read_image(images_.files[image], images_.shape), images_.shape, view, to);
 }
 
-void Batches::write_image(int image, int epoch, float* to) const {
+void Batches::write_image(int image, int epoch, std::uint8_t* to) const {
   const FeatureShape& shape = images_.shape;
   bool flip = false;
   int down = 0;
@@ -185,16 +174,14 @@ void Batches::write_image(int image, int epoch, float* to) const {
   const std::uint8_t* from =
       images_.pixels.data() + static_cast<std::size_t>(image) * static_cast<std::size_t>(shape.size());
   for (int c = 0; c < shape.channels; ++c) {
-    const float* table = normalised_[c].data();
     const std::uint8_t* map = from + static_cast<std::ptrdiff_t>(c) * shape.height * shape.width;
     for (int y = 0; y < shape.height; ++y) {
       const int source_y = y + down;
       const bool inside = source_y >= 0 && source_y < shape.height;
       for (int x = 0; x < shape.width; ++x) {
         const int source_x = (flip ? shape.width - 1 - x : x) + right;
-        // Pixels outside the image are zero after normalisation, which is the mean colour.
-        *to++ =
-            inside && source_x >= 0 && source_x < shape.width ? table[map[source_y * shape.width + source_x]] : 0.0F;
+        // The mean colour outside the image leaves the mean of the batch as it is, and is a byte like every pixel.
+        *to++ = inside && source_x >= 0 && source_x < shape.width ? map[source_y * shape.width + source_x] : means_[c];
       }
     }
   }

@@ -1,11 +1,12 @@
-// Batches of a data set: shuffled, augmented and normalised. All random numbers come from the run's seed.
+// Batches of a data set: shuffled and augmented. All random numbers come from the run's seed.
 #pragma once
 
 #include <cstdint>
 #include <future>
+#include <span>
 #include <vector>
 
-#include "core/tensor.hpp"
+#include "core/images.hpp"
 #include "data/dataset.hpp"
 
 namespace convoy {
@@ -15,8 +16,6 @@ enum class Part : std::uint8_t { training, test };
 /// The mean and standard deviation of each channel over the training images, or over 512 of them if they are
 /// photographs.
 std::vector<ChannelScale> scales_of(const DataSet& data);
-/// For each channel, a table with the normalised value of each of the 256 byte values.
-std::vector<std::vector<float>> scaled_bytes(const std::vector<ChannelScale>& scales);
 
 /// The batches of one part of a data set. A batch is a function of (seed, epoch, index), so a run can resume at any
 /// step.
@@ -30,13 +29,16 @@ class Batches {
           const std::vector<ChannelScale>& scales = {});
 
   /// The number of batches in an epoch. Training leaves out an incomplete last batch, whose images differ from epoch to
-  /// epoch because of the shuffling. Testing fills it up with zeros.
+  /// epoch because of the shuffling. Testing fills it up with black images.
   int count() const;
   /// The shape of the images of a batch: (batch, channels, rows, columns).
   Shape image_shape() const;
-  /// Writes batch `index` of epoch `epoch`, both counted from 0. Returns the number of samples that are images; the
-  /// samples after them are zero. Throws Error naming a photograph that cannot be decoded.
-  int fill(int epoch, int index, Tensor& images, std::vector<int>& labels) const;
+  /// A batch of black images, for fill(), with the scales of this set.
+  Images blank() const;
+  /// Writes the pixels of batch `index` of epoch `epoch`, both counted from 0, to images made by blank(). Returns the number
+  /// of samples that are images of the set; those after them are black. Throws Error naming a photograph that cannot be
+  /// decoded.
+  int fill(int epoch, int index, Images& images, std::vector<int>& labels) const;
 
  private:
   /// The epoch and index of a batch.
@@ -48,21 +50,22 @@ class Batches {
 
   std::vector<int> order_of(int epoch) const;
   std::vector<int> images_of(Place place) const;
-  void take_photographs(Place place, Tensor& images) const;
-  Tensor decoded(Place place) const;
-  void write_image(int image, int epoch, float* to) const;
-  void write_photograph(int image, int epoch, float* to) const;
+  void take_photographs(Place place, Pixels& pixels) const;
+  Pixels decoded(Place place) const;
+  void write_image(int image, int epoch, std::uint8_t* to) const;
+  void write_photograph(int image, int epoch, std::span<std::uint8_t> to) const;
 
   const ImageSet& images_;
   Part part_;
   int batch_;
   std::uint64_t seed_;
   Augmentation augment_;
-  std::vector<std::vector<float>> normalised_;  ///< for each channel, the value of each byte
-  mutable std::vector<int> order_;              ///< order of the images in epoch shuffled_
+  std::vector<ChannelScale> scales_;
+  std::vector<std::uint8_t> means_;  ///< for each channel, the byte that is nearest to its mean
+  mutable std::vector<int> order_;   ///< order of the images in epoch shuffled_
   mutable int shuffled_ = -1;
   mutable Place ahead_;               ///< the batch that is decoded in the background
-  mutable std::future<Tensor> next_;  ///< images of batch ahead_
+  mutable std::future<Pixels> next_;  ///< images of batch ahead_
 };
 
 }  // namespace convoy

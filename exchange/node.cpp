@@ -128,6 +128,8 @@ void Node::make_slabs() {
     }
   };
   make(maps, maps_);
+  const auto images = maps_.find(Source::kImages);
+  if (images != maps_.end()) pixels_ = {Pixels(images->second.values.shape()), images->second.box};
   make(gradients, gradients_);
   make(parts, parts_);
 }
@@ -157,15 +159,21 @@ bool Node::joins_gradients(int stage) const {
 
 // ---- the course of a step ------------------------------------------------------------------------------------------
 
-void Node::begin(const StepWork& work, const Tensor* images) {
+void Node::begin(const StepWork& work, const Pixels* images) {
   invariant(finished(), "a step begins only after the step before it has finished");
+  invariant(!work.pass || work.scales.size() == static_cast<std::size_t>(trunk_[0].channels),
+            "each channel of the images has a scale");
   work_ = work;
   if (work.pass) pass_ = *work.pass;
   heads_.clear();
   const bool training = work.update || work.trains();
   graph_ = training ? &training_ : &testing_;
   followers_ = training ? &training_followers_ : &testing_followers_;
-  if (images != nullptr) take_images(*images);
+  if (work.pass) normaliser_.use(work.scales);
+  if (images != nullptr) {
+    if (!sent_ahead_) take_images(*images);
+    for (int m = 0; m < plan_.micro_batches; ++m) normalise(m, pixels_.box.samples);
+  }
   for (Input& input : inputs_) input.written.assign(static_cast<std::size_t>(plan_.micro_batches), false);
   missing_.assign(graph_->tasks.size(), 0);
   done_.assign(graph_->tasks.size(), false);
@@ -189,8 +197,11 @@ void Node::begin(const StepWork& work, const Tensor* images) {
   }
 }
 
-void Node::take_images(const Tensor& images) {
-  std::ranges::copy(images.span(), maps_.at(Source::kImages).values.data());
+void Node::take_images(const Pixels& images) { std::ranges::copy(images.span(), pixels_.values.data()); }
+
+/// Normalises the images of these samples of a micro-batch.
+void Node::normalise(int micro_batch, SampleRange samples) {
+  normaliser_.normalise(pixels_.values, pixels_.place(micro_batch, samples), maps_.at(Source::kImages).values);
 }
 
 /// Whether send_ahead() sends the values of a task.
@@ -198,7 +209,7 @@ bool Node::goes_ahead(const Task& task) const {
   return task.kind == TaskKind::send && task.node == index_ && task.stage == Source::kImages && task.after.empty();
 }
 
-void Node::send_ahead(const Tensor& images) {
+void Node::send_ahead(const Pixels& images) {
   if (graph_ != &training_) return;
   invariant(outputs_ready() == static_cast<int>(heads_.size()), "the images of the step before are in use no more");
   take_images(images);

@@ -24,8 +24,8 @@ struct Bytes {
   std::span<const std::byte> values;
 };
 
-/// Some of the values of a send task, from index `first` on. Maps and gradients are in NCHW order and in the plan's
-/// number type; parameters are in fp32, one after another. Several parcels may share their bytes.
+/// Some of the values of a send task, from index `first` on. Images are pixels, maps and gradients are in the plan's number
+/// type, both in NCHW order; parameters are in fp32, one after another. Several parcels may share their bytes.
 struct Parcel {
   int task = 0;           ///< index of the send task in the graph
   int to = 0;             ///< node that receives the parcel
@@ -62,18 +62,18 @@ class Node {
        std::size_t most_values = std::size_t{1} << 18U);
   ~Node();
 
-  /// Begins a step. The step before must be finished. An update needs a training pass since the last update. `images`
-  /// (batch, channels, height, width) of a pass are given to the master's node only, and are copied.
-  void begin(const StepWork& work, const Tensor* images);
+  /// Begins a step. The step before must be finished. An update needs a training pass since the last update. The pixels of
+  /// a pass's images, which work.scales normalise, are given to the master's node only, and are copied.
+  void begin(const StepWork& work, const Pixels* images);
   /// On the master's node, before begin() with these images and a training pass: sends them, so that they travel while
   /// the node is still in the backward pass of the step before. Does nothing where that step is no training pass.
-  void send_ahead(const Tensor& images);
+  void send_ahead(const Pixels& images);
   /// On the master's node: the number of micro-batches, counted from the first, whose outputs have arrived. In testing
   /// only the output of the main head counts.
   int outputs_ready() const;
   /// The maps of outputs_of(trunk)[number].
   const Tensor& output(std::size_t number) const;
-  /// The node's slab of a stage's maps, or of the images for Source::kImages; null if it has none. It holds what the node
+  /// The node's slab of a stage's maps, or of the normalised images for Source::kImages; null if it has none. It holds what the node
   /// has received or computed in the current step.
   const Slab* maps(int stage) const { return maps_.contains(stage) ? &maps_.at(stage) : nullptr; }
   /// On the master's node: takes the gradients of the loss with respect to all outputs, for one micro-batch, and starts
@@ -131,7 +131,8 @@ class Node {
   void compile(Device* device);
   void compile(Device& device, std::size_t stage, FilterRange filters);
   void make_slabs();
-  void take_images(const Tensor& images);
+  void take_images(const Pixels& images);
+  void normalise(int micro_batch, SampleRange samples);
   bool goes_ahead(const Task& task) const;
   void make_ready(int index);
   void finish(int index);
@@ -167,8 +168,10 @@ class Node {
   bool is_passed_on(int index) const;
   std::vector<int> passed_on_by(int index) const;
   void send_parts();
+  std::size_t values_in_parcel(const Task& sent, std::size_t bytes) const;
   std::size_t send_some(int index, std::size_t first, std::size_t most);
   Bytes encoded(int index, std::size_t first, std::size_t count);
+  void encode_values(const Task& sent, std::size_t first, std::size_t count, std::byte* to);
   bool sends_weights() const { return thesis_ != nullptr && thesis_->holds_weights(); }
   Slab& made(int stage);
   Slab& gradient_by_made(int stage);
@@ -180,6 +183,7 @@ class Node {
   void take_floats(const std::deque<Bytes>& parts, std::size_t count);
   Bytes as_kept(const Task& sent, const Bytes& bytes) const;
   void place(const Task& sent, std::size_t first, const Bytes& bytes);
+  void place_pixels(const Task& sent, std::size_t first, const Bytes& bytes);
   void take_weights(const Task& task, std::span<const float> values);
   const Task& task(int index) const { return graph_->tasks[static_cast<std::size_t>(index)]; }
   SampleRange tile_samples(int stage) const { return held_[static_cast<std::size_t>(stage)].samples; }
@@ -204,8 +208,10 @@ class Node {
   std::vector<Box> held_;                   ///< held_box() of this node, by stage
   std::vector<std::vector<Piece>> pieces_;  ///< by stage: the node's own shard, then the other filters it computes
   std::vector<Input> inputs_;
-  std::vector<std::size_t> input_of_;   ///< by stage, an index into inputs_
-  std::map<int, Slab> maps_;            ///< maps by stage; the images too
+  std::vector<std::size_t> input_of_;  ///< by stage, an index into inputs_
+  std::map<int, Slab> maps_;           ///< maps by stage; the normalised images too
+  BasicSlab<std::uint8_t> pixels_;     ///< the images as they travel, in the box of maps_.at(Source::kImages)
+  Normaliser normaliser_;
   std::map<int, Slab> gradients_;       ///< gradients with respect to the maps, by stage
   std::map<int, Slab> parts_;           ///< this node's addends of those gradients, by stage
   std::map<int, int> first_part_;       ///< by stage, the reading stage that overwrites parts_; other readers add to it

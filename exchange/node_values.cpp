@@ -221,32 +221,46 @@ Bytes Node::encoded(int index, std::size_t first, std::size_t count) {
   for (const Parcel& parcel : shared_) {
     if (parcel.first == first) return parcel.bytes;
   }
-  const NumberType type = wire_type(sent, plan_);
-  const auto owner = std::make_shared<AlignedVector<std::byte>>(bytes_of(type, count));
-  std::byte* to = owner->data();
-  const bool of_weights = concerns_weights(sent);
-  if (of_weights || carries_statistics(sent)) {
-    if (first == 0) of_weights ? take_weights_to_send(sent) : take_statistics_to_send(sent);
-    encode_some(std::span<const float>(weights_to_send_).subspan(first, count), type, to,
-                pass_.seed + name_of_values(sent) + first);
-  } else {
-    Slab& slab = slab_of(sent);
-    const SampleRange samples = slab.place(sent.micro_batch, sent.samples);
-    if (type == NumberType::int8) {
-      scratch_.clear();
-      slab.for_each_run(samples, sent.filters, first, count,
-                        [&](std::span<const float> run) { scratch_.insert(scratch_.end(), run.begin(), run.end()); });
-      encode_by_chance(scratch_, to, pass_.seed + name_of_values(sent) + first);
-    } else {
-      slab.for_each_run(samples, sent.filters, first, count, [&](std::span<const float> run) {
-        encode(type, run, to);
-        to += bytes_of(type, run.size());
-      });
-    }
-  }
+  const std::size_t size = carries_images(sent) ? count : bytes_of(wire_type(sent, plan_), count);
+  const auto owner = std::make_shared<AlignedVector<std::byte>>(size);
+  encode_values(sent, first, count, owner->data());
   const Bytes bytes{owner, *owner};
   if (!is_part(sent)) shared_.push_back({.task = index, .to = sent.to, .first = first, .bytes = bytes});
   return bytes;
+}
+
+/// Encodes values of a send to `to`.
+void Node::encode_values(const Task& sent, std::size_t first, std::size_t count, std::byte* to) {
+  if (carries_images(sent)) {
+    const SampleRange samples = pixels_.place(sent.micro_batch, sent.samples);
+    return pixels_.for_each_run(samples, sent.filters, first, count, [&](std::span<const std::uint8_t> run) {
+      to = std::ranges::copy(std::as_bytes(run), to).out;
+    });
+  }
+  const NumberType type = wire_type(sent, plan_);
+  const std::uint64_t seed = pass_.seed + name_of_values(sent) + first;
+  const bool of_weights = concerns_weights(sent);
+  if (of_weights || carries_statistics(sent)) {
+    if (first == 0) of_weights ? take_weights_to_send(sent) : take_statistics_to_send(sent);
+    return encode_some(std::span<const float>(weights_to_send_).subspan(first, count), type, to, seed);
+  }
+  Slab& slab = slab_of(sent);
+  const SampleRange samples = slab.place(sent.micro_batch, sent.samples);
+  if (type == NumberType::int8) {
+    scratch_.clear();
+    slab.for_each_run(samples, sent.filters, first, count,
+                      [&](std::span<float> run) { scratch_.insert(scratch_.end(), run.begin(), run.end()); });
+    return encode_by_chance(scratch_, to, seed);
+  }
+  slab.for_each_run(samples, sent.filters, first, count, [&](std::span<float> run) {
+    encode(type, run, to);
+    to += bytes_of(type, run.size());
+  });
+}
+
+/// The number of values in so many bytes of a send; 0 where they hold no whole number of values.
+std::size_t Node::values_in_parcel(const Task& sent, std::size_t bytes) const {
+  return carries_images(sent) ? bytes : convoy::values_in(wire_type(sent, plan_), bytes);
 }
 
 void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
@@ -258,11 +272,10 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
   const Task& sent = task(index);
   const std::size_t all = values_of(sent);
   Flight& flight = flights_[index];
-  const NumberType type = wire_type(sent, plan_);
-  const std::size_t count = convoy::values_in(type, bytes.values.size());
+  const std::size_t count = values_in_parcel(sent, bytes.values.size());
   if (first != flight.received || count == 0 || count > all - first) {
     fail("{} bytes from value {} on of task {} came where values {} to {} are due, in {}", bytes.values.size(), first,
-         index, flight.received, all, to_string(type));
+         index, flight.received, all, carries_images(sent) ? "pixels" : to_string(wire_type(sent, plan_)));
   }
   flight.received += count;
   if (sent.cargo == Cargo::part) {
@@ -283,6 +296,8 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
     flight.held.push_back(as_kept(sent, bytes));
     if (flight.received == all) finish(index);
     return;  // filter_sum or join_statistics takes the values
+  } else if (carries_images(sent)) {
+    place_pixels(sent, first, bytes);
   } else if (!passed_on) {
     place(sent, first, as_kept(sent, bytes));
   }
@@ -292,6 +307,8 @@ void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
     take_weights(sent, scratch_);
   } else if (sent.cargo == Cargo::filter_sum) {
     take_filter_sum(index);
+  } else if (carries_images(sent)) {
+    normalise(sent.micro_batch, sent.samples);
   } else if (is_joint(sent)) {
     take_floats(flight.held, all);
     joint_statistics_[sent.stage] = {sent.filters, {scratch_.begin(), scratch_.end()}};
@@ -326,6 +343,15 @@ void Node::place(const Task& sent, std::size_t first, const Bytes& bytes) {
     decode(type, from, run);
     from += bytes_of(type, run.size());
   });
+}
+
+void Node::place_pixels(const Task& sent, std::size_t first, const Bytes& bytes) {
+  std::span<const std::byte> left = bytes.values;
+  pixels_.for_each_run(pixels_.place(sent.micro_batch, sent.samples), sent.filters, first, left.size(),
+                       [&](std::span<std::uint8_t> run) {
+                         std::ranges::copy(left.first(run.size()), std::as_writable_bytes(run).begin());
+                         left = left.subspan(run.size());
+                       });
 }
 
 }  // namespace convoy

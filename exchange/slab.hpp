@@ -10,8 +10,9 @@
 namespace convoy {
 
 /// The part of a batch's tensor in a box: some channels, and the same samples of every micro-batch.
-struct Slab {
-  Tensor values;  ///< the samples of the first micro-batch, then those of the second, and so on
+template <class T>
+struct BasicSlab {
+  BasicTensor<T> values;  ///< the samples of the first micro-batch, then those of the second, and so on
   Box box;
 
   FilterRange channels() const { return box.channels; }
@@ -24,11 +25,11 @@ struct Slab {
     return static_cast<std::size_t>(values.shape().h) * static_cast<std::size_t>(values.shape().w);
   }
   /// The values of some channels of a sample, counted among the samples of `values`; they are contiguous.
-  std::span<float> run(int sample, FilterRange channels) {
+  std::span<T> run(int sample, FilterRange channels) {
     return values.sample(sample).subspan(static_cast<std::size_t>(channels.first - box.channels.first) * map(),
                                          static_cast<std::size_t>(channels.count) * map());
   }
-  std::span<const float> run(int sample, FilterRange channels) const {
+  std::span<const T> run(int sample, FilterRange channels) const {
     return values.sample(sample).subspan(static_cast<std::size_t>(channels.first - box.channels.first) * map(),
                                          static_cast<std::size_t>(channels.count) * map());
   }
@@ -46,5 +47,7 @@ struct Slab {
     }
   }
 };
+
+using Slab = BasicSlab<float>;
 
 }  // namespace convoy

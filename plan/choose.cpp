@@ -116,8 +116,11 @@ class Chooser {
   /// all maps.
   double burden(const MemberProfile& member) const {
     double bytes = 0.0;
-    for (const Stage& stage : trunk_)
-      bytes += static_cast<double>(bytes_of(wishes_.wire, input_shape(stage, batch_).size()));
+    for (const Stage& stage : trunk_) {
+      const std::size_t values = input_shape(stage, batch_).size();
+      const bool images = &stage == &trunk_.front();
+      bytes += static_cast<double>(images ? values : bytes_of(wishes_.wire, values));
+    }
     const double rate = std::min(member.link.in, member.link.out);
     return seconds_alone(trunk_, member, batch_, {}) / static_cast<double>(members_.size()) +
            (rate > 0.0 ? bytes / rate : 0.0);

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "core/shard_state.hpp"
+#include "core/step_work.hpp"
 #include "plan/plan.hpp"
 
 namespace convoy {
@@ -110,11 +110,13 @@ Lane lane_of(const Task& sent, const TaskGraph& graph);
 bool concerns_statistics(const Task& task);
 /// Returns whether a send carries statistics of a batch norm, of one row or of all.
 bool carries_statistics(const Task& sent);
-/// Returns the number type in which a send's values travel.
+/// Returns whether a send carries images, which travel as pixels: a byte for each value.
+bool carries_images(const Task& sent);
+/// Returns the number type in which a send's values travel, unless they are pixels.
 NumberType wire_type(const Task& sent, const Plan& plan);
 /// Returns the number of values of a send.
 std::size_t values_of(const Task& sent, const std::vector<Stage>& trunk);
-/// Returns the bytes of a send's values in their number type; 0 for other tasks.
+/// Returns the bytes of a send's values; 0 for other tasks.
 double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk);
 
 /// The bytes of the values that a node sends and receives in a step.

@@ -82,6 +82,10 @@ bool carries_statistics(const Task& sent) {
                                          sent.cargo == Cargo::joint_moments || sent.cargo == Cargo::joint_slopes);
 }
 
+bool carries_images(const Task& sent) {
+  return sent.kind == TaskKind::send && sent.cargo == Cargo::maps && sent.stage == Source::kImages;
+}
+
 NumberType wire_type(const Task& sent, const Plan& plan) {
   if (sent.cargo == Cargo::weights || carries_statistics(sent)) return NumberType::fp32;
   // Sums are not rounded at random: all holders must decode what their owner does.
@@ -109,7 +113,8 @@ std::size_t values_of(const Task& sent, const std::vector<Stage>& trunk) {
 
 double bytes_of(const Task& task, const Plan& plan, const std::vector<Stage>& trunk) {
   if (task.kind != TaskKind::send) return 0.0;
-  return static_cast<double>(bytes_of(wire_type(task, plan), values_of(task, trunk)));
+  const std::size_t values = values_of(task, trunk);
+  return static_cast<double>(carries_images(task) ? values : bytes_of(wire_type(task, plan), values));
 }
 
 std::vector<Traffic> traffic_of(const TaskGraph& graph, const Plan& plan, const std::vector<Stage>& trunk,

@@ -240,12 +240,20 @@ void Session::expect_moments_for(const UpdateStep& step) {
   }
 }
 
+void Session::expect_scales_for_images(const StepWork& work) {
+  const auto channels = static_cast<std::size_t>(node().trunk().front().channels);
+  if (work.pass && work.scales.size() != channels) {
+    fail("the images have {} channels, but the Step has the mean and deviation of {}", channels, work.scales.size());
+  }
+}
+
 void Session::on(const wire::Step& step) {
   const std::uint64_t due = step_ + (next_ ? 2 : 1);
   if (step.number != due) fail("step {} came where step {} was due", step.number, due);
   if (next_) fail("step {} came while step {} waits", step.number, step_ + 1);
   if (step.work.update && !gradients_) fail("an update came before the gradients that it needs");
   if (step.work.update) expect_moments_for(*step.work.update);
+  expect_scales_for_images(step.work);
   gradients_ = step.work.trains();
   if (in_step_) {
     next_ = step;

@@ -54,6 +54,7 @@ class Session {
   void on(const wire::Move& task);
   void on(const wire::Step& step);
   void expect_moments_for(const UpdateStep& step);
+  void expect_scales_for_images(const StepWork& work);
   void on(const wire::Snapshot& task);
   void on(const wire::Credit& credit);
   void on(const wire::Ping&) {}

@@ -7,7 +7,7 @@ namespace convoy {
 NetLearner::NetLearner(Trunk& trunk, const Cut& cut, int batch, int threads, std::optional<HeadPace> pace)
     : trunk_(&trunk), heads_(cut, batch, threads, std::move(pace)) {}
 
-BatchLoss NetLearner::accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) {
+BatchLoss NetLearner::accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) {
   BatchLoss loss;
   step_ = pass.step;
   trunk_->begin(images, pass);
@@ -36,7 +36,7 @@ std::optional<Broken> NetLearner::broken() const {
   return layer.empty() ? std::nullopt : std::optional(Broken{.layer = layer, .step = updated_});
 }
 
-const Tensor& NetLearner::outputs(const Tensor& images) {
+const Tensor& NetLearner::outputs(const Images& images) {
   trunk_->forward(images, {});
   heads_.forward(trunk_->outputs(), {});
   return heads_.outputs();

@@ -93,6 +93,13 @@ void LocalTrunk::join(Joined& joined) {
   }
 }
 
+void LocalTrunk::begin(const Images& images, const Pass& pass) {
+  normaliser_.use(images.scales);
+  if (images_.shape() != images.shape()) images_ = Tensor(images.shape());
+  normaliser_.normalise(images.pixels, {0, images.shape().n}, images_);
+  begin(images_, pass);
+}
+
 void LocalTrunk::begin(const Tensor& images, const Pass& pass) {
   given_ = false;
   if (pass.training) step_ = pass.step;

@@ -18,7 +18,9 @@ class LocalTrunk : public Trunk {
   /// trunk.
   LocalTrunk(const std::vector<Stage>& stages, const Shape& input, Device& device);
 
-  void begin(const Tensor& images, const Pass& pass) override;
+  void begin(const Images& images, const Pass& pass) override;
+  /// begin() with images that are normalised already, (batch, channels, height, width).
+  void begin(const Tensor& images, const Pass& pass);
   std::optional<SampleRange> next_outputs() override;
   std::size_t output_count() const override { return maps_.size(); }
   const Tensor& output(std::size_t number) const override { return maps_[number]; }
@@ -67,6 +69,8 @@ class LocalTrunk : public Trunk {
   std::vector<std::vector<Use>> uses_;    ///< by stage whose maps are read; the last reading stage comes first
   std::vector<Joined> joined_;
   std::unique_ptr<DeviceTensor> input_;
+  Normaliser normaliser_;
+  Tensor images_;                                     ///< normalised
   std::vector<const DeviceTensor*> outputs_;          ///< maps of the last forward pass, by stage
   std::vector<const DeviceTensor*> input_gradients_;  ///< gradients of the last backward pass, by stage
   /// By stage, the gradient with respect to its maps, for stages with several uses and for outputs.

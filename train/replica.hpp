@@ -28,7 +28,7 @@ class Replica {
     /// Returns the weights to compute with, without moments. It is called when the replica begins, and again if it has to do
     /// the task again.
     std::function<std::shared_ptr<const ModelState>()> weights;
-    Tensor images;                 ///< normalised, (batch, channels, height, width)
+    Images images;
     std::vector<int> labels = {};  ///< a class for each image, in training
     Pass pass;
   };

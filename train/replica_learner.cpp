@@ -34,15 +34,16 @@ ReplicaLearner::ReplicaLearner(std::vector<std::unique_ptr<Replica>> replicas, c
       heads_(cut, batch * parts, threads, std::move(pace)),
       trunk_outputs_(cut.heads.size()) {}
 
-std::vector<Replica::Task> ReplicaLearner::tasks_of(const Tensor& images, const std::vector<int>& labels,
+std::vector<Replica::Task> ReplicaLearner::tasks_of(const Images& images, const std::vector<int>& labels,
                                                     const Pass& pass) {
   std::vector<Replica::Task> tasks;
   Shape shape = images.shape();
   shape.n = batch_;
   for (int part = 0; part < images.shape().n / batch_; ++part) {
-    Replica::Task task{
-        .weights = [this] { return server_.weights(); }, .images = Tensor(shape), .pass = pass_of(pass, part)};
-    std::ranges::copy(images.samples(part * batch_, batch_), task.images.data());
+    Replica::Task task{.weights = [this] { return server_.weights(); },
+                       .images = {Pixels(shape), images.scales},
+                       .pass = pass_of(pass, part)};
+    std::ranges::copy(images.pixels.samples(part * batch_, batch_), task.images.pixels.data());
     if (pass.training) {
       const auto first = labels.begin() + part * batch_;
       task.labels.assign(first, first + batch_);
@@ -91,7 +92,7 @@ void ReplicaLearner::apply(const UpdateStep& step, const Progress& after) {
   stands_ = after;
 }
 
-const Tensor& ReplicaLearner::outputs(const Tensor& images) {
+const Tensor& ReplicaLearner::outputs(const Images& images) {
   std::vector<Replica::Task> tasks = tasks_of(images, {}, {});
   std::size_t given = 0;
   std::size_t tested = 0;
@@ -128,7 +129,7 @@ std::vector<MemberTime> ReplicaLearner::take_times() {
 
 // ---- join ----------------------------------------------------------------------------------------------------------
 
-BatchLoss JoinLearner::accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) {
+BatchLoss JoinLearner::accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) {
   step_ = pass.step;
   std::vector<Replica::Task> tasks = tasks_of(images, labels, pass);
   const std::size_t wanted = tasks.size() - static_cast<std::size_t>(backups_);

@@ -21,7 +21,7 @@ class ReplicaLearner : public Learner {
   void settle() override {}
   std::optional<Broken> broken() const override { return server_.broken(); }
   /// `images` are as many as the batches of all replicas.
-  const Tensor& outputs(const Tensor& images) override;
+  const Tensor& outputs(const Images& images) override;
   BatchLoss test_loss(const std::vector<int>& labels, int count) override { return heads_.loss(labels, count); }
   std::shared_ptr<const ModelState> state() override { return server_.state(); }
   void load(TrainingState from) override;
@@ -42,7 +42,7 @@ class ReplicaLearner : public Learner {
   /// Drops the results of all tasks that are not done yet. Their replicas are free once they are done.
   void drop_tasks();
   /// The tasks for parts of the images, one for each batch.
-  std::vector<Replica::Task> tasks_of(const Tensor& images, const std::vector<int>& labels, const Pass& pass);
+  std::vector<Replica::Task> tasks_of(const Images& images, const std::vector<int>& labels, const Pass& pass);
 
   ParameterServer server_;
   ModelState gradients_;  ///< of the next update
@@ -79,7 +79,7 @@ class JoinLearner : public ReplicaLearner {
       : ReplicaLearner(std::move(replicas), cut, batch, parts, threads, std::move(pace)), backups_(backups) {}
 
   /// `images` and `labels` are those of all batches of the step, one batch after another.
-  BatchLoss accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) override;
+  BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) override;
 
  private:
   int backups_;

@@ -23,7 +23,7 @@ std::uint64_t dropout_seed(std::uint64_t seed, long step) {
 
 }  // namespace
 
-BatchLoss train_step(Learner& learner, const Tensor& images, const std::vector<int>& labels, const Pass& pass,
+BatchLoss train_step(Learner& learner, const Images& images, const std::vector<int>& labels, const Pass& pass,
                      const std::function<UpdateStep(double gradient_norm)>& update,
                      const std::function<Progress(const BatchLoss&)>& after) {
   learner.give(images, labels, pass);
@@ -40,7 +40,7 @@ BatchLoss finish_step(Learner& learner, bool clips, const std::function<UpdateSt
 }
 
 Evaluation evaluate(Learner& learner, const Batches& batches, const AfterBatch& after_batch) {
-  Tensor images(batches.image_shape());
+  Images images = batches.blank();
   std::vector<int> labels;
   BatchLoss sum;
   Evaluation found;
@@ -69,11 +69,7 @@ namespace {
 class Loop {
  public:
   Loop(const Training& training, Learner& learner, const Observers& observers, const Save& save)
-      : training_(training),
-        learner_(learner),
-        observers_(observers),
-        save_(save),
-        images_(training.training.image_shape()) {
+      : training_(training), learner_(learner), observers_(observers), save_(save), images_(training.training.blank()) {
     outcome_.best = training.best;
   }
 
@@ -318,7 +314,7 @@ class Loop {
   Learner& learner_;
   const Observers& observers_;
   const Save& save_;
-  Tensor images_;
+  Images images_;
   std::vector<int> labels_;
   Outcome outcome_;
   std::optional<Progress> finished_;         ///< the end of an epoch that is still to be tested

@@ -14,7 +14,7 @@ namespace convoy {
 /// Does a training step on one batch: forward pass, loss, backward pass, update. `update` returns the optimizer's step
 /// for the norm of all gradients, which is 0 unless pass.squares is set. `after` returns the progress of training after
 /// a step with the given loss. Throws the errors of the learner's calls.
-BatchLoss train_step(Learner& learner, const Tensor& images, const std::vector<int>& labels, const Pass& pass,
+BatchLoss train_step(Learner& learner, const Images& images, const std::vector<int>& labels, const Pass& pass,
                      const std::function<UpdateStep(double gradient_norm)>& update,
                      const std::function<Progress(const BatchLoss&)>& after = {});
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "core/images.hpp"
 #include "core/machine_energy.hpp"
 #include "core/shard_state.hpp"
-#include "core/tensor.hpp"
 
 namespace convoy {
 
@@ -41,16 +41,16 @@ struct Broken {
 class Trunk {
  public:
   virtual ~Trunk() = default;
-  /// Computes the maps of outputs_of(stages) from normalised images (batch, channels, height, width), and returns the
-  /// maps of the last one. They belong to the trunk and are valid until its next forward pass.
-  const Tensor& forward(const Tensor& images, const Pass& pass) {
+  /// Computes the maps of outputs_of(stages) from normalised images, and returns the maps of the last one. They belong to the
+  /// trunk and are valid until its next forward pass.
+  const Tensor& forward(const Images& images, const Pass& pass) {
     begin(images, pass);
     while (next_outputs()) continue;
     return output(output_count() - 1);
   }
   /// Begins a forward pass that returns its outputs in parts, so that the layers after the trunk can begin with the
   /// first samples.
-  virtual void begin(const Tensor& images, const Pass& pass) = 0;
+  virtual void begin(const Images& images, const Pass& pass) = 0;
   /// Waits for the next samples, in ascending order. Returns nothing after the last sample of the batch.
   virtual std::optional<SampleRange> next_outputs() = 0;
   /// Whether next_outputs() would not wait.

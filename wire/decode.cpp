@@ -11,6 +11,7 @@ constexpr std::size_t kMostHeaderBytes = std::size_t{1} << 20;
 constexpr std::size_t kLongestText = 4096;
 constexpr std::uint32_t kMostCapabilities = 64;
 constexpr std::uint32_t kMostRepeats = 100;
+constexpr std::uint32_t kMostScales = 1024;
 constexpr std::uint32_t kMostTasks = 1U << 30;
 constexpr std::uint64_t kMostValues = std::uint64_t{1} << 48;
 constexpr std::uint32_t kMostProbe = 1024;
@@ -147,12 +148,22 @@ UpdateStep read(const fb::Update& t) {
           .gradient_scale = finite(t.gradient_scale(), "gradient scale")};
 }
 
+std::vector<ChannelScale> read(const flatbuffers::Vector<const fb::ChannelScale*>& list) {
+  if (list.size() > kMostScales) fail("the images have {} channels; the limit is {}", list.size(), kMostScales);
+  expect_aligned<double>(list);
+  std::vector<ChannelScale> scales;
+  for (const fb::ChannelScale* each : list) scales.push_back({each->mean(), each->deviation()});
+  validate(scales);
+  return scales;
+}
+
 Step read(const fb::Step& t) {
   Step step{.number = t.number(), .work = {}};
   if (step.number == 0) fail("the Step has number 0; steps are numbered from 1");
   if (t.update() != nullptr) step.work.update = read(*t.update());
   if (const fb::Pass* pass = t.pass()) {
     step.work.pass = Pass{.training = pass->training(), .seed = pass->seed(), .squares = pass->squares()};
+    if (pass->scales() != nullptr) step.work.scales = read(*pass->scales());
   }
   if (!step.work.update && !step.work.pass) fail("the Step has neither an update nor a pass");
   if (step.work.update && step.work.pass && !step.work.trains()) fail("the Step has an update before a test");

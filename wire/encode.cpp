@@ -167,7 +167,12 @@ struct BodyEncoder {
                                 step->correction2, step->gradient_scale);
     }
     flatbuffers::Offset<fb::Pass> pass;
-    if (m.work.pass) pass = fb::CreatePass(builder, m.work.pass->training, m.work.pass->seed, m.work.pass->squares);
+    if (m.work.pass) {
+      std::vector<fb::ChannelScale> scales;
+      for (const ChannelScale& each : m.work.scales) scales.emplace_back(each.mean, each.deviation);
+      const auto all = builder.CreateVectorOfStructs(scales);
+      pass = fb::CreatePass(builder, m.work.pass->training, m.work.pass->seed, m.work.pass->squares, all);
+    }
     return {fb::Body::Step, fb::CreateStep(builder, m.number, update, pass).Union()};
   }
   Result operator()(const Squares& m) const { return {fb::Body::Squares, fb::CreateSquares(builder, m.sum).Union()}; }

@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "core/machine_energy.hpp"
-#include "core/shard_state.hpp"
+#include "core/step_work.hpp"
 #include "plan/plan.hpp"
 #include "plan/profile.hpp"
 #include "wire/contents.hpp"
 
 namespace convoy::wire {
 
-inline constexpr std::uint32_t kProtocolVersion = 14;
+inline constexpr std::uint32_t kProtocolVersion = 15;
 /// The capability of receiving and sending Pieces in bf16, fp16 and int8.
 inline constexpr const char* kSixteenBits = "16-bit-wire";
 /// Says that the slave's device computes nothing and only takes the time of computing.

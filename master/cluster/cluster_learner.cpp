@@ -20,7 +20,7 @@ auto ClusterLearner::guarded(const Call& call) {
   throw Rewound(kept_.progress);
 }
 
-BatchLoss ClusterLearner::accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) {
+BatchLoss ClusterLearner::accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) {
   return guarded([&] {
     if (cluster_.members_change()) regroup();
     return net_.accumulate(images, labels, pass);
@@ -44,7 +44,7 @@ void ClusterLearner::settle() {
   guarded([&] { net_.settle(); });
 }
 
-const Tensor& ClusterLearner::outputs(const Tensor& images) {
+const Tensor& ClusterLearner::outputs(const Images& images) {
   while (true) {
     try {
       return net_.outputs(images);

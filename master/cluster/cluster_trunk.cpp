@@ -94,22 +94,22 @@ void ClusterTrunk::assign(bool keep, const std::vector<wire::StateMove>& moves) 
   expect_all();
 }
 
-void ClusterTrunk::begin(const Tensor& images, const Pass& pass) {
+void ClusterTrunk::begin(const Images& images, const Pass& pass) {
   end_step();
   if (!pass.training) apply_update();
   begin_verification(pass);
   training_ = pass.training;
   squares_.assign(slave_count(), std::nullopt);
   squares_due_ = pass.training && pass.squares;
-  const StepWork work{.update = std::exchange(update_, std::nullopt), .pass = pass};
+  const StepWork work{.update = std::exchange(update_, std::nullopt), .pass = pass, .scales = images.scales};
   send_step(work);
   if (pass.training) {
     trained_ = pass.step;
     ahead_ = true;
-    node_->send_ahead(images);
+    node_->send_ahead(images.pixels);
     ahead_ = false;
   }
-  begin_own(work, &images);
+  begin_own(work, &images.pixels);
   given_ = 0;
 }
 
@@ -125,7 +125,7 @@ void ClusterTrunk::send_step(const StepWork& work) {
 }
 
 /// Begins the step on the master's node, once this has finished the step before.
-void ClusterTrunk::begin_own(const StepWork& work, const Tensor* images) {
+void ClusterTrunk::begin_own(const StepWork& work, const Pixels* images) {
   run_until([this] { return node_->finished(); });
   count_own_seconds();
   own_step_ = step_;

@@ -38,7 +38,7 @@ class ClusterTrunk : public Trunk {
   void tell_energy_to(EnergyBook& book) { book_ = &book; }
 
   /// Gives the slaves the step before they have finished the one before it, so that none of them waits for another.
-  void begin(const Tensor& images, const Pass& pass) override;
+  void begin(const Images& images, const Pass& pass) override;
   std::optional<SampleRange> next_outputs() override;
   bool outputs_ready() const override { return node_->outputs_ready() > given_ || given_ == plan_.micro_batches; }
   std::size_t output_count() const override { return outputs_of(stages_).size(); }
@@ -87,7 +87,7 @@ class ClusterTrunk : public Trunk {
   void run_until(const std::function<bool()>& over);
   void send_step(const StepWork& work);
   Given given(std::uint64_t step) const { return steps_.contains(step) ? steps_.at(step) : Given{}; }
-  void begin_own(const StepWork& work, const Tensor* images);
+  void begin_own(const StepWork& work, const Pixels* images);
   void end_step();
   void apply_update();
   void take(std::size_t slave, const wire::Envelope& envelope);

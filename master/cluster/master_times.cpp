@@ -81,7 +81,7 @@ struct TrunkTimes {
 /// Returns the least times of some rounds on `images` images.
 TrunkTimes time_trunk(const Cut& cut, int images, Device& device) {
   LocalTrunk trunk(cut.trunk, input_shape(cut.trunk.front(), images), device);
-  const Tensor input(input_shape(cut.trunk.front(), images), 0.5F);
+  const Images input = noise_images(input_shape(cut.trunk.front(), images), 1, 1);
   TrunkTimes times;
   const Stopwatch whole;
   for (int round = 0; round < 4 && (round < 2 || whole.seconds() < 2.0); ++round) {

@@ -27,6 +27,7 @@ std::vector<Tensor> maps_read(const VerifiableTile& tile, const Plan& plan, cons
   std::vector<Tensor> inputs;
   inputs.emplace_back(input_shape(stage, plan.batch), 0.0F);
   for (const Shape& shape : added_shapes(stage, plan.batch, tile.filters.count)) inputs.emplace_back(shape, 0.0F);
+  const NumberType type = wire_type({.kind = TaskKind::send, .cargo = Cargo::maps, .after = {}}, plan);
   for (const Read& read : reads_for(trunk, tile.stage, tile.filters)) {
     if (read.stage == Source::kZeros) continue;
     const Slab* slab = master.maps(read.stage);
@@ -35,11 +36,11 @@ std::vector<Tensor> maps_read(const VerifiableTile& tile, const Plan& plan, cons
     const std::size_t at = static_cast<std::size_t>(read.at - (read.number > 0 ? tile.filters.first : 0)) * slab->map();
     for (int n = 0; n < plan.batch; ++n) {
       const std::span<const float> run = slab->run(n, read.channels);
-      std::ranges::copy(run, input.sample(n).begin() + static_cast<std::ptrdiff_t>(at));
+      const std::span<float> to = input.sample(n).subspan(at, run.size());
+      std::ranges::copy(run, to.begin());
+      if (read.stage != Source::kImages) round_to(type, to);
     }
   }
-  const NumberType type = wire_type({.kind = TaskKind::send, .cargo = Cargo::maps, .after = {}}, plan);
-  for (Tensor& input : inputs) round_to(type, input.span());
   return inputs;
 }
 

@@ -24,7 +24,7 @@ struct TileResults {
   ShardState state;               ///< after the update; without a gradient, before it
 };
 
-/// Collects the maps that a tile reads from the master's node, rounded as they travel.
+/// Collects the maps that a tile reads from the master's node, rounded as they travel; images are exact.
 std::vector<Tensor> maps_read(const VerifiableTile& tile, const Plan& plan, const Node& master);
 
 class TileRun {

@@ -63,8 +63,17 @@ std::string energy_text(const StepEnergy& energy, std::size_t node) {
   return joules ? fmt::format("; takes {:.4g} J", *joules) : "; its watts are not known";
 }
 
+/// Prints how much of what the nodes send is images.
+void print_images(const Plan& plan, const std::vector<Stage>& trunk) {
+  double bytes = 0.0;
+  for (const Task& task : make_task_graph(plan, trunk).tasks) {
+    if (carries_images(task)) bytes += bytes_of(task, plan, trunk);
+  }
+  if (bytes > 0.0) fmt::print("  images take {:.2f} MB of these, a byte for each value\n", bytes / 1e6);
+}
+
 /// Prints the predicted step, the load of each node, and the alternatives.
-void print_choice(const Planned& planned) {
+void print_choice(const Planned& planned, const std::vector<Stage>& trunk) {
   const Plan& plan = planned.plan;
   const Choice& choice = *planned.choice;
   fmt::print("{}: a step takes about {:.4g} s\n", describe(plan), choice.predicted.seconds);
@@ -78,6 +87,7 @@ void print_choice(const Planned& planned) {
                choice.predicted.seconds - use.compute, use.bytes_out / 1e6, use.bytes_in / 1e6,
                timed ? link_text(planned.calibration.members[node].link) : "", energy_text(choice.energy, node));
   }
+  print_images(plan, trunk);
   for (const std::string& idle : idle_members(planned)) fmt::print("  {}\n", idle);
   if (planned.calibration.seconds_alone > 0.0) {
     fmt::print("the master's machine alone: {:.4g} s{}{}\n", planned.calibration.seconds_alone,
@@ -181,7 +191,7 @@ int plan_command(const PlanOptions& options) {
     print_json(*planned);
   } else {
     for (std::size_t s = 0; s < cut.trunk.size(); ++s) print_stage(*planned, cut.trunk[s], s);
-    if (planned->choice) print_choice(*planned);
+    if (planned->choice) print_choice(*planned, cut.trunk);
   }
   return kSuccess;
 }

@@ -43,22 +43,17 @@ std::vector<std::string> files_of(const std::vector<std::string>& places) {
   return files;
 }
 
-/// Reads as many images from `first` on as fit, and fills the rest with zeros. Returns a message for each file that
+/// Reads as many images from `first` on as fit, and fills the rest with black. Returns a message for each file that
 /// cannot be decoded and an empty text for the others. With Corrupt::refuse it throws the Error of the first such file.
 std::vector<std::string> read_images(const std::vector<std::string>& files, std::size_t first, const Net& net,
-                                     Corrupt corrupt, Tensor& images) {
-  const std::vector<std::vector<float>> table = scaled_bytes(net.scales);
-  const auto count = static_cast<int>(std::min(files.size() - first, static_cast<std::size_t>(images.shape().n)));
+                                     Corrupt corrupt, Pixels& pixels) {
+  const auto count = static_cast<int>(std::min(files.size() - first, static_cast<std::size_t>(pixels.shape().n)));
   std::vector<std::string> wrong(static_cast<std::size_t>(count));
-  std::ranges::fill(images.span(), 0.0F);
+  std::ranges::fill(pixels.span(), std::uint8_t{0});
   on_all_cores(count, [&](int i) {
     try {
       const Picture picture = read_image(files[first + static_cast<std::size_t>(i)], net.input);
-      std::vector<std::uint8_t> bytes(static_cast<std::size_t>(net.input.size()));
-      cut_view(picture, net.input, {}, bytes);
-      const std::size_t map = bytes.size() / table.size();
-      const std::span<float> to = images.sample(i);
-      for (std::size_t at = 0; at < bytes.size(); ++at) to[at] = table[at / map][bytes[at]];
+      cut_view(picture, net.input, {}, pixels.sample(i));
     } catch (const Error& error) {
       wrong[static_cast<std::size_t>(i)] = error.what();
     }
@@ -155,10 +150,10 @@ int predict_command(const PredictOptions& options) {
   const bool softmax = std::holds_alternative<SoftmaxCrossEntropy>(net.layers.back().spec);
   ClusterLearner learner(*cluster, cut, batch, options.net.device_options.threads);
   learner.load({weights});
-  Tensor images({batch, net.input.channels, net.input.height, net.input.width});
+  Images images{Pixels({batch, net.input.channels, net.input.height, net.input.width}), net.scales};
   std::size_t skipped = 0;
   for (std::size_t first = 0; first < files.size() && !stop;) {
-    const std::vector<std::string> wrong = read_images(files, first, net, options.net.corrupt, images);
+    const std::vector<std::string> wrong = read_images(files, first, net, options.net.corrupt, images.pixels);
     const Tensor& outputs = learner.outputs(images);
     for (int n = 0; n < batch && first < files.size(); ++n, ++first) {
       if (const std::string& what = wrong[static_cast<std::size_t>(n)]; !what.empty()) {

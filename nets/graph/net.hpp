@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/images.hpp"
 #include "core/shard_state.hpp"
 
 namespace convoy {
@@ -100,14 +101,7 @@ struct TrainingOptions {
 /// The `augment:` block: random changes, drawn anew for each training image.
 struct Augmentation {
   bool flip = false;  ///< mirror left to right with probability 1/2
-  int crop = 0;       ///< pixels of zero padding around the image, before a random crop to the image's size
-};
-
-/// Normalises the pixels of a channel: (pixel / 255 - mean) / deviation.
-struct ChannelScale {
-  double mean = 0.0;
-  double deviation = 1.0;
-  bool operator==(const ChannelScale&) const = default;
+  int crop = 0;       ///< pixels of the mean colour around the image, before a random crop to the image's size
 };
 
 struct Net {

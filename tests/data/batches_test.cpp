@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "data/batches.hpp"
+#include "tests/support/images.hpp"
 
 namespace convoy {
 namespace {
@@ -25,32 +26,30 @@ ImageSet numbered(int count) {
 DataSet numbered_data() { return {.name = "numbered", .classes = 10, .training = numbered(23), .test = numbered(7)}; }
 
 struct Filled {
-  Tensor images;
+  Images images;
   std::vector<int> labels;
   int count = 0;
 };
 
 Filled fill(const Batches& batches, int epoch, int index) {
-  Filled filled{Tensor(batches.image_shape()), {}, 0};
+  Filled filled{batches.blank(), {}, 0};
   filled.count = batches.fill(epoch, index, filled.images, filled.labels);
   return filled;
 }
 
-bool equal(const Tensor& a, const Tensor& b) {
-  return std::equal(a.span().begin(), a.span().end(), b.span().begin(), b.span().end());
-}
+bool equal(const Images& a, const Images& b) { return std::ranges::equal(a.pixels.span(), b.pixels.span()); }
 
 TEST(Batches, AnEpochShowsEachImageOnceInAnOrderOfItsOwn) {
   const DataSet data = numbered_data();
   const Batches batches(data, Part::training, 5, 1, {});
   ASSERT_EQ(batches.count(), 4);
-  std::vector<std::vector<float>> orders;
+  std::vector<std::vector<int>> orders;
   for (int epoch = 0; epoch < 2; ++epoch) {
-    std::vector<float> first_pixels;
+    std::vector<int> first_pixels;
     for (int i = 0; i < batches.count(); ++i) {
       const Filled filled = fill(batches, epoch, i);
       EXPECT_EQ(filled.count, 5);
-      for (int n = 0; n < 5; ++n) first_pixels.push_back(filled.images.at(n, 0));
+      for (int n = 0; n < 5; ++n) first_pixels.push_back(filled.images.pixels.at(n, 0));
     }
     orders.push_back(first_pixels);
     std::sort(first_pixels.begin(), first_pixels.end());
@@ -79,7 +78,8 @@ TEST(Batches, TestingGoesInOrderAndFillsTheLastUp) {
   const Filled last = fill(batches, 0, 1);
   EXPECT_EQ(last.count, 2);
   EXPECT_THAT(last.labels, testing::ElementsAre(5, 6, 0, 0, 0));
-  EXPECT_EQ(last.images.at(4, 0, 1, 1), 0.0F);
+  EXPECT_EQ(last.images.pixels.at(1, 0, 1, 1), 63);
+  EXPECT_EQ(last.images.pixels.at(4, 0, 1, 1), 0);
 }
 
 TEST(Batches, PixelsHaveMeanZeroAndDeviationOneOverTheTrainingSet) {
@@ -88,35 +88,37 @@ TEST(Batches, PixelsHaveMeanZeroAndDeviationOneOverTheTrainingSet) {
   const Filled filled = fill(batches, 0, 0);
   double sum = 0.0;
   double squares = 0.0;
-  for (const float x : filled.images.span()) {
+  const Tensor values = normalised(filled.images);
+  for (const float x : values.span()) {
     sum += x;
     squares += x * x;
   }
-  const auto count = static_cast<double>(filled.images.size());
+  const auto count = static_cast<double>(values.size());
   EXPECT_NEAR(sum / count, 0.0, 1e-5);
   EXPECT_NEAR(squares / count, 1.0, 1e-5);
 }
 
 TEST(Batches, FlipsMirrorAndCropsShift) {
   DataSet data{.name = "one", .classes = 10, .training = numbered(2), .test = numbered(1)};
+  data.training.pixels[0] = 2;
+  constexpr int kMean = 7;  // the pixels are 2, 1, 2, 3 and 10 to 13, of which the mean is 6.75
   const Batches plain(data, Part::training, 2, 1, {});
   const Batches flipped(data, Part::training, 2, 1, {.flip = true, .crop = 0});
   const Batches cropped(data, Part::training, 2, 1, {.flip = false, .crop = 1});
   int mirrored = 0;
   int shifted = 0;
   for (int epoch = 0; epoch < 30; ++epoch) {
-    const Filled a = fill(plain, epoch, 0);
-    const Filled b = fill(flipped, epoch, 0);
-    const Filled c = fill(cropped, epoch, 0);
+    const Pixels a = fill(plain, epoch, 0).images.pixels;
+    const Pixels b = fill(flipped, epoch, 0).images.pixels;
+    const Pixels c = fill(cropped, epoch, 0).images.pixels;
     for (int n = 0; n < 2; ++n) {
-      const bool same = b.images.at(n, 0, 0, 0) == a.images.at(n, 0, 0, 0);
-      const bool mirror =
-          b.images.at(n, 0, 0, 0) == a.images.at(n, 0, 0, 1) && b.images.at(n, 0, 1, 1) == a.images.at(n, 0, 1, 0);
+      const bool same = b.at(n, 0, 0, 0) == a.at(n, 0, 0, 0);
+      const bool mirror = b.at(n, 0, 0, 0) == a.at(n, 0, 0, 1) && b.at(n, 0, 1, 1) == a.at(n, 0, 1, 0);
       EXPECT_TRUE(same || mirror);
       mirrored += mirror ? 1 : 0;
-      // The window moves one pixel up and left, so the image's first pixel comes last, with zeros around it.
-      const bool corner = c.images.at(n, 0, 1, 1) == a.images.at(n, 0, 0, 0) && c.images.at(n, 0, 0, 0) == 0.0F &&
-                          c.images.at(n, 0, 0, 1) == 0.0F && c.images.at(n, 0, 1, 0) == 0.0F;
+      // The window moves one pixel up and left, so the image's first pixel comes last, with the mean colour around it.
+      const bool corner = c.at(n, 0, 1, 1) == a.at(n, 0, 0, 0) && c.at(n, 0, 0, 0) == kMean &&
+                          c.at(n, 0, 0, 1) == kMean && c.at(n, 0, 1, 0) == kMean;
       shifted += corner ? 1 : 0;
     }
   }

@@ -8,6 +8,7 @@
 #include "data/batches.hpp"
 #include "data/dataset.hpp"
 #include "model/head.hpp"
+#include "tests/support/images.hpp"
 
 namespace convoy {
 namespace {
@@ -60,7 +61,7 @@ TEST(Glyphs, ALinearClassifierStaysUnderNinetyPercent) {
   Head<float> head(cut, 1, kBatch);
   const Batches training(data, Part::training, kBatch, 1, {});
   const Batches test(data, Part::test, kBatch, 1, {});
-  Tensor images(training.image_shape());
+  Images images = training.blank();
   std::vector<int> labels;
   double seen = 0.0;
   double best = 0.0;
@@ -68,7 +69,7 @@ TEST(Glyphs, ALinearClassifierStaysUnderNinetyPercent) {
     int learnt = 0;
     for (int i = 0; i < training.count(); ++i) {
       training.fill(epoch, i, images, labels);
-      head.forward(images, {.training = true});
+      head.forward(normalised(images), {.training = true});
       learnt += head.loss(labels, kBatch).correct;
       head.backward();
       head.backward_weights();
@@ -77,7 +78,7 @@ TEST(Glyphs, ALinearClassifierStaysUnderNinetyPercent) {
     int correct = 0;
     for (int i = 0; i < test.count(); ++i) {
       const int count = test.fill(0, i, images, labels);
-      head.forward(images, {});
+      head.forward(normalised(images), {});
       correct += head.loss(labels, count).correct;
     }
     seen = static_cast<double>(learnt) / (training.count() * kBatch);

@@ -13,6 +13,7 @@
 #include "data/batches.hpp"
 #include "data/image_file.hpp"
 #include "tests/support/files.hpp"
+#include "tests/support/images.hpp"
 #include "tests/support/process.hpp"
 
 namespace convoy {
@@ -66,6 +67,8 @@ Paint plain(int red, int green, int blue) {
 
 /// An image whose red grows with the column and whose green grows with the row.
 std::array<int, 3> slopes(int row, int column) { return {column, row, 100}; }
+
+bool equal(const Images& a, const Images& b) { return std::ranges::equal(a.pixels.span(), b.pixels.span()); }
 
 Bytes view_of(const Picture& picture, const FeatureShape& shape, const View& view = {}) {
   Bytes bytes(static_cast<std::size_t>(shape.size()));
@@ -207,32 +210,36 @@ TEST_F(ImageFolders, GiveBatchesThatAreFunctionsOfSeedAndPlace) {
   const DataSet data = open();
   const Augmentation augment{.flip = true, .crop = 1};
   const auto take = [&](const Batches& batches, int epoch, int index) {
-    Tensor images(batches.image_shape());
+    Images images = batches.blank();
     std::vector<int> labels;
     batches.fill(epoch, index, images, labels);
-    return std::vector<float>(images.span().begin(), images.span().end());
+    return images;
   };
   const Batches batches(data, Part::training, 5, 3, augment);
-  std::vector<std::vector<float>> in_order;
+  std::vector<Images> in_order;
   for (int epoch = 0; epoch < 2; ++epoch) {
     for (int index = 0; index < batches.count(); ++index) in_order.push_back(take(batches, epoch, index));
   }
   const Batches again(data, Part::training, 5, 3, augment);
   for (int place = 2 * batches.count() - 1; place >= 0; --place) {
-    EXPECT_EQ(take(again, place / batches.count(), place % batches.count()), in_order[static_cast<std::size_t>(place)]);
+    const Images images = take(again, place / batches.count(), place % batches.count());
+    EXPECT_TRUE(equal(images, in_order[static_cast<std::size_t>(place)])) << place;
   }
-  EXPECT_NE(take(Batches(data, Part::training, 5, 4, augment), 0, 0), in_order[0]);
-  EXPECT_NE(in_order[0], in_order[3]) << "the order must differ between epochs";
+  EXPECT_FALSE(equal(take(Batches(data, Part::training, 5, 4, augment), 0, 0), in_order[0]));
+  EXPECT_FALSE(equal(in_order[0], in_order[3])) << "the order must differ between epochs";
   // The mean of normalised values is near 0.
   double sum = 0.0;
-  for (const std::vector<float>& each : in_order) sum += std::accumulate(each.begin(), each.end(), 0.0);
-  EXPECT_NEAR(sum / static_cast<double>(in_order.size() * in_order[0].size()), 0.0, 0.2);
-  // The last test batch is filled up with zeros.
+  for (const Images& each : in_order) {
+    const Tensor values = normalised(each);
+    sum = std::accumulate(values.span().begin(), values.span().end(), sum);
+  }
+  EXPECT_NEAR(sum / static_cast<double>(in_order.size() * in_order[0].pixels.size()), 0.0, 0.2);
+  // The last test batch is filled up with black.
   const Batches test(data, Part::test, 3, 3, {});
   ASSERT_EQ(test.count(), 2);
-  const std::vector<float> last = take(test, 0, 1);
-  EXPECT_NE(last.front(), 0.0F);
-  EXPECT_EQ(last.back(), 0.0F);
+  const Images last = take(test, 0, 1);
+  EXPECT_NE(last.pixels.span().front(), 0);
+  EXPECT_EQ(last.pixels.span().back(), 0);
 }
 
 TEST_F(ImageFolders, ThatLoseAnImageInARunAreErrors) {
@@ -240,7 +247,7 @@ TEST_F(ImageFolders, ThatLoseAnImageInARunAreErrors) {
   const DataSet data = open();
   const Batches batches(data, Part::training, 4, 3, {});
   std::filesystem::remove(data.training.files[2]);
-  Tensor images(batches.image_shape());
+  Images images = batches.blank();
   std::vector<int> labels;
   EXPECT_THAT([&] { batches.fill(0, 0, images, labels); }, testing::ThrowsMessage<Error>(HasSubstr("a/2.png")));
 }

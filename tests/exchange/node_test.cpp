@@ -54,26 +54,28 @@ Stages branches() { return cut(parse_net(kGraphNet, "graph.yaml")).trunk; }
 
 Shape images_shape(const Stages& trunk) { return input_shape(trunk[0], kBatch); }
 
+Images images_of(const Stages& trunk, std::uint64_t stream) { return noise_images(images_shape(trunk), 3, stream); }
+
 Result train_local(const std::string& name, const Stages& trunk) {
   const auto device = make_device(name, {.threads = 1});
   LocalTrunk local(trunk, images_shape(trunk), *device);
   local.load(start(trunk));
   for (int step = 0; step < kSteps; ++step) {
-    local.forward(drawn(images_shape(trunk), 100 + static_cast<std::uint64_t>(step), 1.0F), pass_of(step));
+    local.forward(images_of(trunk, 100 + static_cast<std::uint64_t>(step)), pass_of(step));
     local.backward(pointers(gradients_of(local, trunk, step)));
     local.update(kSgd);
   }
-  return {.tested = local.forward(drawn(images_shape(trunk), 99, 1.0F), {}), .states = local.snapshot(), .squares = {}};
+  return {.tested = local.forward(images_of(trunk, 99), {}), .states = local.snapshot(), .squares = {}};
 }
 
 Result train_on_nodes(const Plan& plan, const Stages& trunk, const std::string& device, std::uint64_t seed) {
   Nodes nodes(plan, trunk, device, seed, start(trunk));
   for (int step = 0; step < kSteps; ++step) {
-    nodes.train(drawn(images_shape(trunk), 100 + static_cast<std::uint64_t>(step), 1.0F), step);
+    nodes.train(images_of(trunk, 100 + static_cast<std::uint64_t>(step)), step);
     nodes.update(kSgd);
   }
   Result result;
-  result.tested = nodes.forward(drawn(images_shape(trunk), 99, 1.0F), {});
+  result.tested = nodes.forward(images_of(trunk, 99), {});
   result.states = nodes.states();
   return result;
 }
@@ -113,6 +115,26 @@ TEST_P(NodesTogether, TrainAsOneDeviceDoes) {
   const Result once = train_on_nodes(plan, trunk, "eigen", 1);
   expect_close(once, train_local("eigen", trunk), 2e-5F);
   EXPECT_TRUE(same_bits(once, train_on_nodes(plan, trunk, "eigen", 2))) << "another order of turns and arrivals";
+}
+
+TEST_P(NodesTogether, HaveTheImagesToTheBitWhateverTheNumberType) {
+  const Stages trunk = chain(GetParam().exchange);
+  const Images images = images_of(trunk, 99);
+  for (const NumberType wire : {NumberType::fp32, NumberType::bf16, NumberType::int8}) {
+    SCOPED_TRACE(to_string(wire));
+    Plan plan = plan_of(GetParam(), trunk);
+    plan.wire = wire;
+    Nodes nodes(plan, trunk, "eigen", 1, start(trunk));
+    nodes.forward(images, {});
+    expect_same_images(nodes, images, plan);
+  }
+}
+
+/// The member computes what one device does, so that images that were not exact would show in the weights.
+TEST(OneMember, HasTheBitsOfOneDevice) {
+  const Stages trunk = chain();
+  const Result local = train_local("eigen", trunk);
+  EXPECT_TRUE(same_bits(train_on_nodes(plan_of({"", {1}}, trunk), trunk, "eigen", 1), local));
 }
 
 TEST_P(NodesTogether, TrainBranchesAsOneDeviceDoes) {

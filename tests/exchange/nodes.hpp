@@ -13,6 +13,7 @@
 #include "core/random.hpp"
 #include "devices/registry.hpp"
 #include "exchange/node.hpp"
+#include "tests/support/images.hpp"
 #include "tests/support/states.hpp"
 
 namespace convoy {
@@ -104,7 +105,7 @@ class Nodes {
     }
   }
 
-  const Tensor& forward(const Tensor& images, const Pass& pass) {
+  const Tensor& forward(const Images& images, const Pass& pass) {
     if (!pass.training) apply_update();
     begin({.update = std::exchange(update_, std::nullopt), .pass = pass}, images);
     run_until([&] { return has_begun(master_) && master().outputs_ready() == plan_.micro_batches; });
@@ -117,7 +118,7 @@ class Nodes {
   }
   /// Runs forward and backward. The gradient of a micro-batch is given at once or some turns after its outputs are
   /// ready.
-  void train(const Tensor& images, int step) {
+  void train(const Images& images, int step) {
     begin({.update = std::exchange(update_, std::nullopt), .pass = pass_of(step)}, images);
     for (int m = 0; m < plan_.micro_batches; ++m) {
       run_until([&] { return has_begun(master_) && master().outputs_ready() > m; });
@@ -155,6 +156,7 @@ class Nodes {
     return states;
   }
   Node& master() const { return *nodes_[at(master_)]; }
+  const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
   /// The state of each member's tile of a stage after the last step, with its filters.
   std::vector<std::pair<Tile, ShardState>> tile_states(std::size_t stage) {
     apply_update();
@@ -173,14 +175,15 @@ class Nodes {
 
   static std::size_t at(int node) { return static_cast<std::size_t>(node); }
 
-  void begin(const StepWork& work, const Tensor& images) {
+  void begin(StepWork work, const Images& images) {
     run_until([&] { return std::ranges::all_of(begun_, [&](int step) { return step == step_; }); });
     ++step_;
-    work_ = work;
+    if (work.pass) work.scales = images.scales;
+    work_ = std::move(work);
     images_ = images;
-    if (work.trains() && random_.below(2) == 0) {
+    if (work_.trains() && random_.below(2) == 0) {
       ahead_ = true;
-      master().send_ahead(images_);
+      master().send_ahead(images_.pixels);
       ahead_ = false;
     }
   }
@@ -205,7 +208,7 @@ class Nodes {
       const std::uint32_t node = random_.below(static_cast<std::uint32_t>(nodes_.size()));
       if (!nodes_[node]->work() && nodes_[node]->finished() && begun_[node] < step_) {
         begun_[node] = step_;
-        nodes_[node]->begin(work_, static_cast<int>(node) == master_ && work_.pass ? &images_ : nullptr);
+        nodes_[node]->begin(work_, static_cast<int>(node) == master_ && work_.pass ? &images_.pixels : nullptr);
       }
       return;
     }
@@ -242,11 +245,25 @@ class Nodes {
   std::map<std::pair<int, int>, std::deque<Sent>> queues_;
   int step_ = 0;            ///< the last step that the nodes were given
   StepWork work_;           ///< the work of step_
-  Tensor images_;           ///< the images of step_
+  Images images_;           ///< the images of step_
   std::vector<int> begun_;  ///< by node, the last step that it has begun
   bool ahead_ = false;      ///< whether the master's node sends images of a step that it has not begun
   std::optional<UpdateStep> update_;
 };
+
+/// Expects that each node has the samples of `images` that it needs, normalised to the bits of the master.
+inline void expect_same_images(const Nodes& nodes, const Images& images, const Plan& plan) {
+  const Tensor all = normalised(images);
+  for (const auto& node : nodes.nodes()) {
+    const Slab* slab = node->maps(Source::kImages);
+    if (slab == nullptr) continue;
+    for (int m = 0; m < plan.micro_batches; ++m) {
+      const SampleRange there = slab->place(m, slab->box.samples);
+      const int first = m * micro_batch_size(plan) + slab->box.samples.first;
+      EXPECT_TRUE(std::ranges::equal(slab->values.samples(there.first, there.count), all.samples(first, there.count)));
+    }
+  }
+}
 
 /// What a trunk, on one device or on nodes, has after training.
 struct Result {

@@ -34,7 +34,7 @@ TEST_P(ShippedNets, TrainOnOneAndOnSeveralNodesAsOnOneDevice) {
   const int batch = GetParam().batch;
   constexpr std::size_t kParcel = std::size_t{1} << 16U;
   const std::vector<ShardState> from = off_zero(initial_trunk(parts, 1));
-  const Tensor images = drawn({batch, net.input.channels, net.input.height, net.input.width}, 1, 1.0F);
+  const Images images = noise_images({batch, net.input.channels, net.input.height, net.input.width}, 3, 1);
   // The gradient is the change of the weights in one step, at a rate so high that the weights' size does not round it.
   constexpr UpdateStep kWhole{.learning_rate = 4096.0F};
   const auto device = make_device("cpu", {.threads = 1});

@@ -71,8 +71,8 @@ UpdateStep clipped(UpdateStep step, double squares) {
   return step;
 }
 
-Tensor images_of(const Stages& trunk, std::uint64_t stream) {
-  return drawn(input_shape(trunk[0], kSamplesOfBatch), stream, 1.0F);
+Images images_of(const Stages& trunk, std::uint64_t stream) {
+  return noise_images(input_shape(trunk[0], kSamplesOfBatch), 3, stream);
 }
 
 Result train_local(const std::string& name, const Stages& trunk, const UpdateStep& step) {
@@ -212,7 +212,9 @@ void expect_holders_agree(const Plan& plan, const Stages& trunk, const UpdateSte
     nodes.train(images_of(trunk, 100 + static_cast<std::uint64_t>(i)), i);
     nodes.update(clipped(step, nodes.gradient_squares()));
   }
-  nodes.forward(images_of(trunk, 99), {});  // takes weights that wait for the next pass
+  const Images images = images_of(trunk, 99);
+  nodes.forward(images, {});  // takes weights that wait for the next pass
+  expect_same_images(nodes, images, plan);
   const std::vector<ShardState> owned = nodes.states();
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     for (const auto& [tile, state] : nodes.tile_states(s)) {

@@ -62,13 +62,13 @@ Result train_some(
     const TrainingOptions& options = plain_sgd(), int steps = kSteps) {
   NetLearner learner(trunk, cut, kBatch);
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)})});
-  Tensor images(input_shape(cut.trunk[0], kBatch));
   std::vector<int> labels(kBatch);
   Result result;
   for (int step = 0; step < steps; ++step) {
     before(step);
     Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
-    for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
+    const Images images =
+        noise_images(input_shape(cut.trunk[0], kBatch), kSeed, 200 + static_cast<std::uint64_t>(step));
     for (int& label : labels) label = static_cast<int>(random.below(4));
     const Pass pass{.training = true, .seed = random.next(), .squares = options.clip > 0.0};
     const auto update = [&](double norm) {

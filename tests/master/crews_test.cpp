@@ -34,15 +34,10 @@ Cut small_trunk() {
   return cut;
 }
 
-Tensor some_images(const Cut& cut) {
-  Tensor images(input_shape(cut.trunk[0], kBatch));
-  float value = -1.0F;
-  for (float& pixel : images.span()) pixel = (value = value > 1.0F ? -1.0F : value + 0.37F);
-  return images;
-}
+Images some_images(const Cut& cut) { return noise_images(input_shape(cut.trunk[0], kBatch), 1, 1); }
 
 /// One step of all trunks, of which none waits for another.
-void step(const std::vector<Trunk*>& trunks, const Tensor& images) {
+void step(const std::vector<Trunk*>& trunks, const Images& images) {
   for (Trunk* trunk : trunks) trunk->begin(images, {.training = true});
   std::vector<Trunk*> left = trunks;
   while (!left.empty()) {
@@ -72,7 +67,7 @@ std::vector<std::string> names_of(const Crew& crew) {
 TEST(Crews, TrainAtTheSameTimeUnderOneLobby) {
   const Cut cut = small_trunk();
   const std::vector<ShardState> start = initial_trunk(cut, 3);
-  const Tensor images = some_images(cut);
+  const Images images = some_images(cut);
   Lobby lobby("tcp://127.0.0.1:*", "test");
   Crew one(lobby);
   Crew other(lobby);
@@ -104,7 +99,7 @@ TEST(Crews, TrainAtTheSameTimeUnderOneLobby) {
 /// The slave that fails says so while the other crew is served.
 TEST(Crews, LoseTheirOwnSlavesOnly) {
   const Cut cut = small_trunk();
-  const Tensor images = some_images(cut);
+  const Images images = some_images(cut);
   Lobby lobby("tcp://127.0.0.1:*", "test");
   Crew one(lobby);
   Crew other(lobby);

@@ -9,6 +9,7 @@
 #include "devices/registry.hpp"
 #include "master/cluster/cluster_trunk.hpp"
 #include "tests/support/fake_slave.hpp"
+#include "tests/support/images.hpp"
 #include "tests/support/slave_threads.hpp"
 
 namespace convoy {
@@ -219,7 +220,7 @@ std::string error_of_steps(Crew& crew, int steps = 1, NumberType wire = NumberTy
     for (const Stage& stage : stages) states.push_back(zero_state(stage, stage.conv.filters));
     trunk.load(states);
     for (int step = 0; step < steps; ++step) {
-      trunk.forward(Tensor(input_shape(stages[0], kHostileBatch), 1.0F), {.training = true});
+      trunk.forward(images_of_ones(input_shape(stages[0], kHostileBatch)), {.training = true});
       trunk.backward(Tensor(output_shape(stages[1], kHostileBatch, 4), 1.0F));
       trunk.update({});
     }
@@ -305,7 +306,7 @@ TEST(HostileSlave, ThatOthersCannotReachEndsARingButNotAStar) {
               testing::ThrowsMessage<PeerLost>(HasSubstr("slave a cannot connect to evil")));
   set_exchange(plan, Exchange::star);
   ClusterTrunk trunk(two_stages(), plan, crew, nullptr, 10s);
-  EXPECT_EQ(trunk.forward(Tensor(input_shape(two_stages()[0], kHostileBatch), 1.0F), {}).shape().c, 4);
+  EXPECT_EQ(trunk.forward(images_of_ones(input_shape(two_stages()[0], kHostileBatch)), {}).shape().c, 4);
   stop = true;
   thread.join();
 }

@@ -129,7 +129,7 @@ TEST(PacedEnergy, IsWhatThePlanPredicts) {
   trunk.tell_energy_to(book);
   NetLearner learner(trunk, cut, kEnergyBatch, 1, pace_of_heads(cut, kEnergyBatch, own));
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, 1), initial_heads(cut, 1)})});
-  const Tensor images(input_shape(cut.trunk[0], kEnergyBatch), 0.5F);
+  const Images images = noise_images(input_shape(cut.trunk[0], kEnergyBatch), 1, 1);
   const std::vector<int> labels(kEnergyBatch, 3);
   const Clock::time_point begin = Clock::now();
   const auto measured = [&] {

@@ -91,7 +91,7 @@ TEST_P(PacedRuns, SpendWhatThePlannerPredicts) {
   ClusterTrunk trunk(cut.trunk, planned.plan, crew, &own, 60s);
   NetLearner learner(trunk, cut, kPacedBatch, 1, pace_of_heads(cut, kPacedBatch, own));
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, 1), initial_heads(cut, 1)})});
-  const Tensor images(input_shape(cut.trunk[0], kPacedBatch), 0.5F);
+  const Images images = noise_images(input_shape(cut.trunk[0], kPacedBatch), 1, 1);
   const std::vector<int> labels(kPacedBatch, 3);
   for (int step = 1; step <= kPacedSteps; ++step) {
     const BatchLoss loss = train_step(learner, images, labels, {.training = true, .seed = 1, .step = step},

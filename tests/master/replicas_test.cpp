@@ -69,11 +69,11 @@ ModelState train_on(const std::vector<Trunk*>& trunks, const Cut& cut, const Cut
   JoinLearner learner(std::move(replicas), cut, kBatch, kParts, 0, 1);
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)})});
   const TrainingOptions options{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.001, .clip = 0.05};
-  Tensor images(input_shape(cut.trunk[0], kParts * kBatch));
   std::vector<int> labels(kParts * kBatch);
   for (int step = 0; step < kSteps; ++step) {
     Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
-    for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
+    const Images images =
+        noise_images(input_shape(cut.trunk[0], kParts * kBatch), kSeed, 200 + static_cast<std::uint64_t>(step));
     for (int& label : labels) label = static_cast<int>(random.below(4));
     const Pass pass{.training = true, .seed = random.next(), .squares = true, .step = step + 1};
     train_step(learner, images, labels, pass,

@@ -69,19 +69,14 @@ class FullDevice : public Device {
   DeviceInfo info_;
 };
 
-Tensor random_images(const Cut& net, Random& random) {
-  Tensor images(input_shape(net.trunk[0], kBatch));
-  for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
-  return images;
-}
-
 void train_some(Trunk& trunk, const Setting& setting, Trained& outcome) {
   NetLearner learner(trunk, setting.net, kBatch);
   learner.load({std::make_shared<const ModelState>(
       ModelState{initial_trunk(setting.net, setting.seed), initial_heads(setting.net, setting.seed)})});
   for (long step = 1; step <= kSteps; ++step) {
     Random random(setting.seed, 100 + static_cast<std::uint64_t>(step));
-    const Tensor images = random_images(setting.net, random);
+    const Images images =
+        noise_images(input_shape(setting.net.trunk[0], kBatch), setting.seed, 200 + static_cast<std::uint64_t>(step));
     std::vector<int> labels(kBatch);
     for (int& label : labels) label = static_cast<int>(random.below(3));
     const TrainingOptions& options = setting.training;

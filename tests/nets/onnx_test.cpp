@@ -20,7 +20,7 @@
 #include "tests/support/files.hpp"
 #include "tests/support/graph_net.hpp"
 #include "tests/support/source_folder.hpp"
-#include "train/local_trunk.hpp"
+#include "tests/support/trunk_on_values.hpp"
 #include "train/train.hpp"
 
 namespace convoy {
@@ -33,10 +33,10 @@ std::vector<float> outputs_of(const ImportedNet& model, const NamedTensor& input
   const Net net = parse_net(model.yaml, "imported");
   const Cut parts = cut(net);
   const auto batch = static_cast<int>(input.dims[0]);
-  Tensor images({batch, net.input.channels, net.input.height, net.input.width});
-  EXPECT_EQ(images.size(), input.values.size());
+  Tensor values({batch, net.input.channels, net.input.height, net.input.width});
+  EXPECT_EQ(values.size(), input.values.size());
   for (int n = 0; n < batch; ++n) {
-    const std::span<float> image = images.sample(n);
+    const std::span<float> image = values.sample(n);
     const std::size_t map = image.size() / static_cast<std::size_t>(net.input.channels);
     for (std::size_t i = 0; i < image.size(); ++i) {
       const std::size_t from =
@@ -45,10 +45,11 @@ std::vector<float> outputs_of(const ImportedNet& model, const NamedTensor& input
     }
   }
   const auto device = make_device("cpu", {.threads = 2});
-  LocalTrunk trunk(parts.trunk, images.shape(), *device);
+  TrunkOnValues trunk(parts.trunk, values.shape(), *device);
+  trunk.values = values;
   NetLearner learner(trunk, parts, batch);
   learner.load({std::make_shared<const ModelState>(model_from(parts, model.tensors, "imported"))});
-  const Tensor& outputs = learner.outputs(images);
+  const Tensor& outputs = learner.outputs({Pixels(values.shape()), {}});
   return {outputs.span().begin(), outputs.span().end()};
 }
 

@@ -309,7 +309,8 @@ TEST_F(Programs, APlanIsMadeForMachinesThatAreDescribed) {
   ASSERT_EQ(plan.wait(60s), kSuccess) << plan.output();
   EXPECT_THAT(plan.output(), AllOf(HasSubstr("slave3"), HasSubstr("its link 944 Mbit/s out"), HasSubstr("other plans"),
                                    ContainsRegex("members, (ring|star), bf16(, micro-batches of [0-9]+)?\n"),
-                                   HasSubstr("the master's machine alone")));
+                                   HasSubstr("the master's machine alone"),
+                                   HasSubstr("images take 2.41 MB of these, a byte for each value")));
 }
 
 TEST_F(Programs, ASlaveThatDiesInARingIsNamedAndReplaced) {

@@ -88,7 +88,7 @@ class Recorder : public Learner {
   Recorder(Run& run, Cluster& cluster, Learner& learner, Actor& actor, Log& log)
       : run_(run), cluster_(cluster), learner_(learner), actor_(actor), log_(log), random_(run.scenario_.seed, 4) {}
 
-  BatchLoss accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) override {
+  BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) override {
     return watched([&] {
       const BatchLoss loss = learner_.accumulate(images, labels, pass);
       const Plan& plan = cluster_.plan();
@@ -112,7 +112,7 @@ class Recorder : public Learner {
     run_.kept_.steps.push_back(step_);
     log_.line("step {} done, loss {}", run_.kept_.steps.size(), step_.loss);
   }
-  const Tensor& outputs(const Tensor& images) override {
+  const Tensor& outputs(const Images& images) override {
     return watched([&]() -> const Tensor& { return learner_.outputs(images); });
   }
   BatchLoss test_loss(const std::vector<int>& labels, int count) override { return learner_.test_loss(labels, count); }

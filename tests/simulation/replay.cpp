@@ -20,10 +20,11 @@ class NodesTrunk : public Trunk {
     make(std::move(plan));
   }
 
-  void begin(const Tensor& images, const Pass& pass) override {
+  void begin(const Images& images, const Pass& pass) override {
     settle();
     given_ = 0;
-    for (const auto& node : nodes_) node->begin({.pass = pass}, node.get() == &master() ? &images : nullptr);
+    for (const auto& node : nodes_)
+      node->begin({.pass = pass, .scales = images.scales}, node.get() == &master() ? &images.pixels : nullptr);
   }
   std::optional<SampleRange> next_outputs() override {
     if (given_ == plan_->micro_batches) return std::nullopt;
@@ -148,7 +149,7 @@ class Replay : public Learner {
         trunk_(make_trunk()),
         net_(*trunk_, cut, batch, 1) {}
 
-  BatchLoss accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) override {
+  BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) override {
     const KeptStep& step = kept_.steps.at(losses_.size());
     use(step.plan);
     const BatchLoss loss = net_.accumulate(images, labels, pass);
@@ -159,7 +160,7 @@ class Replay : public Learner {
   void settle() override { net_.settle(); }
   std::optional<Broken> broken() const override { return net_.broken(); }
   void apply(const UpdateStep& step, const Progress& after) override { net_.apply(step, after); }
-  const Tensor& outputs(const Tensor& images) override { return net_.outputs(images); }
+  const Tensor& outputs(const Images& images) override { return net_.outputs(images); }
   BatchLoss test_loss(const std::vector<int>& labels, int count) override { return net_.test_loss(labels, count); }
   std::shared_ptr<const ModelState> state() override { return net_.state(); }
   void load(TrainingState from) override { net_.load(std::move(from)); }

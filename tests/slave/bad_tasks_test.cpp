@@ -145,9 +145,23 @@ const std::vector<BadTask> kBadTasks{
      [](FakeMaster& m) {
        m.assign();
        m.send(training_step(1));
-       m.send_piece({.step = 1, .task = images_task()}, kImages + 4);
+       m.send_piece({.step = 1, .task = images_task()}, kImages + 1);
      },
-     "292 bytes from value 0 on"},
+     "73 bytes from value 0 on of task 1 came where values 0 to 72 are due, in pixels"},
+    {"ScalesOfOtherImages",
+     [](FakeMaster& m) {
+       m.assign();
+       wire::Step step = training_step(1);
+       step.work.scales.assign(3, {});
+       m.send(step);
+     },
+     "the images have 1 channels, but the Step has the mean and deviation of 3"},
+    {"NoScales",
+     [](FakeMaster& m) {
+       m.assign();
+       m.send(wire::Step{1, {.pass = Pass{.training = true}}});
+     },
+     "the images have 1 channels, but the Step has the mean and deviation of 0"},
     {"TooManyMoments",
      [](FakeMaster& m) {
        m.send(normalised_rows());

@@ -102,7 +102,7 @@ TEST(Slave, TakesAnotherPlanInTheMiddleOfWhatEverItDoes) {
   master.send_piece({.step = 0, .task = 0, .first = 0}, 4);
   master.send(assign_of());
   ASSERT_TRUE(std::holds_alternative<wire::Done>(master.next()));
-  master.send(wire::Step{1, {.pass = Pass{}}});
+  master.send(step_of(1, {}));
   master.send_piece({.step = 1, .task = 0, .first = 0}, kImages);
   EXPECT_TRUE(std::holds_alternative<wire::Piece>(master.next())) << "the slave must compute the step of the new plan";
 }

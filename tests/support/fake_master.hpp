@@ -39,7 +39,7 @@ inline wire::Assign assign_of(std::uint32_t batch = kBatch) {
           .peers = {}};
 }
 
-inline constexpr std::size_t kImages = sizeof(float) * kBatch * 6 * 6;
+inline constexpr std::size_t kImages = kBatch * 6 * 6;  ///< bytes
 
 /// A slave that serves in a thread until it is destroyed.
 class SlaveThread {
@@ -64,7 +64,10 @@ class SlaveThread {
   std::thread thread_;
 };
 
-inline wire::Step training_step(std::uint64_t number) { return {number, {.pass = Pass{.training = true}}}; }
+inline wire::Step step_of(std::uint64_t number, const Pass& pass) {
+  return {number, {.pass = pass, .scales = {ChannelScale{}}}};
+}
+inline wire::Step training_step(std::uint64_t number) { return step_of(number, {.training = true}); }
 
 /// The task that sends the images in a step of assign_of().
 inline std::uint32_t images_task() {

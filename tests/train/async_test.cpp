@@ -30,7 +30,7 @@ class SlowTrunk : public LocalTrunk {
         random_(kSeed, static_cast<std::uint64_t>(slowness)),
         slowness_(slowness),
         steps_(steps) {}
-  void begin(const Tensor& images, const Pass& pass) override {
+  void begin(const Images& images, const Pass& pass) override {
     LocalTrunk::begin(images, pass);
     if (pass.training) steps_.push_back(pass.step);
     left_ = slowness_ == 0 ? 0 : static_cast<int>(random_.below(static_cast<std::uint32_t>(slowness_)));
@@ -250,10 +250,10 @@ class WithBackups : public Asynchronously {
 
   /// Trains a step, and returns its loss.
   double step(Learner& learner, int number) {
-    Tensor images(input_shape(cut_.trunk[0], kReplicas * kBatch));
+    const auto stream = static_cast<std::uint64_t>(number);
+    const Images images = noise_images(input_shape(cut_.trunk[0], kReplicas * kBatch), kSeed, 200 + stream);
     std::vector<int> labels(kReplicas * kBatch);
-    Random random(kSeed, 100 + static_cast<std::uint64_t>(number));
-    for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
+    Random random(kSeed, 100 + stream);
     for (int& label : labels) label = static_cast<int>(random.below(3));
     return train_step(learner, images, labels, {.training = true, .seed = 1, .step = number + 1},
                       [&](double norm) { return update_step(net_.training, 0.05, number + 1, norm); })
@@ -287,13 +287,12 @@ TEST_F(WithBackups, TheMeanIsThatOfTheGradientsThatCame) {
   made.push_back(std::make_unique<Replica>(*trunks_.back(), bare_, kBatch, 1));
   JoinLearner three(std::move(made), cut_, kBatch, 3, 0, 1);
   three.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut_, kSeed), initial_heads(cut_, kSeed)})});
-  Tensor images(input_shape(cut_.trunk[0], kReplicas * kBatch));
+  const Images images = noise_images(input_shape(cut_.trunk[0], kReplicas * kBatch), kSeed, 200);
   std::vector<int> labels(kReplicas * kBatch);
   Random random(kSeed, 100);
-  for (float& pixel : images.span()) pixel = random.uniform(-1.0F, 1.0F);
   for (int& label : labels) label = static_cast<int>(random.below(3));
-  Tensor some(input_shape(cut_.trunk[0], 3 * kBatch));
-  std::ranges::copy(images.samples(0, 3 * kBatch), some.data());
+  Images some{Pixels(input_shape(cut_.trunk[0], 3 * kBatch)), images.scales};
+  std::ranges::copy(images.pixels.samples(0, 3 * kBatch), some.pixels.data());
   labels.resize(3 * kBatch);
   const double right = train_step(three, some, labels, {.training = true, .seed = 1, .step = 1}, [&](double norm) {
                          return update_step(net_.training, 0.05, 1, norm);

@@ -35,7 +35,7 @@ class GraphOn {
   explicit GraphOn(const std::string& device, const Net& net = graph(), int batch = kBatch)
       : cut_(cut(net)),
         device_(make_device(device, {.threads = 2})),
-        images_(drawn({batch, net.input.channels, net.input.height, net.input.width}, 1)),
+        images_(noise_images({batch, net.input.channels, net.input.height, net.input.width}, 8, 1)),
         trunk_(cut_.trunk, images_.shape(), *device_),
         start_(off_zero(initial_trunk(cut_, 3))) {
     trunk_.load(start_);
@@ -93,7 +93,7 @@ class GraphOn {
  private:
   Cut cut_;
   std::unique_ptr<Device> device_;
-  Tensor images_;
+  Images images_;
   LocalTrunk trunk_;
   std::vector<Tensor> slopes_;  ///< gradient of the loss by each output
   std::vector<ShardState> start_;

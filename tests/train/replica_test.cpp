@@ -61,15 +61,15 @@ Cut net_of(const NetCase& c) {
 }
 
 /// The images and labels of a step.
-struct Images {
-  Tensor images;
+struct LabelledImages {
+  Images images;
   std::vector<int> labels;
 };
 
-Images images_of(const Cut& cut, int step, int count) {
-  Images made{Tensor(input_shape(cut.trunk[0], count)), {}};
-  Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
-  for (float& pixel : made.images.span()) pixel = random.uniform(-1.0F, 1.0F);
+LabelledImages images_of(const Cut& cut, int step, int count) {
+  const auto stream = static_cast<std::uint64_t>(step);
+  LabelledImages made{noise_images(input_shape(cut.trunk[0], count), kSeed, 100 + stream), {}};
+  Random random(kSeed, 200 + stream);
   for (int i = 0; i < count; ++i) made.labels.push_back(static_cast<int>(random.below(kClasses)));
   return made;
 }
@@ -82,7 +82,7 @@ TrainingState initial(const Cut& cut) {
 double train_some(Learner& learner, const NetCase& c, const Cut& cut, int count, int first = 0, int last = kSteps) {
   double loss = 0.0;
   for (int step = first; step < last; ++step) {
-    const Images at = images_of(cut, step, count);
+    const LabelledImages at = images_of(cut, step, count);
     const Pass pass{.training = true,
                     .seed = static_cast<std::uint64_t>(step) + 7,
                     .squares = c.training.clip > 0.0,
@@ -201,7 +201,7 @@ TEST_P(Joining, TestsAsOneMachineDoes) {
   Replicas joined(cut, 2, 3);
   train_some(*joined.learner, c, cut, 3 * kBatch, 0, 2);
   whole.learner.load({joined.learner->state()});
-  const Images at = images_of(cut, 99, 3 * kBatch);
+  const LabelledImages at = images_of(cut, 99, 3 * kBatch);
   const Tensor& got = joined.learner->outputs(at.images);
   const Tensor& expected = whole.learner.outputs(at.images);
   ASSERT_EQ(got.shape(), expected.shape());
@@ -232,13 +232,13 @@ INSTANTIATE_TEST_SUITE_P(BatchNormAndDropout, Joining,
 TEST(JoiningWithBatchNorm, NormalisesEachBatchByItself) {
   const NetCase c{"BatchNorm", {.learning_rate = 0.05, .momentum = 0.9}, true};
   const Cut cut = net_of(c);
-  const Images at = images_of(cut, 0, 2 * kBatch);
+  const LabelledImages at = images_of(cut, 0, 2 * kBatch);
   const Pass pass{.training = true, .step = 1};
   std::vector<ModelState> gradients;
   for (int part = 0; part < 2; ++part) {
     OneMachine one(cut, kBatch);
-    Tensor images(input_shape(cut.trunk[0], kBatch));
-    std::ranges::copy(at.images.samples(part * kBatch, kBatch), images.data());
+    Images images{Pixels(input_shape(cut.trunk[0], kBatch)), at.images.scales};
+    std::ranges::copy(at.images.pixels.samples(part * kBatch, kBatch), images.pixels.data());
     const std::vector<int> labels(at.labels.begin() + part * kBatch, at.labels.begin() + (part + 1) * kBatch);
     one.learner.accumulate(images, labels, pass);
     one.trunk.begin_gradients();

@@ -13,7 +13,7 @@
 
 #include "devices/registry.hpp"
 #include "tests/support/source_folder.hpp"
-#include "train/local_trunk.hpp"
+#include "tests/support/trunk_on_values.hpp"
 #include "train/train.hpp"
 
 namespace convoy {
@@ -95,7 +95,7 @@ class AgainstTorch : public testing::TestWithParam<std::string> {
         cut_(cut(net_)),
         batch_(golden_.at("batch")),
         device_(make_device("cpu", {.threads = 2})),
-        images_({batch_, net_.input.channels, net_.input.height, net_.input.width}),
+        images_{Pixels({batch_, net_.input.channels, net_.input.height, net_.input.width}), {}},
         trunk_(cut_.trunk, images_.shape(), *device_),
         learner_(trunk_, cut_, batch_),
         start_(std::make_shared<const ModelState>(start_of(cut_))) {
@@ -103,8 +103,9 @@ class AgainstTorch : public testing::TestWithParam<std::string> {
   }
 
   BatchLoss step(int number, const std::function<UpdateStep(double)>& update) {
-    const std::vector<double> pixels = draw(fmt::format("images{}", number), images_.size());
-    for (std::size_t i = 0; i < pixels.size(); ++i) images_.data()[i] = static_cast<float>(pixels[i]);
+    const std::vector<double> values = draw(fmt::format("images{}", number), images_.shape().size());
+    trunk_.values = Tensor(images_.shape());
+    for (std::size_t i = 0; i < values.size(); ++i) trunk_.values.data()[i] = static_cast<float>(values[i]);
     std::vector<int> labels;
     for (const double value : draw(fmt::format("labels{}", number), static_cast<std::size_t>(batch_))) {
       labels.push_back(static_cast<int>((value + 1.0) / 2.0 * net_.classes));
@@ -131,8 +132,8 @@ class AgainstTorch : public testing::TestWithParam<std::string> {
   Cut cut_;
   int batch_;
   std::unique_ptr<Device> device_;
-  Tensor images_;
-  LocalTrunk trunk_;
+  Images images_;  ///< stand for the values of the trunk
+  TrunkOnValues trunk_;
   NetLearner learner_;
   std::shared_ptr<const ModelState> start_;
 };

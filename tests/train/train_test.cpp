@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "devices/registry.hpp"
+#include "tests/support/images.hpp"
 #include "train/local_trunk.hpp"
 #include "train/train.hpp"
 
@@ -36,7 +37,7 @@ class ForgetfulLearner : public Learner {
  public:
   explicit ForgetfulLearner(std::vector<int> falls) : falls_(std::move(falls)) {}
 
-  BatchLoss accumulate(const Tensor&, const std::vector<int>&, const Pass&) override {
+  BatchLoss accumulate(const Images&, const std::vector<int>&, const Pass&) override {
     if (!falls_.empty() && calls_++ == falls_.front()) {
       falls_.erase(falls_.begin());
       stands_ = kept_;
@@ -76,7 +77,7 @@ class BrokenLearner : public ForgetfulLearner {
  public:
   explicit BrokenLearner(bool late) : ForgetfulLearner({}), late_(late) {}
 
-  BatchLoss accumulate(const Tensor& images, const std::vector<int>& labels, const Pass& pass) override {
+  BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) override {
     ++begun_;
     return ForgetfulLearner::accumulate(images, labels, pass);
   }
@@ -213,7 +214,7 @@ TEST(Learners, LiveInOneProcess) {
                 .after = {Activation::relu}}};
   cut.heads = {{.maps = {8, 6, 6},
                 .layers = {{.name = "dense1", .spec = Dense{10}}, {.name = "loss", .spec = SoftmaxCrossEntropy{}}}}};
-  const Tensor images(input_shape(cut.trunk[0], kBatch), 0.25F);
+  const Images images = images_of_ones(input_shape(cut.trunk[0], kBatch));
   const std::vector<int> labels{0, 1, 2, 3};
   const auto start = std::make_shared<const ModelState>(ModelState{initial_trunk(cut, 3), initial_heads(cut, 3)});
   struct Whole {

@@ -74,7 +74,8 @@ std::vector<Message> samples() {
           Load{1, {3, 4}, {{0x1122334455667788U, 9}, {1, 2}}},
           Step{9,
                {.update = UpdateStep{Optimizer::adam, 0.5F, 0.25F, 0.125F, 0.75F, 0.0625F, 1.5F, 2.5F, 3.5F},
-                .pass = Pass{.training = true, .seed = 0x1122334455667788, .squares = true}}},
+                .pass = Pass{.training = true, .seed = 0x1122334455667788, .squares = true},
+                .scales = {{0.5, 0.25}, {-1.5, 2.0}}}},
           Snapshot{1, {0, 2}, true},
           Piece{1, 2, 3},
           Credit{4},
@@ -131,6 +132,7 @@ TEST(Codec, KeepsEveryField) {
   EXPECT_TRUE(step.work.trains());
   EXPECT_EQ(step.work.pass->seed, 0x1122334455667788U);
   EXPECT_TRUE(step.work.pass->squares);
+  EXPECT_EQ(step.work.scales, (std::vector<ChannelScale>{{0.5, 0.25}, {-1.5, 2.0}}));
   EXPECT_EQ(step.work.update, std::get<Step>(samples()[10]).work.update);
   const auto hello = std::get<Hello>(decode(encode(samples()[0])));
   EXPECT_EQ(hello.memory, 123456789012U);
@@ -199,6 +201,8 @@ Message assign(const std::function<void(Assign&)>& change) {
   return message;
 }
 
+Message step_with(const std::vector<ChannelScale>& scales) { return Step{1, {.pass = Pass{}, .scales = scales}}; }
+
 class BadMessages : public testing::TestWithParam<BadMessage> {};
 
 TEST_P(BadMessages, AreRefused) {
@@ -260,6 +264,15 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"StepZero", Step{0, {.pass = Pass{}}}, "number 0"},
         BadMessage{"EmptyStep", Step{1, {}}, "neither an update nor a pass"},
         BadMessage{"UpdateBeforeATest", Step{1, {.update = UpdateStep{}, .pass = Pass{}}}, "an update before a test"},
+        BadMessage{"MeanThatIsNoNumber", step_with({{NAN, 1.0}}), "channel 0 of the images has mean nan"},
+        BadMessage{"InfiniteMean", step_with({{INFINITY, 1.0}}), "channel 0 of the images has mean inf"},
+        BadMessage{"HugeMean", step_with({{1e300, 1.0}}), "channel 0 of the images has mean 1e+300"},
+        BadMessage{"NoDeviation", step_with({{0.5, 0.25}, {0.5, 0.0}}), "channel 1 of the images has mean 0.5 and dev"},
+        BadMessage{"NegativeDeviation", step_with({{0.5, -0.25}}), "and deviation -0.25"},
+        BadMessage{"DeviationThatIsNoNumber", step_with({{0.5, NAN}}), "and deviation nan"},
+        BadMessage{"InfiniteDeviation", step_with({{0.5, INFINITY}}), "and deviation inf"},
+        BadMessage{"TinyDeviation", step_with({{0.5, 1e-300}}), "normalised pixels must be finite"},
+        BadMessage{"ManyScales", step_with(std::vector<ChannelScale>(1025)), "the images have 1025 channels"},
         BadMessage{"PeerPort", Hello{.name = "a", .peer_port = 65536}, "peer port 65536"},
         BadMessage{"StageIndex", Load{4096, {0, 1}, {}}, "stage index 4096"},
         BadMessage{"NoFilters", Load{1, {2, 0}, {}}, "filter count 0"},

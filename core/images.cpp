@@ -1,0 +1,66 @@
+#include "core/images.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "core/random.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr std::size_t kBytes = 256;
+constexpr double kBrightest = 255.0;
+
+double normalised(double pixel, const ChannelScale& scale) {
+  return (pixel / kBrightest - scale.mean) / scale.deviation;
+}
+
+}  // namespace
+
+void validate(const std::vector<ChannelScale>& scales) {
+  const auto fits = [](double value) { return std::abs(value) <= std::numeric_limits<float>::max(); };
+  for (std::size_t c = 0; c < scales.size(); ++c) {
+    const ChannelScale& scale = scales[c];
+    const bool positive = scale.deviation > 0.0 && std::isfinite(scale.deviation);
+    // All pixels lie between the darkest and the brightest one.
+    if (positive && fits(normalised(0.0, scale)) && fits(normalised(kBrightest, scale))) continue;
+    fail(
+        "channel {} of the images has mean {} and deviation {}; the deviation must be above 0, and normalised pixels "
+        "must be finite",
+        c, scale.mean, scale.deviation);
+  }
+}
+
+Images noise_images(const Shape& shape, std::uint64_t seed, std::uint64_t stream) {
+  Images images{Pixels(shape), std::vector<ChannelScale>(static_cast<std::size_t>(shape.c), {0.5, 0.5})};
+  Random random(seed, stream);
+  for (std::uint8_t& pixel : images.pixels.span()) pixel = static_cast<std::uint8_t>(random.below(kBytes));
+  return images;
+}
+
+void Normaliser::use(const std::vector<ChannelScale>& scales) {
+  if (scales == scales_) return;
+  scales_ = scales;
+  values_.clear();
+  for (const ChannelScale& scale : scales_) {
+    for (std::size_t pixel = 0; pixel < kBytes; ++pixel) {
+      values_.push_back(static_cast<float>(normalised(static_cast<double>(pixel), scale)));
+    }
+  }
+}
+
+void Normaliser::normalise(const Pixels& from, SampleRange samples, Tensor& to) const {
+  invariant(from.shape() == to.shape() && scales_.size() == static_cast<std::size_t>(from.shape().c),
+            "normalised images have the shape of their pixels, and a scale for each channel");
+  const std::size_t map = from.shape().sample_size() / scales_.size();
+  for (int n = samples.first; n < samples.first + samples.count; ++n) {
+    const std::uint8_t* pixel = from.sample(n).data();
+    float* value = to.sample(n).data();
+    for (std::size_t channel = 0; channel < scales_.size(); ++channel) {
+      const float* table = values_.data() + kBytes * channel;
+      for (std::size_t i = 0; i < map; ++i) *value++ = table[*pixel++];
+    }
+  }
+}
+
+}  // namespace convoy

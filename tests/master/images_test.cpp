@@ -1,0 +1,121 @@
+// Trains on the images of every kind of data set, on a slave and on one machine. They travel as pixels, so that the weights
+// must be the same to the bit.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "data/batches.hpp"
+#include "master/cluster/cluster_trunk.hpp"
+#include "tests/support/files.hpp"
+#include "tests/support/slave_threads.hpp"
+#include "tests/support/states.hpp"
+#include "train/local_trunk.hpp"
+#include "train/train.hpp"
+
+namespace convoy {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kBatch = 8;
+constexpr int kSteps = 5;
+constexpr std::uint64_t kSeed = 5;
+
+struct DataCase {
+  std::string name;
+  std::function<DataSet()> open;  ///< a set without images where they are not here
+  Augmentation augment = {};
+};
+
+void PrintTo(const DataCase& c, std::ostream* out) { *out << c.name; }
+
+DataSet opened(const std::string& name, const FeatureShape& input = {}) {
+  const std::string folder = real_data(name);
+  return folder.empty() ? DataSet{} : open_data(folder, kSeed, input);
+}
+
+/// Images of five channels of noise, each brighter than the one before.
+DataSet five_channels() {
+  DataSet data{.name = "noise", .classes = 10, .training = {.shape = {5, 9, 7}}};
+  Random random(kSeed, 1);
+  for (int i = 0; i < 64; ++i) {
+    data.training.labels.push_back(static_cast<std::uint16_t>(random.below(10)));
+    for (std::uint32_t c = 0; c < 5; ++c) {
+      for (int p = 0; p < 9 * 7; ++p) {
+        data.training.pixels.push_back(static_cast<std::uint8_t>(40 * c + random.below(90)));
+      }
+    }
+  }
+  return data;
+}
+
+Cut net_for(const FeatureShape& input, int classes) {
+  Cut cut;
+  cut.trunk = {{.name = "conv1",
+                .channels = input.channels,
+                .height = input.height,
+                .width = input.width,
+                .conv = {.filters = 6, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
+                .after = {Activation::relu}}};
+  cut.heads = {
+      {.maps = {6, input.height, input.width},
+       .layers = {{.name = "dense1", .spec = Dense{classes}}, {.name = "loss", .spec = SoftmaxCrossEntropy{}}}}};
+  return cut;
+}
+
+std::vector<ShardState> train_some(Trunk& trunk, const Cut& cut, const Batches& batches) {
+  NetLearner learner(trunk, cut, kBatch, 1);
+  learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)})});
+  Images images = batches.blank();
+  std::vector<int> labels;
+  for (int step = 0; step < kSteps; ++step) {
+    batches.fill(0, step, images, labels);
+    train_step(learner, images, labels, {.training = true, .seed = 1, .step = step + 1},
+               [](double) { return UpdateStep{.learning_rate = 0.01F, .momentum = 0.9F}; });
+  }
+  return trunk.snapshot();
+}
+
+class ImagesOnTheWire : public testing::TestWithParam<DataCase> {};
+
+TEST_P(ImagesOnTheWire, GiveTheBitsOfOneMachine) {
+  const DataSet data = GetParam().open();
+  if (data.training.count() == 0) GTEST_SKIP() << "the images are not here; set CONVOY_TEST_DATA";
+  const Cut cut = net_for(data.training.shape, data.classes);
+  const Batches batches(data, Part::training, kBatch, kSeed, GetParam().augment);
+  const auto device = make_device("eigen", {.threads = 1});
+  LocalTrunk local(cut.trunk, batches.image_shape(), *device);
+  const std::vector<ShardState> expected = train_some(local, cut, batches);
+
+  Lobby lobby("tcp://127.0.0.1:*", "test");
+  Crew crew(lobby);
+  const SlaveThreads slaves(lobby.endpoint(), 1, {"eigen"});
+  const std::atomic<bool> stop{false};
+  crew.gather(1, stop, [] {});
+  ClusterTrunk trunk(cut.trunk, proportional_plan(cut.trunk, kBatch, {"a"}, {1.0}), crew, nullptr, 20s);
+  const std::vector<ShardState> states = train_some(trunk, cut, batches);
+  EXPECT_TRUE(same_bits(states[0], expected[0]));
+  const std::vector<MemberTime> times = trunk.take_times();
+  const Shape maps = output_shape(cut.trunk[0], kBatch, 6);
+  const std::size_t received = batches.image_shape().size() + sizeof(float) * maps.size();
+  EXPECT_EQ(times[0].received, static_cast<double>(kSteps * received)) << "pixels, and gradients in fp32";
+  crew.dismiss("the test finished");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Data, ImagesOnTheWire,
+    testing::Values(DataCase{"Glyphs", [] { return draw_glyphs(kSeed, 64, 8); }},
+                    DataCase{"FiveChannels", five_channels},
+                    DataCase{"MirroredAndShifted", five_channels, {.flip = true, .crop = 2}},
+                    DataCase{"Mnist", [] { return opened("mnist"); }},
+                    DataCase{"Cifar10", [] { return opened("cifar-10-batches-bin"); }, {.flip = true, .crop = 4}},
+                    DataCase{"Photographs",
+                             [] {
+                               return opened("photos", {3, 40, 36});
+                             },
+                             {.flip = true, .crop = 1}}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace convoy
