@@ -27,7 +27,8 @@ constexpr double kWorthLeavingOut = 0.95;
 /// Families that are simulated at once. The number is the same on all machines, so that all choose the same plan.
 constexpr std::size_t kAtOnce = 2;
 constexpr int kMostThreads = 16;
-/// Of so few members, smaller teams are tried even where they cannot be faster, so that people see what a machine is worth.
+/// Of so few members, smaller teams and both kinds of cuts are simulated even where they cannot be faster, so that people see what
+/// a machine or a cut is worth. With more members, each such simulation takes long.
 constexpr std::size_t kFewMembers = 8;
 /// Below so many tiles, threads would take longer to start than the planning.
 constexpr std::size_t kTilesForThreads = 200;
@@ -210,19 +211,28 @@ class Chooser {
     return plan;
   }
 
+  /// What no plan of a family can be better than.
+  struct Bound {
+    double cost = 0.0;
+    double seconds = 0.0;
+    std::optional<double> joules = {};
+  };
+
   /// A family that is tried, with the plan of its fewest micro-batches.
   struct Trial {
     std::size_t family = 0;
     Plan first;
-    double least = 0.0;  ///< bound of the costs of all its plans
+    Bound least = {};
     bool always = false;
     std::vector<Tried> tried = {};
   };
 
+  bool hopeless(const Bound& bound) const { return bound.cost > least_ / kWorthwhile; }
+
   /// Tries the families whose busiest processor or card allows the best step first, and leaves out those that cannot be
-  /// better than the best plan so far. The first is always tried, and with all members one of filters and one of samples.
-  /// Of smaller teams the maps alone decide at first, which takes much less time. Returns the simplest plan of which no other is
-  /// much better.
+  /// better than the best plan so far. The first is always tried, and with all members one of filters and one of samples
+  /// is at least listed. Of smaller teams the maps alone decide at first, which takes much less time. Returns the simplest plan of
+  /// which no other is much better.
   std::optional<Tried> try_families(const Team& team) {
     const std::optional<Plan> shared = shares(team);
     if (!shared) return std::nullopt;
@@ -234,18 +244,26 @@ class Chooser {
       trials.push_back({.family = i, .first = std::move(*first)});
     }
     each(trials.size(), [&](std::size_t i) {
-      trials[i].least = team == everyone_ ? least_cost(trials[i].first) : least_of_maps(trials[i].first);
+      trials[i].least = team == everyone_ ? bound_of(trials[i].first) : bound_of_maps(trials[i].first);
     });
-    std::ranges::stable_sort(trials, {}, &Trial::least);
+    std::ranges::stable_sort(trials, {}, [](const Trial& trial) { return trial.least.cost; });
     std::set<bool> kinds;  // whether a family that was tried is cut along samples
     for (std::size_t next = 0; next < trials.size();) {
       std::vector<Trial*> some;
       for (; next < trials.size() && some.size() < kAtOnce; ++next) {
         Trial& trial = trials[next];
         const bool by_samples = all[trial.family].front().by_samples > 0;
-        trial.always = next == 0 || (team == everyone_ && !kinds.contains(by_samples));
-        kinds.insert(by_samples);
-        if (trial.always || trial.least <= least_ / kWorthwhile) some.push_back(&trial);
+        const bool first_of_kind = team == everyone_ && kinds.insert(by_samples).second;
+        trial.always = next == 0 || (first_of_kind && members_.size() <= kFewMembers);
+        if (trial.always || !hopeless(trial.least)) {
+          some.push_back(&trial);
+        } else if (first_of_kind) {
+          Alternative listed = alternative(all[trial.family].front(), trial.first, team);
+          listed.at_least = true;
+          listed.seconds = trial.least.seconds;
+          listed.joules = trial.least.joules;
+          choice_.alternatives.push_back(std::move(listed));
+        }
       }
       each(some.size(), [&](std::size_t i) { try_family(all[some[i]->family], team, *shared, *some[i]); });
       for (const Trial* trial : some) {
@@ -268,8 +286,8 @@ class Chooser {
 
   /// Returns the seconds in which the members' cards receive the maps of others for a forward pass; 0 for other objectives
   /// than time.
-  double least_of_maps(const Plan& plan) const {
-    if (wishes_.objective != Objective::time) return 0.0;
+  Bound bound_of_maps(const Plan& plan) const {
+    if (wishes_.objective != Objective::time) return {};
     const ClusterModel cluster = measured_cluster(plan, trunk_, members_, master_);
     const Needs needs = find_needs(plan, trunk_, outputs_of(trunk_), master_of(plan));
     std::vector<double> bytes(cluster.links.size(), 0.0);
@@ -288,15 +306,22 @@ class Chooser {
     const double of_value = static_cast<double>(bytes_of(plan.wire, 1U << 20U)) / (1U << 20U) * plan.micro_batches;
     for (std::size_t n = 0; n < bytes.size(); ++n)
       seconds = std::max(seconds, of_value * bytes[n] / cluster.links[n].in);
-    return seconds;
+    return {.cost = seconds, .seconds = seconds};
   }
 
-  double least_cost(const Plan& plan) const {
-    return least_cost(make_task_graph(plan, trunk_), plan, measured_cluster(plan, trunk_, members_, master_));
+  Bound bound_of(const Plan& plan) const {
+    return bound_of(make_task_graph(plan, trunk_), plan, measured_cluster(plan, trunk_, members_, master_));
   }
-  double least_cost(const TaskGraph& graph, const Plan& plan, const ClusterModel& cluster) const {
+  Bound bound_of(const TaskGraph& graph, const Plan& plan, const ClusterModel& cluster) const {
     const Simulated step = least_step(graph, plan, trunk_, cluster);
-    return cost_of(step, energy_of(step, members_, master_, wishes_.terms));
+    const StepEnergy energy = energy_of(step, members_, master_, wishes_.terms);
+    return {.cost = cost_of(step, energy), .seconds = step.seconds, .joules = energy.joules()};
+  }
+
+  Alternative alternative(const Form& form, const Plan& plan, const Team& team) const {
+    return {.text = fmt::format("{} of {} member{}, {}", team.size(), members_.size(), members_.size() == 1 ? "" : "s",
+                                describe(plan)),
+            .layout = form.by_samples > 0 ? Layout::samples : Layout::filters};
   }
 
   /// Tries more and more micro-batches until twice in a row they gain nothing.
@@ -309,21 +334,17 @@ class Chooser {
       if (!plan) continue;
       const TaskGraph graph = make_task_graph(*plan, trunk_);
       const ClusterModel cluster = measured_cluster(*plan, trunk_, members_, master_);
-      if (first && !trial.always && least_cost(graph, *plan, cluster) > least_ / kWorthwhile) return;
+      if (first && !trial.always && hopeless(bound_of(graph, *plan, cluster))) return;
       Simulated predicted = simulate(graph, *plan, trunk_, cluster);
       StepEnergy energy = energy_of(predicted, members_, master_, wishes_.terms);
       const double cost = cost_of(predicted, energy);
-      Alternative alternative{.text = fmt::format("{} of {} member{}, {}", team.size(), members_.size(),
-                                                  members_.size() == 1 ? "" : "s", describe(*plan)),
-                              .seconds = predicted.seconds,
-                              .layout = form.by_samples > 0 ? Layout::samples : Layout::filters,
-                              .joules = energy.joules()};
-      trial.tried.push_back({std::move(*plan), std::move(predicted), std::move(energy), cost, std::move(alternative)});
+      Alternative listed = alternative(form, *plan, team);
+      listed.seconds = predicted.seconds;
+      listed.joules = energy.joules();
+      trial.tried.push_back({std::move(*plan), std::move(predicted), std::move(energy), cost, std::move(listed)});
       vain = cost < best ? 0 : vain + 1;
       best = std::min(best, cost);
       if (vain == 2) break;
-      // A family that is tried only for comparison needs no other micro-batches, which take long with many members.
-      if (members_.size() > kFewMembers && trial.least > least_ / kWorthwhile) break;
     }
   }
 

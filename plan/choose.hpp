@@ -25,6 +25,7 @@ struct Wishes {
 struct Alternative {
   std::string text;
   double seconds = 0.0;
+  bool at_least = false;              ///< whether the step was not simulated, and seconds and joules are bounds
   Layout layout = Layout::filters;    ///< samples where stages are cut along them
   std::optional<double> joules = {};  ///< nothing where the power of a machine is not known
 };
@@ -33,7 +34,7 @@ struct Alternative {
 struct Choice {
   Plan plan;
   Simulated predicted;
-  std::vector<Alternative> alternatives;  ///< all plans that were simulated, the best by the objective first
+  std::vector<Alternative> alternatives;  ///< the best by the objective first
   StepEnergy energy = {};                 ///< predicted
 };
 

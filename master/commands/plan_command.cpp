@@ -102,7 +102,7 @@ void print_choice(const Planned& planned, const std::vector<Stage>& trunk) {
     const bool first = layouts.insert(other.layout).second;
     if (other.seconds == choice.predicted.seconds || (shown >= kShownAlternatives && !first)) continue;
     ++shown;
-    fmt::print("  {:.4g} s ({:+.1f} %){}  {}\n", other.seconds,
+    fmt::print("  {}{:.4g} s ({:+.1f} %){}  {}\n", other.at_least ? "at least " : "", other.seconds,
                100.0 * (other.seconds / choice.predicted.seconds - 1.0), joules_text(other.joules), other.text);
   }
 }

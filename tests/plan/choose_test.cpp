@@ -94,20 +94,42 @@ TEST(Choose, CutsStagesWithABatchNormAlongSamples) {
   EXPECT_TRUE(std::ranges::all_of(choice.plan.stages, has_several_rows));
 }
 
-/// So many tiles are planned by several threads, whose turns must not decide.
-TEST(Choose, ChoosesTheSamePlanAgainWithThreads) {
+std::vector<Stage> deep_stages() {
   std::vector<Stage> deep;
   for (int s = 0; s < 24; ++s) {
     const Convolution conv{.filters = 32 + s, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}};
     const int channels = s == 0 ? 3 : deep.back().conv.filters;
     deep.push_back({.name = fmt::format("conv{}", s), .channels = channels, .height = 24, .width = 24, .conv = conv});
   }
+  return deep;
+}
+
+std::vector<MemberProfile> ten_machines(const std::vector<Stage>& trunk) {
   std::vector<MemberProfile> members;
   for (const double gflops : {100, 50, 100, 100, 20, 60, 80, 90, 100, 70})
-    members.push_back(machine(fmt::format("m{}", members.size()), gflops, 100, deep));
+    members.push_back(machine(fmt::format("m{}", members.size()), gflops, 100, trunk));
+  return members;
+}
+
+/// To simulate a plan that cannot be chosen takes long with many members.
+TEST(Choose, ListsAKindOfCutsThatIsHopelessByItsBound) {
+  const std::vector<Stage> deep = deep_stages();
+  const std::vector<MemberProfile> members = ten_machines(deep);
+  const Choice choice = choose_plan(deep, kBatch, members, {}, {.head = kHead});
+  const auto bound = std::ranges::find(choice.alternatives, true, &Alternative::at_least);
+  ASSERT_NE(bound, choice.alternatives.end());
+  EXPECT_EQ(bound->layout, Layout::filters);
+  EXPECT_THAT(bound->text, HasSubstr("10 of 10 members"));
+  EXPECT_GT(bound->seconds, choice.predicted.seconds);
+}
+
+/// So many tiles are planned by several threads, whose turns must not decide.
+TEST(Choose, ChoosesTheSamePlanAgainWithThreads) {
+  const std::vector<Stage> deep = deep_stages();
+  const std::vector<MemberProfile> members = ten_machines(deep);
   const Choice first = choose_plan(deep, kBatch, members, {}, {.head = kHead});
   EXPECT_GT(first.alternatives.size(), 4U);
-  for (int again = 0; again < 5; ++again) {
+  for (int again = 0; again < 2; ++again) {
     const Choice choice = choose_plan(deep, kBatch, members, {}, {.head = kHead});
     EXPECT_EQ(choice.plan, first.plan);
     ASSERT_EQ(choice.alternatives.size(), first.alternatives.size());

@@ -62,7 +62,7 @@ TEST_F(Aarch64, TheSlaveListsTheMetersOfAPhone) {
                                             testing::HasSubstr(" 2.0 W")));
 }
 
-constexpr int kSteps = 100;
+constexpr int kSteps = 40;
 constexpr int kBatch = 32;
 
 /// The tolerance allows for rounding in sums of at most 28 x 28 products for each sample of a batch, in independent steps.
