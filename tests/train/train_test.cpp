@@ -49,7 +49,7 @@ class ForgetfulLearner : public Learner {
   void apply(const UpdateStep&, const Progress& after) override { stands_ = after; }
   void settle() override {}
   std::optional<Broken> broken() const override { return std::nullopt; }
-  const Tensor& outputs(const Tensor&) override {
+  const Tensor& outputs(const Images&) override {
     ++tested_;
     return outputs_;
   }
