@@ -13,6 +13,7 @@
 #include "data/dataset.hpp"
 #include "tests/support/files.hpp"
 #include "tests/support/process.hpp"
+#include "tests/support/source_folder.hpp"
 
 namespace convoy {
 namespace {

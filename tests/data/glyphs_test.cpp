@@ -69,7 +69,8 @@ TEST(Glyphs, ALinearClassifierStaysUnderNinetyPercent) {
     int learnt = 0;
     for (int i = 0; i < training.count(); ++i) {
       training.fill(epoch, i, images, labels);
-      head.forward(normalised(images), {.training = true});
+      const Tensor values = normalised(images);
+      head.forward(values, {.training = true});
       learnt += head.loss(labels, kBatch).correct;
       head.backward();
       head.backward_weights();

@@ -15,6 +15,7 @@
 #include "tests/support/files.hpp"
 #include "tests/support/images.hpp"
 #include "tests/support/process.hpp"
+#include "tests/support/source_folder.hpp"
 
 namespace convoy {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "data/batches.hpp"
 #include "master/cluster/cluster_trunk.hpp"
-#include "tests/support/files.hpp"
 #include "tests/support/slave_threads.hpp"
+#include "tests/support/source_folder.hpp"
 #include "tests/support/states.hpp"
 #include "train/local_trunk.hpp"
 #include "train/train.hpp"

@@ -9,15 +9,8 @@
 #include <sstream>
 
 #include "core/error.hpp"
-#include "tests/support/source_folder.hpp"
 
 namespace convoy {
-
-std::string real_data(const std::string& name) {
-  const char* named = std::getenv("CONVOY_TEST_DATA");
-  const std::string folder = (named != nullptr ? std::string(named) : source_folder() + "/../shared/data") + "/" + name;
-  return std::filesystem::is_directory(folder) ? folder : "";
-}
 
 Bytes read_file(const std::string& file) {
   std::ifstream in(file, std::ios::binary);

@@ -1,4 +1,4 @@
-// Files for tests: real data sets, if there are any, and temporary files.
+// Files for tests.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,6 @@
 namespace convoy {
 
 using Bytes = std::vector<std::uint8_t>;
-
-/// The folder `name` in the folder of CONVOY_TEST_DATA, or else in ../shared/data beside the checkout. Returns an empty
-/// text if there is none; a test then skips with a reason.
-std::string real_data(const std::string& name);
 
 Bytes read_file(const std::string& file);
 /// Returns the whole file as text; an empty text if there is none.
