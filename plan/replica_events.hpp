@@ -11,6 +11,7 @@
 
 namespace convoy::estimate {
 
+/// Something that happens to a worker, or between it and a server.
 struct Event {
   enum class Kind {
     offered,      ///< the director has the weights ready
@@ -32,14 +33,16 @@ struct Event {
   };
   Kind kind;
   int worker;
-  int server = -1;  ///< index into servers_
+  int server = -1;  ///< its index among the servers
 };
+/// An event and when it happens.
 struct Timer {
   double time;
   std::uint64_t number;  ///< timers of the same moment go off in the order of their numbers
   Event event;
   bool operator>(const Timer& other) const { return time != other.time ? time > other.time : number > other.number; }
 };
+/// What a node sends to another, and the event of its arrival.
 struct Transfer {
   int from;
   int to;
@@ -51,6 +54,7 @@ struct Turns {
   bool taken = false;
   std::deque<Event> waiting;
 };
+/// The state of a server.
 struct ServerState {
   int node;
   double part;               ///< of all weights
@@ -60,6 +64,7 @@ struct ServerState {
   std::vector<int> sent;     ///< by worker, the iteration whose weights it was sent last
   std::vector<int> waiting;  ///< workers that will be sent the weights of the next iteration
 };
+/// The state of a worker.
 struct State {
   std::size_t missing = 0;  ///< servers whose weights have not arrived
   std::size_t part = 0;     ///< of the weights of a server with a director, the part that arrives

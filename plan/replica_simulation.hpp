@@ -24,8 +24,8 @@ struct Director {
   double take = 0.0;          ///< seconds in which it takes a gradient out of messages
   double add = 0.0;           ///< seconds in which it adds one gradient to the sum of an iteration
   double update = 0.0;        ///< seconds in which it makes new weights of this sum, or of an asynchronous gradient
-  double between =
-      0.0;  ///< seconds in which it and a worker handle all parts of the weights, while none of them travels
+  /// Seconds in which it and a worker handle all parts of the weights, while none of them travels to this worker.
+  double between = 0.0;
   /// Bytes that wait in the queue of its card while it sends. A part of the weights, and the images, begin behind them where
   /// another worker receives.
   double queue = 0.0;
