@@ -10,6 +10,7 @@ with the same batch, both measured and simulated from the machines that the run 
 usage: bench/data_parallel.py --data PHOTOS [options]      (after scripts/build)
 """
 import argparse
+import csv
 import json
 import math
 import os
@@ -53,12 +54,14 @@ def transfer_seconds(emulated, machines, count):
 
 
 def data_parallel(gradient, transfer, workers):
-    """Returns the speedups of synchronous data parallelism on whole and on split batches, each with the better
-    server."""
-    central = (3 * workers + 1) * transfer / 2  # the mean of the best and the worst case
-    distributed = 2 * transfer * (workers - 1) / workers
-    moved = min(central, distributed)
-    return workers * gradient / (gradient + moved), gradient / (gradient / workers + moved)
+    """Returns, by number of workers, the speedups of synchronous data parallelism on whole and on split batches by the
+    formulas of `convoy-bench estimate`, each with the better server."""
+    words = ["--t-grad", gradient, "--t-comm", transfer, "--workers", workers, "--type", "sync-join,sync-split", "--seeds", 1]
+    speedups = {}
+    for row in csv.DictReader(sh(BIN / "convoy-bench", "estimate", *words, "--output", "csv").splitlines()):
+        both = speedups.setdefault(int(row["workers"]), {"sync-join": 0.0, "sync-split": 0.0})
+        both[row["type"]] = max(both[row["type"]], float(row["estimate_speedup"]))
+    return {count: (both["sync-join"], both["sync-split"]) for count, both in speedups.items()}
 
 
 def simulated(options, run, wire):
@@ -87,12 +90,14 @@ def measure(options, folder):
         transfer = transfer_seconds(emulated, [master, slaves[0]], parameters)
         print(f"\n{options.net}, batch {options.batch}, {parameters / 1e6:.2f} million weights, links of {mbits} Mbit/s: "
               f"tg {gradient:.2f} s, tc {transfer:.2f} s", flush=True)
-        for workers in sorted({*options.counts, *(int(count) for count in options.simulate.split(","))}):
-            join, split = data_parallel(gradient, transfer, workers)
+        asked_for = sorted({*options.counts, *(int(count) for count in options.simulate.split(","))})
+        formulas = data_parallel(gradient, transfer, asked_for[-1])
+        for workers in asked_for:
+            join, split = formulas[workers]
             print(f"  {workers} machines, data parallel by the formulas: {join:.2f} on whole batches, {split:.2f} on split ones")
         for wire in options.wires.split(","):
             for count in options.counts:
-                seconds, notices, _, plan, *_ = lan.train(options, emulated, folder, master, slaves[:count], ["--wire", wire],
+                seconds, notices, _, plan, *_ = lan.train(options, emulated, folder, master, slaves[:count], f"auto-{wire}",
                                                          options.steps)
                 step = statistics.median(seconds)
                 said = re.search(r"a step takes about ([0-9.e+-]+) s(, on this machine alone ([0-9.e+-]+) s)?", " ".join(notices))

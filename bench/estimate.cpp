@@ -64,6 +64,10 @@ void check(const CLI::App& command, const EstimateOptions& options) {
     throw UsageError(fmt::format("--backup {} leaves no worker of {}; give at most {}", options.terms.backup,
                                  options.workers, options.workers - 1));
   }
+  if (options.terms.skipped >= options.terms.batches) {
+    throw UsageError(fmt::format("--skip {} leaves none of {} batches; give at most {}", options.terms.skipped,
+                                 options.terms.batches, options.terms.batches - 1));
+  }
   const int workers = std::max(options.workers, options.terms.backup + 1);
   if (options.terms.batches < workers) {
     throw UsageError(fmt::format("--batches {} is less than one for each of {} workers; give at least {}",
@@ -155,6 +159,14 @@ void add_sources(CLI::App& command, TimeSources& sources) {
                   "without slaves")
       ->excludes(net);
   command
+      .add_flag(
+          "--master", sources.master,
+          "with --from-run: the training is one of convoy-master, which keeps and computes the dense layers and hands "
+          "out images and weights; the seconds of its own work are measured on this machine. Each replica of the run "
+          "must be one slave")
+      ->needs("--from-run")
+      ->excludes(gradient);
+  command
       .add_option("--link", sources.mbits,
                   "with --net or --from-run: speed of each machine's link, each way, in Mbit/s (default: as the run "
                   "timed it, else 1000)")
@@ -197,6 +209,11 @@ void add_estimate(CLI::App& app) {
       ->check(whole_number(1, 1'000'000'000))
       ->capture_default_str();
   command
+      .add_option("--skip", options->terms.skipped,
+                  "batches at the beginning of the training whose seconds do not count")
+      ->check(whole_number(0, 1'000'000'000))
+      ->capture_default_str();
+  command
       .add_option("--backup", options->terms.backup,
                   "for sync-join in the simulation: workers whose gradients of an iteration are dropped because others "
                   "came first")
@@ -215,6 +232,13 @@ void add_estimate(CLI::App& app) {
       ->check(number(0.0, 300.0))
       ->capture_default_str();
   command.add_option("--latency", options->terms.latency, "in the simulation, latency of a message in ms")
+      ->check(number(0.0, 1e9))
+      ->capture_default_str();
+  command
+      .add_option(
+          "--queue", options->terms.queue,
+          "with --master: KiB that wait in the queues of a card while it sends, before what is sent to another machine")
+      ->needs("--master")
       ->check(number(0.0, 1e9))
       ->capture_default_str();
   command

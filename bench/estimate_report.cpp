@@ -36,18 +36,22 @@ EstimatePoint estimate_point(const WorkerTimes& times, const EstimateTerms& term
   constexpr double kPercent = 1e-2;
   machines.latency = kMilli * terms.latency;
   machines.apply = terms.apply;
+  constexpr double kKibi = 1024;
+  if (machines.director) machines.director->queue = kKibi * terms.queue;
   estimate::ReplicaRun run{.scheme = scheme,
                            .server = server,
                            .batches = terms.batches,
                            .semaphore = terms.semaphore,
                            .jitter = kPercent * terms.jitter,
                            .backup = terms.backup,
-                           .local_steps = terms.local_steps};
+                           .local_steps = terms.local_steps,
+                           .skipped = terms.skipped};
   EstimatePoint point{.scheme = scheme,
                       .server = server,
                       .workers = workers,
-                      .alone = estimate::seconds_alone(machines, terms.batches),
+                      .alone = estimate::seconds_alone(machines, terms.batches - terms.skipped),
                       .setting = estimate::setting_of(machines, run)};
+  point.setting.batches -= terms.skipped;
   point.formula = estimate::seconds_by_formula(point.setting);
   std::vector<double> seconds;
   std::vector<double> staleness;

@@ -11,9 +11,11 @@ namespace convoy {
 /// What is estimated, and how carefully.
 struct EstimateTerms {
   int batches = 128;
+  int skipped = 0;  ///< at the beginning, that do not count
   bool semaphore = false;
   double jitter = 5.0;   ///< standard deviation of a gradient's time, in percent of its mean
   double latency = 0.2;  ///< of a message, in ms
+  double queue = 256;    ///< of a busy card, in KiB
   int backup = 0;        ///< workers whose gradients of an iteration of sync-join are dropped
   int local_steps = 1;   ///< of a worker of sync-join between two exchanges
   double apply = 0.0;    ///< seconds in which a server applies one gradient of all weights

@@ -113,8 +113,8 @@ def train_alone(options, lan, folder, machines, steps):
     return statistics.median(seconds)
 
 
-def train(options, lan, folder, master, slaves, plan, steps):
-    """Returns the seconds of each step except the first, the notices, the bytes per step on the master's link (out,
+def train(options, lan, folder, master, slaves, plan, steps, skipped=1):
+    """Returns the seconds of each step except the first `skipped`, the notices, the bytes per step on the master's link (out,
     in), the plan, how the slaves spent their time, and the parts of this machine's cores that the members and that all
     programs used. Returns nothing where a slave was lost, because the steps do not
     compare."""
@@ -165,18 +165,20 @@ def train(options, lan, folder, master, slaves, plan, steps):
     traffic = [(moved[-1][i] - moved[0][i]) / steps_counted for i in (0, 1)]
     cores = (work[-1][0] - work[0][0]) * len(os.sched_getaffinity(0)) or 1.0
     used = [(work[-1][i] - work[0][i]) / cores for i in (1, 2)]
-    return seconds[1:] or seconds, notices, traffic, plan, spent, used
+    return seconds[skipped:] or seconds, notices, traffic, plan, spent, used
 
 
 def words_of(plan):
-    """Returns the master's options for a plan of --plans."""
+    """Returns the master's options for a plan of --plans, or for a scheme of replicas such as "join-bf16-semaphore"."""
     exchange, *rest = plan.split("-")
-    words = {"auto": [], "thesis": ["--plan", "thesis"]}.get(exchange, ["--exchange", exchange])
+    schemes = {"join": ["--sync", "join"], "none": ["--sync", "none"]}
+    words = {"auto": [], "thesis": ["--plan", "thesis"], **schemes}.get(exchange, ["--exchange", exchange])
+    options = {"filters": "--layout", "samples": "--layout", "central": "--server", "distributed": "--server"}
     for each in rest:
-        if each == "secure":
-            continue
-        option = "--micro-batch" if each.isdigit() else "--layout" if each in ("filters", "samples") else "--wire"
-        words += [option, each]
+        if each == "semaphore":
+            words.append("--semaphore")
+        elif each != "secure":
+            words += ["--micro-batch" if each.isdigit() else options.get(each, "--wire"), each]
     return words
 
 

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <numeric>
 #include <sstream>
 
+#include "bench/director.hpp"
 #include "bench/statistics.hpp"
 #include "bench/training_steps.hpp"
 #include "core/files.hpp"
@@ -91,9 +93,10 @@ Calibration calibration_of_slaves(const Net& net, const Cut& parts, const std::s
 
 bool was_timed(const NodeLink& link) { return link.out >= 1.0 && link.in >= 1.0; }
 
-void take_speeds(const Calibration& timed, const Cut& parts, const std::string& file, WorkerTimes& times) {
+void take_speeds(const Calibration& timed, const Cut& parts, const HeadTimes& head, const std::string& file,
+                 WorkerTimes& times) {
   for (const MemberProfile& member : timed.members) {
-    const double seconds = seconds_alone(parts.trunk, member, timed.batch, timed.master.head);
+    const double seconds = seconds_alone(parts.trunk, member, timed.batch, head);
     if (!(seconds > 0.0 && seconds < 1e18)) {
       fail("{}: {} was not timed on all stages, so its time for a batch is not known; give --t-grad", file,
            member.name);
@@ -161,6 +164,17 @@ void take_alone(const Net& net, const std::string& folder, WorkerTimes& times) {
                                     net.training.batch));
 }
 
+/// Takes the weights that convoy-master sends to replicas: all but those of the dense layers, in fp32.
+void take_trunk(const Net& net, const estimate::Director& director, WorkerTimes& times) {
+  times.tensors = director.stages;
+  times.bytes = std::reduce(director.stages.begin(), director.stages.end());
+  times.notes.push_back(
+      fmt::format("the weights of {} before its dense layers have {:.4g} MB; the images of a batch have {:.4g} MB, and "
+                  "the master works {:.4g} s for each gradient and {:.4g} s for each update",
+                  net.name, 1e-6 * times.bytes, 1e-6 * director.images, director.give + director.take + director.add,
+                  director.update));
+}
+
 WorkerTimes from_run(const TimeSources& sources) {
   const Net net = read_net(sources.from_run + "/config.yaml");
   const std::string calibration = sources.from_run + "/calibration.json";
@@ -168,12 +182,20 @@ WorkerTimes from_run(const TimeSources& sources) {
   if (std::filesystem::exists(calibration)) {
     const Cut parts = cut(net);
     const Calibration timed = calibration_of_slaves(net, parts, calibration);
-    if (sources.gradient.empty()) take_speeds(timed, parts, calibration, times);
+    const HeadTimes& head = sources.master ? HeadTimes{} : timed.master.head;
+    if (sources.gradient.empty()) take_speeds(timed, parts, head, calibration, times);
+    if (sources.master) times.director = director_of(net, parts, plan_of_replica(sources.from_run, parts), timed);
     if (sources.transfer.empty() && !sources.mbits) take_timed_links(timed, times);
+  } else if (sources.master) {
+    fail("{}: --master needs a run with slaves, which has a calibration.json", sources.from_run);
   } else if (sources.gradient.empty()) {
     take_alone(net, sources.from_run, times);
   }
-  take_weights(net, sources.wire, times);
+  if (times.director) {
+    take_trunk(net, *times.director, times);
+  } else {
+    take_weights(net, sources.wire, times);
+  }
   if (sources.transfer.empty() && times.links.empty()) take_links(net, sources.mbits.value_or(kUsualMbits), times);
   return times;
 }
@@ -181,7 +203,8 @@ WorkerTimes from_run(const TimeSources& sources) {
 }  // namespace
 
 estimate::Workers WorkerTimes::workers(int count) const {
-  estimate::Workers all{.gradient = {}, .links = {}, .server = server, .bytes = bytes, .tensors = tensors};
+  estimate::Workers all{
+      .gradient = {}, .links = {}, .server = server, .bytes = bytes, .tensors = tensors, .director = director};
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     all.gradient.push_back(gradient[i % gradient.size()]);
     all.links.push_back(links[i % links.size()]);

@@ -24,6 +24,7 @@ struct TimeSources {
   std::string from_run;         ///< folder of a run; may be empty
   std::optional<double> mbits;  ///< of each machine's link, each way
   std::string wire = "fp32";
+  bool master = false;  ///< with from_run: the training is one of convoy-master
 };
 
 /// The times of some workers. Larger numbers of workers repeat them.
@@ -33,6 +34,7 @@ struct WorkerTimes {
   NodeLink server;  ///< of a machine that holds all weights
   double bytes = 1.0;
   std::vector<double> tensors;
+  std::optional<estimate::Director> director;
   std::vector<std::string> notes;  ///< sentences that say where the numbers come from
 
   std::size_t count() const { return std::max(gradient.size(), links.size()); }

@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "plan/links.hpp"
+#include "plan/replica_events.hpp"
 
 namespace convoy::estimate {
 namespace {
@@ -24,7 +25,7 @@ class ReplicaSimulation {
       : workers_(workers),
         run_(run),
         count_(static_cast<int>(workers.gradient.size())),
-        links_(cards(workers, run)),
+        links_(cards_of(workers, run)),
         order_(slot(count_)),
         rank_(slot(count_) + 1, 0),
         server_on_(slot(count_) + 1, -1),
@@ -41,6 +42,7 @@ class ReplicaSimulation {
       servers_.push_back({.node = node, .part = parts[s], .sent = std::vector<int>(slot(count_), 0), .waiting = {}});
     }
     for (State& state : states_) state.missing = servers_.size();
+    if (workers.director) in_stages_ = std::reduce(workers.director->stages.begin(), workers.director->stages.end());
     std::iota(order_.begin(), order_.end(), 0);
     Random(run.seed, 0).shuffle(order_);
     for (int k = 0; k < count_; ++k) {
@@ -54,60 +56,24 @@ class ReplicaSimulation {
     const int simulated = std::min(all, most_units());
     start();
     while (static_cast<int>(ends_.size()) < simulated) advance();
-    ReplicaTimes times{.seconds = ends_[slot(simulated - 1)]};
-    if (simulated < all) {
-      const int half = simulated / 2;
-      const double each = (times.seconds - ends_[slot(half - 1)]) / (simulated - half);
-      times.seconds += each * (all - simulated);
-    }
+    const int skipped = run_.scheme == Scheme::join ? run_.skipped / in_iteration() : run_.skipped;
+    ReplicaTimes times{.seconds = end_of(all) - end_of(skipped)};
     if (run_.scheme == Scheme::async) times.staleness = staleness_ / simulated;
     return times;
   }
 
  private:
-  enum class Kind { weights_arrive, computed, gradient_arrives, applied };
-  struct Event {
-    Kind kind;
-    int worker;
-    int server = -1;  ///< index into servers_
-  };
-  struct Timer {
-    double time;
-    std::uint64_t number;  ///< timers of the same moment go off in the order of their numbers
-    Event event;
-    bool operator>(const Timer& other) const { return time != other.time ? time > other.time : number > other.number; }
-  };
-  struct Transfer {
-    int from;
-    int to;
-    double bytes;
-    Event then;
-  };
-  struct ServerState {
-    int node;
-    double part;               ///< of all weights
-    int iteration = 0;         ///< whose gradients the server waits for, in a synchronous scheme
-    double free = 0.0;         ///< when it has applied all gradients that have arrived
-    std::vector<int> sent;     ///< by worker, the iteration whose weights it was sent last
-    std::vector<int> waiting;  ///< workers whose gradients of this iteration are applied
-  };
-  struct State {
-    std::size_t missing = 0;  ///< parts of the weights that have not arrived
-    std::size_t applied = 0;  ///< parts of the last gradient that servers have applied
-    bool another = false;     ///< whether it has a next batch, in the asynchronous scheme
-    int fetched = 0;          ///< updates before the weights that it was sent last
-    int computes_on = 0;      ///< updates before the weights that it computes on
-  };
+  /// Returns when a unit, counted from 1, has ended. Units beyond those that were simulated go on at the pace of their second
+  /// half.
+  double end_of(int unit) const {
+    const auto simulated = static_cast<int>(ends_.size());
+    if (unit <= simulated) return unit == 0 ? 0.0 : ends_[slot(unit - 1)];
+    const int half = simulated / 2;
+    const double second_half = ends_.back() - ends_[slot(half - 1)];
+    return ends_.back() + second_half / (simulated - half) * (unit - simulated);
+  }
 
-  static bool contains(const std::vector<int>& workers, int worker) {
-    return std::ranges::find(workers, worker) != workers.end();
-  }
-  static std::vector<NodeLink> cards(const Workers& workers, const ReplicaRun& run) {
-    std::vector<NodeLink> cards = workers.links;
-    // The last node is idle where the workers hold the weights.
-    cards.push_back(run.server == Server::central ? workers.server : workers.links.front());
-    return cards;
-  }
+  using Kind = Event::Kind;
 
   bool synchronous() const { return run_.scheme != Scheme::async; }
   /// Returns the number of batches in an iteration of join.
@@ -121,7 +87,11 @@ class ReplicaSimulation {
   int most_units() const {
     constexpr double kTransfers = 20000.0;
     constexpr int kLeast = 8;
-    const double in_an_iteration = 2.0 * static_cast<double>(servers_.size()) * count_;
+    double of_a_worker = 2.0 * static_cast<double>(servers_.size());
+    if (const auto& director = workers_.director) {
+      of_a_worker += static_cast<double>(director->stages.size()) + director->micro_batches + 2.0;
+    }
+    const double in_an_iteration = of_a_worker * count_;
     const int half = std::max(kLeast, static_cast<int>(0.5 * kTransfers / in_an_iteration));
     return 2 * half * (synchronous() ? 1 : count_);
   }
@@ -142,18 +112,35 @@ class ReplicaSimulation {
   /// Sends weights to all workers, or in an iteration with fewer batches than workers to the first ones.
   void send_weights_to_all(int server) {
     const int iteration = servers_[slot(server)].iteration;
+    std::vector<int>& waiting = servers_[slot(server)].waiting;
     const int workers = run_.backup > 0 ? count_ : needed(iteration);
     for (int k = 1; k <= count_; ++k) {
       const int worker = kth_after(servers_[slot(server)].node, k);
-      const bool computes = iteration > 0 && !contains(servers_[slot(server)].waiting, worker);
+      const bool computes = iteration > 0 && std::ranges::find(waiting, worker) == waiting.end();
       if (worker < workers && !computes) send_weights(server, worker);
     }
-    servers_[slot(server)].waiting.clear();
+    waiting.clear();
   }
   void send_weights(int server, int worker) {
     ServerState& state = servers_[slot(server)];
     state.sent[slot(worker)] = state.iteration;
-    transfer({state.node, worker, state.part * workers_.bytes, {Kind::weights_arrive, worker, server}});
+    const Event arrival{Kind::weights_arrive, worker, server};
+    if (!in_parts()) return transfer({state.node, worker, state.part * workers_.bytes, arrival});
+    take_turn(weights_turns_, 0.0, {Kind::offered, worker, server});
+  }
+  void offer_weights(const Event& offer) {
+    states_[slot(offer.worker)].part = 0;
+    note_fetch({Kind::weights_arrive, offer.worker, offer.server});
+    const double ready = work(thread_free_, workers_.director->give);
+    after(ready + 2.0 * workers_.latency,
+          {Kind::part_wanted, offer.worker, offer.server});  // the offer, and the answer
+  }
+  /// Sends the next part of the weights, as soon as the director's thread is free.
+  void send_part(const Event& wanted) {
+    if (!has_come(thread_free_, now_)) return after(thread_free_ - now_, wanted);
+    const std::vector<double>& stages = workers_.director->stages;
+    const double bytes = workers_.bytes * stages[states_[slot(wanted.worker)].part] / in_stages_;
+    send_behind({count_, wanted.worker, bytes, {Kind::weights_arrive, wanted.worker, wanted.server}});
   }
   void send_gradient(int worker) {
     for (int k = 1; k <= count_; ++k) {
@@ -166,6 +153,13 @@ class ReplicaSimulation {
     }
   }
 
+  /// Begins a transfer of the director behind what waits in the queue of its card.
+  void send_behind(const Transfer& each) {
+    const double queue = links_.out(count_) > 0.0 ? workers_.director->queue / workers_.server.out : 0.0;
+    if (queue == 0.0) return transfer(each);
+    queued_.push_back(each);
+    after(queue, {Kind::out_of_queue, each.to});
+  }
   void transfer(const Transfer& each) {
     if (each.from == each.to) {
       note_fetch(each.then);
@@ -178,7 +172,7 @@ class ReplicaSimulation {
   void start_transfers() {
     std::erase_if(waiting_, [this](int index) {
       const Transfer& each = transfers_[slot(index)];
-      if (run_.semaphore) {
+      if (run_.semaphore && !has_turns()) {
         if (sends_[slot(each.from)] || receives_[slot(each.to)]) return false;
         sends_[slot(each.from)] = receives_[slot(each.to)] = true;
       }
@@ -188,7 +182,22 @@ class ReplicaSimulation {
     });
   }
   void note_fetch(const Event& event) {
-    if (event.kind == Kind::weights_arrive) states_[slot(event.worker)].fetched = updates_;
+    State& state = states_[slot(event.worker)];
+    if (event.kind == Kind::weights_arrive && state.part == 0) state.fetched = updates_;
+  }
+  bool has_turns() const { return workers_.director && run_.server == Server::central; }
+  /// Lets an event come after `seconds`, with the semaphore only when it is its turn.
+  void take_turn(Turns& turns, double seconds, const Event& event) {
+    if (!run_.semaphore || !has_turns()) return after(seconds, event);
+    if (turns.taken) return turns.waiting.push_back(event);
+    turns.taken = true;
+    after(seconds, event);
+  }
+  void end_turn(Turns& turns, double seconds) {
+    turns.taken = !turns.waiting.empty();
+    if (!turns.taken) return;
+    after(seconds, turns.waiting.front());
+    turns.waiting.pop_front();
   }
   void after(double seconds, const Event& event) { timers_.push({now_ + seconds, ++numbers_, event}); }
 
@@ -200,6 +209,7 @@ class ReplicaSimulation {
     now_ = next;
     ended_.clear();
     links_.take_ended(now_, ended_);
+    links_.share(now_);
     for (const int index : ended_) {
       const Transfer& each = transfers_[slot(index)];
       sends_[slot(each.from)] = receives_[slot(each.to)] = false;
@@ -215,23 +225,88 @@ class ReplicaSimulation {
   void handle(const Event& event) {
     State& state = states_[slot(event.worker)];
     switch (event.kind) {
-      case Kind::weights_arrive:
-        if (--state.missing > 0) return;
-        state.missing = servers_.size();
-        state.computes_on = state.fetched;
-        return after(gradient_seconds(event.worker), {Kind::computed, event.worker});
+      case Kind::offered: return offer_weights(event);
+      case Kind::part_wanted: return send_part(event);
+      case Kind::out_of_queue: transfer(queued_.front()); return queued_.pop_front();
+      case Kind::weights_arrive: return take_weights(event);
+      case Kind::begins: end_turn(weights_turns_, 0.0); return send_images(event.worker);
+      case Kind::images_arrive: return take_images(event.worker);
+      case Kind::forwarded:
+        return transfer({event.worker, count_, share() * workers_.director->maps, {Kind::maps_arrive, event.worker}});
+      case Kind::maps_arrive:
+        after(work(thread_free_, share() * workers_.director->head), {Kind::head_computed, event.worker});
+        work(thread_free_, share() * workers_.director->head_weights);
+        return;
+      case Kind::head_computed:
+        return transfer(
+            {count_, event.worker, share() * workers_.director->maps, {Kind::map_gradients_arrive, event.worker}});
+      case Kind::map_gradients_arrive:
+        return after((1.0 - workers_.director->forward) * state.seconds, {Kind::computed, event.worker});
       case Kind::computed:
         state.another = given_ < run_.batches;
         if (state.another) ++given_;
-        return send_gradient(event.worker);
-      case Kind::gradient_arrives: {
-        ServerState& server = servers_[slot(event.server)];
-        if (is_late(server, event.worker)) return send_weights(event.server, event.worker);
-        server.free = std::max(server.free, now_) + workers_.apply * server.part;
-        return after(server.free - now_, {Kind::applied, event.worker, event.server});
-      }
+        if (!workers_.director) return send_gradient(event.worker);
+        return after(workers_.latency, {Kind::gradient_known, event.worker});
+      case Kind::gradient_known:
+        return take_turn(gradient_turns_, workers_.latency, {Kind::gradient_wanted, event.worker});
+      case Kind::gradient_wanted: return send_gradient(event.worker);
+      case Kind::gradient_arrives: return take_gradient(event);
       case Kind::applied: return synchronous() ? end_gradient_of_iteration(event) : end_gradient(event);
+      case Kind::updated: return end_iteration(event.server);
     }
+  }
+
+  bool in_parts() const {
+    return run_.server == Server::central && workers_.director && !workers_.director->stages.empty();
+  }
+  /// Returns the part of a batch, or the number of batches, that a worker computes between two exchanges.
+  double share() const {
+    if (run_.scheme == Scheme::split) return 1.0 / count_;
+    return run_.scheme == Scheme::join ? run_.local_steps : 1.0;
+  }
+  double& free_of(ServerState& server) { return server.node == count_ ? thread_free_ : server.free; }
+  /// Has a thread do work when it is free next, and returns the seconds until it has done it.
+  double work(double& free, double seconds) const {
+    free = std::max(free, now_) + seconds;
+    return free - now_;
+  }
+
+  void take_weights(const Event& event) {
+    State& state = states_[slot(event.worker)];
+    if (in_parts() && ++state.part < workers_.director->stages.size()) {
+      const double handled = workers_.director->between * workers_.director->stages[state.part - 1] / in_stages_;
+      return after(handled + workers_.latency, {Kind::part_wanted, event.worker, event.server});
+    }
+    state.part = 0;
+    if (--state.missing > 0) return;
+    state.missing = servers_.size();
+    state.computes_on = state.fetched;
+    state.seconds = gradient_seconds(event.worker);
+    if (!workers_.director) return after(state.seconds, {Kind::computed, event.worker});
+    after(workers_.latency, {Kind::begins, event.worker});
+  }
+  void send_images(int worker) {
+    const int parts = workers_.director->micro_batches;
+    for (int part = 0; part < parts; ++part) {
+      send_behind({count_, worker, share() * workers_.director->images / parts, {Kind::images_arrive, worker}});
+    }
+  }
+  void take_images(int worker) {
+    State& state = states_[slot(worker)];
+    const int parts = workers_.director->micro_batches;
+    work(state.free, workers_.director->forward * state.seconds / parts);
+    if (++state.images < parts) return;
+    state.images = 0;
+    after(state.free - now_, {Kind::forwarded, worker});
+  }
+  void take_gradient(const Event& event) {
+    end_turn(gradient_turns_, workers_.latency);
+    ServerState& server = servers_[slot(event.server)];
+    if (is_late(server, event.worker)) return catch_up(event);
+    const auto& director = workers_.director;
+    double seconds = workers_.apply;
+    if (director) seconds = director->take + (synchronous() ? 0.0 : director->update);
+    after(work(free_of(server), server.part * seconds), {Kind::applied, event.worker, event.server});
   }
 
   /// Returns the seconds of the work between two transfers.
@@ -239,13 +314,7 @@ class ReplicaSimulation {
     const double share = run_.scheme == Scheme::split ? 1.0 / count_ : 1.0;
     const double mean = share * workers_.gradient[slot(worker)];
     const int steps = run_.scheme == Scheme::join ? run_.local_steps : 1;
-    if (run_.jitter == 0.0) return steps * mean;
-    const double deviation = std::sqrt(std::log1p(run_.jitter * run_.jitter));
-    double seconds = 0.0;
-    for (int step = 0; step < steps; ++step) {
-      seconds += mean * std::exp(deviation * random_[slot(worker)].normal() - 0.5 * deviation * deviation);
-    }
-    return seconds;
+    return seconds_with_jitter(mean, steps, run_.jitter, random_[slot(worker)]);
   }
 
   /// Whether a gradient is of an iteration that has ended without it.
@@ -253,15 +322,28 @@ class ReplicaSimulation {
     return synchronous() && server.sent[slot(worker)] < server.iteration;
   }
 
+  /// Sends the newest weights to a worker whose gradient was dropped, once they are there.
+  void catch_up(const Event& late) {
+    ServerState& server = servers_[slot(late.server)];
+    if (server.ended == server.iteration) return send_weights(late.server, late.worker);
+    server.waiting.push_back(late.worker);
+  }
+
   void end_gradient_of_iteration(const Event& event) {
     ServerState& server = servers_[slot(event.server)];
-    if (is_late(server, event.worker)) return send_weights(event.server, event.worker);
+    if (is_late(server, event.worker)) return catch_up(event);
     server.waiting.push_back(event.worker);
     if (static_cast<int>(server.waiting.size()) < needed(server.iteration)) return;
     ++server.iteration;
-    const auto slowest = std::ranges::min(servers_, {}, &ServerState::iteration).iteration;
+    if (!workers_.director) return end_iteration(event.server);
+    const double sum = workers_.director->add * static_cast<double>(server.waiting.size());
+    after(work(free_of(server), server.part * (sum + workers_.director->update)), {Kind::updated, 0, event.server});
+  }
+  void end_iteration(int server) {
+    const int ended = ++servers_[slot(server)].ended;
+    const auto slowest = std::ranges::min(servers_, {}, &ServerState::ended).ended;
     if (slowest > static_cast<int>(ends_.size())) ends_.push_back(now_);
-    if (server.iteration < units()) send_weights_to_all(event.server);
+    if (ended < units()) send_weights_to_all(server);
   }
 
   void end_gradient(const Event& event) {
@@ -285,52 +367,26 @@ class ReplicaSimulation {
   std::vector<ServerState> servers_;
   std::vector<State> states_;   ///< by worker
   std::vector<Random> random_;  ///< by worker, so that all schemes see the same jitter
+  double in_stages_ = 0.0;      ///< the sum of the director's stages
   double now_ = 0.0;
+  double thread_free_ = 0.0;  ///< when the director's thread has done what it was given
   int given_ = 0;             ///< batches that workers have been given, in the asynchronous scheme
   int updates_ = 0;           ///< gradients that all servers have applied, in the asynchronous scheme
   double staleness_ = 0.0;    ///< the sum over these gradients
   std::vector<double> ends_;  ///< when each unit ended
   std::vector<Transfer> transfers_;
-  std::vector<int> waiting_;    ///< transfers that have not started, by index
-  std::vector<bool> sends_;     ///< by node, with the semaphore
-  std::vector<bool> receives_;  ///< by node, with the semaphore
+  std::vector<int> waiting_;     ///< transfers that have not started, by index
+  std::vector<bool> sends_;      ///< by node, with the semaphore
+  std::vector<bool> receives_;   ///< by node, with the semaphore
+  std::deque<Transfer> queued_;  ///< in the director's card; all of them wait equally long
+  Turns weights_turns_;
+  Turns gradient_turns_;
   std::vector<int> ended_;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
   std::uint64_t numbers_ = 0;
 };
 
 }  // namespace
-
-Setting setting_of(const Workers& workers, const ReplicaRun& run) {
-  const auto count = static_cast<int>(workers.gradient.size());
-  Setting setting{.scheme = run.scheme,
-                  .server = run.server,
-                  .workers = count,
-                  .batches = run.batches,
-                  .local_steps = run.scheme == Scheme::join ? run.local_steps : 1};
-  double least = kForever;
-  for (const NodeLink& link : workers.links) least = std::min({least, link.out, link.in});
-  if (run.server == Server::central) least = std::min({least, workers.server.out, workers.server.in});
-  setting.transfer = workers.bytes / least;
-  setting.gradient = std::ranges::max(workers.gradient);
-  if (run.scheme == Scheme::async) {
-    double batches_a_second = 0.0;
-    for (const double seconds : workers.gradient) batches_a_second += 1.0 / seconds;
-    setting.gradient = count / batches_a_second;
-  }
-  return setting;
-}
-
-double seconds_alone(const Workers& workers, int batches) { return batches * std::ranges::min(workers.gradient); }
-
-std::vector<double> spread(const std::vector<double>& tensors, std::size_t servers) {
-  if (tensors.empty()) return std::vector<double>(servers, 1.0 / static_cast<double>(servers));
-  std::vector<double> parts(servers, 0.0);
-  for (const double tensor : tensors) *std::ranges::min_element(parts) += tensor;
-  const double all = std::accumulate(parts.begin(), parts.end(), 0.0);
-  for (double& part : parts) part /= all;
-  return parts;
-}
 
 ReplicaTimes simulate(const Workers& workers, const ReplicaRun& run) {
   invariant(!workers.gradient.empty() && workers.links.size() == workers.gradient.size(), "each worker has a link");

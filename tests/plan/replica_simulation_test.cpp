@@ -220,6 +220,20 @@ TEST(ReplicaSimulation, TheLastIterationOfJoinHasTheBatchesThatAreLeft) {
   EXPECT_NEAR(ten, 2 * (8 * 0.1 + 1.0) + (4 * 0.1 + 1.0), 1e-9);
 }
 
+TEST(ReplicaSimulation, SkippedBatchesDoNotCount) {
+  const Workers workers = equal(4, {1.0, 0.1});
+  const auto seconds = [&](Scheme scheme, int batches, int skipped) {
+    return simulate(workers, {.scheme = scheme, .batches = batches, .jitter = 0.1, .skipped = skipped}).seconds;
+  };
+  EXPECT_NEAR(seconds(Scheme::join, 40, 12), seconds(Scheme::join, 40, 0) - seconds(Scheme::join, 12, 0), 1e-9);
+  EXPECT_NEAR(seconds(Scheme::split, 40, 12), seconds(Scheme::split, 40, 0) - seconds(Scheme::split, 12, 0), 1e-9);
+  // Workers that come apart are faster after the beginning.
+  EXPECT_LT(seconds(Scheme::async, 80, 40), 0.5 * seconds(Scheme::async, 80, 0));
+  // Of a training that is simulated in part, more than that part may be skipped.
+  const double last = seconds(Scheme::join, 8'000'000, 7'999'996);
+  EXPECT_NEAR(last, seconds(Scheme::join, 8'000'000, 0) / 2'000'000, 0.05 * last);
+}
+
 TEST(ReplicaSimulation, LongTrainingsAreSimulatedInPart) {
   for (const Scheme scheme : kSchemes) {
     for (const Server server : kServers) {
@@ -231,6 +245,98 @@ TEST(ReplicaSimulation, LongTrainingsAreSimulatedInPart) {
       }
     }
   }
+}
+
+/// A worker whose gradient takes a second, of which forward 0.4 s, and whose link carries all weights in 0.1 s.
+Workers directed(int count, const Director& director) {
+  Workers workers = equal(count, {1.0, 0.1});
+  workers.director = director;
+  workers.director->forward = 0.4;
+  return workers;
+}
+
+double seconds_of_iteration(const Workers& workers) {
+  const int batches = 10 * static_cast<int>(workers.gradient.size());
+  return simulate(workers, {Scheme::join, Server::central, batches}).seconds / 10;
+}
+
+TEST(ReplicaSimulation, ADirectorsImagesMapsAndDenseLayersTakeTime) {
+  // Images take 0.05 s, maps 0.02 s each way, and the gradients of the dense layers' weights less than the worker's backward pass.
+  const Director director{.images = 0.5, .maps = 0.2, .head = 0.3, .head_weights = 0.5, .stages = {}};
+  const double batch = 0.1 + 0.05 + 0.4 + 0.02 + 0.3 + 0.02 + 0.6 + 0.1;
+  EXPECT_NEAR(seconds_of_iteration(directed(1, director)), batch, 1e-9);
+  for (const Scheme scheme : {Scheme::async, Scheme::split}) {
+    EXPECT_NEAR(simulate(directed(1, director), {scheme, Server::central, 10}).seconds, 10 * batch, 1e-9);
+  }
+  // The director cannot take the gradient while it computes those of the dense layers.
+  Director slow = director;
+  slow.head_weights = 1.0;
+  EXPECT_NEAR(seconds_of_iteration(directed(1, slow)), batch - 0.02 - 0.6 - 0.1 + 1.0, 1e-9);
+}
+
+TEST(ReplicaSimulation, MicroBatchesArriveWhileOthersAreComputed) {
+  Director director{.images = 2.0, .micro_batches = 4, .stages = {}};
+  // The images of a micro-batch take 0.05 s, and computing them 0.1 s.
+  EXPECT_NEAR(seconds_of_iteration(directed(1, director)), 0.1 + 0.05 + 4 * 0.1 + 0.6 + 0.1, 1e-9);
+  director.images = 8.0;  // they take 0.2 s
+  EXPECT_NEAR(seconds_of_iteration(directed(1, director)), 0.1 + 4 * 0.2 + 0.1 + 0.6 + 0.1, 1e-9);
+}
+
+TEST(ReplicaSimulation, ADirectorComputesTheDenseLayersOfOneWorkerAfterTheOther) {
+  Workers workers = directed(4, {.head = 0.3, .stages = {}});
+  workers.bytes = 1e-6;
+  EXPECT_NEAR(seconds_of_iteration(workers), 0.4 + 4 * 0.3 + 0.6, 1e-5);
+  // Workers that split a batch have a quarter of it each.
+  EXPECT_NEAR(simulate(workers, {Scheme::split, Server::central, 10}).seconds, 10 * (0.1 + 4 * 0.075 + 0.15), 1e-4);
+}
+
+TEST(ReplicaSimulation, ADirectorUpdatesWhenAllGradientsAreThere) {
+  const Director director{.take = 0.01, .add = 0.02, .update = 0.05, .stages = {}};
+  EXPECT_NEAR(seconds_of_iteration(directed(4, director)), 8 * 0.1 + 1.0 + 4 * 0.01 + 4 * 0.02 + 0.05, 1e-9);
+  EXPECT_NEAR(simulate(directed(1, director), {Scheme::async, Server::central, 10}).seconds, 10 * (1.2 + 0.01 + 0.05),
+              1e-9);
+  // In the same time, the gradient of a backup worker that comes during the update is dropped.
+  Workers late = directed(2, {.update = 0.5, .stages = {}});
+  late.gradient[1] = 1.2;
+  late.bytes = 1e-6;
+  EXPECT_NEAR(simulate(late, {.scheme = Scheme::join, .server = Server::central, .batches = 10, .backup = 1}).seconds,
+              10 * 1.5, 1e-4);
+}
+
+TEST(ReplicaSimulation, AWorkerAsksForTheWeightsPartByPart) {
+  Workers workers = directed(1, {.between = 0.04, .stages = {1.0, 3.0}});
+  workers.latency = 0.001;
+  // Two messages come before the first part and one before the second, and the worker handles a quarter of the weights in
+  // between. Two messages ask for the gradient. One each are both parts, the start, images, maps, their gradients, and the gradient.
+  EXPECT_NEAR(seconds_of_iteration(workers), 0.1 + 0.01 + 1.0 + 0.1 + (2 + 1 + 2 + 7) * 0.001, 1e-9);
+  // The director gets the weights ready for both workers before it sends any. Both handle their parts at the same time.
+  workers = directed(2, {.give = 0.002, .between = 0.04, .stages = std::vector<double>(20, 1.0)});
+  EXPECT_NEAR(seconds_of_iteration(workers), 2 * 0.002 + 2 * 0.1 + 0.038 + 1.0 + 2 * 0.1, 1e-9);
+}
+
+TEST(ReplicaSimulation, PartsWaitInTheQueueOfABusyCard) {
+  // The server sends to the first worker, whose link is slow, for as long as to the second one. Nine parts and the images of the
+  // second worker wait for 0.01 s each.
+  Workers workers = directed(2, {.queue = 0.1, .stages = std::vector<double>(10, 1.0)});
+  workers.links[0].in = 0.5;
+  workers.gradient[1] = 10.0;
+  EXPECT_NEAR(simulate(workers, {Scheme::join, Server::central, 2}).seconds, 1.0 / 9.5 + 10 * 0.01 + 10.0 + 0.1, 1e-9);
+  // A worker by itself finds the card idle.
+  Workers one = directed(1, {.images = 2.0, .queue = 0.1, .stages = std::vector<double>(10, 1.0)});
+  EXPECT_NEAR(seconds_of_iteration(one), 0.1 + 0.2 + 1.0 + 0.1, 1e-9);
+}
+
+TEST(ReplicaSimulation, ADirectorsSemaphoreLetsOneWorkerHaveAllParts) {
+  const Workers workers = directed(4, {.between = 0.04, .stages = {1.0, 3.0}});
+  // The first worker has the weights after 0.11 s, and the others 0.11 s after one another, as have the gradients.
+  EXPECT_NEAR(simulate(workers, {Scheme::join, Server::central, 40, true}).seconds, 10 * (4 * 0.11 + 1.0 + 0.1), 1e-9);
+}
+
+TEST(ReplicaSimulation, AMachineByItselfComputesTheDenseLayers) {
+  const Workers workers = directed(2, {.head = 0.3, .head_weights = 0.2, .stages = {}});
+  EXPECT_DOUBLE_EQ(seconds_alone(workers, 10), 15.0);
+  EXPECT_DOUBLE_EQ(setting_of(workers, {Scheme::join, Server::central, 10}).gradient, 1.5);
+  EXPECT_DOUBLE_EQ(setting_of(workers, {Scheme::async, Server::central, 10}).gradient, 1.5);
 }
 
 TEST(ReplicaSimulation, CountsTheUpdatesBetweenWeightsAndGradient) {

@@ -145,6 +145,47 @@ TEST_F(Programs, AnEstimateTakesTheMachinesOfARun) {
   EXPECT_THAT(mixed.output(), HasSubstr("give the folder of one run"));
 }
 
+TEST_F(Programs, AnEstimateKnowsTheMasterOfARunWithReplicas) {
+  Process a({kSlave, endpoint_, "--insecure", "--name", "a", "--device", "paced:1"});
+  Process train =
+      master({"train", kSource + "/nets/glyphs.yaml", "--slaves", "1", "--sync", "join", "--steps", "2", "--batch",
+              "20", "--listen", endpoint_, "--insecure", "--out", folder("run"), "--device", "paced:1"});
+  ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
+  const Words words{"--from-run", folder("run"), "--master", "--link",    "10",  "--seeds",
+                    "1",          "--jitter",    "0",        "--output",  "csv", "--type",
+                    "sync-join",  "--server",    "central",  "--batches", "8"};
+  const std::vector<Row> rows = rows_of(estimate(words));
+  constexpr double kBytesPerSecond = 1.18e6;
+  constexpr double kFilters = 4 * (16 * 25 + 16 + 32 * 16 * 25 + 32);
+  constexpr double kMaps = 4.0 * 20 * 32 * 7 * 7;
+  constexpr double kImages = 4.0 * 20 * 28 * 28;
+  EXPECT_NEAR(std::stod(rows.at(0).at("transfer_s")), kFilters / kBytesPerSecond, 1e-4) << "no dense layers";
+  EXPECT_NEAR(std::stod(rows.at(0).at("gradient_s")), 0.3, 0.1) << "with dense layers";
+  const double least = std::stod(rows[0].at("gradient_s")) + (2 * kFilters + 2 * kMaps) / kBytesPerSecond;
+  const double seconds = std::stod(rows[0].at("simulated_s")) / 8;
+  EXPECT_GT(seconds, least);
+  EXPECT_LT(seconds, least + kImages / kBytesPerSecond + 0.1);
+  Process without({kBench, "estimate", "--from-run", folder("run"), "--master", "--t-grad", "1"});
+  EXPECT_EQ(without.wait(30s), kUsage);
+}
+
+TEST_F(Programs, AnEstimateOfTheMasterNeedsARunOfReplicasOfOneSlave) {
+  Process alone = master(
+      {"train", kSource + "/nets/glyphs.yaml", "--steps", "1", "--out", folder("alone"), "--device", "paced:100"});
+  ASSERT_EQ(alone.wait(100s), kSuccess) << alone.output();
+  Process needs({kBench, "estimate", "--from-run", folder("alone"), "--master"});
+  EXPECT_EQ(needs.wait(30s), kFailure);
+  EXPECT_THAT(needs.output(), HasSubstr("--master needs a run with slaves"));
+  Process a({kSlave, endpoint_, "--insecure", "--name", "a", "--device", "paced:20"});
+  Process b({kSlave, endpoint_, "--insecure", "--name", "b", "--device", "paced:20"});
+  Process train = master({"train", kSource + "/nets/glyphs.yaml", "--slaves", "2", "--layout", "samples", "--steps",
+                          "1", "--listen", endpoint_, "--insecure", "--out", folder("run"), "--device", "paced:20"});
+  ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
+  Process tiles({kBench, "estimate", "--from-run", folder("run"), "--master"});
+  EXPECT_EQ(tiles.wait(30s), kFailure);
+  EXPECT_THAT(tiles.output(), HasSubstr("its replica has 2 members"));
+}
+
 TEST_F(Programs, AnEstimateTakesTheSpeedOfARunWithoutSlaves) {
   Process train =
       master({"train", kSource + "/nets/glyphs.yaml", "--set", "conv1.filters=2", "--set", "conv2.filters=2", "--batch",
@@ -236,12 +277,13 @@ INSTANTIATE_TEST_SUITE_P(
         with_times("OutWithoutPlot", {"--out", "folder"}, "--out needs --output plot"),
         with_times("Jitter", {"--jitter", "301"}, "--jitter: '301' is not a number from 0 to 300"),
         with_times("Latency", {"--latency", "-1"}, "--latency"), with_times("Apply", {"--t-apply", "x"}, "--t-apply"),
+        with_times("SkipsAll", {"--skip", "128"}, "--skip 128 leaves none of 128 batches"),
         with_times("BackupOfSplit", {"--backup", "1", "--type", "sync-split"}, "--backup is for sync-join"),
         with_times("BackupOfAll", {"--backup", "4", "--workers", "4"}, "--backup 4 leaves no worker of 4"),
         with_times("SyncEvery", {"--sync-every", "0"}, "--sync-every"),
         with_times("Seeds", {"--seeds", "0"}, "--seeds"),
         with_times("LinkOfNoNet", {"--link", "100"}, "--t-comm and --link exclude each other"),
-        with_times("WireOfNoNet", {"--wire", "bf16"}, "exclude"),
+        with_times("WireOfNoNet", {"--wire", "bf16"}, "exclude"), with_times("MasterOfNoRun", {"--master"}, "--master"),
         with_times("DeviceOfNoNet", {"--device", "cpu"}, "--device"),
         with_times("DeviceOfGivenTimes", {"--net", kSource + "/nets/glyphs.yaml", "--device", "cpu"}, "exclude"),
         BadEstimate{"NoNet", {"--net", "no.yaml"}, kFailure, "no.yaml"},

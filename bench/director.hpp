@@ -1,0 +1,20 @@
+// What convoy-master does in a training with replicas, timed on this machine for the simulation of the training.
+#pragma once
+
+#include <string>
+
+#include "nets/graph/net.hpp"
+#include "plan/calibration.hpp"
+#include "plan/plan.hpp"
+#include "plan/replica_simulation.hpp"
+
+namespace convoy {
+
+/// Returns the plan of the first replica of a run, from its folder. Throws Error unless the replica is one slave.
+Plan plan_of_replica(const std::string& folder, const Cut& parts);
+
+/// Returns the traffic of a replica's plan, the heads as they were timed in a run, and the master's own work on gradients and weights,
+/// which this machine does a few times to time it.
+estimate::Director director_of(const Net& net, const Cut& parts, const Plan& plan, const Calibration& timed);
+
+}  // namespace convoy
