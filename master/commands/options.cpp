@@ -206,6 +206,18 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
       ->check(one_of({"split", "join", "none"}))
       ->default_str("split");
   command
+      .add_option_function<std::string>(
+          "--server",
+          [&options](const std::string& word) {
+            options.server = word == "distributed" ? Server::distributed : Server::central;
+          },
+          "with --sync join or none: who updates the weights. central: the master, by the gradients that replicas send "
+          "it; "
+          "distributed, with join alone: the members, of which each updates its part, under one plan for the images of "
+          "all replicas")
+      ->check(one_of({"central", "distributed"}))
+      ->default_str("central");
+  command
       .add_option(
           "--replicas", options.replicas,
           "with --sync join or none: number of replicas, into which the slaves are grouped so that all are about "
@@ -218,10 +230,20 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
       ->check(whole_number(0, 255));
   command
       .add_option(
+          "--sync-every", options.sync_every,
+          "with --sync join: each replica updates its own weights by its own gradients, and after so many steps, and "
+          "at the end of an epoch, all go on from the mean of their models; for slow links")
+      ->check(whole_number(1, 1000000));
+  command
+      .add_option(
           "--staleness", options.staleness,
           "with --sync none: most updates between the time when a replica reads the weights and the update by its "
           "gradients (default: no bound)")
       ->check(whole_number(0, 1000000));
+  command.add_flag(
+      "--semaphore", options.semaphore,
+      "with --sync join or none: send weights to one replica at a time, and take the gradients of one at a "
+      "time, each at the full speed of the link");
   command.add_flag("--scale-rate", options.scale_rate,
                    "with --sync join: multiply the learning rate by the number of batches whose gradients count");
 }
