@@ -12,15 +12,17 @@
 namespace convoy {
 
 /// A step takes a batch for each replica, and each replica updates its own weights by its own batch. After every `period`
-/// steps of an epoch, and at its end, the replicas exchange their models: each goes on from the mean of all, which is that of the weights,
-/// of the running averages and of the optimizer's moments. Between two exchanges no weights and no gradients travel.
+/// steps of an epoch, and at its end, the replicas exchange their models: each goes on from the mean of all, which is that
+/// of the weights, of the running averages and of the optimizer's moments. Between two exchanges no weights and no
+/// gradients travel.
 ///   - With one replica, training is the same to the bit as on one machine.
-///   - With a period of 1 and SGD, with or without momentum, a step is the same as that of JoinLearner, up to rounding, because the
-///     update is linear in the gradient. With Adam it is not.
+///   - With a period of 1 and SGD, with or without momentum, a step is the same as that of JoinLearner, up to rounding,
+///     because the update is linear in the gradient. With Adam it is not.
 ///   - Between two exchanges there is no one model, so that checkpoints, tests and the end of a run wait for the next one.
 ///
-/// A replica that loses a member goes on from the last mean, and so does one that has lost all of them and is given new ones; what it
-/// did since is lost. The mean is that of the replicas that have trained since. If none has, Rewound goes back to the last mean.
+/// A replica that loses a member goes on from the last mean, and so does one that has lost all of them and is given new
+/// ones; what it did since is lost. The mean is that of the replicas that have trained since. If none has, Rewound goes
+/// back to the last mean.
 class LocalStepsLearner : public ReplicaLearner {
  public:
   /// The cut of the replicas, of which there are `parts`, is `cut`, with the optimizer's moments. `pace`: see NetLearner.

@@ -211,12 +211,9 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
           [&options](const std::string& word) {
             options.server = word == "distributed" ? Server::distributed : Server::central;
           },
-          "with --sync join or none: who updates the weights. central: the master, by the gradients that replicas send "
-          "it; "
-          "distributed, with join alone: the members, of which each updates its part, under one plan for the images of "
-          "all replicas")
-      ->check(one_of({"central", "distributed"}))
-      ->default_str("central");
+          "with --sync join or none: who updates the weights, the master (central) or, with join alone, the members, "
+          "each of them a part (distributed)")
+      ->check(one_of({"central", "distributed"}));
   command
       .add_option(
           "--replicas", options.replicas,
@@ -229,10 +226,8 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
                   "replicas hold nobody up")
       ->check(whole_number(0, 255));
   command
-      .add_option(
-          "--sync-every", options.sync_every,
-          "with --sync join: each replica updates its own weights by its own gradients, and after so many steps, and "
-          "at the end of an epoch, all go on from the mean of their models; for slow links")
+      .add_option("--sync-every", options.sync_every,
+                  "with --sync join: steps in which replicas train by themselves before they average their models")
       ->check(whole_number(1, 1000000));
   command
       .add_option(
@@ -240,10 +235,8 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
           "with --sync none: most updates between the time when a replica reads the weights and the update by its "
           "gradients (default: no bound)")
       ->check(whole_number(0, 1000000));
-  command.add_flag(
-      "--semaphore", options.semaphore,
-      "with --sync join or none: send weights to one replica at a time, and take the gradients of one at a "
-      "time, each at the full speed of the link");
+  command.add_flag("--semaphore", options.semaphore,
+                   "with --sync join or none: one replica at a time is sent weights, and one sends gradients");
   command.add_flag("--scale-rate", options.scale_rate,
                    "with --sync join: multiply the learning rate by the number of batches whose gradients count");
 }
