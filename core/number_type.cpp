@@ -1,6 +1,7 @@
 #include "core/number_type.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -146,6 +147,17 @@ void encode(NumberType type, std::span<const float> from, std::byte* to) {
     case NumberType::bf16: encode_as<Bf16>(from, to); return;
     case NumberType::fp16: encode_as<Fp16>(from, to); return;
     case NumberType::int8: break;
+  }
+}
+
+void round_to(NumberType type, std::span<float> values) {
+  if (type == NumberType::fp32) return;
+  constexpr std::size_t kSome = 4096;
+  std::array<std::byte, kSome * sizeof(float)> bytes;
+  for (std::size_t done = 0; done < values.size(); done += kSome) {
+    const auto some = values.subspan(done, std::min(kSome, values.size() - done));
+    encode(type, some, bytes.data());
+    decode(type, bytes.data(), some);
   }
 }
 

@@ -23,6 +23,9 @@ void encode(NumberType type, std::span<const float> from, std::byte* to);
 /// Decodes to.size() values from `from`. Every value of `type` is a float, so nothing is rounded.
 void decode(NumberType type, const std::byte* from, std::span<float> to);
 
+/// Replaces each value by the one that arrives when it travels in a type other than int8.
+void round_to(NumberType type, std::span<float> values);
+
 /// Encodes int8. Each value is rounded up or down, at random, to a multiple of its block's largest magnitude / 127, so
 /// that the expected value is exact (stochastic rounding: Gupta et al., "Deep learning with limited numerical
 /// precision", ICML 2015). The bits of `seed` decide the direction. A block that contains an infinity or NaN decodes to

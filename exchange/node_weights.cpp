@@ -1,7 +1,6 @@
 // The weights of a node: their gradients, their update, and the parameters that other nodes send.
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "core/stopwatch.hpp"
@@ -30,18 +29,6 @@ std::vector<Tensor> zero_gradients(const Stage& stage, int filters) {
     gradients.push_back(each.trained ? Tensor(each.shape, 0.0F) : Tensor());
   }
   return gradients;
-}
-
-/// Replaces the values by those that travel in a number type.
-void round_to(NumberType type, std::span<float> values) {
-  if (type == NumberType::fp32) return;
-  constexpr std::size_t kSome = 4096;
-  std::array<std::byte, kSome * sizeof(float)> bytes;
-  for (std::size_t first = 0; first < values.size(); first += kSome) {
-    const std::span<float> some = values.subspan(first, std::min(kSome, values.size() - first));
-    encode(type, some, bytes.data());
-    decode(type, bytes.data(), some);
-  }
 }
 
 /// The values of some filters in the gradients of one parameter of filters `of`.

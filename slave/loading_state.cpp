@@ -9,17 +9,17 @@ LoadingState::LoadingState(const wire::Load& task, const Stage& stage, StateCach
       blocks_(wire::state_blocks(task.filters)),
       state_{task.stage_index, task.filters, zero_state(stage, task.filters.count)},
       wanted_{task.stage_index, {}},
-      reader_({}) {
+      reader_(std::vector<wire::Typed<float>>()) {
   if (task.contents.size() != blocks_.size()) {
     fail("the Load has {} hashes, but its {} filters make {} blocks", task.contents.size(), task.filters.count,
          blocks_.size());
   }
-  std::vector<std::span<float>> missing;
+  std::vector<wire::Typed<float>> missing;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     parts_.push_back(zero_state(stage, blocks_[b].count));
-    const std::vector<std::span<float>> values = wire::values_of(parts_.back());
-    if (cache.find(task.contents[b], values)) continue;
+    if (cache.find(task.contents[b], wire::values_of(parts_.back()))) continue;
     wanted_.blocks.push_back(static_cast<std::uint32_t>(b));
+    const std::vector<wire::Typed<float>> values = wire::values_of(parts_.back(), stage, task.type);
     missing.insert(missing.end(), values.begin(), values.end());
   }
   reader_ = wire::ValueReader(std::move(missing));

@@ -26,7 +26,8 @@ MovingStates::MovingStates(const std::vector<wire::StateMove>& moves, int self, 
     const Stage& stage = trunk.at(move.stage_index);
     if (move.from == self) leaving_.push_back({move.to, held(move, kept)});
     if (move.to != self) continue;
-    Coming coming{{move.stage_index, move.filters, zero_state(stage, move.filters.count)}, wire::ValueReader({})};
+    Coming coming{{move.stage_index, move.filters, zero_state(stage, move.filters.count)},
+                  wire::ValueReader(std::vector<wire::Typed<float>>())};
     coming.reader = wire::ValueReader(wire::values_of(coming.state.state));
     coming_[move.from].push_back(std::move(coming));
   }

@@ -151,7 +151,8 @@ void Session::on(const wire::Snapshot& task) {
   if (task.gradients && !gradients_) fail("gradients were asked for before a training step");
   const ShardState state =
       task.gradients ? node().gradients(task.stage_index, task.filters) : node().state(task.stage_index, task.filters);
-  wire::send_values({.step = 0, .task = task.stage_index, .first = 0}, wire::values_of(state),
+  wire::send_values({.step = 0, .task = task.stage_index, .first = 0},
+                    wire::values_of(state, node().trunk()[task.stage_index], task.type),
                     [this](const wire::Envelope& piece) { states_.push_back(piece); });
   if (task.gradients) return;
   // After a loss, the master loads the snapshot again, and blocks that are still in the cache need not travel.

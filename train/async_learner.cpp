@@ -7,7 +7,7 @@ namespace convoy {
 
 AsyncLearner::AsyncLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts,
                            std::optional<int> bound, int threads, std::optional<HeadPace> pace)
-    : ReplicaLearner(std::move(replicas), cut, batch, parts, threads, std::move(pace)), bound_(bound), at_once_(parts) {
+    : ServerLearner(std::move(replicas), cut, batch, parts, threads, std::move(pace)), bound_(bound), at_once_(parts) {
   if (bound_) at_once_ = std::min(at_once_, *bound_ + 1);
 }
 
@@ -74,7 +74,7 @@ BatchLoss AsyncLearner::take() {
   }
   step_ = last_given_ - static_cast<long>(flights_.size()) + 1;
   staleness_ = version_ - taken->version;
-  gradients_ = std::move(taken->result->gradients);
+  gradients_ = server_.arrived(std::move(taken->result->gradients));
   const BatchLoss loss = taken->result->loss;
   std::erase(come_, taken->task);
   flights_.erase(taken);
@@ -82,7 +82,7 @@ BatchLoss AsyncLearner::take() {
 }
 
 void AsyncLearner::apply(const UpdateStep& step, const Progress& after) {
-  ReplicaLearner::apply(step, after);
+  ServerLearner::apply(step, after);
   ++version_;
 }
 

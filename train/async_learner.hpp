@@ -17,7 +17,7 @@ namespace convoy {
 /// at most bound + 1 batches are computed at once (Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel
 /// Parameter Server, NIPS 2013). The running averages are those of the batch whose gradients came last. With one replica, or
 /// a bound of 0, training is the same to the bit as on one machine.
-class AsyncLearner : public ReplicaLearner {
+class AsyncLearner : public ServerLearner {
  public:
   /// At most `parts` batches are computed at once.
   AsyncLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts,

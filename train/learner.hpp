@@ -71,6 +71,9 @@ class Learner {
   /// The loss in testing over the first `count` images of the last outputs().
   virtual BatchLoss test_loss(const std::vector<int>& labels, int count) = 0;
 
+  /// Whether the learner has one model, which state(), outputs() and a checkpoint need. Several copies of the net that train by
+  /// themselves are none until they are joined; the training loop goes on until they are before it saves, tests or ends.
+  virtual bool has_model() const { return true; }
   /// All parameters with the optimizer's moments.
   virtual std::shared_ptr<const ModelState> state() = 0;
   /// Sets all parameters and moments, and goes on from the progress of training.

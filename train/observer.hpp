@@ -34,6 +34,7 @@ struct RunStart {
   long first_step = 0;  ///< number of steps done before a resume
   std::vector<Stage> stages;
   Plan plan;
+  int replicas = 0;                       ///< copies of the net that train; 0 where all members share each batch
   std::vector<Plan> other_replicas = {};  ///< the plans of all replicas but the first
 };
 

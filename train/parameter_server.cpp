@@ -22,14 +22,20 @@ void for_each_layer(ModelState& model, const ModelState& gradients, const Cut& c
   }
 }
 
+/// The values and moments of all parameters.
 template <class Model>
-auto values_of(Model& model) {
-  std::vector<decltype(&model.head[0].bias.value)> values;
-  for (auto& stage : model.trunk) {
-    for (auto& parameter : stage.parameters) values.push_back(&parameter.value);
+auto tensors_in(Model& model) {
+  std::vector<decltype(&model.head[0].bias.value)> tensors;
+  const auto add = [&](auto& parameter) {
+    tensors.push_back(&parameter.value);
+    for (auto& moment : parameter.moments) tensors.push_back(&moment);
+  };
+  for (auto& stage : model.trunk) std::ranges::for_each(stage.parameters, add);
+  for (auto& dense : model.head) {
+    add(dense.weights);
+    add(dense.bias);
   }
-  for (auto& dense : model.head) values.insert(values.end(), {&dense.weights.value, &dense.bias.value});
-  return values;
+  return tensors;
 }
 
 }  // namespace
@@ -40,12 +46,12 @@ Cut without_moments(Cut cut) {
   return cut;
 }
 
-ModelState mean_of(std::vector<ModelState> gradients) {
-  ModelState sum = std::move(gradients.front());
-  const float share = 1.0F / static_cast<float>(gradients.size());
-  const auto sums = values_of(sum);
-  for (std::size_t each = 1; each < gradients.size(); ++each) {
-    const auto more = values_of(std::as_const(gradients[each]));
+ModelState mean_of(std::vector<ModelState> models) {
+  ModelState sum = std::move(models.front());
+  const float share = 1.0F / static_cast<float>(models.size());
+  const auto sums = tensors_in(sum);
+  for (std::size_t each = 1; each < models.size(); ++each) {
+    const auto more = tensors_in(std::as_const(models[each]));
     for (std::size_t v = 0; v < sums.size(); ++v) {
       float* to = sums[v]->data();
       const float* from = more[v]->data();
@@ -66,15 +72,27 @@ void ParameterServer::load(const ModelState& model) {
 
 std::shared_ptr<const ModelState> ParameterServer::weights() {
   if (weights_ != nullptr) return weights_;
-  auto weights = std::make_shared<ModelState>();
+  ModelState weights;
   for (const ShardState& stage : model_.trunk) {
-    ShardState& values = weights->trunk.emplace_back();
+    ShardState& values = weights.trunk.emplace_back();
     for (const Parameter& parameter : stage.parameters) values.parameters.push_back({parameter.value, {}});
   }
   for (const DenseState<float>& dense : model_.head) {
-    weights->head.push_back({dense.name, {dense.weights.value, {}}, {dense.bias.value, {}}});
+    weights.head.push_back({dense.name, {dense.weights.value, {}}, {dense.bias.value, {}}});
   }
-  return weights_ = std::move(weights);
+  return weights_ = std::make_shared<const ModelState>(arrived(std::move(weights)));
+}
+
+ModelState ParameterServer::arrived(ModelState gradients) const {
+  if (type_ == NumberType::fp32) return gradients;
+  for (std::size_t s = 0; s < gradients.trunk.size(); ++s) {
+    std::vector<Parameter>& parameters = gradients.trunk[s].parameters;
+    const std::vector<ParameterSpec> specs = parameters_of(cut_.trunk[s], cut_.trunk[s].conv.filters);
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      if (specs[p].trained) round_to(type_, parameters[p].value.span());
+    }
+  }
+  return gradients;
 }
 
 double ParameterServer::squares(const ModelState& gradients) const {

@@ -19,12 +19,20 @@ namespace convoy {
 /// The net of a replica, whose members keep no moments because the server has them.
 Cut without_moments(Cut cut);
 
-/// The mean of the gradients of several batches, added in their order.
-ModelState mean_of(std::vector<ModelState> gradients);
+/// The mean of the gradients of several batches, or of models with their moments, added in their order.
+ModelState mean_of(std::vector<ModelState> models);
 
 class ParameterServer {
  public:
   explicit ParameterServer(const Cut& cut) : cut_(cut) {}
+
+  /// From now on, weights and gradients of stages are rounded to this type, as they are where they travel in it, so that it
+  /// makes no difference who computes a batch. The server's own weights and sums are not rounded; nor are running
+  /// averages and dense layers.
+  void carry_in(NumberType type) {
+    type_ = type;
+    weights_.reset();
+  }
 
   void load(const ModelState& model);
   /// The weights and running averages, without moments; shared by all callers until the next update() or load().
@@ -32,6 +40,8 @@ class ParameterServer {
   /// All parameters with the optimizer's moments.
   std::shared_ptr<const ModelState> state() const { return std::make_shared<const ModelState>(model_); }
 
+  /// The gradients as the server takes them; see carry_in().
+  ModelState arrived(ModelState gradients) const;
   /// The sum of the squares of all gradients, in the order in which a machine by itself adds them.
   double squares(const ModelState& gradients) const;
   /// Updates the trained parameters by the gradients, to the bits of UpdateStep, and takes the running averages. `number` is
@@ -43,6 +53,7 @@ class ParameterServer {
  private:
   const Cut& cut_;
   ModelState model_;
+  NumberType type_ = NumberType::fp32;
   std::shared_ptr<const ModelState> weights_;  ///< null where model_ has changed since
   std::optional<Broken> broken_;
 };

@@ -12,21 +12,32 @@ Replica::Replica(Trunk& trunk, const Cut& cut, int batch, int threads, std::opti
 
 void Replica::use(Trunk& trunk) {
   trunk_ = &trunk;
+  trunk_->carry_states_in(type_);
   loaded_.reset();
+  trained_ = Trained::no;
 }
 
 void Replica::begin(Task task) {
   invariant(idle(), "a replica does one task at a time");
   task_ = std::move(task);
+  wants_model_ = false;
   phase_ = Phase::given;
+}
+
+void Replica::begin_model(const std::shared_ptr<const ModelState>& from) {
+  invariant(idle(), "a replica does one task at a time");
+  wants_model_ = true;
+  result_ = {};
+  phase_ = trained_ == Trained::updated && loaded_ == from ? Phase::ending : Phase::done;
 }
 
 bool Replica::advance() {
   try {
     return step();
   } catch (const PeerLost& lost) {
+    leave_turns();
     recover(lost);
-    phase_ = Phase::given;
+    phase_ = wants_model_ ? Phase::done : Phase::given;
     return true;
   }
 }
@@ -34,28 +45,38 @@ bool Replica::advance() {
 bool Replica::step() {
   switch (phase_) {
     case Phase::given:
-      prepare();
+      // Members change only where a replica that trains by itself has nothing to lose.
+      if (!task_.local || trained_ != Trained::updated || loaded_ != task_.weights()) prepare();
+      phase_ = Phase::waiting;
+      return true;
+    case Phase::waiting:
+      if (semaphore_ != nullptr && !has(task_.weights()) && !semaphore_->weights.take(*this)) return trunk_->poll();
       load(task_.weights());
       result_ = {};
       phase_ = Phase::loading;
       return true;
     case Phase::loading:
       if (!trunk_->settled()) return trunk_->poll();
+      leave_turns();
       trunk_->begin(task_.images, task_.pass);
-      if (task_.pass.training && averages_) loaded_.reset();
+      if (task_.pass.training && averages_ && !task_.local) loaded_.reset();
       phase_ = Phase::computing;
       return true;
     case Phase::computing: return compute();
     case Phase::ending:
       if (!trunk_->settled()) return trunk_->poll();
-      trunk_->begin_gradients();
+      if (semaphore_ != nullptr && !semaphore_->gradients.take(*this)) return trunk_->poll();
+      if (wants_model_) {
+        trunk_->begin_snapshot();
+      } else {
+        trunk_->begin_gradients();
+      }
       phase_ = Phase::collecting;
       return true;
     case Phase::collecting:
       if (auto trunk = trunk_->take_snapshot()) {
-        result_.gradients = {*std::move(trunk), heads_.gradients()};
-        count_step();
-        phase_ = Phase::done;
+        leave_turns();
+        collect(*std::move(trunk));
         return true;
       }
       return trunk_->poll();
@@ -65,9 +86,31 @@ bool Replica::step() {
   return false;
 }
 
+void Replica::collect(std::vector<ShardState> trunk) {
+  if (wants_model_) {
+    result_.model = ModelState{std::move(trunk), heads_.states()};
+  } else {
+    result_.gradients = {std::move(trunk), heads_.gradients()};
+    count_step();
+  }
+  phase_ = Phase::done;
+}
+
+void Replica::leave_turns() {
+  if (semaphore_ == nullptr) return;
+  semaphore_->weights.end(*this);
+  semaphore_->gradients.end(*this);
+}
+
+/// Whether the task can be done without loading these weights.
+bool Replica::has(const std::shared_ptr<const ModelState>& weights) const {
+  return loaded_ == weights && (task_.local || trained_ == Trained::no);
+}
+
 void Replica::load(std::shared_ptr<const ModelState> weights) {
-  if (loaded_ == weights) return;
+  if (has(weights)) return;
   loaded_.reset();  // if the trunk loses a member while it loads, its weights are not known
+  trained_ = Trained::no;
   trunk_->begin_load(weights->trunk);
   heads_.load(weights->head);
   loaded_ = std::move(weights);
@@ -89,7 +132,10 @@ bool Replica::compute() {
     trunk_->backward(heads_.backward(*samples), *samples);
   } else {
     heads_.backward_weights();
-    phase_ = Phase::ending;
+    phase_ = task_.local ? Phase::done : Phase::ending;
+    if (!task_.local) return true;
+    trained_ = Trained::gradients;
+    count_step();
   }
   return true;
 }
@@ -98,6 +144,28 @@ Replica::Result Replica::take() {
   invariant(done(), "the task is done");
   phase_ = Phase::idle;
   return std::exchange(result_, {});
+}
+
+void Replica::update(const UpdateStep& step) {
+  if (trained_ != Trained::gradients) return;
+  trunk_->update(step);
+  heads_.update(step);
+  trained_ = Trained::updated;
+  updated_ = task_.pass.step;
+}
+
+void Replica::settle() {
+  try {
+    trunk_->settle();
+  } catch (const PeerLost& lost) {
+    recover(lost);
+  }
+}
+
+std::optional<Broken> Replica::broken() const {
+  if (auto stage = trunk_->broken()) return stage;
+  const std::string layer = heads_.broken();
+  return layer.empty() ? std::nullopt : std::optional(Broken{.layer = layer, .step = updated_});
 }
 
 }  // namespace convoy

@@ -1,5 +1,5 @@
 // A replica: a whole copy of the net, on one machine or on a crew of slaves, that computes batches from weights that it is
-// given. It keeps no optimizer.
+// given. It may also train on its own weights for some steps.
 #pragma once
 
 #include <functional>
@@ -11,35 +11,57 @@
 #include "model/checkpoint.hpp"
 #include "model/heads.hpp"
 #include "train/trunk.hpp"
+#include "train/turns.hpp"
 
 namespace convoy {
+
+class Replica;
+
+/// The turns of replicas that share a link with the weights.
+struct Semaphore {
+  Turns<Replica> weights;    ///< to be sent the weights
+  Turns<Replica> gradients;  ///< to send gradients, or the replica's own weights
+};
 
 /// Several replicas compute at the same time if their owner calls advance() of each, and wait() of one when none of them
 /// could do anything.
 class Replica {
  public:
-  /// `cut` has no moments (without_moments). `threads` is the number of threads on this machine that compute the heads; 0
-  /// uses all cores. With `pace`, the heads only take the time of computing. The trunk must outlive the replica, or be
-  /// replaced with use().
+  /// `cut` has no moments (without_moments) unless the replica has local tasks. `threads` is the number of threads on this
+  /// machine that compute the heads; 0 uses all cores. With `pace`, the heads only take the time of computing. The trunk
+  /// must outlive the replica, or be replaced with use().
   Replica(Trunk& trunk, const Cut& cut, int batch, int threads = 0, std::optional<HeadPace> pace = {});
   virtual ~Replica() = default;
 
   struct Task {
-    /// Returns the weights to compute with, without moments. It is called when the replica begins, and again if it has to do
-    /// the task again.
+    /// Returns the weights to compute with, in the form of the replica's cut. It is called when the replica begins, and again
+    /// if it has to do the task again.
     std::function<std::shared_ptr<const ModelState>()> weights;
     Images images;
     std::vector<int> labels = {};  ///< a class for each image, in training
     Pass pass;
+    /// In training: the replica computes with its own weights, if it has trained from the given ones, and keeps the gradients
+    /// for update().
+    bool local = false;
   };
   struct Result {
     BatchLoss loss;        ///< in training
-    ModelState gradients;  ///< in training: of the mean loss, in the form that ParameterServer takes
+    ModelState gradients;  ///< in training, unless local: of the mean loss, in the form that ParameterServer takes
     Tensor maps;           ///< in testing: the last of the trunk's outputs
+    std::optional<ModelState> model;  ///< see begin_model()
   };
+
+  /// From now on, the replica takes weights and gives gradients only in its turn. The semaphore must outlive it.
+  void wait_for(Semaphore& semaphore) { semaphore_ = &semaphore; }
+
+  /// From now on, weights and gradients travel in this type; see Trunk::carry_states_in().
+  void carry_in(NumberType type) { trunk_->carry_states_in(type_ = type); }
 
   /// Takes a task. The replica must be idle.
   void begin(Task task);
+  /// Begins to collect the replica's own weights and moments, in the place of a task. The result has no model unless the
+  /// replica has trained from the weights `from`, and has them still: it goes back to its task's weights if members are lost.
+  void begin_model(const std::shared_ptr<const ModelState>& from);
   /// Does some of the task, without waiting. Returns false if nothing can be done before others answer. If members are lost,
   /// the replica does the task again with the members that are left, or throws PeerLost.
   bool advance();
@@ -48,6 +70,14 @@ class Replica {
   bool done() const { return phase_ == Phase::done; }
   /// Returns the result of a task that is done; the replica is idle then.
   Result take();
+
+  /// Updates the replica's own weights by the gradients of its last task, which was local. Without these gradients it does
+  /// nothing.
+  void update(const UpdateStep& step);
+  /// Waits until the members have finished what they were given. If members are lost, their work is lost.
+  void settle();
+  /// The first stage or dense layer that update() left with values that are not finite. See Trunk::broken().
+  std::optional<Broken> broken() const;
 
   /// Whether the replica has the machines that it is for, or will have them when it next begins a task. A replica that has
   /// lost them still works, but slowly.
@@ -59,7 +89,12 @@ class Replica {
   void use(Trunk& trunk);
 
  private:
-  enum class Phase : std::uint8_t { idle, given, loading, computing, ending, collecting, done };
+  enum class Phase : std::uint8_t { idle, given, waiting, loading, computing, ending, collecting, done };
+  enum class Trained : std::uint8_t {
+    no,         ///< the weights are those that were loaded
+    gradients,  ///< a local task has ended, whose update is due
+    updated     ///< the weights are the replica's own
+  };
 
   /// Makes a new trunk after a loss, and use()s it.
   virtual void recover(const PeerLost& lost) { throw lost; }
@@ -69,16 +104,25 @@ class Replica {
   virtual void count_step() {}
 
   bool step();
+  bool has(const std::shared_ptr<const ModelState>& weights) const;
+  void leave_turns();
   void load(std::shared_ptr<const ModelState> weights);
   bool compute();
+  void collect(std::vector<ShardState> trunk);
 
   Trunk* trunk_;
   Heads heads_;
+  NumberType type_ = NumberType::fp32;  ///< of weights and gradients that travel
+  Semaphore* semaphore_ = nullptr;      ///< null where transfers of several replicas may run at the same time
   Phase phase_ = Phase::idle;
   Task task_;
   Result result_;
-  bool averages_;                             ///< whether a training pass changes running averages
-  std::shared_ptr<const ModelState> loaded_;  ///< the weights of the trunk and the heads; null where they are not known
+  bool averages_;             ///< whether a training pass changes running averages
+  bool wants_model_ = false;  ///< whether it collects its model instead of gradients
+  /// The weights that the trunk and the heads have, or had before update(); null where they are not known.
+  std::shared_ptr<const ModelState> loaded_;
+  Trained trained_ = Trained::no;
+  long updated_ = 0;  ///< Pass::step of the last update()
 };
 
 }  // namespace convoy

@@ -26,13 +26,16 @@ Pass pass_of(const Pass& step, int part) {
 
 ReplicaLearner::ReplicaLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts,
                                int threads, std::optional<HeadPace> pace)
-    : server_(cut),
-      replicas_(std::move(replicas)),
+    : replicas_(std::move(replicas)),
       tasks_(replicas_.size()),
       batch_(batch),
       parts_(parts),
-      heads_(cut, batch * parts, threads, std::move(pace)),
+      heads_(cut, batch * parts_, threads, std::move(pace)),
       trunk_outputs_(cut.heads.size()) {}
+
+void ReplicaLearner::transfer_in_turns() {
+  for (const auto& each : replicas_) each->wait_for(semaphore_);
+}
 
 std::vector<Replica::Task> ReplicaLearner::tasks_of(const Images& images, const std::vector<int>& labels,
                                                     const Pass& pass) {
@@ -40,9 +43,8 @@ std::vector<Replica::Task> ReplicaLearner::tasks_of(const Images& images, const 
   Shape shape = images.shape();
   shape.n = batch_;
   for (int part = 0; part < images.shape().n / batch_; ++part) {
-    Replica::Task task{.weights = [this] { return server_.weights(); },
-                       .images = {Pixels(shape), images.scales},
-                       .pass = pass_of(pass, part)};
+    Replica::Task task{
+        .weights = [this] { return weights(); }, .images = {Pixels(shape), images.scales}, .pass = pass_of(pass, part)};
     std::ranges::copy(images.pixels.samples(part * batch_, batch_), task.images.pixels.data());
     if (pass.training) {
       const auto first = labels.begin() + part * batch_;
@@ -53,16 +55,19 @@ std::vector<Replica::Task> ReplicaLearner::tasks_of(const Images& images, const 
   return tasks;
 }
 
-/// Replicas that have lost their slaves compute only where no other replica is left.
-bool ReplicaLearner::takes_part(Replica& replica) {
-  return replica.whole() || std::ranges::none_of(replicas_, [](const auto& each) { return each->whole(); });
+bool ReplicaLearner::takes_part(std::size_t number) {
+  return replicas_[number]->whole() || std::ranges::none_of(replicas_, [](const auto& each) { return each->whole(); });
+}
+
+Replica& ReplicaLearner::assign(std::size_t number, std::size_t task) {
+  tasks_[number] = task;
+  return *replicas_[number];
 }
 
 bool ReplicaLearner::begin(std::size_t task, Replica::Task& work) {
   for (std::size_t r = 0; r < replicas_.size(); ++r) {
-    if (!replicas_[r]->idle() || !takes_part(*replicas_[r])) continue;
-    tasks_[r] = task;
-    replicas_[r]->begin(std::move(work));
+    if (!replicas_[r]->idle() || !takes_part(r)) continue;
+    assign(r, task).begin(std::move(work));
     return true;
   }
   return false;
@@ -87,11 +92,6 @@ void ReplicaLearner::advance(const Done& done) {
 
 void ReplicaLearner::drop_tasks() { std::ranges::fill(tasks_, std::nullopt); }
 
-void ReplicaLearner::apply(const UpdateStep& step, const Progress& after) {
-  server_.update(step, gradients_, step_);
-  stands_ = after;
-}
-
 const Tensor& ReplicaLearner::outputs(const Images& images) {
   std::vector<Replica::Task> tasks = tasks_of(images, {}, {});
   std::size_t given = 0;
@@ -106,25 +106,37 @@ const Tensor& ReplicaLearner::outputs(const Images& images) {
       ++tested;
     });
   }
-  heads_.load(server_.weights()->head);
+  heads_.load(weights()->head);
   heads_.forward(std::vector<const Tensor*>(trunk_outputs_, &maps_), {});
   return heads_.outputs();
-}
-
-void ReplicaLearner::load(TrainingState from) {
-  server_.load(*from.model);
-  stands_ = from.progress;
-}
-
-const TrainingState* ReplicaLearner::kept() const {
-  kept_ = {server_.state(), stands_};
-  return &kept_;
 }
 
 std::vector<MemberTime> ReplicaLearner::take_times() {
   std::vector<MemberTime> times;
   for (const auto& replica : replicas_) add_times(replica->take_times(), times);
   return times;
+}
+
+// ---- a server ------------------------------------------------------------------------------------------------------
+
+void ServerLearner::carry_in(NumberType type) {
+  server_.carry_in(type);
+  for (std::size_t r = 0; r < replica_count(); ++r) replica(r).carry_in(type);
+}
+
+void ServerLearner::apply(const UpdateStep& step, const Progress& after) {
+  server_.update(step, gradients_, step_);
+  stands_ = after;
+}
+
+void ServerLearner::load(TrainingState from) {
+  server_.load(*from.model);
+  stands_ = from.progress;
+}
+
+const TrainingState* ServerLearner::kept() const {
+  kept_ = {server_.state(), stands_};
+  return &kept_;
 }
 
 // ---- join ----------------------------------------------------------------------------------------------------------
@@ -151,7 +163,7 @@ BatchLoss JoinLearner::accumulate(const Images& images, const std::vector<int>& 
     if (!result) continue;
     loss.sum += result->loss.sum;
     loss.correct += result->loss.correct;
-    gradients.push_back(std::move(result->gradients));
+    gradients.push_back(server_.arrived(std::move(result->gradients)));
   }
   gradients_ = mean_of(std::move(gradients));
   if (backups_ == 0) return loss;

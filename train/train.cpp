@@ -118,14 +118,14 @@ class Loop {
       test_epoch();
       return false;
     }
-    if (done() || (stopped() && !is_ahead())) {
+    if (done() || (stopped() && !is_between_models())) {
       if (saved_step_ != steps_done()) save();
       return true;
     }
     step();
     const bool asked = training_.save_now != nullptr && training_.save_now->exchange(false);
     save_due_ = save_due_ || finished_ || asked || since_save_.seconds() > training_.checkpoint_seconds;
-    if (save_due_ && !is_ahead()) save();
+    if (save_due_ && !is_between_models()) save();
     return false;
   }
 
@@ -205,8 +205,8 @@ class Loop {
     report_step(done, mean, watch.seconds(), rate);
   }
 
-  /// Whether the learner has batches beyond the last step.
-  bool is_ahead() { return given_ > progress().batch; }
+  /// Whether the learner has batches beyond the last step, or no model of the last step.
+  bool is_between_models() { return given_ > progress().batch || !learner_.has_model(); }
 
   /// Gives the learner the batch of the next step, and more if it computes several at once. Before a save and before the end
   /// it gets no more, so that each batch before them is part of the model, and none after them.
@@ -260,7 +260,7 @@ class Loop {
                       .accuracy = static_cast<double>(done.epoch_correct) / seen,
                       .images_per_second = batch / pace,
                       .seconds = seconds,
-                      .seconds_left = pace * static_cast<double>(last_step() - steps_done()),
+                      .seconds_left = pace * static_cast<double>(std::max(0L, last_step() - steps_done())),
                       .learning_rate = rate,
                       .staleness = learner_.staleness(),
                       .times = learner_.take_times()};
@@ -282,7 +282,11 @@ class Loop {
     const double seen = static_cast<double>(finished.batch) * images_.shape().n;
     const Evaluation test = evaluate(learner_, training_.test);
     expect_unbroken();
-    learner_.take_times();  // the split of the members' time is that of training
+    // The split of the members' time is that of training, but the weights that they were sent serve the next step, too.
+    for (const MemberTime& time : learner_.take_times()) {
+      add_times({{.member = time.member, .states_sent = time.states_sent, .states_received = time.states_received}},
+                outcome_.times);
+    }
     outcome_.test_accuracy = test.accuracy;
     EpochReport report{
         .epoch = finished.epoch + 1,

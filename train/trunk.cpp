@@ -13,6 +13,8 @@ void add_times(const std::vector<MemberTime>& times, std::vector<MemberTime>& su
     sum->wait += time.wait;
     sum->sent += time.sent;
     sum->received += time.received;
+    sum->states_sent += time.states_sent;
+    sum->states_received += time.states_received;
   }
 }
 

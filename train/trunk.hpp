@@ -8,19 +8,22 @@
 
 #include "core/images.hpp"
 #include "core/machine_energy.hpp"
+#include "core/number_type.hpp"
 #include "core/shard_state.hpp"
 
 namespace convoy {
 
-/// What one member did since the last report: how it spent its time, in seconds, and the bytes of the values that it sent
-/// and received in training steps.
+/// What one member did since the last report: how it spent its time, in seconds, and the bytes that it sent and received.
 struct MemberTime {
   std::string member;
   double compute = 0.0;
   double transfer = 0.0;
   double wait = 0.0;
-  double sent = 0.0;
-  double received = 0.0;
+  double sent = 0.0;      ///< in training steps
+  double received = 0.0;  ///< in training steps
+  /// Between steps, to the master: weights, gradients and moments. The replicas of a net cost these.
+  double states_sent = 0.0;
+  double states_received = 0.0;  ///< the same from the master
 };
 
 /// Adds each time to the sum for the same member, and appends members that have no sum yet.
@@ -106,6 +109,9 @@ class Trunk {
   }
   /// Begins to set the state of every stage. It is set once the trunk is settled().
   virtual void begin_load(const std::vector<ShardState>& states) = 0;
+  /// From now on, the weights that are loaded and the gradients that are collected travel in this type where they travel; not
+  /// int8. The weights must have been rounded to it.
+  virtual void carry_states_in(NumberType) {}
   /// The times of each member since the last call.
   virtual std::vector<MemberTime> take_times() = 0;
 };

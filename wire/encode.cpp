@@ -152,8 +152,9 @@ struct BodyEncoder {
     std::vector<fb::Content> each;
     for (const Content& content : m.contents) each.emplace_back(content.high, content.low);
     const auto contents = builder.CreateVectorOfStructs(each);
-    return {fb::Body::Load,
-            fb::CreateLoad(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count), contents).Union()};
+    return {fb::Body::Load, fb::CreateLoad(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count), contents,
+                                           static_cast<fb::NumberType>(m.type))
+                                .Union()};
   }
   Result operator()(const Wanted& m) const {
     const auto blocks = builder.CreateVector(m.blocks);
@@ -177,9 +178,9 @@ struct BodyEncoder {
   }
   Result operator()(const Squares& m) const { return {fb::Body::Squares, fb::CreateSquares(builder, m.sum).Union()}; }
   Result operator()(const Snapshot& m) const {
-    return {
-        fb::Body::Snapshot,
-        fb::CreateSnapshot(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count), m.gradients).Union()};
+    return {fb::Body::Snapshot, fb::CreateSnapshot(builder, m.stage_index, u32(m.filters.first), u32(m.filters.count),
+                                                   m.gradients, static_cast<fb::NumberType>(m.type))
+                                    .Union()};
   }
   Result operator()(const Piece& m) const {
     return {fb::Body::Piece, fb::CreatePiece(builder, m.step, m.task, m.first).Union()};

@@ -116,6 +116,8 @@ struct Load {
   std::uint32_t stage_index = 0;
   FilterRange filters;
   std::vector<Content> contents;  ///< the hash of each of state_blocks(filters)
+  /// In which the values of trained parameters travel, without being rounded; not int8.
+  NumberType type = NumberType::fp32;
 };
 /// Slave to master: the blocks of the last Load that the slave lacks. The master sends their values as Pieces, one
 /// block after another.
@@ -144,10 +146,11 @@ struct Snapshot {
   std::uint32_t stage_index = 0;
   FilterRange filters;
   bool gradients = false;  ///< the gradient of each trained parameter, without moments, and the running averages
+  NumberType type = NumberType::fp32;  ///< in which gradients travel, rounded to nearest; not int8
 };
 /// The payload holds values from index `first` on. In a step, they are the values of the sending task `task` of the
 /// plan's graph. If `step` is 0, they are the state of stage `task`: its parameters, each followed by the optimizer's
-/// moments, in fp32.
+/// moments, in fp32 but for the trained parameters, which have the type of the Load or Snapshot.
 struct Piece {
   std::uint64_t step = 0;
   std::uint32_t task = 0;

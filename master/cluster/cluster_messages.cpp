@@ -189,7 +189,7 @@ void ClusterTrunk::take(std::size_t slave, const wire::Envelope& envelope) {
     judged(slave, [&] { take_piece(slave, *piece, envelope.payload); });
   } else if (const auto* wanted = std::get_if<wire::Wanted>(&envelope.message)) {
     waited_ = {};
-    judged(slave, [&] { states_->take_wanted(slave, *wanted); });
+    judged(slave, [&] { times_[slave].states_received += static_cast<double>(states_->take_wanted(slave, *wanted)); });
   } else if (const auto* done = std::get_if<wire::Done>(&envelope.message)) {
     take_done(slave, *done);
   } else {
@@ -235,6 +235,7 @@ void ClusterTrunk::take_unreached(std::size_t slave, const wire::Unreached& miss
 void ClusterTrunk::take_piece(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload) {
   if (piece.step == 0 && states_->awaits(slave)) {
     if (states_->take(slave, piece, payload)) waited_ = {};
+    times_[slave].states_sent += static_cast<double>(payload.size());
     return;
   }
   if (piece.step == own_step_ + 1 && own_step_ < step_) {

@@ -10,19 +10,23 @@ namespace convoy {
 
 /// Returns the state of filters of a node's shard, or their gradients. Those of a slave arrive later.
 std::shared_ptr<ComingState> ClusterTrunk::ask(std::size_t stage, int node, FilterRange filters, bool gradients) {
-  if (is_slave(node)) return states_->ask(static_cast<std::size_t>(node), stage, filters, gradients);
+  if (is_slave(node)) {
+    const auto slave = static_cast<std::size_t>(node);
+    return gradients ? states_->ask_gradients(slave, stage, filters, states_type_)
+                     : states_->ask(slave, stage, filters);
+  }
   auto own = std::make_shared<ComingState>();
   own->of = {stage, filters, gradients ? node_->gradients(stage, filters) : node_->state(stage, filters)};
   return own;
 }
 
 /// Gives a node the state of filters. The node holds it after the next settle().
-void ClusterTrunk::give(int node, const FilterState& state) {
+void ClusterTrunk::give(int node, const FilterState& state, NumberType type) {
   if (!is_slave(node)) return node_->set_state(state.stage, state.filters, state.state);
   const auto slave = static_cast<std::size_t>(node);
   ++owed_[slave];
   waited_ = {};
-  states_->give(slave, state);
+  states_->give(slave, state, type);
 }
 
 void ClusterTrunk::begin_snapshot() {
@@ -114,7 +118,7 @@ void ClusterTrunk::begin_load(const std::vector<ShardState>& states) {
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     for (int node = 0; node <= static_cast<int>(slave_count()); ++node) {
       const FilterRange held = held_filters(plan_, node_->graph(), s, node);
-      if (held.count > 0 && has_parameters(stages_[s])) give(node, {s, held, slice(states[s], held)});
+      if (held.count > 0 && has_parameters(stages_[s])) give(node, {s, held, slice(states[s], held)}, states_type_);
     }
   }
 }

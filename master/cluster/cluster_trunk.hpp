@@ -58,6 +58,7 @@ class ClusterTrunk : public Trunk {
   std::optional<std::vector<ShardState>> take_snapshot() override;
   void begin_gradients() override;
   void begin_load(const std::vector<ShardState>& states) override;
+  void carry_states_in(NumberType type) override { states_type_ = type; }
   std::vector<MemberTime> take_times() override;
 
   /// Changes to another plan for the same members, from the next step on. The state of a filter moves to its new
@@ -110,7 +111,7 @@ class ClusterTrunk : public Trunk {
 
   std::shared_ptr<ComingState> ask(std::size_t stage, int node, FilterRange filters, bool gradients = false);
   void collect(bool gradients);
-  void give(int node, const FilterState& state);
+  void give(int node, const FilterState& state, NumberType type = NumberType::fp32);
   bool snapshot_complete() const;
   void begin_verification(const Pass& pass);
   void end_verification();
@@ -152,6 +153,7 @@ class ClusterTrunk : public Trunk {
   wire::Deadline unreached_at_ = wire::Deadline::max();  ///< when unreached_ ends the plan
   std::optional<StateTransfer> states_;                  ///< transfers between the master and the plan's slaves
   std::vector<std::shared_ptr<ComingState>> snapshot_;   ///< the states of the snapshot in progress
+  NumberType states_type_ = NumberType::fp32;            ///< see carry_states_in()
   bool collects_gradients_ = false;                      ///< whether they are gradients
   EnergyBook* book_ = nullptr;                           ///< null if nobody asks for energy
   Verifier* verifier_ = nullptr;                         ///< null without --verify

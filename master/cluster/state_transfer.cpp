@@ -8,15 +8,24 @@ namespace convoy {
 StateTransfer::StateTransfer(Crew& crew, const std::vector<Stage>& trunk)
     : crew_(crew), trunk_(trunk), coming_(crew.slaves().size()), offers_(crew.slaves().size()) {}
 
-std::shared_ptr<ComingState> StateTransfer::ask(std::size_t slave, std::size_t stage, FilterRange filters,
-                                                bool gradients) {
+std::shared_ptr<ComingState> StateTransfer::ask(std::size_t slave, std::size_t stage, FilterRange filters) {
+  return ask(slave, trunk_[stage], {.stage_index = static_cast<std::uint32_t>(stage), .filters = filters});
+}
+
+std::shared_ptr<ComingState> StateTransfer::ask_gradients(std::size_t slave, std::size_t stage, FilterRange filters,
+                                                          NumberType type) {
+  Stage bare = trunk_[stage];
+  bare.moments = 0;
+  return ask(slave, bare,
+             {.stage_index = static_cast<std::uint32_t>(stage), .filters = filters, .gradients = true, .type = type});
+}
+
+std::shared_ptr<ComingState> StateTransfer::ask(std::size_t slave, const Stage& stage, const wire::Snapshot& snapshot) {
   auto state = std::make_shared<ComingState>();
-  Stage of = trunk_[stage];
-  if (gradients) of.moments = 0;
-  state->of = {stage, filters, zero_state(of, filters.count)};
-  if (!has_parameters(trunk_[stage])) return state;  // nothing to send
-  state->reader.emplace(wire::values_of(state->of.state));
-  crew_.send(slave, {wire::Snapshot{static_cast<std::uint32_t>(stage), filters, gradients}, {}});
+  state->of = {snapshot.stage_index, snapshot.filters, zero_state(stage, snapshot.filters.count)};
+  if (!has_parameters(stage)) return state;  // nothing to send
+  state->reader.emplace(wire::values_of(state->of.state, stage, snapshot.type));
+  crew_.send(slave, {snapshot, {}});
   coming_[slave].push_back(state);
   return state;
 }
@@ -33,21 +42,22 @@ bool StateTransfer::take(std::size_t slave, const wire::Piece& piece, const wire
   return true;
 }
 
-void StateTransfer::give(std::size_t slave, FilterState state) {
-  offers_[slave].push_back(std::move(state));
+void StateTransfer::give(std::size_t slave, FilterState state, NumberType type) {
+  offers_[slave].push_back({std::move(state), type});
   if (offers_[slave].size() == 1) offer(slave);
 }
 
 void StateTransfer::offer(std::size_t slave) {
-  const FilterState& state = offers_[slave].front();
+  const auto& [state, type] = offers_[slave].front();
   crew_.send(slave, {wire::Load{static_cast<std::uint32_t>(state.stage), state.filters,
-                                wire::contents_of(state.state, state.filters)},
+                                wire::contents_of(state.state, state.filters), type},
                      {}});
 }
 
-void StateTransfer::take_wanted(std::size_t slave, const wire::Wanted& wanted) {
-  if (offers_[slave].empty() || wanted.stage_index != offers_[slave].front().stage) fail("an unrequested Wanted came");
-  const FilterState offered = std::move(offers_[slave].front());
+std::size_t StateTransfer::take_wanted(std::size_t slave, const wire::Wanted& wanted) {
+  if (offers_[slave].empty() || wanted.stage_index != offers_[slave].front().state.stage)
+    fail("an unrequested Wanted came");
+  const auto [offered, type] = std::move(offers_[slave].front());
   offers_[slave].pop_front();
   const std::vector<FilterRange> blocks = wire::state_blocks(offered.filters);
   std::vector<ShardState> missing;
@@ -55,14 +65,18 @@ void StateTransfer::take_wanted(std::size_t slave, const wire::Wanted& wanted) {
     if (block >= blocks.size()) fail("a Wanted names block {}; the offer has blocks 0 to {}", block, blocks.size() - 1);
     missing.push_back(wire::block_of(offered.state, offered.filters, blocks[block]));
   }
-  std::vector<std::span<const float>> values;
+  std::vector<wire::Typed<const float>> values;
   for (const ShardState& each : missing) {
-    const auto more = wire::values_of(each);
+    const auto more = wire::values_of(each, trunk_[offered.stage], type);
     values.insert(values.end(), more.begin(), more.end());
   }
-  wire::send_values({.step = 0, .task = wanted.stage_index, .first = 0}, values,
-                    [&](const wire::Envelope& piece) { crew_.send(slave, piece); });
+  std::size_t bytes = 0;
+  wire::send_values({.step = 0, .task = wanted.stage_index, .first = 0}, values, [&](const wire::Envelope& piece) {
+    crew_.send(slave, piece);
+    bytes += piece.payload.size();
+  });
   if (!offers_[slave].empty()) offer(slave);
+  return bytes;
 }
 
 }  // namespace convoy

@@ -24,8 +24,11 @@ class StateTransfer {
   /// Serves the current members of the crew. Crew and trunk must outlive the transfer.
   StateTransfer(Crew& crew, const std::vector<Stage>& trunk);
 
-  /// Asks a slave for the state of filters of its shard, or for their gradients. A slave answers requests in their order.
-  std::shared_ptr<ComingState> ask(std::size_t slave, std::size_t stage, FilterRange filters, bool gradients = false);
+  /// Asks a slave for the state of filters of its shard. A slave answers requests in their order.
+  std::shared_ptr<ComingState> ask(std::size_t slave, std::size_t stage, FilterRange filters);
+  /// Asks a slave for the gradients of filters of its shard, which travel in this type.
+  std::shared_ptr<ComingState> ask_gradients(std::size_t slave, std::size_t stage, FilterRange filters,
+                                             NumberType type);
   bool awaits(std::size_t slave) const { return !coming_[slave].empty(); }
   bool awaits_any() const;
   /// Takes a Piece of the oldest state that the slave still owes. Returns whether this state is complete now. Throws Error
@@ -33,20 +36,27 @@ class StateTransfer {
   bool take(std::size_t slave, const wire::Piece& piece, const wire::Payload& payload);
 
   /// Offers a slave the state of filters as the hashes of its blocks. The slave answers with the blocks that it lacks
-  /// (Wanted), and with Done when it has them.
-  void give(std::size_t slave, FilterState state);
-  /// Sends the blocks that a slave lacks of the oldest offer. Throws Error if the message does not answer this offer.
-  void take_wanted(std::size_t slave, const wire::Wanted& wanted);
+  /// (Wanted), and with Done when it has them. The values of trained parameters travel in `type`, which must not round them.
+  void give(std::size_t slave, FilterState state, NumberType type);
+  /// Sends the blocks that a slave lacks of the oldest offer, and returns their bytes. Throws Error if the message does not
+  /// answer this offer.
+  std::size_t take_wanted(std::size_t slave, const wire::Wanted& wanted);
   /// Returns how many offers to a slave still await its Wanted.
   int unanswered_offers(std::size_t slave) const { return static_cast<int>(offers_[slave].size()); }
 
  private:
+  struct Offer {
+    FilterState state;
+    NumberType type = NumberType::fp32;
+  };
+
+  std::shared_ptr<ComingState> ask(std::size_t slave, const Stage& stage, const wire::Snapshot& snapshot);
   void offer(std::size_t slave);
 
   Crew& crew_;
   const std::vector<Stage>& trunk_;
   std::vector<std::deque<std::shared_ptr<ComingState>>> coming_;  ///< states due from each slave, in order of requests
-  std::vector<std::deque<FilterState>> offers_;                   ///< offers to each slave; only the first was sent
+  std::vector<std::deque<Offer>> offers_;                         ///< offers to each slave; only the first was sent
 };
 
 }  // namespace convoy

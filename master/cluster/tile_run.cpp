@@ -5,14 +5,6 @@
 namespace convoy {
 namespace {
 
-/// Rounds values to a number type and back.
-void round_to(NumberType type, std::span<float> values) {
-  if (type == NumberType::fp32) return;
-  std::vector<std::byte> bytes(bytes_of(type, values.size()));
-  encode(type, values, bytes.data());
-  decode(type, bytes.data(), values);
-}
-
 Tensor read_out(const DeviceTensor& from) {
   Tensor values(from.shape());
   from.read(values.span());

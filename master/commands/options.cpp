@@ -206,6 +206,15 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
       ->check(one_of({"split", "join", "none"}))
       ->default_str("split");
   command
+      .add_option_function<std::string>(
+          "--server",
+          [&options](const std::string& word) {
+            options.server = word == "distributed" ? Server::distributed : Server::central;
+          },
+          "with --sync join or none: who updates the weights, the master (central) or, with join alone, the members, "
+          "each of them a part (distributed)")
+      ->check(one_of({"central", "distributed"}));
+  command
       .add_option(
           "--replicas", options.replicas,
           "with --sync join or none: number of replicas, into which the slaves are grouped so that all are about "
@@ -217,11 +226,17 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
                   "replicas hold nobody up")
       ->check(whole_number(0, 255));
   command
+      .add_option("--sync-every", options.sync_every,
+                  "with --sync join: steps in which replicas train by themselves before they average their models")
+      ->check(whole_number(1, 1000000));
+  command
       .add_option(
           "--staleness", options.staleness,
           "with --sync none: most updates between the time when a replica reads the weights and the update by its "
           "gradients (default: no bound)")
       ->check(whole_number(0, 1000000));
+  command.add_flag("--semaphore", options.semaphore,
+                   "with --sync join or none: one replica at a time is sent weights, and one sends gradients");
   command.add_flag("--scale-rate", options.scale_rate,
                    "with --sync join: multiply the learning rate by the number of batches whose gradients count");
 }

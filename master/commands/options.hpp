@@ -59,6 +59,12 @@ enum class Sync : std::uint8_t {
   none    ///< one batch, of the replica whose gradients come next
 };
 
+/// Who updates the weights.
+enum class Server : std::uint8_t {
+  central,     ///< the master, all of them
+  distributed  ///< members, each of them some filters of each stage
+};
+
 struct TrainOptions {
   NetOptions net;
   ClusterOptions cluster;
@@ -68,8 +74,11 @@ struct TrainOptions {
   std::string weights;              ///< file of initial weights; empty for random weights
   std::vector<std::string> except;  ///< layers that keep their random weights
   Sync sync = Sync::split;
+  std::optional<Server> server;  ///< with Sync::join and Sync::none; central unless given
   int replicas = 0;              ///< with Sync::join and Sync::none; 0 for one for each slave
   int backups = 0;               ///< of a step of Sync::join, the gradients that come last and are dropped
+  int sync_every = 0;            ///< with Sync::join, steps for which replicas train by themselves; 0 for none
+  bool semaphore = false;        ///< whether one replica at a time is sent weights, and one at a time sends gradients
   std::optional<int> staleness;  ///< with Sync::none, the bound
   bool scale_rate = false;       ///< whether the learning rate is multiplied by the number of batches of a step
   bool resume = false;

@@ -7,7 +7,7 @@
 #include "master/cluster/cluster_learner.hpp"
 #include "master/cluster/master_times.hpp"
 #include "train/async_learner.hpp"
-#include "train/replica_learner.hpp"
+#include "train/local_steps_learner.hpp"
 
 namespace convoy {
 namespace {
@@ -30,16 +30,81 @@ void expect_needed(bool given, bool has_a_meaning, const char* option, const cha
   if (given && !has_a_meaning) fail("{} needs --sync {}; leave it out, or give --sync {}", option, sync, sync);
 }
 
+/// Throws Error for options that have no meaning where each replica trains by itself.
+void expect_for_local_steps(const TrainOptions& options) {
+  const auto refuse = [](bool given, const char* option, const char* why) {
+    if (given) fail("{} cannot be combined with --sync-every: {}; leave one of them out", option, why);
+  };
+  refuse(options.backups > 0, "--backup", "no step waits for the gradients of all replicas");
+  refuse(options.scale_rate, "--scale-rate", "each replica updates by the gradients of one batch");
+  const int slaves = options.cluster.slaves;
+  if (slaves > 0 && options.replicas > slaves) {
+    fail(
+        "--sync-every needs a slave for each replica, which trains by itself, but {} slaves are to be {} replicas; "
+        "give "
+        "--replicas {} or fewer",
+        slaves, options.replicas, slaves);
+  }
+}
+
+/// Throws Error for options that have no meaning where members share the images of all replicas.
+void expect_for_distributed_server(const TrainOptions& options) {
+  if (options.sync == Sync::none) {
+    fail(
+        "--server distributed cannot be combined with --sync none: members that hold parts of the weights update them "
+        "together, in one step that all of them do, and never by the gradients of one replica; give --server central, "
+        "or "
+        "--sync join --server distributed");
+  }
+  const auto refuse = [](bool given, const char* option, const char* why) {
+    if (given) fail("{} cannot be combined with --server distributed: {}; leave one of them out", option, why);
+  };
+  refuse(options.backups > 0, "--backup", "all members find parts of the same gradients");
+  refuse(options.sync_every > 0, "--sync-every", "members share each step");
+  refuse(options.semaphore, "--semaphore", "the master sends no weights");
+}
+
+bool is_distributed(const TrainOptions& options) { return options.server == Server::distributed; }
+
+/// Whether the master has the only moments, since it updates.
+bool has_server(const TrainOptions& options) { return has_replicas(options) && options.sync_every == 0; }
+
+/// The type in which weights and gradients of replicas travel. Two roundings at random, of int8, would add up.
+NumberType type_of_states(const ClusterOptions& options) {
+  const NumberType wire = options.wire.empty() ? NumberType::fp32 : number_type_from(options.wire);
+  return wire == NumberType::int8 ? NumberType::fp32 : wire;
+}
+
 }  // namespace
+
+void expect_trainable(const TrainOptions& options, const Net& net) {
+  if (options.sync_every > 0 && net.training.clip > 0.0) {
+    fail(
+        "{}: training.clip cannot be combined with --sync-every: each replica has gradients of its own, whose common "
+        "norm "
+        "nobody knows; give --set training.clip=0, or leave out --sync-every",
+        net.file);
+  }
+}
+
+bool has_replicas(const TrainOptions& options) { return options.sync != Sync::split && !is_distributed(options); }
 
 int replicas_of(const TrainOptions& options) {
   const bool join = options.sync == Sync::join;
   expect_needed(options.replicas > 0, options.sync != Sync::split, "--replicas", "join or none");
+  expect_needed(options.server.has_value(), options.sync != Sync::split, "--server", "join or none");
+  expect_needed(options.semaphore, options.sync != Sync::split, "--semaphore", "join or none");
   expect_needed(options.backups > 0, join, "--backup", "join");
   expect_needed(options.scale_rate, join, "--scale-rate", "join");
+  expect_needed(options.sync_every > 0, join, "--sync-every", "join");
   expect_needed(options.staleness.has_value(), options.sync == Sync::none, "--staleness", "none");
   if (options.sync == Sync::split) return 1;
-  expect_for_replicas(options);
+  if (is_distributed(options)) {
+    expect_for_distributed_server(options);
+  } else {
+    expect_for_replicas(options);
+  }
+  if (options.sync_every > 0) expect_for_local_steps(options);
   const int slaves = options.cluster.slaves;
   if (options.replicas == 0 && slaves == 0) {
     fail("--sync {} without slaves needs --replicas, since there are no slaves to be replicas", join ? "join" : "none");
@@ -57,25 +122,56 @@ int batches_in_step(const TrainOptions& options) {
 }
 
 Team::Team(const TrainOptions& options, const Net& net, const Cut& cut)
-    : options_(options), net_(net), cut_(cut), bare_(without_moments(cut)) {}
+    : options_(options), net_(net), cut_(cut), bare_(without_moments(cut)) {
+  if (is_distributed(options)) net_.training.batch *= batches_in_step(options);
+}
 
 std::unique_ptr<Team> Team::assemble(const TrainOptions& options, const Net& net, const Cut& cut,
                                      const Observers& observers, const std::atomic<bool>& stop) {
   auto team = std::make_unique<Team>(options, net, cut);
-  const Cut& computed = options.sync != Sync::split ? team->bare_ : cut;
-  if (options.sync != Sync::split && options.cluster.slaves > 0) {
+  const Cut& computed = has_server(options) ? team->bare_ : cut;
+  if (has_replicas(options) && options.cluster.slaves > 0) {
     // With fewer slaves than replicas, those that are free take the next batch.
     const int crews = std::min(replicas_of(options), options.cluster.slaves);
-    ClusterReplicas made = assemble_replicas(crews, options.cluster, options.net, net, computed, observers, stop);
+    ClusterReplicas made =
+        assemble_replicas(crews, options.cluster, options.net, team->net_, computed, observers, stop);
     if (made.clusters.empty()) return nullptr;
     team->clusters_ = std::move(made.clusters);
     team->calibration_ = std::move(made.calibration);
     return team;
   }
-  auto cluster = Cluster::assemble(options.cluster, options.net, net, computed, observers, stop);
-  if (!cluster) return nullptr;
-  team->clusters_.push_back(std::move(cluster));
+  // Without slaves this machine computes all batches of a step. Replicas that train by themselves need a copy of the net each.
+  const int copies = options.sync_every > 0 ? replicas_of(options) : 1;
+  for (int i = 0; i < copies; ++i) {
+    auto cluster = Cluster::assemble(options.cluster, options.net, team->net_, computed, observers, stop);
+    if (!cluster) return nullptr;
+    team->clusters_.push_back(std::move(cluster));
+  }
   return team;
+}
+
+std::unique_ptr<ReplicaLearner> Team::make_replica_learner(std::optional<HeadPace> pace) {
+  const int batch = net_.training.batch;
+  const int threads = options_.net.device_options.threads;
+  const int count = replicas_of(options_);
+  const Cut& computed = has_server(options_) ? bare_ : cut_;
+  std::vector<std::unique_ptr<Replica>> replicas;
+  for (const auto& cluster : clusters_) {
+    replicas.push_back(std::make_unique<ClusterReplica>(*cluster, computed, batch, threads, pace));
+  }
+  if (options_.sync_every > 0) {
+    return std::make_unique<LocalStepsLearner>(std::move(replicas), cut_, batch, count, options_.sync_every, threads,
+                                               pace);
+  }
+  std::unique_ptr<ServerLearner> learner;
+  if (options_.sync == Sync::none) {
+    learner =
+        std::make_unique<AsyncLearner>(std::move(replicas), cut_, batch, count, options_.staleness, threads, pace);
+  } else {
+    learner = std::make_unique<JoinLearner>(std::move(replicas), cut_, batch, count, options_.backups, threads, pace);
+  }
+  learner->carry_in(type_of_states(options_.cluster));
+  return learner;
 }
 
 std::unique_ptr<Learner> Team::make_learner() {
@@ -83,16 +179,10 @@ std::unique_ptr<Learner> Team::make_learner() {
   const int threads = options_.net.device_options.threads;
   Cluster& first = *clusters_.front();
   const std::optional<HeadPace> pace = pace_of_heads(cut_, batch, first.device());
-  if (options_.sync != Sync::split) {
-    std::vector<std::unique_ptr<Replica>> replicas;
-    for (const auto& cluster : clusters_) {
-      replicas.push_back(std::make_unique<ClusterReplica>(*cluster, bare_, batch, threads, pace));
-    }
-    const int count = replicas_of(options_);
-    if (options_.sync == Sync::none) {
-      return std::make_unique<AsyncLearner>(std::move(replicas), cut_, batch, count, options_.staleness, threads, pace);
-    }
-    return std::make_unique<JoinLearner>(std::move(replicas), cut_, batch, count, options_.backups, threads, pace);
+  if (has_replicas(options_)) {
+    auto learner = make_replica_learner(pace);
+    if (options_.semaphore) learner->transfer_in_turns();
+    return learner;
   }
   // A run on paced devices has no values to which it could go back after a loss, so that it needs no recovery.
   if (options_.cluster.slaves == 0 || is_paced(options_.net.device)) {
@@ -103,6 +193,7 @@ std::unique_ptr<Learner> Team::make_learner() {
 
 std::vector<Plan> Team::other_plans() const {
   std::vector<Plan> plans;
+  if (is_alone()) return plans;  // all are the same
   for (std::size_t r = 1; r < clusters_.size(); ++r) plans.push_back(clusters_[r]->plan());
   return plans;
 }

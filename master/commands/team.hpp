@@ -3,17 +3,23 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "master/cluster/cluster_replica.hpp"
 #include "master/commands/options.hpp"
-#include "train/learner.hpp"
+#include "train/replica_learner.hpp"
 
 namespace convoy {
 
-/// The number of replicas of the net; 1 with --sync split. Throws Error where the options do not go together.
+/// Whether replicas have batches of their own. Otherwise all members share the images of a step.
+bool has_replicas(const TrainOptions& options);
+/// The number of batches that are computed from the same weights; 1 with --sync split. Throws Error where the options do not go
+/// together.
 int replicas_of(const TrainOptions& options);
+/// Throws Error where the net's training does not go together with the options.
+void expect_trainable(const TrainOptions& options, const Net& net);
 /// The number of batches that a step of the training loop takes.
 int batches_in_step(const TrainOptions& options);
 
@@ -36,7 +42,7 @@ class Team {
   std::vector<Plan> other_plans() const;
   /// The measured speeds of all members. They have no members if no member was timed.
   const Calibration& calibration() const {
-    return options_.sync != Sync::split ? calibration_ : clusters_.front()->calibration();
+    return has_replicas(options_) ? calibration_ : clusters_.front()->calibration();
   }
   /// The energy of each slave that has taken part.
   std::vector<MemberEnergy> energies() const;
@@ -48,10 +54,12 @@ class Team {
   void dismiss(const std::string& reason);
 
  private:
+  std::unique_ptr<ReplicaLearner> make_replica_learner(std::optional<HeadPace> pace);
+
   const TrainOptions& options_;
-  const Net& net_;
+  Net net_;  ///< with the number of images that the members compute at once as its batch
   const Cut& cut_;
-  Cut bare_;  ///< the net of a replica
+  Cut bare_;  ///< the net of a replica that keeps no moments
   std::vector<std::unique_ptr<Cluster>> clusters_;
   Calibration calibration_;  ///< of the members of all replicas, where there are several
 };

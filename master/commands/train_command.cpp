@@ -31,10 +31,13 @@ std::string fingerprint(const Net& net, const TrainOptions& options) {
   training_only.class_names.clear();  // config.yaml has class names and scales, unlike the net file
   training_only.scales.clear();
   training_only.run.clear();
-  const std::string sync = options.sync == Sync::join   ? fmt::format("sync: join\nreplicas: {}\nscale-rate: {}\n",
-                                                                      replicas_of(options), options.scale_rate)
-                           : options.sync == Sync::none ? "sync: none\n"
-                                                        : "";
+  std::string sync;
+  if (options.sync == Sync::none) sync = "sync: none\n";
+  if (options.sync == Sync::join) {
+    sync = fmt::format("sync: join\nreplicas: {}\nscale-rate: {}\n", replicas_of(options), options.scale_rate);
+    if (!has_replicas(options)) sync += "server: distributed\n";
+  }
+  if (options.sync_every > 0) sync += fmt::format("sync-every: {}\n", options.sync_every);
   return fmt::format("seed: {}\ndata: {}\n{}{}", options.net.seed, place_of_data(options.net.data), sync,
                      to_yaml(training_only));
 }
@@ -117,6 +120,7 @@ class TrainCommand {
     // A meter that cannot be used is an error before slaves are waited for.
     if (!options.meter.empty()) energy_.emplace(energy_options(), false);
     require_fits(data_, net_);
+    expect_trainable(options, net_);
     if (!paced_.empty()) expect_no_values_wanted(options);
     for (const auto& observer : observers_) {
       for (const std::string& notice : data_.notices) observer->on_notice(notice);
@@ -209,6 +213,7 @@ class TrainCommand {
                    .first_step = steps_of(start_.progress, identity().length),
                    .stages = cut_.trunk,
                    .plan = team.plan(),
+                   .replicas = has_replicas(options_) ? replicas_of(options_) : 0,
                    .other_replicas = team.other_plans()};
     unbegun_.began();
     for (const auto& observer : observers_) observer->on_start(start);

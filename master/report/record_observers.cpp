@@ -27,7 +27,9 @@ Json times_json(const std::vector<MemberTime>& times) {
                     {"transfer", time.transfer},
                     {"wait", time.wait},
                     {"sent", time.sent},
-                    {"received", time.received}});
+                    {"received", time.received},
+                    {"states_sent", time.states_sent},
+                    {"states_received", time.states_received}});
   }
   return rows;
 }

@@ -111,6 +111,7 @@ class TextObserver : public Observer {
                                 percent(time.transfer, total(time)), percent(time.wait, total(time))));
       }
     }
+    tell_cost_of_replicas(end);
     if (end.staleness) {
       lines_.line(fmt::format("staleness of gradients: {:.2f} updates in the mean, {} at most", end.staleness->mean,
                               end.staleness->most));
@@ -128,6 +129,19 @@ class TextObserver : public Observer {
   }
 
  private:
+  /// What replicas cost besides the traffic of their steps.
+  void tell_cost_of_replicas(const RunEnd& end) {
+    const auto steps = static_cast<double>(end.step - start_.first_step);
+    double sent = 0.0;
+    double received = 0.0;
+    for (const MemberTime& time : end.times) {
+      sent += time.states_sent;
+      received += time.states_received;
+    }
+    if (start_.replicas == 0 || steps <= 0.0 || sent + received <= 0.0) return;
+    lines_.line(fmt::format("weights and gradients in a step: slaves receive {:.2f} MB and send {:.2f} MB",
+                            received / steps / 1e6, sent / steps / 1e6));
+  }
   /// Whether the run's devices compute nothing.
   bool paced() const { return !start_.paced.empty(); }
 
@@ -208,10 +222,10 @@ class TextObserver : public Observer {
     if (recent_.size() < 2 && (recent_.empty() || recent_[0].transfer == 0.0)) return lines;
     for (const MemberTime& time : recent_) {
       const double all = total(time);
-      const std::string text =
-          fmt::format("  {:<16} share {:3.0f} %, busy {:3.0f} %, sends {} MB/s, receives {} MB/s", time.member,
-                      share_of_now(time.member), percent(time.compute, all), megabytes(time.sent / recent_seconds_),
-                      megabytes(time.received / recent_seconds_));
+      const std::string text = fmt::format("  {:<16} share {:3.0f} %, busy {:3.0f} %, sends {} MB/s, receives {} MB/s",
+                                           time.member, share_of_now(time.member), percent(time.compute, all),
+                                           megabytes((time.sent + time.states_sent) / recent_seconds_),
+                                           megabytes((time.received + time.states_received) / recent_seconds_));
       const std::string rest =
           fmt::format(", transfer {:.0f} %, waiting {:.0f} %", percent(time.transfer, all), percent(time.wait, all));
       const auto size = lines_.size();

@@ -39,6 +39,21 @@ class SixteenBits : public testing::TestWithParam<NumberType> {
   }
 };
 
+/// In one go and in several.
+TEST_P(SixteenBits, ValuesAreRoundedAsTheyTravel) {
+  Random random(3, 1);
+  for (const std::size_t count : {0U, 1U, 4096U, 10001U}) {
+    std::vector<float> values(count);
+    for (float& value : values) value = random.uniform(-3.0F, 3.0F);
+    const std::vector<float> expected = decoded(GetParam(), encoded(GetParam(), values));
+    std::vector<float> same = values;
+    round_to(NumberType::fp32, same);
+    EXPECT_EQ(same, values);
+    round_to(GetParam(), values);
+    EXPECT_EQ(values, expected);
+  }
+}
+
 TEST_P(SixteenBits, EveryValueSurvives) {
   const std::vector<std::uint16_t> values = all();
   const std::vector<float> floats = decoded(GetParam(), values);

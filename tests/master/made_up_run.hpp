@@ -40,7 +40,14 @@ inline StepReport step_of(long step) {
       .seconds_left = 125.0,
       .learning_rate = 0.01,
       .times = {{.member = "slave-1", .compute = 0.9, .transfer = 0.06, .wait = 0.04, .sent = 25e4, .received = 2e6},
-                {.member = "slave-2", .compute = 0.5, .transfer = 0.1, .wait = 0.4, .sent = 2.4e6, .received = 1e3}}};
+                {.member = "slave-2",
+                 .compute = 0.5,
+                 .transfer = 0.1,
+                 .wait = 0.4,
+                 .sent = 2.1e6,
+                 .received = 993.0,
+                 .states_sent = 3e5,
+                 .states_received = 7.0}}};
 }
 
 inline const EpochReport kEpoch{.epoch = 1,

@@ -101,6 +101,29 @@ TEST(TextObserver, RedrawsItsLinesInPlaceOn80Columns) {
   for (const std::string& row : all) EXPECT_LT(row.size(), 80U) << row;
 }
 
+/// The mean over the steps of this call, of all slaves together; members that share each batch exchange no weights in steps.
+TEST(TextObserver, TellsWhatReplicasCost) {
+  RunEnd end = kEnd;
+  end.step = 30;
+  end.times[0].states_sent = 4e6;
+  end.times[1].states_sent = 6e6;
+  end.times[1].states_received = 50e6;
+  RunStart start = start_of();
+  start.first_step = 10;
+  for (const int replicas : {0, 2}) {
+    Terminal terminal(80);
+    start.replicas = replicas;
+    terminal.observer->on_start(start);
+    terminal.observer->on_end(end);
+    const auto cost = Contains("weights and gradients in a step: slaves receive 2.50 MB and send 0.50 MB");
+    if (replicas == 0) {
+      EXPECT_THAT(terminal.shown(), Not(cost));
+    } else {
+      EXPECT_THAT(terminal.shown(), cost);
+    }
+  }
+}
+
 TEST(TextObserver, ShowsMoreOnAWideTerminalAndCopesWhenItIsMadeNarrow) {
   Terminal terminal(120);
   terminal.observer->on_start(start_of());
@@ -207,8 +230,10 @@ TEST(JsonObserver, WritesAnObjectForEachEvent) {
   for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(events[i]["event"], names[i]);
   EXPECT_EQ(events[0]["members"][1]["filters"]["conv1"], 50);
   EXPECT_EQ(events[2]["times"][0]["compute"], 0.9);
-  EXPECT_EQ(events[2]["times"][1]["sent"], 2.4e6);
+  EXPECT_EQ(events[2]["times"][1]["sent"], 2.1e6);
   EXPECT_EQ(events[2]["times"][0]["received"], 2e6);
+  EXPECT_EQ(events[2]["times"][1]["states_sent"], 3e5);
+  EXPECT_EQ(events[2]["times"][1]["states_received"], 7.0);
   EXPECT_EQ(events[3]["members"][0]["share"], 0.52);
   EXPECT_EQ(events[4]["test_accuracy"], 0.976);
   EXPECT_EQ(events[5]["step"], 120);

@@ -6,21 +6,17 @@
 
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "core/random.hpp"
 #include "master/cluster/cluster_replica.hpp"
-#include "master/commands/load_net.hpp"
+#include "tests/master/replica_run.hpp"
 #include "tests/support/mortal_slaves.hpp"
-#include "tests/support/process.hpp"
 #include "tests/support/slave_threads.hpp"
-#include "tests/support/source_folder.hpp"
 #include "tests/support/states.hpp"
 #include "tests/support/tiles.hpp"
 #include "train/local_trunk.hpp"
 #include "train/replica_learner.hpp"
-#include "train/train.hpp"
 
 namespace convoy {
 namespace {
@@ -62,11 +58,13 @@ Cut small_net() {
   return cut;
 }
 
-/// Trains replicas on these trunks, three batches a step.
-ModelState train_on(const std::vector<Trunk*>& trunks, const Cut& cut, const Cut& bare) {
+/// Trains replicas on these trunks, three batches a step. Weights and gradients travel in `type`.
+ModelState train_on(const std::vector<Trunk*>& trunks, const Cut& cut, const Cut& bare,
+                    NumberType type = NumberType::fp32) {
   std::vector<std::unique_ptr<Replica>> replicas;
   for (Trunk* trunk : trunks) replicas.push_back(std::make_unique<Replica>(*trunk, bare, kBatch, 1));
   JoinLearner learner(std::move(replicas), cut, kBatch, kParts, 0, 1);
+  learner.carry_in(type);
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)})});
   const TrainingOptions options{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.001, .clip = 0.05};
   std::vector<int> labels(kParts * kBatch);
@@ -83,10 +81,10 @@ ModelState train_on(const std::vector<Trunk*>& trunks, const Cut& cut, const Cut
   return *learner.state();
 }
 
-ModelState train_in_one_process(const Cut& cut, const Cut& bare) {
+ModelState train_in_one_process(const Cut& cut, const Cut& bare, NumberType type = NumberType::fp32) {
   const auto device = make_device("eigen", {.threads = 1});
   LocalTrunk trunk(bare.trunk, input_shape(bare.trunk[0], kBatch), *device);
-  return train_on({&trunk}, cut, bare);
+  return train_on({&trunk}, cut, bare, type);
 }
 
 /// Two crews, one of three slaves and one of two, with plans that `change` has changed.
@@ -162,6 +160,62 @@ TEST(ReplicasOnCrews, RepeatToTheBit) {
   for (std::size_t s = 0; s < once.trunk.size(); ++s) EXPECT_TRUE(same_bits(once.trunk[s], again.trunk[s]));
 }
 
+/// It makes no difference to a bit whether weights and gradients travel, and they take the bytes that they should: weights and
+/// biases those of the number type, running averages four, once each way for each batch.
+TEST(ReplicasOnCrews, TravelInTheTypeOfTheWire) {
+  const Cut cut = small_net();
+  const Cut bare = without_moments(cut);
+  const auto run = [&](NumberType type, MemberTime& traffic) {
+    Lobby lobby("tcp://127.0.0.1:*", "test");
+    std::vector<std::unique_ptr<Crew>> crews;
+    for (int i = 0; i < kParts; ++i) crews.push_back(std::make_unique<Crew>(lobby));
+    const SlaveThreads threads(lobby.endpoint(), kParts, {"eigen"});
+    const std::atomic<bool> stop{false};
+    EXPECT_TRUE(crews[0]->gather(kParts, stop, [] {}));
+    crews[0]->hand_over("b", *crews[1]);
+    crews[0]->hand_over("c", *crews[2]);
+    std::vector<std::unique_ptr<ClusterTrunk>> trunks;
+    std::vector<Trunk*> all;
+    for (const auto& crew : crews) {
+      const Plan plan = proportional_plan(bare.trunk, kBatch, {crew->slaves().front().name}, {1.0});
+      trunks.push_back(std::make_unique<ClusterTrunk>(bare.trunk, plan, *crew, nullptr, 20s));
+      all.push_back(trunks.back().get());
+    }
+    ModelState model = train_on(all, cut, bare, type);
+    for (const auto& trunk : trunks) {
+      for (const MemberTime& time : trunk->take_times()) {
+        traffic.states_sent += time.states_sent;
+        traffic.states_received += time.states_received;
+      }
+    }
+    for (const auto& crew : crews) crew->dismiss("the test finished");
+    trunks.clear();
+    crews.clear();
+    return model;
+  };
+  std::vector<ModelState> models;
+  for (const NumberType type : {NumberType::fp32, NumberType::bf16, NumberType::fp16}) {
+    std::size_t bytes = 0;
+    for (const Stage& stage : bare.trunk) {
+      for (const ParameterSpec& spec : parameters_of(stage, stage.conv.filters)) {
+        bytes += bytes_of(spec.trained ? type : NumberType::fp32, spec.shape.size());
+      }
+    }
+    MemberTime traffic;
+    models.push_back(run(type, traffic));
+    EXPECT_EQ(traffic.states_sent, static_cast<double>(bytes) * kSteps * kParts);
+    EXPECT_EQ(traffic.states_received, static_cast<double>(bytes) * kSteps * kParts);
+    const ModelState expected = train_in_one_process(cut, bare, type);
+    for (std::size_t s = 0; s < expected.trunk.size(); ++s) {
+      EXPECT_TRUE(same_bits(models.back().trunk[s], expected.trunk[s])) << to_string(type);
+    }
+  }
+  EXPECT_FALSE(same_bits(models[0].trunk[0], models[1].trunk[0]));
+  for (std::size_t s = 0; s < models[0].trunk.size(); ++s) {
+    expect_near(models[1].trunk[s], models[0].trunk[s], 1e-2);
+  }
+}
+
 /// For nets with ReLUs, which another rounding may turn on or off. A step too many or too few changes the velocities by more.
 void expect_close_in_norm(const ModelState& a, const ModelState& b) {
   ASSERT_EQ(a.trunk.size(), b.trunk.size());
@@ -170,117 +224,18 @@ void expect_close_in_norm(const ModelState& a, const ModelState& b) {
 
 // ---- runs ----------------------------------------------------------------------------------------------------------
 
-NetOptions small_glyphs() {
-  return {.net = source_folder() + "/nets/glyphs.yaml",
-          .set = {"conv1.filters=5", "conv2.filters=9", "training.epochs=1000", "training.learning_rate=0.002"},
-          .device = "eigen",
-          .device_options = {.threads = 1},
-          .batch = 8,
-          .seed = kSeed};
-}
-
-class Notices : public Observer {
- public:
-  Notices(std::vector<std::string>& texts, std::mutex& mutex, std::atomic<bool>& stop, const std::string& last)
-      : texts_(texts), mutex_(mutex), stop_(stop), last_(last) {}
-  void on_notice(const std::string& text) override {
-    const std::lock_guard lock(mutex_);
-    texts_.push_back(text);
-    if (!last_.empty() && text.find(last_) != std::string::npos) stop_ = true;
-  }
-
- private:
-  std::vector<std::string>& texts_;
-  std::mutex& mutex_;
-  std::atomic<bool>& stop_;
-  const std::string& last_;
-};
-
-struct Result {
-  ModelState model;
-  Progress progress;
-  std::vector<std::string> notices;
-};
-
-/// A run of replicas on slaves, or on this machine where there are none.
-class ReplicaRun {
- public:
-  ReplicaRun(int slaves, int replicas) : replicas_(replicas) {
-    options_.slaves = slaves;
-    options_.listen = endpoint_;
-    options_.insecure = true;
-    observers_.push_back(std::make_unique<Notices>(notices_, mutex_, stop_, last_));
-  }
-  const std::string& endpoint() const { return endpoint_; }
-  /// Ends the run after the step in which the run gives this notice.
-  void stop_at(const std::string& notice) { last_ = notice; }
-  /// Waits in another thread until the run has given a notice.
-  void wait_for(const std::string& text) {
-    const auto until = std::chrono::steady_clock::now() + 60s;
-    while (std::chrono::steady_clock::now() < until) {
-      std::this_thread::sleep_for(10ms);
-      const std::lock_guard lock(mutex_);
-      if (std::ranges::any_of(notices_, [&](const std::string& each) { return each.find(text) != each.npos; })) return;
-    }
-  }
-
-  Result train(long steps) {
-    std::vector<std::unique_ptr<Cluster>> clusters;
-    if (options_.slaves == 0) {
-      clusters.push_back(Cluster::assemble(options_, net_options_, net_, bare_, observers_, stop_));
-    } else {
-      clusters = assemble_replicas(replicas_, options_, net_options_, net_, bare_, observers_, stop_).clusters;
-    }
-    std::vector<std::unique_ptr<Replica>> replicas;
-    for (const auto& each : clusters) {
-      replicas.push_back(std::make_unique<ClusterReplica>(*each, bare_, net_.training.batch, 1));
-    }
-    JoinLearner learner(std::move(replicas), cut_, net_.training.batch, replicas_, 0, 1);
-    const Training training{
-        .net = net_, .training = batches_, .test = tests_, .seed = kSeed, .max_steps = steps, .stop = stop_};
-    Result result;
-    convoy::train(
-        training, learner,
-        {std::make_shared<const ModelState>(ModelState{initial_trunk(cut_, kSeed), initial_heads(cut_, kSeed)})},
-        observers_, [&](const TrainingState& state) {
-          result.progress = state.progress;
-          result.model = *state.model;
-        });
-    for (const auto& each : clusters) each->dismiss("the test finished");
-    result.notices = notices_;
-    return result;
-  }
-
- private:
-  int replicas_;
-  NetOptions net_options_ = small_glyphs();
-  Net net_ = load_net(net_options_);
-  Cut cut_ = cut(net_);
-  Cut bare_ = without_moments(cut_);
-  DataSet data_ = open_data("glyphs", kSeed);
-  Batches batches_{data_, Part::training, replicas_* net_.training.batch, kSeed, net_.augment};
-  Batches tests_{data_, Part::test, replicas_* net_.training.batch, kSeed, Augmentation{}};
-  std::vector<std::string> notices_;
-  std::mutex mutex_;
-  Observers observers_;
-  std::atomic<bool> stop_{false};
-  std::string last_;
-  std::string endpoint_ = free_endpoint();
-  ClusterOptions options_;
-};
-
 constexpr long kRunSteps = 12;
 
 /// Two batches a step on this machine.
-Result alone() { return ReplicaRun(0, 2).train(kRunSteps); }
+ReplicaResult alone() { return ReplicaRun(0, 2).train(kRunSteps); }
 
 TEST(ReplicaRuns, GroupTheSlavesAndTrain) {
   ReplicaRun run(3, 2);
   const SlaveThreads slaves(run.endpoint(), 3, {"eigen"});
-  const Result result = run.train(kRunSteps);
+  const ReplicaResult result = run.train(kRunSteps);
   EXPECT_THAT(result.notices, Contains(HasSubstr("replica 1 of 2: ")));
   EXPECT_THAT(result.notices, Contains(HasSubstr("replica 2 of 2: ")));
-  const Result expected = alone();
+  const ReplicaResult expected = alone();
   EXPECT_EQ(result.progress.batch, expected.progress.batch);
   expect_close_in_norm(result.model, expected.model);
 }
@@ -290,7 +245,7 @@ TEST(ReplicaRuns, LoseNoStepWithASlave) {
   const SlaveThreads others(run.endpoint(), 3, {"eigen"});
   MortalSlaves mortal;
   mortal.add(run.endpoint(), "mortal", "Step", 7);
-  const Result result = run.train(kRunSteps);
+  const ReplicaResult result = run.train(kRunSteps);
   EXPECT_THAT(result.notices, Contains(HasSubstr("slave mortal")));
   EXPECT_THAT(result.notices, Not(Contains(HasSubstr("going on after step"))));
   expect_close_in_norm(result.model, alone().model);
@@ -302,7 +257,7 @@ TEST(ReplicaRuns, GoOnWithoutAReplica) {
   const SlaveThreads other(run.endpoint(), 1, {"eigen"});
   MortalSlaves mortal;
   mortal.add(run.endpoint(), "mortal", "Step", 7);
-  const Result result = run.train(kRunSteps);
+  const ReplicaResult result = run.train(kRunSteps);
   EXPECT_THAT(result.notices, Contains(HasSubstr("slave mortal")));
   expect_close_in_norm(result.model, alone().model);
 }
@@ -313,7 +268,7 @@ TEST(ReplicaRuns, GoOnAloneWithoutAnySlave) {
   MortalSlaves mortal;
   mortal.add(run.endpoint(), "p", "Snapshot", 5);
   mortal.add(run.endpoint(), "q", "Load", 11);
-  const Result result = run.train(kRunSteps);
+  const ReplicaResult result = run.train(kRunSteps);
   EXPECT_THAT(result.notices, Contains(HasSubstr("slave p")));
   EXPECT_THAT(result.notices, Contains(HasSubstr("slave q")));
   expect_close_in_norm(result.model, alone().model);
@@ -330,7 +285,7 @@ TEST(ReplicaRuns, GiveAnEmptyReplicaTheNextSlave) {
     run.wait_for("slave mortal");
     mortal.add(run.endpoint(), "next", "nothing", 0);
   });
-  const Result result = run.train(1000000);
+  const ReplicaResult result = run.train(1000000);
   later.join();
   EXPECT_THAT(result.notices, Contains(HasSubstr("slave mortal")));
   EXPECT_THAT(result.notices, Contains(HasSubstr("slave next (")));

@@ -1,5 +1,6 @@
 // Replicas of the net, as their users see them: join, none, and slaves that die.
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -43,23 +44,73 @@ TEST_F(Schemes, OneReplicaIsOneMachineToTheBit) {
   train("join", {"--steps", "20", "--sync", "join", "--replicas", "1"});
   EXPECT_THAT(train("none", {"--steps", "20", "--sync", "none", "--replicas", "1"}),
               HasSubstr("staleness of gradients: 0.00 updates in the mean, 0 at most"));
+  train("local", {"--steps", "20", "--sync", "join", "--replicas", "1", "--sync-every", "5"});
   EXPECT_EQ(weights_of("split"), weights_of("join"));
+  EXPECT_EQ(weights_of("split"), weights_of("local"));
   EXPECT_EQ(weights_of("split"), weights_of("none"));
 }
 
+/// Rounds of four steps end after step 12, where there is a model.
+TEST_F(Schemes, LocalStepsGoOnWhereTheyStoppedToTheBit) {
+  const std::vector<std::string> scheme{"--sync", "join", "--replicas", "2", "--sync-every", "4"};
+  std::vector<std::string> some = scheme;
+  some.insert(some.end(), {"--steps", "11"});
+  train("whole", scheme);
+  EXPECT_THAT(train("cut", some), HasSubstr("stopped after step 12 of 60"));
+  Process rest = master({"train", "--resume", folder("cut"), "--steps", "60"});
+  ASSERT_EQ(rest.wait(100s), kSuccess) << rest.output();
+  EXPECT_EQ(weights_of("whole"), weights_of("cut"));
+  Process other = master({"train", "--resume", folder("cut"), "--sync-every", "8", "--epochs", "2"});
+  EXPECT_EQ(other.wait(100s), kFailure);
+  EXPECT_THAT(other.output(), HasSubstr("sync-every was 4 and is now 8"));
+}
+
+TEST_F(Schemes, ADistributedServerIsOneMachineWithALargerBatch) {
+  const std::vector<std::string> scheme{"--sync", "join", "--server", "distributed", "--replicas", "3"};
+  EXPECT_THAT(train("join", scheme), HasSubstr("batch 150, 1 epoch of 6000 images"));
+  std::vector<std::string> large = training(folder("large"), {"--epochs", "1"});
+  std::ranges::replace(large, std::string("50"), std::string("150"));
+  Process one = master(large);
+  ASSERT_EQ(one.wait(100s), kSuccess) << one.output();
+  EXPECT_EQ(weights_of("join"), weights_of("large"));
+  std::vector<std::string> some = scheme;
+  some.insert(some.end(), {"--steps", "11"});
+  train("cut", some);
+  Process rest = master({"train", "--resume", folder("cut")});
+  ASSERT_EQ(rest.wait(100s), kSuccess) << rest.output();
+  EXPECT_EQ(weights_of("join"), weights_of("cut"));
+  Process other = master({"train", "--resume", folder("cut"), "--server", "central", "--epochs", "2"});
+  EXPECT_EQ(other.wait(100s), kFailure);
+  EXPECT_THAT(other.output(), HasSubstr("server was distributed and is now missing"));
+}
+
+/// The images of two replicas, shared by two slaves.
+TEST_F(Schemes, ADistributedServerIsOnTheMembers) {
+  Process a = slave("a");
+  Process b = slave("b");
+  Process train = master(training(folder("run"), {"--sync", "join", "--server", "distributed", "--layout", "samples",
+                                                  "--slaves", "2", "--epochs", "1", "--steps", "10"}));
+  ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
+  EXPECT_THAT(train.output(), AllOf(HasSubstr("batch 100"), HasSubstr("conv1 6/6 in"), HasSubstr("/100 samples")));
+}
+
 TEST_F(Schemes, TrainOnGroupsOfSlavesOfWhichOneDies) {
-  for (const std::string sync : {"join", "none"}) {
+  const std::vector<std::string> local{"join", "--sync-every", "5"};
+  const std::vector<std::string> in_turns{"join", "--semaphore", "--wire", "bf16"};
+  for (const std::vector<std::string>& scheme : {std::vector<std::string>{"join"}, {"none"}, local, in_turns}) {
     Process a = slave("a");
     Process b = slave("b");
     Process doomed = slave("doomed");
-    Process train = master(training(
-        folder(sync), {"--sync", sync, "--replicas", "2", "--slaves", "3", "--epochs", "3", "--format", "json"}));
+    std::vector<std::string> options{"--replicas", "2", "--slaves", "3", "--epochs", "3", "--format", "json", "--sync"};
+    options.insert(options.end(), scheme.begin(), scheme.end());
+    Process train = master(training(folder(fmt::format("{}", fmt::join(scheme, ""))), options));
     ASSERT_TRUE(train.wait_for("\"step\":10,", 100s)) << train.output();
     doomed.signal(SIGKILL);
     ASSERT_EQ(train.wait(200s), kSuccess) << train.output();
     EXPECT_THAT(train.output(), AllOf(HasSubstr("replica 1 of 2: "), HasSubstr("replica 2 of 2: "),
                                       HasSubstr("slave doomed"), Not(HasSubstr("are done again"))));
     EXPECT_THAT(train.output(), HasSubstr("\"other_replicas\":["));
+    EXPECT_THAT(train.output(), testing::ContainsRegex("\"states_sent\":[1-9]")) << "weights and gradients travel";
   }
 }
 

@@ -55,7 +55,7 @@ TEST(Values, OutOfTurnAreRefused) {
   EXPECT_THAT([&] { reader.add({.first = 0}, Payload(44)); },
               ThrowsMessage<Error>(HasSubstr("at most 10 values are due")));
   EXPECT_THAT([&] { reader.add({.first = 0}, Payload(6)); },
-              ThrowsMessage<Error>(HasSubstr("not a whole number of floats")));
+              ThrowsMessage<Error>(HasSubstr("6 bytes, which are not a whole number of values of 4 bytes")));
   EXPECT_THAT([&] { reader.add({.first = 0}, Payload(0)); }, ThrowsMessage<Error>(HasSubstr("a Piece has 0 values")));
   reader.add({.first = 0}, Payload(40));
   EXPECT_TRUE(reader.complete());
@@ -79,6 +79,53 @@ TEST(Values, OfAState) {
   }
   EXPECT_TRUE(reader.complete());
   EXPECT_TRUE(same_bits(again, state));
+}
+
+/// Trained parameters in half the bytes, rounded as encode() does; running averages as they are.
+TEST(Values, OfAStateTravelInSixteenBits) {
+  const Stage stage{.name = "conv",
+                    .channels = 2,
+                    .height = 5,
+                    .width = 5,
+                    .conv = {.filters = 3, .kernel_h = 3, .kernel_w = 3},
+                    .after = {BatchNorm{.name = "norm"}},
+                    .moments = 0};
+  ShardState state = zero_state(stage, 3);
+  float next = 1.0F;
+  for (const std::span<float> part : values_of(state)) {
+    for (float& value : part) value = 1.001F * next++;
+  }
+  for (const NumberType type : {NumberType::fp32, NumberType::bf16, NumberType::fp16}) {
+    std::vector<Envelope> pieces;
+    send_values({}, values_of(std::as_const(state), stage, type),
+                [&](const Envelope& piece) { pieces.push_back(piece); });
+    std::size_t bytes = 0;
+    ShardState again = zero_state(stage, 3);
+    ValueReader reader(values_of(again, stage, type));
+    for (const Envelope& piece : pieces) {
+      bytes += piece.payload.size();
+      reader.add(std::get<Piece>(piece.message), piece.payload);
+    }
+    EXPECT_TRUE(reader.complete());
+    // The weights and biases of the convolution and of the norm are trained.
+    EXPECT_EQ(bytes, bytes_of(type, 54 + 3 + 3 + 3) + 4 * (3 + 3));
+    ShardState rounded = state;
+    for (std::size_t p = 0; p + 2 < rounded.parameters.size(); ++p) {
+      round_to(type, rounded.parameters[p].value.span());
+    }
+    EXPECT_TRUE(same_bits(again, rounded));
+    EXPECT_EQ(type == NumberType::fp32, same_bits(again, state));
+  }
+}
+
+TEST(Values, InSixteenBitsAreCounted) {
+  std::vector<float> values(10);
+  ValueReader reader(std::vector<Typed<float>>{{values, NumberType::bf16}});
+  EXPECT_THAT([&] { reader.add({.first = 0}, Payload(22)); }, ThrowsMessage<Error>(HasSubstr("a Piece has 11 values")));
+  EXPECT_THAT([&] { reader.add({.first = 0}, Payload(7)); },
+              ThrowsMessage<Error>(HasSubstr("7 bytes, which are not a whole number of values of 2 bytes")));
+  reader.add({.first = 0}, Payload(20));
+  EXPECT_TRUE(reader.complete());
 }
 
 TEST(Payloads, AreSharedNotCopied) {

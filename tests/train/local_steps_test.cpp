@@ -1,0 +1,340 @@
+// Replicas that train by themselves, in one process: against one machine, against join, and against machines whose models the
+// test averages itself; and what a lost member costs.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+
+#include "tests/train/replica_nets.hpp"
+#include "train/local_steps_learner.hpp"
+
+namespace convoy {
+namespace {
+
+using testing::ElementsAre;
+
+/// A trunk that loses a member in one of its training passes.
+class FailingTrunk : public LocalTrunk {
+ public:
+  FailingTrunk(const Cut& cut, Device& device, long fails_in)
+      : LocalTrunk(cut.trunk, input_shape(cut.trunk[0], kBatch), device), fails_in_(fails_in) {}
+  void begin(const Images& images, const Pass& pass) override {
+    if (pass.training && pass.step == fails_in_) throw PeerLost("doomed", "slave doomed is gone");
+    LocalTrunk::begin(images, pass);
+  }
+  void begin_snapshot() override {
+    if (fails_in_ < 0) throw PeerLost("doomed", "slave doomed is gone");
+    LocalTrunk::begin_snapshot();
+  }
+
+ private:
+  long fails_in_;
+};
+
+/// A replica that goes on with another trunk when it loses a member.
+class Recovering : public Replica {
+ public:
+  Recovering(Trunk& trunk, Trunk& spare, const Cut& cut) : Replica(trunk, cut, kBatch, 1), spare_(spare) {}
+  bool whole() override { return whole_; }
+  void set_whole(bool whole) { whole_ = whole; }
+  int losses() const { return losses_; }
+
+ private:
+  void recover(const PeerLost&) override {
+    ++losses_;
+    use(spare_);
+  }
+  Trunk& spare_;
+  bool whole_ = true;
+  int losses_ = 0;
+};
+
+/// Replicas on one device. The first one's trunk may fail: in a step, or with -1 whenever its model is collected.
+struct LocalSteps {
+  LocalSteps(const Cut& cut, int replicas, int period, long first_fails_in = 0) {
+    std::vector<std::unique_ptr<Replica>> made;
+    for (int i = 0; i < replicas; ++i) {
+      trunks.push_back(std::make_unique<FailingTrunk>(cut, *device, i == 0 ? first_fails_in : 0));
+      spares.push_back(std::make_unique<FailingTrunk>(cut, *device, 0));
+      auto replica = std::make_unique<Recovering>(*trunks.back(), *spares.back(), cut);
+      all.push_back(replica.get());
+      made.push_back(std::move(replica));
+    }
+    learner.emplace(std::move(made), cut, kBatch, replicas, period, 1);
+    learner->load(initial(cut));
+  }
+  std::unique_ptr<Device> device = make_device("eigen", {.threads = 1});
+  std::vector<std::unique_ptr<FailingTrunk>> trunks;
+  std::vector<std::unique_ptr<FailingTrunk>> spares;
+  std::vector<Recovering*> all;
+  std::optional<LocalStepsLearner> learner;
+};
+
+/// The batch of one replica in a step.
+LabelledImages part_of(const Cut& cut, const LabelledImages& step, int part) {
+  LabelledImages made{{Pixels(input_shape(cut.trunk[0], kBatch)), step.images.scales}, {}};
+  std::ranges::copy(step.images.pixels.samples(part * kBatch, kBatch), made.images.pixels.data());
+  made.labels.assign(step.labels.begin() + part * kBatch, step.labels.begin() + (part + 1) * kBatch);
+  return made;
+}
+
+/// Trains one machine on the batches of replica `part` of `replicas`, steps first + 1 to last.
+void train_part(OneMachine& machine, const NetCase& c, const Cut& cut, int part, int replicas, int first, int last) {
+  for (int step = first; step < last; ++step) {
+    const LabelledImages at = part_of(cut, images_of(cut, step, replicas * kBatch), part);
+    const Pass pass{.training = true, .seed = static_cast<std::uint64_t>(step) + 7, .step = step + 1};
+    train_step(machine.learner, at.images, at.labels, pass,
+               [&](double norm) { return update_step(c.training, c.training.learning_rate, step + 1, norm); });
+  }
+}
+
+class StepsByThemselves : public testing::TestWithParam<NetCase> {
+ protected:
+  static NetCase unclipped() {
+    NetCase c = GetParam();
+    c.training.clip = 0.0;
+    return c;
+  }
+};
+
+/// Nets without dropout, the masks of which have seeds that the learner draws for each batch.
+class StepsOfMachines : public StepsByThemselves {};
+
+/// Batch norm and dropout included, whether or not a step ends with an exchange.
+TEST_P(StepsByThemselves, OfOneReplicaEqualOneMachineToTheBit) {
+  const NetCase c = unclipped();
+  const Cut cut = net_of(c);
+  for (const int period : {1, 2, 5}) {
+    OneMachine machine(cut, kBatch);
+    LocalSteps local(cut, 1, period);
+    EXPECT_EQ(train_some(*local.learner, c, cut, kBatch), train_some(machine.learner, c, cut, kBatch));
+    expect_equal(*local.learner->state(), *machine.learner.state());
+  }
+}
+
+/// What the exchange means, computed by the test: machines that know nothing of one another, and the mean of their models.
+TEST_P(StepsOfMachines, AreAveraged) {
+  const NetCase c = unclipped();
+  const Cut cut = net_of(c);
+  constexpr int kReplicas = 3;
+  constexpr int kPeriod = 5;
+  TrainingState mean = initial(cut);
+  for (int first = 0; first < kSteps; first += kPeriod) {
+    std::vector<ModelState> models;
+    for (int part = 0; part < kReplicas; ++part) {
+      OneMachine machine(cut, kBatch);
+      machine.learner.load(mean);
+      train_part(machine, c, cut, part, kReplicas, first, first + kPeriod);
+      models.push_back(*machine.learner.state());
+    }
+    mean = {std::make_shared<const ModelState>(mean_of(models))};
+  }
+  LocalSteps local(cut, kReplicas, kPeriod);
+  train_some(*local.learner, c, cut, kReplicas * kBatch);
+  expect_equal(*local.learner->state(), *mean.model);
+}
+
+TEST_P(StepsByThemselves, GoOnFromAStateToTheBit) {
+  const NetCase c = unclipped();
+  const Cut cut = net_of(c);
+  LocalSteps straight(cut, 2, 2);
+  train_some(*straight.learner, c, cut, 2 * kBatch);
+  LocalSteps before(cut, 2, 2);
+  train_some(*before.learner, c, cut, 2 * kBatch, 0, 4);
+  LocalSteps after(cut, 2, 2);
+  after.learner->load({before.learner->state(), {.batch = 4}});
+  train_some(*after.learner, c, cut, 2 * kBatch, 4, kSteps);
+  expect_equal(*after.learner->state(), *straight.learner->state());
+}
+
+INSTANTIATE_TEST_SUITE_P(PlainNets, StepsByThemselves, testing::ValuesIn(kPlainNets), name_of);
+INSTANTIATE_TEST_SUITE_P(PlainNets, StepsOfMachines, testing::ValuesIn(kPlainNets), name_of);
+INSTANTIATE_TEST_SUITE_P(BatchNorm, StepsOfMachines,
+                         testing::Values(NetCase{"BatchNorm", {.learning_rate = 0.05, .momentum = 0.9}, true}),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(BatchNormAndDropout, StepsByThemselves,
+                         testing::Values(NetCase{
+                             "BatchNormAndDropout", {.learning_rate = 0.05, .momentum = 0.9}, true, true}),
+                         name_of);
+
+/// The update by SGD is linear in the gradient, with momentum and weight decay, so the mean of the updated models is the model
+/// that the mean gradient updates.
+TEST(LocalStepsOfOne, EqualJoinWithSgdUpToRounding) {
+  for (const NetCase& c :
+       {NetCase{"Plain", {.learning_rate = 0.05, .momentum = 0.0}},
+        NetCase{"Momentum", {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.001}, true, true},
+        NetCase{"Nesterov", {.optimizer = Optimizer::nesterov, .learning_rate = 0.05, .momentum = 0.9}}}) {
+    const Cut cut = net_of(c);
+    const double tolerance = 64.0 * kSteps * std::sqrt(9.0 * 7.0 * 2.0 * kBatch) * 0x1.0p-24;
+    const Cut bare = without_moments(cut);
+    const auto device = make_device("eigen", {.threads = 1});
+    LocalTrunk trunk(bare.trunk, input_shape(bare.trunk[0], kBatch), *device);
+    std::vector<std::unique_ptr<Replica>> replica;
+    replica.push_back(std::make_unique<Replica>(trunk, bare, kBatch, 1));
+    JoinLearner join(std::move(replica), cut, kBatch, 3, 0, 1);
+    join.load(initial(cut));
+    LocalSteps local(cut, 3, 1);
+    EXPECT_NEAR(train_some(*local.learner, c, cut, 3 * kBatch), train_some(join, c, cut, 3 * kBatch),
+                tolerance * kSteps * 3 * kBatch)
+        << c.name;
+    const auto got = local.learner->state();
+    const auto expected = join.state();
+    for (std::size_t s = 0; s < cut.trunk.size(); ++s) expect_near(got->trunk[s], expected->trunk[s], tolerance);
+    for (std::size_t d = 0; d < got->head.size(); ++d) {
+      expect_near(ShardState{{got->head[d].weights, got->head[d].bias}},
+                  ShardState{{expected->head[d].weights, expected->head[d].bias}}, tolerance);
+    }
+  }
+}
+
+/// With longer periods they train otherwise; the tests of equality above would not notice an exchange after every step.
+TEST(LocalStepsOfSeveral, DifferFromJoin) {
+  const NetCase& c = kPlainNets[0];
+  const Cut cut = net_of(c);
+  LocalSteps often(cut, 2, 1);
+  LocalSteps seldom(cut, 2, 5);
+  train_some(*often.learner, c, cut, 2 * kBatch);
+  train_some(*seldom.learner, c, cut, 2 * kBatch);
+  EXPECT_FALSE(same_bits(often.learner->state()->trunk[0], seldom.learner->state()->trunk[0]));
+}
+
+// ---- losses --------------------------------------------------------------------------------------------------------
+
+/// A replica that loses a member in the third of five steps has trained from the mean by the last three batches.
+TEST(LocalStepsWithLosses, GoOnFromTheLastMean) {
+  const NetCase& c = kPlainNets[0];
+  const Cut cut = net_of(c);
+  LocalSteps local(cut, 2, 5, 8);
+  train_some(*local.learner, c, cut, 2 * kBatch);
+  EXPECT_EQ(local.all[0]->losses(), 1);
+  LocalSteps undisturbed(cut, 2, 5);
+  train_some(*undisturbed.learner, c, cut, 2 * kBatch, 0, 5);
+  const TrainingState mean{undisturbed.learner->state()};
+  OneMachine lost(cut, kBatch);
+  lost.learner.load(mean);
+  train_part(lost, c, cut, 0, 2, 7, 10);
+  OneMachine other(cut, kBatch);
+  other.learner.load(mean);
+  train_part(other, c, cut, 1, 2, 5, 10);
+  expect_equal(*local.learner->state(), mean_of({*lost.learner.state(), *other.learner.state()}));
+}
+
+TEST(LocalStepsWithLosses, LeaveAModelThatIsLostOutOfTheMean) {
+  const NetCase& c = kPlainNets[0];
+  const Cut cut = net_of(c);
+  LocalSteps local(cut, 2, 5, -1);
+  train_some(*local.learner, c, cut, 2 * kBatch, 0, 5);
+  EXPECT_EQ(local.all[0]->losses(), 1);
+  OneMachine other(cut, kBatch);
+  train_part(other, c, cut, 1, 2, 0, 5);
+  expect_equal(*local.learner->state(), *other.learner.state());
+}
+
+/// Steps without any model would be lost without a word.
+TEST(LocalStepsWithLosses, GoBackWhereNoModelIsLeft) {
+  const NetCase& c = kPlainNets[0];
+  const Cut cut = net_of(c);
+  LocalSteps local(cut, 1, 5, -1);
+  EXPECT_THROW(train_some(*local.learner, c, cut, kBatch, 0, 5), Rewound);
+  EXPECT_TRUE(local.learner->has_model());
+  train_some(*local.learner, c, cut, kBatch, 0, kSteps);
+  OneMachine machine(cut, kBatch);
+  train_some(machine.learner, c, cut, kBatch);
+  expect_equal(*local.learner->state(), *machine.learner.state());
+}
+
+/// Without its slaves a replica holds nobody up; the loss is told as if its images had that of the others.
+TEST(LocalStepsWithLosses, DoWithoutAReplicaThatIsNotWhole) {
+  const NetCase& c = kPlainNets[0];
+  const Cut cut = net_of(c);
+  LocalSteps local(cut, 2, 2);
+  train_some(*local.learner, c, cut, 2 * kBatch, 0, 2);
+  const TrainingState mean{local.learner->state()};
+  local.all[0]->set_whole(false);
+  OneMachine other(cut, kBatch);
+  other.learner.load(mean);
+  const double loss = train_some(*local.learner, c, cut, 2 * kBatch, 2, 4);
+  train_part(other, c, cut, 1, 2, 2, 4);
+  expect_equal(*local.learner->state(), *other.learner.state());
+  EXPECT_GT(loss, 0.0);
+  local.all[0]->set_whole(true);
+  LocalSteps both(cut, 2, 2);
+  both.learner->load({local.learner->state(), {.batch = 4}});
+  train_some(*local.learner, c, cut, 2 * kBatch, 4, 6);
+  train_some(*both.learner, c, cut, 2 * kBatch, 4, 6);
+  expect_equal(*local.learner->state(), *both.learner->state());
+}
+
+TEST(LocalStepsThatDiverge, NameTheFirstLayerAndStep) {
+  const NetCase c{"Sgd", {.learning_rate = 3e38, .momentum = 0.9, .weight_decay = 1.0}};
+  const Cut cut = net_of(c);
+  LocalSteps local(cut, 2, 5);
+  EXPECT_FALSE(local.learner->broken());
+  train_some(*local.learner, c, cut, 2 * kBatch, 0, 3);
+  const std::optional<Broken> broken = local.learner->broken();
+  ASSERT_TRUE(broken);
+  EXPECT_EQ(broken->layer.substr(0, 4), "conv");
+  EXPECT_LE(broken->step, 3);
+}
+
+// ---- the training loop ---------------------------------------------------------------------------------------------
+
+/// A run of two epochs of eleven steps, with an exchange after every fourth step of an epoch and at its end.
+class RunsOfLocalSteps : public testing::Test {
+ protected:
+  RunsOfLocalSteps() {
+    net_.training = {.batch = kBatch, .epochs = 2, .learning_rate = 0.05, .momentum = 0.9};
+    data_ = {.name = "random", .classes = kClasses};
+    Random random(kSeed, 1);
+    for (ImageSet* images : {&data_.training, &data_.test}) {
+      images->shape = {2, 9, 7};
+      for (int i = 0; i < 2 * kBatch * 11; ++i)
+        images->labels.push_back(static_cast<std::uint8_t>(random.below(kClasses)));
+      for (std::size_t i = 0; i < images->labels.size() * 126; ++i)
+        images->pixels.push_back(static_cast<std::uint8_t>(random.below(256)));
+    }
+  }
+  /// Trains on from the last checkpoint, if there is one.
+  Outcome train_some_steps(long max_steps) {
+    const Cut cut = net_of(kPlainNets[0]);
+    const Batches training(data_, Part::training, 2 * kBatch, kSeed, Augmentation{});
+    const Batches test(data_, Part::test, 2 * kBatch, kSeed, Augmentation{});
+    LocalSteps local(cut, 2, 4);
+    const std::atomic<bool> stop{false};
+    const Training settings{.net = net_,
+                            .training = training,
+                            .test = test,
+                            .seed = kSeed,
+                            .max_steps = max_steps,
+                            .checkpoint_seconds = 0.0,
+                            .stop = stop};
+    return train(settings, *local.learner, saved_.empty() ? initial(cut) : saved_.back(), {},
+                 [this](const TrainingState& state) { saved_.push_back(state); });
+  }
+  std::vector<int> batches_saved() const {
+    std::vector<int> batches;
+    for (const TrainingState& each : saved_) batches.push_back(each.progress.batch);
+    return batches;
+  }
+
+  Net net_;
+  DataSet data_;
+  std::vector<TrainingState> saved_;
+};
+
+/// Checkpoints are due all the time, and wait for the next exchange; so does the end.
+TEST_F(RunsOfLocalSteps, SaveAndEndWhereThereIsAModel) {
+  EXPECT_EQ(train_some_steps(0).steps, 22);
+  EXPECT_THAT(batches_saved(), ElementsAre(4, 8, 0, 4, 8, 0));
+  const std::shared_ptr<const ModelState> straight = saved_.back().model;
+  saved_.clear();
+  EXPECT_EQ(train_some_steps(5).steps, 8);
+  EXPECT_EQ(train_some_steps(9).steps, 11);
+  EXPECT_EQ(train_some_steps(0).steps, 22);
+  expect_equal(*saved_.back().model, *straight);
+}
+
+}  // namespace
+}  // namespace convoy
