@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "core/random.hpp"
 #include "data/batches.hpp"
 #include "master/cluster/cluster_trunk.hpp"
 #include "tests/support/slave_threads.hpp"

@@ -2,8 +2,6 @@
 
 #include <zlib.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
