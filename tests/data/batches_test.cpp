@@ -37,8 +37,6 @@ Filled fill(const Batches& batches, int epoch, int index) {
   return filled;
 }
 
-bool equal(const Images& a, const Images& b) { return std::ranges::equal(a.pixels.span(), b.pixels.span()); }
-
 TEST(Batches, AnEpochShowsEachImageOnceInAnOrderOfItsOwn) {
   const DataSet data = numbered_data();
   const Batches batches(data, Part::training, 5, 1, {});
@@ -65,9 +63,9 @@ TEST(Batches, AreFunctionsOfSeedEpochAndIndex) {
   const Batches same(data, Part::training, 5, 1, augment);
   const Batches other(data, Part::training, 5, 2, augment);
   fill(same, 0, 0);  // a batch does not depend on the batches before it
-  EXPECT_TRUE(equal(fill(one, 3, 2).images, fill(same, 3, 2).images));
+  EXPECT_TRUE(same_pixels(fill(one, 3, 2).images, fill(same, 3, 2).images));
   EXPECT_EQ(fill(one, 3, 2).labels, fill(same, 3, 2).labels);
-  EXPECT_FALSE(equal(fill(one, 3, 2).images, fill(other, 3, 2).images));
+  EXPECT_FALSE(same_pixels(fill(one, 3, 2).images, fill(other, 3, 2).images));
 }
 
 TEST(Batches, TestingGoesInOrderAndFillsTheLastUp) {

@@ -71,7 +71,7 @@ UpdateStep clipped(UpdateStep step, double squares) {
   return step;
 }
 
-Images images_of(const Stages& trunk, std::uint64_t stream) {
+Images tiled_images(const Stages& trunk, std::uint64_t stream) {
   return noise_images(input_shape(trunk[0], kSamplesOfBatch), 3, stream);
 }
 
@@ -81,12 +81,12 @@ Result train_local(const std::string& name, const Stages& trunk, const UpdateSte
   local.load(start(trunk));
   Result result;
   for (int i = 0; i < kTiledSteps; ++i) {
-    local.forward(images_of(trunk, 100 + static_cast<std::uint64_t>(i)), pass_of(i));
+    local.forward(tiled_images(trunk, 100 + static_cast<std::uint64_t>(i)), pass_of(i));
     local.backward(pointers(gradients_of(local, trunk, i)));
     result.squares.push_back(local.gradient_squares());
     local.update(clipped(step, result.squares.back()));
   }
-  result.tested = local.forward(images_of(trunk, 99), {});
+  result.tested = local.forward(tiled_images(trunk, 99), {});
   result.states = local.snapshot();
   return result;
 }
@@ -96,11 +96,11 @@ Result train_on_nodes(const Plan& plan, const Stages& trunk, const std::string& 
   Nodes nodes(plan, trunk, device, seed, start(trunk));
   Result result;
   for (int i = 0; i < kTiledSteps; ++i) {
-    nodes.train(images_of(trunk, 100 + static_cast<std::uint64_t>(i)), i);
+    nodes.train(tiled_images(trunk, 100 + static_cast<std::uint64_t>(i)), i);
     result.squares.push_back(nodes.gradient_squares());
     nodes.update(clipped(step, result.squares.back()));
   }
-  result.tested = nodes.forward(images_of(trunk, 99), {});
+  result.tested = nodes.forward(tiled_images(trunk, 99), {});
   result.states = nodes.states();
   return result;
 }
@@ -209,10 +209,10 @@ void expect_holders_agree(const Plan& plan, const Stages& trunk, const UpdateSte
                           const std::function<std::unique_ptr<Device>(int)>& device_of) {
   Nodes nodes(plan, trunk, device_of, 1, start(trunk));
   for (int i = 0; i < kTiledSteps; ++i) {
-    nodes.train(images_of(trunk, 100 + static_cast<std::uint64_t>(i)), i);
+    nodes.train(tiled_images(trunk, 100 + static_cast<std::uint64_t>(i)), i);
     nodes.update(clipped(step, nodes.gradient_squares()));
   }
-  const Images images = images_of(trunk, 99);
+  const Images images = tiled_images(trunk, 99);
   nodes.forward(images, {});  // takes weights that wait for the next pass
   expect_same_images(nodes, images, plan);
   const std::vector<ShardState> owned = nodes.states();

@@ -123,7 +123,9 @@ ReplicaResult train_with_faults(ReplicaRun& run, int replicas, const MakeLearner
   // A few faults show nothing, because the first ones find no free memory; later ones leave what they have taken.
   constexpr int kMany = 30;
   constexpr double kMost = 64.0;
-  if (faults() >= kMany) EXPECT_LT(seats.growth(), kMost) << "memory grows with the faults";
+  if (faults() >= kMany) {
+    EXPECT_LT(seats.growth(), kMost) << "memory grows with the faults";
+  }
   fmt::print("{} faults in {} steps; memory grew by {:.1f} MB\n", seats.deaths(), result.steps.size(), seats.growth());
   for (const ShardState& stage : result.model.trunk) {
     for (const Parameter& each : stage.parameters) EXPECT_TRUE(all_finite<float>(each.value.span()));

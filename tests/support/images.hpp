@@ -1,6 +1,8 @@
 // Images for tests.
 #pragma once
 
+#include <algorithm>
+
 #include "core/images.hpp"
 
 namespace convoy {
@@ -12,6 +14,10 @@ inline Tensor normalised(const Images& images) {
   Tensor values(images.shape());
   normaliser.normalise(images.pixels, {0, images.shape().n}, values);
   return values;
+}
+
+inline bool same_pixels(const Images& a, const Images& b) {
+  return std::ranges::equal(a.pixels.span(), b.pixels.span());
 }
 
 /// Returns images of which every value is 1 when they are normalised.
