@@ -210,9 +210,13 @@ TEST(NodeParcels, ThatDoNotBelongAreRefused) {
   const Plan plan = plan_of({"", {1, 1}, false, kRing}, chain());
   const auto device = make_device("eigen", {.threads = 1});
   Node node(plan, chain(), 0, device.get(), {.send = [](Parcel&&) {}, .grant = [](int) {}});
-  node.begin({.pass = Pass{.training = true}}, nullptr);
+  node.begin({.pass = Pass{.training = true}, .scales = images_of(chain(), 1).scales}, nullptr);
   const TaskGraph graph = make_task_graph(plan, chain());
-  const auto to_node = std::ranges::find_if(graph.tasks, [](const Task& task) { return task.to == 0; });
+  const auto first_to_node = [&](bool images) {
+    return std::ranges::find_if(graph.tasks,
+                                [&](const Task& task) { return task.to == 0 && carries_images(task) == images; });
+  };
+  const auto to_node = first_to_node(false);
   const auto index = static_cast<int>(to_node - graph.tasks.begin());
   const std::vector<std::byte> bytes(8);
   const int from = to_node->node;
@@ -231,6 +235,11 @@ TEST(NodeParcels, ThatDoNotBelongAreRefused) {
   expect(from, index, 0, 0, "where values 0 to");
   receive(from, index, 0, 8);
   expect(from, index, 0, 8, "where values 2 to");
+  const auto pixels = first_to_node(true);
+  const auto index_of_pixels = static_cast<int>(pixels - graph.tasks.begin());
+  expect(pixels->node, index_of_pixels, 1, 8, "from value 1 on");
+  receive(pixels->node, index_of_pixels, 0, 7);
+  expect(pixels->node, index_of_pixels, 0, 8, "where values 7 to");
 }
 
 }  // namespace

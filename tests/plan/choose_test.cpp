@@ -91,7 +91,7 @@ TEST(Choose, CutsStagesWithABatchNormAlongSamples) {
   for (Stage& stage : normed) stage.after.insert(stage.after.begin(), BatchNorm{.name = "norm"});
   const Choice choice = choose_plan(normed, kBatch, machines({100, 100, 100, 100}, 50), {}, {.head = kHead});
   EXPECT_NO_THROW(validate(choice.plan, normed));
-  EXPECT_TRUE(std::ranges::all_of(choice.plan.stages, has_several_rows));
+  EXPECT_TRUE(std::ranges::all_of(choice.plan.stages, has_several_rows)) << describe(choice.plan);
 }
 
 std::vector<Stage> deep_stages() {
