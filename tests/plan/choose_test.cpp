@@ -89,7 +89,8 @@ TEST(Choose, CutsAlongSamplesWhereMapsAreLargerThanWeights) {
 TEST(Choose, CutsStagesWithABatchNormAlongSamples) {
   std::vector<Stage> normed = unequal_stages();
   for (Stage& stage : normed) stage.after.insert(stage.after.begin(), BatchNorm{.name = "norm"});
-  const Choice choice = choose_plan(normed, kBatch, machines({100, 100, 100, 100}, 50), {}, {.head = kHead});
+  const Choice choice =
+      choose_plan(normed, kBatch, machines({100, 100, 100, 100}, 50), {.layout = Layout::samples}, {.head = kHead});
   EXPECT_NO_THROW(validate(choice.plan, normed));
   EXPECT_TRUE(std::ranges::all_of(choice.plan.stages, has_several_rows)) << describe(choice.plan);
 }
