@@ -23,7 +23,7 @@ struct MemberTime {
   double received = 0.0;  ///< in training steps
   /// Between steps, to the master: weights, gradients and moments. The replicas of a net cost these.
   double states_sent = 0.0;
-  double states_received = 0.0;  ///< the same from the master
+  double states_received = 0.0;  ///< between steps, from the master
 };
 
 /// Adds each time to the sum for the same member, and appends members that have no sum yet.

@@ -65,8 +65,7 @@ TEST_P(ShippedNets, TrainOnOneAndOnSeveralNodesAsOnOneDevice) {
           ours.data()[i] -= from[s].parameters[p].value.data()[i];
           theirs.data()[i] -= from[s].parameters[p].value.data()[i];
         }
-        // Where a value is next to 0, rounding decides the slope of a ReLU, which has come to 0.045 with other images. A gradient
-        // that lacks an image is further off.
+        // Where a value is next to 0, rounding decides the slope of a ReLU. With other images this has come to 0.045.
         EXPECT_LT(distance(ours, theirs), 0.05) << specs[p].name;
       }
     }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -94,6 +95,18 @@ inline double train_some(Learner& learner, const NetCase& c, const Cut& cut, int
                 .sum;
   }
   return loss;
+}
+
+inline const NetCase kDiverging{"Sgd", {.learning_rate = 3e38, .momentum = 0.9, .weight_decay = 1.0}};
+
+/// Expects that two replicas with the net kDiverging name a stage that has broken within three steps.
+inline void expect_diverges(Learner& learner, const Cut& cut) {
+  EXPECT_FALSE(learner.broken());
+  train_some(learner, kDiverging, cut, 2 * kBatch, 0, 3);
+  const std::optional<Broken> broken = learner.broken();
+  ASSERT_TRUE(broken);
+  EXPECT_EQ(broken->layer.substr(0, 4), "conv");
+  EXPECT_LE(broken->step, 3);
 }
 
 /// One machine.
