@@ -13,11 +13,12 @@ import argparse
 import json
 import os
 import pathlib
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WARM_UP = 3  # steps that do not count
@@ -50,12 +51,6 @@ def parse_arguments():
     options.slave = options.slave or [parse_slave("core=0"), parse_slave("core=1,isa=AVX2")]
     options.set = options.set or ["conv1.filters=50", "conv2.filters=500"]
     return options
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def start_slave(options, name, slave, address):

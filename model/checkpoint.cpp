@@ -34,6 +34,7 @@ std::vector<std::int64_t> dims_of(const Shape& shape, bool convolution) {
 }
 
 constexpr std::array<const char*, 2> kMoments{".velocity", ".squares"};
+constexpr const char* kOuter = ".outer";
 
 /// Calls visit(name, dims, tensor) for every tensor of a model, in the order of the layers.
 template <class Model, class Visit>
@@ -71,6 +72,11 @@ std::vector<TensorView> views(const Cut& cut, const ModelState& model, bool mome
 /// The same for a file that is written. Throws Diverged where a value is infinite or NaN: no file gets such a value.
 std::vector<TensorView> finite_views(const Cut& cut, const ModelState& model, bool moments, const std::string& file) {
   std::vector<TensorView> all = views(cut, model, moments);
+  if (moments && model.outer) {
+    for (TensorView& view : views(cut, *model.outer, false)) {
+      all.push_back({view.name + kOuter, std::move(view.dims), view.values});
+    }
+  }
   for (const TensorView& view : all) {
     if (all_finite(view.values)) continue;
     throw Diverged(
@@ -147,9 +153,20 @@ ModelState from_file(const std::string& name, const SafetensorsFile& file, const
   return model;
 }
 
-/// The weights that a file holds. A checkpoint serves as well: the optimizer's moments are not asked for.
+/// Takes the tensors of an outer step's velocity out of a checkpoint, with the names of the parameters that they belong to.
+std::vector<NamedTensor> take_outer(SafetensorsFile& contents) {
+  const auto ours =
+      std::ranges::stable_partition(contents.tensors, [](const NamedTensor& t) { return !t.name.ends_with(kOuter); });
+  std::vector<NamedTensor> outer(std::make_move_iterator(ours.begin()), std::make_move_iterator(ours.end()));
+  contents.tensors.erase(ours.begin(), ours.end());
+  for (NamedTensor& tensor : outer) tensor.name.resize(tensor.name.size() - std::string_view(kOuter).size());
+  return outer;
+}
+
+/// The weights that a file holds. A checkpoint serves as well: moments and velocities are not asked for.
 SafetensorsFile weights_in(const std::string& file) {
   SafetensorsFile contents = read_safetensors(file);
+  take_outer(contents);
   std::erase_if(contents.tensors, [](const NamedTensor& t) {
     return std::ranges::any_of(kMoments, [&](const char* moment) { return t.name.ends_with(moment); });
   });
@@ -207,7 +224,7 @@ struct Checkpoint {
 };
 
 Checkpoint read_one(const std::string& file, const Cut& cut, const Accept& accept) {
-  const SafetensorsFile contents = read_safetensors(file);
+  SafetensorsFile contents = read_safetensors(file);
   if (metadata(contents, "format", file) != kFormat) {
     fail("{}: its format is '{}'; expected '{}'", file, printable(metadata(contents, "format", file), 40), kFormat);
   }
@@ -226,7 +243,13 @@ Checkpoint read_one(const std::string& file, const Cut& cut, const Accept& accep
   } catch (const Error& error) {
     throw OfAnotherRun(error.what());
   }
-  checkpoint.state.model = std::make_shared<const ModelState>(from_file(file, contents, cut, true));
+  const std::vector<NamedTensor> outer = take_outer(contents);
+  ModelState model = from_file(file, contents, cut, true);
+  if (!outer.empty()) {
+    const SafetensorsFile velocity{.tensors = outer, .metadata = {}};
+    model.outer = std::make_shared<const ModelState>(from_file(file, velocity, without_moments(cut), true));
+  }
+  checkpoint.state.model = std::make_shared<const ModelState>(std::move(model));
   return checkpoint;
 }
 

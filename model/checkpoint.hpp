@@ -1,7 +1,7 @@
 // Stores a net's weights and a run's state in safetensors files.
 //
 // The tensors are named "<layer>.weight" and "<layer>.bias". A checkpoint also has the optimizer's moments, named
-// "<layer>.weight.velocity" and so on. Convolution weights are (filters, channels, rows, columns), dense weights
+// "<layer>.weight.velocity" and so on, and the velocity of an outer step as "<layer>.weight.outer". Convolution weights are (filters, channels, rows, columns), dense weights
 // (units, inputs), biases (filters) or (units).
 //
 // Files that Convoy writes have checksums (model/checksums.hpp). A checkpoint must have them; weights of other programs need
@@ -32,6 +32,8 @@ class Diverged : public Error {
 struct ModelState {
   std::vector<ShardState> trunk;
   std::vector<DenseState<float>> head;
+  /// The velocity of an outer step (train/outer_step.hpp), in the form of a model without moments; null without one.
+  std::shared_ptr<const ModelState> outer = nullptr;
 };
 
 /// The next step of a run, and the sums over its epoch so far.

@@ -61,7 +61,9 @@ void LocalStepsLearner::exchange() {
     stands_ = mean_.progress;
     throw Rewound(stands_);
   }
-  mean_ = {std::make_shared<const ModelState>(mean_of(std::move(trained))), stands_};
+  ModelState mean = mean_of(std::move(trained));
+  if (!outer_.is_mean()) mean = outer_step(outer_, cut_, *mean_.model, std::move(mean));
+  mean_ = {std::make_shared<const ModelState>(std::move(mean)), stands_};
 }
 
 void LocalStepsLearner::settle() {

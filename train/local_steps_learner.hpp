@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "train/outer_step.hpp"
 #include "train/replica_learner.hpp"
 
 namespace convoy {
@@ -16,6 +17,7 @@ namespace convoy {
 /// of the weights, of the running averages and of the optimizer's moments. Between two exchanges no weights and no
 /// gradients travel.
 ///   - With one replica, training is the same to the bit as on one machine.
+///   - With an outer step the weights go on from where it leads instead of the mean (train/outer_step.hpp).
 ///   - With a period of 1 and SGD, with or without momentum, a step is the same as that of JoinLearner, up to rounding,
 ///     because the update is linear in the gradient. With Adam it is not.
 ///   - Between two exchanges there is no one model, so that checkpoints, tests and the end of a run wait for the next one.
@@ -25,10 +27,14 @@ namespace convoy {
 /// back to the last mean.
 class LocalStepsLearner : public ReplicaLearner {
  public:
-  /// The cut of the replicas, of which there are `parts`, is `cut`, with the optimizer's moments. `pace`: see NetLearner.
+  /// The cut of the replicas, of which there are `parts`, is `cut`, with the optimizer's moments; it must outlive the learner.
+  /// `pace`: see NetLearner.
   LocalStepsLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts, int period,
-                    int threads = 0, std::optional<HeadPace> pace = {})
-      : ReplicaLearner(std::move(replicas), cut, batch, parts, threads, std::move(pace)), period_(period) {}
+                    int threads = 0, std::optional<HeadPace> pace = {}, OuterStep outer = {})
+      : ReplicaLearner(std::move(replicas), cut, batch, parts, threads, std::move(pace)),
+        cut_(cut),
+        period_(period),
+        outer_(outer) {}
 
   /// `images` and `labels` have a batch for each replica, one after another. The loss is that of the replicas that have slaves,
   /// as if all images had the same.
@@ -47,9 +53,11 @@ class LocalStepsLearner : public ReplicaLearner {
   std::shared_ptr<const ModelState> weights() override { return mean_.model; }
   void exchange();
 
+  const Cut& cut_;
   int period_;
+  OuterStep outer_;
   Progress stands_;
-  TrainingState mean_;  ///< of all replicas, after their last exchange
+  TrainingState mean_;  ///< of all replicas, after their last exchange and its outer step
 };
 
 }  // namespace convoy

@@ -40,12 +40,6 @@ auto tensors_in(Model& model) {
 
 }  // namespace
 
-Cut without_moments(Cut cut) {
-  cut.moments = 0;
-  for (Stage& stage : cut.trunk) stage.moments = 0;
-  return cut;
-}
-
 ModelState mean_of(std::vector<ModelState> models) {
   ModelState sum = std::move(models.front());
   const float share = 1.0F / static_cast<float>(models.size());

@@ -16,9 +16,6 @@
 
 namespace convoy {
 
-/// The net of a replica, whose members keep no moments because the server has them.
-Cut without_moments(Cut cut);
-
 /// The mean of the gradients of several batches, or of models with their moments, added in their order.
 ModelState mean_of(std::vector<ModelState> models);
 

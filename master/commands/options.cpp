@@ -230,6 +230,17 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
                   "with --sync join: steps in which replicas train by themselves before they average their models")
       ->check(whole_number(1, 1000000));
   command
+      .add_option("--outer-momentum", options.outer.momentum,
+                  "with --sync-every: Nesterov momentum of what an average moves the weights by, such as 0.9")
+      ->check(number(0.0, 0.999))
+      ->default_str("0");
+  command
+      .add_option("--outer-rate", options.outer.rate,
+                  "with --sync-every: the weights move by so many times what an average moves them by, such as 0.7 "
+                  "with --outer-momentum 0.9")
+      ->check(number(0.001, 10.0))
+      ->default_str("1");
+  command
       .add_option(
           "--staleness", options.staleness,
           "with --sync none: most updates between the time when a replica reads the weights and the update by its "

@@ -10,6 +10,7 @@
 #include "data/dataset.hpp"
 #include "devices/registry.hpp"
 #include "plan/step_energy.hpp"
+#include "train/outer_step.hpp"
 
 namespace CLI {
 class App;
@@ -78,6 +79,7 @@ struct TrainOptions {
   int replicas = 0;              ///< with Sync::join and Sync::none; 0 for one for each slave
   int backups = 0;               ///< of a step of Sync::join, the gradients that come last and are dropped
   int sync_every = 0;            ///< with Sync::join, steps for which replicas train by themselves; 0 for none
+  OuterStep outer;               ///< with sync_every
   bool semaphore = false;        ///< whether one replica at a time is sent weights, and one at a time sends gradients
   std::optional<int> staleness;  ///< with Sync::none, the bound
   bool scale_rate = false;       ///< whether the learning rate is multiplied by the number of batches of a step

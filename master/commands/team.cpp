@@ -41,8 +41,7 @@ void expect_for_local_steps(const TrainOptions& options) {
   if (slaves > 0 && options.replicas > slaves) {
     fail(
         "--sync-every needs a slave for each replica, which trains by itself, but {} slaves are to be {} replicas; "
-        "give "
-        "--replicas {} or fewer",
+        "give --replicas {} or fewer",
         slaves, options.replicas, slaves);
   }
 }
@@ -53,8 +52,7 @@ void expect_for_distributed_server(const TrainOptions& options) {
     fail(
         "--server distributed cannot be combined with --sync none: members that hold parts of the weights update them "
         "together, in one step that all of them do, and never by the gradients of one replica; give --server central, "
-        "or "
-        "--sync join --server distributed");
+        "or --sync join --server distributed");
   }
   const auto refuse = [](bool given, const char* option, const char* why) {
     if (given) fail("{} cannot be combined with --server distributed: {}; leave one of them out", option, why);
@@ -81,8 +79,7 @@ void expect_trainable(const TrainOptions& options, const Net& net) {
   if (options.sync_every > 0 && net.training.clip > 0.0) {
     fail(
         "{}: training.clip cannot be combined with --sync-every: each replica has gradients of its own, whose common "
-        "norm "
-        "nobody knows; give --set training.clip=0, or leave out --sync-every",
+        "norm nobody knows; give --set training.clip=0, or leave out --sync-every",
         net.file);
   }
 }
@@ -97,6 +94,11 @@ int replicas_of(const TrainOptions& options) {
   expect_needed(options.backups > 0, join, "--backup", "join");
   expect_needed(options.scale_rate, join, "--scale-rate", "join");
   expect_needed(options.sync_every > 0, join, "--sync-every", "join");
+  for (const auto& [given, option] : {std::pair(options.outer.momentum != 0.0, "--outer-momentum"),
+                                      std::pair(options.outer.rate != 1.0, "--outer-rate")}) {
+    if (!given || options.sync_every > 0) continue;
+    fail("{} needs --sync-every, whose averages it moves the weights by; give it, or leave {} out", option, option);
+  }
   expect_needed(options.staleness.has_value(), options.sync == Sync::none, "--staleness", "none");
   if (options.sync == Sync::split) return 1;
   if (is_distributed(options)) {
@@ -161,7 +163,7 @@ std::unique_ptr<ReplicaLearner> Team::make_replica_learner(std::optional<HeadPac
   }
   if (options_.sync_every > 0) {
     return std::make_unique<LocalStepsLearner>(std::move(replicas), cut_, batch, count, options_.sync_every, threads,
-                                               pace);
+                                               pace, options_.outer);
   }
   std::unique_ptr<ServerLearner> learner;
   if (options_.sync == Sync::none) {

@@ -38,6 +38,9 @@ std::string fingerprint(const Net& net, const TrainOptions& options) {
     if (!has_replicas(options)) sync += "server: distributed\n";
   }
   if (options.sync_every > 0) sync += fmt::format("sync-every: {}\n", options.sync_every);
+  if (!options.outer.is_mean()) {
+    sync += fmt::format("outer-momentum: {}\nouter-rate: {}\n", options.outer.momentum, options.outer.rate);
+  }
   return fmt::format("seed: {}\ndata: {}\n{}{}", options.net.seed, place_of_data(options.net.data), sync,
                      to_yaml(training_only));
 }

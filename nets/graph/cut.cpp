@@ -259,6 +259,12 @@ class Cutter {
 
 Cut cut(const Net& net) { return Cutter(net).run(); }
 
+Cut without_moments(Cut cut) {
+  cut.moments = 0;
+  for (Stage& stage : cut.trunk) stage.moments = 0;
+  return cut;
+}
+
 std::vector<std::size_t> tensor_sizes(const Net& net) {
   std::vector<std::size_t> sizes;
   for (const Layer& layer : net.layers) {

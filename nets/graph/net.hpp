@@ -155,6 +155,9 @@ struct Cut {
 /// layers.
 Cut cut(const Net& net);
 
+/// The same net for who computes gradients but does not update: without the optimizer's moments.
+Cut without_moments(Cut cut);
+
 /// The number of values of each tensor of trained parameters, in the order of the layers: weights, then biases.
 std::vector<std::size_t> tensor_sizes(const Net& net);
 /// The number of trained parameters of all layers: weights and biases.

@@ -52,7 +52,8 @@ TEST_F(Schemes, OneReplicaIsOneMachineToTheBit) {
 
 /// Rounds of four steps end after step 12, where there is a model.
 TEST_F(Schemes, LocalStepsGoOnWhereTheyStoppedToTheBit) {
-  const std::vector<std::string> scheme{"--sync", "join", "--replicas", "2", "--sync-every", "4"};
+  const std::vector<std::string> scheme{"--sync",       "join", "--replicas",       "2",
+                                        "--sync-every", "4",    "--outer-momentum", "0.5"};
   std::vector<std::string> some = scheme;
   some.insert(some.end(), {"--steps", "11"});
   train("whole", scheme);
@@ -63,6 +64,9 @@ TEST_F(Schemes, LocalStepsGoOnWhereTheyStoppedToTheBit) {
   Process other = master({"train", "--resume", folder("cut"), "--sync-every", "8", "--epochs", "2"});
   EXPECT_EQ(other.wait(100s), kFailure);
   EXPECT_THAT(other.output(), HasSubstr("sync-every was 4 and is now 8"));
+  Process mean = master({"train", "--resume", folder("cut"), "--outer-momentum", "0", "--epochs", "2"});
+  EXPECT_EQ(mean.wait(100s), kFailure);
+  EXPECT_THAT(mean.output(), HasSubstr("outer-momentum was 0.5 and is now missing"));
 }
 
 TEST_F(Schemes, ADistributedServerIsOneMachineWithALargerBatch) {
