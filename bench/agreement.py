@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-from unequal_slaves import free_port
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 JUMPS = ("relu", "leaky_relu", "max_pool")

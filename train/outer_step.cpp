@@ -11,11 +11,11 @@ ModelState zeros_like(const ModelState& model) {
   ModelState zeros;
   for (const ShardState& stage : model.trunk) {
     ShardState& to = zeros.trunk.emplace_back();
-    for (const Parameter& each : stage.parameters) to.parameters.push_back({Tensor(each.value.shape()), {}});
+    for (const Parameter& each : stage.parameters) to.parameters.push_back({Tensor(each.value.shape(), 0.0F), {}});
   }
   for (const DenseState<float>& dense : model.head) {
     zeros.head.push_back(
-        {dense.name, {Tensor(dense.weights.value.shape()), {}}, {Tensor(dense.bias.value.shape()), {}}});
+        {dense.name, {Tensor(dense.weights.value.shape(), 0.0F), {}}, {Tensor(dense.bias.value.shape(), 0.0F), {}}});
   }
   return zeros;
 }

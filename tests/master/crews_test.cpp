@@ -19,8 +19,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-constexpr int kBatch = 4;
-constexpr int kSteps = 5;
+constexpr int kCrewBatch = 4;
+constexpr int kCrewSteps = 5;
 
 /// A convolution whose maps nobody reads: the test takes them for their own gradient.
 Cut small_trunk() {
@@ -34,7 +34,7 @@ Cut small_trunk() {
   return cut;
 }
 
-Images some_images(const Cut& cut) { return noise_images(input_shape(cut.trunk[0], kBatch), 1, 1); }
+Images some_images(const Cut& cut) { return noise_images(input_shape(cut.trunk[0], kCrewBatch), 1, 1); }
 
 /// One step of all trunks, of which none waits for another.
 void step(const std::vector<Trunk*>& trunks, const Images& images) {
@@ -79,13 +79,13 @@ TEST(Crews, TrainAtTheSameTimeUnderOneLobby) {
   EXPECT_THAT(names_of(one), testing::ElementsAre("b", "d"));
   EXPECT_THAT(names_of(other), testing::ElementsAre("a", "c"));
 
-  ClusterTrunk first(cut.trunk, proportional_plan(cut.trunk, kBatch, {"b", "d"}, {2, 3}), one, nullptr, 20s);
-  ClusterTrunk second(cut.trunk, proportional_plan(cut.trunk, kBatch, {"a", "c"}, {2, 3}), other, nullptr, 20s);
+  ClusterTrunk first(cut.trunk, proportional_plan(cut.trunk, kCrewBatch, {"b", "d"}, {2, 3}), one, nullptr, 20s);
+  ClusterTrunk second(cut.trunk, proportional_plan(cut.trunk, kCrewBatch, {"a", "c"}, {2, 3}), other, nullptr, 20s);
   const auto device = make_device("eigen", {.threads = 1});
   LocalTrunk local(cut.trunk, images.shape(), *device);
   const std::vector<Trunk*> trunks{&first, &second, &local};
   for (Trunk* trunk : trunks) trunk->load(start);
-  for (int i = 0; i < kSteps; ++i) step(trunks, images);
+  for (int i = 0; i < kCrewSteps; ++i) step(trunks, images);
   const std::vector<ShardState> got = first.snapshot();
   EXPECT_TRUE(same_bits(got[0], second.snapshot()[0]));
   EXPECT_FALSE(same_bits(got[0], start[0])) << "the steps must change something";
@@ -109,11 +109,11 @@ TEST(Crews, LoseTheirOwnSlavesOnly) {
   const SlaveThreads threads(lobby.endpoint(), 1, {"eigen"});
   ASSERT_TRUE(one.gather(2, stop, [] {}));
   one.hand_over("a", other);
-  ClusterTrunk first(cut.trunk, proportional_plan(cut.trunk, kBatch, {"evil"}, {1}), one, nullptr, 20s);
-  ClusterTrunk second(cut.trunk, proportional_plan(cut.trunk, kBatch, {"a"}, {1}), other, nullptr, 20s);
+  ClusterTrunk first(cut.trunk, proportional_plan(cut.trunk, kCrewBatch, {"evil"}, {1}), one, nullptr, 20s);
+  ClusterTrunk second(cut.trunk, proportional_plan(cut.trunk, kCrewBatch, {"a"}, {1}), other, nullptr, 20s);
   second.load(initial_trunk(cut, 3));
   first.begin(images, {.training = true});
-  for (int i = 0; i < kSteps; ++i) step({&second}, images);
+  for (int i = 0; i < kCrewSteps; ++i) step({&second}, images);
   second.settle();
   try {
     first.settle();

@@ -18,10 +18,9 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-
 TEST(Checkpoints, GoThereAndBackToTheBit) {
   const TemporaryFolder folder;
-  const TrainingState written = sample(5);
+  const TrainingState written = state_after(5);
   write_checkpoint(folder.path(), small_net(), written, kRun);
   std::string notice;
   RunIdentity run;
@@ -36,7 +35,7 @@ TEST(Checkpoints, GoThereAndBackToTheBit) {
 
 /// A checkpoint with the velocity of an outer step.
 TrainingState outer_sample() {
-  const TrainingState plain = sample(5);
+  const TrainingState plain = state_after(5);
   ModelState model = *plain.model;
   model.outer = std::make_shared<const ModelState>(drawn(without_moments(small_net()), 6));
   return {.model = std::make_shared<const ModelState>(std::move(model)), .progress = plain.progress};
@@ -126,7 +125,7 @@ TEST(Checkpoints, OfAnotherRunAreAsDamagedUnlessAllAre) {
   write_sample(folder.path(), 1);
   RunIdentity other = kRun;
   other.fingerprint = "another run";
-  write_checkpoint(folder.path(), small_net(), sample(2), other);
+  write_checkpoint(folder.path(), small_net(), state_after(2), other);
   std::string notice;
   try {
     read_checkpoint(folder.path(), small_net(), notice, only("a third run"));

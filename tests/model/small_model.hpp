@@ -54,13 +54,16 @@ inline std::vector<float> all_values(const ModelState& model) {
   return values;
 }
 
-inline const RunIdentity kRun{.fingerprint = "net seed batch data", .length = {.epochs = 9, .batches = 100, .images = 50}};
+inline const RunIdentity kRun{.fingerprint = "net seed batch data",
+                              .length = {.epochs = 9, .batches = 100, .images = 50}};
 
-inline TrainingState sample(int batch) {
+inline TrainingState state_after(int batch) {
   return {.model = std::make_shared<const ModelState>(drawn(small_net(), static_cast<std::uint64_t>(batch))),
           .progress = {.epoch = 2, .batch = batch, .epoch_loss = 0.1 + batch, .epoch_correct = 17}};
 }
 
-inline void write_sample(const std::string& folder, int batch) { write_checkpoint(folder, small_net(), sample(batch), kRun); }
+inline void write_sample(const std::string& folder, int batch) {
+  write_checkpoint(folder, small_net(), state_after(batch), kRun);
+}
 
 }  // namespace convoy

@@ -97,14 +97,14 @@ TEST(Weights, ThatAreNoNumbersAreNeverWritten) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
     ModelState model = drawn(cut, 2);
     model.trunk[0].parameters[0].moments[0].span().back() = bad;
-    TrainingState next{std::make_shared<const ModelState>(model), sample(6).progress};
+    TrainingState next{std::make_shared<const ModelState>(model), state_after(6).progress};
     EXPECT_THROW(write_checkpoint(folder.path(), cut, next, kRun), Diverged) << "a moment";
     model.head[0].bias.value.span().back() = bad;
     EXPECT_THROW(write_weights(weights, cut, model, {.name = "small"}), Diverged);
     EXPECT_THROW(write_best(weights, cut, model, {.name = "small"}, {.epoch = 1}), Diverged);
   }
   std::string notice;
-  EXPECT_EQ(read_checkpoint(folder.path(), cut, notice).progress, sample(5).progress);
+  EXPECT_EQ(read_checkpoint(folder.path(), cut, notice).progress, state_after(5).progress);
   EXPECT_EQ(notice + error_of_weights(weights, cut), "");
 }
 
@@ -137,7 +137,7 @@ TEST_P(BadValues, AreRefusedOnLoad) {
     std::ranges::fill(sound.trunk[0].parameters[p].value.span(), 0.5F);
   }
   const std::string file = folder.path() + "/checkpoint.safetensors";
-  write_checkpoint(folder.path(), cut, {std::make_shared<const ModelState>(sound), sample(5).progress}, kRun);
+  write_checkpoint(folder.path(), cut, {std::make_shared<const ModelState>(sound), state_after(5).progress}, kRun);
   EXPECT_EQ(error_of_weights(file, cut), "");
 
   SafetensorsFile contents = read_safetensors(file);

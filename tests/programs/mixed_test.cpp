@@ -143,7 +143,7 @@ TEST(AlongImages, DevicesThatUpdateAlikeAndOneThatDoesNotTrainTogether) {
                                                  "s" + std::to_string(i), "--device", devices[i], "--threads", "1"});
   }
   const std::string out = scratch.path() + "/shared";
-  const SafetensorsFile shared = train(out, {"--slaves", "3", "--shares", "12,2,2", "--layout", "samples", "--exchange",
+  const SafetensorsFile shared = train(out, {"--slaves", "3", "--shares", "14,1,1", "--layout", "samples", "--exchange",
                                              "ring", "--listen", endpoint, "--insecure"});
   EXPECT_EQ(plan_from_json(read_text(out + "/plan.json"), "plan.json").unequal, std::vector<int>{2});
   expect_agreement(shared, train(scratch.path() + "/local", {}), kRounding);

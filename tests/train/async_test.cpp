@@ -7,20 +7,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/random.hpp"
-#include "devices/registry.hpp"
-#include "tests/support/states.hpp"
+#include "tests/train/replica_nets.hpp"
 #include "train/async_learner.hpp"
-#include "train/local_trunk.hpp"
-#include "train/train.hpp"
 
 namespace convoy {
 namespace {
 
-constexpr int kBatch = 4;
 constexpr int kBatches = 12;  ///< of an epoch
-constexpr int kReplicas = 4;
-constexpr std::uint64_t kSeed = 3;
 
 /// A trunk whose outputs take a random number of polls to come, and which notes the steps of its training passes.
 class SlowTrunk : public LocalTrunk {

@@ -9,8 +9,8 @@
 namespace convoy {
 namespace {
 
-constexpr int kReplicas = 2;
-constexpr int kPeriod = 2;
+constexpr int kPair = 2;
+constexpr int kEvery = 2;
 constexpr OuterStep kStep{.momentum = 0.9, .rate = 0.7};
 
 /// Values and running averages of a model without moments, in a fixed order, and whether they are trained.
@@ -71,15 +71,15 @@ TEST(OuterSteps, FollowTheFormula) {
 struct Outer {
   Outer(const Cut& cut, OuterStep step) {
     std::vector<std::unique_ptr<Replica>> made;
-    for (int i = 0; i < kReplicas; ++i) {
+    for (int i = 0; i < kPair; ++i) {
       trunks.push_back(std::make_unique<LocalTrunk>(cut.trunk, input_shape(cut.trunk[0], kBatch), *device));
       made.push_back(std::make_unique<Replica>(*trunks.back(), cut, kBatch, 1));
     }
-    learner.emplace(std::move(made), cut, kBatch, kReplicas, kPeriod, 1, std::nullopt, step);
+    learner.emplace(std::move(made), cut, kBatch, kPair, kEvery, 1, std::nullopt, step);
     learner->load(initial(cut));
   }
   void train(const NetCase& c, const Cut& cut, int first, int last) {
-    train_some(*learner, c, cut, kReplicas * kBatch, first, last);
+    train_some(*learner, c, cut, kPair * kBatch, first, last);
   }
   std::unique_ptr<Device> device = make_device("eigen", {.threads = 1});
   std::vector<std::unique_ptr<LocalTrunk>> trunks;
@@ -91,8 +91,8 @@ TEST(OuterSteps, StartFromTheMean) {
   const Cut cut = net_of(kNormed);
   Outer plain(cut, {});
   Outer outer(cut, kStep);
-  plain.train(kNormed, cut, 0, kPeriod);
-  outer.train(kNormed, cut, 0, kPeriod);
+  plain.train(kNormed, cut, 0, kEvery);
+  outer.train(kNormed, cut, 0, kEvery);
   const ModelState expected = outer_step(kStep, cut, *initial(cut).model, *plain.learner->state());
   expect_equal(*outer.learner->state(), expected);
   ASSERT_TRUE(outer.learner->state()->outer);

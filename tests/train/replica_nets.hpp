@@ -18,6 +18,7 @@
 namespace convoy {
 
 inline constexpr int kBatch = 4;  ///< images of a replica's batch
+inline constexpr int kReplicas = 4;
 inline constexpr int kSteps = 10;
 inline constexpr int kClasses = 4;
 inline constexpr std::uint64_t kSeed = 11;

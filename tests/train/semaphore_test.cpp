@@ -93,8 +93,6 @@ class Tough : public Replica {
   Trunk& trunk_;
 };
 
-constexpr int kReplicas = 4;
-
 struct Trained {
   std::shared_ptr<const ModelState> model;
   Link link;
