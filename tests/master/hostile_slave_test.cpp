@@ -54,6 +54,7 @@ struct HostileCase {
   std::string at;  ///< the message that the misdeed answers
   FakeSlave::Misdeed misdeed;
   std::string says;
+  std::chrono::seconds patience{1};  ///< of the master with a slave that makes no progress
 };
 
 void PrintTo(const HostileCase& each, std::ostream* out) { *out << each.name; }
@@ -144,13 +145,13 @@ std::vector<HostileCase> bad_manners() {
          for (int i = 0; i < 30000; ++i) s.send(wire::Ping{});
          s.hang();
        },
-       "floods the master"},
+       "floods the master", 20s},
       {"FloodsOnControl", "Step",
        [](FakeSlave& s) {
          for (int i = 0; i < 30000; ++i) s.send(wire::Hello{.name = "evil"}, Channel::control);
          s.hang();
        },
-       "floods the master"},
+       "floods the master", 20s},
   };
 }
 
@@ -207,19 +208,27 @@ const std::vector<HostileCase>& hostile_cases() {
   return cases;
 }
 
+/// Training steps that a test does.
+struct Steps {
+  int count = 1;
+  NumberType wire = NumberType::fp32;
+  Device* own = nullptr;  ///< the master's
+  std::chrono::seconds patience{1};
+};
+
 /// The error of some training steps with the slave in the crew, and with the master's device where it has one; empty if
 /// they succeed.
-std::string error_of_steps(Crew& crew, int steps = 1, NumberType wire = NumberType::fp32, Device* own = nullptr) {
+std::string error_of_steps(Crew& crew, const Steps& steps = {}) {
   const std::vector<Stage> stages = two_stages();
-  Plan plan = own == nullptr ? proportional_plan(stages, kHostileBatch, {"evil"}, {1.0})
-                             : proportional_plan(stages, kHostileBatch, {"evil", kMasterName}, {1.0, 1.0});
-  plan.wire = wire;
+  Plan plan = steps.own == nullptr ? proportional_plan(stages, kHostileBatch, {"evil"}, {1.0})
+                                   : proportional_plan(stages, kHostileBatch, {"evil", kMasterName}, {1.0, 1.0});
+  plan.wire = steps.wire;
   try {
-    ClusterTrunk trunk(stages, plan, crew, own, 1s);
+    ClusterTrunk trunk(stages, plan, crew, steps.own, steps.patience);
     std::vector<ShardState> states;
     for (const Stage& stage : stages) states.push_back(zero_state(stage, stage.conv.filters));
     trunk.load(states);
-    for (int step = 0; step < steps; ++step) {
+    for (int step = 0; step < steps.count; ++step) {
       trunk.forward(images_of_ones(input_shape(stages[0], kHostileBatch)), {.training = true});
       trunk.backward(Tensor(output_shape(stages[1], kHostileBatch, 4), 1.0F));
       trunk.update({});
@@ -241,7 +250,7 @@ TEST_P(HostileSlave, IsNamed) {
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
   crew.gather(1, never, [] {});
-  const std::string error = error_of_steps(crew);
+  const std::string error = error_of_steps(crew, {.patience = GetParam().patience});
   stop = true;
   thread.join();
   EXPECT_THAT(error, HasSubstr("evil"));
@@ -269,7 +278,7 @@ TEST(HostileSlave, SendsTheNextStepInAdvanceUpToABound) {
   const std::atomic<bool> never{false};
   crew.gather(1, never, [] {});
   const auto device = make_device("reference", {.threads = 1});
-  EXPECT_THAT(error_of_steps(crew, 2, NumberType::fp32, device.get()),
+  EXPECT_THAT(error_of_steps(crew, {.count = 2, .own = device.get()}),
               AllOf(HasSubstr("evil"), HasSubstr("more Pieces of the next step came than the plan sends")));
   stop = true;
   thread.join();
@@ -283,7 +292,7 @@ TEST(HostileSlave, TheFakeByItselfIsWellBehavedButKnowsFloatsAlone) {
   std::thread thread([&] { slave.run(stop); });
   const std::atomic<bool> never{false};
   crew.gather(1, never, [] {});
-  EXPECT_THAT(error_of_steps(crew, 1, NumberType::bf16),
+  EXPECT_THAT(error_of_steps(crew, {.wire = NumberType::bf16}),
               AllOf(HasSubstr("evil"), HasSubstr("cannot send and receive bf16"), HasSubstr("--wire")));
   EXPECT_EQ(error_of_steps(crew), "");
   stop = true;

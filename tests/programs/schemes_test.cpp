@@ -118,5 +118,25 @@ TEST_F(Schemes, TrainOnGroupsOfSlavesOfWhichOneDies) {
   }
 }
 
+/// Each replica is a convoy of its own, in which the slaves share the filters. A slave dies, then the master, and the run goes on
+/// with the six slaves that are left.
+TEST_F(Schemes, SevenSlavesAsTwoReplicasOutliveASlaveAndTheMaster) {
+  std::vector<Process> slaves;
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) slaves.push_back(slave(name));
+  const auto arguments =
+      training(folder("run"), {"--sync", "join", "--replicas", "2", "--layout", "filters", "--slaves", "7", "--epochs",
+                               "2", "--format", "json", "--checkpoint-seconds", "0"});
+  Process first = master(arguments);
+  ASSERT_TRUE(first.wait_for("\"step\":10,", 100s)) << first.output();
+  slaves[2].signal(SIGKILL);
+  ASSERT_TRUE(first.wait_for("\"step\":20,", 100s)) << first.output();
+  first.signal(SIGKILL);
+  first.wait(100s);
+  EXPECT_THAT(first.output(), AllOf(HasSubstr("replica 2 of 2: "), HasSubstr("slave c")));
+  Process second = master({"train", "--resume", folder("run"), "--slaves", "6"});
+  ASSERT_EQ(second.wait(200s), kSuccess) << second.output();
+  EXPECT_THAT(second.output(), AllOf(HasSubstr("replica 2 of 2: "), HasSubstr("conv2"), Not(HasSubstr("samples"))));
+}
+
 }  // namespace
 }  // namespace convoy
