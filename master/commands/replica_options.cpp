@@ -1,0 +1,69 @@
+#include "master/commands/replica_options.hpp"
+
+#include <string>
+
+#include "cli/checks.hpp"
+#include "master/commands/options.hpp"
+
+namespace convoy {
+
+void define_replicas(CLI::App& command, TrainOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--sync",
+          [&options](const std::string& word) {
+            options.sync = word == "join" ? Sync::join : word == "none" ? Sync::none : Sync::split;
+          },
+          "split: all members share each batch; join: a step takes a batch for each replica of the net, and updates by "
+          "the mean of their gradients, like one machine with a batch so many times as large; none: the net is updated "
+          "by the gradients of each replica as they come, which other updates may have made stale")
+      ->check(one_of({"split", "join", "none"}))
+      ->default_str("split");
+  command
+      .add_option_function<std::string>(
+          "--server",
+          [&options](const std::string& word) {
+            options.server = word == "distributed" ? Server::distributed : Server::central;
+          },
+          "with --sync join or none: who updates the weights, the master (central) or, with join alone, the members, "
+          "each of them a part (distributed)")
+      ->check(one_of({"central", "distributed"}));
+  command
+      .add_option(
+          "--replicas", options.replicas,
+          "with --sync join or none: number of replicas, into which the slaves are grouped so that all are about "
+          "equally fast (default: one for each slave)")
+      ->check(whole_number(1, 256));
+  command
+      .add_option("--backup", options.backups,
+                  "with --sync join: drop the gradients of so many batches of a step that come last, so that slow "
+                  "replicas hold nobody up")
+      ->check(whole_number(0, 255));
+  command
+      .add_option("--sync-every", options.sync_every,
+                  "with --sync join: steps in which replicas train by themselves before they average their models")
+      ->check(whole_number(1, 1000000));
+  command
+      .add_option("--outer-momentum", options.outer.momentum,
+                  "with --sync-every: Nesterov momentum of what an average moves the weights by, such as 0.9")
+      ->check(number(0.0, 0.999))
+      ->default_str("0");
+  command
+      .add_option("--outer-rate", options.outer.rate,
+                  "with --sync-every: the weights move by so many times what an average moves them by, such as 0.7 "
+                  "with --outer-momentum 0.9")
+      ->check(number(0.001, 10.0))
+      ->default_str("1");
+  command
+      .add_option(
+          "--staleness", options.staleness,
+          "with --sync none: most updates between the time when a replica reads the weights and the update by its "
+          "gradients (default: no bound)")
+      ->check(whole_number(0, 1000000));
+  command.add_flag("--semaphore", options.semaphore,
+                   "with --sync join or none: one replica at a time is sent weights, and one sends gradients");
+  command.add_flag("--scale-rate", options.scale_rate,
+                   "with --sync join: multiply the learning rate by the number of batches whose gradients count");
+}
+
+}  // namespace convoy
