@@ -140,6 +140,12 @@ std::vector<HostileCase> bad_manners() {
       {"Vanishes", "Step", [](FakeSlave& s) { s.vanish(); }, "is gone"},
       {"VanishesWhileHolding", "Assign", [](FakeSlave& s) { s.vanish(); }, "is gone"},
       {"Hangs", "Step", [](FakeSlave& s) { s.hang(); }, "hangs: it has not answered for"},
+  };
+}
+
+/// Slaves that send more than anybody can take. On a slow machine it takes the master a while to notice.
+std::vector<HostileCase> floods() {
+  return {
       {"Floods", "Step",
        [](FakeSlave& s) {
          for (int i = 0; i < 30000; ++i) s.send(wire::Ping{});
@@ -202,7 +208,7 @@ std::vector<HostileCase> bad_pieces() {
 const std::vector<HostileCase>& hostile_cases() {
   static const std::vector<HostileCase> cases = [] {
     std::vector<HostileCase> all = bad_manners();
-    for (HostileCase& each : bad_pieces()) all.push_back(std::move(each));
+    for (const auto& more : {floods(), bad_pieces()}) all.insert(all.end(), more.begin(), more.end());
     return all;
   }();
   return cases;
