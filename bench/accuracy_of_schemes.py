@@ -12,11 +12,10 @@ import csv
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
-from ports import free_port
+from local_run import free_port, run_with_slaves
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build/release/bin"
@@ -61,14 +60,7 @@ def train(options, scheme, seed):
         for field in options.set:
             command += ["--set", field]
         slave = [BIN / "convoy-slave", address, "--insecure", "--cache", "none", "--once", "--threads", 1, "--device", "cpu"]
-        slaves = [subprocess.Popen(list(map(str, slave + ["--name", f"slave{i}"])), stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL) for i in range(count)]
-        try:
-            run = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-        finally:
-            for process in slaves:
-                process.kill()
-                process.wait()
+        run = run_with_slaves(command, [[*slave, "--name", f"slave{i}"] for i in range(count)], folder)
     if run.returncode != 0:
         sys.exit(f"accuracy_of_schemes.py: {scheme}: the master failed: {run.stdout[-500:]}{run.stderr[-500:]}")
     events = [json.loads(line) for line in run.stdout.splitlines()]

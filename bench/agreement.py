@@ -19,11 +19,10 @@ import json
 import math
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
-from ports import free_port
+from local_run import free_port, run_with_slaves
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 JUMPS = ("relu", "leaky_relu", "max_pool")
@@ -62,17 +61,7 @@ def train(options, folder, name, device, slaves=()):
     if slaves:
         command += ["--slaves", len(slaves), "--listen", address, "--insecure"]
         command += ["--shares", options.shares] if options.shares else []
-    running = []
-    for number, slave in enumerate(slaves):
-        with open(f"{folder}/slave-{number}.log", "w", encoding="utf-8") as log:
-            running.append(subprocess.Popen([str(word) for word in slave_command(options, number, slave, address)],
-                                            stdout=log, stderr=log))
-    try:
-        run = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
+    run = run_with_slaves(command, [slave_command(options, *numbered, address) for numbered in enumerate(slaves)], folder)
     if run.returncode != 0:
         sys.exit(f"agreement.py: {name} failed: {run.stderr.strip() or run.stdout.strip()[-500:]}")
     shares = re.findall(r"^ +(\S+) +([0-9.]+) % of the work", run.stdout, re.MULTILINE)

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from ports import free_port
+from local_run import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WARM_UP = 3  # steps that do not count

@@ -1,4 +1,4 @@
-// Outer steps, against the formula in double for each value, and in a learner: against one machine and its own steps.
+// Outer steps: against the formula in double for each value, and in a learner, against the mean of one without them.
 
 #include <gtest/gtest.h>
 
@@ -13,11 +13,12 @@ constexpr int kPair = 2;
 constexpr int kEvery = 2;
 constexpr OuterStep kStep{.momentum = 0.9, .rate = 0.7};
 
-/// Values and running averages of a model without moments, in a fixed order, and whether they are trained.
 struct Value {
   float* at;
-  bool trained;
+  bool trained;  ///< a running average otherwise
 };
+
+/// The weights, biases and running averages of a model, in a fixed order.
 std::vector<Value> values_of(const Cut& cut, ModelState& model) {
   std::vector<Value> values;
   const auto add = [&](Tensor& tensor, bool trained) {
