@@ -155,10 +155,10 @@ ModelState from_file(const std::string& name, const SafetensorsFile& file, const
 
 /// Takes the tensors of an outer step's velocity out of a checkpoint, with the names of the parameters that they belong to.
 std::vector<NamedTensor> take_outer(SafetensorsFile& contents) {
-  const auto ours =
-      std::ranges::stable_partition(contents.tensors, [](const NamedTensor& t) { return !t.name.ends_with(kOuter); });
-  std::vector<NamedTensor> outer(std::make_move_iterator(ours.begin()), std::make_move_iterator(ours.end()));
-  contents.tensors.erase(ours.begin(), ours.end());
+  const auto first = std::stable_partition(contents.tensors.begin(), contents.tensors.end(),
+                                           [](const NamedTensor& t) { return !t.name.ends_with(kOuter); });
+  std::vector<NamedTensor> outer(std::make_move_iterator(first), std::make_move_iterator(contents.tensors.end()));
+  contents.tensors.erase(first, contents.tensors.end());
   for (NamedTensor& tensor : outer) tensor.name.resize(tensor.name.size() - std::string_view(kOuter).size());
   return outer;
 }

@@ -67,9 +67,10 @@ Calibrate read(const fb::Calibrate& t) {
 /// Reads the fields that Load and Snapshot share: the stage, the filters whose state is to travel, and the number type.
 template <class T, class Table>
 T read_state_of(const Table& t) {
-  T message{stage_index_of(t.stage_index()),
-            {static_cast<int>(within(t.first(), 0U, kMostFilters, "first filter")),
-             static_cast<int>(within(t.count(), 1U, kMostFilters, "filter count"))}};
+  T message;
+  message.stage_index = stage_index_of(t.stage_index());
+  message.filters = {static_cast<int>(within(t.first(), 0U, kMostFilters, "first filter")),
+                     static_cast<int>(within(t.count(), 1U, kMostFilters, "filter count"))};
   if constexpr (std::is_same_v<T, Snapshot>) message.gradients = t.gradients();
   message.type = static_cast<NumberType>(within(static_cast<int>(t.type()), 0, 2, "number type of a state"));
   return message;
