@@ -157,7 +157,7 @@ TEST(OpenClChoice, IsTimedOnceAndRemembered) {
   if (!clblast_missing().empty()) GTEST_SKIP() << "no CLBlast: " << clblast_missing();
   const TemporaryFolder cache;
   setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
-  const ShardSpec& spec = stage_case("FiftyChannels").spec;
+  const ShardSpec& spec = stage_case("Plain").spec;
   ClShared shared(opencl_devices()[static_cast<std::size_t>(number)], {});
   const ClChoice first = choose_convolutions(shared, spec);
   const auto kept = [&] {

@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(Table, LiarsAtBranches,
 TEST(Verifying, NamesWhoeverSendsNanFirstAndNobodyElse) {
   for (const Lie::About about : {Lie::About::maps, Lie::About::part}) {
     int named = 0;
-    for (int from = 2; from < 10; ++from) {
+    for (int from = 2; from < 6; ++from) {
       const Trained trained = train_on(devices(honest("eigen"), liar("eigen", {about, kNan, from})), {.net = glyphs()});
       if (trained.lost.empty()) continue;
       ++named;
@@ -266,13 +266,13 @@ INSTANTIATE_TEST_SUITE_P(
 /// gradient that takes another way through a pooling window is a large part of all.
 TEST(Verifying, NeverNamesAnHonestSlaveForARounding) {
   long verified = 0;
-  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     const Trained outcome =
         train_on(devices(honest("eigen"), honest("eigen")), {.net = glyphs(), .wire = NumberType::bf16, .seed = seed});
     ASSERT_EQ(outcome.text, "") << "seed " << seed;
     verified += outcome.verified;
   }
-  EXPECT_GE(verified, 8 * kSteps - 8);
+  EXPECT_GE(verified, 4 * kSteps - 4);
 }
 
 TEST(Verifying, ChangesNoBit) {

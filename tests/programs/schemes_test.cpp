@@ -105,7 +105,7 @@ TEST_F(Schemes, TrainOnGroupsOfSlavesOfWhichOneDies) {
     Process a = slave("a");
     Process b = slave("b");
     Process doomed = slave("doomed");
-    std::vector<std::string> options{"--replicas", "2", "--slaves", "3", "--epochs", "3", "--format", "json", "--sync"};
+    std::vector<std::string> options{"--replicas", "2", "--slaves", "3", "--epochs", "1", "--format", "json", "--sync"};
     options.insert(options.end(), scheme.begin(), scheme.end());
     Process train = master(training(folder(fmt::format("{}", fmt::join(scheme, ""))), options));
     ASSERT_TRUE(train.wait_for("\"step\":10,", 100s)) << train.output();
@@ -125,7 +125,7 @@ TEST_F(Schemes, SevenSlavesAsTwoReplicasOutliveASlaveAndTheMaster) {
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) slaves.push_back(slave(name));
   const auto arguments =
       training(folder("run"), {"--sync", "join", "--replicas", "2", "--layout", "filters", "--slaves", "7", "--epochs",
-                               "2", "--format", "json", "--checkpoint-seconds", "0"});
+                               "1", "--format", "json", "--checkpoint-seconds", "0"});
   Process first = master(arguments);
   ASSERT_TRUE(first.wait_for("\"step\":10,", 100s)) << first.output();
   slaves[2].signal(SIGKILL);
