@@ -35,7 +35,7 @@ message(STATUS "CUDA devices: TRUE (CUDA ${CUDAToolkit_VERSION}, cuDNN: ${CONVOY
 # The module compiles the sources of core that it needs again, position-independent, because core's own library is not.
 set(core ${PROJECT_SOURCE_DIR}/core)
 add_library(convoy_cuda MODULE cuda/device.cpp cuda/gpu.cu cuda/grouped_convolution.cpp cuda/layers.cpp cuda/module.cpp
-                               cuda/norm.cpp cuda/product_convolution.cpp device.cpp eigen/device.cpp
+                               cuda/norm.cpp cuda/product_convolution.cpp device.cpp ${eigen}
                                host/batch_norm.cpp host/channel_layers.cpp host/grouped.cpp host/im2col.cpp host/on_host.cpp host/weightless.cpp
                                ${core}/large_pages.cpp ${core}/random.cpp ${core}/shard_state.cpp ${core}/stage.cpp
                                ${core}/thread_team.cpp)

@@ -1,9 +1,10 @@
 #include "kernels/eigen/device.hpp"
 
-#include <Eigen/Core>
 #include <algorithm>
+#include <numeric>
 
 #include "core/thread_team.hpp"
+#include "kernels/eigen/products.hpp"
 #include "kernels/host/channel_layers.hpp"
 #include "kernels/host/host_tensor.hpp"
 #include "kernels/host/im2col.hpp"
@@ -11,10 +12,6 @@
 
 namespace convoy {
 namespace {
-
-using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-using View = Eigen::Map<Matrix>;
-using ConstView = Eigen::Map<const Matrix>;
 
 class EigenShard : public Shard {
  public:
@@ -51,9 +48,9 @@ class EigenShard : public Shard {
  private:
   /// The buffers of one thread.
   struct Workspace {
-    Matrix columns;
-    Matrix weight_gradient;
-    Eigen::VectorXf bias_gradient;
+    std::vector<float> columns;  ///< a sample's im2col matrix: a row for each weight of each group that is read
+    std::vector<float> weight_gradient;
+    std::vector<float> bias_gradient;
   };
 
   /// Calls work(workspace, first, last) on each thread for its own samples first .. last - 1 of the range.
@@ -77,7 +74,16 @@ class EigenShard : public Shard {
   };
   std::vector<GroupRun> runs() const;
   bool convolves() const { return spec_.stage.kind == StageKind::convolution; }
-  ConstView weights() const { return {parameters_.weights().value.data(), filters_, taps_}; }
+  // The rows of a run of filters, in the matrices of a row for each filter and of a row for each weight.
+  std::span<const float> weights(const GroupRun& run) const { return rows(parameters_.weights().value.span(), run, taps_); }
+  template <class T>
+  std::span<T> rows(std::span<T> matrix, const GroupRun& run, int width) const {
+    return matrix.subspan(static_cast<std::size_t>(run.first) * width, static_cast<std::size_t>(run.count) * width);
+  }
+  std::span<float> columns(Workspace& work, const GroupRun& run) const {
+    const auto places = static_cast<std::size_t>(places_);
+    return std::span(work.columns).subspan(run.row * places, taps_ * places);
+  }
   Splitter splitter() {
     return [this](int count, const std::function<void(int first, int last)>& work) {
       team_.split(count, [&](int, int first, int last) { work(first, last); });
@@ -122,8 +128,9 @@ EigenShard::EigenShard(const ShardSpec& spec, ThreadTeam& team)
   }
   read_.channels = channels_.count;
   for (Workspace& work : work_) {
-    work.columns.resize(channels_.count * read_.conv.kernel_h * read_.conv.kernel_w, places_);
-    work.weight_gradient.resize(filters_, taps_);
+    const int rows = channels_.count * read_.conv.kernel_h * read_.conv.kernel_w;
+    work.columns.resize(static_cast<std::size_t>(rows) * places_);
+    work.weight_gradient.resize(static_cast<std::size_t>(filters_) * taps_);
     work.bias_gradient.resize(filters_);
   }
 }
@@ -156,13 +163,20 @@ const DeviceTensor& EigenShard::forward(const DeviceTensor& input, const Pass& p
 
 void EigenShard::forward_sample(Workspace& work, int n) {
   im2col(read_, &input_->at(n, channels_.first), work.columns.data());
-  View out(layers_.input().sample(n).data(), filters_, places_);
+  const std::span<float> out = layers_.input().sample(n);
   for (const GroupRun& run : runs_) {
-    out.middleRows(run.first, run.count).noalias() =
-        weights().middleRows(run.first, run.count) * work.columns.middleRows(run.row, taps_);
+    eigen_product(Matmul<float>{.m = run.count,
+                                .n = places_,
+                                .k = taps_,
+                                .a = weights(run),
+                                .b = columns(work, run),
+                                .c = rows(out, run, places_)});
   }
   const HostParameter<float>* bias = parameters_.bias();
-  if (bias != nullptr) out.colwise() += Eigen::Map<const Eigen::VectorXf>(bias->value.data(), filters_);
+  if (bias == nullptr) return;
+  for (int f = 0; f < filters_; ++f) {
+    for (float& value : out.subspan(static_cast<std::size_t>(f) * places_, places_)) value += bias->value.data()[f];
+  }
 }
 
 const DeviceTensor* EigenShard::backward_input(const DeviceTensor& output_gradient, SampleRange samples) {
@@ -210,10 +224,15 @@ void EigenShard::take_slopes(std::span<const double> joint) {
 }
 
 void EigenShard::backward_input_sample(Workspace& work, int n) {
-  const ConstView dy(layers_.input_gradient().sample(n).data(), filters_, places_);
+  const std::span<const float> dy = layers_.input_gradient().sample(n);
   for (const GroupRun& run : runs_) {
-    work.columns.middleRows(run.row, taps_).noalias() =
-        weights().middleRows(run.first, run.count).transpose() * dy.middleRows(run.first, run.count);
+    eigen_product(Matmul<float>{.m = taps_,
+                                .n = places_,
+                                .k = run.count,
+                                .transpose_a = true,
+                                .a = weights(run),
+                                .b = rows(dy, run, places_),
+                                .c = columns(work, run)});
   }
   const auto image = input_gradient_.values.sample(n);
   std::fill(image.begin(), image.end(), 0.0F);
@@ -224,8 +243,8 @@ void EigenShard::backward_filters() {
   invariant(input_ != nullptr, "backward_filters follows backward_input");
   if (!convolves()) return;
   for (Workspace& work : work_) {
-    work.weight_gradient.setZero();
-    work.bias_gradient.setZero();
+    std::ranges::fill(work.weight_gradient, 0.0F);
+    std::ranges::fill(work.bias_gradient, 0.0F);
   }
   split({0, spec_.batch}, [&](Workspace& work, int first, int last) {
     for (int n = first; n < last; ++n) backward_filters_sample(work, n);
@@ -234,23 +253,33 @@ void EigenShard::backward_filters() {
 }
 
 void EigenShard::backward_filters_sample(Workspace& work, int n) {
-  const ConstView dy(layers_.input_gradient().sample(n).data(), filters_, places_);
+  const std::span<const float> dy = layers_.input_gradient().sample(n);
   im2col(read_, &input_->at(n, channels_.first), work.columns.data());
   for (const GroupRun& run : runs_) {
-    work.weight_gradient.middleRows(run.first, run.count).noalias() +=
-        dy.middleRows(run.first, run.count) * work.columns.middleRows(run.row, taps_).transpose();
+    eigen_product(Matmul<float>{.m = run.count,
+                                .n = taps_,
+                                .k = places_,
+                                .transpose_b = true,
+                                .a = rows(dy, run, places_),
+                                .b = columns(work, run),
+                                .c = rows(std::span(work.weight_gradient), run, taps_),
+                                .beta = 1.0F});
   }
-  work.bias_gradient += dy.rowwise().sum();
+  for (int f = 0; f < filters_; ++f) {
+    const std::span<const float> map = dy.subspan(static_cast<std::size_t>(f) * places_, places_);
+    work.bias_gradient[f] += std::reduce(map.begin(), map.end(), 0.0F);
+  }
 }
 
 void EigenShard::sum_gradients() {
-  View dw(parameters_.weights().gradient.data(), filters_, taps_);
-  dw.setZero();
-  for (const Workspace& work : work_) dw += work.weight_gradient;
-  if (parameters_.bias() == nullptr) return;
-  Eigen::Map<Eigen::VectorXf> db(parameters_.bias()->gradient.data(), filters_);
-  db.setZero();
-  for (const Workspace& work : work_) db += work.bias_gradient;
+  const auto sum = [this](std::span<float> gradient, std::vector<float> Workspace::*part) {
+    std::ranges::fill(gradient, 0.0F);
+    for (const Workspace& work : work_) {
+      std::transform(gradient.begin(), gradient.end(), (work.*part).begin(), gradient.begin(), std::plus());
+    }
+  };
+  sum(parameters_.weights().gradient.span(), &Workspace::weight_gradient);
+  if (parameters_.bias() != nullptr) sum(parameters_.bias()->gradient.span(), &Workspace::bias_gradient);
 }
 
 class EigenDevice : public Device {
@@ -259,8 +288,7 @@ class EigenDevice : public Device {
     info_.name = "eigen";
     info_.threads = threads;
     info_.memory_factor = 1.7;  // includes one sample's im2col matrix per thread (tests/devices, ProcessorMemory)
-    info_.description = fmt::format("Eigen {}.{}.{}, {} thread{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION,
-                                    EIGEN_MINOR_VERSION, threads, threads == 1 ? "" : "s");
+    info_.description = fmt::format("Eigen {}, {} thread{}", eigen_release(), threads, threads == 1 ? "" : "s");
   }
   const DeviceInfo& info() const override { return info_; }
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override { return std::make_unique<EigenShard>(spec, team_); }

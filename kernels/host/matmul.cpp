@@ -1,10 +1,10 @@
 #include "kernels/host/matmul.hpp"
 
-#include "kernels/eigen/matmul.hpp"
+#include "kernels/eigen/products.hpp"
 
 namespace convoy {
 
-void matmul(const Matmul<double>& job) { eigen_matmul(job); }
+void matmul(const Matmul<double>& job) { eigen_product(job); }
 
 bool update_parameter(const UpdateStep& step, std::span<const double> gradient, double* values,
                       double* const* moments) {

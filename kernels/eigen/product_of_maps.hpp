@@ -1,6 +1,10 @@
-// Matrix products by Eigen, for any number type.
+// The product that products.cpp and products_avx2.cpp compile for different processors. Nothing in it may be shared by the
+// linker: a function compiled for AVX2 would then run on every processor. So it has internal linkage, and the source for AVX2
+// gives Eigen's namespace another name.
 #pragma once
 
+// Callers split the work over their own threads.
+#define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Core>
 
 #include "kernels/host/matmul.hpp"
@@ -8,7 +12,7 @@
 namespace convoy {
 
 template <class T>
-void eigen_matmul(const Matmul<T>& job) {
+static void product_of_maps(const Matmul<T>& job) {
   using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using View = Eigen::Map<const Matrix>;
   const View a(job.a.data(), job.transpose_a ? job.k : job.m, job.transpose_a ? job.m : job.k);
