@@ -75,7 +75,9 @@ class EigenShard : public Shard {
   std::vector<GroupRun> runs() const;
   bool convolves() const { return spec_.stage.kind == StageKind::convolution; }
   // The rows of a run of filters, in the matrices of a row for each filter and of a row for each weight.
-  std::span<const float> weights(const GroupRun& run) const { return rows(parameters_.weights().value.span(), run, taps_); }
+  std::span<const float> weights(const GroupRun& run) const {
+    return rows(parameters_.weights().value.span(), run, taps_);
+  }
   template <class T>
   std::span<T> rows(std::span<T> matrix, const GroupRun& run, int width) const {
     return matrix.subspan(static_cast<std::size_t>(run.first) * width, static_cast<std::size_t>(run.count) * width);

@@ -5,22 +5,34 @@
 namespace convoy {
 namespace {
 
-/// Calls row(start, image_row, first_column) for every output row of every matrix row: `start` is the offset of the
-/// stretch in the matrix, `image_row` the offset of the input row in the image or -1 where it lies in the padding,
-/// `first_column` the input column of the first element.
-template <class Row>
-void for_each_row(const Stage& stage, Row row) {
+/// A stretch of a matrix row: the windows of one output row, at one place of the kernel. Its windows from first to before last
+/// read the image, and the others the padding.
+struct Stretch {
+  long start;  ///< of the stretch in the matrix
+  long image;  ///< the element of the image that window 0 would read
+  int first;
+  int last;
+};
+
+/// Calls work(stretch) for every stretch of the matrix, in its order.
+template <class Work>
+void for_each_stretch(const Stage& stage, Work work) {
   const Convolution& conv = stage.conv;
   const Shape out = conv_shape(stage, 1, 1);
-  int matrix_row = 0;
+  // The first of the windows that reads the column x or one to its right.
+  const auto window_from = [&](int x) { return std::clamp((x + conv.stride_w - 1) / conv.stride_w, 0, out.w); };
+  long start = 0;
   for (int c = 0; c < stage.channels; ++c) {
     for (int r = 0; r < conv.kernel_h; ++r) {
-      for (int s = 0; s < conv.kernel_w; ++s, ++matrix_row) {
-        for (int oy = 0; oy < out.h; ++oy) {
+      for (int s = 0; s < conv.kernel_w; ++s) {
+        const int left = s - conv.pad.left;  // the column that window 0 would read
+        const int first = window_from(std::max(0, -left));
+        const int last = std::max(first, window_from(std::max(0, stage.width - left)));
+        for (int oy = 0; oy < out.h; ++oy, start += out.w) {
           const int y = oy * conv.stride_h - conv.pad.top + r;
           const bool inside = y >= 0 && y < stage.height;
-          const long start = static_cast<long>(matrix_row) * out.h * out.w + static_cast<long>(oy) * out.w;
-          row(start, inside ? (static_cast<long>(c) * stage.height + y) * stage.width : -1, s - conv.pad.left);
+          const long image = (static_cast<long>(c) * stage.height + y) * stage.width + left;
+          work(inside ? Stretch{start, image, first, last} : Stretch{start, 0, 0, 0});
         }
       }
     }
@@ -32,29 +44,23 @@ void for_each_row(const Stage& stage, Row row) {
 void im2col(const Stage& stage, const float* image, float* columns) {
   const int width = conv_shape(stage, 1, 1).w;
   const int stride = stage.conv.stride_w;
-  for_each_row(stage, [&](long start, long image_row, int first) {
-    float* to = columns + start;
-    if (image_row < 0) {
-      std::fill_n(to, width, 0.0F);
-      return;
+  for_each_stretch(stage, [&](const Stretch& stretch) {
+    float* to = columns + stretch.start;
+    std::fill(to, to + stretch.first, 0.0F);
+    if (stride == 1) {
+      std::copy_n(image + (stretch.image + stretch.first), stretch.last - stretch.first, to + stretch.first);
+    } else {
+      for (int ox = stretch.first; ox < stretch.last; ++ox) to[ox] = image[stretch.image + ox * stride];
     }
-    for (int ox = 0; ox < width; ++ox) {
-      const int x = first + ox * stride;
-      to[ox] = x >= 0 && x < stage.width ? image[image_row + x] : 0.0F;
-    }
+    std::fill(to + stretch.last, to + width, 0.0F);
   });
 }
 
 void col2im(const Stage& stage, const float* columns, float* image) {
-  const int width = conv_shape(stage, 1, 1).w;
   const int stride = stage.conv.stride_w;
-  for_each_row(stage, [&](long start, long image_row, int first) {
-    if (image_row < 0) return;
-    const float* from = columns + start;
-    for (int ox = 0; ox < width; ++ox) {
-      const int x = first + ox * stride;
-      if (x >= 0 && x < stage.width) image[image_row + x] += from[ox];
-    }
+  for_each_stretch(stage, [&](const Stretch& stretch) {
+    const float* from = columns + stretch.start;
+    for (int ox = stretch.first; ox < stretch.last; ++ox) image[stretch.image + ox * stride] += from[ox];
   });
 }
 
