@@ -22,8 +22,6 @@ namespace convoy {
 namespace {
 
 constexpr double kUntried = std::numeric_limits<double>::infinity();  // cost before a plan was tried
-constexpr double kWorthwhile = 0.99;  ///< a less simple plan must cost at most this part of the best so far
-constexpr double kWorthLeavingOut = 0.95;
 /// Families that are simulated at once. The number is the same on all machines, so that all choose the same plan.
 constexpr std::size_t kAtOnce = 2;
 constexpr int kMostThreads = 16;

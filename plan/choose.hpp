@@ -11,6 +11,11 @@
 
 namespace convoy {
 
+/// A plan that is less simple must cost at most this part of a simpler one, and a plan with fewer members at most this part of
+/// one with more.
+constexpr double kWorthwhile = 0.99;
+constexpr double kWorthLeavingOut = 0.95;
+
 /// The options that the user has fixed; the planner chooses the others.
 struct Wishes {
   std::optional<Exchange> exchange;

@@ -161,7 +161,8 @@ bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, cons
     link.send(Channel::control, {wire::Bye{"stopped by its user"}, {}}, Clock::now() + kTick);
     return false;
   }
-  reporter.event(fmt::format("the run is over: {}{}", *reason, stop ? "" : waiting(options)));
+  reporter.event(stop ? fmt::format("left: {}", *reason)
+                      : fmt::format("the run is over: {}{}", *reason, waiting(options)));
   return !stop;
 }
 

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "wire/endpoint.hpp"
+
 namespace convoy::wire {
 namespace {
 
@@ -56,7 +58,7 @@ std::string Gatekeeper::decide(const std::vector<zmq::message_t>& request, std::
   std::string why = admission_(public_key);
   if (!why.empty()) {
     const std::scoped_lock lock(mutex_);
-    if (refusals_.size() < kMostAddresses) refusals_.push_back({request[3].to_string(), why});
+    if (refusals_.size() < kMostAddresses) refusals_.push_back({plain_ip(request[3].to_string()), why});
   }
   return why;
 }

@@ -6,29 +6,39 @@
 
 namespace convoy {
 
-#if defined(__x86_64__)
+// Where the whole program is compiled for AVX2 or more, the product for any processor has these instructions, too.
+#if defined(__x86_64__) && !defined(__AVX2__)
+
 void eigen_product_avx2(const Matmul<float>& job);
 void eigen_product_avx2(const Matmul<double>& job);
-#endif
 
 namespace {
 
 bool has_avx2() {
-#if defined(__x86_64__)
   static const bool has = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
   return has;
-#else
-  return false;
-#endif
 }
 
 template <class T>
 void product(const Matmul<T>& job) {
-#if defined(__x86_64__)
-  if (has_avx2()) return eigen_product_avx2(job);
-#endif
+  if (has_avx2())
+    eigen_product_avx2(job);
+  else
+    product_of_maps(job);
+}
+
+#else
+
+namespace {
+
+bool has_avx2() { return false; }
+
+template <class T>
+void product(const Matmul<T>& job) {
   product_of_maps(job);
 }
+
+#endif
 
 }  // namespace
 

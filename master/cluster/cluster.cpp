@@ -208,7 +208,7 @@ Trunk& Cluster::regroup() {
   for (const SlaveInfo& slave : before) {
     if (!slave.leaving) continue;
     notice(observers_, fmt::format("slave {} leaves", slave.name));
-    crew.remove(slave.name, "the run goes on without it");
+    crew.remove(slave.name, "the run goes on without this slave");
   }
   if (crew.open()) crew.take_in(lobby_->has_several_crews() ? 1 : kMostAtOnce);
   for (const SlaveInfo& slave : crew.slaves()) {

@@ -144,7 +144,7 @@ void Crew::send(std::size_t slave, const wire::Envelope& envelope) {
   try {
     lobby_.link().send(slaves_[slave].id, wire::Channel::data, envelope, Clock::now() + kSendPatience);
   } catch (const PeerLost& error) {
-    bury(slave, fmt::format("is gone (its connection closed): {}", error.what()));
+    bury(slave, fmt::format("is gone: {}", error.what()));
   }
   const auto now = Clock::now();
   liveness_[slave].heard = liveness_[slave].message = liveness_[slave].progress = now;

@@ -72,6 +72,12 @@ void print_images(const Plan& plan, const std::vector<Stage>& trunk) {
   if (bytes > 0.0) fmt::print("  images take {:.2f} MB of these, a byte for each value\n", bytes / 1e6);
 }
 
+/// Returns the seconds of a step in which a node does not compute, without what is left of rounding.
+double idle_seconds(double step, const NodeUse& use) {
+  const double idle = step - use.compute;
+  return idle > 1e-9 * step ? idle : 0.0;
+}
+
 /// Prints the predicted step, the load of each node, and the alternatives.
 void print_choice(const Planned& planned, const std::vector<Stage>& trunk) {
   const Plan& plan = planned.plan;
@@ -84,7 +90,7 @@ void print_choice(const Planned& planned, const std::vector<Stage>& trunk) {
     const bool timed = node < planned.calibration.members.size();
     fmt::print("  {:<16} computes {:.4g} s, idle {:.4g} s; sends {:.2f} MB, receives {:.2f} MB{}{}\n",
                node < plan.members.size() ? plan.members[node] : kMasterName, use.compute,
-               choice.predicted.seconds - use.compute, use.bytes_out / 1e6, use.bytes_in / 1e6,
+               idle_seconds(choice.predicted.seconds, use), use.bytes_out / 1e6, use.bytes_in / 1e6,
                timed ? link_text(planned.calibration.members[node].link) : "", energy_text(choice.energy, node));
   }
   print_images(plan, trunk);
@@ -94,7 +100,9 @@ void print_choice(const Planned& planned, const std::vector<Stage>& trunk) {
                joules_text(planned.energy_alone().joules()),
                planned.better_alone() ? "; train would leave out the slaves" : "");
   }
-  fmt::print("other plans:\n");
+  fmt::print(
+      "other plans (one with fewer members is chosen if it is {:.0f} % better, a less simple one if it is {:.0f} %):\n",
+      100.0 * (1.0 - kWorthLeavingOut), 100.0 * (1.0 - kWorthwhile));
   // The best plan of each layout is shown in any case.
   std::set<Layout> layouts;
   std::size_t shown = 0;

@@ -87,7 +87,16 @@ void Fields::fail(const std::string& what) const { throw Error(fmt::format("{}: 
 
 YAML::Node Fields::node(const std::string& field) {
   known_.insert(field);
-  if (!has(field)) fail(fmt::format("{} is missing", field));
+  if (!has(field)) {
+    // A field that nobody has asked for and that is spelled much like this one is probably meant.
+    const std::size_t likely = field.size() < 6 ? 1 : 2;
+    for (const auto& entry : node_) {
+      const std::string other = entry.first.Scalar();
+      if (known_.count(other) == 0 && typing_errors(other, field) <= likely)
+        fail(other, fmt::format("is not a field of this map; did you mean {}?", field));
+    }
+    fail(fmt::format("{} is missing", field));
+  }
   return node_[field];
 }
 

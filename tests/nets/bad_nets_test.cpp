@@ -52,6 +52,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadNet{"UnknownType", "  - {name: c, type: conf}\n", {"t.yaml:4", "layer c", "'conf'", "did you mean conv"}},
         BadNet{"UnknownField", conv("filters: 5, kernel: 3, strid: 2"), {"t.yaml:4", "strid", "did you mean stride"}},
+        BadNet{"FieldInPlaceOfARequiredOne",
+               conv("filter: 5, kernel: 3"),
+               {"t.yaml:4", "filter is", "did you mean filters"}},
         BadNet{"NoFilters", conv("kernel: 3"), {"t.yaml:4", "layer c", "filters is missing"}},
         BadNet{"NoKernel", conv("filters: 3"), {"kernel is missing"}},
         BadNet{"ZeroFilters", conv("filters: 0, kernel: 3"), {"filters is '0'", "from 1 to"}},

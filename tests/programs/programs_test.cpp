@@ -179,7 +179,7 @@ TEST_F(Programs, ASlaveThatIsInterruptedHandsItsShardOver) {
   ASSERT_TRUE(train.wait_for("\"step\":20,", 60s)) << train.output();
   b.signal(SIGINT);
   ASSERT_EQ(b.wait(20s), kSuccess) << b.output();
-  EXPECT_THAT(b.output(), HasSubstr("the run goes on without it"));
+  EXPECT_THAT(b.output(), HasSubstr("left: the run goes on without this slave"));
   ASSERT_TRUE(train.wait_for("slave b leaves", 20s)) << train.output();
   a.signal(SIGKILL);
   ASSERT_TRUE(train.wait_for("this machine goes on alone", 20s)) << train.output();

@@ -21,6 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
+using testing::Not;
 
 bool has_ipv6() { return std::ranges::count(own_addresses(), "::1") > 0; }
 
@@ -145,6 +146,7 @@ TEST(IPv6, OfAStrangerIsReported) {
       for (const Refusal& each : server.take_refusals()) refusals.push_back(each);
     }
     EXPECT_TRUE(std::ranges::any_of(refusals, of_host)) << host;
+    for (const Refusal& each : refusals) EXPECT_THAT(each.address, Not(testing::StartsWith("::ffff:")));
   }
 }
 
