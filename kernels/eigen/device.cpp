@@ -1,6 +1,7 @@
 #include "kernels/eigen/device.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "core/thread_team.hpp"
