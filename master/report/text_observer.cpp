@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/stopwatch.hpp"
@@ -106,9 +107,11 @@ class TextObserver : public Observer {
     if (shares_.size() > 1 || (!end.times.empty() && end.times[0].transfer > 0.0)) {
       lines_.line(fmt::format("{:<18}{:>8}{:>10}{:>10}{:>8}", "", "share", "compute", "transfer", "wait"));
       for (const MemberTime& time : end.times) {
-        lines_.line(fmt::format("  {:<16}{:>6.1f} %{:>8.0f} %{:>8.0f} %{:>6.0f} %", time.member,
-                                share_of_now(time.member), percent(time.compute, total(time)),
-                                percent(time.transfer, total(time)), percent(time.wait, total(time))));
+        const std::string share =
+            gone_.contains(time.member) ? "gone" : fmt::format("{:.1f} %", share_of_now(time.member));
+        lines_.line(fmt::format("  {:<16}{:>8}{:>8.0f} %{:>8.0f} %{:>6.0f} %", time.member, share,
+                                percent(time.compute, total(time)), percent(time.transfer, total(time)),
+                                percent(time.wait, total(time))));
       }
     }
     tell_cost_of_replicas(end);
@@ -153,8 +156,20 @@ class TextObserver : public Observer {
     return true;
   }
 
+  /// Takes the shares of a replica's new plan, or of the plan of all. Who was in the plan before it and is not in it has gone.
   void take_shares(const Plan& plan) {
     const std::vector<double> shares = work_shares(start_.stages, plan);
+    const auto in_plan = [&](const std::string& member) { return std::ranges::count(plan.members, member) > 0; };
+    // The plan before it: of several replicas, the plan with a member of this one.
+    auto before = start_.replicas == 0 ? plans_.begin() : std::ranges::find_if(plans_, [&](const auto& members) {
+      return std::ranges::any_of(members, in_plan);
+    });
+    if (before == plans_.end()) before = plans_.insert(plans_.end(), plan.members);
+    for (const std::string& member : *before) {
+      if (!in_plan(member)) gone_.insert(member);
+    }
+    *before = plan.members;
+    for (const std::string& member : plan.members) gone_.erase(member);
     for (std::size_t m = 0; m < shares.size(); ++m) shares_[plan.members[m]] = shares[m];
   }
 
@@ -221,6 +236,7 @@ class TextObserver : public Observer {
     std::vector<std::string> lines;
     if (recent_.size() < 2 && (recent_.empty() || recent_[0].transfer == 0.0)) return lines;
     for (const MemberTime& time : recent_) {
+      if (gone_.contains(time.member)) continue;
       const double all = total(time);
       const std::string text = fmt::format("  {:<16} share {:3.0f} %, busy {:3.0f} %, sends {} MB/s, receives {} MB/s",
                                            time.member, share_of_now(time.member), percent(time.compute, all),
@@ -238,9 +254,11 @@ class TextObserver : public Observer {
   bool shown_ = false;
   Stopwatch since_;
   RunStart start_;
-  std::map<std::string, double> shares_;  ///< of each member that has had one, by its last plan
-  std::vector<MemberTime> recent_;        ///< since the last report of progress
-  double recent_seconds_ = 0.0;           ///< the seconds of the steps since the last line
+  std::map<std::string, double> shares_;         ///< of each member that has had one, by its last plan
+  std::vector<std::vector<std::string>> plans_;  ///< the members of each replica's last plan
+  std::set<std::string> gone_;                   ///< members of earlier plans
+  std::vector<MemberTime> recent_;               ///< since the last report of progress
+  double recent_seconds_ = 0.0;                  ///< the seconds of the steps since the last line
 };
 
 }  // namespace

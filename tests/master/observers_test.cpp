@@ -101,6 +101,27 @@ TEST(TextObserver, RedrawsItsLinesInPlaceOn80Columns) {
   for (const std::string& row : all) EXPECT_LT(row.size(), 80U) << row;
 }
 
+TEST(TextObserver, GivesNoShareToWhoHasGone) {
+  for (const int replicas : {0, 2}) {
+    Terminal terminal(80);
+    RunStart start = start_of();
+    start.replicas = replicas;
+    terminal.observer->on_start(start);
+    Plan plan = start.plan;
+    plan.members = {"slave-3", "slave-2"};
+    terminal.observer->on_plan(plan);
+    terminal.observer->on_step(step_of(1));
+    EXPECT_THAT(terminal.shown(), Not(Contains(HasSubstr("  slave-1          share"))));
+    EXPECT_THAT(terminal.shown().back(), HasSubstr("slave-2          share  50 %"));
+    terminal.observer->on_end(kEnd);
+    EXPECT_THAT(terminal.shown(), Contains("  slave-1             gone      50 %      10 %    40 %"));
+    EXPECT_THAT(terminal.shown(), Contains("  slave-2           50.0 %      25 %      25 %    50 %"));
+    terminal.observer->on_plan(start.plan);
+    terminal.observer->on_step(step_of(2));
+    EXPECT_THAT(terminal.shown(), Contains(HasSubstr("  slave-1          share  50 %"))) << "it has come back";
+  }
+}
+
 /// The mean over the steps of this call, of all slaves together; members that share each batch exchange no weights in steps.
 TEST(TextObserver, TellsWhatReplicasCost) {
   RunEnd end = kEnd;
