@@ -45,6 +45,9 @@ void product(const Matmul<T>& job) {
 void eigen_product(const Matmul<float>& job) { product(job); }
 void eigen_product(const Matmul<double>& job) { product(job); }
 
+void eigen_product_anywhere(const Matmul<float>& job) { product_of_maps(job); }
+void eigen_product_anywhere(const Matmul<double>& job) { product_of_maps(job); }
+
 std::string eigen_release() {
   return fmt::format("{}.{}.{}, {}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION,
                      has_avx2() ? "AVX2" : Eigen::SimdInstructionSetsInUse());

@@ -12,6 +12,10 @@ namespace convoy {
 void eigen_product(const Matmul<float>& job);
 void eigen_product(const Matmul<double>& job);
 
+/// Computes a product with the instructions that every processor has; for tests.
+void eigen_product_anywhere(const Matmul<float>& job);
+void eigen_product_anywhere(const Matmul<double>& job);
+
 /// Returns the release of Eigen and the vector instructions of the products, such as "3.4.0, AVX2".
 std::string eigen_release();
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/random.hpp"
-#include "kernels/eigen/product_of_maps.hpp"
 
 namespace convoy {
 namespace {
@@ -36,7 +35,7 @@ void expect_products(double tolerance) {
       Matmul<T> job{.m = m, .n = n, .k = k, .transpose_a = transpose_a, .transpose_b = transpose_b, .a = a, .b = b};
       job.beta = beta;
       job.c = any;
-      product_of_maps(job);
+      eigen_product_anywhere(job);
       job.c = own;
       eigen_product(job);
       for (int i = 0; i < m * n; ++i) {
