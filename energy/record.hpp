@@ -44,8 +44,8 @@ struct Measurement {
   int wraps = 0;           ///< of counters
   int gaps = 0;            ///< times between two readings of more than kGapRefreshes
   double gap_seconds = 0;  ///< the seconds of these within the span
-  int missed = 0;         ///< readings that failed
-  bool compared = false;  ///< whether a second source was there, and agreed
+  int missed = 0;          ///< readings that failed
+  bool compared = false;   ///< whether a second source was there, and agreed
 
   /// Mean power in W. To be called for what is measurable.
   double watts() const { return energy->value / seconds; }

@@ -99,7 +99,8 @@ std::string Record::refusal(const Span& span, double from, double to) const {
                        span.seconds, trouble_.empty() ? "" : ": " + trouble_);
   }
   if (info_.quantity == Quantity::watts && span.gaps > kLargestGap * span.seconds) {
-    return fmt::format("{:.3g} of {:.3g} s are without readings, and the power in them is not known", span.gaps, span.seconds);
+    return fmt::format("{:.3g} of {:.3g} s are without readings, and the power in them is not known", span.gaps,
+                       span.seconds);
   }
   return "";
 }

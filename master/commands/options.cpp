@@ -123,9 +123,8 @@ void define_meter(CLI::App& command, std::string& meter) {
 
 void define_watts(CLI::App& command, EnergyTerms& terms) {
   command
-      .add_option(
-          "--switch-watts", terms.switch_watts,
-          "power of switches and other network gear in W, to count as declared in every energy")
+      .add_option("--switch-watts", terms.switch_watts,
+                  "power of switches and other network gear in W, to count as declared in every energy")
       ->check(number(0.0, 1e5));
   command
       .add_option("--assume-watts", terms.assumed_watts,

@@ -133,7 +133,7 @@ void print(const std::string& file, const std::vector<float>& scores, const Net&
 /// Prints what the answers took. In text it is no answer, so that it goes where the skipped files are told.
 void print_energy(const EnergyReport& energy, const EnergyUse& use, const std::string& format) {
   if (format == "json") {
-    nlohmann::ordered_json line{{"event", "energy"}, {"images", use.images}, {"seconds", use.seconds}};
+    nlohmann::ordered_json line{{"event", "energy"}, {"images", std::lround(use.images)}, {"seconds", use.seconds}};
     line.update(energy_json(energy, use));
     fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;

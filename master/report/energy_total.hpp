@@ -23,8 +23,8 @@ struct EnergyTotal {
   int with_idle = 0;      ///< measured members whose idle power is known
   double above_idle = 0;  ///< J of these above idle
   double above_idle_error = 0;
-  double declared = 0;  ///< J of network gear, of declared power
-  double assumed = 0;   ///< J of the members that are not measured, at the power that the user assumes
+  double declared = 0;      ///< J of network gear, of declared power
+  double assumed = 0;       ///< J of the members that are not measured, at the power that the user assumes
   std::uint64_t wraps = 0;  ///< of the measured members' counters
   std::uint64_t gaps = 0;   ///< between the readings of the measured members' meters
   double gap_seconds = 0;   ///< the seconds in these

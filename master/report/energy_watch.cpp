@@ -14,7 +14,7 @@ EnergyWatch::EnergyWatch(EnergyOptions options) : options_(std::move(options)), 
 
 void EnergyWatch::open(bool on_gpu) {
   energy::MemberMeter meter{.row = std::nullopt, .why = "turned off with --meter none"};
-  if (options.meter != "none") meter = energy::meter_for_member(*machine_, options.meter, on_gpu);
+  if (options_.meter != "none") meter = energy::meter_for_member(*machine_, options_.meter, on_gpu);
   if (meter.row) sampler_.emplace(std::move(*meter.row));
   own_.emplace(sampler_ ? &*sampler_ : nullptr, meter.why);
 }

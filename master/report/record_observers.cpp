@@ -214,12 +214,12 @@ class FileObserver : public JsonObserver {
       : JsonObserver([this](const std::string& line) { events_.add(without_keys(line)); }, paced),
         mark_(paced.empty() ? "" : "," + paced),
         events_(folder + "/events.jsonl", ""),
-        results_(
-            folder + "/results.csv",
-            std::string("epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,"
-                        "learning_rate,joules,joules_error,measured_members,members,declared_joules,assumed_joules,wraps,"
-                        "gaps,gap_seconds") +
-                (paced.empty() ? "" : ",paced")) {}
+        results_(folder + "/results.csv",
+                 std::string(
+                     "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,"
+                     "learning_rate,joules,joules_error,measured_members,members,declared_joules,assumed_joules,wraps,"
+                     "gaps,gap_seconds") +
+                     (paced.empty() ? "" : ",paced")) {}
 
   void on_epoch(const EpochReport& report) override {
     JsonObserver::on_epoch(report);
