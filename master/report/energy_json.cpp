@@ -2,9 +2,8 @@
 
 namespace convoy {
 
-using Json = nlohmann::ordered_json;
-
 nlohmann::ordered_json energy_json(const EnergyReport& report) {
+  using Json = nlohmann::ordered_json;
   Json members = Json::array();
   for (const auto& [member, energy] : report.members) {
     Json row{{"member", member}, {"meter", energy.meter}};
@@ -52,7 +51,7 @@ nlohmann::ordered_json energy_json(const EnergyReport& report) {
 }
 
 nlohmann::ordered_json energy_json(const EnergyReport& report, const EnergyUse& use) {
-  Json json = energy_json(report);
+  nlohmann::ordered_json json = energy_json(report);
   const EnergyTotal total = total_of(report);
   const double joules = total.all();
   if (use.images <= 0 || joules <= 0) return json;
