@@ -86,8 +86,8 @@ std::string describe(const Add& layer) {
 
 std::string describe(const Convolution& conv) {
   const auto& [filters, kernel_h, kernel_w, stride_h, stride_w, pad, bias, groups] = conv;
-  return fmt::format("{} filters {}x{} by {}x{} in {}, bias {}, {} groups", filters, kernel_h, kernel_w, stride_h, stride_w,
-                     describe(pad), bias, groups);
+  return fmt::format("{} filters {}x{} by {}x{} in {}, bias {}, {} groups", filters, kernel_h, kernel_w, stride_h,
+                     stride_w, describe(pad), bias, groups);
 }
 
 std::string describe(const ResponseNorm& norm) {
@@ -99,16 +99,18 @@ std::string describe(const ResponseNorm& norm) {
 
 std::string describe_work(const Stage& stage) {
   [[maybe_unused]] const auto& [name, channels, height, width, conv, after, moments, kind, norm, from] = stage;
-  std::string text = fmt::format("{}x{}x{}, kind {}, {}, {}, {} moments", channels, height, width, static_cast<int>(kind),
-                                 describe(conv), describe(norm), moments);
-  for (const ChannelLayer& layer : after) text += "; " + std::visit([](const auto& each) { return describe(each); }, layer);
+  std::string text = fmt::format("{}x{}x{}, kind {}, {}, {}, {} moments", channels, height, width,
+                                 static_cast<int>(kind), describe(conv), describe(norm), moments);
+  for (const ChannelLayer& layer : after)
+    text += "; " + std::visit([](const auto& each) { return describe(each); }, layer);
   return text;
 }
 
 KnownTimes::KnownTimes(std::string device, std::filesystem::path folder, std::function<double()> speed)
     : device_(std::move(device)), keeps_(!folder.empty()), cache_(std::move(folder)), probe_(std::move(speed)) {}
 
-KnownTimes::Seconds KnownTimes::of(const std::string& work, std::size_t parts, const std::function<Seconds()>& measure) {
+KnownTimes::Seconds KnownTimes::of(const std::string& work, std::size_t parts,
+                                   const std::function<Seconds()>& measure) {
   if (!keeps_) return measure();
   if (!speed_) speed_ = probe_();
   const std::string key = device_ + "\n" + work + "\n";
@@ -129,8 +131,8 @@ KnownTimes known_times(Device& device, const std::filesystem::path& folder) {
 }
 
 Timing time_shard(KnownTimes& known, Device& device, const ShardSpec& spec, int repeats) {
-  const std::string work = fmt::format("{} of filters, {} images, gradient {}, {} rounds, {}", spec.filters.count, spec.batch,
-                                       spec.input_gradient, repeats, describe_work(spec.stage));
+  const std::string work = fmt::format("{} of filters, {} images, gradient {}, {} rounds, {}", spec.filters.count,
+                                       spec.batch, spec.input_gradient, repeats, describe_work(spec.stage));
   const auto measure = [&] {
     const Timing timing = time_shard(device, spec, repeats);
     return KnownTimes::Seconds{timing.forward, timing.backward_input, timing.backward_filters, timing.update};

@@ -101,7 +101,8 @@ TrunkTimes time_trunk(const Cut& cut, int images, Device& device) {
 
 }  // namespace
 
-double time_alone(const Cut& cut, int batch, Device& device, KnownTimes& times, std::size_t memory, const HeadTimes& head) {
+double time_alone(const Cut& cut, int batch, Device& device, KnownTimes& times, std::size_t memory,
+                  const HeadTimes& head) {
   std::optional<TimeOfSleeps> sleeps;
   if (device.info().paced) sleeps.emplace();
   std::size_t bytes = 0;

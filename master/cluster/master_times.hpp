@@ -21,6 +21,7 @@ std::optional<HeadPace> pace_of_heads(const Cut& cut, int batch, const Device& d
 
 /// Returns the seconds of a step on this machine alone: the trunk on `device`, which has `memory` bytes (0: unlimited),
 /// and the heads, which were timed at `head`. Returns 0 where the memory is too small. `times` has what is known of the device.
-double time_alone(const Cut& cut, int batch, Device& device, KnownTimes& times, std::size_t memory, const HeadTimes& head);
+double time_alone(const Cut& cut, int batch, Device& device, KnownTimes& times, std::size_t memory,
+                  const HeadTimes& head);
 
 }  // namespace convoy

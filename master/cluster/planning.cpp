@@ -73,7 +73,8 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Crew& crew, const 
     for (const Stage& stage : work.cut.trunk) calibration.stages.push_back(stage.name);
     calibration.master.head = time_heads(work.cut, work.batch, work.threads, work.device);
     if (maybe_alone) {
-      calibration.seconds_alone = time_alone(work.cut, work.batch, work.device, known_here, memory, calibration.master.head);
+      calibration.seconds_alone =
+          time_alone(work.cut, work.batch, work.device, known_here, memory, calibration.master.head);
     }
   }
   return calibration;

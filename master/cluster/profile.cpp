@@ -185,8 +185,8 @@ Timing for_batch(const Timing& whole, int images, const Timing& part, int fewer,
 
 }  // namespace
 
-Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, KnownTimes& known, bool share,
-                         std::size_t own_memory, const std::vector<Stage>& trunk, int batch) {
+Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, KnownTimes& known,
+                         bool share, std::size_t own_memory, const std::vector<Stage>& trunk, int batch) {
   std::vector<MemberProfile> profiles;
   const auto add = [&](const std::string& name, std::size_t memory, int block) {
     profiles.push_back({.name = name,

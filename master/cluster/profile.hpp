@@ -22,8 +22,8 @@ struct Profiles {
 /// at the same time, as in training, but for stages whose times each machine knows from an earlier run (`known` has those of
 /// `device`). The result lists the members in the order of `slaves`, with the master last.
 /// Throws PeerLost naming the slave.
-Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, KnownTimes& known, bool share,
-                         std::size_t own_memory, const std::vector<Stage>& trunk, int batch);
+Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, KnownTimes& known,
+                         bool share, std::size_t own_memory, const std::vector<Stage>& trunk, int batch);
 
 /// How long a slave may be silent before it counts as hung: a multiple of the longest predicted time of a shard in the
 /// plan, but at least half a minute; ten minutes if no member was timed.

@@ -70,10 +70,13 @@ TEST_F(KnownTimesTest, WithoutAFolderAreMeasuredEachTimeAndNothingIsProbed) {
 
 TEST_F(KnownTimesTest, OfAShardAreTheSameToTheBitUnlessTheDeviceHasAnotherSpeed) {
   const auto device = make_device("reference", {.threads = 1});
-  const ShardSpec spec{
-      .stage = {.name = "c", .channels = 2, .height = 8, .width = 8, .conv = {.filters = 4, .kernel_h = 3, .kernel_w = 3}},
-      .filters = {0, 4},
-      .batch = 2};
+  const ShardSpec spec{.stage = {.name = "c",
+                                 .channels = 2,
+                                 .height = 8,
+                                 .width = 8,
+                                 .conv = {.filters = 4, .kernel_h = 3, .kernel_w = 3}},
+                       .filters = {0, 4},
+                       .batch = 2};
   KnownTimes first("cpu", folder_.path(), [] { return 1.0; });
   KnownTimes second("cpu", folder_.path(), [] { return 1.0; });
   const Timing measured = time_shard(first, *device, spec, 2);
