@@ -93,7 +93,7 @@ class Rank:
         self.paced = options.paced > 0.0
         self.module = PacedNet(net, options.batch, options.paced) if self.paced else torch_net.Net(net)
         shape = (options.batch, net["input"]["channels"], net["input"]["height"], net["input"]["width"])
-        memory_format = FORMATS[options.memory_format]
+        memory_format = FORMATS["NCHW" if self.paced else options.memory_format]
         self.images = torch.zeros(1) if self.paced else torch.randn(shape).contiguous(memory_format=memory_format)
         self.labels = torch.randint(0, self.module.classes, (options.batch,))
         self.model = self.module.to(memory_format=memory_format)
