@@ -14,6 +14,8 @@ import os
 import sys
 import time
 
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # emulated machines have no names, of which torch warns
+
 import torch
 import torch.distributed as distributed
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks

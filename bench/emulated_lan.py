@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build/release/bin"
 BRIDGE = "cvybr"
 PORT = 5570
-NETWORK_THREADS = ("ZMQbg", "gloo")  # how their names begin
+NETWORK_THREADS = ("ZMQbg", "gloo_tcp_loop")  # how their names begin
 
 
 def sh(*words, check=True, status=False):
