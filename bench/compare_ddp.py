@@ -26,6 +26,7 @@ import os
 import pathlib
 import platform
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -258,6 +259,7 @@ def main():
     options = arguments()
     if os.geteuid() != 0:
         skip("network namespaces and CPU groups require root; run it with sudo")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("compare_ddp: stopped"))  # so that the LAN and its machines go
     version = need_torch(options.python)
     if not (BIN / "convoy-master").exists():
         sys.exit(f"compare_ddp: there is no {BIN / 'convoy-master'}; run scripts/build first")

@@ -9,6 +9,7 @@ Convoy's paced devices count: forward, gradient of the weights and, but for the 
 
 The script needs torch and PyYAML."""
 import argparse
+import datetime
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 import torch_net
 
 HOOKS = {"fp16": default_hooks.fp16_compress_hook, "bf16": default_hooks.bf16_compress_hook}
+PATIENCE = datetime.timedelta(minutes=5)  # after which a rank gives the others up
 FORMATS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
 
 
@@ -135,7 +137,7 @@ def main():
     if options.ranks > 1:
         os.environ["GLOO_SOCKET_IFNAME"] = options.interface
         distributed.init_process_group("gloo", init_method=f"tcp://{options.address}", rank=options.rank,
-                                       world_size=options.ranks)
+                                       world_size=options.ranks, timeout=PATIENCE)
     rank = Rank(options, torch_net.read_net(options.net, options.set))
     for _ in range(options.steps):
         print(json.dumps({"seconds": rank.step()}), flush=True)
