@@ -6,8 +6,9 @@
 #include <array>
 #include <optional>
 
-#include "cl/cache.hpp"
 #include "cl/clblast.hpp"
+#include "core/cache_folder.hpp"
+#include "core/disk_cache.hpp"
 #include "core/stopwatch.hpp"
 
 namespace convoy {
@@ -146,8 +147,9 @@ ClChoice choose_convolutions(ClShared& shared, const ShardSpec& spec) {
   const Ways ways = ways_of(shared.context);
   if (!ways.products && !ways.images) return {};
   const std::string key = key_of(shared, spec, ways);
-  const auto known = recall(key);
-  return choice_of(known ? *known : settle(key, letters_of(measure(shared, spec, ways))));
+  const DiskCache cache(cache_folder("opencl"));
+  const auto known = cache.recall(key);
+  return choice_of(known ? *known : cache.settle(key, letters_of(measure(shared, spec, ways))));
 }
 
 }  // namespace convoy

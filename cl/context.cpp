@@ -7,7 +7,8 @@
 #include <cstring>
 #include <mutex>
 
-#include "cl/cache.hpp"
+#include "core/cache_folder.hpp"
+#include "core/disk_cache.hpp"
 #include "core/error.hpp"
 
 namespace convoy {
@@ -365,7 +366,7 @@ cl_program ClContext::program_of(const std::string& source, const std::string& o
 
 // A cached program that is unusable for any reason is built from source again.
 cl_program ClContext::cached_program(const std::string& key, const std::string& options) {
-  const std::optional<std::string> kept = recall(key);
+  const std::optional<std::string> kept = DiskCache(cache_folder("opencl")).recall(key);
   if (!kept) return nullptr;
   const auto* binary = reinterpret_cast<const unsigned char*>(kept->data());
   const std::size_t size = kept->size();
@@ -391,7 +392,7 @@ void ClContext::keep(cl_program program, const std::string& key) const {
   std::string binary(size, '\0');
   auto* to = reinterpret_cast<unsigned char*>(binary.data());
   if (opencl().clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(to), &to, nullptr) == CL_SUCCESS) {
-    remember(key, binary);
+    DiskCache(cache_folder("opencl")).remember(key, binary);
   }
 }
 

@@ -103,7 +103,7 @@ void define(CLI::App& app, Options& options) {
   app.add_option(
       "--cache", options.cache,
       "folder in which loaded weights are kept, so that they need not travel again after a restart; none keeps them in "
-      "memory only (default: ~/.cache/convoy/states)");
+      "memory only, and how long the stages of nets take, too (default: ~/.cache/convoy/states)");
   define_memory_option(app, options.memory,
                        "largest memory that shards may take, for example 2GiB (default: 3/4 of the memory available)");
   app.add_option("--name", options.slave.name, "name of this slave, at most 64 bytes (default: HOST-PID)");
@@ -154,6 +154,7 @@ void serve_on(Options options, const std::string& device_name) {
   if (!options.insecure) options.slave.key = join_key_of(options);
   options.slave.cache = options.cache.empty() ? cache_folder("states") : std::filesystem::path(options.cache);
   if (options.cache == "none" || device->info().paced) options.slave.cache.clear();  // a paced device keeps no weights
+  if (options.cache != "none") options.slave.times = cache_folder("times");
   const auto machine = energy::this_machine();
   energy::MemberMeter meter = meter_of(*machine, options, device_name, device->info().name);
   std::optional<energy::Sampler> sampler;

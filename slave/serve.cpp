@@ -153,7 +153,7 @@ bool serve_run(const SlaveOptions& options, Device& device, Memory& memory, cons
   energy.end_idle();
   in_run = true;
   reporter.joined(fmt::format("joined the run of net {} as {}", *run, options.name));
-  Session session(link, device, options.memory, memory.cache, &energy);
+  Session session(link, device, options.memory, memory.cache, &energy, options.times);
   const std::optional<std::string> reason = session.serve(stop, options.leave_patience, [&] {
     reporter.event("leaving: the master takes the shards back after this step; press Ctrl-C again to leave at once");
   });

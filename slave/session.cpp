@@ -18,8 +18,14 @@ constexpr auto kSignInterval = 500ms;
 }  // namespace
 
 Session::Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache,
-                 energy::RunEnergy* energy)
-    : link_(link), device_(device), memory_(memory), cache_(cache), energy_(energy), sign_(Clock::now()) {}
+                 energy::RunEnergy* energy, const std::filesystem::path& times)
+    : link_(link),
+      device_(device),
+      memory_(memory),
+      cache_(cache),
+      energy_(energy),
+      known_times_(known_times(device, times)),
+      sign_(Clock::now()) {}
 
 std::optional<std::string> Session::serve(const std::atomic<bool>& stop, std::chrono::milliseconds patience,
                                           const std::function<void()>& leaving) {
@@ -184,7 +190,7 @@ void Session::on(const wire::Calibrate& task) {
     fail("timing {} filters of stage {} needs {} MiB, but {} MiB are allowed; raise --memory or take a smaller --batch",
          spec.filters.count, spec.stage.name, bytes >> 20, memory_ >> 20);
   }
-  const Timing timing = time_shard(device_, spec, static_cast<int>(task.repeats));
+  const Timing timing = time_shard(known_times_, device_, spec, static_cast<int>(task.repeats));
   send(wire::Calibrated{timing.forward, timing.backward_input, timing.backward_filters, timing.update});
   watch_.restart();
 }

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/stopwatch.hpp"
-#include "devices/calibrate.hpp"
+#include "devices/known_times.hpp"
 #include "energy/run_energy.hpp"
 #include "exchange/node.hpp"
 #include "slave/loading_state.hpp"
@@ -24,9 +24,9 @@ namespace convoy {
 class Session {
  public:
   /// `memory` is the largest number of bytes that shards may take, or 0 for no bound. Link, device and cache must
-  /// outlive the session. `energy` may be null; then Dones say nothing of energy.
+  /// outlive the session. `energy` may be null; then Dones say nothing of energy. Timings are kept in the folder `times`.
   Session(wire::ClientLink& link, Device& device, std::size_t memory, StateCache& cache,
-          energy::RunEnergy* energy = nullptr);
+          energy::RunEnergy* energy = nullptr, const std::filesystem::path& times = {});
 
   /// Serves until the master says Bye, and returns its reason. Once `stop` is set, calls `leaving` and asks the master
   /// to do without this slave. If the master has not said Bye within `patience` after this, returns nothing; the caller
@@ -106,6 +106,7 @@ class Session {
   std::size_t memory_;
   StateCache& cache_;
   energy::RunEnergy* energy_;
+  KnownTimes known_times_;
   std::unique_ptr<Node> node_;
   int index_ = 0;  ///< index of node_ in the plan's graph
   std::vector<std::string> members_;

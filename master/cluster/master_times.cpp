@@ -101,22 +101,27 @@ TrunkTimes time_trunk(const Cut& cut, int images, Device& device) {
 
 }  // namespace
 
-double time_alone(const Cut& cut, int batch, Device& device, std::size_t memory, const HeadTimes& head) {
-  std::optional<TimeOfSleeps> known;
-  if (device.info().paced) known.emplace();
+double time_alone(const Cut& cut, int batch, Device& device, KnownTimes& times, std::size_t memory, const HeadTimes& head) {
+  std::optional<TimeOfSleeps> sleeps;
+  if (device.info().paced) sleeps.emplace();
   std::size_t bytes = 0;
   for (const Stage& stage : cut.trunk) bytes += shard_bytes(stage, stage.conv.filters, batch, &stage != &cut.trunk[0]);
   if (memory != 0 && bytes > memory) return 0.0;
   // A short step is timed with the whole batch, because the time of few images need not be in proportion to their
   // number.
   constexpr double kShort = 3.0;
-  int timed = calibration_batch(batch);
-  TrunkTimes times = time_trunk(cut, timed, device);
-  while (timed < batch && times.passes * std::min(4 * timed, batch) / timed < kShort) {
-    timed = std::min(4 * timed, batch);
-    times = time_trunk(cut, timed, device);
-  }
-  return head.pass(batch) + head.update + times.passes * batch / timed + times.update;
+  std::string work = fmt::format("trunk, batch {}", batch);
+  for (const Stage& stage : cut.trunk) work.append("\n").append(describe_work(stage));
+  const KnownTimes::Seconds trunk = times.of(work, 2, [&]() -> KnownTimes::Seconds {
+    int timed = calibration_batch(batch);
+    TrunkTimes taken = time_trunk(cut, timed, device);
+    while (timed < batch && taken.passes * std::min(4 * timed, batch) / timed < kShort) {
+      timed = std::min(4 * timed, batch);
+      taken = time_trunk(cut, timed, device);
+    }
+    return {taken.passes * batch / timed, taken.update};
+  });
+  return head.pass(batch) + head.update + trunk[0] + trunk[1];
 }
 
 }  // namespace convoy

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "devices/known_times.hpp"
 #include "kernels/device.hpp"
 #include "model/heads.hpp"
 #include "nets/graph/net.hpp"
@@ -19,7 +20,7 @@ HeadTimes time_heads(const Cut& cut, int batch, int threads, const Device& devic
 std::optional<HeadPace> pace_of_heads(const Cut& cut, int batch, const Device& device);
 
 /// Returns the seconds of a step on this machine alone: the trunk on `device`, which has `memory` bytes (0: unlimited),
-/// and the heads, which were timed at `head`. Returns 0 where the memory is too small.
-double time_alone(const Cut& cut, int batch, Device& device, std::size_t memory, const HeadTimes& head);
+/// and the heads, which were timed at `head`. Returns 0 where the memory is too small. `times` has what is known of the device.
+double time_alone(const Cut& cut, int batch, Device& device, KnownTimes& times, std::size_t memory, const HeadTimes& head);
 
 }  // namespace convoy

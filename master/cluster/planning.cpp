@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "core/cache_folder.hpp"
+#include "devices/known_times.hpp"
 #include "devices/registry.hpp"
 #include "devices/same_bits.hpp"
 #include "master/cluster/learned_power.hpp"
@@ -54,7 +56,8 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Crew& crew, const 
   for (std::size_t slave = 0; slave < crew.slaves().size(); ++slave) {
     if (!timed.contains(crew.slaves()[slave].name)) untimed.push_back(slave);
   }
-  Profiles profiles = profile_members(crew, untimed, work.device, own, memory, work.cut.trunk, work.batch);
+  KnownTimes known_here = known_times(work.device, cache_folder("times"));
+  Profiles profiles = profile_members(crew, untimed, work.device, known_here, own, memory, work.cut.trunk, work.batch);
   for (MemberProfile& member : profiles.members) timed[member.name] = std::move(member);
   if (!untimed.empty()) {
     calibration.master.host = profiles.master;
@@ -70,7 +73,7 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Crew& crew, const 
     for (const Stage& stage : work.cut.trunk) calibration.stages.push_back(stage.name);
     calibration.master.head = time_heads(work.cut, work.batch, work.threads, work.device);
     if (maybe_alone) {
-      calibration.seconds_alone = time_alone(work.cut, work.batch, work.device, memory, calibration.master.head);
+      calibration.seconds_alone = time_alone(work.cut, work.batch, work.device, known_here, memory, calibration.master.head);
     }
   }
   return calibration;

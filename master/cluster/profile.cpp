@@ -5,7 +5,6 @@
 
 #include "core/stopwatch.hpp"
 #include "core/text.hpp"
-#include "devices/calibrate.hpp"
 
 namespace convoy {
 namespace {
@@ -124,20 +123,6 @@ NodeLink measure_card(Crew& crew, const std::vector<std::size_t>& slaves, const 
   return {.out = bytes / std::max(kLeast, there), .in = bytes / std::max(kLeast, watch.seconds() - first_answer)};
 }
 
-/// Whether two stages do the same computation, ignoring their names and sources.
-bool same_work(Stage a, Stage b) {
-  for (Stage* stage : {&a, &b}) {
-    stage->name.clear();
-    stage->from.clear();
-    for (ChannelLayer& layer : stage->after) {
-      if (auto* add = std::get_if<Add>(&layer)) add->from.clear();
-      if (auto* norm = std::get_if<BatchNorm>(&layer)) norm->name.clear();
-      if (auto* dropout = std::get_if<Dropout>(&layer)) dropout->stream = 0;
-    }
-  }
-  return a == b;
-}
-
 bool holds(const MemberProfile& member, const ShardSpec& spec) {
   return member.memory == 0 ||
          shard_bytes(spec.stage, spec.filters.count, spec.batch, spec.input_gradient) <= member.memory;
@@ -147,7 +132,7 @@ using Timings = std::vector<std::optional<Timing>>;  // by member
 
 /// Times the shard on every member with enough memory for it. `members` has the slaves in the order of `slaves`, and
 /// this machine at the end if it computes a share.
-Timings time_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, bool share,
+Timings time_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, KnownTimes& known, bool share,
                      const ShardSpec& spec, const std::vector<MemberProfile>& members) {
   Timings timings(members.size());
   std::vector<std::size_t> asked;
@@ -161,7 +146,7 @@ Timings time_members(Crew& crew, const std::vector<std::size_t>& slaves, Device&
                                           .repeats = kRepeats},
                           {}});
   }
-  if (share && holds(members.back(), spec)) timings.back() = time_shard(device, spec, kRepeats);
+  if (share && holds(members.back(), spec)) timings.back() = time_shard(known, device, spec, kRepeats);
   while (!asked.empty()) {
     const auto [slave, envelope] = next_answer(
         crew, asked, "Calibrated", [](const auto& m) { return std::holds_alternative<wire::Calibrated>(m); });
@@ -200,7 +185,7 @@ Timing for_batch(const Timing& whole, int images, const Timing& part, int fewer,
 
 }  // namespace
 
-Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, bool share,
+Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, KnownTimes& known, bool share,
                          std::size_t own_memory, const std::vector<Stage>& trunk, int batch) {
   std::vector<MemberProfile> profiles;
   const auto add = [&](const std::string& name, std::size_t memory, int block) {
@@ -223,14 +208,14 @@ Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Dev
   for (std::size_t s = 0; s < trunk.size(); ++s) {
     // The first stage is never the same work as a later one: it reads images, for which it computes no gradient.
     std::size_t same = std::min<std::size_t>(s, 1);
-    while (same < s && !same_work(trunk[same], trunk[s])) ++same;
+    while (same < s && describe_work(trunk[same]) != describe_work(trunk[s])) ++same;
     if (same < s) {
       for (MemberProfile& member : profiles) member.stages[s] = member.stages[same];
       continue;
     }
     for (const int filters : calibration_filters(trunk[s])) {
       const auto timed = [&](int images) {
-        return time_members(crew, slaves, device, share,
+        return time_members(crew, slaves, device, known, share,
                             {.stage = trunk[s], .filters = {0, filters}, .batch = images, .input_gradient = s > 0},
                             profiles);
       };

@@ -328,7 +328,8 @@ TEST(ClustersWithBranches, TrainAsOneMachineDoes) {
   SlaveThreads threads(lobby.endpoint(), 3, {"eigen"});
   const std::atomic<bool> stop{false};
   crew.gather(3, stop, [] {});
-  const Profiles measured = profile_members(crew, {0, 1, 2}, *device, true, 0, cut.trunk, kBatch);
+  KnownTimes known = known_times(*device, {});
+  const Profiles measured = profile_members(crew, {0, 1, 2}, *device, known, true, 0, cut.trunk, kBatch);
   EXPECT_GT(measured.card.out, 0.0);
   EXPECT_GT(measured.card.in, 0.0);
   const Choice choice = choose_plan(cut.trunk, kBatch, measured.members, {.exchange = Exchange::ring}, {});

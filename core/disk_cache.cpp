@@ -1,15 +1,12 @@
-#include "cl/cache.hpp"
+#include "core/disk_cache.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-
-#include "core/cache_folder.hpp"
 
 namespace convoy {
 namespace {
@@ -19,11 +16,6 @@ std::uint64_t hash_of(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
   return hash;
-}
-
-std::filesystem::path file_of(const std::string& key) {
-  const std::filesystem::path in = cache_folder("opencl");
-  return in.empty() ? in : in / fmt::format("{:016x}.bin", hash_of(key));
 }
 
 /// Writes a temporary file next to `path` and returns its name, so that the caller can rename it atomically: another
@@ -44,7 +36,11 @@ std::optional<std::filesystem::path> write_aside(const std::filesystem::path& pa
 
 // A file holds the key and the value, so that another key with the same hash is not mistaken for it.
 
-std::optional<std::string> recall(const std::string& key) {
+std::filesystem::path DiskCache::file_of(const std::string& key) const {
+  return folder_.empty() ? folder_ : folder_ / fmt::format("{:016x}.bin", hash_of(key));
+}
+
+std::optional<std::string> DiskCache::recall(const std::string& key) const {
   std::ifstream file(file_of(key), std::ios::binary);
   if (!file) return std::nullopt;
   const std::string content((std::istreambuf_iterator<char>(file)), {});
@@ -52,13 +48,13 @@ std::optional<std::string> recall(const std::string& key) {
   return content.substr(key.size());
 }
 
-void remember(const std::string& key, const std::string& value) {
+void DiskCache::remember(const std::string& key, const std::string& value) const {
   const std::filesystem::path path = file_of(key);
   std::error_code ignored;
   if (const auto aside = write_aside(path, key + value)) std::filesystem::rename(*aside, path, ignored);
 }
 
-std::string settle(const std::string& key, const std::string& value) {
+std::string DiskCache::settle(const std::string& key, const std::string& value) const {
   const std::filesystem::path path = file_of(key);
   const auto aside = write_aside(path, key + value);
   if (!aside) return value;
