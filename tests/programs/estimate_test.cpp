@@ -110,7 +110,9 @@ TEST(EstimateProgram, MeasuresANet) {
                   "--workers", "2"};
   const std::vector<Row> rows = rows_of(estimate(net));
   ASSERT_EQ(rows.size(), 4U);
-  EXPECT_NEAR(std::stod(rows[0].at("gradient_s")), 0.3, 0.1);
+  // A machine that has other work only makes a paced step longer.
+  EXPECT_GT(std::stod(rows[0].at("gradient_s")), 0.2);
+  EXPECT_LT(std::stod(rows[0].at("gradient_s")), 3.0);
   // 114314 parameters of 4 bytes at 1.18 MB/s.
   EXPECT_NEAR(std::stod(rows[0].at("transfer_s")), 114314 * 4 / 1.18e6, 1e-3);
   // One of two workers holds 100352 weights, those of dense1, and sends and receives more than half of all weights.
