@@ -1,6 +1,7 @@
 // The energy of one machine in a run: what its meter tells, as it travels from slaves to the master and to the reports.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace convoy {
@@ -24,6 +25,10 @@ struct MachineEnergy {
   double idle_watts = 0;  ///< power before the run, in W; 0 if it is not known
   double idle_error = 0;  ///< half-width of its 95 % interval, in W
   std::string refusal;
+  double refresh = 0;       ///< seconds between two new values of the meter, as observed
+  std::uint64_t wraps = 0;  ///< how often its counters began again at 0
+  std::uint64_t gaps = 0;   ///< times without a reading that are much longer than the refresh (energy/record.hpp)
+  double gap_seconds = 0;   ///< the seconds in gaps
 
   double joules() const { return compute + transfer + wait; }
   bool measured() const { return refusal.empty() && !meter.empty(); }

@@ -33,6 +33,14 @@ std::string refresh_of(const Record& record) {
   return refresh < 1 ? fmt::format("{:.0f} ms", 1000 * refresh) : fmt::format("{:.1f} s", refresh);
 }
 
+/// A line for wraps and gaps among the readings; an empty text where there were none.
+std::string irregularities_of(const Record& record) {
+  const Measurement all = record.between(Clock::now() - Clock::seconds(kObservedSeconds + 1), Clock::now());
+  if (all.wraps == 0 && all.gaps == 0) return "";
+  return fmt::format("    while it was observed: {} wraps of counters, {} gaps between readings ({:.2g} s)\n",
+                     all.wraps, all.gaps, all.gap_seconds);
+}
+
 std::string line_of(MeterRow& row) {
   const MeterInfo& info = row.info;
   const std::string begin = fmt::format("{} {:<22} {:<18}", row.chosen ? '*' : ' ', info.name, info.device);
@@ -42,6 +50,7 @@ std::string line_of(MeterRow& row) {
   const std::string power = watts ? fmt::format("{:.1f} W", *watts) : "-";
   std::string line = fmt::format("{} {:<8} {:<9} {:>7} {:>9}  {}\n", begin, name_of(info.scope), name_of(info.origin),
                                  refresh_of(record), power, info.source);
+  line += irregularities_of(record);
   if (!record.trouble().empty()) line += fmt::format("    last reading: {}\n", record.trouble());
   return line;
 }

@@ -7,8 +7,12 @@
 //   averaging     the sensor's averaging time x (largest - smallest power);
 //   sampling      1.96 standard errors of the mean power, from the differences between successive values (von Neumann, 1941),
 //                 which a slow change of power hardly enlarges;
-//   gaps          spans without readings x half of (largest - smallest power);
+//   gaps          seconds in gaps x (largest - smallest power): the power in them may have been any of these;
 //   the sensor    the error that its maker states, where it is known.
+// A gap is a time between two readings of more than five refreshes (kGapRefreshes), as observed before it. Up to there the
+// differences between successive values, which sampling contains, say how much the power changes meanwhile; in a longer time
+// it may have changed and changed back. A counter goes on in a gap, so its joules stay right, while the split of a run within
+// the gap is taken to be even. Powers of which more than a tenth of the span is in gaps are refused.
 #pragma once
 
 #include <deque>
@@ -36,10 +40,12 @@ struct Measurement {
   double refresh = 0;      ///< seconds between two new values, as observed; 0 if there was none
   double longest_gap = 0;  ///< longest time between two readings, in s
   int readings = 0;
-  int changes = 0;        ///< readings with a new value
-  int wraps = 0;          ///< of counters
-  int missed = 0;         ///< readings that failed
-  bool compared = false;  ///< whether a second source was there, and agreed
+  int changes = 0;         ///< readings with a new value
+  int wraps = 0;           ///< of counters
+  int gaps = 0;            ///< times between two readings of more than kGapRefreshes
+  double gap_seconds = 0;  ///< the seconds of these within the span
+  int missed = 0;          ///< readings that failed
+  bool compared = false;   ///< whether a second source was there, and agreed
 
   /// Mean power in W. To be called for what is measurable.
   double watts() const { return energy->value / seconds; }
@@ -47,6 +53,8 @@ struct Measurement {
 
 /// A span has at least so many new values; otherwise its energy is not measurable.
 inline constexpr int kLeastRefreshes = 100;
+/// A time of more refreshes between two readings is a gap.
+inline constexpr double kGapRefreshes = 5;
 
 /// The readings of one meter. After some minutes or hours old ones are thinned out: totals stay exact, and times become
 /// coarser, which the interval of a span with such an end takes in.
@@ -97,6 +105,8 @@ class Record {
     int readings = 0;
     int changes = 0;
     int wraps = 0;
+    int gaps = 0;
+    double gap_seconds = 0;
     int missed = 0;
     int checks = 0;         ///< readings with a second source
     int check_changes = 0;  ///< new values of the second source
@@ -110,6 +120,7 @@ class Record {
   struct Span;
 
   double seconds(Clock::time_point time) const;
+  void count_gap(double time);
   void add_joules(double time, const Reading& reading);
   void add_watts(double time, const Reading& reading);
   void add_check(double time, const Reading& reading);

@@ -101,6 +101,10 @@ void RunEnergy::judge(Record& record) {
   const Measurement all = record.between(*begin_, record.covered().value_or(judged_));
   energy_.refusal = all.refusal;
   energy_.error = all.energy ? all.energy->error : 0;
+  energy_.refresh = all.refresh;
+  energy_.wraps = static_cast<std::uint64_t>(all.wraps);
+  energy_.gaps = static_cast<std::uint64_t>(all.gaps);
+  energy_.gap_seconds = all.gap_seconds;
 }
 
 std::optional<MachineEnergy> RunEnergy::report() {

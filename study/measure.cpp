@@ -195,7 +195,10 @@ Result measure(const Work& work, const StudyMeter& meter, const Rules& rules, co
     }
     result.trials.push_back({.seconds = span.seconds,
                              .images = static_cast<double>(span.steps) * work.images,
-                             .joules = span.measured.energy});
+                             .joules = span.measured.energy,
+                             .wraps = span.measured.wraps,
+                             .gaps = span.measured.gaps,
+                             .gap_seconds = span.measured.gap_seconds});
     if (!look) continue;
     result.refresh = span.measured.refresh;
     if (span.measured.energy) continue;

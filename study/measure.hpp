@@ -45,6 +45,9 @@ struct Trial {
   double seconds = 0;
   double images = 0;
   std::optional<energy::Joules> joules;
+  int wraps = 0;           ///< of the meter's counters
+  int gaps = 0;            ///< between the meter's readings (energy/record.hpp)
+  double gap_seconds = 0;  ///< the seconds in these
 };
 
 /// Why trials ended.

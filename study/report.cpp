@@ -135,14 +135,16 @@ std::string csv_of(const std::vector<Row>& rows) {
 }
 
 std::string trials_csv_of(const std::vector<Row>& rows) {
-  std::string text = "device,batch,filters,origin,trial,seconds,images,joules,joules_error\n";
+  std::string text = "device,batch,filters,origin,trial,seconds,images,joules,joules_error,wraps,gaps,gap_seconds\n";
   for (const Row& row : rows) {
     int number = 0;
     for (const Trial& trial : row.result.trials) {
       const std::string joules =
           trial.joules ? fmt::format("{:.6g},{:.3g}", trial.joules->value, trial.joules->error) : ",";
-      text += fmt::format("{},{},{},{},{},{:.6f},{:.0f},{}\n", row.device, row.batch, row.filters, origin_of(row),
-                          ++number, trial.seconds, trial.images, joules);
+      const std::string readings =
+          has_energy(row) ? fmt::format("{},{},{:.3g}", trial.wraps, trial.gaps, trial.gap_seconds) : ",,";
+      text += fmt::format("{},{},{},{},{},{:.6f},{:.0f},{},{}\n", row.device, row.batch, row.filters, origin_of(row),
+                          ++number, trial.seconds, trial.images, joules, readings);
     }
   }
   return text;

@@ -54,7 +54,20 @@ Json json_of(const energy::MemberMeter& meter) {
           {"quantity", info.quantity == energy::Quantity::joules ? "counter of joules" : "power"},
           {"averaging_seconds", info.averaging},
           {"observed_refresh_seconds", {{"absent", "no trial was measured"}}},
+          {"wraps", 0},
+          {"gaps", 0},
+          {"gap_seconds", 0.0},
           {"error_by_maker", info.spec > 0 ? Json(info.spec) : Json{{"absent", "the maker states none"}}}};
+}
+
+/// Adds what the readings of a row's trials were like to the meter of the manifest.
+void add_readings(const Result& result, Json& meter) {
+  if (result.refresh > 0) meter["observed_refresh_seconds"] = result.refresh;
+  for (const Trial& trial : result.trials) {
+    meter["wraps"] = meter["wraps"].get<int>() + trial.wraps;
+    meter["gaps"] = meter["gaps"].get<int>() + trial.gaps;
+    meter["gap_seconds"] = meter["gap_seconds"].get<double>() + trial.gap_seconds;
+  }
 }
 
 /// The reason of a row's lines in the table (table_row).
@@ -121,9 +134,7 @@ class Study {
         Row row{
             .device = device->info().name, .batch = batch, .filters = filters_of(stages), .meter = info, .result = {}};
         row.result = result_of(*device, stages, batch, meter, idle);
-        if (row.result.refresh > 0) {
-          manifest_["devices"].back()["meter"]["observed_refresh_seconds"] = row.result.refresh;
-        }
+        if (info) add_readings(row.result, manifest_["devices"].back()["meter"]);
         rows_.push_back(std::move(row));
         write();
         put(stdout, table_row(rows_.back(),

@@ -118,7 +118,11 @@ MachineEnergy read(const fb::Energy& t) {
           .watts = within(t.watts(), 0.0, 1e15, "power"),
           .idle_watts = within(t.idle_watts(), 0.0, 1e15, "idle power"),
           .idle_error = within(t.idle_error(), 0.0, 1e15, "error of idle power"),
-          .refusal = text(t.refusal(), "refusal")};
+          .refusal = text(t.refusal(), "refusal"),
+          .refresh = seconds(t.refresh(), "refresh of a meter"),
+          .wraps = t.wraps(),
+          .gaps = t.gaps(),
+          .gap_seconds = seconds(t.gap_seconds(), "seconds in gaps")};
 }
 
 Done read(const fb::Done& t) {

@@ -192,7 +192,9 @@ struct BodyEncoder {
     const auto origin = builder.CreateString(m.origin);
     const auto refusal = builder.CreateString(m.refusal);
     return fb::CreateEnergy(builder, meter, scope, origin, m.seconds, m.compute, m.transfer, m.wait, m.error, m.watts,
-                            m.idle_watts, m.idle_error, refusal, m.compute_seconds, m.transfer_seconds, m.wait_seconds);
+                            m.idle_watts, m.idle_error, refusal, m.compute_seconds, m.transfer_seconds, m.wait_seconds,
+                            m.refresh, static_cast<std::uint32_t>(m.wraps), static_cast<std::uint32_t>(m.gaps),
+                            m.gap_seconds);
   }
   Result operator()(const Done& m) const {
     const auto stages = builder.CreateVector(m.stages);

@@ -29,6 +29,10 @@ void join_sessions(MachineEnergy& sum, const MachineEnergy& more) {
   sum.transfer_seconds += more.transfer_seconds;
   sum.wait_seconds += more.wait_seconds;
   sum.error = std::hypot(sum.error, more.error);
+  sum.refresh = more.refresh;
+  sum.wraps += more.wraps;
+  sum.gaps += more.gaps;
+  sum.gap_seconds += more.gap_seconds;
   sum.watts = more.watts;
   sum.idle_watts = more.idle_watts;
   sum.idle_error = more.idle_error;

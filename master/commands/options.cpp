@@ -114,6 +114,31 @@ void define(CLI::App& command, ClusterOptions& options) {
       "in which weights and raw maps travel in each step and slaves only convolve");
 }
 
+void define_meter(CLI::App& command, std::string& meter) {
+  command.add_option(
+      "--meter", meter,
+      "meter that tells the energy of this machine: a name of convoy-slave --list-meters, shelly:ADDRESS, "
+      "tasmota:ADDRESS, csv:FILE, or none (default: the best for the whole machine, else for the device)");
+}
+
+void define_watts(CLI::App& command, EnergyTerms& terms) {
+  command
+      .add_option("--switch-watts", terms.switch_watts,
+                  "power of switches and other network gear in W, to count as declared in every energy")
+      ->check(number(0.0, 1e5));
+  command
+      .add_option("--assume-watts", terms.assumed_watts,
+                  "power in W to count, as assumed, for each member whose energy is not measurable, and in plans of "
+                  "train and plan for each machine whose power is not known")
+      ->check(number(0.0, 1e5));
+}
+
+/// Defines the options for the energy of a run that plans nothing by energy.
+void define_energy(CLI::App& command, EnergyOptions& options) {
+  define_meter(command, options.meter);
+  define_watts(command, options.terms);
+}
+
 /// Defines the options for the energy of a plan and of a run.
 void define_energy(CLI::App& command, ClusterOptions& options) {
   command
@@ -128,17 +153,7 @@ void define_energy(CLI::App& command, ClusterOptions& options) {
   command.add_option("--power-from", options.power_from,
                      "calibration.json of an earlier run: its watts are those of the machines of the same names, for "
                      "the planner");
-  command
-      .add_option(
-          "--switch-watts", options.terms.switch_watts,
-          "power of switches and other network gear in W, to count as declared in the energy of the plan and of "
-          "the run")
-      ->check(number(0.0, 1e5));
-  command
-      .add_option("--assume-watts", options.terms.assumed_watts,
-                  "power in W to count, as assumed, for each member whose energy is not measurable, and in plans for "
-                  "each machine whose power is not known")
-      ->check(number(0.0, 1e5));
+  define_watts(command, options.terms);
 }
 
 }  // namespace
@@ -226,10 +241,7 @@ void define(CLI::App& command, TrainOptions& options) {
           "by the cost of a snapshot")
       ->check(number(0.0, 1e9))
       ->capture_default_str();
-  command.add_option(
-      "--meter", options.meter,
-      "meter that tells the energy of this machine: a name of convoy-slave --list-meters, shelly:ADDRESS, "
-      "tasmota:ADDRESS, csv:FILE, or none (default: the best for the whole machine, else for the device)");
+  define_meter(command, options.meter);
   define_energy(command, options.cluster);
   command
       .add_option("--checkpoint-seconds", options.checkpoint_seconds,
@@ -241,6 +253,7 @@ void define(CLI::App& command, TrainOptions& options) {
 void define(CLI::App& command, TestOptions& options) {
   define(command, options.net);
   define(command, options.cluster);
+  define_energy(command, options.energy);
   command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
   command.parse_complete_callback([&command, &options] {
     take_over(command, read_net(options.net.net, options.net.set).run, {"data", "corrupt", "seed"});
@@ -250,6 +263,7 @@ void define(CLI::App& command, TestOptions& options) {
 void define(CLI::App& command, PredictOptions& options) {
   define_net(command, options.net);
   define(command, options.cluster);
+  define_energy(command, options.energy);
   command.add_option("--weights", options.weights, "weights of a run (.safetensors)")->required();
   command.add_option("images", options.images, "JPEG and PNG files, or folders of them")
       ->required()

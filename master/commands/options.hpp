@@ -53,6 +53,12 @@ struct ClusterOptions {
   std::string power_from;  ///< calibration of an earlier run whose machines have the same names and power; may be empty
 };
 
+/// The options for the energy of a run.
+struct EnergyOptions {
+  std::string meter;  ///< name of the meter of the master's machine; empty: the best one; "none": no meter
+  EnergyTerms terms;  ///< declared and assumed powers
+};
+
 /// What a step takes, and when gradients meet weights.
 enum class Sync : std::uint8_t {
   split,  ///< all members share one batch
@@ -94,6 +100,7 @@ struct TrainOptions {
 struct TestOptions {
   NetOptions net;
   ClusterOptions cluster;
+  EnergyOptions energy;
   std::string weights;
 };
 
@@ -107,6 +114,7 @@ struct PlanOptions {
 struct PredictOptions {
   NetOptions net;
   ClusterOptions cluster;
+  EnergyOptions energy;
   std::string weights;
   std::vector<std::string> images;  ///< image files, or folders of them
   int top = 5;                      ///< number of classes to print for each image

@@ -9,11 +9,14 @@
 #include "core/exit_code.hpp"
 #include "core/output.hpp"
 #include "core/stop_signal.hpp"
+#include "core/text.hpp"
 #include "data/batches.hpp"
 #include "data/image_file.hpp"
 #include "devices/paced_device.hpp"
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
+#include "master/commands/pass_energy.hpp"
+#include "master/report/energy_json.hpp"
 #include "master/report/text_observer.hpp"
 #include "train/train.hpp"
 
@@ -127,6 +130,17 @@ void print(const std::string& file, const std::vector<float>& scores, const Net&
   fmt::print("{}: {}\n", file, fmt::join(words, ", "));
 }
 
+/// Prints what the answers took. In text it is no answer, so that it goes where the skipped files are told.
+void print_energy(const EnergyReport& energy, const EnergyUse& use, const std::string& format) {
+  if (format == "json") {
+    nlohmann::ordered_json line{{"event", "energy"}, {"images", std::lround(use.images)}, {"seconds", use.seconds}};
+    line.update(energy_json(energy, use));
+    fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return;
+  }
+  for (const std::string& line : energy_lines(energy, use)) put(stderr, printable(line) + "\n");
+}
+
 }  // namespace
 
 int predict_command(const PredictOptions& options) {
@@ -141,6 +155,7 @@ int predict_command(const PredictOptions& options) {
   const Cut cut = convoy::cut(net);
   const auto weights = std::make_shared<const ModelState>(read_weights(options.weights, cut));
   const std::vector<std::string> files = files_of(options.images);
+  PassEnergy energy(options.energy);
   Observers observers;
   if (options.net.format == "text" && options.cluster.slaves > 0) observers.push_back(make_text_observer());
   const std::atomic<bool>& stop = catch_stop_signals();
@@ -152,7 +167,9 @@ int predict_command(const PredictOptions& options) {
   learner.load({weights});
   Images images{Pixels({batch, net.input.channels, net.input.height, net.input.width}), net.scales};
   std::size_t skipped = 0;
-  for (std::size_t first = 0; first < files.size() && !stop;) {
+  std::size_t first = 0;
+  energy.begin(*cluster);
+  while (first < files.size() && !stop) {
     const std::vector<std::string> wrong = read_images(files, first, net, options.net.corrupt, images.pixels);
     const Tensor& outputs = learner.outputs(images);
     for (int n = 0; n < batch && first < files.size(); ++n, ++first) {
@@ -163,8 +180,11 @@ int predict_command(const PredictOptions& options) {
       }
       print(files[first], probabilities(files[first], outputs.sample(n), softmax), net, options, softmax);
     }
+    energy.count(*cluster, learner);
   }
+  const EnergyReport spent = energy.end(*cluster);
   cluster->dismiss("all images are classified");
+  print_energy(spent, energy.use(cut, static_cast<long>(first - skipped)), options.net.format);
   if (!stop) print_summary(skipped, files.size(), options.net.format);
   return stop ? kInterrupted : kSuccess;
 }

@@ -7,6 +7,8 @@
 #include "devices/paced_device.hpp"
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/load_net.hpp"
+#include "master/commands/pass_energy.hpp"
+#include "master/report/energy_json.hpp"
 #include "master/report/test_report.hpp"
 #include "master/report/text_observer.hpp"
 #include "train/train.hpp"
@@ -18,6 +20,8 @@ namespace {
 struct Found {
   Evaluation result;
   Confusion confusion;
+  EnergyReport energy = {};
+  EnergyUse use = {};
 };
 
 void announce(const TestOptions& options, const DataSet& data, const Observers& observers) {
@@ -30,13 +34,23 @@ void announce(const TestOptions& options, const DataSet& data, const Observers& 
   }
 }
 
-/// Runs the test until its end or until `stop` is set, counts the answers, and reports the progress.
-Found test(Learner& learner, const Batches& batches, int images, int classes, const Observers& observers,
+/// A net with its weights, on whatever machines.
+struct Tested {
+  Cluster& cluster;
+  Learner& learner;
+  const Cut& cut;
+  int classes = 0;
+};
+
+/// Runs the test until its end or until `stop` is set, counts the answers, measures the energy, and reports the progress.
+Found test(const Tested& net, const Batches& batches, int images, PassEnergy& energy, const Observers& observers,
            const std::atomic<bool>& stop) {
-  Found found{.result = {}, .confusion = Confusion(classes)};
+  Found found{.result = {}, .confusion = Confusion(net.classes)};
+  energy.begin(net.cluster);
   const Stopwatch watch;
   const auto count = [&](const Evaluation& so_far, const TestedBatch& batch) {
     found.confusion.add(batch.outputs, batch.labels, batch.count);
+    energy.count(net.cluster, net.learner);
     const double left = watch.seconds() * (images - so_far.images) / so_far.images;
     for (const auto& observer : observers) {
       observer->on_test({.tested = so_far.images, .images = images, .accuracy = so_far.accuracy, .seconds_left = left});
@@ -44,10 +58,12 @@ Found test(Learner& learner, const Batches& batches, int images, int classes, co
     return !stop;
   };
   try {
-    found.result = evaluate(learner, batches, count);
+    found.result = evaluate(net.learner, batches, count);
   } catch (const Diverged& diverged) {
     fail("{}; check that the weights belong to this net, or take weights of an earlier epoch", diverged.what());
   }
+  found.energy = energy.end(net.cluster);
+  found.use = energy.use(net.cut, found.result.images);
   return found;
 }
 
@@ -61,6 +77,7 @@ void print(const Found& found, const TestOptions& options, const Net& net, int i
                                 {"accuracy", result.accuracy}};
     if (result.images < images) json["interrupted"] = true;
     json.update(to_json(found.confusion, net.class_names));
+    json["energy"] = energy_json(found.energy, found.use);
     fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
   }
@@ -70,6 +87,7 @@ void print(const Found& found, const TestOptions& options, const Net& net, int i
   lines.push_back(fmt::format("{} test images: loss {:.4f}, accuracy {:.2f} %", result.images, result.loss,
                               100.0 * result.accuracy));
   for (const std::string& line : lines_of(found.confusion, net.class_names)) lines.push_back(line);
+  for (const std::string& line : energy_lines(found.energy, found.use)) lines.push_back(line);
   for (const auto& observer : observers) {
     for (const std::string& line : lines) observer->on_notice(line);
   }
@@ -87,6 +105,7 @@ int test_command(const TestOptions& options) {
   const auto weights = std::make_shared<const ModelState>(read_weights(options.weights, cut));
   const Batches batches(data, Part::test, net.training.batch, options.net.seed, Augmentation{}, net.scales);
 
+  PassEnergy energy(options.energy);
   Observers observers;
   if (options.net.format == "text") observers.push_back(make_text_observer());
   const std::atomic<bool>& stop = catch_stop_signals();
@@ -95,7 +114,8 @@ int test_command(const TestOptions& options) {
   if (!cluster) return kInterrupted;
   ClusterLearner learner(*cluster, cut, net.training.batch, options.net.device_options.threads);
   learner.load({weights});
-  const Found found = test(learner, batches, data.test.count(), net.classes, observers, stop);
+  const Found found = test({.cluster = *cluster, .learner = learner, .cut = cut, .classes = net.classes}, batches,
+                           data.test.count(), energy, observers, stop);
   const bool whole = found.result.images == data.test.count();
   cluster->dismiss(whole ? "the test finished" : "the master was interrupted");
   print(found, options, net, data.test.count(), observers);

@@ -1,7 +1,6 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
-#include <optional>
 
 #include "core/exit_code.hpp"
 #include "core/output.hpp"
@@ -103,12 +102,6 @@ void expect_no_values_wanted(const TrainOptions& options) {
   refuse(options.given.contains("snapshot-seconds"), "--snapshot-seconds");
 }
 
-/// The times of the master in a step. Alone it computes all the time.
-std::vector<MemberTime> own_times(const Team& team, const std::vector<MemberTime>& times, double seconds) {
-  if (team.is_alone()) return {{.member = kMasterName, .compute = seconds}};
-  return times;
-}
-
 /// One call of `convoy-master train`.
 class TrainCommand {
  public:
@@ -119,9 +112,8 @@ class TrainCommand {
         data_(open_data(options.net.data, options.net.seed, net_.input, options.net.corrupt)),
         observers_(make_observers(options.net)),
         paced_(paced_device(options.net)),
+        energy_({.meter = options.meter, .terms = options.cluster.terms}),
         fingerprint_(fingerprint(net_, options)) {
-    // A meter that cannot be used is an error before slaves are waited for.
-    if (!options.meter.empty()) energy_.emplace(energy_options(), false);
     require_fits(data_, net_);
     expect_trainable(options, net_);
     if (!paced_.empty()) expect_no_values_wanted(options);
@@ -166,8 +158,6 @@ class TrainCommand {
  private:
   /// The images of a step of the training loop.
   int images_in_step() const { return net_.training.batch * batches_in_step(options_); }
-
-  EnergyOptions energy_options() const { return {.meter = options_.meter, .terms = options_.cluster.terms}; }
 
   /// Keeps what the meters told of the machines' power, so that later plans can count joules.
   void keep_power(const Team& team, const EnergyReport& energy) {
@@ -238,8 +228,8 @@ class TrainCommand {
                       .save_now = &catch_hangups(),
                       .energy =
                           [&](const std::vector<MemberTime>& times, double seconds) {
-                            if (seconds > 0) energy_->count(own_times(team, times, seconds), seconds);
-                            return energy_->report(team.energies());
+                            if (seconds > 0) energy_.count(times, seconds, team.is_alone());
+                            return energy_.report(team.energies());
                           },
                       .best = options_.resume ? files_->best_before() : BestEpoch{},
                       .save_best = {}};
@@ -251,8 +241,7 @@ class TrainCommand {
       save = [&](const TrainingState& state) { files_->try_to_save(saved(team, state)); };
     }
     const std::unique_ptr<Learner> learner = team.make_learner();
-    if (!energy_) energy_.emplace(energy_options(), is_gpu(team.device().info().name));
-    energy_->begin();
+    energy_.begin(is_gpu(team.device().info().name));
     try {
       if (paced_.empty()) {
         files_->save(saved(team, start_));  // makes sure that there is a checkpoint
@@ -260,7 +249,7 @@ class TrainCommand {
         files_->keep("plan.json", to_json(team.plan()));
       }
       const Outcome outcome = train(training, *learner, std::move(start_), observers_, save);
-      const EnergyReport energy = energy_->report(team.energies());
+      const EnergyReport energy = energy_.report(team.energies());
       keep_power(team, energy);
       team.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
       files_->finish(stop);
@@ -340,8 +329,8 @@ class TrainCommand {
   DataSet data_;
   UnbegunRun unbegun_;  ///< its files are removed after the observers have closed them
   Observers observers_;
-  std::string paced_;                  ///< name of the device where it is paced; empty where the run computes
-  std::optional<EnergyWatch> energy_;  ///< from the first step on, or from the beginning if its meter is named
+  std::string paced_;  ///< name of the device where it is paced; empty where the run computes
+  EnergyWatch energy_;
   std::string fingerprint_;
   std::unique_ptr<Batches> training_;
   std::unique_ptr<Batches> test_;

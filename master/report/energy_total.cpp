@@ -20,6 +20,19 @@ std::string interval_text(double joules, double error) {
 
 double share(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
+/// What the readings of a meter were like: "; a new value each 5 ms, 2 wraps, 1 gap (0.3 s)".
+std::string readings_text(const MachineEnergy& energy) {
+  if (energy.refresh <= 0) return "";
+  std::string text = energy.refresh < 1 ? fmt::format("; a new value each {:.3g} ms", 1000 * energy.refresh)
+                                        : fmt::format("; a new value each {:.3g} s", energy.refresh);
+  const auto counted = [](std::uint64_t count, const char* what) {
+    return fmt::format(", {} {}{}", count, what, count == 1 ? "" : "s");
+  };
+  if (energy.wraps > 0) text += counted(energy.wraps, "wrap");
+  if (energy.gaps > 0) text += counted(energy.gaps, "gap") + fmt::format(" ({:.2g} s)", energy.gap_seconds);
+  return text;
+}
+
 std::string member_line(const MemberEnergy& member, double assumed_watts) {
   const MachineEnergy& energy = member.energy;
   if (!energy.measured()) {
@@ -28,10 +41,10 @@ std::string member_line(const MemberEnergy& member, double assumed_watts) {
     return fmt::format("  {:<16} not measurable: {}{}", member.member, energy.refusal, assumed);
   }
   const double joules = energy.joules();
-  return fmt::format("  {:<16} {}, {:.4g} W; compute {:.0f} %, transfer {:.0f} %, wait {:.0f} %; {} ({}, {})",
+  return fmt::format("  {:<16} {}, {:.4g} W; compute {:.0f} %, transfer {:.0f} %, wait {:.0f} %; {} ({}, {}){}",
                      member.member, interval_text(joules, energy.error), joules / std::max(energy.seconds, 1e-9),
                      share(energy.compute, joules), share(energy.transfer, joules), share(energy.wait, joules),
-                     energy.meter, energy.scope, energy.origin);
+                     energy.meter, energy.scope, energy.origin, readings_text(energy));
 }
 
 /// What is in the figures besides measured energy.
@@ -73,6 +86,9 @@ EnergyTotal total_of(const EnergyReport& report) {
     total.transfer += energy.transfer;
     total.wait += energy.wait;
     total.watts += energy.watts;
+    total.wraps += energy.wraps;
+    total.gaps += energy.gaps;
+    total.gap_seconds += energy.gap_seconds;
     total.seconds = std::max(total.seconds, energy.seconds);
     variance += energy.error * energy.error;
     if (energy.idle_watts <= 0) continue;
@@ -88,7 +104,9 @@ EnergyTotal total_of(const EnergyReport& report) {
 
 std::vector<std::string> energy_lines(const EnergyReport& report, const EnergyUse& use) {
   const EnergyTotal total = total_of(report);
-  if (total.measured == 0 && total.declared == 0 && total.assumed == 0) return {};
+  const bool metered =
+      std::ranges::any_of(report.members, [](const MemberEnergy& member) { return !member.energy.meter.empty(); });
+  if (!metered && total.declared == 0 && total.assumed == 0) return {};
   std::vector<std::string> lines;
   lines.push_back(fmt::format("energy: {} measured on {} of {} members{}", interval_text(total.joules, total.error),
                               total.measured, total.members, beside(total)));

@@ -1,26 +1,32 @@
 #include "master/report/energy_watch.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "energy/meters.hpp"
 #include "plan/plan.hpp"
 
 namespace convoy {
 
-EnergyWatch::EnergyWatch(const EnergyOptions& options, bool on_gpu)
-    : options_(options), machine_(energy::this_machine()) {
+EnergyWatch::EnergyWatch(EnergyOptions options) : options_(std::move(options)), machine_(energy::this_machine()) {
+  if (!options_.meter.empty()) open(false);
+}
+
+void EnergyWatch::open(bool on_gpu) {
   energy::MemberMeter meter{.row = std::nullopt, .why = "turned off with --meter none"};
-  if (options.meter != "none") meter = energy::meter_for_member(*machine_, options.meter, on_gpu);
+  if (options_.meter != "none") meter = energy::meter_for_member(*machine_, options_.meter, on_gpu);
   if (meter.row) sampler_.emplace(std::move(*meter.row));
   own_.emplace(sampler_ ? &*sampler_ : nullptr, meter.why);
 }
 
-void EnergyWatch::begin() {
+void EnergyWatch::begin(bool on_gpu) {
+  if (!own_) open(on_gpu);
   begin_ = Clock::now();
   own_->begin();
 }
 
-void EnergyWatch::count(const std::vector<MemberTime>& times, double seconds) {
+void EnergyWatch::count(const std::vector<MemberTime>& times, double seconds, bool alone) {
+  if (alone) return own_->count(seconds, 0, 0);
   const auto own = std::ranges::find(times, kMasterName, &MemberTime::member);
   if (own != times.end()) {
     own_->count(own->compute, own->transfer, own->wait);

@@ -8,34 +8,32 @@
 #include "energy/machine.hpp"
 #include "energy/run_energy.hpp"
 #include "energy/sampler.hpp"
-#include "plan/step_energy.hpp"
+#include "master/commands/options.hpp"
 #include "train/observer.hpp"
 
 namespace convoy {
 
-struct EnergyOptions {
-  std::string meter;  ///< name of the meter of the master's machine; empty: the best one; "none": no meter
-  EnergyTerms terms;  ///< declared and assumed powers
-};
-
-/// Reads the meter of this machine from construction to destruction, and counts the master's part in each step.
+/// Reads the meter of this machine, and counts the master's part in each step. Every command that computes a net has one.
 class EnergyWatch {
  public:
-  /// Throws Error if the meter that the options name cannot be used.
-  EnergyWatch(const EnergyOptions& options, bool on_gpu);
+  /// A meter that the options name is read from now on. Throws Error if it cannot be used, before slaves are waited for.
+  explicit EnergyWatch(EnergyOptions options);
 
-  /// Training begins.
-  void begin();
-  /// Counts the master's times in a step that took `seconds`. Without a share of the work, it waits for others.
-  void count(const std::vector<MemberTime>& times, double seconds);
-  /// Returns the energy up to now, with that of the slaves.
+  /// The steps begin. Without a named meter, takes the best for a machine that computes on a GPU or on its processor.
+  void begin(bool on_gpu);
+  /// Counts the master's times in a step, or in a batch of a test, that took `seconds`. Where it is `alone`, it has computed
+  /// all the time. Otherwise, without a share of the work, it has waited for others.
+  void count(const std::vector<MemberTime>& times, double seconds, bool alone);
+  /// Returns the energy since begin(), with that of the slaves.
   EnergyReport report(std::vector<MemberEnergy> slaves);
 
  private:
+  void open(bool on_gpu);
+
   EnergyOptions options_;
   std::unique_ptr<energy::Machine> machine_;
   std::optional<energy::Sampler> sampler_;  ///< empty without a meter
-  std::optional<energy::RunEnergy> own_;
+  std::optional<energy::RunEnergy> own_;    ///< empty until the meter is chosen
   Clock::time_point begin_;
 };
 

@@ -13,7 +13,8 @@
 #include <utility>
 
 #include "core/output.hpp"
-#include "master/report/energy_total.hpp"
+#include "master/report/energy_json.hpp"
+
 namespace convoy {
 namespace {
 
@@ -32,46 +33,6 @@ Json times_json(const std::vector<MemberTime>& times) {
                     {"states_received", time.states_received}});
   }
   return rows;
-}
-
-Json energy_json(const EnergyReport& report) {
-  Json members = Json::array();
-  for (const auto& [member, energy] : report.members) {
-    Json row{{"member", member}, {"meter", energy.meter}};
-    if (energy.measured()) {
-      row.update({{"scope", energy.scope},
-                  {"origin", energy.origin},
-                  {"seconds", energy.seconds},
-                  {"joules", energy.joules()},
-                  {"error", energy.error},
-                  {"compute", energy.compute},
-                  {"transfer", energy.transfer},
-                  {"wait", energy.wait},
-                  {"watts", energy.watts}});
-      if (energy.idle_watts > 0) row.update({{"idle_watts", energy.idle_watts}, {"idle_error", energy.idle_error}});
-    } else {
-      row["not_measurable"] = energy.refusal;
-      if (report.assumed_watts > 0) row["assumed_watts"] = report.assumed_watts;
-    }
-    members.push_back(row);
-  }
-  const EnergyTotal total = total_of(report);
-  Json json{{"members", members}, {"measured_members", total.measured}};
-  if (total.measured > 0) {
-    json.update({{"joules", total.joules},
-                 {"error", total.error},
-                 {"compute", total.compute},
-                 {"transfer", total.transfer},
-                 {"wait", total.wait}});
-  }
-  if (total.with_idle > 0) {
-    json.update({{"above_idle", total.above_idle},
-                 {"above_idle_error", total.above_idle_error},
-                 {"above_idle_members", total.with_idle}});
-  }
-  if (total.declared > 0) json["declared_joules"] = total.declared;
-  if (total.assumed > 0) json["assumed_joules"] = total.assumed;
-  return json;
 }
 
 /// The power now, for each step.
@@ -182,16 +143,9 @@ class JsonObserver : public Observer {
   }
 
  private:
-  /// The energy of the run with what it comes to for an image. What is declared and assumed is in these figures.
   Json summary_json(const RunEnd& end) const {
-    Json json = energy_json(end.energy);
     const double images = static_cast<double>(end.step - first_step_) * batch_;
-    const double joules = total_of(end.energy).all();
-    if (images <= 0 || joules <= 0) return json;
-    json.update({{"joules_per_image", joules / images},
-                 {"images_per_joule", images / joules},
-                 {"energy_delay_product", joules * end.seconds}});
-    return json;
+    return energy_json(end.energy, {.images = images, .seconds = end.seconds});
   }
   void put(Json json) {
     if (!paced_.empty()) json["paced"] = paced_;
@@ -210,8 +164,10 @@ std::string energy_columns(const EnergyReport& report) {
   const EnergyTotal total = total_of(report);
   const std::string joules = total.measured > 0 ? fmt::format("{:.6g},{:.3g}", total.joules, total.error) : ",";
   const auto where_any = [](double value) { return value > 0 ? fmt::format("{:.6g}", value) : ""; };
-  return fmt::format("{},{},{},{},{}", joules, total.measured, total.members, where_any(total.declared),
-                     where_any(total.assumed));
+  const std::string readings =
+      total.measured > 0 ? fmt::format("{},{},{:.3g}", total.wraps, total.gaps, total.gap_seconds) : ",,";
+  return fmt::format("{},{},{},{},{},{}", joules, total.measured, total.members, where_any(total.declared),
+                     where_any(total.assumed), readings);
 }
 
 /// A file to which lines are added. Where somebody has deleted it, the next line begins it anew.
@@ -258,11 +214,12 @@ class FileObserver : public JsonObserver {
       : JsonObserver([this](const std::string& line) { events_.add(without_keys(line)); }, paced),
         mark_(paced.empty() ? "" : "," + paced),
         events_(folder + "/events.jsonl", ""),
-        results_(
-            folder + "/results.csv",
-            std::string("epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,"
-                        "learning_rate,joules,joules_error,measured_members,members,declared_joules,assumed_joules") +
-                (paced.empty() ? "" : ",paced")) {}
+        results_(folder + "/results.csv",
+                 std::string(
+                     "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,"
+                     "learning_rate,joules,joules_error,measured_members,members,declared_joules,assumed_joules,wraps,"
+                     "gaps,gap_seconds") +
+                     (paced.empty() ? "" : ",paced")) {}
 
   void on_epoch(const EpochReport& report) override {
     JsonObserver::on_epoch(report);

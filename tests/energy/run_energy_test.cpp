@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 #include "energy/meters.hpp"
@@ -102,6 +103,44 @@ TEST(RunEnergy, IsSplitByWhatTheProgramDid) {
   EXPECT_NEAR(energy.compute, energy.transfer, 0.01 * energy.compute);
   EXPECT_NEAR(energy.idle_watts, 3, 0.3);
   EXPECT_GT(energy.idle_error, 0);
+}
+
+/// A meter in made-up time whose counter wraps at 50 J, and which nobody reads for a while.
+class WrappingMeter : public Meter {
+ public:
+  std::vector<Reading> read() override {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    if (seconds > 1.5 && seconds < 2) std::this_thread::sleep_for(500ms);
+    return {{.values = {std::fmod(40 * seconds, 50)}}};
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// A reading that takes long is a gap; what is between two readings is in the report, besides the refresh.
+TEST(RunEnergy, ReportsWrapsAndGaps) {
+  Sampler sampler({.info = {.name = "wrapping",
+                            .scope = Scope::board,
+                            .quantity = Quantity::joules,
+                            .channels = {{.name = "all", .wraps_at = 50}}},
+                   .meter = std::make_unique<WrappingMeter>(),
+                   .unusable = ""});
+  RunEnergy run(&sampler, "");
+  run.begin();
+  MachineEnergy energy;
+  for (int rounds = 0; rounds < 20 && (!energy.measured() || energy.seconds < 3); ++rounds) {
+    std::this_thread::sleep_for(550ms);
+    run.count(0.55, 0, 0);
+    energy = run.report().value();
+  }
+  ASSERT_TRUE(energy.measured()) << energy.refusal;
+  EXPECT_NEAR(energy.joules(), 40 * energy.seconds, 0.05 * 40 * energy.seconds);
+  EXPECT_NEAR(static_cast<double>(energy.wraps), 40 * energy.seconds / 50, 1.1);
+  EXPECT_GE(energy.gaps, 1U);
+  EXPECT_GT(energy.gap_seconds, 0.4);
+  EXPECT_GT(energy.refresh, 0.001);
+  EXPECT_LT(energy.refresh, 0.2);
 }
 
 /// While a meter tells nothing, a run goes on for hours, and its split must neither grow nor get lost.

@@ -6,6 +6,7 @@
 
 #include "core/files.hpp"
 #include "master/cluster/energy_book.hpp"
+#include "master/report/energy_json.hpp"
 #include "master/report/energy_total.hpp"
 #include "master/report/record_observers.hpp"
 #include "master/report/text_observer.hpp"
@@ -62,6 +63,25 @@ TEST(EnergyBook, AddsTheTimesOfASlaveThatCameBack) {
   const MachineEnergy not_all = book.members().at(0).energy;
   EXPECT_FALSE(not_all.measured());
   EXPECT_THAT(not_all.refusal, HasSubstr("charging"));
+}
+
+TEST(EnergyBook, AddsTheWrapsAndGapsOfASlaveThatCameBack) {
+  EnergyBook book;
+  MachineEnergy first = measured(100, 3);
+  first.wraps = 2;
+  first.gaps = 3;
+  first.gap_seconds = 0.5;
+  first.refresh = 0.2;
+  MachineEnergy second = first;
+  second.gaps = 1;
+  second.refresh = 0.1;
+  book.take("id1", "a", first);
+  book.take("id2", "a", second);
+  const MachineEnergy sum = book.members().at(0).energy;
+  EXPECT_EQ(sum.wraps, 4U);
+  EXPECT_EQ(sum.gaps, 4U);
+  EXPECT_EQ(sum.gap_seconds, 1);
+  EXPECT_EQ(sum.refresh, 0.1);
 }
 
 TEST(EnergyBook, TextsOfSlavesAreSafeToPrint) {
@@ -127,6 +147,42 @@ TEST(EnergyTotal, NothingMeasuredIsNoNumber) {
               Contains(HasSubstr("energy: nothing is measured + 70 J assumed")));
 }
 
+/// A meter that tells nothing yet, as in a short run, is a line with the reason; a machine without a meter is none.
+TEST(EnergyTotal, AMeterThatRefusesSaysWhy) {
+  EnergyReport report = report_of({{"a", {.meter = "rapl", .refusal = "0.3 s are too short"}}});
+  EXPECT_THAT(
+      energy_lines(report, {.images = 100, .seconds = 0.3}),
+      testing::ElementsAre("energy: nothing is measured",
+                           testing::AllOf(HasSubstr("  a "), HasSubstr("not measurable: 0.3 s are too short"))));
+}
+
+TEST(EnergyTotal, WrapsAndGapsAreTold) {
+  EnergyReport report = report_of({{"a", measured(300, 3)}, {"b", measured(100, 4)}, {"c", refused("no meter")}});
+  MachineEnergy& a = report.members[0].energy;
+  a.refresh = 0.005;
+  a.wraps = 2;
+  a.gaps = 1;
+  a.gap_seconds = 0.3;
+  report.members[1].energy.refresh = 2;
+  EXPECT_THAT(energy_lines(report, {.images = 100, .seconds = 10}),
+              AllOf(Contains(HasSubstr("rapl (package, measured); a new value each 5 ms, 2 wraps, 1 gap (0.3 s)")),
+                    Contains(testing::EndsWith("rapl (package, measured); a new value each 2 s"))));
+  report.members[1].energy.wraps = 1;
+  const auto json = energy_json(report, {.images = 100, .seconds = 10});
+  EXPECT_EQ(json["members"][0]["refresh"], 0.005);
+  EXPECT_EQ(json["members"][0]["wraps"], 2);
+  EXPECT_EQ(json["members"][0]["gaps"], 1);
+  EXPECT_EQ(json["members"][0]["gap_seconds"], 0.3);
+  EXPECT_FALSE(json["members"][2].contains("gaps"));
+  EXPECT_EQ(json["wraps"], 3);
+  EXPECT_EQ(json["gaps"], 1);
+  EXPECT_EQ(json["gap_seconds"], 0.3);
+  EXPECT_EQ(json["joules_per_image"], 4);
+  EXPECT_FALSE(json.contains("above_idle_per_image"));
+  a.idle_watts = 10;
+  EXPECT_EQ(energy_json(report, {.images = 100, .seconds = 10})["above_idle_per_image"], 2);
+}
+
 EnergyReport some_energy() {
   return {
       .members = {{"slave-1", {.meter = "rapl", .seconds = 2, .compute = 30, .wait = 12.5, .error = 0.5, .watts = 21}},
@@ -180,8 +236,12 @@ TEST(FileObserver, KeepsTheEnergyOfEachEpoch) {
       .switch_watts = 5,
       .assumed_watts = 20,
       .seconds = 2};
+  epoch.energy.members[0].energy.wraps = 7;
+  epoch.energy.members[0].energy.gaps = 2;
+  epoch.energy.members[0].energy.gap_seconds = 0.25;
   make_file_observer(folder.path())->on_epoch(epoch);
-  EXPECT_THAT(read_text(folder.path() + "/results.csv"), HasSubstr(",0.01,42.5,0.5,1,2,10,40\n"));
+  EXPECT_THAT(read_text(folder.path() + "/results.csv"), AllOf(HasSubstr(",assumed_joules,wraps,gaps,gap_seconds\n"),
+                                                               HasSubstr(",0.01,42.5,0.5,1,2,10,40,7,2,0.25\n")));
   const nlohmann::json energy = events_in(read_text(folder.path() + "/events.jsonl")).at(0)["energy"];
   EXPECT_EQ(energy["joules"], 42.5);
   EXPECT_EQ(energy["members"][0]["wait"], 2.5);

@@ -290,11 +290,11 @@ TEST(FileObserver, KeepsARowForEachEpochAndNoKeys) {
   EXPECT_THAT(events, testing::AllOf(HasSubstr("CONVOY_KEY=KEY convoy-slave"), HasSubstr("--key KEY")));
   EXPECT_THAT(events, Not(HasSubstr("0123abcd")));
   // Without a meter the joules are empty, and no 0.
-  const std::string row = "1,120,1.055700,0.635500,0.104900,0.976000,2807.00,2.000,0.01,,,0,0,,\n";
+  const std::string row = "1,120,1.055700,0.635500,0.104900,0.976000,2807.00,2.000,0.01,,,0,0,,,,,\n";
   EXPECT_EQ(
       read_text(folder.path() + "/results.csv"),
       "epoch,step,train_loss,train_accuracy,test_loss,test_accuracy,images_per_second,seconds,learning_rate,joules,"
-      "joules_error,measured_members,members,declared_joules,assumed_joules\n" +
+      "joules_error,measured_members,members,declared_joules,assumed_joules,wraps,gaps,gap_seconds\n" +
           row + row);
 }
 

@@ -58,7 +58,7 @@ TEST_F(Predictions, NameTheClassesOfFilesAndFolders) {
   Process all = predict({folder("data"), "--format", "json"});
   EXPECT_EQ(all.wait(120s), kSuccess) << all.output();
   const std::string text = all.output();
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 12);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 13);  // the last line tells the energy
   EXPECT_THAT(text, HasSubstr(R"({"event":"prediction","image":)"));
   // Prediction over slaves must give the same output.
   Process a = slave("a", {"--once"});

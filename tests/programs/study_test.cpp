@@ -81,6 +81,9 @@ void study_on_the_phone(const std::vector<std::string>& program) {
   EXPECT_THAT(manifest["start"]["device_clocks"]["absent"].get<std::string>(), HasSubstr("/sys/class/devfreq"));
   EXPECT_EQ(manifest["devices"][0]["meter"]["name"], "odpm:gpu");
   EXPECT_NEAR(manifest["devices"][0]["meter"]["observed_refresh_seconds"].get<double>(), 0.05, 0.045);
+  EXPECT_EQ(manifest["devices"][0]["meter"]["wraps"], 0);
+  EXPECT_GE(manifest["devices"][0]["meter"]["gaps"].get<int>(), 0);
+  EXPECT_GE(manifest["devices"][0]["meter"]["gap_seconds"].get<double>(), 0);
   EXPECT_THAT(text_of(out + "/pareto.gnuplot"), HasSubstr("eigen (odpm:gpu, rail, measured)"));
   EXPECT_THAT(process.output(), HasSubstr("`gnuplot pareto.gnuplot` in this folder draws it"));
 }

@@ -84,6 +84,16 @@ TEST(Report, WritesARowForEachSetting) {
   EXPECT_EQ(std::ranges::count(trials_csv_of(rows()), '\n'), 11);
 }
 
+TEST(Report, TrialsHaveWrapsAndGapsWhereTheyWereMeasured) {
+  std::vector<Row> some{rows()[0], rows()[3]};
+  some[0].result.trials[1].wraps = 2;
+  some[0].result.trials[1].gaps = 3;
+  some[0].result.trials[1].gap_seconds = 0.25;
+  const std::string text = trials_csv_of(some);
+  EXPECT_THAT(text, AllOf(HasSubstr(",joules,joules_error,wraps,gaps,gap_seconds\n"), HasSubstr(",500,0.5,0,0,0\n"),
+                          HasSubstr(",500,0.5,2,3,0.25\n"), HasSubstr(",1000,,,,,\n")));
+}
+
 TEST(Report, TheTableHasEightyColumnsAndReasons) {
   std::istringstream lines(table_head());
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;

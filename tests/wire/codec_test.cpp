@@ -85,7 +85,7 @@ std::vector<Message> samples() {
                {0.5, 1.0},
                {1, 3},
                MachineEnergy{"battery", "board", "measured", 4.5, 5.5, 6.5, 7.5, 1.25, 1.5, 1.75, 8.5, 9.5, 10.5, 11.5,
-                             "short"}},
+                             "short", 0.125, 5, 6, 12.5}},
           Failed{"no memory"},
           Unreached{{"attic", "cellar"}},
           Probe{16},
@@ -134,6 +134,11 @@ TEST(Codec, KeepsEveryField) {
   EXPECT_TRUE(step.work.pass->squares);
   EXPECT_EQ(step.work.scales, (std::vector<ChannelScale>{{0.5, 0.25}, {-1.5, 2.0}}));
   EXPECT_EQ(step.work.update, std::get<Step>(samples()[10]).work.update);
+  const MachineEnergy energy = std::get<Done>(decode(encode(samples()[14]))).energy.value();
+  EXPECT_EQ(energy.refresh, 0.125);
+  EXPECT_EQ(energy.wraps, 5U);
+  EXPECT_EQ(energy.gaps, 6U);
+  EXPECT_EQ(energy.gap_seconds, 12.5);
   const auto hello = std::get<Hello>(decode(encode(samples()[0])));
   EXPECT_EQ(hello.memory, 123456789012U);
   EXPECT_EQ(hello.capabilities, (std::vector<std::string>{"a", "b"}));
@@ -288,6 +293,8 @@ INSTANTIATE_TEST_SUITE_P(
                    "seconds of waiting -1"},
         BadMessage{"EndlessEnergy", Done{.energy = MachineEnergy{.compute = INFINITY}}, "energy of computing inf"},
         BadMessage{"EnergyThatIsNoNumber", Done{.energy = MachineEnergy{.error = NAN}}, "error of energy nan"},
+        BadMessage{"NegativeRefresh", Done{.energy = MachineEnergy{.refresh = -1.0}}, "refresh of a meter -1"},
+        BadMessage{"EndlessGaps", Done{.energy = MachineEnergy{.gap_seconds = INFINITY}}, "seconds in gaps inf"},
         BadMessage{"LongRefusal", Done{.energy = MachineEnergy{.refusal = std::string(5000, 'x')}},
                    "the refusal has 5000 bytes"},
         BadMessage{"BrokenStage", Done{0.0, 0.0, 0.0, {}, {4096}}, "stage index 4096"},
