@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build/release/bin"
 BRIDGE = "cvybr"
 PORT = 5570
+NETWORK_THREADS = ("ZMQbg", "gloo_tcp_loop")  # how their names begin
 
 
 def sh(*words, check=True, status=False):
@@ -72,12 +73,12 @@ class Cgroups:
         return group
 
     def free_network_threads(self):
-        """Takes ZeroMQ's threads out of the quotas. Under the quota they would stop with all other threads once a
+        """Takes the threads of ZeroMQ and of gloo that send and receive out of the quotas. Under the quota they would stop with all other threads once a
         period's share is used up, and their links would stop with them, which does not happen on a real LAN."""
         for held, free in self.held:
             for thread in held.read_text().split():
                 with contextlib.suppress(OSError):  # the thread has ended
-                    if pathlib.Path(f"/proc/{thread}/comm").read_text().startswith("ZMQbg"):
+                    if pathlib.Path(f"/proc/{thread}/comm").read_text().startswith(NETWORK_THREADS):
                         free.write_text(thread)
 
     def close(self):
@@ -162,7 +163,7 @@ class Lan:
         sh(*inside, "tc", "qdisc", "add", "dev", inner, *shape)
         sh(*inside, "tc", "qdisc", "add", "dev", inner, "parent", "1:", "pfifo_fast")
         cores = sorted(os.sched_getaffinity(0))
-        machine = {"name": name, "space": space, "outer": outer, "address": f"10.77.0.{number}",
+        machine = {"name": name, "space": space, "outer": outer, "inner": inner, "address": f"10.77.0.{number}",
                    "speed": share, "group": self.cgroups.make(name, share) if share else None,
                    "core": cores[number % len(cores)]}
         self.machines.append(machine)
@@ -207,6 +208,18 @@ def busy_seconds():
     """Returns the seconds that all cores of this machine have worked so far, whoever they worked for."""
     user, nice, system, _, _, *interrupts = map(int, pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:8])
     return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+
+
+def work_so_far(processes):
+    """Returns the time, the seconds that the processes have computed so far, and those of all programs of this machine."""
+    return time.monotonic(), sum(map(cpu_seconds, processes)), busy_seconds()
+
+
+def parts_of_cores(before, after):
+    """Returns the parts of this machine's cores that some processes and that all programs used between two results of
+    work_so_far()."""
+    cores = (after[0] - before[0]) * len(os.sched_getaffinity(0)) or 1.0
+    return [(after[i] - before[i]) / cores for i in (1, 2)]
 
 
 def stop(processes):

@@ -28,10 +28,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import zlib
 
-from emulated_lan import BIN, PORT, ROOT, Lan, busy_seconds, cpu_seconds, sh, stop
+from emulated_lan import BIN, PORT, ROOT, Lan, parts_of_cores, sh, stop, work_so_far
 
 
 CLASSES = 20  # of photographs that are drawn
@@ -66,6 +65,12 @@ def draw_images(folder, count):
             for _ in range(count):
                 file.write(bytes([generator.randrange(10)]) + generator.randbytes(3072))
     (pathlib.Path(folder) / "batches.meta.txt").write_text("\n".join(f"class{i}" for i in range(10)) + "\n")
+
+
+def draw_data(folder, images):
+    """Draws data of both kinds, enough for runs that train on `images` images."""
+    draw_images(make(f"{folder}/cifar"), max(200, images // 5 + 1))
+    draw_photographs(f"{folder}/photographs", max(200, images * 5 // 4 + 5 * CLASSES))
 
 
 def command(options, folder, machine, run, steps):
@@ -133,7 +138,7 @@ def train(options, lan, folder, master, slaves, plan, steps, skipped=1):
                          stdout=open(f"{folder}/{slave['name']}.log", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
                for slave in slaves]
     seconds, notices, moved, spent = [], [], [], {"compute": 0.0, "transfer": 0.0, "wait": 0.0}
-    work = []  # at the end of each step: the time, the seconds that members have computed, and those of all programs
+    work = []  # at the end of each step
     try:
         process = lan.start(master, words, stdout=subprocess.PIPE)
         running.append(process)
@@ -147,7 +152,7 @@ def train(options, lan, folder, master, slaves, plan, steps, skipped=1):
                 elif event.get("event") == "step":
                     seconds.append(event["seconds"])
                     moved.append(lan.bytes_of(master))
-                    work.append((time.monotonic(), sum(map(cpu_seconds, running)), busy_seconds()))
+                    work.append(work_so_far(running))
                     for member in event["times"] if len(seconds) > 1 else []:
                         for what in spent:
                             spent[what] += member[what]
@@ -163,9 +168,7 @@ def train(options, lan, folder, master, slaves, plan, steps, skipped=1):
         stop(running)
     steps_counted = max(1, len(moved) - 1)
     traffic = [(moved[-1][i] - moved[0][i]) / steps_counted for i in (0, 1)]
-    cores = (work[-1][0] - work[0][0]) * len(os.sched_getaffinity(0)) or 1.0
-    used = [(work[-1][i] - work[0][i]) / cores for i in (1, 2)]
-    return seconds[skipped:] or seconds, notices, traffic, plan, spent, used
+    return seconds[skipped:] or seconds, notices, traffic, plan, spent, parts_of_cores(work[0], work[-1])
 
 
 def words_of(plan):
@@ -305,9 +308,7 @@ def main():
     errors = []
     with tempfile.TemporaryDirectory() as folder:
         if not options.data:
-            images = max(batches) * (options.steps + 1)
-            draw_images(make(f"{folder}/cifar"), max(200, images // 5 + 1))
-            draw_photographs(f"{folder}/photographs", max(200, images * 5 // 4 + 5 * CLASSES))
+            draw_data(folder, max(batches) * (options.steps + 1))
         for options.net in nets:
             for options.batch in batches:
                 errors += table(options, folder, speeds, counts)

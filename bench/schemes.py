@@ -308,8 +308,7 @@ def measure_all(options):
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         if not options.data:
-            lan.draw_images(lan.make(f"{folder}/cifar"), max(200, images // 5 + 1))
-            lan.draw_photographs(f"{folder}/photographs", max(200, images * 5 // 4 + 5 * lan.CLASSES))
+            lan.draw_data(folder, images)
         for net in options.nets:
             rows += measure(options, net, folder)
             write(rows, f"{options.out}/schemes.csv")

@@ -105,21 +105,22 @@ class AveragePool(Window):
 
 
 class Net(torch.nn.Module):
-    """A net whose forward() returns the input of each loss in the order of the file; the main loss is the last."""
+    """A net whose forward() returns the input of each loss in the order of the file; the main loss is the last. `shapes`
+    has the (channels, rows, columns) of each layer's output by the layer's name."""
 
     def __init__(self, net):
         super().__init__()
         self.layers = net["layers"]
         self.steps = torch.nn.ModuleDict()
         self.classes = 0
-        shapes = {"input": (net["input"]["channels"], net["input"]["height"], net["input"]["width"])}
+        self.shapes = {"input": (net["input"]["channels"], net["input"]["height"], net["input"]["width"])}
         before = "input"
         self.reads = []
         for layer in self.layers:
             reads = layer.get("from", before)
             self.reads.append(reads if isinstance(reads, list) else [reads])
             before = layer["name"]
-            shapes[before] = self.add(layer, [shapes[name] for name in self.reads[-1]])
+            self.shapes[before] = self.add(layer, [self.shapes[name] for name in self.reads[-1]])
 
     def add(self, layer, shapes):
         """Makes the layer's module, if it needs one, and returns the (channels, rows, columns) of its output."""
