@@ -73,8 +73,9 @@ class Cgroups:
         return group
 
     def free_network_threads(self):
-        """Takes the threads of ZeroMQ and of gloo that send and receive out of the quotas. Under the quota they would stop with all other threads once a
-        period's share is used up, and their links would stop with them, which does not happen on a real LAN."""
+        """Takes the threads of ZeroMQ and of gloo that send and receive out of the quotas. Under the quota they would stop with
+        all other threads once a period's share is used up, and their links would stop with them, which does not happen on a real
+        LAN."""
         for held, free in self.held:
             for thread in held.read_text().split():
                 with contextlib.suppress(OSError):  # the thread has ended
