@@ -32,9 +32,17 @@ class ColdCaches {
 
 }  // namespace
 
-std::vector<int> calibration_filters(const Stage& stage) {
+TimingEffort timing_effort(std::size_t stages) {
+  constexpr std::size_t kFew = 16;
+  if (stages <= kFew) return {};
+  return {.halves = false, .all_calls = false, .repeats = 3};
+}
+
+std::vector<int> calibration_filters(const Stage& stage, const TimingEffort& effort) {
   const int whole = stage.conv.filters;
-  std::vector<int> counts{std::min(16, whole), std::max(std::min(16, whole), whole / 2), whole};
+  const int least = std::min(16, whole);
+  std::vector<int> counts{least, std::max(least, whole / 2), whole};
+  if (!effort.halves) counts = {std::max(least, whole / 4), whole};
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   return counts;
 }

@@ -8,9 +8,19 @@
 
 namespace convoy {
 
-/// Returns the filter counts at which a stage is timed: a small count, the half and the whole, because cost is not
-/// linear in the number of filters.
-std::vector<int> calibration_filters(const Stage& stage);
+/// How thoroughly a net's stages are timed. Where there are many, the error of one weighs little, and nobody wants to wait a
+/// minute for the first step.
+struct TimingEffort {
+  bool halves = true;      ///< whether a stage is also timed with half of its filters
+  bool all_calls = true;   ///< whether it is timed with two numbers of images at each filter count, or with all filters alone
+  int repeats = 5;         ///< timed rounds of each
+};
+/// Returns the effort for a net of `stages` stages of which no two do the same work.
+TimingEffort timing_effort(std::size_t stages);
+
+/// Returns the filter counts at which a stage is timed, in ascending order: 16, the half and the whole, because cost is not
+/// linear in the number of filters; without halves a quarter and the whole.
+std::vector<int> calibration_filters(const Stage& stage, const TimingEffort& effort);
 
 /// Returns the samples per pass while timing: enough to be representative of `batch`, few enough to be quick.
 int calibration_batch(int batch);

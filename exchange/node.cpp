@@ -11,6 +11,7 @@ Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device*
     : plan_(plan),
       trunk_(trunk),
       index_(index),
+      device_(device),
       carrier_(std::move(carrier)),
       most_values_(most_values),
       training_(make_task_graph(plan, trunk, true)),
@@ -21,118 +22,20 @@ Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device*
       outputs_(outputs_of(trunk)),
       pieces_(trunk.size()),
       input_of_(trunk.size()),
+      made_(trunk.size()),
+      gradient_by_(trunk.size()),
       seconds_(trunk.size(), 0.0),
       credit_(initial_credit(plan)) {
   if (!traits_of(plan_.exchange).fused_stages) {
     thesis_ = std::make_unique<ThesisNode>(plan_, trunk_, training_, index_);
   }
   for (std::size_t s = 0; s < trunk_.size(); ++s) held_.push_back(held_box(plan_, training_, s, index_));
+  residence_ = find_residence(plan_, trunk_, training_, testing_, index_, held_);
   compile(device);
   make_slabs();
 }
 
 Node::~Node() = default;
-
-/// Compiles the node's tiles, and the other filters of stages that the node computes although other members hold
-/// them.
-void Node::compile(Device* device) {
-  for (std::size_t s = 0; s < trunk_.size(); ++s) {
-    const FilterRange own = tile_of(plan_.stages[s], index_).filters;
-    const FilterRange held = held_[s].channels;
-    std::vector<FilterRange> ranges;
-    if (own.count > 0) ranges.push_back(own);
-    if (held.count > own.count && !sends_weights()) {
-      const int begin = own.count > 0 ? own.first : held.first;
-      const int behind = begin + own.count;
-      if (begin > held.first) ranges.push_back({held.first, begin - held.first});
-      if (behind < held.first + held.count) ranges.push_back({behind, held.first + held.count - behind});
-    }
-    for (const FilterRange& range : ranges) {
-      invariant(device != nullptr, "a node with shards has a device");
-      compile(*device, s, range);
-    }
-  }
-}
-
-void Node::compile(Device& device, std::size_t s, FilterRange filters) {
-  const Stage stage = thesis_ != nullptr ? ThesisNode::compiled(trunk_[s]) : trunk_[s];
-  const Sources from = reads_of(trunk_, s)[0];
-  const bool backward = everywhere(static_cast<int>(s)) || filters == tile_of(plan_.stages[s], index_).filters;
-  const SampleRange samples = held_[s].samples;
-  const int batch = samples.count * plan_.micro_batches;
-  const bool slopes = std::ranges::any_of(from, [](const Source& source) { return source.stage >= 0; });
-  Piece piece{.stage = static_cast<int>(s),
-              .filters = filters,
-              .reads = reads_for(trunk_, s, filters),
-              .shard = device.compile({.stage = stage,
-                                       .filters = filters,
-                                       .batch = batch,
-                                       .input_gradient = backward && slopes,
-                                       .keep_input_gradient = false,
-                                       .micro_batches = plan_.micro_batches,
-                                       .first_sample = samples.first,
-                                       .whole_micro_batch = micro_batch_size(plan_)}),
-              .added = {},
-              .gradient = nullptr,
-              .fresh = {}};
-  const std::size_t adds = added_shapes(stage, batch, filters.count).size();
-  for (std::size_t i = 0; i < adds; ++i) {
-    piece.added.push_back(piece.shard->make_added(i));
-    piece.shard->connect(i, *piece.added.back());
-  }
-  if (backward) piece.gradient = piece.shard->make_output_gradient();
-  auto input =
-      std::ranges::find_if(inputs_, [&](const Input& other) { return other.from == from && other.samples == samples; });
-  if (input == inputs_.end()) {
-    inputs_.push_back({.from = from, .samples = samples, .maps = piece.shard->make_input(), .written = {}});
-    input = inputs_.end() - 1;
-  }
-  input_of_[s] = static_cast<std::size_t>(input - inputs_.begin());
-  pieces_[s].push_back(std::move(piece));
-}
-
-/// Allocates the parts of maps and gradients that the node receives, computes or adds up.
-void Node::make_slabs() {
-  std::map<int, Box> maps;
-  std::map<int, Box> gradients;
-  std::map<int, Box> parts;
-  const auto extend = [](Box& box, const Box& more) { box = hull(box, more); };
-  const TaskKind makes_maps = thesis_ != nullptr ? TaskKind::layers : TaskKind::forward;
-  for (const Task& each : training_.tasks) {
-    const Box box{each.filters, each.samples};
-    if (each.to == index_ && each.cargo == Cargo::maps) extend(maps[each.stage], box);
-    if (each.to == index_ && each.cargo == Cargo::gradient) extend(gradients[each.stage], box);
-    if (each.node != index_) continue;
-    if (each.kind == makes_maps) extend(maps[each.stage], box);
-    if (each.kind == TaskKind::sum) extend(gradients[each.stage], box);
-    if (each.kind != TaskKind::backward_input) continue;
-    if (everywhere(each.stage)) extend(parts[each.stage], box);
-    for (const Read& read : reads_for(trunk_, static_cast<std::size_t>(each.stage), each.filters)) {
-      if (read.stage < 0) continue;
-      extend(parts[read.stage], {read.channels, each.samples});
-      first_part_[read.stage] = std::max(first_part_[read.stage], each.stage);
-    }
-  }
-  if (index_ == training_.master) {
-    const SampleRange all{0, micro_batch_size(plan_)};
-    extend(maps[Source::kImages], {{0, trunk_[0].channels}, all});
-    for (const int output : outputs_) {
-      extend(maps[output], {{0, trunk_[static_cast<std::size_t>(output)].conv.filters}, all});
-      extend(gradients[output], {{0, trunk_[static_cast<std::size_t>(output)].conv.filters}, all});
-    }
-  }
-  const auto make = [this](const std::map<int, Box>& boxes, std::map<int, Slab>& slabs) {
-    for (const auto& [stage, box] : boxes) {
-      const int samples = box.samples.count * plan_.micro_batches;
-      slabs[stage] = {Tensor(maps_shape(trunk_, stage, samples, box.channels.count)), box};
-    }
-  };
-  make(maps, maps_);
-  const auto images = maps_.find(Source::kImages);
-  if (images != maps_.end()) pixels_ = {Pixels(images->second.values.shape()), images->second.box};
-  make(gradients, gradients_);
-  make(parts, parts_);
-}
 
 int initial_credit(const Plan& plan) {
   constexpr int kOfAll = 64;
@@ -252,6 +155,7 @@ void Node::finish(int index) {
   if (task(index).kind == TaskKind::backward_input) {
     for (const int follower : (*followers_)[static_cast<std::size_t>(index)]) {
       if (task(follower).node != index_ || task(follower).kind != TaskKind::sum) continue;
+      if (adds_here(task(follower).stage)) continue;
       for (const int added : add_up(follower)) finish(added);
     }
   }
@@ -323,7 +227,7 @@ double Node::gradient_squares() const {
   double sum = 0.0;
   for (std::size_t s = 0; s < pieces_.size(); ++s) {
     const std::vector<Piece>& pieces = pieces_[s];
-    if (pieces.empty() || pieces.front().gradient == nullptr) continue;
+    if (pieces.empty() || !pieces.front().backward) continue;
     if (!joins_gradients(static_cast<int>(s))) {
       sum += convoy::gradient_squares(*pieces.front().shard);
     } else if (const FilterRange owned = own(s); owned.count > 0) {

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "exchange/residence.hpp"
 #include "exchange/slab.hpp"
 #include "exchange/thesis_node.hpp"
 #include "kernels/device.hpp"
@@ -138,13 +139,18 @@ class Node {
   void finish(int index);
   void release(int index);
   void forward(const Task& task);
-  void write_inputs(const Task& task);
+  const DeviceTensor& input_of(const Task& task);
+  void write_input(const Task& task, Input& input);
+  void take_added(const Task& task, Piece& piece);
+  void join_here(const Sources& from, SampleRange samples, DeviceTensor& joined) const;
   std::span<const float> gather(const std::vector<Read>& reads, std::size_t number, FilterRange joined,
                                 const Task& task, std::size_t map);
   void backward_input(const Task& task);
-  void read_made(const Piece& piece, const DeviceTensor& maps, SampleRange samples);
+  const DeviceTensor& gradient_for(const Piece& piece) const;
+  void take_made(const Piece& piece, const DeviceTensor& maps, SampleRange samples);
   void write_gradient(Piece& piece, SampleRange samples);
   void add_to_parts(const Task& task, const Piece& piece, std::size_t number, const DeviceTensor& gradient);
+  void add_here(const Task& task, const Read& read, int at, bool first, const DeviceTensor& gradient);
   void backward_filters(const Task& task);
   bool finds_gradients(const Task& task) const;
   void find_statistics(const Task& task);
@@ -176,6 +182,8 @@ class Node {
   Slab& made(int stage);
   Slab& gradient_by_made(int stage);
   bool everywhere(int stage) const { return convoy::everywhere(plan_.stages[static_cast<std::size_t>(stage)]); }
+  bool leaves(int stage) const { return thesis_ != nullptr || residence_.leaves[static_cast<std::size_t>(stage)]; }
+  bool adds_here(int stage) const { return residence_.gradients[static_cast<std::size_t>(stage)]; }
   bool joins_gradients(int stage) const;
   Slab& slab_of(const Task& sent);
   void take_weights_to_send(const Task& sent);
@@ -194,6 +202,7 @@ class Node {
   Plan plan_;
   std::vector<Stage> trunk_;
   int index_;
+  Device* device_;  ///< null for a node without shards
   Carrier carrier_;
   std::size_t most_values_;
   TaskGraph training_;
@@ -206,9 +215,12 @@ class Node {
   bool updates_;  ///< whether the node updates filters
   std::vector<int> outputs_;
   std::vector<Box> held_;                   ///< held_box() of this node, by stage
+  Residence residence_;
   std::vector<std::vector<Piece>> pieces_;  ///< by stage: the node's own shard, then the other filters it computes
   std::vector<Input> inputs_;
   std::vector<std::size_t> input_of_;  ///< by stage, an index into inputs_
+  std::vector<const DeviceTensor*> made_;            ///< by stage, its maps in the memory of the node's shard, once computed
+  std::vector<const DeviceTensor*> gradient_by_;     ///< by stage, the gradient with respect to these, once computed
   std::map<int, Slab> maps_;           ///< maps by stage; the normalised images too
   BasicSlab<std::uint8_t> pixels_;     ///< the images as they travel, in the box of maps_.at(Source::kImages)
   Normaliser normaliser_;

@@ -50,32 +50,65 @@ std::span<const float> Node::gather(const std::vector<Read>& reads, std::size_t 
   return scratch_;
 }
 
-/// Writes the inputs of a forward task to the device. Stages that read the same samples of the same sources share one
-/// write for each micro-batch.
-void Node::write_inputs(const Task& task) {
-  Input& input = inputs_[input_of_[static_cast<std::size_t>(task.stage)]];
+/// Returns the input of a forward task on the device. Stages that read the same samples of the same sources share one
+/// tensor, which is filled once for each micro-batch.
+const DeviceTensor& Node::input_of(const Task& task) {
+  const auto stage = static_cast<std::size_t>(task.stage);
+  Input& input = inputs_[input_of_[stage]];
+  if (input.maps == nullptr) return *made_[static_cast<std::size_t>(input.from[0].stage)];
   const auto micro_batch = static_cast<std::size_t>(task.micro_batch);
-  const SampleRange samples = shard_samples(task);
-  if (!input.written[micro_batch]) {
-    // Takes all channels that the node has of these samples, because the other stages that share this input may need
-    // other channels.
-    std::vector<Read> reads;
-    int at = 0;
-    for (const Source& source : input.from) {
-      const auto slab = maps_.find(source.stage);
-      if (slab != maps_.end() && common(slab->second.box.samples, input.samples) == input.samples) {
-        const FilterRange here = common(source.channels, slab->second.channels());
-        if (here.count > 0) reads.push_back({0, source.stage, here, at + here.first - source.channels.first});
-      }
-      at += source.channels.count;
-    }
-    input.maps->write(samples, gather(reads, 0, {0, at}, task, map_of(*input.maps)));
-    input.written[micro_batch] = true;
+  if (input.written[micro_batch]) return *input.maps;
+  input.written[micro_batch] = true;
+  if (residence_.inputs[stage][0]) {
+    join_here(input.from, shard_samples(task), *input.maps);
+  } else {
+    write_input(task, input);
   }
-  for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
-    for (std::size_t i = 0; i < piece.added.size(); ++i) {
-      piece.added[i]->write(samples, gather(piece.reads, i + 1, piece.filters, task, map_of(*piece.added[i])));
+  return *input.maps;
+}
+
+/// Writes an input from the host to the device.
+void Node::write_input(const Task& task, Input& input) {
+  // Takes all channels that the node has of these samples, because the other stages that share this input may need
+  // other channels.
+  std::vector<Read> reads;
+  int at = 0;
+  for (const Source& source : input.from) {
+    const auto slab = maps_.find(source.stage);
+    if (slab != maps_.end() && common(slab->second.box.samples, input.samples) == input.samples) {
+      const FilterRange here = common(source.channels, slab->second.channels());
+      if (here.count > 0) reads.push_back({0, source.stage, here, at + here.first - source.channels.first});
     }
+    at += source.channels.count;
+  }
+  input.maps->write(shard_samples(task), gather(reads, 0, {0, at}, task, map_of(*input.maps)));
+}
+
+/// Brings the maps that a shard's Add layers add.
+void Node::take_added(const Task& task, Piece& piece) {
+  const auto stage = static_cast<std::size_t>(task.stage);
+  const std::vector<Sources> reads = reads_of(trunk_, stage);
+  for (std::size_t i = 0; i < piece.added.size(); ++i) {
+    const Sources& from = reads[i + 1];
+    if (piece.added[i] == nullptr) {
+      piece.shard->connect(i, *made_[static_cast<std::size_t>(from[0].stage)]);
+    } else if (residence_.inputs[stage][i + 1]) {
+      join_here(from, shard_samples(task), *piece.added[i]);
+    } else {
+      const std::size_t map = map_of(*piece.added[i]);
+      piece.added[i]->write(shard_samples(task), gather(piece.reads, i + 1, piece.filters, task, map));
+    }
+  }
+}
+
+/// Puts maps of the node's own shards together on the device.
+void Node::join_here(const Sources& from, SampleRange samples, DeviceTensor& joined) const {
+  int at = 0;
+  for (const Source& source : from) {
+    if (source.stage != Source::kZeros) {
+      joined.take_channels(*made_[static_cast<std::size_t>(source.stage)], source.channels, at, false, samples);
+    }
+    at += source.channels.count;
   }
 }
 
@@ -113,41 +146,51 @@ void write_maps(Slab& from, SampleRange samples, const Box& tile, DeviceTensor& 
 
 }  // namespace
 
-/// Copies samples of a shard's maps to their place in the node's maps.
-void Node::read_made(const Piece& piece, const DeviceTensor& maps, SampleRange samples) {
+/// Takes samples of a shard's maps, which are ready. They are copied to their place in the node's maps where they are needed
+/// on the host.
+void Node::take_made(const Piece& piece, const DeviceTensor& maps, SampleRange samples) {
+  made_[static_cast<std::size_t>(piece.stage)] = &maps;
+  if (samples.count == 0 || !leaves(piece.stage)) return;
   const Box tile{piece.filters, tile_samples(piece.stage)};
   read_maps(maps, samples, tile, made(piece.stage), scratch_);
 }
 
-/// Copies samples of the gradient with respect to a shard's maps to the shard's device.
+/// Copies samples of the gradient with respect to a shard's maps to the shard's device, unless it is there.
 void Node::write_gradient(Piece& piece, SampleRange samples) {
+  if (adds_here(piece.stage)) return;
   const Box tile{piece.filters, tile_samples(piece.stage)};
   write_maps(gradient_by_made(piece.stage), samples, tile, *piece.gradient, scratch_);
 }
 
 void Node::forward(const Task& task) {
-  write_inputs(task);
-  const DeviceTensor& input = *inputs_[input_of_[static_cast<std::size_t>(task.stage)]].maps;
+  const DeviceTensor& input = input_of(task);
   for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
+    take_added(task, piece);
     use_fresh(piece);
     const DeviceTensor& maps = piece.shard->forward(input, pass_, shard_samples(task));
-    const SampleRange ready = piece.shard->spec().ready_after_forward(shard_samples(task), pass_);
-    if (ready.count > 0) read_made(piece, maps, ready);
+    take_made(piece, maps, piece.shard->spec().ready_after_forward(shard_samples(task), pass_));
   }
+  device_->finish();  // its time is this stage's
+}
+
+/// Returns the gradient with respect to a shard's maps.
+const DeviceTensor& Node::gradient_for(const Piece& piece) const {
+  return piece.gradient != nullptr ? *piece.gradient : *gradient_by_[static_cast<std::size_t>(piece.stage)];
 }
 
 void Node::backward_input(const Task& task) {
   const SampleRange samples = shard_samples(task);
   for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
-    if (piece.gradient == nullptr) continue;
+    if (!piece.backward) continue;
     const SampleRange there = piece.shard->spec().read_by_backward(samples);
     if (there.count > 0) write_gradient(piece, there);
-    const DeviceTensor* part = piece.shard->backward_input(*piece.gradient, samples);
+    const DeviceTensor* part = piece.shard->backward_input(gradient_for(piece), samples);
     if (part != nullptr) add_to_parts(task, piece, 0, *part);
     for (std::size_t i = 0; i < piece.added.size(); ++i) {
       add_to_parts(task, piece, i + 1, piece.shard->added_gradient(i));
     }
   }
+  device_->finish();
 }
 
 /// Adds a gradient with respect to the input reads_of()[number] of a stage to the parts_ of the stages that it reads.
@@ -157,9 +200,14 @@ void Node::add_to_parts(const Task& task, const Piece& piece, std::size_t number
   bool read_out = false;
   for (const Read& read : piece.reads) {
     if (read.number != number || read.stage < 0) continue;
-    Slab& slab = parts_.at(read.stage);
     const bool first =
         first_part_.at(read.stage) == task.stage && &*std::ranges::find(piece.reads, read.stage, &Read::stage) == &read;
+    const int at = read.at - (number > 0 ? piece.filters.first : 0);
+    if (adds_here(read.stage)) {
+      add_here(task, read, at, first, gradient);
+      continue;
+    }
+    Slab& slab = parts_.at(read.stage);
     const SampleRange all = slab.place(task.micro_batch, slab.box.samples);
     const SampleRange there = slab.place(task.micro_batch, tile_samples(task.stage));
     if (first && there == all && read.channels == slab.channels() && gradient.shape().c == slab.channels().count) {
@@ -173,7 +221,6 @@ void Node::add_to_parts(const Task& task, const Piece& piece, std::size_t number
       read_out = true;
     }
     const std::size_t sample = gradient.shape().sample_size();
-    const int at = read.at - (number > 0 ? piece.filters.first : 0);
     const float* from = scratch_.data() + static_cast<std::size_t>(at) * slab.map();
     for (int n = 0; n < samples.count; ++n) {
       const std::span<float> to = slab.run(there.first + n, read.channels);
@@ -181,6 +228,25 @@ void Node::add_to_parts(const Task& task, const Piece& piece, std::size_t number
       for (std::size_t i = 0; i < to.size(); ++i) to[i] += more[i];
     }
   }
+}
+
+/// Adds channels of a gradient, from `at` on, to the gradient with respect to the maps of the stage that they were read from,
+/// which stays on the device. The `first` of all readers overwrites what was there.
+void Node::add_here(const Task& task, const Read& read, int at, bool first, const DeviceTensor& gradient) {
+  const auto stage = static_cast<std::size_t>(read.stage);
+  Piece& piece = pieces_[stage].front();
+  if (piece.gradient == nullptr) {
+    gradient_by_[stage] = &gradient;  // as it stands
+    return;
+  }
+  const SampleRange samples = shard_samples(task);
+  const bool whole = read.channels == piece.filters;
+  if (first && !whole) {
+    scratch_.assign(static_cast<std::size_t>(samples.count) * piece.gradient->shape().sample_size(), 0.0F);
+    piece.gradient->write(samples, scratch_);
+  }
+  const bool added = !first || !whole;
+  piece.gradient->take_channels(gradient, {at, read.channels.count}, read.channels.first, added, samples);
 }
 
 }  // namespace convoy

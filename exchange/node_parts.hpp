@@ -16,8 +16,11 @@ struct Node::Piece {
   FilterRange filters;
   std::vector<Read> reads;
   std::unique_ptr<Shard> shard;
-  std::vector<std::unique_ptr<DeviceTensor>> added;  ///< inputs of its Add layers
-  std::unique_ptr<DeviceTensor> gradient;            ///< with respect to its maps; null if it has no backward pass here
+  bool backward = false;  ///< whether it has a backward pass here
+  /// Inputs of its Add layers; null where these are another shard's maps.
+  std::vector<std::unique_ptr<DeviceTensor>> added;
+  /// The gradient with respect to its maps; null without a backward pass, or where it is another shard's input gradient.
+  std::unique_ptr<DeviceTensor> gradient;
   std::vector<FreshWeights> fresh;                   ///< parameters that arrived and are not in use yet
 };
 
@@ -25,7 +28,7 @@ struct Node::Piece {
 struct Node::Input {
   Sources from;
   SampleRange samples;  ///< of each micro-batch
-  std::unique_ptr<DeviceTensor> maps;
+  std::unique_ptr<DeviceTensor> maps;  ///< null where the input is another shard's maps
   std::vector<bool> written;  ///< by micro-batch, whether it was written in the current step
 };
 

@@ -13,7 +13,7 @@ void Node::find_statistics(const Task& task) {
   }
   const ShardSpec& spec = piece.shard->spec();
   if (task.norm + 1 == batch_norms(spec.stage)) write_gradient(piece, {0, spec.batch});
-  statistics_[task.stage] = piece.shard->slopes(*piece.gradient);
+  statistics_[task.stage] = piece.shard->slopes(gradient_for(piece));
 }
 
 /// Copies the statistics of a send task. All parcels of the task are then cut from the copy.
@@ -61,7 +61,8 @@ void Node::take_statistics(const Task& task) {
   if (task.cargo == Cargo::slopes) return piece.shard->take_slopes(joint);
   const DeviceTensor& maps = piece.shard->normalise(joint);
   const ShardSpec& spec = piece.shard->spec();
-  if (task.norm + 1 == batch_norms(spec.stage)) read_made(piece, maps, {0, spec.batch});
+  if (task.norm + 1 == batch_norms(spec.stage)) take_made(piece, maps, {0, spec.batch});
+  device_->finish();
 }
 
 }  // namespace convoy

@@ -132,8 +132,8 @@ class Shard {
   /// Returns a new tensor for the maps that Add layer number `index` of the stage adds: added_shapes(stage, batch,
   /// filters.count)[index].
   virtual std::unique_ptr<DeviceTensor> make_added(std::size_t index) const = 0;
-  /// Sets the maps that Add layer number `index` adds in every forward from now on. Call it once for each Add layer
-  /// before the first forward; `maps` must outlive the shard.
+  /// Sets the maps that Add layer number `index` adds in every forward from now on. Call it for each Add layer before the
+  /// first forward; `maps` must outlive the shard, or the next call.
   virtual void connect(std::size_t index, const DeviceTensor& maps) = 0;
   /// Returns the gradient of the loss with respect to the maps that Add layer number `index` adds, for the samples of
   /// the last backward_input, or for the whole batch with batch norm. The tensor belongs to the shard and is valid
@@ -155,7 +155,8 @@ class Shard {
   /// Computes, for the samples of one micro-batch, this shard's part of the gradient of the loss with respect to the
   /// input, from the gradient with respect to the last forward's output; the parts of all shards of a stage add up to
   /// the stage's input gradient. Returns null where the spec asked for no input gradient. The result belongs to the
-  /// shard and is valid until the next call. A stage with batch norm reads the gradient of the whole batch in the first
+  /// shard; a sample is valid until its next backward_input where the spec keeps input gradients, and otherwise until any
+  /// shard of the device computes again. A stage with batch norm reads the gradient of the whole batch in the first
   /// call, or in slopes(). backward_filters is a call of its own so that this result may travel while the filter gradient is computed.
   virtual const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) = 0;
   /// Computes all micro-batches.

@@ -42,9 +42,22 @@ std::optional<HeadPace> pace_of_heads(const Cut& cut, int batch, const Device& d
   return HeadPace{times.fixed, times.per_image, times.update, paced->spend()};
 }
 
-HeadTimes time_heads(const Cut& cut, int batch, int threads, const Device& device) {
-  if (const auto pace = pace_of_heads(cut, batch, device)) return {pace->fixed, pace->per_image, pace->update};
-  set_matmul_threads(threads > 0 ? threads : hardware_threads());
+namespace {
+
+/// Describes everything of the heads on which their time depends.
+std::string describe_work(const std::vector<CutHead>& heads) {
+  std::string text;
+  for (const CutHead& head : heads) {
+    text += fmt::format("\nhead on {}x{}x{}", head.maps.channels, head.maps.height, head.maps.width);
+    for (const Layer& layer : head.layers) {
+      const auto& [channels, height, width] = layer.output;
+      text += fmt::format("; kind {} to {}x{}x{}", layer.spec.index(), channels, height, width);
+    }
+  }
+  return text;
+}
+
+HeadTimes measure_heads(const Cut& cut, int batch) {
   const std::vector<int> labels(static_cast<std::size_t>(batch), 0);
   HeadTimes times;
   for (const CutHead& each : cut.heads) {
@@ -69,6 +82,21 @@ HeadTimes time_heads(const Cut& cut, int batch, int threads, const Device& devic
     });
   }
   return times;
+}
+
+}  // namespace
+
+HeadTimes time_heads(const Cut& cut, int batch, int threads, const Device& device, KnownTimes& times) {
+  if (const auto pace = pace_of_heads(cut, batch, device)) return {pace->fixed, pace->per_image, pace->update};
+  if (threads <= 0) threads = hardware_threads();
+  set_matmul_threads(threads);
+  const std::string work =
+      fmt::format("heads, batch {}, {} threads, {} moments{}", batch, threads, cut.moments, describe_work(cut.heads));
+  const KnownTimes::Seconds seconds = times.of(work, 3, [&]() -> KnownTimes::Seconds {
+    const HeadTimes measured = measure_heads(cut, batch);
+    return {measured.fixed, measured.per_image, measured.update};
+  });
+  return {.fixed = seconds[0], .per_image = seconds[1], .update = seconds[2]};
 }
 
 namespace {

@@ -71,7 +71,7 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Crew& crew, const 
   if (first) {
     calibration.batch = work.batch;
     for (const Stage& stage : work.cut.trunk) calibration.stages.push_back(stage.name);
-    calibration.master.head = time_heads(work.cut, work.batch, work.threads, work.device);
+    calibration.master.head = time_heads(work.cut, work.batch, work.threads, work.device, known_here);
     if (maybe_alone) {
       calibration.seconds_alone =
           time_alone(work.cut, work.batch, work.device, known_here, memory, calibration.master.head);

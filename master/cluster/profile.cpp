@@ -1,7 +1,10 @@
 #include "master/cluster/profile.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <optional>
+#include <string>
 
 #include "core/stopwatch.hpp"
 #include "core/text.hpp"
@@ -11,7 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kRepeats = 5;
 /// If all passes together take longer than this, in seconds, fewer images are timed, so that the passes can be repeated
 /// more often. A long pass would run only once, and other work on the machine could falsify its time.
 constexpr double kLong = 0.4;
@@ -133,7 +135,7 @@ using Timings = std::vector<std::optional<Timing>>;  // by member
 /// Times the shard on every member with enough memory for it. `members` has the slaves in the order of `slaves`, and
 /// this machine at the end if it computes a share.
 Timings time_members(Crew& crew, const std::vector<std::size_t>& slaves, Device& device, KnownTimes& known, bool share,
-                     const ShardSpec& spec, const std::vector<MemberProfile>& members) {
+                     const ShardSpec& spec, int repeats, const std::vector<MemberProfile>& members) {
   Timings timings(members.size());
   std::vector<std::size_t> asked;
   for (std::size_t i = 0; i < slaves.size(); ++i) {
@@ -143,10 +145,10 @@ Timings time_members(Crew& crew, const std::vector<std::size_t>& slaves, Device&
                                           .filters = static_cast<std::uint32_t>(spec.filters.count),
                                           .batch = static_cast<std::uint32_t>(spec.batch),
                                           .input_gradient = spec.input_gradient,
-                                          .repeats = kRepeats},
+                                          .repeats = static_cast<std::uint32_t>(repeats)},
                           {}});
   }
-  if (share && holds(members.back(), spec)) timings.back() = time_shard(known, device, spec, kRepeats);
+  if (share && holds(members.back(), spec)) timings.back() = time_shard(known, device, spec, repeats);
   while (!asked.empty()) {
     const auto [slave, envelope] = next_answer(
         crew, asked, "Calibrated", [](const auto& m) { return std::holds_alternative<wire::Calibrated>(m); });
@@ -164,6 +166,52 @@ double longest(const Timings& timings) {
     if (timing) seconds = std::max(seconds, timing->seconds());
   }
   return seconds;
+}
+
+/// The timings of one shard on two numbers of images.
+struct ByImages {
+  int images = 0;
+  Timings whole;
+  int fewer = 0;
+  Timings part;
+};
+
+/// Times the shard of `filters` filters on about `images` images and on fewer.
+ByImages time_by_images(const std::function<Timings(int filters, int images)>& timed, int filters, int images) {
+  int fewer = std::max(1, images / 4);
+  Timings part = timed(filters, fewer);
+  if (fewer == images) return {images, part, fewer, part};
+  if (longest(part) <= kLong) return {images, timed(filters, images), fewer, part};
+  const Timings whole = part;
+  images = fewer;
+  fewer = std::max(1, images / 4);
+  if (fewer < images) part = timed(filters, fewer);
+  return {images, whole, fewer, part};
+}
+
+/// Takes for fewer filters the same proportion between the two numbers of images as for all filters.
+ByImages in_proportion(const Timings& whole, const ByImages& all) {
+  ByImages times{all.images, whole, all.fewer, whole};
+  for (std::size_t m = 0; m < whole.size(); ++m) {
+    if (!whole[m]) continue;
+    for (double Timing::*pass : {&Timing::forward, &Timing::backward_input, &Timing::backward_filters}) {
+      // A member without the memory for all filters tells no proportion. It takes that of a pass without a constant part.
+      const bool tells = all.whole[m] && all.part[m] && (*all.whole[m]).*pass > 0.0;
+      const double proportion = tells ? (*all.part[m]).*pass / (*all.whole[m]).*pass
+                                      : static_cast<double>(all.fewer) / all.images;
+      (*times.part[m]).*pass = (*whole[m]).*pass * proportion;
+    }
+  }
+  return times;
+}
+
+/// Returns for each stage the first one that does the same work. The first stage of all reads images, for which it computes no
+/// gradient, and so does the work of no other.
+std::vector<std::size_t> first_of_same_work(const std::vector<Stage>& trunk) {
+  std::vector<std::size_t> first(trunk.size(), 0);
+  std::map<std::string, std::size_t> known;
+  for (std::size_t s = 1; s < trunk.size(); ++s) first[s] = known.emplace(describe_work(trunk[s]), s).first->second;
+  return first;
 }
 
 /// Extrapolates the time of a batch from the timings of two smaller ones. The line through both has the time that a
@@ -205,33 +253,33 @@ Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Dev
   if (share) profiles.back().host = master;
   const NodeLink card = slaves.size() > 1 ? measure_card(crew, slaves, profiles) : NodeLink{};
 
+  const std::vector<std::size_t> first = first_of_same_work(trunk);
+  std::size_t different = 0;
+  for (std::size_t s = 0; s < trunk.size(); ++s) different += first[s] == s ? 1 : 0;
+  const TimingEffort effort = timing_effort(different);
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    // The first stage is never the same work as a later one: it reads images, for which it computes no gradient.
-    std::size_t same = std::min<std::size_t>(s, 1);
-    while (same < s && describe_work(trunk[same]) != describe_work(trunk[s])) ++same;
-    if (same < s) {
-      for (MemberProfile& member : profiles) member.stages[s] = member.stages[same];
+    if (first[s] < s) {
+      for (MemberProfile& member : profiles) member.stages[s] = member.stages[first[s]];
       continue;
     }
-    for (const int filters : calibration_filters(trunk[s])) {
-      const auto timed = [&](int images) {
-        return time_members(crew, slaves, device, known, share,
-                            {.stage = trunk[s], .filters = {0, filters}, .batch = images, .input_gradient = s > 0},
-                            profiles);
-      };
-      int images = calibration_batch(batch);
-      int fewer = std::max(1, images / 4);
-      Timings part = timed(fewer);
-      Timings whole = part;
-      if (fewer < images && longest(part) > kLong) {
-        images = fewer;
-        fewer = std::max(1, images / 4);
-        if (fewer < images) part = timed(fewer);
-      } else if (fewer < images) {
-        whole = timed(images);
-      }
+    const auto timed = [&](int filters, int images) {
+      return time_members(crew, slaves, device, known, share,
+                          {.stage = trunk[s], .filters = {0, filters}, .batch = images, .input_gradient = s > 0},
+                          effort.repeats, profiles);
+    };
+    const std::vector<int> counts = calibration_filters(trunk[s], effort);
+    std::vector<ByImages> by_count = {time_by_images(timed, counts.back(), calibration_batch(batch))};
+    const ByImages all = by_count.front();
+    for (std::size_t i = counts.size() - 1; i > 0; --i) {
+      const int filters = counts[i - 1];
+      by_count.insert(by_count.begin(), effort.all_calls ? time_by_images(timed, filters, calibration_batch(batch))
+                                                         : in_proportion(timed(filters, all.images), all));
+    }
+    for (const ByImages& times : by_count) {
       for (std::size_t m = 0; m < profiles.size(); ++m) {
-        if (whole[m]) profiles[m].stages[s].push_back(for_batch(*whole[m], images, *part[m], fewer, batch));
+        if (times.whole[m]) {
+          profiles[m].stages[s].push_back(for_batch(*times.whole[m], times.images, *times.part[m], times.fewer, batch));
+        }
       }
     }
   }

@@ -153,11 +153,16 @@ TEST(Memory, OtherTextsAreRefused) {
 
 TEST(Calibration, TimesASmallAMiddleAndTheWhole) {
   Stage stage{.name = "c", .channels = 1, .height = 8, .width = 8, .conv = {.filters = 100}, .after = {}};
-  EXPECT_THAT(calibration_filters(stage), testing::ElementsAre(16, 50, 100));
+  const TimingEffort thorough = timing_effort(16);
+  const TimingEffort quick = timing_effort(17);
+  EXPECT_THAT(calibration_filters(stage, thorough), testing::ElementsAre(16, 50, 100));
+  EXPECT_THAT(calibration_filters(stage, quick), testing::ElementsAre(25, 100));
   stage.conv.filters = 20;
-  EXPECT_THAT(calibration_filters(stage), testing::ElementsAre(16, 20));
+  EXPECT_THAT(calibration_filters(stage, thorough), testing::ElementsAre(16, 20));
+  EXPECT_THAT(calibration_filters(stage, quick), testing::ElementsAre(16, 20));
   stage.conv.filters = 3;
-  EXPECT_THAT(calibration_filters(stage), testing::ElementsAre(3));
+  EXPECT_THAT(calibration_filters(stage, thorough), testing::ElementsAre(3));
+  EXPECT_THAT(calibration_filters(stage, quick), testing::ElementsAre(3));
   EXPECT_EQ(calibration_batch(1), 1);
   EXPECT_EQ(calibration_batch(64), 16);
   EXPECT_EQ(calibration_batch(4096), 16);

@@ -1,0 +1,32 @@
+// Which maps and gradients pass from shard to shard of a node on its device, in the device's layout, so that no floats are
+// converted for the host.
+#pragma once
+
+#include <vector>
+
+#include "plan/task_graph.hpp"
+
+namespace convoy {
+
+/// What a node keeps on its device. Shards hand maps to each other there where one has computed all channels of the samples
+/// that the other reads.
+struct Residence {
+  /// By stage and input of reads_of(): whether the node's own shards make all maps that the input consists of.
+  std::vector<std::vector<bool>> inputs;
+  /// By stage: whether its maps are needed on the host as well, to be sent or joined with maps that others computed.
+  std::vector<bool> leaves;
+  /// By stage: whether the node's own shards alone add to the gradient with respect to its maps.
+  std::vector<bool> gradients;
+  /// By stage for which `gradients` is set: the stage whose input gradient is this gradient as it stands; -1 where several
+  /// are added, or channels differ.
+  std::vector<int> sole_reader;
+
+  /// Whether the shards of another stage read the input gradient of the stage's shard after other shards have computed.
+  bool keeps_input_gradient(int stage) const;
+};
+
+/// Finds what node `node` keeps on its device. `held` has its held_box() of each stage.
+Residence find_residence(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training,
+                         const TaskGraph& testing, int node, const std::vector<Box>& held);
+
+}  // namespace convoy
