@@ -11,9 +11,10 @@ namespace convoy {
 /// How thoroughly a net's stages are timed. Where there are many, the error of one weighs little, and nobody wants to wait a
 /// minute for the first step.
 struct TimingEffort {
-  bool halves = true;      ///< whether a stage is also timed with half of its filters
-  bool all_calls = true;   ///< whether it is timed with two numbers of images at each filter count, or with all filters alone
-  int repeats = 5;         ///< timed rounds of each
+  bool halves = true;  ///< whether a stage is also timed with half of its filters
+  bool all_calls =
+      true;         ///< whether it is timed with two numbers of images at each filter count, or with all filters alone
+  int repeats = 5;  ///< timed rounds of each
 };
 /// Returns the effort for a net of `stages` stages of which no two do the same work.
 TimingEffort timing_effort(std::size_t stages);
@@ -25,8 +26,8 @@ std::vector<int> calibration_filters(const Stage& stage, const TimingEffort& eff
 /// Returns the samples per pass while timing: enough to be representative of `batch`, few enough to be quick.
 int calibration_batch(int batch);
 
-/// Returns the median seconds of each pass of a shard and of its update, including the copies from and to the host that
-/// a node makes. The weights are zero; dense arithmetic takes the same time for all values. One warm-up round precedes
+/// Returns the median seconds of each pass of a shard and of its update, without copies from and to the host: whether a node
+/// makes any depends on the plan. The weights are zero; dense arithmetic takes the same time for all values. One warm-up round precedes
 /// `repeats` timed rounds. The function stops after three rounds once two seconds have passed, and after one round once
 /// six seconds have passed.
 Timing time_shard(Device& device, const ShardSpec& spec, int repeats);

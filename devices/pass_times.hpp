@@ -65,8 +65,9 @@ class PassTimes {
   }
 
  private:
+  /// Of an even number of values, the lower of both in the middle.
   static double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
     std::nth_element(values.begin(), middle, values.end());
     return *middle;
   }

@@ -29,8 +29,8 @@ Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device*
   if (!traits_of(plan_.exchange).fused_stages) {
     thesis_ = std::make_unique<ThesisNode>(plan_, trunk_, training_, index_);
   }
-  for (std::size_t s = 0; s < trunk_.size(); ++s) held_.push_back(held_box(plan_, training_, s, index_));
-  residence_ = find_residence(plan_, trunk_, training_, testing_, index_, held_);
+  held_ = held_boxes(plan_, training_, index_);
+  residence_ = find_residence(plan_, trunk_, {&training_, &testing_}, index_);
   compile(device);
   make_slabs();
 }

@@ -11,10 +11,10 @@
 #include <span>
 #include <vector>
 
-#include "exchange/residence.hpp"
 #include "exchange/slab.hpp"
 #include "exchange/thesis_node.hpp"
 #include "kernels/device.hpp"
+#include "plan/residence.hpp"
 #include "plan/task_graph.hpp"
 
 namespace convoy {
@@ -214,15 +214,15 @@ class Node {
 
   bool updates_;  ///< whether the node updates filters
   std::vector<int> outputs_;
-  std::vector<Box> held_;                   ///< held_box() of this node, by stage
+  std::vector<Box> held_;  ///< held_box() of this node, by stage
   Residence residence_;
   std::vector<std::vector<Piece>> pieces_;  ///< by stage: the node's own shard, then the other filters it computes
   std::vector<Input> inputs_;
-  std::vector<std::size_t> input_of_;  ///< by stage, an index into inputs_
-  std::vector<const DeviceTensor*> made_;            ///< by stage, its maps in the memory of the node's shard, once computed
-  std::vector<const DeviceTensor*> gradient_by_;     ///< by stage, the gradient with respect to these, once computed
-  std::map<int, Slab> maps_;           ///< maps by stage; the normalised images too
-  BasicSlab<std::uint8_t> pixels_;     ///< the images as they travel, in the box of maps_.at(Source::kImages)
+  std::vector<std::size_t> input_of_;      ///< by stage, an index into inputs_
+  std::vector<const DeviceTensor*> made_;  ///< by stage, its maps in the memory of the node's shard, once computed
+  std::vector<const DeviceTensor*> gradient_by_;  ///< by stage, the gradient with respect to these, once computed
+  std::map<int, Slab> maps_;                      ///< maps by stage; the normalised images too
+  BasicSlab<std::uint8_t> pixels_;  ///< the images as they travel, in the box of maps_.at(Source::kImages)
   Normaliser normaliser_;
   std::map<int, Slab> gradients_;       ///< gradients with respect to the maps, by stage
   std::map<int, Slab> parts_;           ///< this node's addends of those gradients, by stage

@@ -70,7 +70,10 @@ void Node::compile(Device& device, std::size_t s, FilterRange filters) {
   auto input =
       std::ranges::find_if(inputs_, [&](const Input& other) { return other.from == from && other.samples == samples; });
   if (input == inputs_.end()) {
-    inputs_.push_back({.from = from, .samples = samples, .maps = joined(0, [&] { return piece.shard->make_input(); }), .written = {}});
+    inputs_.push_back({.from = from,
+                       .samples = samples,
+                       .maps = joined(0, [&] { return piece.shard->make_input(); }),
+                       .written = {}});
     input = inputs_.end() - 1;
   }
   input_of_[s] = static_cast<std::size_t>(input - inputs_.begin());

@@ -21,15 +21,15 @@ struct Node::Piece {
   std::vector<std::unique_ptr<DeviceTensor>> added;
   /// The gradient with respect to its maps; null without a backward pass, or where it is another shard's input gradient.
   std::unique_ptr<DeviceTensor> gradient;
-  std::vector<FreshWeights> fresh;                   ///< parameters that arrived and are not in use yet
+  std::vector<FreshWeights> fresh;  ///< parameters that arrived and are not in use yet
 };
 
 /// An input tensor on the node's device. Stages that read the same samples of the same sources share it.
 struct Node::Input {
   Sources from;
-  SampleRange samples;  ///< of each micro-batch
+  SampleRange samples;                 ///< of each micro-batch
   std::unique_ptr<DeviceTensor> maps;  ///< null where the input is another shard's maps
-  std::vector<bool> written;  ///< by micro-batch, whether it was written in the current step
+  std::vector<bool> written;           ///< by micro-batch, whether it was written in the current step
 };
 
 struct Node::Flight {

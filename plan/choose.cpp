@@ -308,7 +308,8 @@ class Chooser {
   }
 
   Bound bound_of(const Plan& plan) const {
-    return bound_of(make_task_graph(plan, trunk_), plan, measured_cluster(plan, trunk_, members_, master_));
+    const TaskGraph graph = make_task_graph(plan, trunk_);
+    return bound_of(graph, plan, measured_cluster(plan, trunk_, members_, master_, &graph));
   }
   Bound bound_of(const TaskGraph& graph, const Plan& plan, const ClusterModel& cluster) const {
     const Simulated step = least_step(graph, plan, trunk_, cluster);
@@ -331,7 +332,7 @@ class Chooser {
       std::optional<Plan> plan = first ? std::move(trial.first) : plan_of(form, team, shares);
       if (!plan) continue;
       const TaskGraph graph = make_task_graph(*plan, trunk_);
-      const ClusterModel cluster = measured_cluster(*plan, trunk_, members_, master_);
+      const ClusterModel cluster = measured_cluster(*plan, trunk_, members_, master_, &graph);
       if (first && !trial.always && hopeless(bound_of(graph, *plan, cluster))) return;
       Simulated predicted = simulate(graph, *plan, trunk_, cluster);
       StepEnergy energy = energy_of(predicted, members_, master_, wishes_.terms);

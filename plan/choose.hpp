@@ -44,9 +44,10 @@ struct Choice {
 };
 
 /// Returns the simulator's model of the members as they were timed. `members` are the plan's; transfers over unmeasured
-/// links cost nothing.
+/// links cost nothing. With the plan's `graph`, the nodes copy the maps between host and device that do not stay on it.
 ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
-                              const std::vector<MemberProfile>& members, const MasterProfile& master);
+                              const std::vector<MemberProfile>& members, const MasterProfile& master,
+                              const TaskGraph* graph = nullptr);
 
 /// Chooses among shares by speed within memory (make_plan) for all members and for only the fastest of them, star and
 /// ring, several numbers of micro-batches, replicated first stages or none, and first stages cut along samples or none.

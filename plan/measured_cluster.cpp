@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/residence.hpp"
+
 namespace convoy {
 namespace {
 
@@ -10,10 +12,50 @@ constexpr double kUnmeasured = 1e12;  // bytes per second; transfers then cost n
 /// A received byte is copied to its place; a sent byte is written once for all receivers.
 ByteCost byte_cost(const HostSpeed& host) { return {host.busy_per_byte, host.busy_per_byte + 2.0 / host.memory}; }
 
+/// The copies of maps between host and device in the passes of a plan's stages.
+class Copies {
+ public:
+  Copies(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& graph) : plan_(plan), trunk_(trunk) {
+    for (int node = 0; node < graph.nodes; ++node) residences_.push_back(find_residence(plan, trunk, {&graph}, node));
+  }
+
+  /// Whether the task needs no values from the host and gives none to it.
+  bool stays(const Task& task) const {
+    return task.kind == TaskKind::sum && residence(task).gradients[static_cast<std::size_t>(task.stage)];
+  }
+
+  /// Returns the bytes that the copies of a task read and write.
+  double bytes(const Task& task) const {
+    const bool forward = task.kind == TaskKind::forward;
+    if (!forward && task.kind != TaskKind::backward_input) return 0.0;
+    const Residence& here = residence(task);
+    const auto s = static_cast<std::size_t>(task.stage);
+    const bool result = forward ? here.leaves[s] : !here.gradients[s];
+    double values = result ? values_of(task.stage, task.samples.count, task.filters.count) : 0.0;
+    for (const Read& read : reads_for(trunk_, s, task.filters)) {
+      if (read.stage == Source::kZeros || (!forward && read.stage < 0)) continue;
+      const bool stays = forward ? here.inputs[s][read.number] : here.gradients[static_cast<std::size_t>(read.stage)];
+      if (!stays) values += values_of(read.stage, task.samples.count, read.channels.count);
+    }
+    return 2.0 * sizeof(float) * values;
+  }
+
+ private:
+  const Residence& residence(const Task& task) const { return residences_[static_cast<std::size_t>(task.node)]; }
+  double values_of(int stage, int samples, int channels) const {
+    return static_cast<double>(maps_shape(trunk_, stage, samples, channels).size());
+  }
+
+  const Plan& plan_;
+  const std::vector<Stage>& trunk_;
+  std::vector<Residence> residences_;  ///< by node
+};
+
 }  // namespace
 
 ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
-                              const std::vector<MemberProfile>& members, const MasterProfile& master) {
+                              const std::vector<MemberProfile>& members, const MasterProfile& master,
+                              const TaskGraph* graph) {
   const auto rate = [](double measured) { return measured > 0.0 ? measured : kUnmeasured; };
   const bool own = !plan.members.empty() && plan.members.back() == kMasterName;
   const std::size_t slaves = members.size() - (own ? 1 : 0);
@@ -29,13 +71,22 @@ ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
   if (master.card.out > 0.0 && master.card.in > 0.0) card = master.card;
   model.links.push_back(card);
   model.byte_costs.push_back(byte_cost(own ? members.back().host : master.host));
-  model.compute = [&plan, &trunk, &members, &master](const Task& task) {
+  std::shared_ptr<const Copies> copies;
+  if (graph != nullptr) copies = std::make_shared<const Copies>(plan, trunk, *graph);
+  const auto memory = [&members, &master](int node) {
+    const auto index = static_cast<std::size_t>(node);
+    return index < members.size() ? members[index].host.memory : master.host.memory;
+  };
+  if (graph != nullptr) {
+    model.copy = [copies, memory](const Task& task) { return copies->bytes(task) / memory(task.node); };
+  }
+  model.compute = [&plan, &trunk, &members, &master, copies, memory](const Task& task) {
     if (task.kind == TaskKind::head) return master.head.pass(plan.batch / plan.micro_batches);
     if (task.kind == TaskKind::head_update) return master.head.update;
     const auto node = static_cast<std::size_t>(task.node);
     const bool adds = task.kind == TaskKind::sum || task.kind == TaskKind::filter_sum;
     if (adds || task.kind == TaskKind::layers || task.kind == TaskKind::layers_backward) {
-      return memory_seconds(task, trunk, node < members.size() ? members[node].host.memory : master.host.memory);
+      return copies != nullptr && copies->stays(task) ? 0.0 : memory_seconds(task, trunk, memory(task.node));
     }
     // The passes include the layers, and joining takes no time to speak of.
     if (task.kind == TaskKind::send || concerns_statistics(task)) return 0.0;

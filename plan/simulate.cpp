@@ -35,7 +35,7 @@ class Simulation {
     for (std::size_t i = 0; i < tasks(); ++i) {
       const Task& each = graph.tasks[i];
       const bool sends = each.kind == TaskKind::send;
-      work_[i] = sends ? bytes_of(each, plan, trunk) : cluster.compute(each);
+      work_[i] = sends ? bytes_of(each, plan, trunk) : cluster.seconds(each);
       missing_[i] = each.after.size();
       missing_[tasks() + i] = each.after.size() + 1;
       ++left_[at(each.node)];
@@ -248,7 +248,7 @@ Simulated least_step(const TaskGraph& graph, const Plan& plan, const std::vector
   for (const Task& task : graph.tasks) {
     const auto node = static_cast<std::size_t>(task.node);
     if (task.kind != TaskKind::send) {
-      least.nodes[node].compute += cluster.compute(task);
+      least.nodes[node].compute += cluster.seconds(task);
       continue;
     }
     const double bytes = bytes_of(task, plan, trunk);

@@ -88,6 +88,8 @@ FilterRange own_filters(const Plan& plan, std::size_t stage, int node);
 /// Returns the filters of a stage whose weights a node needs, and the samples of each micro-batch for which it needs
 /// them: its tile, or the whole stage where it replicates the stage or sends the weights to others.
 Box held_box(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node);
+/// Returns held_box() of each stage.
+std::vector<Box> held_boxes(const Plan& plan, const TaskGraph& graph, int node);
 /// Returns the filters of held_box().
 FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node);
 /// Returns whether a send carries weights or their gradients.

@@ -27,17 +27,23 @@ FilterRange own_filters(const Plan& plan, std::size_t stage, int node) {
   return {};
 }
 
-Box held_box(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node) {
+std::vector<Box> held_boxes(const Plan& plan, const TaskGraph& graph, int node) {
   const SampleRange all{0, micro_batch_size(plan)};
-  if (traits_of(plan.exchange).master_holds_weights && node == graph.master) {
-    return {{0, filters_in(plan.stages[stage])}, all};
+  const bool everything = traits_of(plan.exchange).master_holds_weights && node == graph.master;
+  std::vector<Box> held;
+  for (const StagePlan& stage : plan.stages) {
+    held.push_back(everything ? Box{{0, filters_in(stage)}, all} : tile_of(stage, node).box());
   }
-  Box held = tile_of(plan.stages[stage], node).box();
   for (const Task& task : graph.tasks) {
-    const bool here = task.node == node && task.kind == TaskKind::forward && task.stage == static_cast<int>(stage);
-    if (here && task.filters.count > held.channels.count) held = {task.filters, task.samples};
+    if (everything || task.node != node || task.kind != TaskKind::forward) continue;
+    Box& box = held[static_cast<std::size_t>(task.stage)];
+    if (task.filters.count > box.channels.count) box = {task.filters, task.samples};
   }
   return held;
+}
+
+Box held_box(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node) {
+  return held_boxes(plan, graph, node)[stage];
 }
 
 FilterRange held_filters(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node) {

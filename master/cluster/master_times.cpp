@@ -138,7 +138,7 @@ double time_alone(const Cut& cut, int batch, Device& device, KnownTimes& times, 
   if (memory != 0 && bytes > memory) return 0.0;
   // A short step is timed with the whole batch, because the time of few images need not be in proportion to their
   // number.
-  constexpr double kShort = 3.0;
+  constexpr double kShort = 1.5;
   std::string work = fmt::format("trunk, batch {}", batch);
   for (const Stage& stage : cut.trunk) work.append("\n").append(describe_work(stage));
   const KnownTimes::Seconds trunk = times.of(work, 2, [&]() -> KnownTimes::Seconds {

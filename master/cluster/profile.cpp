@@ -197,8 +197,8 @@ ByImages in_proportion(const Timings& whole, const ByImages& all) {
     for (double Timing::*pass : {&Timing::forward, &Timing::backward_input, &Timing::backward_filters}) {
       // A member without the memory for all filters tells no proportion. It takes that of a pass without a constant part.
       const bool tells = all.whole[m] && all.part[m] && (*all.whole[m]).*pass > 0.0;
-      const double proportion = tells ? (*all.part[m]).*pass / (*all.whole[m]).*pass
-                                      : static_cast<double>(all.fewer) / all.images;
+      const double proportion =
+          tells ? (*all.part[m]).*pass / (*all.whole[m]).*pass : static_cast<double>(all.fewer) / all.images;
       (*times.part[m]).*pass = (*whole[m]).*pass * proportion;
     }
   }

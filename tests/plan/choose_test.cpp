@@ -159,8 +159,7 @@ TEST(Choose, TakesFewerMicroBatchesForALargeHead) {
   const auto micro_batches = [&](const HeadTimes& head) {
     return choose_plan(unequal_stages(), kBatch, members, {}, {.head = head}).plan.micro_batches;
   };
-  EXPECT_GT(micro_batches(kHead), 4);
-  EXPECT_LT(micro_batches({.fixed = 1.0}), 4);
+  EXPECT_LT(micro_batches({.fixed = 1.0}), micro_batches(kHead));
 }
 
 /// The time of a pass that does not depend on the number of images is spent for each micro-batch.

@@ -25,8 +25,9 @@ struct Residence {
   bool keeps_input_gradient(int stage) const;
 };
 
-/// Finds what node `node` keeps on its device. `held` has its held_box() of each stage.
-Residence find_residence(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training,
-                         const TaskGraph& testing, int node, const std::vector<Box>& held);
+/// Finds what node `node` keeps on its device, where it runs the tasks of all of `graphs`, of which the first is that of a
+/// training step.
+Residence find_residence(const Plan& plan, const std::vector<Stage>& trunk, const std::vector<const TaskGraph*>& graphs,
+                         int node);
 
 }  // namespace convoy
