@@ -75,7 +75,9 @@ TEST(Residence, OfMapsWithSeveralReaders) {
     EXPECT_GT(std::ranges::max(readers), 1);
     for (std::size_t s = 0; s < trunk.size(); ++s) {
       EXPECT_EQ(here.gradients[s], readers[s] > 0) << trunk[s].name;
-      if (readers[s] != 1) EXPECT_EQ(here.sole_reader[s], -1) << trunk[s].name;
+      if (readers[s] != 1) {
+        EXPECT_EQ(here.sole_reader[s], -1) << trunk[s].name;
+      }
     }
   }
 }
