@@ -15,7 +15,7 @@ ByteCost byte_cost(const HostSpeed& host) { return {host.busy_per_byte, host.bus
 /// The copies of maps between host and device in the passes of a plan's stages.
 class Copies {
  public:
-  Copies(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& graph) : plan_(plan), trunk_(trunk) {
+  Copies(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& graph) : trunk_(trunk) {
     for (int node = 0; node < graph.nodes; ++node) residences_.push_back(find_residence(plan, trunk, {&graph}, node));
   }
 
@@ -46,7 +46,6 @@ class Copies {
     return static_cast<double>(maps_shape(trunk_, stage, samples, channels).size());
   }
 
-  const Plan& plan_;
   const std::vector<Stage>& trunk_;
   std::vector<Residence> residences_;  ///< by node
 };

@@ -7,9 +7,9 @@
 namespace convoy {
 namespace {
 
-class Finder {
+class ResidenceFinder {
  public:
-  Finder(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node)
+  ResidenceFinder(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node)
       : plan_(plan), trunk_(trunk), node_(node), held_(held_boxes(plan, training, node)), outputs_(outputs_of(trunk)) {
     const std::size_t stages = trunk.size();
     found_ = {.inputs = std::vector<std::vector<bool>>(stages),
@@ -119,7 +119,7 @@ bool Residence::keeps_input_gradient(int stage) const {
 
 Residence find_residence(const Plan& plan, const std::vector<Stage>& trunk, const std::vector<const TaskGraph*>& graphs,
                          int node) {
-  return Finder(plan, trunk, *graphs.front(), node).find(graphs);
+  return ResidenceFinder(plan, trunk, *graphs.front(), node).find(graphs);
 }
 
 }  // namespace convoy
