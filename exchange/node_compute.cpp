@@ -170,7 +170,7 @@ void Node::forward(const Task& task) {
     const DeviceTensor& maps = piece.shard->forward(input, pass_, shard_samples(task));
     take_made(piece, maps, piece.shard->spec().ready_after_forward(shard_samples(task), pass_));
   }
-  device_->finish();  // its time is this stage's
+  device_->finish();  // what it computes in the background counts as this stage's time
 }
 
 /// Returns the gradient with respect to a shard's maps.

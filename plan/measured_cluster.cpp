@@ -12,14 +12,14 @@ constexpr double kUnmeasured = 1e12;  // bytes per second; transfers then cost n
 /// A received byte is copied to its place; a sent byte is written once for all receivers.
 ByteCost byte_cost(const HostSpeed& host) { return {host.busy_per_byte, host.busy_per_byte + 2.0 / host.memory}; }
 
-/// The copies of maps between host and device in the passes of a plan's stages.
+/// The copies of maps in the passes of a plan's stages: between host and device, and on the device.
 class Copies {
  public:
   Copies(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& graph) : trunk_(trunk) {
     for (int node = 0; node < graph.nodes; ++node) residences_.push_back(find_residence(plan, trunk, {&graph}, node));
   }
 
-  /// Whether the task needs no values from the host and gives none to it.
+  /// Whether the task is a sum of gradients that stays on the device, where the readers' tasks add it up.
   bool stays(const Task& task) const {
     return task.kind == TaskKind::sum && residence(task).gradients[static_cast<std::size_t>(task.stage)];
   }
@@ -32,10 +32,13 @@ class Copies {
     const auto s = static_cast<std::size_t>(task.stage);
     const bool result = forward ? here.leaves[s] : !here.gradients[s];
     double values = result ? values_of(task.stage, task.samples.count, task.filters.count) : 0.0;
+    const std::vector<Sources> sources = reads_of(trunk_, s);
     for (const Read& read : reads_for(trunk_, s, task.filters)) {
       if (read.stage == Source::kZeros || (!forward && read.stage < 0)) continue;
-      const bool stays = forward ? here.inputs[s][read.number] : here.gradients[static_cast<std::size_t>(read.stage)];
-      if (!stays) values += values_of(read.stage, task.samples.count, read.channels.count);
+      // What stays is copied on the device where it is joined with other maps, or added to other gradients.
+      const bool passes = forward ? here.inputs[s][read.number] && sources[read.number].size() == 1
+                                  : here.sole_reader[static_cast<std::size_t>(read.stage)] >= 0;
+      if (!passes) values += values_of(read.stage, task.samples.count, read.channels.count);
     }
     return 2.0 * sizeof(float) * values;
   }

@@ -1,5 +1,5 @@
-// Which maps and gradients pass from shard to shard of a node on its device, in the device's layout, so that no floats are
-// converted for the host.
+// Which maps and gradients pass from shard to shard of a node on its device, in the device's layout, so that they need not
+// be converted for the host.
 #pragma once
 
 #include <vector>

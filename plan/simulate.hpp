@@ -22,7 +22,7 @@ struct ClusterModel {
   std::vector<ByteCost> byte_costs;  ///< by node
   /// Returns the seconds that a node computes on a task other than a send.
   std::function<double(const Task&)> compute;
-  /// Returns the seconds in which a task copies maps between host and device; unset where no task does.
+  /// Returns the seconds in which a task copies maps; unset where no task does.
   std::function<double(const Task&)> copy = {};
   /// Returns the seconds of a task other than a send.
   double seconds(const Task& task) const { return compute(task) + (copy ? copy(task) : 0.0); }

@@ -92,10 +92,13 @@ HeadTimes time_heads(const Cut& cut, int batch, int threads, const Device& devic
   set_matmul_threads(threads);
   const std::string work =
       fmt::format("heads, batch {}, {} threads, {} moments{}", batch, threads, cut.moments, describe_work(cut.heads));
-  const KnownTimes::Seconds seconds = times.of(work, 3, [&]() -> KnownTimes::Seconds {
+  const auto measure = [&]() -> KnownTimes::Seconds {
     const HeadTimes measured = measure_heads(cut, batch);
     return {measured.fixed, measured.per_image, measured.update};
-  });
+  };
+  // The heads run on the processor. The speed of another device says nothing of it.
+  const bool same = device.info().memory == 0;
+  const KnownTimes::Seconds seconds = same ? times.of(work, 3, measure) : measure();
   return {.fixed = seconds[0], .per_image = seconds[1], .update = seconds[2]};
 }
 

@@ -90,6 +90,13 @@ TEST(Residence, OfTheMaster) {
   EXPECT_THAT(here.gradients, ElementsAre(true, true, false));
 }
 
+/// It verifies slaves by maps that it has computed itself, so that all of them leave its device.
+TEST(Residence, OfTheMasterOfAStarKeepsNoMapsToItself) {
+  Plan plan = plan_of({"", Exchange::star, 1, 4, true, {6, 6, 6, 6}, kSamples}, branches());
+  const Residence here = residence_of(plan, branches(), make_task_graph(plan, branches()).master);
+  EXPECT_THAT(here.leaves, Each(true));
+}
+
 /// Members copy what leaves their devices at the speed of their memory.
 TEST(Residence, TellsTheSimulatorWhichCopiesCost) {
   const std::vector<Stage> trunk = chain();
