@@ -12,8 +12,8 @@ namespace convoy {
 /// minute for the first step.
 struct TimingEffort {
   bool halves = true;  ///< whether a stage is also timed with half of its filters
-  bool all_calls =
-      true;         ///< whether it is timed with two numbers of images at each filter count, or with all filters alone
+  /// Whether a stage is timed with two numbers of images at each filter count, or with all filters alone.
+  bool all_calls = true;
   int repeats = 5;  ///< timed rounds of each
 };
 /// Returns the effort for a net of `stages` stages of which no two do the same work.
@@ -27,7 +27,7 @@ std::vector<int> calibration_filters(const Stage& stage, const TimingEffort& eff
 int calibration_batch(int batch);
 
 /// Returns the median seconds of each pass of a shard and of its update, without copies from and to the host: whether a node
-/// makes any depends on the plan. The weights are zero; dense arithmetic takes the same time for all values. One warm-up round precedes
+/// makes copies depends on the plan. The weights are zero; dense arithmetic takes the same time for all values. One warm-up round precedes
 /// `repeats` timed rounds. The function stops after three rounds once two seconds have passed, and after one round once
 /// six seconds have passed.
 Timing time_shard(Device& device, const ShardSpec& spec, int repeats);

@@ -170,7 +170,8 @@ void Node::forward(const Task& task) {
     const DeviceTensor& maps = piece.shard->forward(input, pass_, shard_samples(task));
     take_made(piece, maps, piece.shard->spec().ready_after_forward(shard_samples(task), pass_));
   }
-  device_->finish();  // what it computes in the background counts as this stage's time
+  // The device may still compute in the background. Waiting for it charges its seconds to this stage, not to the next.
+  device_->finish();
 }
 
 /// Returns the gradient with respect to a shard's maps.

@@ -44,7 +44,7 @@ struct Choice {
 };
 
 /// Returns the simulator's model of the members as they were timed. `members` are the plan's; transfers over unmeasured
-/// links cost nothing. With the plan's `graph`, the nodes copy the maps between host and device that do not stay on it.
+/// links cost nothing. With the plan's `graph`, the model counts the copies of maps, to and from the host and on the device.
 ClusterModel measured_cluster(const Plan& plan, const std::vector<Stage>& trunk,
                               const std::vector<MemberProfile>& members, const MasterProfile& master,
                               const TaskGraph* graph = nullptr);

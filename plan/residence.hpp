@@ -8,8 +8,8 @@
 
 namespace convoy {
 
-/// What a node keeps on its device. Shards hand maps to each other there where one has computed all channels of the samples
-/// that the other reads.
+/// What a node keeps on its device. A shard hands its maps to another shard there if it has computed all channels of the
+/// samples that the other shard reads.
 struct Residence {
   /// By stage and input of reads_of(): whether the node's own shards make all maps that the input consists of.
   std::vector<std::vector<bool>> inputs;
