@@ -19,7 +19,8 @@ class ResidenceFinder {
     for (const int output : outputs_) found_.gradients[static_cast<std::size_t>(output)] = false;
     if (node == training.master) std::ranges::for_each(outputs_, [this](int output) { leave(output); });
     // In a star the master verifies slaves by the maps that it has itself. The scheme of the thesis sends all maps.
-    const bool all = !traits_of(plan.exchange).fused_stages || plan.exchange == Exchange::star;
+    const bool slaves = training.master > 0;
+    const bool all = slaves && (!traits_of(plan.exchange).fused_stages || plan.exchange == Exchange::star);
     if (node == training.master && all) found_.leaves.assign(stages, true);
   }
 

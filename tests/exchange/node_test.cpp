@@ -12,8 +12,8 @@
 #include "nets/graph/net.hpp"
 #include "tests/exchange/nodes.hpp"
 #include "tests/support/graph_net.hpp"
+#include "tests/support/plain_trunk.hpp"
 #include "tests/support/states.hpp"
-#include "train/local_trunk.hpp"
 
 namespace convoy {
 namespace {
@@ -58,7 +58,7 @@ Images images_of(const Stages& trunk, std::uint64_t stream) { return noise_image
 
 Result train_local(const std::string& name, const Stages& trunk) {
   const auto device = make_device(name, {.threads = 1});
-  LocalTrunk local(trunk, images_shape(trunk), *device);
+  PlainTrunk local(trunk, images_shape(trunk), *device);
   local.load(start(trunk));
   for (int step = 0; step < kSteps; ++step) {
     local.forward(images_of(trunk, 100 + static_cast<std::uint64_t>(step)), pass_of(step));

@@ -4,8 +4,8 @@
 
 #include "model/heads.hpp"
 #include "tests/exchange/nodes.hpp"
+#include "tests/support/plain_trunk.hpp"
 #include "tests/support/shipped_nets.hpp"
-#include "train/local_trunk.hpp"
 
 namespace convoy {
 namespace {
@@ -38,7 +38,7 @@ TEST_P(ShippedNets, TrainOnOneAndOnSeveralNodesAsOnOneDevice) {
   // The gradient is the change of the weights in one step, at a rate so high that the weights' size does not round it.
   constexpr UpdateStep kWhole{.learning_rate = 4096.0F};
   const auto device = make_device("cpu", {.threads = 1});
-  LocalTrunk local(parts.trunk, images.shape(), *device);
+  PlainTrunk local(parts.trunk, images.shape(), *device);
   local.load(from);
   local.forward(images, pass_of(0));
   const std::vector<Tensor> slopes = gradients_of(local, parts.trunk, 0);

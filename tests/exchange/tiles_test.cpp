@@ -9,6 +9,7 @@
 #include "nets/graph/net.hpp"
 #include "tests/exchange/nodes.hpp"
 #include "tests/support/graph_net.hpp"
+#include "tests/support/plain_trunk.hpp"
 #include "tests/support/states.hpp"
 #include "tests/support/tiles.hpp"
 #include "train/local_trunk.hpp"
@@ -75,6 +76,7 @@ Images tiled_images(const Stages& trunk, std::uint64_t stream) {
   return noise_images(input_shape(trunk[0], kSamplesOfBatch), 3, stream);
 }
 
+template <class LocalTrunk = PlainTrunk>
 Result train_local(const std::string& name, const Stages& trunk, const UpdateStep& step) {
   const auto device = make_device(name, {.threads = 1});
   LocalTrunk local(trunk, input_shape(trunk[0], kSamplesOfBatch), *device);
@@ -192,6 +194,19 @@ TEST(TilesTogether, WorkOnEveryDevice) {
   const Plan plan = plan_of({"", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 2}, trunk);
   for (const std::string device : {"reference", "cpu"}) {
     expect_close(train_on_nodes(plan, trunk, device, 1, kSgd), train_local(device, trunk, kSgd), 1e-4F);
+  }
+}
+
+/// The only node of a plan does what a device does to one stage after another.
+TEST(LocalTrunks, HaveTheBitsOfPlainTrunks) {
+  for (const DeviceRow& row : list_devices()) {
+    if (!row.unusable.empty() || row.name.starts_with("clblast")) continue;
+    const std::vector<std::pair<Stages, UpdateStep>> cases{{with_moments(normalised_chain(), Optimizer::adam), kAdam},
+                                                           {trunk_with_branches(), kSgd}};
+    for (const auto& [trunk, step] : cases) {
+      SCOPED_TRACE(row.name + ", " + trunk[0].name);
+      EXPECT_TRUE(same_bits(train_local<LocalTrunk>(row.name, trunk, step), train_local(row.name, trunk, step)));
+    }
   }
 }
 

@@ -11,8 +11,8 @@
 #include "model/heads.hpp"
 #include "nets/graph/net.hpp"
 #include "tests/support/graph_net.hpp"
+#include "tests/support/plain_trunk.hpp"
 #include "tests/support/shipped_nets.hpp"
-#include "train/local_trunk.hpp"
 
 namespace convoy {
 namespace {
@@ -94,7 +94,7 @@ class GraphOn {
   Cut cut_;
   std::unique_ptr<Device> device_;
   Images images_;
-  LocalTrunk trunk_;
+  PlainTrunk trunk_;
   std::vector<Tensor> slopes_;  ///< gradient of the loss by each output
   std::vector<ShardState> start_;
 };
