@@ -4,8 +4,7 @@
 
 namespace convoy {
 
-LocalTrunk::LocalTrunk(const std::vector<Stage>& stages, const Shape& input, Device& device)
-    : shape_(input), stages_(stages.size()) {
+LocalTrunk::LocalTrunk(const std::vector<Stage>& stages, const Shape& input, Device& device) : shape_(input) {
   validate(stages);
   if (stages.empty()) return;
   outputs_ = outputs_of(stages).size();
@@ -59,18 +58,18 @@ std::optional<Broken> LocalTrunk::broken() const {
 
 std::vector<ShardState> LocalTrunk::snapshot() {
   std::vector<ShardState> states;
-  for (std::size_t s = 0; s < stages_; ++s) states.push_back(node_->state(s, all_filters(s)));
+  for (std::size_t s = 0; s < stages(); ++s) states.push_back(node_->state(s, all_filters(s)));
   return states;
 }
 
 void LocalTrunk::begin_gradients() {
   begun_.emplace();
-  for (std::size_t s = 0; s < stages_; ++s) begun_->push_back(node_->gradients(s, all_filters(s)));
+  for (std::size_t s = 0; s < stages(); ++s) begun_->push_back(node_->gradients(s, all_filters(s)));
 }
 
 void LocalTrunk::begin_load(const std::vector<ShardState>& states) {
-  invariant(states.size() == stages_, "there is one state for each stage");
-  for (std::size_t s = 0; s < stages_; ++s) node_->set_state(s, all_filters(s), states[s]);
+  invariant(states.size() == stages(), "there is one state for each stage");
+  for (std::size_t s = 0; s < stages(); ++s) node_->set_state(s, all_filters(s), states[s]);
 }
 
 std::vector<MemberTime> LocalTrunk::take_times() {

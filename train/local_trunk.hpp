@@ -34,12 +34,12 @@ class LocalTrunk : public Trunk {
 
  private:
   void run();
+  std::size_t stages() const { return node_ ? node_->trunk().size() : 0; }
   FilterRange all_filters(std::size_t stage) const { return {0, node_->trunk()[stage].conv.filters}; }
 
-  Shape shape_;  ///< of the images
-  std::size_t outputs_ = 1;
+  Shape shape_;               ///< of the images
   std::optional<Node> node_;  ///< nothing without stages
-  std::size_t stages_;
+  std::size_t outputs_ = 1;
   Normaliser normaliser_;
   Tensor images_;                                 ///< normalised, where there are no stages
   long step_ = 0;                                 ///< of the last training pass
