@@ -77,10 +77,10 @@ TEST_F(Programs, APacedDeviceRefusesWhatNeedsValues) {
 
 TEST_F(Programs, APacedRunRefusesSlavesThatCompute) {
   Process computing = slave("computing");
-  Process paced = slave("paced", {"--device", kPaced, "--once"});
   Process train = master(training(folder("run"), {"--device", kPaced, "--slaves", "1", "--steps", "2"}));
+  EXPECT_TRUE(computing.wait_for("this slave's device computes", 60s)) << computing.output();
+  Process paced = slave("paced", {"--device", kPaced, "--once"});
   ASSERT_EQ(train.wait(60s), kSuccess) << train.output();
-  EXPECT_TRUE(computing.wait_for("this slave's device computes", 20s)) << computing.output();
 }
 
 /// Without a snapshot there is no step to which the run could go back.
