@@ -34,8 +34,9 @@ class ColdCaches {
 
 TimingEffort timing_effort(std::size_t stages) {
   constexpr std::size_t kFew = 16;
+  constexpr std::size_t kMany = 32;
   if (stages <= kFew) return {};
-  return {.halves = false, .all_calls = false, .repeats = 2};
+  return {.halves = false, .all_calls = false, .repeats = stages <= kMany ? 2 : 1};
 }
 
 std::vector<int> calibration_filters(const Stage& stage, const TimingEffort& effort) {
@@ -43,6 +44,8 @@ std::vector<int> calibration_filters(const Stage& stage, const TimingEffort& eff
   const int least = std::min(16, whole);
   std::vector<int> counts{least, std::max(least, whole / 2), whole};
   if (!effort.halves) counts = {std::max(least, whole / 4), whole};
+  // Channels that pass unchanged into pooling and the like take time in proportion to their number.
+  if (!effort.halves && stage.kind == StageKind::channels) counts = {whole};
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   return counts;
 }
@@ -79,7 +82,7 @@ Timing time_shard(Device& device, const ShardSpec& spec, int repeats) {
   };
   constexpr int kFewestForMedian = 3;
   constexpr double kLongEnoughIfShared = 0.2;
-  ColdCaches caches;
+  static thread_local ColdCaches caches;  // kept, because filling it anew costs as much as many a pass
   PassTimes times(passes.size(), device.info().threads);
   for (int round = 0; round <= repeats || (times.shared() && whole.seconds() < kLongEnoughIfShared); ++round) {
     for (std::size_t i = 0; i < passes.size(); ++i) {

@@ -20,7 +20,7 @@ struct TimingEffort {
 TimingEffort timing_effort(std::size_t stages);
 
 /// Returns the filter counts at which a stage is timed, in ascending order: 16, the half and the whole, because cost is not
-/// linear in the number of filters; without halves a quarter and the whole.
+/// linear in the number of filters; without halves a quarter and the whole, or the whole alone of a stage that passes channels.
 std::vector<int> calibration_filters(const Stage& stage, const TimingEffort& effort);
 
 /// Returns the samples per pass while timing: enough to be representative of `batch`, few enough to be quick.

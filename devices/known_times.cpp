@@ -15,8 +15,10 @@
 namespace convoy {
 namespace {
 
-/// Two probes of one device differ by less where nothing else computes.
-constexpr double kAsBefore = 1.1;
+/// Two probes of one device differ by less where little else computes.
+constexpr double kAsBefore = 1.15;
+/// Other programs that compute for a moment slow one probe down, and rarely all of them.
+constexpr int kMostProbes = 4;
 
 /// Returns the program's file by size and time: another build may compute faster.
 std::string describe_program() {
@@ -112,14 +114,23 @@ KnownTimes::KnownTimes(std::string device, std::filesystem::path folder, std::fu
 KnownTimes::Seconds KnownTimes::of(const std::string& work, std::size_t parts,
                                    const std::function<Seconds()>& measure) {
   if (!keeps_) return measure();
-  if (!speed_) speed_ = probe_();
+  if (probes_ == 0) probe();
   const std::string key = device_ + "\n" + work + "\n";
   if (const auto text = cache_.recall(key)) {
-    if (auto seconds = seconds_at(*speed_, parts, *text)) return *seconds;
+    for (;;) {
+      if (auto seconds = seconds_at(speed_, parts, *text)) return *seconds;
+      if (probes_ == kMostProbes) break;
+      probe();
+    }
   }
   Seconds seconds = measure();
-  cache_.remember(key, to_text(*speed_, seconds));
+  cache_.remember(key, to_text(speed_, seconds));
   return seconds;
+}
+
+void KnownTimes::probe() {
+  speed_ = std::max(speed_, probe_());
+  ++probes_;
 }
 
 KnownTimes known_times(Device& device, const std::filesystem::path& folder) {

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +11,9 @@
 
 namespace convoy {
 
-/// What is measured on one device. Each value is kept beside the device's speed at the time (a quick probe, taken once for
-/// each object). It is known only as long as the probe says about the same: on a processor that is shared, throttled or
-/// otherwise another than before, everything is measured again.
+/// What is measured on one device. Each value is kept beside the device's speed at the time, by a quick probe. It is known
+/// only as long as the fastest of a few probes says about the same: on a processor that is shared, throttled or otherwise
+/// another than before, everything is measured again.
 class KnownTimes {
  public:
   using Seconds = std::vector<double>;
@@ -28,11 +27,14 @@ class KnownTimes {
   Seconds of(const std::string& work, std::size_t parts, const std::function<Seconds()>& measure);
 
  private:
+  void probe();
+
   std::string device_;
   bool keeps_;
   DiskCache cache_;
   std::function<double()> probe_;
-  std::optional<double> speed_;
+  int probes_ = 0;
+  double speed_ = 0.0;  ///< the fastest of all probes of this object
 };
 
 /// What is known of a device that must outlive the result. Nothing is kept where the device is paced, or time is simulated.

@@ -175,6 +175,10 @@ void Node::take_weights_to_send(const Task& sent) {
 void Node::take_weights(const Task& task, std::span<const float> values) {
   const auto stage = static_cast<std::size_t>(task.stage);
   if (sends_weights()) return put_weights(task.filters, values, held(stage), thesis_->weights(stage));
+  // A master passes on weights that it updates itself. They may arrive after its forward pass, and would replace later ones.
+  const bool passed_on =
+      index_ == training_.master && joins_gradients(task.stage) && takes_sums(plan_, task.node, index_);
+  if (passed_on) return;
   for (Piece& piece : pieces_[stage]) {
     if (common(task.filters, piece.filters).count == 0) continue;
     piece.fresh.push_back({task.filters, {values.begin(), values.end()}});

@@ -1,0 +1,149 @@
+#include "tests/support/random_net.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/random.hpp"
+
+namespace convoy {
+namespace {
+
+/// The end of a branch: a layer's name and the extents of its maps.
+struct End {
+  std::string layer;
+  int channels = 0;
+  int height = 0;
+  int width = 0;
+};
+
+/// Writes a net file layer by layer. Each function adds layers behind `from` and returns the last of them.
+class NetWriter {
+ public:
+  explicit NetWriter(std::uint64_t seed) : random_(seed, 4242) {}
+
+  std::string write() {
+    End end{"input", between(1, 3), between(6, 11), between(6, 11)};
+    text_ = fmt::format("name: random\ninput: {{channels: {}, height: {}, width: {}}}\nlayers:\n", end.channels,
+                        end.height, end.width);
+    end = convolution(end, between(2, 8), false);
+    for (int blocks = between(2, 4); blocks > 0; --blocks) {
+      end = block(end);
+      if (!sided_ && random_.below(4) == 0) side_head(end);
+    }
+    end = layer(end, "dense, units: 3");
+    layer(end, "softmax_cross_entropy");
+    return text_;
+  }
+
+ private:
+  int between(int least, int most) {
+    return least + static_cast<int>(random_.below(static_cast<std::uint32_t>(most - least + 1)));
+  }
+  std::string name() { return fmt::format("l{}", ++layers_); }
+
+  /// Adds a layer that leaves the extents as they are.
+  End layer(End from, const std::string& fields) {
+    const std::string added = name();
+    text_ += fmt::format("  - {{name: {}, from: {}, type: {}}}\n", added, from.layer, fields);
+    from.layer = added;
+    return from;
+  }
+  /// Adds a layer that joins others.
+  End join(const std::string& type, const End& one, const End& other) {
+    End joined = one;
+    joined.layer = name();
+    if (type == "concat") joined.channels += other.channels;
+    text_ += fmt::format("  - {{name: {}, from: [{}, {}], type: {}}}\n", joined.layer, one.layer, other.layer, type);
+    return joined;
+  }
+
+  /// Adds a convolution. With `same`, it leaves rows and columns as they are.
+  End convolution(const End& from, int filters, bool same) {
+    const int most = std::min({3, from.height, from.width});
+    const int kernel_h = same ? 1 + 2 * between(0, 1) : between(1, most);
+    const int kernel_w = same ? 1 + 2 * between(0, 1) : between(1, most);
+    const int stride = same || std::min(from.height, from.width) < 6 ? 1 : between(1, 2);
+    const int pad_h = (kernel_h - 1) / 2;
+    const int pad_w = (kernel_w - 1) / 2;
+    int groups = between(1, 3);
+    if (random_.below(4) == 0) groups = from.channels;
+    if (from.channels % groups != 0 || filters % groups != 0) groups = 1;
+    End end =
+        layer(from, fmt::format("conv, filters: {}, kernel: [{}, {}], stride: {}, pad: [{}, {}], bias: {}, groups: {}",
+                                filters, kernel_h, kernel_w, stride, pad_h, pad_w, random_.below(2) == 0, groups));
+    end.channels = filters;
+    end.height = (from.height + 2 * pad_h - kernel_h) / stride + 1;
+    end.width = (from.width + 2 * pad_w - kernel_w) / stride + 1;
+    return end;
+  }
+
+  /// Adds a layer that treats each channel by itself.
+  End channelwise(const End& from) {
+    static const std::array<std::string, 7> kTypes{"tanh",
+                                                   "sigmoid",
+                                                   "relu",
+                                                   "leaky_relu, slope: 0.2",
+                                                   "batch_norm",
+                                                   "dropout, rate: 0.25",
+                                                   "batch_norm, momentum: 0.5"};
+    return layer(from, kTypes[random_.below(kTypes.size())]);
+  }
+  End pooling(const End& from) {
+    if (std::min(from.height, from.width) < 4) return channelwise(from);
+    const int stride = between(1, 2);
+    End end = layer(
+        from, fmt::format("{}, kernel: 2, stride: {}", random_.below(2) == 0 ? "max_pool" : "average_pool", stride));
+    end.height = (from.height - 2) / stride + 1;
+    end.width = (from.width - 2) / stride + 1;
+    return end;
+  }
+
+  End block(const End& from) {
+    switch (random_.below(6)) {
+      case 0: {  // a residual block
+        End inside = channelwise(convolution(from, from.channels, true));
+        if (random_.below(2) == 0) inside = convolution(inside, from.channels, true);
+        return channelwise(join("add", inside, from));
+      }
+      case 1: {  // branches side by side
+        const End one = convolution(from, between(1, 6), true);
+        const End other =
+            random_.below(2) == 0 ? channelwise(from) : channelwise(convolution(from, between(1, 6), true));
+        return channelwise(join("concat", one, other));
+      }
+      case 2: {  // a projection beside the block
+        const int filters = between(1, 9);
+        return join("add", channelwise(convolution(from, filters, true)), convolution(from, filters, true));
+      }
+      case 3: {
+        End padded = layer(from, fmt::format("pad_channels, before: {}, after: {}", between(0, 2), between(1, 2)));
+        return channelwise(padded_channels(padded));
+      }
+      case 4: return pooling(layer(from, fmt::format("response_norm, size: {}, alpha: 0.5", between(1, 4))));
+      default: return pooling(channelwise(convolution(from, between(1, 9), false)));
+    }
+  }
+  /// Follows channels of zeros with a convolution, which gives a number of channels that is known here again.
+  End padded_channels(End padded) {
+    const End end = layer(padded, "conv, filters: 5, kernel: 1");
+    return {end.layer, 5, end.height, end.width};
+  }
+
+  void side_head(const End& from) {
+    sided_ = true;
+    layer(layer(from, "dense, units: 3"), "softmax_cross_entropy, weight: 0.5");
+  }
+
+  Random random_;
+  std::string text_;
+  int layers_ = 0;
+  bool sided_ = false;
+};
+
+}  // namespace
+
+std::string random_net(std::uint64_t seed) { return NetWriter(seed).write(); }
+
+}  // namespace convoy
