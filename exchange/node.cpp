@@ -1,238 +1,300 @@
+#include "exchange/node.hpp"
+
 #include <algorithm>
-#include <utility>
 
 #include "core/stopwatch.hpp"
-#include "exchange/node_parts.hpp"
 
 namespace convoy {
+namespace {
+
+/// A number that identifies the values of a send, whichever node receives them. It seeds the random rounding, so all
+/// receivers of the same values get the same roundings, in any order of sending.
+std::uint64_t name_of_values(const Task& sent) {
+  const bool addend = sent.cargo == Cargo::part || sent.cargo == Cargo::filter_part;
+  std::uint64_t name = static_cast<std::uint64_t>(sent.cargo);
+  for (const int part :
+       {sent.stage, sent.micro_batch, sent.filters.first, sent.samples.first, addend ? sent.node : 0}) {
+    name = name * 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(part) + 1;
+  }
+  return name << 20U;
+}
+
+/// Returns whether a send brings the statistics of all rows.
+bool is_joint(const Task& sent) { return sent.cargo == Cargo::joint_moments || sent.cargo == Cargo::joint_slopes; }
+
+/// Returns whether a send brings gradients of weights or statistics of one holder, which wait for those of the others.
+bool is_of_one_holder(const Task& sent) {
+  return sent.cargo == Cargo::filter_part || (carries_statistics(sent) && !is_joint(sent));
+}
+
+}  // namespace
 
 Node::Node(const Plan& plan, const std::vector<Stage>& trunk, int index, Device* device, Carrier carrier,
            std::size_t most_values)
-    : plan_(plan),
-      trunk_(trunk),
-      index_(index),
-      device_(device),
-      carrier_(std::move(carrier)),
-      most_values_(most_values),
-      training_(make_task_graph(plan, trunk, true)),
-      testing_(make_task_graph(plan, trunk, false)),
-      training_followers_(followers_of(training_)),
-      testing_followers_(followers_of(testing_)),
-      updates_(updates(training_, index)),
-      outputs_(outputs_of(trunk)),
-      pieces_(trunk.size()),
-      input_of_(trunk.size()),
-      made_(trunk.size()),
-      gradient_by_(trunk.size()),
-      seconds_(trunk.size(), 0.0),
-      credit_(initial_credit(plan)) {
-  if (!traits_of(plan_.exchange).fused_stages) {
-    thesis_ = std::make_unique<ThesisNode>(plan_, trunk_, training_, index_);
-  }
-  held_ = held_boxes(plan_, training_, index_);
-  residence_ = find_residence(plan_, trunk_, {&training_, &testing_}, index_);
-  compile(device);
-  make_slabs();
-}
-
-Node::~Node() = default;
-
-int initial_credit(const Plan& plan) {
-  constexpr int kOfAll = 64;
-  return std::max(4, kOfAll / std::max(1, static_cast<int>(plan.members.size())));
-}
-
-/// The samples of a computing task, counted among the samples of the node's shard.
-SampleRange Node::shard_samples(const Task& task) const {
-  const int count = tile_samples(task.stage).count;
-  return {task.micro_batch * count, count};
-}
-
-std::size_t Node::values_of(const Task& sent) const { return convoy::values_of(sent, trunk_); }
-
-/// The number of values of a box of the maps of a sum.
-std::size_t Node::values_in(const Box& box, const Task& sum) const {
-  return maps_shape(trunk_, sum.stage, box.samples.count, box.channels.count).size();
-}
-
-bool Node::joins_gradients(int stage) const {
-  const auto s = static_cast<std::size_t>(stage);
-  return has_several_rows(plan_.stages[s]) && has_parameters(trunk_[s]);
-}
+    : plan_(plan, trunk, index),
+      thesis_(plan_.thesis ? std::make_unique<ThesisNode>(plan_.plan, plan_.trunk, plan_.training, index) : nullptr),
+      schedule_(plan_),
+      host_(plan_, thesis_.get()),
+      shards_(plan_, host_, sends_weights(), device),
+      sums_(plan_, schedule_, host_, flights_, carrier),
+      weight_sums_(plan_, plan_.training, flights_),
+      statistics_(plan_, flights_),
+      outbox_(
+          plan_, schedule_, carrier,
+          [this](const Task& sent, std::size_t first, std::size_t count, std::byte* to) {
+            encode(sent, first, count, to);
+          },
+          most_values),
+      updates_(updates(plan_.training, index)),
+      seconds_(trunk.size(), 0.0) {}
 
 // ---- the course of a step ------------------------------------------------------------------------------------------
 
 void Node::begin(const StepWork& work, const Pixels* images) {
   invariant(finished(), "a step begins only after the step before it has finished");
-  invariant(!work.pass || work.scales.size() == static_cast<std::size_t>(trunk_[0].channels),
+  invariant(!work.pass || work.scales.size() == static_cast<std::size_t>(trunk()[0].channels),
             "each channel of the images has a scale");
   work_ = work;
-  if (work.pass) pass_ = *work.pass;
-  heads_.clear();
-  const bool training = work.update || work.trains();
-  graph_ = training ? &training_ : &testing_;
-  followers_ = training ? &training_followers_ : &testing_followers_;
-  if (work.pass) normaliser_.use(work.scales);
+  if (work.pass) {
+    pass_ = *work.pass;
+    host_.use(work.scales);
+  }
   if (images != nullptr) {
-    if (!sent_ahead_) take_images(*images);
-    for (int m = 0; m < plan_.micro_batches; ++m) normalise(m, pixels_.box.samples);
+    if (!sent_ahead_) host_.take_images(*images);
+    host_.normalise_all();
   }
-  for (Input& input : inputs_) input.written.assign(static_cast<std::size_t>(plan_.micro_batches), false);
-  missing_.assign(graph_->tasks.size(), 0);
-  done_.assign(graph_->tasks.size(), false);
-  gradients_left_ = 0;
-  added_.clear();
-  shared_.clear();
+  shards_.begin_step();
+  sums_.begin_step();
   const bool sent_ahead = std::exchange(sent_ahead_, false);
-  for (std::size_t i = 0; i < graph_->tasks.size(); ++i) {
-    const Task& each = graph_->tasks[i];
-    done_[i] = !is_in(each, work) || (sent_ahead && goes_ahead(each));
-    if (done_[i]) continue;
-    missing_[i] = static_cast<std::size_t>(
-        std::ranges::count_if(each.after, [&](int before) { return is_in(task(before), work); }));
-    if (each.kind == TaskKind::head) heads_.push_back(static_cast<int>(i));
-    if (each.node == index_ || each.to == index_) ++left_;
-    if (finds_gradients(each)) ++gradients_left_;
-    if (each.node == index_ && needs_credit(each, *graph_, plan_)) parts_to_send_.push_back(static_cast<int>(i));
-  }
-  for (std::size_t i = 0; i < missing_.size(); ++i) {
-    if (missing_[i] == 0 && !done_[i] && graph_->tasks[i].node == index_) make_ready(static_cast<int>(i));
-  }
-}
-
-void Node::take_images(const Pixels& images) { std::ranges::copy(images.span(), pixels_.values.data()); }
-
-/// Normalises the images of these samples of a micro-batch.
-void Node::normalise(int micro_batch, SampleRange samples) {
-  normaliser_.normalise(pixels_.values, pixels_.place(micro_batch, samples), maps_.at(Source::kImages).values);
+  const std::vector<int> free = schedule_.begin(work, [&](const Task& task) { return sent_ahead && goes_ahead(task); });
+  outbox_.begin_step();
+  for (const int index : free) make_ready(index);
 }
 
 /// Whether send_ahead() sends the values of a task.
 bool Node::goes_ahead(const Task& task) const {
-  return task.kind == TaskKind::send && task.node == index_ && task.stage == Source::kImages && task.after.empty();
+  return task.kind == TaskKind::send && task.node == plan_.index && task.stage == Source::kImages && task.after.empty();
 }
 
 void Node::send_ahead(const Pixels& images) {
-  if (graph_ != &training_) return;
-  invariant(outputs_ready() == static_cast<int>(heads_.size()), "the images of the step before are in use no more");
-  take_images(images);
-  shared_.clear();
-  for (std::size_t i = 0; i < training_.tasks.size(); ++i) {
-    if (goes_ahead(training_.tasks[i])) send_values(static_cast<int>(i));
+  if (!schedule_.is_training()) return;
+  invariant(outputs_ready() == static_cast<int>(schedule_.heads().size()),
+            "the images of the step before are in use no more");
+  host_.take_images(images);
+  std::vector<int> tasks;
+  for (std::size_t i = 0; i < graph().tasks.size(); ++i) {
+    if (goes_ahead(graph().tasks[i])) tasks.push_back(static_cast<int>(i));
   }
-  shared_.clear();
+  outbox_.send_ahead(tasks);
   sent_ahead_ = true;
 }
 
-/// Whether the node knows more of its own filters' gradients after a task.
-bool Node::finds_gradients(const Task& task) const {
-  if (task.node != index_) return false;
-  return task.kind == TaskKind::filter_sum || (task.kind == TaskKind::backward_filters && !joins_gradients(task.stage));
-}
-
+/// A task of the node waits for no other any more.
 void Node::make_ready(int index) {
-  switch (task(index).kind) {
+  const Task& task = schedule_.task(index);
+  switch (task.kind) {
     case TaskKind::send:
-      if (!needs_credit(task(index), *graph_, plan_)) return send(index);
-      done_[static_cast<std::size_t>(index)] = true;  // the values to send are known
-      return send_parts();
+      if (needs_credit(task, schedule_.graph(), plan_.plan)) return finish_all(outbox_.offer_part(index));
+      passes_on(task, schedule_.graph()) ? outbox_.pass_on(index) : outbox_.send(index);
+      return finish(index);
     case TaskKind::head:
       if (!work_.trains()) finish(index);
       return;
     case TaskKind::head_update: return finish(index);  // the node's owner updates the heads
     case TaskKind::sum:
-      if (task(index).after.empty()) add_up(index);  // a sum without addends is set to zero
-      return finish(index);                          // other sums were computed as their addends arrived
-    default: break;
+      if (task.after.empty()) sums_.add_up(index);  // a sum without addends is set to zero
+      return finish(index);                         // other sums were computed as their addends arrived
+    default: schedule_.make_ready(index);
   }
-  ready_.insert(index);
 }
 
 void Node::finish(int index) {
-  --left_;
-  done_[static_cast<std::size_t>(index)] = true;
-  if (finds_gradients(task(index))) --gradients_left_;
-  if (task(index).kind == TaskKind::backward_input) {
-    for (const int follower : (*followers_)[static_cast<std::size_t>(index)]) {
-      if (task(follower).node != index_ || task(follower).kind != TaskKind::sum) continue;
-      if (adds_here(task(follower).stage)) continue;
-      for (const int added : add_up(follower)) finish(added);
+  const std::vector<int> free = schedule_.finish(index);
+  if (schedule_.task(index).kind == TaskKind::backward_input) {
+    for (const int follower : schedule_.followers(index)) {
+      const Task& task = schedule_.task(follower);
+      if (task.node != plan_.index || task.kind != TaskKind::sum || plan_.adds_here(task.stage)) continue;
+      finish_all(sums_.add_up(follower));
     }
   }
-  release(index);
+  for (const int each : free) make_ready(each);
 }
 
-void Node::release(int index) {
-  for (const int follower : (*followers_)[static_cast<std::size_t>(index)]) {
-    if (task(follower).node != index_ || !is_in(task(follower), work_)) continue;
-    if (--missing_[static_cast<std::size_t>(follower)] == 0) make_ready(follower);
-  }
+void Node::finish_all(const std::vector<int>& tasks) {
+  for (const int each : tasks) finish(each);
 }
 
-const Tensor& Node::output(std::size_t number) const { return maps_.at(outputs_[number]).values; }
-
-int Node::outputs_ready() const {
-  const auto waits = [this](int head) { return missing_[static_cast<std::size_t>(head)] > 0; };
-  return static_cast<int>(std::ranges::find_if(heads_, waits) - heads_.begin());
-}
+const Tensor& Node::output(std::size_t number) const { return host_.maps(outputs_of(trunk())[number])->values; }
 
 void Node::give_gradients(const std::vector<const Tensor*>& gradients, int micro_batch) {
-  const int head = heads_[static_cast<std::size_t>(micro_batch)];
-  const int count = micro_batch_size(plan_);
+  const std::vector<int> outputs = outputs_of(trunk());
+  const int count = micro_batch_size(plan_.plan);
   const SampleRange samples{micro_batch * count, count};
-  for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    const std::size_t each = gradients[i]->size() / static_cast<std::size_t>(plan_.batch);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::size_t each = gradients[i]->size() / static_cast<std::size_t>(plan_.plan.batch);
     const std::size_t first = each * static_cast<std::size_t>(samples.first);
     const std::span<const float> part =
         gradients[i]->span().subspan(first, each * static_cast<std::size_t>(samples.count));
-    std::ranges::copy(part, gradients_.at(outputs_[i]).values.data() + first);
+    std::ranges::copy(part, host_.gradient(outputs[i]).values.data() + first);
   }
-  finish(head);
+  finish(schedule_.heads()[static_cast<std::size_t>(micro_batch)]);
 }
 
 bool Node::work() {
-  if (ready_.empty()) return false;
-  const int index = *ready_.begin();
-  ready_.erase(ready_.begin());
-  const Task& next = task(index);
+  const std::optional<int> next = schedule_.take_ready();
+  if (!next) return false;
   const Stopwatch watch;
-  switch (next.kind) {
-    case TaskKind::forward: forward(next); break;
-    case TaskKind::backward_input: backward_input(next); break;
-    case TaskKind::layers: thesis_->layers(next.stage, pass_, maps_.at(next.stage)); break;
-    case TaskKind::layers_backward: thesis_->layers_backward(next.stage, gradients_.at(next.stage)); break;
-    case TaskKind::backward_filters: backward_filters(next); break;
-    case TaskKind::filter_sum: sum_filters(next); break;
-    case TaskKind::statistics: find_statistics(next); break;
-    case TaskKind::join_statistics: join_statistics(next); break;
-    case TaskKind::take_statistics: take_statistics(next); break;
-    case TaskKind::update: update(next); break;
-    default: invariant(false, "heads, sums and sends never become ready tasks of work()");
-  }
-  seconds_[static_cast<std::size_t>(next.stage)] += watch.seconds();
-  finish(index);
+  const Task& task = schedule_.task(*next);
+  run(task);
+  seconds_[static_cast<std::size_t>(task.stage)] += watch.seconds();
+  finish(*next);
   return true;
 }
 
-std::optional<int> Node::awaited_sender() const {
-  if (graph_ == nullptr) return std::nullopt;
-  for (std::size_t i = 0; i < graph_->tasks.size(); ++i) {
-    const Task& each = graph_->tasks[i];
-    if (each.kind == TaskKind::send && each.to == index_ && !done_[i]) return each.node;
+void Node::run(const Task& task) {
+  const int stage = task.stage;
+  switch (task.kind) {
+    case TaskKind::forward: return shards_.forward(task, pass_);
+    case TaskKind::backward_input: return shards_.backward_input(task);
+    case TaskKind::layers: return thesis_->layers(stage, pass_, *host_.maps(stage));
+    case TaskKind::layers_backward: return thesis_->layers_backward(stage, host_.gradient(stage));
+    case TaskKind::backward_filters:
+      shards_.tile(stage)->backward_filters();
+      if (plan_.joins_gradients(stage)) weight_sums_.take_own(stage, shards_.tile(stage)->gradients());
+      return;
+    case TaskKind::filter_sum: return weight_sums_.add_up(task);
+    case TaskKind::statistics: return statistics_.take_own(stage, shards_.find_statistics(task));
+    case TaskKind::join_statistics: return statistics_.join(task);
+    case TaskKind::take_statistics: return shards_.take_statistics(task, statistics_.joint(task));
+    case TaskKind::update: return update(task);
+    default: invariant(false, "heads, sums and sends never become ready tasks of work()");
   }
-  return std::nullopt;
 }
+
+/// Updates the node's tile of a stage. A shard updates all its filters: where the node does not know the sum of the
+/// gradients, the owner's weights replace the values that this gives, and their moments are never read.
+void Node::update(const Task& task) {
+  Shard& shard = *shards_.tile(task.stage);
+  if (plan_.joins_gradients(task.stage)) shard.set_gradients(weight_sums_.of(task.stage));
+  shard.update(*work_.update);
+}
+
+// ---- sending -------------------------------------------------------------------------------------------------------
+
+void Node::encode(const Task& sent, std::size_t first, std::size_t count, std::byte* to) {
+  if (carries_images(sent)) return host_.encode_pixels(sent, first, count, to);
+  const std::uint64_t seed = pass_.seed + name_of_values(sent) + first;
+  const bool of_weights = concerns_weights(sent);
+  if (!of_weights && !carries_statistics(sent)) return host_.encode_values(sent, first, count, seed, to);
+  // All parcels of the task are cut from one copy.
+  if (first == 0) of_weights ? put_weights_to_send(sent) : statistics_.put_to_send(sent, to_send_);
+  const std::span<const float> values = std::span<const float>(to_send_).subspan(first, count);
+  const NumberType type = wire_type(sent, plan_.plan);
+  type == NumberType::int8 ? encode_by_chance(values, to, seed) : convoy::encode(type, values, to);
+}
+
+void Node::put_weights_to_send(const Task& sent) {
+  if (sent.cargo != Cargo::weights) return weight_sums_.put_to_send(sent, to_send_);
+  const ShardState state = sends_weights() ? slice(thesis_->weights(static_cast<std::size_t>(sent.stage)), sent.filters)
+                                           : shards_.state(sent.stage, sent.filters);
+  to_send_.clear();
+  for (const Parameter& each : state.parameters) {
+    to_send_.insert(to_send_.end(), each.value.span().begin(), each.value.span().end());
+  }
+}
+
+// ---- receiving -----------------------------------------------------------------------------------------------------
+
+/// Returns the number of values in a parcel. Throws Error unless they are the next values of a task that sends here.
+std::size_t Node::expect_due(int from, int index, std::size_t first, const Bytes& bytes) const {
+  if (!schedule_.has_begun() || !schedule_.is_task(index) || schedule_.task(index).kind != TaskKind::send ||
+      schedule_.task(index).to != plan_.index || schedule_.task(index).node != from || schedule_.is_done(index)) {
+    fail("values of task {} came from node {}, which has no such task to send here in this step", index, from);
+  }
+  const Task& sent = schedule_.task(index);
+  const std::size_t all = values_of(sent, trunk());
+  const auto flight = flights_.find(index);
+  const std::size_t received = flight == flights_.end() ? 0 : flight->second.received;
+  const NumberType type = wire_type(sent, plan_.plan);
+  const std::size_t size = bytes.values.size();
+  const std::size_t count =
+      carries_images(sent) ? size : values_in(type, size);  // 0: they are no whole number of values
+  if (first != received || count == 0 || count > all - first) {
+    fail("{} bytes from value {} on of task {} came where values {} to {} are due, in {}", size, first, index, received,
+         all, carries_images(sent) ? "pixels" : to_string(type));
+  }
+  return count;
+}
+
+void Node::receive(int from, int index, std::size_t first, const Bytes& bytes) {
+  const std::size_t count = expect_due(from, index, first, bytes);
+  const Task& sent = schedule_.task(index);
+  Flight& flight = flights_[index];
+  flight.received += count;
+  if (sent.cargo == Cargo::part) return take_part(index, bytes);
+  const bool passed_on = outbox_.is_passed_on(index);
+  const bool used_whole = concerns_weights(sent) || carries_statistics(sent);
+  if (passed_on) outbox_.keep(index, bytes);
+  if (carries_images(sent)) {
+    host_.place_pixels(sent, first, bytes);
+  } else if (used_whole) {
+    if (!passed_on || !is_of_one_holder(sent)) flight.held.push_back(as_kept(sent, plan_.plan, bytes));
+  } else if (!passed_on) {
+    host_.place(sent, first, as_kept(sent, plan_.plan, bytes));
+  }
+  if (flight.received == values_of(sent, trunk())) take_whole(index);
+}
+
+/// Takes values of one node's part of a gradient.
+void Node::take_part(int index, const Bytes& bytes) {
+  const Task& sent = schedule_.task(index);
+  std::deque<Bytes>& held = flights_.at(index).held;
+  const bool limited = needs_credit(sent, schedule_.graph(), plan_.plan);
+  if (limited && held.size() >= static_cast<std::size_t>(initial_credit(plan_.plan))) {
+    fail("more parts of a gradient came than the credit allows");
+  }
+  held.push_back(as_kept(sent, plan_.plan, bytes));
+  for (const int follower : schedule_.followers(index)) finish_all(sums_.add_up(follower));
+}
+
+/// All values of a send have arrived.
+void Node::take_whole(int index) {
+  const Task& sent = schedule_.task(index);
+  // A filter_sum or join_statistics takes the values.
+  if (is_of_one_holder(sent) && !outbox_.is_passed_on(index)) return finish(index);
+  if (sent.cargo == Cargo::weights) take_weights(index);
+  if (sent.cargo == Cargo::filter_sum) weight_sums_.take_sum(index);
+  if (is_joint(sent)) statistics_.take_joint(index);
+  if (carries_images(sent)) host_.normalise(sent.micro_batch, sent.samples);
+  flights_.erase(index);
+  finish(index);
+}
+
+/// Takes parameters that another member sends: filters that it owns or, in the thesis' exchange, the weights from the
+/// master to a slave and the updated weights from a slave to the master.
+void Node::take_weights(int index) {
+  const Task& sent = schedule_.task(index);
+  // A master passes on weights that it updates itself. They may arrive after its forward pass, and would replace later ones.
+  const bool owns_them = plan_.joins_gradients(sent.stage) && takes_sums(plan_.plan, sent.node, plan_.index);
+  if (plan_.is_master() && owns_them) return;
+  convoy::take_floats(flights_.at(index), sent, plan_.plan, values_of(sent, trunk()), scratch_);
+  const auto stage = static_cast<std::size_t>(sent.stage);
+  if (sends_weights()) return put_weights(sent.filters, scratch_, held(stage), thesis_->weights(stage));
+  shards_.take_weights(sent.stage, sent.filters, scratch_);
+}
+
+// ---- gradients and state -------------------------------------------------------------------------------------------
 
 double Node::gradient_squares() const {
   double sum = 0.0;
-  for (std::size_t s = 0; s < pieces_.size(); ++s) {
-    const std::vector<Piece>& pieces = pieces_[s];
-    if (pieces.empty() || !pieces.front().backward) continue;
-    if (!joins_gradients(static_cast<int>(s))) {
-      sum += convoy::gradient_squares(*pieces.front().shard);
+  for (std::size_t s = 0; s < trunk().size(); ++s) {
+    const int stage = static_cast<int>(s);
+    if (!shards_.goes_backward(stage)) continue;
+    if (!plan_.joins_gradients(stage)) {
+      sum += convoy::gradient_squares(*shards_.tile(stage));
     } else if (const FilterRange owned = own(s); owned.count > 0) {
-      const int first = owned.first - pieces.front().filters.first;
-      for (const Tensor& gradient : filter_sums_.at(static_cast<int>(s))) {
+      const int first = owned.first - plan_.tile(stage).filters.first;
+      for (const Tensor& gradient : weight_sums_.of(stage)) {
         if (gradient.size() > 0) sum += sum_of_squares<float>(gradient.samples(first, owned.count));
       }
     }
@@ -240,55 +302,53 @@ double Node::gradient_squares() const {
   return sum;
 }
 
+ShardState Node::gradients(std::size_t stage, FilterRange filters) const {
+  const int s = static_cast<int>(stage);
+  ShardState state = gradient_state(*shards_.tile(s));
+  if (plan_.joins_gradients(s)) {
+    const std::vector<Tensor>& sums = weight_sums_.of(s);
+    for (std::size_t p = 0; p < sums.size(); ++p) {
+      if (sums[p].size() > 0) state.parameters[p].value = sums[p];
+    }
+  }
+  return slice(state, {filters.first - plan_.tile(s).filters.first, filters.count});
+}
+
 std::vector<std::uint32_t> Node::broken_stages() const {
   std::vector<std::uint32_t> broken;
-  for (std::size_t s = 0; s < trunk_.size(); ++s) {
-    if (own(s).count > 0 && !pieces_[s].front().shard->finite()) broken.push_back(static_cast<std::uint32_t>(s));
+  for (std::size_t s = 0; s < trunk().size(); ++s) {
+    if (own(s).count > 0 && !shards_.tile(static_cast<int>(s))->finite())
+      broken.push_back(static_cast<std::uint32_t>(s));
   }
   return broken;
 }
 
-// ---- state ---------------------------------------------------------------------------------------------------------
-
 std::size_t Node::bytes_due() const {
   double bytes = 0.0;
-  for (const Task& each : training_.tasks) {
-    if (each.to == index_) bytes += bytes_of(each, plan_, trunk_);
+  for (const Task& each : graph().tasks) {
+    if (each.to == plan_.index) bytes += bytes_of(each, plan_.plan, trunk());
   }
   return static_cast<std::size_t>(bytes);
 }
 
 FilterRange Node::own(std::size_t stage) const {
-  return stage < trunk_.size() ? own_filters(plan_, stage, index_) : FilterRange{};
+  return stage < trunk().size() ? own_filters(plan_.plan, stage, plan_.index) : FilterRange{};
 }
 
 FilterRange Node::held(std::size_t stage) const {
-  return stage < trunk_.size() ? held_[stage].channels : FilterRange{};
-}
-
-ShardState Node::state(std::size_t stage, FilterRange filters) const {
-  const Piece& tile = pieces_[stage].front();
-  return slice(tile.shard->state(), {filters.first - tile.filters.first, filters.count});
+  return stage < trunk().size() ? plan_.held[stage].channels : FilterRange{};
 }
 
 std::vector<FilterState> Node::own_states() const {
   std::vector<FilterState> states;
-  for (std::size_t s = 0; s < trunk_.size(); ++s) {
+  for (std::size_t s = 0; s < trunk().size(); ++s) {
     if (own(s).count > 0) states.push_back({s, own(s), state(s, own(s))});
   }
   return states;
 }
 
 void Node::set_state(std::size_t stage, FilterRange filters, const ShardState& state) {
-  const auto part_of = [&](FilterRange some) { return slice(state, {some.first - filters.first, some.count}); };
-  for (Piece& piece : pieces_[stage]) {
-    const FilterRange here = common(piece.filters, filters);
-    if (here.count == 0) continue;
-    use_fresh(piece);
-    ShardState whole = piece.shard->state();
-    paste(part_of(here), {here.first - piece.filters.first, here.count}, whole);
-    piece.shard->set_state(whole);
-  }
+  shards_.set_state(static_cast<int>(stage), filters, state);
   if (sends_weights()) paste(state, filters, thesis_->weights(stage));
 }
 

@@ -1,6 +1,6 @@
-// The computing tasks of a node: they write maps from slabs to shards, run the shards, and read the results back.
+// The passes of a node's shards: maps come from other shards or from the host, and results go there.
 
-#include "exchange/node_parts.hpp"
+#include "exchange/shard_pieces.hpp"
 
 namespace convoy {
 namespace {
@@ -12,27 +12,18 @@ std::size_t map_of(const DeviceTensor& tensor) {
 
 }  // namespace
 
-/// The slab that the shards of a stage write in the forward pass.
-Slab& Node::made(int stage) { return thesis_ != nullptr ? thesis_->convolved(stage) : maps_.at(stage); }
-
-/// The slab with the gradient with respect to made(stage).
-Slab& Node::gradient_by_made(int stage) {
-  if (thesis_ != nullptr) return thesis_->convolved_gradient(stage);
-  return everywhere(stage) ? parts_.at(stage) : gradients_.at(stage);
-}
-
 /// Collects the channels `joined` of the input reads_of()[number] of a task's stage, for the task's samples. The
 /// channels that the node lacks are 0. `map` is the number of values of one channel of one sample. The result is valid
 /// until the next call.
-std::span<const float> Node::gather(const std::vector<Read>& reads, std::size_t number, FilterRange joined,
-                                    const Task& task, std::size_t map) {
+std::span<const float> NodeShards::gather(const std::vector<Read>& reads, std::size_t number, FilterRange joined,
+                                          const Task& task, std::size_t map) {
   std::vector<const Read*> wanted;
   for (const Read& read : reads) {
     if (read.number == number) wanted.push_back(&read);
   }
-  const SampleRange samples = tile_samples(task.stage);
+  const SampleRange samples = plan_.samples(task.stage);
   if (wanted.size() == 1 && wanted[0]->stage != Source::kZeros && wanted[0]->channels.count == joined.count) {
-    const Slab& slab = maps_.at(wanted[0]->stage);
+    const Slab& slab = *host_.maps(wanted[0]->stage);
     const SampleRange there = slab.place(task.micro_batch, samples);
     if (slab.channels() == wanted[0]->channels) return slab.values.samples(there.first, there.count);
   }
@@ -40,7 +31,7 @@ std::span<const float> Node::gather(const std::vector<Read>& reads, std::size_t 
   scratch_.assign(sample * static_cast<std::size_t>(samples.count), 0.0F);
   for (const Read* read : wanted) {
     if (read->stage == Source::kZeros) continue;
-    Slab& slab = maps_.at(read->stage);
+    Slab& slab = *host_.maps(read->stage);
     const int first = slab.place(task.micro_batch, samples).first;
     float* to = scratch_.data() + static_cast<std::size_t>(read->at - joined.first) * map;
     for (int n = 0; n < samples.count; ++n) {
@@ -52,15 +43,15 @@ std::span<const float> Node::gather(const std::vector<Read>& reads, std::size_t 
 
 /// Returns the input of a forward task on the device. Stages that read the same samples of the same sources share one
 /// tensor, which is filled once for each micro-batch.
-const DeviceTensor& Node::input_of(const Task& task) {
+const DeviceTensor& NodeShards::input_of(const Task& task) {
   const auto stage = static_cast<std::size_t>(task.stage);
   Input& input = inputs_[input_of_[stage]];
   if (input.maps == nullptr) return *made_[static_cast<std::size_t>(input.from[0].stage)];
   const auto micro_batch = static_cast<std::size_t>(task.micro_batch);
   if (input.written[micro_batch]) return *input.maps;
   input.written[micro_batch] = true;
-  if (residence_.inputs[stage][0]) {
-    join_here(input.from, shard_samples(task), *input.maps);
+  if (plan_.residence.inputs[stage][0]) {
+    join_here(input.from, plan_.shard_samples(task), *input.maps);
   } else {
     write_input(task, input);
   }
@@ -68,41 +59,41 @@ const DeviceTensor& Node::input_of(const Task& task) {
 }
 
 /// Writes an input from the host to the device.
-void Node::write_input(const Task& task, Input& input) {
+void NodeShards::write_input(const Task& task, Input& input) {
   // Takes all channels that the node has of these samples, because the other stages that share this input may need
   // other channels.
   std::vector<Read> reads;
   int at = 0;
   for (const Source& source : input.from) {
-    const auto slab = maps_.find(source.stage);
-    if (slab != maps_.end() && common(slab->second.box.samples, input.samples) == input.samples) {
-      const FilterRange here = common(source.channels, slab->second.channels());
+    const Slab* slab = host_.maps(source.stage);
+    if (slab != nullptr && common(slab->box.samples, input.samples) == input.samples) {
+      const FilterRange here = common(source.channels, slab->channels());
       if (here.count > 0) reads.push_back({0, source.stage, here, at + here.first - source.channels.first});
     }
     at += source.channels.count;
   }
-  input.maps->write(shard_samples(task), gather(reads, 0, {0, at}, task, map_of(*input.maps)));
+  input.maps->write(plan_.shard_samples(task), gather(reads, 0, {0, at}, task, map_of(*input.maps)));
 }
 
 /// Brings the maps that a shard's Add layers add.
-void Node::take_added(const Task& task, Piece& piece) {
+void NodeShards::take_added(const Task& task, Piece& piece) {
   const auto stage = static_cast<std::size_t>(task.stage);
-  const std::vector<Sources> reads = reads_of(trunk_, stage);
+  const std::vector<Sources> reads = reads_of(plan_.trunk, stage);
   for (std::size_t i = 0; i < piece.added.size(); ++i) {
     const Sources& from = reads[i + 1];
     if (piece.added[i] == nullptr) {
       piece.shard->connect(i, *made_[static_cast<std::size_t>(from[0].stage)]);
-    } else if (residence_.inputs[stage][i + 1]) {
-      join_here(from, shard_samples(task), *piece.added[i]);
+    } else if (plan_.residence.inputs[stage][i + 1]) {
+      join_here(from, plan_.shard_samples(task), *piece.added[i]);
     } else {
       const std::size_t map = map_of(*piece.added[i]);
-      piece.added[i]->write(shard_samples(task), gather(piece.reads, i + 1, piece.filters, task, map));
+      piece.added[i]->write(plan_.shard_samples(task), gather(piece.reads, i + 1, piece.filters, task, map));
     }
   }
 }
 
 /// Puts maps of the node's own shards together on the device.
-void Node::join_here(const Sources& from, SampleRange samples, DeviceTensor& joined) const {
+void NodeShards::join_here(const Sources& from, SampleRange samples, DeviceTensor& joined) const {
   int at = 0;
   for (const Source& source : from) {
     if (source.stage != Source::kZeros) {
@@ -148,40 +139,40 @@ void write_maps(Slab& from, SampleRange samples, const Box& tile, DeviceTensor& 
 
 /// Takes samples of a shard's maps, which are ready. They are copied to their place in the node's maps where they are needed
 /// on the host.
-void Node::take_made(const Piece& piece, const DeviceTensor& maps, SampleRange samples) {
+void NodeShards::take_made(const Piece& piece, const DeviceTensor& maps, SampleRange samples) {
   made_[static_cast<std::size_t>(piece.stage)] = &maps;
-  if (samples.count == 0 || !leaves(piece.stage)) return;
-  const Box tile{piece.filters, tile_samples(piece.stage)};
-  read_maps(maps, samples, tile, made(piece.stage), scratch_);
+  if (samples.count == 0 || !plan_.leaves(piece.stage)) return;
+  const Box tile{piece.filters, plan_.samples(piece.stage)};
+  read_maps(maps, samples, tile, host_.made(piece.stage), scratch_);
 }
 
 /// Copies samples of the gradient with respect to a shard's maps to the shard's device, unless it is there.
-void Node::write_gradient(Piece& piece, SampleRange samples) {
-  if (adds_here(piece.stage)) return;
-  const Box tile{piece.filters, tile_samples(piece.stage)};
-  write_maps(gradient_by_made(piece.stage), samples, tile, *piece.gradient, scratch_);
+void NodeShards::write_gradient(Piece& piece, SampleRange samples) {
+  if (plan_.adds_here(piece.stage)) return;
+  const Box tile{piece.filters, plan_.samples(piece.stage)};
+  write_maps(host_.gradient_by_made(piece.stage), samples, tile, *piece.gradient, scratch_);
 }
 
-void Node::forward(const Task& task) {
+void NodeShards::forward(const Task& task, const Pass& pass) {
   const DeviceTensor& input = input_of(task);
-  for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
+  for (Piece& piece : pieces(task.stage)) {
     take_added(task, piece);
     use_fresh(piece);
-    const DeviceTensor& maps = piece.shard->forward(input, pass_, shard_samples(task));
-    take_made(piece, maps, piece.shard->spec().ready_after_forward(shard_samples(task), pass_));
+    const DeviceTensor& maps = piece.shard->forward(input, pass, plan_.shard_samples(task));
+    take_made(piece, maps, piece.shard->spec().ready_after_forward(plan_.shard_samples(task), pass));
   }
   // The device may still compute in the background. Waiting for it charges its seconds to this stage, not to the next.
   device_->finish();
 }
 
 /// Returns the gradient with respect to a shard's maps.
-const DeviceTensor& Node::gradient_for(const Piece& piece) const {
+const DeviceTensor& NodeShards::gradient_for(const Piece& piece) const {
   return piece.gradient != nullptr ? *piece.gradient : *gradient_by_[static_cast<std::size_t>(piece.stage)];
 }
 
-void Node::backward_input(const Task& task) {
-  const SampleRange samples = shard_samples(task);
-  for (Piece& piece : pieces_[static_cast<std::size_t>(task.stage)]) {
+void NodeShards::backward_input(const Task& task) {
+  const SampleRange samples = plan_.shard_samples(task);
+  for (Piece& piece : pieces(task.stage)) {
     if (!piece.backward) continue;
     const SampleRange there = piece.shard->spec().read_by_backward(samples);
     if (there.count > 0) write_gradient(piece, there);
@@ -194,23 +185,23 @@ void Node::backward_input(const Task& task) {
   device_->finish();
 }
 
-/// Adds a gradient with respect to the input reads_of()[number] of a stage to the parts_ of the stages that it reads.
+/// Adds a gradient with respect to the input reads_of()[number] of a stage to the parts of the stages that it reads.
 /// The gradient with respect to the input of an Add layer (number > 0) has only the channels of the piece's filters.
-void Node::add_to_parts(const Task& task, const Piece& piece, std::size_t number, const DeviceTensor& gradient) {
-  const SampleRange samples = shard_samples(task);
+void NodeShards::add_to_parts(const Task& task, const Piece& piece, std::size_t number, const DeviceTensor& gradient) {
+  const SampleRange samples = plan_.shard_samples(task);
   bool read_out = false;
   for (const Read& read : piece.reads) {
     if (read.number != number || read.stage < 0) continue;
-    const bool first =
-        first_part_.at(read.stage) == task.stage && &*std::ranges::find(piece.reads, read.stage, &Read::stage) == &read;
+    const bool first = host_.first_reader(read.stage) == task.stage &&
+                       &*std::ranges::find(piece.reads, read.stage, &Read::stage) == &read;
     const int at = read.at - (number > 0 ? piece.filters.first : 0);
-    if (adds_here(read.stage)) {
+    if (plan_.adds_here(read.stage)) {
       add_here(task, read, at, first, gradient);
       continue;
     }
-    Slab& slab = parts_.at(read.stage);
+    Slab& slab = host_.part(read.stage);
     const SampleRange all = slab.place(task.micro_batch, slab.box.samples);
-    const SampleRange there = slab.place(task.micro_batch, tile_samples(task.stage));
+    const SampleRange there = slab.place(task.micro_batch, plan_.samples(task.stage));
     if (first && there == all && read.channels == slab.channels() && gradient.shape().c == slab.channels().count) {
       gradient.read(samples, slab.values.samples(there.first, there.count));
       continue;
@@ -233,14 +224,14 @@ void Node::add_to_parts(const Task& task, const Piece& piece, std::size_t number
 
 /// Adds channels of a gradient, from `at` on, to the gradient with respect to the maps of the stage that they were read from,
 /// which stays on the device. The `first` of all readers overwrites what was there.
-void Node::add_here(const Task& task, const Read& read, int at, bool first, const DeviceTensor& gradient) {
+void NodeShards::add_here(const Task& task, const Read& read, int at, bool first, const DeviceTensor& gradient) {
   const auto stage = static_cast<std::size_t>(read.stage);
   Piece& piece = pieces_[stage].front();
   if (piece.gradient == nullptr) {
     gradient_by_[stage] = &gradient;  // as it stands
     return;
   }
-  const SampleRange samples = shard_samples(task);
+  const SampleRange samples = plan_.shard_samples(task);
   const bool whole = read.channels == piece.filters;
   if (first && !whole) {
     scratch_.assign(static_cast<std::size_t>(samples.count) * piece.gradient->shape().sample_size(), 0.0F);
@@ -248,6 +239,25 @@ void Node::add_here(const Task& task, const Read& read, int at, bool first, cons
   }
   const bool added = !first || !whole;
   piece.gradient->take_channels(gradient, {at, read.channels.count}, read.channels.first, added, samples);
+}
+
+// ---- statistics ----------------------------------------------------------------------------------------------------
+
+std::vector<float> NodeShards::find_statistics(const Task& task) {
+  Piece& piece = pieces(task.stage).front();
+  if (task.cargo == Cargo::moments) return piece.shard->moments();
+  const ShardSpec& spec = piece.shard->spec();
+  if (task.norm + 1 == batch_norms(spec.stage)) write_gradient(piece, {0, spec.batch});
+  return piece.shard->slopes(gradient_for(piece));
+}
+
+void NodeShards::take_statistics(const Task& task, std::span<const double> joint) {
+  Piece& piece = pieces(task.stage).front();
+  if (task.cargo == Cargo::slopes) return piece.shard->take_slopes(joint);
+  const DeviceTensor& maps = piece.shard->normalise(joint);
+  const ShardSpec& spec = piece.shard->spec();
+  if (task.norm + 1 == batch_norms(spec.stage)) take_made(piece, maps, {0, spec.batch});
+  device_->finish();
 }
 
 }  // namespace convoy

@@ -1,17 +1,17 @@
-// The private structs of Node. Only the sources of Node include this header.
+// The private structs of NodeShards. Only its sources include this header.
 #pragma once
 
-#include "exchange/node.hpp"
+#include "exchange/node_shards.hpp"
 
 namespace convoy {
 
 /// Parameters of filters, as they travel.
-struct Node::FreshWeights {
+struct NodeShards::FreshWeights {
   FilterRange filters;
   std::vector<float> values;
 };
 
-struct Node::Piece {
+struct NodeShards::Piece {
   int stage = 0;
   FilterRange filters;
   std::vector<Read> reads;
@@ -25,17 +25,11 @@ struct Node::Piece {
 };
 
 /// An input tensor on the node's device. Stages that read the same samples of the same sources share it.
-struct Node::Input {
+struct NodeShards::Input {
   Sources from;
   SampleRange samples;                 ///< of each micro-batch
   std::unique_ptr<DeviceTensor> maps;  ///< null where the input is another shard's maps
   std::vector<bool> written;           ///< by micro-batch, whether it was written in the current step
-};
-
-struct Node::Flight {
-  std::size_t received = 0;  ///< number of values that arrived
-  /// Values that cannot be used yet: addends before their turn, incomplete weights, gradients of weights.
-  std::deque<Bytes> held;
 };
 
 }  // namespace convoy

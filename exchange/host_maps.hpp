@@ -1,0 +1,65 @@
+// Maps, gradients and images of a node on the host: what it sends, receives, joins or adds up.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "core/images.hpp"
+#include "exchange/node_plan.hpp"
+#include "exchange/parcel.hpp"
+#include "exchange/slab.hpp"
+#include "exchange/thesis_node.hpp"
+
+namespace convoy {
+
+class HostMaps {
+ public:
+  /// Allocates the parts of maps and gradients that the node receives, computes or adds up. `thesis` is null in exchanges other
+  /// than the thesis'. Both must outlive the maps.
+  HostMaps(const NodePlan& plan, ThesisNode* thesis);
+
+  /// The slab of a stage's maps, or of the normalised images for Source::kImages; null where the node needs none.
+  Slab* maps(int stage) { return maps_.contains(stage) ? &maps_.at(stage) : nullptr; }
+  const Slab* maps(int stage) const { return maps_.contains(stage) ? &maps_.at(stage) : nullptr; }
+  /// The slab of the gradient with respect to a stage's maps, and that of the node's addend of it.
+  Slab& gradient(int stage) { return gradients_.at(stage); }
+  Slab& part(int stage) { return parts_.at(stage); }
+  /// The reading stage that overwrites part(stage); other readers add to it.
+  int first_reader(int stage) const { return first_part_.at(stage); }
+  /// The slab that the shards of a stage write in the forward pass, and that of the gradient with respect to it.
+  Slab& made(int stage) { return thesis_ != nullptr ? thesis_->convolved(stage) : maps_.at(stage); }
+  Slab& gradient_by_made(int stage);
+  /// The slab of which a send of maps or gradients carries values.
+  Slab& of(const Task& sent);
+
+  /// Takes the pixels of a whole batch.
+  void take_images(const Pixels& images);
+  /// Sets the mean and deviation of each channel with which images are normalised.
+  void use(const std::vector<ChannelScale>& scales) { normaliser_.use(scales); }
+  /// Normalises the images of these samples of a micro-batch.
+  void normalise(int micro_batch, SampleRange samples);
+  void normalise_all();
+
+  // Values first .. first + count - 1 of a send, in NCHW order.
+  /// Encodes values of maps or gradients. `seed` is that of the random rounding.
+  void encode_values(const Task& sent, std::size_t first, std::size_t count, std::uint64_t seed, std::byte* to);
+  void encode_pixels(const Task& sent, std::size_t first, std::size_t count, std::byte* to);
+  /// Puts values that have arrived, in kept_type(), in their place.
+  void place(const Task& sent, std::size_t first, const Bytes& bytes);
+  void place_pixels(const Task& sent, std::size_t first, const Bytes& bytes);
+
+ private:
+  const NodePlan& plan_;
+  ThesisNode* thesis_;
+  std::map<int, Slab> maps_;
+  BasicSlab<std::uint8_t> pixels_;  ///< the images as they travel, in the box of maps_.at(Source::kImages)
+  Normaliser normaliser_;
+  std::map<int, Slab> gradients_;
+  std::map<int, Slab> parts_;
+  std::map<int, int> first_part_;
+  AlignedVector<float> scratch_;
+};
+
+}  // namespace convoy

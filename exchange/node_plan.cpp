@@ -1,0 +1,27 @@
+#include "exchange/node_plan.hpp"
+
+#include "core/shard_state.hpp"
+
+namespace convoy {
+
+NodePlan::NodePlan(const Plan& whole, const std::vector<Stage>& stages, int node)
+    : plan(whole),
+      trunk(stages),
+      index(node),
+      thesis(!traits_of(plan.exchange).fused_stages),
+      training(make_task_graph(plan, trunk, true)),
+      testing(make_task_graph(plan, trunk, false)),
+      held(held_boxes(plan, training, index)),
+      residence(find_residence(plan, trunk, {&training, &testing}, index)) {}
+
+bool NodePlan::joins_gradients(int stage) const {
+  const auto s = static_cast<std::size_t>(stage);
+  return has_several_rows(plan.stages[s]) && has_parameters(trunk[s]);
+}
+
+bool NodePlan::finds_gradients(const Task& task) const {
+  if (task.node != index) return false;
+  return task.kind == TaskKind::filter_sum || (task.kind == TaskKind::backward_filters && !joins_gradients(task.stage));
+}
+
+}  // namespace convoy

@@ -1,0 +1,46 @@
+// A plan as one of its nodes sees it.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "plan/residence.hpp"
+#include "plan/task_graph.hpp"
+
+namespace convoy {
+
+struct NodePlan {
+  NodePlan(const Plan& whole, const std::vector<Stage>& stages, int node);
+
+  /// The node's tile of a stage; it has no filters where the node has none.
+  Tile tile(int stage) const { return tile_of(plan.stages[static_cast<std::size_t>(stage)], index); }
+  /// The samples of each micro-batch that the node's shards of a stage compute.
+  SampleRange samples(int stage) const { return held[static_cast<std::size_t>(stage)].samples; }
+  /// The samples of a computing task, counted among the samples of the node's shard.
+  SampleRange shard_samples(const Task& task) const {
+    const int count = samples(task.stage).count;
+    return {task.micro_batch * count, count};
+  }
+  /// Whether the node computes the stage because it reads its maps.
+  bool everywhere(int stage) const { return convoy::everywhere(plan.stages[static_cast<std::size_t>(stage)]); }
+  /// Whether a stage's maps are needed on the host.
+  bool leaves(int stage) const { return thesis || residence.leaves[static_cast<std::size_t>(stage)]; }
+  /// Whether the gradient with respect to a stage's maps stays on the device.
+  bool adds_here(int stage) const { return residence.gradients[static_cast<std::size_t>(stage)]; }
+  /// Whether several members find gradients of the same weights, so that owners add these up.
+  bool joins_gradients(int stage) const;
+  /// Whether the node knows more of its own filters' gradients after a task.
+  bool finds_gradients(const Task& task) const;
+  bool is_master() const { return index == training.master; }
+
+  Plan plan;
+  std::vector<Stage> trunk;
+  int index;
+  bool thesis;         ///< whether shards compute convolutions alone
+  TaskGraph training;  ///< of a training step, its update included
+  TaskGraph testing;
+  std::vector<Box> held;  ///< held_box() of this node, by stage
+  Residence residence;
+};
+
+}  // namespace convoy

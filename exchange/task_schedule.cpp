@@ -1,0 +1,65 @@
+#include "exchange/task_schedule.hpp"
+
+#include <algorithm>
+
+namespace convoy {
+
+TaskSchedule::TaskSchedule(const NodePlan& plan)
+    : plan_(plan), training_followers_(followers_of(plan.training)), testing_followers_(followers_of(plan.testing)) {}
+
+std::vector<int> TaskSchedule::begin(const StepWork& work, const std::function<bool(const Task&)>& done_before) {
+  work_ = work;
+  const bool training = work.update || work.trains();
+  graph_ = training ? &plan_.training : &plan_.testing;
+  followers_ = training ? &training_followers_ : &testing_followers_;
+  heads_.clear();
+  missing_.assign(graph_->tasks.size(), 0);
+  done_.assign(graph_->tasks.size(), false);
+  gradients_left_ = 0;
+  std::vector<int> free;
+  for (std::size_t i = 0; i < graph_->tasks.size(); ++i) {
+    const Task& each = graph_->tasks[i];
+    done_[i] = !is_in(each, work) || done_before(each);
+    if (done_[i]) continue;
+    missing_[i] = static_cast<std::size_t>(
+        std::ranges::count_if(each.after, [&](int before) { return is_in(task(before), work); }));
+    if (each.kind == TaskKind::head) heads_.push_back(static_cast<int>(i));
+    if (each.node == plan_.index || each.to == plan_.index) ++left_;
+    if (plan_.finds_gradients(each)) ++gradients_left_;
+    if (missing_[i] == 0 && each.node == plan_.index) free.push_back(static_cast<int>(i));
+  }
+  return free;
+}
+
+std::vector<int> TaskSchedule::finish(int index) {
+  --left_;
+  done_[static_cast<std::size_t>(index)] = true;
+  if (plan_.finds_gradients(task(index))) --gradients_left_;
+  std::vector<int> free;
+  for (const int follower : followers(index)) {
+    if (task(follower).node != plan_.index || !is_in(task(follower), work_)) continue;
+    if (--missing_[static_cast<std::size_t>(follower)] == 0) free.push_back(follower);
+  }
+  return free;
+}
+
+std::optional<int> TaskSchedule::take_ready() {
+  if (ready_.empty()) return std::nullopt;
+  return ready_.extract(ready_.begin()).value();
+}
+
+int TaskSchedule::heads_ready() const {
+  const auto waits = [this](int head) { return missing_[static_cast<std::size_t>(head)] > 0; };
+  return static_cast<int>(std::ranges::find_if(heads_, waits) - heads_.begin());
+}
+
+std::optional<int> TaskSchedule::awaited_sender() const {
+  if (graph_ == nullptr) return std::nullopt;
+  for (std::size_t i = 0; i < graph_->tasks.size(); ++i) {
+    const Task& each = graph_->tasks[i];
+    if (each.kind == TaskKind::send && each.to == plan_.index && !done_[i]) return each.node;
+  }
+  return std::nullopt;
+}
+
+}  // namespace convoy
