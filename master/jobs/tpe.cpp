@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
+#include <variant>
 
 #include "core/error.hpp"
 
@@ -10,7 +12,8 @@ namespace convoy {
 namespace {
 
 constexpr double kGoodPart = 0.15;  ///< the quantile of the paper
-constexpr int kCandidates = 24;     ///< values that are drawn from l(x) for each parameter
+constexpr int kCandidates = 24;     ///< settings that are drawn from l(x)
+constexpr int kExploring = 4;       ///< one in so many settings has choices at random
 constexpr double kNarrowest = 100;  ///< no normal distribution is narrower than the range over this
 
 /// The share of a normal distribution below x.
@@ -90,19 +93,30 @@ class Counts {
   double total_ = 0.0;
 };
 
-/// Of some draws from `good`, the one that is likeliest among good values compared with others.
+/// The densities of a parameter's values in the good observations and in the others.
 template <class Density>
-double best_draw(const Density& good, const Density& others, Random& random) {
-  double best = 0.0;
-  double best_quotient = -1.0;
-  for (int i = 0; i < kCandidates; ++i) {
-    const double x = good.draw(random);
-    const double quotient = good.at(x) / others.at(x);
-    if (quotient <= best_quotient) continue;
-    best = x;
-    best_quotient = quotient;
+struct Densities {
+  Density good;
+  Density others;
+};
+
+/// Draws a point of a parameter from the density of the good ones, and adds the logarithm of l / g to `gain`.
+template <class Density>
+double draw_from(const Densities<Density>& densities, Random& random, double& gain) {
+  const double x = densities.good.draw(random);
+  gain += std::log(densities.good.at(x) / densities.others.at(x));
+  return x;
+}
+
+using AnyDensities = std::variant<Densities<Parzen>, Densities<Counts>>;
+
+AnyDensities densities_of(const SearchedField& parameter, const std::vector<double>& good,
+                          const std::vector<double>& others) {
+  if (parameter.kind == SearchedField::Kind::choice) {
+    const long count = count_of(parameter);
+    return Densities<Counts>{Counts(good, count), Counts(others, count)};
   }
-  return best;
+  return Densities<Parzen>{Parzen(good), Parzen(others)};
 }
 
 }  // namespace
@@ -113,20 +127,32 @@ TrialSetting tpe_setting(const Space& space, const std::vector<Observation>& obs
   for (const Observation& each : observations) sorted.push_back(&each);
   std::ranges::stable_sort(sorted, {}, [](const Observation* each) { return each->cost; });
   const auto good = static_cast<std::size_t>(std::ceil(kGoodPart * static_cast<double>(sorted.size())));
-  TrialSetting setting;
+  std::vector<AnyDensities> densities;
   for (std::size_t i = 0; i < space.parameters.size(); ++i) {
-    const SearchedField& parameter = space.parameters[i];
     std::vector<double> good_points;
     std::vector<double> other_points;
     for (std::size_t o = 0; o < sorted.size(); ++o) {
-      (o < good ? good_points : other_points).push_back(unit_of(parameter, sorted[o]->setting[i]));
+      (o < good ? good_points : other_points).push_back(unit_of(space.parameters[i], sorted[o]->setting[i]));
     }
-    const double unit =
-        parameter.kind == SearchedField::Kind::choice
-            ? best_draw(Counts(good_points, count_of(parameter)), Counts(other_points, count_of(parameter)), random)
-            : best_draw(Parzen(good_points), Parzen(other_points), random);
-    setting.push_back(value_at(parameter, unit));
+    densities.push_back(densities_of(space.parameters[i], good_points, other_points));
   }
+  const bool exploring = random.below(kExploring) == 0;
+  std::vector<double> best;
+  double best_gain = 0.0;
+  for (int candidate = 0; candidate < kCandidates; ++candidate) {
+    std::vector<double> points;
+    double gain = 0.0;
+    for (const AnyDensities& each : densities) {
+      const bool at_random = exploring && std::holds_alternative<Densities<Counts>>(each);
+      points.push_back(at_random ? static_cast<double>(random.uniform())
+                                 : std::visit([&](const auto& of) { return draw_from(of, random, gain); }, each));
+    }
+    if (!best.empty() && gain <= best_gain) continue;
+    best = std::move(points);
+    best_gain = gain;
+  }
+  TrialSetting setting;
+  for (std::size_t i = 0; i < best.size(); ++i) setting.push_back(value_at(space.parameters[i], best[i]));
   return setting;
 }
 

@@ -243,22 +243,14 @@ std::size_t trials_to_valley(const std::string& method, int seed) {
   const Space space = space_from(fmt::format("method: {}\ntrials: 200\nseed: {}", method, seed),
                                  "a.rate: {log: [0.0001, 1]}, a.momentum: {linear: [0, 1]}, a.filters: {integer: [1, "
                                  "100]}, a.optimizer: {choice: [a, b, c]}");
-  std::size_t needed = 200;
-  bool found = false;
-  std::size_t trials = 0;
-  play(
-      space, ladder_of(space, 10),
-      [&](const TrialSetting& setting, int) {
-        ++trials;
-        const double accuracy = accuracy_in_valley(setting);
-        if (!found && accuracy > 0.9) {
-          found = true;
-          needed = trials;
-        }
-        return accuracy;
-      },
-      {}, 200);
-  return needed;
+  const Ladder ladder = ladder_of(space, 10);
+  RungResults results;
+  for (std::size_t trials = 1; trials < 200; ++trials) {
+    results = play(
+        space, ladder, [](const TrialSetting& setting, int) { return accuracy_in_valley(setting); }, results, trials);
+    if (results.back().accuracy > 0.9) return trials;
+  }
+  return 200;
 }
 
 TEST(Tpe, FindsTheBestInFewerTrialsThanRandom) {
@@ -271,22 +263,24 @@ TEST(Tpe, FindsTheBestInFewerTrialsThanRandom) {
   std::ranges::sort(tpe);
   std::ranges::sort(random);
   EXPECT_LT(2 * tpe[4], random[4]) << "medians of nine seeds";
-  EXPECT_LT(tpe[8], 120U);
+  EXPECT_LT(tpe[8], 150U) << "no seed keeps to a wrong choice";
 }
 
-/// Settings with which training diverges are avoided, and never the best.
+/// Settings far in the part where training diverges are avoided, though the best values border on it.
 TEST(Tpe, LearnsFromTrialsThatDiverged) {
-  const Space space = space_from("method: tpe\ntrials: 60\nseed: 3", "a.rate: {linear: [0, 1]}");
   int late = 0;
-  int trials = 0;
-  play(space, ladder_of(space, 10), [&](const TrialSetting& setting, int) {
-    const double rate = std::stod(setting[0]);
-    ++trials;
-    if (trials > 30 && rate > 0.5) ++late;
-    return rate > 0.5 ? NAN : 0.5 + rate;
-  });
-  EXPECT_EQ(trials, 60);
-  EXPECT_LE(late, 8) << "at random it would be half of 30";
+  for (int seed = 1; seed <= 4; ++seed) {
+    const Space space = space_from(fmt::format("method: tpe\ntrials: 60\nseed: {}", seed), "a.rate: {linear: [0, 1]}");
+    int trials = 0;
+    play(space, ladder_of(space, 10), [&](const TrialSetting& setting, int) {
+      const double rate = std::stod(setting[0]);
+      ++trials;
+      if (trials > 30 && rate > 0.65) ++late;
+      return rate > 0.5 ? NAN : 0.5 + rate;
+    });
+    EXPECT_EQ(trials, 60);
+  }
+  EXPECT_LE(late, 12) << "at random it would be 42 of 120";
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ class Searches : public Programs {
     std::vector<std::string> arguments{"search",   space(),   "--set", "conv2.filters=6", "--threads",
                                        "1",        "--batch", "50",    "--out",           folder(out),
                                        "--epochs", "1",       "--set", "dense1.units=16", "--checkpoint-seconds",
-                                       "0"};
+                                       "0.1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
