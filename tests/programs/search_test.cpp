@@ -29,9 +29,19 @@ class Searches : public Programs {
     return file;
   }
   std::vector<std::string> search(const std::string& out, std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments{"search",   space(),   "--set", "conv2.filters=6", "--threads",
-                                       "1",        "--batch", "50",    "--out",           folder(out),
-                                       "--epochs", "1",       "--set", "dense1.units=16", "--checkpoint-seconds",
+    std::vector<std::string> arguments{"search",
+                                       space(),
+                                       "--set",
+                                       "conv2.filters=6",
+                                       "--threads",
+                                       "1",
+                                       "--out",
+                                       folder(out),
+                                       "--epochs",
+                                       "1",
+                                       "--set",
+                                       "dense1.units=16",
+                                       "--checkpoint-seconds",
                                        "0.1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
