@@ -26,9 +26,8 @@ CLI::Option* add_set_option(CLI::App& command, std::vector<std::string>& set) {
 
 namespace {
 
-/// Defines the options for the net, the device and the output.
-void define_net(CLI::App& command, NetOptions& options) {
-  command.add_option("net", options.net, "net file, for example nets/lenet.yaml")->required();
+/// Defines the options for the fields of the net, the device and the output.
+void define_net_settings(CLI::App& command, NetOptions& options) {
   add_set_option(command, options.set);
   define_device_options(command, options.device, options.device_options,
                         "device of this machine; convoy-slave --list-devices lists them");
@@ -46,8 +45,13 @@ void define_net(CLI::App& command, NetOptions& options) {
       ->capture_default_str();
 }
 
-void define(CLI::App& command, NetOptions& options) {
-  define_net(command, options);
+/// Defines the net, and the options for its fields, the device and the output.
+void define_net(CLI::App& command, NetOptions& options) {
+  command.add_option("net", options.net, "net file, for example nets/lenet.yaml")->required();
+  define_net_settings(command, options);
+}
+
+void define_data(CLI::App& command, NetOptions& options) {
   command
       .add_option(
           "--data", options.data,
@@ -58,6 +62,11 @@ void define(CLI::App& command, NetOptions& options) {
   command.add_option("--seed", options.seed, "seed of all random numbers, a whole number from 0 on")
       ->check(any_whole_number())
       ->capture_default_str();
+}
+
+void define(CLI::App& command, NetOptions& options) {
+  define_net(command, options);
+  define_data(command, options);
 }
 
 void define(CLI::App& command, ClusterOptions& options) {
@@ -168,7 +177,8 @@ constexpr std::array kForSlaves{"least-slaves", "listen",    "insecure", "keys",
                                 "shares",       "wire",      "exchange", "layout",    "micro-batch",  "plan",
                                 "verify",       "objective", "idle-off", "power-from"};
 
-/// Removes the options for slaves from those of the run if the user now gives --slaves 0.
+}  // namespace
+
 RunOptions run_to_take_over(const CLI::App& command, RunOptions run) {
   const CLI::Option& slaves = *command.get_option("--slaves");
   if (slaves.count() > 0 && slaves.as<int>() == 0) {
@@ -176,6 +186,8 @@ RunOptions run_to_take_over(const CLI::App& command, RunOptions run) {
   }
   return run;
 }
+
+namespace {
 
 /// Defines --resume FOLDER, which reads the net and all options from the run, and --resume together with NET and --out.
 void define_resume(CLI::App& command, TrainOptions& options) {
@@ -209,24 +221,12 @@ void define_resume(CLI::App& command, TrainOptions& options) {
 
 }  // namespace
 
-void define(CLI::App& command, TrainOptions& options) {
-  define(command, options.net);
+void define_training(CLI::App& command, TrainOptions& options) {
+  define_net_settings(command, options.net);
+  define_data(command, options.net);
   define(command, options.cluster);
   command.add_option("--epochs", options.epochs, "passes over the training images (default: the net file's)")
       ->check(whole_number(1, 1000000));
-  command.add_option("--steps", options.steps, "stop after so many steps in all, with a checkpoint")
-      ->check(whole_number(1, 1000000000));
-  command.add_option("--out", options.out, "run folder (default: runs/NET-NUMBER)");
-  CLI::Option* weights = command.add_option("--weights", options.weights,
-                                            "start from these weights (.safetensors) instead of random ones");
-  command
-      .add_option("--except", options.except,
-                  "a layer that starts from random values although --weights is given, as for a new last layer; "
-                  "repeatable")
-      ->needs(weights)
-      ->allow_extra_args(false);
-  define_replicas(command, options);
-  define_resume(command, options);
   command
       .add_option(
           "--verify", options.cluster.verify,
@@ -248,6 +248,24 @@ void define(CLI::App& command, TrainOptions& options) {
                   "longest time between checkpoints on disk, in seconds")
       ->check(number(0.0, 1e9))
       ->capture_default_str();
+}
+
+void define(CLI::App& command, TrainOptions& options) {
+  command.add_option("net", options.net.net, "net file, for example nets/lenet.yaml")->required();
+  define_training(command, options);
+  command.add_option("--steps", options.steps, "stop after so many steps in all, with a checkpoint")
+      ->check(whole_number(1, 1000000000));
+  command.add_option("--out", options.out, "run folder (default: runs/NET-NUMBER)");
+  CLI::Option* weights = command.add_option("--weights", options.weights,
+                                            "start from these weights (.safetensors) instead of random ones");
+  command
+      .add_option("--except", options.except,
+                  "a layer that starts from random values although --weights is given, as for a new last layer; "
+                  "repeatable")
+      ->needs(weights)
+      ->allow_extra_args(false);
+  define_replicas(command, options);
+  define_resume(command, options);
 }
 
 void define(CLI::App& command, TestOptions& options) {

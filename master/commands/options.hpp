@@ -97,6 +97,20 @@ struct TrainOptions {
   std::string meter;  ///< of this machine; empty for the best, "none" for none
 };
 
+/// The options of a search. Those of a training are for each of its trials.
+struct SearchOptions {
+  TrainOptions train;              ///< without net and run folder; train.out is the folder of the search
+  std::string space;               ///< file; if empty, that of the search that is resumed
+  std::vector<std::string> fixed;  ///< fields of the net that are the same in all trials
+  bool resume = false;
+  bool has_data = false;  ///< whether --data was given, for this call or for the search that is resumed
+  bool has_seed = false;  ///< the same of --seed
+  // Bounds that replace those of the space; 0 where it decides.
+  long trials = 0;
+  long images = 0;
+  double hours = 0.0;
+};
+
 struct TestOptions {
   NetOptions net;
   ClusterOptions cluster;
@@ -147,11 +161,16 @@ struct KeyOptions {
 };
 
 void define(CLI::App& command, TrainOptions& options);
+void define(CLI::App& command, SearchOptions& options);
 void define(CLI::App& command, TestOptions& options);
 void define(CLI::App& command, PlanOptions& options);
 void define(CLI::App& command, PredictOptions& options);
 void define(CLI::App& command, ImportOptions& options);
 void define(CLI::App& command, ExportOptions& options);
+/// Defines the options that train and search have in common.
+void define_training(CLI::App& command, TrainOptions& options);
+/// Removes the options for slaves from those of a run if the command line now has --slaves 0.
+std::map<std::string, std::string> run_to_take_over(const CLI::App& command, std::map<std::string, std::string> run);
 /// Defines --set, for commands that read a net file.
 CLI::Option* add_set_option(CLI::App& command, std::vector<std::string>& set);
 void define(CLI::App& command, KeyOptions& options);
@@ -162,6 +181,7 @@ void expect_slaves_for(const CLI::App& command);
 // Each command returns the program's exit code and throws Error for bad input. `command_line` is the user's command
 // line, from which the command to resume the run is made.
 int train_command(const TrainOptions& options, const std::string& command_line);
+int search_command(const SearchOptions& options, const std::string& command_line);
 int test_command(const TestOptions& options);
 int plan_command(const PlanOptions& options);
 int predict_command(const PredictOptions& options);

@@ -1,0 +1,328 @@
+#include "master/commands/training_run.hpp"
+
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "core/exit_code.hpp"
+#include "core/stop_signal.hpp"
+#include "devices/paced_device.hpp"
+#include "master/cluster/learned_power.hpp"
+#include "master/commands/load_net.hpp"
+#include "master/commands/run_options.hpp"
+#include "master/report/plot_observer.hpp"
+#include "master/report/record_observers.hpp"
+
+namespace convoy {
+namespace {
+
+/// A text of all settings that must be equal for a run to go on from a checkpoint.
+std::string fingerprint(const Net& net, const TrainOptions& options) {
+  Net training_only = net;
+  training_only.training.epochs = 0;  // the number of epochs may change
+  training_only.training.patience = 0;
+  training_only.class_names.clear();  // config.yaml has class names and scales, unlike the net file
+  training_only.scales.clear();
+  training_only.run.clear();
+  std::string sync;
+  if (options.sync == Sync::none) sync = "sync: none\n";
+  if (options.sync == Sync::join) {
+    sync = fmt::format("sync: join\nreplicas: {}\nscale-rate: {}\n", replicas_of(options), options.scale_rate);
+    if (!has_replicas(options)) sync += "server: distributed\n";
+  }
+  if (options.sync_every > 0) sync += fmt::format("sync-every: {}\n", options.sync_every);
+  if (!options.outer.is_mean()) {
+    sync += fmt::format("outer-momentum: {}\nouter-rate: {}\n", options.outer.momentum, options.outer.rate);
+  }
+  return fmt::format("seed: {}\ndata: {}\n{}{}", options.net.seed, place_of_data(options.net.data), sync,
+                     to_yaml(training_only));
+}
+
+/// The command line that resumes this run: config.yaml in its folder has the net and the options.
+std::string go_on_command(const std::string& command_line, const std::string& folder) {
+  return fmt::format("{} train --resume {}", command_line.substr(0, command_line.find(' ')), shell_word(folder));
+}
+
+TrainingState restore(const TrainOptions& options, const Cut& cut, const RunIdentity& expected,
+                      const Observers& observers) {
+  std::string notice;
+  TrainingState state = read_checkpoint(options.out, cut, notice, [&](const RunIdentity& run) {
+    if (run.fingerprint == expected.fingerprint) return;
+    fail(
+        "{}: the run cannot go on with other values: {}; `convoy-master train --resume {}` takes all of them from the "
+        "run, and another --out starts a new run",
+        options.out, fmt::join(differences(run.fingerprint, expected.fingerprint), ", "), shell_word(options.out));
+  });
+  if (!notice.empty()) {
+    for (const auto& observer : observers) observer->on_notice(notice);
+  }
+  const Progress& at = state.progress;
+  if (at.epoch > expected.length.epochs || (at.epoch == expected.length.epochs && at.batch > 0)) {
+    fail("{}: the run has done {} epochs and {} batches already; give --epochs {} or more", options.out, at.epoch,
+         at.batch, at.epoch + (at.batch > 0 ? 1 : 0));
+  }
+  if (at.batch > expected.length.batches) {
+    fail(
+        "{}: the run has done {} batches of an epoch, but its data {} has only {} now; restore the images that are "
+        "missing, or start a new run with another --out",
+        options.out, at.batch, options.net.data, expected.length.batches);
+  }
+  return state;
+}
+
+std::shared_ptr<const DataSet> opened(const TrainOptions& options, const Net& net) {
+  return std::make_shared<const DataSet>(open_data(options.net.data, options.net.seed, net.input, options.net.corrupt));
+}
+
+/// Throws Error for options that need values, where the device computes none.
+void expect_no_values_wanted(const TrainOptions& options) {
+  const auto refuse = [&](bool given, const char* option) {
+    if (!given) return;
+    fail(
+        "{} has no meaning with --device {}: a run on a paced device computes nothing, and saves no weights, "
+        "checkpoints or snapshots; leave it out",
+        option, options.net.device);
+  };
+  refuse(options.resume, "--resume");
+  refuse(!options.weights.empty(), "--weights");
+  refuse(options.cluster.verify > 0, "--verify");
+  refuse(options.given.contains("checkpoint-seconds"), "--checkpoint-seconds");
+  refuse(options.given.contains("snapshot-seconds"), "--snapshot-seconds");
+}
+
+}  // namespace
+
+std::string paced_device(const NetOptions& options) { return is_paced(options.device) ? options.device : ""; }
+
+TrainingRun::TrainingRun(const TrainOptions& options, const std::string& command_line, Parts parts)
+    : options_(options),
+      net_(load_net(options)),
+      cut_(cut(net_)),
+      data_(parts.data ? std::move(parts.data) : opened(options, net_)),
+      observers_(std::move(parts.observers)),
+      paced_(paced_device(options.net)),
+      energy_({.meter = options.meter, .terms = options.cluster.terms}),
+      fingerprint_(fingerprint(net_, options)) {
+  require_fits(*data_, net_);
+  expect_trainable(options, net_);
+  if (!paced_.empty()) expect_no_values_wanted(options);
+  for (const std::string& text : data_->notices) notice(observers_, text);
+  if (options.resume && options.out.empty()) {
+    fail("--resume needs the folder of the run; give --resume FOLDER, or --resume with --out FOLDER");
+  }
+  // config.yaml needs these values so that the weights can be used with it.
+  if (net_.scales.empty()) net_.scales = scales_of(*data_);
+  if (net_.class_names.empty()) net_.class_names = data_->class_names;
+  const int batch = images_in_step();
+  training_ = std::make_unique<Batches>(*data_, Part::training, batch, options.net.seed, net_.augment, net_.scales);
+  const int tested = net_.training.batch * replicas_of(options);  // replicas share a test
+  test_ = std::make_unique<Batches>(*data_, Part::test, tested, options.net.seed, Augmentation{}, net_.scales);
+  start_ = initial();
+  const bool there = !options.out.empty() && std::filesystem::exists(options.out);
+  const std::string folder = options.resume ? options.out : make_run_folder(options.out, net_.name);
+  if (!options.resume) unbegun_ = UnbegunRun(folder, !there);
+  net_.run = options.given;
+  go_on_ = go_on_command(command_line, folder);
+  files_ = std::make_unique<RunFiles>(folder, cut_, net_, observers_);
+  files_->keep("config.yaml", config(command_line));
+  observers_.push_back(make_file_observer(folder, paced_));
+  if (paced_.empty() && parts.curves) observers_.push_back(make_plot_observer(folder));
+}
+
+RungEnd TrainingRun::run_rung() {
+  RungEnd rung;
+  rung_ = &rung;
+  if (run() == kInterrupted) rung.interrupted = true;
+  rung_ = nullptr;
+  return rung;
+}
+
+int TrainingRun::run() {
+  const std::atomic<bool>& stop = catch_stop_signals();
+  const auto team = Team::assemble(options_, net_, cut_, observers_, stop);
+  if (!team) {
+    end({.how = "interrupted", .text = "interrupted while waiting for slaves", .go_on = ""});
+    return kInterrupted;
+  }
+  const Calibration& calibration = team->calibration();
+  if (!calibration.members.empty()) files_->keep("calibration.json", to_json(calibration));
+  announce(*team);
+  return train_and_end(*team, stop);
+}
+
+/// The images of a step of the training loop.
+int TrainingRun::images_in_step() const { return net_.training.batch * batches_in_step(options_); }
+
+/// Keeps what the meters told of the machines' power, so that later plans can count joules.
+void TrainingRun::keep_power(const Team& team, const EnergyReport& energy) {
+  Calibration calibration = team.calibration();
+  if (calibration.members.empty()) return;
+  learn_power(calibration, energy.members);
+  files_->keep("calibration.json", to_json(calibration));
+}
+
+std::string TrainingRun::config(const std::string& command_line) const {
+  const std::string mark = paced_.empty() ? "" : fmt::format("# {}: a measurement; nothing was computed\n", paced_);
+  return fmt::format("# {}\n{}{}", command_line, mark, to_yaml(net_));
+}
+
+RunIdentity TrainingRun::identity() const {
+  return {.fingerprint = fingerprint_,
+          .length = {.epochs = net_.training.epochs, .batches = training_->count(), .images = images_in_step()}};
+}
+
+TrainingState TrainingRun::initial() {
+  if (options_.resume) {
+    if (has_checkpoint(options_.out)) return restore(options_, cut_, identity(), observers_);
+    if (!std::filesystem::exists(options_.out + "/config.yaml")) {
+      fail("{} has no run; leave out --resume to start one", options_.out);
+    }
+    for (const auto& observer : observers_) {
+      observer->on_notice(options_.out + ": the run ended before its first checkpoint, so it begins anew");
+    }
+  }
+  ModelState model{initial_trunk(cut_, options_.net.seed), initial_heads(cut_, options_.net.seed)};
+  if (!options_.weights.empty()) model = read_weights(options_.weights, cut_, options_.except, std::move(model));
+  return {std::make_shared<const ModelState>(std::move(model)), {}};
+}
+
+void TrainingRun::announce(const Team& team) {
+  RunStart start{.net = net_.name,
+                 .folder = files_->folder(),
+                 .data = options_.net.data,
+                 .device = team.device().info().description,
+                 .paced = paced_,
+                 .parameters = parameter_count(net_),
+                 .batch = images_in_step(),
+                 .epochs = net_.training.epochs,
+                 .training_images = data_->training.count(),
+                 .test_images = data_->test.count(),
+                 .first_step = steps_of(start_.progress, identity().length),
+                 .stages = cut_.trunk,
+                 .plan = team.plan(),
+                 .replicas = has_replicas(options_) ? replicas_of(options_) : 0,
+                 .other_replicas = team.other_plans()};
+  unbegun_.began();
+  for (const auto& observer : observers_) observer->on_start(start);
+}
+
+SavedState TrainingRun::saved(const Team& team, const TrainingState& state) const {
+  return {.state = state, .run = identity(), .plan = to_json(team.plan())};
+}
+
+int TrainingRun::train_and_end(Team& team, const std::atomic<bool>& stop) {
+  Training training{.net = net_,
+                    .training = *training_,
+                    .test = *test_,
+                    .seed = options_.net.seed,
+                    .rate_scale = options_.scale_rate ? batches_in_step(options_) - options_.backups : 1.0,
+                    .max_steps = options_.steps,
+                    .checkpoint_seconds = options_.checkpoint_seconds,
+                    .stop = stop,
+                    .save_now = &catch_hangups(),
+                    .energy =
+                        [&](const std::vector<MemberTime>& times, double seconds) {
+                          if (seconds > 0) energy_.count(times, seconds, team.is_alone());
+                          return energy_.report(team.energies());
+                        },
+                    .best = options_.resume ? files_->best_before() : BestEpoch{},
+                    .save_best = {}};
+  Save save;
+  if (paced_.empty()) {
+    training.save_best = [&](const BestEpoch& best, const ModelState& model) { files_->try_to_save_best(best, model); };
+    save = [&](const TrainingState& state) { files_->try_to_save(saved(team, state)); };
+  }
+  const std::unique_ptr<Learner> learner = team.make_learner();
+  energy_.begin(is_gpu(team.device().info().name));
+  try {
+    if (paced_.empty()) {
+      files_->save(saved(team, start_));  // makes sure that there is a checkpoint
+    } else {
+      files_->keep("plan.json", to_json(team.plan()));
+    }
+    const Outcome outcome = train(training, *learner, std::move(start_), observers_, save);
+    if (rung_ != nullptr) {
+      *rung_ = {.interrupted = outcome.interrupted, .steps = outcome.steps};
+      if (!outcome.interrupted) rung_->tested = evaluate(*learner, *test_);
+    }
+    const EnergyReport energy = energy_.report(team.energies());
+    keep_power(team, energy);
+    team.dismiss(outcome.interrupted ? "the master was interrupted" : "the run finished");
+    files_->finish(stop);
+    RunEnd over = end_of(outcome, team.verified());
+    over.energy = energy;
+    end(over);
+    return outcome.interrupted ? kInterrupted : kSuccess;
+  } catch (const PeerLost& lost) {
+    team.dismiss("the run ended: " + std::string(lost.what()));
+    files_->finish(stop);
+    if (rung_ != nullptr) throw;
+    end({.how = "failed", .text = fmt::format("stopped: {}; {}", lost.what(), what_is_left()), .go_on = go_on()});
+    return kSlaveLost;
+  } catch (const Diverged& diverged) {
+    team.dismiss("the run ended: " + std::string(diverged.what()));
+    files_->finish(stop);
+    if (rung_ != nullptr) {
+      *rung_ = {.diverged = diverged.what()};
+      end({.how = "failed", .text = diverged.what(), .go_on = ""});
+      return kFailure;
+    }
+    if (files_->saved_step() < 0) throw;
+    throw Error(fmt::format("{}; {}", diverged.what(), after_divergence()));
+  } catch (const Error& error) {
+    team.dismiss("the run ended: " + std::string(error.what()));
+    throw;
+  }
+}
+
+/// Names the last checkpoint, and the command that trains on from its weights.
+std::string TrainingRun::after_divergence() const {
+  const double rate = net_.training.learning_rate;
+  return fmt::format(
+      "{}/checkpoint.safetensors of step {} is the last checkpoint, and its values are finite; to train on from its "
+      "weights, give the same command with another --out, --weights {}/weights.safetensors and a lower learning "
+      "rate, such as --set training.learning_rate={:g} (it is {:g}), or clip gradients with --set training.clip",
+      files_->folder(), files_->saved_step(), shell_word(files_->folder()), rate / 10.0, rate);
+}
+
+RunEnd TrainingRun::end_of(const Outcome& outcome, long verified) const {
+  const long steps = static_cast<long>(net_.training.epochs) * training_->count();
+  RunEnd end{.how = "finished",
+             .step = outcome.steps,
+             .steps = steps,
+             .best_epoch = outcome.best.epoch,
+             .best_accuracy = outcome.best.accuracy,
+             .test_accuracy = outcome.test_accuracy,
+             .times = outcome.times,
+             .staleness = outcome.staleness,
+             .seconds = outcome.seconds,
+             .verified = verified};
+  if (outcome.interrupted) {
+    end.how = "interrupted";
+    end.text = fmt::format("interrupted after step {} of {}{}", outcome.steps, steps, written());
+  } else if (outcome.out_of_patience) {
+    end.how = "stopped";
+    end.text = fmt::format("stopped after epoch {}: for {} epochs the test accuracy has not risen (training.patience)",
+                           outcome.progress.epoch, net_.training.patience);
+  } else if (outcome.steps < steps) {
+    end.how = "stopped";
+    end.text = fmt::format("stopped after step {} of {}{}", outcome.steps, steps, written());
+  }
+  if (outcome.interrupted || (outcome.steps < steps && !outcome.out_of_patience)) end.go_on = go_on();
+  return end;
+}
+
+/// The command that resumes the run; a run on a paced device cannot go on.
+std::string TrainingRun::go_on() const { return paced_.empty() ? go_on_ : ""; }
+std::string TrainingRun::what_is_left() const {
+  if (!paced_.empty()) return "a run on paced devices has no checkpoint to go on from";
+  return fmt::format("the last checkpoint is that of step {}", files_->saved_step());
+}
+const char* TrainingRun::written() const { return paced_.empty() ? "; a checkpoint was written" : ""; }
+
+void TrainingRun::end(const RunEnd& end) {
+  for (const auto& observer : observers_) observer->on_end(end);
+}
+
+}  // namespace convoy
