@@ -161,15 +161,37 @@ def small_nets():
         return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Dropout(0.5),
                              nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
 
-    def keras():
+    def small_vgg():
         """A VGG in small with dropout and leaky activations."""
         return nn.Sequential(nn.Conv2d(3, 16, 3, padding="same"), nn.LeakyReLU(0.1), nn.Conv2d(16, 16, 3, padding="same"),
                              nn.ELU(), nn.MaxPool2d(2), nn.Dropout2d(0.25), nn.Conv2d(16, 32, 3, padding="same"),
                              nn.ReLU6(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(32 * 8 * 8, 64), nn.Tanh(),
                              nn.Linear(64, 10))
 
-    return {"lenet-view": (LeNet, 32), "cifar-resnet": (CifarResNet, 32), "padded": (Padded, 32), "means": (Means, 32),
-            "maxima": (Maxima, 32), "branches": (Branches, 32), "mlp-bn": (perceptron, 32), "vgg-mini": (keras, 32)}
+    def in_network():
+        """Network in network (Lin et al., 2014), which ends with as many maps as classes."""
+        return nn.Sequential(nn.Conv2d(3, 24, 5, padding=2), nn.ReLU(), nn.Conv2d(24, 16, 1), nn.ReLU(),
+                             nn.MaxPool2d(3, 2, ceil_mode=True), nn.Dropout(0.5), nn.Conv2d(16, 24, 5, padding=2), nn.ReLU(),
+                             nn.Conv2d(24, 24, 1), nn.ReLU(), nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+                             nn.Conv2d(24, 10, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    class PreActivation(nn.Module):
+        """A block whose batch norms and ReLUs come before the convolutions (He et al., 2016)."""
+
+        def __init__(self, width):
+            super().__init__()
+            self.bn1, self.bn2 = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+            self.conv1, self.conv2 = nn.Conv2d(width, width, 3, 1, 1), nn.Conv2d(width, width, 3, 1, 1)
+
+        def forward(self, x):
+            return x + self.conv2(functional.relu(self.bn2(self.conv1(functional.relu(self.bn1(x))))))
+
+    def preactivation():
+        return nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), *[PreActivation(16) for _ in range(3)], nn.BatchNorm2d(16), nn.ReLU(),
+                             nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(16, 10))
+
+    return {"nin": (in_network, 32), "preact-resnet": (preactivation, 32), "lenet-view": (LeNet, 32), "cifar-resnet": (CifarResNet, 32), "padded": (Padded, 32), "means": (Means, 32),
+            "maxima": (Maxima, 32), "branches": (Branches, 32), "mlp-bn": (perceptron, 32), "vgg-mini": (small_vgg, 32)}
 
 
 def make_net(name):
@@ -180,8 +202,6 @@ def make_net(name):
     small = small_nets()
     if name in small:
         net, extent = small[name][0](), small[name][1]
-    elif name == "resnet50-128":
-        net, extent = torchvision.models.resnet50(weights=None), 128
     else:
         more = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
         net, extent = getattr(torchvision.models, name)(weights=None, **more), 299 if name == "inception_v3" else 224
@@ -320,7 +340,7 @@ def main():
         print(f"import_models.py: skipped, because {', '.join(lacking)} cannot be imported; install with "
               f"`pip install {' '.join(NEEDS.values())}`")
         return 0
-    names = [*TORCHVISION, "resnet50-128", *small_nets()]
+    names = [*TORCHVISION, *small_nets()]
     unknown = [name for name in options.nets if name not in names]
     if unknown:
         sys.exit(f"import_models.py: unknown nets {', '.join(unknown)}; known: {', '.join(names)}")

@@ -11,9 +11,9 @@
 namespace convoy::onnx_file {
 namespace {
 
-constexpr std::size_t kMostValues = std::size_t{1} << 28;    // of all folded constants of a model together
-constexpr std::size_t kMostIntegers = std::size_t{1} << 20;  // of one constant
-constexpr std::size_t kMostExtents = 16;
+constexpr std::size_t kMostFolded = std::size_t{1} << 28;          // of all folded constants of a model together
+constexpr std::size_t kMostFoldedIntegers = std::size_t{1} << 20;  // of one constant
+constexpr std::size_t kMostFoldedExtents = 16;
 
 /// A copy of `from` with other extents of the same product.
 Constant with_dims(const Constant& from, Extents dims) {
@@ -66,7 +66,7 @@ Extents broadcast(const Extents& a, const Extents& b) {
     for (std::size_t i = 0; i < dims->size(); ++i) {
       std::int64_t& extent = all[before + i];
       if ((*dims)[i] == 1 || (*dims)[i] == extent) continue;
-      if (extent != 1) refuse("its constants have the shapes {} and {}, which do not fit", shown(a), shown(b));
+      if (extent != 1) refuse("its inputs have the shapes {} and {}, which do not fit", shown(a), shown(b));
       extent = (*dims)[i];
     }
   }
@@ -75,14 +75,14 @@ Extents broadcast(const Extents& a, const Extents& b) {
 
 void Folder::spend(const Extents& dims, bool whole) {
   std::size_t count = 1;
-  if (dims.size() > kMostExtents)
-    refuse("it makes a constant of {} extents; the limit is {}", dims.size(), kMostExtents);
+  if (dims.size() > kMostFoldedExtents)
+    refuse("it makes a constant of {} extents; the limit is {}", dims.size(), kMostFoldedExtents);
   for (const std::int64_t extent : dims) {
     if (extent == kBatch) refuse("it makes a constant for each image; a net has the same constants for all images");
     if (extent < 0) refuse("it makes a constant with an extent of {}", extent);
     if (extent == 0) return;
   }
-  const std::size_t most = whole ? kMostIntegers : kMostValues;
+  const std::size_t most = whole ? kMostFoldedIntegers : kMostFolded;
   for (const std::int64_t extent : dims) {
     if (count > most / static_cast<std::size_t>(extent)) {
       refuse("it makes a constant of the shape {}; the limit is {} {}", shown(dims), most,
@@ -91,7 +91,7 @@ void Folder::spend(const Extents& dims, bool whole) {
     count *= static_cast<std::size_t>(extent);
   }
   spent_ += whole ? 2 * count : count;
-  if (spent_ > kMostValues) refuse("the model's computed constants have more than {} values in all", kMostValues);
+  if (spent_ > kMostFolded) refuse("the model's computed constants have more than {} values in all", kMostFolded);
 }
 
 Constant Folder::walked(const Constant& from, Extents dims, const Extents& strides, std::int64_t first) {

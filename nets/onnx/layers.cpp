@@ -215,6 +215,11 @@ void Importer::change(const Node& node, std::size_t input, float neutral,
                     std::cmp_equal(dims[dims.size() - 1 - behind], channels);
   if (!fits || (!each && by.size() != 1))
     refuse("its constant has the shape {}; expected one number, or one for each of {} channels", shown(dims), channels);
+  if (from.layer == "input") {
+    refuse(
+        "it changes the images by a constant; in a net, input.mean and input.deviation do this, so export the model "
+        "without the node and give the numbers to import");
+  }
   if (!from.bare) {
     refuse(
         "its constant can be folded only into a Conv, Gemm, MatMul or BatchNormalization right before it, whose "

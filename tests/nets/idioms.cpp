@@ -98,6 +98,8 @@ void padded_by_constants(SmallModel& m) {
   SmallModel::set_text(m.node("Pad", {maps, m.last, ""}), "mode", "constant");
   m.constant("u", {2, 4, 4, 4});
   m.node("Conv", {m.last, "u"});
+  m.node("Flatten", {m.last});
+  dense(m, 48);
 }
 
 onnx::FunctionProto& function(SmallModel& m, const std::string& name, const std::vector<std::string>& inputs,

@@ -22,8 +22,8 @@ void view(SmallModel& m);
 void computed_view(SmallModel& m);
 /// expand() of PyTorch: -1 in a shape is replaced by 1 before an Expand. It changes nothing here. A dense layer follows.
 void expanded(SmallModel& m);
-/// functional.pad(x, (1, 2, 1, 0)) as PyTorch's old exporter writes it, where a Slice reverses the pads, and a
-/// convolution.
+/// functional.pad(x, (1, 2, 1, 0)) as PyTorch's old exporter writes it, where a Slice reverses the pads, a
+/// convolution, and a dense layer.
 void padded_by_constants(SmallModel& m);
 /// Adds a function of the domain "test" to the model, and returns it.
 onnx::FunctionProto& function(SmallModel& m, const std::string& name, const std::vector<std::string>& inputs,

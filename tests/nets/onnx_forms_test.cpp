@@ -77,6 +77,8 @@ void maximum(SmallModel& m) {
 void padded_conv(SmallModel& m) {
   m.constant("u", {2, 4, 4, 4});
   SmallModel::set(m.node("Conv", {m.last, "u"}), "pads", {1, 1, 0, 2});
+  m.node("Flatten", {m.last});
+  dense(m, 48);
 }
 
 void two_leaky(SmallModel& m) {
@@ -93,6 +95,7 @@ void shared(SmallModel& m) {
   const std::string doubled = m.node("Mul", {m.last, "two"}).output(0);
   m.node("Conv", {from, "s"});
   m.node("Add", {m.last, doubled});
+  flat(m);
 }
 
 void not_shared(SmallModel& m) {
@@ -104,6 +107,7 @@ void not_shared(SmallModel& m) {
   const std::string second = m.last;
   m.node("Conv", {from, "s"});
   m.node("Sum", {first, second, m.last});
+  flat(m);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -146,6 +150,8 @@ INSTANTIATE_TEST_SUITE_P(
                            m.node("Pad", {m.last, "pads", "value", "axes"});
                            m.constant("u", {2, 4, 4, 4});
                            m.node("Conv", {m.last, "u"});
+                           m.node("Flatten", {m.last});
+                           dense(m, 48);
                          },
                          padded_conv, 18},
                     Form{"PaddedTwice",
@@ -157,6 +163,8 @@ INSTANTIATE_TEST_SUITE_P(
                            m.node("Pad", {m.last, "other"});
                            m.constant("u", {2, 4, 4, 4});
                            m.node("Conv", {m.last, "u"});
+                           m.node("Flatten", {m.last});
+                           dense(m, 48);
                          },
                          padded_conv},
                     Form{"MeanKept", reduced("ReduceMean", {2, 3}, 1, false), mean},
@@ -248,6 +256,7 @@ INSTANTIATE_TEST_SUITE_P(
                            m.constant("c", {4, 1, 1});
                            m.node("Div", {m.last, "half"});
                            m.node("Sub", {m.last, "c"});
+                           flat(m);
                          },
                          [](SmallModel& m) {
                            m.number("two", 2.0F);
@@ -255,6 +264,7 @@ INSTANTIATE_TEST_SUITE_P(
                            for (float& each : *m.tensor("c").mutable_float_data()) each = -each;
                            m.node("Mul", {m.last, "two"});
                            m.node("Add", {m.last, "c"});
+                           flat(m);
                          },
                          13, 1e-6F},
                     Form{"Functions", functions, two_leaky}, Form{"SharedWeights", shared, not_shared, 13, 1e-5F},

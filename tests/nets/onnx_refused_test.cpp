@@ -76,6 +76,12 @@ INSTANTIATE_TEST_SUITE_P(
                               m.node("Add", {m.last, "c"});
                             },
                             "node4 (Add): its constant has the shape 6x1x1"},
+                    Refusal{"ConstantOfTheImages",
+                            [](SmallModel& m) {
+                              m.number("mean", 0.5F);
+                              m.node("Sub", {"images", "mean"});
+                            },
+                            "node2 (Sub): it changes the images by a constant"},
                     Refusal{"SumOfListsOfOtherOrders",
                             [](SmallModel& m) {
                               const std::string maps = m.last;
