@@ -280,8 +280,10 @@ def outputs_of(options, folder, files):
 
 def refusals(text):
     """Returns the refused operators of an error of `import`: those of a list of nodes, or else the message."""
-    found = re.findall(r"node .+? \((\w+)\)", text)
-    counts = {operator: found.count(operator) for operator in sorted(set(found))}
+    counts = {}
+    for names, operator in re.findall(r"nodes? (.+?) \(([^()]+)\): ", text):
+        more = re.search(r" and (\d+) more$", names)
+        counts[operator] = counts.get(operator, 0) + names.count(", ") + 1 + (int(more[1]) if more else 0)
     listed = ", ".join(f"{operator} x {count}" if count > 1 else operator for operator, count in counts.items())
     return listed or text.strip().splitlines()[0][-150:]
 
