@@ -36,8 +36,9 @@ Value Value::flat() const {
   Value list = *this;
   if (dims.size() == 1) return list;
   list.dims = {size()};
-  if (channels_last) list.transposed_from = dims;
+  if (channels_last && !is_point()) list.transposed_from = dims;
   list.channels_last = false;
+  list.bare = bare && is_point();  // a constant for each element is none for each channel
   return list;
 }
 
@@ -61,32 +62,47 @@ std::string Builder::unique(const std::string& name) {
 }
 
 Value Builder::add(const std::string& name, const std::string& fields, const std::vector<Value>& from,
-                   std::vector<int> dims) {
+                   const FeatureShape& maps) {
   std::string sources;
   for (const Value& each : from) sources += (sources.empty() ? "" : ", ") + each.layer;
   lines_.push_back({unique(name), sources, fields});
-  return {.layer = lines_.back().name, .dims = std::move(dims), .channels_last = from[0].channels_last};
+  return {.layer = lines_.back().name,
+          .dims = {maps.channels, maps.height, maps.width},
+          .maps = maps,
+          .transposed_from = {},
+          .of_head = from[0].of_head};
 }
 
-Value Builder::plain(const std::string& name, const std::string& fields, const Value& from, std::vector<int> dims) {
-  Value made = add(name, fields, {from}, std::move(dims));
+Value Builder::plain(const std::string& name, const std::string& fields, const Value& from) {
+  Value made = add(name, fields, {from}, from.maps);
+  made.dims = from.dims;
+  made.channels_last = from.channels_last;
   made.transposed_from = from.transposed_from;
   return made;
 }
 
+Value Builder::shaped(const std::string& name, const std::string& fields, const Value& from, const FeatureShape& maps) {
+  return add(name, fields, {from}, maps);
+}
+
 Value Builder::joined(const std::string& name, const std::string& fields, const std::vector<Value>& from,
-                      std::vector<int> dims) {
-  return add(name, fields, from, std::move(dims));
+                      int channels) {
+  Value made = add(name, fields, from, {channels, from[0].maps.height, from[0].maps.width});
+  if (channels != from[0].maps.channels) return made;
+  made.dims = from[0].dims;
+  made.channels_last = from[0].channels_last;
+  made.transposed_from = from[0].transposed_from;
+  return made;
 }
 
 Value Builder::window(const std::string& name, const std::string& type, const Value& from,
                       const std::vector<int>& kernel, const std::vector<int>& strides, const std::vector<int>& pads) {
-  const int rows = window_output(from.dims[1], kernel[0], strides[0], pads[0], pads[2]);
-  const int columns = window_output(from.dims[2], kernel[1], strides[1], pads[1], pads[3]);
+  const int rows = window_output(from.maps.height, kernel[0], strides[0], pads[0], pads[2]);
+  const int columns = window_output(from.maps.width, kernel[1], strides[1], pads[1], pads[3]);
   return add(name,
              fmt::format("{}, kernel: [{}, {}], stride: [{}, {}], pad: [{}, {}, {}, {}]", type, kernel[0], kernel[1],
                          strides[0], strides[1], pads[0], pads[1], pads[2], pads[3]),
-             {from}, {from.dims[0], rows, columns});
+             {from}, {from.maps.channels, rows, columns});
 }
 
 Value Builder::conv(const std::string& name, const Value& from, const std::vector<int>& extents, int groups,
@@ -96,6 +112,7 @@ Value Builder::conv(const std::string& name, const Value& from, const std::vecto
   Value made = window(name, fmt::format("conv, filters: {}{}", extents[0], in_groups), from, {extents[2], extents[3]},
                       strides, pads);
   made.dims[0] = extents[0];
+  made.maps.channels = extents[0];
   const bool has_bias = !bias.empty();
   bias.resize(static_cast<std::size_t>(extents[0]), 0.0F);
   parameters_[made.layer] = {.weights = {made.layer + ".weight", {extents.begin(), extents.end()}, std::move(weights)},
@@ -107,8 +124,8 @@ Value Builder::conv(const std::string& name, const Value& from, const std::vecto
 
 Value Builder::batch_norm(const std::string& name, const std::string& fields, const Value& from,
                           const std::vector<std::vector<float>>& lists) {
-  Value made = plain(name, fields, from, from.dims);
-  const std::vector<std::int64_t> dims{from.dims[0]};
+  Value made = plain(name, fields, from);
+  const std::vector<std::int64_t> dims{from.maps.channels};
   parameters_[made.layer] = {
       .weights = {made.layer + ".weight", dims, lists[0]},
       .bias = lists[1],
@@ -118,8 +135,10 @@ Value Builder::batch_norm(const std::string& name, const std::string& fields, co
 
 Value Builder::dense(const std::string& name, const Value& from, int units, std::vector<float> weights,
                      std::vector<float> bias) {
-  Value made = add(name, fmt::format("dense, units: {}", units), {from}, {units});
-  parameters_[made.layer] = {.weights = {made.layer + ".weight", {units, from.dims[0]}, std::move(weights)},
+  Value made = add(name, fmt::format("dense, units: {}", units), {from}, {units, 1, 1});
+  made.dims = {units};
+  made.of_head = true;
+  parameters_[made.layer] = {.weights = {made.layer + ".weight", {units, from.size()}, std::move(weights)},
                              .bias = std::move(bias),
                              .others = {}};
   return made;
@@ -140,7 +159,7 @@ void Builder::change(const Value& of, const std::vector<float>& by,
   }
 }
 
-void Builder::end(const Value& last) { add("loss", "softmax_cross_entropy", {last}, {1}); }
+void Builder::end(const Value& last) { add("loss", "softmax_cross_entropy", {last}, {1, 1, 1}); }
 
 std::string Builder::yaml() const {
   std::string text = fmt::format("name: {}\ninput: {{channels: {}, height: {}, width: {}}}\nlayers:\n", name_,

@@ -13,17 +13,29 @@
 
 namespace convoy::onnx_file {
 
+/// What a Pad has put around maps, before the layer that takes it as its own padding.
+struct Padded {
+  std::array<int, 4> sides{};  ///< top, left, bottom, right
+  float filling = 0.0F;
+  bool any() const { return sides != std::array<int, 4>{}; }
+};
+
 /// The output of a layer, in the layout that the model gives it.
 struct Value {
   std::string layer;
-  std::vector<int> dims;             ///< extents without the batch: (channels, rows, columns), or one extent for a list
+  std::vector<int> dims;             ///< extents without the batch, as the model sees them
+  FeatureShape maps{};               ///< what the net's layer gives; unknown for an input that no layer has read
   bool channels_last = false;        ///< the model's order is (rows, columns, channels); the net's is channels first
-  std::array<int, 4> padded{};       ///< zeros that the model has added around the maps: top, left, bottom, right
+  Padded padded{};                   ///< not in `dims`
   std::vector<int> transposed_from;  ///< for a list flattened from (rows, columns, channels): these extents
   bool bare = false;                 ///< the output of a layer with weights, into which a factor or term can be folded
   bool ended = false;                ///< the output of a softmax
+  bool positive = false;             ///< no element is below 0
+  bool of_head = false;              ///< it follows a dense layer, where a net has no maps any more
 
   int size() const;
+  /// Whether each map has one element, so that all orders of the extents are the same.
+  bool is_point() const { return maps.channels > 0 && maps.height * maps.width == 1; }
   /// The value flattened to a list.
   Value flat() const;
   /// The index in the net's list of element `i` of the model's list.
@@ -38,6 +50,7 @@ class Builder {
   /// Sets the extents of the net's input; the first operator that reads the input decides them.
   void settle_input(const std::vector<int>& dims);
   bool input_settled() const { return input_.channels > 0; }
+  const FeatureShape& input() const { return input_; }
 
   // Each function adds a layer called after the node `name`, and returns the layer's output.
   /// `weights` are (filters, channels of a group, rows, columns), of the extents `extents`. An empty `bias` means no
@@ -52,9 +65,12 @@ class Builder {
                    const std::vector<std::vector<float>>& lists);
   Value dense(const std::string& name, const Value& from, int units, std::vector<float> weights,
               std::vector<float> bias);
-  Value plain(const std::string& name, const std::string& fields, const Value& from, std::vector<int> dims);
-  Value joined(const std::string& name, const std::string& fields, const std::vector<Value>& from,
-               std::vector<int> dims);
+  /// A layer that leaves the extents unchanged.
+  Value plain(const std::string& name, const std::string& fields, const Value& from);
+  /// A layer whose output are maps of the shape `maps`.
+  Value shaped(const std::string& name, const std::string& fields, const Value& from, const FeatureShape& maps);
+  /// A layer of several inputs whose output has the form of the first, but `channels` channels.
+  Value joined(const std::string& name, const std::string& fields, const std::vector<Value>& from, int channels);
   /// Applies `how` to all weights and biases of the layer. `by` has one number for each output of the layer, or one for
   /// all.
   void change(const Value& of, const std::vector<float>& by,
@@ -74,7 +90,8 @@ class Builder {
   };
 
   std::string unique(const std::string& name);
-  Value add(const std::string& name, const std::string& fields, const std::vector<Value>& from, std::vector<int> dims);
+  Value add(const std::string& name, const std::string& fields, const std::vector<Value>& from,
+            const FeatureShape& maps);
 
   std::string name_;
   FeatureShape input_{};

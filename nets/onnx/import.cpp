@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -10,16 +11,60 @@
 namespace convoy {
 namespace onnx_file {
 
+Importer::Importer(Graph graph, std::string file, const std::string& name)
+    : graph_(std::move(graph)), file_(std::move(file)), builder_(name), folder_(graph_.opset) {
+  join_activations(graph_);
+  for (const Node& node : graph_.nodes) {
+    for (const std::string& input : node.inputs) ++readers_[input];
+  }
+  ++readers_[graph_.output];
+  const bool convolves = std::ranges::any_of(graph_.nodes, [](const Node& node) { return node.type == "Conv"; });
+  values_[graph_.input] = {.layer = "input", .dims = graph_.input_dims, .transposed_from = {}, .of_head = !convolves};
+}
+
 ImportedNet Importer::run() {
-  for (const Node& node : graph_.nodes) import(node);
+  for (const Node& node : graph_.nodes) take(node);
+  if (!refused_.empty()) fail("{}: {}", file_, list_of_refused(refused_, graph_.nodes.size()));
   const auto last = values_.find(graph_.output);
-  if (last == values_.end()) fail("{}: no node computes the model's output {}", file_, graph_.output);
-  if (last->second.layer == "input") fail("{}: the model's output is its input", file_);
-  builder_.end(last->second);
+  if (last == values_.end()) {
+    fail("{}: no node computes the model's output {} from the images", file_, graph_.output);
+  }
+  const Value& value = last->second;
+  if (value.layer == "input") fail("{}: the model's output is its input", file_);
+  if (value.padded.any() || !value.transposed_from.empty() || (value.channels_last && !value.is_point())) {
+    fail("{}: the model's output {} has the maps of layer {} in another form; expected one number for each class",
+         file_, graph_.output, value.layer);
+  }
+  builder_.end(value);
   imported_.yaml = builder_.yaml();
   imported_.tensors = builder_.tensors();
-  imported_.yaml = to_yaml(parse_net(imported_.yaml, file_ + " as a net"));
+  const Net net = parse_net(imported_.yaml, file_ + " as a net");
+  cut(net);  // refuses what no stage or head can do
+  imported_.yaml = to_yaml(net);
   return std::move(imported_);
+}
+
+void Importer::take(const Node& node) {
+  for (const std::string& output : node.outputs) {
+    if (output.empty()) continue;
+    const bool twice = values_.contains(output) || graph_.constants.contains(output) || unknown_.contains(output) ||
+                       not_computed_.contains(output);
+    if (twice) fail("{}: the model computes {} twice, again in node {} ({})", file_, output, node.name, node.type);
+  }
+  bool known = std::ranges::none_of(node.inputs, [&](const std::string& name) { return unknown_.contains(name); });
+  if (known) {
+    try {
+      import(node);
+      not_computed_.insert(node.outputs.begin() + 1, node.outputs.end());
+      not_computed_.erase("");
+    } catch (const Refused& refusal) {
+      refused_.emplace_back(node, refusal.reason);
+      refused_.back().first.attributes.clear();
+      known = false;
+    }
+  }
+  if (!known) unknown_.insert(node.outputs.begin(), node.outputs.end());
+  unknown_.erase("");
 }
 
 bool Importer::has(const Node& node, std::size_t input) {
@@ -34,38 +79,89 @@ const Constant* Importer::constant_if(const Node& node, std::size_t input) const
 
 const Constant& Importer::constant(const Node& node, std::size_t input, const char* what) const {
   const Constant* found = constant_if(node, input);
-  if (found == nullptr) refuse(node, "its {} must be a constant", what);
+  if (found == nullptr) {
+    refuse("its {} must be a constant; {} depends on the images", what,
+           has(node, input) ? node.inputs[input] : fmt::format("input number {}", input + 1));
+  }
   return *found;
 }
 
 const std::vector<float>& Importer::floats(const Node& node, std::size_t input, const char* what) const {
   const Constant& found = constant(node, input, what);
-  if (found.floats.empty()) refuse(node, "its {} must hold floating-point numbers", what);
+  if (found.whole) refuse("its {} must hold floating-point numbers", what);
   return found.floats;
 }
 
-const Value& Importer::value(const Node& node, std::size_t input) {
-  const auto found = has(node, input) ? values_.find(node.inputs[input]) : values_.end();
-  if (found == values_.end()) {
-    refuse(node, "its input {} is not computed from the images", has(node, input) ? node.inputs[input] : "");
-  }
-  if (found->second.layer == "input") builder_.settle_input(found->second.dims);
-  return found->second;
+Inputs Importer::constants_of(const Node& node) const {
+  Inputs inputs;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(constant_if(node, i));
+  return inputs;
 }
 
-const Value& Importer::maps(const Node& node, std::size_t input) {
-  const Value& found = value(node, input);
-  if (found.dims.size() != 3) refuse(node, "its input has {} extents after the batch; expected 3", found.dims.size());
-  if (found.channels_last) refuse(node, "the channels of its input come last; add a Transpose before it");
+Value Importer::passed(const Node& node, std::size_t input) const {
+  const std::string name = has(node, input) ? node.inputs[input] : "";
+  const auto found = values_.find(name);
+  if (found == values_.end()) {
+    if (not_computed_.contains(name)) {
+      refuse(
+          "its input {} is a further output of a node, such as the indices of a MaxPool; Convoy computes only the "
+          "first output",
+          name);
+    }
+    if (graph_.constants.contains(name)) {
+      refuse("its input {} is a constant; expected values that are computed from the images", name);
+    }
+    refuse("its input {} is not computed from the images", name);
+  }
+  Value value = found->second;
+  value.bare = value.bare && readers_.at(name) == 1;
+  return value;
+}
+
+Value Importer::settled(Value found) {
+  if (found.layer != "input") return found;
+  builder_.settle_input(found.dims);
+  found.maps = builder_.input();
   return found;
 }
 
-double Importer::number(const Node& node, const std::string& attribute, double otherwise) const {
-  const auto found = node.attributes.find(attribute);
-  return found == node.attributes.end() || !found->second.number ? otherwise : *found->second.number;
+Value Importer::value(const Node& node, std::size_t input) {
+  Value found = passed(node, input);
+  if (found.padded.any()) {
+    refuse("a Pad comes before it; padding with {} can be folded only into {} that follows", found.padded.filling,
+           found.padded.filling == 0.0F ? "a Conv, or a MaxPool behind a Relu," : "a MaxPool");
+  }
+  return settled(std::move(found));
 }
 
-std::vector<int> Importer::integers(const Node& node, const std::string& attribute, std::vector<int> otherwise) const {
+void Importer::expect_maps(const Value& found) {
+  if (found.dims.size() != 3) refuse("its input has {} extents after the batch; expected 3", found.dims.size());
+  if (found.channels_last) refuse("the channels of its input come last; add a Transpose before it");
+  const std::vector<int> own{found.maps.channels, found.maps.height, found.maps.width};
+  if (found.dims != own) {
+    refuse("its input of {} was reshaped from maps of {}; expected the maps unchanged", fmt::join(found.dims, "x"),
+           fmt::join(own, "x"));
+  }
+  if (found.of_head) {
+    refuse(
+        "it follows a dense layer, or the model has no Conv; in a net, what needs maps comes before dense layers and "
+        "beside convolutions");
+  }
+}
+
+Value Importer::maps(const Node& node, std::size_t input) {
+  Value found = value(node, input);
+  expect_maps(found);
+  return found;
+}
+
+Value Importer::padded_maps(const Node& node) {
+  Value found = settled(passed(node));
+  expect_maps(found);
+  return found;
+}
+
+std::vector<int> Importer::ints(const Node& node, const std::string& attribute, const std::vector<int>& otherwise) {
   const auto found = node.attributes.find(attribute);
   return found == node.attributes.end() ? otherwise : narrow(found->second.integers);
 }
@@ -75,7 +171,24 @@ std::vector<int> Importer::integers(const Node& node, const std::string& attribu
 std::vector<int> Importer::narrow(const std::vector<std::int64_t>& values) {
   constexpr std::int64_t kLargest = std::int64_t{1} << 28;
   std::vector<int> all;
-  for (const std::int64_t value : values) all.push_back(static_cast<int>(std::clamp(value, -kLargest, kLargest)));
+  for (const std::int64_t value : values) {
+    if (value == kBatch) {
+      refuse(
+          "one of its numbers is the number of images, which is free in this model; export the model with a fixed "
+          "number of images, such as 1");
+    }
+    all.push_back(static_cast<int>(std::clamp(value, -kLargest, kLargest)));
+  }
+  return all;
+}
+
+Extents Importer::extents_of(const Value& value) const {
+  Extents all{graph_.batch};
+  all.insert(all.end(), value.dims.begin(), value.dims.end());
+  if (value.padded.any()) {  // only of maps whose channels come first
+    all[2] += value.padded.sides[0] + value.padded.sides[2];
+    all[3] += value.padded.sides[1] + value.padded.sides[3];
+  }
   return all;
 }
 
@@ -83,10 +196,27 @@ void Importer::give(const Node& node, Value value) {
   constexpr int kLargest = 1 << 20;
   for (const int extent : value.dims) {
     if (extent < 1 || extent > kLargest)
-      refuse(node, "its output would be {}; each extent must be from 1 to {}", fmt::join(value.dims, "x"), kLargest);
+      refuse("its output would be {}; each extent must be from 1 to {}", fmt::join(value.dims, "x"), kLargest);
   }
   value.bare = false;
   values_[node.outputs[0]] = std::move(value);
+}
+
+void Importer::give_bare(const Node& node, Value value) {
+  give(node, std::move(value));
+  values_[node.outputs[0]].bare = true;
+}
+
+bool Importer::fold(const Node& node) {
+  bool any = node.type == "Constant";
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!has(node, i)) continue;
+    any = true;
+    if (constant_if(node, i) == nullptr) return false;
+  }
+  if (!any) return false;
+  graph_.constants[node.outputs[0]] = folder_.fold(node, constants_of(node));
+  return true;
 }
 
 void Importer::import(const Node& node) {
@@ -94,49 +224,52 @@ void Importer::import(const Node& node) {
   static const std::map<std::string, Import> operators{{"Add", &Importer::add},
                                                        {"AveragePool", &Importer::pool},
                                                        {"BatchNormalization", &Importer::batch_norm},
+                                                       {"Cast", &Importer::cast},
                                                        {"Concat", &Importer::concat},
-                                                       {"Constant", &Importer::make_constant},
-                                                       {"ConstantOfShape", &Importer::constant_of_shape},
                                                        {"Conv", &Importer::conv},
+                                                       {"Div", &Importer::divide},
                                                        {"Dropout", &Importer::dropout},
-                                                       {"Flatten", &Importer::flatten},
+                                                       {"Expand", &Importer::expand},
+                                                       {"Flatten", &Importer::reshape},
                                                        {"Gemm", &Importer::gemm},
-                                                       {"GlobalAveragePool", &Importer::global_average_pool},
+                                                       {"GlobalAveragePool", &Importer::global_pool},
+                                                       {"GlobalMaxPool", &Importer::global_pool},
                                                        {"Identity", &Importer::identity},
                                                        {"LRN", &Importer::response_norm},
-                                                       {"LeakyRelu", &Importer::activation},
                                                        {"LogSoftmax", &Importer::softmax},
                                                        {"MatMul", &Importer::matmul},
                                                        {"MaxPool", &Importer::pool},
                                                        {"Mul", &Importer::multiply},
                                                        {"Pad", &Importer::pad},
-                                                       {"Relu", &Importer::activation},
+                                                       {"ReduceMax", &Importer::reduce},
+                                                       {"ReduceMean", &Importer::reduce},
                                                        {"Reshape", &Importer::reshape},
-                                                       {"Sigmoid", &Importer::activation},
+                                                       {"Shape", &Importer::shape},
                                                        {"Slice", &Importer::slice},
                                                        {"Softmax", &Importer::softmax},
                                                        {"Squeeze", &Importer::reshape},
+                                                       {"Sub", &Importer::subtract},
                                                        {"Sum", &Importer::add},
-                                                       {"Tanh", &Importer::activation},
                                                        {"Transpose", &Importer::transpose},
                                                        {"Unsqueeze", &Importer::reshape}};
-  const auto found = operators.find(node.type);
-  if (found == operators.end()) {
-    std::string known;
-    for (const auto& [name, ignored] : operators) known += (known.empty() ? "" : ", ") + name;
-    refuse(node, "no layer of Convoy does this; known operators: {}", known);
+  if (!node.refused.empty()) throw Refused{node.refused};
+  if (!node.domain.empty()) {
+    refuse(
+        "the operator belongs to the domain {}; only ONNX's own operators, and functions that the model defines, are "
+        "known",
+        node.domain);
   }
+  if (fold(node)) return;
+  static const std::set<std::string> forms{"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"};
   for (const std::string& input : node.inputs) {
     const auto read = values_.find(input);
-    if (read != values_.end() && read->second.ended)
-      refuse(node, "it follows a softmax; in a net the softmax comes last");
+    if (read != values_.end() && read->second.ended && !forms.contains(node.type))
+      refuse("it follows a softmax; in a net the softmax comes last");
   }
+  if (is_activation(node.type)) return activation(node);
+  const auto found = operators.find(node.type);
+  if (found == operators.end()) throw Refused{why_refused(node)};
   (this->*found->second)(node);
-}
-
-void Importer::give_bare(const Node& node, Value value) {
-  give(node, std::move(value));
-  values_[node.outputs[0]].bare = true;
 }
 
 }  // namespace onnx_file
@@ -155,14 +288,20 @@ std::string bytes_of_file(const std::string& file) {
   return bytes;
 }
 
+ImportedNet imported_from(const std::string& bytes, const std::string& file, const std::string& folder,
+                          const std::string& name) {
+  return onnx_file::Importer(onnx_file::read_graph(bytes, file, folder), file, name).run();
+}
+
 }  // namespace
 
 ImportedNet parse_onnx(const std::string& bytes, const std::string& file, const std::string& name) {
-  return onnx_file::Importer(onnx_file::read_graph(bytes, file), file, name).run();
+  return imported_from(bytes, file, "", name);
 }
 
 ImportedNet import_onnx(const std::string& file, const std::string& name) {
-  return parse_onnx(bytes_of_file(file), file, name);
+  const std::string folder = std::filesystem::path(file).parent_path().string();
+  return imported_from(bytes_of_file(file), file, folder.empty() ? "." : folder, name);
 }
 
 NamedTensor read_onnx_tensor(const std::string& file) {

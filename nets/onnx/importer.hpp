@@ -1,40 +1,44 @@
 // Follows the nodes of an ONNX model and builds a net of them. Only the sources of onnx.hpp include the header.
 #pragma once
 
-#include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "core/error.hpp"
 #include "nets/onnx/builder.hpp"
+#include "nets/onnx/fold.hpp"
 #include "nets/onnx/graph.hpp"
 #include "nets/onnx/onnx.hpp"
 
 namespace convoy::onnx_file {
 
-/// Imports one model. Each operator has a member function, which adds a layer, folds a constant into weights, computes
-/// a constant, or refuses the node with an Error.
+/// The sentence that refuses a node whose operator no layer of Convoy replaces.
+std::string why_refused(const Node& node);
+/// The layer of a net file that does what an activation does to each element. Throws Refused where there is none.
+struct ActivationLayer {
+  std::string fields;     ///< type and fields, as in a net file
+  bool positive = false;  ///< its outputs are never below 0
+};
+ActivationLayer activation_layer(const Node& node, const Inputs& constants);
+bool is_activation(const std::string& type);
+/// Replaces nodes that together compute an activation, such as x times Sigmoid(x), by one node.
+void join_activations(Graph& graph);
+/// Tells all refused nodes, by operator and reason.
+std::string list_of_refused(const std::vector<std::pair<Node, std::string>>& refused, std::size_t nodes);
+
+/// Imports one model. Each operator has a member function, which adds a layer, folds a constant into weights, or refuses
+/// the node. A refused node's output is unknown, and so is what other nodes make of it; nodes that are independent of it
+/// are still looked at, so that one message lists all refused nodes.
 class Importer {
  public:
-  Importer(Graph graph, std::string file, const std::string& name)
-      : graph_(std::move(graph)), file_(std::move(file)), builder_(name) {
-    for (const Node& node : graph_.nodes) {
-      for (const std::string& input : node.inputs) ++readers_[input];
-    }
-    ++readers_[graph_.output];
-    values_[graph_.input] = {.layer = "input", .dims = graph_.input_dims};
-  }
+  Importer(Graph graph, std::string file, const std::string& name);
 
   ImportedNet run();
 
  private:
-  template <class... Args>
-  [[noreturn]] void refuse(const Node& node, fmt::format_string<Args...> text, Args&&... args) const {
-    fail("{}: node {} ({}): {}", file_, node.name, node.type, fmt::format(text, std::forward<Args>(args)...));
-  }
-
   // ---- the parts of a node -----------------------------------------------------------------------------------------
 
   static bool has(const Node& node, std::size_t input);
@@ -42,42 +46,71 @@ class Importer {
   /// The constant at an input. Refuses the node if the input is not constant; `what` names the input in the error.
   const Constant& constant(const Node& node, std::size_t input, const char* what) const;
   const std::vector<float>& floats(const Node& node, std::size_t input, const char* what) const;
-  const Value& value(const Node& node, std::size_t input);
+  /// The constants among the inputs; null for others.
+  Inputs constants_of(const Node& node) const;
+  /// What an input holds, for nodes that pass it on; constants can be folded into it only if no other node reads it.
+  Value passed(const Node& node, std::size_t input = 0) const;
+  /// The same with its maps; the first node that reads the images as a layer decides their extents.
+  Value settled(Value found);
+  /// What an input holds, for nodes that become layers. Refuses an input that a Pad has made larger.
+  Value value(const Node& node, std::size_t input);
   /// The input as maps (channels, rows, columns). Refuses an input of other extents.
-  const Value& maps(const Node& node, std::size_t input = 0);
-  double number(const Node& node, const std::string& attribute, double otherwise) const;
-  std::vector<int> integers(const Node& node, const std::string& attribute, std::vector<int> otherwise) const;
+  Value maps(const Node& node, std::size_t input = 0);
+  static void expect_maps(const Value& found);
+  /// The same for layers with a padding of their own.
+  Value padded_maps(const Node& node);
   static std::vector<int> narrow(const std::vector<std::int64_t>& values);
+  static std::vector<int> ints(const Node& node, const std::string& attribute, const std::vector<int>& otherwise);
+  /// The extents as the model sees them, the number of images first.
+  Extents extents_of(const Value& value) const;
   void give(const Node& node, Value value);
-
-  // ---- operators --------------------------------------------------------------------------------------------------
-
-  void import(const Node& node);
-  void make_constant(const Node& node);
-  void constant_of_shape(const Node& node);
-  void identity(const Node& node);
-  /// The padding of a convolution or pooling: top, left, bottom, right. Kernel and strides are (rows, columns).
-  std::vector<int> sides(const Node& node, const Value& from, const std::vector<int>& kernel,
-                         const std::vector<int>& strides) const;
-  std::vector<int> two(const Node& node, const std::string& attribute, std::vector<int> otherwise) const;
-  void expect_dense_windows(const Node& node) const;
-  void conv(const Node& node);
   void give_bare(const Node& node, Value value);
-  void pool(const Node& node);
-  void global_average_pool(const Node& node);
+
+  // ---- nodes ------------------------------------------------------------------------------------------------------
+
+  /// Imports a node, or notes why it is refused.
+  void take(const Node& node);
+  void import(const Node& node);
+  bool fold(const Node& node);
+
+  void identity(const Node& node);
+  void shape(const Node& node);
+  void cast(const Node& node);
+  void expand(const Node& node);
   void activation(const Node& node);
   void batch_norm(const Node& node);
+  void fold_batch_norm(const Node& node, const Value& from, const std::vector<std::vector<float>>& lists);
   void response_norm(const Node& node);
   void dropout(const Node& node);
   void softmax(const Node& node);
+
+  // ---- windows ----------------------------------------------------------------------------------------------------
+
+  /// The padding of a convolution or pooling: top, left, bottom, right. Kernel and strides are (rows, columns).
+  std::vector<int> sides(const Node& node, const Value& from, const std::vector<int>& kernel,
+                         const std::vector<int>& strides) const;
+  static std::vector<int> two(const Node& node, const std::string& attribute, const std::vector<int>& otherwise);
+  static void expect_dense_windows(const Node& node, const std::vector<int>& kernel);
+  static void expect_fit(const Value& from, const std::vector<int>& kernel, const std::vector<int>& strides,
+                         const std::vector<int>& pads);
+  void conv(const Node& node);
+  void pool(const Node& node);
+  void global_pool(const Node& node);
+  /// ReduceMean and ReduceMax over rows, columns or both.
+  void reduce(const Node& node);
+  /// Pools whole rows, whole columns or both.
+  Value pool_all(const Node& node, const Value& from, bool rows, bool columns);
 
   // ---- several inputs ---------------------------------------------------------------------------------------------
 
   void concat(const Node& node);
   void add(const Node& node);
+  void subtract(const Node& node);
   void multiply(const Node& node);
-  /// Folds a constant, one number for each channel or one for all, into the weights of the layer before.
-  void change(const Node& node, std::size_t input, const std::vector<float>& by, std::size_t constant_input,
+  void divide(const Node& node);
+  /// Folds a constant, one number for each channel or one for all, into the weights of the layer before. The constant
+  /// `neutral` changes nothing.
+  void change(const Node& node, std::size_t input, float neutral,
               const std::function<void(float& weight, float& bias, float by)>& how);
 
   // ---- dense layers -----------------------------------------------------------------------------------------------
@@ -88,15 +121,10 @@ class Importer {
 
   // ---- shapes -----------------------------------------------------------------------------------------------------
 
-  void flatten(const Node& node);
-  /// Reshapes a constant to any shape. A value may only keep its shape or be flattened to a list.
+  /// Reshape, Flatten, Squeeze and Unsqueeze. A value may only be flattened, or gain and lose extents of 1.
   void reshape(const Node& node);
-  /// The extents after a Reshape. The first extent may be 0, which stands for the batch.
-  std::vector<std::int64_t> reshaped(const Node& node, const std::vector<std::int64_t>& dims) const;
-  /// The extents after a Squeeze or Unsqueeze.
-  std::vector<std::int64_t> squeezed(const Node& node, std::vector<std::int64_t> dims) const;
   void transpose(const Node& node);
-  /// Adds a layer for padding of channels; folds padding of rows and columns into the convolutions that follow.
+  /// Adds a layer for padding of channels; padding of rows and columns is left to the layers that follow.
   void pad(const Node& node);
   /// Takes every n-th row and column, as a max pooling with a kernel of 1.
   void slice(const Node& node);
@@ -104,10 +132,13 @@ class Importer {
   Graph graph_;
   std::string file_;
   Builder builder_;
+  Folder folder_;
   ImportedNet imported_;
-  std::size_t made_ = 0;  ///< number of values in constants that nodes have computed
   std::map<std::string, int> readers_;
   std::map<std::string, Value> values_;
+  std::set<std::string> unknown_;       ///< outputs of refused nodes, and of nodes that read them
+  std::set<std::string> not_computed_;  ///< outputs beyond the first of nodes that are imported
+  std::vector<std::pair<Node, std::string>> refused_;
 };
 
 }  // namespace convoy::onnx_file

@@ -1,129 +1,105 @@
-// The operators that make constants or change shapes.
+// The operators that change shapes, and what pads and cuts maps.
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "nets/onnx/importer.hpp"
 
 namespace convoy::onnx_file {
 
-void Importer::make_constant(const Node& node) {
-  const auto found = node.attributes.find("value");
-  if (found == node.attributes.end() || !found->second.tensor) refuse(node, "its attribute value must be a tensor");
-  graph_.constants[node.outputs[0]] = *found->second.tensor;
+void Importer::identity(const Node& node) { values_[node.outputs[0]] = passed(node); }
+
+void Importer::shape(const Node& node) {
+  const Constant extents{.dims = extents_of(passed(node)), .floats = {}, .integers = {}};
+  graph_.constants[node.outputs[0]] = folder_.fold(node, {&extents});
 }
 
-void Importer::constant_of_shape(const Node& node) {
-  const Constant& shape = constant(node, 0, "shape");
-  Constant made{.dims = shape.integers, .floats = {0.0F}, .integers = {}};
-  const auto found = node.attributes.find("value");
-  if (found != node.attributes.end() && found->second.tensor) {
-    made.floats = found->second.tensor->floats;
-    made.integers = found->second.tensor->integers;
+void Importer::cast(const Node& node) {
+  enum Type { kFloat = 1, kDouble = 11 };
+  const std::int64_t to = integer(node, "to", 0);
+  if (to != kFloat && to != kDouble) {
+    refuse("it converts values that depend on the images to the type {}; Convoy computes in float", to);
   }
-  constexpr std::size_t kMost = std::size_t{1} << 28;  // of all constants of a model together
-  std::size_t count = 1;
-  for (const std::int64_t extent : made.dims) {
-    if (extent < 1 || count > kMost / static_cast<std::size_t>(extent))
-      refuse(node, "its shape has an extent of {}", extent);
-    count *= static_cast<std::size_t>(extent);
-  }
-  made_ += count;
-  if (made_ > kMost) refuse(node, "the model's computed constants have more than {} values in all", kMost);
-  if (!made.floats.empty()) made.floats.assign(count, made.floats[0]);
-  if (!made.integers.empty()) made.integers.assign(count, made.integers[0]);
-  graph_.constants[node.outputs[0]] = std::move(made);
+  values_[node.outputs[0]] = passed(node);
 }
 
-void Importer::identity(const Node& node) {
-  if (const Constant* same = constant_if(node, 0)) {
-    graph_.constants[node.outputs[0]] = Constant(*same);
-    return;
+void Importer::expand(const Node& node) {
+  const Constant& shape = constant(node, 1, "shape");
+  const Extents extents = extents_of(passed(node));
+  if (!shape.whole || broadcast(extents, shape.integers) != extents) {
+    refuse("it repeats values of the shape {}; Convoy has no layer that does this", shown(extents));
   }
-  Value same = value(node, 0);
-  readers_[node.outputs[0]] += readers_[node.inputs[0]] - 1;  // change() asks whether a value has one reader
-  values_[node.outputs[0]] = std::move(same);
+  values_[node.outputs[0]] = passed(node);
 }
 
-void Importer::flatten(const Node& node) {
-  if (number(node, "axis", 1) != 1) refuse(node, "axis is {}; expected 1, after the batch", number(node, "axis", 1));
-  values_[node.outputs[0]] = value(node, 0).flat();
-}
+namespace {
 
-void Importer::reshape(const Node& node) {
-  if (const Constant* from = constant_if(node, 0)) {
-    Constant same = *from;
-    same.dims = node.type == "Reshape" ? reshaped(node, from->dims) : squeezed(node, from->dims);
-    graph_.constants[node.outputs[0]] = std::move(same);
-    return;
-  }
-  const Value from = value(node, 0);
-  std::vector<std::int64_t> dims{0};  // the batch
-  dims.insert(dims.end(), from.dims.begin(), from.dims.end());
-  const std::vector<std::int64_t> to = node.type == "Reshape" ? reshaped(node, dims) : squeezed(node, dims);
-  if (to.empty() || to[0] != 0) refuse(node, "it changes the batch; expected the first extent unchanged");
-  const std::vector<int> rest = narrow({to.begin() + 1, to.end()});
-  if (rest == from.dims) {
-    values_[node.outputs[0]] = from;
-  } else if (rest.size() == 1 && rest[0] == from.size()) {
-    values_[node.outputs[0]] = from.flat();
-  } else {
-    refuse(node, "it changes the shape {} to {}; values may only be flattened", fmt::join(from.dims, "x"),
-           fmt::join(rest, "x"));
-  }
-}
-
-std::vector<std::int64_t> Importer::reshaped(const Node& node, const std::vector<std::int64_t>& dims) const {
-  constexpr std::int64_t kMost = std::int64_t{1} << 31;
-  std::vector<std::int64_t> to = constant(node, 1, "shape").integers;
-  std::int64_t all = 1;
-  for (const std::int64_t extent : dims) all *= extent == 0 ? 1 : extent;
-  if (!to.empty() && !dims.empty() && dims[0] == 0) to[0] = 0;
-  std::int64_t known = 1;
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    if (to[i] == 0 && i < dims.size()) to[i] = dims[i];
-    if (to[i] > 0) known *= std::min(to[i], kMost);
-    if (known > kMost || to[i] < -1) refuse(node, "its shape {} is not valid", fmt::join(to, "x"));
-  }
-  if (const auto open = std::ranges::find(to, -1); open != to.end()) *open = all / known;
-  for (known = 1; const std::int64_t extent : to) known *= extent == 0 ? 1 : extent;
-  if (known != all) refuse(node, "its shape {} does not fit {} values", fmt::join(to, "x"), all);
-  return to;
-}
-
-std::vector<std::int64_t> Importer::squeezed(const Node& node, std::vector<std::int64_t> dims) const {
-  std::vector<std::int64_t> axes;
-  const auto attribute = node.attributes.find("axes");
-  if (has(node, 1)) axes = constant(node, 1, "axes").integers;
-  if (attribute != node.attributes.end()) axes = attribute->second.integers;
-  if (axes.size() > 8) refuse(node, "it has {} axes; expected at most 8", axes.size());
-  const auto rank = static_cast<std::int64_t>(dims.size() + (node.type == "Unsqueeze" ? axes.size() : 0));
-  for (std::int64_t& axis : axes) {
-    if (axis < 0) axis += rank;
-    if (axis < 0 || axis >= rank) refuse(node, "axis {} is outside the {} extents", axis, rank);
-  }
-  std::ranges::sort(axes);
-  if (node.type == "Unsqueeze") {
-    for (const std::int64_t axis : axes) dims.insert(dims.begin() + axis, 1);
-    return dims;
-  }
-  for (std::size_t i = axes.size(); i-- > 0;) {
-    if (dims[static_cast<std::size_t>(axes[i])] != 1) refuse(node, "axis {} has an extent other than 1", axes[i]);
-    dims.erase(dims.begin() + axes[i]);
-  }
+template <class Dims>
+Dims without_ones(Dims dims) {
+  std::erase(dims, 1);
   return dims;
 }
 
+}  // namespace
+
+void Importer::reshape(const Node& node) {
+  Value from = passed(node);
+  const Extents before = extents_of(from);
+  Extents to;
+  if (node.type == "Reshape") {
+    const Constant& shape = constant(node, 1, "shape");
+    if (!shape.whole) refuse("its shape must be integers");
+    to = reshaped(node, before, shape.integers);
+  } else if (node.type == "Flatten") {
+    to = flattened(node, before);
+  } else {
+    Extents axes = integers(node, "axes", {});
+    if (has(node, 1)) axes = constant(node, 1, "axes").integers;
+    to = squeezed(node, before, axes);
+  }
+  if (to.size() < 2 || to[0] != before[0]) {
+    refuse("it changes the shape {} to {}; expected the images as the first extent, and others after it", shown(before),
+           shown(to));
+  }
+  const std::vector<int> rest = narrow({to.begin() + 1, to.end()});
+  if (rest == from.dims) {
+    values_[node.outputs[0]] = from;
+    return;
+  }
+  const bool settles = from.layer == "input" && !builder_.input_settled() && (rest.size() != 3 || from.dims.size() > 2);
+  if (settles || from.padded.any() || from.layer != "input") from = value(node, 0);
+  const bool in_order = (!from.channels_last || from.is_point()) && from.transposed_from.empty();
+  if (rest.size() == 1 && rest[0] == from.size()) {
+    values_[node.outputs[0]] = from.flat();
+  } else if (in_order && without_ones(rest) == without_ones(from.dims)) {
+    from.channels_last = false;
+    from.dims = rest;
+    values_[node.outputs[0]] = from;
+  } else {
+    refuse(
+        "it changes the shape {} to {}; values may only be flattened, or gain and lose extents of 1{}", shown(before),
+        shown(to),
+        rest.size() == 4 && from.dims.size() == 3 ? ". A channel shuffle needs a layer that Convoy does not have" : "");
+  }
+}
+
 void Importer::transpose(const Node& node) {
-  const auto found = has(node, 0) ? values_.find(node.inputs[0]) : values_.end();
-  if (found == values_.end()) refuse(node, "its input is not computed from the images");
-  Value to = found->second;
-  const std::vector<int> order = integers(node, "perm", {});
-  const bool to_front = order == std::vector<int>{0, 3, 1, 2};
-  if (to.dims.size() != 3 || (!to_front && order != std::vector<int>{0, 2, 3, 1})) {
-    refuse(node, "its order is {}; expected 0,3,1,2 or 0,2,3,1", fmt::join(order, ","));
+  Value to = passed(node);
+  if (to.padded.any()) to = value(node, 0);
+  Extents in_order(to.dims.size() + 1);
+  std::iota(in_order.begin(), in_order.end(), 0);
+  const Extents order = integers(node, "perm", Extents(in_order.rbegin(), in_order.rend()));
+  if (order == in_order) {
+    values_[node.outputs[0]] = to;
+    return;
+  }
+  const bool to_front = order == Extents{0, 3, 1, 2};
+  if (to.dims.size() != 3 || (!to_front && order != Extents{0, 2, 3, 1})) {
+    refuse("its order is {} for values of {}; expected 0,3,1,2 or 0,2,3,1", fmt::join(order, ","),
+           shown(extents_of(to)));
   }
   if (to.layer == "input" && to_front && !builder_.input_settled()) {
     imported_.channels_last = true;
@@ -131,8 +107,7 @@ void Importer::transpose(const Node& node) {
         "the model takes images as (rows, columns, channels); the net takes (channels, rows, columns)");
     to.channels_last = true;
   }
-  if (to.channels_last != to_front)
-    refuse(node, "the channels of its input are {} already", to_front ? "first" : "last");
+  if (to.channels_last != to_front) refuse("the channels of its input are {} already", to_front ? "first" : "last");
   to.channels_last = !to_front;
   to.dims = to_front ? std::vector<int>{to.dims[2], to.dims[0], to.dims[1]}
                      : std::vector<int>{to.dims[1], to.dims[2], to.dims[0]};
@@ -141,66 +116,97 @@ void Importer::transpose(const Node& node) {
 
 void Importer::pad(const Node& node) {
   constexpr int kLargestPad = 1 << 16;
-  Value from = maps(node);
-  const auto mode = node.attributes.find("mode");
-  if (mode != node.attributes.end() && mode->second.text != "constant")
-    refuse(node, "mode is {}; expected constant", mode->second.text);
-  const std::vector<int> pads = has(node, 1) ? narrow(constant(node, 1, "pads").integers) : integers(node, "pads", {});
-  double filling = number(node, "value", 0.0);
-  if (const Constant* given = constant_if(node, 2)) filling = given->floats.empty() ? 0.0 : given->floats[0];
-  if (filling != 0.0) refuse(node, "it pads with {}; expected 0", filling);
+  const std::string mode = text(node, "mode", "constant");
+  if (mode != "constant") refuse("mode is {}; Convoy pads with constants only", mode);
+  std::vector<int> pads = has(node, 1) ? narrow(constant(node, 1, "pads").integers) : ints(node, "pads", {});
+  if (has(node, 3)) {
+    const Extents axes = constant(node, 3, "axes").integers;
+    if (pads.size() != 2 * axes.size()) refuse("it has {} pads for {} axes", pads.size(), axes.size());
+    std::vector<int> all(8, 0);
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      const auto axis = static_cast<std::size_t>(axis_of(axes[i], 4));
+      all[axis] = pads[i];
+      all[axis + 4] = pads[i + axes.size()];
+    }
+    pads = all;
+  }
+  if (std::ranges::all_of(pads, [](int each) { return each == 0; })) {
+    values_[node.outputs[0]] = passed(node);
+    return;
+  }
+  Value from = padded_maps(node);
+  float filling = static_cast<float>(number(node, "value", 0.0));
+  if (has(node, 2)) {
+    const std::vector<float>& given = floats(node, 2, "value");
+    if (given.size() != 1) refuse("its value has {} numbers; expected 1", given.size());
+    filling = given[0];
+  }
+  if (filling != 0.0F && !(filling <= std::numeric_limits<float>::lowest())) {
+    refuse("it pads with {}; expected 0, or minus infinity before a max pooling", filling);
+  }
   if (pads.size() != 8 || pads[0] != 0 || pads[4] != 0 ||
       std::ranges::any_of(pads, [](int each) { return each < 0; })) {
-    refuse(node, "pads is {}; expected 8 numbers, none below 0, and 0 for the batch", fmt::join(pads, " "));
+    refuse("pads is {}; expected 8 numbers, none below 0, and 0 for the images", fmt::join(pads, " "));
+  }
+  if (from.padded.any() && from.padded.filling != filling) {
+    refuse("it pads with {} around padding with {}; expected the same", filling, from.padded.filling);
   }
   if (pads[1] > 0 || pads[5] > 0) {
-    if (from.padded != std::array<int, 4>{})
-      refuse(node, "it pads channels after a Pad of rows or columns; pad the channels first");
-    from = builder_.plain(node.name, fmt::format("pad_channels, before: {}, after: {}", pads[1], pads[5]), from,
-                          {from.dims[0] + pads[1] + pads[5], from.dims[1], from.dims[2]});
+    if (from.padded.any()) refuse("it pads channels after a Pad of rows or columns; pad the channels first");
+    if (filling != 0.0F) refuse("it pads channels with {}; expected 0", filling);
+    const FeatureShape more{from.maps.channels + pads[1] + pads[5], from.maps.height, from.maps.width};
+    Value made =
+        builder_.shaped(node.name, fmt::format("pad_channels, before: {}, after: {}", pads[1], pads[5]), from, more);
+    made.positive = from.positive;
+    from = made;
   }
+  from.padded.filling = filling;
   for (const auto& [side, index] : {std::pair{0, 2}, {1, 3}, {2, 6}, {3, 7}}) {
-    int& padded = from.padded[static_cast<std::size_t>(side)];
+    int& padded = from.padded.sides[static_cast<std::size_t>(side)];
     padded += pads[static_cast<std::size_t>(index)];
-    if (padded > kLargestPad) refuse(node, "its padding adds up to {}; the limit is {}", padded, kLargestPad);
+    if (padded > kLargestPad) refuse("its padding adds up to {}; the limit is {}", padded, kLargestPad);
   }
-  const bool for_conv =
-      from.padded == std::array<int, 4>{} || std::ranges::all_of(graph_.nodes, [&](const Node& reader) {
-        const bool reads = std::ranges::find(reader.inputs, node.outputs[0]) != reader.inputs.end();
-        return !reads || reader.type == "Conv";
-      });
-  if (!for_conv) refuse(node, "an operator other than Conv reads its output; padding can be folded into Conv only");
   give(node, from);
 }
 
 void Importer::slice(const Node& node) {
-  const Value from = maps(node);
+  const Value from = value(node, 0);
+  const Extents extents = extents_of(from);
   const bool inputs = has(node, 1);
-  const auto list = [&](std::size_t input, const char* attribute, std::vector<int> otherwise) {
-    if (has(node, input)) return narrow(constant(node, input, attribute).integers);
-    return inputs ? otherwise : integers(node, attribute, std::move(otherwise));
+  const auto list = [&](std::size_t input, const char* attribute, const Extents& otherwise) {
+    if (has(node, input)) return constant(node, input, attribute).integers;
+    return inputs ? otherwise : integers(node, attribute, otherwise);
   };
-  const std::vector<int> starts = list(1, "starts", {});
-  const std::vector<int> ends = list(2, "ends", {});
-  std::vector<int> in_order(starts.size());
+  const Extents starts = list(1, "starts", {});
+  const Extents ends = list(2, "ends", {});
+  Extents in_order(starts.size());
   std::iota(in_order.begin(), in_order.end(), 0);
-  const std::vector<int> axes = list(3, "axes", in_order);
-  const std::vector<int> steps = list(4, "steps", std::vector<int>(starts.size(), 1));
+  const Extents axes = list(3, "axes", in_order);
+  const Extents steps = list(4, "steps", Extents(starts.size(), 1));
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
-    refuse(node, "starts, ends, axes and steps have different lengths");
+    refuse("starts, ends, axes and steps have different lengths");
   }
   std::vector<int> strides{1, 1};
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    const int axis = axes[i] < 0 ? axes[i] + 4 : axes[i];
-    const bool whole =
-        axis >= 1 && axis <= 3 && starts[i] == 0 && ends[i] >= from.dims[static_cast<std::size_t>(axis) - 1];
-    if (!whole || steps[i] < 1 || (axis == 1 && steps[i] != 1)) {
-      refuse(node, "it takes {} to {} by {} of axis {}; expected all rows and columns, or every n-th of them",
-             starts[i], ends[i], steps[i], axes[i]);
+    const std::int64_t axis = axis_of(axes[i], extents.size());
+    const std::int64_t extent = extents[static_cast<std::size_t>(axis)];
+    const bool whole = (starts[i] == 0 || starts[i] == -extent) && ends[i] >= extent && steps[i] >= 1;
+    if (!whole || (steps[i] != 1 && (axis < 2 || extents.size() != 4))) {
+      refuse("it takes {} to {} by {} of axis {} of {}; expected all rows and columns, or every n-th of them{}",
+             starts[i], ends[i], steps[i], axes[i], shown(extents),
+             axis == 1 ? ". Convoy has no layer that takes a part of the channels" : "");
     }
-    if (axis > 1) strides[static_cast<std::size_t>(axis) - 2] = steps[i];
+    if (axis > 1 && steps[i] > 1) strides[static_cast<std::size_t>(axis) - 2] = narrow({steps[i]})[0];
   }
-  give(node, builder_.window(node.name, "max_pool", from, {1, 1}, strides, {0, 0, 0, 0}));
+  if (strides == std::vector<int>{1, 1}) {
+    values_[node.outputs[0]] = passed(node);
+    return;
+  }
+  const Value whole = maps(node);
+  expect_fit(whole, {1, 1}, strides, {0, 0, 0, 0});
+  Value made = builder_.window(node.name, "max_pool", whole, {1, 1}, strides, {0, 0, 0, 0});
+  made.positive = whole.positive;
+  give(node, std::move(made));
 }
 
 }  // namespace convoy::onnx_file

@@ -1,0 +1,218 @@
+// What Convoy knows of ONNX's operators besides those with an import of their own: activations, and why others are
+// refused.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string_view>
+
+#include "nets/onnx/importer.hpp"
+
+namespace convoy::onnx_file {
+namespace {
+
+/// A type of activation in net files. Those that are not ready are refused with the type's name.
+struct ActivationType {
+  std::string_view name;
+  bool ready = true;
+};
+constexpr std::array kTypes{ActivationType{"relu"},
+                            ActivationType{"sigmoid"},
+                            ActivationType{"tanh"},
+                            ActivationType{"leaky_relu"},
+                            ActivationType{"relu6", false},
+                            ActivationType{"clip", false},
+                            ActivationType{"silu", false},
+                            ActivationType{"hard_sigmoid", false},
+                            ActivationType{"hard_swish", false},
+                            ActivationType{"elu", false},
+                            ActivationType{"selu", false},
+                            ActivationType{"gelu", false},
+                            ActivationType{"softplus", false}};
+
+/// Returns `type` followed by `fields`, or refuses a type that Convoy does not have.
+std::string layer_of(const std::string& type, const std::string& fields = "") {
+  const auto found = std::ranges::find(kTypes, type, &ActivationType::name);
+  if (found != kTypes.end() && found->ready) return type + fields;
+  refuse("Convoy has no layer {} for it; a model with ReLU, LeakyReLU, sigmoid or tanh in its place can be imported",
+         type);
+}
+
+/// One bound of a Clip: an attribute before opset 11, then an input.
+float bound_of(const Node& node, const Inputs& constants, std::size_t input, const char* attribute, float otherwise) {
+  if (input < node.inputs.size() && !node.inputs[input].empty()) {
+    const Constant* given = constants[input];
+    if (given == nullptr || given->size() != 1) refuse("its {} must be a constant number", attribute);
+    return given->whole ? static_cast<float>(given->integers[0]) : given->floats[0];
+  }
+  return static_cast<float>(number(node, attribute, otherwise));
+}
+
+ActivationLayer clip_layer(const Node& node, const Inputs& constants) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const float low = bound_of(node, constants, 1, "min", -kLargest);
+  const float high = bound_of(node, constants, 2, "max", kLargest);
+  if (!(low <= high)) refuse("it clips to {} to {}; expected the smaller number first", low, high);
+  if (low <= -kLargest && high >= kLargest) return {};
+  const bool positive = low >= 0.0F;
+  if (low == 0.0F && high >= kLargest) return {layer_of("relu"), positive};
+  if (low == 0.0F && high == 6.0F) return {layer_of("relu6"), positive};
+  std::string fields;
+  if (low > -kLargest) fields += fmt::format(", min: {:.9g}", low);
+  if (high < kLargest) fields += fmt::format(", max: {:.9g}", high);
+  return {layer_of("clip", fields), positive};
+}
+
+ActivationLayer prelu_layer(const Node&, const Inputs& constants) {
+  const Constant* slopes = constants.size() > 1 ? constants[1] : nullptr;
+  if (slopes == nullptr || slopes->whole || slopes->floats.empty()) refuse("its slopes must be constant numbers");
+  const float slope = slopes->floats[0];
+  if (std::ranges::any_of(slopes->floats, [&](float each) { return each != slope; })) {
+    refuse("it has a slope of its own for each channel; Convoy has leaky_relu with one slope for all");
+  }
+  if (!(slope >= 0.0F && slope <= 100.0F)) refuse("its slope is {}; expected 0 to 100", slope);
+  return {layer_of("leaky_relu", fmt::format(", slope: {:.9g}", slope))};
+}
+
+ActivationLayer leaky_relu_layer(const Node& node, const Inputs&) {
+  const double slope = number(node, "alpha", 0.01);
+  if (!(slope >= 0.0 && slope <= 100.0)) refuse("its slope alpha is {}; expected 0 to 100", slope);
+  return {layer_of("leaky_relu", fmt::format(", slope: {}", slope))};
+}
+
+ActivationLayer elu_layer(const Node& node, const Inputs&) {
+  return {layer_of("elu", fmt::format(", alpha: {:.9g}", number(node, "alpha", 1.0)))};
+}
+
+ActivationLayer selu_layer(const Node& node, const Inputs&) {
+  // ONNX's own constants, to within the rounding of exporters.
+  const bool usual = std::abs(number(node, "alpha", 1.67326324) - 1.67326324) < 1e-6 &&
+                     std::abs(number(node, "gamma", 1.05070099) - 1.05070099) < 1e-6;
+  if (!usual) refuse("its alpha or gamma differ from those of the SELU");
+  return {layer_of("selu")};
+}
+
+ActivationLayer hard_sigmoid_layer(const Node& node, const Inputs&) {
+  return {layer_of("hard_sigmoid",
+                   fmt::format(", alpha: {:.9g}, beta: {:.9g}", number(node, "alpha", 0.2), number(node, "beta", 0.5))),
+          true};
+}
+
+ActivationLayer swish_layer(const Node& node, const Inputs&) {
+  if (number(node, "alpha", 1.0) != 1.0) refuse("its alpha is {}; expected 1", number(node, "alpha", 1.0));
+  return {layer_of("silu")};
+}
+
+ActivationLayer gelu_layer(const Node& node, const Inputs&) {
+  const std::string how = text(node, "approximate", "none");
+  if (how != "none") refuse("it approximates the GELU by {}; expected none, the exact function", how);
+  return {layer_of("gelu")};
+}
+
+using MakeLayer = ActivationLayer (*)(const Node&, const Inputs&);
+
+const std::map<std::string, MakeLayer>& activations() {
+  static const std::map<std::string, MakeLayer> all{
+      {"Clip", clip_layer},
+      {"Elu", elu_layer},
+      {"Gelu", gelu_layer},
+      {"HardSigmoid", hard_sigmoid_layer},
+      {"HardSwish", [](const Node&, const Inputs&) { return ActivationLayer{layer_of("hard_swish")}; }},
+      {"LeakyRelu", leaky_relu_layer},
+      {"PRelu", prelu_layer},
+      {"Relu",
+       [](const Node&, const Inputs&) {
+         return ActivationLayer{layer_of("relu"), true};
+       }},
+      {"Selu", selu_layer},
+      {"Sigmoid",
+       [](const Node&, const Inputs&) {
+         return ActivationLayer{layer_of("sigmoid"), true};
+       }},
+      {"Softplus",
+       [](const Node&, const Inputs&) {
+         return ActivationLayer{layer_of("softplus"), true};
+       }},
+      {"Swish", swish_layer},
+      {"Tanh", [](const Node&, const Inputs&) { return ActivationLayer{layer_of("tanh")}; }}};
+  return all;
+}
+
+/// Reasons by operator. Each says what is missing, and what the user can do.
+const std::map<std::string, const char*>& reasons() {
+  constexpr const char* kSize =
+      "Convoy has no layer that resizes maps; a convolution with a stride or a pooling makes them "
+      "smaller, and nothing larger";
+  constexpr const char* kNorm =
+      "Convoy normalises by BatchNormalization and LRN only; a model that is trained with batch "
+      "norm in its place can be imported";
+  constexpr const char* kParts = "Convoy has no layer that takes a part of the channels";
+  constexpr const char* kWeights = "its weights are packed; export the model in float, without quantisation";
+  constexpr const char* kBranches =
+      "Convoy's nets have no branches or loops that depend on values; export the model with fixed "
+      "shapes";
+  constexpr const char* kAnswer = "a net's outputs are one score for each class; remove the node from the model's end";
+  static const std::map<std::string, const char*> all{
+      {"ArgMax", kAnswer},
+      {"ConvTranspose", "Convoy has no transposed convolution"},
+      {"DequantizeLinear", kWeights},
+      {"GroupNormalization", kNorm},
+      {"If", kBranches},
+      {"InstanceNormalization", kNorm},
+      {"LayerNormalization", kNorm},
+      {"Loop", kBranches},
+      {"Mul",
+       "it multiplies two values that both depend on the images, as squeeze-and-excitation does; Convoy multiplies by "
+       "constants only"},
+      {"QLinearConv", kWeights},
+      {"QuantizeLinear", kWeights},
+      {"Resize", kSize},
+      {"Scan", kBranches},
+      {"Split", kParts},
+      {"TopK", kAnswer},
+      {"Upsample", kSize}};
+  return all;
+}
+
+}  // namespace
+
+bool is_activation(const std::string& type) { return activations().contains(type); }
+
+ActivationLayer activation_layer(const Node& node, const Inputs& constants) {
+  return activations().at(node.type)(node, constants);
+}
+
+std::string why_refused(const Node& node) {
+  const auto found = reasons().find(node.type);
+  if (found != reasons().end()) return found->second;
+  return "no layer of Convoy does this; docs/nets.md lists the operators that can be imported";
+}
+
+std::string list_of_refused(const std::vector<std::pair<Node, std::string>>& refused, std::size_t nodes) {
+  constexpr std::size_t kMostNames = 50;
+  constexpr std::size_t kMostGroups = 200;
+  std::vector<std::pair<const Node*, const std::string*>> groups;
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> names;
+  for (const auto& [node, reason] : refused) {
+    std::vector<std::string>& of_group = names[{node.type, reason}];
+    if (of_group.empty()) groups.emplace_back(&node, &reason);
+    of_group.push_back(node.name);
+  }
+  std::string list;
+  if (refused.size() > 1) list = fmt::format("{} of the model's {} nodes cannot be imported:\n", refused.size(), nodes);
+  for (std::size_t g = 0; g < std::min(groups.size(), kMostGroups); ++g) {
+    const auto& [node, reason] = groups[g];
+    const std::vector<std::string>& all = names[{node->type, *reason}];
+    std::string shown;
+    for (std::size_t i = 0; i < std::min(all.size(), kMostNames); ++i) shown += (i == 0 ? "" : ", ") + all[i];
+    if (all.size() > kMostNames) shown += fmt::format(" and {} more", all.size() - kMostNames);
+    list += fmt::format("{}{} {} ({}): {}", g == 0 ? "" : "\n", all.size() == 1 ? "node" : "nodes", shown,
+                        node->joined.empty() ? node->type : node->joined, *reason);
+  }
+  if (groups.size() > kMostGroups) list += fmt::format("\nand {} more reasons", groups.size() - kMostGroups);
+  return list;
+}
+
+}  // namespace convoy::onnx_file

@@ -1,0 +1,171 @@
+// Finds activations that a model composes of several nodes.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "nets/onnx/importer.hpp"
+
+namespace convoy::onnx_file {
+namespace {
+
+class Joiner {
+ public:
+  explicit Joiner(Graph& graph) : graph_(graph) {
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      for (const std::string& output : graph_.nodes[i].outputs) makers_[output] = i;
+      for (const std::string& input : graph_.nodes[i].inputs) ++readers_[input];
+    }
+  }
+
+  void run() {
+    bool any = false;
+    for (Node& node : graph_.nodes) {
+      if (!node.domain.empty() || !node.refused.empty() || node.inputs.size() != 2) continue;
+      if (node.type == "Mul" || node.type == "Div") any = join_hard_sigmoid(node) || any;
+      if (node.type == "Mul") any = join_product(node) || join_gelu(node) || any;
+    }
+    if (any) graph_.nodes = needed(std::move(graph_.nodes), graph_.output);
+  }
+
+ private:
+  /// The node that computes a value, if it has the operator `type` and, unless that is Constant, inputs.
+  const Node* maker(const std::string& name, const char* type) const {
+    const auto found = makers_.find(name);
+    if (found == makers_.end()) return nullptr;
+    const Node& node = graph_.nodes[found->second];
+    const bool fits = node.type == type && node.domain.empty() && node.refused.empty() && node.outputs[0] == name;
+    return fits && (!node.inputs.empty() || node.type == "Constant") ? &node : nullptr;
+  }
+
+  /// The value of a constant with one element.
+  std::optional<double> number_of(const std::string& name) const {
+    const auto found = graph_.constants.find(name);
+    const Constant* constant = found == graph_.constants.end() ? nullptr : &found->second;
+    if (const Node* node = maker(name, "Constant")) {
+      const auto value = node->attributes.find("value");
+      if (value != node->attributes.end() && value->second.tensor) constant = &*value->second.tensor;
+      if (node->attributes.contains("value_float")) return number(*node, "value_float", 0.0);
+    }
+    if (constant == nullptr || constant->whole || constant->floats.size() != 1 || constant->dims.size() > 1) return {};
+    return constant->floats[0];
+  }
+
+  static bool is_near(const std::optional<double>& number, double expected) {
+    return number && std::abs(*number - expected) < 1e-6 * std::abs(expected);
+  }
+
+  static void replace(Node& node, const std::string& input, const char* type, const char* joined) {
+    node.type = type;
+    node.joined = joined;
+    node.inputs = {input};
+    node.attributes.clear();
+  }
+
+  /// The other input of a node of two inputs, one of which is the constant `expected`; empty if there is none.
+  std::string beside(const Node& node, double expected) const {
+    if (node.inputs.size() != 2) return "";
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (is_near(number_of(node.inputs[i]), expected)) return node.inputs[1 - i];
+    }
+    return "";
+  }
+
+  /// Whether a node clips its input to 0 to 6.
+  bool is_relu6(const Node& node) const {
+    const auto bound = [&](std::size_t input, const char* attribute) -> std::optional<double> {
+      if (input < node.inputs.size()) return number_of(node.inputs[input]);
+      return number(node, attribute, -1.0);
+    };
+    const auto low = bound(1, "min");
+    return low && *low == 0.0 && is_near(bound(2, "max"), 6.0);
+  }
+
+  /// relu6(x + 3) / 6 is HardSigmoid(x) with alpha 1/6 and beta 1/2.
+  bool join_hard_sigmoid(Node& node) {
+    std::string clipped;
+    if (node.type == "Mul") clipped = beside(node, 1.0 / 6.0);
+    if (node.type == "Div" && is_near(number_of(node.inputs[1]), 6.0)) clipped = node.inputs[0];
+    const Node* clip = maker(clipped, "Clip");
+    const Node* sum = clip == nullptr || !is_relu6(*clip) ? nullptr : maker(clip->inputs[0], "Add");
+    const std::string from = sum == nullptr ? "" : beside(*sum, 3.0);
+    if (from.empty()) return false;
+    replace(node, from, "HardSigmoid", "Add, Clip and Div");
+    node.attributes["alpha"].number = 1.0 / 6.0;
+    node.attributes["beta"].number = 0.5;
+    return true;
+  }
+
+  /// x Sigmoid(x) is Swish(x), and x HardSigmoid(x) is HardSwish(x).
+  bool join_product(Node& node) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::string from = node.inputs[i];
+      const std::string gate = node.inputs[1 - i];
+      const Node* sigmoid = maker(gate, "Sigmoid");
+      if (sigmoid != nullptr && sigmoid->inputs[0] == from) {
+        replace(node, from, "Swish", "Mul by the Sigmoid of the same value");
+        return true;
+      }
+      const Node* hard = maker(gate, "HardSigmoid");
+      if (hard != nullptr && hard->inputs[0] == from && is_near(number(*hard, "alpha", 0.2), 1.0 / 6.0) &&
+          is_near(number(*hard, "beta", 0.5), 0.5)) {
+        replace(node, from, "HardSwish", "Mul by the HardSigmoid of the same value");
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /// Appends what a tree of multiplications multiplies.
+  void add_factors(const std::string& name, int depth, std::vector<std::string>& factors) const {
+    const Node* product = maker(name, "Mul");
+    const auto readers = readers_.find(name);
+    const bool inside = product != nullptr && product->inputs.size() == 2 && readers->second == 1 && depth > 0;
+    if (!inside) {
+      factors.push_back(name);
+      return;
+    }
+    for (const std::string& input : product->inputs) add_factors(input, depth - 1, factors);
+  }
+
+  /// The value x of 1 + Erf(x / sqrt 2), or an empty text.
+  std::string in_erf(const std::string& name) const {
+    const Node* sum = maker(name, "Add");
+    const Node* erf = sum == nullptr ? nullptr : maker(beside(*sum, 1.0), "Erf");
+    if (erf == nullptr) return "";
+    if (const Node* by = maker(erf->inputs[0], "Mul")) return beside(*by, std::sqrt(0.5));
+    const Node* quotient = maker(erf->inputs[0], "Div");
+    const bool fits =
+        quotient != nullptr && quotient->inputs.size() == 2 && is_near(number_of(quotient->inputs[1]), std::sqrt(2.0));
+    return fits ? quotient->inputs[0] : "";
+  }
+
+  /// x (1 + Erf(x / sqrt 2)) / 2 is Gelu(x).
+  bool join_gelu(Node& node) {
+    std::vector<std::string> factors;
+    for (const std::string& input : node.inputs) add_factors(input, 1, factors);
+    if (factors.size() != 3) return false;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::string from = in_erf(factors[i]);
+      const std::string& other = factors[(i + 1) % 3];
+      const std::string& last = factors[(i + 2) % 3];
+      const bool fits = !from.empty() && ((other == from && is_near(number_of(last), 0.5)) ||
+                                          (last == from && is_near(number_of(other), 0.5)));
+      if (!fits) continue;
+      replace(node, from, "Gelu", "Erf, Add and Mul");
+      return true;
+    }
+    return false;
+  }
+
+  Graph& graph_;
+  std::map<std::string, std::size_t> makers_;
+  std::map<std::string, int> readers_;
+};
+
+}  // namespace
+
+void join_activations(Graph& graph) { Joiner(graph).run(); }
+
+}  // namespace convoy::onnx_file

@@ -1,0 +1,277 @@
+// Tests that models which no net represents are refused with every reason at once, and that nothing is imported with
+// other values.
+
+#include <cmath>
+#include <limits>
+
+#include "tests/nets/refusals.hpp"
+
+namespace convoy {
+namespace {
+
+TEST_P(OnnxRefusals, TellNodeAndReason) {
+  SmallModel model(GetParam().opset);
+  GetParam().nodes(model);
+  EXPECT_THAT(message_of(model),
+              testing::AllOf(testing::HasSubstr("refused.onnx"), testing::HasSubstr(GetParam().says)));
+}
+
+void reshape_to(SmallModel& m, const std::vector<std::int64_t>& shape) {
+  m.integers("shape", shape);
+  m.node("Reshape", {m.last, "shape"});
+}
+
+void pad_by(SmallModel& m, const std::vector<std::int64_t>& pads, float value) {
+  m.integers("pads", pads);
+  m.number("filling", value);
+  m.node("Pad", {m.last, "pads", "filling"});
+}
+
+void pool_by(SmallModel& m, const std::string& type, int kernel) {
+  SmallModel::set(m.node(type, {m.last}), "kernel_shape", {kernel, kernel});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    WrongValues, OnnxRefusals,
+    testing::Values(Refusal{"ConstantOfFlattenedMaps",
+                            [](SmallModel& m) {
+                              m.constant("c", {144});
+                              m.node("Flatten", {m.last});
+                              m.node("Add", {m.last, "c"});
+                            },
+                            "node3 (Add): its constant has the shape 144"},
+                    Refusal{"ConstantAlongColumns",
+                            [](SmallModel& m) {
+                              m.constant("u", {6, 4, 1, 1});
+                              m.constant("c", {6});
+                              m.node("Conv", {m.last, "u"});
+                              m.node("Mul", {m.last, "c"});
+                            },
+                            "node3 (Mul): its constant has the shape 6"},
+                    Refusal{"ConstantOfAnAliasThatOthersRead",
+                            [](SmallModel& m) {
+                              m.number("two", 2.0F);
+                              const std::string maps = m.last;
+                              const std::string same = m.node("Identity", {maps}).output(0);
+                              const std::string doubled = m.node("Mul", {same, "two"}).output(0);
+                              m.node("Add", {maps, doubled});
+                            },
+                            "node3 (Mul): its constant can be folded only"},
+                    Refusal{"ConstantBehindDropoutThatOthersRead",
+                            [](SmallModel& m) {
+                              m.number("two", 2.0F);
+                              m.number("zero", 0.0F);
+                              const std::string maps = m.last;
+                              const std::string same = m.node("Dropout", {maps, "zero"}).output(0);
+                              const std::string doubled = m.node("Mul", {same, "two"}).output(0);
+                              m.node("Add", {maps, doubled});
+                            },
+                            "node3 (Mul): its constant can be folded only"},
+                    Refusal{"ConstantOfRowsWhoseChannelsComeLast",
+                            [](SmallModel& m) {
+                              m.constant("u", {6, 4, 1, 1});
+                              m.constant("c", {6, 1, 1});
+                              m.node("Conv", {m.last, "u"});
+                              SmallModel::set(m.node("Transpose", {m.last}), "perm", {0, 2, 3, 1});
+                              m.node("Add", {m.last, "c"});
+                            },
+                            "node4 (Add): its constant has the shape 6x1x1"},
+                    Refusal{"ConstantOfTheImages",
+                            [](SmallModel& m) {
+                              m.number("mean", 0.5F);
+                              m.node("Sub", {"images", "mean"});
+                            },
+                            "node2 (Sub): it changes the images by a constant"},
+                    Refusal{"SumOfListsOfOtherOrders",
+                            [](SmallModel& m) {
+                              const std::string maps = m.last;
+                              const std::string list = m.node("Flatten", {maps}).output(0);
+                              SmallModel::set(m.node("Transpose", {maps}), "perm", {0, 2, 3, 1});
+                              m.node("Flatten", {m.last});
+                              m.node("Add", {m.last, list});
+                            },
+                            "node5 (Add): its inputs have the shapes"},
+                    Refusal{"PadOfZerosThatMayWin",
+                            [](SmallModel& m) {
+                              pad_by(m, {0, 0, 1, 1, 0, 0, 1, 1}, 0.0F), pool_by(m, "MaxPool", 3);
+                            },
+                            "node3 (MaxPool): a Pad before it pads with 0, which may be the largest"},
+                    Refusal{"PadOfNegativesBehindRelu",
+                            [](SmallModel& m) {
+                              m.node("Relu", {m.last});
+                              pad_by(m, {0, 0, 1, 1, 0, 0, 1, 1}, -1.0F), pool_by(m, "MaxPool", 3);
+                            },
+                            "node3 (Pad): it pads with -1"},
+                    Refusal{"PadAsLargeAsTheKernel",
+                            [](SmallModel& m) {
+                              m.node("Relu", {m.last});
+                              pad_by(m, {0, 0, 2, 2, 0, 0, 2, 2}, 0.0F), pool_by(m, "MaxPool", 2);
+                            },
+                            "node4 (MaxPool): its padding of 2 2 2 2"},
+                    Refusal{"PadBeforeAverages",
+                            [](SmallModel& m) {
+                              pad_by(m, {0, 0, 1, 1, 0, 0, 1, 1}, 0.0F), pool_by(m, "AveragePool", 3);
+                            },
+                            "node3 (AveragePool): a Pad comes before it, whose elements count"},
+                    Refusal{"PadAtTheEnd",
+                            [](SmallModel& m) {
+                              pad_by(m, {0, 0, 1, 1, 0, 0, 1, 1}, 0.0F);
+                            },
+                            "in another form"},
+                    Refusal{"PadOfInfinityBeforeConv",
+                            [](SmallModel& m) {
+                              pad_by(m, {0, 0, 1, 1, 0, 0, 1, 1}, -std::numeric_limits<float>::infinity());
+                              m.constant("u", {4, 4, 3, 3});
+                              m.node("Conv", {m.last, "u"});
+                            },
+                            "node3 (Conv): a Pad before it pads with -inf"},
+                    Refusal{"PadByReflection",
+                            [](SmallModel& m) {
+                              m.integers("pads", {0, 0, 1, 1, 0, 0, 1, 1});
+                              SmallModel::set_text(m.node("Pad", {m.last, "pads"}), "mode", "reflect");
+                            },
+                            "mode is reflect"},
+                    Refusal{"RowsTakenForChannels",
+                            [](SmallModel& m) {
+                              reshape_to(m, {1, 6, 24, 1});
+                              pool_by(m, "MaxPool", 2);
+                            },
+                            "node2 (Reshape): it changes the shape 1x4x6x6 to 1x6x24x1"},
+                    Refusal{"OnesMovedBeforeMaps",
+                            [](SmallModel& m) {
+                              m.constant("u", {1, 4, 1, 1});
+                              m.node("Conv", {m.last, "u"});
+                              reshape_to(m, {1, 6, 1, 6});
+                              pool_by(m, "MaxPool", 1);
+                            },
+                            "node4 (MaxPool): its input of 6x1x6 was reshaped from maps of 1x6x6"},
+                    Refusal{"SoftmaxOverImages",
+                            [](SmallModel& m) {
+                              flat(m);
+                              SmallModel::set(m.node("Softmax", {m.last}), "axis", {0});
+                            },
+                            "node4 (Softmax): it takes the softmax of axis 0"},
+                    Refusal{"SoftmaxOfEachColumn", [](SmallModel& m) { m.node("Softmax", {m.last}); },
+                            "node2 (Softmax): it takes the softmax of axis 3"},
+                    Refusal{"MeanOverChannels",
+                            [](SmallModel& m) {
+                              SmallModel::set(m.node("ReduceMean", {m.last}), "axes", {1, 2, 3});
+                            },
+                            "node2 (ReduceMean): it reduces the axes 1,2,3"},
+                    Refusal{"MeanOverAll", [](SmallModel& m) { m.node("ReduceMean", {m.last}); },
+                            "it joins all images"},
+                    Refusal{"BatchNormBehindActivationOfDense",
+                            [](SmallModel& m) {
+                              flat(m);
+                              for (const char* name : {"a", "b", "c", "d"}) m.constant(name, {5});
+                              m.node("Relu", {m.last});
+                              m.node("BatchNormalization", {m.last, "a", "b", "c", "d"});
+                            },
+                            "node5 (BatchNormalization): a dense layer's batch norm can only be folded"},
+                    Refusal{"NegativeVariance",
+                            [](SmallModel& m) {
+                              flat(m);
+                              for (const char* name : {"a", "b", "c"}) m.constant(name, {5});
+                              m.constant("d", {5});
+                              for (float& each : *m.tensor("d").mutable_float_data()) each = -1.0F;
+                              m.node("BatchNormalization", {m.last, "a", "b", "c", "d"});
+                            },
+                            "the variance of unit 0 is -1"},
+                    Refusal{"SlopesOfChannels",
+                            [](SmallModel& m) {
+                              m.constant("slopes", {4, 1, 1});
+                              m.node("PRelu", {m.last, "slopes"});
+                            },
+                            "a slope of its own for each channel"},
+                    Refusal{"ComputedTwice",
+                            [](SmallModel& m) {
+                              m.node("Relu", {m.last}).set_output(0, "node1_out");
+                              m.last = "node1_out";
+                            },
+                            "computes node1_out twice"},
+                    Refusal{"Indices",
+                            [](SmallModel& m) {
+                              pool_by(m, "MaxPool", 2);
+                              m.model.mutable_graph()->mutable_node(1)->add_output("indices");
+                              m.node("Cast", {"indices"});
+                            },
+                            "node2 (MaxPool): another node reads its second output"}),
+    refusal_name);
+
+INSTANTIATE_TEST_SUITE_P(
+    Activations, OnnxRefusals,
+    testing::Values(Refusal{"Silu",
+                            [](SmallModel& m) {
+                              const std::string maps = m.last;
+                              m.node("Sigmoid", {maps});
+                              m.node("Mul", {maps, m.last});
+                            },
+                            "node3 (Mul by the Sigmoid of the same value): Convoy has no layer silu"},
+                    Refusal{"GateOfAnotherValue",
+                            [](SmallModel& m) {
+                              const std::string maps = m.last;
+                              m.node("Relu", {maps});
+                              m.node("Sigmoid", {m.last});
+                              m.node("Mul", {maps, m.last});
+                            },
+                            "node4 (Mul): it multiplies two values"},
+                    Refusal{"HardSwishOfParts",
+                            [](SmallModel& m) {
+                              const std::string maps = m.last;
+                              m.number("three", 3.0F), m.number("zero", 0.0F), m.number("six", 6.0F);
+                              m.node("Add", {maps, "three"});
+                              m.node("Clip", {m.last, "zero", "six"});
+                              m.node("Div", {m.last, "six"});
+                              m.node("Mul", {maps, m.last});
+                            },
+                            "node5 (Mul by the HardSigmoid of the same value): Convoy has no layer hard_swish"},
+                    Refusal{"GeluOfParts",
+                            [](SmallModel& m) {
+                              const std::string maps = m.last;
+                              m.number("root", std::sqrt(2.0F)), m.number("one", 1.0F), m.number("half", 0.5F);
+                              m.node("Div", {maps, "root"});
+                              m.node("Erf", {m.last});
+                              m.node("Add", {m.last, "one"});
+                              m.node("Mul", {maps, m.last});
+                              m.node("Mul", {m.last, "half"});
+                            },
+                            "node6 (Erf, Add and Mul): Convoy has no layer gelu"},
+                    Refusal{"Relu6",
+                            [](SmallModel& m) {
+                              m.number("zero", 0.0F), m.number("six", 6.0F);
+                              m.node("Clip", {m.last, "zero", "six"});
+                            },
+                            "node2 (Clip): Convoy has no layer relu6"}),
+    refusal_name);
+
+TEST(OnnxRefused, AreAllListed) {
+  SmallModel m;
+  const std::string maps = m.last;
+  m.node("Celu", {maps});
+  m.node("Relu", {m.last});  // is not blamed for what it reads
+  m.node("Mul", {m.last, maps});
+  const std::string first = m.last;
+  const std::string again = m.node("Celu", {maps}).output(0);
+  const std::string resized = m.node("Resize", {maps, "", "w"}).output(0);
+  m.node("Sum", {first, again, resized});
+  EXPECT_EQ(
+      message_of(m),
+      "refused.onnx: 3 of the model's 7 nodes cannot be imported:\n"
+      "nodes node2, node5 (Celu): no layer of Convoy does this; docs/nets.md lists the operators that can be "
+      "imported\n"
+      "node node6 (Resize): Convoy has no layer that resizes maps; a convolution with a stride or a pooling makes "
+      "them smaller, and nothing larger");
+}
+
+TEST(OnnxRefused, AreListedUpToALimit) {
+  SmallModel m;
+  const std::string maps = m.last;
+  std::vector<std::string> all;
+  for (int i = 0; i < 70; ++i) all.push_back(m.node("Celu", {maps}).output(0));
+  m.node("Sum", all);
+  EXPECT_THAT(message_of(m), testing::AllOf(testing::HasSubstr("70 of the model's 72 nodes"),
+                                            testing::HasSubstr("node51 and 20 more (Celu)")));
+}
+
+}  // namespace
+}  // namespace convoy
