@@ -10,8 +10,8 @@ difference of that run. For each tensor the program prints the largest differenc
 
 Tolerance: the gradients of a step are sums of up to n products, whose rounding errors add up to about sqrt(n) * 2^-24;
 the errors of independent steps grow with the square root of their number. The tolerance does not apply to nets with
-ReLU or max pooling, because a rounding error that switches one of them changes all later steps, on one machine as on
-several. The exit code is 1 where a net without them exceeds the tolerance, and 0 otherwise."""
+ReLU, clip, hard sigmoid or max pooling, because a rounding error that switches one of them changes all later steps, on
+one machine as on several. The exit code is 1 where a net without them exceeds the tolerance, and 0 otherwise."""
 
 import argparse
 import array
@@ -25,7 +25,7 @@ import tempfile
 from local_run import free_port, run_with_slaves
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-JUMPS = ("relu", "leaky_relu", "max_pool")
+JUMPS = ("relu", "leaky_relu", "relu6", "clip", "hard_sigmoid", "max_pool")
 
 
 def parse_arguments():

@@ -1,5 +1,6 @@
 """Net files as PyTorch modules, for comparisons with Convoy. The module needs torch and PyYAML."""
 
+import math
 import pathlib
 
 import torch
@@ -166,6 +167,17 @@ class Net(torch.nn.Module):
             return functional.relu(maps)
         if kind == "leaky_relu":
             return functional.leaky_relu(maps, layer.get("slope", 0.01))
+        if kind in ("relu6", "clip"):
+            low, high = (0.0, 6.0) if kind == "relu6" else (layer.get("low", -math.inf), layer.get("high", math.inf))
+            return functional.hardtanh(maps, low, high)
+        if kind == "hard_sigmoid":
+            return functional.hardtanh(layer.get("alpha", 1 / 6) * maps + layer.get("beta", 0.5), 0.0, 1.0)
+        if kind == "elu":
+            return functional.elu(maps, layer.get("alpha", 1.0))
+        if kind in ("selu", "softplus", "silu", "gelu"):
+            return getattr(functional, kind)(maps)
+        if kind == "hard_swish":
+            return functional.hardswish(maps)
         if kind in ("tanh", "sigmoid"):
             return getattr(torch, kind)(maps)
         if kind == "concat":

@@ -47,6 +47,14 @@ LayerKernels::LayerKernels(ClContext& context) {
   pack_weights_half = half[1];
 }
 
+ActivationKernels::ActivationKernels(ClContext& context, int activation) {
+  const std::vector<ClKernel> built = context.build(
+      over_maps(kActivationSource), fmt::format("{} -DACTIVATION={}", common_options(context), activation),
+      {"activate_maps", "activate_maps_gradient"});
+  activate = built[0];
+  gradient = built[1];
+}
+
 NormKernels::NormKernels(ClContext& context) {
   const std::vector<ClKernel> built =
       context.build(over_maps(kNormSource), common_options(context),

@@ -7,6 +7,7 @@
 namespace convoy {
 
 /// The text of each .cl file, which the build embeds.
+extern const char* const kActivationSource;
 extern const char* const kConvolutionSource;
 extern const char* const kFilterGradientSource;
 extern const char* const kGroupedSource;
@@ -22,6 +23,13 @@ struct LayerKernels {
   ClKernel pack_half, pack_weights_half;  ///< built where settings.half is set
 
   explicit LayerKernels(ClContext& context);
+};
+
+/// The kernels of activation.cl, built for the activation with this number (code_of).
+struct ActivationKernels {
+  ClKernel activate, gradient;
+
+  ActivationKernels(ClContext& context, int activation);
 };
 
 /// The kernels of norm.cl.

@@ -56,7 +56,8 @@ kernel void pack_weights(global const float* restrict weights, global STORED* re
 
 // ---- layers after a convolution -------------------------------------------------------------------------------------
 
-// The activations of `convolve`, and 4, a leaky ReLU with the slope `slope`. fmax would turn NaN into 0.
+// The activations of `convolve`, and 4, a leaky ReLU with the slope `slope`; activation.cl has the others. fmax would
+// turn NaN into 0.
 float activate(int activation, float value, float slope) {
   switch (activation) {
     case 1: return value < 0.0f ? 0.0f : value;

@@ -14,7 +14,7 @@ class ClActivation : public ClLayer {
                const std::string& what)
       : shared_(shared),
         activation_(code_of(activation)),
-        slope_(activation.slope),
+        slope_(activation.alpha),
         input_(input),
         input_gradient_(shared.context, input.shape(), what) {
     if (!fused) own_output_ = std::make_unique<ClTensor>(shared.context, input.shape(), what);
@@ -41,6 +41,40 @@ class ClActivation : public ClLayer {
   const ClTensor& input_;
   ClTensor input_gradient_;
   std::unique_ptr<ClTensor> own_output_;
+};
+
+/// An activation of activation.cl.
+class ClApartActivation : public ClLayer {
+ public:
+  ClApartActivation(ClShared& shared, const Activation& activation, const ClTensor& input, const std::string& what)
+      : shared_(shared),
+        activation_(activation),
+        kernels_(shared.activation_kernels(code_of(activation))),
+        input_(input),
+        output_(shared.context, input.shape(), what),
+        input_gradient_(shared.context, input.shape(), what) {}
+
+  void forward(const Pass&, SampleRange samples) override {
+    const Shape shape = input_.shape();
+    shared_.launch_over_maps(kernels_.activate, shape, samples, input_.buffer(), output_.buffer(), shape.h, shape.w,
+                             activation_.alpha, activation_.beta);
+  }
+  const ClTensor& output() const override { return output_; }
+  const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
+    const Shape shape = input_.shape();
+    const ClTensor& kept = derivative_from_output(activation_.kind) ? output_ : input_;
+    shared_.launch_over_maps(kernels_.gradient, shape, samples, kept.buffer(), gradient, input_gradient_.buffer(),
+                             shape.h, shape.w, activation_.alpha, activation_.beta);
+    return input_gradient_.buffer();
+  }
+
+ private:
+  ClShared& shared_;
+  Activation activation_;
+  ActivationKernels kernels_;
+  const ClTensor& input_;
+  ClTensor output_;
+  ClTensor input_gradient_;
 };
 
 void find_max_pool_gradient(ClShared& shared, const Pooling& p, const Shape& in, const Shape& out, SampleRange samples,
@@ -202,6 +236,7 @@ std::unique_ptr<ClAdd> make_cl_add(ClShared& shared, const ClTensor& input, cons
 std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& layer, const ClTensor& input,
                                        const Origin& origin, bool after_relu, const std::string& what) {
   if (const auto* activation = std::get_if<Activation>(&layer)) {
+    if (!has_plain_kernel(*activation)) return std::make_unique<ClApartActivation>(shared, *activation, input, what);
     return std::make_unique<ClActivation>(shared, *activation, input, false, what);
   }
   if (const auto* pool = std::get_if<Pooling>(&layer)) {

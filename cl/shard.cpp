@@ -167,7 +167,7 @@ void ClShard::make_layers() {
   const Shape convolved = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
   std::size_t next = 0;
   const auto* fused = after.empty() ? nullptr : std::get_if<Activation>(&after.front());
-  if (fused != nullptr && fused->kind == Activation::Kind::leaky_relu) fused = nullptr;
+  if (fused != nullptr && !joins_convolutions_on_gpus(*fused)) fused = nullptr;
   if (fused != nullptr) {
     activation_ = code_of(*fused);
     next = 1;

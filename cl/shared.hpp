@@ -42,6 +42,7 @@ struct ClShared {
   std::optional<ColumnKernels> columns;
   std::optional<GroupedKernels> grouped;
   std::optional<NormKernels> norms;
+  std::map<int, ActivationKernels> activations;  ///< by code_of
   ClScratch column_scratch;
   ClScratch channel_scratch;
 
@@ -83,6 +84,10 @@ struct ClShared {
   GroupedKernels grouped_kernels() {
     if (!grouped) grouped.emplace(context);
     return grouped->timed_apart();
+  }
+
+  const ActivationKernels& activation_kernels(int activation) {
+    return activations.try_emplace(activation, context, activation).first->second;
   }
 
   const NormKernels& norm_kernels() {

@@ -18,6 +18,18 @@ void validate_window(const std::string& stage, const char* what, int kernel, int
   }
 }
 
+void check(const Activation& activation, const std::string& stage) {
+  const auto [kind, alpha, beta] = activation;
+  if (kind == Activation::Kind::clip) {
+    if (!(alpha < beta))
+      fail("stage {}: clip to {} .. {}: the lower limit must be below the upper", stage, alpha, beta);
+  } else if (!(std::abs(alpha) < 1e3F && std::abs(beta) < 1e3F)) {
+    fail("stage {}: activation with the numbers {} and {}: they must lie between -1000 and 1000", stage, alpha, beta);
+  } else if (kind == Activation::Kind::elu && alpha < 0.0F) {
+    fail("stage {}: elu with alpha {}: it must be at least 0", stage, alpha);
+  }
+}
+
 constexpr int kLargestExtent = 1 << 20;
 constexpr int kMostMoments = 2;
 
@@ -137,8 +149,7 @@ void validate(const Stage& stage) {
             stage.name, norm->name, norm->epsilon, norm->momentum);
       }
     } else if (const auto* activation = std::get_if<Activation>(&layer)) {
-      if (!(std::abs(activation->slope) < 1e3F))
-        fail("stage {}: activation slope {} must lie between -1000 and 1000", stage.name, activation->slope);
+      check(*activation, stage.name);
     }
   }
   if (stage.moments < 0 || stage.moments > kMostMoments) {

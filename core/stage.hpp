@@ -43,9 +43,18 @@ struct Activation {
     relu,
     sigmoid,
     tanh,
-    leaky_relu  ///< x, or slope * x for negative x (Maas et al., ICML 2013)
+    leaky_relu,    ///< x, or alpha x for negative x (Maas et al., ICML 2013)
+    clip,          ///< x, but at least alpha and at most beta; either may be infinite. ReLU6 is 0 to 6
+    hard_sigmoid,  ///< alpha x + beta, but at least 0 and at most 1 (in the form of ONNX)
+    elu,           ///< x, or alpha (e^x - 1) for negative x (Clevert et al., ICLR 2016)
+    selu,          ///< an ELU times a constant (Klambauer et al., NIPS 2017)
+    softplus,      ///< log(1 + e^x)
+    silu,          ///< x sigmoid(x) (Elfwing et al., Neural Networks 107, 2018)
+    hard_swish,    ///< x times x / 6 + 1/2, which is held between 0 and 1 (Howard et al., ICCV 2019)
+    gelu           ///< x times the probability that a standard normal number is below x (Hendrycks and Gimpel, 2016)
   } kind = Kind::relu;
-  float slope = 0.0F;
+  float alpha = 0.0F;
+  float beta = 0.0F;
   bool operator==(const Activation&) const = default;
 
   static const Activation relu;
@@ -55,6 +64,13 @@ struct Activation {
 inline constexpr Activation Activation::relu{Kind::relu};
 inline constexpr Activation Activation::sigmoid{Kind::sigmoid};
 inline constexpr Activation Activation::tanh{Kind::tanh};
+
+/// Returns whether the derivative of an activation follows from its output. The others rise and fall, so that their
+/// derivative needs their input: a device keeps it, and neither joins them with the layer before nor computes in place.
+constexpr bool derivative_from_output(Activation::Kind kind) {
+  using Kind = Activation::Kind;
+  return kind != Kind::silu && kind != Kind::hard_swish && kind != Kind::gelu;
+}
 
 /// The operation that pooling applies to each window.
 enum class PoolKind : std::uint8_t {

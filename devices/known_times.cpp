@@ -61,8 +61,8 @@ std::string describe(const Padding& padding) {
 }
 
 std::string describe(const Activation& layer) {
-  const auto& [kind, slope] = layer;
-  return fmt::format("activation {} {}", static_cast<int>(kind), slope);
+  const auto& [kind, alpha, beta] = layer;
+  return fmt::format("activation {} {} {}", static_cast<int>(kind), alpha, beta);
 }
 
 std::string describe(const Pooling& layer) {

@@ -214,8 +214,9 @@ void Head<T>::backward_step(std::size_t index, SampleRange samples) {
                      .b = states_[step.dense].weights.value.span(),
                      .c = dx});
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
+    const std::span<const T> x = rows_of(value(index), samples);
     const std::span<const T> y = rows_of(std::as_const(outputs_[index]), samples);
-    activate_backward(*activation, y.data(), dy.data(), dx.data(), dx.size());
+    activate_backward(*activation, x.data(), y.data(), dy.data(), dx.data(), dx.size());
   } else {
     const std::span<const T> scale = rows_of(std::as_const(scales_[index]), samples);
     for (std::size_t i = 0; i < dx.size(); ++i) dx[i] = dy[i] * scale[i];

@@ -26,8 +26,8 @@ Sources sources_of(const flatbuffers::Vector<const fb::Source*>* list) {
 
 ChannelLayer layer_of(const fb::LayerHolder& holder) {
   if (const auto* activation = holder.layer_as_ActivationLayer()) {
-    const int kind = within(static_cast<int>(activation->kind()), 0, 3, "activation kind");
-    return Activation{static_cast<Activation::Kind>(kind), activation->slope()};
+    const int kind = within(static_cast<int>(activation->kind()), 0, 11, "activation kind");
+    return Activation{static_cast<Activation::Kind>(kind), activation->alpha(), activation->beta()};
   }
   if (const auto* pool = holder.layer_as_PoolLayer()) {
     const int kind = within(static_cast<int>(pool->kind()), 0, 1, "pooling kind");

@@ -25,7 +25,7 @@ struct LayerEncoder {
 
   flatbuffers::Offset<fb::LayerHolder> operator()(const Activation& activation) const {
     const auto kind = static_cast<fb::ActivationKind>(activation.kind);
-    const auto layer = fb::CreateActivationLayer(builder, kind, activation.slope);
+    const auto layer = fb::CreateActivationLayer(builder, kind, activation.alpha, activation.beta);
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::ActivationLayer, layer.Union());
   }
   flatbuffers::Offset<fb::LayerHolder> operator()(const Pooling& pool) const {

@@ -161,7 +161,7 @@ class CudaShard : public Shard {
   void make_layers() {
     const std::vector<ChannelLayer>& after = spec_.stage.after;
     const auto* fused = after.empty() ? nullptr : std::get_if<Activation>(&after.front());
-    if (fused != nullptr && fused->kind == Activation::Kind::leaky_relu) fused = nullptr;
+    if (fused != nullptr && !joins_convolutions_on_gpus(*fused)) fused = nullptr;
     bool after_relu = false;
     if (fused != nullptr) {
       activation_ = code_of(*fused);

@@ -3,6 +3,7 @@
 // kernel's result.
 #pragma once
 
+#include "kernels/cuda/activation_elements.hpp"
 #include "kernels/cuda/group_elements.hpp"
 #include "kernels/cuda/norm_elements.hpp"
 
@@ -275,6 +276,8 @@ struct AveragePoolGradient {
   X(AddBias)                    \
   X(Activate)                   \
   X(ActivateGradient)           \
+  X(ActivateApart)              \
+  X(ActivateApartGradient)      \
   X(Sum)                        \
   X(Copy)                       \
   X(Multiply)                   \

@@ -17,7 +17,7 @@ class CudaActivation : public CudaLayer {
                  const std::string& what)
       : gpu_(gpu),
         activation_(code_of(activation)),
-        slope_(activation.slope),
+        slope_(activation.alpha),
         input_(input),
         input_gradient_(gpu, input.shape(), what) {
     if (!fused) own_output_ = std::make_unique<CudaTensor>(gpu, input.shape(), what);
@@ -43,6 +43,38 @@ class CudaActivation : public CudaLayer {
   const CudaTensor& input_;
   CudaTensor input_gradient_;
   std::unique_ptr<CudaTensor> own_output_;
+};
+
+/// An activation of cuda::activate_apart().
+class CudaApartActivation : public CudaLayer {
+ public:
+  CudaApartActivation(cuda::Gpu& gpu, const Activation& activation, const CudaTensor& input, const std::string& what)
+      : gpu_(gpu),
+        activation_(activation),
+        input_(input),
+        output_(gpu, input.shape(), what),
+        input_gradient_(gpu, input.shape(), what) {}
+
+  void forward(const Pass&, SampleRange samples) override {
+    gpu_.run(cuda::ActivateApart{code_of(activation_), activation_.alpha, activation_.beta, input_.data(samples),
+                                 output_.data(samples)},
+             size_of(input_, samples));
+  }
+  const CudaTensor& output() const override { return output_; }
+  const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
+    const CudaTensor& kept = derivative_from_output(activation_.kind) ? output_ : input_;
+    gpu_.run(cuda::ActivateApartGradient{code_of(activation_), activation_.alpha, activation_.beta, kept.data(samples),
+                                         gradient.data(samples), input_gradient_.data(samples)},
+             size_of(input_, samples));
+    return input_gradient_;
+  }
+
+ private:
+  cuda::Gpu& gpu_;
+  Activation activation_;
+  const CudaTensor& input_;
+  CudaTensor output_;
+  CudaTensor input_gradient_;
 };
 
 class CudaPooling : public CudaLayer {
@@ -157,6 +189,7 @@ const CudaTensor& CudaAdd::backward(const CudaTensor& gradient, SampleRange samp
 std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,
                                            const Origin& origin, bool after_relu, const std::string& what) {
   if (const auto* activation = std::get_if<Activation>(&layer)) {
+    if (!has_plain_kernel(*activation)) return std::make_unique<CudaApartActivation>(gpu, *activation, input, what);
     return std::make_unique<CudaActivation>(gpu, *activation, input, false, what);
   }
   if (const auto* pool = std::get_if<Pooling>(&layer)) {

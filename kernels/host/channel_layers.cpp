@@ -208,8 +208,8 @@ void ChannelLayers<T>::backward_layer(std::size_t i, int n, int c) {
   const Map<T> out_slope = map_of(slopes_[i + 1], n, c);
   const int size = in_slope.h * in_slope.w;
   if (const auto* activation = std::get_if<Activation>(&layers_[i])) {
-    const T* y = &values_[i + 1].at(n, c);
-    activate_backward(*activation, y, out_slope.values, in_slope.values, static_cast<std::size_t>(size));
+    activate_backward(*activation, &values_[i].at(n, c), &values_[i + 1].at(n, c), out_slope.values, in_slope.values,
+                      static_cast<std::size_t>(size));
   } else if (const auto* pool = std::get_if<Pooling>(&layers_[i])) {
     std::fill_n(in_slope.values, size, T{0});
     if (pool->kind == PoolKind::average) return average_backward(*pool, in_slope, out_slope);

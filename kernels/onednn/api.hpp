@@ -49,33 +49,33 @@ typename Primitive::primitive_desc describe_backward(const engine& on, const For
 #endif
 
 /// Appends an activation to what a primitive does to its result.
-inline void append_activation(dnnl::post_ops& operations, dnnl::algorithm algorithm, float slope) {
+inline void append_activation(dnnl::post_ops& operations, dnnl::algorithm algorithm, float alpha, float beta) {
 #if DNNL_VERSION_MAJOR >= 3
-  operations.append_eltwise(algorithm, slope, 0.0F);
+  operations.append_eltwise(algorithm, alpha, beta);
 #else
-  operations.append_eltwise(1.0F, algorithm, slope, 0.0F);
+  operations.append_eltwise(1.0F, algorithm, alpha, beta);
 #endif
 }
 
 // Primitives whose input, output and gradients all have the layout `maps`.
 
 inline dnnl::eltwise_forward::primitive_desc describe_eltwise(const engine& on, dnnl::algorithm algorithm,
-                                                              const memory::desc& maps, float slope) {
+                                                              const memory::desc& maps, float alpha) {
   const auto kind = dnnl::prop_kind::forward_training;
 #if DNNL_VERSION_MAJOR >= 3
-  return {on, kind, algorithm, maps, maps, slope};
+  return {on, kind, algorithm, maps, maps, alpha};
 #else
-  return {{kind, algorithm, maps, slope}, on};
+  return {{kind, algorithm, maps, alpha}, on};
 #endif
 }
 
 inline dnnl::eltwise_backward::primitive_desc describe_eltwise_backward(
     const engine& on, const dnnl::eltwise_forward::primitive_desc& forward, dnnl::algorithm algorithm,
-    const memory::desc& maps, float slope) {
+    const memory::desc& maps, float alpha) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {on, algorithm, maps, maps, maps, slope, forward};
+  return {on, algorithm, maps, maps, maps, alpha, forward};
 #else
-  return {{algorithm, maps, maps, slope}, on, forward};
+  return {{algorithm, maps, maps, alpha}, on, forward};
 #endif
 }
 

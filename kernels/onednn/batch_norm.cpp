@@ -5,7 +5,7 @@
 
 #include "kernels/host/batch_statistics.hpp"
 #include "kernels/joint_statistics.hpp"
-#include "kernels/onednn/relu.hpp"
+#include "kernels/onednn/host_activation.hpp"
 
 namespace convoy {
 
@@ -106,7 +106,7 @@ class BatchNormLayer : public OnednnNorm {
     } else if (!engine_.run_relu(forward, arguments)) {
       arguments.erase(DNNL_ARG_WORKSPACE);
       engine_.run(dnnl::batch_normalization_forward(describe(training, kFlags)), arguments);
-      activate_in_place(Activation::relu, output_);
+      activate_in_place(Activation::relu, output_, shape_);
     }
   }
   void find_gradients(const memory& gradient) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/host/im2col.hpp"
-#include "kernels/onednn/relu.hpp"
 
 namespace convoy {
 namespace {
@@ -225,7 +224,7 @@ memory::desc plain_weights_desc(const Stage& stage, int filters) {
 
 OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, const ChannelPart& part,
                                const Activation* fused)
-    : engine_(engine), part_(part), geometry_(spec.stage.conv), includes_relu_(fused != nullptr && is_relu(*fused)) {
+    : engine_(engine), part_(part), geometry_(spec.stage.conv), may_lose_nan_(fused != nullptr && loses_nan(*fused)) {
   ShardSpec micro_batch = spec;
   micro_batch.batch /= spec.micro_batches;
   make_forward(micro_batch, fused);
@@ -252,7 +251,10 @@ dnnl::convolution_forward::primitive_desc OnednnChannels::forward_desc(const Sha
                                                                        const Activation* fused) const {
   dnnl::post_ops operations;
   if (part_.first > 0) operations.append_sum();
-  if (fused != nullptr) onednn::append_activation(operations, onednn_algorithm(*fused), fused->slope);
+  if (fused != nullptr) {
+    const OnednnEltwise eltwise = onednn_eltwise(*fused);
+    onednn::append_activation(operations, eltwise.algorithm, eltwise.alpha, eltwise.beta);
+  }
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(operations);
   const Convolution& conv = spec.stage.conv;
@@ -299,7 +301,7 @@ std::unordered_map<int, memory> OnednnChannels::forward_arguments(const memory& 
 }
 
 bool OnednnChannels::forward(const memory& input, const memory& bias, const memory& output) {
-  if (includes_relu_) return engine_.run_relu(forward_, forward_arguments(input, bias, output));
+  if (may_lose_nan_) return engine_.run_relu(forward_, forward_arguments(input, bias, output));
   engine_.run(forward_, forward_arguments(input, bias, output));
   return true;
 }

@@ -88,7 +88,7 @@ class OnednnChannels {
   OnednnEngine& engine_;
   ChannelPart part_;
   Convolution geometry_;
-  bool includes_relu_;  ///< in the forward pass
+  bool may_lose_nan_;  ///< in the forward pass, by the activation that it includes
   dnnl::convolution_forward::primitive_desc forward_desc_;
   dnnl::convolution_forward forward_;
   dnnl::convolution_backward_weights filter_gradient_;

@@ -1,5 +1,6 @@
 #include "kernels/onednn/convolution.hpp"
-#include "kernels/onednn/relu.hpp"
+
+#include "kernels/onednn/host_activation.hpp"
 
 namespace convoy {
 namespace {
@@ -122,7 +123,7 @@ void OnednnConvolution::forward(const memory& input, SampleRange samples) {
   for (OnednnChannels& part : parts_) kept = part.forward(some, bias, output) && kept;
   if (kept) return;
   for (OnednnChannels& part : parts_) part.convolve(some, bias, output);
-  activate_in_place(*fused_, output);
+  activate_in_place(*fused_, output, {samples.count, output_shape_.c, output_shape_.h, output_shape_.w});
 }
 
 void OnednnConvolution::find_parameter_gradients(const memory& input, const memory& gradient) {

@@ -20,7 +20,8 @@ const OnednnTensor& own(const DeviceTensor& tensor) {
 /// Returns the activation that a convolution includes, or null.
 const Activation* fused_activation(const Stage& stage) {
   if (stage.kind != StageKind::convolution || stage.after.empty()) return nullptr;
-  return std::get_if<Activation>(&stage.after.front());
+  const auto* first = std::get_if<Activation>(&stage.after.front());
+  return first != nullptr && joins_convolutions(*first) ? first : nullptr;
 }
 
 class OnednnShard : public Shard {

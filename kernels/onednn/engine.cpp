@@ -203,14 +203,33 @@ const memory& OnednnInlet::take(OnednnEngine& engine, const memory& from) {
   return converted_;
 }
 
-algorithm onednn_algorithm(const Activation& activation) {
+OnednnEltwise onednn_eltwise(const Activation& activation) {
   switch (activation.kind) {
     case Activation::Kind::relu:
-    case Activation::Kind::leaky_relu: return algorithm::eltwise_relu;
-    case Activation::Kind::sigmoid: return algorithm::eltwise_logistic;
-    case Activation::Kind::tanh: return algorithm::eltwise_tanh;
+    case Activation::Kind::leaky_relu: return {algorithm::eltwise_relu, activation.alpha};
+    case Activation::Kind::sigmoid: return {algorithm::eltwise_logistic};
+    case Activation::Kind::tanh: return {algorithm::eltwise_tanh};
+    case Activation::Kind::clip: return {algorithm::eltwise_clip, activation.alpha, activation.beta};
+    case Activation::Kind::silu: return {algorithm::eltwise_swish, 1.0F};
+    case Activation::Kind::gelu: return {algorithm::eltwise_gelu_erf};
+    default: break;
   }
-  return algorithm::eltwise_relu;
+  invariant(false, "oneDNN computes the activation");
+  return {algorithm::eltwise_relu};
+}
+
+bool joins_convolutions(const Activation& activation) {
+  return loses_nan(activation) || activation.kind == Activation::Kind::sigmoid ||
+         activation.kind == Activation::Kind::tanh;
+}
+
+bool loses_nan(const Activation& activation) {
+  switch (activation.kind) {
+    case Activation::Kind::relu:
+    case Activation::Kind::leaky_relu:
+    case Activation::Kind::clip: return true;
+    default: return false;
+  }
 }
 
 OnednnParameter::OnednnParameter(const OnednnEngine& engine, const memory::desc& desc, bool trained, int count)

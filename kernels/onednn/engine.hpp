@@ -35,8 +35,8 @@ struct OnednnEngine {
   /// Converts between layouts; adds to the values of `to` where `added` is set.
   void reorder(const dnnl::memory& from, const dnnl::memory& to, bool added = false);
   void run(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
-  /// Runs a primitive that includes a ReLU. Returns false where the ReLU may have met NaN, which it turns into zero: the
-  /// caller then runs the primitive without it, and activate_in_place().
+  /// Runs a primitive that includes a ReLU or a clip. Returns false where that may have met NaN, which it turns into a
+  /// number: the caller then runs the primitive without it, and activate_in_place().
   [[nodiscard]] bool run_relu(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
 
  private:
@@ -133,7 +133,17 @@ Tensor read_list(const dnnl::memory& from);
 /// Writes a list of numbers, (count, 1).
 void write_list(const Tensor& from, const dnnl::memory& to);
 
-/// Returns the algorithm that computes an activation.
-dnnl::algorithm onednn_algorithm(const Activation& activation);
+/// An activation as oneDNN computes it, with the numbers of the algorithm.
+struct OnednnEltwise {
+  dnnl::algorithm algorithm;
+  float alpha = 0.0F;
+  float beta = 0.0F;
+};
+/// Returns the form of an activation that a convolution includes or that is_on_host() is false for.
+OnednnEltwise onednn_eltwise(const Activation& activation);
+/// Returns whether a convolution includes the activation where it comes first.
+bool joins_convolutions(const Activation& activation);
+/// Returns whether oneDNN's form of an activation turns NaN into a number.
+bool loses_nan(const Activation& activation);
 
 }  // namespace convoy

@@ -2,7 +2,7 @@
 
 #include "kernels/host/dropout.hpp"
 #include "kernels/host/max_pool.hpp"
-#include "kernels/onednn/relu.hpp"
+#include "kernels/onednn/host_activation.hpp"
 
 namespace convoy {
 
@@ -11,29 +11,38 @@ using dnnl::memory;
 
 namespace {
 
-/// Returns the algorithm that computes the derivative of a sigmoid or tanh from its output.
+/// Returns the algorithm of the backward pass: by the output for a sigmoid or tanh, by the input for others.
 algorithm backward_algorithm(const Activation& activation) {
-  const bool sigmoid = activation.kind == Activation::Kind::sigmoid;
-  return sigmoid ? algorithm::eltwise_logistic_use_dst_for_bwd : algorithm::eltwise_tanh_use_dst_for_bwd;
+  switch (activation.kind) {
+    case Activation::Kind::sigmoid: return algorithm::eltwise_logistic_use_dst_for_bwd;
+    case Activation::Kind::tanh: return algorithm::eltwise_tanh_use_dst_for_bwd;
+    default: return onednn_eltwise(activation).algorithm;
+  }
 }
 
+/// The backward pass of a sigmoid or tanh that another primitive has already applied to `output`.
 class ActivationBackward : public OnednnLayer {
  public:
   ActivationBackward(OnednnEngine& engine, const Activation& activation, const Shape& shape, int micro_batch,
                      const memory& output)
-      : engine_(engine), shape_(shape), output_(output), input_gradient_(engine.make(output.get_desc())) {
+      : engine_(engine),
+        shape_(shape),
+        output_(output),
+        kept_(output),
+        kept_as_(derivative_from_output(activation.kind) ? DNNL_ARG_DST : DNNL_ARG_SRC),
+        input_gradient_(engine.make(output.get_desc())) {
     const memory::desc desc = with_samples(output.get_desc(), shape, micro_batch);
-    const algorithm by_output = backward_algorithm(activation);
-    const auto forward = onednn::describe_eltwise(engine.engine, by_output, desc, activation.slope);
-    backward_ = dnnl::eltwise_backward(
-        onednn::describe_eltwise_backward(engine.engine, forward, by_output, desc, activation.slope));
+    const algorithm by_kept = backward_algorithm(activation);
+    const float alpha = onednn_eltwise(activation).alpha;
+    const auto forward = onednn::describe_eltwise(engine.engine, by_kept, desc, alpha);
+    backward_ = dnnl::eltwise_backward(onednn::describe_eltwise_backward(engine.engine, forward, by_kept, desc, alpha));
     gradient_ = OnednnInlet(desc);
   }
 
   void forward(const Pass&, SampleRange) override {}
   const memory& output() const override { return output_; }
   void backward(const memory& gradient, SampleRange samples) override {
-    engine_.run(backward_, {{DNNL_ARG_DST, samples_of(output_, shape_, samples)},
+    engine_.run(backward_, {{kept_as_, samples_of(kept_, shape_, samples)},
                             {DNNL_ARG_DIFF_DST, gradient_.take(engine_, gradient)},
                             {DNNL_ARG_DIFF_SRC, samples_of(input_gradient_, shape_, samples)}});
   }
@@ -44,6 +53,8 @@ class ActivationBackward : public OnednnLayer {
   OnednnEngine& engine_;
   Shape shape_;
   memory output_;
+  memory kept_;  ///< what the derivative follows from: the output or the input
+  int kept_as_;  ///< the argument of the backward pass that it is
 
  private:
   OnednnInlet gradient_;
@@ -56,9 +67,10 @@ class ActivationLayer : public ActivationBackward {
   ActivationLayer(OnednnEngine& engine, const Activation& activation, const Shape& shape, int micro_batch,
                   const memory& input)
       : ActivationBackward(engine, activation, shape, micro_batch, engine.make(input.get_desc())), input_(input) {
+    if (kept_as_ == DNNL_ARG_SRC) kept_ = input;
     const memory::desc desc = with_samples(input.get_desc(), shape, micro_batch);
-    forward_ = dnnl::eltwise_forward(
-        onednn::describe_eltwise(engine.engine, onednn_algorithm(activation), desc, activation.slope));
+    const OnednnEltwise eltwise = onednn_eltwise(activation);
+    forward_ = dnnl::eltwise_forward(onednn::describe_eltwise(engine.engine, eltwise.algorithm, desc, eltwise.alpha));
   }
   void forward(const Pass&, SampleRange samples) override {
     engine_.run(forward_, {{DNNL_ARG_SRC, samples_of(input_, shape_, samples)},
@@ -215,7 +227,7 @@ std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const Chann
                                                int micro_batch, const memory& input, const Origin& origin,
                                                bool after_relu) {
   if (const auto* activation = std::get_if<Activation>(&layer)) {
-    if (is_relu(*activation)) return make_onednn_relu(engine, *activation, shape, micro_batch, input);
+    if (is_on_host(*activation)) return make_onednn_host_activation(engine, *activation, shape, micro_batch, input);
     return std::make_unique<ActivationLayer>(engine, *activation, shape, micro_batch, input);
   }
   if (const auto* pool = std::get_if<Pooling>(&layer)) {
@@ -230,7 +242,8 @@ std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const Chann
 std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, const Activation& activation,
                                                              const Shape& shape, int micro_batch,
                                                              const memory& output) {
-  if (is_relu(activation)) return make_onednn_relu_backward(engine, activation, shape, micro_batch, output);
+  if (is_on_host(activation))
+    return make_onednn_host_activation_backward(engine, activation, shape, micro_batch, output);
   return std::make_unique<ActivationBackward>(engine, activation, shape, micro_batch, output);
 }
 

@@ -33,7 +33,7 @@ std::unique_ptr<OnednnLayer> make_onednn_layer(OnednnEngine& engine, const Chann
                                                int micro_batch, const dnnl::memory& input, const Origin& origin,
                                                bool after_relu);
 /// Returns the backward pass of an activation that the convolution, or the layer before, has already applied to
-/// `output`.
+/// `output`. Its derivative follows from the output.
 std::unique_ptr<OnednnLayer> make_onednn_activation_backward(OnednnEngine& engine, const Activation& activation,
                                                              const Shape& shape, int micro_batch,
                                                              const dnnl::memory& output);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace convoy {
 namespace {
@@ -68,9 +69,33 @@ LayerSpec read_activation(Fields&, bool&) {
   return Activation{kind};
 }
 
+float number_or(Fields& fields, const char* field, double least, double most, double otherwise) {
+  return static_cast<float>(fields.has(field) ? fields.number(field, least, most) : otherwise);
+}
+
 LayerSpec read_leaky_relu(Fields& fields, bool&) {
-  const double slope = fields.has("slope") ? fields.number("slope", 0.0, 100.0) : 0.01;
-  return Activation{Activation::Kind::leaky_relu, static_cast<float>(slope)};
+  return Activation{Activation::Kind::leaky_relu, number_or(fields, "slope", 0.0, 100.0, 0.01)};
+}
+
+/// Reads the limits, of which one may be missing.
+LayerSpec read_clip(Fields& fields, bool&) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  if (!fields.has("low") && !fields.has("high")) fields.fail("it has no limit; expected low, high, or both");
+  const float low = number_or(fields, "low", -1e6, 1e6, -kNone);
+  const float high = number_or(fields, "high", -1e6, 1e6, kNone);
+  if (!(low < high)) fields.fail("high", fmt::format("is {}, but low is {}; expected a larger number", high, low));
+  return Activation{Activation::Kind::clip, low, high};
+}
+
+LayerSpec read_relu6(Fields&, bool&) { return Activation{Activation::Kind::clip, 0.0F, 6.0F}; }
+
+LayerSpec read_hard_sigmoid(Fields& fields, bool&) {
+  const float alpha = number_or(fields, "alpha", -100.0, 100.0, 1.0 / 6.0);
+  return Activation{Activation::Kind::hard_sigmoid, alpha, number_or(fields, "beta", -100.0, 100.0, 0.5)};
+}
+
+LayerSpec read_elu(Fields& fields, bool&) {
+  return Activation{Activation::Kind::elu, number_or(fields, "alpha", 0.0, 100.0, 1.0)};
 }
 
 LayerSpec read_batch_norm(Fields& fields, bool&) {
@@ -144,6 +169,15 @@ const std::vector<LayerType>& layer_types() {
       {"sigmoid", read_activation<Activation::Kind::sigmoid>},
       {"tanh", read_activation<Activation::Kind::tanh>},
       {"leaky_relu", read_leaky_relu},
+      {"clip", read_clip},
+      {"relu6", read_relu6},
+      {"hard_sigmoid", read_hard_sigmoid},
+      {"elu", read_elu},
+      {"selu", read_activation<Activation::Kind::selu>},
+      {"softplus", read_activation<Activation::Kind::softplus>},
+      {"silu", read_activation<Activation::Kind::silu>},
+      {"hard_swish", read_activation<Activation::Kind::hard_swish>},
+      {"gelu", read_activation<Activation::Kind::gelu>},
       {"batch_norm", read_batch_norm},
       {"response_norm", read_response_norm},
       {"max_pool", read_pool<PoolKind::max>},

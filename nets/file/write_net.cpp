@@ -1,5 +1,7 @@
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "nets/graph/net.hpp"
 
 namespace convoy {
@@ -17,11 +19,20 @@ struct SpecWriter {
                        conv.bias ? "" : ", bias: false");
   }
   std::string operator()(const Activation& activation) const {
-    switch (activation.kind) {
+    const auto [kind, alpha, beta] = activation;
+    switch (kind) {
       case Activation::Kind::relu: return "type: relu";
       case Activation::Kind::sigmoid: return "type: sigmoid";
       case Activation::Kind::tanh: return "type: tanh";
-      case Activation::Kind::leaky_relu: return fmt::format("type: leaky_relu, slope: {}", activation.slope);
+      case Activation::Kind::leaky_relu: return fmt::format("type: leaky_relu, slope: {}", alpha);
+      case Activation::Kind::clip: return clip(alpha, beta);
+      case Activation::Kind::hard_sigmoid: return fmt::format("type: hard_sigmoid, alpha: {}, beta: {}", alpha, beta);
+      case Activation::Kind::elu: return fmt::format("type: elu, alpha: {}", alpha);
+      case Activation::Kind::selu: return "type: selu";
+      case Activation::Kind::softplus: return "type: softplus";
+      case Activation::Kind::silu: return "type: silu";
+      case Activation::Kind::hard_swish: return "type: hard_swish";
+      case Activation::Kind::gelu: return "type: gelu";
     }
     return "type: relu";
   }
@@ -54,6 +65,11 @@ struct SpecWriter {
   std::string operator()(const SquaredError& loss) const { return "type: squared_error" + weight_of(loss.weight); }
 
  private:
+  static std::string clip(float low, float high) {
+    if (low == 0.0F && high == 6.0F) return "type: relu6";
+    return fmt::format("type: clip{}{}", std::isfinite(low) ? fmt::format(", low: {}", low) : "",
+                       std::isfinite(high) ? fmt::format(", high: {}", high) : "");
+  }
   static std::string weight_of(float weight) { return weight != 1.0F ? fmt::format(", weight: {}", weight) : ""; }
 };
 

@@ -4,7 +4,9 @@
 #include <onnx/onnx_pb.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <numbers>
 
 #include "nets/graph/net.hpp"
 #include "nets/onnx/onnx.hpp"
@@ -150,12 +152,58 @@ class Exporter {
     if (conv.groups > 1) set(made, "group", conv.groups);
   }
   void write(const Layer& layer, const Activation& activation, const Inputs& inputs) {
-    switch (activation.kind) {
-      case Activation::Kind::relu: node("Relu", layer.name, inputs); break;
-      case Activation::Kind::sigmoid: node("Sigmoid", layer.name, inputs); break;
-      case Activation::Kind::tanh: node("Tanh", layer.name, inputs); break;
-      case Activation::Kind::leaky_relu: set(node("LeakyRelu", layer.name, inputs), "alpha", activation.slope); break;
+    using Kind = Activation::Kind;
+    const auto [kind, alpha, beta] = activation;
+    switch (kind) {
+      case Kind::relu: node("Relu", layer.name, inputs); break;
+      case Kind::sigmoid: node("Sigmoid", layer.name, inputs); break;
+      case Kind::tanh: node("Tanh", layer.name, inputs); break;
+      case Kind::leaky_relu: set(node("LeakyRelu", layer.name, inputs), "alpha", alpha); break;
+      case Kind::clip: write_clip(layer.name, alpha, beta, inputs); break;
+      case Kind::hard_sigmoid: {
+        onnx::NodeProto& made = node("HardSigmoid", layer.name, inputs);
+        set(made, "alpha", alpha);
+        set(made, "beta", beta);
+        break;
+      }
+      case Kind::elu: set(node("Elu", layer.name, inputs), "alpha", alpha); break;
+      case Kind::selu: node("Selu", layer.name, inputs); break;
+      case Kind::softplus: node("Softplus", layer.name, inputs); break;
+      case Kind::silu: write_product(layer.name, inputs[0], "Sigmoid"); break;
+      case Kind::hard_swish: write_hard_swish(layer.name, inputs[0]); break;
+      case Kind::gelu: write_gelu(layer.name, inputs[0]); break;
     }
+  }
+
+  /// Adds a number as a constant and returns its name.
+  std::string number(const std::string& name, float value) {
+    constant(name, onnx::TensorProto::FLOAT).add_float_data(value);
+    return name;
+  }
+  void write_clip(const std::string& name, float low, float high, Inputs inputs) {
+    inputs.push_back(std::isfinite(low) ? number(name + ".low", low) : "");
+    if (std::isfinite(high)) inputs.push_back(number(name + ".high", high));
+    node("Clip", name, inputs);
+  }
+  /// Writes x times an operator's result for x.
+  onnx::NodeProto& write_product(const std::string& name, const std::string& x, const std::string& type) {
+    onnx::NodeProto& factor = node(type, name + ".factor", {x});
+    node("Mul", name, {x, name + ".factor"});
+    return factor;
+  }
+  /// The operator HardSwish came with opset 14.
+  void write_hard_swish(const std::string& name, const std::string& x) {
+    onnx::NodeProto& factor = write_product(name, x, "HardSigmoid");
+    set(factor, "alpha", 1.0F / 6.0F);
+    set(factor, "beta", 0.5F);
+  }
+  /// The operator Gelu came with opset 20. The nodes are those of PyTorch: x * (1 + erf(x / sqrt(2))) * 0.5.
+  void write_gelu(const std::string& name, const std::string& x) {
+    node("Div", name + ".scaled", {x, number(name + ".root", std::numbers::sqrt2_v<float>)});
+    node("Erf", name + ".erf", {name + ".scaled"});
+    node("Add", name + ".sum", {name + ".erf", number(name + ".one", 1.0F)});
+    node("Mul", name + ".product", {x, name + ".sum"});
+    node("Mul", name, {name + ".product", number(name + ".half", 0.5F)});
   }
   void write(const Layer& layer, const Pooling& pool, const Inputs& inputs) {
     set_window(node(pool.kind == PoolKind::max ? "MaxPool" : "AveragePool", layer.name, inputs), pool);

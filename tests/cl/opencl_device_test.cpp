@@ -17,6 +17,7 @@
 #include "nets/graph/net.hpp"
 #include "plan/profile.hpp"
 #include "tests/support/host_shard.hpp"
+#include "tests/support/known_activations.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/source_folder.hpp"
 #include "tests/support/stage_cases.hpp"
@@ -105,6 +106,12 @@ INSTANTIATE_TEST_SUITE_P(OddGroups, OpenClDevices,
                                                           stage_case("AveragePoolOverlapping"),
                                                           stage_case("DropoutThenPool"))),
                          case_name);
+
+TEST(OpenClActivations, AreThoseOfPyTorch) {
+  const auto [number, why] = usable_device();
+  if (number < 0) GTEST_SKIP() << why;
+  expect_known_activations(*make_opencl_device(number));
+}
 
 // ---- memory --------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "devices/registry.hpp"
+#include "tests/support/known_activations.hpp"
 #include "tests/support/stage_cases.hpp"
 
 namespace convoy {
@@ -35,6 +36,8 @@ TEST_P(NvidiaGpu, AgreesWithTheReferenceOnEveryCase) {
     expect_agreement(*device, c.spec);
   }
 }
+
+TEST_P(NvidiaGpu, ActivatesAsPyTorchDoes) { expect_known_activations(*make_device(GetParam(), {})); }
 
 TEST_P(NvidiaGpu, AgreesWithinTheRoundingOfTf32) {
   const auto device = make_device(GetParam(), {.tf32 = true});

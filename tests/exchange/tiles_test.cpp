@@ -59,6 +59,19 @@ Stages normalised_chain() {
   return trunk;
 }
 
+/// The chain with activations whose derivative needs their input, and those that make numbers of the zeros with which a
+/// device fills up its blocks of channels, in front of a convolution.
+Stages activated_chain() {
+  using Kind = Activation::Kind;
+  Stages trunk = plain_chain();
+  trunk[0].after = {Activation{Kind::softplus}, Pooling{}, Activation{Kind::hard_sigmoid, 0.25F, 0.5F},
+                    Activation{Kind::silu}};
+  trunk[1].after = {BatchNorm{.name = "norm1"}, Activation{Kind::gelu}, Activation{Kind::clip, 0.25F, 1.5F}};
+  trunk[2].after = {Activation{Kind::hard_swish}, Dropout{0.25F, 0}, Activation{Kind::elu, 0.5F},
+                    Activation{Kind::selu}};
+  return trunk;
+}
+
 Stages trunk_with_branches() { return cut(parse_net(kGraphNet, "graph.yaml")).trunk; }
 
 Stages with_moments(Stages trunk, Optimizer optimizer) {
@@ -158,6 +171,14 @@ TEST_P(TilesTogether, NormaliseOverTheWholeBatch) {
   }
 }
 
+TEST_P(TilesTogether, ActivateAsOneDeviceDoes) {
+  const Stages trunk = activated_chain();
+  const Plan plan = plan_of(GetParam(), trunk);
+  const Result once = train_on_nodes(plan, trunk, "eigen", 1, kSgd);
+  expect_close(once, train_local("eigen", trunk, kSgd), 1e-4F);
+  EXPECT_TRUE(same_bits(once, train_on_nodes(plan, trunk, "eigen", 2, kSgd))) << "another order of arrivals";
+}
+
 TEST_P(TilesTogether, TrainBranchesAsOneDeviceDoes) {
   const Stages trunk = trunk_with_branches();
   const Result local = train_local("eigen", trunk, kSgd);
@@ -190,10 +211,22 @@ INSTANTIATE_TEST_SUITE_P(Plans, TilesTogether,
                          [](const auto& info) { return info.param.name; });
 
 TEST(TilesTogether, WorkOnEveryDevice) {
-  const Stages trunk = normalised_chain();
-  const Plan plan = plan_of({"", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 2}, trunk);
-  for (const std::string device : {"reference", "cpu"}) {
-    expect_close(train_on_nodes(plan, trunk, device, 1, kSgd), train_local(device, trunk, kSgd), 1e-4F);
+  for (const Stages& trunk : {normalised_chain(), activated_chain()}) {
+    const Plan plan = plan_of({"", kRing, 2, false, {1, 2, 1, 2}, kSamples, 0, 2}, trunk);
+    for (const std::string device : {"reference", "cpu"}) {
+      expect_close(train_on_nodes(plan, trunk, device, 1, kSgd), train_local(device, trunk, kSgd), 1e-4F);
+    }
+  }
+}
+
+/// Devices agree on maps that pass from stage to stage in their own layouts.
+TEST(LocalTrunks, ActivateAlikeOnEveryDevice) {
+  const Stages trunk = activated_chain();
+  const Result expected = train_local<LocalTrunk>("reference", trunk, kSgd);
+  for (const DeviceRow& row : list_devices()) {
+    if (!row.unusable.empty() || row.name.starts_with("clblast")) continue;
+    SCOPED_TRACE(row.name);
+    expect_close(train_local<LocalTrunk>(row.name, trunk, kSgd), expected, 1e-4F);
   }
 }
 

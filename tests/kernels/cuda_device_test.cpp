@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "devices/same_bits.hpp"
 #include "tests/kernels/host_gpu.hpp"
+#include "tests/support/known_activations.hpp"
 #include "tests/support/stage_cases.hpp"
 
 namespace convoy {
@@ -36,6 +37,8 @@ TEST_P(CudaOnHost, AgreesInParts) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, CudaOnHost, testing::ValuesIn(stage_cases()),
                          [](const auto& info) { return info.param.name; });
+
+TEST(CudaActivations, AreThoseOfPyTorch) { expect_known_activations(*host_device()); }
 
 TEST(CudaUpdates, HaveTheBitsOfTheDefinition) { EXPECT_TRUE(updates_to_same_bits(*host_device())); }
 

@@ -107,6 +107,22 @@ INSTANTIATE_TEST_SUITE_P(
                     HeadCase{"Smoothed", {4, 1, 1}, {Dense{3}, SoftmaxCrossEntropy{0.2F}}},
                     HeadCase{"Sigmoid", {4, 1, 1}, {Dense{5}, Activation::sigmoid, Dense{3}, SoftmaxCrossEntropy{}}},
                     HeadCase{"Tanh", {4, 2, 1}, {Dense{5}, Activation::tanh, Dense{3}, SquaredError{}}},
+                    HeadCase{"Clip",
+                             {4, 1, 1},
+                             {Dense{6}, Activation{Activation::Kind::clip, -0.5F, 1.0F}, Dense{3}, SquaredError{}}},
+                    HeadCase{"HardSigmoid",
+                             {4, 1, 1},
+                             {Dense{5}, Activation{Activation::Kind::hard_sigmoid, 0.25F, 0.5F}, SquaredError{}}},
+                    HeadCase{"Elus",
+                             {4, 1, 1},
+                             {Dense{6}, Activation{Activation::Kind::elu, 0.75F}, Dense{5},
+                              Activation{Activation::Kind::selu}, Dense{3}, SoftmaxCrossEntropy{}}},
+                    HeadCase{"Softplus", {4, 1, 1}, {Activation{Activation::Kind::softplus}, Dense{3}, SquaredError{}}},
+                    HeadCase{"SiluFirst", {4, 1, 1}, {Activation{Activation::Kind::silu}, Dense{3}, SquaredError{}}},
+                    HeadCase{"HardSwishAndGelu",
+                             {4, 1, 1},
+                             {Dense{6}, Activation{Activation::Kind::hard_swish}, Dense{5},
+                              Activation{Activation::Kind::gelu}, Dense{3}, SoftmaxCrossEntropy{}}},
                     HeadCase{"Dropout", {6, 1, 1}, {Dense{8}, Dropout{0.4F, 3}, Dense{3}, SoftmaxCrossEntropy{}}}),
     [](const auto& info) { return info.param.name; });
 
@@ -288,6 +304,11 @@ TEST(InitialWeights, AreHeScaledAndIndependentOfOrder) {
   EXPECT_TRUE(
       std::equal(states[0].weights().span().begin(), states[0].weights().span().end(), again[0].weights().data()));
   EXPECT_NE(initial_trunk(cut, 6)[0].weights().data()[0], states[0].weights().data()[0]);
+  // A GELU halves the variance more or less; a SELU keeps it.
+  cut.trunk[0].after = {Activation{Activation::Kind::gelu}};
+  EXPECT_NEAR(spread(initial_trunk(cut, 5)[0].weights().span()), 2.0 / 270.0, 0.1 * 2.0 / 270.0);
+  cut.trunk[0].after = {Activation{Activation::Kind::selu}};
+  EXPECT_NEAR(spread(initial_trunk(cut, 5)[0].weights().span()), 1.0 / 270.0, 0.1 * 1.0 / 270.0);
   // The layer's `init` decides.
   cut.inits = {{Initialisation::Kind::xavier}};
   EXPECT_NEAR(spread(initial_trunk(cut, 5)[0].weights().span()), 2.0 / 630.0, 0.1 * 2.0 / 630.0);

@@ -94,6 +94,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadNet{"BiasText", conv("filters: 2, kernel: 3, bias: none"), {"bias", "'none'"}},
         BadNet{
             "SlopeBelowZero", std::string(kConv) + "  - {name: r, type: leaky_relu, slope: -1}\n", {"slope is '-1'"}},
+        BadNet{"ClipToNothing",
+               std::string(kConv) + "  - {name: r, type: clip, low: 2, high: 2}\n",
+               {"layer r", "high is 2, but low is 2"}},
+        BadNet{"ClipWithoutLimits", std::string(kConv) + "  - {name: r, type: clip}\n", {"layer r", "low, high, or"}},
+        BadNet{"EluBelowZero", std::string(kConv) + "  - {name: r, type: elu, alpha: -1}\n", {"alpha is '-1'"}},
+        BadNet{"Relu6WithLimits", std::string(kConv) + "  - {name: r, type: relu6, high: 5}\n", {"layer r", "high"}},
         BadNet{"NormMomentum",
                std::string(kConv) + "  - {name: n, type: batch_norm, momentum: 2}\n",
                {"t.yaml:5", "layer n", "momentum is '2'"}},

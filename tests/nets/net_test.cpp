@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 #include <regex>
 #include <sstream>
 
@@ -198,6 +199,35 @@ TEST(NetOptions, OfLayersAndOptimizersSurviveWriting) {
   // The parameters are those of 5 filters without bias, of the batch norm, and of the dense layer.
   EXPECT_EQ(parameter_count(again), 5U * 9U * static_cast<std::size_t>(again.input.channels) + 10U +
                                         6U * static_cast<std::size_t>(again.classes));
+}
+
+TEST(NetOptions, OfActivationsSurviveWriting) {
+  using Kind = Activation::Kind;
+  constexpr float kNone = std::numeric_limits<float>::infinity();
+  const std::vector<std::pair<std::string, Activation>> all = {
+      {"type: clip, low: -1, high: 1.5", {Kind::clip, -1.0F, 1.5F}},
+      {"type: clip, low: 0.25", {Kind::clip, 0.25F, kNone}},
+      {"type: clip, high: 0.25", {Kind::clip, -kNone, 0.25F}},
+      {"type: relu6", {Kind::clip, 0.0F, 6.0F}},
+      {"type: hard_sigmoid", {Kind::hard_sigmoid, 1.0F / 6.0F, 0.5F}},
+      {"type: hard_sigmoid, alpha: 0.2, beta: 0.25", {Kind::hard_sigmoid, 0.2F, 0.25F}},
+      {"type: elu", {Kind::elu, 1.0F}},
+      {"type: elu, alpha: 0.75", {Kind::elu, 0.75F}},
+      {"type: selu", {Kind::selu}},
+      {"type: softplus", {Kind::softplus}},
+      {"type: silu", {Kind::silu}},
+      {"type: hard_swish", {Kind::hard_swish}},
+      {"type: gelu", {Kind::gelu}},
+  };
+  for (const auto& [text, activation] : all) {
+    SCOPED_TRACE(text);
+    const Net net =
+        parse_net(net_of("  - {name: c, type: conv, filters: 5, kernel: 3}\n  - {name: a, " + text + "}\n"), "t.yaml");
+    const Net again = parse_net(to_yaml(net), "again.yaml");
+    EXPECT_EQ(to_yaml(again), to_yaml(net));
+    const std::vector<ChannelLayer> after{activation};
+    EXPECT_EQ(cut(again).trunk.at(0).after, after);
+  }
 }
 
 TEST(NetOptions, MakeUpdates) {

@@ -1,6 +1,7 @@
 #include "tests/support/stage_cases.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <ostream>
 
 #include "core/random.hpp"
@@ -86,6 +87,50 @@ std::vector<StageCase> cases_in_groups() {
       part("PartsOfGroups", {3, 12, 8, 8, 20}, in_groups(square(3, 1, 1), 4), {relu, kMax2, Dropout{0.4F, 1}}, {3, 14}),
       part("PartsOfGroupsWithSum", {3, 12, 8, 8, 20}, in_groups(without_bias(square(3, 2, 1)), 4), {norm, Add{}, leaky},
            {7, 11}),
+  };
+}
+
+/// Activations joined to a convolution and apart from it, before and behind other layers, with channels that fill no
+/// block.
+std::vector<StageCase> cases_with_activations() {
+  using Kind = Activation::Kind;
+  constexpr float kNone = std::numeric_limits<float>::infinity();
+  const BatchNorm norm{.name = "norm", .epsilon = 0.01F, .momentum = 0.25F};
+  const Activation relu6{Kind::clip, 0.0F, 1.5F};
+  const Activation hard_sigmoid{Kind::hard_sigmoid, 0.25F, 0.5F};
+  const Activation elu{Kind::elu, 0.75F};
+  const Activation selu{Kind::selu};
+  const Activation softplus{Kind::softplus};
+  const Activation silu{Kind::silu};
+  const Activation hard_swish{Kind::hard_swish};
+  const Activation gelu{Kind::gelu};
+  return {
+      whole("Clip", {2, 3, 8, 8, 5}, square(3, 1, 1), {Activation{Kind::clip, -0.5F, 1.25F}}),
+      whole("ClipThenMaxPool", {2, 20, 8, 7, 21}, square(3, 1, 1), {relu6, kMax2}),
+      whole("ClipAboveZero", {2, 3, 7, 7, 20}, square(3, 1, 1), {Activation{Kind::clip, 0.25F, 2.0F}, norm}),
+      whole("ClipFromAbove", {2, 3, 6, 6, 5}, square(3), {Activation{Kind::clip, -kNone, 0.5F}, kAverage2}),
+      // Few of the large sums are near the limit, where rounding would decide the gradient.
+      whole("ClipFromBelow", {2, 50, 6, 6, 33}, square(5, 1, 2), {Activation{Kind::clip, -25.0F, kNone}}),
+      whole("ClipDepthwise", {2, 20, 7, 7, 20}, in_groups(without_bias(square(3, 1, 1)), 20), {norm, relu6}),
+      whole("HardSigmoid", {2, 3, 6, 6, 5}, square(3), {hard_sigmoid}),
+      whole("HardSigmoidBetween", {2, 3, 8, 8, 20}, square(3, 1, 1), {norm, hard_sigmoid, kAverage2}),
+      whole("Elu", {2, 3, 6, 6, 5}, square(3), {elu, kAverage2}),
+      whole("EluThenSum", {2, 4, 6, 6, 20}, without_bias(square(3, 1, 1)), {norm, elu, Add{}}),
+      whole("Selu", {2, 3, 6, 6, 5}, square(3), {selu, Dropout{0.25F, 1}}),
+      whole("Softplus", {2, 3, 6, 6, 5}, square(3), {softplus}),
+      whole("SoftplusBetween", {2, 3, 8, 8, 20}, square(3, 1, 1), {softplus, norm, kAverage2, softplus}),
+      whole("Silu", {2, 3, 6, 6, 5}, square(3), {silu}),
+      whole("SiluTwice", {3, 6, 7, 6, 20}, square(3, 1, 1), {silu, kMax2, silu}),
+      whole("SiluDepthwise", {2, 20, 7, 7, 20}, in_groups(without_bias(square(3, 2, 1)), 20), {norm, silu}),
+      whole("HardSwish", {2, 3, 6, 6, 5}, square(3), {hard_swish}),
+      whole("HardSwishAfterSum", {2, 16, 6, 6, 32}, without_bias(square(3, 1, 1)), {norm, Add{}, hard_swish}),
+      whole("Gelu", {2, 3, 6, 6, 5}, square(3), {gelu}),
+      whole("GeluThenMaxPool", {2, 20, 8, 7, 21}, square(3, 1, 1), {gelu, kMax2, Dropout{0.25F, 1}}, false),
+      part("ShardWithClip", {2, 5, 9, 9, 20}, square(3, 1, 1), {relu6, kMax2}, {7, 6}),
+      part("ShardWithSilu", {3, 5, 9, 9, 20}, without_bias(square(3)), {norm, Add{}, silu, kMax2}, {7, 6}),
+      part("PartsOfGroupsWithGelu", {2, 12, 8, 8, 20}, in_groups(square(3, 1, 1), 4), {gelu, kMax2}, {3, 14}),
+      weightless("ChannelsActivated", StageKind::channels, {3, 11, 9, 8, 0}, {hard_swish, norm, gelu, kAverage2},
+                 {3, 5}),
   };
 }
 
@@ -186,6 +231,7 @@ const std::vector<StageCase>& stage_cases() {
   static const std::vector<StageCase> cases = [] {
     std::vector<StageCase> all = make_cases();
     for (const StageCase& each : cases_in_groups()) all.push_back(each);
+    for (const StageCase& each : cases_with_activations()) all.push_back(each);
     return all;
   }();
   return cases;

@@ -49,6 +49,7 @@ CASES = {
     "squeezenet": ("squeezenet", SIZE[64] + NO_DROPOUT["squeezenet"] + TEN["squeezenet"], 4),
     "googlenet": ("googlenet", SIZE[80] + NO_DROPOUT["googlenet"] + TEN["googlenet"] + SLOW, 2),
     "vgg16e": ("vgg16e", SIZE[32] + NO_DROPOUT["vgg16e"] + TEN["vgg16e"] + SLOW, 2),
+    "activations": ("../tests/torch/activations", [], 8),
 }
 STEPS = 10
 SAMPLES = 4

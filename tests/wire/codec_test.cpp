@@ -21,7 +21,8 @@ Stage sample_stage() {
           .conv = {.filters = 7, .kernel_h = 3, .kernel_w = 2, .stride_h = 1, .stride_w = 2, .pad = {1, 0, 2, 1}},
           .after = {Activation{Activation::Kind::leaky_relu, 0.125F},
                     Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3},
-                    BatchNorm{.name = "norm1", .epsilon = 0.5F, .momentum = 0.25F}},
+                    BatchNorm{.name = "norm1", .epsilon = 0.5F, .momentum = 0.25F},
+                    Activation{Activation::Kind::clip, -0.5F, 6.0F}, Activation{Activation::Kind::gelu}},
           .moments = 2};
 }
 
@@ -244,6 +245,21 @@ INSTANTIATE_TEST_SUITE_P(
                      m.stage.after = {Dropout{NAN, 0}};
                    }),
                    "dropout rate"},
+        BadMessage{"ClipNan", calibrate([](Calibrate& m) {
+                     m.stage.after = {Activation{Activation::Kind::clip, NAN, 6.0F}};
+                   }),
+                   "the lower limit must be below the upper"},
+        BadMessage{"EluBelowZero", calibrate([](Calibrate& m) {
+                     m.stage.after = {Activation{Activation::Kind::elu, -1.0F}};
+                   }),
+                   "it must be at least 0"},
+        BadMessage{"HugeHardSigmoid", calibrate([](Calibrate& m) {
+                     m.stage.after = {Activation{Activation::Kind::hard_sigmoid, 0.2F, INFINITY}};
+                   }),
+                   "between -1000 and 1000"},
+        BadMessage{"UnknownActivation",
+                   calibrate([](Calibrate& m) { m.stage.after = {Activation{static_cast<Activation::Kind>(12)}}; }),
+                   "activation kind 12"},
         BadMessage{"TooManyFilters", calibrate([](Calibrate& m) { m.filters = 8; }), "filters 8"},
         BadMessage{"NoBatch", calibrate([](Calibrate& m) { m.batch = 0; }), "batch 0"},
         BadMessage{"ManyRepeats", calibrate([](Calibrate& m) { m.repeats = 1000; }), "repeats 1000"},
