@@ -190,7 +190,8 @@ def small_nets():
         return nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), *[PreActivation(16) for _ in range(3)], nn.BatchNorm2d(16), nn.ReLU(),
                              nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(16, 10))
 
-    return {"nin": (in_network, 32), "preact-resnet": (preactivation, 32), "lenet-view": (LeNet, 32), "cifar-resnet": (CifarResNet, 32), "padded": (Padded, 32), "means": (Means, 32),
+    return {"nin": (in_network, 32), "preact-resnet": (preactivation, 32), "lenet-view": (LeNet, 32),
+            "cifar-resnet": (CifarResNet, 32), "padded": (Padded, 32), "means": (Means, 32),
             "maxima": (Maxima, 32), "branches": (Branches, 32), "mlp-bn": (perceptron, 32), "vgg-mini": (small_vgg, 32)}
 
 

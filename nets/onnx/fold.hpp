@@ -1,5 +1,5 @@
-// Computes the nodes of an ONNX model whose inputs are all constant, such as the arithmetic of shapes. Only the sources of
-// onnx.hpp include the header.
+// Computes the nodes of an ONNX model whose inputs are all constant, such as the arithmetic of shapes. Only the sources
+// of onnx.hpp include the header.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@ namespace convoy::onnx_file {
 
 using Extents = std::vector<std::int64_t>;
 
-/// The extents after a Reshape to `to`, whose elements may be -1 or 0, as ONNX defines them. One of the extents `from` may
-/// be kBatch. Throws Refused.
+/// The extents after a Reshape to `to`, whose elements may be -1 or 0, as ONNX defines them. One of the extents `from`
+/// may be kBatch. Throws Refused.
 Extents reshaped(const Node& node, const Extents& from, Extents to);
 /// The extents after a Squeeze or Unsqueeze of `axes`; a Squeeze without axes takes out all extents of 1.
 Extents squeezed(const Node& node, Extents dims, Extents axes);
@@ -31,8 +31,8 @@ class Folder {
  public:
   explicit Folder(std::int64_t opset) : opset_(opset) {}
 
-  /// The output of the node. Throws Refused if the operator is not among those that are folded, if its inputs are wrong,
-  /// or if the result depends on the number of images in other than its place in a shape.
+  /// The output of the node. Throws Refused if the operator is not among those that are folded, if its inputs are
+  /// wrong, or if the result depends on the number of images in other than its place in a shape.
   Constant fold(const Node& node, const Inputs& inputs);
   /// Counts `count` more values. Refuses a node that exceeds the limit.
   void spend(const Extents& dims, bool whole);
@@ -67,7 +67,7 @@ class Folder {
   std::size_t spent_ = 0;
 };
 
-// ---- for the sources of the folder -------------------------------------------------------------------------------------
+// ---- for the sources of the folder ----------------------------------------------------------------------------------
 
 /// An input that must be there; refuses the node otherwise.
 const Constant& input_of(const Inputs& inputs, std::size_t index);

@@ -29,9 +29,9 @@ void join_activations(Graph& graph);
 /// Tells all refused nodes, by operator and reason.
 std::string list_of_refused(const std::vector<std::pair<Node, std::string>>& refused, std::size_t nodes);
 
-/// Imports one model. Each operator has a member function, which adds a layer, folds a constant into weights, or refuses
-/// the node. A refused node's output is unknown, and so is what other nodes make of it; nodes that are independent of it
-/// are still looked at, so that one message lists all refused nodes.
+/// Imports one model. Each operator has a member function, which adds a layer, folds a constant into weights, or
+/// refuses the node. A refused node's output is unknown, and so is what other nodes make of it; nodes that are
+/// independent of it are still looked at, so that one message lists all refused nodes.
 class Importer {
  public:
   Importer(Graph graph, std::string file, const std::string& name);

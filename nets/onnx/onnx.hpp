@@ -17,8 +17,8 @@ struct ImportedNet {
   std::vector<std::string> notices;  ///< sentences for the user
 };
 
-/// Imports a model of opset 7 to 28 of ONNX's own domain; the net gets the name `name`. Tensors may be in other files of
-/// the model's folder. Throws Error naming the file, and all nodes and operators that a net cannot represent.
+/// Imports a model of opset 7 to 28 of ONNX's own domain; the net gets the name `name`. Tensors may be in other files
+/// of the model's folder. Throws Error naming the file, and all nodes and operators that a net cannot represent.
 ImportedNet import_onnx(const std::string& file, const std::string& name);
 /// Imports a model from memory, with all its tensors. `file` is the name that errors give.
 ImportedNet parse_onnx(const std::string& bytes, const std::string& file, const std::string& name);

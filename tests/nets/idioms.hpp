@@ -20,7 +20,8 @@ std::string extent(SmallModel& m, const std::string& of, std::int64_t index);
 void view(SmallModel& m);
 /// view(x.size(0), c * h * w / 4 * 4 + 0 - 0), with arithmetic of every kind, and a dense layer.
 void computed_view(SmallModel& m);
-/// expand() of PyTorch: -1 in a shape is replaced by 1 before an Expand. It changes nothing here. A dense layer follows.
+/// expand() of PyTorch: -1 in a shape is replaced by 1 before an Expand. It changes nothing here. A dense layer
+/// follows.
 void expanded(SmallModel& m);
 /// functional.pad(x, (1, 2, 1, 0)) as PyTorch's old exporter writes it, where a Slice reverses the pads, a
 /// convolution, and a dense layer.

@@ -1,5 +1,5 @@
-// Tests that forms in which exporters write the same net are imported as the same net: shape arithmetic, padding, global
-// pooling, functions, and constants that several nodes share.
+// Tests that forms in which exporters write the same net are imported as the same net: shape arithmetic, padding,
+// global pooling, functions, and constants that several nodes share.
 
 #include <gmock/gmock.h>
 
