@@ -2,43 +2,14 @@
 // refused.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
-#include <string_view>
 
 #include "nets/onnx/importer.hpp"
 
 namespace convoy::onnx_file {
 namespace {
-
-/// A type of activation in net files. Those that are not ready are refused with the type's name.
-struct ActivationType {
-  std::string_view name;
-  bool ready = true;
-};
-constexpr std::array kTypes{ActivationType{"relu"},
-                            ActivationType{"sigmoid"},
-                            ActivationType{"tanh"},
-                            ActivationType{"leaky_relu"},
-                            ActivationType{"relu6", false},
-                            ActivationType{"clip", false},
-                            ActivationType{"silu", false},
-                            ActivationType{"hard_sigmoid", false},
-                            ActivationType{"hard_swish", false},
-                            ActivationType{"elu", false},
-                            ActivationType{"selu", false},
-                            ActivationType{"gelu", false},
-                            ActivationType{"softplus", false}};
-
-/// Returns `type` followed by `fields`, or refuses a type that Convoy does not have.
-std::string layer_of(const std::string& type, const std::string& fields = "") {
-  const auto found = std::ranges::find(kTypes, type, &ActivationType::name);
-  if (found != kTypes.end() && found->ready) return type + fields;
-  refuse("Convoy has no layer {} for it; a model with ReLU, LeakyReLU, sigmoid or tanh in its place can be imported",
-         type);
-}
 
 /// One bound of a Clip: an attribute before opset 11, then an input.
 float bound_of(const Node& node, const Inputs& constants, std::size_t input, const char* attribute, float otherwise) {
@@ -54,15 +25,15 @@ ActivationLayer clip_layer(const Node& node, const Inputs& constants) {
   constexpr float kLargest = std::numeric_limits<float>::max();
   const float low = bound_of(node, constants, 1, "min", -kLargest);
   const float high = bound_of(node, constants, 2, "max", kLargest);
-  if (!(low <= high)) refuse("it clips to {} to {}; expected the smaller number first", low, high);
+  if (!(low < high)) refuse("it clips to {} to {}; expected the smaller number first", low, high);
   if (low <= -kLargest && high >= kLargest) return {};
   const bool positive = low >= 0.0F;
-  if (low == 0.0F && high >= kLargest) return {layer_of("relu"), positive};
-  if (low == 0.0F && high == 6.0F) return {layer_of("relu6"), positive};
-  std::string fields;
-  if (low > -kLargest) fields += fmt::format(", min: {:.9g}", low);
-  if (high < kLargest) fields += fmt::format(", max: {:.9g}", high);
-  return {layer_of("clip", fields), positive};
+  if (low == 0.0F && high >= kLargest) return {"relu", positive};
+  if (low == 0.0F && high == 6.0F) return {"relu6", positive};
+  std::string clip = "clip";
+  if (low > -kLargest) clip += fmt::format(", low: {:.9g}", low);
+  if (high < kLargest) clip += fmt::format(", high: {:.9g}", high);
+  return {clip, positive};
 }
 
 ActivationLayer prelu_layer(const Node&, const Inputs& constants) {
@@ -73,17 +44,17 @@ ActivationLayer prelu_layer(const Node&, const Inputs& constants) {
     refuse("it has a slope of its own for each channel; Convoy has leaky_relu with one slope for all");
   }
   if (!(slope >= 0.0F && slope <= 100.0F)) refuse("its slope is {}; expected 0 to 100", slope);
-  return {layer_of("leaky_relu", fmt::format(", slope: {:.9g}", slope))};
+  return {fmt::format("leaky_relu, slope: {:.9g}", slope)};
 }
 
 ActivationLayer leaky_relu_layer(const Node& node, const Inputs&) {
   const double slope = number(node, "alpha", 0.01);
   if (!(slope >= 0.0 && slope <= 100.0)) refuse("its slope alpha is {}; expected 0 to 100", slope);
-  return {layer_of("leaky_relu", fmt::format(", slope: {}", slope))};
+  return {fmt::format("leaky_relu, slope: {}", slope)};
 }
 
 ActivationLayer elu_layer(const Node& node, const Inputs&) {
-  return {layer_of("elu", fmt::format(", alpha: {:.9g}", number(node, "alpha", 1.0)))};
+  return {fmt::format("elu, alpha: {:.9g}", number(node, "alpha", 1.0))};
 }
 
 ActivationLayer selu_layer(const Node& node, const Inputs&) {
@@ -91,24 +62,24 @@ ActivationLayer selu_layer(const Node& node, const Inputs&) {
   const bool usual = std::abs(number(node, "alpha", 1.67326324) - 1.67326324) < 1e-6 &&
                      std::abs(number(node, "gamma", 1.05070099) - 1.05070099) < 1e-6;
   if (!usual) refuse("its alpha or gamma differ from those of the SELU");
-  return {layer_of("selu")};
+  return {"selu"};
 }
 
 ActivationLayer hard_sigmoid_layer(const Node& node, const Inputs&) {
-  return {layer_of("hard_sigmoid",
-                   fmt::format(", alpha: {:.9g}, beta: {:.9g}", number(node, "alpha", 0.2), number(node, "beta", 0.5))),
-          true};
+  return {
+      fmt::format("hard_sigmoid, alpha: {:.9g}, beta: {:.9g}", number(node, "alpha", 0.2), number(node, "beta", 0.5)),
+      true};
 }
 
 ActivationLayer swish_layer(const Node& node, const Inputs&) {
   if (number(node, "alpha", 1.0) != 1.0) refuse("its alpha is {}; expected 1", number(node, "alpha", 1.0));
-  return {layer_of("silu")};
+  return {"silu"};
 }
 
 ActivationLayer gelu_layer(const Node& node, const Inputs&) {
   const std::string how = text(node, "approximate", "none");
   if (how != "none") refuse("it approximates the GELU by {}; expected none, the exact function", how);
-  return {layer_of("gelu")};
+  return {"gelu"};
 }
 
 using MakeLayer = ActivationLayer (*)(const Node&, const Inputs&);
@@ -119,24 +90,24 @@ const std::map<std::string, MakeLayer>& activations() {
       {"Elu", elu_layer},
       {"Gelu", gelu_layer},
       {"HardSigmoid", hard_sigmoid_layer},
-      {"HardSwish", [](const Node&, const Inputs&) { return ActivationLayer{layer_of("hard_swish")}; }},
+      {"HardSwish", [](const Node&, const Inputs&) { return ActivationLayer{"hard_swish"}; }},
       {"LeakyRelu", leaky_relu_layer},
       {"PRelu", prelu_layer},
       {"Relu",
        [](const Node&, const Inputs&) {
-         return ActivationLayer{layer_of("relu"), true};
+         return ActivationLayer{"relu", true};
        }},
       {"Selu", selu_layer},
       {"Sigmoid",
        [](const Node&, const Inputs&) {
-         return ActivationLayer{layer_of("sigmoid"), true};
+         return ActivationLayer{"sigmoid", true};
        }},
       {"Softplus",
        [](const Node&, const Inputs&) {
-         return ActivationLayer{layer_of("softplus"), true};
+         return ActivationLayer{"softplus", true};
        }},
       {"Swish", swish_layer},
-      {"Tanh", [](const Node&, const Inputs&) { return ActivationLayer{layer_of("tanh")}; }}};
+      {"Tanh", [](const Node&, const Inputs&) { return ActivationLayer{"tanh"}; }}};
   return all;
 }
 

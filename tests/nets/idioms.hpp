@@ -12,6 +12,8 @@ namespace convoy {
 
 /// A dense layer of 5 units on `inputs` values.
 void dense(SmallModel& m, std::int64_t inputs);
+/// Flatten and a dense layer that passes all `values` values on, because a net's outputs are not maps.
+void pass_on(SmallModel& m, std::size_t values);
 /// Flatten and a dense layer, for maps of 4x6x6.
 void flat(SmallModel& m);
 /// The extent `index` of the shape of `of`, as a list of one element; returns its name.

@@ -1,5 +1,5 @@
 // Computes the nodes that export writes for activations, by the definitions of the operators, and compares the results
-// with the activations.
+// with the activations; compares imported activations with their formulas.
 
 // Debian's headers of ONNX need the macros with which the library was built.
 #define ONNX_ML 1
@@ -7,13 +7,16 @@
 #include <gtest/gtest.h>
 #include <onnx/checker.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 
 #include "kernels/host/activation.hpp"
 #include "nets/graph/net.hpp"
 #include "nets/onnx/onnx.hpp"
+#include "tests/nets/idioms.hpp"
 #include "tests/support/known_activations.hpp"
 
 namespace convoy {
@@ -117,6 +120,107 @@ TEST(OnnxActivations, AreWrittenAsNodesOfTheSameValues) {
     }
   }
 }
+
+// ---- import --------------------------------------------------------------------------------------------------------
+
+/// Nodes of a model, and what they make of one value.
+struct Imported {
+  std::string name;
+  std::function<void(SmallModel&)> nodes;
+  std::function<double(double)> of;
+  int opset = 13;
+};
+
+void PrintTo(const Imported& imported, std::ostream* out) { *out << imported.name; }
+
+class ImportedActivations : public testing::TestWithParam<Imported> {};
+
+TEST_P(ImportedActivations, AreThoseOfTheirFormulas) {
+  SmallModel bare(GetParam().opset);
+  SmallModel activated(GetParam().opset);
+  GetParam().nodes(activated);
+  Net shape;
+  shape.input = {3, 8, 8};
+  NamedTensor images = drawn_images(shape, 2);
+  for (float& value : images.values) value *= 8.0F;  // to both sides of all limits
+  constexpr std::size_t kMaps = 4 * 6 * 6;
+  pass_on(bare, kMaps);
+  pass_on(activated, kMaps);
+  const std::vector<float> x = outputs_of(parse_onnx(bare.bytes(), "bare.onnx", "bare"), images);
+  const std::vector<float> y = outputs_of(parse_onnx(activated.bytes(), "activated.onnx", "activated"), images);
+  ASSERT_EQ(x.size(), y.size());
+  EXPECT_LT(*std::ranges::min_element(x), -6.5F);
+  EXPECT_GT(*std::ranges::max_element(x), 6.5F);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_NEAR(y[i], GetParam().of(static_cast<double>(x[i])), 2e-5) << "of " << x[i];
+  }
+}
+
+double hard_sigmoid(double x, double alpha) { return std::clamp(alpha * x + 0.5, 0.0, 1.0); }
+double normal(double x) { return 0.5 * (1.0 + std::erf(x / std::sqrt(2.0))); }
+
+Imported one_node(const std::string& type, std::function<double(double)> of, int opset = 13) {
+  return {type, [type](SmallModel& m) { m.node(type, {m.last}); }, std::move(of), opset};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Nodes, ImportedActivations,
+    testing::Values(one_node("Elu", [](double x) { return x > 0 ? x : std::expm1(x); }),
+                    one_node("Selu", [](double x) { return 1.05070102 * (x > 0 ? x : 1.67326319 * std::expm1(x)); }),
+                    one_node("Softplus", [](double x) { return std::log1p(std::exp(x)); }),
+                    one_node("HardSigmoid", [](double x) { return hard_sigmoid(x, 0.2); }),
+                    one_node(
+                        "HardSwish", [](double x) { return x * hard_sigmoid(x, 1.0 / 6.0); }, 14),
+                    one_node(
+                        "Gelu", [](double x) { return x * normal(x); }, 20),
+                    Imported{"Relu6",
+                             [](SmallModel& m) {
+                               m.number("zero", 0.0F), m.number("six", 6.0F);
+                               m.node("Clip", {m.last, "zero", "six"});
+                             },
+                             [](double x) { return std::clamp(x, 0.0, 6.0); }},
+                    Imported{"ClipFromOneSide",
+                             [](SmallModel& m) {
+                               m.number("high", 1.5F);
+                               m.node("Clip", {m.last, "", "high"});
+                             },
+                             [](double x) { return std::min(x, 1.5); }},
+                    Imported{"ClipByAttributes",
+                             [](SmallModel& m) {
+                               auto& clip = m.node("Clip", {m.last});
+                               SmallModel::set_number(clip, "min", -2.0F);
+                               SmallModel::set_number(clip, "max", 3.0F);
+                             },
+                             [](double x) { return std::clamp(x, -2.0, 3.0); }, 10},
+                    Imported{"SiluOfParts",
+                             [](SmallModel& m) {
+                               const std::string maps = m.last;
+                               m.node("Sigmoid", {maps});
+                               m.node("Mul", {maps, m.last});
+                             },
+                             [](double x) { return x / (1.0 + std::exp(-x)); }},
+                    Imported{"HardSwishOfParts",
+                             [](SmallModel& m) {
+                               const std::string maps = m.last;
+                               m.number("three", 3.0F), m.number("zero", 0.0F), m.number("six", 6.0F);
+                               m.node("Add", {maps, "three"});
+                               m.node("Clip", {m.last, "zero", "six"});
+                               m.node("Div", {m.last, "six"});
+                               m.node("Mul", {maps, m.last});
+                             },
+                             [](double x) { return x * hard_sigmoid(x, 1.0 / 6.0); }},
+                    Imported{"GeluOfParts",
+                             [](SmallModel& m) {
+                               const std::string maps = m.last;
+                               m.number("root", std::sqrt(2.0F)), m.number("one", 1.0F), m.number("half", 0.5F);
+                               m.node("Div", {maps, "root"});
+                               m.node("Erf", {m.last});
+                               m.node("Add", {m.last, "one"});
+                               m.node("Mul", {maps, m.last});
+                               m.node("Mul", {m.last, "half"});
+                             },
+                             [](double x) { return x * normal(x); }}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace convoy

@@ -198,51 +198,28 @@ INSTANTIATE_TEST_SUITE_P(
                             "node2 (MaxPool): another node reads its second output"}),
     refusal_name);
 
-INSTANTIATE_TEST_SUITE_P(
-    Activations, OnnxRefusals,
-    testing::Values(Refusal{"Silu",
-                            [](SmallModel& m) {
-                              const std::string maps = m.last;
-                              m.node("Sigmoid", {maps});
-                              m.node("Mul", {maps, m.last});
-                            },
-                            "node3 (Mul by the Sigmoid of the same value): Convoy has no layer silu"},
-                    Refusal{"GateOfAnotherValue",
-                            [](SmallModel& m) {
-                              const std::string maps = m.last;
-                              m.node("Relu", {maps});
-                              m.node("Sigmoid", {m.last});
-                              m.node("Mul", {maps, m.last});
-                            },
-                            "node4 (Mul): it multiplies two values"},
-                    Refusal{"HardSwishOfParts",
-                            [](SmallModel& m) {
-                              const std::string maps = m.last;
-                              m.number("three", 3.0F), m.number("zero", 0.0F), m.number("six", 6.0F);
-                              m.node("Add", {maps, "three"});
-                              m.node("Clip", {m.last, "zero", "six"});
-                              m.node("Div", {m.last, "six"});
-                              m.node("Mul", {maps, m.last});
-                            },
-                            "node5 (Mul by the HardSigmoid of the same value): Convoy has no layer hard_swish"},
-                    Refusal{"GeluOfParts",
-                            [](SmallModel& m) {
-                              const std::string maps = m.last;
-                              m.number("root", std::sqrt(2.0F)), m.number("one", 1.0F), m.number("half", 0.5F);
-                              m.node("Div", {maps, "root"});
-                              m.node("Erf", {m.last});
-                              m.node("Add", {m.last, "one"});
-                              m.node("Mul", {maps, m.last});
-                              m.node("Mul", {m.last, "half"});
-                            },
-                            "node6 (Erf, Add and Mul): Convoy has no layer gelu"},
-                    Refusal{"Relu6",
-                            [](SmallModel& m) {
-                              m.number("zero", 0.0F), m.number("six", 6.0F);
-                              m.node("Clip", {m.last, "zero", "six"});
-                            },
-                            "node2 (Clip): Convoy has no layer relu6"}),
-    refusal_name);
+INSTANTIATE_TEST_SUITE_P(Activations, OnnxRefusals,
+                         testing::Values(Refusal{"GateOfAnotherValue",
+                                                 [](SmallModel& m) {
+                                                   const std::string maps = m.last;
+                                                   m.node("Relu", {maps});
+                                                   m.node("Sigmoid", {m.last});
+                                                   m.node("Mul", {maps, m.last});
+                                                 },
+                                                 "node4 (Mul): it multiplies two values"},
+                                         Refusal{"GeluByTanh",
+                                                 [](SmallModel& m) {
+                                                   SmallModel::set_text(m.node("Gelu", {m.last}), "approximate",
+                                                                        "tanh");
+                                                 },
+                                                 "node2 (Gelu): it approximates the GELU by tanh"},
+                                         Refusal{"ClipOfNothing",
+                                                 [](SmallModel& m) {
+                                                   m.number("low", 2.0F), m.number("high", 2.0F);
+                                                   m.node("Clip", {m.last, "low", "high"});
+                                                 },
+                                                 "node2 (Clip): it clips to 2 to 2"}),
+                         refusal_name);
 
 TEST(OnnxRefused, AreAllListed) {
   SmallModel m;

@@ -71,17 +71,6 @@ struct Computed {
 
 void PrintTo(const Computed& computed, std::ostream* out) { *out << computed.name; }
 
-/// Adds a dense layer that passes all values on, because a net's outputs are not maps.
-void pass_on(SmallModel& m, std::size_t values) {
-  const auto count = static_cast<std::int64_t>(values);
-  m.constant("same", {count, count});
-  for (std::size_t i = 0; i < values * values; ++i) {
-    m.tensor("same").set_float_data(static_cast<int>(i), i % (values + 1) == 0 ? 1.0F : 0.0F);
-  }
-  m.node("Flatten", {m.last});
-  m.node("MatMul", {m.last, "same"});
-}
-
 class OnnxValues : public testing::TestWithParam<Computed> {};
 
 TEST_P(OnnxValues, AreThoseOfLoops) {
