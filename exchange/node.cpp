@@ -275,8 +275,8 @@ void Node::take_whole(int index) {
 void Node::take_weights(int index) {
   const Task& sent = schedule_.task(index);
   // A master passes on weights that it updates itself. They may arrive after its forward pass, and would replace later ones.
-  const bool owns_them = plan_.joins_gradients(sent.stage) && takes_sums(plan_.plan, sent.node, plan_.index);
-  if (plan_.is_master() && owns_them) return;
+  const bool updates_them = plan_.joins_gradients(sent.stage) && takes_sums(plan_.plan, sent.node, plan_.index);
+  if (plan_.is_master() && updates_them) return;
   convoy::take_floats(flights_.at(index), sent, plan_.plan, values_of(sent, trunk()), scratch_);
   const auto stage = static_cast<std::size_t>(sent.stage);
   if (sends_weights()) return put_weights(sent.filters, scratch_, held(stage), thesis_->weights(stage));

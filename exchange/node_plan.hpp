@@ -21,7 +21,7 @@ struct NodePlan {
     const int count = samples(task.stage).count;
     return {task.micro_batch * count, count};
   }
-  /// Whether the node computes the stage because it reads its maps.
+  /// Whether each member that reads the stage's maps computes them.
   bool everywhere(int stage) const { return convoy::everywhere(plan.stages[static_cast<std::size_t>(stage)]); }
   /// Whether a stage's maps are needed on the host.
   bool leaves(int stage) const { return thesis || residence.leaves[static_cast<std::size_t>(stage)]; }

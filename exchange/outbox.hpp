@@ -57,7 +57,7 @@ class Outbox {
   std::size_t most_values_;
   std::map<int, std::vector<Bytes>> passing_;  ///< by send task
   std::deque<int> parts_;                      ///< sends that need credit, in the graph's order
-  std::set<int> known_;                        ///< those of them whose values are known
+  std::set<int> known_;                        ///< sends of `parts_` whose values are known
   std::size_t part_sent_ = 0;                  ///< values of the first of them that were sent
   int credit_;                                 ///< parcels that the node may send without another grant
   std::vector<Parcel> shared_;                 ///< parcels of the last send

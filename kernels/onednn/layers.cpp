@@ -53,7 +53,7 @@ class ActivationBackward : public OnednnLayer {
   OnednnEngine& engine_;
   Shape shape_;
   memory output_;
-  memory kept_;  ///< what the derivative follows from: the output or the input
+  memory kept_;  ///< the maps from which the derivative follows: the output or the input
   int kept_as_;  ///< the argument of the backward pass that it is
 
  private:

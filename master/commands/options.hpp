@@ -104,7 +104,7 @@ struct SearchOptions {
   std::vector<std::string> fixed;  ///< fields of the net that are the same in all trials
   bool resume = false;
   bool has_data = false;  ///< whether --data was given, for this call or for the search that is resumed
-  bool has_seed = false;  ///< the same of --seed
+  bool has_seed = false;  ///< whether --seed was given, for this call or for the search that is resumed
   // Bounds that replace those of the space; 0 where it decides.
   long trials = 0;
   long images = 0;

@@ -293,7 +293,7 @@ class SearchCommand {
   const SearchOptions& options_;
   std::string command_line_;
   Space space_;
-  TrainOptions train_;  ///< what all trials have in common
+  TrainOptions train_;  ///< the options that all trials have in common
   Net net_;             ///< without the values of any trial
   std::shared_ptr<DataSet> data_;
   FeatureShape opened_for_;

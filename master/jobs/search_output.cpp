@@ -118,7 +118,7 @@ class SearchJson : public SearchOutput {
     Json line{{"event", "rung"}};
     line.update(Json::parse(line_of(space_, result)));
     line["best"] = is_best;
-    put_line(std::move(line));
+    put_line(line);
   }
   void end(const SearchEnd& end, const RungResults& results) override {
     Json line{{"event", "end"}, {"how", end.how}, {"rungs", results.size()}, {"images", images_of(results)}};
@@ -126,7 +126,7 @@ class SearchJson : public SearchOutput {
     if (end.best != nullptr) line["best"] = Json::parse(line_of(space_, *end.best));
     if (!end.train.empty()) line["train"] = end.train;
     if (!end.go_on.empty()) line["go_on"] = end.go_on;
-    put_line(std::move(line));
+    put_line(line);
   }
 
  private:

@@ -22,7 +22,7 @@ struct RungResult {
   int rung = 0;   ///< counted from 0
   TrialSetting setting;
   TrialOutcome outcome = TrialOutcome::finished;
-  long images = 0;                                             ///< that the trial has been trained with since it began
+  long images = 0;  ///< images with which the trial was trained since its begin
   double accuracy = std::numeric_limits<double>::quiet_NaN();  ///< of the test images, a fraction; NaN if not tested
   double loss = std::numeric_limits<double>::quiet_NaN();      ///< mean over the test images; NaN if not tested
   std::string why = {};                                        ///< why the trial diverged or was refused

@@ -24,7 +24,7 @@ struct Padded {
 struct Value {
   std::string layer;
   std::vector<int> dims;             ///< extents without the batch, as the model sees them
-  FeatureShape maps{};               ///< what the net's layer gives; unknown for an input that no layer has read
+  FeatureShape maps{};               ///< the extents of the net's layer; unknown for an input that no layer has read
   bool channels_last = false;        ///< the model's order is (rows, columns, channels); the net's is channels first
   Padded padded{};                   ///< not in `dims`
   std::vector<int> transposed_from;  ///< for a list flattened from (rows, columns, channels): these extents

@@ -34,6 +34,8 @@ class Folder {
   /// The output of the node. Throws Refused if the operator is not among those that are folded, if its inputs are
   /// wrong, or if the result depends on the number of images in other than its place in a shape.
   Constant fold(const Node& node, const Inputs& inputs);
+  /// Whether the operator is among those that are folded.
+  static bool folds(const std::string& type) { return find(type) != nullptr; }
   /// Counts `count` more values. Refuses a node that exceeds the limit.
   void spend(const Extents& dims, bool whole);
 

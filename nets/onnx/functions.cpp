@@ -28,7 +28,7 @@ std::int64_t version_of(const Imports& imports) {
 struct Scope {
   std::map<std::string, std::string> names;       ///< the caller's names by those of the function
   std::string prefix;                             ///< stands before all other names
-  std::string shown;                              ///< the same for the names of nodes, readable
+  std::string shown;                              ///< a readable prefix of the names of nodes, for errors
   std::map<std::string, Attribute> given;         ///< the attributes of the call
   const onnx::FunctionProto* function = nullptr;  ///< null in the model's graph
 

@@ -58,13 +58,21 @@ void Importer::take(const Node& node) {
       not_computed_.insert(node.outputs.begin() + 1, node.outputs.end());
       not_computed_.erase("");
     } catch (const Refused& refusal) {
-      refused_.emplace_back(node, refusal.reason);
-      refused_.back().first.attributes.clear();
+      note_refused(node, refusal.reason);
       known = false;
     }
+  } else if (!node.refused.empty()) {
+    note_refused(node, node.refused);
+  } else if (nothing_takes(node)) {
+    note_refused(node, why_refused(node));
   }
   if (!known) unknown_.insert(node.outputs.begin(), node.outputs.end());
   unknown_.erase("");
+}
+
+void Importer::note_refused(const Node& node, const std::string& reason) {
+  refused_.emplace_back(node, reason);
+  refused_.back().first.attributes.clear();
 }
 
 bool Importer::has(const Node& node, std::size_t input) {
@@ -219,39 +227,47 @@ bool Importer::fold(const Node& node) {
   return true;
 }
 
+const std::map<std::string, Importer::Import>& Importer::operators() {
+  static const std::map<std::string, Import> all{{"Add", &Importer::add},
+                                                 {"AveragePool", &Importer::pool},
+                                                 {"BatchNormalization", &Importer::batch_norm},
+                                                 {"Cast", &Importer::cast},
+                                                 {"Concat", &Importer::concat},
+                                                 {"Conv", &Importer::conv},
+                                                 {"Div", &Importer::divide},
+                                                 {"Dropout", &Importer::dropout},
+                                                 {"Expand", &Importer::expand},
+                                                 {"Flatten", &Importer::reshape},
+                                                 {"Gemm", &Importer::gemm},
+                                                 {"GlobalAveragePool", &Importer::global_pool},
+                                                 {"GlobalMaxPool", &Importer::global_pool},
+                                                 {"Identity", &Importer::identity},
+                                                 {"LRN", &Importer::response_norm},
+                                                 {"LogSoftmax", &Importer::softmax},
+                                                 {"MatMul", &Importer::matmul},
+                                                 {"MaxPool", &Importer::pool},
+                                                 {"Mul", &Importer::multiply},
+                                                 {"Pad", &Importer::pad},
+                                                 {"ReduceMax", &Importer::reduce},
+                                                 {"ReduceMean", &Importer::reduce},
+                                                 {"Reshape", &Importer::reshape},
+                                                 {"Shape", &Importer::shape},
+                                                 {"Slice", &Importer::slice},
+                                                 {"Softmax", &Importer::softmax},
+                                                 {"Squeeze", &Importer::reshape},
+                                                 {"Sub", &Importer::subtract},
+                                                 {"Sum", &Importer::add},
+                                                 {"Transpose", &Importer::transpose},
+                                                 {"Unsqueeze", &Importer::reshape}};
+  return all;
+}
+
+bool Importer::nothing_takes(const Node& node) {
+  return node.domain.empty() && !operators().contains(node.type) && !is_activation(node.type) &&
+         !Folder::folds(node.type);
+}
+
 void Importer::import(const Node& node) {
-  using Import = void (Importer::*)(const Node&);
-  static const std::map<std::string, Import> operators{{"Add", &Importer::add},
-                                                       {"AveragePool", &Importer::pool},
-                                                       {"BatchNormalization", &Importer::batch_norm},
-                                                       {"Cast", &Importer::cast},
-                                                       {"Concat", &Importer::concat},
-                                                       {"Conv", &Importer::conv},
-                                                       {"Div", &Importer::divide},
-                                                       {"Dropout", &Importer::dropout},
-                                                       {"Expand", &Importer::expand},
-                                                       {"Flatten", &Importer::reshape},
-                                                       {"Gemm", &Importer::gemm},
-                                                       {"GlobalAveragePool", &Importer::global_pool},
-                                                       {"GlobalMaxPool", &Importer::global_pool},
-                                                       {"Identity", &Importer::identity},
-                                                       {"LRN", &Importer::response_norm},
-                                                       {"LogSoftmax", &Importer::softmax},
-                                                       {"MatMul", &Importer::matmul},
-                                                       {"MaxPool", &Importer::pool},
-                                                       {"Mul", &Importer::multiply},
-                                                       {"Pad", &Importer::pad},
-                                                       {"ReduceMax", &Importer::reduce},
-                                                       {"ReduceMean", &Importer::reduce},
-                                                       {"Reshape", &Importer::reshape},
-                                                       {"Shape", &Importer::shape},
-                                                       {"Slice", &Importer::slice},
-                                                       {"Softmax", &Importer::softmax},
-                                                       {"Squeeze", &Importer::reshape},
-                                                       {"Sub", &Importer::subtract},
-                                                       {"Sum", &Importer::add},
-                                                       {"Transpose", &Importer::transpose},
-                                                       {"Unsqueeze", &Importer::reshape}};
   if (!node.refused.empty()) throw Refused{node.refused};
   if (!node.domain.empty()) {
     refuse(
@@ -267,8 +283,8 @@ void Importer::import(const Node& node) {
       refuse("it follows a softmax; in a net the softmax comes last");
   }
   if (is_activation(node.type)) return activation(node);
-  const auto found = operators.find(node.type);
-  if (found == operators.end()) throw Refused{why_refused(node)};
+  const auto found = operators().find(node.type);
+  if (found == operators().end()) throw Refused{why_refused(node)};
   (this->*found->second)(node);
 }
 

@@ -70,6 +70,11 @@ class Importer {
 
   /// Imports a node, or notes why it is refused.
   void take(const Node& node);
+  using Import = void (Importer::*)(const Node&);
+  static const std::map<std::string, Import>& operators();
+  /// Whether the operator can be neither imported nor folded, whatever its inputs are.
+  static bool nothing_takes(const Node& node);
+  void note_refused(const Node& node, const std::string& reason);
   void import(const Node& node);
   bool fold(const Node& node);
 

@@ -51,7 +51,7 @@ const std::vector<Library>& libraries() {
       {"oneDNN", std::regex("(oneapi/)?dnnl.*"), {"kernels", "bench", "tests"}},
       {"Eigen", std::regex("(unsupported/)?Eigen/.*"), {"kernels", "bench", "tests"}},
       {"OpenMP", std::regex("omp\\.h"), {"kernels", "bench", "tests"}},
-      {"yaml-cpp", std::regex("yaml-cpp/.*"), {"nets", "tests"}},
+      {"yaml-cpp", std::regex("yaml-cpp/.*"), {"nets", "master", "tests"}},
       {"CLI11", std::regex("CLI/.*"), {"cli", "devices", "master", "slave", "study", "bench"}},
       {"GoogleTest", std::regex("g(test|mock)/.*"), {"tests"}},
       {"OpenCL", std::regex("(CL|OpenCL)/.*"), {"cl", "tests"}},

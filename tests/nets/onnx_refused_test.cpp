@@ -240,6 +240,18 @@ TEST(OnnxRefused, AreAllListed) {
       "them smaller, and nothing larger");
 }
 
+/// A user who mends the first node of a chain should not meet the next one only then.
+TEST(OnnxRefused, AreListedBehindOthersTooWhereNothingTakesThem) {
+  SmallModel m;
+  m.node("Celu", {m.last});
+  m.node("Relu", {m.last});
+  m.node("Resize", {m.last, "", "w"});
+  m.node("ConvTranspose", {m.last, "w"});
+  EXPECT_THAT(message_of(m),
+              testing::AllOf(testing::HasSubstr("3 of the model's 5 nodes"), testing::HasSubstr("node2 (Celu)"),
+                             testing::HasSubstr("node4 (Resize)"), testing::HasSubstr("node5 (ConvTranspose)")));
+}
+
 TEST(OnnxRefused, AreListedUpToALimit) {
   SmallModel m;
   const std::string maps = m.last;
