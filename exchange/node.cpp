@@ -339,10 +339,12 @@ FilterRange Node::held(std::size_t stage) const {
   return stage < trunk().size() ? plan_.held[stage].channels : FilterRange{};
 }
 
-std::vector<FilterState> Node::own_states() const {
+std::vector<FilterState> Node::updated_states() const {
   std::vector<FilterState> states;
   for (std::size_t s = 0; s < trunk().size(); ++s) {
-    if (own(s).count > 0) states.push_back({s, own(s), state(s, own(s))});
+    for (const FilterRange& filters : updated_filters(plan_.plan, s, plan_.index)) {
+      states.push_back({s, filters, state(s, filters)});
+    }
   }
   return states;
 }

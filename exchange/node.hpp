@@ -83,8 +83,8 @@ class Node {
   ShardState gradients(std::size_t stage, FilterRange filters) const;
   /// Sets the state of filters of a stage. Ignores filters that the node does not hold.
   void set_state(std::size_t stage, FilterRange filters, const ShardState& state);
-  /// The states of all filters that the node owns.
-  std::vector<FilterState> own_states() const;
+  /// The states of all filters that the node updates itself (updated_filters).
+  std::vector<FilterState> updated_states() const;
   /// Seconds that the device computed since the last call, by stage.
   std::vector<double> take_seconds() { return std::exchange(seconds_, std::vector<double>(trunk().size(), 0.0)); }
 

@@ -163,23 +163,7 @@ class Chooser {
     }
     const double fastest = *std::ranges::max_element(speeds);
     if (!(fastest > 0.0 && std::isfinite(fastest))) return false;  // no member was timed for all of the stages
-    if (!convoy::cut_by_samples(plan, trunk_, stages, speeds)) return false;
-    for (std::size_t m = 0; m < members_.size(); ++m) {
-      if (members_[m].memory > 0 && tile_bytes(plan, static_cast<int>(m)) > members_[m].memory) return false;
-    }
-    return true;
-  }
-
-  /// Returns the bytes of a member's tiles. Every member may have to compute a stage without tiles.
-  std::size_t tile_bytes(const Plan& plan, int member) const {
-    std::size_t bytes = 0;
-    for (std::size_t s = 0; s < trunk_.size(); ++s) {
-      const Tile tile = everywhere(plan.stages[s])
-                            ? Tile{member, {0, trunk_[s].conv.filters}, {0, micro_batch_size(plan)}}
-                            : tile_of(plan.stages[s], member);
-      bytes += shard_bytes(trunk_[s], tile.filters.count, tile.samples.count * plan.micro_batches, s > 0);
-    }
-    return bytes;
+    return convoy::cut_by_samples(plan, trunk_, stages, speeds) && fits_in_memory(plan, trunk_, members_);
   }
 
   struct Tried {

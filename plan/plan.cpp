@@ -95,6 +95,23 @@ void set_micro_batches(Plan& plan, int micro_batches) {
   }
 }
 
+bool cut_by_samples_alone(const StagePlan& stage) {
+  return has_several_rows(stage) &&
+         std::ranges::all_of(stage.rows, [](const Row& row) { return row.shards.size() == 1; });
+}
+
+StagePlan rows_of(const Stage& stage, const std::vector<int>& samples, const std::vector<double>& speeds) {
+  StagePlan cut;
+  int first = 0;
+  for (std::size_t m = 0; m < samples.size(); ++m) {
+    if (samples[m] == 0) continue;
+    cut.rows.push_back({{first, samples[m]}, {{static_cast<int>(m), {0, stage.conv.filters}}}});
+    first += samples[m];
+  }
+  if (has_parameters(stage)) cut.owners = stage_plan(apportion(stage.conv.filters, speeds), 0).rows[0].shards;
+  return cut;
+}
+
 bool cut_by_samples(Plan& plan, const std::vector<Stage>& trunk, std::size_t stages, std::vector<double> speeds) {
   const std::vector<int> samples = apportion(micro_batch_size(plan), speeds);
   if (std::ranges::count_if(samples, [](int count) { return count > 0; }) < 2) return false;
@@ -102,16 +119,7 @@ bool cut_by_samples(Plan& plan, const std::vector<Stage>& trunk, std::size_t sta
     if (samples[m] == 0) speeds[m] = 0.0;
   }
   for (std::size_t s = 0; s < stages; ++s) {
-    if (everywhere(plan.stages[s])) continue;
-    StagePlan cut;
-    int first = 0;
-    for (std::size_t m = 0; m < samples.size(); ++m) {
-      if (samples[m] == 0) continue;
-      cut.rows.push_back({{first, samples[m]}, {{static_cast<int>(m), {0, trunk[s].conv.filters}}}});
-      first += samples[m];
-    }
-    if (has_parameters(trunk[s])) cut.owners = stage_plan(apportion(trunk[s].conv.filters, speeds), 0).rows[0].shards;
-    plan.stages[s] = std::move(cut);
+    if (!everywhere(plan.stages[s])) plan.stages[s] = rows_of(trunk[s], samples, speeds);
   }
   return true;
 }

@@ -61,6 +61,8 @@ StagePlan one_row(std::vector<Assignment> shards, int samples);
 bool everywhere(const StagePlan& stage);
 /// Returns whether the stage is cut along samples.
 bool has_several_rows(const StagePlan& stage);
+/// Returns whether the stage is cut along samples, and no row along filters.
+bool cut_by_samples_alone(const StagePlan& stage);
 /// Returns all tiles of a stage, row after row.
 std::vector<Tile> tiles_of(const StagePlan& stage);
 /// Returns a member's tile of a stage; its box is empty where the member has none.
@@ -135,6 +137,10 @@ int micro_batch_size(const Plan& plan);
 /// Sets the number of micro-batches. Rows keep their shares of the samples, as far as whole samples allow. Throws Error
 /// where a row would be left without samples.
 void set_micro_batches(Plan& plan, int micro_batches);
+
+/// Returns the plan of a stage that is cut along samples alone: each member's samples of a micro-batch, and owners in
+/// proportion to the speeds. Members without samples have no row.
+StagePlan rows_of(const Stage& stage, const std::vector<int>& samples, const std::vector<double>& speeds);
 
 /// Cuts the first `stages` stages along samples, in proportion to the members' speeds, and gives them owners in the same
 /// proportion. Stages that every member computes stay as they are. Returns false, and changes nothing, where one member

@@ -215,4 +215,20 @@ Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<Mem
   return plan;
 }
 
+bool fits_in_memory(const Plan& plan, const std::vector<Stage>& trunk, const std::vector<MemberProfile>& members) {
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    if (members[m].memory == 0) continue;
+    const auto member = static_cast<int>(m);
+    std::size_t bytes = 0;
+    for (std::size_t s = 0; s < trunk.size(); ++s) {
+      const Tile tile = everywhere(plan.stages[s])
+                            ? Tile{member, {0, trunk[s].conv.filters}, {0, micro_batch_size(plan)}}
+                            : tile_of(plan.stages[s], member);
+      bytes += shard_bytes(trunk[s], tile.filters.count, tile.samples.count * plan.micro_batches, s > 0);
+    }
+    if (bytes > members[m].memory) return false;
+  }
+  return true;
+}
+
 }  // namespace convoy

@@ -13,4 +13,7 @@ namespace convoy {
 /// fit.
 Plan make_plan(const std::vector<Stage>& trunk, int batch, const std::vector<MemberProfile>& members);
 
+/// Returns whether the tiles of every member fit in its memory. Every member may have to compute a stage without tiles.
+bool fits_in_memory(const Plan& plan, const std::vector<Stage>& trunk, const std::vector<MemberProfile>& members);
+
 }  // namespace convoy

@@ -1,12 +1,16 @@
 #include "plan/rebalance.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.hpp"
 #include "plan/planner.hpp"
 
 namespace convoy {
 namespace {
+
+/// Returns the member of a row that is not cut along filters.
+int member_of(const Row& row) { return row.shards[0].member; }
 
 /// Returns the seconds that a member's tile takes in a step. A replicated stage computes all filters forward.
 double tile_seconds(const MemberProfile& member, const Plan& plan, std::size_t index, const Tile& tile) {
@@ -18,17 +22,55 @@ double tile_seconds(const MemberProfile& member, const Plan& plan, std::size_t i
   return own.seconds();
 }
 
-/// Returns the sum over all stages of the slowest member's time.
+/// Returns the sum over all stages of the slowest member's time. Members do not wait for one another between stages that are
+/// cut along samples alone, so the slowest member of these stages is the one that all of them together take longest.
 double slowest_seconds(const Plan& plan, const std::vector<MemberProfile>& profiles) {
   double sum = 0.0;
+  std::vector<double> in_rows(profiles.size(), 0.0);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     double slowest = 0.0;
     for (const Tile& tile : tiles_of(plan.stages[s])) {
-      slowest = std::max(slowest, tile_seconds(profiles[tile.member], plan, s, tile));
+      const double seconds = tile_seconds(profiles[tile.member], plan, s, tile);
+      if (cut_by_samples_alone(plan.stages[s])) {
+        in_rows[tile.member] += seconds;
+      } else {
+        slowest = std::max(slowest, seconds);
+      }
     }
     sum += slowest;
   }
-  return sum;
+  return sum + (in_rows.empty() ? 0.0 : *std::ranges::max_element(in_rows));
+}
+
+/// Cuts the stages that are cut along samples alone anew, all in the same rows, in proportion to the speeds of the members
+/// that have rows. Each of them keeps a sample at least, so that its speed is still known. Leaves rows as they are where their
+/// members differ between stages.
+void move_rows(Plan& plan, const std::vector<Stage>& trunk, const std::vector<MemberProfile>& profiles) {
+  std::vector<std::size_t> stages;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    if (cut_by_samples_alone(plan.stages[s])) stages.push_back(s);
+  }
+  if (stages.empty()) return;
+  std::vector<double> seconds(profiles.size(), 0.0);
+  const std::vector<Row>& first = plan.stages[stages[0]].rows;
+  for (const std::size_t s : stages) {
+    if (!std::ranges::equal(plan.stages[s].rows, first, {}, member_of, member_of)) return;
+    for (const Row& row : first) {
+      const int member = member_of(row);
+      seconds[member] += predict_seconds(profiles[member], s, trunk[s].conv.filters);
+    }
+  }
+  std::vector<double> speeds;
+  for (const double each : seconds) speeds.push_back(each > 0.0 && std::isfinite(each) ? 1.0 / each : 0.0);
+  if (std::ranges::count_if(speeds, [](double speed) { return speed > 0.0; }) < static_cast<int>(first.size())) return;
+  std::vector<int> samples = apportion(micro_batch_size(plan), speeds);
+  for (const Row& row : first) {
+    int& own = samples[static_cast<std::size_t>(member_of(row))];
+    if (own > 0) continue;
+    --*std::ranges::max_element(samples);
+    own = 1;
+  }
+  for (const std::size_t s : stages) plan.stages[s] = rows_of(trunk[s], samples, speeds);
 }
 
 }  // namespace
@@ -71,10 +113,13 @@ std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan
   }
   Plan better = plan;
   for (std::size_t s = 0; s < trunk.size(); ++s) {
-    // The choice of split stages stays as it is, and so do stages that are cut along samples.
+    // The choice of split stages stays as it is.
     std::vector<Row>& rows = better.stages[s].rows;
     if (rows.size() == 1 && !everywhere(shares.stages[s])) rows[0].shards = shares.stages[s].rows[0].shards;
   }
+  const std::vector<StagePlan> in_shards = better.stages;
+  move_rows(better, trunk, profiles);
+  if (!fits_in_memory(better, trunk, profiles)) better.stages = in_shards;
   if (slowest_seconds(better, profiles) >= (1.0 - margin) * slowest_seconds(plan, profiles)) return std::nullopt;
   return better;
 }

@@ -19,8 +19,9 @@ using MeasuredTimes = std::vector<std::vector<double>>;
 std::vector<MemberProfile> corrected(const std::vector<MemberProfile>& profiles, const Plan& plan,
                                      const MeasuredTimes& measured);
 
-/// Returns `plan` with new shares by these profiles among the members that have filters in it. Returns nothing unless
-/// the slowest members' times fall by more than the fraction `margin`.
+/// Returns `plan` with new shares by these profiles among the members that have tiles in it: filters of stages that are cut
+/// along filters alone, and samples of stages that are cut along samples alone. Returns nothing unless the slowest members'
+/// times fall by more than the fraction `margin`.
 std::optional<Plan> rebalanced(const std::vector<Stage>& trunk, const Plan& plan,
                                const std::vector<MemberProfile>& profiles, double margin);
 

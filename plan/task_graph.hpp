@@ -85,6 +85,10 @@ std::vector<std::vector<int>> followers_of(const TaskGraph& graph);
 
 /// Returns the filters of a stage that a node owns, so that it updates their weights; the count is 0 where it owns none.
 FilterRange own_filters(const Plan& plan, std::size_t stage, int node);
+/// Returns the filters of a stage whose weights a node updates itself, so that it has all of their state: the filters that it
+/// owns, and where the stage is cut along samples the filters whose sums of gradients it takes from their owners. Ranges are
+/// in ascending order, with gaps between them.
+std::vector<FilterRange> updated_filters(const Plan& plan, std::size_t stage, int node);
 /// Returns the filters of a stage whose weights a node needs, and the samples of each micro-batch for which it needs
 /// them: its tile, or the whole stage where it replicates the stage or sends the weights to others.
 Box held_box(const Plan& plan, const TaskGraph& graph, std::size_t stage, int node);

@@ -27,6 +27,26 @@ FilterRange own_filters(const Plan& plan, std::size_t stage, int node) {
   return {};
 }
 
+std::vector<FilterRange> updated_filters(const Plan& plan, std::size_t stage, int node) {
+  const StagePlan& cut = plan.stages[stage];
+  std::vector<FilterRange> updated;
+  for (const Assignment& owner : owners_of(cut)) {
+    FilterRange part{};
+    if (owner.member == node) {
+      part = owner.filters;
+    } else if (has_several_rows(cut) && takes_sums(plan, owner.member, node)) {
+      part = common(tile_of(cut, node).filters, owner.filters);
+    }
+    if (part.count == 0) continue;
+    if (!updated.empty() && updated.back().first + updated.back().count == part.first) {
+      updated.back().count += part.count;
+    } else {
+      updated.push_back(part);
+    }
+  }
+  return updated;
+}
+
 std::vector<Box> held_boxes(const Plan& plan, const TaskGraph& graph, int node) {
   const SampleRange all{0, micro_batch_size(plan)};
   const bool everything = traits_of(plan.exchange).master_holds_weights && node == graph.master;

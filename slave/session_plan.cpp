@@ -30,7 +30,7 @@ void Session::on(const wire::Assign& task) {
   send(wire::Assigned{task.token});
   given_up_ = false;
   const bool same_trunk = node_ && node_->trunk() == task.trunk;
-  const std::vector<FilterState> kept = task.keep && same_trunk ? node_->own_states() : std::vector<FilterState>();
+  const std::vector<FilterState> kept = task.keep && same_trunk ? node_->updated_states() : std::vector<FilterState>();
   node_.reset();
   early_.clear();
   next_.reset();

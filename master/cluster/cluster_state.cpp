@@ -123,6 +123,16 @@ void ClusterTrunk::begin_load(const std::vector<ShardState>& states) {
   }
 }
 
+namespace {
+
+/// Returns whether a node has the state of these filters of a stage after the steps of a plan.
+bool keeps(const Plan& plan, std::size_t stage, int node, FilterRange filters) {
+  return std::ranges::any_of(updated_filters(plan, stage, node),
+                             [&](const FilterRange& updated) { return common(updated, filters) == filters; });
+}
+
+}  // namespace
+
 void ClusterTrunk::change_plan(const Plan& plan) {
   validate(plan, stages_);
   invariant(plan.members == plan_.members && plan.batch == plan_.batch, "the new plan has the same members and batch");
@@ -138,7 +148,7 @@ void ClusterTrunk::change_plan(const Plan& plan) {
       const FilterRange held = held_filters(plan, graph, s, node);
       for (const Assignment& owner : owners_of(plan_.stages[s])) {
         const FilterRange part = common(held, owner.filters);
-        if (part.count == 0 || owner.member == node || !has_parameters(stages_[s])) continue;
+        if (part.count == 0 || !has_parameters(stages_[s]) || keeps(plan_, s, node, part)) continue;
         if (plan.exchange == Exchange::ring && is_slave(node) && is_slave(owner.member)) {
           moves.push_back({static_cast<std::uint32_t>(s), part, owner.member, node});
           movers.insert({owner.member, node});
@@ -149,7 +159,7 @@ void ClusterTrunk::change_plan(const Plan& plan) {
     }
   }
   run_until([this] { return !states_->awaits_any(); });
-  const std::vector<FilterState> kept = node_->own_states();
+  const std::vector<FilterState> kept = node_->updated_states();
   plan_ = plan;
   execute(true, moves);
   for (const FilterState& each : kept) node_->set_state(each.stage, each.filters, each.state);

@@ -4,149 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 
-#include "core/random.hpp"
 #include "master/cluster/cluster_trunk.hpp"
 
 #include "master/cluster/profile.hpp"
 #include "nets/graph/net.hpp"
 #include "plan/choose.hpp"
+#include "tests/master/small_cluster.hpp"
 #include "tests/support/graph_net.hpp"
-#include "tests/support/slave_threads.hpp"
 #include "tests/support/source_folder.hpp"
-#include "tests/support/states.hpp"
-#include "train/local_trunk.hpp"
-#include "train/train.hpp"
 
 namespace convoy {
 namespace {
-
-using namespace std::chrono_literals;
-
-constexpr int kBatch = 4;
-constexpr int kSteps = 20;
-constexpr std::uint64_t kSeed = 11;
-
-/// A net of two stages with odd sizes and several channel layers, and a dense head.
-Cut small_net() {
-  Cut cut;
-  cut.trunk = {{.name = "conv1",
-                .channels = 2,
-                .height = 11,
-                .width = 9,
-                .conv = {.filters = 5, .kernel_h = 3, .kernel_w = 3, .pad = {1, 1, 1, 1}},
-                .after = {Activation::relu, Pooling{}}},
-               {.name = "conv2",
-                .channels = 5,
-                .height = 5,
-                .width = 4,
-                .conv = {.filters = 9, .kernel_h = 3, .kernel_w = 2, .pad = {1, 0, 1, 1}},
-                .after = {Activation::tanh, Dropout{0.25F, 0}, Pooling{.kind = PoolKind::average}}}};
-  cut.heads = {{.maps = {9, 2, 2},
-                .layers = {{.name = "dense1", .spec = Dense{4}}, {.name = "loss", .spec = SoftmaxCrossEntropy{}}}}};
-  return cut;
-}
-
-struct Result {
-  std::vector<ShardState> trunk;
-  double loss = 0.0;
-};
-
-TrainingOptions plain_sgd() { return {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.001}; }
-
-/// Trains kSteps steps on random images. The images are the same for every trunk.
-Result train_some(
-    Trunk& trunk, const Cut& cut, const std::function<void(int step)>& before = [](int) {},
-    const TrainingOptions& options = plain_sgd(), int steps = kSteps) {
-  NetLearner learner(trunk, cut, kBatch);
-  learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, kSeed), initial_heads(cut, kSeed)})});
-  std::vector<int> labels(kBatch);
-  Result result;
-  for (int step = 0; step < steps; ++step) {
-    before(step);
-    Random random(kSeed, 100 + static_cast<std::uint64_t>(step));
-    const Images images =
-        noise_images(input_shape(cut.trunk[0], kBatch), kSeed, 200 + static_cast<std::uint64_t>(step));
-    for (int& label : labels) label = static_cast<int>(random.below(4));
-    const Pass pass{.training = true, .seed = random.next(), .squares = options.clip > 0.0};
-    const auto update = [&](double norm) {
-      if (options.clip > 0.0) {
-        EXPECT_GT(norm, options.clip) << "the test needs gradients that are clipped";
-      }
-      return update_step(options, options.learning_rate, step + 1, norm);
-    };
-    result.loss += train_step(learner, images, labels, pass, update).sum;
-  }
-  result.trunk = trunk.snapshot();
-  return result;
-}
-
-Result train_local(const std::string& device_name) {
-  const Cut cut = small_net();
-  const auto device = make_device(device_name, {.threads = 1});
-  LocalTrunk trunk(cut.trunk, input_shape(cut.trunk[0], kBatch), *device);
-  return train_some(trunk, cut);
-}
-
-using Names = std::vector<std::string>;
-
-/// Trains on slaves that use `devices` in turn. The master's own device is the first.
-Result train_on_slaves(const Names& devices, int slaves, const std::vector<double>& shares, bool own,
-                       const std::function<void(Plan&)>& change = {}) {
-  const Cut cut = small_net();
-  Lobby lobby("tcp://127.0.0.1:*", "test");
-  Crew crew(lobby);
-  SlaveThreads threads(lobby.endpoint(), slaves, devices);
-  const std::atomic<bool> stop{false};
-  crew.gather(slaves, stop, [] {});
-  std::vector<std::string> members;
-  for (const SlaveInfo& slave : crew.slaves()) members.push_back(slave.name);
-  const auto device = make_device(devices.front(), {.threads = 1});
-  if (own) members.emplace_back("master");
-  Plan plan = proportional_plan(cut.trunk, kBatch, members, shares);
-  if (change) change(plan);
-  ClusterTrunk trunk(cut.trunk, plan, crew, own ? device.get() : nullptr, 60s);
-  Result result = train_some(trunk, cut);
-  const std::vector<Traffic> traffic = traffic_of(make_task_graph(plan, cut.trunk), plan, cut.trunk);
-  const std::vector<MemberTime> times = trunk.take_times();
-  double compute = 0.0;
-  double received = 0.0;
-  for (std::size_t member = 0; member < times.size(); ++member) {
-    compute += times[member].compute;
-    EXPECT_DOUBLE_EQ(times[member].sent, kSteps * traffic[member].sent);
-    EXPECT_DOUBLE_EQ(times[member].received, kSteps * traffic[member].received);
-    received += times[member].received;
-  }
-  EXPECT_GT(received, 0.0) << "images at least";
-  EXPECT_GT(compute, 0.0);
-  if (own) {
-    EXPECT_GT(times.back().wait, 0.0) << "the master waits for its slaves";
-  }
-  crew.dismiss("the test finished");
-  return result;
-}
-
-/// `epsilon` is the relative rounding error of the number type on the wire.
-void expect_close(const Result& got, const Result& expected, double epsilon = 0x1.0p-24) {
-  // The tolerance allows for twenty steps of rounding errors in sums of at most 54 products, or 80 in gradients.
-  const double tolerance = 64.0 * kSteps * std::sqrt(80.0) * epsilon;
-  EXPECT_NEAR(got.loss, expected.loss, tolerance * kSteps);
-  for (std::size_t s = 0; s < expected.trunk.size(); ++s) {
-    const auto a = got.trunk[s].weights().span();
-    const auto b = expected.trunk[s].weights().span();
-    ASSERT_EQ(a.size(), b.size());
-    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << "stage " << s << " weight " << i;
-  }
-}
-
-void expect_equal(const Result& a, const Result& b) {
-  EXPECT_EQ(a.loss, b.loss);
-  for (std::size_t s = 0; s < a.trunk.size(); ++s) {
-    ASSERT_TRUE(same_bits(a.trunk[s], b.trunk[s])) << "stage " << s;
-  }
-}
 
 struct ClusterCase {
   std::string name;
@@ -171,56 +41,6 @@ TEST_P(Clusters, TrainAsOneMachineDoes) {
   expect_close(star, train_local(c.devices.front()));
   const auto in_a_ring = [](Plan& plan) { plan.exchange = Exchange::ring; };
   expect_equal(star, train_on_slaves(c.devices, c.slaves, c.shares, c.own, in_a_ring));
-}
-
-/// A plan that takes a slow device for a fast one is corrected by the times that the run measures.
-TEST(ClustersOutOfBalance, MoveFiltersToWhoIsFaster) {
-  const Cut cut = small_net();
-  Lobby lobby("tcp://127.0.0.1:*", "test");
-  Crew crew(lobby);
-  // The second slave computes everything twice, by plain loops, so it is many times slower, even on a busy machine.
-  SlaveThreads threads(lobby.endpoint(), 2, {"eigen", "check:reference,reference64"});
-  const std::atomic<bool> stop{false};
-  crew.gather(2, stop, [] {});
-  const Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b"}, {1, 1});
-  MemberProfile alike{.stages = {{{1, 0.01}, {5, 0.05}}, {{1, 0.01}, {9, 0.09}}}};
-  std::vector<Plan> plans;
-  ClusterTrunk trunk(cut.trunk, plan, crew, nullptr, 20s, {.profiles = {alike, alike}, .first_steps = 5},
-                     [&](const Plan& moved) { plans.push_back(moved); });
-  const Result result = train_some(trunk, cut);
-  ASSERT_FALSE(plans.empty());
-  EXPECT_EQ(trunk.plan(), plans.back());
-  const auto filters = [](const Plan& of, int member) {
-    return own_filters(of, 0, member).count + own_filters(of, 1, member).count;
-  };
-  EXPECT_GT(filters(plans.back(), 0), filters(plan, 0));
-  EXPECT_LT(filters(plans.back(), 1), filters(plan, 1));
-  expect_close(result, train_local("eigen"));
-}
-
-TEST(ClustersThatChangePlans, TakeTheStateOfFiltersAlong) {
-  const Cut cut = small_net();
-  const auto device = make_device("eigen", {.threads = 1});
-  Lobby lobby("tcp://127.0.0.1:*", "test");
-  Crew crew(lobby);
-  SlaveThreads threads(lobby.endpoint(), 3, {"eigen"});
-  const std::atomic<bool> stop{false};
-  crew.gather(3, stop, [] {});
-  const auto plan_of = [&](const std::vector<double>& shares, Exchange exchange, bool replicated) {
-    Plan plan = proportional_plan(cut.trunk, kBatch, {"a", "b", "c", "master"}, shares);
-    plan.exchange = exchange;
-    plan.stages[0].replicated = replicated;
-    return plan;
-  };
-  ClusterTrunk trunk(cut.trunk, plan_of({1, 5, 2, 1}, Exchange::ring, false), crew, device.get(), 20s);
-  const Result result = train_some(trunk, cut, [&](int step) {
-    if (step == 3) trunk.change_plan(plan_of({4, 1, 1, 3}, Exchange::ring, false));
-    if (step == 5) trunk.change_plan(plan_of({3, 0, 2, 4}, Exchange::ring, true));
-    if (step == 10) trunk.change_plan(plan_of({0, 1, 1, 0}, Exchange::star, false));
-    if (step == 15) trunk.change_plan(plan_of({2, 1, 1, 1}, Exchange::thesis, false));
-  });
-  expect_close(result, train_local("eigen"));
-  crew.dismiss("the test finished");
 }
 
 /// Two runs are equal to the bit and close to a local run, whether the first stage is replicated or not.

@@ -67,6 +67,51 @@ TEST(Rebalance, MovesFiltersToWhoIsFaster) {
   EXPECT_FALSE(rebalanced(equal_stages(), *better, profiles, 0.05)) << "the plan is balanced after the first change";
 }
 
+/// A member that is three times as fast gets three times the samples, in all stages alike.
+TEST(Rebalance, MovesSamplesToWhoIsFaster) {
+  Plan plan = equal_shares(2);
+  ASSERT_TRUE(cut_by_samples(plan, equal_stages(), 2, {1.0, 1.0}));
+  std::vector<MemberProfile> profiles{member("m0", 0.1, 0.2), member("m1", 0.5, 0.4)};
+  const auto better = rebalanced(equal_stages(), plan, profiles, 0.05);
+  ASSERT_TRUE(better);
+  EXPECT_NO_THROW(validate(*better, equal_stages()));
+  for (const StagePlan& stage : better->stages) {
+    EXPECT_EQ(tile_of(stage, 0).samples, (SampleRange{0, 6}));
+    EXPECT_EQ(tile_of(stage, 1).samples, (SampleRange{6, 2}));
+    EXPECT_EQ(owners_of(stage)[0].filters.count, 75);
+  }
+  EXPECT_FALSE(rebalanced(equal_stages(), *better, profiles, 0.05)) << "the plan is balanced after the first change";
+  const auto least = rebalanced(equal_stages(), plan, {profiles[0], member("m1", 50.0, 50.0)}, 0.05);
+  ASSERT_TRUE(least);
+  EXPECT_EQ(tile_of(least->stages[0], 1).samples.count, 1)
+      << "the speed of a member without samples would not be known";
+  profiles[0].memory = 1000;
+  EXPECT_FALSE(rebalanced(equal_stages(), plan, profiles, 0.05)) << "more samples would not fit";
+}
+
+/// Stages that are cut along samples, and filters after them, move together. Each sample's maps stay where they are between
+/// the first stages, so that one of these members may be slower than another in one of them.
+TEST(Rebalance, MovesSamplesAndFilters) {
+  Plan plan = equal_shares(2);
+  ASSERT_TRUE(cut_by_samples(plan, equal_stages(), 1, {1.0, 1.0}));
+  const auto better = rebalanced(equal_stages(), plan, {member("m0", 0.1, 0.3), member("m1", 0.3, 0.1)}, 0.05);
+  ASSERT_TRUE(better);
+  EXPECT_EQ(tile_of(better->stages[0], 0).samples.count, 6);
+  EXPECT_EQ(own_filters(*better, 1, 0).count, 25);
+  ASSERT_TRUE(cut_by_samples(plan, equal_stages(), 2, {1.0, 1.0}));
+  EXPECT_FALSE(rebalanced(equal_stages(), plan, {member("m0", 0.1, 0.3), member("m1", 0.3, 0.1)}, 0.05))
+      << "both members take as long for all stages";
+}
+
+/// Rows that are cut along filters, too, and rows of other members in each stage stay.
+TEST(Rebalance, LeavesOtherRows) {
+  const std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.3, 0.3), member("m2", 0.1, 0.1)};
+  Plan plan = equal_shares(3);
+  plan.stages[0] = rows_of(equal_stages()[0], {4, 4, 0}, {1.0, 1.0, 0.0});
+  plan.stages[1] = rows_of(equal_stages()[1], {0, 4, 4}, {0.0, 1.0, 1.0});
+  EXPECT_FALSE(rebalanced(equal_stages(), plan, profiles, 0.05));
+}
+
 TEST(Rebalance, StaysWithinTheMargin) {
   const std::vector<MemberProfile> profiles{member("m0", 0.1, 0.1), member("m1", 0.104, 0.104)};
   EXPECT_FALSE(rebalanced(equal_stages(), equal_shares(2), profiles, 0.05));
