@@ -14,6 +14,7 @@ void add_profile(CLI::App& app);
 void add_sampling(CLI::App& app);
 void add_simulate(CLI::App& app);
 void add_sweep(CLI::App& app);
+void add_tasks(CLI::App& app);
 void add_train(CLI::App& app);
 void add_transfer(CLI::App& app);
 void add_transport(CLI::App& app);

@@ -20,6 +20,7 @@ int run(int argc, char** argv) {
   convoy::add_sampling(app);
   convoy::add_simulate(app);
   convoy::add_sweep(app);
+  convoy::add_tasks(app);
   convoy::add_train(app);
   convoy::add_transfer(app);
   convoy::add_transport(app);

@@ -2,73 +2,20 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <spawn.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "bench/program.hpp"
 #include "core/error.hpp"
 
 namespace convoy {
 namespace {
-
-/// A process of a program in this program's folder. The destructor ends it.
-class Program {
- public:
-  /// `output` is the file descriptor for the program's output; a negative one discards it.
-  Program(const std::string& name, const std::vector<std::string>& arguments, int output) : name_(name) {
-    const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-    std::vector<std::string> words{(folder / name).string()};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> pointers;
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    for (const int stream : {1, 2}) {
-      if (output >= 0) {
-        posix_spawn_file_actions_adddup2(&actions, output, stream);
-      } else {
-        posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_WRONLY, 0);
-      }
-    }
-    const int error = posix_spawn(&pid_, words.front().c_str(), &actions, nullptr, pointers.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error != 0)
-      fail("{}: cannot be started: {}; build it beside convoy-bench", words.front(), std::strerror(error));
-  }
-  ~Program() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-
-  /// Waits for the program to end, and returns its exit code. Sets `mib` to its peak memory in MiB.
-  int wait(double& mib) {
-    int status = 0;
-    rusage usage{};
-    while (wait4(pid_, &status, 0, &usage) < 0 && errno == EINTR) {
-    }
-    pid_ = 0;
-    mib = static_cast<double>(usage.ru_maxrss) / 1024.0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-
- private:
-  std::string name_;
-  pid_t pid_ = 0;
-};
 
 std::string read_all(int file) {
   std::string text;
@@ -118,11 +65,11 @@ RealSteps run_really(const RealRun& run) {
     std::vector<std::string> options{
         endpoint, "--insecure", "--once", "--cache", "none", "--name", fmt::format("s{:02}", i + 1)};
     options.insert(options.end(), run.slave.begin(), run.slave.end());
-    slaves.push_back(std::make_unique<Program>("convoy-slave", options, -1));
+    slaves.push_back(std::make_unique<Program>("convoy-slave", options));
   }
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("cannot make a pipe: {}", std::strerror(errno));
-  Program master("convoy-master", words, ends[1]);
+  Program master("convoy-master", words, {.output = ends[1], .errors = ends[1]});
   close(ends[1]);
   const std::string output = read_all(ends[0]);
   close(ends[0]);

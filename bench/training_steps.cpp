@@ -28,10 +28,16 @@ TrainingSteps::TrainingSteps(const std::string& net, std::vector<std::string> se
     labels_.push_back(static_cast<int>(random.below(static_cast<std::uint32_t>(net_.classes))));
 }
 
-void TrainingSteps::step() {
-  train_step(learner_, images_, labels_, {.training = true, .seed = 1},
-             [](double) { return UpdateStep{.learning_rate = 1e-4F, .momentum = 0.9F}; });
+double TrainingSteps::step() {
+  const BatchLoss loss = train_step(learner_, images_, labels_, {.training = true, .seed = 1},
+                                    [](double) { return UpdateStep{.learning_rate = 1e-4F, .momentum = 0.9F}; });
   device_->finish();
+  return loss.sum;
+}
+
+double TrainingSteps::test() {
+  learner_.outputs(images_);
+  return learner_.test_loss(labels_, images_.shape().n).sum;
 }
 
 }  // namespace convoy

@@ -17,8 +17,11 @@ class TrainingSteps {
   TrainingSteps(const std::string& net, std::vector<std::string> set, int batch, const std::string& device,
                 const DeviceOptions& options);
 
-  /// Does a step: forward pass, loss, backward pass, update. Returns when the device has finished.
-  void step();
+  /// Does a step: forward pass, loss, backward pass, update. Returns the sum of the images' losses when the device has
+  /// finished.
+  double step();
+  /// Tests the images. Returns the sum of their losses.
+  double test();
 
   const Net& net() const { return net_; }
   const std::vector<Stage>& trunk() const { return parts_.trunk; }

@@ -1,6 +1,8 @@
 #include "master/cluster/master_times.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 
 #include "core/stopwatch.hpp"
 #include "core/thread_team.hpp"
@@ -138,8 +140,7 @@ TrunkTimes time_trunk(const Cut& cut, int images, Device& device) {
 
 double time_alone(const Cut& cut, int batch, Device& device, KnownTimes& times, std::size_t memory,
                   const HeadTimes& head) {
-  std::optional<TimeOfSleeps> sleeps;
-  if (device.info().paced) sleeps.emplace();
+  const auto sleeps = device.info().paced ? std::make_unique<TimeOfSleeps>() : nullptr;
   std::size_t bytes = 0;
   for (const Stage& stage : cut.trunk) bytes += shard_bytes(stage, stage.conv.filters, batch, &stage != &cut.trunk[0]);
   if (memory != 0 && bytes > memory) return 0.0;

@@ -43,6 +43,22 @@ TEST_F(Programs, AProfileShowsEveryStageAndWritesATrace) {
   EXPECT_EQ(std::ranges::count(csv.output(), '\n'), 4) << csv.output();
 }
 
+TEST_F(Programs, TasksTrainTheSameAtOnceAndOneAfterAnother) {
+  const std::string nets = kSource + "/nets/small-mlp.yaml," + kSource + "/nets/glyphs.yaml";
+  std::vector<std::string> words{kBench,    "tasks", "--nets",   nets, "--batch",   "4", "--steps",  "3",
+                                 "--tests", "1",     "--rounds", "1",  "--threads", "2", "--format", "csv"};
+  Process tasks(words);
+  ASSERT_EQ(tasks.wait(100s), kSuccess) << tasks.output();
+  EXPECT_THAT(tasks.output(),
+              AllOf(HasSubstr("\none after another, 1 thread,"), HasSubstr("\none after another, 2 threads,"),
+                    HasSubstr("\nat once, a thread each,"), HasSubstr("\nat once, a process each,")));
+  EXPECT_EQ(std::ranges::count(tasks.output(), '\n'), 5) << tasks.output();
+  words[3] = kSource + "/nets/nothing.yaml";
+  Process lacking(words);
+  EXPECT_EQ(lacking.wait(60s), kFailure) << lacking.output();
+  EXPECT_THAT(lacking.output(), HasSubstr("nothing.yaml"));
+}
+
 TEST_F(Programs, ASimulatedSweepTakesTheMachinesOfARun) {
   Process a = slave("a");
   const std::string net = kSource + "/nets/glyphs.yaml";
