@@ -91,12 +91,15 @@ class MaxPool(Window):
 
 
 class AveragePool(Window):
-    """Average pooling that does not count padding."""
+    """Average pooling, which counts padding with `count_padding` only."""
 
     def __init__(self, layer, height, width):
         super().__init__(layer, sides_of(layer, height, width), height, width)
+        self.counts = layer.get("count_padding", False)
 
     def forward(self, maps):
+        if self.counts:
+            return functional.avg_pool2d(functional.pad(maps, self.around), self.kernel, self.stride)
         if self.even or self.ceil:
             return functional.avg_pool2d(maps, self.kernel, self.stride, self.before, ceil_mode=self.ceil,
                                          count_include_pad=False)
@@ -152,6 +155,10 @@ class Net(torch.nn.Module):
             return (sum(shape[0] for shape in shapes), height, width)
         elif kind == "pad_channels":
             return (channels + layer.get("before", 0) + layer.get("after", 0), height, width)
+        elif kind == "slice_channels":
+            return (layer["count"], height, width)
+        elif kind == "multiply":
+            return max(shapes, key=lambda shape: shape[1] * shape[2])
         elif kind in ("softmax_cross_entropy", "squared_error"):
             self.classes = channels * height * width
         return shapes[0]
@@ -184,6 +191,13 @@ class Net(torch.nn.Module):
             return torch.cat(inputs, 1)
         if kind == "add":
             return sum(inputs[1:], maps)
+        if kind == "multiply":
+            return math.prod(inputs[1:], start=maps)
+        if kind == "slice_channels":
+            first = layer.get("first", 0)
+            return maps[:, first:first + layer["count"]]
+        if kind == "shuffle_channels":
+            return maps.unflatten(1, (layer["groups"], -1)).transpose(1, 2).flatten(1, 2)
         if kind == "pad_channels":
             return functional.pad(maps, (0, 0, 0, 0, layer.get("before", 0), layer.get("after", 0)))
         if kind == "global_average_pool":

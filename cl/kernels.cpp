@@ -23,6 +23,8 @@ LayerKernels::LayerKernels(ClContext& context) {
                                                               {"apply_activation", &apply_activation},
                                                               {"activation_gradient", &activation_gradient},
                                                               {"multiply", &multiply},
+                                                              {"multiply_by_points", &multiply_by_points},
+                                                              {"sum_products", &sum_products},
                                                               {"add", &add},
                                                               {"copy", &copy},
                                                               {"max_pool", &max_pool},

@@ -18,8 +18,8 @@ extern const char* const kUpdateSource;
 
 /// The kernels of layers.cl and update.cl that every shard may need.
 struct LayerKernels {
-  ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, add, copy, max_pool, max_pool_gradient,
-      average_pool, average_pool_gradient, sum_maps, sum_slices, find_broken, update;
+  ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, multiply_by_points, sum_products, add,
+      copy, max_pool, max_pool_gradient, average_pool, average_pool_gradient, sum_maps, sum_slices, find_broken, update;
   ClKernel pack_half, pack_weights_half;  ///< built where settings.half is set
 
   explicit LayerKernels(ClContext& context);

@@ -121,6 +121,33 @@ kernel void multiply(global const float* restrict input, global const float* res
   }
 }
 
+// Multiplies each map by one number.
+kernel void multiply_by_points(global const float* restrict input, global const float* restrict factors,
+                               global float* restrict output, int height, int width) {
+  const size_t map = get_global_id(2);
+  const float factor = factors[map];
+  FOR_ROWS(y, height) {
+    const size_t row = (map * height + y) * width;
+    FOR_COLUMNS(x, width) output[row + x] = input[row + x] * factor;
+  }
+}
+
+// Sums the products of two maps of `size` elements; the gradient with respect to the number that multiplies a map.
+kernel void sum_products(global const float* restrict gradient, global const float* restrict input,
+                         global float* restrict sums, int size) {
+  const size_t map = get_global_id(2);
+  global const float* one = gradient + map * size;
+  global const float* other = input + map * size;
+  float16 part = 0.0f;
+  int i = 0;
+  for (; i + 16 <= size; i += 16) part += vload16(0, one + i) * vload16(0, other + i);
+  float sum = 0.0f;
+  for (; i < size; ++i) sum += one[i] * other[i];
+  const float8 eight = part.lo + part.hi;
+  const float4 four = eight.lo + eight.hi;
+  sums[map] = sum + ((four.x + four.y) + (four.z + four.w));
+}
+
 // A window of kernel_h x kernel_w slides over a map of height x width and gives a map of out_height x out_width.
 
 // Padding never wins; among equal elements the first does; a NaN wins over every number. `places` holds the index of the maximum in its window. After
@@ -193,10 +220,10 @@ int covered(int position, int stride, int kernel_size, int before, int extent) {
   return min(start + kernel_size, extent) - max(start, 0);
 }
 
-// Divides by the number of elements inside the map.
+// Divides by `divisor`, or where it is 0 by the number of elements inside the map.
 kernel void average_pool(global const float* restrict input, global float* restrict output, int height, int width,
                          int out_height, int out_width, int kernel_h, int kernel_w, int stride_h, int stride_w, int top,
-                         int left) {
+                         int left, int divisor) {
   const size_t map = get_global_id(2);
   global const float* from = input + map * height * width;
   FOR_ROWS(out_y, out_height) {
@@ -209,14 +236,15 @@ kernel void average_pool(global const float* restrict input, global float* restr
           sum += from[(max(out_y * stride_h - top, 0) + r) * width + max(out_x * stride_w - left, 0) + s];
         }
       }
-      output[(map * out_height + out_y) * out_width + out_x] = sum / (rows * columns);
+      output[(map * out_height + out_y) * out_width + out_x] =
+          sum / (divisor > 0 ? divisor : rows * columns);
     }
   }
 }
 
 kernel void average_pool_gradient(global const float* restrict gradient, global float* restrict input_gradient,
                                   int height, int width, int out_height, int out_width, int kernel_h, int kernel_w,
-                                  int stride_h, int stride_w, int top, int left) {
+                                  int stride_h, int stride_w, int top, int left, int divisor) {
   const size_t map = get_global_id(2);
   const size_t pooled = map * out_height * out_width;
   FOR_ROWS(y, height) {
@@ -230,7 +258,7 @@ kernel void average_pool_gradient(global const float* restrict gradient, global 
         const int rows = covered(out_y, stride_h, kernel_h, top, height);
         for (int out_x = first_x; out_x <= last_x; ++out_x) {
           const int columns = covered(out_x, stride_w, kernel_w, left, width);
-          sum += gradient[pooled + out_y * out_width + out_x] / (rows * columns);
+          sum += gradient[pooled + out_y * out_width + out_x] / (divisor > 0 ? divisor : rows * columns);
         }
       }
       input_gradient[(map * height + y) * width + x] = sum;

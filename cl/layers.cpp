@@ -127,7 +127,8 @@ class ClPooling : public ClLayer {
                                p.pad.left, after_relu_);
     } else {
       shared_.launch_over_maps(shared_.layers.average_pool, out, samples, input_.buffer(), output_.buffer(), in.h, in.w,
-                               out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left);
+                               out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left,
+                               divisor());
     }
   }
   const ClTensor& output() const override { return output_; }
@@ -140,12 +141,15 @@ class ClPooling : public ClLayer {
     } else {
       shared_.launch_over_maps(shared_.layers.average_pool_gradient, in, samples, gradient, input_gradient_.buffer(),
                                in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top,
-                               p.pad.left);
+                               p.pad.left, divisor());
     }
     return input_gradient_.buffer();
   }
 
  private:
+  /// Returns the number by which an average divides a sum; 0: the number of elements inside the map.
+  int divisor() const { return pool_.kind == PoolKind::average_with_padding ? pool_.kernel_h * pool_.kernel_w : 0; }
+
   ClShared& shared_;
   Pooling pool_;
   int after_relu_;
@@ -196,7 +200,7 @@ class ClDropout : public ClLayer {
   ClTensor input_gradient_;
 };
 
-class ClAddition : public ClAdd {
+class ClAddition : public ClJoin {
  public:
   ClAddition(ClShared& shared, const ClTensor& input, const std::string& what)
       : shared_(shared),
@@ -217,7 +221,8 @@ class ClAddition : public ClAdd {
     shared_.launch_over_maps(shared_.layers.copy, shape, samples, gradient, gradient_.buffer(), shape.h, shape.w);
     return gradient_.buffer();
   }
-  const ClTensor& gradient() const override { return gradient_; }
+  /// The gradient is the same for both addends.
+  const ClTensor& taken_gradient() const override { return gradient_; }
 
  private:
   ClShared& shared_;
@@ -227,10 +232,62 @@ class ClAddition : public ClAdd {
   ClTensor gradient_;
 };
 
+class ClMultiplication : public ClJoin {
+ public:
+  ClMultiplication(ClShared& shared, const Multiply& multiply, const ClTensor& input, const std::string& what)
+      : shared_(shared),
+        by_points_(multiply.by_points),
+        input_(input),
+        output_(shared.context, input.shape(), what),
+        input_gradient_(shared.context, input.shape(), what),
+        factor_gradient_(shared.context, by_points_ ? Shape{input.shape().n, input.shape().c, 1, 1} : input.shape(),
+                         what) {}
+
+  void connect(const ClTensor& maps) override { factors_ = &maps; }
+  void forward(const Pass&, SampleRange samples) override {
+    invariant(factors_ != nullptr, "connect is called before forward");
+    multiply(input_.buffer(), *factors_, output_, samples);
+  }
+  const ClTensor& output() const override { return output_; }
+  const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
+    const Shape shape = input_.shape();
+    multiply(gradient, *factors_, input_gradient_, samples);
+    if (by_points_) {
+      // A work-item sums a map.
+      shared_.launch_over_maps(shared_.layers.sum_products, factor_gradient_.shape(), samples, gradient,
+                               input_.buffer(), factor_gradient_.buffer(), shape.h * shape.w);
+    } else {
+      multiply(gradient, input_, factor_gradient_, samples);
+    }
+    return input_gradient_.buffer();
+  }
+  const ClTensor& taken_gradient() const override { return factor_gradient_; }
+
+ private:
+  void multiply(const ClBuffer& from, const ClTensor& factors, const ClTensor& to, SampleRange samples) {
+    const Shape shape = input_.shape();
+    const ClKernel& kernel = by_points_ ? shared_.layers.multiply_by_points : shared_.layers.multiply;
+    shared_.launch_over_maps(kernel, shape, samples, from, factors.buffer(), to.buffer(), shape.h, shape.w);
+  }
+
+  ClShared& shared_;
+  bool by_points_;
+  const ClTensor& input_;
+  const ClTensor* factors_ = nullptr;
+  ClTensor output_;
+  ClTensor input_gradient_;
+  ClTensor factor_gradient_;
+};
+
 }  // namespace
 
-std::unique_ptr<ClAdd> make_cl_add(ClShared& shared, const ClTensor& input, const std::string& what) {
+std::unique_ptr<ClJoin> make_cl_add(ClShared& shared, const ClTensor& input, const std::string& what) {
   return std::make_unique<ClAddition>(shared, input, what);
+}
+
+std::unique_ptr<ClJoin> make_cl_multiply(ClShared& shared, const Multiply& multiply, const ClTensor& input,
+                                         const std::string& what) {
+  return std::make_unique<ClMultiplication>(shared, multiply, input, what);
 }
 
 std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& layer, const ClTensor& input,

@@ -24,15 +24,17 @@ class ClLayer {
 /// ReLU's. `what` names the stage in errors.
 std::unique_ptr<ClLayer> make_cl_layer(ClShared& shared, const ChannelLayer& layer, const ClTensor& input,
                                        const Origin& origin, bool after_relu, const std::string& what);
-/// Adds maps, which connect() must set before the first forward.
-class ClAdd : public ClLayer {
+/// Takes in other maps, which connect() must set before the first forward.
+class ClJoin : public ClLayer {
  public:
-  virtual void connect(const ClTensor& added) = 0;
-  /// Returns the gradient of the last backward, which is the same for both addends.
-  virtual const ClTensor& gradient() const = 0;
+  virtual void connect(const ClTensor& maps) = 0;
+  /// Returns the gradient of the last backward with respect to these maps, which has their shape.
+  virtual const ClTensor& taken_gradient() const = 0;
 };
-/// Returns a layer that adds maps to `input`.
-std::unique_ptr<ClAdd> make_cl_add(ClShared& shared, const ClTensor& input, const std::string& what);
+/// Returns a layer that adds maps to `input`, or multiplies it by maps.
+std::unique_ptr<ClJoin> make_cl_add(ClShared& shared, const ClTensor& input, const std::string& what);
+std::unique_ptr<ClJoin> make_cl_multiply(ClShared& shared, const Multiply& multiply, const ClTensor& input,
+                                         const std::string& what);
 /// A batch norm. The functions below replace forward and backward where shards join their statistics; they do the same as
 /// the functions of Shard, but take_slopes computes this layer alone and returns the gradient with respect to its input.
 class ClNorm : public ClLayer {

@@ -23,10 +23,11 @@ class ClShard : public Shard {
     return std::make_unique<ClTensor>(shared_.context, last().shape(), what_ + "output gradient");
   }
   std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
-    return std::make_unique<ClTensor>(shared_.context, added_.at(index)->output().shape(), what_ + "maps to add");
+    return std::make_unique<ClTensor>(shared_.context, added_.at(index)->taken_gradient().shape(),
+                                      what_ + "maps taken in");
   }
   void connect(std::size_t index, const DeviceTensor& maps) override { added_.at(index)->connect(own(maps)); }
-  const DeviceTensor& added_gradient(std::size_t index) const override { return added_.at(index)->gradient(); }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return added_.at(index)->taken_gradient(); }
   const ShardSpec& spec() const override { return spec_; }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override;
   const DeviceTensor* backward_input(const DeviceTensor& output_gradient, SampleRange samples) override;
@@ -116,7 +117,7 @@ class ClShard : public Shard {
   std::unique_ptr<ClTensor> maps_;           ///< after convolution, fused activation and fused pooling
   ClBuffer places_;                          ///< positions of the maxima, where pooling is fused
   std::vector<std::unique_ptr<ClLayer>> layers_;
-  std::vector<ClAdd*> added_;   ///< the additions among layers_
+  std::vector<ClJoin*> added_;  ///< the layers among them that take in other maps
   std::vector<ClNorm*> norms_;  ///< by layer; null for other layers
   Pass pass_;                   ///< of the last forward
   std::size_t next_ = 0;        ///< the layer that runs next; in the backward pass the layer before it runs next
@@ -198,8 +199,10 @@ void ClShard::make_layers() {
       layers_.push_back(std::move(layer));
       continue;
     }
-    if (std::holds_alternative<Add>(after[i])) {
-      auto layer = make_cl_add(shared_, last(), what_ + "sum");
+    if (sources_of(after[i]) != nullptr) {
+      const auto* multiply = std::get_if<Multiply>(&after[i]);
+      auto layer = multiply == nullptr ? make_cl_add(shared_, last(), what_ + "sum")
+                                       : make_cl_multiply(shared_, *multiply, last(), what_ + "product");
       added_.push_back(layer.get());
       layers_.push_back(std::move(layer));
       continue;

@@ -88,12 +88,28 @@ Shape output_shape(const Stage& stage, int batch, int filters) {
   return shape;
 }
 
+const Sources* sources_of(const ChannelLayer& layer) {
+  if (const auto* add = std::get_if<Add>(&layer)) return &add->from;
+  if (const auto* product = std::get_if<Multiply>(&layer)) return &product->from;
+  return nullptr;
+}
+
+namespace {
+
+/// Returns the shape of the maps that a layer takes in beside maps of shape `maps`.
+Shape taken_in(const ChannelLayer& layer, const Shape& maps) {
+  const auto* product = std::get_if<Multiply>(&layer);
+  return product != nullptr && product->by_points ? Shape{maps.n, maps.c, 1, 1} : maps;
+}
+
+}  // namespace
+
 std::vector<Shape> added_shapes(const Stage& stage, int batch, int filters) {
   Shape maps = conv_shape(stage, batch, filters);
   std::vector<Shape> added;
   for (const ChannelLayer& layer : stage.after) {
     if (const auto* pool = std::get_if<Pooling>(&layer)) maps = pooled_shape(*pool, maps);
-    if (std::holds_alternative<Add>(layer)) added.push_back(maps);
+    if (sources_of(layer) != nullptr) added.push_back(taken_in(layer, maps));
   }
   return added;
 }
@@ -121,6 +137,9 @@ void validate(const Stage& stage) {
           "stage {}: response norm of size {} with alpha {}, beta {} and k {}: the size must be at least 1, the others "
           "at least 0",
           stage.name, norm.size, norm.alpha, norm.beta, norm.k);
+    }
+    if (stage.shuffle < 1 || stage.channels % stage.shuffle != 0) {
+      fail("stage {}: {} channels cannot be shuffled as {} equal groups", stage.name, stage.channels, stage.shuffle);
     }
   }
   if (conv.groups < 1 || stage.channels % conv.groups != 0 || conv.filters % conv.groups != 0) {
@@ -167,8 +186,36 @@ FilterRange channels_for(const Stage& stage, FilterRange filters) {
     const int behind = (filters.first + filters.count + group_filters - 1) / group_filters;
     return {first * group_channels, (behind - first) * group_channels};
   }
+  if (stage.kind == StageKind::shuffle) {
+    FilterRange all;
+    for (const FilterRange& run : channel_runs_for(stage, filters)) all = hull(all, run);
+    return all;
+  }
   const int before = (stage.norm.size - 1) / 2;
   return common(FilterRange{filters.first - before, filters.count + stage.norm.size - 1}, {0, stage.channels});
+}
+
+std::vector<FilterRange> channel_runs_for(const Stage& stage, FilterRange filters) {
+  if (stage.kind != StageKind::shuffle) return {channels_for(stage, filters)};
+  const int group = stage.channels / stage.shuffle;
+  std::vector<FilterRange> runs;
+  for (int g = 0; g < stage.shuffle; ++g) {
+    // Channel i of group g becomes filter i * groups + g. These are the smallest i of all filters from one on.
+    const auto least = [&](int filter) { return (filter - g + stage.shuffle - 1) / stage.shuffle; };
+    const int first = least(filters.first);
+    const FilterRange run{g * group + first, least(filters.first + filters.count) - first};
+    if (run.count <= 0) continue;
+    if (!runs.empty() && runs.back().first + runs.back().count == run.first) {
+      runs.back().count += run.count;
+    } else {
+      runs.push_back(run);
+    }
+  }
+  return runs;
+}
+
+int shuffled_from(const Stage& stage, int filter) {
+  return filter % stage.shuffle * (stage.channels / stage.shuffle) + filter / stage.shuffle;
 }
 
 Stage stage_without_weights(const std::string& name, StageKind kind, int channels, int height, int width) {
@@ -185,7 +232,7 @@ std::vector<Sources> reads_of(const std::vector<Stage>& trunk, std::size_t stage
   std::vector<Sources> reads{trunk[stage].from};
   if (reads[0].empty()) reads[0] = {{static_cast<int>(stage) - 1, {0, trunk[stage].channels}}};
   for (const ChannelLayer& layer : trunk[stage].after) {
-    if (const auto* add = std::get_if<Add>(&layer)) reads.push_back(add->from);
+    if (const Sources* from = sources_of(layer)) reads.push_back(*from);
   }
   return reads;
 }
@@ -194,11 +241,13 @@ std::vector<Read> reads_for(const std::vector<Stage>& trunk, std::size_t stage, 
   std::vector<Read> reads;
   const std::vector<Sources> all = reads_of(trunk, stage);
   for (std::size_t number = 0; number < all.size(); ++number) {
-    const FilterRange wanted = number > 0 ? filters : channels_for(trunk[stage], filters);
+    const std::vector<FilterRange> wanted =
+        number > 0 ? std::vector<FilterRange>{filters} : channel_runs_for(trunk[stage], filters);
     int at = 0;
     for (const Source& source : all[number]) {
-      const FilterRange both = common({at, source.channels.count}, wanted);
-      if (both.count > 0) {
+      for (const FilterRange& run : wanted) {
+        const FilterRange both = common({at, source.channels.count}, run);
+        if (both.count == 0) continue;
         reads.push_back({number, source.stage, {source.channels.first + both.first - at, both.count}, both.first});
       }
       at += source.channels.count;
@@ -265,6 +314,27 @@ void validate_sources(const std::vector<Stage>& trunk, std::size_t stage, const 
 
 }  // namespace
 
+std::optional<Source> left_out(const std::vector<Stage>& trunk) {
+  std::vector<std::vector<FilterRange>> read(trunk.size());
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    for (const Sources& sources : reads_of(trunk, s)) {
+      for (const Source& source : sources) {
+        if (source.stage >= 0) read[static_cast<std::size_t>(source.stage)].push_back(source.channels);
+      }
+    }
+  }
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    if (read[s].empty()) continue;
+    std::ranges::sort(read[s], {}, &FilterRange::first);
+    int behind = 0;  // of the channels that are read without a gap
+    for (const FilterRange& run : read[s]) {
+      if (run.first <= behind) behind = std::max(behind, run.first + run.count);
+    }
+    if (behind < trunk[s].conv.filters) return Source{static_cast<int>(s), {behind, 1}};
+  }
+  return std::nullopt;
+}
+
 void validate(const std::vector<Stage>& trunk) {
   if (!trunk.empty() && reads_of(trunk, 0)[0] != Sources{{Source::kImages, {0, trunk[0].channels}}}) {
     fail("stage {} is the first, so it must read the images", trunk[0].name);
@@ -277,8 +347,12 @@ void validate(const std::vector<Stage>& trunk) {
     std::size_t read = 0;
     for (const ChannelLayer& layer : trunk[s].after) {
       if (const auto* pool = std::get_if<Pooling>(&layer)) maps = pooled_shape(*pool, maps);
-      if (std::holds_alternative<Add>(layer)) validate_sources(trunk, s, reads[++read], maps);
+      if (sources_of(layer) != nullptr) validate_sources(trunk, s, reads[++read], taken_in(layer, maps));
     }
+  }
+  if (const auto channel = left_out(trunk)) {
+    const Stage& stage = trunk[static_cast<std::size_t>(channel->stage)];
+    fail("stage {}: nothing reads its channel {}, although others are read", stage.name, channel->channels.first);
   }
 }
 

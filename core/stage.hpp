@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -74,8 +75,9 @@ constexpr bool derivative_from_output(Activation::Kind kind) {
 
 /// The operation that pooling applies to each window.
 enum class PoolKind : std::uint8_t {
-  max,      ///< padding never wins
-  average,  ///< divides by the number of elements inside the map, padding excluded
+  max,                   ///< padding never wins
+  average,               ///< divides by the number of elements inside the map, padding excluded
+  average_with_padding,  ///< divides by the number of elements of the window, of which those in the padding are zeros
 };
 
 /// Reduces each window of a map to one element.
@@ -134,8 +136,20 @@ struct Add {
   bool operator==(const Add&) const = default;
 };
 
+/// Multiplies by other maps element by element, or each map by one number, as gates do (Hu et al., CVPR 2018).
+struct Multiply {
+  /// As many channels as the stage has filters; maps of the shape that the stage's own maps have at this layer, or of
+  /// 1x1.
+  Sources from;
+  bool by_points = false;  ///< the maps in `from` are of 1x1, and each multiplies a whole map
+  bool operator==(const Multiply&) const = default;
+};
+
 /// A layer that treats each channel independently.
-using ChannelLayer = std::variant<Activation, Pooling, Dropout, BatchNorm, Add>;
+using ChannelLayer = std::variant<Activation, Pooling, Dropout, BatchNorm, Add, Multiply>;
+
+/// Returns the sources of the other maps that a layer takes in (Add, Multiply); null for other layers.
+const Sources* sources_of(const ChannelLayer& layer);
 
 /// y = x / (k + alpha / size * sum of x^2 over the `size` channels around it)^beta (Krizhevsky et al., NIPS 2012, in
 /// the form of ONNX). Where `size` is even, the window reaches one channel further forward than back.
@@ -152,6 +166,7 @@ enum class StageKind : std::uint8_t {
   convolution,
   channels,       ///< the identity: the input channels pass unchanged
   response_norm,  ///< normalises over neighbouring channels
+  shuffle,        ///< the identity with channels in another order (Stage::shuffle)
 };
 
 /// A convolution, or another operation of StageKind, and the channel layers after it.
@@ -167,6 +182,9 @@ struct Stage {
   StageKind kind = StageKind::convolution;
   ResponseNorm norm;  ///< used where `kind` is response_norm
   Sources from;       ///< empty: all maps of the previous stage, or of the images for the first stage
+  /// Used where `kind` is shuffle: the number of groups, each of consecutive channels. The maps are the first channel of
+  /// each group, then the second of each, and so on (Zhang et al., CVPR 2018).
+  int shuffle = 1;
   bool operator==(const Stage&) const = default;
 };
 
@@ -205,7 +223,8 @@ Shape conv_shape(const Stage& stage, int batch, int filters);
 Shape pooled_shape(const Pooling& pool, const Shape& in);
 /// Returns the shape of the stage's output for `filters` of its filters.
 Shape output_shape(const Stage& stage, int batch, int filters);
-/// Returns, for each Add layer of the stage, the shape of the maps that it adds for `filters` of the stage's filters.
+/// Returns, for each Add and Multiply layer of the stage, the shape of the maps that it takes in for `filters` of the
+/// stage's filters.
 std::vector<Shape> added_shapes(const Stage& stage, int batch, int filters);
 /// Returns the shape of the weights of `filters` filters: (filters, channels / groups, kernel_h, kernel_w).
 Shape weight_shape(const Stage& stage, int filters);
@@ -213,14 +232,20 @@ Shape weight_shape(const Stage& stage, int filters);
 /// windows. Call it wherever a stage enters the program (net files, messages).
 void validate(const Stage& stage);
 
-/// Returns the input channels that filters `filters` of the stage read.
+/// Returns the smallest range of input channels with all that filters `filters` of the stage read.
 FilterRange channels_for(const Stage& stage, FilterRange filters);
+
+/// Returns the input channels that filters `filters` of the stage read, as ranges in ascending order with others between
+/// them.
+std::vector<FilterRange> channel_runs_for(const Stage& stage, FilterRange filters);
+/// Returns the input channel that passes as filter `filter` of a stage whose kind is shuffle.
+int shuffled_from(const Stage& stage, int filter);
 
 /// Returns a stage of `channels` channels whose kind is not a convolution.
 Stage stage_without_weights(const std::string& name, StageKind kind, int channels, int height, int width);
 
-/// Returns the sources of the stage's input, followed by those of each of its Add layers; an empty Stage::from is
-/// filled in.
+/// Returns the sources of the stage's input, followed by those of each of its Add and Multiply layers; an empty
+/// Stage::from is filled in.
 std::vector<Sources> reads_of(const std::vector<Stage>& trunk, std::size_t stage);
 /// A run of channels that a stage reads from one source of one input.
 struct Read {
@@ -237,8 +262,10 @@ std::vector<int> outputs_of(const std::vector<Stage>& trunk);
 Shape maps_shape(const std::vector<Stage>& trunk, int stage, int batch, int channels);
 /// Returns whether each stage reads all maps of the previous stage and nothing else.
 bool is_chain(const std::vector<Stage>& trunk);
-/// Throws Error naming the stage unless the first stage reads the images, and every stage is valid and reads maps of
-/// earlier stages that have the shape of its input.
+/// Returns the first channel that nothing reads of a stage of which others are read: it would have no gradient.
+std::optional<Source> left_out(const std::vector<Stage>& trunk);
+/// Throws Error naming the stage unless the first stage reads the images, every stage is valid and reads maps of earlier
+/// stages that have the shape of its input, and nothing is left_out().
 void validate(const std::vector<Stage>& trunk);
 
 /// Returns whether the stage normalises over the batch. Such a stage has its maps only after the whole batch has passed

@@ -86,6 +86,11 @@ std::string describe(const Add& layer) {
   return "add";
 }
 
+std::string describe(const Multiply& layer) {
+  [[maybe_unused]] const auto& [from, by_points] = layer;
+  return by_points ? "multiply by points" : "multiply";
+}
+
 std::string describe(const Convolution& conv) {
   const auto& [filters, kernel_h, kernel_w, stride_h, stride_w, pad, bias, groups] = conv;
   return fmt::format("{} filters {}x{} by {}x{} in {}, bias {}, {} groups", filters, kernel_h, kernel_w, stride_h,
@@ -100,7 +105,7 @@ std::string describe(const ResponseNorm& norm) {
 }  // namespace
 
 std::string describe_work(const Stage& stage) {
-  [[maybe_unused]] const auto& [name, channels, height, width, conv, after, moments, kind, norm, from] = stage;
+  [[maybe_unused]] const auto& [name, channels, height, width, conv, after, moments, kind, norm, from, shuffle] = stage;
   std::string text = fmt::format("{}x{}x{}, kind {}, {}, {}, {} moments", channels, height, width,
                                  static_cast<int>(kind), describe(conv), describe(norm), moments);
   for (const ChannelLayer& layer : after)

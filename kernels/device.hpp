@@ -129,14 +129,15 @@ class Shard {
   virtual std::unique_ptr<DeviceTensor> make_input() const = 0;
   virtual std::unique_ptr<DeviceTensor> make_output_gradient() const = 0;
 
-  /// Returns a new tensor for the maps that Add layer number `index` of the stage adds: added_shapes(stage, batch,
-  /// filters.count)[index].
+  /// Returns a new tensor for the maps that Add or Multiply layer number `index` of the stage takes in, of the shape
+  /// added_shapes(stage, batch, filters.count)[index]. The layers of both kinds are numbered together.
   virtual std::unique_ptr<DeviceTensor> make_added(std::size_t index) const = 0;
-  /// Sets the maps that Add layer number `index` adds in every forward from now on. Call it for each Add layer before the
-  /// first forward; `maps` must outlive the shard, or the next call.
+  /// Sets the maps that this layer takes in, in every forward from now on. Call it for each such layer before the first
+  /// forward; `maps` must outlive the shard, or the next call. After a forward in training, their samples stay unchanged
+  /// until the same samples have gone backward.
   virtual void connect(std::size_t index, const DeviceTensor& maps) = 0;
-  /// Returns the gradient of the loss with respect to the maps that Add layer number `index` adds, for the samples of
-  /// the last backward_input, or for the whole batch with batch norm. The tensor belongs to the shard and is valid
+  /// Returns the gradient of the loss with respect to the maps that this layer takes in, for the samples of the last
+  /// backward_input, or for the whole batch with batch norm. The tensor belongs to the shard and is valid
   /// until the next backward_input.
   virtual const DeviceTensor& added_gradient(std::size_t index) const = 0;
 

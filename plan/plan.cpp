@@ -213,8 +213,8 @@ void expect_fits(Exchange exchange, const std::vector<Stage>& trunk) {
   const auto found = std::ranges::find_if(trunk, beyond);
   if (found != trunk.end()) {
     fail(
-        "plan: the exchange {} does not support batch norm, response norm or grouped convolution, which stage {} has; "
-        "choose --exchange star or ring",
+        "plan: the exchange {} does not support batch norm, response norm, shuffled channels or grouped convolution, "
+        "which stage {} has; choose --exchange star or ring",
         to_string(exchange), found->name);
   }
 }

@@ -30,12 +30,15 @@ ChannelLayer layer_of(const fb::LayerHolder& holder) {
     return Activation{static_cast<Activation::Kind>(kind), activation->alpha(), activation->beta()};
   }
   if (const auto* pool = holder.layer_as_PoolLayer()) {
-    const int kind = within(static_cast<int>(pool->kind()), 0, 1, "pooling kind");
+    const int kind = within(static_cast<int>(pool->kind()), 0, 2, "pooling kind");
     return Pooling{static_cast<PoolKind>(kind), pool->kernel_h(), pool->kernel_w(), pool->stride_h(), pool->stride_w(),
                    pad_of(pool->pad())};
   }
   if (const auto* dropout = holder.layer_as_DropoutLayer()) return Dropout{dropout->rate(), dropout->stream()};
   if (const auto* add = holder.layer_as_AddLayer()) return Add{sources_of(add->from())};
+  if (const auto* multiply = holder.layer_as_MultiplyLayer()) {
+    return Multiply{sources_of(multiply->from()), multiply->by_points()};
+  }
   if (const auto* norm = holder.layer_as_BatchNormLayer())
     return BatchNorm{text(norm->name(), "name of a batch norm"), norm->epsilon(), norm->momentum()};
   fail("a channel layer is of an unknown kind");
@@ -60,9 +63,10 @@ Stage stage_of(const fb::Stage* table) {
                        .groups = conv.groups()},
               .after = {},
               .moments = static_cast<int>(within(table->moments(), 0U, 16U, "moments")),
-              .kind = static_cast<StageKind>(within(static_cast<int>(table->kind()), 0, 2, "kind of stage")),
+              .kind = static_cast<StageKind>(within(static_cast<int>(table->kind()), 0, 3, "kind of stage")),
               .norm = {},
-              .from = sources_of(table->from())};
+              .from = sources_of(table->from()),
+              .shuffle = table->shuffle()};
   if (const fb::ResponseNorm* norm = table->norm()) stage.norm = {norm->size(), norm->alpha(), norm->beta(), norm->k()};
   if (const auto* after = table->after()) {
     if (after->size() > kMostLayers) fail("a stage has {} layers; the limit is {}", after->size(), kMostLayers);

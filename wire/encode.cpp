@@ -42,6 +42,10 @@ struct LayerEncoder {
     const auto layer = fb::CreateAddLayer(builder, encode(builder, add.from));
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::AddLayer, layer.Union());
   }
+  flatbuffers::Offset<fb::LayerHolder> operator()(const Multiply& multiply) const {
+    const auto layer = fb::CreateMultiplyLayer(builder, encode(builder, multiply.from), multiply.by_points);
+    return fb::CreateLayerHolder(builder, fb::ChannelLayer::MultiplyLayer, layer.Union());
+  }
   flatbuffers::Offset<fb::LayerHolder> operator()(const BatchNorm& norm) const {
     const auto layer = fb::CreateBatchNormLayer(builder, builder.CreateString(norm.name), norm.epsilon, norm.momentum);
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::BatchNormLayer, layer.Union());
@@ -59,7 +63,7 @@ flatbuffers::Offset<fb::Stage> encode(Builder& builder, const Stage& stage) {
   const auto from = encode(builder, stage.from);
   const fb::ResponseNorm norm(stage.norm.size, stage.norm.alpha, stage.norm.beta, stage.norm.k);
   return fb::CreateStage(builder, name, stage.channels, stage.height, stage.width, conv, after, u32(stage.moments),
-                         static_cast<fb::StageKind>(stage.kind), &norm, from);
+                         static_cast<fb::StageKind>(stage.kind), &norm, from, stage.shuffle);
 }
 
 auto encode(Builder& builder, const std::vector<Assignment>& assignments) {

@@ -45,10 +45,10 @@ class CudaShard : public Shard {
     return std::make_unique<CudaTensor>(gpu_, last().shape(), what_ + "output gradient");
   }
   std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
-    return std::make_unique<CudaTensor>(gpu_, added_.at(index)->output().shape(), what_ + "maps to add");
+    return std::make_unique<CudaTensor>(gpu_, added_.at(index)->taken_gradient().shape(), what_ + "maps taken in");
   }
   void connect(std::size_t index, const DeviceTensor& maps) override { added_.at(index)->connect(own(maps)); }
-  const DeviceTensor& added_gradient(std::size_t index) const override { return added_.at(index)->gradient(); }
+  const DeviceTensor& added_gradient(std::size_t index) const override { return added_.at(index)->taken_gradient(); }
   const ShardSpec& spec() const override { return spec_; }
   const DeviceTensor& forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) override {
     invariant(input.shape() == input_shape(spec_.stage, spec_.batch), "the input has the shard's shape");
@@ -179,8 +179,10 @@ class CudaShard : public Shard {
         layers_.push_back(std::move(layer));
         continue;
       }
-      if (std::holds_alternative<Add>(after[i])) {
-        auto layer = std::make_unique<CudaAdd>(gpu_, last(), what_ + "sum");
+      if (sources_of(after[i]) != nullptr) {
+        const auto* multiply = std::get_if<Multiply>(&after[i]);
+        auto layer = multiply == nullptr ? make_cuda_add(gpu_, last(), what_ + "sum")
+                                         : make_cuda_multiply(gpu_, *multiply, last(), what_ + "product");
         added_.push_back(layer.get());
         layers_.push_back(std::move(layer));
         continue;
@@ -201,7 +203,7 @@ class CudaShard : public Shard {
   int activation_ = 0;
   cuda::HostNumber broken_;  ///< not 0 after an update that left values that are not finite
   std::vector<std::unique_ptr<CudaLayer>> layers_;
-  std::vector<CudaAdd*> added_;   ///< the additions among layers_
+  std::vector<CudaJoin*> added_;  ///< the layers among them that take in other maps
   std::vector<CudaNorm*> norms_;  ///< by layer; null for other layers
   Pass pass_;                     ///< of the last forward
   std::size_t next_ = 0;          ///< the layer that runs next; in the backward pass the layer before it runs next

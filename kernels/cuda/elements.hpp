@@ -180,6 +180,30 @@ struct Multiply {
   CONVOY_BOTH void operator()(int i) const { output[i] = input[i] * factors[i]; }
 };
 
+/// Multiplies each map of `places` elements by one number.
+struct MultiplyByPoints {
+  int places;
+  const float* input;
+  const float* factors;
+  float* output;
+
+  CONVOY_BOTH void operator()(int i) const { output[i] = input[i] * factors[i / places]; }
+};
+
+/// Sums the products of two maps of `places` elements; element i is a map.
+struct SumProducts {
+  int places;
+  const float* gradient;
+  const float* input;
+  float* sums;
+
+  CONVOY_BOTH void operator()(int i) const {
+    float sum = 0.0F;
+    for (int p = i * places; p < (i + 1) * places; ++p) sum += gradient[p] * input[p];
+    sums[i] = sum;
+  }
+};
+
 /// Max pooling. Padding never wins; among equal elements the first does; a NaN wins over every number. `places` holds the
 /// index of the maximum in its map. After a ReLU a maximum of zero has no place (-1), because the ReLU's slope is zero there.
 struct MaxPool {
@@ -225,9 +249,10 @@ struct MaxPoolGradient {
   }
 };
 
-/// Average pooling, which divides by the number of elements inside the map.
+/// Average pooling, which divides by `divisor`, or where it is 0 by the number of elements inside the map.
 struct AveragePool {
   Window window;
+  int divisor;
   const float* input;
   float* output;
 
@@ -237,13 +262,15 @@ struct AveragePool {
     for (int y = p.rows.first; y < p.rows.last; ++y) {
       for (int x = p.across.first; x < p.across.last; ++x) sum += input[p.map + y * window.width + x];
     }
-    output[i] = sum / static_cast<float>((p.rows.last - p.rows.first) * (p.across.last - p.across.first));
+    const int inside = (p.rows.last - p.rows.first) * (p.across.last - p.across.first);
+    output[i] = sum / static_cast<float>(divisor > 0 ? divisor : inside);
   }
 };
 
 /// Sums, for each element of the input, its parts of the gradients of all windows over it.
 struct AveragePoolGradient {
   Window window;
+  int divisor;
   const float* gradient;
   float* input_gradient;
 
@@ -255,7 +282,8 @@ struct AveragePoolGradient {
       const Cover under = inside(out_y, w.top, w.kernel_h, w.stride_h, w.height);
       for (int out_x = e.across.first; out_x < e.across.last; ++out_x) {
         const Cover beside = inside(out_x, w.left, w.kernel_w, w.stride_w, w.width);
-        const int elements = (under.last - under.first) * (beside.last - beside.first);
+        const int within = (under.last - under.first) * (beside.last - beside.first);
+        const int elements = divisor > 0 ? divisor : within;
         sum += gradient[(e.map * w.out_height + out_y) * w.out_width + out_x] / static_cast<float>(elements);
       }
     }
@@ -281,6 +309,8 @@ struct AveragePoolGradient {
   X(Sum)                        \
   X(Copy)                       \
   X(Multiply)                   \
+  X(MultiplyByPoints)           \
+  X(SumProducts)                \
   X(MaxPool)                    \
   X(MaxPoolGradient)            \
   X(AveragePool)                \

@@ -82,6 +82,7 @@ class CudaPooling : public CudaLayer {
   CudaPooling(cuda::Gpu& gpu, const Pooling& pool, const CudaTensor& input, bool after_relu, const std::string& what)
       : gpu_(gpu),
         kind_(pool.kind),
+        divisor_(pool.kind == PoolKind::average_with_padding ? pool.kernel_h * pool.kernel_w : 0),
         after_relu_(after_relu),
         input_(input),
         output_(gpu, pooled_shape(pool, input.shape()), what),
@@ -104,7 +105,8 @@ class CudaPooling : public CudaLayer {
       gpu_.run(cuda::MaxPool{window_, after_relu_, input_.data(samples), output_.data(samples), places(samples)},
                size_of(output_, samples));
     } else {
-      gpu_.run(cuda::AveragePool{window_, input_.data(samples), output_.data(samples)}, size_of(output_, samples));
+      gpu_.run(cuda::AveragePool{window_, divisor_, input_.data(samples), output_.data(samples)},
+               size_of(output_, samples));
     }
   }
   const CudaTensor& output() const override { return output_; }
@@ -113,7 +115,7 @@ class CudaPooling : public CudaLayer {
       gpu_.run(cuda::MaxPoolGradient{window_, gradient.data(samples), places(samples), input_gradient_.data(samples)},
                size_of(input_, samples));
     } else {
-      gpu_.run(cuda::AveragePoolGradient{window_, gradient.data(samples), input_gradient_.data(samples)},
+      gpu_.run(cuda::AveragePoolGradient{window_, divisor_, gradient.data(samples), input_gradient_.data(samples)},
                size_of(input_, samples));
     }
     return input_gradient_;
@@ -126,6 +128,7 @@ class CudaPooling : public CudaLayer {
 
   cuda::Gpu& gpu_;
   PoolKind kind_;
+  int divisor_;
   bool after_relu_;
   const CudaTensor& input_;
   CudaTensor output_;
@@ -174,16 +177,90 @@ class CudaDropout : public CudaLayer {
   CudaTensor input_gradient_;
 };
 
+class CudaAddition : public CudaJoin {
+ public:
+  CudaAddition(cuda::Gpu& gpu, const CudaTensor& input, const std::string& what)
+      : gpu_(gpu), input_(input), output_(gpu, input.shape(), what), gradient_(gpu, input.shape(), what) {}
+
+  void connect(const CudaTensor& maps) override { added_ = &maps; }
+  void forward(const Pass&, SampleRange samples) override {
+    invariant(added_ != nullptr, "connect is called before forward");
+    gpu_.run(cuda::Sum{input_.data(samples), added_->data(samples), output_.data(samples)}, size_of(input_, samples));
+  }
+  const CudaTensor& output() const override { return output_; }
+  const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
+    gpu_.run(cuda::Copy{gradient.data(samples), gradient_.data(samples)}, size_of(input_, samples));
+    return gradient_;
+  }
+  /// The gradient is the same for both addends.
+  const CudaTensor& taken_gradient() const override { return gradient_; }
+
+ private:
+  cuda::Gpu& gpu_;
+  const CudaTensor& input_;
+  const CudaTensor* added_ = nullptr;
+  CudaTensor output_;
+  CudaTensor gradient_;
+};
+
+class CudaProduct : public CudaJoin {
+ public:
+  CudaProduct(cuda::Gpu& gpu, const Multiply& multiply, const CudaTensor& input, const std::string& what)
+      : gpu_(gpu),
+        by_points_(multiply.by_points),
+        places_(input.shape().h * input.shape().w),
+        input_(input),
+        output_(gpu, input.shape(), what),
+        input_gradient_(gpu, input.shape(), what),
+        factor_gradient_(gpu, by_points_ ? Shape{input.shape().n, input.shape().c, 1, 1} : input.shape(), what) {}
+
+  void connect(const CudaTensor& maps) override { factors_ = &maps; }
+  void forward(const Pass&, SampleRange samples) override {
+    invariant(factors_ != nullptr, "connect is called before forward");
+    multiply(input_, *factors_, output_, samples);
+  }
+  const CudaTensor& output() const override { return output_; }
+  const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
+    multiply(gradient, *factors_, input_gradient_, samples);
+    if (by_points_) {
+      gpu_.run(cuda::SumProducts{places_, gradient.data(samples), input_.data(samples), factor_gradient_.data(samples)},
+               size_of(factor_gradient_, samples));
+    } else {
+      multiply(gradient, input_, factor_gradient_, samples);
+    }
+    return input_gradient_;
+  }
+  const CudaTensor& taken_gradient() const override { return factor_gradient_; }
+
+ private:
+  void multiply(const CudaTensor& from, const CudaTensor& factors, const CudaTensor& to, SampleRange samples) {
+    const int count = size_of(input_, samples);
+    if (by_points_) {
+      gpu_.run(cuda::MultiplyByPoints{places_, from.data(samples), factors.data(samples), to.data(samples)}, count);
+    } else {
+      gpu_.run(cuda::Multiply{from.data(samples), factors.data(samples), to.data(samples)}, count);
+    }
+  }
+
+  cuda::Gpu& gpu_;
+  bool by_points_;
+  int places_;
+  const CudaTensor& input_;
+  const CudaTensor* factors_ = nullptr;
+  CudaTensor output_;
+  CudaTensor input_gradient_;
+  CudaTensor factor_gradient_;
+};
+
 }  // namespace
 
-void CudaAdd::forward(const Pass&, SampleRange samples) {
-  invariant(added_ != nullptr, "connect is called before forward");
-  gpu_.run(cuda::Sum{input_.data(samples), added_->data(samples), output_.data(samples)}, size_of(input_, samples));
+std::unique_ptr<CudaJoin> make_cuda_add(cuda::Gpu& gpu, const CudaTensor& input, const std::string& what) {
+  return std::make_unique<CudaAddition>(gpu, input, what);
 }
 
-const CudaTensor& CudaAdd::backward(const CudaTensor& gradient, SampleRange samples) {
-  gpu_.run(cuda::Copy{gradient.data(samples), gradient_.data(samples)}, size_of(input_, samples));
-  return gradient_;
+std::unique_ptr<CudaJoin> make_cuda_multiply(cuda::Gpu& gpu, const Multiply& multiply, const CudaTensor& input,
+                                             const std::string& what) {
+  return std::make_unique<CudaProduct>(gpu, multiply, input, what);
 }
 
 std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,

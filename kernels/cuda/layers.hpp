@@ -83,26 +83,17 @@ class CudaLayer {
 /// ReLU's. `what` names the stage in errors.
 std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,
                                            const Origin& origin, bool after_relu, const std::string& what);
-/// Adds maps, which connect() must set before the first forward.
-class CudaAdd : public CudaLayer {
+/// Takes in other maps, which connect() must set before the first forward.
+class CudaJoin : public CudaLayer {
  public:
-  CudaAdd(cuda::Gpu& gpu, const CudaTensor& input, const std::string& what)
-      : gpu_(gpu), input_(input), output_(gpu, input.shape(), what), gradient_(gpu, input.shape(), what) {}
-
-  void connect(const CudaTensor& added) { added_ = &added; }
-  void forward(const Pass& pass, SampleRange samples) override;
-  const CudaTensor& output() const override { return output_; }
-  const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override;
-  /// Returns the gradient of the last backward, which is the same for both addends.
-  const CudaTensor& gradient() const { return gradient_; }
-
- private:
-  cuda::Gpu& gpu_;
-  const CudaTensor& input_;
-  const CudaTensor* added_ = nullptr;
-  CudaTensor output_;
-  CudaTensor gradient_;
+  virtual void connect(const CudaTensor& maps) = 0;
+  /// Returns the gradient of the last backward with respect to these maps, which has their shape.
+  virtual const CudaTensor& taken_gradient() const = 0;
 };
+/// Returns a layer that adds maps to `input`, or multiplies it by maps.
+std::unique_ptr<CudaJoin> make_cuda_add(cuda::Gpu& gpu, const CudaTensor& input, const std::string& what);
+std::unique_ptr<CudaJoin> make_cuda_multiply(cuda::Gpu& gpu, const Multiply& multiply, const CudaTensor& input,
+                                             const std::string& what);
 /// A batch norm. The functions below replace forward and backward where shards join their statistics; they do the same as
 /// the functions of Shard, but take_slopes computes this layer alone and returns the gradient with respect to its input.
 class CudaNorm : public CudaLayer {

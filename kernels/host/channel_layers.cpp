@@ -58,6 +58,12 @@ void max_forward(const Pooling& pool, Map<T> in, Map<T> out, int* places) {
   });
 }
 
+/// Returns the number by which an average divides the sum of the elements in a window.
+int divisor_of(const Pooling& pool, Span rows, Span columns) {
+  if (pool.kind == PoolKind::average_with_padding) return pool.kernel_h * pool.kernel_w;
+  return (rows.last - rows.first) * (columns.last - columns.first);
+}
+
 template <class T>
 void average_forward(const Pooling& pool, Map<T> in, Map<T> out) {
   for_each_window(pool, in.h, in.w, out.h, out.w, [&](int o, Span rows, Span columns) {
@@ -65,14 +71,14 @@ void average_forward(const Pooling& pool, Map<T> in, Map<T> out) {
     for (int y = rows.first; y < rows.last; ++y) {
       for (int x = columns.first; x < columns.last; ++x) sum += static_cast<double>(in.values[y * in.w + x]);
     }
-    out.values[o] = static_cast<T>(sum / ((rows.last - rows.first) * (columns.last - columns.first)));
+    out.values[o] = static_cast<T>(sum / divisor_of(pool, rows, columns));
   });
 }
 
 template <class T>
 void average_backward(const Pooling& pool, Map<T> in_slope, Map<T> out_slope) {
   for_each_window(pool, in_slope.h, in_slope.w, out_slope.h, out_slope.w, [&](int o, Span rows, Span columns) {
-    const int count = (rows.last - rows.first) * (columns.last - columns.first);
+    const int count = divisor_of(pool, rows, columns);
     for (int y = rows.first; y < rows.last; ++y) {
       for (int x = columns.first; x < columns.last; ++x) {
         in_slope.values[y * in_slope.w + x] += out_slope.values[o] / static_cast<T>(count);
@@ -81,11 +87,40 @@ void average_backward(const Pooling& pool, Map<T> in_slope, Map<T> out_slope) {
   });
 }
 
+/// Multiplies a map by another one, or by the number `factors[0]`.
+template <class T>
+void multiply_forward(bool by_points, Map<T> in, const T* factors, Map<T> out) {
+  const int size = in.h * in.w;
+  for (int e = 0; e < size; ++e) out.values[e] = in.values[e] * factors[by_points ? 0 : e];
+}
+
+template <class T>
+void multiply_backward(bool by_points, const T* in, const T* factors, Map<T> out_slope, Map<T> in_slope,
+                       T* factor_slope) {
+  const int size = in_slope.h * in_slope.w;
+  double sum = 0.0;
+  for (int e = 0; e < size; ++e) {
+    const T part = out_slope.values[e] * in[e];
+    in_slope.values[e] = out_slope.values[e] * factors[by_points ? 0 : e];
+    if (by_points) {
+      sum += static_cast<double>(part);
+    } else {
+      factor_slope[e] = part;
+    }
+  }
+  if (by_points) factor_slope[0] = static_cast<T>(sum);
+}
+
 }  // namespace
 
 template <class T>
 ChannelLayers<T>::ChannelLayers(const ShardSpec& spec, HostParameters<T>* parameters)
-    : layers_(spec.stage.after), spec_(spec), max_places_(layers_.size()), scales_(layers_.size()) {
+    : layers_(spec.stage.after),
+      spec_(spec),
+      max_places_(layers_.size()),
+      scales_(layers_.size()),
+      factor_slopes_(layers_.size()) {
+  const std::vector<Shape> taken = added_shapes(spec.stage, spec.batch, spec.filters.count);
   Shape shape = conv_shape(spec.stage, spec.batch, spec.filters.count);
   values_.emplace_back(shape, T{0});
   for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -94,7 +129,8 @@ ChannelLayers<T>::ChannelLayers(const ShardSpec& spec, HostParameters<T>* parame
       shape = pooled_shape(*pool, shape);
       if (pool->kind == PoolKind::max) max_places_[i].resize(shape.size());
     }
-    if (std::holds_alternative<Add>(layers_[i])) {
+    if (sources_of(layers_[i]) != nullptr) {
+      if (std::holds_alternative<Multiply>(layers_[i])) factor_slopes_[i] = BasicTensor<T>(taken[added_.size()], T{0});
       add_layers_.push_back(i);
       added_.push_back(nullptr);
     }
@@ -143,6 +179,13 @@ void ChannelLayers<T>::for_channels(std::size_t i, const Splitter& split,
 }
 
 template <class T>
+const T* ChannelLayers<T>::taken_in(std::size_t i, int n, int c) const {
+  const auto number = static_cast<std::size_t>(std::ranges::find(add_layers_, i) - add_layers_.begin());
+  invariant(added_[number] != nullptr, "connect is called before forward");
+  return &added_[number]->at(n, c);
+}
+
+template <class T>
 void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c) {
   const Map<T> in = map_of(values_[i], n, c);
   const Map<T> out = map_of(values_[i + 1], n, c);
@@ -150,15 +193,15 @@ void ChannelLayers<T>::forward_layer(std::size_t i, int n, int c) {
   if (const auto* activation = std::get_if<Activation>(&layers_[i])) {
     activate(*activation, in.values, out.values, static_cast<std::size_t>(size));
   } else if (const auto* pool = std::get_if<Pooling>(&layers_[i])) {
-    if (pool->kind == PoolKind::average) return average_forward(*pool, in, out);
+    if (pool->kind != PoolKind::max) return average_forward(*pool, in, out);
     const std::size_t map =
         static_cast<std::size_t>(n) * static_cast<std::size_t>(values_[i + 1].shape().c) + static_cast<std::size_t>(c);
     max_forward(*pool, in, out, max_places_[i].data() + map * static_cast<std::size_t>(out.h * out.w));
   } else if (std::holds_alternative<Add>(layers_[i])) {
-    const auto number = static_cast<std::size_t>(std::ranges::find(add_layers_, i) - add_layers_.begin());
-    invariant(added_[number] != nullptr, "connect is called before forward");
-    const T* other = &added_[number]->at(n, c);
+    const T* other = taken_in(i, n, c);
     for (int e = 0; e < size; ++e) out.values[e] = in.values[e] + other[e];
+  } else if (const auto* product = std::get_if<Multiply>(&layers_[i])) {
+    multiply_forward(product->by_points, in, taken_in(i, n, c), out);
   } else {
     const auto& dropout = std::get<Dropout>(layers_[i]);
     T* scale = &scales_[i].at(n, c);
@@ -212,7 +255,7 @@ void ChannelLayers<T>::backward_layer(std::size_t i, int n, int c) {
                       static_cast<std::size_t>(size));
   } else if (const auto* pool = std::get_if<Pooling>(&layers_[i])) {
     std::fill_n(in_slope.values, size, T{0});
-    if (pool->kind == PoolKind::average) return average_backward(*pool, in_slope, out_slope);
+    if (pool->kind != PoolKind::max) return average_backward(*pool, in_slope, out_slope);
     const std::size_t map =
         static_cast<std::size_t>(n) * static_cast<std::size_t>(slopes_[i + 1].shape().c) + static_cast<std::size_t>(c);
     const int outputs = out_slope.h * out_slope.w;
@@ -220,6 +263,9 @@ void ChannelLayers<T>::backward_layer(std::size_t i, int n, int c) {
     for (int o = 0; o < outputs; ++o) in_slope.values[places[o]] += out_slope.values[o];
   } else if (std::holds_alternative<Add>(layers_[i])) {
     std::copy_n(out_slope.values, size, in_slope.values);
+  } else if (const auto* product = std::get_if<Multiply>(&layers_[i])) {
+    multiply_backward(product->by_points, &values_[i].at(n, c), taken_in(i, n, c), out_slope, in_slope,
+                      &factor_slopes_[i].at(n, c));
   } else {
     const T* scale = &scales_[i].at(n, c);
     for (int e = 0; e < size; ++e) in_slope.values[e] = out_slope.values[e] * scale[e];

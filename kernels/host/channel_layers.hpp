@@ -1,4 +1,4 @@
-// The channel layers of a stage (activations, pooling, dropout, batch norm, additions) as plain loops over NCHW
+// The channel layers of a stage (activations, pooling, dropout, batch norm, sums, products) as plain loops over NCHW
 // tensors, forward and backward.
 #pragma once
 
@@ -30,11 +30,14 @@ class ChannelLayers {
   BasicTensor<T>& output_gradient() { return slopes_.back(); }
   const BasicTensor<T>& input_gradient() const { return slopes_.front(); }
 
-  /// Sets the maps that Add layer number `index` adds, of shape added_shapes()[index]. They must outlive the layers.
+  /// Sets the maps that Add or Multiply layer number `index` takes in, of shape added_shapes()[index]. They must outlive the
+  /// layers.
   void connect(std::size_t index, const BasicTensor<T>& maps) { added_.at(index) = &maps; }
-  /// Returns the gradient with respect to the maps that Add layer number `index` adds, for the samples of the last
-  /// backward.
-  const BasicTensor<T>& added_gradient(std::size_t index) const { return slopes_[add_layers_.at(index)]; }
+  /// Returns the gradient with respect to the maps that this layer takes in, for the samples of the last backward.
+  const BasicTensor<T>& added_gradient(std::size_t index) const {
+    const std::size_t i = add_layers_.at(index);
+    return std::holds_alternative<Multiply>(layers_[i]) ? factor_slopes_[i] : slopes_[i];
+  }
 
   /// Computes a micro-batch; micro-batches come in ascending order. Returns the samples of the output that are ready
   /// now (ShardSpec::ready_after_forward).
@@ -55,6 +58,8 @@ class ChannelLayers {
 
   void run(SampleRange samples, const Splitter& split);
   void run_back(SampleRange samples, const Splitter& split);
+  /// Returns one channel of one sample of the maps that a layer takes in.
+  const T* taken_in(std::size_t i, int n, int c) const;
   void forward_layer(std::size_t i, int n, int c);
   void backward_layer(std::size_t i, int n, int c);
   void normalise(std::size_t i, int c);
@@ -64,14 +69,15 @@ class ChannelLayers {
 
   std::vector<ChannelLayer> layers_;
   ShardSpec spec_;
-  std::vector<BasicTensor<T>> values_;        ///< values_[i] is the input of layer i
-  std::vector<BasicTensor<T>> slopes_;        ///< gradients with respect to values_
-  std::vector<std::vector<int>> max_places_;  ///< for max pooling: index of each output's maximum in its input map
-  std::vector<BasicTensor<T>> scales_;        ///< for dropout
-  std::map<std::size_t, Norm> norms_;         ///< by the number of the layer
-  std::vector<std::size_t> add_layers_;       ///< for each Add layer: its number among the layers
-  std::vector<const BasicTensor<T>*> added_;  ///< for each Add layer: the maps that it adds
-  Pass pass_;                                 ///< of the last forward
+  std::vector<BasicTensor<T>> values_;         ///< values_[i] is the input of layer i
+  std::vector<BasicTensor<T>> slopes_;         ///< gradients with respect to values_
+  std::vector<std::vector<int>> max_places_;   ///< for max pooling: index of each output's maximum in its input map
+  std::vector<BasicTensor<T>> scales_;         ///< for dropout
+  std::map<std::size_t, Norm> norms_;          ///< by the number of the layer
+  std::vector<BasicTensor<T>> factor_slopes_;  ///< for Multiply: the gradient with respect to the maps that it takes in
+  std::vector<std::size_t> add_layers_;        ///< for each Add and Multiply layer: its number among the layers
+  std::vector<const BasicTensor<T>*> added_;   ///< for each of them: the maps that it takes in
+  Pass pass_;                                  ///< of the last forward
   bool joins_ = false;    ///< whether that pass stops at batch norms, for statistics that shards join
   std::size_t next_ = 0;  ///< the layer that runs next; in the backward pass the layer before it runs next
 };

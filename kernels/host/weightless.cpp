@@ -22,6 +22,10 @@ void Weightless<T>::forward(const BasicTensor<T>& input, SampleRange samples, Ba
   for (int n = samples.first; n < samples.first + samples.count; ++n) {
     if (stage_.kind == StageKind::response_norm) {
       normalise(input, n, maps);
+    } else if (stage_.kind == StageKind::shuffle) {
+      for (int c = 0; c < filters_.count; ++c) {
+        std::copy_n(&input.at(n, shuffled_from(stage_, filters_.first + c)), map(), &maps.at(n, c));
+      }
     } else {
       std::copy_n(&input.at(n, filters_.first), maps.shape().sample_size(), &maps.at(n, 0));
     }
@@ -35,6 +39,10 @@ void Weightless<T>::backward(const BasicTensor<T>& input, const BasicTensor<T>& 
     std::fill_n(&input_gradient.at(n, 0), input_gradient.shape().sample_size(), T{0});
     if (stage_.kind == StageKind::response_norm) {
       normalise_backward(input, gradient, n, input_gradient);
+    } else if (stage_.kind == StageKind::shuffle) {
+      for (int c = 0; c < filters_.count; ++c) {
+        std::copy_n(&gradient.at(n, c), map(), &input_gradient.at(n, shuffled_from(stage_, filters_.first + c)));
+      }
     } else {
       std::copy_n(&gradient.at(n, 0), gradient.shape().sample_size(), &input_gradient.at(n, filters_.first));
     }
@@ -45,7 +53,7 @@ template <class T>
 void Weightless<T>::normalise(const BasicTensor<T>& input, int sample, BasicTensor<T>& maps) {
   const ResponseNorm& norm = stage_.norm;
   const auto share = static_cast<T>(norm.alpha / static_cast<float>(norm.size));
-  const std::size_t size = static_cast<std::size_t>(stage_.height) * static_cast<std::size_t>(stage_.width);
+  const std::size_t size = map();
   for (int c = 0; c < filters_.count; ++c) {
     const FilterRange near = around(filters_.first + c);
     T* base = &bases_.at(sample, c);
@@ -67,7 +75,7 @@ void Weightless<T>::normalise_backward(const BasicTensor<T>& input, const BasicT
                                        BasicTensor<T>& input_gradient) const {
   const ResponseNorm& norm = stage_.norm;
   const auto factor = static_cast<T>(-2.0F * norm.alpha * norm.beta / static_cast<float>(norm.size));
-  const std::size_t size = static_cast<std::size_t>(stage_.height) * static_cast<std::size_t>(stage_.width);
+  const std::size_t size = map();
   std::vector<T> part(size);
   for (int c = 0; c < filters_.count; ++c) {
     const int channel = filters_.first + c;

@@ -1,4 +1,4 @@
-// Stages without a convolution as plain loops over NCHW tensors: the identity and response norm.
+// Stages without a convolution as plain loops over NCHW tensors: the identity, a shuffle of channels and response norm.
 #pragma once
 
 #include <vector>
@@ -22,6 +22,8 @@ class Weightless {
                 BasicTensor<T>& input_gradient) const;
 
  private:
+  /// Returns the number of values of one channel of one sample.
+  std::size_t map() const { return static_cast<std::size_t>(stage_.height) * static_cast<std::size_t>(stage_.width); }
   /// Returns the channels in the window around one channel, clipped to the input's channels.
   FilterRange around(int channel) const;
   void normalise(const BasicTensor<T>& input, int sample, BasicTensor<T>& maps);

@@ -1,4 +1,4 @@
-#include "kernels/onednn/add.hpp"
+#include "kernels/onednn/join.hpp"
 
 namespace convoy {
 
@@ -7,7 +7,7 @@ using dnnl::memory;
 
 namespace {
 
-class AddLayer : public OnednnAdd {
+class AddLayer : public OnednnJoin {
  public:
   AddLayer(OnednnEngine& engine, const Shape& shape, int micro_batch, const memory& input)
       : engine_(engine),
@@ -32,6 +32,8 @@ class AddLayer : public OnednnAdd {
     engine_.reorder(gradient, samples_of(input_gradient_, shape_, samples));
   }
   const memory& input_gradient() const override { return input_gradient_; }
+  /// The gradient of the layer's input is the gradient of the added maps as well.
+  const memory& taken_gradient() const override { return input_gradient_; }
   const Shape& input_shape() const override { return shape_; }
 
  private:
@@ -47,8 +49,8 @@ class AddLayer : public OnednnAdd {
 
 }  // namespace
 
-std::unique_ptr<OnednnAdd> make_onednn_add(OnednnEngine& engine, const Shape& shape, int micro_batch,
-                                           const memory& input) {
+std::unique_ptr<OnednnJoin> make_onednn_add(OnednnEngine& engine, const Shape& shape, int micro_batch,
+                                            const memory& input) {
   return std::make_unique<AddLayer>(engine, shape, micro_batch, input);
 }
 

@@ -126,16 +126,18 @@ inline dnnl::lrn_backward::primitive_desc describe_response_norm_backward(
 #endif
 }
 
-/// Average pooling over the places of the kernel that lie inside the map.
+/// Average pooling over the places of the kernel that lie inside the map, or over all.
 struct AveragePooling {
   explicit AveragePooling(const Pooling& pool)
       : strides{pool.stride_h, pool.stride_w},
         kernel{pool.kernel_h, pool.kernel_w},
         before{pool.pad.top, pool.pad.left},
-        after{pool.pad.bottom, pool.pad.right} {}
+        after{pool.pad.bottom, pool.pad.right},
+        algorithm(pool.kind == PoolKind::average ? dnnl::algorithm::pooling_avg_exclude_padding
+                                                 : dnnl::algorithm::pooling_avg_include_padding) {}
 
   memory::dims strides, kernel, before, after;
-  static constexpr auto algorithm = dnnl::algorithm::pooling_avg_exclude_padding;
+  dnnl::algorithm algorithm;
 };
 
 inline dnnl::pooling_forward::primitive_desc describe_pooling(const engine& on, const AveragePooling& pool,

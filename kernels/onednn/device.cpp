@@ -4,9 +4,9 @@
 
 #include "kernels/host/grouped.hpp"
 #include "kernels/host/on_host.hpp"
-#include "kernels/onednn/add.hpp"
 #include "kernels/onednn/batch_norm.hpp"
 #include "kernels/onednn/convolution.hpp"
+#include "kernels/onednn/join.hpp"
 
 namespace convoy {
 namespace {
@@ -36,10 +36,10 @@ class OnednnShard : public Shard {
   }
   std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
     const Added& added = added_.at(index);
-    return std::make_unique<OnednnTensor>(engine_, added.shape, added.layer->output().get_desc());
+    return std::make_unique<OnednnTensor>(engine_, added.shape, added.layer->taken_gradient().get_desc());
   }
   void connect(std::size_t index, const DeviceTensor& maps) override {
-    invariant(maps.shape() == added_.at(index).shape, "the maps have the shape of the Add layer");
+    invariant(maps.shape() == added_.at(index).shape, "the maps have the shape that the layer takes in");
     added_.at(index).layer->connect(own(maps).memory());
   }
   const DeviceTensor& added_gradient(std::size_t index) const override { return *added_.at(index).gradient; }
@@ -78,9 +78,9 @@ class OnednnShard : public Shard {
   std::unique_ptr<OnednnFront> front_;
   std::vector<std::unique_ptr<OnednnLayer>> layers_;
   std::vector<OnednnNorm*> norms_;  ///< by layer; null for other layers
-  /// The Add layers among them.
+  /// The layers among them that take in other maps.
   struct Added {
-    OnednnAdd* layer;
+    OnednnJoin* layer;
     Shape shape;
     std::unique_ptr<OnednnTensor> gradient;
   };
@@ -110,6 +110,7 @@ OnednnShard::OnednnShard(OnednnEngine& engine, const ShardSpec& spec, std::uniqu
 void OnednnShard::make_layers() {
   const std::vector<ChannelLayer>& after = spec_.stage.after;
   Shape shape = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
+  const std::vector<Shape> taken = added_shapes(spec_.stage, spec_.batch, spec_.filters.count);
   const int micro_batch = spec_.waits_for_batch() ? spec_.batch : spec_.batch / spec_.micro_batches;
   dnnl::memory passed = front_->output();
   std::size_t i = fused() == nullptr ? 0 : 1;
@@ -132,10 +133,12 @@ void OnednnShard::make_layers() {
       if (relu) ++i;
       continue;
     }
-    if (std::holds_alternative<Add>(after[i])) {
-      auto layer = make_onednn_add(engine_, shape, micro_batch, passed);
-      // The gradient of the layer's input is the gradient of the added maps as well.
-      added_.push_back({layer.get(), shape, std::make_unique<OnednnTensor>(engine_, shape, layer->input_gradient())});
+    if (sources_of(after[i]) != nullptr) {
+      const auto* multiply = std::get_if<Multiply>(&after[i]);
+      auto layer = multiply == nullptr ? make_onednn_add(engine_, shape, micro_batch, passed)
+                                       : make_onednn_multiply(engine_, *multiply, shape, micro_batch, passed);
+      const Shape& maps = taken[added_.size()];
+      added_.push_back({layer.get(), maps, std::make_unique<OnednnTensor>(engine_, maps, layer->taken_gradient())});
       layers_.push_back(std::move(layer));
       passed = layers_.back()->output();
       continue;

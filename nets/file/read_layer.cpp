@@ -61,6 +61,9 @@ LayerSpec read_pool(Fields& fields, bool& same) {
   pool.stride_w = pool.kernel_w;
   if (fields.has("stride")) set_pair(fields, "stride", pool.stride_h, pool.stride_w);
   pool.pad = read_pad(fields, same);
+  if (kind == PoolKind::average && fields.has("count_padding") && fields.boolean("count_padding")) {
+    pool.kind = PoolKind::average_with_padding;
+  }
   return pool;
 }
 
@@ -162,6 +165,17 @@ LayerSpec read_pad_channels(Fields& fields, bool&) {
   return pad;
 }
 
+LayerSpec read_slice_channels(Fields& fields, bool&) {
+  SliceChannels slice;
+  if (fields.has("first")) slice.first = fields.integer("first", 0, kMostUnits);
+  slice.count = fields.integer("count", 1, kMostUnits);
+  return slice;
+}
+
+LayerSpec read_shuffle_channels(Fields& fields, bool&) {
+  return ShuffleChannels{fields.integer("groups", 1, kMostUnits)};
+}
+
 const std::vector<LayerType>& layer_types() {
   static const std::vector<LayerType> types = {
       {"conv", read_conv},
@@ -184,7 +198,10 @@ const std::vector<LayerType>& layer_types() {
       {"average_pool", read_pool<PoolKind::average>},
       {"concat", read_plain<Concat>},
       {"add", read_plain<Sum>},
+      {"multiply", read_plain<Product>},
       {"pad_channels", read_pad_channels},
+      {"slice_channels", read_slice_channels},
+      {"shuffle_channels", read_shuffle_channels},
       {"global_average_pool", read_plain<GlobalAveragePool>},
       {"dense", read_dense},
       {"flatten", read_plain<Flatten>},
@@ -242,7 +259,11 @@ FeatureShape output_of(const LayerSpec& spec, const FeatureShape& in) {
   if (const auto* pad = std::get_if<PadChannels>(&spec)) {
     return {in.channels + pad->before + pad->after, in.height, in.width};
   }
-  if (std::holds_alternative<Concat>(spec) || std::holds_alternative<Sum>(spec)) return in;
+  if (const auto* slice = std::get_if<SliceChannels>(&spec)) return {slice->count, in.height, in.width};
+  if (std::holds_alternative<Concat>(spec) || std::holds_alternative<Sum>(spec) ||
+      std::holds_alternative<Product>(spec) || std::holds_alternative<ShuffleChannels>(spec)) {
+    return in;
+  }
   if (std::holds_alternative<GlobalAveragePool>(spec)) return {in.channels, 1, 1};
   if (std::holds_alternative<Activation>(spec) || std::holds_alternative<Dropout>(spec) ||
       std::holds_alternative<BatchNorm>(spec) || std::holds_alternative<ResponseNorm>(spec)) {
@@ -282,8 +303,27 @@ WrittenLayer read_layer(const std::string& file, const YAML::Node& node, std::si
 
 namespace {
 
-/// The shape of a layer's inputs together: concatenated, or added for an `add` layer.
+/// The shape of a product: that of the first input with maps of more than one element, if there is one.
+FeatureShape product_of(const WrittenLayer& written, const std::vector<FeatureShape>& inputs) {
+  const auto is_large = [](const FeatureShape& shape) { return shape.height * shape.width > 1; };
+  const auto found = std::ranges::find_if(inputs, is_large);
+  const std::size_t large = found == inputs.end() ? 0 : static_cast<std::size_t>(found - inputs.begin());
+  const FeatureShape& all = inputs[large];
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const FeatureShape& other = inputs[i];
+    if (other == all || other == FeatureShape{all.channels, 1, 1}) continue;
+    written.fields.fail(
+        fmt::format("{} is {}x{}x{} (channels, rows, columns), but {} is {}x{}x{}; expected the same, or {}x1x1, which "
+                    "multiplies whole maps",
+                    written.from[large], all.channels, all.height, all.width, written.from[i], other.channels,
+                    other.height, other.width, all.channels));
+  }
+  return all;
+}
+
+/// The shape of a layer's inputs together: concatenated, added for an `add` layer, or multiplied.
 FeatureShape together(const WrittenLayer& written, const std::vector<FeatureShape>& inputs) {
+  if (std::holds_alternative<Product>(written.layer.spec)) return product_of(written, inputs);
   FeatureShape all = inputs[0];
   const bool added = std::holds_alternative<Sum>(written.layer.spec);
   for (std::size_t i = 1; i < inputs.size(); ++i) {
@@ -305,6 +345,19 @@ void expect_equal_groups(const Convolution& conv, const FeatureShape& input, con
                                     conv.groups, input.channels, conv.filters));
 }
 
+void expect_channels(const LayerSpec& spec, const FeatureShape& input, const Fields& fields) {
+  const auto* slice = std::get_if<SliceChannels>(&spec);
+  if (slice != nullptr && slice->count > input.channels - slice->first) {
+    fields.fail(fmt::format("it takes channels {} to {}, but its input has {}, numbered from 0", slice->first,
+                            slice->first + slice->count - 1, input.channels));
+  }
+  const auto* shuffle = std::get_if<ShuffleChannels>(&spec);
+  if (shuffle != nullptr && input.channels % shuffle->groups != 0) {
+    fields.fail("groups", fmt::format("is {}; expected a number that divides its {} input channels", shuffle->groups,
+                                      input.channels));
+  }
+}
+
 }  // namespace
 
 void connect(WrittenLayer& written, const std::vector<FeatureShape>& inputs) {
@@ -313,6 +366,7 @@ void connect(WrittenLayer& written, const std::vector<FeatureShape>& inputs) {
   if (auto* conv = std::get_if<Convolution>(&spec)) resolve(*conv, written.same, input, written.fields);
   if (auto* pool = std::get_if<Pooling>(&spec)) resolve(*pool, written.same, input, written.fields);
   if (const auto* conv = std::get_if<Convolution>(&spec)) expect_equal_groups(*conv, input, written.fields);
+  expect_channels(spec, input, written.fields);
   const FeatureShape output = output_of(spec, input);
   const long values = static_cast<long>(output.channels) * output.height * output.width;
   long weights = 0;

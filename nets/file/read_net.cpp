@@ -168,7 +168,8 @@ std::vector<std::vector<int>> resolve_inputs(const Written& layers) {
       inputs[i].push_back(found->second);
     }
     const LayerSpec& spec = layers[i].layer.spec;
-    const bool several = std::holds_alternative<Concat>(spec) || std::holds_alternative<Sum>(spec);
+    const bool several = std::holds_alternative<Concat>(spec) || std::holds_alternative<Sum>(spec) ||
+                         std::holds_alternative<Product>(spec);
     if (!several && inputs[i].size() != 1) {
       layers[i].fields.fail("from", "names several layers; this type takes one input");
     }

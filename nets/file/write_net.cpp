@@ -45,14 +45,22 @@ struct SpecWriter {
   }
   std::string operator()(const Concat&) const { return "type: concat"; }
   std::string operator()(const Sum&) const { return "type: add"; }
+  std::string operator()(const Product&) const { return "type: multiply"; }
+  std::string operator()(const SliceChannels& slice) const {
+    return fmt::format("type: slice_channels, first: {}, count: {}", slice.first, slice.count);
+  }
+  std::string operator()(const ShuffleChannels& shuffle) const {
+    return fmt::format("type: shuffle_channels, groups: {}", shuffle.groups);
+  }
   std::string operator()(const PadChannels& pad) const {
     return fmt::format("type: pad_channels, before: {}, after: {}", pad.before, pad.after);
   }
   std::string operator()(const GlobalAveragePool&) const { return "type: global_average_pool"; }
   std::string operator()(const Pooling& pool) const {
-    return fmt::format("type: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}",
+    return fmt::format("type: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}{}",
                        pool.kind == PoolKind::max ? "max_pool" : "average_pool", pool.kernel_h, pool.kernel_w,
-                       pool.stride_h, pool.stride_w, pads(pool.pad));
+                       pool.stride_h, pool.stride_w, pads(pool.pad),
+                       pool.kind == PoolKind::average_with_padding ? ", count_padding: true" : "");
   }
   std::string operator()(const Dense& dense) const { return fmt::format("type: dense, units: {}", dense.units); }
   std::string operator()(const Flatten&) const { return "type: flatten"; }

@@ -66,6 +66,7 @@ class Cutter {
       Sources& from = cut_.trunk[s].from;
       if (from == Sources{{static_cast<int>(s) - 1, {0, cut_.trunk[s].channels}}}) from.clear();
     }
+    expect_all_read();
     validate(cut_.trunk);
     return std::move(cut_);
   }
@@ -75,6 +76,18 @@ class Cutter {
 
   Sources value(int layer) const {
     return layer == kNetInput ? Sources{{Source::kImages, {0, net_.input.channels}}} : values_[layer];
+  }
+
+  /// Throws Error naming the layer unless all channels of a stage's maps are read, where any are.
+  void expect_all_read() {
+    const auto channel = left_out(cut_.trunk);
+    if (!channel) return;
+    const auto is_maker = [&](const Layer& layer) { return layer.name == stage(*channel).name; };
+    fail_at(
+        net_, *std::ranges::find_if(net_.layers, is_maker),
+        fmt::format("nothing reads channel {} of its maps, numbered from 0, although slices take others; take it too, "
+                    "or make fewer channels",
+                    channel->channels.first));
   }
 
   /// Whether `sources` are exactly all maps of one stage.
@@ -88,7 +101,7 @@ class Cutter {
   bool has_one_reader(int layer) const {
     if (layer == kNetInput || readers_[layer] != 1) return false;
     const Layer& made = net_.layers[layer];
-    if (!is<Concat>(made)) return !is<PadChannels>(made);
+    if (!is<Concat>(made)) return !is<PadChannels>(made) && !is<SliceChannels>(made);
     return std::ranges::all_of(made.inputs, [this](int input) { return has_one_reader(input); });
   }
 
@@ -122,8 +135,14 @@ class Cutter {
       return made;
     }
     if (is<Concat>(layer)) return joined(layer);
-    if (is<Sum>(layer)) return add_sum(layer);
+    if (is<Sum>(layer) || is<Product>(layer)) return add_join(layer);
     if (const auto* pad = std::get_if<PadChannels>(&layer.spec)) return padded(*pad, from);
+    if (const auto* slice = std::get_if<SliceChannels>(&layer.spec)) return sliced({slice->first, slice->count}, from);
+    if (const auto* shuffle = std::get_if<ShuffleChannels>(&layer.spec)) {
+      const Sources made = add_weightless(layer.name, StageKind::shuffle, in, from);
+      cut_.trunk.back().shuffle = shuffle->groups;
+      return made;
+    }
     return add_channel_layer(layer, channel_layer(net_, layer).value(), from);
   }
 
@@ -141,6 +160,17 @@ class Cutter {
     all.insert(all.end(), from.begin(), from.end());
     if (pad.after > 0) all.push_back({Source::kZeros, {0, pad.after}});
     return all;
+  }
+
+  static Sources sliced(FilterRange channels, const Sources& from) {
+    Sources some;
+    int at = 0;
+    for (const Source& source : from) {
+      const FilterRange both = common({at, source.channels.count}, channels);
+      if (both.count > 0) some.push_back({source.stage, {source.channels.first + both.first - at, both.count}});
+      at += source.channels.count;
+    }
+    return some;
   }
 
   /// Appends the layer to the stage whose maps it reads, or to all stages that were concatenated for it. If other
@@ -163,27 +193,34 @@ class Cutter {
     return made;
   }
 
-  /// Appends the sum to the last of the stages that make its inputs, if no other layer reads this stage's maps.
-  /// Otherwise the sum becomes a stage of its own.
-  Sources add_sum(const Layer& layer) {
+  const FeatureShape& shape_of(int input) const { return input == kNetInput ? net_.input : net_.layers[input].output; }
+
+  /// Appends a sum or product to the last of the stages that make its inputs, if no other layer reads this stage's maps and
+  /// they are as large as the result. Otherwise it becomes a stage of its own.
+  Sources add_join(const Layer& layer) {
+    const auto is_large = [&](int input) { return shape_of(input) == layer.output; };
     int last = -1;
-    int carrier = -1;  ///< the input whose stage adds the others
+    int carrier = -1;  ///< the input whose stage takes in the others
     for (const int input : layer.inputs) {
       const Sources from = value(input);
       for (const Source& source : from) {
         if (source.stage <= last) continue;
         last = source.stage;
-        carrier = is_stage(from) && has_one_reader(input) ? input : -1;
+        carrier = is_stage(from) && has_one_reader(input) && is_large(input) ? input : -1;
       }
     }
     const bool fits = carrier >= 0 && std::ranges::count(layer.inputs, carrier) == 1;
-    const int first = fits ? carrier : layer.inputs[0];
+    const int first = fits ? carrier : *std::ranges::find_if(layer.inputs, is_large);
     const Sources made =
-        fits ? value(first) : add_weightless(layer.name, StageKind::channels, input_of(net_, layer), value(first));
+        fits ? value(first) : add_weightless(layer.name, StageKind::channels, layer.output, value(first));
     bool skipped = false;
     for (const int input : layer.inputs) {
       if (input == first && !std::exchange(skipped, true)) continue;
-      stage(made[0]).after.emplace_back(Add{value(input)});
+      if (is<Sum>(layer)) {
+        stage(made[0]).after.emplace_back(Add{value(input)});
+      } else {
+        stage(made[0]).after.emplace_back(Multiply{value(input), !is_large(input)});
+      }
     }
     return made;
   }
@@ -191,11 +228,11 @@ class Cutter {
   void add_to_head(std::size_t i) {
     const Layer& layer = net_.layers[i];
     if (is<Convolution>(layer) || is<Pooling>(layer) || is<GlobalAveragePool>(layer) || is<BatchNorm>(layer) ||
-        is<ResponseNorm>(layer) || is<Concat>(layer) || is<Sum>(layer) || is<PadChannels>(layer)) {
+        is<ResponseNorm>(layer) || is<Concat>(layer) || is<Sum>(layer) || is<Product>(layer) ||
+        is<PadChannels>(layer) || is<SliceChannels>(layer) || is<ShuffleChannels>(layer)) {
       fail_at(net_, layer,
-              "it follows a flatten or dense layer; convolution, pooling, normalisation, concat and add come before "
-              "them, so "
-              "move it up");
+              "it follows a flatten or dense layer; convolution, pooling, normalisation and layers that join, slice or "
+              "shuffle channels come before them, so move it up");
     }
     const int input = layer.inputs[0];
     int& head = head_of_[i];

@@ -29,6 +29,19 @@ struct GlobalAveragePool {};
 struct Concat {};
 /// Adds the outputs of several layers, element by element.
 struct Sum {};
+/// Multiplies the outputs of several layers, element by element. Where one of them is larger than 1x1, each of 1x1
+/// multiplies whole maps.
+struct Product {};
+/// Takes channels first .. first + count - 1 of the input.
+struct SliceChannels {
+  int first = 0;
+  int count = 1;
+};
+/// Puts channels in another order: of `groups` groups of consecutive channels the first of each, then the second of each,
+/// and so on.
+struct ShuffleChannels {
+  int groups = 1;
+};
 /// Inserts `before` channels of zeros in front of the input's channels and `after` behind them.
 struct PadChannels {
   int before = 0;
@@ -47,7 +60,8 @@ struct SquaredError {
 };
 
 using LayerSpec = std::variant<Convolution, Activation, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm, Concat,
-                               Sum, PadChannels, Dense, Flatten, Dropout, SoftmaxCrossEntropy, SquaredError>;
+                               Sum, Product, PadChannels, SliceChannels, ShuffleChannels, Dense, Flatten, Dropout,
+                               SoftmaxCrossEntropy, SquaredError>;
 
 /// How the weights of a convolution or dense layer are initialised. Biases begin at 0.
 struct Initialisation {

@@ -85,6 +85,14 @@ Value Builder::shaped(const std::string& name, const std::string& fields, const 
   return add(name, fields, {from}, maps);
 }
 
+Value Builder::slice(const std::string& name, const Value& from, FilterRange channels) {
+  if (channels == FilterRange{0, from.maps.channels}) return from;
+  Value made = shaped(name, fmt::format("slice_channels, first: {}, count: {}", channels.first, channels.count), from,
+                      {channels.count, from.maps.height, from.maps.width});
+  made.positive = from.positive;
+  return made;
+}
+
 Value Builder::joined(const std::string& name, const std::string& fields, const std::vector<Value>& from,
                       int channels) {
   Value made = add(name, fields, from, {channels, from[0].maps.height, from[0].maps.width});

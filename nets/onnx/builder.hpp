@@ -32,10 +32,16 @@ struct Value {
   bool ended = false;                ///< the output of a softmax
   bool positive = false;             ///< no element is below 0
   bool of_head = false;              ///< it follows a dense layer, where a net has no maps any more
+  int shuffle = 0;                   ///< the groups of channels of a Transpose whose Reshape will shuffle them
 
   int size() const;
   /// Whether each map has one element, so that all orders of the extents are the same.
   bool is_point() const { return maps.channels > 0 && maps.height * maps.width == 1; }
+  /// The extents of the layer's maps in the model's order.
+  std::vector<int> maps_as_seen() const {
+    return channels_last ? std::vector<int>{maps.height, maps.width, maps.channels}
+                         : std::vector<int>{maps.channels, maps.height, maps.width};
+  }
   /// The value flattened to a list.
   Value flat() const;
   /// The index in the net's list of element `i` of the model's list.
@@ -69,6 +75,8 @@ class Builder {
   Value plain(const std::string& name, const std::string& fields, const Value& from);
   /// A layer whose output are maps of the shape `maps`.
   Value shaped(const std::string& name, const std::string& fields, const Value& from, const FeatureShape& maps);
+  /// Channels first .. first + count - 1; the layer's value itself where these are all.
+  Value slice(const std::string& name, const Value& from, FilterRange channels);
   /// A layer of several inputs whose output has the form of the first, but `channels` channels.
   Value joined(const std::string& name, const std::string& fields, const std::vector<Value>& from, int channels);
   /// Applies `how` to all weights and biases of the layer. `by` has one number for each output of the layer, or one for

@@ -180,6 +180,13 @@ class Exporter {
     constant(name, onnx::TensorProto::FLOAT).add_float_data(value);
     return name;
   }
+  /// Adds a list of integers as a constant and returns its name.
+  std::string integers(const std::string& name, const std::vector<int>& values) {
+    onnx::TensorProto& made = constant(name, onnx::TensorProto::INT64);
+    made.add_dims(static_cast<std::int64_t>(values.size()));
+    for (const int each : values) made.add_int64_data(each);
+    return name;
+  }
   void write_clip(const std::string& name, float low, float high, Inputs inputs) {
     inputs.push_back(std::isfinite(low) ? number(name + ".low", low) : "");
     if (std::isfinite(high)) inputs.push_back(number(name + ".high", high));
@@ -206,7 +213,9 @@ class Exporter {
     node("Mul", name, {name + ".product", number(name + ".half", 0.5F)});
   }
   void write(const Layer& layer, const Pooling& pool, const Inputs& inputs) {
-    set_window(node(pool.kind == PoolKind::max ? "MaxPool" : "AveragePool", layer.name, inputs), pool);
+    onnx::NodeProto& made = node(pool.kind == PoolKind::max ? "MaxPool" : "AveragePool", layer.name, inputs);
+    set_window(made, pool);
+    if (pool.kind == PoolKind::average_with_padding) set(made, "count_include_pad", 1);
   }
   void write(const Layer& layer, const GlobalAveragePool&, const Inputs& inputs) {
     node("GlobalAveragePool", layer.name, inputs);
@@ -230,12 +239,33 @@ class Exporter {
     set(node("Concat", layer.name, inputs), "axis", 1);
   }
   void write(const Layer& layer, const Sum&, const Inputs& inputs) { node("Sum", layer.name, inputs); }
+  void write(const Layer& layer, const Product&, const Inputs& inputs) {
+    std::string product = inputs[0];
+    for (std::size_t i = 1; i < inputs.size(); ++i) {
+      const bool last = i + 1 == inputs.size();
+      const std::string name = last ? layer.name : fmt::format("{}.product{}", layer.name, i);
+      node("Mul", name, {product, inputs[i]});
+      product = name;
+    }
+  }
   void write(const Layer& layer, const PadChannels& pad, Inputs inputs) {
-    onnx::TensorProto& pads = constant(layer.name + ".pads", onnx::TensorProto::INT64);
-    pads.add_dims(8);
-    for (const int each : {0, pad.before, 0, 0, 0, pad.after, 0, 0}) pads.add_int64_data(each);
-    inputs.push_back(pads.name());
+    inputs.push_back(integers(layer.name + ".pads", {0, pad.before, 0, 0, 0, pad.after, 0, 0}));
     node("Pad", layer.name, inputs);
+  }
+  void write(const Layer& layer, const SliceChannels& slice, Inputs inputs) {
+    inputs.push_back(integers(layer.name + ".starts", {slice.first}));
+    inputs.push_back(integers(layer.name + ".ends", {slice.first + slice.count}));
+    inputs.push_back(integers(layer.name + ".axes", {1}));
+    node("Slice", layer.name, inputs);
+  }
+  void write(const Layer& layer, const ShuffleChannels& shuffle, const Inputs& inputs) {
+    const auto [channels, height, width] = layer.output;
+    const int each = channels / shuffle.groups;
+    const std::string& name = layer.name;
+    // A 0 stands for the number of images.
+    node("Reshape", name + ".groups", {inputs[0], integers(name + ".to", {0, shuffle.groups, each, height, width})});
+    set(node("Transpose", name + ".turned", {name + ".groups"}), "perm", std::vector<int>{0, 2, 1, 3, 4});
+    node("Reshape", name, {name + ".turned", integers(name + ".back", {0, channels, height, width})});
   }
   void write(const Layer& layer, const Dense&, Inputs inputs) {
     inputs = {as_list(layer.inputs[0], inputs[0])};

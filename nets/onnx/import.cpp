@@ -31,7 +31,8 @@ ImportedNet Importer::run() {
   }
   const Value& value = last->second;
   if (value.layer == "input") fail("{}: the model's output is its input", file_);
-  if (value.padded.any() || !value.transposed_from.empty() || (value.channels_last && !value.is_point())) {
+  if (value.padded.any() || value.shuffle > 0 || !value.transposed_from.empty() ||
+      (value.channels_last && !value.is_point())) {
     fail("{}: the model's output {} has the maps of layer {} in another form; expected one number for each class",
          file_, graph_.output, value.layer);
   }
@@ -139,6 +140,11 @@ Value Importer::value(const Node& node, std::size_t input) {
     refuse("a Pad comes before it; padding with {} can be folded only into {} that follows", found.padded.filling,
            found.padded.filling == 0.0F ? "a Conv, or a MaxPool behind a Relu," : "a MaxPool");
   }
+  if (found.shuffle > 0) {
+    refuse(
+        "a Transpose of groups of channels comes before it; expected a Reshape to channels, rows and columns behind "
+        "it");
+  }
   return settled(std::move(found));
 }
 
@@ -200,14 +206,14 @@ Extents Importer::extents_of(const Value& value) const {
   return all;
 }
 
-void Importer::give(const Node& node, Value value) {
+void Importer::give(const Node& node, Value value, std::size_t output) {
   constexpr int kLargest = 1 << 20;
   for (const int extent : value.dims) {
     if (extent < 1 || extent > kLargest)
       refuse("its output would be {}; each extent must be from 1 to {}", fmt::join(value.dims, "x"), kLargest);
   }
   value.bare = false;
-  values_[node.outputs[0]] = std::move(value);
+  values_[node.outputs[output]] = std::move(value);
 }
 
 void Importer::give_bare(const Node& node, Value value) {
@@ -254,6 +260,7 @@ const std::map<std::string, Importer::Import>& Importer::operators() {
                                                  {"Shape", &Importer::shape},
                                                  {"Slice", &Importer::slice},
                                                  {"Softmax", &Importer::softmax},
+                                                 {"Split", &Importer::split},
                                                  {"Squeeze", &Importer::reshape},
                                                  {"Sub", &Importer::subtract},
                                                  {"Sum", &Importer::add},

@@ -63,7 +63,7 @@ class Importer {
   static std::vector<int> ints(const Node& node, const std::string& attribute, const std::vector<int>& otherwise);
   /// The extents as the model sees them, the number of images first.
   Extents extents_of(const Value& value) const;
-  void give(const Node& node, Value value);
+  void give(const Node& node, Value value, std::size_t output = 0);
   void give_bare(const Node& node, Value value);
 
   // ---- nodes ------------------------------------------------------------------------------------------------------
@@ -112,6 +112,8 @@ class Importer {
   void add(const Node& node);
   void subtract(const Node& node);
   void multiply(const Node& node);
+  /// Multiplies two values that depend on the images.
+  void multiply_maps(const Node& node);
   void divide(const Node& node);
   /// Folds a constant, one number for each channel or one for all, into the weights of the layer before. The constant
   /// `neutral` changes nothing.
@@ -131,8 +133,13 @@ class Importer {
   void transpose(const Node& node);
   /// Adds a layer for padding of channels; padding of rows and columns is left to the layers that follow.
   void pad(const Node& node);
-  /// Takes every n-th row and column, as a max pooling with a kernel of 1.
+  /// Takes every n-th row and column, as a max pooling with a kernel of 1, and a run of the channels.
   void slice(const Node& node);
+  /// Takes runs of the channels.
+  void split(const Node& node);
+  /// Reshapes between channels and groups of channels. After a Transpose of the two, this shuffles channels. Returns whether
+  /// it is such a Reshape.
+  bool reshape_groups(const Node& node, const std::vector<int>& to);
 
   Graph graph_;
   std::string file_;

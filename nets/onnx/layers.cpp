@@ -182,11 +182,35 @@ void Importer::subtract(const Node& node) {
 
 void Importer::multiply(const Node& node) {
   const std::size_t by = constant_if(node, 0) != nullptr ? 0 : 1;
-  if (constant_if(node, by) == nullptr) throw Refused{why_refused(node)};
+  if (constant_if(node, by) == nullptr) return multiply_maps(node);
   change(node, 1 - by, 1.0F, [](float& weight, float& bias, float factor) {
     weight *= factor;
     bias *= factor;
   });
+}
+
+void Importer::multiply_maps(const Node& node) {
+  Value large = value(node, 0);
+  Value other = value(node, 1);
+  if (large.is_point() && !other.is_point()) std::swap(large, other);
+  const bool same = other.dims == large.dims && other.channels_last == large.channels_last &&
+                    other.transposed_from == large.transposed_from && other.maps == large.maps;
+  // One number for each channel, at the place of the channels.
+  std::vector<int> points(large.dims.size(), 1);
+  points[large.channels_last ? points.size() - 1 : 0] = large.maps.channels;
+  const bool gates = large.dims == large.maps_as_seen() && other.is_point() && other.dims == points;
+  if (!same && !gates) {
+    refuse(
+        "its inputs have the shapes {} and {}; Convoy multiplies maps of one shape, maps by one number for each "
+        "channel, and dense layers and convolutions by constants",
+        shown(extents_of(large)), shown(extents_of(other)));
+  }
+  if (large.of_head || other.of_head) {
+    refuse("it multiplies outputs of dense layers; in a net, joins come before dense layers");
+  }
+  Value made = builder_.joined(node.name, "multiply", {large, other}, large.maps.channels);
+  made.positive = large.positive && other.positive;
+  give(node, std::move(made));
 }
 
 void Importer::divide(const Node& node) {

@@ -119,31 +119,25 @@ const std::map<std::string, const char*>& reasons() {
   constexpr const char* kNorm =
       "Convoy normalises by BatchNormalization and LRN only; a model that is trained with batch "
       "norm in its place can be imported";
-  constexpr const char* kParts = "Convoy has no layer that takes a part of the channels";
   constexpr const char* kWeights = "its weights are packed; export the model in float, without quantisation";
   constexpr const char* kBranches =
       "Convoy's nets have no branches or loops that depend on values; export the model with fixed "
       "shapes";
   constexpr const char* kAnswer = "a net's outputs are one score for each class; remove the node from the model's end";
-  static const std::map<std::string, const char*> all{
-      {"ArgMax", kAnswer},
-      {"ConvTranspose", "Convoy has no transposed convolution"},
-      {"DequantizeLinear", kWeights},
-      {"GroupNormalization", kNorm},
-      {"If", kBranches},
-      {"InstanceNormalization", kNorm},
-      {"LayerNormalization", kNorm},
-      {"Loop", kBranches},
-      {"Mul",
-       "it multiplies two values that both depend on the images, as squeeze-and-excitation does; Convoy multiplies by "
-       "constants only"},
-      {"QLinearConv", kWeights},
-      {"QuantizeLinear", kWeights},
-      {"Resize", kSize},
-      {"Scan", kBranches},
-      {"Split", kParts},
-      {"TopK", kAnswer},
-      {"Upsample", kSize}};
+  static const std::map<std::string, const char*> all{{"ArgMax", kAnswer},
+                                                      {"ConvTranspose", "Convoy has no transposed convolution"},
+                                                      {"DequantizeLinear", kWeights},
+                                                      {"GroupNormalization", kNorm},
+                                                      {"If", kBranches},
+                                                      {"InstanceNormalization", kNorm},
+                                                      {"LayerNormalization", kNorm},
+                                                      {"Loop", kBranches},
+                                                      {"QLinearConv", kWeights},
+                                                      {"QuantizeLinear", kWeights},
+                                                      {"Resize", kSize},
+                                                      {"Scan", kBranches},
+                                                      {"TopK", kAnswer},
+                                                      {"Upsample", kSize}};
   return all;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "nets/onnx/importer.hpp"
 
@@ -69,6 +70,7 @@ void Importer::reshape(const Node& node) {
     values_[node.outputs[0]] = from;
     return;
   }
+  if (reshape_groups(node, rest)) return;
   const bool settles = from.layer == "input" && !builder_.input_settled() && (rest.size() != 3 || from.dims.size() > 2);
   if (settles || from.padded.any() || from.layer != "input") from = value(node, 0);
   const bool in_order = (!from.channels_last || from.is_point()) && from.transposed_from.empty();
@@ -80,10 +82,36 @@ void Importer::reshape(const Node& node) {
     values_[node.outputs[0]] = from;
   } else {
     refuse(
-        "it changes the shape {} to {}; values may only be flattened, or gain and lose extents of 1{}", shown(before),
-        shown(to),
-        rest.size() == 4 && from.dims.size() == 3 ? ". A channel shuffle needs a layer that Convoy does not have" : "");
+        "it changes the shape {} to {}; values may only be flattened, gain and lose extents of 1, or have their "
+        "channels in groups",
+        shown(before), shown(to));
   }
+}
+
+bool Importer::reshape_groups(const Node& node, const std::vector<int>& to) {
+  const Value from = passed(node);
+  const std::vector<int> maps{from.maps.channels, from.maps.height, from.maps.width};
+  if (from.layer == "input" || from.padded.any() || from.channels_last || from.of_head) return false;
+  if (from.shuffle > 0) {
+    if (to != maps) {
+      refuse("it follows a Transpose of groups of channels; expected the shape {} after the images",
+             fmt::join(maps, "x"));
+    }
+    Value made = builder_.shaped(node.name, fmt::format("shuffle_channels, groups: {}", from.shuffle), from, from.maps);
+    made.positive = from.positive;
+    give(node, std::move(made));
+    return true;
+  }
+  const auto in_groups = [&](const std::vector<int>& dims) {
+    return dims.size() == 4 && dims[0] > 0 && maps[0] % dims[0] == 0 &&
+           dims == std::vector<int>{dims[0], maps[0] / dims[0], maps[1], maps[2]};
+  };
+  const bool divides = from.dims == maps && in_groups(to);
+  if (!divides && !(in_groups(from.dims) && to == maps)) return false;
+  Value grouped = from;
+  grouped.dims = to;
+  give(node, std::move(grouped));
+  return true;
 }
 
 void Importer::transpose(const Node& node) {
@@ -94,6 +122,16 @@ void Importer::transpose(const Node& node) {
   const Extents order = integers(node, "perm", Extents(in_order.rbegin(), in_order.rend()));
   if (order == in_order) {
     values_[node.outputs[0]] = to;
+    return;
+  }
+  if (to.shuffle > 0) refuse("it follows another Transpose of groups of channels; expected a Reshape between them");
+  const int groups = to.dims.size() == 4 ? to.dims[0] : 0;
+  const bool in_groups = groups > 0 && !to.channels_last && to.maps.channels % groups == 0 &&
+                         to.dims == std::vector<int>{groups, to.maps.channels / groups, to.maps.height, to.maps.width};
+  if (in_groups && order == Extents{0, 2, 1, 3, 4}) {
+    to.shuffle = groups;
+    std::swap(to.dims[0], to.dims[1]);
+    give(node, std::move(to));
     return;
   }
   const bool to_front = order == Extents{0, 3, 1, 2};
@@ -187,26 +225,74 @@ void Importer::slice(const Node& node) {
     refuse("starts, ends, axes and steps have different lengths");
   }
   std::vector<int> strides{1, 1};
+  std::optional<FilterRange> channels;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::int64_t axis = axis_of(axes[i], extents.size());
     const std::int64_t extent = extents[static_cast<std::size_t>(axis)];
+    if (axis == 1 && steps[i] == 1 && extents.size() == 4 && !from.channels_last && !channels) {
+      const auto place = [&](std::int64_t at) {
+        return std::clamp(at < 0 ? at + extent : at, std::int64_t{0}, extent);
+      };
+      channels = {static_cast<int>(place(starts[i])), static_cast<int>(place(ends[i]) - place(starts[i]))};
+      if (channels->count < 1) refuse("it takes no channels: {} to {} of {}", starts[i], ends[i], extent);
+      continue;
+    }
     const bool whole = (starts[i] == 0 || starts[i] == -extent) && ends[i] >= extent && steps[i] >= 1;
     if (!whole || (steps[i] != 1 && (axis < 2 || extents.size() != 4))) {
-      refuse("it takes {} to {} by {} of axis {} of {}; expected all rows and columns, or every n-th of them{}",
-             starts[i], ends[i], steps[i], axes[i], shown(extents),
-             axis == 1 ? ". Convoy has no layer that takes a part of the channels" : "");
+      refuse(
+          "it takes {} to {} by {} of axis {} of {}; expected all rows and columns, every n-th of them, or a run of "
+          "channels",
+          starts[i], ends[i], steps[i], axes[i], shown(extents));
     }
     if (axis > 1 && steps[i] > 1) strides[static_cast<std::size_t>(axis) - 2] = narrow({steps[i]})[0];
   }
-  if (strides == std::vector<int>{1, 1}) {
+  const bool all = !channels || *channels == FilterRange{0, from.dims[0]};
+  if (strides == std::vector<int>{1, 1} && all) {
     values_[node.outputs[0]] = passed(node);
     return;
   }
-  const Value whole = maps(node);
-  expect_fit(whole, {1, 1}, strides, {0, 0, 0, 0});
-  Value made = builder_.window(node.name, "max_pool", whole, {1, 1}, strides, {0, 0, 0, 0});
-  made.positive = whole.positive;
+  Value made = maps(node);
+  if (channels) made = builder_.slice(node.name, made, *channels);
+  if (strides != std::vector<int>{1, 1}) {
+    expect_fit(made, {1, 1}, strides, {0, 0, 0, 0});
+    const bool positive = made.positive;
+    made = builder_.window(node.name, "max_pool", made, {1, 1}, strides, {0, 0, 0, 0});
+    made.positive = positive;
+  }
   give(node, std::move(made));
+}
+
+void Importer::split(const Node& node) {
+  const Value from = maps(node);
+  const std::int64_t axis = axis_of(integer(node, "axis", 0), 4);
+  if (axis != 1) refuse("it splits axis {} of {}; expected 1, the channels", axis, shown(extents_of(from)));
+  Extents counts = integers(node, "split", {});
+  if (has(node, 1)) {
+    const Constant& given = constant(node, 1, "split");
+    if (!given.whole) refuse("its split must be integers");
+    counts = given.integers;
+  }
+  const auto outputs = static_cast<std::int64_t>(node.outputs.size());
+  if (counts.empty()) {  // equal parts, of which the last may be smaller
+    const std::int64_t each = (from.maps.channels + outputs - 1) / outputs;
+    for (std::int64_t i = 0; i < outputs; ++i) {
+      counts.push_back(std::min(each, from.maps.channels - i * each));
+    }
+  }
+  const std::vector<int> parts = narrow(counts);
+  long total = 0;
+  for (const int part : parts) total += part;
+  if (std::ranges::any_of(parts, [](int part) { return part < 1; }) || total != from.maps.channels ||
+      parts.size() != node.outputs.size()) {
+    refuse("it splits {} channels into {} for {} outputs; expected numbers from 1 on, one for each output",
+           from.maps.channels, fmt::join(parts, ", "), outputs);
+  }
+  int first = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    // An output that no node reads needs no layer.
+    if (readers_.contains(node.outputs[i])) give(node, builder_.slice(node.name, from, {first, parts[i]}), i);
+    first += parts[i];
+  }
 }
 
 }  // namespace convoy::onnx_file

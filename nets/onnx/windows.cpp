@@ -117,10 +117,10 @@ bool never_wins(float filling, bool positive) {
 void Importer::pool(const Node& node) {
   const bool average = node.type == "AveragePool";
   const Value from = padded_maps(node);
-  if (from.padded.any() && average) {
-    refuse("a Pad comes before it, whose elements count in the averages; Convoy's average pooling leaves padding out");
+  if (from.padded.any() && average && from.padded.filling != 0.0F) {
+    refuse("a Pad before it pads with {}; averages can only count zeros", from.padded.filling);
   }
-  if (from.padded.any() && !never_wins(from.padded.filling, from.positive)) {
+  if (from.padded.any() && !average && !never_wins(from.padded.filling, from.positive)) {
     refuse(
         "a Pad before it pads with {}, which may be the largest element of a window; Convoy's max pooling leaves "
         "padding out, so pad with minus infinity, or behind a Relu with 0",
@@ -132,12 +132,15 @@ void Importer::pool(const Node& node) {
   expect_dense_windows(node, kernel);
   const std::vector<int> strides = two(node, "strides", {1, 1});
   std::vector<int> pads = sides(node, from, kernel, strides);
-  const bool counted = average && number(node, "count_include_pad", 0) != 0;
-  if (counted && std::ranges::any_of(pads, [](int pad) { return pad != 0; })) {
+  const bool own_pads = std::ranges::any_of(pads, [](int pad) { return pad != 0; });
+  const bool counts = number(node, "count_include_pad", 0) != 0;
+  if (average && from.padded.any() && own_pads && !counts) {
     refuse(
-        "count_include_pad is set; Convoy's average pooling leaves padding out. In PyTorch, nn.AvgPool2d has the "
-        "option count_include_pad=False, with which the model is trained anew");
+        "a Pad comes before it, whose elements count in the averages, and its own padding does not; expected one of "
+        "both");
   }
+  // The elements of a Pad are elements of its input.
+  const bool counted = average && (from.padded.any() || (own_pads && counts));
   for (std::size_t i = 0; i < 4; ++i) pads[i] += from.padded.sides[i];
   if (number(node, "ceil_mode", 0) != 0) {
     for (std::size_t i = 0; i < 2; ++i) {
@@ -149,12 +152,18 @@ void Importer::pool(const Node& node) {
       if (text(node, "auto_pad", "NOTSET") != "NOTSET") {
         refuse("ceil_mode is set together with auto_pad; versions of ONNX differ in what this means, so give pads");
       }
+      if (counted) {
+        refuse(
+            "its last windows reach beyond the padding, where ceil_mode is set, and padding counts in the averages; "
+            "Convoy divides by the same number everywhere, so set ceil_mode to 0");
+      }
       // What such a window has beyond the maps counts in no average, even where padding does.
       pads[i + 2] += strides[i] - room % strides[i];
     }
   }
   expect_fit(from, kernel, strides, pads);
-  Value made = builder_.window(node.name, average ? "average_pool" : "max_pool", from, kernel, strides, pads);
+  const char* type = !average ? "max_pool" : counted ? "average_pool, count_padding: true" : "average_pool";
+  Value made = builder_.window(node.name, type, from, kernel, strides, pads);
   made.positive = from.positive;
   give(node, std::move(made));
 }
@@ -202,10 +211,7 @@ void Importer::reduce(const Node& node) {
   const auto is_spatial = [&](std::int64_t axis) {
     return axis == static_cast<std::int64_t>(first) || axis == static_cast<std::int64_t>(first) + 1;
   };
-  const std::vector<int> own = from.channels_last
-                                   ? std::vector<int>{from.maps.height, from.maps.width, from.maps.channels}
-                                   : std::vector<int>{from.maps.channels, from.maps.height, from.maps.width};
-  if (from.dims != own || from.of_head || !std::ranges::all_of(all, is_spatial)) {
+  if (from.dims != from.maps_as_seen() || from.of_head || !std::ranges::all_of(all, is_spatial)) {
     refuse("it reduces the axes {} of {}; expected rows and columns of maps", fmt::join(all, ","),
            shown(extents_of(from)));
   }

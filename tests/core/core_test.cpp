@@ -111,6 +111,77 @@ TEST(Stages, ShapesAndWork) {
   EXPECT_EQ(conv_flops(stage, 4, 5), 2.0 * 4 * 5 * 6 * 8 * 3 * 3 * 2);
 }
 
+Stage shuffled_stage(int channels, int groups) {
+  Stage stage = stage_without_weights("mixed", StageKind::shuffle, channels, 4, 4);
+  stage.shuffle = groups;
+  return stage;
+}
+
+TEST(Shuffles, PutTheFirstChannelsOfAllGroupsFirst) {
+  const Stage stage = shuffled_stage(6, 2);
+  std::vector<int> from;
+  for (int f = 0; f < 6; ++f) from.push_back(shuffled_from(stage, f));
+  EXPECT_EQ(from, (std::vector<int>{0, 3, 1, 4, 2, 5}));
+}
+
+/// Ranges that are read are exactly the channels of the filters, and their hull is one range.
+TEST(Shuffles, ReadTheChannelsOfTheirFilters) {
+  for (const int channels : {1, 6, 12, 20}) {
+    for (int groups = 1; groups <= channels; ++groups) {
+      if (channels % groups != 0) continue;
+      const Stage stage = shuffled_stage(channels, groups);
+      for (int first = 0; first < channels; ++first) {
+        for (int count = 1; first + count <= channels; ++count) {
+          std::vector<int> expected;
+          for (int f = first; f < first + count; ++f) expected.push_back(shuffled_from(stage, f));
+          std::ranges::sort(expected);
+          std::vector<int> read;
+          const std::vector<FilterRange> runs = channel_runs_for(stage, {first, count});
+          for (std::size_t r = 0; r < runs.size(); ++r) {
+            if (r > 0) {
+              EXPECT_GT(runs[r].first, runs[r - 1].first + runs[r - 1].count);
+            }
+            for (int i = 0; i < runs[r].count; ++i) read.push_back(runs[r].first + i);
+          }
+          EXPECT_EQ(read, expected);
+          EXPECT_EQ(channels_for(stage, {first, count}),
+                    (FilterRange{expected.front(), expected.back() - expected.front() + 1}));
+        }
+      }
+    }
+  }
+}
+
+TEST(Trunks, ReadAllChannelsOfAStageOrNone) {
+  std::vector<Stage> trunk{stage_without_weights("a", StageKind::channels, 6, 4, 4),
+                           stage_without_weights("b", StageKind::channels, 4, 4, 4),
+                           stage_without_weights("c", StageKind::channels, 3, 4, 4)};
+  trunk[1].from = {{0, {0, 4}}};
+  trunk[2].from = {{0, {3, 3}}};
+  validate(trunk);
+  trunk[1].from = {{0, {1, 2}}, {0, {0, 2}}};
+  EXPECT_NO_THROW(validate(trunk));
+  trunk[1].from = {{0, {1, 2}}, {0, {1, 2}}};
+  EXPECT_EQ(left_out(trunk), (Source{0, {0, 1}}));
+  trunk[1].from = {{0, {0, 2}}, {0, {0, 2}}};
+  EXPECT_THROW(validate(trunk), Error);
+}
+
+TEST(Trunks, MultiplyByMapsOfTheirShapeOrByPoints) {
+  std::vector<Stage> trunk{stage_without_weights("a", StageKind::channels, 6, 4, 4),
+                           stage_without_weights("b", StageKind::channels, 6, 4, 4)};
+  const Source all{0, {0, 6}};
+  trunk[1].after = {Multiply{{all}}};
+  EXPECT_EQ(added_shapes(trunk[1], 2, 3), (std::vector<Shape>{{2, 3, 4, 4}}));
+  validate(trunk);
+  trunk[1].after = {Multiply{{all}, true}};
+  EXPECT_EQ(added_shapes(trunk[1], 2, 3), (std::vector<Shape>{{2, 3, 1, 1}}));
+  EXPECT_THROW(validate(trunk), Error);
+  trunk[0].after = {Pooling{.kernel_h = 4, .kernel_w = 4}};
+  trunk[1].from = {{Source::kImages, {0, 6}}};
+  EXPECT_NO_THROW(validate(trunk));
+}
+
 struct BadStage {
   const char* name;
   void (*spoil)(Stage&);
@@ -142,6 +213,8 @@ INSTANTIATE_TEST_SUITE_P(
                     BadStage{"NegativePad", [](Stage& s) { s.conv.pad.top = -1; }},
                     BadStage{"PadAsLargeAsTheKernel", [](Stage& s) { s.conv.pad.left = 2; }},
                     BadStage{"PoolBeyondTheMap", [](Stage& s) { s.after = {Pooling{.kernel_h = 50, .kernel_w = 50}}; }},
+                    BadStage{"ShuffleOfUnequalGroups", [](Stage& s) { s = shuffled_stage(6, 4); }},
+                    BadStage{"ShuffleOfNoGroups", [](Stage& s) { s = shuffled_stage(6, 0); }},
                     BadStage{"PoolWithoutStride", [](Stage& s) { s.after = {Pooling{.stride_h = 0}}; }},
                     BadStage{"DropoutOfEverything", [](Stage& s) { s.after = {Dropout{.rate = 1.0F}}; }}),
     [](const auto& each) { return each.param.name; });

@@ -74,6 +74,8 @@ Stages activated_chain() {
 
 Stages trunk_with_branches() { return cut(parse_net(kGraphNet, "graph.yaml")).trunk; }
 
+Stages trunk_with_gates() { return cut(parse_net(kGatesNet, "gates.yaml")).trunk; }
+
 Stages with_moments(Stages trunk, Optimizer optimizer) {
   for (Stage& stage : trunk) stage.moments = moments_of(optimizer);
   return trunk;
@@ -190,6 +192,37 @@ TEST_P(TilesTogether, TrainBranchesAsOneDeviceDoes) {
   }
 }
 
+TEST_P(TilesTogether, TrainGatesAsOneDeviceDoes) {
+  const Stages trunk = trunk_with_gates();
+  const Result local = train_local("eigen", trunk, kSgd);
+  for (const bool weightless : {false, true}) {
+    const Plan plan = plan_of(GetParam(), trunk, weightless);
+    const Result once = train_on_nodes(plan, trunk, "eigen", 1, kSgd);
+    expect_close(once, local, 1e-4F);
+    EXPECT_TRUE(same_bits(once, train_on_nodes(plan, trunk, "eigen", 2, kSgd))) << "another order of arrivals";
+  }
+}
+
+/// Shares of 3:2:1, all along filters and all along samples.
+TEST(GatesTogether, TrainInSharesAsOneDeviceDoes) {
+  const Stages trunk = trunk_with_gates();
+  for (const std::string device : {"eigen", "cpu"}) {
+    const Result local = train_local(device, trunk, kSgd);
+    for (const Exchange exchange : {kRing, kStar}) {
+      Plan plan = proportional_plan(trunk, kSamplesOfBatch, member_names(3, false), {3, 2, 1});
+      plan.exchange = exchange;
+      for (std::size_t s = 0; s < trunk.size(); ++s) {
+        plan.stages[s] = stage_plan(apportion(trunk[s].conv.filters, {3, 2, 1}), kSamplesOfBatch);
+      }
+      validate(plan, trunk);
+      expect_close(train_on_nodes(plan, trunk, device, 1, kSgd), local, 1e-4F);
+      for (std::size_t s = 0; s < trunk.size(); ++s) plan.stages[s] = in_rows(trunk[s], {6, 4, 2}, {{0}, {1}, {2}});
+      validate(plan, trunk);
+      expect_close(train_on_nodes(plan, trunk, device, 1, kSgd), local, 1e-4F);
+    }
+  }
+}
+
 const Grid kSamples{{0}, {1}, {2}, {3}};
 const Grid kSquare{{0, 1}, {2, 3}};
 
@@ -220,13 +253,14 @@ TEST(TilesTogether, WorkOnEveryDevice) {
 }
 
 /// Devices agree on maps that pass from stage to stage in their own layouts.
-TEST(LocalTrunks, ActivateAlikeOnEveryDevice) {
-  const Stages trunk = activated_chain();
-  const Result expected = train_local<LocalTrunk>("reference", trunk, kSgd);
-  for (const DeviceRow& row : list_devices()) {
-    if (!row.unusable.empty() || row.name.starts_with("clblast")) continue;
-    SCOPED_TRACE(row.name);
-    expect_close(train_local<LocalTrunk>(row.name, trunk, kSgd), expected, 1e-4F);
+TEST(LocalTrunks, AreAlikeOnEveryDevice) {
+  for (const Stages& trunk : {activated_chain(), trunk_with_gates()}) {
+    const Result expected = train_local<LocalTrunk>("reference", trunk, kSgd);
+    for (const DeviceRow& row : list_devices()) {
+      if (!row.unusable.empty() || row.name.starts_with("clblast")) continue;
+      SCOPED_TRACE(row.name);
+      expect_close(train_local<LocalTrunk>(row.name, trunk, kSgd), expected, 1e-4F);
+    }
   }
 }
 
@@ -235,7 +269,8 @@ TEST(LocalTrunks, HaveTheBitsOfPlainTrunks) {
   for (const DeviceRow& row : list_devices()) {
     if (!row.unusable.empty() || row.name.starts_with("clblast")) continue;
     const std::vector<std::pair<Stages, UpdateStep>> cases{{with_moments(normalised_chain(), Optimizer::adam), kAdam},
-                                                           {trunk_with_branches(), kSgd}};
+                                                           {trunk_with_branches(), kSgd},
+                                                           {trunk_with_gates(), kSgd}};
     for (const auto& [trunk, step] : cases) {
       SCOPED_TRACE(row.name + ", " + trunk[0].name);
       EXPECT_TRUE(same_bits(train_local<LocalTrunk>(row.name, trunk, step), train_local(row.name, trunk, step)));

@@ -80,6 +80,39 @@ INSTANTIATE_TEST_SUITE_P(
                                     "  - {name: s, from: [c, c2], type: concat}\n",
                {"layer s", "the same rows and columns"}},
         BadNet{"PadOfNothing", std::string(kConv) + "  - {name: p, type: pad_channels}\n", {"layer p", "no channels"}},
+        BadNet{"ProductOfUnlikes",
+               std::string(kConv) + "  - {name: c2, from: c, type: conv, filters: 4, kernel: 3, pad: same}\n"
+                                    "  - {name: s, from: [c, c2], type: multiply}\n",
+               {"t.yaml:6", "layer s", "c is 5x10x8", "c2 is 4x10x8", "5x1x1"}},
+        BadNet{"GateOfOtherChannels",
+               std::string(kConv) + "  - {name: g, from: c, type: global_average_pool}\n"
+                                    "  - {name: g2, type: conv, filters: 4, kernel: 1}\n"
+                                    "  - {name: s, from: [g2, c], type: multiply}\n",
+               {"layer s", "c is 5x10x8", "g2 is 4x1x1"}},
+        BadNet{"ProductOfOne",
+               std::string(kConv) + "  - {name: j, from: [c], type: multiply}\n",
+               {"layer j", "fewer than two"}},
+        BadNet{"ProductOfDenseLayers",
+               std::string(kConv) + "  - {name: d1, from: c, type: dense, units: 4}\n"
+                                    "  - {name: s, from: [d1, d1], type: multiply}\n",
+               {"layer s", "move it up"}},
+        BadNet{"SliceBeyondTheChannels",
+               std::string(kConv) + "  - {name: s, type: slice_channels, first: 3, count: 3}\n",
+               {"t.yaml:5", "layer s", "channels 3 to 5", "has 5"}},
+        BadNet{"SliceOfNothing",
+               std::string(kConv) + "  - {name: s, type: slice_channels, first: 3, count: 0}\n",
+               {"layer s", "count is '0'"}},
+        BadNet{"ChannelsThatNothingReads",
+               std::string(kConv) + "  - {name: s, type: slice_channels, count: 3}\n"
+                                    "  - {name: d, type: dense, units: 4}\n"
+                                    "  - {name: l, type: squared_error}\n",
+               {"t.yaml:4", "layer c", "nothing reads channel 3 of its maps"}},
+        BadNet{"ShuffleOfUnequalGroups",
+               std::string(kConv) + "  - {name: s, type: shuffle_channels, groups: 2}\n",
+               {"layer s", "groups is 2", "divides its 5 input channels"}},
+        BadNet{"MaximaThatCountPadding",
+               std::string(kConv) + "  - {name: p, type: max_pool, kernel: 2, count_padding: true}\n",
+               {"layer p", "count_padding"}},
         BadNet{"TwoChainsOfDenseLayers",
                std::string(kConv) + "  - {name: d1, from: c, type: dense, units: 4}\n"
                                     "  - {name: d2, from: c, type: dense, units: 4}\n"

@@ -108,11 +108,28 @@ INSTANTIATE_TEST_SUITE_P(
                               pad_by(m, {0, 0, 2, 2, 0, 0, 2, 2}, 0.0F), pool_by(m, "MaxPool", 2);
                             },
                             "node4 (MaxPool): its padding of 2 2 2 2"},
-                    Refusal{"PadBeforeAverages",
+                    Refusal{"PadBeforeAveragesWithPaddingOfTheirOwn",
                             [](SmallModel& m) {
                               pad_by(m, {0, 0, 1, 1, 0, 0, 1, 1}, 0.0F), pool_by(m, "AveragePool", 3);
+                              SmallModel::set(*m.model.mutable_graph()->mutable_node(2), "pads", {1, 1, 1, 1});
                             },
                             "node3 (AveragePool): a Pad comes before it, whose elements count"},
+                    Refusal{"PadOfInfinityBeforeAverages",
+                            [](SmallModel& m) {
+                              pad_by(m, {0, 0, 1, 1, 0, 0, 1, 1}, -std::numeric_limits<float>::infinity());
+                              pool_by(m, "AveragePool", 3);
+                            },
+                            "node3 (AveragePool): a Pad before it pads with -inf"},
+                    Refusal{"WindowsBeyondCountedPadding",
+                            [](SmallModel& m) {
+                              pool_by(m, "AveragePool", 3);
+                              onnx::NodeProto& pool = *m.model.mutable_graph()->mutable_node(1);
+                              SmallModel::set(pool, "pads", {1, 1, 1, 1});
+                              SmallModel::set(pool, "strides", {2, 2});
+                              SmallModel::set(pool, "count_include_pad", {1});
+                              SmallModel::set(pool, "ceil_mode", {1});
+                            },
+                            "node2 (AveragePool): its last windows reach beyond the padding"},
                     Refusal{"PadAtTheEnd",
                             [](SmallModel& m) {
                               pad_by(m, {0, 0, 1, 1, 0, 0, 1, 1}, 0.0F);
@@ -198,16 +215,94 @@ INSTANTIATE_TEST_SUITE_P(
                             "node2 (MaxPool): another node reads its second output"}),
     refusal_name);
 
+INSTANTIATE_TEST_SUITE_P(
+    Channels, OnnxRefusals,
+    testing::Values(
+        Refusal{"ProductOfOtherShapes",
+                [](SmallModel& m) {
+                  const std::string maps = m.last;
+                  SmallModel::set(m.node("ReduceMean", {maps}), "axes", {2});
+                  m.node("Mul", {maps, m.last});
+                },
+                "node3 (Mul): its inputs have the shapes 1x4x6x6 and 1x4x1x6"},
+        Refusal{"GateOfColumns",
+                [](SmallModel& m) {
+                  const std::string maps = m.last;
+                  auto& mean = m.node("ReduceMean", {maps});
+                  SmallModel::set(mean, "axes", {2, 3});
+                  SmallModel::set(mean, "keepdims", {0});
+                  m.node("Mul", {maps, m.last});
+                },
+                "node3 (Mul): its inputs have the shapes 1x4x6x6 and 1x4"},
+        Refusal{"ProductOfDenseLayers",
+                [](SmallModel& m) {
+                  flat(m);
+                  m.node("Mul", {m.last, m.last});
+                },
+                "node4 (Mul): it multiplies outputs of dense layers"},
+        Refusal{"SplitOfRows", [](SmallModel& m) { SmallModel::set(m.node("Split", {m.last}), "axis", {2}); },
+                "node2 (Split): it splits axis 2 of 1x4x6x6"},
+        Refusal{"SplitIntoMoreThanThereIs",
+                [](SmallModel& m) {
+                  m.integers("parts", {2, 3});
+                  auto& split = m.node("Split", {m.last, "parts"});
+                  SmallModel::set(split, "axis", {1});
+                  split.add_output("more");
+                },
+                "node2 (Split): it splits 4 channels into 2, 3 for 2 outputs"},
+        Refusal{"PartThatNothingReads",
+                [](SmallModel& m) {
+                  auto& split = m.node("Split", {m.last});
+                  SmallModel::set(split, "axis", {1});
+                  split.add_output("more");
+                  m.node("Flatten", {m.last});
+                  dense(m, 72);
+                },
+                "nothing reads channel 2 of its maps"},
+        Refusal{"SliceOfNoChannels",
+                [](SmallModel& m) {
+                  for (const auto& [name, value] : {std::pair{"begin", 3}, {"end", -1}, {"axis", 1}})
+                    m.integers(name, {value});
+                  m.node("Slice", {m.last, "begin", "end", "axis"});
+                },
+                "node2 (Slice): it takes no channels"},
+        Refusal{"EveryOtherChannel",
+                [](SmallModel& m) {
+                  for (const auto& [name, value] : {std::pair{"begin", 0}, {"end", 4}, {"axis", 1}, {"step", 2}})
+                    m.integers(name, {value});
+                  m.node("Slice", {m.last, "begin", "end", "axis", "step"});
+                },
+                "node2 (Slice): it takes 0 to 4 by 2 of axis 1"},
+        Refusal{"SumOfTransposedGroups",
+                [](SmallModel& m) {
+                  reshape_to(m, {1, 2, 2, 6, 6});
+                  const std::string groups = m.last;
+                  SmallModel::set(m.node("Transpose", {groups}), "perm", {0, 2, 1, 3, 4});
+                  m.node("Add", {groups, m.last});
+                },
+                "node4 (Add): a Transpose of groups of channels comes before it"},
+        Refusal{"TransposedGroupsFlattened",
+                [](SmallModel& m) {
+                  reshape_to(m, {1, 2, 2, 6, 6});
+                  SmallModel::set(m.node("Transpose", {m.last}), "perm", {0, 2, 1, 3, 4});
+                  m.node("Flatten", {m.last});
+                },
+                "node4 (Flatten): it follows a Transpose of groups of channels"},
+        Refusal{"TransposedGroupsAtTheEnd",
+                [](SmallModel& m) {
+                  reshape_to(m, {1, 2, 2, 6, 6});
+                  SmallModel::set(m.node("Transpose", {m.last}), "perm", {0, 2, 1, 3, 4});
+                },
+                "in another form"},
+        Refusal{"GroupsOfRows",
+                [](SmallModel& m) {
+                  reshape_to(m, {1, 4, 2, 3, 6});
+                },
+                "node2 (Reshape): it changes the shape 1x4x6x6 to 1x4x2x3x6"}),
+    refusal_name);
+
 INSTANTIATE_TEST_SUITE_P(Activations, OnnxRefusals,
-                         testing::Values(Refusal{"GateOfAnotherValue",
-                                                 [](SmallModel& m) {
-                                                   const std::string maps = m.last;
-                                                   m.node("Relu", {maps});
-                                                   m.node("Sigmoid", {m.last});
-                                                   m.node("Mul", {maps, m.last});
-                                                 },
-                                                 "node4 (Mul): it multiplies two values"},
-                                         Refusal{"GeluByTanh",
+                         testing::Values(Refusal{"GeluByTanh",
                                                  [](SmallModel& m) {
                                                    SmallModel::set_text(m.node("Gelu", {m.last}), "approximate",
                                                                         "tanh");

@@ -1,23 +1,16 @@
-// Tests values of imported nets against loops in this file, and data that lie beside the model.
+// Tests values of imported nets against loops in this file.
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <functional>
 #include <limits>
 
-#include "core/error.hpp"
 #include "tests/nets/idioms.hpp"
-#include "tests/support/files.hpp"
-#include "tests/support/process.hpp"
 
 namespace convoy {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr int kImages = 2;
 
@@ -86,9 +79,42 @@ TEST_P(OnnxValues, AreThoseOfLoops) {
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 2e-5) << i;
 }
 
-Maps relu(Maps maps) {
-  for (float& value : maps.values) value = std::max(value, 0.0F);
+/// Sets what is below 0 to 0, in the channels from `first` on.
+Maps relu(Maps maps, int first = 0) {
+  maps.each([&](int n, int c, int y, int x) {
+    if (c >= first) maps.at(n, c, y, x) = std::max(maps.at(n, c, y, x), 0.0F);
+  });
   return maps;
+}
+
+/// The channels of these numbers.
+std::vector<float> reordered(Maps maps, const std::vector<int>& channels) {
+  Maps to = maps;
+  to.each(
+      [&](int n, int c, int y, int x) { to.at(n, c, y, x) = maps.at(n, channels[static_cast<std::size_t>(c)], y, x); });
+  return to.values;
+}
+
+/// Multiplies maps by the sigmoid of their means.
+void gate(SmallModel& m, bool channels_last) {
+  if (channels_last) SmallModel::set(m.node("Transpose", {m.last}), "perm", {0, 2, 3, 1});
+  const std::string maps = m.last;
+  SmallModel::set(m.node("ReduceMean", {maps}), "axes",
+                  channels_last ? std::vector<int>{1, 2} : std::vector<int>{2, 3});
+  m.node("Sigmoid", {m.last});
+  m.node("Mul", {m.last, maps});
+  if (channels_last) SmallModel::set(m.node("Transpose", {m.last}), "perm", {0, 3, 1, 2});
+}
+
+std::vector<float> gated(Maps maps) {
+  Maps to = maps;
+  to.each([&](int n, int c, int y, int x) {
+    double sum = 0.0;
+    for (int i = 0; i < maps.rows * maps.columns; ++i) sum += maps.at(n, c, i / maps.columns, i % maps.columns);
+    const double mean = sum / (maps.rows * maps.columns);
+    to.at(n, c, y, x) = static_cast<float>(maps.at(n, c, y, x) / (1.0 + std::exp(-mean)));
+  });
+  return to.values;
 }
 
 /// Pools windows of which `before` rows and columns may lie before the maps; elements outside of them have the value
@@ -198,6 +224,81 @@ INSTANTIATE_TEST_SUITE_P(
         Computed{"CeilModeOfAveragesThatCountPadding",
                  [](SmallModel& m) { SmallModel::set(pool(m, "AveragePool", 3, 2, true), "count_include_pad", {1}); },
                  [](SmallModel&, const Maps& maps) { return pooled(maps, 3, 2, 3, 0, kNothing, true); }, 22},
+        Computed{"AveragesThatCountPadding",
+                 [](SmallModel& m) {
+                   auto& node = pool(m, "AveragePool", 3, 2);
+                   SmallModel::set(node, "pads", {1, 1, 1, 1});
+                   SmallModel::set(node, "count_include_pad", {1});
+                 },
+                 [](SmallModel&, const Maps& maps) { return pooled(maps, 3, 2, 3, 1, 0.0F, true); }},
+        Computed{"AveragesOfPad", [](SmallModel& m) { pad(m, 0.0F), pool(m, "AveragePool", 3, 1); },
+                 [](SmallModel&, const Maps& maps) { return pooled(maps, 3, 1, 6, 1, 0.0F, true); }},
+        Computed{"Gate", [](SmallModel& m) { gate(m, false); },
+                 [](SmallModel&, const Maps& maps) { return gated(maps); }},
+        Computed{"GateChannelsLast", [](SmallModel& m) { gate(m, true); },
+                 [](SmallModel&, const Maps& maps) { return gated(maps); }},
+        Computed{"ProductOfMaps",
+                 [](SmallModel& m) {
+                   const std::string maps = m.last;
+                   m.node("Relu", {maps}), m.node("Mul", {m.last, maps});
+                 },
+                 [](SmallModel&, Maps maps) {
+                   for (float& each : maps.values) each = std::max(each, 0.0F) * each;
+                   return maps.values;
+                 }},
+        Computed{"SplitAndJoined",
+                 [](SmallModel& m) {
+                   m.integers("parts", {1, 3});
+                   auto& split = m.node("Split", {m.last, "parts"});
+                   SmallModel::set(split, "axis", {1});
+                   split.add_output("more");
+                   const std::string one = m.last;
+                   m.node("Relu", {"more"});
+                   SmallModel::set(m.node("Concat", {m.last, one}), "axis", {1});
+                 },
+                 [](SmallModel&, Maps maps) {
+                   return reordered(relu(maps, 1), {1, 2, 3, 0});
+                 }},
+        Computed{"SplitEqually",
+                 [](SmallModel& m) {
+                   auto& split = m.node("Split", {m.last});
+                   SmallModel::set(split, "axis", {1});
+                   split.add_output("more");
+                   SmallModel::set(m.node("Concat", {"more", m.last}), "axis", {-3});
+                 },
+                 [](SmallModel&, const Maps& maps) {
+                   return reordered(maps, {2, 3, 0, 1});
+                 }},
+        Computed{"SlicesOfChannels",
+                 [](SmallModel& m) {
+                   const std::string maps = m.last;
+                   m.integers("begin", {0}), m.integers("middle", {-2}), m.integers("end", {100}),
+                       m.integers("axis", {1});
+                   const std::string front = m.node("Slice", {maps, "begin", "middle", "axis"}).output(0);
+                   m.node("Slice", {maps, "middle", "end", "axis"});
+                   SmallModel::set(m.node("Concat", {m.last, front}), "axis", {1});
+                 },
+                 [](SmallModel&, const Maps& maps) {
+                   return reordered(maps, {2, 3, 0, 1});
+                 }},
+        Computed{"Shuffled",
+                 [](SmallModel& m) {
+                   m.integers("groups", {0, 2, -1, 6, 6}), m.integers("back", {0, -1, 6, 6});
+                   m.node("Reshape", {m.last, "groups"});
+                   SmallModel::set(m.node("Transpose", {m.last}), "perm", {0, 2, 1, 3, 4});
+                   m.node("Reshape", {m.last, "back"});
+                 },
+                 [](SmallModel&, const Maps& maps) {
+                   return reordered(maps, {0, 2, 1, 3});
+                 }},
+        Computed{"GroupsAndBack",
+                 [](SmallModel& m) {
+                   m.integers("groups", {1, 2, 2, 6, 6}), m.integers("back", {1, 4, 6, 6});
+                   m.node("Reshape", {m.last, "groups"});
+                   m.node("Relu", {m.last});
+                   m.node("Reshape", {m.last, "back"});
+                 },
+                 [](SmallModel&, const Maps& maps) { return relu(maps).values; }},
         Computed{"FlattenedChannelsLast",
                  [](SmallModel& m) {
                    SmallModel::set(m.node("Transpose", {m.last}), "perm", {0, 2, 3, 1});
@@ -239,94 +340,6 @@ TEST(OnnxNotices, TellThatABatchNormWasFolded) {
   add_batch_norm(m, 5);
   EXPECT_THAT(parse_onnx(m.bytes(), "values.onnx", "values").notices,
               testing::ElementsAre(testing::HasSubstr("is folded into the dense layer node3")));
-}
-
-// ---- data beside the model -----------------------------------------------------------------------------------------
-
-/// A model whose weights "w" are in a file of its folder.
-class OnnxBeside : public testing::Test {
- protected:
-  OnnxBeside() {
-    flat(model);
-    const std::vector<float> values = model.values("w");
-    Bytes bytes(16 + values.size() * sizeof(float));
-    std::memcpy(bytes.data() + 16, values.data(), bytes.size() - 16);
-    write_file(folder.path() + "/w.data", bytes);
-    tensor.clear_float_data();
-    tensor.set_data_location(onnx::TensorProto::EXTERNAL);
-    set("location", "w.data");
-    set("offset", "16");
-    set("length", std::to_string(bytes.size() - 16));
-  }
-  void set(const std::string& key, const std::string& value) {
-    for (auto& entry : *tensor.mutable_external_data()) {
-      if (entry.key() == key) return entry.set_value(value);
-    }
-    auto& entry = *tensor.add_external_data();
-    entry.set_key(key);
-    entry.set_value(value);
-  }
-  ImportedNet imported() {
-    const std::string bytes = model.bytes();
-    write_file(folder.path() + "/model.onnx", {bytes.begin(), bytes.end()});
-    return import_onnx(folder.path() + "/model.onnx", "model");
-  }
-  void expect_refused(const std::string& says) {
-    EXPECT_THAT([&] { imported(); },
-                testing::ThrowsMessage<Error>(testing::AllOf(testing::HasSubstr("tensor"), testing::HasSubstr(says))));
-  }
-
-  TemporaryFolder folder;
-  SmallModel model;
-  onnx::TensorProto& tensor = model.tensor("w");
-};
-
-TEST_F(OnnxBeside, AreRead) { EXPECT_EQ(imported().tensors.at(0).values, SmallModel().values("w")); }
-
-TEST_F(OnnxBeside, MustBeInTheFolder) {
-  for (const char* place : {"../w.data", "/etc/hostname", "a/../../w.data", ""}) {
-    set("location", place);
-    expect_refused("outside of the model's folder");
-  }
-  const TemporaryFolder other;
-  write_file(other.path() + "/w.data", Bytes(448));
-  fs::create_symlink(other.path() + "/w.data", folder.path() + "/link");
-  set("location", "link");
-  expect_refused("outside of the model's folder");
-}
-
-TEST_F(OnnxBeside, MustBeThere) {
-  set("location", "nobody.data");
-  expect_refused("not in the folder");
-  fs::create_directory(folder.path() + "/inside");
-  set("location", "inside");
-  expect_refused("not a file");
-}
-
-TEST_F(OnnxBeside, MustBeWhole) {
-  set("offset", "20");
-  expect_refused("cut off");
-  set("offset", "18446744073709551615");
-  expect_refused("cut off");
-  set("offset", "-4");
-  expect_refused("not a number");
-  set("offset", "16");
-  set("length", "428");
-  expect_refused("its extents need 432");
-}
-
-TEST_F(OnnxBeside, MustNotBeShared) {
-  for (int i = 0; i < 4; ++i) {
-    auto& copy = *model.model.mutable_graph()->add_initializer();
-    copy = model.tensor("w");
-    copy.set_name("w" + std::to_string(i));
-  }
-  expect_refused("share bytes");
-}
-
-TEST_F(OnnxBeside, AreNotReadOfBytes) {
-  EXPECT_THAT([&] { parse_onnx(model.bytes(), "bytes.onnx", "bytes"); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("has its data in another file")));
 }
 
 }  // namespace

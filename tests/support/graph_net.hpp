@@ -48,4 +48,49 @@ layers:
   - {name: loss, type: softmax_cross_entropy}
 )";
 
+/// A small net that multiplies maps, by gates and by one another, and that slices and shuffles channels.
+inline constexpr const char* kGatesNet = R"(name: gates
+input: {channels: 2, height: 9, width: 8}
+layers:
+  - {name: stem, type: conv, filters: 6, kernel: 3, pad: same}
+  - {name: stem_tanh, type: tanh}
+  - {name: mixed, type: shuffle_channels, groups: 3}
+  # One part of the channels passes by the other, which has a gate.
+  - {name: left, from: mixed, type: slice_channels, count: 2}
+  - {name: right, from: mixed, type: slice_channels, first: 2, count: 4}
+  - {name: r1, type: conv, filters: 4, kernel: 3, pad: same, bias: false, groups: 2}
+  - {name: r1_norm, type: batch_norm}
+  - {name: r1_silu, type: silu}
+  - {name: r_mean, type: global_average_pool}
+  - {name: r_down, type: conv, filters: 3, kernel: 1}
+  - {name: r_down_tanh, type: tanh}
+  - {name: r_up, type: conv, filters: 4, kernel: 1}
+  - {name: r_gate, type: sigmoid}
+  - {name: r_gated, from: [r_gate, r1_silu], type: multiply}
+  - {name: r2, type: conv, filters: 4, kernel: 1}
+  - {name: joined, from: [left, r2], type: concat}
+  - {name: mixed_again, type: shuffle_channels, groups: 2}
+  # A product of two convolutions and a gate.
+  - {name: p_mean, from: mixed_again, type: global_average_pool}
+  - {name: p_gate, type: conv, filters: 5, kernel: 1}
+  - {name: p1, from: mixed_again, type: conv, filters: 5, kernel: 1}
+  - {name: p2, from: mixed_again, type: conv, filters: 5, kernel: 3, pad: same}
+  - {name: p2_tanh, type: tanh}
+  - {name: product, from: [p1, p2_tanh, p_gate], type: multiply}
+  - {name: product_tanh, type: tanh}
+  - {name: pool, type: average_pool, kernel: 3, stride: 2, pad: 1, count_padding: true}
+  - {name: squares, from: [pool, pool], type: multiply}
+  - {name: sum, from: [squares, pool], type: add}
+  # Slices of what was joined, across its parts.
+  - {name: both, from: [sum, pool], type: concat}
+  - {name: both_front, from: both, type: slice_channels, count: 3}
+  - {name: both_back, from: both, type: slice_channels, first: 3, count: 7}
+  - {name: front, from: both_front, type: conv, filters: 4, kernel: 2}
+  - {name: back, from: both_back, type: conv, filters: 4, kernel: 2}
+  - {name: end, from: [front, back], type: add}
+  - {name: end_drop, type: dropout, rate: 0.25}
+  - {name: out, type: dense, units: 3}
+  - {name: loss, type: softmax_cross_entropy}
+)";
+
 }  // namespace convoy

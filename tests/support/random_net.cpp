@@ -93,6 +93,13 @@ class NetWriter {
   End pooling(const End& from) {
     if (std::min(from.height, from.width) < 4) return channelwise(from);
     const int stride = between(1, 2);
+    if (random_.below(3) == 0) {
+      End padded = layer(
+          from, fmt::format("average_pool, kernel: 3, stride: {}, pad: [1, 0, 0, 1], count_padding: true", stride));
+      padded.height = (from.height - 2) / stride + 1;
+      padded.width = (from.width - 2) / stride + 1;
+      return padded;
+    }
     End end = layer(
         from, fmt::format("{}, kernel: 2, stride: {}", random_.below(2) == 0 ? "max_pool" : "average_pool", stride));
     end.height = (from.height - 2) / stride + 1;
@@ -101,7 +108,7 @@ class NetWriter {
   }
 
   End block(const End& from) {
-    switch (random_.below(6)) {
+    switch (random_.below(10)) {
       case 0: {  // a residual block
         End inside = channelwise(convolution(from, from.channels, true));
         if (random_.below(2) == 0) inside = convolution(inside, from.channels, true);
@@ -121,9 +128,41 @@ class NetWriter {
         End padded = layer(from, fmt::format("pad_channels, before: {}, after: {}", between(0, 2), between(1, 2)));
         return channelwise(padded_channels(padded));
       }
-      case 4: return pooling(layer(from, fmt::format("response_norm, size: {}, alpha: 0.5", between(1, 4))));
+      case 4: {  // squeeze and excitation
+        End point = layer(from, "global_average_pool");
+        point.height = point.width = 1;
+        const End gate =
+            layer(convolution(channelwise(convolution(point, between(1, 4), true)), from.channels, true), "sigmoid");
+        if (random_.below(2) == 0) return join("multiply", from, gate);
+        return channelwise(join("multiply", convolution(from, from.channels, true), gate));
+      }
+      case 5: {  // a product
+        const int filters = between(1, 9);
+        const End other = random_.below(2) == 0 ? convolution(from, filters, true) : from;
+        return join("multiply", layer(convolution(from, other.channels, true), "tanh"), other);
+      }
+      case 6: return shuffle(from);
+      case 7: {  // a part of the channels passes by a convolution of the others
+        if (from.channels == 1) return channelwise(from);
+        const int passing = between(1, from.channels - 1);
+        const End one = slice(from, 0, passing);
+        const End other = convolution(slice(from, passing, from.channels - passing), between(1, 5), true);
+        const End joined = join("concat", random_.below(2) == 0 ? one : channelwise(one), other);
+        return random_.below(2) == 0 ? shuffle(joined) : channelwise(joined);
+      }
+      case 8: return pooling(layer(from, fmt::format("response_norm, size: {}, alpha: 0.5", between(1, 4))));
       default: return pooling(channelwise(convolution(from, between(1, 9), false)));
     }
+  }
+  End slice(const End& from, int first, int count) {
+    End part = layer(from, fmt::format("slice_channels, first: {}, count: {}", first, count));
+    part.channels = count;
+    return part;
+  }
+  End shuffle(const End& from) {
+    int groups = between(2, 4);
+    while (from.channels % groups != 0) --groups;
+    return layer(from, fmt::format("shuffle_channels, groups: {}", groups));
   }
   /// Follows channels of zeros with a convolution, which gives a number of channels that is known here again.
   End padded_channels(End padded) {

@@ -43,6 +43,18 @@ constexpr Pooling kAverage2{.kind = PoolKind::average};
 constexpr Pooling kMax3Overlapping{.kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad = {1, 1, 1, 1}};
 constexpr Pooling kAverage3Overlapping{
     .kind = PoolKind::average, .kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad = {1, 1, 1, 1}};
+constexpr Pooling kAverage3Padded{.kind = PoolKind::average_with_padding,
+                                  .kernel_h = 3,
+                                  .kernel_w = 3,
+                                  .stride_h = 2,
+                                  .stride_w = 2,
+                                  .pad = {1, 1, 1, 1}};
+constexpr Pooling kAveragePaddedRectangular{.kind = PoolKind::average_with_padding,
+                                            .kernel_h = 2,
+                                            .kernel_w = 3,
+                                            .stride_h = 1,
+                                            .stride_w = 2,
+                                            .pad = {0, 1, 1, 2}};
 constexpr Pooling kMaxRectangular{.kernel_h = 2, .kernel_w = 3, .stride_h = 1, .stride_w = 2, .pad = {0, 1, 1, 2}};
 
 Convolution without_bias(Convolution conv) {
@@ -67,6 +79,13 @@ StageCase weightless(std::string name, StageKind kind, const Sizes& sizes, std::
   stage.after = std::move(after);
   stage.norm = {.size = 5, .alpha = 0.5F, .beta = 0.75F, .k = 1.5F};
   return {std::move(name), {stage, filters, sizes.batch, true}};
+}
+
+StageCase shuffled(std::string name, const Sizes& sizes, int groups, std::vector<ChannelLayer> after,
+                   FilterRange filters) {
+  StageCase made = weightless(std::move(name), StageKind::shuffle, sizes, std::move(after), filters);
+  made.spec.stage.shuffle = groups;
+  return made;
 }
 
 std::vector<StageCase> cases_in_groups() {
@@ -131,6 +150,40 @@ std::vector<StageCase> cases_with_activations() {
       part("PartsOfGroupsWithGelu", {2, 12, 8, 8, 20}, in_groups(square(3, 1, 1), 4), {gelu, kMax2}, {3, 14}),
       weightless("ChannelsActivated", StageKind::channels, {3, 11, 9, 8, 0}, {hard_swish, norm, gelu, kAverage2},
                  {3, 5}),
+  };
+}
+
+/// Products and gates, averages that count padding, and shuffled channels.
+std::vector<StageCase> cases_with_gates() {
+  const auto relu = Activation::relu;
+  const Activation silu{Activation::Kind::silu};
+  const BatchNorm norm{.name = "norm", .epsilon = 0.01F, .momentum = 0.25F};
+  const Multiply product{};
+  const Multiply gate{.from = {}, .by_points = true};
+  return {
+      whole("Product", {2, 4, 7, 6, 5}, square(3, 1, 1), {product}),
+      whole("ProductAfterRelu", {2, 4, 7, 6, 20}, square(3, 1, 1), {relu, product, kMax2}),
+      whole("ProductsAndSums", {3, 5, 8, 8, 7}, square(3, 1, 1), {product, kMax2, Add{}, silu, product}),
+      whole("ProductAfterBatchNorm", {3, 16, 6, 6, 32}, without_bias(square(3, 1, 1)), {norm, relu, product, relu}),
+      whole("Gate", {2, 4, 7, 6, 5}, square(3, 1, 1), {gate}),
+      whole("GateOfPoints", {2, 4, 1, 1, 20}, square(1), {gate, relu}),
+      whole("GateBetween", {3, 16, 6, 6, 33}, without_bias(square(3, 1, 1)), {norm, silu, gate, Add{}, norm}),
+      whole("GateOfDepthwise", {2, 20, 7, 7, 20}, in_groups(without_bias(square(3, 2, 1)), 20), {norm, gate, silu}),
+      whole("GateThenPooling", {2, 5, 9, 9, 17}, square(3, 1, 1), {relu, gate, kAverage3Padded, gate}),
+      part("ShardWithProduct", {3, 5, 9, 9, 20}, without_bias(square(3)), {norm, product, relu, kMax2}, {7, 6}),
+      part("ShardWithGate", {3, 5, 9, 9, 20}, square(3), {relu, gate, kMax2, Dropout{0.25F, 1}}, {7, 6}),
+      part("PartsOfGroupsWithGates", {3, 12, 8, 8, 20}, in_groups(square(3, 1, 1), 4), {gate, relu, product}, {3, 14}),
+      weightless("ChannelsGated", StageKind::channels, {3, 11, 9, 8, 0}, {gate}, {0, 11}),
+      weightless("ChannelsOfBlocksGated", StageKind::channels, {2, 32, 6, 7, 0}, {gate, relu}, {0, 32}),
+      weightless("ChannelsOfAShardGated", StageKind::channels, {3, 11, 9, 8, 0}, {gate, product, norm}, {3, 5}),
+      whole("AveragePoolPadded", {2, 3, 11, 9, 6}, square(3, 1, 1), {relu, kAverage3Padded}),
+      whole("AveragePoolPaddedRectangular", {2, 3, 9, 10, 20}, square(3, 1, 1), {kAveragePaddedRectangular}),
+      weightless("ChannelsPooledPadded", StageKind::channels, {3, 11, 9, 8, 0}, {kAveragePaddedRectangular}, {3, 5}),
+      shuffled("Shuffle", {2, 12, 5, 6, 0}, 2, {}, {0, 12}),
+      shuffled("ShuffleOfAShard", {3, 12, 6, 6, 0}, 3, {relu, kMax2}, {4, 3}),
+      shuffled("ShuffleOfOneFilter", {2, 12, 5, 5, 0}, 4, {norm, gate}, {7, 1}),
+      shuffled("ShuffleOfOneGroup", {2, 7, 5, 5, 0}, 1, {relu}, {2, 4}),
+      shuffled("ShuffleOfGroupsOfOne", {2, 7, 5, 5, 0}, 7, {}, {1, 5}),
   };
 }
 
@@ -232,6 +285,7 @@ const std::vector<StageCase>& stage_cases() {
     std::vector<StageCase> all = make_cases();
     for (const StageCase& each : cases_in_groups()) all.push_back(each);
     for (const StageCase& each : cases_with_activations()) all.push_back(each);
+    for (const StageCase& each : cases_with_gates()) all.push_back(each);
     return all;
   }();
   return cases;

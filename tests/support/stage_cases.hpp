@@ -29,7 +29,7 @@ ShardSpec smooth_case(const std::string& name);
 ShardState random_state(const ShardSpec& spec);
 Tensor random_input(const ShardSpec& spec);
 Tensor random_output_gradient(const ShardSpec& spec);
-/// The maps that the case's Add layers add.
+/// The maps that the case's Add and Multiply layers take in.
 std::vector<Tensor> random_added(const ShardSpec& spec);
 
 /// Compares a device with the double-precision reference: forward in testing and training, gradients, three updates,

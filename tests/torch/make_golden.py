@@ -50,6 +50,7 @@ CASES = {
     "googlenet": ("googlenet", SIZE[80] + NO_DROPOUT["googlenet"] + TEN["googlenet"] + SLOW, 2),
     "vgg16e": ("vgg16e", SIZE[32] + NO_DROPOUT["vgg16e"] + TEN["vgg16e"] + SLOW, 2),
     "activations": ("../tests/torch/activations", [], 8),
+    "gates": ("../tests/torch/gates", [], 8),
 }
 STEPS = 10
 SAMPLES = 4

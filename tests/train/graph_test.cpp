@@ -21,6 +21,7 @@ constexpr int kBatch = 3;
 constexpr Pass kTraining{.training = true, .seed = 5};
 
 Net graph() { return parse_net(kGraphNet, "graph.yaml"); }
+Net gates() { return parse_net(kGatesNet, "gates.yaml"); }
 
 Tensor drawn(const Shape& shape, std::uint64_t stream) {
   Tensor tensor(shape);
@@ -99,9 +100,10 @@ class GraphOn {
   std::vector<ShardState> start_;
 };
 
-TEST(Graphs, AreCutIntoStagesThatReadOneAnother) {
+/// The stages of a net with what they read.
+std::string reads_in(const Net& net) {
   std::string text;
-  const std::vector<Stage> stages = cut(graph()).trunk;
+  const std::vector<Stage> stages = cut(net).trunk;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     text += stages[s].name + ":";
     for (const Sources& read : reads_of(stages, s)) {
@@ -117,7 +119,11 @@ TEST(Graphs, AreCutIntoStagesThatReadOneAnother) {
     }
     text += "\n";
   }
-  EXPECT_EQ(text,
+  return text;
+}
+
+TEST(Graphs, AreCutIntoStagesThatReadOneAnother) {
+  EXPECT_EQ(reads_in(graph()),
             "stem: ( images[0+2] )\n"
             "stem_norm: ( stem[0+6] )\n"
             "a1: ( stem_norm[0+6] )\n"
@@ -135,6 +141,32 @@ TEST(Graphs, AreCutIntoStagesThatReadOneAnother) {
             "e1: ( d1[0+3] d2[0+5] d3[0+7] )\n"
             "e2: ( d1[0+3] d2[0+5] d3[0+7] )\n"
             "e_drop: ( e2[0+15] e1[0+6] e1[0+6] )\n");
+}
+
+/// A gate belongs to the stage whose maps it multiplies only where nothing else reads these and the gate is there before.
+TEST(Graphs, WithGatesAreCutIntoStagesThatReadOneAnother) {
+  EXPECT_EQ(reads_in(gates()),
+            "stem: ( images[0+2] )\n"
+            "mixed: ( stem[0+6] )\n"
+            "r1: ( mixed[2+4] )\n"
+            "r_mean: ( r1[0+4] )\n"
+            "r_down: ( r_mean[0+4] )\n"
+            "r_up: ( r_down[0+3] )\n"
+            "r_gated: ( r1[0+4] ) ( r_up[0+4] )\n"
+            "r2: ( r_gated[0+4] )\n"
+            "mixed_again: ( mixed[0+2] r2[0+4] )\n"
+            "p_mean: ( mixed_again[0+6] )\n"
+            "p_gate: ( p_mean[0+6] )\n"
+            "p1: ( mixed_again[0+6] )\n"
+            "p2: ( mixed_again[0+6] ) ( p1[0+5] ) ( p_gate[0+5] )\n"
+            "squares: ( p2[0+5] ) ( p2[0+5] ) ( p2[0+5] )\n"
+            "front: ( squares[0+3] )\n"
+            "back: ( squares[3+2] p2[0+5] ) ( front[0+4] )\n");
+  const std::vector<Stage> stages = cut(gates()).trunk;
+  EXPECT_EQ(std::get<Multiply>(stages[6].after.at(0)), (Multiply{{{5, {0, 4}}}, true}));
+  EXPECT_EQ(std::get<Multiply>(stages[12].after.at(1)), (Multiply{{{11, {0, 5}}}, false}));
+  EXPECT_EQ(std::get<Multiply>(stages[12].after.at(2)), (Multiply{{{10, {0, 5}}}, true}));
+  EXPECT_EQ(stages[1].shuffle, 3);
 }
 
 TEST(Graphs, HaveAHeadOnEachOutput) {
@@ -157,8 +189,10 @@ TEST(Graphs, HaveAHeadOnEachOutput) {
   EXPECT_EQ(outputs_of(moved.trunk).back(), static_cast<int>(moved.trunk.size()) - 1);
 }
 
-TEST(Graphs, HaveTheGradientsOfCentralDifferences) {
-  GraphOn trunk("reference64");
+class GraphGradients : public testing::TestWithParam<const char*> {};
+
+TEST_P(GraphGradients, AreThoseOfCentralDifferences) {
+  GraphOn trunk("reference64", parse_net(GetParam(), "net.yaml"));
   const std::vector<ShardState> gradients = trunk.gradients();
   for (std::size_t s = 0; s < gradients.size(); ++s) {
     const std::vector<ParameterSpec> specs = parameters_of(trunk.stages()[s], trunk.stages()[s].conv.filters);
@@ -173,14 +207,15 @@ TEST(Graphs, HaveTheGradientsOfCentralDifferences) {
   }
 }
 
-TEST(Graphs, AgreeOnAllDevices) {
-  GraphOn reference("reference64");
+TEST_P(GraphGradients, AgreeOnAllDevices) {
+  const Net net = parse_net(GetParam(), "net.yaml");
+  GraphOn reference("reference64", net);
   const Tensor maps = reference.maps();
   const std::vector<ShardState> gradients = reference.gradients();
   for (const DeviceRow& row : list_devices()) {
     if (!row.unusable.empty() || row.name.starts_with("reference")) continue;
     SCOPED_TRACE(row.name);
-    GraphOn other(row.name);
+    GraphOn other(row.name, net);
     const Tensor got = other.maps();
     for (std::size_t i = 0; i < maps.size(); ++i) ASSERT_NEAR(got.data()[i], maps.data()[i], 2e-5) << i;
     const std::vector<ShardState> theirs = other.gradients();
@@ -195,6 +230,9 @@ TEST(Graphs, AgreeOnAllDevices) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Nets, GraphGradients, testing::Values(kGraphNet, kGatesNet),
+                         [](const auto& info) { return info.index == 0 ? "Graph" : "Gates"; });
 
 class ShippedNets : public testing::TestWithParam<Shipped> {};
 

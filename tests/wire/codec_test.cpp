@@ -22,8 +22,11 @@ Stage sample_stage() {
           .after = {Activation{Activation::Kind::leaky_relu, 0.125F},
                     Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3},
                     BatchNorm{.name = "norm1", .epsilon = 0.5F, .momentum = 0.25F},
-                    Activation{Activation::Kind::clip, -0.5F, 6.0F}, Activation{Activation::Kind::gelu}},
-          .moments = 2};
+                    Activation{Activation::Kind::clip, -0.5F, 6.0F}, Activation{Activation::Kind::gelu},
+                    Multiply{{{Source::kZeros, {0, 7}}}, true},
+                    Pooling{.kind = PoolKind::average_with_padding, .kernel_h = 1, .kernel_w = 1}},
+          .moments = 2,
+          .shuffle = 3};
 }
 
 /// The stage after sample_stage() in a trunk.
