@@ -39,6 +39,8 @@ class Batches {
   /// of samples that are images of the set; those after them are black. Throws Error naming a photograph that cannot be
   /// decoded.
   int fill(int epoch, int index, Images& images, std::vector<int>& labels) const;
+  /// The numbers, in the set, of the images of that batch.
+  std::vector<int> numbers(int epoch, int index) const { return images_of({epoch, index}); }
 
  private:
   /// The epoch and index of a batch.

@@ -53,6 +53,9 @@ int run(int argc, char** argv) {
                                      chosen, convoy::import_command);
   add_command<convoy::ExportOptions>(app, "export", "make an ONNX model from a net file and weights", chosen,
                                      convoy::export_command);
+  add_command<convoy::EnsembleOptions>(app, "ensemble",
+                                       "test several trained nets as one, name classes with them, or export them",
+                                       chosen, convoy::ensemble_command);
   add_command<convoy::KeyOptions>(app, "key", "print the key with which slaves join", chosen, convoy::key_command);
   if (const auto code = convoy::parse_command_line(app, "convoy-master", argc, argv)) return *code;
   return chosen.front()();

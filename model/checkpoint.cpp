@@ -274,6 +274,13 @@ void write_weights(const std::string& file, const Cut& cut, const ModelState& mo
                     {{"format", "pt"}, {"net", net.name}});  // "pt" marks PyTorch's row-major layout
 }
 
+void write_snapshot(const std::string& file, const Cut& cut, const ModelState& model, const Net& net, int cycle,
+                    int epoch) {
+  write_safetensors(
+      file, finite_views(cut, model, false, file),
+      {{"format", "pt"}, {"net", net.name}, {"cycle", std::to_string(cycle)}, {"epoch", std::to_string(epoch)}});
+}
+
 void write_best(const std::string& file, const Cut& cut, const ModelState& model, const Net& net,
                 const BestEpoch& best) {
   write_safetensors(file, finite_views(cut, model, false, file),

@@ -69,6 +69,10 @@ struct TrainingState {
 /// Writes the weights without the optimizer's moments, for tests, other programs and further training. The file is
 /// written whole or not at all.
 void write_weights(const std::string& file, const Cut& cut, const ModelState& model, const Net& net);
+/// The same for the weights at the end of a cycle of the schedule `snapshots`, with the numbers of the cycle and of the epoch, both
+/// from 1.
+void write_snapshot(const std::string& file, const Cut& cut, const ModelState& model, const Net& net, int cycle,
+                    int epoch);
 /// Reads weights from a file of weights or a checkpoint. Throws Error naming the file and the tensor that is missing,
 /// superfluous, or of a shape other than the net's.
 ModelState read_weights(const std::string& file, const Cut& cut);

@@ -7,6 +7,7 @@
 #include "core/random.hpp"
 #include "kernels/host/activation.hpp"
 #include "kernels/host/matmul.hpp"
+#include "model/taught_loss.hpp"
 
 namespace convoy {
 namespace {
@@ -171,19 +172,21 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass, SampleRange samp
 }
 
 template <class T>
-BatchLoss Head<T>::loss(const std::vector<int>& labels, int count, SampleRange samples) {
-  invariant(static_cast<int>(labels.size()) >= count && count <= batch_, "there is a label for each counted sample");
+BatchLoss Head<T>::loss(const Labels& labels, int count, SampleRange samples) {
+  invariant(static_cast<int>(labels.classes.size()) >= count && count <= batch_,
+            "there is a label for each counted sample");
   const BasicTensor<T>& outputs = value(steps_.size());
   BasicTensor<T>& gradient = slopes_.back();
   std::ranges::fill(rows_of(gradient, samples), T{0});
   BatchLoss loss;
   for (int n = samples.first; n < std::min(count, samples.first + samples.count); ++n) {
-    const int label = labels[n];
+    const int label = labels.classes[static_cast<std::size_t>(n)];
     const auto row = outputs.sample(n);
     const auto slope_row = gradient.sample(n);
     invariant(label >= 0 && label < static_cast<int>(row.size()), "labels lie within the classes");
-    loss.sum +=
+    const double hard =
         softmax_ ? cross_entropy<T>(row, label, label_smoothing_, slope_row) : squared_error<T>(row, label, slope_row);
+    loss.sum += labels.taught() ? taught_loss<T>(row, labels.soft.sample(n), labels, hard, slope_row) : hard;
     for (T& value : slope_row) value *= static_cast<T>(loss_weight_ / count);
     if (index_of_largest<T>(row) == label) ++loss.correct;
   }

@@ -7,6 +7,7 @@
 
 #include "core/shard_state.hpp"
 #include "core/tensor.hpp"
+#include "model/labels.hpp"
 #include "nets/graph/net.hpp"
 
 namespace convoy {
@@ -48,10 +49,10 @@ class Head {
   const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass, SampleRange samples);
   const BasicTensor<T>& forward(const BasicTensor<T>& maps, const Pass& pass) { return forward(maps, pass, all()); }
   /// Returns the unweighted loss of the last forward's outputs, over those of `samples` that are among the first
-  /// `count` of the batch. Prepares for backward the gradient of the mean over `count` samples. labels.size() must be
-  /// at least count.
-  BatchLoss loss(const std::vector<int>& labels, int count, SampleRange samples);
-  BatchLoss loss(const std::vector<int>& labels, int count) { return loss(labels, count, all()); }
+  /// `count` of the batch. Prepares for backward the gradient of the mean over `count` samples. There must be at least `count`
+  /// labels. With a teacher's probabilities the loss is taught_loss(), in which softmax_cross_entropy is the hard loss.
+  BatchLoss loss(const Labels& labels, int count, SampleRange samples);
+  BatchLoss loss(const Labels& labels, int count) { return loss(labels, count, all()); }
   /// Returns the gradient of the mean loss, times the loss's weight, by the maps, in the maps' shape; `samples` of it
   /// are filled in. Without input_gradient the result is zero. Call it after loss().
   const BasicTensor<T>& backward(SampleRange samples);

@@ -28,7 +28,7 @@ void Heads::forward(const std::vector<const Tensor*>& maps, const Pass& pass, Sa
   }
 }
 
-BatchLoss Heads::loss(const std::vector<int>& labels, int count, SampleRange samples) {
+BatchLoss Heads::loss(const Labels& labels, int count, SampleRange samples) {
   BatchLoss loss;
   for (std::size_t i = all_ ? 0 : heads_.size() - 1; i < heads_.size(); ++i) {
     loss = heads_[i].loss(labels, count, samples);

@@ -27,8 +27,8 @@ class Heads {
   void forward(const std::vector<const Tensor*>& maps, const Pass& pass, SampleRange samples);
   void forward(const std::vector<const Tensor*>& maps, const Pass& pass) { forward(maps, pass, heads_.front().all()); }
   /// Returns the loss of the main head. Prepares the gradients of all heads that ran forward, for backward.
-  BatchLoss loss(const std::vector<int>& labels, int count, SampleRange samples);
-  BatchLoss loss(const std::vector<int>& labels, int count) { return loss(labels, count, heads_.front().all()); }
+  BatchLoss loss(const Labels& labels, int count, SampleRange samples);
+  BatchLoss loss(const Labels& labels, int count) { return loss(labels, count, heads_.front().all()); }
   /// The outputs of the main head before its loss, (batch, classes).
   const Tensor& outputs() const { return *outputs_; }
   /// The gradients of the weighted sum of all losses by the trunk's outputs, one for each head.

@@ -11,12 +11,12 @@ AsyncLearner::AsyncLearner(std::vector<std::unique_ptr<Replica>> replicas, const
   if (bound_) at_once_ = std::min(at_once_, *bound_ + 1);
 }
 
-BatchLoss AsyncLearner::accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) {
+BatchLoss AsyncLearner::accumulate(const Images& images, const Labels& labels, const Pass& pass) {
   give(images, labels, pass);
   return take();
 }
 
-void AsyncLearner::give(const Images& images, const std::vector<int>& labels, const Pass& pass) {
+void AsyncLearner::give(const Images& images, const Labels& labels, const Pass& pass) {
   invariant(static_cast<int>(flights_.size()) < at_once_, "no more batches are given than are computed at once");
   Flight& flight = flights_.emplace_back();
   flight.task = tasks_given_++;

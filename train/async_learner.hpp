@@ -23,9 +23,9 @@ class AsyncLearner : public ServerLearner {
   AsyncLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts,
                std::optional<int> bound, int threads = 0, std::optional<HeadPace> pace = {});
 
-  BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) override;
+  BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override;
   int ahead() const override { return at_once_ - 1; }
-  void give(const Images& images, const std::vector<int>& labels, const Pass& pass) override;
+  void give(const Images& images, const Labels& labels, const Pass& pass) override;
   BatchLoss take() override;
   std::optional<long> staleness() const override { return staleness_; }
   void apply(const UpdateStep& step, const Progress& after) override;

@@ -7,7 +7,7 @@ namespace convoy {
 NetLearner::NetLearner(Trunk& trunk, const Cut& cut, int batch, int threads, std::optional<HeadPace> pace)
     : trunk_(&trunk), heads_(cut, batch, threads, std::move(pace)) {}
 
-BatchLoss NetLearner::accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) {
+BatchLoss NetLearner::accumulate(const Images& images, const Labels& labels, const Pass& pass) {
   BatchLoss loss;
   step_ = pass.step;
   trunk_->begin(images, pass);
@@ -42,7 +42,7 @@ const Tensor& NetLearner::outputs(const Images& images) {
   return heads_.outputs();
 }
 
-BatchLoss NetLearner::test_loss(const std::vector<int>& labels, int count) { return heads_.loss(labels, count); }
+BatchLoss NetLearner::test_loss(const Labels& labels, int count) { return heads_.loss(labels, count); }
 
 std::shared_ptr<const ModelState> NetLearner::state() {
   return std::make_shared<const ModelState>(ModelState{trunk_->snapshot(), heads_.states()});

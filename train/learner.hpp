@@ -35,16 +35,16 @@ class Learner {
  public:
   virtual ~Learner() = default;
 
-  /// Runs forward pass, loss and backward pass of a training batch. `labels` has a class for each image. The learner keeps the gradients of the mean loss; they
-  /// replace the gradients of the batch before.
-  virtual BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) = 0;
+  /// Runs forward pass, loss and backward pass of a training batch. `labels` has those of each image. The learner keeps
+  /// the gradients of the mean loss; they replace the gradients of the batch before.
+  virtual BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) = 0;
 
   // The training loop calls give() and take() in the place of accumulate(), so that a learner can compute several batches at
   // once.
   /// How many batches the learner wants to have beyond the one of the next update.
   virtual int ahead() const { return 0; }
   /// Gives the learner a batch. The caller must not give more than ahead() + 1 batches before it calls take().
-  virtual void give(const Images& images, const std::vector<int>& labels, const Pass& pass) {
+  virtual void give(const Images& images, const Labels& labels, const Pass& pass) {
     loss_ = accumulate(images, labels, pass);
   }
   /// Returns the loss of a batch that was given and whose gradients are now those of the learner, not necessarily the
@@ -69,7 +69,7 @@ class Learner {
   /// since the last state() or load().
   virtual const Tensor& outputs(const Images& images) = 0;
   /// The loss in testing over the first `count` images of the last outputs().
-  virtual BatchLoss test_loss(const std::vector<int>& labels, int count) = 0;
+  virtual BatchLoss test_loss(const Labels& labels, int count) = 0;
 
   /// Whether the learner has one model, which state(), outputs() and a checkpoint need. Several copies of the net that train by
   /// themselves are none until they are joined; the training loop goes on until they are before it saves, tests or ends.
@@ -103,13 +103,13 @@ class NetLearner : public Learner {
   Trunk& trunk() { return *trunk_; }
   Heads& heads() { return heads_; }
 
-  BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) override;
+  BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override;
   double gradient_squares() override;
   void apply(const UpdateStep& step, const Progress& after = {}) override;
   void settle() override { trunk_->settle(); }
   std::optional<Broken> broken() const override;
   const Tensor& outputs(const Images& images) override;
-  BatchLoss test_loss(const std::vector<int>& labels, int count) override;
+  BatchLoss test_loss(const Labels& labels, int count) override;
   std::shared_ptr<const ModelState> state() override;
   void load(TrainingState from) override;
   std::vector<MemberTime> take_times() override { return trunk_->take_times(); }

@@ -5,7 +5,7 @@
 
 namespace convoy {
 
-BatchLoss LocalStepsLearner::accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) {
+BatchLoss LocalStepsLearner::accumulate(const Images& images, const Labels& labels, const Pass& pass) {
   std::vector<Replica::Task> tasks = tasks_of(images, labels, pass);
   invariant(tasks.size() == replica_count(), "a step has a batch for each replica");
   std::vector<BatchLoss> losses(tasks.size());

@@ -38,7 +38,7 @@ class LocalStepsLearner : public ReplicaLearner {
 
   /// `images` and `labels` have a batch for each replica, one after another. The loss is that of the replicas that have slaves,
   /// as if all images had the same.
-  BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) override;
+  BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override;
   /// Gradients cannot be clipped by their norm, since each replica has its own.
   double gradient_squares() override;
   void apply(const UpdateStep& step, const Progress& after) override;

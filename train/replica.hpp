@@ -38,7 +38,7 @@ class Replica {
     /// if it has to do the task again.
     std::function<std::shared_ptr<const ModelState>()> weights;
     Images images;
-    std::vector<int> labels = {};  ///< a class for each image, in training
+    Labels labels = {};  ///< of each image, in training
     Pass pass;
     /// In training: the replica computes with its own weights, if it has trained from the given ones, and keeps the gradients
     /// for update().

@@ -37,8 +37,7 @@ void ReplicaLearner::transfer_in_turns() {
   for (const auto& each : replicas_) each->wait_for(semaphore_);
 }
 
-std::vector<Replica::Task> ReplicaLearner::tasks_of(const Images& images, const std::vector<int>& labels,
-                                                    const Pass& pass) {
+std::vector<Replica::Task> ReplicaLearner::tasks_of(const Images& images, const Labels& labels, const Pass& pass) {
   std::vector<Replica::Task> tasks;
   Shape shape = images.shape();
   shape.n = batch_;
@@ -46,10 +45,7 @@ std::vector<Replica::Task> ReplicaLearner::tasks_of(const Images& images, const 
     Replica::Task task{
         .weights = [this] { return weights(); }, .images = {Pixels(shape), images.scales}, .pass = pass_of(pass, part)};
     std::ranges::copy(images.pixels.samples(part * batch_, batch_), task.images.pixels.data());
-    if (pass.training) {
-      const auto first = labels.begin() + part * batch_;
-      task.labels.assign(first, first + batch_);
-    }
+    if (pass.training) task.labels = labels.part(part * batch_, batch_);
     tasks.push_back(std::move(task));
   }
   return tasks;
@@ -141,7 +137,7 @@ const TrainingState* ServerLearner::kept() const {
 
 // ---- join ----------------------------------------------------------------------------------------------------------
 
-BatchLoss JoinLearner::accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) {
+BatchLoss JoinLearner::accumulate(const Images& images, const Labels& labels, const Pass& pass) {
   step_ = pass.step;
   std::vector<Replica::Task> tasks = tasks_of(images, labels, pass);
   const std::size_t wanted = tasks.size() - static_cast<std::size_t>(backups_);

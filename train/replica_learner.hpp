@@ -21,7 +21,7 @@ class ReplicaLearner : public Learner {
   void transfer_in_turns();
   /// `images` are as many as the batches of all replicas.
   const Tensor& outputs(const Images& images) override;
-  BatchLoss test_loss(const std::vector<int>& labels, int count) override { return heads_.loss(labels, count); }
+  BatchLoss test_loss(const Labels& labels, int count) override { return heads_.loss(labels, count); }
   std::vector<MemberTime> take_times() override;
 
  protected:
@@ -49,7 +49,7 @@ class ReplicaLearner : public Learner {
   /// Drops the results of all tasks that are not done yet. Their replicas are free once they are done.
   void drop_tasks();
   /// The tasks for parts of the images, one for each batch.
-  std::vector<Replica::Task> tasks_of(const Images& images, const std::vector<int>& labels, const Pass& pass);
+  std::vector<Replica::Task> tasks_of(const Images& images, const Labels& labels, const Pass& pass);
 
  private:
   Semaphore semaphore_;
@@ -110,7 +110,7 @@ class JoinLearner : public ServerLearner {
       : ServerLearner(std::move(replicas), cut, batch, parts, threads, std::move(pace)), backups_(backups) {}
 
   /// `images` and `labels` are those of all batches of the step, one batch after another.
-  BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) override;
+  BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override;
 
  private:
   int backups_;

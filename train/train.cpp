@@ -23,7 +23,7 @@ std::uint64_t dropout_seed(std::uint64_t seed, long step) {
 
 }  // namespace
 
-BatchLoss train_step(Learner& learner, const Images& images, const std::vector<int>& labels, const Pass& pass,
+BatchLoss train_step(Learner& learner, const Images& images, const Labels& labels, const Pass& pass,
                      const std::function<UpdateStep(double gradient_norm)>& update,
                      const std::function<Progress(const BatchLoss&)>& after) {
   learner.give(images, labels, pass);
@@ -41,11 +41,11 @@ BatchLoss finish_step(Learner& learner, bool clips, const std::function<UpdateSt
 
 Evaluation evaluate(Learner& learner, const Batches& batches, const AfterBatch& after_batch) {
   Images images = batches.blank();
-  std::vector<int> labels;
+  Labels labels;
   BatchLoss sum;
   Evaluation found;
   for (int i = 0; i < batches.count(); ++i) {
-    const int valid = batches.fill(0, i, images, labels);
+    const int valid = batches.fill(0, i, images, labels.classes);
     const Tensor& outputs = learner.outputs(images);
     const BatchLoss loss = learner.test_loss(labels, valid);
     sum.sum += loss.sum;
@@ -58,7 +58,7 @@ Evaluation evaluate(Learner& learner, const Batches& batches, const AfterBatch& 
           fmt::format("the loss over test images {} to {} is {}: the net computes values that are infinite or NaN",
                       found.images - valid + 1, found.images, loss.sum / valid));
     }
-    if (after_batch && !after_batch(found, {outputs, labels, valid})) break;
+    if (after_batch && !after_batch(found, {outputs, labels.classes, valid})) break;
   }
   return found;
 }
@@ -115,6 +115,7 @@ class Loop {
   /// A step, or the test after an epoch; true when nothing is left to do.
   bool advance() {
     if (finished_) {
+      save_snapshot();
       test_epoch();
       return false;
     }
@@ -141,7 +142,7 @@ class Loop {
     add_times(learner_.take_times(), outcome_.times);  // of the last update
     expect_unbroken();
     save_({model, progress()});
-    if (finished_ && training_.save_best) ended_ = model;
+    if (finished_ && (training_.save_best || training_.save_snapshot)) ended_ = model;
   }
 
   /// Saves what the learner has kept since the last checkpoint, when it cannot go on.
@@ -221,7 +222,8 @@ class Loop {
                       .seed = dropout_seed(training_.seed, step),
                       .squares = training_.net.training.clip > 0.0,
                       .step = step + 1};
-      training_.training.fill(at.epoch, given_, images_, labels_);
+      training_.training.fill(at.epoch, given_, images_, labels_.classes);
+      if (training_.teach) training_.teach(at.epoch, given_, images_, labels_);
       learner_.give(images_, labels_, pass);
       ++given_;
     }
@@ -277,6 +279,14 @@ class Loop {
     outcome_.staleness->most = std::max(outcome_.staleness->most, staleness);
   }
 
+  /// At the end of a cycle of the schedule. An epoch that is repeated after a loss of members saves the same once more.
+  void save_snapshot() {
+    const int epoch = finished_->epoch + 1;
+    const int cycle = cycle_ending_at(training_.net.training, epoch);
+    if (cycle == 0 || !training_.save_snapshot) return;
+    training_.save_snapshot(cycle, epoch, ended_ ? *ended_ : *learner_.state());
+  }
+
   void test_epoch() {
     const Progress& finished = *finished_;
     const double seen = static_cast<double>(finished.batch) * images_.shape().n;
@@ -319,7 +329,7 @@ class Loop {
   const Observers& observers_;
   const Save& save_;
   Images images_;
-  std::vector<int> labels_;
+  Labels labels_;
   Outcome outcome_;
   std::optional<Progress> finished_;         ///< the end of an epoch that is still to be tested
   std::shared_ptr<const ModelState> ended_;  ///< the model at the end of that epoch

@@ -14,7 +14,7 @@ namespace convoy {
 /// Does a training step on one batch: forward pass, loss, backward pass, update. `update` returns the optimizer's step
 /// for the norm of all gradients, which is 0 unless pass.squares is set. `after` returns the progress of training after
 /// a step with the given loss. Throws the errors of the learner's calls.
-BatchLoss train_step(Learner& learner, const Images& images, const std::vector<int>& labels, const Pass& pass,
+BatchLoss train_step(Learner& learner, const Images& images, const Labels& labels, const Pass& pass,
                      const std::function<UpdateStep(double gradient_norm)>& update,
                      const std::function<Progress(const BatchLoss&)>& after = {});
 
@@ -53,6 +53,10 @@ struct Training {
   std::function<EnergyReport(const std::vector<MemberTime>& times, double seconds)> energy = {};
   /// The best epoch before training was resumed from a checkpoint.
   BestEpoch best = {};
+  /// Adds what a teacher says of the images of a batch to their labels.
+  std::function<void(int epoch, int index, const Images&, Labels&)> teach = {};
+  /// Called at the end of a cycle of the schedule `snapshots`, with the number of the cycle and that of the epoch, both from 1.
+  std::function<void(int cycle, int epoch, const ModelState&)> save_snapshot = {};
   /// Called when the test accuracy of an epoch is higher than in all epochs before.
   std::function<void(const BestEpoch&, const ModelState&)> save_best = {};
 };

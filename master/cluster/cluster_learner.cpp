@@ -20,7 +20,7 @@ auto ClusterLearner::guarded(const Call& call) {
   throw Rewound(kept_.progress);
 }
 
-BatchLoss ClusterLearner::accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) {
+BatchLoss ClusterLearner::accumulate(const Images& images, const Labels& labels, const Pass& pass) {
   return guarded([&] {
     if (cluster_.members_change()) regroup();
     return net_.accumulate(images, labels, pass);

@@ -17,13 +17,13 @@ class ClusterLearner : public Learner {
   /// the time between two snapshots; 0 derives it from their measured cost. The cluster must outlive the learner.
   ClusterLearner(Cluster& cluster, const Cut& cut, int batch, int threads, double snapshot_seconds = 0.0);
 
-  BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) override;
+  BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override;
   double gradient_squares() override;
   void apply(const UpdateStep& step, const Progress& after) override;
   void settle() override;
   std::optional<Broken> broken() const override { return net_.broken(); }
   const Tensor& outputs(const Images& images) override;
-  BatchLoss test_loss(const std::vector<int>& labels, int count) override { return net_.test_loss(labels, count); }
+  BatchLoss test_loss(const Labels& labels, int count) override { return net_.test_loss(labels, count); }
   std::shared_ptr<const ModelState> state() override;
   void load(TrainingState from) override;
   const TrainingState* kept() const override { return kept_.model ? &kept_ : nullptr; }

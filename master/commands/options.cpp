@@ -26,9 +26,8 @@ CLI::Option* add_set_option(CLI::App& command, std::vector<std::string>& set) {
 
 namespace {
 
-/// Defines the options for the fields of the net, the device and the output.
-void define_net_settings(CLI::App& command, NetOptions& options) {
-  add_set_option(command, options.set);
+/// Defines the options for the device, the batch and the output.
+void define_machine(CLI::App& command, NetOptions& options) {
   define_device_options(command, options.device, options.device_options,
                         "device of this machine; convoy-slave --list-devices lists them");
   command.add_option("--batch", options.batch, "images in a step (default: the net file's)")
@@ -43,6 +42,12 @@ void define_net_settings(CLI::App& command, NetOptions& options) {
   command.add_option("--format", options.format, "text for people, or json for programs: one JSON object on each line")
       ->check(one_of({"text", "json"}))
       ->capture_default_str();
+}
+
+/// Defines the options for the fields of the net, the device and the output.
+void define_net_settings(CLI::App& command, NetOptions& options) {
+  add_set_option(command, options.set);
+  define_machine(command, options);
 }
 
 /// Defines the net, and the options for its fields, the device and the output.
@@ -266,6 +271,12 @@ void define(CLI::App& command, TrainOptions& options) {
       ->allow_extra_args(false);
   define_replicas(command, options);
   define_resume(command, options);
+}
+
+void define_running(CLI::App& command, NetOptions& net, ClusterOptions& cluster) {
+  define_machine(command, net);
+  define_data(command, net);
+  define(command, cluster);
 }
 
 void define(CLI::App& command, TestOptions& options) {

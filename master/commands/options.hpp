@@ -9,6 +9,7 @@
 
 #include "data/dataset.hpp"
 #include "devices/registry.hpp"
+#include "nets/graph/combination.hpp"
 #include "plan/step_energy.hpp"
 #include "train/outer_step.hpp"
 
@@ -151,6 +152,21 @@ struct ExportOptions {
   bool force = false;  ///< whether to overwrite it
 };
 
+struct EnsembleOptions {
+  NetOptions net;  ///< without net file and overrides
+  ClusterOptions cluster;
+  std::vector<std::string> members;  ///< see read_member()
+  Combination how = Combination::probabilities;
+  std::vector<std::string> images;  ///< image files, or folders of them; if empty, the ensemble is tested
+  std::string out;                  ///< ONNX file to write instead; may be empty
+  bool force = false;               ///< whether to overwrite it
+  int top = 5;                      ///< number of classes to print for each image
+  // Whether the command line gives them; otherwise those of the members' runs are taken.
+  bool has_data = false;
+  bool has_corrupt = false;
+  bool has_seed = false;
+};
+
 struct KeyOptions {
   std::string action;                   ///< "add", "list", "revoke" or "shared"; empty to print the key for all slaves
   std::string name;                     ///< name of the slave, or "on" or "off" for `shared`
@@ -167,6 +183,9 @@ void define(CLI::App& command, PlanOptions& options);
 void define(CLI::App& command, PredictOptions& options);
 void define(CLI::App& command, ImportOptions& options);
 void define(CLI::App& command, ExportOptions& options);
+void define(CLI::App& command, EnsembleOptions& options);
+/// Defines the options for the data, the device, the output and the slaves, for commands that read no net file.
+void define_running(CLI::App& command, NetOptions& net, ClusterOptions& cluster);
 /// Defines the options that train and search have in common.
 void define_training(CLI::App& command, TrainOptions& options);
 /// Removes the options for slaves from those of a run if the command line now has --slaves 0.
@@ -187,6 +206,7 @@ int plan_command(const PlanOptions& options);
 int predict_command(const PredictOptions& options);
 int import_command(const ImportOptions& options);
 int export_command(const ExportOptions& options);
+int ensemble_command(const EnsembleOptions& options);
 int key_command(const KeyOptions& options);
 
 }  // namespace convoy

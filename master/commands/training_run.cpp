@@ -20,7 +20,8 @@ namespace {
 /// A text of all settings that must be equal for a run to go on from a checkpoint.
 std::string fingerprint(const Net& net, const TrainOptions& options) {
   Net training_only = net;
-  training_only.training.epochs = 0;  // the number of epochs may change
+  // The number of epochs may change, unless the cycles of the learning rate have their length by it.
+  if (net.training.cycles == 0) training_only.training.epochs = 0;
   training_only.training.patience = 0;
   training_only.class_names.clear();  // config.yaml has class names and scales, unlike the net file
   training_only.scales.clear();
@@ -97,7 +98,7 @@ std::string paced_device(const NetOptions& options) { return is_paced(options.de
 
 TrainingRun::TrainingRun(const TrainOptions& options, const std::string& command_line, Parts parts)
     : options_(options),
-      net_(load_net(options)),
+      net_(with_absolute_teachers(load_net(options))),
       cut_(cut(net_)),
       data_(parts.data ? std::move(parts.data) : opened(options, net_)),
       observers_(std::move(parts.observers)),
@@ -118,6 +119,8 @@ TrainingRun::TrainingRun(const TrainOptions& options, const std::string& command
   training_ = std::make_unique<Batches>(*data_, Part::training, batch, options.net.seed, net_.augment, net_.scales);
   const int tested = net_.training.batch * replicas_of(options);  // replicas share a test
   test_ = std::make_unique<Batches>(*data_, Part::test, tested, options.net.seed, Augmentation{}, net_.scales);
+  teachers_ = std::make_unique<Teachers>(net_, options_.net, batch);
+  fingerprint_ += teachers_->fingerprint();
   start_ = initial();
   const bool there = !options.out.empty() && std::filesystem::exists(options.out);
   const std::string folder = options.resume ? options.out : make_run_folder(options.out, net_.name);
@@ -140,6 +143,10 @@ RungEnd TrainingRun::run_rung() {
 
 int TrainingRun::run() {
   const std::atomic<bool>& stop = catch_stop_signals();
+  if (!teachers_->begin(*data_, observers_, stop)) {
+    end({.how = "interrupted", .text = "interrupted while the teacher computed", .go_on = ""});
+    return kInterrupted;
+  }
   const auto team = Team::assemble(options_, net_, cut_, observers_, stop);
   if (!team) {
     end({.how = "interrupted", .text = "interrupted while waiting for slaves", .go_on = ""});
@@ -228,9 +235,17 @@ int TrainingRun::train_and_end(Team& team, const std::atomic<bool>& stop) {
                         },
                     .best = options_.resume ? files_->best_before() : BestEpoch{},
                     .save_best = {}};
+  if (teachers_->any()) {
+    training.teach = [&](int epoch, int index, const Images& images, Labels& labels) {
+      teachers_->teach(*training_, epoch, index, images, labels);
+    };
+  }
   Save save;
   if (paced_.empty()) {
     training.save_best = [&](const BestEpoch& best, const ModelState& model) { files_->try_to_save_best(best, model); };
+    training.save_snapshot = [&](int cycle, int epoch, const ModelState& model) {
+      files_->try_to_save_snapshot(cycle, epoch, model);
+    };
     save = [&](const TrainingState& state) { files_->try_to_save(saved(team, state)); };
   }
   const std::unique_ptr<Learner> learner = team.make_learner();
@@ -241,6 +256,7 @@ int TrainingRun::train_and_end(Team& team, const std::atomic<bool>& stop) {
     } else {
       files_->keep("plan.json", to_json(team.plan()));
     }
+    keep_missed_snapshot();
     const Outcome outcome = train(training, *learner, std::move(start_), observers_, save);
     if (rung_ != nullptr) {
       *rung_ = {.interrupted = outcome.interrupted, .steps = outcome.steps};
@@ -274,6 +290,14 @@ int TrainingRun::train_and_end(Team& team, const std::atomic<bool>& stop) {
     team.dismiss("the run ended: " + std::string(error.what()));
     throw;
   }
+}
+
+/// A run that ended between the checkpoint at the end of a cycle and the snapshot of it has the weights in the checkpoint.
+void TrainingRun::keep_missed_snapshot() {
+  const Progress& at = start_.progress;
+  if (!paced_.empty() || at.epoch == 0 || at.batch > 0) return;
+  const int cycle = cycle_ending_at(net_.training, at.epoch);
+  if (cycle > 0 && !files_->has_snapshot(cycle)) files_->try_to_save_snapshot(cycle, at.epoch, *start_.model);
 }
 
 /// Names the last checkpoint, and the command that trains on from its weights.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "data/dataset.hpp"
+#include "master/commands/teachers.hpp"
 #include "master/commands/team.hpp"
 #include "master/report/energy_watch.hpp"
 #include "master/report/run_files.hpp"
@@ -53,6 +54,7 @@ class TrainingRun {
   void announce(const Team& team);
   SavedState saved(const Team& team, const TrainingState& state) const;
   int train_and_end(Team& team, const std::atomic<bool>& stop);
+  void keep_missed_snapshot();
   std::string after_divergence() const;
   RunEnd end_of(const Outcome& outcome, long verified) const;
   std::string go_on() const;
@@ -71,6 +73,7 @@ class TrainingRun {
   std::string fingerprint_;
   std::unique_ptr<Batches> training_;
   std::unique_ptr<Batches> test_;
+  std::unique_ptr<Teachers> teachers_;
   TrainingState start_;
   std::unique_ptr<RunFiles> files_;
   std::string go_on_;

@@ -111,6 +111,26 @@ void RunFiles::try_to_save_best(const BestEpoch& best, const ModelState& model) 
   }
 }
 
+std::string RunFiles::snapshot_file(int cycle) const {
+  return fmt::format("{}/snapshot-{}.safetensors", folder_, cycle);
+}
+
+bool RunFiles::has_snapshot(int cycle) const {
+  std::error_code ignored;
+  return fs::exists(snapshot_file(cycle), ignored);
+}
+
+void RunFiles::try_to_save_snapshot(int cycle, int epoch, const ModelState& model) {
+  try {
+    make_anew();
+    write_snapshot(snapshot_file(cycle), cut_, model, net_, cycle, epoch);
+  } catch (const Diverged&) {
+    throw;
+  } catch (const Error& error) {
+    notice(fmt::format("{}; training goes on without the snapshot of cycle {}", error.what(), cycle));
+  }
+}
+
 BestEpoch RunFiles::best_before() {
   std::string fault;
   const BestEpoch best = read_best(best_file(), fault);

@@ -45,11 +45,17 @@ class RunFiles {
 
   /// Writes the weights of the best epoch so far. A failure is a notice. Throws Diverged if weights are not finite.
   void try_to_save_best(const BestEpoch& best, const ModelState& model);
+  /// Writes snapshot-CYCLE.safetensors, the weights at the end of a cycle of the schedule, of so many epochs. A failure is a
+  /// notice. Throws Diverged if weights are not finite.
+  void try_to_save_snapshot(int cycle, int epoch, const ModelState& model);
+  /// Whether that file is there.
+  bool has_snapshot(int cycle) const;
   /// The best epoch of a run that goes on.
   BestEpoch best_before();
 
  private:
   std::string best_file() const { return folder_ + "/best.safetensors"; }
+  std::string snapshot_file(int cycle) const;
   void notice(const std::string& text) const;
   void make_anew();
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "nets/file/read_layer.hpp"
+#include "nets/file/read_teaching.hpp"
 
 namespace convoy {
 namespace {
@@ -93,8 +94,10 @@ Schedule read_schedule(Fields fields, int epochs) {
     if (fields.has("factor")) schedule.factor = fields.number("factor", 1e-6, 1.0);
   } else if (kind == "cosine") {
     schedule.kind = Schedule::Kind::cosine;
+  } else if (kind == "snapshots") {
+    schedule.kind = Schedule::Kind::snapshots;
   } else if (kind != "constant") {
-    fields.fail("kind", fmt::format("is '{}'; expected constant, step or cosine", kind));
+    fields.fail("kind", fmt::format("is '{}'; expected constant, step, cosine or snapshots", kind));
   }
   if (fields.has("warm_up")) {
     schedule.warm_up = fields.number("warm_up", 0.0, 1e6);
@@ -126,6 +129,8 @@ TrainingOptions read_training(Fields fields) {
   if (fields.has("clip")) options.clip = fields.number("clip", 0.0, 1e9);
   if (fields.has("weight_decay")) options.weight_decay = fields.number("weight_decay", 0.0, 1.0);
   if (fields.has("schedule")) options.schedule = read_schedule(fields.map("schedule"), options.epochs);
+  read_cycles(fields, options);
+  options.teaching = read_teaching(fields);
   fields.finish();
   return options;
 }

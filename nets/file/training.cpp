@@ -22,16 +22,28 @@ UpdateStep update_step(const TrainingOptions& options, double learning_rate, lon
 double learning_rate(const TrainingOptions& options, double epoch) {
   const Schedule& schedule = options.schedule;
   if (epoch < schedule.warm_up) return options.learning_rate * (0.1 + 0.9 * epoch / schedule.warm_up);
+  const auto cosine = [&](double begin, double end) {
+    const double done = (epoch - begin) / (end - begin);
+    return options.learning_rate * 0.5 * (1.0 + std::cos(std::numbers::pi * std::min(1.0, done)));
+  };
   switch (schedule.kind) {
     case Schedule::Kind::constant: break;
     case Schedule::Kind::step:
       return options.learning_rate * std::pow(schedule.factor, std::floor(epoch / schedule.every));
-    case Schedule::Kind::cosine: {
-      const double done = (epoch - schedule.warm_up) / (options.epochs - schedule.warm_up);
-      return options.learning_rate * 0.5 * (1.0 + std::cos(std::numbers::pi * std::min(1.0, done)));
+    case Schedule::Kind::cosine: return cosine(schedule.warm_up, options.epochs);
+    case Schedule::Kind::snapshots: {
+      const int length = options.epochs / options.cycles;
+      const double begin = length * std::min(std::floor(epoch / length), options.cycles - 1.0);
+      return cosine(std::max(begin, schedule.warm_up), begin + length);
     }
   }
   return options.learning_rate;
+}
+
+int cycle_ending_at(const TrainingOptions& options, int epochs) {
+  if (options.schedule.kind != Schedule::Kind::snapshots) return 0;
+  const int length = options.epochs / options.cycles;
+  return epochs % length == 0 ? epochs / length : 0;
 }
 
 }  // namespace convoy

@@ -97,6 +97,7 @@ std::string schedule(const Schedule& schedule) {
     case Schedule::Kind::step:
       return fmt::format("{{kind: step, every: {}, factor: {}", schedule.every, schedule.factor) + rest;
     case Schedule::Kind::cosine: return "{kind: cosine" + rest;
+    case Schedule::Kind::snapshots: return "{kind: snapshots" + rest;
   }
   return "{kind: constant" + rest;
 }
@@ -136,6 +137,15 @@ std::string init(const Initialisation& init) {
   return "";
 }
 
+std::string cycles_and_teaching(const TrainingOptions& training) {
+  std::string text = training.cycles > 0 ? fmt::format("  cycles: {}\n", training.cycles) : "";
+  if (!training.teaching.any()) return text;
+  std::vector<std::string> teachers;
+  for (const std::string& teacher : training.teaching.teachers) teachers.push_back(quoted(teacher));
+  return text + fmt::format("  teacher: [{}]\n  temperature: {}\n  mix: {}\n", fmt::join(teachers, ", "),
+                            training.teaching.temperature, training.teaching.mix);
+}
+
 }  // namespace
 
 std::string to_yaml(const Net& net) {
@@ -158,10 +168,10 @@ std::string to_yaml(const Net& net) {
   const TrainingOptions& t = net.training;
   text += fmt::format(
       "training:\n  batch: {}\n  epochs: {}\n{}  optimizer: {}\n  learning_rate: {}\n  momentum: {}\n  beta2: {}\n"
-      "  epsilon: {}\n  weight_decay: {}\n  clip: {}\n  schedule: {}\naugment: {{flip: {}, crop: {}}}\n",
+      "  epsilon: {}\n  weight_decay: {}\n  clip: {}\n  schedule: {}\n{}augment: {{flip: {}, crop: {}}}\n",
       t.batch, t.epochs, t.patience > 0 ? fmt::format("  patience: {}\n", t.patience) : "", name_of(t.optimizer),
-      t.learning_rate, t.momentum, t.beta2, t.epsilon, t.weight_decay, t.clip, schedule(t.schedule), net.augment.flip,
-      net.augment.crop);
+      t.learning_rate, t.momentum, t.beta2, t.epsilon, t.weight_decay, t.clip, schedule(t.schedule),
+      cycles_and_teaching(t), net.augment.flip, net.augment.crop);
   if (!net.run.empty()) text += "run:\n";
   for (const auto& [option, value] : net.run) text += fmt::format("  {}: {}\n", option, quoted(value));
   return text;

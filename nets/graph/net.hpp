@@ -88,11 +88,22 @@ struct Layer {
 
 /// The schedule by which the learning rate changes.
 struct Schedule {
-  enum class Kind { constant, step, cosine } kind = Kind::constant;
+  /// `snapshots`: in each of training.cycles equal parts of the epochs the rate falls from its full value to 0 along a cosine,
+  /// and then begins anew (Loshchilov and Hutter, SGDR, ICLR 2017; Huang et al., Snapshot Ensembles, ICLR 2017).
+  enum class Kind { constant, step, cosine, snapshots } kind = Kind::constant;
   int every = 1;        ///< for `step`: epochs between two falls
   double factor = 0.1;  ///< for `step`: factor by which the rate is multiplied at each fall
   /// Epochs at the start in which the rate rises linearly from a tenth of its value (Goyal et al., 2017).
   double warm_up = 0.0;
+};
+
+/// Nets from whose outputs a net learns beside the labels (Hinton et al., Distilling the Knowledge in a Neural Network, 2015).
+/// The loss of an image is mix T^2 KL(teacher, student) + (1 - mix) CE, with both distributions at the temperature T.
+struct Teaching {
+  std::vector<std::string> teachers;  ///< as the members of an ensemble are named; if empty, there is no teacher
+  double temperature = 4.0;           ///< T: outputs are divided by it before the softmax
+  double mix = 0.9;
+  bool any() const { return !teachers.empty(); }
 };
 
 /// The `training:` block. Each field is a default that a command-line option may replace.
@@ -110,6 +121,8 @@ struct TrainingOptions {
   /// 0 turns clipping off.
   double clip = 0.0;
   Schedule schedule;
+  int cycles = 0;  ///< of the schedule `snapshots`; they divide the epochs. 0 for other schedules
+  Teaching teaching;
 };
 
 /// The `augment:` block: random changes, drawn anew for each training image.
@@ -138,6 +151,9 @@ UpdateStep update_step(const TrainingOptions& options, double learning_rate, lon
 
 /// The learning rate at `epoch`, counted from 0 and fractional inside an epoch.
 double learning_rate(const TrainingOptions& options, double epoch);
+
+/// The number of the cycle of the schedule `snapshots` that ends after so many epochs, counted from 1; 0 where none ends.
+int cycle_ending_at(const TrainingOptions& options, int epochs);
 
 /// Texts such as "conv1.filters=150" or "training.batch=128". Each sets a field of the YAML before the net is read, so
 /// that the checks of the net file apply to it.

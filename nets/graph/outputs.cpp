@@ -55,7 +55,13 @@ void expect_outputs(const Net& net) {
          net.layers.back().line, net.name);
   }
   for (const Layer& layer : net.layers) {
-    if (is_loss(layer)) expect_no_map(net, layer);
+    if (!is_loss(layer)) continue;
+    expect_no_map(net, layer);
+    if (!net.training.teaching.any() || is_any<SoftmaxCrossEntropy>(layer)) continue;
+    fail(
+        "{}:{}: layer {}: training.teacher needs nets whose losses are softmax_cross_entropy, since a teacher gives "
+        "probabilities; change the loss, or leave the teacher out",
+        net.file, layer.line, layer.name);
   }
 }
 

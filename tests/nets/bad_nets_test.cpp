@@ -250,12 +250,49 @@ INSTANTIATE_TEST_SUITE_P(
                     training("Run", "run: [1, 2]", {"t.yaml:7", "run is a list; expected a map of texts"}),
                     training("Momentum", "training: {momentum: 1.5}", {"momentum is '1.5'"}),
                     training("Schedule", "training: {schedule: {kind: linear}}",
-                             {"'linear'", "constant, step or cosine"}),
+                             {"'linear'", "constant, step, cosine or snapshots"}),
                     training("WarmUp", "training: {epochs: 3, schedule: {kind: cosine, warm_up: 3}}",
                              {"warm_up is 3", "shorter than the 3 epochs"}),
                     training("ScheduleEvery", "training: {schedule: {kind: step}}", {"every is missing"}),
                     training("Flip", "augment: {flip: perhaps}", {"flip is 'perhaps'", "true or false"}),
                     training("Crop", "augment: {crop: 50}", {"crop is '50'"})),
+    [](const auto& info) { return info.param.name; });
+
+/// A training block with the schedule `snapshots` and these further fields.
+BadNet snapshots(const std::string& name, const std::string& fields, std::vector<std::string> expected) {
+  return training(name, "training: {epochs: 10, schedule: {kind: snapshots}" + fields + "}", std::move(expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ensembles, BadNets,
+    testing::Values(
+        snapshots("NoCycles", "", {"t.yaml:7", "cycles is missing", "cycles: 5"}),
+        snapshots("ZeroCycles", ", cycles: 0", {"t.yaml:7", "cycles is '0'"}),
+        snapshots("CyclesText", ", cycles: some", {"cycles is 'some'"}),
+        snapshots("UnevenCycles", ", cycles: 4", {"cycles is 4", "the 10 epochs are no multiple", "12 epochs"}),
+        snapshots("MoreCyclesThanEpochs", ", cycles: 11", {"cycles is 11", "11 epochs"}),
+        snapshots("PatienceOfCycles", ", cycles: 5, patience: 3", {"patience cannot stand beside", "snapshots"}),
+        training("WarmUpOfACycle", "training: {epochs: 10, schedule: {kind: snapshots, warm_up: 2}, cycles: 5}",
+                 {"warm_up of 2 epochs", "a cycle, which has 2"}),
+        training("CyclesOfCosine", "training: {schedule: {kind: cosine}, cycles: 5}",
+                 {"t.yaml:7", "cycles has a meaning only beside schedule: {kind: snapshots}"}),
+        training("NoTeacher", "training: {teacher: []}", {"t.yaml:7", "teacher is no text", "the folder of a run"}),
+        training("TeacherMap", "training: {teacher: {run: a}}", {"t.yaml:7", "teacher is no text"}),
+        training("EmptyTeacher", "training: {teacher: ['']}", {"t.yaml:7", "no path", "an ONNX model"}),
+        training("TeacherOfLists", "training: {teacher: [[a], b]}", {"t.yaml:7", "no path"}),
+        training("TeacherTwice", "training: {teacher: [a, b, a]}", {"t.yaml:7", "'a' twice"}),
+        training("LongTeacher", "training: {teacher: " + std::string(5000, 'a') + "}", {"a path that is too long"}),
+        training("TemperatureAlone", "training: {temperature: 4}",
+                 {"t.yaml:7", "temperature has a meaning only beside"}),
+        training("MixAlone", "training: {mix: 0.5}", {"t.yaml:7", "mix has a meaning only beside teacher"}),
+        training("ColdTeacher", "training: {teacher: a, temperature: 0}", {"temperature is '0'"}),
+        training("HotTeacher", "training: {teacher: a, temperature: inf}", {"temperature is 'inf'"}),
+        training("MixOfMore", "training: {teacher: a, mix: 1.5}", {"mix is '1.5'"}),
+        training("MixNan", "training: {teacher: a, mix: nan}", {"mix is 'nan'"}),
+        BadNet{"TeacherOfSquaredError",
+               file("  - {name: out, type: dense, units: 4}\n  - {name: loss, type: squared_error}\n"
+                    "training: {teacher: a}\n"),
+               {"t.yaml:5", "layer loss", "training.teacher needs", "softmax_cross_entropy"}}),
     [](const auto& info) { return info.param.name; });
 
 BadNet set(const std::string& name, const std::string& override, std::vector<std::string> expected) {

@@ -88,7 +88,7 @@ class Recorder : public Learner {
   Recorder(Run& run, Cluster& cluster, Learner& learner, Actor& actor, Log& log)
       : run_(run), cluster_(cluster), learner_(learner), actor_(actor), log_(log), random_(run.scenario_.seed, 4) {}
 
-  BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) override {
+  BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override {
     return watched([&] {
       const BatchLoss loss = learner_.accumulate(images, labels, pass);
       const Plan& plan = cluster_.plan();
@@ -115,7 +115,7 @@ class Recorder : public Learner {
   const Tensor& outputs(const Images& images) override {
     return watched([&]() -> const Tensor& { return learner_.outputs(images); });
   }
-  BatchLoss test_loss(const std::vector<int>& labels, int count) override { return learner_.test_loss(labels, count); }
+  BatchLoss test_loss(const Labels& labels, int count) override { return learner_.test_loss(labels, count); }
   std::shared_ptr<const ModelState> state() override {
     return watched([&] { return learner_.state(); });
   }

@@ -149,7 +149,7 @@ class Replay : public Learner {
         trunk_(make_trunk()),
         net_(*trunk_, cut, batch, 1) {}
 
-  BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) override {
+  BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override {
     const KeptStep& step = kept_.steps.at(losses_.size());
     use(step.plan);
     const BatchLoss loss = net_.accumulate(images, labels, pass);
@@ -161,7 +161,7 @@ class Replay : public Learner {
   std::optional<Broken> broken() const override { return net_.broken(); }
   void apply(const UpdateStep& step, const Progress& after) override { net_.apply(step, after); }
   const Tensor& outputs(const Images& images) override { return net_.outputs(images); }
-  BatchLoss test_loss(const std::vector<int>& labels, int count) override { return net_.test_loss(labels, count); }
+  BatchLoss test_loss(const Labels& labels, int count) override { return net_.test_loss(labels, count); }
   std::shared_ptr<const ModelState> state() override { return net_.state(); }
   void load(TrainingState from) override { net_.load(std::move(from)); }
   std::vector<MemberTime> take_times() override { return {}; }

@@ -37,7 +37,7 @@ class ForgetfulLearner : public Learner {
  public:
   explicit ForgetfulLearner(std::vector<int> falls) : falls_(std::move(falls)) {}
 
-  BatchLoss accumulate(const Images&, const std::vector<int>&, const Pass&) override {
+  BatchLoss accumulate(const Images&, const Labels&, const Pass&) override {
     if (!falls_.empty() && calls_++ == falls_.front()) {
       falls_.erase(falls_.begin());
       stands_ = kept_;
@@ -53,7 +53,7 @@ class ForgetfulLearner : public Learner {
     ++tested_;
     return outputs_;
   }
-  BatchLoss test_loss(const std::vector<int>&, int count) override { return {.sum = 0.0, .correct = count}; }
+  BatchLoss test_loss(const Labels&, int count) override { return {.sum = 0.0, .correct = count}; }
   std::shared_ptr<const ModelState> state() override {
     kept_ = stands_;
     return std::make_shared<const ModelState>();
@@ -77,7 +77,7 @@ class BrokenLearner : public ForgetfulLearner {
  public:
   explicit BrokenLearner(bool late) : ForgetfulLearner({}), late_(late) {}
 
-  BatchLoss accumulate(const Images& images, const std::vector<int>& labels, const Pass& pass) override {
+  BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override {
     ++begun_;
     return ForgetfulLearner::accumulate(images, labels, pass);
   }
@@ -102,7 +102,7 @@ class BrokenLearner : public ForgetfulLearner {
 class OverflowingLearner : public ForgetfulLearner {
  public:
   OverflowingLearner() : ForgetfulLearner({}) {}
-  BatchLoss test_loss(const std::vector<int>&, int count) override {
+  BatchLoss test_loss(const Labels&, int count) override {
     return {.sum = tested() == 2 ? INFINITY : 1.0, .correct = count};
   }
 };

@@ -1,0 +1,29 @@
+// What a net is to learn of the images of a batch: their classes, and with a teacher the probabilities that it gives them.
+#pragma once
+
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.hpp"
+
+namespace convoy {
+
+struct Labels {
+  Labels() = default;
+  /// Classes alone, without a teacher.
+  Labels(std::vector<int> of_images)  // NOLINT(google-explicit-constructor): most labels are classes alone
+      : classes(std::move(of_images)) {}
+  Labels(std::initializer_list<int> of_images) : classes(of_images) {}
+
+  std::vector<int> classes;  ///< one for each image
+  Tensor soft;  ///< (batch, classes): the teacher's probabilities at the temperature; empty without a teacher
+  double temperature = 1.0;
+  double mix = 0.0;  ///< weight of the teacher's part of the loss, from 0 to 1; see Teaching
+
+  bool taught() const { return soft.size() > 0; }
+  /// The labels of `count` images from `first` on.
+  Labels part(int first, int count) const;
+};
+
+}  // namespace convoy
