@@ -37,7 +37,7 @@ ChannelLayer layer_of(const fb::LayerHolder& holder) {
   if (const auto* dropout = holder.layer_as_DropoutLayer()) return Dropout{dropout->rate(), dropout->stream()};
   if (const auto* add = holder.layer_as_AddLayer()) return Add{sources_of(add->from())};
   if (const auto* norm = holder.layer_as_BatchNormLayer())
-    return BatchNorm{text(norm->name(), "name of a batch norm"), norm->epsilon(), norm->momentum()};
+    return BatchNorm{text(norm->name(), "name of a batch norm"), norm->epsilon(), norm->momentum(), norm->rate()};
   fail("a channel layer is of an unknown kind");
 }
 
@@ -57,7 +57,8 @@ Stage stage_of(const fb::Stage* table) {
                        .stride_w = conv.stride_w(),
                        .pad = pad_of(conv.pad()),
                        .bias = conv.bias(),
-                       .groups = conv.groups()},
+                       .groups = conv.groups(),
+                       .rate = conv.rate()},
               .after = {},
               .moments = static_cast<int>(within(table->moments(), 0U, 16U, "moments")),
               .kind = static_cast<StageKind>(within(static_cast<int>(table->kind()), 0, 2, "kind of stage")),

@@ -55,8 +55,8 @@ std::vector<std::string> read_images(const std::vector<std::string>& files, std:
   std::ranges::fill(pixels.span(), std::uint8_t{0});
   on_all_cores(count, [&](int i) {
     try {
-      const Picture picture = read_image(files[first + static_cast<std::size_t>(i)], net.input);
-      cut_view(picture, net.input, {}, pixels.sample(i));
+      const Picture picture = read_image(files[first + static_cast<std::size_t>(i)], least_for(net.input, net.resize));
+      cut_view(picture, net.input, {.resize = net.resize}, pixels.sample(i));
     } catch (const Error& error) {
       wrong[static_cast<std::size_t>(i)] = error.what();
     }
