@@ -18,26 +18,31 @@ class ClBatchNorm : public ClNorm {
         input_(input),
         output_(shared.context, input.shape(), what),
         input_gradient_(shared.context, input.shape(), what),
-        weights_(shared.context, {input.shape().c, 1}, true, settings.moments, what),
-        bias_(shared.context, {input.shape().c, 1}, true, settings.moments, what),
-        running_mean_(shared.context, {input.shape().c, 1}, false, 0, what),
-        running_variance_(shared.context, {input.shape().c, 1}, false, 0, what) {
+        weights_(shared.context, {input.shape().c, 1}, layer.rate, settings.moments, what),
+        bias_(shared.context, {input.shape().c, 1}, layer.rate, settings.moments, what),
+        running_mean_(shared.context, {input.shape().c, 1}, 0.0F, 0, what),
+        running_variance_(shared.context, {input.shape().c, 1}, 0.0F, 0, what) {
     const std::size_t channels = static_cast<std::size_t>(input.shape().c) * sizeof(float);
     slices_ = shared.context.allocate(channels * static_cast<std::size_t>(input.shape().n), what);
     for (ClBuffer* list : {&sums_, &squares_, &mean_, &inverse_}) *list = shared.context.allocate(channels, what);
+    // No gradient goes through the statistics of a frozen norm, which are constants: its slopes count as 0.
+    const std::vector<float> zeros(2 * static_cast<std::size_t>(input.shape().c), 0.0F);
+    if (layer_.frozen()) write_lists(zeros, sums_, squares_);
   }
 
   void forward(const Pass& pass, SampleRange samples) override {
     const Shape shape = input_.shape();
     invariant(samples.count == shape.n, "batch norm takes the whole batch");
-    if (pass.training) sum_squares();
+    const bool by_batch = pass.training && !layer_.frozen();
+    if (by_batch) sum_squares();
     shared_.context.launch(kernels_.norm_moments, {static_cast<std::size_t>(shape.c), 1, 1}, sums_, squares_,
                            running_mean_.values.buffer(), running_variance_.values.buffer(), mean_, inverse_, shape.c,
-                           count(shape.n), layer_.epsilon, layer_.momentum, pass.training ? 1 : 0);
+                           count(shape.n), layer_.epsilon, layer_.momentum, by_batch ? 1 : 0);
     normalise();
   }
   const ClTensor& output() const override { return output_; }
   const ClBuffer& backward(const ClBuffer& gradient, SampleRange) override {
+    if (layer_.frozen()) return differentiate(gradient, sums_, squares_);
     sum_slopes(gradient);
     return differentiate(gradient, bias_.gradient->buffer(), weights_.gradient->buffer());
   }

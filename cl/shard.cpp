@@ -118,7 +118,7 @@ class ClShard : public Shard {
   ClBuffer places_;                          ///< positions of the maxima, where pooling is fused
   std::vector<std::unique_ptr<ClLayer>> layers_;
   std::vector<ClJoin*> added_;  ///< the layers among them that take in other maps
-  std::vector<ClNorm*> norms_;  ///< by layer; null for other layers
+  std::vector<ClNorm*> norms_;  ///< by layer; null for other layers and frozen norms
   Pass pass_;                   ///< of the last forward
   std::size_t next_ = 0;        ///< the layer that runs next; in the backward pass the layer before it runs next
   std::unique_ptr<ClTensor> input_gradient_;
@@ -133,9 +133,10 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
     : shared_(shared),
       spec_(spec),
       what_(fmt::format("stage {}: ", spec.stage.name)),
-      weights_(shared.context, weight_shape(spec.stage, spec.filters.count), true, spec.stage.moments,
+      weights_(shared.context, weight_shape(spec.stage, spec.filters.count), spec.stage.conv.rate, spec.stage.moments,
                what_ + "weights"),
-      bias_(shared.context, {spec.filters.count, 1}, spec.stage.conv.bias, spec.stage.moments, what_ + "biases"),
+      bias_(shared.context, {spec.filters.count, 1}, spec.stage.conv.bias ? spec.stage.conv.rate : 0.0F,
+            spec.stage.moments, what_ + "biases"),
       choice_(in_groups() ? ClChoice{} : choose_convolutions(shared, spec)),
       sum_maps_(shared.layers.sum_maps.timed_apart()),
       broken_(shared.context.allocate(sizeof(float), what_ + "a number")),
@@ -195,7 +196,7 @@ void ClShard::make_layers() {
           make_cl_batch_norm(shared_, *norm, {.moments = spec_.stage.moments, .whole_batch = whole_batch(spec_)},
                              last(), what_ + "batch norm");
       norms_.resize(layers_.size());
-      norms_.push_back(layer.get());
+      norms_.push_back(norm->frozen() ? nullptr : layer.get());
       layers_.push_back(std::move(layer));
       continue;
     }
@@ -250,6 +251,7 @@ const DeviceTensor* ClShard::backward_input(const DeviceTensor& output_gradient,
 
 void ClShard::backward_filters() {
   invariant(gradient_ != nullptr, "backward_filters follows backward_input");
+  if (weights_.gradient == nullptr) return;
   by(choice_.filter_gradient).filter_gradient(*input_, *gradient_, weights_.gradient->buffer());
   if (bias_.gradient == nullptr) return;
   shared_.sum_channels(sum_maps_, conv_shape(spec_.stage, spec_.batch, spec_.filters.count), *gradient_, bias_slices_,
@@ -258,7 +260,7 @@ void ClShard::backward_filters() {
 
 std::vector<ClParameter*> ClShard::parameters() const {
   std::vector<ClParameter*> all{&weights_};
-  if (bias_.gradient != nullptr) all.push_back(&bias_);
+  if (spec_.stage.conv.bias) all.push_back(&bias_);
   for (const auto& layer : layers_) {
     for (ClParameter* each : layer->parameters()) all.push_back(each);
   }

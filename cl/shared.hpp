@@ -157,16 +157,18 @@ struct ClParameter {
   ClTensor values;
   std::vector<std::unique_ptr<ClTensor>> moments;
   std::unique_ptr<ClTensor> gradient;  ///< null where the parameter is not trained
+  float rate;                          ///< factor of the learning rate; 0: the parameter is not trained
 
-  ClParameter(ClContext& context, const Shape& shape, bool trained, int count, const std::string& what)
-      : values(context, shape, what) {
-    if (!trained) return;
+  ClParameter(ClContext& context, const Shape& shape, float factor, int count, const std::string& what)
+      : values(context, shape, what), rate(factor) {
+    if (rate == 0.0F) return;
     for (int i = 0; i < count; ++i) moments.push_back(std::make_unique<ClTensor>(context, shape, what));
     gradient = std::make_unique<ClTensor>(context, shape, what);
   }
 
   /// Sets `broken` where a result is not finite; of an untrained parameter, where a value is not.
-  void update(ClShared& shared, const UpdateStep& step, const ClBuffer& broken) const {
+  void update(ClShared& shared, const UpdateStep& of_all, const ClBuffer& broken) const {
+    const UpdateStep step = with_rate(of_all, rate);
     const int count = static_cast<int>(values.shape().size());
     if (gradient == nullptr) {
       shared.context.launch(shared.layers.find_broken, shared.chunks(count), values.buffer(), count, shared.chunk(),

@@ -32,13 +32,16 @@ std::size_t convolution_parameters(const Stage& stage) {
 std::vector<ParameterSpec> parameters_of(const Stage& stage, int filters) {
   const Shape each{filters, 1};
   std::vector<ParameterSpec> specs;
-  if (stage.kind == StageKind::convolution) specs.push_back({stage.name + ".weight", weight_shape(stage, filters)});
-  if (stage.conv.bias) specs.push_back({stage.name + ".bias", each});
+  const float rate = stage.conv.rate;
+  const bool trained = rate > 0.0F;
+  if (stage.kind == StageKind::convolution)
+    specs.push_back({stage.name + ".weight", weight_shape(stage, filters), trained, rate});
+  if (stage.conv.bias) specs.push_back({stage.name + ".bias", each, trained, rate});
   for (const ChannelLayer& layer : stage.after) {
     const auto* norm = std::get_if<BatchNorm>(&layer);
     if (norm == nullptr) continue;
-    specs.push_back({norm->name + ".weight", each});
-    specs.push_back({norm->name + ".bias", each});
+    specs.push_back({norm->name + ".weight", each, !norm->frozen(), norm->rate});
+    specs.push_back({norm->name + ".bias", each, !norm->frozen(), norm->rate});
     specs.push_back({norm->name + ".running_mean", each, false});
     specs.push_back({norm->name + ".running_var", each, false});
   }
@@ -54,6 +57,30 @@ std::size_t state_bytes(const Stage& stage, int filters) {
 }
 
 bool has_parameters(const Stage& stage) { return stage.kind == StageKind::convolution || has_batch_norm(stage); }
+
+bool has_trained_parameters(const Stage& stage) {
+  return (stage.kind == StageKind::convolution && stage.conv.rate > 0.0F) || batch_norms(stage) > 0;
+}
+
+std::vector<bool> needed_gradients(const std::vector<Stage>& trunk) {
+  std::vector<bool> needed(trunk.size());
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    const auto passes_on = [&needed](const Source& source) {
+      return source.stage >= 0 && needed[static_cast<std::size_t>(source.stage)];
+    };
+    needed[s] = has_trained_parameters(trunk[s]) || std::ranges::any_of(reads_of(trunk, s), [&](const Sources& from) {
+                  return std::ranges::any_of(from, passes_on);
+                });
+  }
+  return needed;
+}
+
+bool needs_input_gradient(const std::vector<Stage>& trunk, std::size_t stage) {
+  const std::vector<bool> needed = needed_gradients(trunk);
+  return std::ranges::any_of(reads_of(trunk, stage)[0], [&needed](const Source& source) {
+    return source.stage >= 0 && needed[static_cast<std::size_t>(source.stage)];
+  });
+}
 
 ShardState zero_state(const Stage& stage, int filters) {
   ShardState state;
@@ -90,6 +117,11 @@ void paste(const ShardState& part, FilterRange range, ShardState& whole) {
 }
 
 int moments_of(Optimizer optimizer) { return optimizer == Optimizer::adam ? 2 : 1; }
+
+UpdateStep with_rate(UpdateStep step, float rate) {
+  step.learning_rate *= rate;
+  return step;
+}
 
 namespace {
 

@@ -17,7 +17,8 @@ namespace convoy {
 struct ParameterSpec {
   std::string name;     ///< in files and for the whole stage, in PyTorch's naming: "conv1.weight", "bn1.running_mean"
   Shape shape;          ///< the first extent counts filters
-  bool trained = true;  ///< by gradients; a running average otherwise
+  bool trained = true;  ///< by gradients; otherwise a running average, or frozen
+  float rate = 1.0F;    ///< factor of the learning rate
 };
 
 /// Returns the parameters of `filters` filters in the order of ShardState: the convolution's weights, (filters,
@@ -30,6 +31,14 @@ std::size_t state_bytes(const Stage& stage, int filters);
 
 /// Returns whether the stage has any parameters.
 bool has_parameters(const Stage& stage);
+/// Returns whether gradients train any of the stage's parameters.
+bool has_trained_parameters(const Stage& stage);
+
+/// Returns, by stage, whether a step needs the gradient with respect to its maps: the stage, or one whose maps it reads
+/// directly or through others, has trained parameters. The other stages have no backward pass.
+std::vector<bool> needed_gradients(const std::vector<Stage>& trunk);
+/// Returns whether a stage needs the gradient with respect to its own input, the inputs of its Add layers left aside.
+bool needs_input_gradient(const std::vector<Stage>& trunk, std::size_t stage);
 
 /// Returns how many of the stage's parameters belong to the convolution. Four parameters of each batch norm follow
 /// them.
@@ -100,6 +109,9 @@ struct UpdateStep {
   float gradient_scale = 1.0F;
   bool operator==(const UpdateStep&) const = default;
 };
+
+/// Returns the update of a parameter whose learning rate has a factor of its own.
+UpdateStep with_rate(UpdateStep step, float rate);
 
 /// Looks whether values are finite, in a form that compilers vectorise: x - x is 0 for a finite x and NaN for others.
 template <class T>

@@ -30,6 +30,9 @@ void check(const Activation& activation, const std::string& stage) {
   }
 }
 
+bool is_rate(float rate) { return rate >= 0.0F && rate <= kLargestRate; }
+
+constexpr const char* kBadRate = "stage {}: the factor {} of the learning rate must lie between 0 and 1000";
 constexpr int kLargestExtent = 1 << 20;
 constexpr int kMostMoments = 2;
 
@@ -148,6 +151,7 @@ void validate(const Stage& stage) {
   }
   validate_window(stage.name, "convolution", conv.kernel_h, conv.stride_h, conv.pad.top, conv.pad.bottom, stage.height);
   validate_window(stage.name, "convolution", conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right, stage.width);
+  if (!is_rate(conv.rate)) fail(kBadRate, stage.name, conv.rate);
   Shape shape = conv_shape(stage, 1, 1);
   for (const ChannelLayer& layer : stage.after) {
     if (const auto* pool = std::get_if<Pooling>(&layer)) {
@@ -167,6 +171,7 @@ void validate(const Stage& stage) {
             "momentum in [0, 1]",
             stage.name, norm->name, norm->epsilon, norm->momentum);
       }
+      if (!is_rate(norm->rate)) fail(kBadRate, stage.name, norm->rate);
     } else if (const auto* activation = std::get_if<Activation>(&layer)) {
       check(*activation, stage.name);
     }
@@ -356,11 +361,15 @@ void validate(const std::vector<Stage>& trunk) {
   }
 }
 
-bool has_batch_norm(const Stage& stage) { return batch_norms(stage) > 0; }
+bool has_batch_norm(const Stage& stage) {
+  return std::ranges::any_of(stage.after, [](const ChannelLayer& layer) { return std::get_if<BatchNorm>(&layer); });
+}
 
 int batch_norms(const Stage& stage) {
-  const auto is_norm = [](const ChannelLayer& layer) { return std::holds_alternative<BatchNorm>(layer); };
-  return static_cast<int>(std::ranges::count_if(stage.after, is_norm));
+  return static_cast<int>(std::ranges::count_if(stage.after, [](const ChannelLayer& layer) {
+    const auto* norm = std::get_if<BatchNorm>(&layer);
+    return norm != nullptr && !norm->frozen();
+  }));
 }
 
 double conv_flops(const Stage& stage, int batch, int filters) {

@@ -35,8 +35,12 @@ struct Convolution {
   Padding pad;
   bool bias = true;  ///< adds one trained number to each map
   int groups = 1;
+  float rate = 1.0F;  ///< factor of the learning rate; 0: weights and biases are frozen
   bool operator==(const Convolution&) const = default;
 };
+
+/// The largest factor of the learning rate that a layer may have.
+inline constexpr float kLargestRate = 1000.0F;
 
 /// A function applied to each element independently.
 struct Activation {
@@ -103,11 +107,13 @@ struct Dropout {
 /// Normalises each channel: weight * (x - mean) / sqrt(variance + epsilon) + bias (Ioffe and Szegedy, ICML 2015). In
 /// training, mean and variance are of all samples, rows and columns of the batch; outside training, the running
 /// averages r = (1 - momentum) r + momentum * batch value replace them, and the running variance averages the unbiased
-/// variance, as in PyTorch.
+/// variance, as in PyTorch. A frozen batch norm uses its running averages in training, too, and nothing changes them.
 struct BatchNorm {
   std::string name;  ///< the layer's name in its net, which prefixes its parameters' names
   float epsilon = 1e-5F;
   float momentum = 0.1F;
+  float rate = 1.0F;  ///< factor of the learning rate; 0: the batch norm is frozen
+  bool frozen() const { return rate == 0.0F; }
   bool operator==(const BatchNorm&) const = default;
 };
 
@@ -268,10 +274,10 @@ std::optional<Source> left_out(const std::vector<Stage>& trunk);
 /// stages that have the shape of its input, and nothing is left_out().
 void validate(const std::vector<Stage>& trunk);
 
-/// Returns whether the stage normalises over the batch. Such a stage has its maps only after the whole batch has passed
-/// the convolution, and its gradients only after the whole gradient with respect to its maps is known.
+/// Returns whether the stage has a batch norm, frozen or not. Such a stage has its maps only after the whole batch has
+/// passed the convolution, and its gradients only after the whole gradient with respect to its maps is known.
 bool has_batch_norm(const Stage& stage);
-/// Returns the number of the stage's batch norms.
+/// Returns the number of the stage's batch norms that normalise over the batch in training: those that are not frozen.
 int batch_norms(const Stage& stage);
 
 /// Returns the floating-point operations of one pass of the convolution over a batch. A multiply-add counts as two and

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/random.hpp"
-#include "data/image_file.hpp"
+#include "data/augment.hpp"
 
 namespace convoy {
 namespace {
@@ -18,6 +17,22 @@ Random drawn_for(std::uint64_t seed, int epoch, int image) {
   return {seed, kAugmentStream + (static_cast<std::uint64_t>(epoch) << 33) + static_cast<std::uint64_t>(image)};
 }
 
+const ImageSet& images_for(const DataSet& data, Part part) {
+  if (part == Part::training) return data.training;
+  return part == Part::validation && data.validation.count() > 0 ? data.validation : data.test;
+}
+
+/// Returns an image (channel, row, column) as a picture.
+Picture picture_of(const std::uint8_t* image, const FeatureShape& shape) {
+  Picture picture{shape, std::vector<std::uint8_t>(static_cast<std::size_t>(shape.size()))};
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  const std::size_t places = picture.pixels.size() / channels;
+  for (std::size_t i = 0; i < places; ++i) {
+    for (std::size_t c = 0; c < channels; ++c) picture.pixels[i * channels + c] = image[c * places + i];
+  }
+  return picture;
+}
+
 /// Decodes up to 512 photographs, spread evenly over the set, to measure their mean and deviation.
 ImageSet some_of(const ImageSet& images) {
   constexpr int kSome = 512;
@@ -27,8 +42,9 @@ ImageSet some_of(const ImageSet& images) {
       .shape = images.shape, .pixels = std::vector<std::uint8_t>(size * static_cast<std::size_t>(count)), .labels = {}};
   on_all_cores(count, [&](int i) {
     const auto from = static_cast<std::size_t>(static_cast<long>(i) * images.count() / count);
-    const Picture picture = read_image(images.files[from], images.shape);
-    cut_view(picture, images.shape, {}, std::span(some.pixels).subspan(size * static_cast<std::size_t>(i), size));
+    const Picture picture = read_image(images.files[from], least_for(images.shape, images.resize));
+    cut_view(picture, images.shape, {.resize = images.resize},
+             std::span(some.pixels).subspan(size * static_cast<std::size_t>(i), size));
   });
   return some;
 }
@@ -66,7 +82,7 @@ std::vector<ChannelScale> scales_of(const DataSet& data) { return scales_of(data
 
 Batches::Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment,
                  const std::vector<ChannelScale>& scales)
-    : images_(part == Part::training ? data.training : data.test),
+    : images_(images_for(data, part)),
       part_(part),
       batch_(batch),
       seed_(seed),
@@ -119,7 +135,7 @@ int Batches::fill(int epoch, int index, Images& images, std::vector<int>& labels
   for (int i = 0; i < valid; ++i) {
     const int image = order_[first + i];
     labels[i] = images_.labels[image];
-    if (images_.files.empty()) write_image(image, epoch, images.pixels.sample(i).data());
+    if (images_.files.empty()) write_image(image, epoch, images.pixels.sample(i));
   }
   if (!images_.files.empty()) take_photographs({epoch, index}, images.pixels);
   std::ranges::fill(images.pixels.samples(valid, batch_ - valid), std::uint8_t{0});
@@ -147,32 +163,55 @@ Pixels Batches::decoded(Place place) const {
 }
 
 void Batches::write_photograph(int image, int epoch, std::span<std::uint8_t> to) const {
-  View view;
-  if (augment_.flip || augment_.crop > 0) {
-    Random random = drawn_for(seed_, epoch, image);
-    view.flip = augment_.flip && random.below(2) == 1;
+  const std::string& file = images_.files[image];
+  Random random = drawn_for(seed_, epoch, image);
+  View view{.resize = images_.resize};
+  view.flip = augment_.flip && random.below(2) == 1;
+  if (augment_.resized_crop > 0.0) {
+    // The smallest part is decoded with as many pixels as it needs.
+    FeatureShape least = images_.shape;
+    least.height = static_cast<int>(std::ceil(least.height / std::sqrt(augment_.resized_crop)));
+    least.width = static_cast<int>(std::ceil(least.width / std::sqrt(augment_.resized_crop)));
+    write_part(read_image(file, least), view.flip, random, to);
+  } else {
     if (augment_.crop > 0) {
       view.down = random.uniform(0.0F, 1.0F);
       view.right = random.uniform(0.0F, 1.0F);
     }
+    cut_view(read_image(file, least_for(images_.shape, images_.resize)), images_.shape, view, to);
   }
-  cut_view(read_image(images_.files[image], images_.shape), images_.shape, view, to);
+  change(random, to);
 }
 
-void Batches::write_image(int image, int epoch, std::uint8_t* to) const {
+/// Scales a random part of a picture to the image's size.
+void Batches::write_part(const Picture& picture, bool flip, Random& random, std::span<std::uint8_t> to) const {
+  cut_region(picture, images_.shape, random_part(picture.shape, augment_.resized_crop, random), flip, to);
+}
+
+/// Changes the colours of an image, and takes a square out.
+void Batches::change(Random& random, std::span<std::uint8_t> pixels) const {
+  if (augment_.jitters()) jitter_colours(pixels, images_.shape, augment_, random);
+  if (augment_.cutout > 0) cut_square_out(pixels, images_.shape, augment_.cutout, means_, random);
+}
+
+void Batches::write_image(int image, int epoch, std::span<std::uint8_t> pixels) const {
   const FeatureShape& shape = images_.shape;
-  bool flip = false;
+  Random random = drawn_for(seed_, epoch, image);
+  const std::uint8_t* from =
+      images_.pixels.data() + static_cast<std::size_t>(image) * static_cast<std::size_t>(shape.size());
+  const bool flip = augment_.flip && random.below(2) == 1;
+  if (augment_.resized_crop > 0.0) {
+    write_part(picture_of(from, shape), flip, random, pixels);
+    return change(random, pixels);
+  }
   int down = 0;
   int right = 0;
   if (augment_.flip || augment_.crop > 0) {
-    Random random = drawn_for(seed_, epoch, image);
-    flip = augment_.flip && random.below(2) == 1;
     const auto range = static_cast<std::uint32_t>(2 * augment_.crop + 1);
     down = static_cast<int>(random.below(range)) - augment_.crop;
     right = static_cast<int>(random.below(range)) - augment_.crop;
   }
-  const std::uint8_t* from =
-      images_.pixels.data() + static_cast<std::size_t>(image) * static_cast<std::size_t>(shape.size());
+  std::uint8_t* to = pixels.data();
   for (int c = 0; c < shape.channels; ++c) {
     const std::uint8_t* map = from + static_cast<std::ptrdiff_t>(c) * shape.height * shape.width;
     for (int y = 0; y < shape.height; ++y) {
@@ -185,6 +224,7 @@ void Batches::write_image(int image, int epoch, std::uint8_t* to) const {
       }
     }
   }
+  change(random, pixels);
 }
 
 }  // namespace convoy

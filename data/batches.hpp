@@ -7,11 +7,14 @@
 #include <vector>
 
 #include "core/images.hpp"
+#include "core/random.hpp"
 #include "data/dataset.hpp"
+#include "data/image_file.hpp"
 
 namespace convoy {
 
-enum class Part : std::uint8_t { training, test };
+/// The images of a data set that batches are made of. Validation takes the test images where a set has none of its own.
+enum class Part : std::uint8_t { training, validation, test };
 
 /// The mean and standard deviation of each channel over the training images, or over 512 of them if they are
 /// photographs.
@@ -22,7 +25,8 @@ std::vector<ChannelScale> scales_of(const DataSet& data);
 class Batches {
  public:
   /// `data` must outlive the batches. `scales` has one entry for each channel; if it is empty, scales_of(data) is used.
-  /// An image is cut from the middle of a photograph, or in training with augment.crop from a random place. While a
+  /// An image is cut from the middle of a photograph, or in training with augment.crop from a random place and with
+  /// augment.resized_crop from a random part. While a
   /// batch of photographs is used, the next one is decoded on all cores. Throws Error if a training batch is larger
   /// than the training set.
   Batches(const DataSet& data, Part part, int batch, std::uint64_t seed, const Augmentation& augment,
@@ -54,8 +58,10 @@ class Batches {
   std::vector<int> images_of(Place place) const;
   void take_photographs(Place place, Pixels& pixels) const;
   Pixels decoded(Place place) const;
-  void write_image(int image, int epoch, std::uint8_t* to) const;
+  void write_image(int image, int epoch, std::span<std::uint8_t> pixels) const;
   void write_photograph(int image, int epoch, std::span<std::uint8_t> to) const;
+  void write_part(const Picture& picture, bool flip, Random& random, std::span<std::uint8_t> to) const;
+  void change(Random& random, std::span<std::uint8_t> pixels) const;
 
   const ImageSet& images_;
   Part part_;

@@ -15,6 +15,7 @@ struct ImageSet {
   std::vector<std::uint8_t> pixels;  ///< (image, channel, row, column); empty if there are files
   std::vector<std::uint16_t> labels;
   std::vector<std::string> files = {};  ///< paths of photographs of any size, one for each label
+  int resize = 0;                       ///< of photographs: Net::resize
   int count() const { return static_cast<int>(labels.size()); }
 };
 
@@ -25,6 +26,10 @@ struct DataSet {
   std::vector<std::string> notices = {};      ///< sentences for people about images that were left out, and why
   ImageSet training;
   ImageSet test;
+  /// Images by which a run chooses its best epoch; if there are none, those of the test serve.
+  ImageSet validation = {};
+  /// Sets how photographs are scaled (Net::resize).
+  void set_resize(int resize) { training.resize = test.resize = validation.resize = resize; }
 };
 
 /// The treatment of photographs that cannot be decoded: an Error, or leaving them out.
@@ -36,6 +41,10 @@ enum class Corrupt : std::uint8_t { refuse, skip };
 /// lie in a folder in `place`, if no other does. Throws Error naming the file and its fault, or the data sets to choose from.
 DataSet open_data(const std::string& place, std::uint64_t seed, const FeatureShape& input = {},
                   Corrupt corrupt = Corrupt::refuse);
+
+/// Moves a fraction of the training images of each class, drawn from `seed`, to those for validation: at least one, and never
+/// all of a class with two images or more. Throws Error where the data have images for validation already.
+void split_validation(DataSet& data, double fraction, std::uint64_t seed);
 
 /// Throws Error unless the images have the net's input shape and the net has an output for every class.
 void require_fits(const DataSet& data, const Net& net);
@@ -49,7 +58,8 @@ DataSet read_cifar10(const std::string& folder);
 DataSet read_mnist(const std::string& folder);
 /// Reads a folder of JPEG and PNG files for each class, in the order of their names. The layout is FOLDER/CLASS/IMAGE,
 /// as in Caltech-101 and Caltech-256, where every fifth image of a class is for testing; or FOLDER/train/CLASS/IMAGE
-/// and FOLDER/test/CLASS/IMAGE (or val). Every photograph is decoded once, on all cores, to find damaged ones;
+/// and FOLDER/test/CLASS/IMAGE. Images in FOLDER/val are for validation, or for testing if there is no folder `test`. Files of
+/// other image formats are left out with a notice. Every photograph is decoded once, on all cores, to find damaged ones;
 /// `corrupt` says whether these are an Error or are left out with a notice.
 DataSet read_image_folder(const std::string& folder, const FeatureShape& input, Corrupt corrupt);
 /// Whether a folder contains folders with images, or a folder `train` that does.

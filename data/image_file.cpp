@@ -11,14 +11,13 @@
 #include <mutex>
 
 #include "core/thread_team.hpp"
+#include "data/exif.hpp"
 #include "data/read_bytes.hpp"
 
 namespace convoy {
 namespace {
 
 constexpr long kMostPixels = 1L << 27;
-/// A photograph is scaled to this many times the size that is cut out.
-constexpr double kToSpare = 8.0 / 7.0;
 
 struct CloseDecoder {
   void operator()(void* decoder) const { tjDestroy(decoder); }
@@ -44,6 +43,22 @@ void check_size(long width, long height) {
   }
 }
 
+/// Returns a picture of four inks, cyan, magenta, yellow and black, in colour or in grey. JPEGs have 255 where there is no ink,
+/// as Adobe's programs write them.
+Picture from_inks(const Picture& inks, int channels) {
+  Picture picture{{channels, inks.shape.height, inks.shape.width}, {}};
+  for (std::size_t at = 0; at < inks.pixels.size(); at += 4) {
+    const auto light = [&](std::size_t ink) { return (inks.pixels[at + ink] * inks.pixels[at + 3] + 127) / 255; };
+    const std::array<int, 3> rgb{light(0), light(1), light(2)};
+    if (channels == 3) {
+      for (const int each : rgb) picture.pixels.push_back(static_cast<std::uint8_t>(each));
+    } else {
+      picture.pixels.push_back(grey_of(rgb[0], rgb[1], rgb[2]));
+    }
+  }
+  return picture;
+}
+
 Picture decode_jpeg(std::span<const std::uint8_t> bytes, const FeatureShape& least) {
   const Decoder decoder(tjInitDecompress());
   if (decoder == nullptr) fail("the JPEG decoder cannot be made: {}", tjGetErrorStr2(nullptr));
@@ -56,16 +71,19 @@ Picture decode_jpeg(std::span<const std::uint8_t> bytes, const FeatureShape& lea
     fail("the image is not a valid JPEG: {}", tjGetErrorStr2(decoder.get()));
   }
   check_size(width, height);
-  if (colours == TJCS_CMYK || colours == TJCS_YCCK) fail("the JPEG is in CMYK, for printing; save it in RGB");
-  const tjscalingfactor scale = fraction(width, height, least);
-  Picture picture{{least.channels, TJSCALED(height, scale), TJSCALED(width, scale)}, {}};
+  const int orientation = orientation_of(bytes);
+  const FeatureShape stored =
+      lies_on_its_side(orientation) ? FeatureShape{least.channels, least.width, least.height} : least;
+  const tjscalingfactor scale = fraction(width, height, stored);
+  const bool inks = colours == TJCS_CMYK || colours == TJCS_YCCK;
+  Picture picture{{inks ? 4 : least.channels, TJSCALED(height, scale), TJSCALED(width, scale)}, {}};
   picture.pixels.resize(static_cast<std::size_t>(picture.shape.size()));
-  const int format = least.channels == 1 ? TJPF_GRAY : TJPF_RGB;
+  const int format = inks ? TJPF_CMYK : least.channels == 1 ? TJPF_GRAY : TJPF_RGB;
   if (tjDecompress2(decoder.get(), bytes.data(), size, picture.pixels.data(), picture.shape.width, 0,
                     picture.shape.height, format, TJFLAG_STOPONWARNING) != 0) {
     fail("the JPEG is damaged: {}", tjGetErrorStr2(decoder.get()));
   }
-  return picture;
+  return upright(inks ? from_inks(picture, least.channels) : std::move(picture), orientation);
 }
 
 Picture decode_png(std::span<const std::uint8_t> bytes, const FeatureShape& least) {
@@ -76,6 +94,8 @@ Picture decode_png(std::span<const std::uint8_t> bytes, const FeatureShape& leas
   const std::unique_ptr<png_image, decltype(&png_image_free)> release(&image, &png_image_free);
   check_size(static_cast<long>(image.width), static_cast<long>(image.height));
   image.format = least.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  // Without this flag, 16 bits that come without a gamma would be taken for linear light, and be brightened.
+  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
   Picture picture{{least.channels, static_cast<int>(image.height), static_cast<int>(image.width)}, {}};
   picture.pixels.resize(PNG_IMAGE_SIZE(image));
   const png_color white{255, 255, 255};
@@ -83,38 +103,6 @@ Picture decode_png(std::span<const std::uint8_t> bytes, const FeatureShape& leas
     fail("the PNG is damaged: {}", image.message);
   }
   return picture;
-}
-
-/// The elements of the source that one element of a row or column is made of, from `first` on, and their weights.
-struct Taps {
-  int first = 0;
-  std::vector<float> weights;
-};
-
-/// The taps of `wanted` elements of a source of `extent` elements. One element of the result spans `scale` elements of
-/// the source, and the result begins `offset` of its elements from the source's start.
-std::vector<Taps> taps_of(int extent, int wanted, double scale, double offset) {
-  std::vector<Taps> all(static_cast<std::size_t>(wanted));
-  const double width = std::max(1.0, scale);
-  for (int i = 0; i < wanted; ++i) {
-    const double centre = (i + offset + 0.5) * scale - 0.5;
-    const int first = std::clamp(static_cast<int>(std::ceil(centre - width)), 0, extent - 1);
-    const int last = std::clamp(static_cast<int>(std::floor(centre + width)), first, extent - 1);
-    Taps& taps = all[i];
-    taps.first = first;
-    float sum = 0.0F;
-    for (int x = first; x <= last; ++x) {
-      const auto weight = static_cast<float>(std::max(0.0, 1.0 - std::abs(x - centre) / width));
-      taps.weights.push_back(weight);
-      sum += weight;
-    }
-    if (sum <= 0.0F) {
-      std::ranges::fill(taps.weights, 1.0F);
-      sum = static_cast<float>(taps.weights.size());
-    }
-    for (float& weight : taps.weights) weight /= sum;
-  }
-  return all;
 }
 
 }  // namespace
@@ -126,10 +114,26 @@ void on_all_cores(int count, const std::function<void(int)>& work) {
   });
 }
 
+namespace {
+
+std::string in_small_letters(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+}  // namespace
+
 bool is_image_file(const std::string& file) {
-  std::string name = file;
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string name = in_small_letters(file);
   return name.ends_with(".jpg") || name.ends_with(".jpeg") || name.ends_with(".png");
+}
+
+std::string other_image_format(const std::string& file) {
+  const std::string name = in_small_letters(file);
+  for (const std::string format : {"webp", "gif", "bmp", "tif", "tiff", "heic", "avif", "jp2"}) {
+    if (name.ends_with("." + format)) return format;
+  }
+  return "";
 }
 
 Picture decode_image(std::span<const std::uint8_t> bytes, const FeatureShape& least) {
@@ -154,54 +158,6 @@ Picture read_image(const std::string& file, const FeatureShape& least) {
     return decode_image(bytes, least);
   } catch (const Error& error) {
     fail("{}: {}", file, error.what());
-  }
-}
-
-void cut_view(const Picture& picture, const FeatureShape& shape, const View& view, std::span<std::uint8_t> to) {
-  const FeatureShape& have = picture.shape;
-  if (have == shape) {
-    for (int c = 0; c < shape.channels; ++c) {
-      for (int y = 0; y < shape.height; ++y) {
-        for (int x = 0; x < shape.width; ++x) {
-          const int from = view.flip ? shape.width - 1 - x : x;
-          to[(c * shape.height + y) * shape.width + x] = picture.pixels[(y * shape.width + from) * shape.channels + c];
-        }
-      }
-    }
-    return;
-  }
-  // One element of the view spans `scale` elements of the picture.
-  const double scale = std::min(have.height / (kToSpare * shape.height), have.width / (kToSpare * shape.width));
-  const std::vector<Taps> rows =
-      taps_of(have.height, shape.height, scale, view.down * (have.height / scale - shape.height));
-  const std::vector<Taps> columns =
-      taps_of(have.width, shape.width, scale, view.right * (have.width / scale - shape.width));
-  std::vector<float> line(static_cast<std::size_t>(have.width));
-  for (int c = 0; c < shape.channels; ++c) {
-    for (int y = 0; y < shape.height; ++y) {
-      const Taps& down = rows[y];
-      std::ranges::fill(line, 0.0F);
-      for (std::size_t t = 0; t < down.weights.size(); ++t) {
-        const std::size_t row = static_cast<std::size_t>(down.first) + t;
-        const std::uint8_t* from = picture.pixels.data() +
-                                   (row * line.size()) * static_cast<std::size_t>(have.channels) +
-                                   static_cast<std::size_t>(c);
-        for (std::size_t x = 0; x < line.size(); ++x) {
-          line[x] += down.weights[t] * static_cast<float>(from[x * static_cast<std::size_t>(have.channels)]);
-        }
-      }
-      std::uint8_t* out = to.data() + (static_cast<std::size_t>(c) * static_cast<std::size_t>(shape.height) +
-                                       static_cast<std::size_t>(y)) *
-                                          static_cast<std::size_t>(shape.width);
-      for (int x = 0; x < shape.width; ++x) {
-        const Taps& across = columns[view.flip ? shape.width - 1 - x : x];
-        float sum = 0.0F;
-        for (std::size_t t = 0; t < across.weights.size(); ++t) {
-          sum += across.weights[t] * line[static_cast<std::size_t>(across.first) + t];
-        }
-        out[x] = static_cast<std::uint8_t>(std::clamp(sum + 0.5F, 0.0F, 255.0F));
-      }
-    }
   }
 }
 

@@ -40,12 +40,66 @@ Classes classes_in(const fs::path& folder) {
   return classes;
 }
 
-fs::path test_folder(const fs::path& folder) {
+/// The images of a data set by their use.
+struct Uses {
+  Classes training;
+  Classes validation;
+  Classes test;
+};
+
+/// The images in the folders `train`, `val` and `test` of `folder`, of which one of the last two may be missing.
+Uses divided(const fs::path& folder) {
   std::error_code error;
-  for (const char* name : {"test", "val"}) {
-    if (fs::is_directory(folder / name, error)) return folder / name;
+  Uses uses{.training = classes_in(folder / "train"), .validation = {}, .test = {}};
+  const bool validates = fs::is_directory(folder / "val", error);
+  const bool tests = fs::is_directory(folder / "test", error);
+  if (!validates && !tests) {
+    fail("{}: the folder has 'train' but neither 'test' nor 'val'; add one of them", folder.string());
   }
-  return {};
+  uses.test = classes_in(folder / (tests ? "test" : "val"));
+  if (validates && tests) uses.validation = classes_in(folder / "val");
+  return uses;
+}
+
+/// The images of `folder`, of which every fifth of a class is for testing.
+Uses divided_here(const fs::path& folder) {
+  Uses uses;
+  for (const auto& [name, files] : classes_in(folder)) {
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      (i % kTestEvery == kTestEvery - 1 ? uses.test : uses.training)[name].push_back(files[i]);
+    }
+  }
+  return uses;
+}
+
+/// Says how many files of formats that are not read a folder of class folders has.
+void count_unread(const fs::path& folder, std::vector<std::string>& notices) {
+  std::map<std::string, int> unread;
+  for (const fs::path& each : entries_of(folder)) {
+    std::error_code error;
+    if (!fs::is_directory(each, error)) continue;
+    for (const fs::path& file : entries_of(each)) {
+      const std::string format = other_image_format(file.string());
+      if (!format.empty()) ++unread[format];
+    }
+  }
+  for (const auto& [format, count] : unread) {
+    notices.push_back(fmt::format("{}: {} files of the format {} are left out; convert them to JPEG or PNG to use them",
+                                  folder.string(), count, format));
+  }
+}
+
+ImageSet set_of(const Classes& classes, const std::vector<std::string>& names, const FeatureShape& input) {
+  ImageSet set{.shape = input, .pixels = {}, .labels = {}};
+  for (std::size_t label = 0; label < names.size(); ++label) {
+    const auto files = classes.find(names[label]);
+    if (files == classes.end()) continue;
+    for (const std::string& file : files->second) {
+      set.files.push_back(file);
+      set.labels.push_back(static_cast<std::uint16_t>(label));
+    }
+  }
+  return set;
 }
 
 /// Decodes all photographs of a set. Throws Error for one that cannot be decoded, or leaves it out with a notice.
@@ -86,34 +140,28 @@ DataSet read_image_folder(const std::string& folder, const FeatureShape& input, 
   const fs::path place(folder);
   std::error_code error;
   const bool apart = fs::is_directory(place / "train", error);
-  const Classes training = classes_in(apart ? place / "train" : place);
-  Classes test;
-  if (apart) {
-    const fs::path other = test_folder(place);
-    if (other.empty()) fail("{}: the folder has 'train' but neither 'test' nor 'val'; add one of them", folder);
-    test = classes_in(other);
-  }
-  DataSet data{.name = folder, .classes = static_cast<int>(training.size()), .training = {}, .test = {}};
-  if (training.size() > kMostClasses)
-    fail("{}: the folder has {} classes; the limit is {}", folder, training.size(), kMostClasses);
-  data.training.shape = data.test.shape = input;
-  for (const auto& [name, files] : training) {
-    const auto label = static_cast<std::uint16_t>(data.class_names.size());
-    data.class_names.push_back(name);
-    const auto add = [label](ImageSet& set, const std::string& file) {
-      set.files.push_back(file);
-      set.labels.push_back(label);
-    };
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      add(!apart && i % kTestEvery == kTestEvery - 1 ? data.test : data.training, files[i]);
+  const Uses uses = apart ? divided(place) : divided_here(place);
+  DataSet data{.name = folder, .classes = static_cast<int>(uses.training.size()), .training = {}, .test = {}};
+  if (uses.training.size() > kMostClasses)
+    fail("{}: the folder has {} classes; the limit is {}", folder, uses.training.size(), kMostClasses);
+  for (const auto& [name, files] : uses.training) data.class_names.push_back(name);
+  data.training = set_of(uses.training, data.class_names, input);
+  data.validation = set_of(uses.validation, data.class_names, input);
+  data.test = set_of(uses.test, data.class_names, input);
+  for (const Classes* others : {&uses.test, &uses.validation}) {
+    for (const auto& [name, files] : *others) {
+      if (uses.training.contains(name)) continue;
+      fail("{}: class {} has a folder for {} but none for training", folder, name,
+           others == &uses.test ? "testing" : "validation");
     }
-    for (const std::string& file : test[name]) add(data.test, file);
   }
-  for (const auto& [name, files] : test) {
-    if (!training.contains(name)) fail("{}: class {} has a folder for testing but none for training", folder, name);
+  for (const char* part : {"train", "val", "test"}) {
+    if (apart && fs::is_directory(place / part, error)) count_unread(place / part, data.notices);
   }
+  if (!apart) count_unread(place, data.notices);
   check(data.training, corrupt, data.notices);
   check(data.test, corrupt, data.notices);
+  check(data.validation, corrupt, data.notices);
   if (data.training.count() == 0 || data.test.count() == 0) {
     fail("{}: the folder has {} images for training and {} for testing; expected at least one of each", folder,
          data.training.count(), data.test.count());

@@ -77,8 +77,8 @@ std::string describe(const Dropout& layer) {
 }
 
 std::string describe(const BatchNorm& layer) {
-  [[maybe_unused]] const auto& [name, epsilon, momentum] = layer;
-  return "batch norm";
+  [[maybe_unused]] const auto& [name, epsilon, momentum, rate] = layer;
+  return layer.frozen() ? "frozen batch norm" : "batch norm";
 }
 
 std::string describe(const Add& layer) {
@@ -92,9 +92,9 @@ std::string describe(const Multiply& layer) {
 }
 
 std::string describe(const Convolution& conv) {
-  const auto& [filters, kernel_h, kernel_w, stride_h, stride_w, pad, bias, groups] = conv;
-  return fmt::format("{} filters {}x{} by {}x{} in {}, bias {}, {} groups", filters, kernel_h, kernel_w, stride_h,
-                     stride_w, describe(pad), bias, groups);
+  const auto& [filters, kernel_h, kernel_w, stride_h, stride_w, pad, bias, groups, rate] = conv;
+  return fmt::format("{} filters {}x{} by {}x{} in {}, bias {}, {} groups{}", filters, kernel_h, kernel_w, stride_h,
+                     stride_w, describe(pad), bias, groups, rate == 0.0F ? ", frozen" : "");
 }
 
 std::string describe(const ResponseNorm& norm) {

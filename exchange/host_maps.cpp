@@ -20,7 +20,7 @@ HostMaps::HostMaps(const NodePlan& plan, ThesisNode* thesis) : plan_(plan), thes
     if (each.kind != TaskKind::backward_input) continue;
     if (plan.everywhere(each.stage) && !plan.adds_here(each.stage)) extend(parts[each.stage], box);
     for (const Read& read : reads_for(plan.trunk, static_cast<std::size_t>(each.stage), each.filters)) {
-      if (read.stage < 0) continue;
+      if (!plan.needs_gradient(read)) continue;
       if (!plan.adds_here(read.stage)) extend(parts[read.stage], {read.channels, each.samples});
       first_part_[read.stage] = std::max(first_part_[read.stage], each.stage);
     }

@@ -191,7 +191,7 @@ void NodeShards::add_to_parts(const Task& task, const Piece& piece, std::size_t 
   const SampleRange samples = plan_.shard_samples(task);
   bool read_out = false;
   for (const Read& read : piece.reads) {
-    if (read.number != number || read.stage < 0) continue;
+    if (read.number != number || !plan_.needs_gradient(read)) continue;
     const bool first = host_.first_reader(read.stage) == task.stage &&
                        &*std::ranges::find(piece.reads, read.stage, &Read::stage) == &read;
     const int at = read.at - (number > 0 ? piece.filters.first : 0);

@@ -11,12 +11,13 @@ NodePlan::NodePlan(const Plan& whole, const std::vector<Stage>& stages, int node
       thesis(!traits_of(plan.exchange).fused_stages),
       training(make_task_graph(plan, trunk, true)),
       testing(make_task_graph(plan, trunk, false)),
+      needed(thesis ? std::vector<bool>(trunk.size(), true) : needed_gradients(trunk)),
       held(held_boxes(plan, training, index)),
       residence(find_residence(plan, trunk, {&training, &testing}, index)) {}
 
 bool NodePlan::joins_gradients(int stage) const {
   const auto s = static_cast<std::size_t>(stage);
-  return has_several_rows(plan.stages[s]) && has_parameters(trunk[s]);
+  return has_several_rows(plan.stages[s]) && has_trained_parameters(trunk[s]);
 }
 
 bool NodePlan::finds_gradients(const Task& task) const {

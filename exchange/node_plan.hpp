@@ -31,6 +31,10 @@ struct NodePlan {
   bool joins_gradients(int stage) const;
   /// Whether the node knows more of its own filters' gradients after a task.
   bool finds_gradients(const Task& task) const;
+  /// Whether a step needs the gradient with respect to the values that a stage reads.
+  bool needs_gradient(const Read& read) const {
+    return read.stage >= 0 && needed[static_cast<std::size_t>(read.stage)];
+  }
   bool is_master() const { return index == training.master; }
 
   Plan plan;
@@ -39,6 +43,8 @@ struct NodePlan {
   bool thesis;         ///< whether shards compute convolutions alone
   TaskGraph training;  ///< of a training step, its update included
   TaskGraph testing;
+  /// By stage, whether a step needs the gradient with respect to its maps. The scheme of the thesis finds all of them.
+  std::vector<bool> needed;
   std::vector<Box> held;  ///< held_box() of this node, by stage
   Residence residence;
 };

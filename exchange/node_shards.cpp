@@ -34,10 +34,13 @@ void NodeShards::compile(std::size_t s, FilterRange filters) {
   const Stage stage = plan_.thesis ? ThesisNode::compiled(plan_.trunk[s]) : plan_.trunk[s];
   const std::vector<Sources> reads = reads_of(plan_.trunk, s);
   const Sources& from = reads[0];
-  const bool backward = plan_.everywhere(static_cast<int>(s)) || filters == plan_.tile(static_cast<int>(s)).filters;
+  const bool backward =
+      plan_.needed[s] && (plan_.everywhere(static_cast<int>(s)) || filters == plan_.tile(static_cast<int>(s)).filters);
   const SampleRange samples = plan_.held[s].samples;
   const int batch = samples.count * plan_.plan.micro_batches;
-  const bool slopes = std::ranges::any_of(from, [](const Source& source) { return source.stage >= 0; });
+  const bool slopes = std::ranges::any_of(from, [this](const Source& source) {
+    return source.stage >= 0 && plan_.needed[static_cast<std::size_t>(source.stage)];
+  });
   Piece piece{
       .stage = static_cast<int>(s),
       .filters = filters,

@@ -57,7 +57,7 @@ struct ShardSpec {
   bool waits_for_batch() const { return has_batch_norm(stage); }
   /// Returns whether other shards have the rest of the batch over which the stage normalises, so that their statistics
   /// must be joined (Shard::moments).
-  bool joins_statistics() const { return has_batch_norm(stage) && whole_micro_batch * micro_batches > batch; }
+  bool joins_statistics() const { return batch_norms(stage) > 0 && whole_micro_batch * micro_batches > batch; }
   /// Returns the samples that the layers after the convolution compute when forward is given `samples`: the same samples,
   /// or, where the stage waits for the batch, none before the last micro-batch and the whole batch with it.
   SampleRange taken_by_layers(SampleRange samples) const {
@@ -115,8 +115,8 @@ inline Origin origin_of(const ShardSpec& spec) {
 /// micro-batch may travel while the next is computed. A micro-batch may go backward before the next goes forward,
 /// unless the stage waits for the batch. backward_filters takes the whole batch at once.
 ///
-/// Where spec().joins_statistics(), a training step also calls, for each batch norm of the stage in their order, moments
-/// and normalise after the last forward; and, in the opposite order, slopes and take_slopes before the first
+/// Where spec().joins_statistics(), a training step also calls, for each batch norm of the stage that is not frozen, in
+/// their order, moments and normalise after the last forward; and, in the opposite order, slopes and take_slopes before the first
 /// backward_input. Between the two of a pair, the caller joins the numbers of all shards with these filters
 /// (kernels/joint_statistics.hpp). Each shard then has the same statistics as one shard with the whole batch.
 class Shard {
@@ -192,7 +192,7 @@ class Shard {
   virtual std::vector<float> slopes(const DeviceTensor& output_gradient) = 0;
   virtual void take_slopes(std::span<const double> joint) = 0;
 
-  /// Applies the gradients of the last backward.
+  /// Applies the gradients of the last backward, with the learning rate of each layer. Frozen parameters stay as they are.
   virtual void update(const UpdateStep& step) = 0;
   /// Returns whether all parameters and moments are finite, as far as the device has finished the updates: the call does
   /// not wait, and after state() it covers all of them. After an update that left other values the answer stays false

@@ -66,6 +66,29 @@ double cross_entropy(std::span<const T> logits, int label, double smoothing, std
   return std::log(sum) - (1.0 - smoothing) * wanted - smoothing * mean;
 }
 
+/// The same with a weight for each class. With t the weighted target distribution, the loss is -sum of t log(softmax).
+template <class T>
+double weighted_cross_entropy(std::span<const T> logits, int label, double smoothing, std::span<const float> weights,
+                              std::span<T> gradient) {
+  const T top = *std::max_element(logits.begin(), logits.end());
+  const double each = smoothing / static_cast<double>(logits.size());
+  double sum = 0.0;
+  for (const T logit : logits) sum += std::exp(static_cast<double>(logit - top));
+  const auto target = [&](std::size_t c) {
+    return static_cast<double>(weights[c]) * (each + (static_cast<int>(c) == label ? 1.0 - smoothing : 0.0));
+  };
+  double targets = 0.0;
+  double loss = 0.0;
+  for (std::size_t c = 0; c < logits.size(); ++c) {
+    targets += target(c);
+    loss += target(c) * (std::log(sum) - static_cast<double>(logits[c] - top));
+  }
+  for (std::size_t c = 0; c < logits.size(); ++c) {
+    gradient[c] = static_cast<T>(targets * std::exp(static_cast<double>(logits[c] - top)) / sum - target(c));
+  }
+  return loss;
+}
+
 /// Returns 1/2 sum (output - one_hot)^2 of one sample. `gradient` receives output - one_hot.
 template <class T>
 double squared_error(std::span<const T> outputs, int label, std::span<T> gradient) {
@@ -93,6 +116,10 @@ Head<T>::Head(const CutHead& cut, int moments, int batch, bool input_gradient)
   int features = cut.maps.size();
   slopes_.emplace_back(Shape{batch, cut.maps.channels, cut.maps.height, cut.maps.width}, T{0});
   for (const Layer& layer : cut.layers) add_step(layer, features);
+  while (first_trained_ < steps_.size() &&
+         (steps_[first_trained_].dense < 0 || frozen(static_cast<std::size_t>(steps_[first_trained_].dense)))) {
+    ++first_trained_;
+  }
 }
 
 template <class T>
@@ -102,6 +129,7 @@ void Head<T>::add_step(const Layer& layer, int& features) {
     const auto* softmax = std::get_if<SoftmaxCrossEntropy>(&layer.spec);
     softmax_ = softmax != nullptr;
     if (softmax_) label_smoothing_ = softmax->label_smoothing;
+    if (softmax_) class_weights_ = softmax->class_weights;
     loss_weight_ = softmax_ ? softmax->weight : std::get<SquaredError>(layer.spec).weight;
     return;
   }
@@ -113,10 +141,11 @@ void Head<T>::add_step(const Layer& layer, int& features) {
     const Shape bias{dense->units, 1};
     const auto zeros = [&](const Shape& shape) {
       const BasicTensor<T> zero(shape, T{0});
-      return BasicParameter<T>{zero, std::vector<BasicTensor<T>>(static_cast<std::size_t>(moments_), zero)};
+      const auto moments = static_cast<std::size_t>(layer.rate == 0.0F ? 0 : moments_);
+      return BasicParameter<T>{zero, std::vector<BasicTensor<T>>(moments, zero)};
     };
     states_.push_back({layer.name, zeros(weights), zeros(bias)});
-    gradients_.push_back({BasicTensor<T>(weights, T{0}), BasicTensor<T>(bias, T{0})});
+    gradients_.push_back({BasicTensor<T>(weights, T{0}), BasicTensor<T>(bias, T{0}), layer.rate});
     features = dense->units;
   } else if (!std::holds_alternative<Activation>(layer.spec) && !std::holds_alternative<Dropout>(layer.spec)) {
     fail("layer {}: it cannot be part of a head; only dense, activation, dropout and loss layers can", layer.name);
@@ -179,13 +208,28 @@ BatchLoss Head<T>::loss(const Labels& labels, int count, SampleRange samples) {
   BasicTensor<T>& gradient = slopes_.back();
   std::ranges::fill(rows_of(gradient, samples), T{0});
   BatchLoss loss;
+  // The batch's losses are divided by the sum of its labels' weights, where others are divided by their count.
+  double share = 1.0;
+  if (!class_weights_.empty()) {
+    double weights = 0.0;
+    for (const int label : std::span(labels.classes).first(static_cast<std::size_t>(count)))
+      weights += static_cast<double>(class_weights_.at(static_cast<std::size_t>(label)));
+    share = count / weights;
+  }
   for (int n = samples.first; n < std::min(count, samples.first + samples.count); ++n) {
     const int label = labels.classes[static_cast<std::size_t>(n)];
     const auto row = outputs.sample(n);
     const auto slope_row = gradient.sample(n);
     invariant(label >= 0 && label < static_cast<int>(row.size()), "labels lie within the classes");
-    const double hard =
-        softmax_ ? cross_entropy<T>(row, label, label_smoothing_, slope_row) : squared_error<T>(row, label, slope_row);
+    double hard = 0.0;
+    if (!softmax_) {
+      hard = squared_error<T>(row, label, slope_row);
+    } else if (class_weights_.empty()) {
+      hard = cross_entropy<T>(row, label, label_smoothing_, slope_row);
+    } else {
+      hard = share * weighted_cross_entropy<T>(row, label, label_smoothing_, class_weights_, slope_row);
+      for (T& value : slope_row) value *= static_cast<T>(share);
+    }
     loss.sum += labels.taught() ? taught_loss<T>(row, labels.soft.sample(n), labels, hard, slope_row) : hard;
     for (T& value : slope_row) value *= static_cast<T>(loss_weight_ / count);
     if (index_of_largest<T>(row) == label) ++loss.correct;
@@ -195,7 +239,8 @@ BatchLoss Head<T>::loss(const Labels& labels, int count, SampleRange samples) {
 
 template <class T>
 const BasicTensor<T>& Head<T>::backward(SampleRange samples) {
-  for (std::size_t i = steps_.size(); i-- > 0;) backward_step(i, samples);
+  const std::size_t last = input_gradient_ ? 0 : first_trained_;
+  for (std::size_t i = steps_.size(); i-- > last;) backward_step(i, samples);
   return slopes_[0];
 }
 
@@ -205,7 +250,7 @@ void Head<T>::backward_step(std::size_t index, SampleRange samples) {
   const std::span<const T> dy = rows_of(std::as_const(slopes_[index + 1]), samples);
   const std::span<T> dx = rows_of(slopes_[index], samples);
   if (step.dense >= 0) {
-    if (index == 0 && !input_gradient_) return;
+    if (index == first_trained_ && !input_gradient_) return;
     if (!computes_) {
       std::ranges::fill(dx, T{0});
       return;
@@ -230,7 +275,7 @@ template <class T>
 void Head<T>::backward_weights() {
   if (!computes_) return;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (steps_[i].dense < 0) continue;
+    if (steps_[i].dense < 0 || frozen(static_cast<std::size_t>(steps_[i].dense))) continue;
     DenseGradient& gradient = gradients_[static_cast<std::size_t>(steps_[i].dense)];
     const BasicTensor<T>& dy = slopes_[i + 1];
     matmul(Matmul<T>{.m = steps_[i].outputs,
@@ -248,8 +293,10 @@ template <class T>
 void Head<T>::update(const UpdateStep& step) {
   if (!computes_) return;
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    const bool weights = convoy::update(step, gradients_[i].weights, states_[i].weights);
-    const bool bias = convoy::update(step, gradients_[i].bias, states_[i].bias);
+    if (frozen(i)) continue;
+    const UpdateStep mine = with_rate(step, gradients_[i].rate);
+    const bool weights = convoy::update(mine, gradients_[i].weights, states_[i].weights);
+    const bool bias = convoy::update(mine, gradients_[i].bias, states_[i].bias);
     if (broken_.empty() && !(weights && bias)) broken_ = states_[i].name;
   }
 }

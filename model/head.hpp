@@ -64,11 +64,13 @@ class Head {
   /// The first dense layer that an update left with values that are not finite; empty if there is none.
   const std::string& broken() const { return broken_; }
   void forget_broken() { broken_.clear(); }
-  /// The sum of squares of all gradients by weights and biases.
+  /// The sum of squares of all gradients by weights and biases. Those of frozen layers count as 0.
   double gradient_squares() const;
 
   std::vector<DenseState<T>>& states() { return states_; }
   const std::vector<DenseState<T>>& states() const { return states_; }
+  /// Whether dense layer i of states() is frozen: it has no moments, and its gradients are 0.
+  bool frozen(std::size_t i) const { return gradients_[i].rate == 0.0F; }
   /// The gradients by the weights and bias of dense layer i of states(), as of the last backward_weights.
   const BasicTensor<T>& weight_gradient(std::size_t i) const { return gradients_[i].weights; }
   const BasicTensor<T>& bias_gradient(std::size_t i) const { return gradients_[i].bias; }
@@ -83,6 +85,7 @@ class Head {
   struct DenseGradient {
     BasicTensor<T> weights;
     BasicTensor<T> bias;
+    float rate = 1.0F;  ///< factor of the learning rate; 0: the layer is frozen
   };
 
   void add_step(const Layer& layer, int& features);
@@ -97,8 +100,11 @@ class Head {
   bool computes_ = true;  ///< whether dense layers compute
   bool softmax_ = true;
   double label_smoothing_ = 0.0;
+  std::vector<float> class_weights_;  ///< empty: all are 1
   double loss_weight_ = 1.0;
   std::vector<Step> steps_;
+  std::size_t first_trained_ =
+      0;  ///< the first step with weights that are trained; behind the last one if there is none
   std::vector<DenseState<T>> states_;
   std::vector<DenseGradient> gradients_;
   std::string broken_;

@@ -7,8 +7,11 @@ namespace convoy {
 
 Heads::Heads(const Cut& cut, int batch, int threads, std::optional<HeadPace> pace)
     : threads_(threads > 0 ? threads : hardware_threads()), pace_(std::move(pace)) {
+  const std::vector<int> outputs = outputs_of(cut.trunk);
+  const std::vector<bool> needed = needed_gradients(cut.trunk);
   for (const CutHead& head : cut.heads) {
-    heads_.emplace_back(head, cut.moments, batch, !cut.trunk.empty());
+    const bool input_gradient = !cut.trunk.empty() && needed[static_cast<std::size_t>(outputs[heads_.size()])];
+    heads_.emplace_back(head, cut.moments, batch, input_gradient);
     if (pace_) heads_.back().stop_computing();
   }
 }
@@ -72,7 +75,12 @@ std::vector<DenseState<float>> Heads::gradients() const {
   std::vector<DenseState<float>> gradients;
   for (const Head<float>& head : heads_) {
     for (std::size_t i = 0; i < head.states().size(); ++i) {
-      gradients.push_back({head.states()[i].name, {head.weight_gradient(i), {}}, {head.bias_gradient(i), {}}});
+      const DenseState<float>& state = head.states()[i];
+      if (head.frozen(i)) {
+        gradients.push_back({state.name, {state.weights.value, {}}, {state.bias.value, {}}});
+      } else {
+        gradients.push_back({state.name, {head.weight_gradient(i), {}}, {head.bias_gradient(i), {}}});
+      }
     }
   }
   return gradients;

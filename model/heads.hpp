@@ -42,7 +42,8 @@ class Heads {
   /// The sum of squares of all gradients by weights and biases.
   double gradient_squares() const;
 
-  /// The gradients of all dense layers, head by head, in the form of states without moments.
+  /// The gradients of all dense layers, head by head, in the form of states without moments. Frozen layers have their weights
+  /// there.
   std::vector<DenseState<float>> gradients() const;
   /// The states of all dense layers, head by head.
   std::vector<DenseState<float>> states() const;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/shard_state.hpp"
 #include "plan/needs.hpp"
 #include "plan/task_graph.hpp"
 
@@ -28,10 +29,12 @@ class GraphBuilder {
   bool replicated(int s) const { return plan_of(s).replicated; }
   bool everywhere(int s) const { return convoy::everywhere(plan_of(s)); }
   bool normalises(int s) const { return has_batch_norm(stage(s)); }
+  /// Returns whether the stage has weights, and all of them are frozen.
+  bool frozen(int s) const { return has_parameters(stage(s)) && !has_trained_parameters(stage(s)); }
   /// Returns whether several members hold weights of the stage and find parts of their gradients.
-  bool joins_gradients(int s) const { return has_several_rows(plan_of(s)) && has_parameters(stage(s)); }
+  bool joins_gradients(int s) const { return has_several_rows(plan_of(s)) && has_trained_parameters(stage(s)); }
   /// Returns whether several members normalise over the stage's samples together.
-  bool joins_statistics(int s) const { return training_ && has_several_rows(plan_of(s)) && normalises(s); }
+  bool joins_statistics(int s) const { return training_ && has_several_rows(plan_of(s)) && batch_norms(stage(s)) > 0; }
   Box whole(int s) const;
   std::vector<int> stages_read(int s) const;
 
@@ -77,6 +80,7 @@ class GraphBuilder {
   const std::vector<Stage>& trunk_;
   bool training_;
   std::vector<int> outputs_;
+  std::vector<bool> needed_;  ///< by stage, whether a step needs the gradient with respect to its maps
   TaskGraph graph_;
   std::vector<int> heads_;  ///< by micro-batch
   Needs needs_;

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "core/shard_state.hpp"
+
 namespace convoy {
 namespace {
 
 class Finder {
  public:
-  Finder(const Plan& plan, const std::vector<Stage>& trunk) : plan_(plan), trunk_(trunk) {
+  Finder(const Plan& plan, const std::vector<Stage>& trunk)
+      : plan_(plan), trunk_(trunk), needed_(needed_gradients(trunk)) {
     needs_.forward.resize(trunk.size());
     needs_.backward.resize(trunk.size());
   }
@@ -22,8 +25,8 @@ class Finder {
     for (int s = stages - 1; s >= 0; --s) {
       if (needs_.read[s].empty()) continue;  // no node needs its maps
       find_computing(s);
-      for (const Computing& each : needs_.forward[s]) need(s, each, needs_.read);
-      for (const Computing& each : needs_.backward[s]) need(s, each, needs_.parts);
+      for (const Computing& each : needs_.forward[s]) need(s, each, needs_.read, true);
+      for (const Computing& each : needs_.backward[s]) need(s, each, needs_.parts, false);
     }
     for (int s = 0; s < stages; ++s) find_users(s);
     for (const int output : outputs) needs_.users[output] = {master};
@@ -44,7 +47,7 @@ class Finder {
     const Box all{{0, trunk_[s].conv.filters}, {0, micro_batch_size(plan_)}};
     for (const Tile& tile : tiles_of(planned)) {
       forward.push_back({tile.member, planned.replicated ? all : tile.box()});
-      backward.push_back({tile.member, tile.box()});
+      if (needed_[s]) backward.push_back({tile.member, tile.box()});
     }
     if (!planned.replicated) return;
     for (const auto& [node, box] : readers) {
@@ -52,10 +55,11 @@ class Finder {
     }
   }
 
-  /// Adds the maps that a node reads to compute a part of a stage, or for which it computes gradients.
-  void need(int s, const Computing& computing, std::map<int, Boxes>& of) const {
+  /// Adds the maps that a node reads to compute a part of a stage, or those for which it computes gradients.
+  void need(int s, const Computing& computing, std::map<int, Boxes>& of, bool forward) const {
     for (const Read& read : reads_for(trunk_, static_cast<std::size_t>(s), computing.box.channels)) {
       if (read.stage == Source::kZeros) continue;
+      if (!forward && read.stage >= 0 && !needed_[read.stage]) continue;
       Box& box = of[read.stage][computing.node];
       box = hull(box, {read.channels, computing.box.samples});
     }
@@ -74,6 +78,7 @@ class Finder {
 
   const Plan& plan_;
   const std::vector<Stage>& trunk_;
+  std::vector<bool> needed_;  ///< by stage, whether a step needs the gradient with respect to its maps
   Needs needs_;
 };
 

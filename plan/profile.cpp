@@ -58,7 +58,10 @@ Timing timing_at(double gflops, double memory, const Stage& stage, int filters, 
   const double values = 2.0 * static_cast<double>(output_shape(stage, batch, filters).size());
   const double pass = stage.kind == StageKind::convolution ? conv_flops(stage, batch, filters) / (1e9 * gflops)
                                                            : values * sizeof(float) / memory;
-  return {.filters = filters, .forward = pass, .backward_input = input_gradient ? pass : 0.0, .backward_filters = pass};
+  return {.filters = filters,
+          .forward = pass,
+          .backward_input = input_gradient ? pass : 0.0,
+          .backward_filters = has_trained_parameters(stage) || !has_parameters(stage) ? pass : 0.0};
 }
 
 double predict_seconds(const MemberProfile& member, std::size_t stage, int filters) {

@@ -4,13 +4,20 @@
 #include <set>
 #include <utility>
 
+#include "core/shard_state.hpp"
+
 namespace convoy {
 namespace {
 
 class ResidenceFinder {
  public:
   ResidenceFinder(const Plan& plan, const std::vector<Stage>& trunk, const TaskGraph& training, int node)
-      : plan_(plan), trunk_(trunk), node_(node), held_(held_boxes(plan, training, node)), outputs_(outputs_of(trunk)) {
+      : plan_(plan),
+        trunk_(trunk),
+        node_(node),
+        held_(held_boxes(plan, training, node)),
+        outputs_(outputs_of(trunk)),
+        needed_(needed_gradients(trunk)) {
     const std::size_t stages = trunk.size();
     found_ = {.inputs = std::vector<std::vector<bool>>(stages),
               .leaves = std::vector<bool>(stages, false),
@@ -94,6 +101,7 @@ class ResidenceFinder {
       for (const Read& read : reads_for(trunk_, reader, held_[reader].channels)) {
         if (read.stage < 0) continue;
         const auto s = static_cast<std::size_t>(read.stage);
+        if (!needed_[s]) continue;
         if (!whole(s) || !whole(reader) || !same_samples(s, reader)) found_.gradients[s] = false;
         const bool as_it_stands = read.number == 0 && read.channels == held_[s].channels &&
                                   trunk_[reader].channels == held_[s].channels.count;
@@ -111,6 +119,7 @@ class ResidenceFinder {
   int node_;
   std::vector<Box> held_;
   std::vector<int> outputs_;
+  std::vector<bool> needed_;        ///< by stage, whether a step needs the gradient with respect to its maps
   std::set<std::size_t> backward_;  ///< stages that the node computes backward
   Residence found_;
 };

@@ -24,7 +24,7 @@ void append_tasks(std::vector<int>& to, const std::vector<int>& more) {
 }
 
 GraphBuilder::GraphBuilder(const Plan& plan, const std::vector<Stage>& trunk, bool training)
-    : plan_(plan), trunk_(trunk), training_(training), outputs_(outputs_of(trunk)) {
+    : plan_(plan), trunk_(trunk), training_(training), outputs_(outputs_of(trunk)), needed_(needed_gradients(trunk)) {
   graph_.master = master_of(plan);
   graph_.nodes = graph_.master + 1;
   // A forward pass without training needs only the input of the main head.
@@ -63,7 +63,7 @@ TaskGraph GraphBuilder::build() {
   if (joins_gradients(0)) backward_filters(0);
   // The others come last, so that a node computes them while no other node waits for it.
   for (int s = stages - 1; s >= 0; --s) {
-    if (!joins_gradients(s)) backward_filters(s);
+    if (needed_[static_cast<std::size_t>(s)] && !frozen(s) && !joins_gradients(s)) backward_filters(s);
   }
   return std::move(graph_);
 }
@@ -73,10 +73,10 @@ Box GraphBuilder::whole(int s) const {
   return {{0, channels}, {0, micro_batch_size(plan_)}};
 }
 
-/// Returns the stages whose maps a stage reads. The images are left out because they have no gradient.
+/// Returns the stages that a stage reads and that need a gradient with respect to their maps.
 std::vector<int> GraphBuilder::stages_read(int s) const {
   std::vector<int> values = values_read(trunk_, s);
-  std::erase(values, Source::kImages);
+  std::erase_if(values, [this](int value) { return value < 0 || !needed_[static_cast<std::size_t>(value)]; });
   return values;
 }
 
@@ -206,6 +206,7 @@ void GraphBuilder::head() {
 /// Sends the gradient of the loss with respect to the trunk's outputs.
 void GraphBuilder::deliver_gradients() {
   for (const int output : outputs_) {
+    if (!needed_[static_cast<std::size_t>(output)]) continue;
     for (int m = 0; m < plan_.micro_batches; ++m) {
       for (const Tile& tile : tiles(output)) {
         const int node = tile.member;

@@ -13,7 +13,7 @@ namespace convoy {
 /// the order in which the next forward pass needs the weights, so that those of later stages travel while earlier stages
 /// are computed.
 void GraphBuilder::send_updates(int s) {
-  if (!has_parameters(stage(s)) || (!replicated(s) && !joins_gradients(s))) return;
+  if (!has_trained_parameters(stage(s)) || (!replicated(s) && !joins_gradients(s))) return;
   const auto for_each_user = [&](bool by_sums, const auto& visit) {
     for (const Assignment& owner : owners_of(plan_of(s))) {
       for (const Computing& user : needs_.forward[s]) {
@@ -35,7 +35,7 @@ void GraphBuilder::send_updates(int s) {
 
 /// Members whose weights nobody waits for update them right before they compute the stage.
 void GraphBuilder::update_here(int s) {
-  if (!has_parameters(stage(s))) return;
+  if (!has_trained_parameters(stage(s))) return;
   for (const Tile& tile : tiles(s)) update(s, tile.member);
 }
 

@@ -70,8 +70,10 @@ void Session::check_memory(const wire::Assign& task) const {
     const FilterRange held = box.channels;
     if (box.empty()) continue;
     const int samples = box.samples.count * task.plan.micro_batches;
-    const std::size_t bytes =
-        bytes_of({.stage = task.trunk[s], .filters = held, .batch = samples, .input_gradient = s > 0});
+    const std::size_t bytes = bytes_of({.stage = task.trunk[s],
+                                        .filters = held,
+                                        .batch = samples,
+                                        .input_gradient = needs_input_gradient(task.trunk, s)});
     if (taken + bytes > memory_) {
       fail(
           "filters {} to {} of stage {} at batch {} need {} MiB, but of the {} MiB allowed {} are taken; raise "

@@ -1,24 +1,31 @@
 #include "train/parameter_server.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "kernels/host/matmul.hpp"
 
 namespace convoy {
 namespace {
 
-/// Calls visit(layer, parameters) for each stage and each dense layer of one or two models of the same net.
+/// Calls visit(layer, factor of the learning rate, parameter, gradient) for each parameter of a model.
 template <class Visit>
 void for_each_layer(ModelState& model, const ModelState& gradients, const Cut& cut, const Visit& visit) {
   for (std::size_t s = 0; s < model.trunk.size(); ++s) {
     std::vector<Parameter>& parameters = model.trunk[s].parameters;
+    const std::vector<ParameterSpec> specs = parameters_of(cut.trunk[s], cut.trunk[s].conv.filters);
     for (std::size_t p = 0; p < parameters.size(); ++p) {
-      visit(cut.trunk[s].name, parameters[p], gradients.trunk[s].parameters[p].value);
+      visit(cut.trunk[s].name, specs[p].rate, parameters[p], gradients.trunk[s].parameters[p].value);
     }
   }
-  for (std::size_t d = 0; d < model.head.size(); ++d) {
-    visit(model.head[d].name, model.head[d].weights, gradients.head[d].weights.value);
-    visit(model.head[d].name, model.head[d].bias, gradients.head[d].bias.value);
+  std::size_t d = 0;
+  for (const CutHead& head : cut.heads) {
+    for (const Layer& layer : head.layers) {
+      if (!std::holds_alternative<Dense>(layer.spec)) continue;
+      visit(layer.name, layer.rate, model.head[d].weights, gradients.head[d].weights.value);
+      visit(layer.name, layer.rate, model.head[d].bias, gradients.head[d].bias.value);
+      ++d;
+    }
   }
 }
 
@@ -44,16 +51,26 @@ ModelState mean_of(std::vector<ModelState> models) {
   ModelState sum = std::move(models.front());
   const float share = 1.0F / static_cast<float>(models.size());
   const auto sums = tensors_in(sum);
+  // Values that all models share, such as those of frozen layers, keep their bits.
+  std::vector<bool> shared(sums.size(), true);
+  for (const ModelState& model : std::span(models).subspan(1)) {
+    const auto others = tensors_in(model);
+    for (std::size_t v = 0; v < sums.size(); ++v) {
+      shared[v] = shared[v] && std::ranges::equal(sums[v]->span(), others[v]->span());
+    }
+  }
   for (std::size_t each = 1; each < models.size(); ++each) {
     const auto more = tensors_in(std::as_const(models[each]));
     for (std::size_t v = 0; v < sums.size(); ++v) {
+      if (shared[v]) continue;
       float* to = sums[v]->data();
       const float* from = more[v]->data();
       for (std::size_t i = 0; i < sums[v]->size(); ++i) to[i] += from[i];
     }
   }
-  for (Tensor* values : sums) {
-    for (float& value : values->span()) value *= share;
+  for (std::size_t v = 0; v < sums.size(); ++v) {
+    if (shared[v]) continue;
+    for (float& value : sums[v]->span()) value *= share;
   }
   return sum;
 }
@@ -106,8 +123,10 @@ double ParameterServer::squares(const ModelState& gradients) const {
     double sum = 0.0;
     for (const Layer& layer : head.layers) {
       if (!std::holds_alternative<Dense>(layer.spec)) continue;
-      sum += sum_of_squares(dense->weights.value.span());
-      sum += sum_of_squares(dense->bias.value.span());
+      if (layer.rate > 0.0F) {
+        sum += sum_of_squares(dense->weights.value.span());
+        sum += sum_of_squares(dense->bias.value.span());
+      }
       ++dense;
     }
     heads += sum;
@@ -117,7 +136,7 @@ double ParameterServer::squares(const ModelState& gradients) const {
 
 void ParameterServer::update(const UpdateStep& step, const ModelState& gradients, long number) {
   weights_.reset();
-  for_each_layer(model_, gradients, cut_, [&](const std::string& layer, Parameter& parameter, const Tensor& gradient) {
+  const auto visit = [&](const std::string& layer, float rate, Parameter& parameter, const Tensor& gradient) {
     bool finite = true;
     if (parameter.moments.empty()) {
       parameter.value = gradient;
@@ -125,10 +144,11 @@ void ParameterServer::update(const UpdateStep& step, const ModelState& gradients
     } else {
       std::vector<float*> moments;
       for (Tensor& moment : parameter.moments) moments.push_back(moment.data());
-      finite = update_parameter(step, gradient.span(), parameter.value.data(), moments.data());
+      finite = update_parameter(with_rate(step, rate), gradient.span(), parameter.value.data(), moments.data());
     }
     if (!finite && !broken_) broken_ = Broken{.layer = layer, .step = number};
-  });
+  };
+  for_each_layer(model_, gradients, cut_, visit);
 }
 
 }  // namespace convoy

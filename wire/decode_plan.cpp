@@ -40,7 +40,7 @@ ChannelLayer layer_of(const fb::LayerHolder& holder) {
     return Multiply{sources_of(multiply->from()), multiply->by_points()};
   }
   if (const auto* norm = holder.layer_as_BatchNormLayer())
-    return BatchNorm{text(norm->name(), "name of a batch norm"), norm->epsilon(), norm->momentum()};
+    return BatchNorm{text(norm->name(), "name of a batch norm"), norm->epsilon(), norm->momentum(), norm->rate()};
   fail("a channel layer is of an unknown kind");
 }
 
@@ -60,7 +60,8 @@ Stage stage_of(const fb::Stage* table) {
                        .stride_w = conv.stride_w(),
                        .pad = pad_of(conv.pad()),
                        .bias = conv.bias(),
-                       .groups = conv.groups()},
+                       .groups = conv.groups(),
+                       .rate = conv.rate()},
               .after = {},
               .moments = static_cast<int>(within(table->moments(), 0U, 16U, "moments")),
               .kind = static_cast<StageKind>(within(static_cast<int>(table->kind()), 0, 3, "kind of stage")),

@@ -47,7 +47,8 @@ struct LayerEncoder {
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::MultiplyLayer, layer.Union());
   }
   flatbuffers::Offset<fb::LayerHolder> operator()(const BatchNorm& norm) const {
-    const auto layer = fb::CreateBatchNormLayer(builder, builder.CreateString(norm.name), norm.epsilon, norm.momentum);
+    const auto layer =
+        fb::CreateBatchNormLayer(builder, builder.CreateString(norm.name), norm.epsilon, norm.momentum, norm.rate);
     return fb::CreateLayerHolder(builder, fb::ChannelLayer::BatchNormLayer, layer.Union());
   }
 };
@@ -55,8 +56,9 @@ struct LayerEncoder {
 flatbuffers::Offset<fb::Stage> encode(Builder& builder, const Stage& stage) {
   const auto name = builder.CreateString(stage.name);
   const fb::Pads pad = pads(stage.conv.pad);
-  const auto conv = fb::CreateConv(builder, stage.conv.filters, stage.conv.kernel_h, stage.conv.kernel_w,
-                                   stage.conv.stride_h, stage.conv.stride_w, &pad, stage.conv.bias, stage.conv.groups);
+  const auto conv =
+      fb::CreateConv(builder, stage.conv.filters, stage.conv.kernel_h, stage.conv.kernel_w, stage.conv.stride_h,
+                     stage.conv.stride_w, &pad, stage.conv.bias, stage.conv.groups, stage.conv.rate);
   Layers layers;
   for (const ChannelLayer& layer : stage.after) layers.push_back(std::visit(LayerEncoder{builder}, layer));
   const auto after = builder.CreateVector(layers);

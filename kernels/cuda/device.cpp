@@ -25,8 +25,9 @@ class CudaShard : public Shard {
         spec_(spec),
         what_(fmt::format("stage {}: ", spec.stage.name)),
         convolution_(std::move(convolution)),
-        weights_(gpu, weight_shape(spec.stage, spec.filters.count), true, spec.stage.moments, what_ + "weights"),
-        bias_(gpu, {spec.filters.count, 1}, true, spec.stage.moments, what_ + "biases"),
+        weights_(gpu, weight_shape(spec.stage, spec.filters.count), spec.stage.conv.rate, spec.stage.moments,
+                 what_ + "weights"),
+        bias_(gpu, {spec.filters.count, 1}, spec.stage.conv.rate, spec.stage.moments, what_ + "biases"),
         maps_(gpu, conv_shape(spec.stage, spec.batch, spec.filters.count), what_ + "maps"),
         broken_(gpu) {
     if (spec.input_gradient) {
@@ -99,6 +100,7 @@ class CudaShard : public Shard {
   }
   void backward_filters() override {
     invariant(gradient_ != nullptr, "backward_filters follows backward_input");
+    if (weights_.gradient == nullptr) return;
     convolution_->filter_gradient(input_, gradient_->data(), weights_.gradient->data(), bias_.gradient->data());
   }
   void update(const UpdateStep& step) override {
@@ -175,7 +177,7 @@ class CudaShard : public Shard {
             make_cuda_batch_norm(gpu_, *norm, {.moments = spec_.stage.moments, .whole_batch = whole_batch(spec_)},
                                  last(), what_ + "batch norm");
         norms_.resize(layers_.size());
-        norms_.push_back(layer.get());
+        norms_.push_back(norm->frozen() ? nullptr : layer.get());
         layers_.push_back(std::move(layer));
         continue;
       }
@@ -204,7 +206,7 @@ class CudaShard : public Shard {
   cuda::HostNumber broken_;  ///< not 0 after an update that left values that are not finite
   std::vector<std::unique_ptr<CudaLayer>> layers_;
   std::vector<CudaJoin*> added_;  ///< the layers among them that take in other maps
-  std::vector<CudaNorm*> norms_;  ///< by layer; null for other layers
+  std::vector<CudaNorm*> norms_;  ///< by layer; null for other layers and frozen norms
   Pass pass_;                     ///< of the last forward
   std::size_t next_ = 0;          ///< the layer that runs next; in the backward pass the layer before it runs next
   std::unique_ptr<CudaTensor> input_gradient_;

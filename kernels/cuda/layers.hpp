@@ -51,10 +51,11 @@ struct CudaParameter {
   CudaTensor values;
   std::vector<std::unique_ptr<CudaTensor>> moments;
   std::unique_ptr<CudaTensor> gradient;  ///< null where the parameter is not trained
+  float rate;                            ///< factor of the learning rate; 0: the parameter is not trained
 
-  CudaParameter(cuda::Gpu& gpu, const Shape& shape, bool trained, int count, const std::string& what)
-      : values(gpu, shape, what) {
-    if (!trained) return;
+  CudaParameter(cuda::Gpu& gpu, const Shape& shape, float factor, int count, const std::string& what)
+      : values(gpu, shape, what), rate(factor) {
+    if (rate == 0.0F) return;
     for (int i = 0; i < count; ++i) moments.push_back(std::make_unique<CudaTensor>(gpu, shape, what));
     gradient = std::make_unique<CudaTensor>(gpu, shape, what);
   }

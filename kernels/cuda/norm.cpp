@@ -5,7 +5,8 @@
 
 namespace convoy {
 
-void CudaParameter::update(cuda::Gpu& gpu, const UpdateStep& step, int* broken) const {
+void CudaParameter::update(cuda::Gpu& gpu, const UpdateStep& of_all, int* broken) const {
+  const UpdateStep step = with_rate(of_all, rate);
   if (gradient == nullptr) return gpu.run(cuda::FindBroken{values.data(), broken}, values.size());
   gpu.run(cuda::Update{static_cast<int>(step.optimizer), step.gradient_scale, step.learning_rate, step.momentum,
                        step.weight_decay, step.beta2, step.epsilon, step.learning_rate / step.correction1,
@@ -38,19 +39,24 @@ class CudaBatchNorm : public CudaNorm {
         input_(input),
         output_(gpu, input.shape(), what),
         input_gradient_(gpu, input.shape(), what),
-        weights_(gpu, {input.shape().c, 1}, true, settings.moments, what),
-        bias_(gpu, {input.shape().c, 1}, true, settings.moments, what),
-        running_mean_(gpu, {input.shape().c, 1}, false, 0, what),
-        running_variance_(gpu, {input.shape().c, 1}, false, 0, what),
+        weights_(gpu, {input.shape().c, 1}, layer.rate, settings.moments, what),
+        bias_(gpu, {input.shape().c, 1}, layer.rate, settings.moments, what),
+        running_mean_(gpu, {input.shape().c, 1}, 0.0F, 0, what),
+        running_variance_(gpu, {input.shape().c, 1}, 0.0F, 0, what),
         sums_(gpu, {input.shape().c, 1}, what),
         squares_(gpu, {input.shape().c, 1}, what),
         mean_(gpu, {input.shape().c, 1}, what),
-        inverse_(gpu, {input.shape().c, 1}, what) {}
+        inverse_(gpu, {input.shape().c, 1}, what) {
+    // No gradient goes through the statistics of a frozen norm, which are constants: its slopes count as 0.
+    const std::vector<float> zeros(2 * static_cast<std::size_t>(input.shape().c), 0.0F);
+    if (layer_.frozen()) write_lists(zeros, sums_, squares_);
+  }
 
   void forward(const Pass& pass, SampleRange samples) override {
     invariant(samples.count == input_.shape().n, "batch norm takes the whole batch");
-    if (pass.training) sum_squares();
-    gpu_.run(cuda::NormMoments{pass.training, count(samples.count), layer_.epsilon, layer_.momentum, sums_.data(),
+    const bool by_batch = pass.training && !layer_.frozen();
+    if (by_batch) sum_squares();
+    gpu_.run(cuda::NormMoments{by_batch, count(samples.count), layer_.epsilon, layer_.momentum, sums_.data(),
                                squares_.data(), running_mean_.values.data(), running_variance_.values.data(),
                                mean_.data(), inverse_.data()},
              channels());
@@ -58,6 +64,7 @@ class CudaBatchNorm : public CudaNorm {
   }
   const CudaTensor& output() const override { return output_; }
   const CudaTensor& backward(const CudaTensor& gradient, SampleRange) override {
+    if (layer_.frozen()) return differentiate(gradient, sums_, squares_);
     sum_slopes(gradient);
     return differentiate(gradient, *bias_.gradient, *weights_.gradient);
   }

@@ -244,7 +244,7 @@ void EigenShard::backward_input_sample(Workspace& work, int n) {
 
 void EigenShard::backward_filters() {
   invariant(input_ != nullptr, "backward_filters follows backward_input");
-  if (!convolves()) return;
+  if (!convolves() || !parameters_.weights().trained()) return;
   for (Workspace& work : work_) {
     std::ranges::fill(work.weight_gradient, 0.0F);
     std::ranges::fill(work.bias_gradient, 0.0F);

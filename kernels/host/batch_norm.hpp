@@ -19,8 +19,8 @@ class HostBatchNorm {
   };
   /// A channel's slopes (kernels/joint_statistics.hpp).
   struct Slopes {
-    double sum;
-    double products;
+    double sum = 0.0;
+    double products = 0.0;
   };
 
   /// `parameters` are the shard's and must outlive the norm, which is batch norm number `number` of its stage. `shape` is

@@ -156,7 +156,7 @@ SampleRange ChannelLayers<T>::forward(SampleRange samples, const Pass& pass, con
 /// Runs the layers from next_ on, to the next batch norm whose statistics are joined.
 template <class T>
 void ChannelLayers<T>::run(SampleRange samples, const Splitter& split) {
-  for (; next_ < layers_.size() && !(joins_ && is_norm(next_)); ++next_) {
+  for (; next_ < layers_.size() && !stops_at(next_); ++next_) {
     const std::size_t i = next_;
     if (is_norm(i)) {
       for_channels(i, split, [&](int c) { normalise(i, c); });
@@ -228,12 +228,14 @@ SampleRange ChannelLayers<T>::backward(SampleRange samples, const Splitter& spli
 /// Runs the layers before next_ backward, to the next batch norm whose statistics are joined.
 template <class T>
 void ChannelLayers<T>::run_back(SampleRange samples, const Splitter& split) {
-  for (; next_ > 0 && !(joins_ && is_norm(next_ - 1)); --next_) {
+  for (; next_ > 0 && !stops_at(next_ - 1); --next_) {
     const std::size_t i = next_ - 1;
     if (is_norm(i)) {
       Norm& norm = norms_.at(i);
+      // A frozen norm multiplies and adds constants, so no gradient goes through the statistics.
       for_channels(i, split, [&](int c) {
-        norm.differentiate(values_[i], slopes_[i + 1], slopes_[i], c, norm.find_slopes(values_[i], slopes_[i + 1], c));
+        const auto found = is_frozen(i) ? typename Norm::Slopes{} : norm.find_slopes(values_[i], slopes_[i + 1], c);
+        norm.differentiate(values_[i], slopes_[i + 1], slopes_[i], c, found);
       });
       continue;
     }
@@ -275,7 +277,8 @@ void ChannelLayers<T>::backward_layer(std::size_t i, int n, int c) {
 template <class T>
 void ChannelLayers<T>::normalise(std::size_t i, int c) {
   Norm& norm = norms_.at(i);
-  if (pass_.training) return norm.normalise(values_[i], values_[i + 1], c, norm.find_moments(values_[i], c));
+  if (pass_.training && !is_frozen(i))
+    return norm.normalise(values_[i], values_[i + 1], c, norm.find_moments(values_[i], c));
   norm.normalise(values_[i], values_[i + 1], c);
 }
 

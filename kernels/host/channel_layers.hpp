@@ -64,6 +64,9 @@ class ChannelLayers {
   void backward_layer(std::size_t i, int n, int c);
   void normalise(std::size_t i, int c);
   bool is_norm(std::size_t i) const { return std::holds_alternative<BatchNorm>(layers_[i]); }
+  bool is_frozen(std::size_t i) const { return std::get<BatchNorm>(layers_[i]).frozen(); }
+  /// Whether the current pass stops at a layer: a batch norm whose statistics are joined.
+  bool stops_at(std::size_t i) const { return joins_ && is_norm(i) && !is_frozen(i); }
   /// Calls work(c) for each channel of the maps at layer i.
   void for_channels(std::size_t i, const Splitter& split, const std::function<void(int c)>& work) const;
 

@@ -44,6 +44,8 @@ struct HostParameter {
   BasicTensor<T> value;
   std::vector<BasicTensor<T>> moments;
   BasicTensor<T> gradient;  ///< empty where the parameter is not trained
+  float rate = 1.0F;        ///< factor of the learning rate
+  bool trained() const { return gradient.size() > 0; }
 };
 
 /// All parameters of a shard, in the order of parameters_of(), and the optimizer's step on them.
@@ -55,7 +57,7 @@ class HostParameters {
     for (const ParameterSpec& spec : parameters_of(stage, filters)) {
       const std::size_t moments = spec.trained ? static_cast<std::size_t>(stage.moments) : 0;
       all_.push_back({BasicTensor<T>(spec.shape), std::vector<BasicTensor<T>>(moments, BasicTensor<T>(spec.shape)),
-                      spec.trained ? BasicTensor<T>(spec.shape, T{0}) : BasicTensor<T>()});
+                      spec.trained ? BasicTensor<T>(spec.shape, T{0}) : BasicTensor<T>(), spec.rate});
     }
     set_state(start);
   }
@@ -73,14 +75,15 @@ class HostParameters {
 
   void update(const UpdateStep& step) {
     for (HostParameter<T>& each : all_) {
-      if (each.gradient.size() == 0) {
+      if (!each.trained()) {
         finite_ = all_finite<T>(each.value.span()) && finite_;
         continue;
       }
       std::vector<T*> moments;
       for (BasicTensor<T>& moment : each.moments) moments.push_back(moment.data());
-      finite_ =
-          update_values(step, each.gradient.data(), each.value.data(), moments.data(), 0, each.value.size()) && finite_;
+      finite_ = update_values(with_rate(step, each.rate), each.gradient.data(), each.value.data(), moments.data(), 0,
+                              each.value.size()) &&
+                finite_;
     }
   }
   /// Returns whether the updates since the last set_state() left finite values.
@@ -112,7 +115,7 @@ class HostParameters {
   void set_gradients(const std::vector<Tensor>& gradients) {
     invariant(gradients.size() == all_.size(), "each parameter has a gradient");
     for (std::size_t i = 0; i < all_.size(); ++i) {
-      if (all_[i].gradient.size() > 0) take(gradients[i], all_[i].gradient);
+      if (all_[i].trained()) take(gradients[i], all_[i].gradient);
     }
   }
 

@@ -18,7 +18,8 @@ using Arguments = std::unordered_map<int, memory>;
 
 /// oneDNN normalises with statistics that this class has summed, because oneDNN would sum them in single precision. The
 /// backward pass differentiates through the statistics, because its flags do not include use_global_stats. Where shards
-/// join their statistics, its flags do, and the layer itself adds the part of the gradient that goes through them.
+/// join their statistics, its flags do, and the layer itself adds the part of the gradient that goes through them. The
+/// statistics of a frozen norm are its running averages, which are constants.
 class BatchNormLayer : public OnednnNorm {
  public:
   BatchNormLayer(OnednnEngine& engine, const BatchNorm& layer, const Shape& shape, const memory& input,
@@ -36,22 +37,29 @@ class BatchNormLayer : public OnednnNorm {
     const memory::desc desc = input.get_desc();
     const memory::desc list{{shape.c}, memory::data_type::f32, memory::format_tag::x};
     const Flags flags = fused_ ? kFlags | Flags::fuse_norm_relu : kFlags;
-    const bool joins = settings.whole_batch > shape.n;
+    const bool constants = settings.whole_batch > shape.n || layer.frozen();
     const auto training = describe(true, flags);
     training_ = dnnl::batch_normalization_forward(training);
     testing_ = dnnl::batch_normalization_forward(describe(false, flags));
     backward_ = dnnl::batch_normalization_backward(onednn::describe_batch_norm_backward(
-        engine.engine, training, desc, layer.epsilon, joins ? flags | Flags::use_global_stats : flags));
+        engine.engine, training, desc, layer.epsilon, constants ? flags | Flags::use_global_stats : flags));
     if (fused_) kept_ = engine.make(training.workspace_desc());
-    for (OnednnParameter* each : {&weights_, &bias_}) *each = OnednnParameter(engine, list, true, settings.moments);
-    for (OnednnParameter* each : {&running_mean_, &running_variance_}) *each = OnednnParameter(engine, list, false, 0);
+    for (OnednnParameter* each : {&weights_, &bias_}) {
+      *each = OnednnParameter(engine, list, layer.rate, settings.moments);
+    }
+    for (OnednnParameter* each : {&running_mean_, &running_variance_}) *each = OnednnParameter(engine, list, 0.0F, 0);
+    weights_gradient_ = layer.frozen() ? engine.make(list) : weights_.gradient;
+    bias_gradient_ = layer.frozen() ? engine.make(list) : bias_.gradient;
     mean_ = engine.make(list);
     variance_ = engine.make(list);
   }
 
   void forward(const Pass& pass, SampleRange samples) override {
     invariant(samples.count == shape_.n, "batch norm takes the whole batch");
-    if (pass.training) {
+    if (pass.training && layer_.frozen()) {
+      std::copy_n(floats_of(running_mean_.values), shape_.c, floats_of(mean_));
+      std::copy_n(floats_of(running_variance_.values), shape_.c, floats_of(variance_));
+    } else if (pass.training) {
       statistics_.find(floats_of(input_));
       take_statistics(statistics_.mean(), statistics_.variance());
     }
@@ -116,8 +124,8 @@ class BatchNormLayer : public OnednnNorm {
                         {DNNL_ARG_MEAN, mean_},
                         {DNNL_ARG_VARIANCE, variance_},
                         {DNNL_ARG_DIFF_SRC, input_gradient_},
-                        {DNNL_ARG_DIFF_SCALE, weights_.gradient},
-                        {DNNL_ARG_DIFF_SHIFT, bias_.gradient}};
+                        {DNNL_ARG_DIFF_SCALE, weights_gradient_},
+                        {DNNL_ARG_DIFF_SHIFT, bias_gradient_}};
     if (onednn::kBatchNormBackwardCountsShift) arguments.emplace(DNNL_ARG_SHIFT, bias_.values);
     if (kept_) arguments.emplace(DNNL_ARG_WORKSPACE, kept_);
     engine_.run(backward_, arguments);
@@ -153,7 +161,8 @@ class BatchNormLayer : public OnednnNorm {
   dnnl::batch_normalization_forward testing_;
   dnnl::batch_normalization_backward backward_;
   OnednnParameter weights_, bias_, running_mean_, running_variance_;
-  memory mean_;  ///< mean of the last training forward
+  memory weights_gradient_, bias_gradient_;  ///< those of the parameters; of a frozen norm, found and not used
+  memory mean_;                              ///< mean of the last training forward
   memory variance_;
   memory kept_;  ///< workspace of the forward pass for the backward pass
 };

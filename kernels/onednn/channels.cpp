@@ -228,7 +228,7 @@ OnednnChannels::OnednnChannels(OnednnEngine& engine, const ShardSpec& spec, cons
   ShardSpec micro_batch = spec;
   micro_batch.batch /= spec.micro_batches;
   make_forward(micro_batch, fused);
-  make_filter_gradient(spec);
+  if (weights_.trained()) make_filter_gradient(spec);
   if (!spec.input_gradient) return;
   switch (part.input_gradient_by) {
     case InputGradientBy::backward:
@@ -273,7 +273,7 @@ void OnednnChannels::make_forward(const ShardSpec& spec, const Activation* fused
   const bool floats = part_.factors == Type::f32;
   const memory::desc kept =
       floats ? forward_desc_.weights_desc() : plain_weights_desc(stage_of(spec, part_), spec.filters.count);
-  weights_ = OnednnParameter(engine_, kept, true, spec.stage.moments);
+  weights_ = OnednnParameter(engine_, kept, spec.stage.conv.rate, spec.stage.moments);
 }
 
 void OnednnChannels::make_filter_gradient(const ShardSpec& spec) {
@@ -334,7 +334,7 @@ void OnednnChannels::find_input_gradient(const memory& gradient, const memory& i
 }
 
 bool OnednnChannels::update(const UpdateStep& step) {
-  weights_changed();
+  if (weights_.trained()) weights_changed();
   return weights_.update(step);
 }
 

@@ -93,7 +93,7 @@ OnednnConvolution::OnednnConvolution(OnednnEngine& engine, const ShardSpec& spec
       weight_shape_(weight_shape(spec.stage, spec.filters.count)),
       plain_weights_(plain_weights_desc(spec.stage, spec.filters.count)) {
   if (spec.stage.conv.bias) {
-    bias_.emplace(engine, memory::desc{{spec.filters.count}, memory::data_type::f32, Layout::x}, true,
+    bias_.emplace(engine, memory::desc{{spec.filters.count}, memory::data_type::f32, Layout::x}, spec.stage.conv.rate,
                   spec.stage.moments);
   }
   const std::vector<ChannelPart> parts = parts_of(spec.stage, spec.filters.count, engine);
@@ -127,6 +127,7 @@ void OnednnConvolution::forward(const memory& input, SampleRange samples) {
 }
 
 void OnednnConvolution::find_parameter_gradients(const memory& input, const memory& gradient) {
+  if (!trained()) return;
   for (OnednnChannels& part : parts_) {
     part.find_parameter_gradients(input, gradient, bias_ ? bias_->gradient : memory());
   }
@@ -179,12 +180,14 @@ void OnednnConvolution::take(std::span<const Parameter> parameters) {
 }
 
 std::vector<Tensor> OnednnConvolution::gradients() const {
+  if (!trained()) return std::vector<Tensor>(parameter_count());
   std::vector<Tensor> all{read_weights([](const OnednnParameter& p) { return p.gradient; })};
   if (bias_) all.push_back(read_list(bias_->gradient));
   return all;
 }
 
 void OnednnConvolution::set_gradients(std::span<const Tensor> gradients) {
+  if (!trained()) return;
   invariant(gradients[0].shape() == weight_shape_, "the gradients have the shard's shape");
   write_weights(gradients[0], [](const OnednnParameter& p) { return p.gradient; });
   if (bias_) write_list(gradients[1], bias_->gradient);

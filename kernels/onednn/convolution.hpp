@@ -32,6 +32,7 @@ class OnednnConvolution : public OnednnFront {
   void set_gradients(std::span<const Tensor> gradients) override;
 
  private:
+  bool trained() const { return parts_.front().weights().trained(); }
   /// Joins the values that of_part(parameter) returns for each part's parameter.
   template <class OfPart>
   Tensor read_weights(OfPart of_part) const;

@@ -77,7 +77,7 @@ class OnednnShard : public Shard {
   ShardSpec spec_;
   std::unique_ptr<OnednnFront> front_;
   std::vector<std::unique_ptr<OnednnLayer>> layers_;
-  std::vector<OnednnNorm*> norms_;  ///< by layer; null for other layers
+  std::vector<OnednnNorm*> norms_;  ///< by layer; null for other layers and frozen norms
   /// The layers among them that take in other maps.
   struct Added {
     OnednnJoin* layer;
@@ -127,7 +127,7 @@ void OnednnShard::make_layers() {
           make_onednn_batch_norm(engine_, *norm, shape, passed,
                                  {.moments = spec_.stage.moments, .fused = relu, .whole_batch = whole_batch(spec_)});
       norms_.resize(layers_.size());
-      norms_.push_back(layer.get());
+      norms_.push_back(norm->frozen() ? nullptr : layer.get());
       layers_.push_back(std::move(layer));
       passed = layers_.back()->output();
       if (relu) ++i;
@@ -228,7 +228,7 @@ void OnednnShard::update(const UpdateStep& step) {
   engine_.use_threads();
   finite_ = front_->update(step) && finite_;
   for (const OnednnParameter* each : layer_parameters()) {
-    finite_ = (each->trained() ? each->update(step) : each->finite()) && finite_;
+    finite_ = each->update(step) && finite_;
   }
 }
 

@@ -232,19 +232,20 @@ bool loses_nan(const Activation& activation) {
   }
 }
 
-OnednnParameter::OnednnParameter(const OnednnEngine& engine, const memory::desc& desc, bool trained, int count)
-    : values(zeros(engine, desc)) {
-  if (!trained) return;
+OnednnParameter::OnednnParameter(const OnednnEngine& engine, const memory::desc& desc, float factor, int count)
+    : values(zeros(engine, desc)), rate(factor) {
+  if (rate == 0.0F) return;
   for (int i = 0; i < count; ++i) moments.push_back(zeros(engine, desc));
   gradient = zeros(engine, desc);
 }
 
 bool OnednnParameter::update(const UpdateStep& step) const {
+  if (!trained()) return finite();
   // The update runs on whole buffers: the layout does not matter, and padding stays zero because its gradient is zero.
   std::vector<float*> others;
   for (const memory& moment : moments) others.push_back(floats_of(moment));
-  return update_parameter(step, std::span<const float>(floats_of(gradient), count_of(values)), floats_of(values),
-                          others.data());
+  return update_parameter(with_rate(step, rate), std::span<const float>(floats_of(gradient), count_of(values)),
+                          floats_of(values), others.data());
 }
 
 bool OnednnParameter::finite() const { return all_finite(std::span<const float>(floats_of(values), count_of(values))); }

@@ -111,12 +111,13 @@ struct OnednnParameter {
   dnnl::memory values;
   std::vector<dnnl::memory> moments;
   dnnl::memory gradient;  ///< empty where the parameter is not trained
+  float rate = 0.0F;      ///< factor of the learning rate
 
   OnednnParameter() = default;
-  /// The values, moments and gradient start at zero.
-  OnednnParameter(const OnednnEngine& engine, const dnnl::memory::desc& desc, bool trained, int moments);
+  /// The values, moments and gradient start at zero. With a rate of 0 the parameter is not trained.
+  OnednnParameter(const OnednnEngine& engine, const dnnl::memory::desc& desc, float rate, int moments);
   bool trained() const { return static_cast<bool>(gradient); }
-  /// Returns whether the results are finite.
+  /// Returns whether the results are finite; of an untrained parameter, whether its values are.
   [[nodiscard]] bool update(const UpdateStep& step) const;
   /// Looks at all values.
   bool finite() const;

@@ -152,7 +152,7 @@ void ReferenceShard<T>::take_slopes(std::span<const double> joint) {
 
 template <class T>
 void ReferenceShard<T>::backward_filters() {
-  if (spec_.stage.kind != StageKind::convolution) return;
+  if (spec_.stage.kind != StageKind::convolution || !parameters.weights().trained()) return;
   const BasicTensor<T>& dy = layers_.input_gradient();
   const Shape shape = dy.shape();
   BasicTensor<double> dw(parameters.weights().value.shape(), 0.0);

@@ -33,7 +33,7 @@ MemberProfile profile_of(const DescribedMachine& machine, double latency, const 
   const double bytes = machine.mbits * 1e6 / 8.0 * kPayload;
   MemberProfile member{.name = {}, .stages = {}, .link = {bytes, bytes}, .latency = latency, .power = machine.power};
   for (const Stage& stage : parts.trunk) {
-    const bool input_gradient = !member.stages.empty();
+    const bool input_gradient = needs_input_gradient(parts.trunk, member.stages.size());
     member.stages.push_back(
         {timing_at(machine.gflops, member.host.memory, stage, stage.conv.filters, batch, input_gradient)});
   }

@@ -205,12 +205,14 @@ ByImages in_proportion(const Timings& whole, const ByImages& all) {
   return times;
 }
 
-/// Returns for each stage the first one that does the same work. The first stage of all reads images, for which it computes no
-/// gradient, and so does the work of no other.
+/// Returns for each stage the first one that does the same work. A stage that computes no gradient for its input, such as the
+/// first of all, does other work than one that does.
 std::vector<std::size_t> first_of_same_work(const std::vector<Stage>& trunk) {
   std::vector<std::size_t> first(trunk.size(), 0);
-  std::map<std::string, std::size_t> known;
-  for (std::size_t s = 1; s < trunk.size(); ++s) first[s] = known.emplace(describe_work(trunk[s]), s).first->second;
+  std::map<std::pair<std::string, bool>, std::size_t> known;
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    first[s] = known.emplace(std::pair(describe_work(trunk[s]), needs_input_gradient(trunk, s)), s).first->second;
+  }
   return first;
 }
 
@@ -264,7 +266,10 @@ Profiles profile_members(Crew& crew, const std::vector<std::size_t>& slaves, Dev
     }
     const auto timed = [&](int filters, int images) {
       return time_members(crew, slaves, device, known, share,
-                          {.stage = trunk[s], .filters = {0, filters}, .batch = images, .input_gradient = s > 0},
+                          {.stage = trunk[s],
+                           .filters = {0, filters},
+                           .batch = images,
+                           .input_gradient = needs_input_gradient(trunk, s)},
                           effort.repeats, profiles);
     };
     const std::vector<int> counts = calibration_filters(trunk[s], effort);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "devices/paced_device.hpp"
 #include "master/cluster/cluster_learner.hpp"
 #include "master/commands/ensemble_member.hpp"
+#include "master/commands/load_net.hpp"
 #include "master/commands/options.hpp"
 #include "master/commands/run_options.hpp"
 #include "master/report/predictions.hpp"
@@ -98,7 +100,7 @@ class EnsembleCommand {
   int test() {
     take_data_of_runs(members_, options_);
     open_images();
-    const DataSet& data = *data_.front().second;
+    const DataSet& data = data_.front().images;
     if (names_.empty()) names_ = data.class_names;
     notice(observers_, fmt::format("testing {} members, one after another, on the {} test images of {}",
                                    members_.size(), data.test.count(), options_.net.data));
@@ -179,22 +181,28 @@ class EnsembleCommand {
  private:
   int count() const { return static_cast<int>(members_.size()); }
 
-  /// Opens the data for the input of each member: photographs are scaled to it.
+  /// The data for members with one input, to which photographs are scaled.
+  struct Scaled {
+    FeatureShape input;
+    int resize = 0;  ///< Net::resize
+    DataSet images;
+  };
+
+  /// Opens the data for the input of each member.
   void open_images() {
     for (const EnsembleMember& each : members_) {
       if (data_of(each.net) == nullptr) {
-        const NetOptions& net = options_.net;
-        data_.emplace_back(each.net.input,
-                           std::make_unique<DataSet>(open_data(net.data, net.seed, each.net.input, net.corrupt)));
-        for (const std::string& text : data_.back().second->notices) notice(observers_, text);
+        data_.push_back({each.net.input, each.net.resize, load_data(options_.net, options_.net.seed, each.net)});
+        for (const std::string& text : data_.back().images.notices) notice(observers_, text);
       }
       require_fits(*data_of(each.net), each.net);
       expect_same_names(each.net.class_names, each.name, data_of(each.net)->class_names, options_.net.data);
     }
   }
   const DataSet* data_of(const Net& net) const {
-    const auto found = std::ranges::find(data_, net.input, [](const auto& each) { return each.first; });
-    return found == data_.end() ? nullptr : found->second.get();
+    const auto found = std::ranges::find_if(
+        data_, [&net](const Scaled& each) { return each.input == net.input && each.resize == net.resize; });
+    return found == data_.end() ? nullptr : &found->images;
   }
 
   /// Returns nothing where somebody stops the program while it waits for slaves.
@@ -245,7 +253,7 @@ class EnsembleCommand {
     const Net& net = member.net;
     Images images{Pixels({net.training.batch, net.input.channels, net.input.height, net.input.width}), net.scales};
     for (std::size_t first = 0; first < files.size() && !stop_;) {
-      const std::vector<std::string> faults = read_images(files, first, net.input, options_.net.corrupt, images.pixels);
+      const std::vector<std::string> faults = read_images(files, first, net, options_.net.corrupt, images.pixels);
       const Tensor& outputs = running->learner->outputs(images);
       for (std::size_t n = 0; n < faults.size(); ++n, ++first) {
         if (!faults[n].empty()) wrong[first] = faults[n];
@@ -329,7 +337,7 @@ class EnsembleCommand {
   const std::atomic<bool>& stop_;
   std::vector<std::string> names_;  ///< of the classes; may be empty
   Observers observers_;
-  std::vector<std::pair<FeatureShape, std::unique_ptr<DataSet>>> data_;
+  std::deque<Scaled> data_;
 };
 
 }  // namespace

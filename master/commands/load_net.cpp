@@ -14,4 +14,11 @@ Net load_net(const TrainOptions& options) {
   return load_net(net);
 }
 
+DataSet load_data(const NetOptions& options, std::uint64_t seed, const Net& net) {
+  DataSet data = open_data(options.data, seed, net.input, options.corrupt);
+  data.set_resize(net.resize);
+  if (options.val_split > 0.0) split_validation(data, options.val_split, seed);
+  return data;
+}
+
 }  // namespace convoy

@@ -229,6 +229,11 @@ void define_resume(CLI::App& command, TrainOptions& options) {
 void define_training(CLI::App& command, TrainOptions& options) {
   define_net_settings(command, options.net);
   define_data(command, options.net);
+  command
+      .add_option("--val-split", options.net.val_split,
+                  "fraction of the training images of each class that is set aside, by the seed, to test each epoch; "
+                  "without it the data's images for validation or for testing serve")
+      ->check(number(0.001, 0.9));
   define(command, options.cluster);
   command.add_option("--epochs", options.epochs, "passes over the training images (default: the net file's)")
       ->check(whole_number(1, 1000000));
@@ -269,6 +274,9 @@ void define(CLI::App& command, TrainOptions& options) {
                   "repeatable")
       ->needs(weights)
       ->allow_extra_args(false);
+  command.add_flag("--new-outputs", options.new_outputs,
+                   "give the net an output for each class of the data, in a last layer that starts from random values "
+                   "although --weights is given");
   define_replicas(command, options);
   define_resume(command, options);
 }

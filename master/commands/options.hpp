@@ -26,6 +26,7 @@ struct NetOptions {
   std::vector<std::string> set;  ///< overrides of fields of the net file
   std::string data = "glyphs";   ///< folder of a data set, or "glyphs"
   Corrupt corrupt = Corrupt::refuse;
+  double val_split = 0.0;  ///< fraction of the training images of each class that is set aside for validation
   std::string device = "auto";
   DeviceOptions device_options;
   int batch = 0;  ///< images in a step; 0 for the net file's value
@@ -81,6 +82,7 @@ struct TrainOptions {
   std::string out;                  ///< run folder; if empty, runs/NET-NUMBER with the first free number
   std::string weights;              ///< file of initial weights; empty for random weights
   std::vector<std::string> except;  ///< layers that keep their random weights
+  bool new_outputs = false;         ///< whether the net gets an output for each class of the data, with random weights
   Sync sync = Sync::split;
   std::optional<Server> server;  ///< with Sync::join and Sync::none; central unless given
   int replicas = 0;              ///< with Sync::join and Sync::none; 0 for one for each slave

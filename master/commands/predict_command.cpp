@@ -65,7 +65,7 @@ int predict_command(const PredictOptions& options) {
   std::size_t first = 0;
   energy.begin(*cluster);
   while (first < files.size() && !stop) {
-    const std::vector<std::string> wrong = read_images(files, first, net.input, options.net.corrupt, images.pixels);
+    const std::vector<std::string> wrong = read_images(files, first, net, options.net.corrupt, images.pixels);
     const Tensor& outputs = learner.outputs(images);
     for (int n = 0; n < batch && first < files.size(); ++n, ++first) {
       if (const std::string& what = wrong[static_cast<std::size_t>(n)]; !what.empty()) {

@@ -12,8 +12,8 @@ namespace convoy {
 namespace {
 
 /// Options that are part of the net in config.yaml, and options for a single call.
-constexpr std::array kNotOfTheRun{"set",    "batch",  "epochs", "steps",  "out",   "weights", "except",
-                                  "resume", "format", "trials", "images", "hours", "help"};
+constexpr std::array kNotOfTheRun{"set",         "batch",  "epochs", "steps",  "out",    "weights", "except",
+                                  "new-outputs", "resume", "format", "trials", "images", "hours",   "help"};
 
 /// Splits a text such as "a, {b, c}, d" into "a", "{b, c}" and "d".
 std::vector<std::string> split_fields(const std::string& text) {

@@ -7,6 +7,7 @@
 #include "core/output.hpp"
 #include "core/stop_signal.hpp"
 #include "core/stopwatch.hpp"
+#include "master/commands/load_net.hpp"
 #include "master/commands/run_options.hpp"
 #include "master/commands/search_options.hpp"
 #include "master/commands/training_run.hpp"
@@ -131,9 +132,10 @@ class SearchCommand {
  private:
   /// Opens the images of a net. Photographs are scaled to the net's input, so that another input needs them anew.
   void open_images(const Net& net) {
-    if (data_ && net.input == opened_for_) return;
-    data_ = std::make_shared<DataSet>(open_data(train_.net.data, space_.seed, net.input, train_.net.corrupt));
+    if (data_ && net.input == opened_for_ && net.resize == opened_resize_) return;
+    data_ = std::make_shared<DataSet>(load_data(train_.net, space_.seed, net));
     opened_for_ = net.input;
+    opened_resize_ = net.resize;
   }
 
   /// Throws Error where the training images are fewer than those of a batch.
@@ -297,6 +299,7 @@ class SearchCommand {
   Net net_;             ///< without the values of any trial
   std::shared_ptr<DataSet> data_;
   FeatureShape opened_for_;
+  int opened_resize_ = 0;  ///< Net::resize of these images
   Ladder ladder_;
   std::unique_ptr<SearchOutput> output_;
   std::string folder_;

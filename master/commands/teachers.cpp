@@ -126,7 +126,7 @@ bool Teachers::begin(const DataSet& data, const Observers& observers, const std:
   }
   teacher_ = std::make_unique<Teacher>(voices, student_.training.teaching, student_.classes);
   const double bytes = static_cast<double>(data.training.count()) * student_.classes * sizeof(float);
-  if (student_.augment.flip || student_.augment.crop > 0 || bytes > kMostRemembered) return true;
+  if (student_.augment != Augmentation{} || bytes > kMostRemembered) return true;
   notice(observers,
          fmt::format("the teacher computes its outputs for the {} training images, once", data.training.count()));
   const DataSet all{.name = data.name, .classes = data.classes, .training = {}, .test = data.training};

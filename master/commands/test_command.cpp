@@ -99,7 +99,7 @@ int test_command(const TestOptions& options) {
   expect_computing(options.net.device, "test");
   Net net = load_net(options.net);
   const Cut cut = convoy::cut(net);
-  const DataSet data = open_data(options.net.data, options.net.seed, net.input, options.net.corrupt);
+  const DataSet data = load_data(options.net, options.net.seed, net);
   require_fits(data, net);
   if (net.class_names.empty()) net.class_names = data.class_names;
   const auto weights = std::make_shared<const ModelState>(read_weights(options.weights, cut));

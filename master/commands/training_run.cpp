@@ -36,6 +36,7 @@ std::string fingerprint(const Net& net, const TrainOptions& options) {
   if (!options.outer.is_mean()) {
     sync += fmt::format("outer-momentum: {}\nouter-rate: {}\n", options.outer.momentum, options.outer.rate);
   }
+  if (options.net.val_split > 0.0) sync += fmt::format("val-split: {}\n", options.net.val_split);
   return fmt::format("seed: {}\ndata: {}\n{}{}", options.net.seed, place_of_data(options.net.data), sync,
                      to_yaml(training_only));
 }
@@ -73,7 +74,35 @@ TrainingState restore(const TrainOptions& options, const Cut& cut, const RunIden
 }
 
 std::shared_ptr<const DataSet> opened(const TrainOptions& options, const Net& net) {
-  return std::make_shared<const DataSet>(open_data(options.net.data, options.net.seed, net.input, options.net.corrupt));
+  return std::make_shared<const DataSet>(load_data(options.net, options.net.seed, net));
+}
+
+/// Sentences for people on what a run trains and on which images.
+std::vector<std::string> facts_of(const Net& net, const DataSet& data, int batch) {
+  std::vector<std::string> facts;
+  std::vector<std::string> frozen;
+  for (const Layer& layer : net.layers) {
+    if (has_weights(layer) && layer.rate == 0.0F) frozen.push_back(layer.name);
+  }
+  constexpr std::size_t kMostNamed = 6;
+  if (frozen.size() > kMostNamed) {
+    facts.push_back(fmt::format("{} layers are frozen, from {} to {}", frozen.size(), frozen.front(), frozen.back()));
+  } else if (!frozen.empty()) {
+    facts.push_back(fmt::format("frozen layers: {}", fmt::join(frozen, ", ")));
+  }
+  if (data.validation.count() > 0) {
+    facts.push_back(
+        fmt::format("each epoch is tested on {} images for validation; the {} test images are left for "
+                    "`convoy-master test`",
+                    data.validation.count(), data.test.count()));
+  }
+  if (const int left = data.training.count() % batch; left > 0) {
+    facts.push_back(
+        fmt::format("each epoch leaves out {} of {} training images, others in each, because the last batch "
+                    "would not be full",
+                    left, data.training.count()));
+  }
+  return facts;
 }
 
 /// Throws Error for options that need values, where the device computes none.
@@ -105,6 +134,8 @@ TrainingRun::TrainingRun(const TrainOptions& options, const std::string& command
       paced_(paced_device(options.net)),
       energy_({.meter = options.meter, .terms = options.cluster.terms}),
       fingerprint_(fingerprint(net_, options)) {
+  except_ = options.except;
+  if (options.new_outputs) take_new_outputs();
   require_fits(*data_, net_);
   expect_trainable(options, net_);
   if (!paced_.empty()) expect_no_values_wanted(options);
@@ -118,9 +149,10 @@ TrainingRun::TrainingRun(const TrainOptions& options, const std::string& command
   const int batch = images_in_step();
   training_ = std::make_unique<Batches>(*data_, Part::training, batch, options.net.seed, net_.augment, net_.scales);
   const int tested = net_.training.batch * replicas_of(options);  // replicas share a test
-  test_ = std::make_unique<Batches>(*data_, Part::test, tested, options.net.seed, Augmentation{}, net_.scales);
+  test_ = std::make_unique<Batches>(*data_, Part::validation, tested, options.net.seed, Augmentation{}, net_.scales);
   teachers_ = std::make_unique<Teachers>(net_, options_.net, batch);
   fingerprint_ += teachers_->fingerprint();
+  for (const std::string& text : facts_of(net_, *data_, batch)) notice(observers_, text);
   start_ = initial();
   const bool there = !options.out.empty() && std::filesystem::exists(options.out);
   const std::string folder = options.resume ? options.out : make_run_folder(options.out, net_.name);
@@ -131,6 +163,17 @@ TrainingRun::TrainingRun(const TrainOptions& options, const std::string& command
   files_->keep("config.yaml", config(command_line));
   observers_.push_back(make_file_observer(folder, paced_));
   if (paced_.empty() && parts.curves) observers_.push_back(make_plot_observer(folder));
+}
+
+/// Gives the net an output for each class of the data. The layers that make them begin with random weights.
+void TrainingRun::take_new_outputs() {
+  for (const std::string& layer : layers_of_outputs(net_)) except_.push_back(layer);
+  TrainOptions changed = options_;
+  for (const std::string& override : overrides_for_outputs(net_, data_->classes)) changed.net.set.push_back(override);
+  net_ = load_net(changed);
+  net_.class_names.clear();  // the data have the names
+  cut_ = cut(net_);
+  fingerprint_ = fingerprint(net_, options_);
 }
 
 RungEnd TrainingRun::run_rung() {
@@ -190,7 +233,7 @@ TrainingState TrainingRun::initial() {
     }
   }
   ModelState model{initial_trunk(cut_, options_.net.seed), initial_heads(cut_, options_.net.seed)};
-  if (!options_.weights.empty()) model = read_weights(options_.weights, cut_, options_.except, std::move(model));
+  if (!options_.weights.empty()) model = read_weights(options_.weights, cut_, except_, std::move(model));
   return {std::make_shared<const ModelState>(std::move(model)), {}};
 }
 
@@ -204,7 +247,7 @@ void TrainingRun::announce(const Team& team) {
                  .batch = images_in_step(),
                  .epochs = net_.training.epochs,
                  .training_images = data_->training.count(),
-                 .test_images = data_->test.count(),
+                 .test_images = data_->validation.count() > 0 ? data_->validation.count() : data_->test.count(),
                  .first_step = steps_of(start_.progress, identity().length),
                  .stages = cut_.trunk,
                  .plan = team.plan(),

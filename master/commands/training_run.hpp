@@ -50,6 +50,7 @@ class TrainingRun {
   void keep_power(const Team& team, const EnergyReport& energy);
   std::string config(const std::string& command_line) const;
   RunIdentity identity() const;
+  void take_new_outputs();
   TrainingState initial();
   void announce(const Team& team);
   SavedState saved(const Team& team, const TrainingState& state) const;
@@ -65,6 +66,7 @@ class TrainingRun {
   const TrainOptions& options_;
   Net net_;
   Cut cut_;
+  std::vector<std::string> except_ = {};  ///< layers that begin with random weights although others are read
   std::shared_ptr<const DataSet> data_;
   UnbegunRun unbegun_;  ///< its files are removed after the observers have closed them
   Observers observers_;

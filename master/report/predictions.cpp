@@ -37,15 +37,15 @@ std::vector<std::string> image_files(const std::vector<std::string>& places) {
   return files;
 }
 
-std::vector<std::string> read_images(const std::vector<std::string>& files, std::size_t first,
-                                     const FeatureShape& input, Corrupt corrupt, Pixels& pixels) {
+std::vector<std::string> read_images(const std::vector<std::string>& files, std::size_t first, const Net& net,
+                                     Corrupt corrupt, Pixels& pixels) {
   const auto count = static_cast<int>(std::min(files.size() - first, static_cast<std::size_t>(pixels.shape().n)));
   std::vector<std::string> wrong(static_cast<std::size_t>(count));
   std::ranges::fill(pixels.span(), std::uint8_t{0});
   on_all_cores(count, [&](int i) {
     try {
-      const Picture picture = read_image(files[first + static_cast<std::size_t>(i)], input);
-      cut_view(picture, input, {}, pixels.sample(i));
+      const Picture picture = read_image(files[first + static_cast<std::size_t>(i)], least_for(net.input, net.resize));
+      cut_view(picture, net.input, {.resize = net.resize}, pixels.sample(i));
     } catch (const Error& error) {
       wrong[static_cast<std::size_t>(i)] = error.what();
     }

@@ -16,8 +16,8 @@ std::vector<std::string> image_files(const std::vector<std::string>& places);
 
 /// Reads as many images from `first` on as fit, and fills the rest with black. Returns a message for each file that
 /// cannot be decoded and an empty text for the others. With Corrupt::refuse it throws the Error of the first such file.
-std::vector<std::string> read_images(const std::vector<std::string>& files, std::size_t first,
-                                     const FeatureShape& input, Corrupt corrupt, Pixels& pixels);
+std::vector<std::string> read_images(const std::vector<std::string>& files, std::size_t first, const Net& net,
+                                     Corrupt corrupt, Pixels& pixels);
 
 /// How answers are printed.
 struct PredictionStyle {

@@ -11,11 +11,6 @@
 namespace convoy {
 namespace {
 
-bool has_weights(const Layer& layer) {
-  return std::holds_alternative<Convolution>(layer.spec) || std::holds_alternative<Dense>(layer.spec) ||
-         std::holds_alternative<BatchNorm>(layer.spec);
-}
-
 YAML::Node load_names(const std::string& text, const std::string& file) {
   try {
     return YAML::Load(text);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "nets/file/rates.hpp"
+
 namespace convoy {
 namespace {
 
@@ -126,6 +128,14 @@ LayerSpec read_cross_entropy(Fields& fields, bool&) {
   SoftmaxCrossEntropy loss{.weight = read_loss_weight(fields)};
   if (fields.has("label_smoothing"))
     loss.label_smoothing = static_cast<float>(fields.number("label_smoothing", 0.0, 0.9));
+  if (fields.has("class_weights")) {
+    const YAML::Node list = fields.node("class_weights");
+    if (!list.IsSequence() || list.size() > kMostUnits)
+      fields.fail("class_weights", "is no list of a number for each class");
+    for (const double weight : fields.numbers("class_weights", list.size(), 1e-6, 1e6)) {
+      loss.class_weights.push_back(static_cast<float>(weight));
+    }
+  }
   return loss;
 }
 
@@ -295,8 +305,9 @@ WrittenLayer read_layer(const std::string& file, const YAML::Node& node, std::si
   written.layer.line = fields.line();
   written.layer.spec = found->read(fields, written.same);
   const LayerSpec& spec = written.layer.spec;
-  const bool has_weights = std::holds_alternative<Convolution>(spec) || std::holds_alternative<Dense>(spec);
-  if (has_weights && fields.has("init")) written.layer.init = read_init(fields);
+  const bool draws = std::holds_alternative<Convolution>(spec) || std::holds_alternative<Dense>(spec);
+  if (draws && fields.has("init")) written.layer.init = read_init(fields);
+  read_rate(written);
   fields.finish();
   return written;
 }

@@ -12,6 +12,7 @@ struct WrittenLayer {
   std::vector<std::string> from;  ///< names of its inputs; if empty, the input is the layer before
   bool same = false;              ///< padding that makes the output's extent ceil(input's extent / stride)
   Fields fields;                  ///< the layer's map, for errors
+  bool has_rate = false;          ///< whether the layer has a field `freeze` or `rate` of its own
 };
 
 /// Reads the layer with index `number` of the file. Throws Error for unknown types and fields, and for values out of

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "nets/file/rates.hpp"
 #include "nets/file/read_layer.hpp"
 #include "nets/file/read_teaching.hpp"
 
@@ -47,6 +48,28 @@ YAML::Node find_owner(const YAML::Node& root, const std::string& owner, const st
        fmt::join(names, ", "));
 }
 
+/// Sets the field `freeze` or `rate` of all layers with weights whose names match the first word of `path`.
+void set_rates(YAML::Node& root, const std::vector<std::string>& path, const std::string& value,
+               const std::string& override, Applied& applied) {
+  if (path.size() != 2 || (path[1] != "freeze" && path[1] != "rate")) {
+    fail("--set {}: a pattern with * or ? can set freeze or rate alone, as in 'conv*.freeze=true'", override);
+  }
+  bool matched = false;
+  for (const auto& entry : root["layers"]) {
+    YAML::Node layer = entry;
+    const YAML::Node& seen = layer;
+    const auto has = [&seen](const char* field) { return seen[field].IsDefined() && seen[field].IsScalar(); };
+    if (!layer.IsMap() || !has("name") || !has("type")) continue;
+    const std::string name = seen["name"].Scalar();
+    const std::string type = seen["type"].Scalar();
+    if (!matches_pattern(path[0], name) || (type != "conv" && type != "dense" && type != "batch_norm")) continue;
+    layer[path[1]] = load(value, "--set " + override);
+    applied[name + "." + path[1]] = value;
+    matched = true;
+  }
+  if (!matched) fail("--set {}: '{}' matches no layer with weights", override, path[0]);
+}
+
 void apply_override(YAML::Node& root, const std::string& override, Applied& applied) {
   const std::size_t equals = override.find('=');
   const std::vector<std::string> path = split(override.substr(0, equals), '.');
@@ -58,6 +81,7 @@ void apply_override(YAML::Node& root, const std::string& override, Applied& appl
   for (const char* block : {"training", "augment"}) {
     if (path[0] == block && !root[block].IsDefined()) root[block] = YAML::Node(YAML::NodeType::Map);
   }
+  if (path[0].find_first_of("*?") != std::string::npos) return set_rates(root, path, value, override, applied);
   YAML::Node owner = find_owner(root, path[0], override);
   if (path.size() == 3) {
     if (!owner[path[1]].IsDefined()) owner[path[1]] = YAML::Node(YAML::NodeType::Map);
@@ -73,6 +97,7 @@ void apply_override(YAML::Node& root, const std::string& override, Applied& appl
 void read_input(Fields fields, Net& net) {
   net.input = {fields.integer("channels", 1, 4096), fields.integer("height", 1, 8192),
                fields.integer("width", 1, 8192)};
+  if (fields.has("resize")) net.resize = fields.integer("resize", std::max(net.input.height, net.input.width), 16384);
   const bool mean = fields.has("mean");
   const bool deviation = fields.has("deviation");
   if (mean != deviation) fields.fail(mean ? "mean" : "deviation", "needs the other of mean and deviation beside it");
@@ -116,8 +141,9 @@ Optimizer read_optimizer(Fields& fields) {
   fields.fail("optimizer", fmt::format("is '{}'; expected sgd, nesterov or adam", name));
 }
 
-TrainingOptions read_training(Fields fields) {
+TrainingOptions read_training(Fields fields, LayerRates& rates) {
   TrainingOptions options;
+  rates = read_rates(fields);
   if (fields.has("batch")) options.batch = fields.integer("batch", 1, 65536);
   if (fields.has("epochs")) options.epochs = fields.integer("epochs", 1, 1000000);
   if (fields.has("patience")) options.patience = fields.integer("patience", 0, 1000000);
@@ -138,7 +164,16 @@ TrainingOptions read_training(Fields fields) {
 Augmentation read_augmentation(Fields fields, const FeatureShape& input) {
   Augmentation augment;
   if (fields.has("flip")) augment.flip = fields.boolean("flip");
-  if (fields.has("crop")) augment.crop = fields.integer("crop", 0, std::min(input.height, input.width));
+  const int side = std::min(input.height, input.width);
+  if (fields.has("crop")) augment.crop = fields.integer("crop", 0, side);
+  if (fields.has("resized_crop")) augment.resized_crop = fields.number("resized_crop", 0.0, 1.0);
+  if (fields.has("brightness")) augment.brightness = fields.number("brightness", 0.0, 1.0);
+  if (fields.has("contrast")) augment.contrast = fields.number("contrast", 0.0, 1.0);
+  if (fields.has("saturation")) augment.saturation = fields.number("saturation", 0.0, 1.0);
+  if (fields.has("cutout")) augment.cutout = fields.integer("cutout", 0, side);
+  if (augment.resized_crop > 0.0 && augment.crop > 0) {
+    fields.fail("crop", "and resized_crop both choose the part of an image at random; leave one of them out");
+  }
   fields.finish();
   return augment;
 }
@@ -236,6 +271,16 @@ void check_uses(const Written& layers, const std::vector<std::vector<int>>& inpu
   }
 }
 
+/// Throws Error unless a loss that has weights of classes has one for each.
+void expect_class_weights(const WrittenLayer& written, int classes) {
+  const auto* loss = std::get_if<SoftmaxCrossEntropy>(&written.layer.spec);
+  if (loss == nullptr || loss->class_weights.empty()) return;
+  if (loss->class_weights.size() == static_cast<std::size_t>(classes)) return;
+  written.fields.fail("class_weights",
+                      fmt::format("has {} numbers, but the net has {} classes; give one for each class",
+                                  loss->class_weights.size(), classes));
+}
+
 void build_graph(Written written, Net& net) {
   const auto inputs = resolve_inputs(written);
   const std::vector<int> order = topological_order(written, inputs);
@@ -262,9 +307,18 @@ void build_graph(Written written, Net& net) {
       }
       net.classes = shapes[0].size();
       if (net.classes < 2) written[i].fields.fail("the layer before it needs at least two outputs, one for each class");
+      expect_class_weights(written[i], net.classes);
     }
     net.layers.push_back(written[i].layer);
   }
+}
+
+/// Whether --set gives the net its outputs. The file's names are of the classes that the net had before.
+bool sets_outputs(const Net& net, const Applied& applied) {
+  for (const std::string& layer : layers_of_outputs(net)) {
+    if (applied.contains(layer + ".units") || applied.contains(layer + ".filters")) return true;
+  }
+  return false;
 }
 
 Net read_root(Fields root, const std::string& file, const Applied& applied) {
@@ -278,14 +332,18 @@ Net read_root(Fields root, const std::string& file, const Applied& applied) {
     root.fail("layers", "is not a list; expected an entry `- {name: ..., type: ...}` for each layer");
   if (list.size() > kMostLayers)
     root.fail("layers", fmt::format("has {} entries; the limit is {}", list.size(), kMostLayers));
-  if (root.has("training")) net.training = read_training(root.map("training"));
+  LayerRates rates;
+  if (root.has("training")) net.training = read_training(root.map("training"), rates);
   if (root.has("augment")) net.augment = read_augmentation(root.map("augment"), net.input);
   if (root.has("run")) net.run = root.texts("run");
   root.finish();
   Written layers;
   for (std::size_t i = 0; i < list.size(); ++i) layers.push_back(read_layer(file, list[i], i, applied));
+  apply_rates(rates, layers);
   build_graph(std::move(layers), net);
   expect_outputs(net);
+  const bool misnamed = !net.class_names.empty() && net.class_names.size() != static_cast<std::size_t>(net.classes);
+  if (misnamed && sets_outputs(net, applied)) net.class_names.clear();
   const auto named = static_cast<int>(net.class_names.size());
   if (named != 0 && named != net.classes) {
     root.fail("classes", fmt::format("names {} classes, but the net has {} outputs; name as many classes, or {}", named,

@@ -68,6 +68,7 @@ struct SpecWriter {
   std::string operator()(const SoftmaxCrossEntropy& loss) const {
     std::string text = "type: softmax_cross_entropy";
     if (loss.label_smoothing != 0.0F) text += fmt::format(", label_smoothing: {}", loss.label_smoothing);
+    if (!loss.class_weights.empty()) text += fmt::format(", class_weights: [{}]", fmt::join(loss.class_weights, ", "));
     return text + weight_of(loss.weight);
   }
   std::string operator()(const SquaredError& loss) const { return "type: squared_error" + weight_of(loss.weight); }
@@ -113,6 +114,19 @@ std::string scales(const std::vector<ChannelScale>& scales) {
   return fmt::format(", mean: [{}], deviation: [{}]", fmt::join(means, ", "), fmt::join(deviations, ", "));
 }
 
+std::string augment_fields(const Augmentation& augment) {
+  std::string text = fmt::format("{{flip: {}, crop: {}", augment.flip, augment.crop);
+  const auto add = [&text](const char* field, auto value) {
+    if (value > 0) text += fmt::format(", {}: {}", field, value);
+  };
+  add("resized_crop", augment.resized_crop);
+  add("brightness", augment.brightness);
+  add("contrast", augment.contrast);
+  add("saturation", augment.saturation);
+  add("cutout", augment.cutout);
+  return text + "}";
+}
+
 /// A text in YAML's double quotes, with escapes.
 std::string quoted(const std::string& text) {
   std::string quoted = "\"";
@@ -125,6 +139,11 @@ std::string quoted(const std::string& text) {
     }
   }
   return quoted + "\"";
+}
+
+std::string rate_field(float rate) {
+  if (rate == 0.0F) return ", freeze: true";
+  return rate == 1.0F ? "" : fmt::format(", rate: {}", rate);
 }
 
 std::string init(const Initialisation& init) {
@@ -149,8 +168,9 @@ std::string cycles_and_teaching(const TrainingOptions& training) {
 }  // namespace
 
 std::string to_yaml(const Net& net) {
-  std::string text = fmt::format("name: {}\ninput: {{channels: {}, height: {}, width: {}{}}}\n", net.name,
-                                 net.input.channels, net.input.height, net.input.width, scales(net.scales));
+  std::string text = fmt::format("name: {}\ninput: {{channels: {}, height: {}, width: {}{}{}}}\n", net.name,
+                                 net.input.channels, net.input.height, net.input.width,
+                                 net.resize > 0 ? fmt::format(", resize: {}", net.resize) : "", scales(net.scales));
   if (!net.class_names.empty()) {
     std::vector<std::string> names;
     for (const std::string& name : net.class_names) names.push_back(quoted(name));
@@ -162,16 +182,16 @@ std::string to_yaml(const Net& net) {
     for (const int input : layer.inputs) {
       inputs.push_back(input == kNetInput ? "input" : net.layers[static_cast<std::size_t>(input)].name);
     }
-    text += fmt::format("  - {{name: {}, from: [{}], {}{}}}\n", layer.name, fmt::join(inputs, ", "),
-                        std::visit(SpecWriter{}, layer.spec), init(layer.init));
+    text += fmt::format("  - {{name: {}, from: [{}], {}{}{}}}\n", layer.name, fmt::join(inputs, ", "),
+                        std::visit(SpecWriter{}, layer.spec), init(layer.init), rate_field(layer.rate));
   }
   const TrainingOptions& t = net.training;
   text += fmt::format(
       "training:\n  batch: {}\n  epochs: {}\n{}  optimizer: {}\n  learning_rate: {}\n  momentum: {}\n  beta2: {}\n"
-      "  epsilon: {}\n  weight_decay: {}\n  clip: {}\n  schedule: {}\n{}augment: {{flip: {}, crop: {}}}\n",
+      "  epsilon: {}\n  weight_decay: {}\n  clip: {}\n  schedule: {}\n{}augment: {}\n",
       t.batch, t.epochs, t.patience > 0 ? fmt::format("  patience: {}\n", t.patience) : "", name_of(t.optimizer),
       t.learning_rate, t.momentum, t.beta2, t.epsilon, t.weight_decay, t.clip, schedule(t.schedule),
-      cycles_and_teaching(t), net.augment.flip, net.augment.crop);
+      cycles_and_teaching(t), augment_fields(net.augment));
   if (!net.run.empty()) text += "run:\n";
   for (const auto& [option, value] : net.run) text += fmt::format("  {}: {}\n", option, quoted(value));
   return text;

@@ -29,7 +29,11 @@ const FeatureShape& input_of(const Net& net, const Layer& layer) {
 std::optional<ChannelLayer> channel_layer(const Net& net, const Layer& layer) {
   if (const auto* activation = std::get_if<Activation>(&layer.spec)) return *activation;
   if (const auto* pool = std::get_if<Pooling>(&layer.spec)) return *pool;
-  if (const auto* norm = std::get_if<BatchNorm>(&layer.spec)) return *norm;
+  if (const auto* norm = std::get_if<BatchNorm>(&layer.spec)) {
+    BatchNorm made = *norm;
+    made.rate = layer.rate;
+    return made;
+  }
   if (const auto* dropout = std::get_if<Dropout>(&layer.spec)) return *dropout;
   if (!is<GlobalAveragePool>(layer)) return std::nullopt;
   const FeatureShape& in = input_of(net, layer);
@@ -121,12 +125,13 @@ class Cutter {
     const FeatureShape& in = input_of(net_, layer);
     const Sources from = value(layer.inputs[0]);
     if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
-      const Stage made{.name = layer.name,
-                       .channels = in.channels,
-                       .height = in.height,
-                       .width = in.width,
-                       .conv = *conv,
-                       .after = {}};
+      Stage made{.name = layer.name,
+                 .channels = in.channels,
+                 .height = in.height,
+                 .width = in.width,
+                 .conv = *conv,
+                 .after = {}};
+      made.conv.rate = layer.rate;
       return add_stage(made, from, layer.init);
     }
     if (const auto* norm = std::get_if<ResponseNorm>(&layer.spec)) {
@@ -293,6 +298,8 @@ class Cutter {
 };
 
 }  // namespace
+
+bool has_weights(const Layer& layer) { return is<Convolution>(layer) || is<Dense>(layer) || is<BatchNorm>(layer); }
 
 Cut cut(const Net& net) { return Cutter(net).run(); }
 

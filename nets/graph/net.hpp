@@ -49,10 +49,13 @@ struct PadChannels {
 };
 struct Flatten {};
 /// Softmax with cross-entropy, averaged over the batch. The layer before it gives one logit for each class. With label
-/// smoothing e, the target distribution is (1 - e) one_hot(label) + e / classes (Szegedy et al., CVPR 2016).
+/// smoothing e, the target distribution is (1 - e) one_hot(label) + e / classes (Szegedy et al., CVPR 2016). With weights
+/// of classes, class c of that distribution counts class_weights[c] times, and the sum over the batch is divided by the sum
+/// of the weights of its labels, as in PyTorch.
 struct SoftmaxCrossEntropy {
   float label_smoothing = 0.0F;
-  float weight = 1.0F;  ///< factor of this loss in the sum of all losses
+  float weight = 1.0F;                    ///< factor of this loss in the sum of all losses
+  std::vector<float> class_weights = {};  ///< one for each class; if empty, all are 1
 };
 /// The loss 1/2 sum over classes of (output - one_hot(label))^2, averaged over the batch.
 struct SquaredError {
@@ -84,7 +87,13 @@ struct Layer {
   FeatureShape output;      ///< extents of one sample's output; {1, 1, 1} for a loss
   int line = 0;             ///< line in the net file, counted from 1
   Initialisation init = {};
+  /// Factor of the learning rate, for layers with weights. 0: the layer is frozen. Nothing changes its weights, and a frozen
+  /// batch norm uses its running averages in training, too.
+  float rate = 1.0F;
 };
+
+/// Returns whether a layer has weights: a convolution, a dense layer or a batch norm.
+bool has_weights(const Layer& layer);
 
 /// The schedule by which the learning rate changes.
 struct Schedule {
@@ -129,12 +138,25 @@ struct TrainingOptions {
 struct Augmentation {
   bool flip = false;  ///< mirror left to right with probability 1/2
   int crop = 0;       ///< pixels of the mean colour around the image, before a random crop to the image's size
+  /// Least share of the image's area in a part that is cut out at random and scaled to the image's size; its sides are as
+  /// 3/4 to 4/3 (Szegedy et al., CVPR 2015). 0 cuts no such part.
+  double resized_crop = 0.0;
+  /// Brightness, contrast and saturation are multiplied by random factors from 1 - x to 1 + x, in a random order.
+  double brightness = 0.0;
+  double contrast = 0.0;
+  double saturation = 0.0;
+  int cutout = 0;  ///< side of a square of the mean colour at a random place (DeVries and Taylor, 2017); 0 for none
+  bool jitters() const { return brightness > 0.0 || contrast > 0.0 || saturation > 0.0; }
+  bool operator==(const Augmentation&) const = default;
 };
 
 struct Net {
   std::string name;
   std::string file;
   FeatureShape input;
+  /// Photographs are scaled so that their shorter side has so many pixels, before the input's size is cut out; 0 for 8/7 of
+  /// the input's size.
+  int resize = 0;
   std::vector<ChannelScale> scales;      ///< one for each channel; if empty, they are measured on the training images
   std::vector<std::string> class_names;  ///< if empty, classes are called by their numbers
   int classes = 0;                       ///< number of outputs of the layer before each loss
@@ -196,6 +218,11 @@ std::size_t parameter_count(const Net& net);
 /// Throws Error naming file, line and layer where no layer has weights, or a loss reads a map instead of one number for
 /// each class.
 void expect_outputs(const Net& net);
+/// The layers that make the outputs in front of the losses. Throws Error naming a loss for which no dense layer or convolution
+/// does.
+std::vector<std::string> layers_of_outputs(const Net& net);
+/// The overrides that give the net `classes` outputs: "fc.units=10" for each of these layers.
+Overrides overrides_for_outputs(const Net& net, int classes);
 /// How a user gives the net `classes` outputs, for messages: "set them with --set fc.units=10".
 std::string change_of_outputs(const Net& net, int classes);
 /// Where the number of outputs is written, for messages: "net.yaml:12: layer fc".

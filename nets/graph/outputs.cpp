@@ -65,15 +65,35 @@ void expect_outputs(const Net& net) {
   }
 }
 
-std::string change_of_outputs(const Net& net, int classes) {
-  std::vector<std::string> changes;
+std::vector<std::string> layers_of_outputs(const Net& net) {
+  std::vector<std::string> makers;
   for (const Layer& layer : net.layers) {
-    const Layer* maker = is_loss(layer) ? maker_of(net, layer) : nullptr;
     if (!is_loss(layer)) continue;
-    if (maker == nullptr) return fmt::format("give the layers before {} {} outputs", layer.name, classes);
-    changes.push_back(fmt::format("--set {}.{}={}", maker->name, is_any<Dense>(*maker) ? "units" : "filters", classes));
+    const Layer* maker = maker_of(net, layer);
+    if (maker == nullptr) {
+      fail("{}:{}: layer {}: no dense layer or convolution makes its outputs, so that their number cannot be set",
+           net.file, layer.line, layer.name);
+    }
+    makers.push_back(maker->name);
   }
-  return "set them with " + fmt::format("{}", fmt::join(changes, " "));
+  return makers;
+}
+
+Overrides overrides_for_outputs(const Net& net, int classes) {
+  Overrides overrides;
+  for (const std::string& name : layers_of_outputs(net)) {
+    const auto maker = std::ranges::find(net.layers, name, &Layer::name);
+    overrides.push_back(fmt::format("{}.{}={}", name, is_any<Dense>(*maker) ? "units" : "filters", classes));
+  }
+  return overrides;
+}
+
+std::string change_of_outputs(const Net& net, int classes) {
+  for (const Layer& layer : net.layers) {
+    if (is_loss(layer) && maker_of(net, layer) == nullptr)
+      return fmt::format("give the layers before {} {} outputs", layer.name, classes);
+  }
+  return fmt::format("set them with --set {}", fmt::join(overrides_for_outputs(net, classes), " --set "));
 }
 
 std::string place_of_outputs(const Net& net) {

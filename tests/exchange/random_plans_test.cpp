@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -128,13 +129,45 @@ Result trained_by_plan(const Plan& plan, const Stages& trunk, const std::string&
   return trained(nodes, trunk, [&] { return nodes.states(); });
 }
 
+/// Freezes layers of a net at random: in half of the nets each layer by itself, in the others all up to one. The rest get
+/// learning rates of their own.
+void freeze_some(Net& net, std::uint64_t seed) {
+  Random random(seed, 23);
+  const bool prefix = random.below(2) == 0;
+  const std::size_t from = random.below(static_cast<std::uint32_t>(net.layers.size()));
+  constexpr std::array kRates{1.0F, 0.5F, 2.0F};
+  for (std::size_t i = 0; i < net.layers.size(); ++i) {
+    const bool frozen = prefix ? i < from : random.below(2) == 0;
+    if (has_weights(net.layers[i])) net.layers[i].rate = frozen ? 0.0F : kRates[random.below(3)];
+  }
+}
+
+/// Expects that the frozen layers of a trunk have their first weights.
+void expect_frozen(const Result& result, const Stages& trunk) {
+  const std::vector<ShardState> first = start(trunk);
+  for (std::size_t s = 0; s < trunk.size(); ++s) {
+    const std::vector<ParameterSpec> specs = parameters_of(trunk[s], trunk[s].conv.filters);
+    bool frozen = false;
+    for (std::size_t p = 0; p < specs.size(); ++p) {
+      // Running averages belong to the weights and biases before them.
+      frozen = specs[p].trained ? false : frozen || specs[p].rate == 0.0F;
+      if (!frozen) continue;
+      EXPECT_TRUE(std::ranges::equal(result.states[s].parameters[p].value.span(), first[s].parameters[p].value.span()))
+          << specs[p].name;
+    }
+  }
+}
+
 /// Equality for seeds from 1 on; CONVOY_RANDOM_PLANS says how many.
-TEST(RandomPlans, TrainRandomNetsAsOneDeviceDoes) {
+void expect_equality(bool freeze, std::uint64_t usual) {
   const char* asked = std::getenv("CONVOY_RANDOM_PLANS");
-  const std::uint64_t seeds = asked != nullptr ? std::stoul(asked) : 30;
+  const std::uint64_t seeds = asked != nullptr ? std::stoul(asked) : usual;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     const std::string text = random_net(seed);
-    const Stages trunk = cut(parse_net(text, "random.yaml")).trunk;
+    Net net = parse_net(text, "random.yaml");
+    if (freeze) freeze_some(net, seed);
+    const Stages trunk = cut(net).trunk;
+    if (std::ranges::none_of(trunk, has_trained_parameters)) continue;
     const std::string device_name = seed % 4 == 0 ? "cpu" : seed % 4 == 1 ? "reference" : "eigen";
     const auto device = make_device(device_name, {.threads = 1});
     PlainTrunk local(trunk, input_shape(trunk[0], kRandomBatch), *device);
@@ -146,6 +179,7 @@ TEST(RandomPlans, TrainRandomNetsAsOneDeviceDoes) {
       EXPECT_EQ(plan_from_json(to_json(plan), "plan.json"), plan);
       const Result once = trained_by_plan(plan, trunk, device_name, 1);
       expect_close(once, expected, kTolerance);
+      expect_frozen(once, trunk);
       EXPECT_TRUE(same_bits(once, trained_by_plan(plan, trunk, device_name, 2))) << "another order of arrivals";
       if (!plan.unequal.empty()) {
         Plan by_sums = plan;
@@ -156,6 +190,10 @@ TEST(RandomPlans, TrainRandomNetsAsOneDeviceDoes) {
     }
   }
 }
+
+TEST(RandomPlans, TrainRandomNetsAsOneDeviceDoes) { expect_equality(false, 30); }
+
+TEST(RandomPlans, TrainNetsWithFrozenLayersAsOneDeviceDoes) { expect_equality(true, 30); }
 
 }  // namespace
 }  // namespace convoy

@@ -105,6 +105,10 @@ INSTANTIATE_TEST_SUITE_P(
                     HeadCase{"NoDense", {3, 1, 1}, {SoftmaxCrossEntropy{}}},
                     HeadCase{"Relu", {4, 1, 1}, {Dense{6}, Activation::relu, Dense{3}, SoftmaxCrossEntropy{}}},
                     HeadCase{"Smoothed", {4, 1, 1}, {Dense{3}, SoftmaxCrossEntropy{0.2F}}},
+                    HeadCase{"Weighted", {4, 1, 1}, {Dense{3}, SoftmaxCrossEntropy{.class_weights = {1, 3, 0.5}}}},
+                    HeadCase{"WeightedAndSmoothed",
+                             {4, 1, 1},
+                             {Dense{3}, SoftmaxCrossEntropy{.label_smoothing = 0.2F, .class_weights = {1, 3, 0.5}}}},
                     HeadCase{"Sigmoid", {4, 1, 1}, {Dense{5}, Activation::sigmoid, Dense{3}, SoftmaxCrossEntropy{}}},
                     HeadCase{"Tanh", {4, 2, 1}, {Dense{5}, Activation::tanh, Dense{3}, SquaredError{}}},
                     HeadCase{"Clip",
@@ -137,6 +141,63 @@ TEST(Head, LossAndCorrectCount) {
   const auto loss = head.loss({2, 0}, 2);
   EXPECT_NEAR(loss.sum, std::log(std::exp(-2.0) + std::exp(-1.0) + 1.0) + 2000.0, 1e-9);
   EXPECT_EQ(loss.correct, 1);
+}
+
+/// The expected losses are those of torch.nn.CrossEntropyLoss with these weights.
+TEST(Head, LossWithWeightsOfClasses) {
+  const auto mean = [](float smoothing) {
+    Head<double> head(make_cut({3, 1, 1}, {SoftmaxCrossEntropy{smoothing, 1.0F, {1.0F, 3.0F, 0.5F}}}), 1, 4);
+    BasicTensor<double> logits({4, 3});
+    const std::vector<double> values{0.5, -1.0, 2.0, 1.5, 0.25, -0.75, -2.0, 1.0, 0.0, 0.0, 0.0, 0.0};
+    std::ranges::copy(values, logits.data());
+    head.forward(logits, {});
+    return head.loss({2, 1, 1, 0}, 3).sum / 3;  // the last sample is padding
+  };
+  EXPECT_NEAR(mean(0.0F), 0.9092, 5e-5);
+  EXPECT_NEAR(mean(0.1F), 0.9363, 5e-5);
+}
+
+/// Frozen layers keep their bits; layers before the first that is trained have no way back; a rate is a factor.
+TEST(Head, TrainsLayersThatAreNotFrozen) {
+  const auto trained = [](std::vector<float> rates, float learning_rate, bool input_gradient) {
+    CutHead cut =
+        make_cut({4, 1, 1}, {Dense{5}, Activation::tanh, Dense{4}, Activation::tanh, Dense{3}, SquaredError{}});
+    for (std::size_t i = 0; i < rates.size(); ++i) cut.layers[2 * i].rate = rates[i];
+    Head<float> head(cut, 1, 2, input_gradient);
+    Random random(5, 1);
+    for (auto& state : head.states()) {
+      fill(state.weights.value, random);
+      fill(state.bias.value, random);
+    }
+    Tensor maps({2, 4, 1, 1});
+    fill(maps, random);
+    for (int step = 0; step < 3; ++step) {
+      head.forward(maps, {.training = true});
+      head.loss({0, 2}, 2);
+      head.backward();
+      head.backward_weights();
+      head.update({.learning_rate = learning_rate, .momentum = 0.5F, .weight_decay = 0.125F});
+    }
+    return head;
+  };
+  const auto same = [](const Tensor& a, const Tensor& b) { return std::ranges::equal(a.span(), b.span()); };
+  const Head<float> none = trained({1, 1, 1}, 0.0F, true);
+  const Head<float> all = trained({1, 1, 1}, 0.125F, true);
+  const Head<float> quarters = trained({0.25F, 0.25F, 0.25F}, 0.5F, false);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(same(all.states()[i].weights.value, quarters.states()[i].weights.value)) << "a quarter of four times";
+  }
+  for (const bool input_gradient : {false, true}) {
+    const Head<float> some = trained({0, 1, 0}, 0.125F, input_gradient);
+    for (std::size_t i = 0; i < 3; ++i) {
+      const bool frozen = i != 1;
+      EXPECT_EQ(same(some.states()[i].weights.value, none.states()[i].weights.value), frozen) << i;
+      EXPECT_EQ(same(some.states()[i].bias.value, none.states()[i].bias.value), frozen) << i;
+      EXPECT_EQ(some.states()[i].weights.moments.empty(), frozen) << i;
+    }
+  }
+  // What comes after a frozen layer still gets the whole gradient: the same as without freezing, in the first step.
+  EXPECT_GT(trained({1, 0, 0}, 0.125F, false).gradient_squares(), 0.0);
 }
 
 /// A NaN among the outputs makes the loss NaN, and no answer counts as right, whichever place it has.

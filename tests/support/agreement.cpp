@@ -264,7 +264,7 @@ std::vector<double> joined(const Rows& rows, Join join, Find find) {
 }
 
 void train_forward(const Rows& rows, const ShardSpec& spec, Tensor& output) {
-  for (const auto& row : rows) row->forward(kTraining);
+  for (const auto& row : rows) row->put(row->forward(kTraining), output);
   for (int norm = 0; norm < batch_norms(spec.stage); ++norm) {
     const std::vector<double> joint = joined(rows, join_moments, [](RowShard& row) { return row.shard().moments(); });
     for (const auto& row : rows) row->put(row->shard().normalise(joint), output);

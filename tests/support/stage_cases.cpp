@@ -187,6 +187,35 @@ std::vector<StageCase> cases_with_gates() {
   };
 }
 
+Convolution with_rate_of(Convolution conv, float rate) {
+  conv.rate = rate;
+  return conv;
+}
+
+/// Frozen layers, and layers with a learning rate of their own.
+std::vector<StageCase> cases_with_rates() {
+  const auto relu = Activation::relu;
+  const BatchNorm norm{.name = "norm", .epsilon = 0.01F, .momentum = 0.25F};
+  const BatchNorm fast{.name = "fast", .epsilon = 0.01F, .rate = 3.0F};
+  const BatchNorm frozen{.name = "frozen", .epsilon = 0.01F, .momentum = 0.25F, .rate = 0.0F};
+  const Convolution plain = without_bias(square(3, 1, 1));
+  return {
+      whole("FrozenNorm", {3, 4, 6, 7, 5}, plain, {frozen}),
+      whole("FrozenNormRelu", {4, 16, 6, 6, 32}, plain, {frozen, relu}),
+      whole("FrozenNormBeforeNorm", {4, 5, 6, 6, 7}, square(3, 1, 1), {frozen, relu, norm, kAverage2}),
+      whole("NormBeforeFrozenNorm", {4, 5, 6, 6, 7}, square(3, 1, 1), {norm, Activation::tanh, frozen, relu}),
+      whole("FrozenConvolution", {2, 3, 8, 8, 5}, with_rate_of(square(3, 1, 1), 0.0F), {relu, kMax2}),
+      whole("FrozenConvolutionNorm", {4, 5, 6, 6, 7}, with_rate_of(plain, 0.0F), {norm, relu}),
+      whole("FrozenConvolutionFirstStage", {3, 3, 9, 9, 8}, with_rate_of(plain, 0.0F), {fast, relu}, false),
+      whole("AllFrozen", {3, 4, 6, 6, 9}, with_rate_of(square(3, 1, 1), 0.0F), {frozen, relu, Add{}}),
+      whole("FrozenDepthwise", {3, 20, 7, 7, 20}, with_rate_of(in_groups(plain, 20), 0.0F), {frozen, relu}),
+      with_adam(whole("OwnRates", {2, 3, 8, 8, 5}, with_rate_of(square(3, 1, 1), 0.25F), {fast, relu, kMax2})),
+      with_adam(whole("FrozenWithAdam", {2, 3, 8, 8, 5}, with_rate_of(square(3, 1, 1), 0.0F), {fast, relu})),
+      weightless("FrozenChannels", StageKind::channels, {3, 11, 9, 8, 0}, {frozen, relu, Add{}}, {3, 5}),
+      part("FrozenShard", {3, 5, 9, 9, 20}, with_rate_of(without_bias(square(3)), 0.0F), {frozen, relu, kMax2}, {7, 6}),
+  };
+}
+
 std::vector<StageCase> make_cases() {
   const auto relu = Activation::relu;
   const Activation leaky{Activation::Kind::leaky_relu, 0.125F};
@@ -286,6 +315,7 @@ const std::vector<StageCase>& stage_cases() {
     for (const StageCase& each : cases_in_groups()) all.push_back(each);
     for (const StageCase& each : cases_with_activations()) all.push_back(each);
     for (const StageCase& each : cases_with_gates()) all.push_back(each);
+    for (const StageCase& each : cases_with_rates()) all.push_back(each);
     return all;
   }();
   return cases;

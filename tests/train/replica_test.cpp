@@ -117,6 +117,31 @@ INSTANTIATE_TEST_SUITE_P(BatchNormAndDropout, Joining,
                              "BatchNormAndDropout", {.learning_rate = 0.05, .momentum = 0.9, .clip = 0.1}, true, true}),
                          name_of);
 
+/// Three replicas: a mean of three equal values may be another value, and a frozen one must stay.
+TEST(JoiningWithFrozenLayers, KeepsTheirBits) {
+  const NetCase c{"Frozen", {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.01}, true};
+  Cut cut = net_of(c);
+  cut.trunk[0].conv.rate = 0.0F;
+  std::get<BatchNorm>(cut.trunk[1].after[0]).rate = 0.0F;
+  cut.heads[0].layers[0].rate = 0.0F;
+  const ModelState before = *initial(cut).model;
+  Replicas joined(cut, 3, 3);
+  train_some(*joined.learner, c, cut, 3 * kBatch, 0, 3);
+  const auto after = joined.learner->state();
+  EXPECT_TRUE(same_bits(after->trunk[0], before.trunk[0]));
+  for (std::size_t p = 0; p < before.trunk[1].parameters.size(); ++p) {
+    const bool frozen = p >= convolution_parameters(cut.trunk[1]);
+    EXPECT_EQ(
+        std::ranges::equal(after->trunk[1].parameters[p].value.span(), before.trunk[1].parameters[p].value.span()),
+        frozen)
+        << p;
+  }
+  for (std::size_t d = 0; d < 2; ++d) {
+    EXPECT_EQ(std::ranges::equal(after->head[d].weights.value.span(), before.head[d].weights.value.span()), d == 0);
+    EXPECT_EQ(std::ranges::equal(after->head[d].bias.value.span(), before.head[d].bias.value.span()), d == 0);
+  }
+}
+
 /// The statistics of each batch are its own, so the gradients are those of single machines, and the running averages of the
 /// step are the means of theirs.
 TEST(JoiningWithBatchNorm, NormalisesEachBatchByItself) {

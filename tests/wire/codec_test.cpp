@@ -21,7 +21,7 @@ Stage sample_stage() {
           .conv = {.filters = 7, .kernel_h = 3, .kernel_w = 2, .stride_h = 1, .stride_w = 2, .pad = {1, 0, 2, 1}},
           .after = {Activation{Activation::Kind::leaky_relu, 0.125F},
                     Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3},
-                    BatchNorm{.name = "norm1", .epsilon = 0.5F, .momentum = 0.25F},
+                    BatchNorm{.name = "norm1", .epsilon = 0.5F, .momentum = 0.25F, .rate = 0.75F},
                     Activation{Activation::Kind::clip, -0.5F, 6.0F}, Activation{Activation::Kind::gelu},
                     Multiply{{{Source::kZeros, {0, 7}}}, true},
                     Pooling{.kind = PoolKind::average_with_padding, .kernel_h = 1, .kernel_w = 1}},
@@ -36,7 +36,7 @@ Stage next_stage() {
           .channels = maps.c,
           .height = maps.h,
           .width = maps.w,
-          .conv = {.filters = 14, .kernel_h = 1, .kernel_w = 1, .bias = false, .groups = 7},
+          .conv = {.filters = 14, .kernel_h = 1, .kernel_w = 1, .bias = false, .groups = 7, .rate = 0.5F},
           .after = {}};
 }
 
