@@ -158,8 +158,8 @@ TEST_P(OnnxExports, PassTheCheckerAndComeBackToTheBit) {
 
 INSTANTIATE_TEST_SUITE_P(Nets, OnnxExports,
                          testing::Values(std::pair{"graph", Overrides{}}, std::pair{"gates", Overrides{}},
-                                         std::pair{"lenet", Overrides{}},
-                                         std::pair{"big-mlp", Overrides{}}, std::pair{"resnet20", Overrides{}},
+                                         std::pair{"lenet", Overrides{}}, std::pair{"big-mlp", Overrides{}},
+                                         std::pair{"resnet20", Overrides{}},
                                          std::pair{"resnet34-padded", Overrides{"input.height=48", "input.width=48"}},
                                          std::pair{"alexnet", Overrides{"input.height=67", "input.width=67"}},
                                          std::pair{"squeezenet", Overrides{"input.height=64", "input.width=64"}},
