@@ -111,8 +111,8 @@ TEST(Stages, ShapesAndWork) {
   EXPECT_EQ(conv_flops(stage, 4, 5), 2.0 * 4 * 5 * 6 * 8 * 3 * 3 * 2);
 }
 
-Stage shuffled_stage(int channels, int groups) {
-  Stage stage = stage_without_weights("mixed", StageKind::shuffle, channels, 4, 4);
+Stage shuffled_stage(int channels, int groups, const std::string& name = "mixed") {
+  Stage stage = stage_without_weights(name, StageKind::shuffle, channels, 4, 4);
   stage.shuffle = groups;
   return stage;
 }
@@ -213,8 +213,8 @@ INSTANTIATE_TEST_SUITE_P(
                     BadStage{"NegativePad", [](Stage& s) { s.conv.pad.top = -1; }},
                     BadStage{"PadAsLargeAsTheKernel", [](Stage& s) { s.conv.pad.left = 2; }},
                     BadStage{"PoolBeyondTheMap", [](Stage& s) { s.after = {Pooling{.kernel_h = 50, .kernel_w = 50}}; }},
-                    BadStage{"ShuffleOfUnequalGroups", [](Stage& s) { s = shuffled_stage(6, 4); }},
-                    BadStage{"ShuffleOfNoGroups", [](Stage& s) { s = shuffled_stage(6, 0); }},
+                    BadStage{"ShuffleOfUnequalGroups", [](Stage& s) { s = shuffled_stage(6, 4, s.name); }},
+                    BadStage{"ShuffleOfNoGroups", [](Stage& s) { s = shuffled_stage(6, 0, s.name); }},
                     BadStage{"PoolWithoutStride", [](Stage& s) { s.after = {Pooling{.stride_h = 0}}; }},
                     BadStage{"DropoutOfEverything", [](Stage& s) { s.after = {Dropout{.rate = 1.0F}}; }}),
     [](const auto& each) { return each.param.name; });

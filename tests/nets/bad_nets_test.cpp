@@ -120,8 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
                {"layer s", "count is '0'"}},
         BadNet{"ChannelsThatNothingReads",
                std::string(kConv) + "  - {name: s, type: slice_channels, count: 3}\n"
-                                    "  - {name: d, type: dense, units: 4}\n"
-                                    "  - {name: l, type: squared_error}\n",
+                                    "  - {name: d, type: dense, units: 4}\n",
                {"t.yaml:4", "layer c", "nothing reads channel 3 of its maps"}},
         BadNet{"ShuffleOfUnequalGroups",
                std::string(kConv) + "  - {name: s, type: shuffle_channels, groups: 2}\n",
