@@ -13,7 +13,7 @@ namespace convoy {
 namespace {
 
 /// The largest memory for the probabilities of all images; more are computed anew for each batch.
-constexpr double kMostRemembered = 1073741824.0;
+constexpr double kMostSoftBytes = 1073741824.0;
 
 std::string absolute_name(const std::string& name) {
   const auto absolute = [](const std::string& path) {
@@ -126,7 +126,7 @@ bool Teachers::begin(const DataSet& data, const Observers& observers, const std:
   }
   teacher_ = std::make_unique<Teacher>(voices, student_.training.teaching, student_.classes);
   const double bytes = static_cast<double>(data.training.count()) * student_.classes * sizeof(float);
-  if (student_.augment != Augmentation{} || bytes > kMostRemembered) return true;
+  if (student_.augment != Augmentation{} || bytes > kMostSoftBytes) return true;
   notice(observers,
          fmt::format("the teacher computes its outputs for the {} training images, once", data.training.count()));
   const DataSet all{.name = data.name, .classes = data.classes, .training = {}, .test = data.training};
