@@ -104,7 +104,8 @@ TEST_F(Ensembles, OfTwoRunsAreBuiltFromTheirProbabilities) {
   const auto answer = [&](std::vector<std::string> words, const std::string& score) {
     words.insert(words.end(), {"--top", "10"});
     std::map<int, double> scores;
-    for (const auto& each : json_of(words).front()["classes"]) scores[each["class"]] = each[score];
+    const nlohmann::json first = json_of(words).front();
+    for (const auto& each : first["classes"]) scores[each["class"]] = each[score];
     return scores;
   };
   const auto of = [&](const std::string& run) {
@@ -157,8 +158,8 @@ TEST_F(Ensembles, RunOverSlavesAsAlone) {
 }
 
 TEST_F(Ensembles, RefuseWhatHasNoMeaning) {
-  train("a", {"--steps", "2"});
-  train("b", {"--steps", "2", "--seed", "2"});
+  train("a", {"--steps", "2", "--data", "glyphs"});
+  train("b", {"--steps", "2", "--data", "glyphs", "--seed", "2"});
   EXPECT_THAT(fails({"ensemble", folder("a")}), HasSubstr("an ensemble needs at least two members"));
   EXPECT_THAT(fails({"ensemble"}), HasSubstr("ensemble needs"));
   EXPECT_THAT(fails({"ensemble", folder("a"), folder("b"), "--vote", "--mean", "logits"}), HasSubstr("--mean"));
@@ -170,11 +171,10 @@ TEST_F(Ensembles, RefuseWhatHasNoMeaning) {
   EXPECT_EQ(bytes("there.onnx"), "mine");
   const std::string other = folder("b/config.yaml");
   std::string text = file_bytes(other);
-  text.replace(text.find("data: \"glyphs\""), 14, "data: \"/other\"");
-  if (file_bytes(other).find("data:") != std::string::npos) {
-    std::ofstream(other) << text;
-    EXPECT_THAT(fails({"ensemble", folder("a"), folder("b")}), HasSubstr("say with --data on which images"));
-  }
+  const std::size_t at = text.find("data: \"glyphs\"");
+  ASSERT_NE(at, std::string::npos) << text;
+  std::ofstream(other) << text.replace(at, 14, "data: \"/other\"");
+  EXPECT_THAT(fails({"ensemble", folder("a"), folder("b")}), HasSubstr("say with --data on which images"));
 }
 
 // ---- teachers ------------------------------------------------------------------------------------------------------
