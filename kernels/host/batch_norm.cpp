@@ -99,6 +99,11 @@ void HostBatchNorm<T>::differentiate(const BasicTensor<T>& x, const BasicTensor<
     const T* value = &x.at(n, c);
     const T* slope = &dy.at(n, c);
     T* to = &dx.at(n, c);
+    // Without a gradient through the statistics, as of a frozen norm, the values do not matter, be they NaN.
+    if (slopes.sum == 0.0 && slopes.products == 0.0) {
+      for (int e = 0; e < shape_.h * shape_.w; ++e) to[e] = static_cast<T>(factor * static_cast<double>(slope[e]));
+      continue;
+    }
     for (int e = 0; e < shape_.h * shape_.w; ++e) {
       const double normal = (static_cast<double>(value[e]) - mean) * inverse;
       to[e] = static_cast<T>(factor *

@@ -122,7 +122,8 @@ void OnednnShard::make_layers() {
   for (; i < after.size(); ++i) {
     if (const auto* norm = std::get_if<BatchNorm>(&after[i])) {
       const auto* then = i + 1 < after.size() ? std::get_if<Activation>(&after[i + 1]) : nullptr;
-      const bool relu = then != nullptr && *then == Activation::relu;
+      // oneDNN's ReLU would hide a NaN, which the statistics of a frozen norm do not spread.
+      const bool relu = !norm->frozen() && then != nullptr && *then == Activation::relu;
       auto layer =
           make_onednn_batch_norm(engine_, *norm, shape, passed,
                                  {.moments = spec_.stage.moments, .fused = relu, .whole_batch = whole_batch(spec_)});
