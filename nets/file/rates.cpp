@@ -23,7 +23,9 @@ LayerRates read_rates(Fields& training) {
   if (training.has("rate")) {
     const YAML::Node map = training.node("rate");
     if (!map.IsMap())
-      training.fail("rate", "is no map; expected factors by name of layer, as in {fc: 10, \"conv*\": 0.1}");
+      training.fail("rate",
+                    "is no map; expected factors by name of layer, as in {fc: 10, \"conv*\": 0.1}; the rate of all "
+                    "layers is learning_rate");
     Fields factors = training.map("rate");
     for (const auto& entry : map) {
       const std::string pattern = entry.first.Scalar();

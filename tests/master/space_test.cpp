@@ -146,7 +146,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Misfit{"NoSuchLayer", "conv9.filters: {integer: [1, 3]}", {}, {"no layer 'conv9'"}},
         Misfit{"NoSuchField", "conv1.filtres: {integer: [1, 3]}", {}, {"filtres", "did you mean filters"}},
-        Misfit{"NoSuchSetting", "training.rate: {log: [0.1, 1]}", {}, {"rate is not a field"}},
+        Misfit{"NoSuchSetting", "training.speed: {log: [0.1, 1]}", {}, {"speed is not a field"}},
+        Misfit{"RateOfNoLayer", "training.rate: {log: [0.1, 1]}", {}, {"training.rate", "learning_rate"}},
         Misfit{"LowEnd", "conv1.filters: {integer: [0, 3]}", {}, {"the value 0", "filters is '0'"}},
         Misfit{"HighEnd", "training.momentum: {linear: [0.5, 1.5]}", {}, {"the value 1.5", "momentum is '1.5'"}},
         Misfit{"Choice", "training.optimizer: {choice: [sgd, adagrad]}", {}, {"adagrad", "sgd, nesterov or adam"}},
