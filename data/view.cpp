@@ -45,7 +45,8 @@ std::vector<Taps> taps_of(int extent, int wanted, double start, double length) {
 Region resized_region(const FeatureShape& have, const FeatureShape& shape, const View& view) {
   const int shorter = std::min(have.height, have.width);
   const auto scaled = [&](int extent) {
-    return static_cast<double>(static_cast<long>(view.resize) * extent / shorter);
+    const long pixels = static_cast<long>(view.resize) * extent / shorter;
+    return static_cast<double>(pixels);
   };
   const double down = have.height / scaled(have.height);
   const double across = have.width / scaled(have.width);

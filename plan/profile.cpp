@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/shard_state.hpp"
+
 namespace convoy {
 namespace {
 
