@@ -161,7 +161,7 @@ class BatchNormLayer : public OnednnNorm {
   dnnl::batch_normalization_forward testing_;
   dnnl::batch_normalization_backward backward_;
   OnednnParameter weights_, bias_, running_mean_, running_variance_;
-  memory weights_gradient_, bias_gradient_;  ///< those of the parameters; of a frozen norm, found and not used
+  memory weights_gradient_, bias_gradient_;  ///< gradients of the parameters; a frozen norm does not use them
   memory mean_;                              ///< mean of the last training forward
   memory variance_;
   memory kept_;  ///< workspace of the forward pass for the backward pass

@@ -1,10 +1,6 @@
-// Debian's headers of ONNX need the macros with which the library was built.
-#define ONNX_ML 1
-#define ONNX_NAMESPACE onnx
 #include "nets/onnx/ensemble.hpp"
 
-#include <onnx/onnx_pb.h>
-
+#include "nets/onnx/new_node.hpp"
 #include "nets/onnx/onnx.hpp"
 
 namespace convoy {
@@ -122,12 +118,7 @@ class EnsembleWriter {
   }
 
   onnx::NodeProto& node(const std::string& type, const std::string& name, const std::vector<std::string>& inputs) {
-    onnx::NodeProto& made = *graph_.add_node();
-    made.set_op_type(type);
-    made.set_name(name);
-    made.add_output(name);
-    for (const std::string& input : inputs) made.add_input(input);
-    return made;
+    return add_node(graph_, type, name, inputs);
   }
   static void set(onnx::NodeProto& node, const std::string& name, int value) {
     onnx::AttributeProto& made = *node.add_attribute();

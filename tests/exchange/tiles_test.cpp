@@ -181,27 +181,20 @@ TEST_P(TilesTogether, ActivateAsOneDeviceDoes) {
   EXPECT_TRUE(same_bits(once, train_on_nodes(plan, trunk, "eigen", 2, kSgd))) << "another order of arrivals";
 }
 
-TEST_P(TilesTogether, TrainBranchesAsOneDeviceDoes) {
-  const Stages trunk = trunk_with_branches();
+/// Compares training by a case's plans, in two orders of arrivals, with one device.
+void expect_as_one_device(const TilesCase& c, const Stages& trunk) {
   const Result local = train_local("eigen", trunk, kSgd);
   for (const bool weightless : {false, true}) {
-    const Plan plan = plan_of(GetParam(), trunk, weightless);
+    const Plan plan = plan_of(c, trunk, weightless);
     const Result once = train_on_nodes(plan, trunk, "eigen", 1, kSgd);
     expect_close(once, local, 1e-4F);
     EXPECT_TRUE(same_bits(once, train_on_nodes(plan, trunk, "eigen", 2, kSgd))) << "another order of arrivals";
   }
 }
 
-TEST_P(TilesTogether, TrainGatesAsOneDeviceDoes) {
-  const Stages trunk = trunk_with_gates();
-  const Result local = train_local("eigen", trunk, kSgd);
-  for (const bool weightless : {false, true}) {
-    const Plan plan = plan_of(GetParam(), trunk, weightless);
-    const Result once = train_on_nodes(plan, trunk, "eigen", 1, kSgd);
-    expect_close(once, local, 1e-4F);
-    EXPECT_TRUE(same_bits(once, train_on_nodes(plan, trunk, "eigen", 2, kSgd))) << "another order of arrivals";
-  }
-}
+TEST_P(TilesTogether, TrainBranchesAsOneDeviceDoes) { expect_as_one_device(GetParam(), trunk_with_branches()); }
+
+TEST_P(TilesTogether, TrainGatesAsOneDeviceDoes) { expect_as_one_device(GetParam(), trunk_with_gates()); }
 
 /// Shares of 3:2:1, all along filters and all along samples.
 TEST(GatesTogether, TrainInSharesAsOneDeviceDoes) {

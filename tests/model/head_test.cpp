@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/random.hpp"
+#include "tests/support/central_difference.hpp"
 
 namespace convoy {
 namespace {
@@ -58,14 +59,7 @@ class HeadGradients : public testing::TestWithParam<HeadCase> {
 
   /// The central difference of the loss by one value.
   double slope(double& value) {
-    constexpr double kStep = 1e-5;
-    const double at = value;
-    value = at + kStep;
-    const double above = mean_loss();
-    value = at - kStep;
-    const double below = mean_loss();
-    value = at;
-    return (above - below) / (2 * kStep);
+    return central_difference(value, [this] { return mean_loss(); });
   }
 
   void expect_slopes(BasicTensor<double>& values, const BasicTensor<double>& gradient, const char* what) {

@@ -10,6 +10,7 @@
 
 #include "core/random.hpp"
 #include "model/head.hpp"
+#include "tests/support/central_difference.hpp"
 
 namespace convoy {
 namespace {
@@ -65,14 +66,8 @@ class TaughtLoss : public testing::TestWithParam<TaughtCase> {
     return head_.loss(labels_, kCounted).sum / kCounted;
   }
   double slope(double& value) {
-    constexpr double kStep = 1e-5;
-    const double at = value;
-    value = at + kStep;
-    const double above = mean_loss();
-    value = at - kStep;
-    const double below = mean_loss();
-    value = at;
-    return 0.75 * (above - below) / (2 * kStep);  // the loss's own weight is not part of loss()
+    // The loss's own weight is not part of loss().
+    return 0.75 * central_difference(value, [this] { return mean_loss(); });
   }
 
   Labels labels_ = taught_labels(GetParam());
