@@ -5,8 +5,8 @@
 
 Both run whole training steps (forward, loss, backward, SGD with momentum) on random images with the same number of
 threads. They take turns of a few steps, round after round, so that a machine that slows down affects both. PyTorch runs
-in each of its memory formats, and the faster one counts. With --device cuda:0 both use that GPU, in 32-bit floats
-without TF32. The script needs torch (Debian: python3-torch), PyYAML (python3-yaml) and a built convoy-bench."""
+in each of its memory formats, and the faster one counts. With --device cuda:0 both use that GPU, in 32-bit floats,
+whose factors --tf32 lets both round. The script needs torch (Debian: python3-torch), PyYAML (python3-yaml) and a built convoy-bench."""
 
 import argparse
 import csv
@@ -26,6 +26,7 @@ def parse_arguments():
     parser.add_argument("--set", action="append", default=[], metavar="LAYER.FIELD=VALUE", help="as for convoy-master train")
     parser.add_argument("--threads", type=int, action="append", help="threads (default: 1 and 2)")
     parser.add_argument("--device", default="cpu", help="Convoy's device; PyTorch uses the same GPU (default: cpu)")
+    parser.add_argument("--tf32", action="store_true", help="let both round factors to 10 bits of mantissa on a GPU")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="least steps of each in a round; a round takes at least half a "
                         "second")
@@ -65,7 +66,7 @@ class Torch:
         return len(self.labels) / statistics.median(seconds)
 
 
-def torch_device(name, torch):
+def torch_device(name, tf32, torch):
     """Returns PyTorch's device for Convoy's device `name`, and makes it compute in the same precision."""
     kind, _, number = name.partition(":")
     if kind in ("cpu", "eigen"):
@@ -75,8 +76,8 @@ def torch_device(name, torch):
     if not torch.cuda.is_available():
         print(f"skipped: PyTorch sees no GPU for {name}")
         sys.exit(0)
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.backends.cudnn.allow_tf32 = tf32
     return f"cuda:{number or 0}"
 
 
@@ -84,6 +85,8 @@ def convoy_rate(options, net, threads, steps):
     command = [pathlib.Path(options.programs) / "convoy-bench", "train", "--net", net, "--threads", str(threads),
                "--device", options.device, "--batch", str(options.batch), "--repeats", str(steps), "--no-bare",
                "--format", "csv"]
+    if options.tf32:
+        command.append("--tf32")
     for override in options.set:
         command += ["--set", override]
     run = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
@@ -97,7 +100,7 @@ def main():
         import torch_net
     except ImportError as error:
         sys.exit(f"compare_torch: {error.name} is not installed; on Debian: apt-get install python3-torch python3-yaml")
-    rival_device = torch_device(options.device, torch)
+    rival_device = torch_device(options.device, options.tf32, torch)
     formats = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
     print(f"batch {options.batch}, torch {torch.__version__}, {options.rounds} rounds of {options.steps} steps")
     print(f"{'net':<20} {'threads':>7} {'Convoy':>8} {'NCHW':>8} {'NHWC':>8} images/s   Convoy / the faster (low to high)")

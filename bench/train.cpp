@@ -20,6 +20,7 @@ struct TrainBenchOptions {
   int batch = 64;
   int repeats = 7;
   bool no_bare = false;
+  bool tf32 = false;
   std::string compute = "fp32";
   std::string format = "text";
 };
@@ -56,7 +57,7 @@ void print_result(const TrainBenchOptions& options, const std::string& net, cons
 
 void run_train(const TrainBenchOptions& options) {
   TrainingSteps steps(options.net, options.set, options.batch, options.device,
-                      {.threads = options.threads, .bf16 = options.compute == "bf16"});
+                      {.threads = options.threads, .tf32 = options.tf32, .bf16 = options.compute == "bf16"});
   std::vector<BareLayouts> bare;
   for (const Stage& stage : steps.trunk()) {
     if (options.no_bare) break;
@@ -65,7 +66,8 @@ void run_train(const TrainBenchOptions& options) {
                                   .filters = stage.conv.filters,
                                   .batch = options.batch,
                                   .device = options.device,
-                                  .threads = options.threads});
+                                  .threads = options.threads,
+                                  .tf32 = options.tf32});
     if (!layouts.empty()) bare.push_back(std::move(layouts));
   }
   std::vector<double> rates;
@@ -100,6 +102,7 @@ void add_train(CLI::App& app) {
   command.add_option("--batch", options->batch, "images")->check(whole_number(1, 65536))->capture_default_str();
   command.add_option("--repeats", options->repeats, "steps")->check(whole_number(1, 10000))->capture_default_str();
   command.add_flag("--no-bare", options->no_bare, "do not run the bare convolutions");
+  command.add_flag("--tf32", options->tf32, "let NVIDIA GPUs round factors to 10 bits of mantissa, for speed");
   command.add_option("--compute", options->compute, "precision of the cpu device: fp32 or bf16")
       ->check(one_of({"fp32", "bf16"}))
       ->capture_default_str();

@@ -15,8 +15,10 @@ namespace convoy {
 /// library handle.
 class CudaScratch {
  public:
-  /// The largest number of bytes for columns or a workspace; larger ones would gain little.
-  static std::size_t most(const cuda::Gpu& gpu) { return std::min(std::size_t{256} << 20, gpu.info().memory / 16); }
+  /// The largest number of bytes for columns; larger ones would gain little.
+  static std::size_t most(const cuda::Gpu& gpu) { return std::min(std::size_t{256} << 20, most_workspace(gpu)); }
+  /// The largest number of bytes for a library's workspace. Convolutions by Fourier transforms take gigabytes.
+  static std::size_t most_workspace(const cuda::Gpu& gpu) { return gpu.info().memory / 16; }
   /// Returns the buffer for im2col columns or for a library's workspace.
   float* columns(cuda::Gpu& gpu, std::size_t count) { return at_least(gpu, columns_, count); }
   float* by_channel(cuda::Gpu& gpu, std::size_t count) { return at_least(gpu, by_channel_, count); }
@@ -49,11 +51,13 @@ inline constexpr auto kMostValues = static_cast<std::size_t>(std::numeric_limits
 class CudaConvolution {
  public:
   virtual ~CudaConvolution() = default;
-  /// Computes the maps from the input, with bias and activation (a number of cuda::activate).
+  /// Computes the maps from the input, with bias and activation (a number of cuda::activate). `bias` is null where the
+  /// convolution has none.
   virtual void forward(const float* input, const float* weights, const float* bias, int activation, float* maps) = 0;
-  /// The two halves of the backward pass, from the gradient with respect to the convolution's output. input_gradient is
-  /// skipped where no stage needs it.
-  virtual void input_gradient(const float* gradient, const float* weights, float* input_gradient) = 0;
+  /// The two halves of the backward pass, from the input and the gradient with respect to the convolution's output.
+  /// input_gradient is skipped where no stage needs it. `bias_gradient` is null where the convolution has no bias.
+  virtual void input_gradient(const float* input, const float* gradient, const float* weights,
+                              float* input_gradient) = 0;
   virtual void filter_gradient(const float* input, const float* gradient, float* weight_gradient,
                                float* bias_gradient) = 0;
 };
@@ -81,9 +85,14 @@ std::unique_ptr<CudaConvolution> make_product_convolution(cuda::Gpu& gpu, CudaSc
 /// Returns a grouped convolution by kernels of Convoy's own. The shard may have any of the filters.
 std::unique_ptr<CudaConvolution> make_grouped_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
 
+/// Returns a stage without weights (StageKind), by kernels of Convoy's own. It takes neither weights nor bias, applies no
+/// activation, and has no filter gradient.
+std::unique_ptr<CudaConvolution> make_cuda_weightless(cuda::Gpu& gpu, const ShardSpec& spec);
+
 /// Returns whether cuDNN is built in.
 bool has_cudnn();
-/// Returns a convolution by cuDNN's deterministic algorithms. Returns null where cuDNN cannot compute it: with
+/// Returns a convolution by the fastest of cuDNN's deterministic algorithms and matrix products, pass by pass. They are timed
+/// once and remembered on disk, so that equal runs compute alike. Returns null where cuDNN cannot compute it: with
 /// asymmetric padding, or where a pass has no such algorithm that takes little memory.
 std::unique_ptr<CudaConvolution> make_cudnn_convolution(cuda::Gpu& gpu, CudaScratch& scratch, const ShardSpec& spec);
 

@@ -7,7 +7,6 @@
 #include "kernels/cuda/layers.hpp"
 #include "kernels/host/activation.hpp"
 #include "kernels/host/grouped.hpp"
-#include "kernels/host/on_host.hpp"
 
 namespace convoy {
 
@@ -25,9 +24,10 @@ class CudaShard : public Shard {
         spec_(spec),
         what_(fmt::format("stage {}: ", spec.stage.name)),
         convolution_(std::move(convolution)),
-        weights_(gpu, weight_shape(spec.stage, spec.filters.count), spec.stage.conv.rate, spec.stage.moments,
-                 what_ + "weights"),
-        bias_(gpu, {spec.filters.count, 1}, spec.stage.conv.rate, spec.stage.moments, what_ + "biases"),
+        weights_(gpu, convolves() ? weight_shape(spec.stage, spec.filters.count) : Shape{}, trained(convolves()),
+                 spec.stage.moments, what_ + "weights"),
+        bias_(gpu, {spec.stage.conv.bias ? spec.filters.count : 0, 1}, trained(spec.stage.conv.bias),
+              spec.stage.moments, what_ + "biases"),
         maps_(gpu, conv_shape(spec.stage, spec.batch, spec.filters.count), what_ + "maps"),
         broken_(gpu) {
     if (spec.input_gradient) {
@@ -56,9 +56,9 @@ class CudaShard : public Shard {
     input_ = nullptr;
     gradient_ = nullptr;
     const CudaTensor& maps = own(input);
-    convolution_->forward(maps.data(samples), weights_.values.data(), bias_.values.data(), activation_,
-                          maps_.data(samples));
-    if (pass.training) input_ = maps.data();
+    convolution_->forward(maps.data(samples), weights_.values.data(),
+                          spec_.stage.conv.bias ? bias_.values.data() : nullptr, activation_, maps_.data(samples));
+    if (pass.training) input_ = &maps;
     pass_ = pass;
     next_ = 0;
     const SampleRange taken = spec_.taken_by_layers(samples);
@@ -75,7 +75,8 @@ class CudaShard : public Shard {
       run_back(taken);
     }
     if (input_gradient_ == nullptr) return nullptr;
-    convolution_->input_gradient(gradient_->data(samples), weights_.values.data(), input_gradient_->data(samples));
+    convolution_->input_gradient(input_->data(samples), gradient_->data(samples), weights_.values.data(),
+                                 input_gradient_->data(samples));
     return input_gradient_.get();
   }
   std::vector<float> moments() override {
@@ -101,7 +102,8 @@ class CudaShard : public Shard {
   void backward_filters() override {
     invariant(gradient_ != nullptr, "backward_filters follows backward_input");
     if (weights_.gradient == nullptr) return;
-    convolution_->filter_gradient(input_, gradient_->data(), weights_.gradient->data(), bias_.gradient->data());
+    convolution_->filter_gradient(input_->data(), gradient_->data(), weights_.gradient->data(),
+                                  bias_.gradient != nullptr ? bias_.gradient->data() : nullptr);
   }
   void update(const UpdateStep& step) override {
     for (const CudaParameter* each : parameters()) each->update(gpu_, step, broken_.data());
@@ -141,9 +143,13 @@ class CudaShard : public Shard {
     invariant(ours != nullptr && &ours->gpu() == &gpu_, "the tensor belongs to this device");
     return *ours;
   }
+  bool convolves() const { return spec_.stage.kind == StageKind::convolution; }
+  /// Returns the factor of the learning rate of parameters of the convolution, if it has them.
+  float trained(bool present) const { return present ? spec_.stage.conv.rate : 0.0F; }
   /// Returns the parameters in the order of parameters_of().
   std::vector<CudaParameter*> parameters() const {
-    std::vector<CudaParameter*> all{&weights_};
+    std::vector<CudaParameter*> all;
+    if (convolves()) all.push_back(&weights_);
     if (spec_.stage.conv.bias) all.push_back(&bias_);
     for (const auto& layer : layers_) {
       for (CudaParameter* each : layer->parameters()) all.push_back(each);
@@ -162,7 +168,7 @@ class CudaShard : public Shard {
   }
   void make_layers() {
     const std::vector<ChannelLayer>& after = spec_.stage.after;
-    const auto* fused = after.empty() ? nullptr : std::get_if<Activation>(&after.front());
+    const auto* fused = after.empty() || !convolves() ? nullptr : std::get_if<Activation>(&after.front());
     if (fused != nullptr && !joins_convolutions_on_gpus(*fused)) fused = nullptr;
     bool after_relu = false;
     if (fused != nullptr) {
@@ -199,8 +205,8 @@ class CudaShard : public Shard {
   ShardSpec spec_;
   std::string what_;  ///< "stage conv2: ", for errors
   std::unique_ptr<CudaConvolution> convolution_;
-  mutable CudaParameter weights_;
-  mutable CudaParameter bias_;  ///< zeros, which no update changes, where the convolution has no bias
+  mutable CudaParameter weights_;  ///< empty where the stage has none
+  mutable CudaParameter bias_;
   CudaTensor maps_;             ///< after convolution and fused activation
   int activation_ = 0;
   cuda::HostNumber broken_;  ///< not 0 after an update that left values that are not finite
@@ -210,7 +216,7 @@ class CudaShard : public Shard {
   Pass pass_;                     ///< of the last forward
   std::size_t next_ = 0;          ///< the layer that runs next; in the backward pass the layer before it runs next
   std::unique_ptr<CudaTensor> input_gradient_;
-  const float* input_ = nullptr;          ///< input of the last forward in training
+  const CudaTensor* input_ = nullptr;     ///< input of the last forward in training
   const CudaTensor* gradient_ = nullptr;  ///< gradient with respect to the convolution's output, of the last backward
 };
 
@@ -243,7 +249,9 @@ class CudaDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
     check_sizes(spec);
-    if (spec.stage.kind != StageKind::convolution) return compile_on_host(*this, spec, 1);
+    if (spec.stage.kind != StageKind::convolution) {
+      return std::make_unique<CudaShard>(*gpu_, spec, make_cuda_weightless(*gpu_, spec));
+    }
     const bool in_groups = spec.stage.conv.groups > 1;
     if (in_groups && groups_in(spec) <= kMostParts) return compile_in_parts(*this, spec, false);
     std::unique_ptr<CudaConvolution> convolution =

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/activation_elements.hpp"
 #include "kernels/cuda/group_elements.hpp"
+#include "kernels/cuda/map_elements.hpp"
 #include "kernels/cuda/norm_elements.hpp"
 
 namespace convoy::cuda {
@@ -86,7 +87,7 @@ struct FromColumns {
   }
 };
 
-/// Maps by channel to NCHW maps; adds each channel's bias and applies the activation on the way.
+/// Maps by channel to NCHW maps; adds each channel's bias, where there is one, and applies the activation on the way.
 struct FromChannels {
   int channels;
   int samples;
@@ -100,7 +101,7 @@ struct FromChannels {
     const int p = i % places;
     const int c = i / places % channels;
     const int n = i / places / channels;
-    maps[i] = activate(activation, by_channel[(c * samples + n) * places + p] + bias[c]);
+    maps[i] = activate(activation, by_channel[(c * samples + n) * places + p] + (bias == nullptr ? 0.0F : bias[c]));
   }
 };
 
@@ -120,7 +121,7 @@ struct ToChannels {
   }
 };
 
-/// Adds each channel's bias and applies the activation, in place.
+/// Adds each channel's bias, where there is one, and applies the activation, in place.
 struct AddBias {
   int channels;
   int places;
@@ -128,7 +129,9 @@ struct AddBias {
   const float* bias;
   float* maps;
 
-  CONVOY_BOTH void operator()(int i) const { maps[i] = activate(activation, maps[i] + bias[i / places % channels]); }
+  CONVOY_BOTH void operator()(int i) const {
+    maps[i] = activate(activation, maps[i] + (bias == nullptr ? 0.0F : bias[i / places % channels]));
+  }
 };
 
 // ---- layers after a convolution -------------------------------------------------------------------------------------
@@ -291,7 +294,7 @@ struct AveragePoolGradient {
   }
 };
 
-// All kernels; the list generates the declarations and definitions of Gpu::run.
+// All kernels whose threads write an element each; the list generates the declarations and definitions of Gpu::run.
 #define CONVOY_CUDA_ELEMENTS(X) \
   X(GroupedConvolve)            \
   X(GroupedInputGradient)       \
@@ -304,6 +307,12 @@ struct AveragePoolGradient {
   X(AddBias)                    \
   X(Activate)                   \
   X(ActivateGradient)           \
+  X(TakeChannels)               \
+  X(PassChannels)               \
+  X(PassChannelsGradient)       \
+  X(NormaliseResponse)          \
+  X(NormaliseResponseGradient)  \
+  X(Drop)                       \
   X(ActivateApart)              \
   X(ActivateApartGradient)      \
   X(Sum)                        \
@@ -315,12 +324,16 @@ struct AveragePoolGradient {
   X(MaxPoolGradient)            \
   X(AveragePool)                \
   X(AveragePoolGradient)        \
-  X(SquareDistances)            \
   X(NormMoments)                \
   X(Normalise)                  \
-  X(NormProducts)               \
   X(NormGradient)               \
   X(FindBroken)                 \
   X(Update)
+
+// All summands; the list generates the declarations and definitions of Gpu::sum.
+#define CONVOY_CUDA_SUMMANDS(X) \
+  X(Values)                     \
+  X(SquareDistances)            \
+  X(NormSlopes)
 
 }  // namespace convoy::cuda

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kPiece = std::size_t{4} << 20;  // bytes per copy through page-locked memory
 constexpr std::chrono::seconds kPatience{120};
 constexpr int kThreads = 256;
+constexpr int kPart = 16384;  // values of a channel that one block sums: enough blocks fill the GPU
 // __CUDA_ARCH_LIST__ has 750 for compute capability 7.5
 constexpr int kLeastCapability = std::min({__CUDA_ARCH_LIST__}) / 10;
 
@@ -75,23 +76,39 @@ __global__ void for_each(Element element, int count) {
   }
 }
 
-// One block per channel. Each thread sums every kThreads-th element, then the threads' sums are added in pairs, so that
-// the order is always the same.
-__global__ void add_channels(const float* maps, int samples, int places, float* sums) {
-  __shared__ float part[kThreads];
-  const int channels = static_cast<int>(gridDim.x);
+// Block (c, part) sums a part of channel c. Each thread sums every kThreads-th element of it, then the threads' sums are
+// added in pairs, so that the order is always the same. sums[k] has a sum for each part and channel.
+template <class Summand>
+__global__ void sum_parts(Summand summand, Layout layout, int part_size, float* first, float* second) {
+  __shared__ float parts[Summand::kSums][kThreads];
+  const int thread = static_cast<int>(threadIdx.x);
   const int channel = static_cast<int>(blockIdx.x);
-  float sum = 0.0F;
-  for (int i = static_cast<int>(threadIdx.x); i < samples * places; i += kThreads) {
-    sum += maps[(static_cast<std::size_t>(i / places) * channels + channel) * places + i % places];
+  const int begin = static_cast<int>(blockIdx.y) * part_size;
+  const int end = smaller(begin + part_size, layout.samples * layout.places);
+  float sums[Summand::kSums] = {};
+  for (int i = begin + thread; i < end; i += kThreads) {
+    summand((i / layout.places * layout.channels + channel) * layout.places + i % layout.places, channel, sums);
   }
-  part[threadIdx.x] = sum;
+  for (int k = 0; k < Summand::kSums; ++k) parts[k][thread] = sums[k];
   __syncthreads();
-  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (thread < half) {
+      for (int k = 0; k < Summand::kSums; ++k) parts[k][thread] += parts[k][thread + half];
+    }
     __syncthreads();
   }
-  if (threadIdx.x == 0) sums[channel] = part[0];
+  if (thread != 0) return;
+  first[blockIdx.y * gridDim.x + blockIdx.x] = parts[0][0];
+  if (Summand::kSums > 1) second[blockIdx.y * gridDim.x + blockIdx.x] = parts[Summand::kSums - 1][0];
+}
+
+/// Adds the sums of `parts` parts.
+__global__ void add_parts(const float* sums, int parts, int channels, float* total) {
+  const int channel = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (channel >= channels) return;
+  float sum = 0.0F;
+  for (int part = 0; part < parts; ++part) sum += sums[part * channels + channel];
+  total[channel] = sum;
 }
 
 }  // namespace
@@ -131,8 +148,12 @@ struct Gpu::State {
   cudaEvent_t halves[2] = {};        ///< the last copy through each half of `staging`
   char* staging = nullptr;           ///< page-locked memory for two pieces
   cublasHandle_t blas = nullptr;     ///< created last, so that nothing runs before it exists
+  float* parts = nullptr;            ///< for sums of channels, which are made in parts
+  std::size_t part_count = 0;
   int number = 0;
   bool lost = false;
+
+  float* numbers(Gpu& gpu, std::size_t count);
 
   ~State() {
     if (blas != nullptr && !settle()) return;
@@ -141,6 +162,7 @@ struct Gpu::State {
       if (event != nullptr) cudaEventDestroy(event);
     }
     if (staging != nullptr) cudaFreeHost(staging);
+    if (parts != nullptr) cudaFree(parts);
     for (cudaStream_t stream : {compute, copy}) {
       if (stream != nullptr) cudaStreamDestroy(stream);
     }
@@ -307,11 +329,47 @@ void Gpu::multiply(const Product& p) {
         "a matrix product");
 }
 
-void Gpu::sum_channels(const float* maps, int samples, int channels, int places, float* sums) {
-  use();
-  add_channels<<<static_cast<unsigned>(channels), kThreads, 0, state_->compute>>>(maps, samples, places, sums);
-  check(cudaGetLastError(), "sums of channels");
+/// Returns memory for `count` numbers, valid until a call asks for more.
+float* Gpu::State::numbers(Gpu& gpu, std::size_t count) {
+  if (count > part_count) {
+    gpu.finish();
+    cudaFree(parts);
+    parts = nullptr;
+    part_count = 0;
+    parts = static_cast<float*>(gpu.allocate(count * sizeof(float), "sums of channels"));
+    part_count = count;
+  }
+  return parts;
 }
+
+template <class Summand>
+void Gpu::sum_up(Summand summand, const Layout& layout, float* first, float* second) {
+  use();
+  const int values = layout.samples * layout.places;
+  const int parts = std::max(1, (values + kPart - 1) / kPart);
+  const dim3 blocks(static_cast<unsigned>(layout.channels), static_cast<unsigned>(parts));
+  float* const totals[] = {first, second};
+  float* sums[] = {first, second};
+  if (parts > 1) {
+    const auto count = static_cast<std::size_t>(parts) * static_cast<std::size_t>(layout.channels);
+    sums[0] = state_->numbers(*this, 2 * count);
+    sums[1] = sums[0] + count;
+  }
+  sum_parts<<<blocks, kThreads, 0, state_->compute>>>(summand, layout, kPart, sums[0], sums[1]);
+  check(cudaGetLastError(), "sums of channels");
+  for (int k = 0; parts > 1 && k < Summand::kSums; ++k) {
+    const int grid = (layout.channels + kThreads - 1) / kThreads;
+    add_parts<<<static_cast<unsigned>(grid), kThreads, 0, state_->compute>>>(sums[k], parts, layout.channels, totals[k]);
+    check(cudaGetLastError(), "sums of channels");
+  }
+}
+
+#define CONVOY_DEFINE(Summand)                                                                  \
+  void Gpu::sum(Summand summand, const Layout& layout, float* first, float* second) {           \
+    sum_up(summand, layout, first, second);                                                     \
+  }
+CONVOY_CUDA_SUMMANDS(CONVOY_DEFINE)
+#undef CONVOY_DEFINE
 
 // A grid has at most a million blocks; the threads of for_each loop over the remaining elements.
 #define CONVOY_DEFINE(Element)                                                                          \

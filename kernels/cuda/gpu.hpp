@@ -35,6 +35,13 @@ struct Product {
   float beta;
 };
 
+/// The layout of maps whose channels are summed: (samples, channels, places).
+struct Layout {
+  int samples;
+  int channels;
+  int places;
+};
+
 /// Throws DeviceLost where `lost` is set, which means that this process cannot use the GPU again; throws Error
 /// otherwise.
 [[noreturn]] void raise(const std::string& what, bool lost);
@@ -71,8 +78,11 @@ class Gpu {
   void finish();
 
   void multiply(const Product& product);
-  /// Sums each channel of (samples, channels, places) in a fixed order.
-  void sum_channels(const float* maps, int samples, int channels, int places, float* sums);
+// Sums what each channel's elements add, in an order that depends on the layout alone. `first` takes the first sum of each
+// channel; `second` takes the other one, where the summand has two.
+#define CONVOY_DECLARE(Summand) void sum(Summand summand, const Layout& layout, float* first, float* second = nullptr);
+  CONVOY_CUDA_SUMMANDS(CONVOY_DECLARE)
+#undef CONVOY_DECLARE
 // Computes element(i) for i = 0 .. count - 1, in any order.
 #define CONVOY_DECLARE(Element) void run(Element element, int count);
   CONVOY_CUDA_ELEMENTS(CONVOY_DECLARE)
@@ -83,6 +93,9 @@ class Gpu {
 
  private:
   struct State;
+  template <class Summand>
+  void sum_up(Summand summand, const Layout& layout, float* first, float* second);
+
   GpuInfo info_;
   bool tf32_;
   std::unique_ptr<State> state_;

@@ -25,9 +25,10 @@ class GroupedConvolution : public CudaConvolution {
   void forward(const float* input, const float* weights, const float* bias, int activation, float* maps) override {
     const int count = micro_batch_ * static_cast<int>(out_.sample_size());
     gpu_.run(cuda::GroupedConvolve{window_, groups_, input, weights, maps}, count);
+    if (bias == nullptr && activation == 0) return;
     gpu_.run(cuda::AddBias{out_.c, out_.h * out_.w, activation, bias, maps}, count);
   }
-  void input_gradient(const float* gradient, const float* weights, float* input_gradient) override {
+  void input_gradient(const float*, const float* gradient, const float* weights, float* input_gradient) override {
     gpu_.run(cuda::GroupedInputGradient{window_, groups_, gradient, weights, input_gradient},
              micro_batch_ * static_cast<int>(in_.sample_size()));
   }
@@ -35,7 +36,8 @@ class GroupedConvolution : public CudaConvolution {
                        float* bias_gradient) override {
     gpu_.run(cuda::GroupedFilterSlices{window_, groups_, input, gradient, slices()}, in_.n * weights_);
     gpu_.run(cuda::SumSlices{in_.n, weights_, slices(), weight_gradient}, weights_);
-    gpu_.sum_channels(gradient, out_.n, out_.c, out_.h * out_.w, bias_gradient);
+    if (bias_gradient == nullptr) return;
+    gpu_.sum(cuda::Values{gradient}, {out_.n, out_.c, out_.h * out_.w}, bias_gradient);
   }
 
  private:

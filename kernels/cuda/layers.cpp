@@ -1,9 +1,19 @@
 #include "kernels/cuda/layers.hpp"
 
 #include "kernels/host/activation.hpp"
-#include "kernels/host/dropout.hpp"
 
 namespace convoy {
+
+void CudaTensor::take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added,
+                               SampleRange samples) {
+  const auto* ours = dynamic_cast<const CudaTensor*>(&from);
+  invariant(ours != nullptr && &ours->gpu() == &gpu_, "the tensor belongs to this device");
+  const int places = shape_.h * shape_.w;
+  const int run = channels.count * places;
+  gpu_.run(cuda::TakeChannels{run, ours->shape().c * places, channels.first * places, shape_.c * places, first * places,
+                              added, ours->data(samples), data(samples)},
+           samples.count * run);
+}
 
 namespace {
 
@@ -137,7 +147,7 @@ class CudaPooling : public CudaLayer {
   cuda::Memory<int> places_;
 };
 
-/// The host draws the mask, because its generator gives the same integers on every machine.
+/// Each pass draws the factors anew, because the generator is counter-based and gives the same numbers on every machine.
 class CudaDropout : public CudaLayer {
  public:
   CudaDropout(cuda::Gpu& gpu, const Dropout& dropout, const CudaTensor& input, const Origin& origin,
@@ -146,35 +156,37 @@ class CudaDropout : public CudaLayer {
         dropout_(dropout),
         origin_(origin),
         input_(input),
-        mask_(input.shape()),
-        factors_(gpu, input.shape(), what),
         output_(gpu, input.shape(), what),
         input_gradient_(gpu, input.shape(), what) {}
 
   void forward(const Pass& pass, SampleRange samples) override {
-    draw_dropout_mask(dropout_, pass, origin_, samples, mask_);
-    factors_.write(samples, mask_.samples(samples.first, samples.count));
-    multiply(input_, output_, samples);
+    if (!pass.training) {
+      return gpu_.run(cuda::Copy{input_.data(samples), output_.data(samples)}, size_of(input_, samples));
+    }
+    seed_ = pass.seed;
+    drop(input_, output_, samples);
   }
   const CudaTensor& output() const override { return output_; }
   const CudaTensor& backward(const CudaTensor& gradient, SampleRange samples) override {
-    multiply(gradient, input_gradient_, samples);
+    drop(gradient, input_gradient_, samples);
     return input_gradient_;
   }
 
  private:
-  void multiply(const CudaTensor& from, const CudaTensor& to, SampleRange samples) {
-    gpu_.run(cuda::Multiply{from.data(samples), factors_.data(samples), to.data(samples)}, size_of(input_, samples));
+  void drop(const CudaTensor& from, const CudaTensor& to, SampleRange samples) {
+    gpu_.run(cuda::Drop{seed_, dropout_.stream, dropout_.rate, input_.shape().c, input_.shape().h * input_.shape().w,
+                        samples.first, origin_.first_filter, origin_.first_sample, origin_.micro_batch,
+                        origin_.whole_micro_batch, from.data(samples), to.data(samples)},
+             size_of(input_, samples));
   }
 
   cuda::Gpu& gpu_;
   Dropout dropout_;
   Origin origin_;
   const CudaTensor& input_;
-  Tensor mask_;
-  CudaTensor factors_;
   CudaTensor output_;
   CudaTensor input_gradient_;
+  std::uint64_t seed_ = 0;  ///< of the last pass in training
 };
 
 class CudaAddition : public CudaJoin {

@@ -15,7 +15,10 @@ class CudaTensor : public DeviceTensor {
 
   Shape shape() const override { return shape_; }
   using DeviceTensor::read;
+  using DeviceTensor::take_channels;
   using DeviceTensor::write;
+  void take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added,
+                     SampleRange samples) override;
   void write(SampleRange samples, std::span<const float> values) override {
     invariant(values.size() == size_of(samples), "the values fill the samples");
     gpu_.write(data(samples), values.data(), values.size());

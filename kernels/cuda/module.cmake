@@ -35,15 +35,14 @@ message(STATUS "CUDA devices: TRUE (CUDA ${CUDAToolkit_VERSION}, cuDNN: ${CONVOY
 # The module compiles the sources of core that it needs again, position-independent, because core's own library is not.
 set(core ${PROJECT_SOURCE_DIR}/core)
 add_library(convoy_cuda MODULE cuda/device.cpp cuda/gpu.cu cuda/grouped_convolution.cpp cuda/layers.cpp cuda/module.cpp
-                               cuda/norm.cpp cuda/product_convolution.cpp device.cpp ${eigen}
-                               host/batch_norm.cpp host/channel_layers.cpp host/grouped.cpp host/im2col.cpp host/on_host.cpp host/weightless.cpp
-                               ${core}/large_pages.cpp ${core}/random.cpp ${core}/shard_state.cpp ${core}/stage.cpp
-                               ${core}/thread_team.cpp)
+                               cuda/norm.cpp cuda/product_convolution.cpp cuda/weightless.cpp device.cpp host/grouped.cpp
+                               ${core}/cache_folder.cpp ${core}/disk_cache.cpp ${core}/large_pages.cpp
+                               ${core}/shard_state.cpp ${core}/stage.cpp)
 set_target_properties(convoy_cuda PROPERTIES PREFIX "" OUTPUT_NAME convoy-cuda CUDA_STANDARD 17
                                              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 target_link_options(convoy_cuda PRIVATE LINKER:--no-undefined)  # missing symbols show at build time, not at load time
 target_compile_definitions(convoy_cuda PRIVATE CONVOY_VERSION="${PROJECT_VERSION}")
-target_link_libraries(convoy_cuda PRIVATE convoy_options fmt::fmt Eigen3::Eigen Threads::Threads CUDA::cudart_static CUDA::cublas)
+target_link_libraries(convoy_cuda PRIVATE convoy_options fmt::fmt Threads::Threads CUDA::cudart_static CUDA::cublas)
 if(CONVOY_HAS_CUDNN)
   target_sources(convoy_cuda PRIVATE cuda/bare_convolution.cpp cuda/dnn_convolution.cpp)
   # cuDNN 9 deprecates its convolution functions but keeps them.

@@ -96,16 +96,13 @@ class CudaBatchNorm : public CudaNorm {
  private:
   int channels() const { return input_.shape().c; }
   int places() const { return input_.shape().h * input_.shape().w; }
+  cuda::Layout layout() const { return {input_.shape().n, channels(), places()}; }
   /// Returns the number of values of a channel in some samples.
   float count(int samples) const { return static_cast<float>(samples) * static_cast<float>(places()); }
   /// Finds sums_, and squares_ of the distances from the mean of the shard's samples.
   void sum_squares() {
-    sum(input_, sums_);
-    // The summands are written to the output tensor, which the output overwrites afterwards.
-    gpu_.run(cuda::SquareDistances{channels(), places(), count(input_.shape().n), input_.data(), sums_.data(),
-                                   output_.data()},
-             input_.size());
-    sum(output_, squares_);
+    gpu_.sum(cuda::Values{input_.data()}, layout(), sums_.data());
+    gpu_.sum(cuda::SquareDistances{count(input_.shape().n), input_.data(), sums_.data()}, layout(), squares_.data());
   }
   void normalise() {
     gpu_.run(cuda::Normalise{channels(), places(), input_.data(), mean_.data(), inverse_.data(), weights_.values.data(),
@@ -114,11 +111,8 @@ class CudaBatchNorm : public CudaNorm {
   }
   /// Finds the slopes of the shard's samples, which are the gradients of bias and weights.
   void sum_slopes(const CudaTensor& gradient) {
-    sum(gradient, *bias_.gradient);
-    gpu_.run(cuda::NormProducts{channels(), places(), input_.data(), gradient.data(), mean_.data(), inverse_.data(),
-                                input_gradient_.data()},
-             input_.size());
-    sum(input_gradient_, *weights_.gradient);
+    gpu_.sum(cuda::NormSlopes{input_.data(), gradient.data(), mean_.data(), inverse_.data()}, layout(),
+             bias_.gradient->data(), weights_.gradient->data());
   }
   /// Finds the input gradient from the slopes of the whole batch.
   const CudaTensor& differentiate(const CudaTensor& gradient, const CudaTensor& sums, const CudaTensor& products) {
@@ -139,10 +133,6 @@ class CudaBatchNorm : public CudaNorm {
     first.write(std::span(all).first(all.size() / 2));
     second.write(std::span(all).last(all.size() / 2));
   }
-  void sum(const CudaTensor& maps, const CudaTensor& sums) {
-    gpu_.sum_channels(maps.data(), input_.shape().n, channels(), places(), sums.data());
-  }
-
   cuda::Gpu& gpu_;
   BatchNorm layer_;
   int whole_batch_;

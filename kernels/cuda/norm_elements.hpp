@@ -67,23 +67,45 @@ struct Update {
   }
 };
 
-// ---- batch norm (core/stage.hpp) ------------------------------------------------------------------------------------
-// The summands of sums over the batch are first written as maps, which Gpu::sum_channels then adds up.
+// ---- sums over the batch ---------------------------------------------------------------------------------------------
+// What Gpu::sum adds up for each channel: element i of the maps, which belongs to channel c, adds kSums numbers to `sums`.
+
+/// The values of maps.
+struct Values {
+  static constexpr int kSums = 1;
+  const float* maps;
+
+  CONVOY_BOTH void operator()(int i, int, float* sums) const { sums[0] += maps[i]; }
+};
 
 /// (x - mean)^2, where mean = sum / count.
 struct SquareDistances {
-  int channels;
-  int places;
+  static constexpr int kSums = 1;
   float count;
   const float* input;
-  const float* sums;
-  float* squares;
+  const float* sums_of_input;
 
-  CONVOY_BOTH void operator()(int i) const {
-    const float distance = input[i] - sums[i / places % channels] / count;
-    squares[i] = distance * distance;
+  CONVOY_BOTH void operator()(int i, int c, float* sums) const {
+    const float distance = input[i] - sums_of_input[c] / count;
+    sums[0] += distance * distance;
   }
 };
+
+/// The gradient with respect to the output of a batch norm, and its product with the normalised input.
+struct NormSlopes {
+  static constexpr int kSums = 2;
+  const float* input;
+  const float* gradient;
+  const float* mean;
+  const float* inverse;
+
+  CONVOY_BOTH void operator()(int i, int c, float* sums) const {
+    sums[0] += gradient[i];
+    sums[1] += gradient[i] * (input[i] - mean[c]) * inverse[c];
+  }
+};
+
+// ---- batch norm (core/stage.hpp) ------------------------------------------------------------------------------------
 
 /// Mean and inverse standard deviation of each channel. In training they come from the sums of x and of (x - mean)^2,
 /// and update the running averages; outside training they come from the running averages.
@@ -127,22 +149,6 @@ struct Normalise {
   CONVOY_BOTH void operator()(int i) const {
     const int c = i / places % channels;
     output[i] = (input[i] - mean[c]) * (inverse[c] * weight[c]) + bias[c];
-  }
-};
-
-/// The gradient with respect to the output, multiplied by the normalised input.
-struct NormProducts {
-  int channels;
-  int places;
-  const float* input;
-  const float* gradient;
-  const float* mean;
-  const float* inverse;
-  float* products;
-
-  CONVOY_BOTH void operator()(int i) const {
-    const int c = i / places % channels;
-    products[i] = gradient[i] * (input[i] - mean[c]) * inverse[c];
   }
 };
 

@@ -50,7 +50,7 @@ class ProductConvolution : public CudaConvolution {
     });
   }
 
-  void input_gradient(const float* gradient, const float* weights, float* input_gradient) override {
+  void input_gradient(const float*, const float* gradient, const float* weights, float* input_gradient) override {
     for_each_part(micro_batch_, [&](int first, int samples) {
       to_channels(gradient, first, samples);
       gpu_.multiply({.m = taps_,
@@ -82,7 +82,8 @@ class ProductConvolution : public CudaConvolution {
                      .c = weight_gradient,
                      .beta = first == 0 ? 0.0F : 1.0F});
     });
-    gpu_.sum_channels(gradient, batch_, filters_, places_, bias_gradient);
+    if (bias_gradient == nullptr) return;
+    gpu_.sum(cuda::Values{gradient}, {batch_, filters_, places_}, bias_gradient);
   }
 
  private:

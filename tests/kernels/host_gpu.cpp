@@ -80,14 +80,24 @@ void Gpu::multiply(const Product& p) {
                        .beta = p.beta});
 }
 
-void Gpu::sum_channels(const float* maps, int samples, int channels, int places, float* sums) {
-  for (int c = 0; c < channels; ++c) {
-    sums[c] = 0.0F;
-    for (int n = 0; n < samples; ++n) {
-      for (int p = 0; p < places; ++p) sums[c] += maps[(n * channels + c) * places + p];
+template <class Summand>
+void Gpu::sum_up(Summand summand, const Layout& layout, float* first, float* second) {
+  float* const totals[] = {first, second};
+  for (int c = 0; c < layout.channels; ++c) {
+    float sums[Summand::kSums] = {};
+    for (int n = 0; n < layout.samples; ++n) {
+      for (int p = 0; p < layout.places; ++p) summand((n * layout.channels + c) * layout.places + p, c, sums);
     }
+    for (int k = 0; k < Summand::kSums; ++k) totals[k][c] = sums[k];
   }
 }
+
+#define CONVOY_DEFINE(Summand)                                                        \
+  void Gpu::sum(Summand summand, const Layout& layout, float* first, float* second) { \
+    sum_up(summand, layout, first, second);                                           \
+  }
+CONVOY_CUDA_SUMMANDS(CONVOY_DEFINE)
+#undef CONVOY_DEFINE
 
 #define CONVOY_DEFINE(Element)                       \
   void Gpu::run(Element element, int count) {        \
