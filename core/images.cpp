@@ -8,7 +8,6 @@
 namespace convoy {
 namespace {
 
-constexpr std::size_t kBytes = 256;
 constexpr double kBrightest = 255.0;
 
 double normalised(double pixel, const ChannelScale& scale) {
@@ -34,7 +33,7 @@ void validate(const std::vector<ChannelScale>& scales) {
 Images noise_images(const Shape& shape, std::uint64_t seed, std::uint64_t stream) {
   Images images{Pixels(shape), std::vector<ChannelScale>(static_cast<std::size_t>(shape.c), {0.5, 0.5})};
   Random random(seed, stream);
-  for (std::uint8_t& pixel : images.pixels.span()) pixel = static_cast<std::uint8_t>(random.below(kBytes));
+  for (std::uint8_t& pixel : images.pixels.span()) pixel = static_cast<std::uint8_t>(random.below(Normaliser::kLevels));
   return images;
 }
 
@@ -43,7 +42,7 @@ void Normaliser::use(const std::vector<ChannelScale>& scales) {
   scales_ = scales;
   values_.clear();
   for (const ChannelScale& scale : scales_) {
-    for (std::size_t pixel = 0; pixel < kBytes; ++pixel) {
+    for (std::size_t pixel = 0; pixel < kLevels; ++pixel) {
       values_.push_back(static_cast<float>(normalised(static_cast<double>(pixel), scale)));
     }
   }
@@ -53,14 +52,8 @@ void Normaliser::normalise(const Pixels& from, SampleRange samples, Tensor& to) 
   invariant(from.shape() == to.shape() && scales_.size() == static_cast<std::size_t>(from.shape().c),
             "normalised images have the shape of their pixels, and a scale for each channel");
   const std::size_t map = from.shape().sample_size() / scales_.size();
-  for (int n = samples.first; n < samples.first + samples.count; ++n) {
-    const std::uint8_t* pixel = from.sample(n).data();
-    float* value = to.sample(n).data();
-    for (std::size_t channel = 0; channel < scales_.size(); ++channel) {
-      const float* table = values_.data() + kBytes * channel;
-      for (std::size_t i = 0; i < map; ++i) *value++ = table[*pixel++];
-    }
-  }
+  normalise(from.samples(samples.first, samples.count), {0, from.shape().c}, map,
+            to.samples(samples.first, samples.count).data());
 }
 
 }  // namespace convoy

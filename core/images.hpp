@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/stage.hpp"
@@ -41,10 +42,24 @@ class Normaliser {
   void use(const std::vector<ChannelScale>& scales);
   /// Normalises some samples of `from`, of which each channel has a scale, to the same samples of `to`.
   void normalise(const Pixels& from, SampleRange samples, Tensor& to) const;
+  /// Normalises pixels of samples that have these channels, with `map` pixels in each; `to` has as many elements.
+  template <class T>
+  void normalise(std::span<const std::uint8_t> pixels, FilterRange channels, std::size_t map, T* to) const {
+    for (std::size_t at = 0; at < pixels.size();) {
+      for (int c = channels.first; c < channels.first + channels.count; ++c) {
+        const float* table = values_.data() + kLevels * static_cast<std::size_t>(c);
+        for (const std::uint8_t pixel : pixels.subspan(at, map)) *to++ = static_cast<T>(table[pixel]);
+        at += map;
+      }
+    }
+  }
+  /// The normalised value of each of the 256 levels of a pixel, by channel.
+  std::span<const float> table() const { return values_; }
+  static constexpr std::size_t kLevels = 256;
 
  private:
   std::vector<ChannelScale> scales_;
-  std::vector<float> values_;  ///< by channel, the normalised value of each byte
+  std::vector<float> values_;  ///< see table()
 };
 
 }  // namespace convoy

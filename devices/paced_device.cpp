@@ -36,6 +36,7 @@ class PacedTensor final : public DeviceTensor {
   Shape shape() const override { return shape_; }
   void take_channels(const DeviceTensor&, FilterRange, int, bool, SampleRange) override {}
   void write(SampleRange, std::span<const float>) override {}
+  bool write_pixels(SampleRange, std::span<const std::uint8_t>, const Normaliser&) override { return true; }
   void read(SampleRange, std::span<float> values) const override { std::ranges::fill(values, 0.0F); }
 
  private:

@@ -33,6 +33,11 @@ HostMaps::HostMaps(const NodePlan& plan, ThesisNode* thesis) : plan_(plan), thes
       extend(gradients[output], {{0, plan.trunk[static_cast<std::size_t>(output)].conv.filters}, all});
     }
   }
+  if (const auto images = maps.extract(Source::kImages)) {
+    const Box& box = images.mapped();
+    const int samples = box.samples.count * plan.plan.micro_batches;
+    pixels_ = {Pixels(maps_shape(plan.trunk, Source::kImages, samples, box.channels.count)), box};
+  }
   const auto make = [&plan](const std::map<int, Box>& boxes, std::map<int, Slab>& slabs) {
     for (const auto& [stage, box] : boxes) {
       const int samples = box.samples.count * plan.plan.micro_batches;
@@ -40,8 +45,6 @@ HostMaps::HostMaps(const NodePlan& plan, ThesisNode* thesis) : plan_(plan), thes
     }
   };
   make(maps, maps_);
-  const auto images = maps_.find(Source::kImages);
-  if (images != maps_.end()) pixels_ = {Pixels(images->second.values.shape()), images->second.box};
   make(gradients, gradients_);
   make(parts, parts_);
 }
@@ -61,14 +64,29 @@ Slab& HostMaps::of(const Task& sent) {
   }
 }
 
-void HostMaps::take_images(const Pixels& images) { std::ranges::copy(images.span(), pixels_.values.data()); }
-
-void HostMaps::normalise(int micro_batch, SampleRange samples) {
-  normaliser_.normalise(pixels_.values, pixels_.place(micro_batch, samples), maps_.at(Source::kImages).values);
+void HostMaps::take_next_images(const Pixels& images) {
+  if (next_pixels_.values.size() == 0) next_pixels_ = pixels_;
+  std::ranges::copy(images.span(), next_pixels_.values.data());
+  sends_next_ = true;
 }
 
-void HostMaps::normalise_all() {
-  for (int m = 0; m < plan_.plan.micro_batches; ++m) normalise(m, pixels_.box.samples);
+void HostMaps::use_next_images() {
+  std::swap(pixels_, next_pixels_);
+  sends_next_ = false;
+}
+
+const Box* HostMaps::box(int stage) const {
+  if (stage == Source::kImages) return pixels() != nullptr ? &pixels_.box : nullptr;
+  const Slab* slab = maps(stage);
+  return slab != nullptr ? &slab->box : nullptr;
+}
+
+void HostMaps::copy(int stage, int sample, FilterRange channels, float* to) const {
+  if (stage == Source::kImages) {
+    normaliser_.normalise(pixels_.run(sample, channels), channels, pixels_.map(), to);
+  } else {
+    std::ranges::copy(maps_.at(stage).run(sample, channels), to);
+  }
 }
 
 void HostMaps::encode_values(const Task& sent, std::size_t first, std::size_t count, std::uint64_t seed,
@@ -89,9 +107,9 @@ void HostMaps::encode_values(const Task& sent, std::size_t first, std::size_t co
 }
 
 void HostMaps::encode_pixels(const Task& sent, std::size_t first, std::size_t count, std::byte* to) {
-  const SampleRange samples = pixels_.place(sent.micro_batch, sent.samples);
-  pixels_.for_each_run(samples, sent.filters, first, count,
-                       [&](std::span<const std::uint8_t> run) { to = std::ranges::copy(std::as_bytes(run), to).out; });
+  PixelSlab& pixels = sends_next_ ? next_pixels_ : pixels_;
+  pixels.for_each_run(pixels.place(sent.micro_batch, sent.samples), sent.filters, first, count,
+                      [&](std::span<const std::uint8_t> run) { to = std::ranges::copy(std::as_bytes(run), to).out; });
 }
 
 void HostMaps::place(const Task& sent, std::size_t first, const Bytes& bytes) {

@@ -20,7 +20,7 @@ class HostMaps {
   /// than the thesis'. Both must outlive the maps.
   HostMaps(const NodePlan& plan, ThesisNode* thesis);
 
-  /// The slab of a stage's maps, or of the normalised images for Source::kImages; null where the node needs none.
+  /// The slab of a stage's maps; null where the node needs none.
   Slab* maps(int stage) { return maps_.contains(stage) ? &maps_.at(stage) : nullptr; }
   const Slab* maps(int stage) const { return maps_.contains(stage) ? &maps_.at(stage) : nullptr; }
   /// The slab of the gradient with respect to a stage's maps, and that of the node's addend of it.
@@ -35,12 +35,20 @@ class HostMaps {
   Slab& of(const Task& sent);
 
   /// Takes the pixels of a whole batch.
-  void take_images(const Pixels& images);
+  void take_images(const Pixels& images) { std::ranges::copy(images.span(), pixels_.values.data()); }
+  /// Takes the pixels of the next batch, which are sent from now on. The current ones stay until use_next_images().
+  void take_next_images(const Pixels& images);
+  void use_next_images();
   /// Sets the mean and deviation of each channel with which images are normalised.
   void use(const std::vector<ChannelScale>& scales) { normaliser_.use(scales); }
-  /// Normalises the images of these samples of a micro-batch.
-  void normalise(int micro_batch, SampleRange samples);
-  void normalise_all();
+  const Normaliser& normaliser() const { return normaliser_; }
+  /// The pixels of the images that the node has; null where it needs none.
+  const PixelSlab* pixels() const { return pixels_.box.channels.count > 0 ? &pixels_ : nullptr; }
+
+  /// The box of a stage's maps, or of the images for Source::kImages; null where the node needs none.
+  const Box* box(int stage) const;
+  /// Copies channels of a sample of a stage's maps, or of the normalised images, to `to`; `sample` counts as in slabs.
+  void copy(int stage, int sample, FilterRange channels, float* to) const;
 
   // Values first .. first + count - 1 of a send, in NCHW order.
   /// Encodes values of maps or gradients. `seed` is that of the random rounding.
@@ -54,7 +62,9 @@ class HostMaps {
   const NodePlan& plan_;
   ThesisNode* thesis_;
   std::map<int, Slab> maps_;
-  BasicSlab<std::uint8_t> pixels_;  ///< the images as they travel, in the box of maps_.at(Source::kImages)
+  PixelSlab pixels_;       ///< the images as they travel
+  PixelSlab next_pixels_;  ///< those of the next step, once they are sent ahead
+  bool sends_next_ = false;
   Normaliser normaliser_;
   std::map<int, Slab> gradients_;
   std::map<int, Slab> parts_;

@@ -60,8 +60,7 @@ void Node::begin(const StepWork& work, const Pixels* images) {
     host_.use(work.scales);
   }
   if (images != nullptr) {
-    if (!sent_ahead_) host_.take_images(*images);
-    host_.normalise_all();
+    sent_ahead_ ? host_.use_next_images() : host_.take_images(*images);
   }
   shards_.begin_step();
   sums_.begin_step();
@@ -80,7 +79,7 @@ void Node::send_ahead(const Pixels& images) {
   if (!schedule_.is_training()) return;
   invariant(outputs_ready() == static_cast<int>(schedule_.heads().size()),
             "the images of the step before are in use no more");
-  host_.take_images(images);
+  host_.take_next_images(images);
   std::vector<int> tasks;
   for (std::size_t i = 0; i < graph().tasks.size(); ++i) {
     if (goes_ahead(graph().tasks[i])) tasks.push_back(static_cast<int>(i));
@@ -265,7 +264,6 @@ void Node::take_whole(int index) {
   if (sent.cargo == Cargo::weights) take_weights(index);
   if (sent.cargo == Cargo::filter_sum) weight_sums_.take_sum(index);
   if (is_joint(sent)) statistics_.take_joint(index);
-  if (carries_images(sent)) host_.normalise(sent.micro_batch, sent.samples);
   flights_.erase(index);
   finish(index);
 }

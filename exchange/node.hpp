@@ -46,9 +46,8 @@ class Node {
   int outputs_ready() const { return schedule_.heads_ready(); }
   /// The maps of outputs_of(trunk)[number].
   const Tensor& output(std::size_t number) const;
-  /// The node's slab of a stage's maps, or of the normalised images for Source::kImages; null if it has none. It holds what the node
-  /// has received or computed in the current step.
-  const Slab* maps(int stage) const { return host_.maps(stage); }
+  /// The maps and images that the node has received or computed in the current step.
+  const HostMaps& maps() const { return host_; }
   /// On the master's node: takes the gradients of the loss with respect to all outputs, for one micro-batch, and starts
   /// its backward tasks.
   void give_gradients(const std::vector<const Tensor*>& gradients, int micro_batch);

@@ -22,7 +22,7 @@ std::span<const float> NodeShards::gather(const std::vector<Read>& reads, std::s
     if (read.number == number) wanted.push_back(&read);
   }
   const SampleRange samples = plan_.samples(task.stage);
-  if (wanted.size() == 1 && wanted[0]->stage != Source::kZeros && wanted[0]->channels.count == joined.count) {
+  if (wanted.size() == 1 && wanted[0]->stage >= 0 && wanted[0]->channels.count == joined.count) {
     const Slab& slab = *host_.maps(wanted[0]->stage);
     const SampleRange there = slab.place(task.micro_batch, samples);
     if (slab.channels() == wanted[0]->channels) return slab.values.samples(there.first, there.count);
@@ -31,11 +31,10 @@ std::span<const float> NodeShards::gather(const std::vector<Read>& reads, std::s
   scratch_.assign(sample * static_cast<std::size_t>(samples.count), 0.0F);
   for (const Read* read : wanted) {
     if (read->stage == Source::kZeros) continue;
-    Slab& slab = *host_.maps(read->stage);
-    const int first = slab.place(task.micro_batch, samples).first;
+    const int first = place(*host_.box(read->stage), task.micro_batch, samples).first;
     float* to = scratch_.data() + static_cast<std::size_t>(read->at - joined.first) * map;
     for (int n = 0; n < samples.count; ++n) {
-      std::ranges::copy(slab.run(first + n, read->channels), to + static_cast<std::size_t>(n) * sample);
+      host_.copy(read->stage, first + n, read->channels, to + static_cast<std::size_t>(n) * sample);
     }
   }
   return scratch_;
@@ -58,16 +57,32 @@ const DeviceTensor& NodeShards::input_of(const Task& task) {
   return *input.maps;
 }
 
+/// Writes the images of a task's samples to the device where these, as they stand, are the input. Returns whether they are.
+bool NodeShards::write_images(const Task& task, Input& input) {
+  const PixelSlab* images = host_.pixels();
+  if (images == nullptr || input.from.size() != 1 || input.from[0].stage != Source::kImages) return false;
+  if (input.from[0].channels != images->channels()) return false;
+  const SampleRange there = images->place(task.micro_batch, input.samples);
+  const std::span<const std::uint8_t> pixels = images->values.samples(there.first, there.count);
+  const SampleRange samples = plan_.shard_samples(task);
+  if (input.maps->write_pixels(samples, pixels, host_.normaliser())) return true;
+  scratch_.resize(pixels.size());
+  host_.normaliser().normalise(pixels, images->channels(), images->map(), scratch_.data());
+  input.maps->write(samples, scratch_);
+  return true;
+}
+
 /// Writes an input from the host to the device.
 void NodeShards::write_input(const Task& task, Input& input) {
+  if (write_images(task, input)) return;
   // Takes all channels that the node has of these samples, because the other stages that share this input may need
   // other channels.
   std::vector<Read> reads;
   int at = 0;
   for (const Source& source : input.from) {
-    const Slab* slab = host_.maps(source.stage);
-    if (slab != nullptr && common(slab->box.samples, input.samples) == input.samples) {
-      const FilterRange here = common(source.channels, slab->channels());
+    const Box* box = host_.box(source.stage);
+    if (box != nullptr && common(box->samples, input.samples) == input.samples) {
+      const FilterRange here = common(source.channels, box->channels);
       if (here.count > 0) reads.push_back({0, source.stage, here, at + here.first - source.channels.first});
     }
     at += source.channels.count;
@@ -161,8 +176,13 @@ void NodeShards::forward(const Task& task, const Pass& pass) {
     const DeviceTensor& maps = piece.shard->forward(input, pass, plan_.shard_samples(task));
     take_made(piece, maps, piece.shard->spec().ready_after_forward(plan_.shard_samples(task), pass));
   }
-  // The device may still compute in the background. Waiting for it charges its seconds to this stage, not to the next.
-  device_->finish();
+  charge_to_stage();
+}
+
+/// The device may still compute in the background. Waiting for it charges its seconds to this stage, not to the next. Of a
+/// member alone only the sum of all seconds counts, and its device goes on without a pause.
+void NodeShards::charge_to_stage() const {
+  if (plan_.plan.members.size() > 1) device_->finish();
 }
 
 /// Returns the gradient with respect to a shard's maps.
@@ -182,7 +202,7 @@ void NodeShards::backward_input(const Task& task) {
       add_to_parts(task, piece, i + 1, piece.shard->added_gradient(i));
     }
   }
-  device_->finish();
+  charge_to_stage();
 }
 
 /// Adds a gradient with respect to the input reads_of()[number] of a stage to the parts of the stages that it reads.
@@ -257,7 +277,7 @@ void NodeShards::take_statistics(const Task& task, std::span<const double> joint
   const DeviceTensor& maps = piece.shard->normalise(joint);
   const ShardSpec& spec = piece.shard->spec();
   if (task.norm + 1 == batch_norms(spec.stage)) take_made(piece, maps, {0, spec.batch});
-  device_->finish();
+  charge_to_stage();
 }
 
 }  // namespace convoy

@@ -46,6 +46,7 @@ class NodeShards {
 
   void compile(std::size_t stage, FilterRange filters);
   const DeviceTensor& input_of(const Task& task);
+  bool write_images(const Task& task, Input& input);
   void write_input(const Task& task, Input& input);
   void take_added(const Task& task, Piece& piece);
   void join_here(const Sources& from, SampleRange samples, DeviceTensor& joined) const;
@@ -57,6 +58,7 @@ class NodeShards {
   void add_to_parts(const Task& task, const Piece& piece, std::size_t number, const DeviceTensor& gradient);
   void add_here(const Task& task, const Read& read, int at, bool first, const DeviceTensor& gradient);
   void use_fresh(Piece& piece);
+  void charge_to_stage() const;
   std::vector<Piece>& pieces(int stage) { return pieces_[static_cast<std::size_t>(stage)]; }
 
   const NodePlan& plan_;

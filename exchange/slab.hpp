@@ -2,12 +2,18 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 
 #include "core/stage.hpp"
 #include "core/tensor.hpp"
 
 namespace convoy {
+
+/// Returns where samples of a micro-batch lie among the samples of a slab with this box.
+inline SampleRange place(const Box& box, int micro_batch, SampleRange samples) {
+  return {micro_batch * box.samples.count + samples.first - box.samples.first, samples.count};
+}
 
 /// The part of a batch's tensor in a box: some channels, and the same samples of every micro-batch.
 template <class T>
@@ -18,7 +24,7 @@ struct BasicSlab {
   FilterRange channels() const { return box.channels; }
   /// Returns where samples of a micro-batch lie among the samples of `values`.
   SampleRange place(int micro_batch, SampleRange samples) const {
-    return {micro_batch * box.samples.count + samples.first - box.samples.first, samples.count};
+    return convoy::place(box, micro_batch, samples);
   }
   /// The number of values of one channel of one sample.
   std::size_t map() const {
@@ -49,5 +55,6 @@ struct BasicSlab {
 };
 
 using Slab = BasicSlab<float>;
+using PixelSlab = BasicSlab<std::uint8_t>;
 
 }  // namespace convoy

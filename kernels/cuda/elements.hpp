@@ -308,6 +308,7 @@ struct AveragePoolGradient {
   X(Activate)                   \
   X(ActivateGradient)           \
   X(TakeChannels)               \
+  X(NormalisePixels)            \
   X(PassChannels)               \
   X(PassChannelsGradient)       \
   X(NormaliseResponse)          \

@@ -272,18 +272,17 @@ void Gpu::release_number(int* number) noexcept {
 
 bool Gpu::settle() noexcept { return state_->settle(); }
 
-void Gpu::write(float* to, const float* from, std::size_t count) {
+void Gpu::write_bytes(void* to, const void* from, std::size_t bytes) {
   use();
   State& s = *state_;
   s.copies_follow_computing();
-  const std::size_t bytes = count * sizeof(float);
   int half = 0;
   for (std::size_t at = 0; at < bytes; at += kPiece, half = 1 - half) {
     const std::size_t piece = std::min(kPiece, bytes - at);
     s.wait(s.halves[half], "a copy to the GPU");
     char* through = s.staging + half * kPiece;
-    std::memcpy(through, reinterpret_cast<const char*>(from) + at, piece);
-    check(cudaMemcpyAsync(reinterpret_cast<char*>(to) + at, through, piece, cudaMemcpyHostToDevice, s.copy), "a copy");
+    std::memcpy(through, static_cast<const char*>(from) + at, piece);
+    check(cudaMemcpyAsync(static_cast<char*>(to) + at, through, piece, cudaMemcpyHostToDevice, s.copy), "a copy");
     check(cudaEventRecord(s.halves[half], s.copy), "cudaEventRecord");
   }
   for (cudaEvent_t copied : s.halves) check(cudaStreamWaitEvent(s.compute, copied, 0), "cudaStreamWaitEvent");

@@ -49,7 +49,7 @@ struct Layout {
 /// Returns the GPUs of this machine. Raises where there is no driver, or none that this version of CUDA can use.
 std::vector<GpuInfo> list_gpus();
 
-/// A GPU. All functions but write, read and finish are asynchronous; the GPU executes everything in the order of the
+/// A GPU. All functions but the writing ones, read and finish are asynchronous; the GPU executes everything in the order of the
 /// calls. Functions raise where the GPU refuses or fails. No function waits longer than two minutes.
 class Gpu {
  public:
@@ -73,7 +73,8 @@ class Gpu {
   void release_number(int* number) noexcept;
   /// Waits until the GPU is idle. Returns false where the GPU is lost: freeing resources might then wait for ever.
   bool settle() noexcept;
-  void write(float* to, const float* from, std::size_t count);
+  void write_bytes(void* to, const void* from, std::size_t bytes);
+  void write(float* to, const float* from, std::size_t count) { write_bytes(to, from, count * sizeof(float)); }
   void read(const float* from, float* to, std::size_t count);
   void finish();
 

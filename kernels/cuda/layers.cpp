@@ -15,6 +15,22 @@ void CudaTensor::take_channels(const DeviceTensor& from, FilterRange channels, i
            samples.count * run);
 }
 
+bool CudaTensor::write_pixels(SampleRange samples, std::span<const std::uint8_t> pixels,
+                              const Normaliser& normaliser) {
+  invariant(pixels.size() == size_of(samples), "the pixels fill the samples");
+  const std::span<const float> table = normaliser.table();
+  if (pixels_.data() == nullptr) {
+    pixels_ = {gpu_, shape_.size(), "the pixels of images"};
+    table_ = {gpu_, table.size(), "the levels of pixels"};
+  }
+  std::uint8_t* to = pixels_.data() + static_cast<std::size_t>(samples.first) * shape_.sample_size();
+  gpu_.write_bytes(to, pixels.data(), pixels.size_bytes());
+  gpu_.write_bytes(table_.data(), table.data(), table.size_bytes());
+  gpu_.run(cuda::NormalisePixels{shape_.c, shape_.h * shape_.w, to, table_.data(), data(samples)},
+           static_cast<int>(pixels.size()));
+  return true;
+}
+
 namespace {
 
 /// Returns the number of elements as an int, the type that kernels count in.

@@ -23,6 +23,7 @@ class CudaTensor : public DeviceTensor {
     invariant(values.size() == size_of(samples), "the values fill the samples");
     gpu_.write(data(samples), values.data(), values.size());
   }
+  bool write_pixels(SampleRange samples, std::span<const std::uint8_t> pixels, const Normaliser& normaliser) override;
   void read(SampleRange samples, std::span<float> values) const override {
     invariant(values.size() == size_of(samples), "the values fill the samples");
     gpu_.read(data(samples), values.data(), values.size());
@@ -47,6 +48,8 @@ class CudaTensor : public DeviceTensor {
   cuda::Gpu& gpu_;
   Shape shape_;
   cuda::Memory<float> memory_;
+  cuda::Memory<std::uint8_t> pixels_;  ///< of the whole batch, once there are any
+  cuda::Memory<float> table_;          ///< the normalised value of each level of a pixel, by channel
 };
 
 /// A parameter with the optimizer's moments.

@@ -28,6 +28,17 @@ struct TakeChannels {
   }
 };
 
+/// Pixels of images to normalised floats. `table` has the value of each of the 256 levels of a pixel, by channel.
+struct NormalisePixels {
+  int channels;
+  int places;
+  const std::uint8_t* pixels;
+  const float* table;
+  float* maps;
+
+  CONVOY_BOTH void operator()(int i) const { maps[i] = table[i / places % channels * 256 + pixels[i]]; }
+};
+
 /// Some of the channels of a stage whose kind is channels or shuffle. Its filter f is the input channel f % groups *
 /// (channels / groups) + f / groups (shuffled_from() in core/stage.hpp); with one group the order stays.
 struct PassedChannels {

@@ -21,6 +21,13 @@ class HostTensor : public DeviceTensor {
     invariant(from.size() == to.size(), "the values fill the samples");
     std::transform(from.begin(), from.end(), to.begin(), [](float value) { return static_cast<T>(value); });
   }
+  bool write_pixels(SampleRange samples, std::span<const std::uint8_t> pixels, const Normaliser& normaliser) override {
+    const std::span<T> to = values.samples(samples.first, samples.count);
+    invariant(pixels.size() == to.size(), "the pixels fill the samples");
+    const auto map = static_cast<std::size_t>(shape().h) * static_cast<std::size_t>(shape().w);
+    normaliser.normalise(pixels, {0, shape().c}, map, to.data());
+    return true;
+  }
   void read(SampleRange samples, std::span<float> to) const override {
     const std::span<const T> from = values.samples(samples.first, samples.count);
     invariant(to.size() == from.size(), "the values fill the samples");

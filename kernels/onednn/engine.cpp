@@ -171,6 +171,18 @@ void OnednnTensor::write(SampleRange samples, std::span<const float> values) {
   engine_.reorder(dnnl::memory(plain, engine_.engine, const_cast<float*>(values.data())), to);
 }
 
+/// Images whose layout is not the plain one are converted by the caller and write().
+bool OnednnTensor::write_pixels(SampleRange samples, std::span<const std::uint8_t> pixels,
+                                const Normaliser& normaliser) {
+  const dnnl::memory to = samples_of(memory_, shape_, samples);
+  const dnnl::memory::desc plain = plain_desc({samples.count, shape_.c, shape_.h, shape_.w});
+  invariant(pixels.size_bytes() * sizeof(float) == plain.get_size(), "the pixels fill the samples");
+  if (to.get_desc() != plain) return false;
+  const auto map = static_cast<std::size_t>(shape_.h) * static_cast<std::size_t>(shape_.w);
+  normaliser.normalise(pixels, {0, shape_.c}, map, static_cast<float*>(to.get_data_handle()));
+  return true;
+}
+
 void OnednnTensor::read(SampleRange samples, std::span<float> values) const {
   const dnnl::memory from = samples_of(memory_, shape_, samples);
   const dnnl::memory::desc plain = plain_desc({samples.count, shape_.c, shape_.h, shape_.w});

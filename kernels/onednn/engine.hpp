@@ -79,6 +79,7 @@ class OnednnTensor : public DeviceTensor {
   using DeviceTensor::write;
   Shape shape() const override { return shape_; }
   void write(SampleRange samples, std::span<const float> values) override;
+  bool write_pixels(SampleRange samples, std::span<const std::uint8_t> pixels, const Normaliser& normaliser) override;
   void read(SampleRange samples, std::span<float> values) const override;
   using DeviceTensor::take_channels;
   void take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added,

@@ -22,14 +22,14 @@ std::vector<Tensor> maps_read(const VerifiableTile& tile, const Plan& plan, cons
   const NumberType type = wire_type({.kind = TaskKind::send, .cargo = Cargo::maps, .after = {}}, plan);
   for (const Read& read : reads_for(trunk, tile.stage, tile.filters)) {
     if (read.stage == Source::kZeros) continue;
-    const Slab* slab = master.maps(read.stage);
-    invariant(slab != nullptr, "the master has the maps that a verifiable tile reads");
+    invariant(master.maps().box(read.stage) != nullptr, "the master has the maps that a verifiable tile reads");
     Tensor& input = inputs[read.number];
-    const std::size_t at = static_cast<std::size_t>(read.at - (read.number > 0 ? tile.filters.first : 0)) * slab->map();
+    const auto map = static_cast<std::size_t>(input.shape().h) * static_cast<std::size_t>(input.shape().w);
+    const std::size_t at = static_cast<std::size_t>(read.at - (read.number > 0 ? tile.filters.first : 0)) * map;
     for (int n = 0; n < plan.batch; ++n) {
-      const std::span<const float> run = slab->run(n, read.channels);
-      const std::span<float> to = input.sample(n).subspan(at, run.size());
-      std::ranges::copy(run, to.begin());
+      const std::span<float> to =
+          input.sample(n).subspan(at, map * static_cast<std::size_t>(read.channels.count));
+      master.maps().copy(read.stage, n, read.channels, to.data());
       if (read.stage != Source::kImages) round_to(type, to);
     }
   }

@@ -7,6 +7,7 @@
 #include "devices/registry.hpp"
 #include "tests/support/known_activations.hpp"
 #include "tests/support/stage_cases.hpp"
+#include "tests/support/tensors.hpp"
 
 namespace convoy {
 namespace {
@@ -35,6 +36,12 @@ TEST_P(NvidiaGpu, AgreesWithTheReferenceOnEveryCase) {
     SCOPED_TRACE(c.name);
     expect_agreement(*device, c.spec);
   }
+}
+
+TEST_P(NvidiaGpu, TakesChannelsAndPixels) {
+  const auto device = make_device(GetParam(), {});
+  expect_channels_are_taken(*device);
+  expect_pixels_are_taken(*device, true);
 }
 
 TEST_P(NvidiaGpu, ActivatesAsPyTorchDoes) { expect_known_activations(*make_device(GetParam(), {})); }

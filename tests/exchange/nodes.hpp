@@ -251,16 +251,19 @@ class Nodes {
   std::optional<UpdateStep> update_;
 };
 
-/// Expects that each node has the samples of `images` that it needs, normalised to the bits of the master.
+/// Expects that each node has the pixels of the samples of `images` that it needs, and the master's scales for them.
 inline void expect_same_images(const Nodes& nodes, const Images& images, const Plan& plan) {
-  const Tensor all = normalised(images);
+  Normaliser masters;
+  masters.use(images.scales);
   for (const auto& node : nodes.nodes()) {
-    const Slab* slab = node->maps(Source::kImages);
+    const PixelSlab* slab = node->maps().pixels();
     if (slab == nullptr) continue;
+    EXPECT_TRUE(std::ranges::equal(node->maps().normaliser().table(), masters.table()));
     for (int m = 0; m < plan.micro_batches; ++m) {
       const SampleRange there = slab->place(m, slab->box.samples);
       const int first = m * micro_batch_size(plan) + slab->box.samples.first;
-      EXPECT_TRUE(std::ranges::equal(slab->values.samples(there.first, there.count), all.samples(first, there.count)));
+      EXPECT_TRUE(std::ranges::equal(slab->values.samples(there.first, there.count),
+                                     images.pixels.samples(first, there.count)));
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "tests/kernels/host_gpu.hpp"
 #include "tests/support/known_activations.hpp"
 #include "tests/support/stage_cases.hpp"
+#include "tests/support/tensors.hpp"
 
 namespace convoy {
 namespace {
@@ -39,6 +40,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, CudaOnHost, testing::ValuesIn(stage_cases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(CudaActivations, AreThoseOfPyTorch) { expect_known_activations(*host_device()); }
+
+TEST(CudaTensors, TakeChannels) { expect_channels_are_taken(*host_device()); }
+
+TEST(CudaTensors, TakePixels) { expect_pixels_are_taken(*host_device(), true); }
 
 TEST(CudaUpdates, HaveTheBitsOfTheDefinition) { EXPECT_TRUE(updates_to_same_bits(*host_device())); }
 

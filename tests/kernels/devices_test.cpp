@@ -10,6 +10,7 @@
 #include "kernels/host/matmul.hpp"
 #include "tests/support/host_shard.hpp"
 #include "tests/support/stage_cases.hpp"
+#include "tests/support/tensors.hpp"
 
 namespace convoy {
 namespace {
@@ -38,6 +39,17 @@ INSTANTIATE_TEST_SUITE_P(ManyThreads, Devices,
                          testing::Combine(testing::Values("eigen"), testing::Values(5),
                                           testing::ValuesIn(stage_cases())),
                          case_name);
+
+// ---- tensors -------------------------------------------------------------------------------------------------------
+
+class Tensors : public testing::TestWithParam<std::string> {};
+
+TEST_P(Tensors, TakeChannels) { expect_channels_are_taken(*make_device(GetParam(), {})); }
+
+TEST_P(Tensors, TakePixels) { expect_pixels_are_taken(*make_device(GetParam(), {}), true); }
+
+INSTANTIATE_TEST_SUITE_P(Host, Tensors, testing::Values("reference", "reference64", "cpu", "eigen"),
+                         [](const auto& info) { return info.param; });
 
 // ---- batch norm ----------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 #include "tests/kernels/host_gpu.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <utility>
@@ -58,7 +59,7 @@ int* Gpu::allocate_number() {
 }
 void Gpu::release_number(int* number) noexcept { state_->numbers.erase(number); }
 bool Gpu::settle() noexcept { return !host_gpu_limits().lost; }
-void Gpu::write(float* to, const float* from, std::size_t count) { std::copy_n(from, count, to); }
+void Gpu::write_bytes(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 void Gpu::read(const float* from, float* to, std::size_t count) { std::copy_n(from, count, to); }
 
 void Gpu::finish() {
