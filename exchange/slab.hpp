@@ -23,9 +23,7 @@ struct BasicSlab {
 
   FilterRange channels() const { return box.channels; }
   /// Returns where samples of a micro-batch lie among the samples of `values`.
-  SampleRange place(int micro_batch, SampleRange samples) const {
-    return convoy::place(box, micro_batch, samples);
-  }
+  SampleRange place(int micro_batch, SampleRange samples) const { return convoy::place(box, micro_batch, samples); }
   /// The number of values of one channel of one sample.
   std::size_t map() const {
     return static_cast<std::size_t>(values.shape().h) * static_cast<std::size_t>(values.shape().w);

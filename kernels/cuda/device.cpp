@@ -207,7 +207,7 @@ class CudaShard : public Shard {
   std::unique_ptr<CudaConvolution> convolution_;
   mutable CudaParameter weights_;  ///< empty where the stage has none
   mutable CudaParameter bias_;
-  CudaTensor maps_;             ///< after convolution and fused activation
+  CudaTensor maps_;  ///< after convolution and fused activation
   int activation_ = 0;
   cuda::HostNumber broken_;  ///< not 0 after an update that left values that are not finite
   std::vector<std::unique_ptr<CudaLayer>> layers_;

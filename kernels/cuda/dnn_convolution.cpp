@@ -141,16 +141,15 @@ class DnnConvolution : public CudaConvolution {
     gpu_.run(cuda::AddBias{batch_out_.c, batch_out_.h * batch_out_.w, activation, bias, maps},
              static_cast<int>(batch_out_.size()) / spec_.micro_batches);
   }
-  void input_gradient(const float* input, const float* gradient, const float* weights,
-                      float* input_gradient) override {
+  void input_gradient(const float* input, const float* gradient, const float* weights, float* input_gradient) override {
     const Way& way = ways_[kInputGradient];
     if (way.by_products()) return products().input_gradient(input, gradient, weights, input_gradient);
     gpu_.use();
-    check(cudnnConvolutionBackwardData(library_, &kOne, filters_, weights, output_, gradient,
-                                       geometries_[kInputGradient],
-                                       static_cast<cudnnConvolutionBwdDataAlgo_t>(way.algorithm), workspace(),
-                                       way.bytes, &kZero, input_, input_gradient),
-          "input gradient");
+    check(
+        cudnnConvolutionBackwardData(library_, &kOne, filters_, weights, output_, gradient, geometries_[kInputGradient],
+                                     static_cast<cudnnConvolutionBwdDataAlgo_t>(way.algorithm), workspace(), way.bytes,
+                                     &kZero, input_, input_gradient),
+        "input gradient");
   }
   void filter_gradient(const float* input, const float* gradient, float* weight_gradient,
                        float* bias_gradient) override {
@@ -212,7 +211,8 @@ class DnnConvolution : public CudaConvolution {
     const Geometry& geometry = geometries_[kForward];
     const auto proposed = proposals<cudnnConvolutionFwdAlgoPerf_t>(
         CUDNN_CONVOLUTION_FWD_ALGO_COUNT, [&](int most, int* count, cudnnConvolutionFwdAlgoPerf_t* all) {
-          return cudnnGetConvolutionForwardAlgorithm_v7(library_, input_, filters_, geometry, output_, most, count, all);
+          return cudnnGetConvolutionForwardAlgorithm_v7(library_, input_, filters_, geometry, output_, most, count,
+                                                        all);
         });
     return usable(kForward, proposed, [&](cudnnConvolutionFwdAlgo_t algorithm, std::size_t* bytes) {
       return cudnnGetConvolutionForwardWorkspaceSize(library_, input_, filters_, geometry, output_, algorithm, bytes);
@@ -314,10 +314,10 @@ class DnnConvolution : public CudaConvolution {
   /// Returns everything on which the fastest ways depend.
   std::string key_of() const {
     const Convolution& c = spec_.stage.conv;
-    return fmt::format("convolutions of\n{}, {}, cuDNN {}\n{} {} {} {} {} {} {} {} {} {} {} {} {} {}\n", gpu_.info().name,
-                       gpu_.info().detail, cudnnGetVersion(), spec_.batch, spec_.micro_batches, spec_.stage.channels,
-                       spec_.stage.height, spec_.stage.width, spec_.filters.count, c.kernel_h, c.kernel_w, c.stride_h,
-                       c.stride_w, c.pad.top, c.pad.left, gpu_.tf32() ? "tf32" : "float",
+    return fmt::format("convolutions of\n{}, {}, cuDNN {}\n{} {} {} {} {} {} {} {} {} {} {} {} {} {}\n",
+                       gpu_.info().name, gpu_.info().detail, cudnnGetVersion(), spec_.batch, spec_.micro_batches,
+                       spec_.stage.channels, spec_.stage.height, spec_.stage.width, spec_.filters.count, c.kernel_h,
+                       c.kernel_w, c.stride_h, c.stride_w, c.pad.top, c.pad.left, gpu_.tf32() ? "tf32" : "float",
                        spec_.input_gradient ? "all passes" : "no input gradient");
   }
 

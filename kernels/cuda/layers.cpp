@@ -15,8 +15,7 @@ void CudaTensor::take_channels(const DeviceTensor& from, FilterRange channels, i
            samples.count * run);
 }
 
-bool CudaTensor::write_pixels(SampleRange samples, std::span<const std::uint8_t> pixels,
-                              const Normaliser& normaliser) {
+bool CudaTensor::write_pixels(SampleRange samples, std::span<const std::uint8_t> pixels, const Normaliser& normaliser) {
   invariant(pixels.size() == size_of(samples), "the pixels fill the samples");
   const std::span<const float> table = normaliser.table();
   if (pixels_.data() == nullptr) {

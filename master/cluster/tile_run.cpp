@@ -27,8 +27,7 @@ std::vector<Tensor> maps_read(const VerifiableTile& tile, const Plan& plan, cons
     const auto map = static_cast<std::size_t>(input.shape().h) * static_cast<std::size_t>(input.shape().w);
     const std::size_t at = static_cast<std::size_t>(read.at - (read.number > 0 ? tile.filters.first : 0)) * map;
     for (int n = 0; n < plan.batch; ++n) {
-      const std::span<float> to =
-          input.sample(n).subspan(at, map * static_cast<std::size_t>(read.channels.count));
+      const std::span<float> to = input.sample(n).subspan(at, map * static_cast<std::size_t>(read.channels.count));
       master.maps().copy(read.stage, n, read.channels, to.data());
       if (read.stage != Source::kImages) round_to(type, to);
     }
