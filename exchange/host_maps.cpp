@@ -64,6 +64,11 @@ Slab& HostMaps::of(const Task& sent) {
   }
 }
 
+void HostMaps::take_images(const Pixels& images) {
+  std::ranges::copy(images.span(), pixels_.values.data());
+  sends_next_ = false;
+}
+
 void HostMaps::take_next_images(const Pixels& images) {
   if (next_pixels_.values.size() == 0) next_pixels_ = pixels_;
   std::ranges::copy(images.span(), next_pixels_.values.data());

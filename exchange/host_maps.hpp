@@ -35,7 +35,7 @@ class HostMaps {
   Slab& of(const Task& sent);
 
   /// Takes the pixels of a whole batch.
-  void take_images(const Pixels& images) { std::ranges::copy(images.span(), pixels_.values.data()); }
+  void take_images(const Pixels& images);
   /// Takes the pixels of the next batch, which are sent from now on. The current ones stay until use_next_images().
   void take_next_images(const Pixels& images);
   void use_next_images();

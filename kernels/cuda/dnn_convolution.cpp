@@ -119,11 +119,9 @@ class DnnConvolution : public CudaConvolution {
     }
     const DiskCache cache(cache_folder("cuda"));
     const std::string key = key_of();
-    std::optional<std::string> known = cache.recall(key);
+    const std::optional<std::string> known = cache.recall(key);
     if (!known || !take_known(*known, ways)) {
-      measure(ways);
-      known = cache.settle(key, text_of_ways());
-      take_known(*known, ways);
+      if (measure(ways)) take_known(cache.settle(key, text_of_ways()), ways);
     }
     workspace();
     return true;
@@ -245,9 +243,9 @@ class DnnConvolution : public CudaConvolution {
     });
   }
 
-  /// Times the ways of each pass, and matrix products, on memory of its own, and takes the fastest. Where memory for it is
-  /// short, the choice stays as it is.
-  void measure(const std::array<std::vector<Way>, 3>& all) {
+  /// Times the ways of each pass, and matrix products, on memory of its own, and takes the fastest. Returns false where memory
+  /// for it is short; the choice then stays as it is.
+  bool measure(const std::array<std::vector<Way>, 3>& all) {
     try {
       std::size_t bytes = 0;
       for (const std::vector<Way>& ways : all) {
@@ -264,11 +262,14 @@ class DnnConvolution : public CudaConvolution {
              [&] { input_gradient(nullptr, maps.data(), weights.data(), input.data()); });
       choose(kFilterGradient, all[kFilterGradient],
              [&] { filter_gradient(input.data(), maps.data(), weights.data(), nullptr); });
+      lent_workspace_ = nullptr;
+      return true;
     } catch (const DeviceLost&) {
       throw;
     } catch (const Error&) {
+      lent_workspace_ = nullptr;
+      return false;
     }
-    lent_workspace_ = nullptr;
   }
 
   /// Takes the first way, or a later one that is faster by a tenth, so that equal runs mostly choose alike.
