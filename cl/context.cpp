@@ -7,8 +7,6 @@
 #include <cstring>
 #include <mutex>
 
-#include "core/cache_folder.hpp"
-#include "core/disk_cache.hpp"
 #include "core/error.hpp"
 
 namespace convoy {
@@ -139,6 +137,7 @@ void ClContext::give_back(const ClBuffer& buffer, void* memory) {
 void ClContext::write(const ClBuffer& to, std::size_t first, std::span<const float> values) {
   const std::size_t offset = first * sizeof(float);
   invariant(offset + values.size_bytes() <= to.bytes(), "the values fit into the buffer");
+  counts_.bytes_written += values.size_bytes();
   if (shares_memory_) {
     void* memory = borrow(to, offset, values.size_bytes(), CL_MAP_WRITE_INVALIDATE_REGION);
     std::memcpy(memory, values.data(), values.size_bytes());
@@ -155,6 +154,7 @@ void ClContext::write(const ClBuffer& to, std::size_t first, std::span<const flo
 void ClContext::read(const ClBuffer& from, std::size_t first, std::span<float> values) {
   const std::size_t offset = first * sizeof(float);
   invariant(offset + values.size_bytes() <= from.bytes(), "the values lie within the buffer");
+  counts_.bytes_read += values.size_bytes();
   if (shares_memory_) {
     void* memory = borrow(from, offset, values.size_bytes(), CL_MAP_READ);
     std::memcpy(values.data(), memory, values.size_bytes());
@@ -171,6 +171,7 @@ void ClContext::read(const ClBuffer& from, std::size_t first, std::span<float> v
 float* ClContext::place_for_later() { return &places_->emplace_back(0.0F); }
 
 void ClContext::read_later(const ClBuffer& from, float* place) {
+  counts_.bytes_read += sizeof(float);
   cl_event event = nullptr;
   check(opencl().clEnqueueReadBuffer(queue_, from.memory(), CL_FALSE, 0, sizeof(float), place, 0, nullptr, &event),
         "clEnqueueReadBuffer");
@@ -233,6 +234,7 @@ void ClContext::enqueue_piece(const ClKernel& kernel, const ClRange& first, cons
   const cl_int code = opencl().clEnqueueNDRangeKernel(queue_, kernel.handle, 3, first.data(), global.data(),
                                                       local.data(), 0, nullptr, &event);
   check(code, kernel.timing->kernel);
+  ++counts_.launches;
   pending_.push_back({kernel.timing, items_in(range), event});
   check(opencl().clFlush(queue_), "clFlush");
 }
@@ -247,6 +249,7 @@ void ClContext::enqueue_other(const std::string& what,
 
 void ClContext::finish() {
   if (pending_.empty()) return;
+  ++counts_.waits;
   check(opencl().clFlush(queue_), "clFlush");
   wait_for_last();
   for (const Pending& pending : std::exchange(pending_, {})) collect(pending);
@@ -319,81 +322,6 @@ void ClContext::collect(const Pending& pending) {
     }
   }
   opencl().clReleaseEvent(pending.event);
-}
-
-std::vector<ClKernel> ClContext::build(const std::string& source, const std::string& options,
-                                       const std::vector<std::string>& names) {
-  const cl_program program = program_of(source, options);
-  std::vector<ClKernel> kernels;
-  for (const std::string& name : names) {
-    cl_int code = CL_SUCCESS;
-    const cl_kernel handle = opencl().clCreateKernel(program, name.c_str(), &code);
-    check_opencl(code, fmt::format("kernel {} on {}", name, device_.name));
-    kernels_.push_back(handle);
-    std::size_t largest = 1;
-    check_opencl(opencl().clGetKernelWorkGroupInfo(handle, device_.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(largest),
-                                                   &largest, nullptr),
-                 "clGetKernelWorkGroupInfo on " + device_.name);
-    kernels.push_back({.handle = handle,
-                       .largest_group = std::max<std::size_t>(largest, 1),
-                       .timing = std::make_shared<ClTiming>(ClTiming{.kernel = name})});
-  }
-  return kernels;
-}
-
-std::string ClContext::identity() const {
-  return fmt::format("{}\n{}\n{}", device_.platform_name, device_.name, device_.driver);
-}
-
-cl_program ClContext::program_of(const std::string& source, const std::string& options) {
-  const std::string key = fmt::format("{}\n{}\n{}", identity(), options, source);
-  if (const cl_program program = cached_program(key, options); program != nullptr) return program;
-  cl_int code = CL_SUCCESS;
-  const char* text = source.c_str();
-  const cl_program program = opencl().clCreateProgramWithSource(context_, 1, &text, nullptr, &code);
-  check_opencl(code, "clCreateProgramWithSource on " + device_.name);
-  programs_.push_back(program);
-  code = opencl().clBuildProgram(program, 1, &device_.device, options.c_str(), nullptr, nullptr);
-  if (code != CL_SUCCESS) {
-    std::string log(16384, '\0');
-    opencl().clGetProgramBuildInfo(program, device_.device, CL_PROGRAM_BUILD_LOG, log.size() - 1, log.data(), nullptr);
-    fail("OpenCL: the compiler of {} ({} {}) rejected Convoy's kernels: {}; its log:\n{}", device_.name,
-         device_.platform_name, device_.driver, opencl_error(code), log.c_str());
-  }
-  keep(program, key);
-  return program;
-}
-
-// A cached program that is unusable for any reason is built from source again.
-cl_program ClContext::cached_program(const std::string& key, const std::string& options) {
-  const std::optional<std::string> kept = DiskCache(cache_folder("opencl")).recall(key);
-  if (!kept) return nullptr;
-  const auto* binary = reinterpret_cast<const unsigned char*>(kept->data());
-  const std::size_t size = kept->size();
-  cl_int status = CL_SUCCESS;
-  cl_int code = CL_SUCCESS;
-  const cl_program program =
-      opencl().clCreateProgramWithBinary(context_, 1, &device_.device, &size, &binary, &status, &code);
-  if (code != CL_SUCCESS || status != CL_SUCCESS) return nullptr;
-  if (opencl().clBuildProgram(program, 1, &device_.device, options.c_str(), nullptr, nullptr) != CL_SUCCESS) {
-    opencl().clReleaseProgram(program);
-    return nullptr;
-  }
-  programs_.push_back(program);
-  return program;
-}
-
-void ClContext::keep(cl_program program, const std::string& key) const {
-  std::size_t size = 0;
-  if (opencl().clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) != CL_SUCCESS ||
-      size == 0) {
-    return;
-  }
-  std::string binary(size, '\0');
-  auto* to = reinterpret_cast<unsigned char*>(binary.data());
-  if (opencl().clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(to), &to, nullptr) == CL_SUCCESS) {
-    DiskCache(cache_folder("opencl")).remember(key, binary);
-  }
 }
 
 }  // namespace convoy

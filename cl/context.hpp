@@ -67,6 +67,16 @@ struct ClKernel {
   }
 };
 
+/// What a device was asked to do since its context was made.
+struct ClCounts {
+  std::size_t launches = 0;       ///< launches of kernels; a range that is cut counts once for each piece
+  std::size_t waits = 0;          ///< times that the host waited for the device
+  std::size_t built = 0;          ///< programs compiled from source
+  std::size_t loaded = 0;         ///< programs compiled in an earlier run
+  std::size_t bytes_read = 0;     ///< copied to the host
+  std::size_t bytes_written = 0;  ///< copied from the host
+};
+
 /// The methods of convolution: Convoy's own direct kernels; matrix products by CLBlast; or, pass by pass, the faster of
 /// the two.
 enum class ClConvolutions { direct, products, faster };
@@ -105,6 +115,7 @@ class ClContext {
     return (operations_ & kAll) == kAll;
   }
   const ClSettings& settings() const { return settings_; }
+  const ClCounts& counts() const { return counts_; }
 
   /// Returns the bytes of all existing buffers.
   std::size_t allocated() const { return allocated_; }
@@ -199,6 +210,7 @@ class ClContext {
   std::size_t largest_buffer_ = 0;
   std::size_t most_texels_ = 0;  ///< the most texels of an image
   std::size_t allocated_ = 0;
+  ClCounts counts_;
   cl_context context_ = nullptr;
   cl_command_queue queue_ = nullptr;
   std::vector<cl_program> programs_;

@@ -26,7 +26,7 @@ LayerKernels::LayerKernels(ClContext& context) {
                                                               {"multiply_by_points", &multiply_by_points},
                                                               {"sum_products", &sum_products},
                                                               {"add", &add},
-                                                              {"copy", &copy},
+                                                              {"take_channels", &take_channels},
                                                               {"max_pool", &max_pool},
                                                               {"max_pool_gradient", &max_pool_gradient},
                                                               {"average_pool", &average_pool},
@@ -67,6 +67,19 @@ NormKernels::NormKernels(ClContext& context) {
   norm_products = built[3];
   norm_gradient = built[4];
 }
+
+ChannelKernels::ChannelKernels(ClContext& context) {
+  const std::vector<ClKernel> built =
+      context.build(over_maps(kChannelsSource), common_options(context),
+                    {"shuffle_channels", "normalise_response", "response_parts", "response_gradient"});
+  shuffle_channels = built[0];
+  normalise_response = built[1];
+  response_parts = built[2];
+  response_gradient = built[3];
+}
+
+DropoutKernels::DropoutKernels(ClContext& context)
+    : drop_out(context.build(over_maps(kDropoutSource), common_options(context), {"drop_out"}).front()) {}
 
 ColumnKernels::ColumnKernels(ClContext& context) {
   const std::vector<ClKernel> built = context.build(over_maps(kLayersSource), common_options(context),

@@ -8,7 +8,9 @@ namespace convoy {
 
 /// The text of each .cl file, which the build embeds.
 extern const char* const kActivationSource;
+extern const char* const kChannelsSource;
 extern const char* const kConvolutionSource;
+extern const char* const kDropoutSource;
 extern const char* const kFilterGradientSource;
 extern const char* const kGroupedSource;
 extern const char* const kLayersSource;
@@ -19,7 +21,8 @@ extern const char* const kUpdateSource;
 /// The kernels of layers.cl and update.cl that every shard may need.
 struct LayerKernels {
   ClKernel pack, pack_weights, apply_activation, activation_gradient, multiply, multiply_by_points, sum_products, add,
-      copy, max_pool, max_pool_gradient, average_pool, average_pool_gradient, sum_maps, sum_slices, find_broken, update;
+      take_channels, max_pool, max_pool_gradient, average_pool, average_pool_gradient, sum_maps, sum_slices,
+      find_broken, update;
   ClKernel pack_half, pack_weights_half;  ///< built where settings.half is set
 
   explicit LayerKernels(ClContext& context);
@@ -37,6 +40,20 @@ struct NormKernels {
   ClKernel square_distances, norm_moments, normalise, norm_products, norm_gradient;
 
   explicit NormKernels(ClContext& context);
+};
+
+/// The kernels of channels.cl.
+struct ChannelKernels {
+  ClKernel shuffle_channels, normalise_response, response_parts, response_gradient;
+
+  explicit ChannelKernels(ClContext& context);
+};
+
+/// The kernel of dropout.cl.
+struct DropoutKernels {
+  ClKernel drop_out;
+
+  explicit DropoutKernels(ClContext& context);
 };
 
 /// The kernels that prepare and finish matrix products.

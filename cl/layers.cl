@@ -104,11 +104,22 @@ kernel void add(global const float* restrict input, global const float* restrict
   }
 }
 
-kernel void copy(global const float* restrict input, global float* restrict output, int height, int width) {
+// Replaces `count` channels of `to`, from to_first on, by channels of `from`, or adds these where `added` is set.
+kernel void take_channels(global const float* restrict from, global float* restrict to, int count, int from_channels,
+                          int from_first, int to_channels, int to_first, int added, int height, int width) {
   const size_t map = get_global_id(2);
+  const size_t sample = map / count;
+  const size_t channel = map % count;
+  const size_t size = (size_t)height * width;
+  from += (sample * from_channels + from_first + channel) * size;
+  to += (sample * to_channels + to_first + channel) * size;
   FOR_ROWS(y, height) {
-    const size_t row = (map * height + y) * width;
-    FOR_COLUMNS(x, width) output[row + x] = input[row + x];
+    const size_t row = (size_t)y * width;
+    if (added) {
+      FOR_COLUMNS(x, width) to[row + x] += from[row + x];
+    } else {
+      FOR_COLUMNS(x, width) to[row + x] = from[row + x];
+    }
   }
 }
 

@@ -16,6 +16,7 @@
 #include "core/error.hpp"
 #include "nets/graph/net.hpp"
 #include "plan/profile.hpp"
+#include "tests/cl/usable_device.hpp"
 #include "tests/support/host_shard.hpp"
 #include "tests/support/known_activations.hpp"
 #include "tests/support/process.hpp"
@@ -24,18 +25,6 @@
 
 namespace convoy {
 namespace {
-
-/// The number of the first usable device, or -1 and the reason in `why`.
-std::pair<int, std::string> usable_device() {
-  try {
-    for (const ClDeviceId& id : opencl_devices()) {
-      if (id.unusable.empty()) return {id.number, ""};
-    }
-    return {-1, "no OpenCL device can be used"};
-  } catch (const Error& error) {
-    return {-1, error.what()};
-  }
-}
 
 /// PoCL 6 makes code that crashes of kernels with 16-bit storage that it does not optimise (CMakeLists.txt).
 std::pair<int, std::string> usable_for_halves() {
@@ -58,7 +47,9 @@ TEST_P(OpenClAsGpu, AgreesWithTheReference) {
 INSTANTIATE_TEST_SUITE_P(Cases, OpenClAsGpu,
                          testing::Values(stage_case("OneOfEverything"), stage_case("FiftyChannels"),
                                          stage_case("Stride3"), stage_case("MaxPoolOverlapping"),
-                                         stage_case("AveragePoolOverlapping"), stage_case("DropoutThenPool")),
+                                         stage_case("AveragePoolOverlapping"), stage_case("DropoutThenPool"),
+                                         stage_case("ChannelsOfAShard"), stage_case("ResponseNormOfAShard"),
+                                         stage_case("ShuffleOfAShard"), stage_case("ShardWithGate")),
                          [](const auto& info) { return info.param.name; });
 
 /// Tests the kernels that read maps and weights as images.
