@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <thread>
 
 #include "core/error.hpp"
 
@@ -14,6 +15,16 @@ namespace {
 
 double items_in(const ClRange& range) {
   return static_cast<double>(range[0]) * static_cast<double>(range[1]) * static_cast<double>(range[2]);
+}
+
+/// Returns the most work-items of a work-group in the first three dimensions; every device has as many.
+ClRange most_items_of(cl_device_id device) {
+  const auto dimensions = device_info<cl_uint>(device, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
+  std::vector<std::size_t> most(std::max<std::size_t>(dimensions, 3));
+  check_opencl(opencl().clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, most.size() * sizeof(std::size_t),
+                                        most.data(), nullptr),
+               "clGetDeviceInfo");
+  return {most[0], most[1], most[2]};
 }
 
 std::size_t most_texels_of(cl_device_id device) {
@@ -47,7 +58,8 @@ ClContext::ClContext(const ClDeviceId& device, const ClSettings& settings)
       shares_memory_(settings.shares_memory.value_or(
           device_info<cl_bool>(device.device, CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE)),
       largest_buffer_(device_info<cl_ulong>(device.device, CL_DEVICE_MAX_MEM_ALLOC_SIZE)),
-      most_texels_(most_texels_of(device.device)) {
+      most_texels_(most_texels_of(device.device)),
+      most_items_(most_items_of(device.device)) {
   cl_int code = CL_SUCCESS;
   context_ = opencl().clCreateContext(nullptr, 1, &device_.device, nullptr, nullptr, &code);
   check_opencl(code, "clCreateContext on " + device_.name);
@@ -184,7 +196,7 @@ void ClContext::set_argument(const ClKernel& kernel, cl_uint index, std::size_t 
 }
 
 void ClContext::enqueue(const ClKernel& kernel, ClRange first, const ClRange& range) {
-  if (kernel.timing->seconds_per_item > 0.0) return enqueue_pieces(kernel, first, range);
+  if (kernel.timing->items > 0.0) return enqueue_pieces(kernel, first, range);
   // The time of a first slice predicts the time of the others.
   const std::size_t along = range[2] > 1 ? 2 : 1;
   ClRange slice = range;
@@ -200,9 +212,10 @@ void ClContext::enqueue(const ClKernel& kernel, ClRange first, const ClRange& ra
 void ClContext::enqueue_pieces(const ClKernel& kernel, const ClRange& first, const ClRange& range) {
   const std::size_t along = range[2] > 1 ? 2 : range[1] > 1 ? 1 : 0;
   // Only the last piece along the first dimension may end within a work-group.
-  const std::size_t unit = along == 0 ? group_of(kernel, range) : 1;
+  const std::size_t unit = along == 0 ? group_of(kernel, range)[0] : 1;
   const std::size_t half = (range[along] / 2 + unit - 1) / unit * unit;
-  if (items_in(range) * kernel.timing->seconds_per_item <= settings_.launch_time.count() || half == 0 ||
+  const bool known = kernel.timing->items > 0.0;  // unless the driver does not time launches
+  if (!known || kernel.timing->predict(items_in(range)) <= settings_.launch_time.count() || half == 0 ||
       half >= range[along]) {
     return enqueue_piece(kernel, first, range);
   }
@@ -216,25 +229,35 @@ void ClContext::enqueue_pieces(const ClKernel& kernel, const ClRange& first, con
   enqueue_pieces(kernel, back_first, back);
 }
 
-std::size_t ClContext::group_of(const ClKernel& kernel, const ClRange& range) const {
-  if (range[0] == 1) return 1;
-  std::size_t group = settings_.group;
-  if (group == 0) {
-    group = processor_ ? 1 : 64;
-    while (group / 2 >= range[0]) group /= 2;
+/// Returns the shape of work-groups. Along the first dimension the last one may reach beyond the range.
+ClRange ClContext::group_of(const ClKernel& kernel, const ClRange& range) const {
+  constexpr std::size_t kMost = 64;
+  if (processor_ || settings_.group > 0) {
+    const std::size_t wanted = settings_.group > 0 && range[0] > 1 ? settings_.group : 1;
+    return {std::min(wanted, kernel.largest_group), 1, 1};
   }
-  return std::min(group, kernel.largest_group);
+  // Small maps have few columns, so a work-group has several rows or maps; a GPU would leave most of its lanes idle.
+  ClRange group{1, 1, 1};
+  for (std::size_t d = 0; d < group.size(); ++d) {
+    const auto grows = [&] { return d == 0 ? group[d] < range[d] : range[d] % (2 * group[d]) == 0; };
+    const auto fits = [&] {
+      return 2 * group[0] * group[1] * group[2] <= std::min(kMost, kernel.largest_group) &&
+             2 * group[d] <= most_items_[d];
+    };
+    while (grows() && fits()) group[d] *= 2;
+  }
+  return group;
 }
 
 void ClContext::enqueue_piece(const ClKernel& kernel, const ClRange& first, const ClRange& range) {
-  const std::size_t group = group_of(kernel, range);
-  const ClRange local{group, 1, 1};
-  const ClRange global{(range[0] + group - 1) / group * group, range[1], range[2]};
+  const ClRange local = group_of(kernel, range);
+  const ClRange global{(range[0] + local[0] - 1) / local[0] * local[0], range[1], range[2]};
   cl_event event = nullptr;
   const cl_int code = opencl().clEnqueueNDRangeKernel(queue_, kernel.handle, 3, first.data(), global.data(),
                                                       local.data(), 0, nullptr, &event);
   check(code, kernel.timing->kernel);
   ++counts_.launches;
+  counts_.groups += global[0] / local[0] * (global[1] / local[1]) * (global[2] / local[2]);
   pending_.push_back({kernel.timing, items_in(range), event});
   check(opencl().clFlush(queue_), "clFlush");
 }
@@ -255,38 +278,71 @@ void ClContext::finish() {
   for (const Pending& pending : std::exchange(pending_, {})) collect(pending);
 }
 
-void ClContext::wait_for_last() {
-  struct Signal {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool done = false;
-  };
-  // The signal is shared with the driver's thread, which may set it long after this wait has given up.
-  auto signal = std::make_shared<Signal>();
-  const auto tell = [](cl_event, cl_int, void* data) {
-    const std::unique_ptr<std::shared_ptr<Signal>> owner(static_cast<std::shared_ptr<Signal>*>(data));
-    const std::lock_guard lock((*owner)->mutex);
-    (*owner)->done = true;
-    (*owner)->changed.notify_all();
-  };
-  auto given = std::make_unique<std::shared_ptr<Signal>>(signal);
-  check(opencl().clSetEventCallback(pending_.back().event, CL_COMPLETE, tell, given.get()), "clSetEventCallback");
-  given.release();
-  const auto unfinished = [&] {
-    return std::ranges::find_if(pending_, [&](const Pending& pending) { return status_of(pending) > CL_COMPLETE; });
-  };
-  auto oldest = pending_.begin();
-  std::unique_lock lock(signal->mutex);
-  while (!signal->changed.wait_for(lock, settings_.patience, [&] { return signal->done; })) {
-    const auto now = unfinished();
-    if (now == pending_.end()) return;
-    if (now != oldest) {  // the device is slow, but it makes progress
-      oldest = now;
-      continue;
-    }
-    lose(fmt::format("{} did not complete within {:.3g} s: the driver hangs, or the device is far too slow",
-                     now->what(), settings_.patience.count()));
+namespace {
+
+/// Set by a driver's thread when a command has completed, maybe long after nobody waits for it any more.
+struct Completion {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+
+  void wait(std::chrono::duration<double> most) {
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, most, [this] { return done; });
   }
+};
+
+void CL_CALLBACK tell(cl_event, cl_int, void* data) {
+  const std::unique_ptr<std::shared_ptr<Completion>> owner(static_cast<std::shared_ptr<Completion>*>(data));
+  const std::lock_guard lock((*owner)->mutex);
+  (*owner)->done = true;
+  (*owner)->changed.notify_all();
+}
+
+}  // namespace
+
+/// Waits for the last command. A processor's driver tells at once, and must not lose a core to this thread. Drivers of
+/// GPUs may tell late, or through a slow thread, so they are asked: at first again and again, later after pauses that are
+/// short beside the time that has passed.
+void ClContext::wait_for_last() {
+  using Clock = std::chrono::steady_clock;
+  using Seconds = std::chrono::duration<double>;
+  constexpr Seconds kAskAtOnce{1e-4};
+  constexpr Seconds kLongestPause{1e-3};
+  constexpr Seconds kPauseIfTold{1e-2};
+  const auto completion = std::make_shared<Completion>();
+  if (processor_) {
+    auto given = std::make_unique<std::shared_ptr<Completion>>(completion);
+    check(opencl().clSetEventCallback(pending_.back().event, CL_COMPLETE, tell, given.get()), "clSetEventCallback");
+    given.release();
+  }
+  const Clock::time_point begun = Clock::now();
+  Clock::time_point progress = begun;
+  std::size_t oldest = 0;
+  while (status_of(pending_.back()) > CL_COMPLETE) {
+    const Seconds passed = Clock::now() - begun;
+    if (processor_) {
+      completion->wait(std::min<Seconds>(kPauseIfTold, settings_.patience));
+    } else if (passed < kAskAtOnce) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::min(passed / 8, kLongestPause));
+    }
+    if (Clock::now() - progress < settings_.patience) continue;
+    lose_if_stuck(oldest);
+    progress = Clock::now();
+  }
+}
+
+/// Loses the device if the oldest unfinished command is still `oldest`, which becomes the one that is oldest now.
+void ClContext::lose_if_stuck(std::size_t& oldest) {
+  std::size_t now = oldest;
+  while (now < pending_.size() && status_of(pending_[now]) <= CL_COMPLETE) ++now;
+  if (now < pending_.size() && now == oldest) {
+    lose(fmt::format("{} did not complete within {:.3g} s: the driver hangs, or the device is far too slow",
+                     pending_[now].what(), settings_.patience.count()));
+  }
+  oldest = now;  // the device is slow, but it makes progress
 }
 
 void ClContext::lose(const std::string& why) {
@@ -318,7 +374,7 @@ void ClContext::collect(const Pending& pending) {
         opencl().clGetEventProfilingInfo(pending.event, CL_PROFILING_COMMAND_END, sizeof(end), &end, nullptr) ==
             CL_SUCCESS &&
         end > begin) {
-      pending.timing->seconds_per_item = 1e-9 * static_cast<double>(end - begin) / pending.items;
+      pending.timing->learn(pending.items, 1e-9 * static_cast<double>(end - begin), settings_.launch_time.count());
     }
   }
   opencl().clReleaseEvent(pending.event);

@@ -76,28 +76,35 @@ class ClApartActivation : public ClLayer {
   ClTensor input_gradient_;
 };
 
-void find_max_pool_gradient(ClShared& shared, const Pooling& p, const Shape& in, const Shape& out, SampleRange samples,
-                            const ClBuffer& gradient, const ClBuffer& places, const ClBuffer& input_gradient) {
-  shared.launch_over_maps(shared.layers.max_pool_gradient, in, samples, gradient, places, input_gradient, in.h, in.w,
-                          out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left);
+void find_max_pool_gradient(ClShared& shared, const ClKernel& kernel, const Pooling& p, const Shape& in,
+                            const Shape& out, SampleRange samples, const ClBuffer& gradient, const ClBuffer& places,
+                            const ClBuffer& input_gradient) {
+  shared.launch_over_maps(kernel, in, samples, gradient, places, input_gradient, in.h, in.w, out.h, out.w, p.kernel_h,
+                          p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left);
 }
 
 class ClFusedPooling : public ClLayer {
  public:
   ClFusedPooling(ClShared& shared, const Pooling& pool, const Shape& from, const ClTensor& output,
                  const ClBuffer& places, const std::string& what)
-      : shared_(shared), pool_(pool), output_(output), places_(places), input_gradient_(shared, from, what) {}
+      : shared_(shared),
+        backward_(shared.layers.max_pool_gradient.timed_apart()),
+        pool_(pool),
+        output_(output),
+        places_(places),
+        input_gradient_(shared, from, what) {}
 
   void forward(const Pass&, SampleRange) override {}
   const ClTensor& output() const override { return output_; }
   const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
-    find_max_pool_gradient(shared_, pool_, input_gradient_.shape(), output_.shape(), samples, gradient, places_,
-                           input_gradient_.buffer());
+    find_max_pool_gradient(shared_, backward_, pool_, input_gradient_.shape(), output_.shape(), samples, gradient,
+                           places_, input_gradient_.buffer());
     return input_gradient_.buffer();
   }
 
  private:
   ClShared& shared_;
+  ClKernel backward_;
   Pooling pool_;
   const ClTensor& output_;
   const ClBuffer& places_;
@@ -113,6 +120,10 @@ class ClPooling : public ClLayer {
         input_(input),
         output_(shared, pooled_shape(pool, input.shape()), what),
         input_gradient_(shared, input.shape(), what) {
+    const LayerKernels& layers = shared.layers;
+    const bool max = pool.kind == PoolKind::max;
+    forward_ = (max ? layers.max_pool : layers.average_pool).timed_apart();
+    backward_ = (max ? layers.max_pool_gradient : layers.average_pool_gradient).timed_apart();
     if (pool.kind == PoolKind::max) places_ = shared.context.allocate(output_.shape().size() * sizeof(cl_int), what);
   }
 
@@ -121,13 +132,12 @@ class ClPooling : public ClLayer {
     const Shape out = output_.shape();
     const Pooling& p = pool_;
     if (p.kind == PoolKind::max) {
-      shared_.launch_over_maps(shared_.layers.max_pool, out, samples, input_.buffer(), output_.buffer(), places_, in.h,
-                               in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top,
-                               p.pad.left, after_relu_);
+      shared_.launch_over_maps(forward_, out, samples, input_.buffer(), output_.buffer(), places_, in.h, in.w, out.h,
+                               out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left,
+                               after_relu_);
     } else {
-      shared_.launch_over_maps(shared_.layers.average_pool, out, samples, input_.buffer(), output_.buffer(), in.h, in.w,
-                               out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left,
-                               divisor());
+      shared_.launch_over_maps(forward_, out, samples, input_.buffer(), output_.buffer(), in.h, in.w, out.h, out.w,
+                               p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left, divisor());
     }
   }
   const ClTensor& output() const override { return output_; }
@@ -136,11 +146,10 @@ class ClPooling : public ClLayer {
     const Shape out = output_.shape();
     const Pooling& p = pool_;
     if (p.kind == PoolKind::max) {
-      find_max_pool_gradient(shared_, p, in, out, samples, gradient, places_, input_gradient_.buffer());
+      find_max_pool_gradient(shared_, backward_, p, in, out, samples, gradient, places_, input_gradient_.buffer());
     } else {
-      shared_.launch_over_maps(shared_.layers.average_pool_gradient, in, samples, gradient, input_gradient_.buffer(),
-                               in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top,
-                               p.pad.left, divisor());
+      shared_.launch_over_maps(backward_, in, samples, gradient, input_gradient_.buffer(), in.h, in.w, out.h, out.w,
+                               p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left, divisor());
     }
     return input_gradient_.buffer();
   }
@@ -150,6 +159,7 @@ class ClPooling : public ClLayer {
   int divisor() const { return pool_.kind == PoolKind::average_with_padding ? pool_.kernel_h * pool_.kernel_w : 0; }
 
   ClShared& shared_;
+  ClKernel forward_, backward_;  ///< timed apart, because the cost of a work-item depends on the window
   Pooling pool_;
   int after_relu_;
   const ClTensor& input_;
@@ -234,6 +244,7 @@ class ClMultiplication : public ClJoin {
   ClMultiplication(ClShared& shared, const Multiply& multiply, const ClTensor& input, const std::string& what)
       : shared_(shared),
         by_points_(multiply.by_points),
+        sum_products_(shared.layers.sum_products.timed_apart()),
         input_(input),
         output_(shared, input.shape(), what),
         input_gradient_(shared, input.shape(), what),
@@ -250,8 +261,8 @@ class ClMultiplication : public ClJoin {
     multiply(gradient, *factors_, input_gradient_, samples);
     if (by_points_) {
       // A work-item sums a map.
-      shared_.launch_over_maps(shared_.layers.sum_products, factor_gradient_.shape(), samples, gradient,
-                               input_.buffer(), factor_gradient_.buffer(), shape.h * shape.w);
+      shared_.launch_over_maps(sum_products_, factor_gradient_.shape(), samples, gradient, input_.buffer(),
+                               factor_gradient_.buffer(), shape.h * shape.w);
     } else {
       multiply(gradient, input_, factor_gradient_, samples);
     }
@@ -268,6 +279,7 @@ class ClMultiplication : public ClJoin {
 
   ClShared& shared_;
   bool by_points_;
+  ClKernel sum_products_;  ///< timed apart, because a work-item sums a map of this size
   const ClTensor& input_;
   const ClTensor* factors_ = nullptr;
   ClTensor output_;

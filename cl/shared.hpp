@@ -44,7 +44,8 @@ struct ClShared {
   LayerKernels layers;
   int units;  ///< compute units; on a processor its cores
   int vector_width = 4;
-  std::map<std::tuple<int, int, int, int, ClTile>, ConvolutionKernels> convolutions;  ///< by geometry
+  std::map<std::tuple<int, int, int, int, ClTile>, ConvolutionKernels> convolutions;                 ///< by geometry
+  std::map<std::tuple<int, int, int, int, ClGradientTile>, FilterGradientKernels> filter_gradients;  ///< by geometry
   std::optional<ColumnKernels> columns;
   std::optional<GroupedKernels> grouped;
   std::optional<NormKernels> norms;
@@ -66,16 +67,13 @@ struct ClShared {
 
   /// Returns how a convolution with `filters` output maps is divided into work-items.
   ClTile tile_for(int filters, bool images) const {
-    return {.width = vector_width,
-            .filters = filters_of_tile(filters, images),
-            .gradient_blocks = context.is_processor() ? 5 : 1,
-            .images = images};
+    return {.width = vector_width, .filters = filters_of_tile(filters, images), .images = images};
   }
   ConvolutionKernels convolution(const Convolution& geometry, const ClTile& tile) {
-    const std::tuple key{geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile};
-    const auto known = convolutions.find(key);
-    if (known != convolutions.end()) return known->second.timed_apart();
-    return convolutions.emplace(key, ConvolutionKernels(context, tile, geometry)).first->second.timed_apart();
+    return known_kernels(convolutions, geometry, tile);
+  }
+  FilterGradientKernels filter_gradient(const Convolution& geometry, const ClGradientTile& tile) {
+    return known_kernels(filter_gradients, geometry, tile);
   }
 
   /// Returns the kernels around matrix products with timings of their own, because the cost of a work-item depends on
@@ -146,6 +144,17 @@ struct ClShared {
                               ? ClRange{1, 1, count}
                               : ClRange{static_cast<std::size_t>(maps.w), static_cast<std::size_t>(maps.h), count};
     context.launch_from(kernel, static_cast<std::size_t>(samples.first) * channels, range, args...);
+  }
+
+ private:
+  /// Returns kernels of `all`, which are built where they are not among them yet.
+  template <class Kernels, class Tile>
+  Kernels known_kernels(std::map<std::tuple<int, int, int, int, Tile>, Kernels>& all, const Convolution& geometry,
+                        const Tile& tile) {
+    const std::tuple key{geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile};
+    auto known = all.find(key);
+    if (known == all.end()) known = all.emplace(key, Kernels(context, tile, geometry)).first;
+    return known->second.timed_apart();
   }
 };
 

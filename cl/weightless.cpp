@@ -55,6 +55,10 @@ class ClResponseNorm : public ClConvolution {
         first_(spec.filters.first),
         in_(input_shape(spec.stage, spec.batch)),
         out_(conv_shape(spec.stage, spec.batch, spec.filters.count)) {
+    // The cost of a work-item depends on the window.
+    for (ClKernel* kernel : {&kernels_.normalise_response, &kernels_.response_parts, &kernels_.response_gradient}) {
+      *kernel = kernel->timed_apart();
+    }
     const std::string what = "stage " + spec.stage.name + ": response norm";
     bases_ = shared.context.allocate(out_.size() * sizeof(float), what);
     if (spec.input_gradient) parts_ = shared.context.allocate(out_.size() * sizeof(float), what);

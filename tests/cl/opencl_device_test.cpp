@@ -26,6 +26,9 @@
 namespace convoy {
 namespace {
 
+const testing::Environment* const kEnvironment =
+    testing::AddGlobalTestEnvironment(std::make_unique<KeptDevices>().release());
+
 /// PoCL 6 makes code that crashes of kernels with 16-bit storage that it does not optimise (CMakeLists.txt).
 std::pair<int, std::string> usable_for_halves() {
   const auto found = usable_device();
@@ -41,7 +44,7 @@ class OpenClAsGpu : public testing::TestWithParam<StageCase> {};
 TEST_P(OpenClAsGpu, AgreesWithTheReference) {
   const auto [number, why] = usable_device();
   if (number < 0) GTEST_SKIP() << why;
-  expect_agreement(*make_opencl_device(number, {.processor = false, .shares_memory = false}), GetParam().spec);
+  expect_agreement(KeptDevices::with(number, {.processor = false, .shares_memory = false}), GetParam().spec);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, OpenClAsGpu,
@@ -62,7 +65,7 @@ TEST_P(OpenClImages, AgreeWithTheReference) {
   if (!ClContext(opencl_devices()[static_cast<std::size_t>(number)], settings).has_images()) {
     GTEST_SKIP() << "the device has no images of buffers";
   }
-  expect_agreement(*make_opencl_device(number, settings), GetParam().spec);
+  expect_agreement(KeptDevices::with(number, settings), GetParam().spec);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, OpenClImages,
@@ -79,8 +82,7 @@ TEST_P(OpenClDevices, AgreeWithTheReference) {
   const auto [number, why] = usable_device();
   if (number < 0) GTEST_SKIP() << why;
   const auto& [group, stage_case] = GetParam();
-  const auto device = make_opencl_device(number, {.group = static_cast<std::size_t>(group)});
-  expect_agreement(*device, stage_case.spec);
+  expect_agreement(KeptDevices::with(number, {.group = static_cast<std::size_t>(group)}), stage_case.spec);
 }
 
 std::string case_name(const testing::TestParamInfo<OpenClDevices::ParamType>& info) {
@@ -143,7 +145,7 @@ TEST_P(OpenClProducts, AgreeWithTheReference) {
   const auto [number, why] = usable_device();
   if (number < 0) GTEST_SKIP() << why;
   if (!clblast_missing().empty()) GTEST_SKIP() << "no CLBlast: " << clblast_missing();
-  expect_agreement(*make_opencl_device(number, {.convolutions = ClConvolutions::products}), GetParam().spec);
+  expect_agreement(KeptDevices::with(number, {.convolutions = ClConvolutions::products}), GetParam().spec);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, OpenClProducts, testing::ValuesIn(stage_cases()),
@@ -184,7 +186,7 @@ class OpenClHalf : public testing::TestWithParam<StageCase> {};
 TEST_P(OpenClHalf, AgreesWithinItsRounding) {
   const auto [number, why] = usable_for_halves();
   if (number < 0) GTEST_SKIP() << why;
-  expect_agreement(*make_opencl_device(number, {.convolutions = ClConvolutions::direct, .half = true}), GetParam().spec,
+  expect_agreement(KeptDevices::with(number, {.convolutions = ClConvolutions::direct, .half = true}), GetParam().spec,
                    0x1.0p-10);
 }
 
@@ -197,9 +199,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, OpenClHalf,
 TEST(OpenClHalfStorage, AgreesInTheKernelsForGpus) {
   const auto [number, why] = usable_for_halves();
   if (number < 0) GTEST_SKIP() << why;
-  const auto device =
-      make_opencl_device(number, {.processor = false, .convolutions = ClConvolutions::direct, .half = true});
-  expect_agreement(*device, stage_case("Stride3").spec, 0x1.0p-10);
+  Device& device =
+      KeptDevices::with(number, {.processor = false, .convolutions = ClConvolutions::direct, .half = true});
+  expect_agreement(device, stage_case("Stride3").spec, 0x1.0p-10);
 }
 
 TEST(OpenClHalfStorage, AgreesInImages) {
@@ -209,7 +211,7 @@ TEST(OpenClHalfStorage, AgreesInImages) {
   if (!ClContext(opencl_devices()[static_cast<std::size_t>(number)], settings).has_images()) {
     GTEST_SKIP() << "the device has no images of buffers";
   }
-  expect_agreement(*make_opencl_device(number, settings), stage_case("Stride3").spec, 0x1.0p-10);
+  expect_agreement(KeptDevices::with(number, settings), stage_case("Stride3").spec, 0x1.0p-10);
 }
 
 TEST(OpenClHalfStorage, RoundsWhatConvolutionsRead) {

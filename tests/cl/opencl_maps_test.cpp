@@ -31,10 +31,10 @@ class OpenClMaps : public testing::TestWithParam<int> {
     if (number < 0) GTEST_SKIP() << why;
     ClSettings settings{.convolutions = ClConvolutions::direct};
     if (GetParam() == 1) settings.processor = settings.shares_memory = false;
-    device_ = make_opencl_device(number, settings);
+    device_ = &KeptDevices::with(number, settings);
   }
 
-  std::unique_ptr<Device> device_;
+  Device* device_ = nullptr;
 };
 
 // ---- runs of channels ----------------------------------------------------------------------------------------------
