@@ -22,12 +22,12 @@ struct Operands {
   ClTensor maps;
   ClTensor input_gradient;
 
-  Operands(ClContext& context, const ShardSpec& spec)
-      : input(context, input_shape(spec.stage, spec.batch), "timing"),
-        weights(context, weight_shape(spec.stage, spec.filters.count), "timing"),
-        bias(context, {spec.filters.count, 1}, "timing"),
-        maps(context, conv_shape(spec.stage, spec.batch, spec.filters.count), "timing"),
-        input_gradient(context, input_shape(spec.stage, spec.batch), "timing") {}
+  Operands(ClShared& shared, const ShardSpec& spec)
+      : input(shared, input_shape(spec.stage, spec.batch), "timing"),
+        weights(shared, weight_shape(spec.stage, spec.filters.count), "timing"),
+        bias(shared, {spec.filters.count, 1}, "timing"),
+        maps(shared, conv_shape(spec.stage, spec.batch, spec.filters.count), "timing"),
+        input_gradient(shared, input_shape(spec.stage, spec.batch), "timing") {}
 };
 
 /// Returns the seconds of each pass in its second run, because the first run compiles kernels.
@@ -92,7 +92,7 @@ std::optional<std::array<double, 3>> try_way(ClShared& shared, const Operands& o
 
 ClChoice measure(ClShared& shared, const ShardSpec& wanted, const Ways& ways) {
   const ShardSpec spec = for_timing(wanted);
-  const Operands operands(shared.context, spec);
+  const Operands operands(shared, spec);
   const auto time = [&](auto make) { return try_way(shared, operands, spec.input_gradient, make); };
   auto ours = time([&] { return make_direct_convolution(shared, spec, false, nullptr); });
   if (!ours) return {};

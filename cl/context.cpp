@@ -6,9 +6,8 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <thread>
 
-#include "core/cache_folder.hpp"
-#include "core/disk_cache.hpp"
 #include "core/error.hpp"
 
 namespace convoy {
@@ -16,6 +15,16 @@ namespace {
 
 double items_in(const ClRange& range) {
   return static_cast<double>(range[0]) * static_cast<double>(range[1]) * static_cast<double>(range[2]);
+}
+
+/// Returns the most work-items of a work-group in the first three dimensions; every device has as many.
+ClRange most_items_of(cl_device_id device) {
+  const auto dimensions = device_info<cl_uint>(device, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
+  std::vector<std::size_t> most(std::max<std::size_t>(dimensions, 3));
+  check_opencl(opencl().clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, most.size() * sizeof(std::size_t),
+                                        most.data(), nullptr),
+               "clGetDeviceInfo");
+  return {most[0], most[1], most[2]};
 }
 
 std::size_t most_texels_of(cl_device_id device) {
@@ -49,7 +58,8 @@ ClContext::ClContext(const ClDeviceId& device, const ClSettings& settings)
       shares_memory_(settings.shares_memory.value_or(
           device_info<cl_bool>(device.device, CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE)),
       largest_buffer_(device_info<cl_ulong>(device.device, CL_DEVICE_MAX_MEM_ALLOC_SIZE)),
-      most_texels_(most_texels_of(device.device)) {
+      most_texels_(most_texels_of(device.device)),
+      most_items_(most_items_of(device.device)) {
   cl_int code = CL_SUCCESS;
   context_ = opencl().clCreateContext(nullptr, 1, &device_.device, nullptr, nullptr, &code);
   check_opencl(code, "clCreateContext on " + device_.name);
@@ -139,6 +149,7 @@ void ClContext::give_back(const ClBuffer& buffer, void* memory) {
 void ClContext::write(const ClBuffer& to, std::size_t first, std::span<const float> values) {
   const std::size_t offset = first * sizeof(float);
   invariant(offset + values.size_bytes() <= to.bytes(), "the values fit into the buffer");
+  counts_.bytes_written += values.size_bytes();
   if (shares_memory_) {
     void* memory = borrow(to, offset, values.size_bytes(), CL_MAP_WRITE_INVALIDATE_REGION);
     std::memcpy(memory, values.data(), values.size_bytes());
@@ -155,6 +166,7 @@ void ClContext::write(const ClBuffer& to, std::size_t first, std::span<const flo
 void ClContext::read(const ClBuffer& from, std::size_t first, std::span<float> values) {
   const std::size_t offset = first * sizeof(float);
   invariant(offset + values.size_bytes() <= from.bytes(), "the values lie within the buffer");
+  counts_.bytes_read += values.size_bytes();
   if (shares_memory_) {
     void* memory = borrow(from, offset, values.size_bytes(), CL_MAP_READ);
     std::memcpy(values.data(), memory, values.size_bytes());
@@ -171,6 +183,7 @@ void ClContext::read(const ClBuffer& from, std::size_t first, std::span<float> v
 float* ClContext::place_for_later() { return &places_->emplace_back(0.0F); }
 
 void ClContext::read_later(const ClBuffer& from, float* place) {
+  counts_.bytes_read += sizeof(float);
   cl_event event = nullptr;
   check(opencl().clEnqueueReadBuffer(queue_, from.memory(), CL_FALSE, 0, sizeof(float), place, 0, nullptr, &event),
         "clEnqueueReadBuffer");
@@ -183,7 +196,7 @@ void ClContext::set_argument(const ClKernel& kernel, cl_uint index, std::size_t 
 }
 
 void ClContext::enqueue(const ClKernel& kernel, ClRange first, const ClRange& range) {
-  if (kernel.timing->seconds_per_item > 0.0) return enqueue_pieces(kernel, first, range);
+  if (kernel.timing->items > 0.0) return enqueue_pieces(kernel, first, range);
   // The time of a first slice predicts the time of the others.
   const std::size_t along = range[2] > 1 ? 2 : 1;
   ClRange slice = range;
@@ -199,9 +212,10 @@ void ClContext::enqueue(const ClKernel& kernel, ClRange first, const ClRange& ra
 void ClContext::enqueue_pieces(const ClKernel& kernel, const ClRange& first, const ClRange& range) {
   const std::size_t along = range[2] > 1 ? 2 : range[1] > 1 ? 1 : 0;
   // Only the last piece along the first dimension may end within a work-group.
-  const std::size_t unit = along == 0 ? group_of(kernel, range) : 1;
+  const std::size_t unit = along == 0 ? group_of(kernel, range)[0] : 1;
   const std::size_t half = (range[along] / 2 + unit - 1) / unit * unit;
-  if (items_in(range) * kernel.timing->seconds_per_item <= settings_.launch_time.count() || half == 0 ||
+  const bool known = kernel.timing->items > 0.0;  // unless the driver does not time launches
+  if (!known || kernel.timing->predict(items_in(range)) <= settings_.launch_time.count() || half == 0 ||
       half >= range[along]) {
     return enqueue_piece(kernel, first, range);
   }
@@ -215,24 +229,35 @@ void ClContext::enqueue_pieces(const ClKernel& kernel, const ClRange& first, con
   enqueue_pieces(kernel, back_first, back);
 }
 
-std::size_t ClContext::group_of(const ClKernel& kernel, const ClRange& range) const {
-  if (range[0] == 1) return 1;
-  std::size_t group = settings_.group;
-  if (group == 0) {
-    group = processor_ ? 1 : 64;
-    while (group / 2 >= range[0]) group /= 2;
+/// Returns the shape of work-groups. Along the first dimension the last one may reach beyond the range.
+ClRange ClContext::group_of(const ClKernel& kernel, const ClRange& range) const {
+  constexpr std::size_t kMost = 64;
+  if (processor_ || settings_.group > 0) {
+    const std::size_t wanted = settings_.group > 0 && range[0] > 1 ? settings_.group : 1;
+    return {std::min(wanted, kernel.largest_group), 1, 1};
   }
-  return std::min(group, kernel.largest_group);
+  // Small maps have few columns, so a work-group has several rows or maps; a GPU would leave most of its lanes idle.
+  ClRange group{1, 1, 1};
+  for (std::size_t d = 0; d < group.size(); ++d) {
+    const auto grows = [&] { return d == 0 ? group[d] < range[d] : range[d] % (2 * group[d]) == 0; };
+    const auto fits = [&] {
+      return 2 * group[0] * group[1] * group[2] <= std::min(kMost, kernel.largest_group) &&
+             2 * group[d] <= most_items_[d];
+    };
+    while (grows() && fits()) group[d] *= 2;
+  }
+  return group;
 }
 
 void ClContext::enqueue_piece(const ClKernel& kernel, const ClRange& first, const ClRange& range) {
-  const std::size_t group = group_of(kernel, range);
-  const ClRange local{group, 1, 1};
-  const ClRange global{(range[0] + group - 1) / group * group, range[1], range[2]};
+  const ClRange local = group_of(kernel, range);
+  const ClRange global{(range[0] + local[0] - 1) / local[0] * local[0], range[1], range[2]};
   cl_event event = nullptr;
   const cl_int code = opencl().clEnqueueNDRangeKernel(queue_, kernel.handle, 3, first.data(), global.data(),
                                                       local.data(), 0, nullptr, &event);
   check(code, kernel.timing->kernel);
+  ++counts_.launches;
+  counts_.groups += global[0] / local[0] * (global[1] / local[1]) * (global[2] / local[2]);
   pending_.push_back({kernel.timing, items_in(range), event});
   check(opencl().clFlush(queue_), "clFlush");
 }
@@ -247,43 +272,77 @@ void ClContext::enqueue_other(const std::string& what,
 
 void ClContext::finish() {
   if (pending_.empty()) return;
+  ++counts_.waits;
   check(opencl().clFlush(queue_), "clFlush");
   wait_for_last();
   for (const Pending& pending : std::exchange(pending_, {})) collect(pending);
 }
 
-void ClContext::wait_for_last() {
-  struct Signal {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool done = false;
-  };
-  // The signal is shared with the driver's thread, which may set it long after this wait has given up.
-  auto signal = std::make_shared<Signal>();
-  const auto tell = [](cl_event, cl_int, void* data) {
-    const std::unique_ptr<std::shared_ptr<Signal>> owner(static_cast<std::shared_ptr<Signal>*>(data));
-    const std::lock_guard lock((*owner)->mutex);
-    (*owner)->done = true;
-    (*owner)->changed.notify_all();
-  };
-  auto given = std::make_unique<std::shared_ptr<Signal>>(signal);
-  check(opencl().clSetEventCallback(pending_.back().event, CL_COMPLETE, tell, given.get()), "clSetEventCallback");
-  given.release();
-  const auto unfinished = [&] {
-    return std::ranges::find_if(pending_, [&](const Pending& pending) { return status_of(pending) > CL_COMPLETE; });
-  };
-  auto oldest = pending_.begin();
-  std::unique_lock lock(signal->mutex);
-  while (!signal->changed.wait_for(lock, settings_.patience, [&] { return signal->done; })) {
-    const auto now = unfinished();
-    if (now == pending_.end()) return;
-    if (now != oldest) {  // the device is slow, but it makes progress
-      oldest = now;
-      continue;
-    }
-    lose(fmt::format("{} did not complete within {:.3g} s: the driver hangs, or the device is far too slow",
-                     now->what(), settings_.patience.count()));
+namespace {
+
+/// Set by a driver's thread when a command has completed, maybe long after nobody waits for it any more.
+struct Completion {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+
+  void wait(std::chrono::duration<double> most) {
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, most, [this] { return done; });
   }
+};
+
+void CL_CALLBACK tell(cl_event, cl_int, void* data) {
+  const std::unique_ptr<std::shared_ptr<Completion>> owner(static_cast<std::shared_ptr<Completion>*>(data));
+  const std::lock_guard lock((*owner)->mutex);
+  (*owner)->done = true;
+  (*owner)->changed.notify_all();
+}
+
+}  // namespace
+
+/// Waits for the last command. A processor's driver tells at once, and must not lose a core to this thread. Drivers of
+/// GPUs may tell late, or through a slow thread, so they are asked: at first again and again, later after pauses that are
+/// short beside the time that has passed.
+void ClContext::wait_for_last() {
+  using Clock = std::chrono::steady_clock;
+  using Seconds = std::chrono::duration<double>;
+  constexpr Seconds kAskAtOnce{1e-4};
+  constexpr Seconds kLongestPause{1e-3};
+  constexpr Seconds kPauseIfTold{1e-2};
+  const auto completion = std::make_shared<Completion>();
+  if (processor_) {
+    auto given = std::make_unique<std::shared_ptr<Completion>>(completion);
+    check(opencl().clSetEventCallback(pending_.back().event, CL_COMPLETE, tell, given.get()), "clSetEventCallback");
+    given.release();
+  }
+  const Clock::time_point begun = Clock::now();
+  Clock::time_point progress = begun;
+  std::size_t oldest = 0;
+  while (status_of(pending_.back()) > CL_COMPLETE) {
+    const Seconds passed = Clock::now() - begun;
+    if (processor_) {
+      completion->wait(std::min<Seconds>(kPauseIfTold, settings_.patience));
+    } else if (passed < kAskAtOnce) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::min(passed / 8, kLongestPause));
+    }
+    if (Clock::now() - progress < settings_.patience) continue;
+    lose_if_stuck(oldest);
+    progress = Clock::now();
+  }
+}
+
+/// Loses the device if the oldest unfinished command is still `oldest`, which becomes the one that is oldest now.
+void ClContext::lose_if_stuck(std::size_t& oldest) {
+  std::size_t now = oldest;
+  while (now < pending_.size() && status_of(pending_[now]) <= CL_COMPLETE) ++now;
+  if (now < pending_.size() && now == oldest) {
+    lose(fmt::format("{} did not complete within {:.3g} s: the driver hangs, or the device is far too slow",
+                     pending_[now].what(), settings_.patience.count()));
+  }
+  oldest = now;  // the device is slow, but it makes progress
 }
 
 void ClContext::lose(const std::string& why) {
@@ -315,85 +374,10 @@ void ClContext::collect(const Pending& pending) {
         opencl().clGetEventProfilingInfo(pending.event, CL_PROFILING_COMMAND_END, sizeof(end), &end, nullptr) ==
             CL_SUCCESS &&
         end > begin) {
-      pending.timing->seconds_per_item = 1e-9 * static_cast<double>(end - begin) / pending.items;
+      pending.timing->learn(pending.items, 1e-9 * static_cast<double>(end - begin), settings_.launch_time.count());
     }
   }
   opencl().clReleaseEvent(pending.event);
-}
-
-std::vector<ClKernel> ClContext::build(const std::string& source, const std::string& options,
-                                       const std::vector<std::string>& names) {
-  const cl_program program = program_of(source, options);
-  std::vector<ClKernel> kernels;
-  for (const std::string& name : names) {
-    cl_int code = CL_SUCCESS;
-    const cl_kernel handle = opencl().clCreateKernel(program, name.c_str(), &code);
-    check_opencl(code, fmt::format("kernel {} on {}", name, device_.name));
-    kernels_.push_back(handle);
-    std::size_t largest = 1;
-    check_opencl(opencl().clGetKernelWorkGroupInfo(handle, device_.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(largest),
-                                                   &largest, nullptr),
-                 "clGetKernelWorkGroupInfo on " + device_.name);
-    kernels.push_back({.handle = handle,
-                       .largest_group = std::max<std::size_t>(largest, 1),
-                       .timing = std::make_shared<ClTiming>(ClTiming{.kernel = name})});
-  }
-  return kernels;
-}
-
-std::string ClContext::identity() const {
-  return fmt::format("{}\n{}\n{}", device_.platform_name, device_.name, device_.driver);
-}
-
-cl_program ClContext::program_of(const std::string& source, const std::string& options) {
-  const std::string key = fmt::format("{}\n{}\n{}", identity(), options, source);
-  if (const cl_program program = cached_program(key, options); program != nullptr) return program;
-  cl_int code = CL_SUCCESS;
-  const char* text = source.c_str();
-  const cl_program program = opencl().clCreateProgramWithSource(context_, 1, &text, nullptr, &code);
-  check_opencl(code, "clCreateProgramWithSource on " + device_.name);
-  programs_.push_back(program);
-  code = opencl().clBuildProgram(program, 1, &device_.device, options.c_str(), nullptr, nullptr);
-  if (code != CL_SUCCESS) {
-    std::string log(16384, '\0');
-    opencl().clGetProgramBuildInfo(program, device_.device, CL_PROGRAM_BUILD_LOG, log.size() - 1, log.data(), nullptr);
-    fail("OpenCL: the compiler of {} ({} {}) rejected Convoy's kernels: {}; its log:\n{}", device_.name,
-         device_.platform_name, device_.driver, opencl_error(code), log.c_str());
-  }
-  keep(program, key);
-  return program;
-}
-
-// A cached program that is unusable for any reason is built from source again.
-cl_program ClContext::cached_program(const std::string& key, const std::string& options) {
-  const std::optional<std::string> kept = DiskCache(cache_folder("opencl")).recall(key);
-  if (!kept) return nullptr;
-  const auto* binary = reinterpret_cast<const unsigned char*>(kept->data());
-  const std::size_t size = kept->size();
-  cl_int status = CL_SUCCESS;
-  cl_int code = CL_SUCCESS;
-  const cl_program program =
-      opencl().clCreateProgramWithBinary(context_, 1, &device_.device, &size, &binary, &status, &code);
-  if (code != CL_SUCCESS || status != CL_SUCCESS) return nullptr;
-  if (opencl().clBuildProgram(program, 1, &device_.device, options.c_str(), nullptr, nullptr) != CL_SUCCESS) {
-    opencl().clReleaseProgram(program);
-    return nullptr;
-  }
-  programs_.push_back(program);
-  return program;
-}
-
-void ClContext::keep(cl_program program, const std::string& key) const {
-  std::size_t size = 0;
-  if (opencl().clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) != CL_SUCCESS ||
-      size == 0) {
-    return;
-  }
-  std::string binary(size, '\0');
-  auto* to = reinterpret_cast<unsigned char*>(binary.data());
-  if (opencl().clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(to), &to, nullptr) == CL_SUCCESS) {
-    DiskCache(cache_folder("opencl")).remember(key, binary);
-  }
 }
 
 }  // namespace convoy

@@ -2,6 +2,7 @@
 // not answer is lost (DeviceLost).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -49,10 +50,22 @@ class ClBuffer {
 /// Numbers of work-items in three dimensions.
 using ClRange = std::array<std::size_t, 3>;
 
-/// The measured speed of a kernel.
+/// What is known of a kernel's speed: the time of one launch, from which the times of others are predicted.
 struct ClTiming {
   std::string kernel;
-  double seconds_per_item = 0.0;  ///< the last measurement; 0 before the first launch
+  double items = 0.0;    ///< work-items of this launch; 0 before the first one
+  double seconds = 0.0;  ///< its time
+
+  /// Returns the time that a launch takes at most. Fewer work-items may take as long, because a GPU computes them at the
+  /// same time.
+  double predict(double count) const { return seconds * std::max(1.0, count / items); }
+  /// Takes note of a launch. Short launches tell little of long ones, because most of their time is that of starting, so
+  /// they replace only a launch that took longer than `longest`, in seconds.
+  void learn(double count, double taken, double longest) {
+    if (2.0 * count < items && seconds <= longest) return;
+    items = count;
+    seconds = taken;
+  }
 };
 
 /// A kernel of a program.
@@ -67,6 +80,17 @@ struct ClKernel {
   }
 };
 
+/// What a device was asked to do since its context was made.
+struct ClCounts {
+  std::size_t launches = 0;       ///< launches of kernels; a range that is cut counts once for each piece
+  std::size_t groups = 0;         ///< work-groups of all launches
+  std::size_t waits = 0;          ///< times that the host waited for the device
+  std::size_t built = 0;          ///< programs compiled from source
+  std::size_t loaded = 0;         ///< programs compiled in an earlier run
+  std::size_t bytes_read = 0;     ///< copied to the host
+  std::size_t bytes_written = 0;  ///< copied from the host
+};
+
 /// The methods of convolution: Convoy's own direct kernels; matrix products by CLBlast; or, pass by pass, the faster of
 /// the two.
 enum class ClConvolutions { direct, products, faster };
@@ -75,7 +99,8 @@ enum class ClConvolutions { direct, products, faster };
 struct ClSettings {
   std::optional<bool> processor;      ///< treat the device as a processor, or as a GPU; unset: as the driver reports it
   std::optional<bool> shares_memory;  ///< treat its memory as the host's, or not; unset: as the driver reports it
-  std::size_t group = 0;              ///< work-items of a work-group; 0: one on processors, up to 64 elsewhere
+  /// Work-items of a work-group, in one dimension; 0: one on processors, elsewhere up to 64 in three dimensions.
+  std::size_t group = 0;
   ClConvolutions convolutions = ClConvolutions::faster;
   std::optional<bool> images;  ///< direct convolutions read images, or buffers; unset: the faster of them on a GPU
   bool half = false;           ///< convolutions read maps and weights in 16 bits
@@ -105,6 +130,7 @@ class ClContext {
     return (operations_ & kAll) == kAll;
   }
   const ClSettings& settings() const { return settings_; }
+  const ClCounts& counts() const { return counts_; }
 
   /// Returns the bytes of all existing buffers.
   std::size_t allocated() const { return allocated_; }
@@ -175,11 +201,12 @@ class ClContext {
   void* borrow(const ClBuffer& buffer, std::size_t offset, std::size_t bytes, cl_map_flags why);
   void give_back(const ClBuffer& buffer, void* memory);
   void fill_with_zeros(const ClBuffer& buffer);
-  std::size_t group_of(const ClKernel& kernel, const ClRange& range) const;
+  ClRange group_of(const ClKernel& kernel, const ClRange& range) const;
   void enqueue(const ClKernel& kernel, ClRange first, const ClRange& range);
   void enqueue_pieces(const ClKernel& kernel, const ClRange& first, const ClRange& range);
   void enqueue_piece(const ClKernel& kernel, const ClRange& first, const ClRange& range);
   void wait_for_last();
+  void lose_if_stuck(std::size_t& oldest);
   void collect(const Pending& pending);
   cl_int status_of(const Pending& pending);
   [[noreturn]] void lose(const std::string& why);
@@ -198,7 +225,9 @@ class ClContext {
   bool shares_memory_ = false;          ///< whether its memory is the host's
   std::size_t largest_buffer_ = 0;
   std::size_t most_texels_ = 0;  ///< the most texels of an image
+  ClRange most_items_{};         ///< the most work-items of a work-group in each dimension
   std::size_t allocated_ = 0;
+  ClCounts counts_;
   cl_context context_ = nullptr;
   cl_command_queue queue_ = nullptr;
   std::vector<cl_program> programs_;

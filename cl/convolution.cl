@@ -1,48 +1,9 @@
-// Convolutions of packed maps (layers.cl). The source is compiled for one geometry and one device, with the macros
-//   KERNEL_H, KERNEL_W, STRIDE_H, STRIDE_W  geometry of the convolution
-//   WIDTH            columns in one vector
-//   FILTERS          filters that a work-item of `convolve` computes
-//   GRADIENT_FILTERS, GRADIENT_TAPS  weights whose gradients a work-item of `filter_gradient` computes together
-//   GRADIENT_BLOCKS  blocks of GRADIENT_TAPS taps that it computes one after another
-//   BY_FILTERS       defined where vectors of `filter_gradient` run over filters instead of columns; GRADIENT_FILTERS
-//                    is then a multiple of WIDTH, and GRADIENT_TAPS a multiple of KERNEL_W
-//   FMA              defined where the device has fused multiply-add
-//   HALF             defined where the packed input and the weights are in 16 bits; sums and gradients are in 32
-//   IMAGES           defined where `convolve` reads input and weights as images: WIDTH is 4, and rows, planes and
-//                    FILTERS are multiples of 4
-//   POOL             defined where `convolve` also computes the maxima of 2 x 2 places, without padding; an odd last
-//                    row or column is dropped
-// Sums run in a fixed order, so that the same shard gives the same bits.
-
-#ifdef HALF
-#define STORED half
-#define LOAD_STORED JOIN(vload_half, WIDTH)
-#define WEIGHT(at, weights) vload_half(at, weights)
-#else
-#define STORED float
-#define LOAD_STORED LOAD
-#define WEIGHT(at, weights) (weights)[at]
-#endif
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-#define VECTOR JOIN(float, WIDTH)
-#define LOAD JOIN(vload, WIDTH)
-#define STORE JOIN(vstore, WIDTH)
-#ifdef FMA
-#define MULTIPLY_ADD(a, b, c) fma(a, b, c)
-#else
-#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
-#endif
-
-// Prefetches a cache line into a processor's first-level cache with its compiler's builtin, because OpenCL's own
-// prefetch does nothing there.
-#define ASK_FOR(address)
-#if defined(PROCESSOR) && defined(__has_builtin)
-#if __has_builtin(__builtin_prefetch)
-#undef ASK_FOR
-#define ASK_FOR(address) __builtin_prefetch((const void*)(size_t)(address), 0, 3)
-#endif
-#endif
+// Convolutions of packed maps. vectors.cl, which is put in front of this file, has the common macros; others are
+//   FILTERS          filters that a work-item computes
+//   IMAGES           defined where input and weights are read as images: WIDTH is 4, and rows, planes and FILTERS are
+//                    multiples of 4
+//   POOL             defined where the kernel also computes the maxima of 2 x 2 places, without padding; an odd last row
+//                    or column is dropped
 
 #ifdef IMAGES
 // A texel has four values. Some GPUs (Adreno) have a cache that only images use.
@@ -71,14 +32,6 @@ VECTOR activate(int activation, VECTOR value) {
     case 3: return tanh(value);
     default: return value;
   }
-}
-
-float total(VECTOR values) {
-  float part[WIDTH];
-  STORE(values, 0, part);
-  float sum = 0.0f;
-  for (int i = 0; i < WIDTH; ++i) sum += part[i];
-  return sum;
 }
 
 // Stores one vector of an output map, clipped at the map's right border.

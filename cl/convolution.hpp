@@ -1,4 +1,5 @@
-// The three passes of a convolution on an OpenCL device, computed directly or by matrix products.
+// The three passes of a convolution on an OpenCL device, computed directly or by matrix products; and of stages of
+// other kinds.
 #pragma once
 
 #include "cl/shared.hpp"
@@ -32,6 +33,11 @@ std::unique_ptr<ClConvolution> make_direct_convolution(ClShared& shared, const S
 
 /// Returns a grouped convolution (grouped.cl). The shard may have any of the filters.
 std::unique_ptr<ClConvolution> make_grouped_convolution(ClShared& shared, const ShardSpec& spec);
+
+/// Returns the operation of a stage of another kind, which has no weights and ignores weights, biases and activations
+/// (channels.cl). The shard may have any of the channels. `input_gradient` must be zero for channels that the shard does
+/// not read.
+std::unique_ptr<ClConvolution> make_cl_weightless(ClShared& shared, const ShardSpec& spec);
 
 /// Returns a convolution by CLBlast's matrix products, with kernels of Convoy's own around them (layers.cl). Throws
 /// Error where CLBlast is missing.

@@ -9,18 +9,10 @@
 namespace convoy {
 namespace {
 
-ClTile tile_for(ClShared& shared, const ShardSpec& spec, bool images, bool pools) {
-  // From this many taps on, vectors of filters save a processor more than transposing the gradient costs (measured on
-  // PoCL).
-  constexpr int kManyTaps = 256;
-  const Convolution& conv = spec.stage.conv;
+ClTile tile_for(const ClShared& shared, const ShardSpec& spec, bool images, bool pools) {
   ClTile tile = shared.tile_for(spec.filters.count, images);
   tile.half = shared.context.settings().half;
   tile.pools = pools;
-  const bool many = spec.stage.channels * conv.kernel_h * conv.kernel_w >= kManyTaps;
-  if (shared.context.is_processor() && !tile.half && many) {
-    tile.take_gradient_by_filters(spec.filters.count, conv.kernel_w);
-  }
   return tile;
 }
 
@@ -96,7 +88,7 @@ DirectConvolution::DirectConvolution(ClShared& shared, const ShardSpec& spec, bo
       taps_(spec.stage.conv.kernel_h * spec.stage.conv.kernel_w),
       places_(places),
       kernels_(shared.convolution(spec.stage.conv, tile_for(shared, spec, images, places != nullptr))),
-      filter_gradient_(shared, spec, kernels_) {
+      filter_gradient_(shared, spec) {
   const std::string what = fmt::format("stage {}: ", spec.stage.name);
   const auto packed_bytes = [&](const ConvolutionKernels& kernels, int outer, int inner) {
     return static_cast<std::size_t>(round_up(outer, kernels.tile.filters)) * inner * taps_ *

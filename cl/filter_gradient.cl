@@ -1,4 +1,8 @@
-// Filter gradients of packed maps. The macros are those of convolution.cl, which is put in front of this file.
+// Filter gradients of packed maps. vectors.cl, which is put in front of this file, has the common macros; others are
+//   GRADIENT_FILTERS, GRADIENT_TAPS  weights whose gradients a work-item computes together
+//   GRADIENT_BLOCKS  blocks of GRADIENT_TAPS taps that it computes one after another
+//   BY_FILTERS       defined where vectors run over filters instead of columns; GRADIENT_FILTERS is then a multiple of
+//                    WIDTH, and GRADIENT_TAPS a multiple of KERNEL_W
 
 // Without BY_FILTERS, vectors run over the output's columns of one filter and are multiplied by vectors of the input.
 // With BY_FILTERS, vectors run over filters at one place of the output and are multiplied by single input values (32
@@ -45,6 +49,14 @@ kernel void side_by_side(global const float* restrict gradient, global float* re
   }
 }
 #endif
+
+float total(VECTOR values) {
+  float part[WIDTH];
+  STORE(values, 0, part);
+  float sum = 0.0f;
+  for (int i = 0; i < WIDTH; ++i) sum += part[i];
+  return sum;
+}
 
 // Writes the sum of a vector, which belongs to one tap, to its filter or to each of its filters.
 void put_sum(VECTOR sum, global float* sums, int v, int filters, int taps) {

@@ -6,17 +6,34 @@
 
 namespace convoy {
 
-ClFilterGradient::ClFilterGradient(ClShared& shared, const ShardSpec& spec, const ConvolutionKernels& kernels)
+namespace {
+
+ClGradientTile gradient_tile_for(const ClShared& shared, const ShardSpec& spec) {
+  // From this many taps on, vectors of filters save a processor more than transposing the gradient costs (measured on
+  // PoCL).
+  constexpr int kManyTaps = 256;
+  const Convolution& conv = spec.stage.conv;
+  const bool processor = shared.context.is_processor();
+  ClGradientTile tile{
+      .width = shared.vector_width, .blocks = processor ? 5 : 1, .half = shared.context.settings().half};
+  const bool many = spec.stage.channels * conv.kernel_h * conv.kernel_w >= kManyTaps;
+  if (processor && !tile.half && many) tile.take_vectors_of_filters(spec.filters.count, conv.kernel_w);
+  return tile;
+}
+
+}  // namespace
+
+ClFilterGradient::ClFilterGradient(ClShared& shared, const ShardSpec& spec)
     : shared_(shared),
       in_(input_shape(spec.stage, spec.batch)),
       out_(conv_shape(spec.stage, spec.batch, spec.filters.count)),
       kernel_h_(spec.stage.conv.kernel_h),
       kernel_w_(spec.stage.conv.kernel_w),
-      kernels_(kernels) {
+      kernels_(shared.filter_gradient(spec.stage.conv, gradient_tile_for(shared, spec))) {
   const std::string what = fmt::format("stage {}: ", spec.stage.name);
-  const ClTile& tile = kernels_.tile;
-  if (tile.gradient_by_filters) {
-    const std::size_t filters = static_cast<std::size_t>(filter_blocks()) * tile.gradient_filters;
+  const ClGradientTile& tile = kernels_.tile;
+  if (tile.by_filters) {
+    const std::size_t filters = static_cast<std::size_t>(filter_blocks()) * tile.filters;
     const std::size_t places = static_cast<std::size_t>(out_.n) * out_.h * out_.w;
     side_by_side_ = shared.context.allocate(filters * places * sizeof(float), what + "gradient");
   } else if (out_.w % tile.width != 0) {
@@ -27,9 +44,7 @@ ClFilterGradient::ClFilterGradient(ClShared& shared, const ShardSpec& spec, cons
   make_slices(what);
 }
 
-int ClFilterGradient::tap_groups() const {
-  return blocks(taps(), kernels_.tile.gradient_taps * kernels_.tile.gradient_blocks);
-}
+int ClFilterGradient::tap_groups() const { return blocks(taps(), kernels_.tile.taps * kernels_.tile.blocks); }
 
 void ClFilterGradient::make_slices(const std::string& what) {
   // There are enough work-items for the device; the batch is sliced only where the weights alone give too few.
@@ -45,7 +60,7 @@ void ClFilterGradient::compute(const PackedMaps& input, const ClBuffer& gradient
   const ClBuffer& sums = slices_ > 1 ? weight_slices_ : weight_gradient;
   const ClRange range{static_cast<std::size_t>(tap_groups()), static_cast<std::size_t>(filter_blocks()),
                       static_cast<std::size_t>(slices_)};
-  const int chunk = kernels_.tile.gradient_chunk(static_cast<std::size_t>(out_.h) * laid.columns);
+  const int chunk = kernels_.tile.chunk(static_cast<std::size_t>(out_.h) * laid.columns);
   shared_.context.launch(kernels_.filter_gradient, range, input.buffer(), laid.gradient, sums, out_.n, slices_, chunk,
                          in_.c, input.plane(), input.row(), input.phase(), out_.c, out_.h, out_.w, laid.sample,
                          laid.filter, laid.row);
@@ -58,13 +73,12 @@ void ClFilterGradient::compute(const PackedMaps& input, const ClBuffer& gradient
 ClFilterGradient::Laid ClFilterGradient::lay(const ClBuffer& gradient) {
   const auto places = static_cast<cl_ulong>(out_.h) * static_cast<cl_ulong>(out_.w);
   const auto samples = static_cast<cl_ulong>(out_.n);
-  if (kernels_.tile.gradient_by_filters) {
-    const auto filters = static_cast<cl_ulong>(kernels_.tile.gradient_filters);
+  if (kernels_.tile.by_filters) {
+    const auto filters = static_cast<cl_ulong>(kernels_.tile.filters);
     shared_.context.launch(kernels_.side_by_side,
                            {1, static_cast<std::size_t>(filter_blocks()), static_cast<std::size_t>(out_.n)}, gradient,
                            side_by_side_, out_.n, out_.c, out_.h * out_.w);
-    return {side_by_side_, out_.w, places * filters, places * filters * samples,
-            out_.w * kernels_.tile.gradient_filters};
+    return {side_by_side_, out_.w, places * filters, places * filters * samples, out_.w * kernels_.tile.filters};
   }
   if (!padded_) return {gradient, out_.w, places * static_cast<cl_ulong>(out_.c), places, out_.w};
   padded_->fill(shared_, gradient, {0, out_.n});

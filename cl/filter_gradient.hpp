@@ -9,8 +9,8 @@ namespace convoy {
 /// columns or, where the tile says so, over filters; in the second case the gradient is transposed first.
 class ClFilterGradient {
  public:
-  /// `kernels` are those of the convolution's forward pass. Throws Error where the device has too little memory.
-  ClFilterGradient(ClShared& shared, const ShardSpec& spec, const ConvolutionKernels& kernels);
+  /// Throws Error where the device has too little memory.
+  ClFilterGradient(ClShared& shared, const ShardSpec& spec);
 
   /// `input` is the batch, packed for the forward pass; `gradient` is with respect to the convolution's output.
   void compute(const PackedMaps& input, const ClBuffer& gradient, const ClBuffer& weight_gradient);
@@ -28,7 +28,7 @@ class ClFilterGradient {
 
   int taps() const { return in_.c * kernel_h_ * kernel_w_; }
   int tap_groups() const;
-  int filter_blocks() const { return blocks(out_.c, kernels_.tile.gradient_filters); }
+  int filter_blocks() const { return blocks(out_.c, kernels_.tile.filters); }
   void make_slices(const std::string& what);
   /// Returns the gradient in the layout that the kernel reads.
   Laid lay(const ClBuffer& gradient);
@@ -38,7 +38,7 @@ class ClFilterGradient {
   Shape out_;
   int kernel_h_;
   int kernel_w_;
-  ConvolutionKernels kernels_;
+  FilterGradientKernels kernels_;
   std::optional<PackedMaps> padded_;  ///< padded copy of the gradient, where its rows are not whole vectors
   ClBuffer side_by_side_;             ///< transposed copy of the gradient, for vectors of filters
   int slices_ = 1;                    ///< slices of the batch

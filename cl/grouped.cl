@@ -1,5 +1,5 @@
 // Convolutions in many groups, such as depthwise ones, of plain maps. Where a filter reads few channels, filters have
-// little input to share, so a work-item loads its own. The source follows layers.cl.
+// little input to share, so a work-item loads its own. The source follows maps.cl.
 
 // The filters of the shard begin at first_filter of the stage. The input has all channels of the stage.
 #define GEOMETRY                                                                                                    \

@@ -13,6 +13,13 @@ std::string common_options(const ClContext& context) {
   return context.is_processor() ? "-cl-std=CL1.2 -DPROCESSOR" : "-cl-std=CL1.2";
 }
 
+/// Returns the options of vectors.cl.
+std::string vector_options(const ClContext& context, const Convolution& geometry, int width, bool half) {
+  return fmt::format("{} -DKERNEL_H={} -DKERNEL_W={} -DSTRIDE_H={} -DSTRIDE_W={} -DWIDTH={}{}{}",
+                     common_options(context), geometry.kernel_h, geometry.kernel_w, geometry.stride_h,
+                     geometry.stride_w, width, context.has_fma() ? " -DFMA" : "", half ? " -DHALF" : "");
+}
+
 std::string over_maps(const char* source) { return std::string(kMapsSource) + source; }
 
 }  // namespace
@@ -26,7 +33,7 @@ LayerKernels::LayerKernels(ClContext& context) {
                                                               {"multiply_by_points", &multiply_by_points},
                                                               {"sum_products", &sum_products},
                                                               {"add", &add},
-                                                              {"copy", &copy},
+                                                              {"take_channels", &take_channels},
                                                               {"max_pool", &max_pool},
                                                               {"max_pool_gradient", &max_pool_gradient},
                                                               {"average_pool", &average_pool},
@@ -68,8 +75,21 @@ NormKernels::NormKernels(ClContext& context) {
   norm_gradient = built[4];
 }
 
+ChannelKernels::ChannelKernels(ClContext& context) {
+  const std::vector<ClKernel> built =
+      context.build(over_maps(kChannelsSource), common_options(context),
+                    {"shuffle_channels", "normalise_response", "response_parts", "response_gradient"});
+  shuffle_channels = built[0];
+  normalise_response = built[1];
+  response_parts = built[2];
+  response_gradient = built[3];
+}
+
+DropoutKernels::DropoutKernels(ClContext& context)
+    : drop_out(context.build(over_maps(kDropoutSource), common_options(context), {"drop_out"}).front()) {}
+
 ColumnKernels::ColumnKernels(ClContext& context) {
-  const std::vector<ClKernel> built = context.build(over_maps(kLayersSource), common_options(context),
+  const std::vector<ClKernel> built = context.build(over_maps(kColumnsSource), common_options(context),
                                                     {"to_columns", "from_columns", "from_channels", "to_channels"});
   to_columns = built[0];
   from_columns = built[1];
@@ -79,7 +99,7 @@ ColumnKernels::ColumnKernels(ClContext& context) {
 
 GroupedKernels::GroupedKernels(ClContext& context) {
   const std::vector<ClKernel> built =
-      context.build(over_maps(kLayersSource) + kGroupedSource, common_options(context),
+      context.build(over_maps(kGroupedSource), common_options(context),
                     {"grouped_convolve", "grouped_input_gradient", "grouped_filter_gradient"});
   convolve = built[0];
   input_gradient = built[1];
@@ -104,8 +124,8 @@ int filters_of_tile(int filters, bool images) {
   return std::ranges::min(kTiles, {}, cost).first;
 }
 
-void ClTile::take_gradient_by_filters(int count, int kernel_w) {
-  gradient_by_filters = true;
+void ClGradientTile::take_vectors_of_filters(int count, int kernel_w) {
+  by_filters = true;
   // The limits assume 32 or 16 vector registers; the costs are as in filters_of_tile.
   const int sums = width >= 16 ? 24 : 12;
   constexpr std::array<std::pair<int, double>, 3> kVectors{{{1, 1.05}, {2, 1.0}, {3, 1.0}}};
@@ -116,37 +136,42 @@ void ClTile::take_gradient_by_filters(int count, int kernel_w) {
     return tiles * size * vectors.second;
   };
   const int vectors = std::ranges::min(kVectors, {}, cost).first;
-  gradient_filters = vectors * width;
-  gradient_taps = std::max(1, sums / (vectors * kernel_w)) * kernel_w;
+  filters = vectors * width;
+  taps = std::max(1, sums / (vectors * kernel_w)) * kernel_w;
 }
 
-int ClTile::gradient_chunk(std::size_t plane) const {
+int ClGradientTile::chunk(std::size_t plane) const {
   constexpr std::size_t kCache = 24 << 10;  // three quarters of a small first-level data cache, in bytes
-  const std::size_t sample = static_cast<std::size_t>(gradient_filters) * plane * sizeof(float);
+  const std::size_t sample = static_cast<std::size_t>(filters) * plane * sizeof(float);
   return static_cast<int>(std::max<std::size_t>(1, kCache / sample));
 }
 
 ConvolutionKernels::ConvolutionKernels(ClContext& context, const ClTile& tile_of_item, const Convolution& geometry)
     : tile(tile_of_item) {
-  const std::string options = fmt::format(
-      "{} -DKERNEL_H={} -DKERNEL_W={} -DSTRIDE_H={} -DSTRIDE_W={} -DWIDTH={} -DFILTERS={} -DGRADIENT_FILTERS={} "
-      "-DGRADIENT_TAPS={} -DGRADIENT_BLOCKS={}{}{}{}{}{}",
-      common_options(context), geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile.width,
-      tile.filters, tile.gradient_filters, tile.gradient_taps, tile.gradient_blocks,
-      tile.gradient_by_filters ? " -DBY_FILTERS" : "", context.has_fma() ? " -DFMA" : "", tile.half ? " -DHALF" : "",
-      tile.images ? " -DIMAGES" : "", tile.pools ? " -DPOOL" : "");
-  std::vector<std::string> names{"convolve", "filter_gradient"};
-  if (tile.gradient_by_filters) names.emplace_back("side_by_side");
-  const std::vector<ClKernel> built =
-      context.build(std::string(kConvolutionSource) + kFilterGradientSource, options, names);
-  convolve = built[0];
-  filter_gradient = built[1];
-  if (tile.gradient_by_filters) side_by_side = built[2];
+  const std::string options =
+      vector_options(context, geometry, tile.width, tile.half) +
+      fmt::format(" -DFILTERS={}{}{}", tile.filters, tile.images ? " -DIMAGES" : "", tile.pools ? " -DPOOL" : "");
+  convolve = context.build(std::string(kVectorsSource) + kConvolutionSource, options, {"convolve"}).front();
 }
 
-ConvolutionKernels ConvolutionKernels::timed_apart() const {
-  ConvolutionKernels copy = *this;
-  for (ClKernel* kernel : {&copy.convolve, &copy.filter_gradient}) *kernel = kernel->timed_apart();
+FilterGradientKernels::FilterGradientKernels(ClContext& context, const ClGradientTile& tile_of_item,
+                                             const Convolution& geometry)
+    : tile(tile_of_item) {
+  const std::string options = vector_options(context, geometry, tile.width, tile.half) +
+                              fmt::format(" -DGRADIENT_FILTERS={} -DGRADIENT_TAPS={} -DGRADIENT_BLOCKS={}{}",
+                                          tile.filters, tile.taps, tile.blocks, tile.by_filters ? " -DBY_FILTERS" : "");
+  std::vector<std::string> names{"filter_gradient"};
+  if (tile.by_filters) names.emplace_back("side_by_side");
+  const std::vector<ClKernel> built =
+      context.build(std::string(kVectorsSource) + kFilterGradientSource, options, names);
+  filter_gradient = built[0];
+  if (tile.by_filters) side_by_side = built[1];
+}
+
+FilterGradientKernels FilterGradientKernels::timed_apart() const {
+  FilterGradientKernels copy = *this;
+  copy.filter_gradient = filter_gradient.timed_apart();
+  if (tile.by_filters) copy.side_by_side = side_by_side.timed_apart();
   return copy;
 }
 

@@ -1,7 +1,6 @@
 #include "cl/layers.hpp"
 
 #include "kernels/host/activation.hpp"
-#include "kernels/host/dropout.hpp"
 
 namespace convoy {
 
@@ -16,8 +15,8 @@ class ClActivation : public ClLayer {
         activation_(code_of(activation)),
         slope_(activation.alpha),
         input_(input),
-        input_gradient_(shared.context, input.shape(), what) {
-    if (!fused) own_output_ = std::make_unique<ClTensor>(shared.context, input.shape(), what);
+        input_gradient_(shared, input.shape(), what) {
+    if (!fused) own_output_ = std::make_unique<ClTensor>(shared, input.shape(), what);
   }
 
   void forward(const Pass&, SampleRange samples) override {
@@ -51,8 +50,8 @@ class ClApartActivation : public ClLayer {
         activation_(activation),
         kernels_(shared.activation_kernels(code_of(activation))),
         input_(input),
-        output_(shared.context, input.shape(), what),
-        input_gradient_(shared.context, input.shape(), what) {}
+        output_(shared, input.shape(), what),
+        input_gradient_(shared, input.shape(), what) {}
 
   void forward(const Pass&, SampleRange samples) override {
     const Shape shape = input_.shape();
@@ -77,28 +76,35 @@ class ClApartActivation : public ClLayer {
   ClTensor input_gradient_;
 };
 
-void find_max_pool_gradient(ClShared& shared, const Pooling& p, const Shape& in, const Shape& out, SampleRange samples,
-                            const ClBuffer& gradient, const ClBuffer& places, const ClBuffer& input_gradient) {
-  shared.launch_over_maps(shared.layers.max_pool_gradient, in, samples, gradient, places, input_gradient, in.h, in.w,
-                          out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left);
+void find_max_pool_gradient(ClShared& shared, const ClKernel& kernel, const Pooling& p, const Shape& in,
+                            const Shape& out, SampleRange samples, const ClBuffer& gradient, const ClBuffer& places,
+                            const ClBuffer& input_gradient) {
+  shared.launch_over_maps(kernel, in, samples, gradient, places, input_gradient, in.h, in.w, out.h, out.w, p.kernel_h,
+                          p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left);
 }
 
 class ClFusedPooling : public ClLayer {
  public:
   ClFusedPooling(ClShared& shared, const Pooling& pool, const Shape& from, const ClTensor& output,
                  const ClBuffer& places, const std::string& what)
-      : shared_(shared), pool_(pool), output_(output), places_(places), input_gradient_(shared.context, from, what) {}
+      : shared_(shared),
+        backward_(shared.layers.max_pool_gradient.timed_apart()),
+        pool_(pool),
+        output_(output),
+        places_(places),
+        input_gradient_(shared, from, what) {}
 
   void forward(const Pass&, SampleRange) override {}
   const ClTensor& output() const override { return output_; }
   const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
-    find_max_pool_gradient(shared_, pool_, input_gradient_.shape(), output_.shape(), samples, gradient, places_,
-                           input_gradient_.buffer());
+    find_max_pool_gradient(shared_, backward_, pool_, input_gradient_.shape(), output_.shape(), samples, gradient,
+                           places_, input_gradient_.buffer());
     return input_gradient_.buffer();
   }
 
  private:
   ClShared& shared_;
+  ClKernel backward_;
   Pooling pool_;
   const ClTensor& output_;
   const ClBuffer& places_;
@@ -112,8 +118,12 @@ class ClPooling : public ClLayer {
         pool_(pool),
         after_relu_(after_relu ? 1 : 0),
         input_(input),
-        output_(shared.context, pooled_shape(pool, input.shape()), what),
-        input_gradient_(shared.context, input.shape(), what) {
+        output_(shared, pooled_shape(pool, input.shape()), what),
+        input_gradient_(shared, input.shape(), what) {
+    const LayerKernels& layers = shared.layers;
+    const bool max = pool.kind == PoolKind::max;
+    forward_ = (max ? layers.max_pool : layers.average_pool).timed_apart();
+    backward_ = (max ? layers.max_pool_gradient : layers.average_pool_gradient).timed_apart();
     if (pool.kind == PoolKind::max) places_ = shared.context.allocate(output_.shape().size() * sizeof(cl_int), what);
   }
 
@@ -122,13 +132,12 @@ class ClPooling : public ClLayer {
     const Shape out = output_.shape();
     const Pooling& p = pool_;
     if (p.kind == PoolKind::max) {
-      shared_.launch_over_maps(shared_.layers.max_pool, out, samples, input_.buffer(), output_.buffer(), places_, in.h,
-                               in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top,
-                               p.pad.left, after_relu_);
+      shared_.launch_over_maps(forward_, out, samples, input_.buffer(), output_.buffer(), places_, in.h, in.w, out.h,
+                               out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left,
+                               after_relu_);
     } else {
-      shared_.launch_over_maps(shared_.layers.average_pool, out, samples, input_.buffer(), output_.buffer(), in.h, in.w,
-                               out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left,
-                               divisor());
+      shared_.launch_over_maps(forward_, out, samples, input_.buffer(), output_.buffer(), in.h, in.w, out.h, out.w,
+                               p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left, divisor());
     }
   }
   const ClTensor& output() const override { return output_; }
@@ -137,11 +146,10 @@ class ClPooling : public ClLayer {
     const Shape out = output_.shape();
     const Pooling& p = pool_;
     if (p.kind == PoolKind::max) {
-      find_max_pool_gradient(shared_, p, in, out, samples, gradient, places_, input_gradient_.buffer());
+      find_max_pool_gradient(shared_, backward_, p, in, out, samples, gradient, places_, input_gradient_.buffer());
     } else {
-      shared_.launch_over_maps(shared_.layers.average_pool_gradient, in, samples, gradient, input_gradient_.buffer(),
-                               in.h, in.w, out.h, out.w, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top,
-                               p.pad.left, divisor());
+      shared_.launch_over_maps(backward_, in, samples, gradient, input_gradient_.buffer(), in.h, in.w, out.h, out.w,
+                               p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad.top, p.pad.left, divisor());
     }
     return input_gradient_.buffer();
   }
@@ -151,6 +159,7 @@ class ClPooling : public ClLayer {
   int divisor() const { return pool_.kind == PoolKind::average_with_padding ? pool_.kernel_h * pool_.kernel_w : 0; }
 
   ClShared& shared_;
+  ClKernel forward_, backward_;  ///< timed apart, because the cost of a work-item depends on the window
   Pooling pool_;
   int after_relu_;
   const ClTensor& input_;
@@ -159,43 +168,45 @@ class ClPooling : public ClLayer {
   ClBuffer places_;
 };
 
-/// The host draws the mask, because its generator gives the same integers on every machine.
 class ClDropout : public ClLayer {
  public:
   ClDropout(ClShared& shared, const Dropout& dropout, const ClTensor& input, const Origin& origin,
             const std::string& what)
       : shared_(shared),
+        kernels_(shared.dropout_kernels()),
         dropout_(dropout),
         origin_(origin),
         input_(input),
-        mask_(input.shape()),
-        factors_(shared.context, input.shape(), what),
-        output_(shared.context, input.shape(), what),
-        input_gradient_(shared.context, input.shape(), what) {}
+        output_(shared, input.shape(), what),
+        input_gradient_(shared, input.shape(), what) {}
 
   void forward(const Pass& pass, SampleRange samples) override {
-    draw_dropout_mask(dropout_, pass, origin_, samples, mask_);
-    factors_.write(samples, mask_.samples(samples.first, samples.count));
-    multiply(input_.buffer(), output_.buffer(), samples);
+    seed_ = pass.seed;
+    if (pass.training) return drop_out(input_.buffer(), output_.buffer(), samples);
+    shared_.copy_maps(input_.buffer(), output_.buffer(), input_.shape(), samples);
   }
   const ClTensor& output() const override { return output_; }
+  /// Draws the mask of the last forward again.
   const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
-    multiply(gradient, input_gradient_.buffer(), samples);
+    drop_out(gradient, input_gradient_.buffer(), samples);
     return input_gradient_.buffer();
   }
 
  private:
-  void multiply(const ClBuffer& from, const ClBuffer& to, SampleRange samples) {
+  void drop_out(const ClBuffer& from, const ClBuffer& to, SampleRange samples) {
     const Shape shape = input_.shape();
-    shared_.launch_over_maps(shared_.layers.multiply, shape, samples, from, factors_.buffer(), to, shape.h, shape.w);
+    shared_.launch_over_maps(kernels_.drop_out, shape, samples, from, to, shape.c, shape.h, shape.w,
+                             static_cast<cl_uint>(seed_), static_cast<cl_uint>(seed_ >> 32), dropout_.stream,
+                             dropout_.rate, 1.0F / (1.0F - dropout_.rate), origin_.first_filter, origin_.first_sample,
+                             origin_.micro_batch, origin_.whole_micro_batch);
   }
 
   ClShared& shared_;
+  DropoutKernels kernels_;
   Dropout dropout_;
   Origin origin_;
   const ClTensor& input_;
-  Tensor mask_;
-  ClTensor factors_;
+  std::uint64_t seed_ = 0;  ///< of the last forward
   ClTensor output_;
   ClTensor input_gradient_;
 };
@@ -203,10 +214,7 @@ class ClDropout : public ClLayer {
 class ClAddition : public ClJoin {
  public:
   ClAddition(ClShared& shared, const ClTensor& input, const std::string& what)
-      : shared_(shared),
-        input_(input),
-        output_(shared.context, input.shape(), what),
-        gradient_(shared.context, input.shape(), what) {}
+      : shared_(shared), input_(input), output_(shared, input.shape(), what), gradient_(shared, input.shape(), what) {}
 
   void connect(const ClTensor& added) override { added_ = &added; }
   void forward(const Pass&, SampleRange samples) override {
@@ -217,8 +225,7 @@ class ClAddition : public ClJoin {
   }
   const ClTensor& output() const override { return output_; }
   const ClBuffer& backward(const ClBuffer& gradient, SampleRange samples) override {
-    const Shape shape = input_.shape();
-    shared_.launch_over_maps(shared_.layers.copy, shape, samples, gradient, gradient_.buffer(), shape.h, shape.w);
+    shared_.copy_maps(gradient, gradient_.buffer(), input_.shape(), samples);
     return gradient_.buffer();
   }
   /// The gradient is the same for both addends.
@@ -237,11 +244,11 @@ class ClMultiplication : public ClJoin {
   ClMultiplication(ClShared& shared, const Multiply& multiply, const ClTensor& input, const std::string& what)
       : shared_(shared),
         by_points_(multiply.by_points),
+        sum_products_(shared.layers.sum_products.timed_apart()),
         input_(input),
-        output_(shared.context, input.shape(), what),
-        input_gradient_(shared.context, input.shape(), what),
-        factor_gradient_(shared.context, by_points_ ? Shape{input.shape().n, input.shape().c, 1, 1} : input.shape(),
-                         what) {}
+        output_(shared, input.shape(), what),
+        input_gradient_(shared, input.shape(), what),
+        factor_gradient_(shared, by_points_ ? Shape{input.shape().n, input.shape().c, 1, 1} : input.shape(), what) {}
 
   void connect(const ClTensor& maps) override { factors_ = &maps; }
   void forward(const Pass&, SampleRange samples) override {
@@ -254,8 +261,8 @@ class ClMultiplication : public ClJoin {
     multiply(gradient, *factors_, input_gradient_, samples);
     if (by_points_) {
       // A work-item sums a map.
-      shared_.launch_over_maps(shared_.layers.sum_products, factor_gradient_.shape(), samples, gradient,
-                               input_.buffer(), factor_gradient_.buffer(), shape.h * shape.w);
+      shared_.launch_over_maps(sum_products_, factor_gradient_.shape(), samples, gradient, input_.buffer(),
+                               factor_gradient_.buffer(), shape.h * shape.w);
     } else {
       multiply(gradient, input_, factor_gradient_, samples);
     }
@@ -272,6 +279,7 @@ class ClMultiplication : public ClJoin {
 
   ClShared& shared_;
   bool by_points_;
+  ClKernel sum_products_;  ///< timed apart, because a work-item sums a map of this size
   const ClTensor& input_;
   const ClTensor* factors_ = nullptr;
   ClTensor output_;

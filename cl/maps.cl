@@ -1,5 +1,6 @@
-// Loops of kernels over maps; this file is put in front of the other sources. The third index of a work-item is a map
-// (sample and channel combined). A work-item computes the whole map on processors, and one element elsewhere.
+// Loops of kernels over maps, and activations; this file is put in front of other sources. The third index of a
+// work-item is a map (sample and channel combined). A work-item computes the whole map on processors, and one element
+// elsewhere.
 
 #ifdef PROCESSOR
 #define FOR_ROWS(y, height) for (int y = 0; y < (height); ++y)
@@ -8,3 +9,15 @@
 #define FOR_ROWS(y, height) for (int y = get_global_id(1); y < (height); y += get_global_size(1))
 #define FOR_COLUMNS(x, width) for (int x = get_global_id(0); x < (width); x += get_global_size(0))
 #endif
+
+// The activations of `convolve`, and 4, a leaky ReLU with the slope `slope`; activation.cl has the others. fmax would
+// turn NaN into 0.
+float activate(int activation, float value, float slope) {
+  switch (activation) {
+    case 1: return value < 0.0f ? 0.0f : value;
+    case 2: return 1.0f / (1.0f + exp(-value));
+    case 3: return tanh(value);
+    case 4: return value > 0.0f ? value : slope * value;
+    default: return value;
+  }
+}

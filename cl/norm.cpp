@@ -16,12 +16,12 @@ class ClBatchNorm : public ClNorm {
         layer_(layer),
         whole_batch_(settings.whole_batch),
         input_(input),
-        output_(shared.context, input.shape(), what),
-        input_gradient_(shared.context, input.shape(), what),
-        weights_(shared.context, {input.shape().c, 1}, layer.rate, settings.moments, what),
-        bias_(shared.context, {input.shape().c, 1}, layer.rate, settings.moments, what),
-        running_mean_(shared.context, {input.shape().c, 1}, 0.0F, 0, what),
-        running_variance_(shared.context, {input.shape().c, 1}, 0.0F, 0, what) {
+        output_(shared, input.shape(), what),
+        input_gradient_(shared, input.shape(), what),
+        weights_(shared, {input.shape().c, 1}, layer.rate, settings.moments, what),
+        bias_(shared, {input.shape().c, 1}, layer.rate, settings.moments, what),
+        running_mean_(shared, {input.shape().c, 1}, 0.0F, 0, what),
+        running_variance_(shared, {input.shape().c, 1}, 0.0F, 0, what) {
     const std::size_t channels = static_cast<std::size_t>(input.shape().c) * sizeof(float);
     slices_ = shared.context.allocate(channels * static_cast<std::size_t>(input.shape().n), what);
     for (ClBuffer* list : {&sums_, &squares_, &mean_, &inverse_}) *list = shared.context.allocate(channels, what);

@@ -5,7 +5,6 @@
 #include "cl/clblast.hpp"
 #include "cl/shard.hpp"
 #include "kernels/host/grouped.hpp"
-#include "kernels/host/on_host.hpp"
 
 namespace convoy {
 namespace {
@@ -24,13 +23,12 @@ class ClDevice : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   std::unique_ptr<Shard> compile(const ShardSpec& spec) override {
-    if (spec.stage.kind != StageKind::convolution) return compile_on_host(*this, spec, info_.threads);
     const int groups = groups_in(spec);
     if (spec.stage.conv.groups > 1 && groups <= kMostParts) return compile_in_parts(*this, spec, false);
     return make_cl_shard(shared_, spec);
   }
   std::unique_ptr<DeviceTensor> make_tensor(const Shape& shape) override {
-    return std::make_unique<ClTensor>(shared_.context, shape, "maps");
+    return std::make_unique<ClTensor>(shared_, shape, "maps");
   }
   void finish() override { shared_.context.finish(); }
 

@@ -17,14 +17,13 @@ class ClShard : public Shard {
   ClShard(ClShared& shared, const ShardSpec& spec);
 
   std::unique_ptr<DeviceTensor> make_input() const override {
-    return std::make_unique<ClTensor>(shared_.context, input_shape(spec_.stage, spec_.batch), what_ + "input maps");
+    return std::make_unique<ClTensor>(shared_, input_shape(spec_.stage, spec_.batch), what_ + "input maps");
   }
   std::unique_ptr<DeviceTensor> make_output_gradient() const override {
-    return std::make_unique<ClTensor>(shared_.context, last().shape(), what_ + "output gradient");
+    return std::make_unique<ClTensor>(shared_, last().shape(), what_ + "output gradient");
   }
   std::unique_ptr<DeviceTensor> make_added(std::size_t index) const override {
-    return std::make_unique<ClTensor>(shared_.context, added_.at(index)->taken_gradient().shape(),
-                                      what_ + "maps taken in");
+    return std::make_unique<ClTensor>(shared_, added_.at(index)->taken_gradient().shape(), what_ + "maps taken in");
   }
   void connect(std::size_t index, const DeviceTensor& maps) override { added_.at(index)->connect(own(maps)); }
   const DeviceTensor& added_gradient(std::size_t index) const override { return added_.at(index)->taken_gradient(); }
@@ -81,7 +80,8 @@ class ClShard : public Shard {
 
  private:
   const ClTensor& last() const { return layers_.empty() ? *maps_ : layers_.back()->output(); }
-  const ClTensor& own(const DeviceTensor& tensor) const;
+  const ClTensor& own(const DeviceTensor& tensor) const { return own_tensor(shared_, tensor); }
+  bool has_weights() const { return spec_.stage.kind == StageKind::convolution; }
   bool in_groups() const { return spec_.stage.conv.groups > 1; }
   /// Returns whether a layer is a batch norm at which the current pass stops, because shards join its statistics.
   bool joins(std::size_t layer) const { return norms_[layer] != nullptr && spec_.joins_statistics() && pass_.training; }
@@ -106,9 +106,9 @@ class ClShard : public Shard {
 
   ClShared& shared_;
   ShardSpec spec_;
-  std::string what_;  ///< "stage conv2: ", for errors
-  mutable ClParameter weights_;
-  mutable ClParameter bias_;  ///< zeros, which no update changes, where the convolution has no bias
+  std::string what_;             ///< "stage conv2: ", for errors
+  mutable ClParameter weights_;  ///< one number that is no parameter where the stage has no weights
+  mutable ClParameter bias_;     ///< zeros, which no update changes, where the convolution has no bias
   ClChoice choice_;
   std::unique_ptr<ClConvolution> direct_;    ///< null where no pass is direct
   std::unique_ptr<ClConvolution> products_;  ///< null where no pass uses matrix products
@@ -133,11 +133,11 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
     : shared_(shared),
       spec_(spec),
       what_(fmt::format("stage {}: ", spec.stage.name)),
-      weights_(shared.context, weight_shape(spec.stage, spec.filters.count), spec.stage.conv.rate, spec.stage.moments,
-               what_ + "weights"),
-      bias_(shared.context, {spec.filters.count, 1}, spec.stage.conv.bias ? spec.stage.conv.rate : 0.0F,
-            spec.stage.moments, what_ + "biases"),
-      choice_(in_groups() ? ClChoice{} : choose_convolutions(shared, spec)),
+      weights_(shared, has_weights() ? weight_shape(spec.stage, spec.filters.count) : Shape{1, 1},
+               has_weights() ? spec.stage.conv.rate : 0.0F, spec.stage.moments, what_ + "weights"),
+      bias_(shared, {spec.filters.count, 1}, spec.stage.conv.bias ? spec.stage.conv.rate : 0.0F, spec.stage.moments,
+            what_ + "biases"),
+      choice_(in_groups() || !has_weights() ? ClChoice{} : choose_convolutions(shared, spec)),
       sum_maps_(shared.layers.sum_maps.timed_apart()),
       broken_(shared.context.allocate(sizeof(float), what_ + "a number")),
       broken_on_host_(shared.context.place_for_later()) {
@@ -146,15 +146,21 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
   make_convolutions();
   if (spec.input_gradient) {
     input_gradient_ =
-        std::make_unique<ClTensor>(context, input_shape(spec.stage, spec.batch), what_ + "input gradient");
+        std::make_unique<ClTensor>(shared_, input_shape(spec.stage, spec.batch), what_ + "input gradient");
   }
-  const auto maps = static_cast<std::size_t>(spec.batch) * static_cast<std::size_t>(spec.filters.count);
-  bias_slices_ = context.allocate(maps * sizeof(float), what_ + "gradients");
+  if (has_weights()) {
+    const auto maps = static_cast<std::size_t>(spec.batch) * static_cast<std::size_t>(spec.filters.count);
+    bias_slices_ = context.allocate(maps * sizeof(float), what_ + "gradients");
+  }
   set_state(zero_state(spec.stage, spec.filters.count));
   context.finish();
 }
 
 void ClShard::make_convolutions() {
+  if (!has_weights()) {
+    direct_ = make_cl_weightless(shared_, spec_);
+    return;
+  }
   if (in_groups()) {
     direct_ = make_grouped_convolution(shared_, spec_);
     return;
@@ -168,7 +174,7 @@ void ClShard::make_layers() {
   const std::vector<ChannelLayer>& after = spec_.stage.after;
   const Shape convolved = conv_shape(spec_.stage, spec_.batch, spec_.filters.count);
   std::size_t next = 0;
-  const auto* fused = after.empty() ? nullptr : std::get_if<Activation>(&after.front());
+  const auto* fused = after.empty() || !has_weights() ? nullptr : std::get_if<Activation>(&after.front());
   if (fused != nullptr && !joins_convolutions_on_gpus(*fused)) fused = nullptr;
   if (fused != nullptr) {
     activation_ = code_of(*fused);
@@ -179,13 +185,13 @@ void ClShard::make_layers() {
   const bool max_after_relu = relu && pool != nullptr && pool->kind == PoolKind::max;
   // The gradient needs only pooled maps and places, so the maps themselves are not kept.
   const bool fits = (fused == nullptr || relu) && pool != nullptr && *pool == kFusedPooling;
-  if (fits && !choice_.forward && !in_groups()) {
-    maps_ = std::make_unique<ClTensor>(shared_.context, pooled_shape(*pool, convolved), what_ + "maps");
+  if (fits && !choice_.forward && !in_groups() && has_weights()) {
+    maps_ = std::make_unique<ClTensor>(shared_, pooled_shape(*pool, convolved), what_ + "maps");
     places_ = shared_.context.allocate(maps_->shape().size() * sizeof(cl_int), what_ + "maps");
     layers_.push_back(make_cl_fused_pooling(shared_, *pool, convolved, *maps_, places_, what_ + "maps"));
     ++next;
   } else {
-    maps_ = std::make_unique<ClTensor>(shared_.context, convolved, what_ + "maps");
+    maps_ = std::make_unique<ClTensor>(shared_, convolved, what_ + "maps");
     if (fused != nullptr && !max_after_relu) {
       layers_.push_back(make_cl_fused_activation(shared_, *fused, *maps_, what_ + "maps"));
     }
@@ -212,12 +218,6 @@ void ClShard::make_layers() {
         make_cl_layer(shared_, after[i], last(), origin_of(spec_), max_after_relu && i == 1, what_ + "maps"));
   }
   norms_.resize(layers_.size());
-}
-
-const ClTensor& ClShard::own(const DeviceTensor& tensor) const {
-  const auto* ours = dynamic_cast<const ClTensor*>(&tensor);
-  invariant(ours != nullptr && &ours->context() == &shared_.context, "the tensor belongs to this device");
-  return *ours;
 }
 
 const DeviceTensor& ClShard::forward(const DeviceTensor& input, const Pass& pass, SampleRange samples) {
@@ -259,7 +259,8 @@ void ClShard::backward_filters() {
 }
 
 std::vector<ClParameter*> ClShard::parameters() const {
-  std::vector<ClParameter*> all{&weights_};
+  std::vector<ClParameter*> all;
+  if (has_weights()) all.push_back(&weights_);
   if (spec_.stage.conv.bias) all.push_back(&bias_);
   for (const auto& layer : layers_) {
     for (ClParameter* each : layer->parameters()) all.push_back(each);

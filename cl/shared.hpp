@@ -32,16 +32,25 @@ class ClScratch {
   ClBuffer buffer_;
 };
 
+/// A run of channels of maps: the number of channels of the maps, and the first channel of the run.
+struct ClChannels {
+  int all;
+  int first;
+};
+
 /// Resources that a device's shards share.
 struct ClShared {
   ClContext context;
   LayerKernels layers;
   int units;  ///< compute units; on a processor its cores
   int vector_width = 4;
-  std::map<std::tuple<int, int, int, int, ClTile>, ConvolutionKernels> convolutions;  ///< by geometry
+  std::map<std::tuple<int, int, int, int, ClTile>, ConvolutionKernels> convolutions;                 ///< by geometry
+  std::map<std::tuple<int, int, int, int, ClGradientTile>, FilterGradientKernels> filter_gradients;  ///< by geometry
   std::optional<ColumnKernels> columns;
   std::optional<GroupedKernels> grouped;
   std::optional<NormKernels> norms;
+  std::optional<ChannelKernels> channels;
+  std::optional<DropoutKernels> dropouts;
   std::map<int, ActivationKernels> activations;  ///< by code_of
   ClScratch column_scratch;
   ClScratch channel_scratch;
@@ -58,16 +67,13 @@ struct ClShared {
 
   /// Returns how a convolution with `filters` output maps is divided into work-items.
   ClTile tile_for(int filters, bool images) const {
-    return {.width = vector_width,
-            .filters = filters_of_tile(filters, images),
-            .gradient_blocks = context.is_processor() ? 5 : 1,
-            .images = images};
+    return {.width = vector_width, .filters = filters_of_tile(filters, images), .images = images};
   }
   ConvolutionKernels convolution(const Convolution& geometry, const ClTile& tile) {
-    const std::tuple key{geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile};
-    const auto known = convolutions.find(key);
-    if (known != convolutions.end()) return known->second.timed_apart();
-    return convolutions.emplace(key, ConvolutionKernels(context, tile, geometry)).first->second.timed_apart();
+    return known_kernels(convolutions, geometry, tile);
+  }
+  FilterGradientKernels filter_gradient(const Convolution& geometry, const ClGradientTile& tile) {
+    return known_kernels(filter_gradients, geometry, tile);
   }
 
   /// Returns the kernels around matrix products with timings of their own, because the cost of a work-item depends on
@@ -95,12 +101,34 @@ struct ClShared {
     return *norms;
   }
 
+  const ChannelKernels& channel_kernels() {
+    if (!channels) channels.emplace(context);
+    return *channels;
+  }
+
+  const DropoutKernels& dropout_kernels() {
+    if (!dropouts) dropouts.emplace(context);
+    return *dropouts;
+  }
+
+  /// Replaces a run of channels of `to` by a run of `from`, or adds it. `run` is the shape of the run's maps.
+  void take_channels(const ClBuffer& from, ClChannels read, const ClBuffer& to, ClChannels written, const Shape& run,
+                     bool added, SampleRange samples) {
+    launch_over_maps(layers.take_channels, run, samples, from, to, run.c, read.all, read.first, written.all,
+                     written.first, added ? 1 : 0, run.h, run.w);
+  }
+
   /// Sums each channel of maps; `slices` is scratch memory for (samples, channels) sums.
   void sum_channels(const ClKernel& sum_maps, const Shape& maps, const ClBuffer& values, const ClBuffer& slices,
                     const ClBuffer& sums) {
     const int count = maps.n * maps.c;
     context.launch(sum_maps, {static_cast<std::size_t>(count), 1, 1}, values, slices, count, maps.h * maps.w);
     context.launch(layers.sum_slices, chunks(maps.c), slices, sums, maps.n, maps.c, chunk());
+  }
+
+  /// Copies maps of one shape.
+  void copy_maps(const ClBuffer& from, const ClBuffer& to, const Shape& maps, SampleRange samples) {
+    take_channels(from, {maps.c, 0}, to, {maps.c, 0}, maps, false, samples);
   }
 
   /// Returns the number of values that a work-item computes of a plain array: 256 on processors, one elsewhere.
@@ -117,24 +145,38 @@ struct ClShared {
                               : ClRange{static_cast<std::size_t>(maps.w), static_cast<std::size_t>(maps.h), count};
     context.launch_from(kernel, static_cast<std::size_t>(samples.first) * channels, range, args...);
   }
+
+ private:
+  /// Returns kernels of `all`, which are built where they are not among them yet.
+  template <class Kernels, class Tile>
+  Kernels known_kernels(std::map<std::tuple<int, int, int, int, Tile>, Kernels>& all, const Convolution& geometry,
+                        const Tile& tile) {
+    const std::tuple key{geometry.kernel_h, geometry.kernel_w, geometry.stride_h, geometry.stride_w, tile};
+    auto known = all.find(key);
+    if (known == all.end()) known = all.emplace(key, Kernels(context, tile, geometry)).first;
+    return known->second.timed_apart();
+  }
 };
 
 /// A tensor of plain NCHW floats on the device.
 class ClTensor : public DeviceTensor {
  public:
-  ClTensor(ClContext& context, const Shape& shape, const std::string& what)
-      : context_(context), shape_(shape), buffer_(context.allocate(shape.size() * sizeof(float), what)) {}
+  ClTensor(ClShared& shared, const Shape& shape, const std::string& what)
+      : shared_(shared), shape_(shape), buffer_(shared.context.allocate(shape.size() * sizeof(float), what)) {}
 
   using DeviceTensor::read;
+  using DeviceTensor::take_channels;
   using DeviceTensor::write;
   Shape shape() const override { return shape_; }
+  void take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added,
+                     SampleRange samples) override;
   void write(SampleRange samples, std::span<const float> values) override {
     invariant(values.size() == size_of(samples.count), "the values fill the samples");
-    context_.write(buffer_, size_of(samples.first), values);
+    shared_.context.write(buffer_, size_of(samples.first), values);
   }
   void read(SampleRange samples, std::span<float> values) const override {
     invariant(values.size() == size_of(samples.count), "the values fill the samples");
-    context_.read(buffer_, size_of(samples.first), values);
+    shared_.context.read(buffer_, size_of(samples.first), values);
   }
   Tensor to_host() const {
     Tensor tensor(shape_);
@@ -142,15 +184,18 @@ class ClTensor : public DeviceTensor {
     return tensor;
   }
   const ClBuffer& buffer() const { return buffer_; }
-  const ClContext& context() const { return context_; }
+  const ClContext& context() const { return shared_.context; }
 
  private:
   std::size_t size_of(int samples) const { return static_cast<std::size_t>(samples) * shape_.sample_size(); }
 
-  ClContext& context_;
+  ClShared& shared_;
   Shape shape_;
   ClBuffer buffer_;
 };
+
+/// Returns a tensor as one of the device's own.
+const ClTensor& own_tensor(const ClShared& shared, const DeviceTensor& tensor);
 
 /// A parameter with the optimizer's moments.
 struct ClParameter {
@@ -159,11 +204,11 @@ struct ClParameter {
   std::unique_ptr<ClTensor> gradient;  ///< null where the parameter is not trained
   float rate;                          ///< factor of the learning rate; 0: the parameter is not trained
 
-  ClParameter(ClContext& context, const Shape& shape, float factor, int count, const std::string& what)
-      : values(context, shape, what), rate(factor) {
+  ClParameter(ClShared& shared, const Shape& shape, float factor, int count, const std::string& what)
+      : values(shared, shape, what), rate(factor) {
     if (rate == 0.0F) return;
-    for (int i = 0; i < count; ++i) moments.push_back(std::make_unique<ClTensor>(context, shape, what));
-    gradient = std::make_unique<ClTensor>(context, shape, what);
+    for (int i = 0; i < count; ++i) moments.push_back(std::make_unique<ClTensor>(shared, shape, what));
+    gradient = std::make_unique<ClTensor>(shared, shape, what);
   }
 
   /// Sets `broken` where a result is not finite; of an untrained parameter, where a value is not.

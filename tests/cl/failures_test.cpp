@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "devices/registry.hpp"
 #include "tests/cl/fake_opencl.hpp"
+#include "tests/cl/usable_device.hpp"
 #include "tests/support/host_shard.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/stage_cases.hpp"
@@ -113,6 +114,11 @@ TEST_F(OpenClFailures, AKernelThatHangs) {
   EXPECT_THAT(error_of_passes<DeviceLost>(), AllOf(HasSubstr("did not complete within 0.05 s"), HasSubstr("Fake GPU")));
 }
 
+TEST_F(OpenClFailures, AKernelThatHangsOnAProcessor) {
+  behave({.kernels_hang = true});
+  EXPECT_THAT(error_of_passes<DeviceLost>({.processor = true}), HasSubstr("did not complete within 0.05 s"));
+}
+
 TEST_F(OpenClFailures, AKernelThatFails) {
   behave({.kernels_fail = true});
   EXPECT_THAT(error_of_passes<DeviceLost>(), AllOf(HasSubstr("CL_OUT_OF_RESOURCES"), HasSubstr("pack")));
@@ -121,6 +127,69 @@ TEST_F(OpenClFailures, AKernelThatFails) {
 TEST_F(OpenClFailures, ADeviceThatVanishes) {
   behave({.vanishes_after = 3});
   EXPECT_THAT(error_of_passes<DeviceLost>(), HasSubstr("CL_DEVICE_NOT_AVAILABLE"));
+}
+
+// ---- speed ---------------------------------------------------------------------------------------------------------
+
+/// Returns what the third of three training steps asks of the device.
+ClCounts third_step(const ClSettings& settings, const ShardSpec& spec) {
+  const auto device = make_opencl_device(0, settings);
+  HostShard shard(*device, spec);
+  ClCounts before;
+  for (int step = 0; step < 3; ++step) {
+    before = counts_of(*device);
+    shard.forward(random_input(spec).span(), {.training = true});
+    shard.backward(random_output_gradient(spec).span());
+    shard.shard().update({.learning_rate = 0.1F});
+    device->finish();
+  }
+  ClCounts after = counts_of(*device);
+  after.launches -= before.launches;
+  return after;
+}
+
+/// Each wait would take 30 s if it relied on the driver's thread, and the test would be stopped.
+TEST_F(OpenClFailures, NoneWhereTheDriverTellsLate) {
+  behave({.calls_late = true});
+  for (const bool processor : {false, true}) {
+    EXPECT_GT(third_step({.processor = processor}, stage_case("MaxPool").spec).launches, 0U);
+  }
+}
+
+/// Every launch of the fake device takes as long, whether it has few work-items or many, as short launches on GPUs do. The
+/// update of few biases must not have the update of many weights cut.
+TEST_F(OpenClFailures, ShortLaunchesDoNotCutLongOnes) {
+  behave({.largest_buffer = std::uint64_t{1} << 24});
+  const Stage stage{.name = "wide",
+                    .channels = 200,
+                    .height = 4,
+                    .width = 4,
+                    .conv = {.filters = 100, .kernel_h = 3, .kernel_w = 3},
+                    .after = {BatchNorm{.name = "norm"}}};
+  const ShardSpec spec{.stage = stage, .filters = {0, 100}, .batch = 2};
+  constexpr std::chrono::duration<double> kNever{3600.0};
+  constexpr std::chrono::duration<double> kShort{1e-5};  // ten launches of the fake device
+  const auto launches = [&](std::chrono::duration<double> launch_time) {
+    return third_step({.convolutions = ClConvolutions::direct, .launch_time = launch_time}, spec).launches;
+  };
+  EXPECT_EQ(launches(kShort), launches(kNever));
+}
+
+/// Work-groups of a GPU have 64 work-items, and maps may have fewer columns.
+TEST_F(OpenClFailures, SmallMapsFillWorkGroups) {
+  behave({});
+  const auto device = make_opencl_device(0);
+  for (const Shape& shape : {Shape{4, 64, 1, 1}, Shape{4, 64, 7, 7}, Shape{3, 5, 9, 70}}) {
+    const auto from = device->make_tensor(shape);
+    const auto to = device->make_tensor(shape);
+    const auto groups = [&] {
+      const std::size_t before = counts_of(*device).groups;
+      to->take_channels(*from, {0, shape.c}, 0, false);
+      return counts_of(*device).groups - before;
+    };
+    groups();
+    EXPECT_LE(groups() * 64, 2 * shape.size()) << shape.h << " rows of " << shape.w;
+  }
 }
 
 }  // namespace

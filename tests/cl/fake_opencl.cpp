@@ -7,6 +7,7 @@
 
 #include <CL/cl.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -111,6 +112,8 @@ cl_int clGetDeviceInfo(cl_device_id, cl_device_info what, size_t room, void* to,
     case CL_DEVICE_COMPILER_AVAILABLE:
       return answer_value<cl_bool>(fake.no_compiler ? CL_FALSE : CL_TRUE, room, to, size);
     case CL_DEVICE_SINGLE_FP_CONFIG: return answer_value<cl_device_fp_config>(CL_FP_FMA, room, to, size);
+    case CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS: return answer_value<cl_uint>(3, room, to, size);
+    case CL_DEVICE_MAX_WORK_ITEM_SIZES: return answer_value(std::array<std::size_t, 3>{256, 256, 64}, room, to, size);
     case CL_DEVICE_MAX_COMPUTE_UNITS: return answer_value<cl_uint>(4, room, to, size);
     case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT: return answer_value<cl_uint>(1, room, to, size);
     case CL_DEVICE_MAX_MEM_ALLOC_SIZE: return answer_value<cl_ulong>(fake.largest_buffer, room, to, size);
@@ -207,7 +210,7 @@ cl_int clGetEventInfo(cl_event event, cl_event_info, size_t room, void* to, size
 }
 cl_int clSetEventCallback(cl_event event, cl_int, void (*tell)(cl_event, cl_int, void*), void* data) {
   // Commands run in order, so commands after a hung one do not end either.
-  if (event_of(event).status <= CL_COMPLETE && !(fake.kernels_hang && kernels_launched > 0)) {
+  if (!fake.calls_late && event_of(event).status <= CL_COMPLETE && !(fake.kernels_hang && kernels_launched > 0)) {
     tell(event, event_of(event).status, data);
   } else {
     late_calls.emplace_back([=] { tell(event, CL_COMPLETE, data); });

@@ -12,7 +12,8 @@ struct FakeOpenCl {
   bool has_images = false;  ///< the device claims to have images but refuses every one
   bool kernels_hang = false;
   bool kernels_fail = false;
-  int vanishes_after = 0;  ///< number of kernels after which the device vanishes; 0 for never
+  bool calls_late = false;  ///< the driver's thread tells of completed commands late
+  int vanishes_after = 0;   ///< number of kernels after which the device vanishes; 0 for never
   std::uint64_t largest_buffer = std::uint64_t{1} << 20;
 };
 

@@ -16,6 +16,7 @@
 #include "core/error.hpp"
 #include "nets/graph/net.hpp"
 #include "plan/profile.hpp"
+#include "tests/cl/usable_device.hpp"
 #include "tests/support/host_shard.hpp"
 #include "tests/support/known_activations.hpp"
 #include "tests/support/process.hpp"
@@ -25,17 +26,8 @@
 namespace convoy {
 namespace {
 
-/// The number of the first usable device, or -1 and the reason in `why`.
-std::pair<int, std::string> usable_device() {
-  try {
-    for (const ClDeviceId& id : opencl_devices()) {
-      if (id.unusable.empty()) return {id.number, ""};
-    }
-    return {-1, "no OpenCL device can be used"};
-  } catch (const Error& error) {
-    return {-1, error.what()};
-  }
-}
+const testing::Environment* const kEnvironment =
+    testing::AddGlobalTestEnvironment(std::make_unique<KeptDevices>().release());
 
 /// PoCL 6 makes code that crashes of kernels with 16-bit storage that it does not optimise (CMakeLists.txt).
 std::pair<int, std::string> usable_for_halves() {
@@ -52,13 +44,15 @@ class OpenClAsGpu : public testing::TestWithParam<StageCase> {};
 TEST_P(OpenClAsGpu, AgreesWithTheReference) {
   const auto [number, why] = usable_device();
   if (number < 0) GTEST_SKIP() << why;
-  expect_agreement(*make_opencl_device(number, {.processor = false, .shares_memory = false}), GetParam().spec);
+  expect_agreement(KeptDevices::with(number, {.processor = false, .shares_memory = false}), GetParam().spec);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, OpenClAsGpu,
                          testing::Values(stage_case("OneOfEverything"), stage_case("FiftyChannels"),
                                          stage_case("Stride3"), stage_case("MaxPoolOverlapping"),
-                                         stage_case("AveragePoolOverlapping"), stage_case("DropoutThenPool")),
+                                         stage_case("AveragePoolOverlapping"), stage_case("DropoutThenPool"),
+                                         stage_case("ChannelsOfAShard"), stage_case("ResponseNormOfAShard"),
+                                         stage_case("ShuffleOfAShard"), stage_case("ShardWithGate")),
                          [](const auto& info) { return info.param.name; });
 
 /// Tests the kernels that read maps and weights as images.
@@ -71,7 +65,7 @@ TEST_P(OpenClImages, AgreeWithTheReference) {
   if (!ClContext(opencl_devices()[static_cast<std::size_t>(number)], settings).has_images()) {
     GTEST_SKIP() << "the device has no images of buffers";
   }
-  expect_agreement(*make_opencl_device(number, settings), GetParam().spec);
+  expect_agreement(KeptDevices::with(number, settings), GetParam().spec);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, OpenClImages,
@@ -88,8 +82,7 @@ TEST_P(OpenClDevices, AgreeWithTheReference) {
   const auto [number, why] = usable_device();
   if (number < 0) GTEST_SKIP() << why;
   const auto& [group, stage_case] = GetParam();
-  const auto device = make_opencl_device(number, {.group = static_cast<std::size_t>(group)});
-  expect_agreement(*device, stage_case.spec);
+  expect_agreement(KeptDevices::with(number, {.group = static_cast<std::size_t>(group)}), stage_case.spec);
 }
 
 std::string case_name(const testing::TestParamInfo<OpenClDevices::ParamType>& info) {
@@ -152,7 +145,7 @@ TEST_P(OpenClProducts, AgreeWithTheReference) {
   const auto [number, why] = usable_device();
   if (number < 0) GTEST_SKIP() << why;
   if (!clblast_missing().empty()) GTEST_SKIP() << "no CLBlast: " << clblast_missing();
-  expect_agreement(*make_opencl_device(number, {.convolutions = ClConvolutions::products}), GetParam().spec);
+  expect_agreement(KeptDevices::with(number, {.convolutions = ClConvolutions::products}), GetParam().spec);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, OpenClProducts, testing::ValuesIn(stage_cases()),
@@ -193,7 +186,7 @@ class OpenClHalf : public testing::TestWithParam<StageCase> {};
 TEST_P(OpenClHalf, AgreesWithinItsRounding) {
   const auto [number, why] = usable_for_halves();
   if (number < 0) GTEST_SKIP() << why;
-  expect_agreement(*make_opencl_device(number, {.convolutions = ClConvolutions::direct, .half = true}), GetParam().spec,
+  expect_agreement(KeptDevices::with(number, {.convolutions = ClConvolutions::direct, .half = true}), GetParam().spec,
                    0x1.0p-10);
 }
 
@@ -206,9 +199,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, OpenClHalf,
 TEST(OpenClHalfStorage, AgreesInTheKernelsForGpus) {
   const auto [number, why] = usable_for_halves();
   if (number < 0) GTEST_SKIP() << why;
-  const auto device =
-      make_opencl_device(number, {.processor = false, .convolutions = ClConvolutions::direct, .half = true});
-  expect_agreement(*device, stage_case("Stride3").spec, 0x1.0p-10);
+  Device& device =
+      KeptDevices::with(number, {.processor = false, .convolutions = ClConvolutions::direct, .half = true});
+  expect_agreement(device, stage_case("Stride3").spec, 0x1.0p-10);
 }
 
 TEST(OpenClHalfStorage, AgreesInImages) {
@@ -218,7 +211,7 @@ TEST(OpenClHalfStorage, AgreesInImages) {
   if (!ClContext(opencl_devices()[static_cast<std::size_t>(number)], settings).has_images()) {
     GTEST_SKIP() << "the device has no images of buffers";
   }
-  expect_agreement(*make_opencl_device(number, settings), stage_case("Stride3").spec, 0x1.0p-10);
+  expect_agreement(KeptDevices::with(number, settings), stage_case("Stride3").spec, 0x1.0p-10);
 }
 
 TEST(OpenClHalfStorage, RoundsWhatConvolutionsRead) {
