@@ -9,7 +9,7 @@
 #include "devices/paced_device.hpp"
 #include "master/cluster/cluster_trunk.hpp"
 #include "master/cluster/described_machines.hpp"
-#include "master/cluster/master_times.hpp"
+#include "master/cluster/head_place.hpp"
 #include "master/cluster/planning.hpp"
 #include "tests/support/slave_thread.hpp"
 #include "tests/support/source_folder.hpp"
@@ -89,7 +89,7 @@ TEST_P(PacedRuns, SpendWhatThePlannerPredicts) {
   }
 
   ClusterTrunk trunk(cut.trunk, planned.plan, crew, &own, 60s);
-  NetLearner learner(trunk, cut, kPacedBatch, 1, pace_of_heads(cut, kPacedBatch, own));
+  NetLearner learner(trunk, cut, kPacedBatch, {1, pace_of_heads(cut, kPacedBatch, own)});
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, 1), initial_heads(cut, 1)})});
   const Images images = noise_images(input_shape(cut.trunk[0], kPacedBatch), 1, 1);
   const std::vector<int> labels(kPacedBatch, 3);
