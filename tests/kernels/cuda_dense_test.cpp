@@ -73,8 +73,9 @@ TEST_F(CudaDense, TrainsLikeThatOfTheHost) {
 TEST_F(CudaDense, IsTheHostsWhereTheGpuHasNoRoom) {
   const auto dense = on_gpu({.room = 1000});
   expect_that_of_the_host(*dense);
-  EXPECT_THAT(told_, testing::StartsWith("the host computes dense layer dense1, because cuda:0 cannot hold it (not enough "
-                                         "memory for"));
+  EXPECT_THAT(told_,
+              testing::StartsWith("the host computes dense layer dense1, because cuda:0 cannot hold it (not enough "
+                                  "memory for"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A device that counts how often values move between it and the host, for tests of who keeps them.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,10 +22,12 @@ struct Traced {
   bool lost = false;
 };
 
+inline constexpr Lie kNoLie{.from_step = std::numeric_limits<int>::max()};
+
 class TracedShard : public LyingShard {
  public:
   TracedShard(std::unique_ptr<Shard> shard, Device& device, Traced& traced)
-      : LyingShard(std::move(shard), device, {}), traced_(traced) {}
+      : LyingShard(std::move(shard), device, kNoLie), traced_(traced) {}
   ShardState state() const override {
     ++traced_.read;
     return LyingShard::state();
