@@ -118,7 +118,8 @@ TEST(PacedEnergy, IsWhatThePlanPredicts) {
   options.slaves = 2;
   options.layout = "samples";
   options.exchange = "ring";
-  Planned planned = plan_members({options, cut, kEnergyBatch, own, 1}, crew, {});
+  Planned planned =
+      plan_members({options, cut, kEnergyBatch, own, {1, pace_of_heads(cut, kEnergyBatch, own)}}, crew, {});
   Calibration& calibration = planned.calibration;
   ASSERT_EQ(calibration.members.size(), 2U);
   calibration.members[0].power = fast;

@@ -74,7 +74,8 @@ TEST_P(PacedRuns, SpendWhatThePlannerPredicts) {
   options.share = true;
   options.layout = GetParam();
   options.exchange = "ring";
-  const Planned planned = plan_members({options, cut, kPacedBatch, own, 1}, crew, {});
+  const Planned planned =
+      plan_members({options, cut, kPacedBatch, own, {1, pace_of_heads(cut, kPacedBatch, own)}}, crew, {});
   EXPECT_EQ(slow.seconds() + fast.seconds(), 0.0) << "timing took real time";
   const std::vector<MemberProfile>& profiles = planned.calibration.members;
   ASSERT_EQ(profiles.size(), 3U);
