@@ -9,6 +9,7 @@
 #include "core/stopwatch.hpp"
 #include "core/thread_team.hpp"
 #include "devices/registry.hpp"
+#include "model/device_dense.hpp"
 #include "nets/graph/net.hpp"
 #include "train/local_trunk.hpp"
 
@@ -22,17 +23,6 @@ struct OperatorsOptions {
   int repeats = 5;
   std::string format = "text";
 };
-
-/// Returns a dense layer as a convolution whose kernel covers the whole map. It computes the same sums, and every
-/// device supports it.
-Stage dense_stage(const std::string& name, const Shape& in, int units) {
-  return {.name = name,
-          .channels = in.c,
-          .height = in.h,
-          .width = in.w,
-          .conv = {.filters = units, .kernel_h = in.h, .kernel_w = in.w},
-          .after = {}};
-}
 
 /// Returns all layers of a net except its loss, as a chain of stages.
 std::vector<Stage> stages_of(const Net& net) {

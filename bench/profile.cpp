@@ -16,6 +16,7 @@
 #include "core/stopwatch.hpp"
 #include "devices/registry.hpp"
 #include "kernels/host/matmul.hpp"
+#include "master/cluster/head_place.hpp"
 #include "master/commands/options.hpp"
 #include "plan/profile.hpp"
 #include "train/local_trunk.hpp"
@@ -239,7 +240,9 @@ void run_profile(const ProfileOptions& options) {
   TimedDevice timed(*device, timeline);
   const Images images = noise_images({batch, net.input.channels, net.input.height, net.input.width}, 1, 2);
   LocalTrunk trunk(parts.trunk, images.shape(), timed);
-  Heads heads(parts, batch, device->info().threads);
+  NetOptions place;
+  place.device_options.threads = device->info().threads;
+  Heads heads(parts, batch, place_of_heads(place, parts, batch, *device));
   trunk.load(initial_trunk(parts, 1));
   heads.load(initial_heads(parts, 1));
   Random random(1, 1);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "core/random.hpp"
+#include "master/cluster/head_place.hpp"
 
 namespace convoy {
 namespace {
@@ -21,7 +22,7 @@ TrainingSteps::TrainingSteps(const std::string& net, std::vector<std::string> se
       device_(make_device(device, options)),
       images_(noise_images({batch, net_.input.channels, net_.input.height, net_.input.width}, 1, 2)),
       trunk_(parts_.trunk, images_.shape(), *device_),
-      learner_(trunk_, parts_, batch, options.threads) {
+      learner_(trunk_, parts_, batch, place_of_heads({.device_options = options}, parts_, batch, *device_)) {
   learner_.load({std::make_shared<const ModelState>(ModelState{initial_trunk(parts_, 1), initial_heads(parts_, 1)})});
   Random random(1, 1);
   for (int i = 0; i < batch; ++i)

@@ -96,7 +96,15 @@ std::unique_ptr<Device> make_opencl(const std::string& name, bool clblast, const
       number_of(name, clblast ? kClblast : kOpenCl),
       {.convolutions = clblast ? ClConvolutions::products : ClConvolutions::faster, .half = options.fp16});
 }
+bool opencl_has_own_memory(int number) {
+  const std::vector<ClDeviceId> devices = opencl_devices();
+  if (number >= static_cast<int>(devices.size())) return false;
+  const ClDeviceId& id = devices[static_cast<std::size_t>(number)];
+  return !id.processor && device_info<cl_bool>(id.device, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_FALSE;
+}
 #else
+bool opencl_has_own_memory(int) { return false; }
+
 std::vector<DeviceRow> opencl_rows() {
   return {{std::string(kOpenCl), "devices with an OpenCL driver", "this program was built without OpenCL's headers"}};
 }
@@ -200,6 +208,18 @@ std::vector<DeviceRow> list_devices() {
 
 bool is_gpu(const std::string& name) {
   return name.starts_with("cuda") || name.starts_with("opencl") || name.starts_with("clblast");
+}
+
+bool has_memory_of_its_own(const Device& device) {
+  const std::string& name = device.info().name;
+  if (device.info().paced) return false;
+  for (const std::string_view kind : {kCuda, kCublas}) {
+    if (name.starts_with(kind)) return true;
+  }
+  for (const std::string_view kind : {kOpenCl, kClblast}) {
+    if (name.starts_with(kind)) return opencl_has_own_memory(number_of(name, kind));
+  }
+  return false;
 }
 
 std::vector<std::string> split_devices(const std::string& list) {

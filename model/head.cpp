@@ -6,7 +6,6 @@
 
 #include "core/random.hpp"
 #include "kernels/host/activation.hpp"
-#include "kernels/host/matmul.hpp"
 #include "model/taught_loss.hpp"
 
 namespace convoy {
@@ -18,30 +17,6 @@ auto rows_of(T& tensor, SampleRange samples) {
   const auto each = tensor.size() / static_cast<std::size_t>(tensor.shape().n);
   return tensor.span().subspan(static_cast<std::size_t>(samples.first) * each,
                                static_cast<std::size_t>(samples.count) * each);
-}
-
-template <class T>
-void add_bias(std::span<T> y, const BasicTensor<T>& bias) {
-  for (std::size_t i = 0; i < y.size(); i += bias.size()) {
-    for (std::size_t u = 0; u < bias.size(); ++u) y[i + u] += bias.data()[u];
-  }
-}
-
-template <class T>
-void sum_rows(const BasicTensor<T>& rows, BasicTensor<T>& sums) {
-  std::fill(sums.span().begin(), sums.span().end(), T{0});
-  for (int n = 0; n < rows.shape().n; ++n) {
-    const T* row = &rows.at(n, 0);
-    T* sum = sums.data();
-    for (std::size_t u = 0; u < sums.size(); ++u) sum[u] += row[u];
-  }
-}
-
-template <class T>
-bool update(const UpdateStep& step, const BasicTensor<T>& gradient, BasicParameter<T>& parameter) {
-  std::vector<T*> moments;
-  for (BasicTensor<T>& moment : parameter.moments) moments.push_back(moment.data());
-  return update_parameter(step, gradient.span(), parameter.value.data(), moments.data());
 }
 
 /// Returns softmax cross-entropy of one sample. `gradient` receives the softmax minus the target distribution.
@@ -111,11 +86,11 @@ template int index_of_largest(std::span<const float>);
 template int index_of_largest(std::span<const double>);
 
 template <class T>
-Head<T>::Head(const CutHead& cut, int moments, int batch, bool input_gradient)
+Head<T>::Head(const CutHead& cut, int moments, int batch, bool input_gradient, const MakeDense<T>& make)
     : batch_(batch), moments_(moments), input_gradient_(input_gradient) {
   int features = cut.maps.size();
   slopes_.emplace_back(Shape{batch, cut.maps.channels, cut.maps.height, cut.maps.width}, T{0});
-  for (const Layer& layer : cut.layers) add_step(layer, features);
+  for (const Layer& layer : cut.layers) add_step(layer, features, make);
   while (first_trained_ < steps_.size() &&
          (steps_[first_trained_].dense < 0 || frozen(static_cast<std::size_t>(steps_[first_trained_].dense)))) {
     ++first_trained_;
@@ -123,7 +98,7 @@ Head<T>::Head(const CutHead& cut, int moments, int batch, bool input_gradient)
 }
 
 template <class T>
-void Head<T>::add_step(const Layer& layer, int& features) {
+void Head<T>::add_step(const Layer& layer, int& features, const MakeDense<T>& make) {
   if (std::holds_alternative<Flatten>(layer.spec)) return;
   if (std::holds_alternative<SoftmaxCrossEntropy>(layer.spec) || std::holds_alternative<SquaredError>(layer.spec)) {
     const auto* softmax = std::get_if<SoftmaxCrossEntropy>(&layer.spec);
@@ -135,17 +110,16 @@ void Head<T>::add_step(const Layer& layer, int& features) {
   }
   Step step{layer.spec, features, features, -1};
   if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
+    const bool trains_before = std::ranges::any_of(dense_, [](const auto& each) { return !each->spec().frozen(); });
     step.outputs = dense->units;
-    step.dense = static_cast<int>(states_.size());
-    const Shape weights{dense->units, features};
-    const Shape bias{dense->units, 1};
-    const auto zeros = [&](const Shape& shape) {
-      const BasicTensor<T> zero(shape, T{0});
-      const auto moments = static_cast<std::size_t>(layer.rate == 0.0F ? 0 : moments_);
-      return BasicParameter<T>{zero, std::vector<BasicTensor<T>>(moments, zero)};
-    };
-    states_.push_back({layer.name, zeros(weights), zeros(bias)});
-    gradients_.push_back({BasicTensor<T>(weights, T{0}), BasicTensor<T>(bias, T{0}), layer.rate});
+    step.dense = static_cast<int>(dense_.size());
+    dense_.push_back(make({.name = layer.name,
+                           .inputs = features,
+                           .units = dense->units,
+                           .batch = batch_,
+                           .moments = moments_,
+                           .rate = layer.rate,
+                           .input_gradient = input_gradient_ || trains_before}));
     features = dense->units;
   } else if (!std::holds_alternative<Activation>(layer.spec) && !std::holds_alternative<Dropout>(layer.spec)) {
     fail("layer {}: it cannot be part of a head; only dense, activation, dropout and loss layers can", layer.name);
@@ -175,15 +149,7 @@ void Head<T>::forward_step(std::size_t index, const Pass& pass, SampleRange samp
       std::ranges::fill(y, T{0});
       return;
     }
-    const DenseState<T>& state = states_[step.dense];
-    matmul(Matmul<T>{.m = samples.count,
-                     .n = step.outputs,
-                     .k = step.inputs,
-                     .transpose_b = true,
-                     .a = x,
-                     .b = state.weights.value.span(),
-                     .c = y});
-    add_bias(y, state.bias.value);
+    dense_[static_cast<std::size_t>(step.dense)]->forward(x, y, pass, samples);
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
     activate(*activation, x.data(), y.data(), x.size());
   } else {
@@ -250,17 +216,11 @@ void Head<T>::backward_step(std::size_t index, SampleRange samples) {
   const std::span<const T> dy = rows_of(std::as_const(slopes_[index + 1]), samples);
   const std::span<T> dx = rows_of(slopes_[index], samples);
   if (step.dense >= 0) {
-    if (index == first_trained_ && !input_gradient_) return;
     if (!computes_) {
       std::ranges::fill(dx, T{0});
       return;
     }
-    matmul(Matmul<T>{.m = samples.count,
-                     .n = step.inputs,
-                     .k = step.outputs,
-                     .a = dy,
-                     .b = states_[step.dense].weights.value.span(),
-                     .c = dx});
+    dense_[static_cast<std::size_t>(step.dense)]->backward(dy, dx, samples);
   } else if (const auto* activation = std::get_if<Activation>(&step.spec)) {
     const std::span<const T> x = rows_of(value(index), samples);
     const std::span<const T> y = rows_of(std::as_const(outputs_[index]), samples);
@@ -275,38 +235,27 @@ template <class T>
 void Head<T>::backward_weights() {
   if (!computes_) return;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (steps_[i].dense < 0 || frozen(static_cast<std::size_t>(steps_[i].dense))) continue;
-    DenseGradient& gradient = gradients_[static_cast<std::size_t>(steps_[i].dense)];
-    const BasicTensor<T>& dy = slopes_[i + 1];
-    matmul(Matmul<T>{.m = steps_[i].outputs,
-                     .n = steps_[i].inputs,
-                     .k = batch_,
-                     .transpose_a = true,
-                     .a = dy.span(),
-                     .b = value(i).span(),
-                     .c = gradient.weights.span()});
-    sum_rows(dy, gradient.bias);
+    if (steps_[i].dense < 0) continue;
+    dense_[static_cast<std::size_t>(steps_[i].dense)]->backward_weights(value(i).span(), slopes_[i + 1].span());
   }
 }
 
 template <class T>
 void Head<T>::update(const UpdateStep& step) {
   if (!computes_) return;
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (frozen(i)) continue;
-    const UpdateStep mine = with_rate(step, gradients_[i].rate);
-    const bool weights = convoy::update(mine, gradients_[i].weights, states_[i].weights);
-    const bool bias = convoy::update(mine, gradients_[i].bias, states_[i].bias);
-    if (broken_.empty() && !(weights && bias)) broken_ = states_[i].name;
-  }
+  for (const auto& dense : dense_) dense->update(step);
+}
+
+template <class T>
+std::string Head<T>::broken() const {
+  const auto found = std::ranges::find_if(dense_, [](const auto& dense) { return !dense->finite(); });
+  return found == dense_.end() ? "" : (*found)->spec().name;
 }
 
 template <class T>
 double Head<T>::gradient_squares() const {
   double sum = 0.0;
-  for (const DenseGradient& gradient : gradients_) {
-    for (const BasicTensor<T>* each : {&gradient.weights, &gradient.bias}) sum += sum_of_squares(each->span());
-  }
+  for (const auto& dense : dense_) sum += dense->gradient_squares();
   return sum;
 }
 

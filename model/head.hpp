@@ -1,24 +1,17 @@
 // A head: the dense layers, activations, dropout and loss that the master runs after the trunk.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "core/shard_state.hpp"
 #include "core/tensor.hpp"
+#include "model/dense_layer.hpp"
 #include "model/labels.hpp"
 #include "nets/graph/net.hpp"
 
 namespace convoy {
-
-/// The weights and bias of one dense layer, with the optimizer's moments.
-template <class T>
-struct DenseState {
-  std::string name;
-  BasicParameter<T> weights;  ///< (units, inputs)
-  BasicParameter<T> bias;     ///< (units, 1)
-};
 
 /// The loss of some samples of a batch.
 struct BatchLoss {
@@ -30,15 +23,17 @@ struct BatchLoss {
 template <class T>
 int index_of_largest(std::span<const T> outputs);
 
-/// A head on the host. T is float in training and double in gradient checks. A batch may pass through in parts: each
-/// part goes through forward, loss and backward before the next part.
+/// A head. Its dense layers are computed by the host or by a device (DenseLayer), and all other layers by the host. T is
+/// float in training and double in gradient checks. A batch may pass through in parts: each part goes through forward,
+/// loss and backward before the next part.
 template <class T>
 class Head {
  public:
   /// Makes a head for batches of `batch` samples, with weights of zero. `moments` is the number of tensors that the
   /// optimizer keeps for each parameter. Without `input_gradient`, backward does not compute the gradient by the maps.
-  /// Throws Error if a layer cannot be part of a head.
-  Head(const CutHead& cut, int moments, int batch, bool input_gradient = true);
+  /// `make` makes the dense layers. Throws Error if a layer cannot be part of a head.
+  Head(const CutHead& cut, int moments, int batch, bool input_gradient = true,
+       const MakeDense<T>& make = make_host_dense<T>);
 
   /// From now on dense layers compute nothing: their outputs and gradients are zeros, and their weights stay.
   void stop_computing() { computes_ = false; }
@@ -61,34 +56,33 @@ class Head {
   void backward_weights();
   /// One step of the optimizer on all weights and biases.
   void update(const UpdateStep& step);
-  /// The first dense layer that an update left with values that are not finite; empty if there is none.
-  const std::string& broken() const { return broken_; }
-  void forget_broken() { broken_.clear(); }
+  /// The first dense layer that an update left with values that are not finite; empty if none is known. Updates by a device are
+  /// known when it has done them, and after state().
+  std::string broken() const;
   /// The sum of squares of all gradients by weights and biases. Those of frozen layers count as 0.
   double gradient_squares() const;
 
-  std::vector<DenseState<T>>& states() { return states_; }
-  const std::vector<DenseState<T>>& states() const { return states_; }
-  /// Whether dense layer i of states() is frozen: it has no moments, and its gradients are 0.
-  bool frozen(std::size_t i) const { return gradients_[i].rate == 0.0F; }
-  /// The gradients by the weights and bias of dense layer i of states(), as of the last backward_weights.
-  const BasicTensor<T>& weight_gradient(std::size_t i) const { return gradients_[i].weights; }
-  const BasicTensor<T>& bias_gradient(std::size_t i) const { return gradients_[i].bias; }
+  std::size_t dense_layers() const { return dense_.size(); }
+  /// The newest values of dense layer i. The reference is valid until the next call of another function of the head.
+  const DenseState<T>& state(std::size_t i) const { return dense_[i]->state(); }
+  void set_state(std::size_t i, const DenseState<T>& state) { dense_[i]->set_state(state); }
+  /// The newest values of dense layer i, to be changed before the next forward or update.
+  DenseState<T>& edit(std::size_t i) { return dense_[i]->edit(); }
+  const DenseSpec& dense_spec(std::size_t i) const { return dense_[i]->spec(); }
+  /// Whether dense layer i is frozen: it has no moments, and its gradients are 0.
+  bool frozen(std::size_t i) const { return dense_spec(i).frozen(); }
+  /// The gradients by the weights and bias of dense layer i, as of the last backward_weights.
+  const BasicTensor<T>& weight_gradient(std::size_t i) const { return dense_[i]->weight_gradient(); }
+  const BasicTensor<T>& bias_gradient(std::size_t i) const { return dense_[i]->bias_gradient(); }
 
  private:
   struct Step {
     LayerSpec spec;
     int inputs = 0;  ///< elements of one sample
     int outputs = 0;
-    int dense = -1;  ///< index into states_
+    int dense = -1;  ///< index into dense_
   };
-  struct DenseGradient {
-    BasicTensor<T> weights;
-    BasicTensor<T> bias;
-    float rate = 1.0F;  ///< factor of the learning rate; 0: the layer is frozen
-  };
-
-  void add_step(const Layer& layer, int& features);
+  void add_step(const Layer& layer, int& features, const MakeDense<T>& make);
   /// The input of step `index`; for the index after the last step, the input of the loss.
   const BasicTensor<T>& value(std::size_t index) const { return index == 0 ? *maps_ : outputs_[index - 1]; }
   void forward_step(std::size_t index, const Pass& pass, SampleRange samples);
@@ -103,11 +97,8 @@ class Head {
   std::vector<float> class_weights_;  ///< empty: all are 1
   double loss_weight_ = 1.0;
   std::vector<Step> steps_;
-  std::size_t first_trained_ =
-      0;  ///< the first step with weights that are trained; behind the last one if there is none
-  std::vector<DenseState<T>> states_;
-  std::vector<DenseGradient> gradients_;
-  std::string broken_;
+  std::size_t first_trained_ = 0;  ///< the first step with trained weights; behind the last one if there is none
+  std::vector<std::unique_ptr<DenseLayer<T>>> dense_;
   const BasicTensor<T>* maps_ = nullptr;  ///< input of the last forward
   std::vector<BasicTensor<T>> outputs_;   ///< output of each step
   std::vector<BasicTensor<T>> slopes_;    ///< gradient of the loss by value(i), for each i

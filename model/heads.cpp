@@ -2,16 +2,22 @@
 
 #include "core/thread_team.hpp"
 #include "kernels/host/matmul.hpp"
+#include "model/device_dense.hpp"
 
 namespace convoy {
 
-Heads::Heads(const Cut& cut, int batch, int threads, std::optional<HeadPace> pace)
-    : threads_(threads > 0 ? threads : hardware_threads()), pace_(std::move(pace)) {
+MakeDense<float> dense_at(const HeadPlace& place) {
+  if (place.device == nullptr || place.pace) return make_host_dense<float>;
+  return [place](const DenseSpec& spec) { return make_device_dense(spec, *place.device, place.notice); };
+}
+
+Heads::Heads(const Cut& cut, int batch, const HeadPlace& place)
+    : threads_(place.threads > 0 ? place.threads : hardware_threads()), pace_(place.pace) {
   const std::vector<int> outputs = outputs_of(cut.trunk);
   const std::vector<bool> needed = needed_gradients(cut.trunk);
   for (const CutHead& head : cut.heads) {
     const bool input_gradient = !cut.trunk.empty() && needed[static_cast<std::size_t>(outputs[heads_.size()])];
-    heads_.emplace_back(head, cut.moments, batch, input_gradient);
+    heads_.emplace_back(head, cut.moments, batch, input_gradient, dense_at(place));
     if (pace_) heads_.back().stop_computing();
   }
 }
@@ -60,7 +66,8 @@ void Heads::update(const UpdateStep& step) {
 
 std::string Heads::broken() const {
   for (const Head<float>& head : heads_) {
-    if (!head.broken().empty()) return head.broken();
+    std::string layer = head.broken();
+    if (!layer.empty()) return layer;
   }
   return "";
 }
@@ -74,12 +81,12 @@ double Heads::gradient_squares() const {
 std::vector<DenseState<float>> Heads::gradients() const {
   std::vector<DenseState<float>> gradients;
   for (const Head<float>& head : heads_) {
-    for (std::size_t i = 0; i < head.states().size(); ++i) {
-      const DenseState<float>& state = head.states()[i];
+    for (std::size_t i = 0; i < head.dense_layers(); ++i) {
+      const std::string& name = head.dense_spec(i).name;
       if (head.frozen(i)) {
-        gradients.push_back({state.name, {state.weights.value, {}}, {state.bias.value, {}}});
+        gradients.push_back({name, {head.state(i).weights.value, {}}, {head.state(i).bias.value, {}}});
       } else {
-        gradients.push_back({state.name, {head.weight_gradient(i), {}}, {head.bias_gradient(i), {}}});
+        gradients.push_back({name, {head.weight_gradient(i), {}}, {head.bias_gradient(i), {}}});
       }
     }
   }
@@ -88,15 +95,16 @@ std::vector<DenseState<float>> Heads::gradients() const {
 
 std::vector<DenseState<float>> Heads::states() const {
   std::vector<DenseState<float>> states;
-  for (const Head<float>& head : heads_) states.insert(states.end(), head.states().begin(), head.states().end());
+  for (const Head<float>& head : heads_) {
+    for (std::size_t i = 0; i < head.dense_layers(); ++i) states.push_back(head.state(i));
+  }
   return states;
 }
 
 void Heads::load(const std::vector<DenseState<float>>& states) {
   auto from = states.begin();
   for (Head<float>& head : heads_) {
-    for (DenseState<float>& state : head.states()) state = *from++;
-    head.forget_broken();
+    for (std::size_t i = 0; i < head.dense_layers(); ++i) head.set_state(i, *from++);
   }
   invariant(from == states.end(), "one state for each dense layer");
 }

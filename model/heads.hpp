@@ -3,10 +3,15 @@
 
 #include <functional>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "model/head.hpp"
 
 namespace convoy {
+
+class Device;
 
 /// The times of heads whose dense layers compute nothing, in seconds.
 struct HeadPace {
@@ -16,11 +21,27 @@ struct HeadPace {
   std::function<void(double seconds)> spend;
 };
 
+/// Where heads are computed. A number of threads is a place on the host.
+struct HeadPlace {
+  // NOLINTNEXTLINE(google-explicit-constructor): most heads are computed on the host, and say with how many threads
+  HeadPlace(int threads = 0, std::optional<HeadPace> pace = {}, Device* device = nullptr,
+            std::function<void(const std::string&)> notice = {})
+      : threads(threads), pace(std::move(pace)), device(device), notice(std::move(notice)) {}
+
+  int threads;                   ///< of the host; 0: all cores
+  std::optional<HeadPace> pace;  ///< dense layers only take the time of computing
+  Device* device;                ///< computes the dense layers (model/device_dense.hpp); null: the host does
+  /// Gets a sentence for each dense layer that the host computes although there is a device.
+  std::function<void(const std::string&)> notice;
+};
+
+/// Returns how the dense layers of a head at this place are made.
+MakeDense<float> dense_at(const HeadPlace& place);
+
 class Heads {
  public:
-  /// Makes the heads for batches of `batch` samples, with weights of zero. They compute with `threads` threads, or on all
-  /// cores if it is 0. With `pace`, dense layers only take the time of computing.
-  Heads(const Cut& cut, int batch, int threads = 0, std::optional<HeadPace> pace = {});
+  /// Makes the heads for batches of `batch` samples, with weights of zero. The place's device must outlive them.
+  Heads(const Cut& cut, int batch, const HeadPlace& place = {});
 
   /// Computes the outputs of `samples`. `maps` are the trunk's outputs, one for each head. In training all heads run;
   /// in testing only the main head runs, and it reads only the last of the maps.
@@ -37,7 +58,7 @@ class Heads {
   void backward_weights();
   /// One step of the optimizer on all weights and biases.
   void update(const UpdateStep& step);
-  /// The first dense layer that an update left with values that are not finite; empty if there is none.
+  /// The first dense layer that an update left with values that are not finite; empty if none is known. See Head::broken().
   std::string broken() const;
   /// The sum of squares of all gradients by weights and biases.
   double gradient_squares() const;
@@ -52,7 +73,7 @@ class Heads {
  private:
   void take_half(SampleRange samples) const;
 
-  int threads_;
+  int threads_;  ///< of the host
   std::optional<HeadPace> pace_;
   std::vector<Head<float>> heads_;
   bool all_ = false;  ///< whether all heads ran in the last forward, or only the main head

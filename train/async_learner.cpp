@@ -6,8 +6,8 @@
 namespace convoy {
 
 AsyncLearner::AsyncLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts,
-                           std::optional<int> bound, int threads, std::optional<HeadPace> pace)
-    : ServerLearner(std::move(replicas), cut, batch, parts, threads, std::move(pace)), bound_(bound), at_once_(parts) {
+                           std::optional<int> bound, const HeadPlace& place)
+    : ServerLearner(std::move(replicas), cut, batch, parts, place), bound_(bound), at_once_(parts) {
   if (bound_) at_once_ = std::min(at_once_, *bound_ + 1);
 }
 

@@ -21,7 +21,7 @@ class AsyncLearner : public ServerLearner {
  public:
   /// At most `parts` batches are computed at once.
   AsyncLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts,
-               std::optional<int> bound, int threads = 0, std::optional<HeadPace> pace = {});
+               std::optional<int> bound, const HeadPlace& place = {});
 
   BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override;
   int ahead() const override { return at_once_ - 1; }

@@ -4,8 +4,8 @@
 
 namespace convoy {
 
-NetLearner::NetLearner(Trunk& trunk, const Cut& cut, int batch, int threads, std::optional<HeadPace> pace)
-    : trunk_(&trunk), heads_(cut, batch, threads, std::move(pace)) {}
+NetLearner::NetLearner(Trunk& trunk, const Cut& cut, int batch, const HeadPlace& place)
+    : trunk_(&trunk), heads_(cut, batch, place) {}
 
 BatchLoss NetLearner::accumulate(const Images& images, const Labels& labels, const Pass& pass) {
   BatchLoss loss;

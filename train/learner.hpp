@@ -94,9 +94,8 @@ class Learner {
 /// members: PeerLost passes through.
 class NetLearner : public Learner {
  public:
-  /// `threads` is the number of threads on this machine that compute the heads; 0 uses all cores. With `pace`, the heads
-  /// only take the time of computing. The trunk must outlive the learner, or be replaced with use().
-  NetLearner(Trunk& trunk, const Cut& cut, int batch, int threads = 0, std::optional<HeadPace> pace = {});
+  /// `place` is where this machine computes the heads. The trunk must outlive the learner, or be replaced with use().
+  NetLearner(Trunk& trunk, const Cut& cut, int batch, const HeadPlace& place = {});
 
   /// Changes to another trunk of the same net. The caller must then load the state.
   void use(Trunk& trunk) { trunk_ = &trunk; }

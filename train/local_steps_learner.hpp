@@ -28,13 +28,10 @@ namespace convoy {
 class LocalStepsLearner : public ReplicaLearner {
  public:
   /// The cut of the replicas, of which there are `parts`, is `cut`, with the optimizer's moments; it must outlive the learner.
-  /// `pace`: see NetLearner.
+  /// `place`: see NetLearner.
   LocalStepsLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts, int period,
-                    int threads = 0, std::optional<HeadPace> pace = {}, OuterStep outer = {})
-      : ReplicaLearner(std::move(replicas), cut, batch, parts, threads, std::move(pace)),
-        cut_(cut),
-        period_(period),
-        outer_(outer) {}
+                    const HeadPlace& place = {}, OuterStep outer = {})
+      : ReplicaLearner(std::move(replicas), cut, batch, parts, place), cut_(cut), period_(period), outer_(outer) {}
 
   /// `images` and `labels` have a batch for each replica, one after another. The loss is that of the replicas that have slaves,
   /// as if all images had the same.

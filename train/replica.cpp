@@ -5,10 +5,8 @@
 
 namespace convoy {
 
-Replica::Replica(Trunk& trunk, const Cut& cut, int batch, int threads, std::optional<HeadPace> pace)
-    : trunk_(&trunk),
-      heads_(cut, batch, threads, std::move(pace)),
-      averages_(std::ranges::any_of(cut.trunk, has_batch_norm)) {}
+Replica::Replica(Trunk& trunk, const Cut& cut, int batch, const HeadPlace& place)
+    : trunk_(&trunk), heads_(cut, batch, place), averages_(std::ranges::any_of(cut.trunk, has_batch_norm)) {}
 
 void Replica::use(Trunk& trunk) {
   trunk_ = &trunk;

@@ -27,10 +27,9 @@ struct Semaphore {
 /// could do anything.
 class Replica {
  public:
-  /// `cut` has no moments (without_moments) unless the replica has local tasks. `threads` is the number of threads on this
-  /// machine that compute the heads; 0 uses all cores. With `pace`, the heads only take the time of computing. The trunk
-  /// must outlive the replica, or be replaced with use().
-  Replica(Trunk& trunk, const Cut& cut, int batch, int threads = 0, std::optional<HeadPace> pace = {});
+  /// `cut` has no moments (without_moments) unless the replica has local tasks. `place` is where this machine computes the
+  /// heads. The trunk must outlive the replica, or be replaced with use().
+  Replica(Trunk& trunk, const Cut& cut, int batch, const HeadPlace& place = {});
   virtual ~Replica() = default;
 
   struct Task {

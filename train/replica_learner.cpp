@@ -25,12 +25,12 @@ Pass pass_of(const Pass& step, int part) {
 }  // namespace
 
 ReplicaLearner::ReplicaLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts,
-                               int threads, std::optional<HeadPace> pace)
+                               const HeadPlace& place)
     : replicas_(std::move(replicas)),
       tasks_(replicas_.size()),
       batch_(batch),
       parts_(parts),
-      heads_(cut, batch * parts_, threads, std::move(pace)),
+      heads_(without_moments(cut), batch * parts_, place),
       trunk_outputs_(cut.heads.size()) {}
 
 void ReplicaLearner::transfer_in_turns() {

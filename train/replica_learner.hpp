@@ -25,10 +25,10 @@ class ReplicaLearner : public Learner {
   std::vector<MemberTime> take_times() override;
 
  protected:
-  /// `cut` is the net with the optimizer's moments. Tests take `parts` batches of `batch` images at a time. There is at least
-  /// one replica.
-  ReplicaLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts, int threads,
-                 std::optional<HeadPace> pace);
+  /// `cut` is the net with the optimizer's moments. Tests take `parts` batches of `batch` images at a time, and `place` is where
+  /// this machine computes their heads. There is at least one replica.
+  ReplicaLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts,
+                 const HeadPlace& place);
 
   /// The newest weights, in the form of the replicas' cut.
   virtual std::shared_ptr<const ModelState> weights() = 0;
@@ -78,9 +78,9 @@ class ServerLearner : public ReplicaLearner {
 
  protected:
   /// See ReplicaLearner. The replicas keep no moments, and `cut` must outlive the learner.
-  ServerLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts, int threads,
-                std::optional<HeadPace> pace)
-      : ReplicaLearner(std::move(replicas), cut, batch, parts, threads, std::move(pace)), server_(cut) {}
+  ServerLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts,
+                const HeadPlace& place)
+      : ReplicaLearner(std::move(replicas), cut, batch, parts, place), server_(cut) {}
 
   std::shared_ptr<const ModelState> weights() override { return server_.weights(); }
 
@@ -106,8 +106,8 @@ class JoinLearner : public ServerLearner {
  public:
   /// Replicas that are free take the next batch, so there may be more batches than replicas.
   JoinLearner(std::vector<std::unique_ptr<Replica>> replicas, const Cut& cut, int batch, int parts, int backups = 0,
-              int threads = 0, std::optional<HeadPace> pace = {})
-      : ServerLearner(std::move(replicas), cut, batch, parts, threads, std::move(pace)), backups_(backups) {}
+              const HeadPlace& place = {})
+      : ServerLearner(std::move(replicas), cut, batch, parts, place), backups_(backups) {}
 
   /// `images` and `labels` are those of all batches of the step, one batch after another.
   BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override;

@@ -15,8 +15,9 @@ Cluster::Cluster(const ClusterOptions& options, const NetOptions& net_options, c
       net_(net),
       observers_(observers),
       stop_(stop),
-      threads_(net_options.device_options.threads),
-      device_(std::move(device)) {
+      device_(std::move(device)),
+      heads_(place_of_heads(net_options, cut, net.training.batch, *device_,
+                            [this](const std::string& text) { notice(observers_, text); })) {
   if (options.slaves > 0 && options.verify > 0) {
     verifier_.emplace(options.verify, *device_, [this](const std::string& text) { notice(observers_, text); });
   }
@@ -91,7 +92,7 @@ void Cluster::form_once() {
                            : "this machine goes on alone");
     return train_alone();
   }
-  const Work work{options_, cut_, net_.training.batch, *device_, threads_};
+  const Work work{options_, cut_, net_.training.batch, *device_, heads_};
   planned_ = plan_members(work, *crew_, observers_, planned_);
   if (planned_.fixed) {
     lobby_->guests().admit_only(planned_.fixed->members(),

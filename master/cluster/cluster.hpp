@@ -39,6 +39,8 @@ class Cluster {
   /// The current plan; it may change between steps.
   const Plan& plan() const { return slaves_ != nullptr ? slaves_->plan() : plan_; }
   const Device& device() const { return *device_; }
+  /// Where this machine computes the heads of the net.
+  const HeadPlace& heads() const { return heads_; }
   /// The measured speeds. They have no members if no member was timed.
   const Calibration& calibration() const { return planned_.calibration; }
 
@@ -83,8 +85,8 @@ class Cluster {
   const Net& net_;
   const Observers& observers_;
   const std::atomic<bool>& stop_;
-  int threads_;                       ///< number of threads on this machine that compute the heads
-  std::shared_ptr<Device> device_;    ///< all replicas of a run share it
+  std::shared_ptr<Device> device_;  ///< all replicas of a run share it
+  HeadPlace heads_;
   std::optional<Verifier> verifier_;  ///< with --verify
   EnergyBook book_;
   std::shared_ptr<Lobby> lobby_;  ///< null in a run without slaves; all replicas of a run share it

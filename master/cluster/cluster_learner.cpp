@@ -5,8 +5,8 @@
 
 namespace convoy {
 
-ClusterLearner::ClusterLearner(Cluster& cluster, const Cut& cut, int batch, int threads, double snapshot_seconds)
-    : cluster_(cluster), net_(cluster.trunk(), cut, batch, threads), snapshot_seconds_(snapshot_seconds) {}
+ClusterLearner::ClusterLearner(Cluster& cluster, const Cut& cut, int batch, double snapshot_seconds)
+    : cluster_(cluster), net_(cluster.trunk(), cut, batch, cluster.heads()), snapshot_seconds_(snapshot_seconds) {}
 
 /// Calls `call`. If it loses a member, the step is void: the model goes back to the last snapshot, and Rewound is
 /// thrown.

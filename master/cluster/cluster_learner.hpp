@@ -13,9 +13,9 @@ namespace convoy {
 
 class ClusterLearner : public Learner {
  public:
-  /// `threads` is the number of threads on this machine that compute the heads; 0 uses all cores. `snapshot_seconds` is
-  /// the time between two snapshots; 0 derives it from their measured cost. The cluster must outlive the learner.
-  ClusterLearner(Cluster& cluster, const Cut& cut, int batch, int threads, double snapshot_seconds = 0.0);
+  /// `snapshot_seconds` is the time between two snapshots; 0 derives it from their measured cost. The cluster must outlive
+  /// the learner.
+  ClusterLearner(Cluster& cluster, const Cut& cut, int batch, double snapshot_seconds = 0.0);
 
   BatchLoss accumulate(const Images& images, const Labels& labels, const Pass& pass) override;
   double gradient_squares() override;

@@ -41,7 +41,8 @@ ClusterReplicas assemble_replicas(int replicas, const ClusterOptions& options, c
   Crew all(*lobby);
   ClusterReplicas made;
   if (!gather_slaves(options, all, options.slaves, observers, stop)) return made;
-  const Work work{options, cut, net.training.batch, *device, net_options.device_options.threads, false};
+  const int batch = net.training.batch;
+  const Work work{options, cut, batch, *device, place_of_heads(net_options, cut, batch, *device), false};
   made.calibration = time_all(work, all, replicas, observers);
   std::vector<double> speeds;
   for (const MemberProfile& member : made.calibration.members) speeds.push_back(speed_of(member, cut.trunk));

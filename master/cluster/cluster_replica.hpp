@@ -15,8 +15,8 @@ namespace convoy {
 class ClusterReplica : public Replica {
  public:
   /// The cluster must outlive the replica; see Replica.
-  ClusterReplica(Cluster& cluster, const Cut& cut, int batch, int threads, std::optional<HeadPace> pace = {})
-      : Replica(cluster.trunk(), cut, batch, threads, std::move(pace)), cluster_(cluster) {}
+  ClusterReplica(Cluster& cluster, const Cut& cut, int batch)
+      : Replica(cluster.trunk(), cut, batch, cluster.heads()), cluster_(cluster) {}
 
   bool whole() override { return cluster_.has_slaves() || cluster_.members_change(); }
 

@@ -7,7 +7,6 @@
 #include "core/stopwatch.hpp"
 #include "core/thread_team.hpp"
 #include "devices/calibrate.hpp"
-#include "devices/paced_device.hpp"
 #include "kernels/host/matmul.hpp"
 #include "master/cluster/described_machines.hpp"
 #include "model/head.hpp"
@@ -33,17 +32,6 @@ double seconds_of(const Work& work, double shortest) {
   return least;
 }
 
-}  // namespace
-
-std::optional<HeadPace> pace_of_heads(const Cut& cut, int batch, const Device& device) {
-  const PacedDevice* paced = as_paced(device);
-  if (paced == nullptr) return std::nullopt;
-  const HeadTimes times = paced->profile().heads(head_flops(cut), batch);
-  return HeadPace{times.fixed, times.per_image, times.update, paced->spend()};
-}
-
-namespace {
-
 /// Describes everything of the heads on which their time depends.
 std::string describe_work(const std::vector<CutHead>& heads) {
   std::string text;
@@ -57,13 +45,23 @@ std::string describe_work(const std::vector<CutHead>& heads) {
   return text;
 }
 
-HeadTimes measure_heads(const Cut& cut, int batch) {
+/// Returns the largest number of images up to an eighth of the batch that divides it, as parts of a batch do.
+int part_of_batch(int batch) {
+  int part = std::max(1, batch / 8);
+  while (batch % part != 0) --part;
+  return part;
+}
+
+HeadTimes measure_heads(const Cut& cut, int batch, const HeadPlace& place) {
   // A quota may let the process compute in bursts, and shorter blocks would miss its pauses. Side heads share the time.
   const double block = 0.06 / static_cast<double>(cut.heads.size());
   const std::vector<int> labels(static_cast<std::size_t>(batch), 0);
   HeadTimes times;
   for (const CutHead& each : cut.heads) {
-    Head<float> head(each, cut.moments, batch);
+    Head<float> head(each, cut.moments, batch, true, dense_at(place));
+    const auto finish = [&] {
+      if (place.device != nullptr) place.device->finish();
+    };
     const Tensor maps({batch, each.maps.channels, each.maps.height, each.maps.width}, 0.5F);
     const auto pass = [&](int count) {
       return seconds_of(
@@ -71,38 +69,42 @@ HeadTimes measure_heads(const Cut& cut, int batch) {
             head.forward(maps, {.training = true, .seed = 0}, {0, count});
             head.loss(labels, batch, {0, count});
             head.backward({0, count});
+            finish();
           },
           block);
     };
-    const int few = std::max(1, batch / 8);
+    const int few = part_of_batch(batch);
     const double whole = pass(batch);
-    const double part = few < batch ? pass(few) : 0.0;
-    const double per_image = std::clamp((whole - part) / std::max(1, batch - few), 0.0, whole / batch);
-    times.per_image += per_image;
-    times.fixed += std::max(0.0, whole - per_image * batch);  // rounding may leave less than nothing
     times.update += seconds_of(
         [&] {
           head.backward_weights();
           if (cut.moments > 0) head.update({.learning_rate = 0.0F});  // the server updates for replicas
+          finish();
         },
         block);
+    const double part = few < batch ? pass(few) : 0.0;
+    const double per_image = std::clamp((whole - part) / std::max(1, batch - few), 0.0, whole / batch);
+    times.per_image += per_image;
+    times.fixed += std::max(0.0, whole - per_image * batch);  // rounding may leave less than nothing
   }
   return times;
 }
 
 }  // namespace
 
-HeadTimes time_heads(const Cut& cut, int batch, int threads, const Device& device, KnownTimes& times) {
-  if (const auto pace = pace_of_heads(cut, batch, device)) return {pace->fixed, pace->per_image, pace->update};
-  if (threads <= 0) threads = hardware_threads();
+HeadTimes time_heads(const Cut& cut, int batch, HeadPlace place, const Device& device, KnownTimes& times) {
+  if (place.pace) return {place.pace->fixed, place.pace->per_image, place.pace->update};
+  place.notice = {};  // the learner's heads will say it
+  const int threads = place.threads > 0 ? place.threads : hardware_threads();
   set_matmul_threads(threads);
   const std::string work =
-      fmt::format("heads, batch {}, {} threads, {} moments{}", batch, threads, cut.moments, describe_work(cut.heads));
+      fmt::format("heads{}, batch {}, {} threads, {} moments{}", place.device != nullptr ? " on the device" : "", batch,
+                  threads, cut.moments, describe_work(cut.heads));
   const auto measure = [&]() -> KnownTimes::Seconds {
-    const HeadTimes measured = measure_heads(cut, batch);
+    const HeadTimes measured = measure_heads(cut, batch, place);
     return {measured.fixed, measured.per_image, measured.update};
   };
-  // The heads run on the processor. The speed of another device says nothing of it.
+  // The processor computes heads, or the layers between dense layers. The speed of another device says nothing of it.
   const bool same = device.info().memory == 0;
   const KnownTimes::Seconds seconds = same ? times.of(work, 3, measure) : measure();
   return {.fixed = seconds[0], .per_image = seconds[1], .update = seconds[2]};

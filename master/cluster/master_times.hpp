@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 
 #include "devices/known_times.hpp"
 #include "kernels/device.hpp"
@@ -12,12 +11,9 @@
 
 namespace convoy {
 
-/// Times all heads on batches of `batch` images, computed by `threads` threads (0: all cores). Where this machine's `device`
-/// is paced, its profile has the times. `times` has what is known of the device, and gets what is measured.
-HeadTimes time_heads(const Cut& cut, int batch, int threads, const Device& device, KnownTimes& times);
-
-/// Returns the pace of the heads where this machine's `device` is paced; nothing where they are to be computed.
-std::optional<HeadPace> pace_of_heads(const Cut& cut, int batch, const Device& device);
+/// Times all heads on batches of `batch` images where they are to be computed; where they are paced, the pace has the times.
+/// `times` has what is known of this machine's `device`, and gets what is measured.
+HeadTimes time_heads(const Cut& cut, int batch, HeadPlace place, const Device& device, KnownTimes& times);
 
 /// Returns the seconds of a step on this machine alone: the trunk on `device`, which has `memory` bytes (0: unlimited),
 /// and the heads, which were timed at `head`. Returns 0 where the memory is too small. `times` is as above.

@@ -32,11 +32,13 @@ std::vector<bool> same_bits_of(const Work& work, const Crew& crew) {
   return same;
 }
 
-/// Returns the bytes that the device's shards may take; 0: unlimited.
+/// Returns the bytes that the device's shards may take beside the heads; 0: unlimited.
 std::size_t own_memory(const Work& work) {
   const DeviceInfo& info = work.device.info();
   const std::size_t bytes = work.options.memory.empty() ? default_memory(info) : parse_memory(work.options.memory);
-  return static_cast<std::size_t>(static_cast<double>(bytes) / info.memory_factor);
+  const auto all = static_cast<std::size_t>(static_cast<double>(bytes) / info.memory_factor);
+  const std::size_t heads = work.heads.device != nullptr ? head_bytes(work.cut, work.batch) : 0;
+  return heads < all ? all - heads : all;  // the host computes heads that find no room
 }
 
 /// See calibrate_members().
@@ -71,7 +73,7 @@ Calibration calibrate(const Work& work, const Wishes& wishes, Crew& crew, const 
   if (first) {
     calibration.batch = work.batch;
     for (const Stage& stage : work.cut.trunk) calibration.stages.push_back(stage.name);
-    calibration.master.head = time_heads(work.cut, work.batch, work.threads, work.device, known_here);
+    calibration.master.head = time_heads(work.cut, work.batch, work.heads, work.device, known_here);
     if (maybe_alone) {
       calibration.seconds_alone =
           time_alone(work.cut, work.batch, work.device, known_here, memory, calibration.master.head);

@@ -7,6 +7,7 @@
 
 #include "kernels/device.hpp"
 #include "master/cluster/crew.hpp"
+#include "master/cluster/head_place.hpp"
 #include "master/cluster/plan_options.hpp"
 #include "master/commands/options.hpp"
 #include "nets/graph/net.hpp"
@@ -22,7 +23,7 @@ struct Work {
   const Cut& cut;
   int batch;
   Device& device;     ///< this machine's, a member with options.share
-  int threads;        ///< of this machine, that compute the heads (0: all cores)
+  HeadPlace heads;    ///< where this machine computes them
   bool alone = true;  ///< whether this machine alone may take the place of the slaves
 };
 

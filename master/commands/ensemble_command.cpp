@@ -211,8 +211,7 @@ class EnsembleCommand {
         .cluster = Cluster::assemble(options_.cluster, options_.net, member.net, member.cut, observers_, stop_),
         .learner = nullptr};
     if (!running.cluster) return std::nullopt;
-    running.learner = std::make_unique<ClusterLearner>(*running.cluster, member.cut, member.net.training.batch,
-                                                       options_.net.device_options.threads);
+    running.learner = std::make_unique<ClusterLearner>(*running.cluster, member.cut, member.net.training.batch);
     running.learner->load({member.weights});
     return running;
   }

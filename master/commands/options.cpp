@@ -9,6 +9,7 @@
 #include "cli/command_line.hpp"
 #include "devices/device_options.hpp"
 #include "master/cluster/described_machines.hpp"
+#include "master/commands/machine_options.hpp"
 #include "master/commands/replica_options.hpp"
 #include "master/commands/run_options.hpp"
 #include "nets/graph/net.hpp"
@@ -25,24 +26,6 @@ CLI::Option* add_set_option(CLI::App& command, std::vector<std::string>& set) {
 }
 
 namespace {
-
-/// Defines the options for the device, the batch and the output.
-void define_machine(CLI::App& command, NetOptions& options) {
-  define_device_options(command, options.device, options.device_options,
-                        "device of this machine; convoy-slave --list-devices lists them");
-  command.add_option("--batch", options.batch, "images in a step (default: the net file's)")
-      ->check(whole_number(1, 65536));
-  command
-      .add_option_function<std::string>(
-          "--corrupt",
-          [&options](const std::string& word) { options.corrupt = word == "skip" ? Corrupt::skip : Corrupt::refuse; },
-          "treatment of photographs that cannot be decoded: refuse or skip")
-      ->check(one_of({"refuse", "skip"}))
-      ->default_str("refuse");
-  command.add_option("--format", options.format, "text for people, or json for programs: one JSON object on each line")
-      ->check(one_of({"text", "json"}))
-      ->capture_default_str();
-}
 
 /// Defines the options for the fields of the net, the device and the output.
 void define_net_settings(CLI::App& command, NetOptions& options) {

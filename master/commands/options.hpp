@@ -20,6 +20,13 @@ class Option;
 
 namespace convoy {
 
+/// Who computes the dense layers of heads on this machine.
+enum class HeadsOn : std::uint8_t {
+  automatic,  ///< the device if it has memory of its own, otherwise the host
+  host,
+  device
+};
+
 /// The options of all commands that run a net.
 struct NetOptions {
   std::string net;               ///< net file
@@ -29,6 +36,7 @@ struct NetOptions {
   double val_split = 0.0;  ///< fraction of the training images of each class that is set aside for validation
   std::string device = "auto";
   DeviceOptions device_options;
+  HeadsOn heads = HeadsOn::automatic;
   int batch = 0;  ///< images in a step; 0 for the net file's value
   std::uint64_t seed = 1;
   std::string format = "text";

@@ -159,7 +159,8 @@ std::optional<Planned> plan_with_slaves(const PlanOptions& options, const Net& n
   const auto lobby = open_lobby(cluster, net.name, device->info().paced, observers);
   Crew crew(*lobby);
   if (!gather_slaves(cluster, crew, cluster.slaves, observers, catch_stop_signals())) return std::nullopt;
-  Planned planned = plan_members({cluster, cut, batch, *device, options.net.device_options.threads}, crew, observers);
+  const HeadPlace heads = place_of_heads(options.net, cut, batch, *device);
+  Planned planned = plan_members({cluster, cut, batch, *device, heads}, crew, observers);
   crew.dismiss("the master made a plan only");
   return planned;
 }

@@ -53,7 +53,7 @@ int predict_command(const PredictOptions& options) {
   if (!cluster) return kInterrupted;
   const int batch = net.training.batch;
   const bool softmax = std::holds_alternative<SoftmaxCrossEntropy>(net.layers.back().spec);
-  ClusterLearner learner(*cluster, cut, batch, options.net.device_options.threads);
+  ClusterLearner learner(*cluster, cut, batch);
   learner.load({weights});
   Images images{Pixels({batch, net.input.channels, net.input.height, net.input.width}), net.scales};
   const PredictionStyle style{.class_names = net.class_names,

@@ -112,8 +112,7 @@ bool Teachers::begin(const DataSet& data, const Observers& observers, const std:
   for (const EnsembleMember& each : members_) {
     auto cluster = Cluster::assemble(alone_, options_, each.net, each.cut, observers, stop);
     if (!cluster) return false;
-    auto learner = std::make_unique<NetLearner>(cluster->trunk(), each.cut, each.net.training.batch,
-                                                options_.device_options.threads);
+    auto learner = std::make_unique<NetLearner>(cluster->trunk(), each.cut, each.net.training.batch, cluster->heads());
     learner->load({each.weights});
     if (each.net.scales.empty()) {
       notice(observers, fmt::format("the teacher {} does not say how pixels are normalised; it gets them as the net to "

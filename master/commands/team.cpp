@@ -5,7 +5,6 @@
 
 #include "devices/paced_device.hpp"
 #include "master/cluster/cluster_learner.hpp"
-#include "master/cluster/master_times.hpp"
 #include "train/async_learner.hpp"
 #include "train/local_steps_learner.hpp"
 
@@ -152,25 +151,24 @@ std::unique_ptr<Team> Team::assemble(const TrainOptions& options, const Net& net
   return team;
 }
 
-std::unique_ptr<ReplicaLearner> Team::make_replica_learner(std::optional<HeadPace> pace) {
+std::unique_ptr<ReplicaLearner> Team::make_replica_learner() {
   const int batch = net_.training.batch;
-  const int threads = options_.net.device_options.threads;
+  const HeadPlace& place = clusters_.front()->heads();
   const int count = replicas_of(options_);
   const Cut& computed = has_server(options_) ? bare_ : cut_;
   std::vector<std::unique_ptr<Replica>> replicas;
   for (const auto& cluster : clusters_) {
-    replicas.push_back(std::make_unique<ClusterReplica>(*cluster, computed, batch, threads, pace));
+    replicas.push_back(std::make_unique<ClusterReplica>(*cluster, computed, batch));
   }
   if (options_.sync_every > 0) {
-    return std::make_unique<LocalStepsLearner>(std::move(replicas), cut_, batch, count, options_.sync_every, threads,
-                                               pace, options_.outer);
+    return std::make_unique<LocalStepsLearner>(std::move(replicas), cut_, batch, count, options_.sync_every, place,
+                                               options_.outer);
   }
   std::unique_ptr<ServerLearner> learner;
   if (options_.sync == Sync::none) {
-    learner =
-        std::make_unique<AsyncLearner>(std::move(replicas), cut_, batch, count, options_.staleness, threads, pace);
+    learner = std::make_unique<AsyncLearner>(std::move(replicas), cut_, batch, count, options_.staleness, place);
   } else {
-    learner = std::make_unique<JoinLearner>(std::move(replicas), cut_, batch, count, options_.backups, threads, pace);
+    learner = std::make_unique<JoinLearner>(std::move(replicas), cut_, batch, count, options_.backups, place);
   }
   learner->carry_in(type_of_states(options_.cluster));
   return learner;
@@ -178,19 +176,17 @@ std::unique_ptr<ReplicaLearner> Team::make_replica_learner(std::optional<HeadPac
 
 std::unique_ptr<Learner> Team::make_learner() {
   const int batch = net_.training.batch;
-  const int threads = options_.net.device_options.threads;
   Cluster& first = *clusters_.front();
-  const std::optional<HeadPace> pace = pace_of_heads(cut_, batch, first.device());
   if (has_replicas(options_)) {
-    auto learner = make_replica_learner(pace);
+    auto learner = make_replica_learner();
     if (options_.semaphore) learner->transfer_in_turns();
     return learner;
   }
   // A run on paced devices has no values to which it could go back after a loss, so that it needs no recovery.
   if (options_.cluster.slaves == 0 || is_paced(options_.net.device)) {
-    return std::make_unique<NetLearner>(first.trunk(), cut_, batch, threads, pace);
+    return std::make_unique<NetLearner>(first.trunk(), cut_, batch, first.heads());
   }
-  return std::make_unique<ClusterLearner>(first, cut_, batch, threads, options_.snapshot_seconds);
+  return std::make_unique<ClusterLearner>(first, cut_, batch, options_.snapshot_seconds);
 }
 
 std::vector<Plan> Team::other_plans() const {

@@ -54,7 +54,7 @@ class Team {
   void dismiss(const std::string& reason);
 
  private:
-  std::unique_ptr<ReplicaLearner> make_replica_learner(std::optional<HeadPace> pace);
+  std::unique_ptr<ReplicaLearner> make_replica_learner();
 
   const TrainOptions& options_;
   Net net_;  ///< with the number of images that the members compute at once as its batch

@@ -112,7 +112,7 @@ int test_command(const TestOptions& options) {
   announce(options, data, observers);
   const auto cluster = Cluster::assemble(options.cluster, options.net, net, cut, observers, stop);
   if (!cluster) return kInterrupted;
-  ClusterLearner learner(*cluster, cut, net.training.batch, options.net.device_options.threads);
+  ClusterLearner learner(*cluster, cut, net.training.batch);
   learner.load({weights});
   const Found found = test({.cluster = *cluster, .learner = learner, .cut = cut, .classes = net.classes}, batches,
                            data.test.count(), energy, observers, stop);

@@ -10,6 +10,7 @@
 #include "devices/paced_device.hpp"
 #include "energy/meters.hpp"
 #include "master/cluster/cluster_trunk.hpp"
+#include "master/cluster/head_place.hpp"
 #include "master/cluster/learned_power.hpp"
 #include "master/cluster/master_times.hpp"
 #include "master/cluster/planning.hpp"
@@ -117,7 +118,8 @@ TEST(PacedEnergy, IsWhatThePlanPredicts) {
   options.slaves = 2;
   options.layout = "samples";
   options.exchange = "ring";
-  Planned planned = plan_members({options, cut, kEnergyBatch, own, 1}, crew, {});
+  Planned planned =
+      plan_members({options, cut, kEnergyBatch, own, {1, pace_of_heads(cut, kEnergyBatch, own)}}, crew, {});
   Calibration& calibration = planned.calibration;
   ASSERT_EQ(calibration.members.size(), 2U);
   calibration.members[0].power = fast;
@@ -127,7 +129,7 @@ TEST(PacedEnergy, IsWhatThePlanPredicts) {
   ClusterTrunk trunk(cut.trunk, planned.plan, crew, nullptr, 60s);
   EnergyBook book;
   trunk.tell_energy_to(book);
-  NetLearner learner(trunk, cut, kEnergyBatch, 1, pace_of_heads(cut, kEnergyBatch, own));
+  NetLearner learner(trunk, cut, kEnergyBatch, {1, pace_of_heads(cut, kEnergyBatch, own)});
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, 1), initial_heads(cut, 1)})});
   const Images images = noise_images(input_shape(cut.trunk[0], kEnergyBatch), 1, 1);
   const std::vector<int> labels(kEnergyBatch, 3);

@@ -9,7 +9,7 @@
 #include "devices/paced_device.hpp"
 #include "master/cluster/cluster_trunk.hpp"
 #include "master/cluster/described_machines.hpp"
-#include "master/cluster/master_times.hpp"
+#include "master/cluster/head_place.hpp"
 #include "master/cluster/planning.hpp"
 #include "tests/support/slave_thread.hpp"
 #include "tests/support/source_folder.hpp"
@@ -74,7 +74,8 @@ TEST_P(PacedRuns, SpendWhatThePlannerPredicts) {
   options.share = true;
   options.layout = GetParam();
   options.exchange = "ring";
-  const Planned planned = plan_members({options, cut, kPacedBatch, own, 1}, crew, {});
+  const Planned planned =
+      plan_members({options, cut, kPacedBatch, own, {1, pace_of_heads(cut, kPacedBatch, own)}}, crew, {});
   EXPECT_EQ(slow.seconds() + fast.seconds(), 0.0) << "timing took real time";
   const std::vector<MemberProfile>& profiles = planned.calibration.members;
   ASSERT_EQ(profiles.size(), 3U);
@@ -89,7 +90,7 @@ TEST_P(PacedRuns, SpendWhatThePlannerPredicts) {
   }
 
   ClusterTrunk trunk(cut.trunk, planned.plan, crew, &own, 60s);
-  NetLearner learner(trunk, cut, kPacedBatch, 1, pace_of_heads(cut, kPacedBatch, own));
+  NetLearner learner(trunk, cut, kPacedBatch, {1, pace_of_heads(cut, kPacedBatch, own)});
   learner.load({std::make_shared<const ModelState>(ModelState{initial_trunk(cut, 1), initial_heads(cut, 1)})});
   const Images images = noise_images(input_shape(cut.trunk[0], kPacedBatch), 1, 1);
   const std::vector<int> labels(kPacedBatch, 3);

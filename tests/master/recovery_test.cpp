@@ -81,7 +81,7 @@ class TrainingRun {
         from != nullptr ? from->model : ModelState{initial_trunk(cut_, kSeed), initial_heads(cut_, kSeed)});
     const Training training{
         .net = net_, .training = batches_, .test = tests_, .seed = kSeed, .max_steps = steps, .stop = stop_};
-    ClusterLearner learner(*cluster, cut_, net_.training.batch, 0, snapshot_seconds);
+    ClusterLearner learner(*cluster, cut_, net_.training.batch, snapshot_seconds);
     Result result;
     convoy::train(training, learner, {start, from != nullptr ? from->progress : Progress()}, observers_,
                   [&](const TrainingState& state) {

@@ -122,7 +122,7 @@ class ReplicaRun {
     }
     std::vector<std::unique_ptr<Replica>> replicas;
     for (const auto& each : clusters) {
-      replicas.push_back(std::make_unique<ClusterReplica>(*each, computed, net_.training.batch, 1));
+      replicas.push_back(std::make_unique<ClusterReplica>(*each, computed, net_.training.batch));
     }
     const auto learner = make(std::move(replicas), cut_, net_.training.batch, replicas_);
     const int batches = batches_in_step_ > 0 ? batches_in_step_ : replicas_;

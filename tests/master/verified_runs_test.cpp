@@ -103,7 +103,7 @@ TEST(VerifiedRuns, GoOnWithoutTheLiarAndKeepItOut) {
   int steps = 0;
   after_step = [&] { stop = ++steps >= 60 && c.has_said(refusal); };
   const auto cluster = Cluster::assemble(options, net_options, net, trunk, observers, stop);
-  ClusterLearner learner(*cluster, trunk, 8, 0, 1e-9);
+  ClusterLearner learner(*cluster, trunk, 8, 1e-9);
   const Training training{
       .net = net, .training = batches, .test = tests, .seed = kRunSeed, .max_steps = 20000, .stop = stop};
   const Outcome outcome = train(

@@ -40,7 +40,8 @@ class HeadGradients : public testing::TestWithParam<HeadCase> {
   HeadGradients() : head_(make_cut(GetParam().maps, GetParam().layers), 1, kBatch), maps_(maps_shape()) {
     Random random(7, 1);
     fill(maps_, random);
-    for (auto& state : head_.states()) {
+    for (std::size_t i = 0; i < head_.dense_layers(); ++i) {
+      auto& state = head_.edit(i);
       fill(state.weights.value, random);
       fill(state.bias.value, random);
     }
@@ -81,14 +82,14 @@ TEST_P(HeadGradients, MatchCentralDifferences) {
   head_.backward_weights();
   std::vector<BasicTensor<double>> weights;
   std::vector<BasicTensor<double>> biases;
-  for (std::size_t i = 0; i < head_.states().size(); ++i) {
+  for (std::size_t i = 0; i < head_.dense_layers(); ++i) {
     weights.push_back(head_.weight_gradient(i));
     biases.push_back(head_.bias_gradient(i));
   }
   expect_slopes(maps_, by_maps, "map");
-  for (std::size_t i = 0; i < head_.states().size(); ++i) {
-    expect_slopes(head_.states()[i].weights.value, weights[i], "weight");
-    expect_slopes(head_.states()[i].bias.value, biases[i], "bias");
+  for (std::size_t i = 0; i < head_.dense_layers(); ++i) {
+    expect_slopes(head_.edit(i).weights.value, weights[i], "weight");
+    expect_slopes(head_.edit(i).bias.value, biases[i], "bias");
   }
 }
 
@@ -159,7 +160,8 @@ TEST(Head, TrainsLayersThatAreNotFrozen) {
     for (std::size_t i = 0; i < rates.size(); ++i) cut.layers[2 * i].rate = rates[i];
     Head<float> head(cut, 1, 2, input_gradient);
     Random random(5, 1);
-    for (auto& state : head.states()) {
+    for (std::size_t i = 0; i < head.dense_layers(); ++i) {
+      auto& state = head.edit(i);
       fill(state.weights.value, random);
       fill(state.bias.value, random);
     }
@@ -179,15 +181,15 @@ TEST(Head, TrainsLayersThatAreNotFrozen) {
   const Head<float> all = trained({1, 1, 1}, 0.125F, true);
   const Head<float> quarters = trained({0.25F, 0.25F, 0.25F}, 0.5F, false);
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_TRUE(same(all.states()[i].weights.value, quarters.states()[i].weights.value)) << "a quarter of four times";
+    EXPECT_TRUE(same(all.state(i).weights.value, quarters.state(i).weights.value)) << "a quarter of four times";
   }
   for (const bool input_gradient : {false, true}) {
     const Head<float> some = trained({0, 1, 0}, 0.125F, input_gradient);
     for (std::size_t i = 0; i < 3; ++i) {
       const bool frozen = i != 1;
-      EXPECT_EQ(same(some.states()[i].weights.value, none.states()[i].weights.value), frozen) << i;
-      EXPECT_EQ(same(some.states()[i].bias.value, none.states()[i].bias.value), frozen) << i;
-      EXPECT_EQ(some.states()[i].weights.moments.empty(), frozen) << i;
+      EXPECT_EQ(same(some.state(i).weights.value, none.state(i).weights.value), frozen) << i;
+      EXPECT_EQ(same(some.state(i).bias.value, none.state(i).bias.value), frozen) << i;
+      EXPECT_EQ(some.state(i).weights.moments.empty(), frozen) << i;
     }
   }
   // What comes after a frozen layer still gets the whole gradient: the same as without freezing, in the first step.
@@ -225,7 +227,7 @@ TEST(Head, NamesTheDenseLayerThatAnUpdateBroke) {
   };
   step();
   EXPECT_EQ(head.broken(), "");
-  head.states()[1].bias.value.data()[1] = INFINITY;
+  head.edit(1).bias.value.data()[1] = INFINITY;
   step();
   EXPECT_EQ(head.broken(), "layer2");
 }
@@ -257,7 +259,7 @@ TEST(Head, DropoutRestsInTesting) {
 
 TEST(Head, UpdateIsMomentumWithDecay) {
   Head<double> head(make_cut({1, 1, 1}, {Dense{2}, SquaredError{}}), 1, 1);
-  auto& state = head.states()[0];
+  auto& state = head.edit(0);
   state.weights.value.at(0, 0) = 0.5;
   BasicTensor<double> maps({1, 1}, 1.0);
   const UpdateStep step{.learning_rate = 0.5F, .momentum = 0.25F, .weight_decay = 0.125F};
@@ -304,9 +306,9 @@ TEST(Head, DoesTheSameInParts) {
   Head<double> whole(cut, 1, kBatch);
   Head<double> parted(cut, 1, kBatch);
   Random random(1, 1);
-  for (std::size_t i = 0; i < whole.states().size(); ++i) {
-    for (double& weight : whole.states()[i].weights.value.span()) weight = random.uniform(-1.0F, 1.0F);
-    parted.states()[i] = whole.states()[i];
+  for (std::size_t i = 0; i < whole.dense_layers(); ++i) {
+    for (double& weight : whole.edit(i).weights.value.span()) weight = random.uniform(-1.0F, 1.0F);
+    parted.edit(i) = whole.edit(i);
   }
   BasicTensor<double> maps({kBatch, 3, 2, 2});
   for (double& value : maps.span()) value = random.uniform(-1.0F, 1.0F);
@@ -329,7 +331,7 @@ TEST(Head, DoesTheSameInParts) {
   EXPECT_EQ(sum.correct, expected.correct);
   for (std::size_t i = 0; i < slopes.size(); ++i)
     EXPECT_NEAR(parted.backward({4, 1}).data()[i], slopes.data()[i], 1e-12);
-  for (std::size_t i = 0; i < whole.states().size(); ++i) {
+  for (std::size_t i = 0; i < whole.dense_layers(); ++i) {
     for (std::size_t w = 0; w < whole.weight_gradient(i).size(); ++w) {
       EXPECT_NEAR(parted.weight_gradient(i).data()[w], whole.weight_gradient(i).data()[w], 1e-12);
     }

@@ -60,7 +60,7 @@ class TaughtLoss : public testing::TestWithParam<TaughtCase> {
     for (double& value : maps_.span()) value = static_cast<double>(random.uniform(-2.0F, 2.0F));
     for (double& value : weights()) value = static_cast<double>(random.uniform(-1.0F, 1.0F));
   }
-  std::span<double> weights() { return head_.states()[0].weights.value.span(); }
+  std::span<double> weights() { return head_.edit(0).weights.value.span(); }
   double mean_loss() {
     head_.forward(maps_, {.training = true});
     return head_.loss(labels_, kCounted).sum / kCounted;

@@ -69,16 +69,17 @@ constexpr int kBatch = 32;
 const double kRounding = std::sqrt(kSteps * kBatch * 28.0 * 28.0) * 0x1.0p-24;
 
 /// Trains LeNet with tanh and returns its weights. With a ReLU, one rounding could change all later steps.
-SafetensorsFile train(const std::string& out, const std::vector<std::string>& more) {
+SafetensorsFile train(const std::string& out, const std::vector<std::string>& more, const std::string& device = "cpu",
+                      int steps = kSteps) {
   std::vector<std::string> command{CONVOY_MASTER,
                                    "train",
                                    kSource + "/nets/lenet-tanh.yaml",
                                    "--batch",
                                    std::to_string(kBatch),
                                    "--steps",
-                                   std::to_string(kSteps),
+                                   std::to_string(steps),
                                    "--device",
-                                   "cpu",
+                                   device,
                                    "--out",
                                    out,
                                    "--threads",
@@ -147,6 +148,62 @@ TEST(AlongImages, DevicesThatUpdateAlikeAndOneThatDoesNotTrainTogether) {
                                              "ring", "--listen", endpoint, "--insecure"});
   EXPECT_EQ(plan_from_json(read_text(out + "/plan.json"), "plan.json").unequal, std::vector<int>{2});
   expect_agreement(shared, train(scratch.path() + "/local", {}), kRounding);
+}
+
+void expect_same_values(const SafetensorsFile& a, const SafetensorsFile& b) {
+  ASSERT_EQ(a.tensors.size(), b.tensors.size());
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) EXPECT_EQ(a.tensors[i].values, b.tensors[i].values) << i;
+}
+
+/// The device has the values of the dense layers, and gives them to checkpoints, to tests of the net and to the weights' file.
+TEST(HeadsOnADevice, TrainGoOnAndTestLikeThoseOfTheHost) {
+  const TemporaryFolder scratch;
+  const std::string device = has_opencl() ? "opencl:0" : "eigen";
+  const std::vector<std::string> there{"--heads", "device"};
+  const std::string out = scratch.path() + "/there";
+  const SafetensorsFile whole = train(out, there, device);
+  expect_agreement(whole, train(scratch.path() + "/host", {"--heads", "host"}), kRounding);
+
+  const std::string folder = scratch.path() + "/parts";
+  train(folder, there, device, kSteps / 2);
+  Process rest({CONVOY_MASTER, "train", "--resume", folder, "--steps", std::to_string(kSteps)});
+  ASSERT_EQ(rest.wait(200s), kSuccess) << rest.output();
+  expect_same_values(read_safetensors(folder + "/weights.safetensors"), whole);
+
+  std::vector<std::string> tests;
+  for (const std::string heads : {"device", "host"}) {
+    Process test({CONVOY_MASTER, "test", kSource + "/nets/lenet-tanh.yaml", "--weights", out + "/weights.safetensors",
+                  "--device", device, "--heads", heads, "--meter", "none"});
+    ASSERT_EQ(test.wait(200s), kSuccess) << test.output();
+    std::smatch accuracy;
+    const std::string text = test.output();
+    ASSERT_TRUE(std::regex_search(text, accuracy, std::regex("[0-9.]+ ?%"))) << text;
+    tests.push_back(accuracy.str());
+  }
+  EXPECT_EQ(tests[0], tests[1]);
+}
+
+/// Each micro-batch goes through the head when it arrives.
+TEST(HeadsOnADevice, TakeTheMicroBatchesOfSlaves) {
+  const TemporaryFolder scratch;
+  const std::string endpoint = free_endpoint();
+  std::vector<Process> slaves;
+  for (const std::string name : {"a", "b"}) {
+    slaves.emplace_back(std::vector<std::string>{CONVOY_SLAVE, endpoint, "--insecure", "--name", name, "--device",
+                                                 "cpu", "--threads", "1"});
+  }
+  const SafetensorsFile shared =
+      train(scratch.path() + "/shared", {"--slaves", "2", "--shares", "1,1", "--micro-batch", "8", "--heads", "device",
+                                         "--listen", endpoint, "--insecure"});
+  expect_agreement(shared, train(scratch.path() + "/local", {}), kRounding);
+}
+
+TEST(HeadsOnADevice, AreRefusedWhereNothingIsComputed) {
+  const TemporaryFolder scratch;
+  Process master({CONVOY_MASTER, "train", kSource + "/nets/lenet-tanh.yaml", "--device", "paced:240", "--heads",
+                  "device", "--out", scratch.path() + "/run"});
+  EXPECT_EQ(master.wait(60s), kFailure);
+  EXPECT_THAT(master.output(), testing::HasSubstr("--heads device has no meaning with --device paced:240"));
 }
 
 }  // namespace

@@ -202,7 +202,7 @@ void Run::train(wire::Network& network, Actor& actor, Log& log) {
     begun = true;
     waits = false;
     members = cluster->plan().members;
-    ClusterLearner learner(*cluster, cut_, net_.training.batch, 1, scenario_.snapshot_seconds);
+    ClusterLearner learner(*cluster, cut_, net_.training.batch, scenario_.snapshot_seconds);
     Recorder recorder(*this, *cluster, learner, actor, log);
     save(from, log);
     convoy::train(training(), recorder, std::move(from), observers,
