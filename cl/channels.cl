@@ -43,8 +43,8 @@ kernel void normalise_response(global const float* restrict input, global float*
   }
 }
 
-// Writes, for each output, the factor by which every input of its window is multiplied in the gradient with respect to
-// that input; `factor` is -2 alpha beta / size.
+// Writes, for each output, the number by which every input of its window is multiplied in the gradient with respect to
+// the input. The argument `factor` is -2 alpha beta / size.
 kernel void response_parts(global const float* restrict input, global const float* restrict gradient,
                            global const float* restrict bases, global float* restrict parts, int count, int channels,
                            int first, float factor, float beta, int height, int width) {

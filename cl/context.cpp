@@ -147,20 +147,30 @@ void ClContext::give_back(const ClBuffer& buffer, void* memory) {
 }
 
 void ClContext::write(const ClBuffer& to, std::size_t first, std::span<const float> values) {
+  if (shares_memory_) {
+    return write_in_place(to, first, values.size(),
+                          [&](float* memory) { std::memcpy(memory, values.data(), values.size_bytes()); });
+  }
   const std::size_t offset = first * sizeof(float);
   invariant(offset + values.size_bytes() <= to.bytes(), "the values fit into the buffer");
   counts_.bytes_written += values.size_bytes();
-  if (shares_memory_) {
-    void* memory = borrow(to, offset, values.size_bytes(), CL_MAP_WRITE_INVALIDATE_REGION);
-    std::memcpy(memory, values.data(), values.size_bytes());
-    return give_back(to, memory);
-  }
   cl_event event = nullptr;
   check(opencl().clEnqueueWriteBuffer(queue_, to.memory(), CL_FALSE, offset, values.size_bytes(), values.data(), 0,
                                       nullptr, &event),
         "clEnqueueWriteBuffer");
   pending_.push_back({nullptr, 0.0, event});
   finish();  // the caller may change the values after this function returns
+}
+
+void ClContext::write_in_place(const ClBuffer& to, std::size_t first, std::size_t count,
+                               const std::function<void(float* memory)>& write) {
+  const std::size_t offset = first * sizeof(float);
+  const std::size_t bytes = count * sizeof(float);
+  invariant(shares_memory_ && offset + bytes <= to.bytes(), "the values fit into the buffer, which the host can see");
+  counts_.bytes_written += bytes;
+  void* memory = borrow(to, offset, bytes, CL_MAP_WRITE_INVALIDATE_REGION);
+  write(static_cast<float*>(memory));
+  give_back(to, memory);
 }
 
 void ClContext::read(const ClBuffer& from, std::size_t first, std::span<float> values) {
@@ -280,7 +290,7 @@ void ClContext::finish() {
 
 namespace {
 
-/// Set by a driver's thread when a command has completed, maybe long after nobody waits for it any more.
+/// A driver's thread sets this flag when a command has completed, maybe long after the last wait for the command.
 struct Completion {
   std::mutex mutex;
   std::condition_variable changed;
@@ -301,9 +311,9 @@ void CL_CALLBACK tell(cl_event, cl_int, void* data) {
 
 }  // namespace
 
-/// Waits for the last command. A processor's driver tells at once, and must not lose a core to this thread. Drivers of
-/// GPUs may tell late, or through a slow thread, so they are asked: at first again and again, later after pauses that are
-/// short beside the time that has passed.
+/// Waits for the last command. A processor's driver calls back at once, and must not lose a core to this thread. A GPU's
+/// driver may call back late, so this thread asks the driver for the command's status: at first again and again, later after
+/// pauses that are short beside the time since the wait began.
 void ClContext::wait_for_last() {
   using Clock = std::chrono::steady_clock;
   using Seconds = std::chrono::duration<double>;

@@ -54,7 +54,7 @@ using ClRange = std::array<std::size_t, 3>;
 struct ClTiming {
   std::string kernel;
   double items = 0.0;    ///< work-items of this launch; 0 before the first one
-  double seconds = 0.0;  ///< its time
+  double seconds = 0.0;  ///< the time of this launch
 
   /// Returns the time that a launch takes at most. Fewer work-items may take as long, because a GPU computes them at the
   /// same time.
@@ -145,6 +145,12 @@ class ClContext {
   /// Copy values to or from the elements of the buffer from `first` on, after everything enqueued so far.
   void write(const ClBuffer& to, std::size_t first, std::span<const float> values);
   void read(const ClBuffer& from, std::size_t first, std::span<float> values);
+  /// Whether the device's memory is the host's.
+  bool shares_memory() const { return shares_memory_; }
+  /// Lets the host write `count` elements of the buffer from `first` on in place, after everything enqueued so far. The device
+  /// must share the host's memory.
+  void write_in_place(const ClBuffer& to, std::size_t first, std::size_t count,
+                      const std::function<void(float* memory)>& write);
   /// Returns a place for read_later(), zero at first. It lives as long as the context, or the device's last command.
   float* place_for_later();
   /// Copies the first element of the buffer to the place after everything enqueued so far, without waiting for it.

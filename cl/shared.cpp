@@ -8,6 +8,17 @@ const ClTensor& own_tensor(const ClShared& shared, const DeviceTensor& tensor) {
   return *ours;
 }
 
+/// Where the device has memory of its own, the caller writes floats.
+bool ClTensor::write_pixels(SampleRange samples, std::span<const std::uint8_t> pixels, const Normaliser& normaliser) {
+  invariant(pixels.size() == size_of(samples.count), "the pixels fill the samples");
+  if (!shared_.context.shares_memory()) return false;
+  const auto map = static_cast<std::size_t>(shape_.h) * static_cast<std::size_t>(shape_.w);
+  shared_.context.write_in_place(buffer_, size_of(samples.first), pixels.size(), [&](float* memory) {
+    normaliser.normalise(pixels, {0, shape_.c}, map, memory);
+  });
+  return true;
+}
+
 void ClTensor::take_channels(const DeviceTensor& from, FilterRange channels, int first, bool added,
                              SampleRange samples) {
   const ClTensor& other = own_tensor(shared_, from);

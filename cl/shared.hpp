@@ -174,6 +174,7 @@ class ClTensor : public DeviceTensor {
     invariant(values.size() == size_of(samples.count), "the values fill the samples");
     shared_.context.write(buffer_, size_of(samples.first), values);
   }
+  bool write_pixels(SampleRange samples, std::span<const std::uint8_t> pixels, const Normaliser& normaliser) override;
   void read(SampleRange samples, std::span<float> values) const override {
     invariant(values.size() == size_of(samples.count), "the values fill the samples");
     shared_.context.read(buffer_, size_of(samples.first), values);

@@ -63,7 +63,7 @@ class HostMaps {
   ThesisNode* thesis_;
   std::map<int, Slab> maps_;
   PixelSlab pixels_;       ///< the images as they travel
-  PixelSlab next_pixels_;  ///< those of the next step, once they are sent ahead
+  PixelSlab next_pixels_;  ///< the images of the next step, once the node sends the images ahead
   bool sends_next_ = false;
   Normaliser normaliser_;
   std::map<int, Slab> gradients_;

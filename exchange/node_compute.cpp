@@ -57,7 +57,7 @@ const DeviceTensor& NodeShards::input_of(const Task& task) {
   return *input.maps;
 }
 
-/// Writes the images of a task's samples to the device where these, as they stand, are the input. Returns whether they are.
+/// Writes a task's images to the device where the input of the stage is the images alone. Returns whether the input is.
 bool NodeShards::write_images(const Task& task, Input& input) {
   const PixelSlab* images = host_.pixels();
   if (images == nullptr || input.from.size() != 1 || input.from[0].stage != Source::kImages) return false;
@@ -179,8 +179,8 @@ void NodeShards::forward(const Task& task, const Pass& pass) {
   charge_to_stage();
 }
 
-/// The device may still compute in the background. Waiting for it charges its seconds to this stage, not to the next. Of a
-/// member alone only the sum of all seconds counts, and its device goes on without a pause.
+/// The device may still compute in the background. A wait for the device charges the device's seconds to this stage, not to the
+/// next. Of a member alone only the sum of all seconds counts, so the device goes on without a pause.
 void NodeShards::charge_to_stage() const {
   if (plan_.plan.members.size() > 1) device_->finish();
 }

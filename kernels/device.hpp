@@ -27,8 +27,8 @@ class DeviceTensor {
                              SampleRange samples);
   /// Fills the samples from NCHW floats; `values` has as many elements as the samples.
   virtual void write(SampleRange samples, std::span<const float> values) = 0;
-  /// Fills the samples from their normalised pixels, in NCHW order. Returns false, and does nothing, where the device leaves
-  /// that to the caller, who then writes floats.
+  /// Normalises pixels in NCHW order and fills the samples with the values. Returns false, and does nothing, where the device
+  /// does not normalise pixels; the caller then writes floats.
   virtual bool write_pixels(SampleRange, std::span<const std::uint8_t>, const Normaliser&) { return false; }
   /// Converts the samples to NCHW floats; `values` has as many elements as the samples.
   virtual void read(SampleRange samples, std::span<float> values) const = 0;

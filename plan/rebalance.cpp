@@ -43,8 +43,8 @@ double slowest_seconds(const Plan& plan, const std::vector<MemberProfile>& profi
 }
 
 /// Cuts the stages that are cut along samples alone anew, all in the same rows, in proportion to the speeds of the members
-/// that have rows. Each of these members keeps a sample at least, so that its speed is still known. The function leaves rows
-/// as they are where their members differ between stages.
+/// that have rows. Each member with a row keeps a sample at least, so that the member's speed is still known. The function leaves
+/// the rows unchanged where the members of the rows differ between stages.
 void move_rows(Plan& plan, const std::vector<Stage>& trunk, const std::vector<MemberProfile>& profiles) {
   std::vector<std::size_t> stages;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {

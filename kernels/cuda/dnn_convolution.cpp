@@ -243,8 +243,8 @@ class DnnConvolution : public CudaConvolution {
     });
   }
 
-  /// Times the ways of each pass, and matrix products, on memory of its own, and takes the fastest. Returns false where memory
-  /// for it is short; the choice then stays as it is.
+  /// Times the ways of each pass, and matrix products, on memory that it allocates, and takes the fastest. Returns false where
+  /// memory is short; the first way of each pass then stays chosen.
   bool measure(const std::array<std::vector<Way>, 3>& all) {
     try {
       std::size_t bytes = 0;

@@ -77,7 +77,7 @@ __global__ void for_each(Element element, int count) {
 }
 
 // Block (c, part) sums a part of channel c. Each thread sums every kThreads-th element of it, then the threads' sums are
-// added in pairs, so that the order is always the same. sums[k] has a sum for each part and channel.
+// added in pairs, so that the order is always the same. `first` and `second` get a sum for each part and channel.
 template <class Summand>
 __global__ void sum_parts(Summand summand, Layout layout, int part_size, float* first, float* second) {
   __shared__ float parts[Summand::kSums][kThreads];

@@ -8,8 +8,8 @@
 
 namespace convoy::cuda {
 
-/// Copies a run of channels of each sample, or adds it. `run` is the number of its values; the other lengths are the
-/// values of a sample, and the ones before the run.
+/// Copies or adds a run of channels of each sample. `run` is the number of values of the run; `from_sample` and `to_sample`
+/// count the values of a sample, `from_first` and `to_first` the values before the run.
 struct TakeChannels {
   int run;
   int from_sample;
@@ -67,7 +67,7 @@ struct PassChannels {
   }
 };
 
-/// The gradient with respect to the input. It is 0 where the shard has not the channel's filter.
+/// The gradient with respect to the input. The gradient is 0 where the shard lacks the channel's filter.
 struct PassChannelsGradient {
   PassedChannels of;
   const float* gradient;
@@ -164,8 +164,8 @@ CONVOY_BOTH inline std::uint32_t random_bits(std::uint32_t counter0, std::uint32
   return counter0;
 }
 
-/// Multiplies each element by its factor of dropout (dropout_scale() in core/random.hpp). The samples are those from number
-/// `first` on of the shard; the other numbers are those of Origin in kernels/device.hpp.
+/// Multiplies each element by its factor of dropout (dropout_scale() in core/random.hpp). `first` is the number of the first
+/// sample in the shard; Origin in kernels/device.hpp explains the other numbers.
 struct Drop {
   std::uint64_t seed;
   std::uint32_t stream;

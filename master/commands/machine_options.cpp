@@ -15,8 +15,7 @@ void define_machine(CLI::App& command, NetOptions& options) {
             options.heads = word == "device" ? HeadsOn::device : word == "host" ? HeadsOn::host : HeadsOn::automatic;
           },
           "what computes the dense layers on this machine: host, device, or auto, the device if it is a GPU with "
-          "memory of "
-          "its own")
+          "memory of its own")
       ->check(one_of({"auto", "host", "device"}))
       ->default_str("auto");
   command.add_option("--batch", options.batch, "images in a step (default: the net file's)")

@@ -74,7 +74,7 @@ Space parse_space(const std::string& text, const std::string& file);
 Net net_with(const std::string& net, const Overrides& fixed, const Space& space, const TrialSetting& setting);
 
 /// Reads the net with the ends of each range and with each choice. Throws Error naming the file and line of a parameter
-/// that the net does not have, or whose value the net does not take. The overrides of the command line are `fixed`.
+/// where the net lacks the parameter or refuses its value. `fixed` has the overrides of the command line.
 void expect_in_net(const Space& space, const std::string& net, const Overrides& fixed);
 
 /// Where the file of a space says something, for errors: "space.yaml:7: parameters conv1.filters".

@@ -1,5 +1,5 @@
-// Tests how maps pass on an OpenCL device: runs of channels from tensor to tensor, stages without weights, dropout, and
-// that a training step copies no maps to the host.
+// Tests how maps pass on an OpenCL device: runs of channels from tensor to tensor, stages without weights, and dropout. A
+// test counts the bytes of a training step, which copies no maps to the host.
 
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 #include "tests/cl/usable_device.hpp"
 #include "tests/support/host_shard.hpp"
 #include "tests/support/stage_cases.hpp"
+#include "tests/support/tensors.hpp"
 #include "train/local_trunk.hpp"
 
 namespace convoy {
@@ -36,6 +37,11 @@ class OpenClMaps : public testing::TestWithParam<int> {
 
   Device* device_ = nullptr;
 };
+
+// ---- images --------------------------------------------------------------------------------------------------------
+
+/// The driver of tests shares its memory. A device with memory of its own leaves the pixels to the caller.
+TEST_P(OpenClMaps, TakePixels) { expect_pixels_are_taken(*device_, GetParam() == 0); }
 
 // ---- runs of channels ----------------------------------------------------------------------------------------------
 

@@ -141,7 +141,8 @@ TEST(Readers, PermissionDeniedSaysHowToAllowIt) {
   FakeMachine machine("rapl");
   machine.failures["/sys/class/powercap/intel-rapl:0/energy_uj"] = EACCES;
   const auto rows = list_meters(machine, {});
-  const MeterRow& row = row_of(rows, "rapl");
+  const std::string rapl = "rapl";
+  const MeterRow& row = row_of(rows, rapl);
   EXPECT_THAT(row.unusable, AllOf(HasSubstr("intel-rapl:0/energy_uj: Permission denied"), HasSubstr("sudo chmod a+r"),
                                   HasSubstr("SUBSYSTEM==\"powercap\"")));
   EXPECT_FALSE(row.chosen);

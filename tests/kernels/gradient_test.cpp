@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernels/reference/device.hpp"
+#include "tests/support/central_difference.hpp"
 #include "tests/support/stage_cases.hpp"
 
 namespace convoy {
@@ -42,13 +43,8 @@ class Gradients : public testing::TestWithParam<StageCase> {
   /// ReLU or max.
   std::optional<double> difference(double& value) {
     const auto at_step = [&](double step) {
-      const double at = value;
-      value = at + step;
-      const double above = loss();
-      value = at - step;
-      const double below = loss();
-      value = at;
-      return (above - below) / (2.0 * step);
+      return central_difference(
+          value, [this] { return loss(); }, step);
     };
     const double coarse = at_step(kStepSize);
     const double fine = at_step(kStepSize / 8.0);

@@ -3,17 +3,16 @@
 
 namespace convoy {
 
-/// Returns the central difference of loss() by one value, which it leaves as it was.
+/// Returns the central difference of loss() by one value. The function restores the value.
 template <class Loss>
-double central_difference(double& value, const Loss& loss) {
-  constexpr double kStep = 1e-5;
+double central_difference(double& value, const Loss& loss, double step = 1e-5) {
   const double at = value;
-  value = at + kStep;
+  value = at + step;
   const double above = loss();
-  value = at - kStep;
+  value = at - step;
   const double below = loss();
   value = at;
-  return (above - below) / (2 * kStep);
+  return (above - below) / (2.0 * step);
 }
 
 }  // namespace convoy
