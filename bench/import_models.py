@@ -195,16 +195,34 @@ def small_nets():
             "maxima": (Maxima, 32), "branches": (Branches, 32), "mlp-bn": (perceptron, 32), "vgg-mini": (small_vgg, 32)}
 
 
-def make_net(name):
-    """Returns a net in inference mode, and the extent of its images. The same name gives the same weights."""
+def last_layer_for(net, classes):
+    """Gives a net a last layer for so many classes: its last dense layer, or else its last convolution."""
+    from torch import nn
+    for kinds in ((nn.Linear,), (nn.Conv2d,)):
+        found = [(owner, name, layer) for owner in net.modules() for name, layer in owner.named_children()
+                 if isinstance(layer, kinds)]
+        if found:
+            owner, name, last = found[-1]
+            bias = last.bias is not None
+            setattr(owner, name, nn.Linear(last.in_features, classes, bias) if kinds == (nn.Linear,) else
+                    nn.Conv2d(last.in_channels, classes, last.kernel_size, last.stride, last.padding, bias=bias))
+            return
+
+
+def make_net(name, classes=None):
+    """Returns a net in inference mode, with a new last layer for so many classes where they are given, and the extent of its
+    images. The same name gives the same weights."""
     import torch
     import torchvision
     torch.manual_seed(zlib.crc32(name.encode()))
     small = small_nets()
     if name in small:
         net, extent = small[name][0](), small[name][1]
+        if classes:
+            last_layer_for(net, classes)
     else:
-        more = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+        more = {"init_weights": False, "aux_logits": not classes} if name in ("googlenet", "inception_v3") else {}
+        more |= {"num_classes": classes} if classes else {}
         net, extent = getattr(torchvision.models, name)(weights=None, **more), 299 if name == "inception_v3" else 224
     norms = [each for each in net.modules() if isinstance(each, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d))]
     for norm in norms:
@@ -235,6 +253,15 @@ def draw_images(folder, count, extent):
         Image.fromarray(pixels).save(files[-1])
         values.append(torch.from_numpy(pixels.copy()).permute(2, 0, 1).double())
     return files, (torch.stack(values) / 255 - MEAN) / DEVIATION
+
+
+def names_of_nets(asked):
+    """Returns the nets that are asked for, or all; ends the program where one is unknown."""
+    names = [*TORCHVISION, *small_nets()]
+    unknown = [name for name in asked if name not in names]
+    if unknown:
+        sys.exit(f"unknown nets {', '.join(unknown)}; known: {', '.join(names)}")
+    return asked or names
 
 
 # ---- export, import, comparison -------------------------------------------------------------------------------------
@@ -289,8 +316,9 @@ def refusals(text):
     return listed or text.strip().splitlines()[0][-150:]
 
 
-def try_import(options, folder, model, files, logits, exact):
-    """Imports a model. Returns what the table says: imported or not, the difference, PyTorch's own, refused operators."""
+def try_import(options, folder, model, files, logits, exact, last=None):
+    """Imports a model. Returns what the table says: imported or not, the difference, PyTorch's own, refused operators. Where the
+    model ends with Softmax or LogSoftmax, `last` is this operator, which the imported net has in its loss."""
     import numpy
     for old in folder.glob("imported.*"):
         old.unlink()
@@ -302,6 +330,9 @@ def try_import(options, folder, model, files, logits, exact):
         got = numpy.array(outputs_of(options, folder, files))
     except RuntimeError as error:
         return {"imported": "no", "refused": f"its outputs: {error}"[:200], "message": str(error)}
+    if last:
+        got = got - numpy.log(numpy.exp(got - got.max(1, keepdims=True)).sum(1, keepdims=True)) - got.max(1, keepdims=True)
+        got = numpy.exp(got) if last == "Softmax" else got
     largest = numpy.abs(logits).max()
     return {"imported": "yes", "difference": float(numpy.abs(got - logits).max() / largest),
             "own": float(numpy.abs(exact - logits).max() / largest)}
@@ -343,15 +374,12 @@ def main():
         print(f"import_models.py: skipped, because {', '.join(lacking)} cannot be imported; install with "
               f"`pip install {' '.join(NEEDS.values())}`")
         return 0
-    names = [*TORCHVISION, *small_nets()]
-    unknown = [name for name in options.nets if name not in names]
-    if unknown:
-        sys.exit(f"import_models.py: unknown nets {', '.join(unknown)}; known: {', '.join(names)}")
+    names = names_of_nets(options.nets)
     rows, wrong = [], 0
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.models or pathlib.Path(scratch) / "models"
         print(f"{'net':20} {'exporter':8} {'opset':>5} {'imported':8} {'difference':>10} {'own':>8}  refused")
-        for name in options.nets or names:
+        for name in names:
             exports, files, logits, exact = prepare(options, name, folder)
             for how in options.exports.split(","):
                 row = {"net": name, "exporter": how.split("-")[0], "opset": exports[how].get("opset", "-")}

@@ -306,29 +306,29 @@ Constant Folder::shape(const Node& node, const Inputs& inputs) {
 }
 
 Folder::Fold Folder::find(const std::string& type) {
-  static const std::map<std::string, Fold> folds{
-      {"Abs", &Folder::of_one},           {"Add", &Folder::of_two},
-      {"And", &Folder::of_two},           {"Cast", &Folder::cast},
-      {"Ceil", &Folder::of_one},          {"Concat", &Folder::joined},
-      {"Constant", &Folder::made},        {"ConstantOfShape", &Folder::filled},
-      {"Div", &Folder::of_two},           {"Equal", &Folder::of_two},
-      {"Expand", &Folder::expanded},      {"Flatten", &Folder::shaped},
-      {"Floor", &Folder::of_one},         {"Gather", &Folder::gathered},
-      {"Greater", &Folder::of_two},       {"GreaterOrEqual", &Folder::of_two},
-      {"Identity", &Folder::same},        {"Less", &Folder::of_two},
-      {"LessOrEqual", &Folder::of_two},   {"Max", &Folder::of_two},
-      {"Min", &Folder::of_two},           {"Mod", &Folder::of_two},
-      {"Mul", &Folder::of_two},           {"Neg", &Folder::of_one},
-      {"Not", &Folder::of_one},           {"Or", &Folder::of_two},
-      {"Pow", &Folder::of_two},           {"Range", &Folder::range},
-      {"Reciprocal", &Folder::of_one},    {"ReduceMax", &Folder::reduced},
-      {"ReduceMin", &Folder::reduced},    {"ReduceProd", &Folder::reduced},
-      {"ReduceSum", &Folder::reduced},    {"Reshape", &Folder::shaped},
-      {"Shape", &Folder::shape},          {"Size", &Folder::shape},
-      {"Slice", &Folder::sliced},         {"Sqrt", &Folder::of_one},
-      {"Squeeze", &Folder::shaped},       {"Sub", &Folder::of_two},
-      {"Transpose", &Folder::transposed}, {"Unsqueeze", &Folder::shaped},
-      {"Where", &Folder::chosen}};
+  static const std::map<std::string, Fold> folds{{"Abs", &Folder::of_one},         {"Add", &Folder::of_two},
+                                                 {"And", &Folder::of_two},         {"Cast", &Folder::cast},
+                                                 {"Ceil", &Folder::of_one},        {"Concat", &Folder::joined},
+                                                 {"Constant", &Folder::made},      {"ConstantOfShape", &Folder::filled},
+                                                 {"Div", &Folder::of_two},         {"Equal", &Folder::of_two},
+                                                 {"Expand", &Folder::expanded},    {"Flatten", &Folder::shaped},
+                                                 {"Floor", &Folder::of_one},       {"Gather", &Folder::gathered},
+                                                 {"Greater", &Folder::of_two},     {"GreaterOrEqual", &Folder::of_two},
+                                                 {"Identity", &Folder::same},      {"Less", &Folder::of_two},
+                                                 {"LessOrEqual", &Folder::of_two}, {"Max", &Folder::of_several},
+                                                 {"Min", &Folder::of_several},     {"Mod", &Folder::of_two},
+                                                 {"Mean", &Folder::of_several},    {"Mul", &Folder::of_two},
+                                                 {"Neg", &Folder::of_one},         {"Not", &Folder::of_one},
+                                                 {"Or", &Folder::of_two},          {"Pow", &Folder::of_two},
+                                                 {"Range", &Folder::range},        {"Reciprocal", &Folder::of_one},
+                                                 {"ReduceMax", &Folder::reduced},  {"ReduceMean", &Folder::reduced},
+                                                 {"ReduceMin", &Folder::reduced},  {"ReduceProd", &Folder::reduced},
+                                                 {"ReduceSum", &Folder::reduced},  {"Reshape", &Folder::shaped},
+                                                 {"Shape", &Folder::shape},        {"Size", &Folder::shape},
+                                                 {"Slice", &Folder::sliced},       {"Sqrt", &Folder::of_one},
+                                                 {"Squeeze", &Folder::shaped},     {"Sub", &Folder::of_two},
+                                                 {"Sum", &Folder::of_several},     {"Transpose", &Folder::transposed},
+                                                 {"Unsqueeze", &Folder::shaped},   {"Where", &Folder::chosen}};
   const auto found = folds.find(type);
   return found == folds.end() ? nullptr : found->second;
 }

@@ -60,6 +60,7 @@ class Folder {
   Constant of_one(const Node& node, const Inputs& inputs);
   Constant of_two(const Node& node, const Inputs& inputs);
   Constant chosen(const Node& node, const Inputs& inputs);
+  Constant of_several(const Node& node, const Inputs& inputs);
   Constant reduced(const Node& node, const Inputs& inputs);
 
   /// Elements of `from` in the order of `dims`, where a step along axis i moves by strides[i] from the element `first`.
@@ -75,6 +76,10 @@ class Folder {
 const Constant& input_of(const Inputs& inputs, std::size_t index);
 /// The integers of an input; refuses floats.
 const Extents& integers_of(const Inputs& inputs, std::size_t index);
+/// The result of the binary operator `type`; either integer may be kBatch. Throws Refused where the result has no 64 bits.
+std::int64_t of_integers(const std::string& type, std::int64_t a, std::int64_t b, bool sign_of_dividend);
+/// The constant with its integers as floats. Throws Refused where one is the number of images.
+Constant as_floats(const Constant& from);
 /// How far apart neighbours along each axis are in the list of values.
 Extents strides_of(const Extents& dims);
 /// The strides of `dims` where they are broadcast to `to`: 0 along axes of extent 1.

@@ -58,6 +58,8 @@ std::int64_t of_batch(const std::string& type, std::int64_t a, std::int64_t b) {
   refuse_batch();
 }
 
+}  // namespace
+
 std::int64_t of_integers(const std::string& type, std::int64_t a, std::int64_t b, bool sign_of_dividend) {
   if (a == kBatch || b == kBatch) return of_batch(type, a, b);
   std::int64_t result = 0;
@@ -82,11 +84,14 @@ std::int64_t of_integers(const std::string& type, std::int64_t a, std::int64_t b
   return a != 0 || b != 0 ? 1 : 0;
 }
 
+namespace {
+
 // ---- two floats ----------------------------------------------------------------------------------------------------
 
 using OfFloats = float (*)(float, float);
 
-OfFloats of_floats(const std::string& type) {
+OfFloats of_floats(const std::string& type, bool sign_of_dividend) {
+  if (type == "Mod" && sign_of_dividend) return [](float a, float b) { return std::fmod(a, b); };
   static const std::map<std::string, OfFloats> all{
       {"Add", [](float a, float b) { return a + b; }},
       {"Sub", [](float a, float b) { return a - b; }},
@@ -300,24 +305,34 @@ Constant Folder::of_one(const Node& node, const Inputs& inputs) {
   return made;
 }
 
+Constant as_floats(const Constant& from) {
+  Constant made{.dims = from.dims, .floats = from.floats, .integers = {}};
+  for (const std::int64_t value : from.integers) {
+    if (value == kBatch) refuse_batch();
+    made.floats.push_back(static_cast<float>(value));
+  }
+  return made;
+}
+
 Constant Folder::of_two(const Node& node, const Inputs& inputs) {
   if (inputs.size() != 2) refuse("it has {} constant inputs; expected 2", inputs.size());
   const Constant& a = input_of(inputs, 0);
-  const Constant& b = input_of(inputs, 1);
+  Constant b = input_of(inputs, 1);
+  if (node.type == "Pow" && !a.whole && b.whole) b = as_floats(b);
   if (a.whole != b.whole) refuse("one of its constants holds integers, the other one floating-point numbers");
   Constant made{.dims = broadcast(a.dims, b.dims), .floats = {}, .integers = {}, .whole = a.whole};
   spend(made.dims, a.whole || compares(node.type));
   const std::array strides{broadcast_strides(a.dims, made.dims), broadcast_strides(b.dims, made.dims)};
   const auto at = [](std::int64_t place) { return static_cast<std::size_t>(place); };
+  const bool sign_of_dividend = integer(node, "fmod", 0) != 0;
   if (a.whole) {
-    const bool sign_of_dividend = integer(node, "fmod", 0) != 0;
     walk<2>(made.dims, strides, {0, 0}, [&](const auto& places) {
       made.integers.push_back(
           of_integers(node.type, a.integers[at(places[0])], b.integers[at(places[1])], sign_of_dividend));
     });
     return made;
   }
-  const OfFloats compute = of_floats(node.type);
+  const OfFloats compute = of_floats(node.type, sign_of_dividend);
   made.whole = compares(node.type);
   walk<2>(made.dims, strides, {0, 0}, [&](const auto& places) {
     const float value = compute(a.floats[at(places[0])], b.floats[at(places[1])]);
@@ -344,26 +359,6 @@ Constant Folder::chosen(const Node&, const Inputs& inputs) {
     if (!made.whole) made.floats.push_back((first ? a : b).floats[place]);
   });
   return made;
-}
-
-Constant Folder::reduced(const Node& node, const Inputs& inputs) {
-  const Constant& from = input_of(inputs, 0);
-  const bool given = inputs.size() > 1 && inputs[1] != nullptr;
-  const Extents axes = given ? integers_of(inputs, 1) : integers(node, "axes", {});
-  if (!from.whole || from.integers.empty()) refuse("it reduces constants that are no integers");
-  if (axes.empty() && integer(node, "noop_with_empty_axes", 0) != 0) return from;
-  if (from.dims.size() != 1 && !axes.empty() && axes.size() != from.dims.size()) {
-    refuse("it reduces some of the axes of a constant; expected all of them");
-  }
-  for (const std::int64_t axis : axes) axis_of(axis, from.dims.size());
-  static const std::map<std::string, std::string> steps{
-      {"ReduceMax", "Max"}, {"ReduceMin", "Min"}, {"ReduceProd", "Mul"}, {"ReduceSum", "Add"}};
-  std::int64_t all = from.integers[0];
-  for (std::size_t i = 1; i < from.integers.size(); ++i) {
-    all = of_integers(steps.at(node.type), all, from.integers[i], false);
-  }
-  const std::size_t rank = integer(node, "keepdims", 1) != 0 ? from.dims.size() : 0;
-  return {.dims = Extents(rank, 1), .floats = {}, .integers = {all}, .whole = true};
 }
 
 }  // namespace convoy::onnx_file

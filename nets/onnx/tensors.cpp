@@ -27,9 +27,13 @@ std::vector<T> values_of(const std::string* raw, const Field& field) {
 std::size_t bytes_of(int type) {
   switch (type) {
     case onnx::TensorProto::FLOAT:
-    case onnx::TensorProto::INT32: return 4;
+    case onnx::TensorProto::INT32:
+    case onnx::TensorProto::UINT32: return 4;
     case onnx::TensorProto::DOUBLE:
-    case onnx::TensorProto::INT64: return 8;
+    case onnx::TensorProto::INT64:
+    case onnx::TensorProto::UINT64: return 8;
+    case onnx::TensorProto::INT16:
+    case onnx::TensorProto::UINT16:
     case onnx::TensorProto::FLOAT16:
     case onnx::TensorProto::BFLOAT16: return 2;
     default: return 1;
@@ -62,7 +66,17 @@ bool set_values(const onnx::TensorProto& tensor, const std::string* raw, Constan
       return true;
     case onnx::TensorProto::INT64: whole(values_of<std::int64_t>(raw, tensor.int64_data())); return true;
     case onnx::TensorProto::INT32: whole(values_of<std::int32_t>(raw, tensor.int32_data())); return true;
+    case onnx::TensorProto::INT16: whole(values_of<std::int16_t>(raw, tensor.int32_data())); return true;
     case onnx::TensorProto::INT8: whole(values_of<std::int8_t>(raw, tensor.int32_data())); return true;
+    case onnx::TensorProto::UINT64:
+      // A value beyond 63 bits would turn negative. No shape and no index has one.
+      for (const std::uint64_t value : values_of<std::uint64_t>(raw, tensor.uint64_data())) {
+        if (value >> 63U != 0) return false;
+      }
+      whole(values_of<std::uint64_t>(raw, tensor.uint64_data()));
+      return true;
+    case onnx::TensorProto::UINT32: whole(values_of<std::uint32_t>(raw, tensor.uint64_data())); return true;
+    case onnx::TensorProto::UINT16: whole(values_of<std::uint16_t>(raw, tensor.int32_data())); return true;
     case onnx::TensorProto::UINT8:
     case onnx::TensorProto::BOOL: whole(values_of<std::uint8_t>(raw, tensor.int32_data())); return true;
     default: return false;
@@ -89,8 +103,13 @@ Constant TensorReader::read(const onnx::TensorProto& tensor) {
     raw = &bytes;
   }
   if (!set_values(tensor, raw, constant)) {
-    fail("{}: tensor {} is of type {}; expected float, double, float16, bfloat16, integers or truth values", file_,
-         tensor.name(), onnx::TensorProto::DataType_Name(tensor.data_type()));
+    // A library that is older than the type has no name for it.
+    const std::string name = onnx::TensorProto::DataType_Name(tensor.data_type());
+    fail(
+        "{}: tensor {} is of {}; expected float, double, float16, bfloat16, truth values, or integers of 8 to 64 bits "
+        "that are less than 2 to the power of 63",
+        file_, tensor.name(),
+        name.empty() ? fmt::format("the type with the number {}", tensor.data_type()) : "type " + name);
   }
   if (static_cast<std::int64_t>(constant.size()) != count) {
     fail("{}: tensor {} holds {} values; its extents need {}", file_, tensor.name(), constant.size(), count);
