@@ -209,9 +209,9 @@ def last_layer_for(net, classes):
             return
 
 
-def make_net(name, classes=None):
-    """Returns a net in inference mode, with a new last layer for so many classes where they are given, and the extent of its
-    images. The same name gives the same weights."""
+def make_net(name, classes=None, without_aux=False):
+    """Returns a net in inference mode, with a new last layer for so many classes where they are given, and without side losses
+    where asked, and the extent of its images. The same name gives the same weights."""
     import torch
     import torchvision
     torch.manual_seed(zlib.crc32(name.encode()))
@@ -221,7 +221,7 @@ def make_net(name, classes=None):
         if classes:
             last_layer_for(net, classes)
     else:
-        more = {"init_weights": False, "aux_logits": not classes} if name in ("googlenet", "inception_v3") else {}
+        more = {"init_weights": False, "aux_logits": not without_aux} if name in ("googlenet", "inception_v3") else {}
         more |= {"num_classes": classes} if classes else {}
         net, extent = getattr(torchvision.models, name)(weights=None, **more), 299 if name == "inception_v3" else 224
     norms = [each for each in net.modules() if isinstance(each, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d))]

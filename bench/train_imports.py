@@ -9,7 +9,7 @@ the statistics of the batch. Dropout and stochastic depth are off on both sides,
 
 The data are one batch of random PNG files, so that every step is an epoch and no order of images matters. The learning rate is
 --progress times the first loss divided by the square of the gradient's norm, so that a step of any net changes the loss by
-about this fraction. PyTorch trains in double precision and in single. The table shows the first loss and the last in double
+about this fraction, but no more than moves all weights by --move times their norm. PyTorch trains in double precision and in single. The table shows the first loss and the last in double
 precision, and the largest difference of the losses of all steps from double precision, relative to the first loss: of Convoy,
 and of PyTorch in single precision, with the threads of --threads. A net agrees where Convoy's difference is at most --most, or
 --times PyTorch's own.
@@ -37,6 +37,7 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, default=10, help="number of steps")
     parser.add_argument("--batch", type=int, default=2, help="images, and classes")
     parser.add_argument("--progress", type=float, default=0.02, help="fraction of the loss that a step of the first rate removes")
+    parser.add_argument("--move", type=float, default=0.002, help="largest movement of the weights, relative to their norm")
     parser.add_argument("--momentum", type=float, default=0.5, help="momentum of stochastic gradient descent")
     parser.add_argument("--most", type=float, default=1e-4, help="difference of losses, relative to the first, that is no finding")
     parser.add_argument("--times", type=float, default=5, help="or so many times PyTorch's own difference")
@@ -74,7 +75,8 @@ def losses_of(net, images, classes, options, rate):
         with torch.no_grad():
             gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in weights]
             if rate is None:
-                rate = options.progress * losses[0] / sum(float((each.double() ** 2).sum()) for each in gradients)
+                square, of_weights = (sum(float((each.double() ** 2).sum()) for each in values) for values in (gradients, weights))
+                rate = min(options.progress * losses[0] / square, options.move * (of_weights / square) ** 0.5)
             for weight, moved, gradient in zip(weights, velocity, gradients):
                 moved.mul_(options.momentum).add_(gradient)
                 weight.sub_(rate * moved)
@@ -113,7 +115,7 @@ def compare(options, name, folder):
     """Returns the row of a net."""
     import torch
     from torch.fx.experimental.optimization import fuse
-    net, extent = import_models.make_net(name, options.batch)
+    net, extent = import_models.make_net(name, options.batch, without_aux=True)
     with torch.no_grad():
         for parameter in net.parameters():
             if not parameter.any():

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string_view>
+#include <unordered_map>
 
 #include "core/stage.hpp"
 
@@ -44,6 +46,45 @@ template <class Primitive, class Forward, class... Operation>
 typename Primitive::primitive_desc describe_backward(const engine& on, const Forward& forward,
                                                      const Operation&... operation) {
   return {typename Primitive::desc(operation...), on, forward};
+}
+
+#endif
+
+/// A reorder, and the arguments that it takes beside its source and its target.
+struct Reordering {
+  dnnl::reorder primitive;
+  std::unordered_map<int, memory> arguments;
+};
+
+#if DNNL_VERSION_MAJOR >= 3
+
+/// Whether the descriptor leaves out some of the memory between its elements, as one of some channels does.
+inline bool is_view(const memory::desc& desc) {
+  std::size_t bytes = memory::data_type_size(desc.get_data_type());
+  for (const memory::dim extent : desc.get_padded_dims()) bytes *= static_cast<std::size_t>(extent);
+  return desc.get_size() != bytes;
+}
+
+/// oneDNN 3.7 copies some channels of maps to others of the same layout wrongly where its implementation is
+/// jit_direct_copy: most samples but the first keep their old values. With a factor it takes another implementation.
+inline Reordering make_reorder(const memory& from, const memory& to, dnnl::primitive_attr attributes) {
+  const auto described = [&] {
+    return dnnl::reorder::primitive_desc(from.get_engine(), from.get_desc(), to.get_engine(), to.get_desc(),
+                                         attributes);
+  };
+  const dnnl::reorder::primitive_desc found = described();
+  const bool copies = std::string_view(found.impl_info_str()).starts_with("jit_direct_copy");
+  if (!copies || (!is_view(from.get_desc()) && !is_view(to.get_desc()))) return {dnnl::reorder(found), {}};
+  attributes.set_scales_mask(DNNL_ARG_SRC, 0);
+  memory one({{1}, memory::data_type::f32, memory::format_tag::a}, from.get_engine());
+  *static_cast<float*>(one.get_data_handle()) = 1.0F;
+  return {dnnl::reorder(described()), {{DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC, one}}};
+}
+
+#else
+
+inline Reordering make_reorder(const memory& from, const memory& to, const dnnl::primitive_attr& attributes) {
+  return {dnnl::reorder(from, to, attributes), {}};
 }
 
 #endif

@@ -89,10 +89,13 @@ void OnednnEngine::reorder(const memory& from, const memory& to, bool added) {
       operations.append_sum();
       attributes.set_post_ops(operations);
     }
-    reorders_.push_back({from.get_desc(), to.get_desc(), added, dnnl::reorder(from, to, attributes)});
+    reorders_.push_back({from.get_desc(), to.get_desc(), added, onednn::make_reorder(from, to, attributes)});
     known = reorders_.end() - 1;
   }
-  run(known->primitive, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  std::unordered_map<int, memory> arguments = known->how.arguments;
+  arguments[DNNL_ARG_FROM] = from;
+  arguments[DNNL_ARG_TO] = to;
+  run(known->how.primitive, arguments);
 }
 
 void OnednnEngine::run(const dnnl::primitive& primitive, const std::unordered_map<int, memory>& arguments) {

@@ -45,7 +45,7 @@ struct OnednnEngine {
     dnnl::memory::desc from;
     dnnl::memory::desc to;
     bool added = false;
-    dnnl::reorder primitive;
+    onednn::Reordering how;
   };
   std::vector<Reorder> reorders_;
   dnnl::memory shared_;

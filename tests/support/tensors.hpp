@@ -31,22 +31,30 @@ inline Tensor values_of(const DeviceTensor& tensor) {
 }
 
 /// Runs of channels are copied and added, of all samples and of some, between tensors of different numbers of channels.
+/// The second case takes whole blocks of any layout.
 inline void expect_channels_are_taken(Device& device) {
-  const Tensor from = counted({4, 5, 2, 3}, 1.0F);
-  const auto source = tensor_of(device, from);
-  for (const bool added : {false, true}) {
-    for (const SampleRange samples : {SampleRange{0, 4}, SampleRange{1, 2}}) {
-      Tensor expected = counted({4, 7, 2, 3}, 1000.0F);
-      const auto target = tensor_of(device, expected);
-      target->take_channels(*source, {1, 3}, 4, added, samples);
-      for (int n = samples.first; n < samples.first + samples.count; ++n) {
-        for (std::size_t i = 0; i < std::size_t{3} * 6; ++i) {
-          float& value = (&expected.at(n, 4))[i];
-          value = (&from.at(n, 1))[i] + (added ? value : 0.0F);
+  struct Case {
+    int channels, to_channels;
+    FilterRange taken;
+    int first;
+  };
+  for (const Case& c : {Case{5, 7, {1, 3}, 4}, Case{48, 64, {16, 16}, 32}}) {
+    const Tensor from = counted({4, c.channels, 2, 3}, 1.0F);
+    const auto source = tensor_of(device, from);
+    for (const bool added : {false, true}) {
+      for (const SampleRange samples : {SampleRange{0, 4}, SampleRange{1, 2}}) {
+        Tensor expected = counted({4, c.to_channels, 2, 3}, 10000.0F);
+        const auto target = tensor_of(device, expected);
+        target->take_channels(*source, c.taken, c.first, added, samples);
+        for (int n = samples.first; n < samples.first + samples.count; ++n) {
+          for (std::size_t i = 0; i < static_cast<std::size_t>(c.taken.count) * 6; ++i) {
+            float& value = (&expected.at(n, c.first))[i];
+            value = (&from.at(n, c.taken.first))[i] + (added ? value : 0.0F);
+          }
         }
+        EXPECT_THAT(values_of(*target).span(), testing::ElementsAreArray(expected.span()))
+            << (added ? "added" : "copied") << ", samples from " << samples.first << " on";
       }
-      EXPECT_THAT(values_of(*target).span(), testing::ElementsAreArray(expected.span()))
-          << (added ? "added" : "copied") << ", samples from " << samples.first << " on";
     }
   }
 }
