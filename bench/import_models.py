@@ -16,7 +16,8 @@ PyTorch in single and in double precision.
 
 --models keeps the exported models, which take minutes to make and gigabytes, for another call. The script needs torch,
 torchvision, onnx, onnxscript, onnxruntime and Pillow, and ends with a reason where one is missing. The exit code is 1
-where an imported net's logits differ by more than --most, and 0 otherwise."""
+where an imported net's logits differ by more than --most and by more than --times PyTorch's own difference, and 0
+otherwise."""
 
 import argparse
 import csv
@@ -48,6 +49,7 @@ def parse_arguments():
     parser.add_argument("--exports", default="old-13,new-18,new-newest", help="exporter and opset, separated by commas")
     parser.add_argument("--images", type=int, default=3, help="number of random images")
     parser.add_argument("--most", type=float, default=1e-5, help="largest difference of logits, relative to the largest logit")
+    parser.add_argument("--times", type=float, default=3, help="or so many times PyTorch's own, of single from double precision")
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs")
     parser.add_argument("--csv", type=pathlib.Path, help="file to which the table is written")
     parser.add_argument("--device", default="cpu", help="device of convoy-master predict")
@@ -387,7 +389,7 @@ def main():
                     row |= {"imported": "-", "refused": f"the exporter failed: {exports[how]['reason']}"}
                 else:
                     row |= try_import(options, pathlib.Path(scratch), folder / name / f"{how}.onnx", files, logits, exact)
-                wrong += row.get("difference", 0.0) > options.most
+                wrong += row.get("difference", 0.0) > max(options.most, options.times * row.get("own", 0.0))
                 rows.append(row)
                 numbers = [f"{row[key]:.1e}" if key in row else "" for key in ("difference", "own")]
                 print(f"{name:20} {row['exporter']:8} {row['opset']:>5} {row['imported']:8} {numbers[0]:>10} "

@@ -10,8 +10,8 @@ the statistics of the batch. Dropout and stochastic depth are off on both sides,
 The data are one batch of random PNG files, so that every step is an epoch and no order of images matters. The learning rate is
 --progress times the first loss divided by the square of the gradient's norm, so that a step of any net changes the loss by
 about this fraction, but no more than moves all weights by --move times their norm. PyTorch trains in double precision and in single. The table shows the first loss and the last in double
-precision, and the largest difference of the losses of all steps from double precision, relative to the first loss: of Convoy,
-and of PyTorch in single precision, with the threads of --threads. A net agrees where Convoy's difference is at most --most, or
+precision, and the largest difference of the losses of all steps from double precision, relative to the largest change of the
+loss: of Convoy, and of PyTorch in single precision, with the threads of --threads. A net agrees where Convoy's difference is at most --most, or
 --times PyTorch's own.
 
 The script needs what bench/import_models.py needs, and ends with a reason where something is missing. The exit code is 1 where
@@ -36,10 +36,10 @@ def parse_arguments():
     parser.add_argument("--how", default="new-18", help="exporter and opset")
     parser.add_argument("--steps", type=int, default=10, help="number of steps")
     parser.add_argument("--batch", type=int, default=2, help="images, and classes")
-    parser.add_argument("--progress", type=float, default=0.02, help="fraction of the loss that a step of the first rate removes")
+    parser.add_argument("--progress", type=float, default=0.002, help="fraction of the loss that a step of the first rate removes")
     parser.add_argument("--move", type=float, default=0.002, help="largest movement of the weights, relative to their norm")
     parser.add_argument("--momentum", type=float, default=0.5, help="momentum of stochastic gradient descent")
-    parser.add_argument("--most", type=float, default=1e-4, help="difference of losses, relative to the first, that is no finding")
+    parser.add_argument("--most", type=float, default=1e-3, help="difference of losses, relative to their change, that is no finding")
     parser.add_argument("--times", type=float, default=5, help="or so many times PyTorch's own difference")
     parser.add_argument("--threads", type=int, default=2, help="threads of each program")
     parser.add_argument("--programs", type=pathlib.Path, default=import_models.ROOT / "build/release/bin",
@@ -130,17 +130,18 @@ def compare(options, name, folder):
     state = {key: value.clone() for key, value in folded.state_dict().items()}
     exact, rate = losses_of(folded.double(), images, classes, options, None)
     folded.float().load_state_dict(state)
+    change = max(abs(each - exact[0]) for each in exact)
     single, _ = losses_of(folded, images.float(), classes, options, rate)
     parameters = sum(each.numel() for each in folded.parameters())
     row = {"net": name, "exporter": options.how.split("-")[0], "opset": opset, "parameters": parameters, "first": exact[0],
-           "last": exact[-1], "own": max(abs(a - b) for a, b in zip(single, exact)) / exact[0]}
+           "last": exact[-1], "own": max(abs(a - b) for a, b in zip(single, exact)) / change}
     try:
         imported, losses = convoy_losses(options, folder, folder / "model.onnx", rate)
     except RuntimeError as error:
-        return row | {"verdict": f"refused: {error}"[:200]}
+        return row | {"verdict": f"refused: {error}"[:300]}
     if imported != parameters or len(losses) != options.steps:
         return row | {"verdict": f"differs: {imported} parameters, {len(losses)} losses"}
-    row["difference"] = max(abs(a - b) for a, b in zip(losses, exact)) / exact[0]
+    row["difference"] = max(abs(a - b) for a, b in zip(losses, exact)) / change
     agrees = row["difference"] <= max(options.most, options.times * row["own"])
     return row | {"verdict": "agrees" if agrees else "differs"}
 
