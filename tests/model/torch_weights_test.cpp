@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <set>
 
+#include "core/files.hpp"
 #include "model/checkpoint.hpp"
 #include "model/torch_weights.hpp"
 #include "tests/support/files.hpp"
@@ -135,22 +136,48 @@ TEST_F(NamesFile, RefusesWhatIsNoMapOfLayers) {
   EXPECT_THAT(said([] { read_module_names("/none.yaml", small()); }), HasSubstr("/none.yaml: the file is missing"));
 }
 
-class ShippedNames : public testing::TestWithParam<const char*> {};
+class ShippedNames : public testing::TestWithParam<std::string> {};
 
-// Each layer of the net has exactly one module.
+// Each layer with weights has exactly one module.
 TEST_P(ShippedNames, NameAModuleForEachLayer) {
   const Net net = read_net(kNets + GetParam() + ".yaml");
-  const ModuleNames names = read_module_names(kNets + "names/torchvision-" + GetParam() + ".yaml", net);
-  std::set<std::string> layers;
-  for (const NamedTensor& tensor : zero_tensors(cut(net))) layers.insert(tensor.name.substr(0, tensor.name.find('.')));
+  const std::string model = GetParam().substr(GetParam().find('/') + 1);
+  const ModuleNames names = read_module_names(kNets + "names/torchvision-" + model + ".yaml", net);
   std::set<std::string> modules;
   for (const auto& [layer, module] : names) modules.insert(module);
-  EXPECT_EQ(names.size(), layers.size());
-  EXPECT_EQ(modules.size(), layers.size());
+  EXPECT_EQ(static_cast<std::ptrdiff_t>(names.size()), std::ranges::count_if(net.layers, has_weights));
+  EXPECT_EQ(modules.size(), names.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ShippedNames, testing::Values("resnet34", "squeezenet", "vgg16e"),
-                         [](const auto& info) { return std::string(info.param); });
+// The number in the first line is the one that PyTorch counts.
+TEST(TorchvisionNets, HaveTheParametersOfTheModels) {
+  int seen = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kNets + "torchvision")) {
+    SCOPED_TRACE(entry.path().string());
+    const Net net = read_net(entry.path().string());
+    EXPECT_EQ(net.name, entry.path().stem().string());
+    EXPECT_FALSE(cut(net).trunk.empty());
+    EXPECT_THAT(read_text(entry.path().string(), std::size_t{1} << 20),
+                HasSubstr(fmt::format(" It has {} parameters.\n", parameter_count(net))));
+    ++seen;
+  }
+  EXPECT_GE(seen, 20);
+}
+
+std::vector<std::string> nets_with_names() {
+  std::vector<std::string> nets{"resnet34", "squeezenet", "vgg16e"};
+  for (const auto& entry : std::filesystem::directory_iterator(kNets + "torchvision")) {
+    nets.push_back("torchvision/" + entry.path().stem().string());
+  }
+  std::ranges::sort(nets);
+  return nets;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShippedNames, testing::ValuesIn(nets_with_names()), [](const auto& info) {
+  std::string name = info.param;
+  std::ranges::replace(name, '/', '_');
+  return name;
+});
 
 }  // namespace
 }  // namespace convoy
