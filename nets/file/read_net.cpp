@@ -29,7 +29,11 @@ YAML::Node load(const std::string& text, const std::string& what) {
   try {
     return YAML::Load(text);
   } catch (const YAML::Exception& error) {
-    fail("{}:{}: the text is not YAML; check brackets, quotes and indentation there", what, error.mark.line + 1);
+    // YAML takes a word that begins with * for the name of something else in the file.
+    const char* const hint =
+        text.find('*') == std::string::npos ? "" : "; a pattern that begins with * needs double quotes";
+    fail("{}:{}: the text is not YAML; check brackets, quotes and indentation there{}", what, error.mark.line + 1,
+         hint);
   }
 }
 

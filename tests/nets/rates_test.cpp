@@ -52,6 +52,20 @@ TEST(NetRates, AreSetByLayerByPatternAndByOverride) {
       << "the layer's own counts";
 }
 
+TEST(NetRates, SayThatAPatternNeedsQuotes) {
+  const auto message = [](const std::string& freeze) -> std::string {
+    try {
+      parse_net(net_with(kThreeLayers), "t.yaml", {"training.freeze=" + freeze});
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message("[*1]").find("a pattern that begins with * needs double quotes"), std::string::npos);
+  EXPECT_EQ(message("[conv1").find("pattern"), std::string::npos);
+  EXPECT_EQ(message("[\"*1\"]"), "");
+}
+
 TEST(NetRates, ReachStagesAndHeads) {
   const Net net = parse_net(net_with(kThreeLayers), "t.yaml", {"*1.freeze=true", "conv2.rate=0.5", "out.rate=2"});
   const Cut parts = cut(net);
