@@ -225,7 +225,7 @@ TEST_F(Jobs, AreRefusedBeforeAnythingRuns) {
   EXPECT_THAT(output_of("{name: b, data: none}"), AllOf(HasSubstr("jobs.yaml:5: job b: "), HasSubstr("none")));
   EXPECT_THAT(output_of("{name: b, set: {training.batch: 7000}}"),
               AllOf(HasSubstr("jobs.yaml:5: job b: "), HasSubstr("7000"), HasSubstr("6000 training images")));
-  EXPECT_THAT(output_of("{name: a}"), HasSubstr("jobs.yaml:5: job name is a, the name of another job"));
+  EXPECT_THAT(output_of("{name: a}"), HasSubstr("jobs.yaml:5: job: name is a, the name of another job"));
   EXPECT_THAT(output_of("{name: b}", {"--device", "paced:9"}), HasSubstr("computes nothing"));
   EXPECT_THAT(output_of("{name: b}", {"--master-jobs", "0"}), HasSubstr("leaves no machine"));
   Process none = master({"jobs", "--resume", folder("none")});
