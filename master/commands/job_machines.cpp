@@ -21,7 +21,7 @@ constexpr int kMostAttempts = 2;
 constexpr int kMostLossesInARow = 3;
 constexpr auto kPause = 5min;
 constexpr std::size_t kMostRefusalsTold = 64;
-constexpr std::size_t kMostMachines = 1024;
+constexpr std::size_t kMostMachinesKnown = 1024;
 
 /// Passes notices on.
 class NoticeObserver : public Observer {
@@ -120,7 +120,7 @@ void JobMachines::greet() {
     present.insert(each.key);
     auto machine = std::ranges::find(machines_, each.name, &JobMachine::name);
     if (machine == machines_.end()) {
-      if (machines_.size() >= kMostMachines) continue;
+      if (machines_.size() >= kMostMachinesKnown) continue;
       machines_.push_back({.name = each.name});
       machine = std::prev(machines_.end());
       newcomers.push_back(fmt::format("{} ({})", each.name, each.device));

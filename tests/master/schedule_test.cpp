@@ -88,9 +88,9 @@ TEST(LongestFirst, KeepsTheBoundOnEqualMachines) {
     const std::size_t machines = 2 + random.below(2);
     const std::vector<double> lengths = random_numbers(random, 4 + random.below(4), 1, 20);
     const Times times = times_of(lengths, std::vector<double>(machines, 1.0));
-    const std::vector<double> free(machines, 0.0);
+    const std::vector<double> idle(machines, 0.0);
     const double m = static_cast<double>(machines);
-    EXPECT_LE(makespan(longest_first(times, free)), (4.0 / 3.0 - 1.0 / (3.0 * m)) * best_of_all(times, free) + 1e-9)
+    EXPECT_LE(makespan(longest_first(times, idle)), (4.0 / 3.0 - 1.0 / (3.0 * m)) * best_of_all(times, idle) + 1e-9)
         << "seed " << seed;
   }
 }
@@ -103,9 +103,9 @@ TEST(LongestFirst, KeepsTheBoundOnMachinesOfDifferentSpeeds) {
     const std::vector<double> speeds = random_numbers(random, machines, 1, 8);
     const std::vector<double> lengths = random_numbers(random, 4 + random.below(4), 1, 20);
     const Times times = times_of(lengths, speeds);
-    const std::vector<double> free(machines, 0.0);
+    const std::vector<double> idle(machines, 0.0);
     const double m = static_cast<double>(machines);
-    EXPECT_LE(makespan(longest_first(times, free)), 2.0 * m / (m + 1.0) * best_of_all(times, free) + 1e-9)
+    EXPECT_LE(makespan(longest_first(times, idle)), 2.0 * m / (m + 1.0) * best_of_all(times, idle) + 1e-9)
         << "seed " << seed;
   }
 }

@@ -45,9 +45,10 @@ class Jobs : public Programs {
     return file;
   }
   std::vector<std::string> command(const std::string& out, std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments{"jobs", list(),  "--threads", "1", "--checkpoint-seconds",
-                                       "0.1",  "--out", folder(out)};
-    if (std::ranges::find(more, "--slaves") != more.end()) {
+    std::vector<std::string> arguments{"jobs", list(), "--checkpoint-seconds", "0.1", "--out", folder(out)};
+    const auto given = [&](const char* option) { return std::ranges::find(more, option) != more.end(); };
+    if (!given("--threads")) arguments.insert(arguments.end(), {"--threads", "1"});
+    if (given("--slaves")) {
       arguments.insert(arguments.end(), {"--listen", endpoint_, "--insecure"});
     }
     arguments.insert(arguments.end(), more.begin(), more.end());
