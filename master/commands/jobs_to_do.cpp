@@ -7,6 +7,7 @@
 
 #include "core/files.hpp"
 #include "core/thread_team.hpp"
+#include "devices/registry.hpp"
 #include "master/commands/jobs_options.hpp"
 #include "master/commands/load_net.hpp"
 #include "master/commands/teachers.hpp"
@@ -40,8 +41,11 @@ int threads_of_a_job(const JobsOptions& options) {
   return std::max(1, all / options.master_jobs);
 }
 
-TrainOptions options_of(const JobsOptions& options, const JobList& list, const ListedJob& job) {
+/// The options of a job on the device of this name.
+TrainOptions options_of(const JobsOptions& options, const std::string& device, const JobList& list,
+                        const ListedJob& job) {
   TrainOptions train = options.train;
+  train.net.device = device;
   train.net.net = path_beside(list.file, job.net);
   train.net.set = job.set;
   train.net.data = place_of_data(job.data == "glyphs" ? job.data : path_beside(list.file, job.data));
@@ -117,9 +121,12 @@ std::vector<JobToDo> prepare_jobs(const JobsOptions& options, const JobList& lis
                                   const std::function<bool(const std::string& job)>& finished) {
   std::vector<JobToDo> jobs;
   OpenedData opened;
+  // The fastest device is found once, before jobs make devices slower, so that all jobs have the same.
+  const std::string device =
+      make_device(options.train.net.device, options.train.net.device_options)->info().name;
   for (const ListedJob& listed : list.jobs) {
     at_job(list, listed, [&] {
-      JobToDo job{.name = listed.name, .options = options_of(options, list, listed), .net = {}, .data = {}};
+      JobToDo job{.name = listed.name, .options = options_of(options, device, list, listed), .net = {}, .data = {}};
       job.net = net_of(job.options, list, listed);
       const Cut parts = cut(job.net);
       job.has_trunk = !parts.trunk.empty();
