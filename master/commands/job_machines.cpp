@@ -68,7 +68,7 @@ void JobMachines::listen() {
   const int slaves = options_.train.cluster.slaves;
   output_.notice(fmt::format("waiting for {}; start each of them with:",
                              slaves == 1 ? "1 slave" : fmt::format("{} slaves", slaves)));
-  output_.notice("  " + how_to_join());
+  output_.notice(fmt::format("  {}", how_to_join()));
 }
 
 std::string JobMachines::how_to_join() const {

@@ -245,7 +245,7 @@ class JobsCommand {
       for (const std::size_t j : waiting) fail_unplaceable(jobs_[j]);
     } else if (!std::exchange(told_of_no_machine_, true)) {
       output_->notice("no machine is there for the jobs that are left; start a slave with:");
-      output_->notice("  " + machines_->how_to_join());
+      output_->notice(fmt::format("  {}", machines_->how_to_join()));
     }
   }
 

@@ -122,8 +122,7 @@ std::vector<JobToDo> prepare_jobs(const JobsOptions& options, const JobList& lis
   std::vector<JobToDo> jobs;
   OpenedData opened;
   // The fastest device is found once, before jobs make devices slower, so that all jobs have the same.
-  const std::string device =
-      make_device(options.train.net.device, options.train.net.device_options)->info().name;
+  const std::string device = make_device(options.train.net.device, options.train.net.device_options)->info().name;
   for (const ListedJob& listed : list.jobs) {
     at_job(list, listed, [&] {
       JobToDo job{.name = listed.name, .options = options_of(options, device, list, listed), .net = {}, .data = {}};

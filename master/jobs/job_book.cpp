@@ -42,6 +42,16 @@ std::string speed_text(const JobRow& row) {
                                              : "";
 }
 
+/// "a, b; failed: the reason"
+std::string machines_and_fate(const JobRow& row) {
+  std::string text = printable(fmt::format("{}", fmt::join(row.machines, ", ")), 200);
+  if (row.outcome == to_word(JobOutcome::finished)) return text;
+  if (!text.empty()) text += "; ";
+  text += row.outcome;
+  if (!row.why.empty()) text += fmt::format(": {}", printable(row.why, 300));
+  return text;
+}
+
 }  // namespace
 
 const char* to_word(JobOutcome outcome) {
@@ -123,13 +133,10 @@ std::vector<std::string> job_table(const std::vector<JobRow>& rows) {
                                              "images/s", "seconds", "machines")};
   for (const JobRow& row : rows) {
     const bool tested = std::isfinite(row.accuracy);
-    lines.push_back(fmt::format(
-        "{:<{}}  {:>9}{:>9}{:>10}{:>9.1f}  {}{}", row.job, longest,
-        tested ? fmt::format("{:.2f} %", 100.0 * row.accuracy) : "", tested ? fmt::format("{:.4f}", row.loss) : "",
-        speed_text(row), row.seconds, printable(fmt::format("{}", fmt::join(row.machines, ", ")), 200),
-        row.outcome == "finished" ? ""
-                                  : fmt::format("{}{}{}", row.machines.empty() ? "" : "; ", row.outcome,
-                                                row.why.empty() ? "" : ": " + printable(row.why, 300))));
+    lines.push_back(fmt::format("{:<{}}  {:>9}{:>9}{:>10}{:>9.1f}  {}", row.job, longest,
+                                tested ? fmt::format("{:.2f} %", 100.0 * row.accuracy) : "",
+                                tested ? fmt::format("{:.4f}", row.loss) : "", speed_text(row), row.seconds,
+                                machines_and_fate(row)));
   }
   return lines;
 }

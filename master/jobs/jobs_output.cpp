@@ -32,7 +32,7 @@ class JobsText : public JobsOutput {
       words.push_back(each.gflops > 0.0 ? fmt::format("{} {:.3g} GFLOP/s", each.name, each.gflops)
                                         : fmt::format("{} could not be timed", each.name));
     }
-    lines_.line("machines: " + printable(fmt::format("{}", fmt::join(words, ", "))));
+    lines_.line(printable(fmt::format("machines: {}", fmt::join(words, ", "))));
   }
   void begin_job(const std::string& job, const std::string& machine, double seconds) override {
     lines_.line(printable(fmt::format("{}: on {}{}", job, machine,
