@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/stopwatch.hpp"
 #include "master/commands/training_run.hpp"
 #include "master/jobs/job_book.hpp"
 #include "wire/switchboard.hpp"
