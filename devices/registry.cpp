@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <mutex>
 
 #include "core/output.hpp"
 #include "core/thread_team.hpp"
@@ -238,6 +239,9 @@ std::vector<std::string> split_devices(const std::string& list) {
 }
 
 std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions& options) {
+  // PoCL crashes where two threads look for devices for the first time.
+  static std::recursive_mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   if (name == kAuto) return make_fastest(options);
   if (!name.starts_with(kCheck)) return make_named(name, options);
   const std::vector<std::string> pair = split_devices(name.substr(kCheck.size()));

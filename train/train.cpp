@@ -180,6 +180,7 @@ class Loop {
 
   void step() {
     const Stopwatch watch;
+    outcome_.last_test.reset();
     const TrainingOptions& options = training_.net.training;
     const Progress& at = progress();
     const double epoch = at.epoch + static_cast<double>(at.batch) / training_.training.count();
@@ -298,6 +299,7 @@ class Loop {
                 outcome_.times);
     }
     outcome_.test_accuracy = test.accuracy;
+    outcome_.last_test = test;
     EpochReport report{
         .epoch = finished.epoch + 1,
         .step = steps_done(),

@@ -67,8 +67,9 @@ struct Outcome {
   bool out_of_patience = false;  ///< whether it ended because accuracy had not risen for net.training.patience epochs
   long steps = 0;                ///< steps done in all epochs
   BestEpoch best;
-  double test_accuracy = -1.0;    ///< after the last complete epoch; negative if no epoch is complete
-  std::vector<MemberTime> times;  ///< times of each member in all steps
+  double test_accuracy = -1.0;               ///< after the last complete epoch; negative if no epoch is complete
+  std::optional<Evaluation> last_test = {};  ///< of the model as training left it, where an epoch has just ended
+  std::vector<MemberTime> times;             ///< times of each member in all steps
   std::optional<Staleness> staleness;
   double seconds = 0.0;
 };

@@ -1,4 +1,8 @@
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -60,6 +64,29 @@ struct TcpServerLink::State {
   std::optional<Gatekeeper> gatekeeper;
   zmq::socket_t socket{context, zmq::socket_type::router};
   Refusals refusals{context, socket};
+  int woken = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);  ///< readable after wake()
+
+  State() {
+    if (woken < 0) fail("the master cannot make an event: {}; close other programs", std::strerror(errno));
+  }
+  ~State() { ::close(woken); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  /// Waits for a message. Returns false at the deadline, or after wake().
+  bool wait(Deadline deadline) {
+    std::array<zmq::pollitem_t, 2> items{zmq::pollitem_t{socket.handle(), 0, ZMQ_POLLIN, 0},
+                                         zmq::pollitem_t{nullptr, woken, ZMQ_POLLIN, 0}};
+    try {
+      zmq::poll(items.data(), items.size(), remaining(deadline));
+    } catch (const zmq::error_t& error) {
+      if (error.num() == EINTR) return false;
+      throw;
+    }
+    std::uint64_t count = 0;
+    const bool told = items[1].revents != 0 && ::read(woken, &count, sizeof count) > 0;
+    return !told && items[0].revents != 0;
+  }
 };
 
 TcpServerLink::TcpServerLink(const std::string& endpoint, const LinkOptions& options)
@@ -91,6 +118,12 @@ std::vector<Refusal> TcpServerLink::take_refusals() {
   return all;
 }
 
+void TcpServerLink::wake() {
+  const std::uint64_t one = 1;
+  // A counter that is full is readable, too.
+  [[maybe_unused]] const ssize_t written = ::write(state_->woken, &one, sizeof one);
+}
+
 std::string TcpServerLink::endpoint() const { return state_->socket.get(zmq::sockopt::last_endpoint); }
 
 std::optional<TcpServerLink::From> TcpServerLink::receive(Deadline deadline) {
@@ -99,7 +132,7 @@ std::optional<TcpServerLink::From> TcpServerLink::receive(Deadline deadline) {
   for (int dropped = 0; dropped < kMostDropped || Clock::now() < deadline;) {
     zmq::message_t id;
     if (!socket.recv(id, zmq::recv_flags::dontwait)) {
-      if (poll(socket, ZMQ_POLLIN, deadline)) continue;
+      if (state_->wait(deadline)) continue;
       return std::nullopt;
     }
     From from;

@@ -15,6 +15,8 @@ class TcpServerLink final : public ServerLink {
   std::optional<From> receive(Deadline deadline) override;
   void send(const std::string& peer, Channel channel, const Envelope& envelope, Deadline deadline) override;
   std::vector<Refusal> take_refusals() override;
+  /// Lets a receive() that waits, or else the next that would wait, return nothing at once. Any thread may call this.
+  void wake();
 
  private:
   struct State;

@@ -25,7 +25,7 @@ Cluster::Cluster(const ClusterOptions& options, const NetOptions& net_options, c
 
 std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop,
-                                           wire::Network& network) {
+                                           wire::Network& network, const std::shared_ptr<KeyRing>& keys) {
   auto cluster = std::make_unique<Cluster>(options, net_options, net, cut, observers, stop,
                                            make_device(net_options.device, net_options.device_options));
   if (options.slaves == 0) {
@@ -37,7 +37,7 @@ std::unique_ptr<Cluster> Cluster::assemble(const ClusterOptions& options, const 
          net.file, net.name);
   }
   expect_possible(options, cut, net.training.batch);
-  cluster->lobby_ = open_lobby(options, net.name, cluster->device().info().paced, observers, network);
+  cluster->lobby_ = open_lobby(options, net.name, cluster->device().info().paced, observers, network, keys);
   cluster->crew_ = std::make_unique<Crew>(*cluster->lobby_);
   if (!gather_slaves(options, *cluster->crew_, options.slaves, observers, stop)) return nullptr;
   cluster->form();

@@ -19,11 +19,12 @@ class Cluster {
           const Observers& observers, const std::atomic<bool>& stop, std::shared_ptr<Device> device);
 
   /// Waits for the slaves that `options` asks for, times them, plans, and has them compile their shards. Tells the
-  /// observers what it is waiting for. Returns nothing if `stop` is set before all slaves have joined. All arguments
+  /// observers what it is waiting for. Without `keys` it opens those of the options. Returns nothing if `stop` is set before all slaves have joined. All arguments
   /// must outlive the cluster.
   static std::unique_ptr<Cluster> assemble(const ClusterOptions& options, const NetOptions& net_options, const Net& net,
                                            const Cut& cut, const Observers& observers, const std::atomic<bool>& stop,
-                                           wire::Network& network = wire::tcp_network());
+                                           wire::Network& network = wire::tcp_network(),
+                                           const std::shared_ptr<KeyRing>& keys = {});
 
   /// A replica of the net: a cluster of some of the crew's members, whose times are known.
   struct Replica {

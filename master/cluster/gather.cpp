@@ -11,14 +11,6 @@ namespace {
 
 std::string slaves_of(std::size_t count) { return count == 1 ? "1 slave" : fmt::format("{} slaves", count); }
 
-/// How to start the slaves that are missing, as a line for people.
-std::string how_to_join(const ClusterOptions& options, const std::string& endpoint) {
-  if (options.insecure) return insecure_join_line(endpoint);
-  const KeyFile file = read_or_make_keys(options.keys);
-  if (file.shared) return join_line(endpoint, file.keys.join_key());
-  return "the line that `convoy-master key add NAME` prints, because the key for all slaves is turned off";
-}
-
 /// The slaves in `now` that are not in `before`, as a text for people.
 std::string newcomers(const std::vector<SlaveInfo>& before, const std::vector<SlaveInfo>& now) {
   std::string names;
@@ -30,6 +22,21 @@ std::string newcomers(const std::vector<SlaveInfo>& before, const std::vector<Sl
 }
 
 }  // namespace
+
+std::string how_to_join(const ClusterOptions& options, const std::string& endpoint) {
+  if (options.insecure) return insecure_join_line(endpoint);
+  const KeyFile file = read_or_make_keys(options.keys);
+  if (file.shared) return join_line(endpoint, file.keys.join_key());
+  return "the line that `convoy-master key add NAME` prints, because the key for all slaves is turned off";
+}
+
+std::shared_ptr<KeyRing> open_keys(const ClusterOptions& options, const Observers& observers) {
+  if (options.insecure) return nullptr;
+  const bool made = !has_key_file(options.keys);
+  auto keys = std::make_shared<KeyRing>(options.keys);
+  if (made) notice(observers, "made new keys for this master" + (options.keys.empty() ? "" : ": " + options.keys));
+  return keys;
+}
 
 bool gather_slaves(const ClusterOptions& options, Crew& crew, int count, const Observers& observers,
                    const std::atomic<bool>& stop) {
@@ -51,13 +58,8 @@ bool gather_slaves(const ClusterOptions& options, Crew& crew, int count, const O
 }
 
 std::unique_ptr<Lobby> open_lobby(const ClusterOptions& options, const std::string& run, bool paced,
-                                  const Observers& observers, wire::Network& network) {
-  std::shared_ptr<KeyRing> keys;
-  if (!options.insecure) {
-    const bool made = !has_key_file(options.keys);
-    keys = std::make_shared<KeyRing>(options.keys);
-    if (made) notice(observers, "made new keys for this master" + (options.keys.empty() ? "" : ": " + options.keys));
-  }
+                                  const Observers& observers, wire::Network& network, std::shared_ptr<KeyRing> keys) {
+  if (!keys) keys = open_keys(options, observers);
   auto lobby = std::make_unique<Lobby>(
       options.listen, run, keys, [&observers](const std::string& text) { notice(observers, text); }, network);
   lobby->guests().expect_paced(paced);

@@ -11,9 +11,14 @@
 
 namespace convoy {
 
-/// Listens for the slaves of the run named `run`, on paced devices if `paced`.
+/// How to start slaves that reach a master at this endpoint, as a line for people.
+std::string how_to_join(const ClusterOptions& options, const std::string& endpoint);
+/// The keys of the options, which are made where there are none; null with options.insecure.
+std::shared_ptr<KeyRing> open_keys(const ClusterOptions& options, const Observers& observers);
+/// Listens for the slaves of the run named `run`, on paced devices if `paced`. Without `keys` it opens those of the options.
 std::unique_ptr<Lobby> open_lobby(const ClusterOptions& options, const std::string& run, bool paced,
-                                  const Observers& observers, wire::Network& network = wire::tcp_network());
+                                  const Observers& observers, wire::Network& network = wire::tcp_network(),
+                                  std::shared_ptr<KeyRing> keys = {});
 /// Waits until the crew has `count` slaves. Returns false if `stop` was set before.
 bool gather_slaves(const ClusterOptions& options, Crew& crew, int count, const Observers& observers,
                    const std::atomic<bool>& stop);

@@ -50,30 +50,39 @@ std::vector<SlaveInfo> Guests::all() const {
 
 int Guests::ready() const { return static_cast<int>(std::ranges::count(guests_, true, &Guest::ready)); }
 
-/// Returns the reason for refusing a slave, or nothing if it may join.
-std::optional<std::string> Guests::objection(const wire::ServerLink::From& from, const wire::Hello& hello,
-                                             const std::vector<SlaveInfo>& members) const {
+std::optional<std::string> objection_to(const wire::ServerLink::From& from, const wire::Hello& hello, bool paced,
+                                        KeyRing* keys) {
   if (hello.version != wire::kProtocolVersion) {
     return fmt::format(
         "the master speaks version {} of the protocol, this slave version {}; run the same release of Convoy on both",
         wire::kProtocolVersion, hello.version);
   }
   if (const auto fault = fault_of_name(hello.name)) return *fault + "; start this slave with another --name";
-  if (says(hello, wire::kPaced) != paced_) {
-    return paced_
+  if (hello.name == kMasterName) {
+    return fmt::format("the name '{}' is taken; start this slave with another --name", hello.name);
+  }
+  if (says(hello, wire::kPaced) != paced) {
+    return paced
                ? "this run is a measurement on paced devices, which compute nothing, and this slave's device computes; "
                  "start it with --device paced:GFLOPS, or the master with a device that computes"
                : "this slave's device is paced and computes nothing, and this run computes; start the slave with "
                  "another --device, or the master with --device paced:GFLOPS for a measurement";
   }
   // Other slaves could not connect to it without a public key of its own.
-  if ((keys_ != nullptr) != wire::is_key(hello.peer_key) || (keys_ == nullptr && !hello.peer_key.empty())) {
+  if ((keys != nullptr) != wire::is_key(hello.peer_key) || (keys == nullptr && !hello.peer_key.empty())) {
     return "its public key towards other slaves is missing or damaged; run the same release of Convoy on both";
   }
-  if (auto reason = objection_by_key(from, hello, members)) return reason;
+  const std::string wrong_name = keys != nullptr ? keys->objection_to_name(from.key, hello.name) : "";
+  return wrong_name.empty() ? std::nullopt : std::optional(wrong_name);
+}
+
+/// Returns the reason for refusing a slave, or nothing if it may join.
+std::optional<std::string> Guests::objection(const wire::ServerLink::From& from, const wire::Hello& hello,
+                                             const std::vector<SlaveInfo>& members) const {
+  if (auto reason = objection_to(from, hello, paced_, keys_)) return reason;
+  if (auto reason = objection_by_key(from, members)) return reason;
   const auto same_name = [&](const SlaveInfo& slave) { return slave.name == hello.name && slave.id != from.peer; };
-  if (std::ranges::any_of(members, same_name) || std::ranges::any_of(guests_, same_name, &Guest::info) ||
-      hello.name == kMasterName) {
+  if (std::ranges::any_of(members, same_name) || std::ranges::any_of(guests_, same_name, &Guest::info)) {
     return fmt::format("the name '{}' is taken; start this slave with another --name", hello.name);
   }
   if (const auto banned = banned_.find(hello.name); banned != banned_.end()) return banned->second;
@@ -86,12 +95,9 @@ std::optional<std::string> Guests::objection(const wire::ServerLink::From& from,
   return std::nullopt;
 }
 
-std::optional<std::string> Guests::objection_by_key(const wire::ServerLink::From& from, const wire::Hello& hello,
+std::optional<std::string> Guests::objection_by_key(const wire::ServerLink::From& from,
                                                     const std::vector<SlaveInfo>& members) const {
-  if (keys_ == nullptr) return std::nullopt;
-  const std::string wrong_name = keys_->objection_to_name(from.key, hello.name);
-  if (!wrong_name.empty()) return wrong_name;
-  if (!keys_->is_one_time(from.key)) return std::nullopt;
+  if (keys_ == nullptr || !keys_->is_one_time(from.key)) return std::nullopt;
   const auto same_key = [&](const SlaveInfo& slave) { return slave.key == from.key && slave.id != from.peer; };
   if (std::ranges::any_of(members, same_key) || std::ranges::any_of(guests_, same_key, &Guest::info)) {
     return "a one-time key is for one slave, and another slave is here with it; make a further key with "

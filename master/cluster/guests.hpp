@@ -39,6 +39,11 @@ struct SlaveInfo {
 /// Sends a message on a slave's control connection, without waiting. Returns false if the slave is not connected any more.
 bool reached(wire::ServerLink& link, const std::string& id, const wire::Message& message);
 
+/// Returns why a slave may take part in no run, as a sentence for its user, or nothing: its release, name, key or device is
+/// not one for runs whose devices are `paced` or not, over links with `keys` or, where these are null, without.
+std::optional<std::string> objection_to(const wire::ServerLink::From& from, const wire::Hello& hello, bool paced,
+                                        KeyRing* keys);
+
 /// Slaves whose Hello was accepted are guests: they wait in the lobby until they become members. A guest is ready once it
 /// has attached its data connection and answered a Probe there, so that a silent guest cannot keep a run waiting. No
 /// message of a guest throws an exception past this class; at most it ends that guest.
@@ -90,8 +95,8 @@ class Guests {
 
   std::optional<std::string> objection(const wire::ServerLink::From& from, const wire::Hello& hello,
                                        const std::vector<SlaveInfo>& members) const;
-  /// The reason why a slave's key does not allow it to join, or nothing.
-  std::optional<std::string> objection_by_key(const wire::ServerLink::From& from, const wire::Hello& hello,
+  /// The reason why a slave's one-time key does not allow it to join beside the others, or nothing.
+  std::optional<std::string> objection_by_key(const wire::ServerLink::From& from,
                                               const std::vector<SlaveInfo>& members) const;
   bool lost_too_often(const std::string& name) const;
   bool use_key(const wire::ServerLink::From& from);

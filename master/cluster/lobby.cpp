@@ -12,17 +12,17 @@ using wire::Clock;
 
 constexpr auto kPingInterval = 250ms;
 
-wire::LinkOptions options_of(const std::shared_ptr<KeyRing>& keys) {
+}  // namespace
+
+wire::LinkOptions link_options_of(const std::shared_ptr<KeyRing>& keys) {
   if (!keys) return {};
   return {.keys = keys->keys(), .admission = [keys](const std::string& client) { return keys->objection(client); }};
 }
 
-}  // namespace
-
 Lobby::Lobby(const std::string& endpoint, std::string run, const std::shared_ptr<KeyRing>& keys,
              std::function<void(const std::string&)> notice, wire::Network& network)
     : keys_(keys),
-      link_(network.listen(endpoint, options_of(keys))),
+      link_(network.listen(endpoint, link_options_of(keys))),
       guests_(*link_, std::move(run), keys.get(), std::move(notice)) {
   if (keys) beacon_.emplace(link_->endpoint(), keys->keys().master.public_key);
 }

@@ -57,17 +57,7 @@ void define(CLI::App& command, NetOptions& options) {
   define_data(command, options);
 }
 
-void define(CLI::App& command, ClusterOptions& options) {
-  command.add_option("--slaves", options.slaves, "number of slaves to wait for; with 0 this machine computes alone")
-      ->check(whole_number(0, 256))
-      ->capture_default_str();
-  command
-      .add_option(
-          "--least-slaves", options.least_slaves,
-          "least number of slaves; when fewer are left, the run waits for more instead of going on with the rest or "
-          "alone")
-      ->check(whole_number(0, 256))
-      ->capture_default_str();
+void define_listening(CLI::App& command, ClusterOptions& options) {
   command.add_option("--listen", options.listen, "address at which slaves reach this master")->capture_default_str();
   command.add_flag(
       "--insecure", options.insecure,
@@ -77,6 +67,22 @@ void define(CLI::App& command, ClusterOptions& options) {
                   "file with this master's keys, made if it does not exist (default: convoy/master-keys.json in "
                   "$XDG_CONFIG_HOME or ~/.config)")
       ->excludes("--insecure");
+}
+
+void add_slaves_option(CLI::App& command, ClusterOptions& options, const std::string& help) {
+  command.add_option("--slaves", options.slaves, help)->check(whole_number(0, 256))->capture_default_str();
+}
+
+void define(CLI::App& command, ClusterOptions& options) {
+  add_slaves_option(command, options, "number of slaves to wait for; with 0 this machine computes alone");
+  command
+      .add_option(
+          "--least-slaves", options.least_slaves,
+          "least number of slaves; when fewer are left, the run waits for more instead of going on with the rest or "
+          "alone")
+      ->check(whole_number(0, 256))
+      ->capture_default_str();
+  define_listening(command, options);
   command.add_flag("--master-share", options.share, "let this machine compute a share of the filters too");
   define_memory_option(
       command, options.memory,
@@ -209,6 +215,19 @@ void define_resume(CLI::App& command, TrainOptions& options) {
 
 }  // namespace
 
+void define_slaves(CLI::App& command, ClusterOptions& options, const std::string& help) {
+  add_slaves_option(command, options, help);
+  define_listening(command, options);
+}
+
+void define_checkpoints(CLI::App& command, TrainOptions& options) {
+  command
+      .add_option("--checkpoint-seconds", options.checkpoint_seconds,
+                  "longest time between checkpoints on disk, in seconds")
+      ->check(number(0.0, 1e9))
+      ->capture_default_str();
+}
+
 void define_training(CLI::App& command, TrainOptions& options) {
   define_net_settings(command, options.net);
   define_data(command, options.net);
@@ -236,11 +255,7 @@ void define_training(CLI::App& command, TrainOptions& options) {
       ->capture_default_str();
   define_meter(command, options.meter);
   define_energy(command, options.cluster);
-  command
-      .add_option("--checkpoint-seconds", options.checkpoint_seconds,
-                  "longest time between checkpoints on disk, in seconds")
-      ->check(number(0.0, 1e9))
-      ->capture_default_str();
+  define_checkpoints(command, options);
 }
 
 void define(CLI::App& command, TrainOptions& options) {

@@ -122,6 +122,14 @@ struct SearchOptions {
   double hours = 0.0;
 };
 
+/// The options of a list of jobs. Those of a training are for each of them.
+struct JobsOptions {
+  TrainOptions train;  ///< without net, data and run folder; train.out is the folder of all jobs
+  std::string file;    ///< of the jobs; if empty, that of the folder that is resumed
+  bool resume = false;
+  int master_jobs = 1;  ///< that the master trains at the same time
+};
+
 struct TestOptions {
   NetOptions net;
   ClusterOptions cluster;
@@ -188,6 +196,7 @@ struct KeyOptions {
 
 void define(CLI::App& command, TrainOptions& options);
 void define(CLI::App& command, SearchOptions& options);
+void define(CLI::App& command, JobsOptions& options);
 void define(CLI::App& command, TestOptions& options);
 void define(CLI::App& command, PlanOptions& options);
 void define(CLI::App& command, PredictOptions& options);
@@ -198,6 +207,10 @@ void define(CLI::App& command, EnsembleOptions& options);
 void define_running(CLI::App& command, NetOptions& net, ClusterOptions& cluster);
 /// Defines the options that train and search have in common.
 void define_training(CLI::App& command, TrainOptions& options);
+/// Defines the number of slaves, with this help text, and how they reach the master.
+void define_slaves(CLI::App& command, ClusterOptions& options, const std::string& help);
+/// Defines --checkpoint-seconds.
+void define_checkpoints(CLI::App& command, TrainOptions& options);
 /// Removes the options for slaves from those of a run if the command line now has --slaves 0.
 std::map<std::string, std::string> run_to_take_over(const CLI::App& command, std::map<std::string, std::string> run);
 /// Defines --set, for commands that read a net file.
@@ -211,6 +224,7 @@ void expect_slaves_for(const CLI::App& command);
 // line, from which the command to resume the run is made.
 int train_command(const TrainOptions& options, const std::string& command_line);
 int search_command(const SearchOptions& options, const std::string& command_line);
+int jobs_command(const JobsOptions& options, const std::string& command_line);
 int test_command(const TestOptions& options);
 int plan_command(const PlanOptions& options);
 int predict_command(const PredictOptions& options);

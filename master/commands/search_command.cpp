@@ -11,6 +11,7 @@
 #include "master/commands/run_options.hpp"
 #include "master/commands/search_options.hpp"
 #include "master/commands/training_run.hpp"
+#include "master/jobs/fields_of_files.hpp"
 #include "master/jobs/search_output.hpp"
 #include "master/jobs/trial_book.hpp"
 #include "master/jobs/trial_report.hpp"
@@ -20,13 +21,6 @@ namespace convoy {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A path of the space's file: beside that file, or from the current folder.
-std::string path_of_space(const Space& space, const std::string& path) {
-  const fs::path beside = fs::path(space.file).parent_path() / path;
-  std::error_code ignored;
-  return fs::exists(beside, ignored) ? beside.string() : path;
-}
 
 Space space_of(const SearchOptions& options) {
   Space space = read_space(options.space);
@@ -41,10 +35,10 @@ Space space_of(const SearchOptions& options) {
 TrainOptions options_of_trials(const SearchOptions& options, const Space& space) {
   TrainOptions train = options.train;
   if (!options.has_data && !space.data.empty()) {
-    train.net.data = space.data == "glyphs" ? space.data : path_of_space(space, space.data);
+    train.net.data = space.data == "glyphs" ? space.data : path_beside(space.file, space.data);
   }
   train.net.seed = space.seed;
-  train.net.net = options.resume ? options.train.out + "/" + kNetOfSearch : path_of_space(space, space.net);
+  train.net.net = options.resume ? options.train.out + "/" + kNetOfSearch : path_beside(space.file, space.net);
   train.net.set.clear();
   train.net.batch = 0;
   train.epochs = 0;

@@ -128,7 +128,7 @@ Team::Team(const TrainOptions& options, const Net& net, const Cut& cut)
 }
 
 std::unique_ptr<Team> Team::assemble(const TrainOptions& options, const Net& net, const Cut& cut,
-                                     const Observers& observers, const std::atomic<bool>& stop) {
+                                     const Observers& observers, const std::atomic<bool>& stop, const Door& door) {
   auto team = std::make_unique<Team>(options, net, cut);
   const Cut& computed = has_server(options) ? team->bare_ : cut;
   if (has_replicas(options) && options.cluster.slaves > 0) {
@@ -144,7 +144,8 @@ std::unique_ptr<Team> Team::assemble(const TrainOptions& options, const Net& net
   // Without slaves this machine computes all batches of a step. Replicas that train by themselves need a copy of the net each.
   const int copies = options.sync_every > 0 ? replicas_of(options) : 1;
   for (int i = 0; i < copies; ++i) {
-    auto cluster = Cluster::assemble(options.cluster, options.net, team->net_, computed, observers, stop);
+    auto cluster = Cluster::assemble(options.cluster, options.net, team->net_, computed, observers, stop, *door.network,
+                                     door.keys);
     if (!cluster) return nullptr;
     team->clusters_.push_back(std::move(cluster));
   }

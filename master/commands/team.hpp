@@ -28,10 +28,15 @@ class Team {
   /// A team without machines; see assemble().
   Team(const TrainOptions& options, const Net& net, const Cut& cut);
 
+  /// Where the slaves of a run come from that does not listen by itself.
+  struct Door {
+    wire::Network* network = &wire::tcp_network();
+    std::shared_ptr<KeyRing> keys = {};  ///< null for those of the options
+  };
   /// Waits for the slaves that the options ask for. Returns nothing if `stop` is set before all slaves have joined. All
-  /// arguments must outlive the team.
+  /// arguments must outlive the team. Replicas listen by themselves, whatever the door.
   static std::unique_ptr<Team> assemble(const TrainOptions& options, const Net& net, const Cut& cut,
-                                        const Observers& observers, const std::atomic<bool>& stop);
+                                        const Observers& observers, const std::atomic<bool>& stop, const Door& door);
 
   /// The learner of the team, which must outlive it.
   std::unique_ptr<Learner> make_learner();

@@ -133,7 +133,9 @@ TrainingRun::TrainingRun(const TrainOptions& options, const std::string& command
       observers_(std::move(parts.observers)),
       paced_(paced_device(options.net)),
       energy_({.meter = options.meter, .terms = options.cluster.terms}),
-      fingerprint_(fingerprint(net_, options)) {
+      fingerprint_(fingerprint(net_, options)),
+      door_(std::move(parts.door)),
+      stop_(parts.stop) {
   except_ = options.except;
   if (options.new_outputs) take_new_outputs();
   require_fits(*data_, net_);
@@ -185,12 +187,12 @@ RungEnd TrainingRun::run_rung() {
 }
 
 int TrainingRun::run() {
-  const std::atomic<bool>& stop = catch_stop_signals();
+  const std::atomic<bool>& stop = stop_ != nullptr ? *stop_ : catch_stop_signals();
   if (!teachers_->begin(*data_, observers_, stop)) {
     end({.how = "interrupted", .text = "interrupted while the teacher computed", .go_on = ""});
     return kInterrupted;
   }
-  const auto team = Team::assemble(options_, net_, cut_, observers_, stop);
+  const auto team = Team::assemble(options_, net_, cut_, observers_, stop, door_);
   if (!team) {
     end({.how = "interrupted", .text = "interrupted while waiting for slaves", .go_on = ""});
     return kInterrupted;
@@ -303,7 +305,7 @@ int TrainingRun::train_and_end(Team& team, const std::atomic<bool>& stop) {
     const Outcome outcome = train(training, *learner, std::move(start_), observers_, save);
     if (rung_ != nullptr) {
       *rung_ = {.interrupted = outcome.interrupted, .steps = outcome.steps};
-      if (!outcome.interrupted) rung_->tested = evaluate(*learner, *test_);
+      if (!outcome.interrupted) rung_->tested = outcome.last_test ? *outcome.last_test : evaluate(*learner, *test_);
     }
     const EnergyReport energy = energy_.report(team.energies());
     keep_power(team, energy);

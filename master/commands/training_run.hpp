@@ -32,6 +32,9 @@ class TrainingRun {
     Observers observers = {};                       ///< besides those that write the run's files
     std::shared_ptr<const DataSet> data = nullptr;  ///< the images; null to open the data of the options
     bool curves = true;                             ///< whether loss and accuracy are plotted
+    Team::Door door = {};                           ///< through which slaves come
+    /// Ends the run after the step, with a checkpoint, once it is set; null for Ctrl-C.
+    const std::atomic<bool>* stop = nullptr;
   };
 
   /// Reads the net, the data and, with options.resume, the checkpoint. `command_line` is the user's. The options must
@@ -41,7 +44,7 @@ class TrainingRun {
   /// Trains to the end of the epochs, or to options.steps, and returns the exit code of the program. Throws Error and
   /// Diverged.
   int run();
-  /// The same, and then a test on all test images. That training diverges is a result, and no error. Throws PeerLost where
+  /// The same, and then a test on all test images, unless that of an epoch has just been done. That training diverges is a result, and no error. Throws PeerLost where
   /// slaves are lost and the run cannot go on.
   RungEnd run_rung();
 
@@ -80,6 +83,8 @@ class TrainingRun {
   std::unique_ptr<RunFiles> files_;
   std::string go_on_;
   RungEnd* rung_ = nullptr;  ///< where the run is a rung
+  Team::Door door_;
+  const std::atomic<bool>* stop_;  ///< null for Ctrl-C
 };
 
 }  // namespace convoy

@@ -1,10 +1,10 @@
 #include <yaml-cpp/yaml.h>
 
-#include <charconv>
 #include <cmath>
 #include <set>
 
 #include "core/files.hpp"
+#include "master/jobs/fields_of_files.hpp"
 #include "master/jobs/space.hpp"
 #include "nets/file/fields.hpp"
 
@@ -27,23 +27,6 @@ long whole(Fields& fields, const std::string& field, long low) {
   return static_cast<long>(value);
 }
 
-std::uint64_t read_seed(Fields& fields) {
-  const std::string text = fields.text("seed", 64);
-  std::uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    fields.fail("seed", "is not a whole number from 0 to 2^64 - 1");
-  }
-  return seed;
-}
-
-std::string path_in(Fields& fields, const std::string& field) {
-  constexpr std::size_t kLongestPath = 4096;
-  std::string path = fields.text(field, kLongestPath);
-  if (path.empty()) fields.fail(field, "is empty; expected a path");
-  return path;
-}
-
 Rungs read_rungs(Fields fields) {
   Rungs rungs;
   rungs.first = whole(fields, "first", 1);
@@ -57,14 +40,6 @@ Rungs read_rungs(Fields fields) {
   }
   fields.finish();
   return rungs;
-}
-
-/// Whether a text is OWNER.FIELD or OWNER.FIELD.FIELD.
-bool is_field_name(const std::string& text) {
-  constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-  const auto points = std::count(text.begin(), text.end(), '.');
-  return text.find_first_not_of(kLetters) == std::string::npos && (points == 1 || points == 2) &&
-         text.find("..") == std::string::npos && text.front() != '.' && text.back() != '.' && text.size() <= 200;
 }
 
 void read_choices(Fields& fields, SearchedField& parameter) {

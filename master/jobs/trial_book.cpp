@@ -1,17 +1,10 @@
 #include "master/jobs/trial_book.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
-#include "core/files.hpp"
 #include "core/text.hpp"
 
 namespace convoy {
@@ -19,12 +12,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kLargestBook = std::size_t{1} << 28;
 constexpr std::array kOutcomes{std::pair(TrialOutcome::finished, "finished"),
                                std::pair(TrialOutcome::diverged, "diverged"),
                                std::pair(TrialOutcome::refused, "refused")};
-
-std::string last_error() { return std::generic_category().message(errno); }
 
 /// A number of a line; NaN where it says null.
 double number_or_nan(const Json& line, const char* field) {
@@ -107,42 +97,10 @@ std::string line_of(const Space& space, const RungResult& result) {
 }
 
 TrialBook::TrialBook(const std::string& folder, const Space& space, const Ladder& ladder)
-    : file_(folder + "/trials.jsonl"), space_(space), ladder_(ladder) {
-  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail("{}: cannot be opened: {}; check that the folder is writable", file_, last_error());
-  try {
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-      fail("{}: another master works on this search; wait for its end, or stop it", file_);
-    }
-    read();
-  } catch (...) {
-    ::close(descriptor_);
-    throw;
-  }
-}
-
-TrialBook::~TrialBook() { ::close(descriptor_); }
-
-void TrialBook::read() {
-  const std::string text = read_text(file_, kLargestBook);
-  std::size_t from = 0;
-  for (int number = 1;; ++number) {
-    const std::size_t end = text.find('\n', from);
-    if (end == std::string::npos) break;
-    try {
-      take(text.substr(from, end - from));
-    } catch (const std::exception& error) {
-      fail(
-          "{}:{}: the line is not a result of this search: {}; restore the file, or remove this line and all after it, "
-          "whose rungs are then trained again",
-          file_, number, printable(error.what(), 300));
-    }
-    from = end + 1;
-  }
-  if (from < text.size() && ::ftruncate(descriptor_, static_cast<off_t>(from)) != 0) {
-    fail("{}: its incomplete last line cannot be cut off: {}", file_, last_error());
-  }
-}
+    : space_(space),
+      ladder_(ladder),
+      lines_(folder + "/trials.jsonl", {"search", "whose rungs are then trained again"},
+             [this](const std::string& line) { take(line); }) {}
 
 void TrialBook::take(const std::string& line) {
   RungResult result = result_from(Json::parse(line), space_);
@@ -151,13 +109,7 @@ void TrialBook::take(const std::string& line) {
 }
 
 void TrialBook::add(RungResult result) {
-  const std::string line = line_of(space_, result) + "\n";
-  // A write of a line to a file is whole unless the disk is full.
-  const ssize_t written = ::write(descriptor_, line.data(), line.size());
-  if (written != static_cast<ssize_t>(line.size()) || ::fsync(descriptor_) != 0) {
-    fail("{}: the result of trial {} cannot be written: {}; make room on the disk, and go on with --resume", file_,
-         result.trial, written < 0 ? last_error() : "the disk is full");
-  }
+  lines_.add(line_of(space_, result), fmt::format("the result of trial {}", result.trial));
   results_.push_back(std::move(result));
 }
 

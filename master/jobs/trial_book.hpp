@@ -5,6 +5,7 @@
 #include <string>
 
 #include "master/jobs/asha.hpp"
+#include "master/jobs/line_book.hpp"
 
 namespace convoy {
 
@@ -17,23 +18,18 @@ class TrialBook {
   /// Opens `folder`/trials.jsonl, or makes it. A last line without an end, which a killed master was about to write, is cut off.
   /// Throws Error naming the file and the line where a line is not one of this space and ladder, or is out of turn.
   TrialBook(const std::string& folder, const Space& space, const Ladder& ladder);
-  ~TrialBook();
-  TrialBook(const TrialBook&) = delete;
-  TrialBook& operator=(const TrialBook&) = delete;
 
   const RungResults& results() const { return results_; }
   /// Adds a line and waits until it is on the disk. Throws Error.
   void add(RungResult result);
 
  private:
-  void read();
   void take(const std::string& line);
 
-  std::string file_;
   const Space& space_;
   const Ladder& ladder_;
-  int descriptor_ = -1;
   RungResults results_;
+  LineBook lines_;
 };
 
 }  // namespace convoy

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/text.hpp"
+#include "master/report/csv.hpp"
 
 namespace convoy {
 namespace {
@@ -18,16 +19,6 @@ const char* outcome_word(TrialOutcome outcome) {
   }
   return "";
 }
-
-/// A field of CSV, in quotes if it needs them.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
-  return quoted + "\"";
-}
-
-std::string csv_number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : ""; }
 
 std::string figures(const RungResult& result) {
   return fmt::format("accuracy {:.2f} %, loss {:.4f}", 100.0 * result.accuracy, result.loss);

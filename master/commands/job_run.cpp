@@ -1,0 +1,149 @@
+#include "master/commands/job_run.hpp"
+
+#include <new>
+#include <utility>
+
+namespace convoy {
+
+TrainOptions options_on(TrainOptions job, int batch, bool slave) {
+  ClusterOptions& cluster = job.cluster;
+  cluster.slaves = slave ? 1 : 0;
+  if (slave) {
+    cluster.shares = "1";
+    cluster.exchange = "star";
+    cluster.micro_batch = batch;
+  }
+  return job;
+}
+
+/// Watches the run in its thread.
+class JobRun::Watcher : public Observer {
+ public:
+  explicit Watcher(JobRun& job) : job_(job) {}
+
+  void on_start(const RunStart& start) override {
+    const std::lock_guard lock(job_.mutex_);
+    job_.begun_ = true;
+    job_.first_step_ = job_.step_ = start.first_step;
+    take_plan(start.plan);
+    job_.pending_.clear();  // how the slave joined
+    job_.changed_();
+  }
+  void on_plan(const Plan& plan) override {
+    const std::lock_guard lock(job_.mutex_);
+    take_plan(plan);
+  }
+  void on_notice(const std::string& text) override {
+    const std::lock_guard lock(job_.mutex_);
+    if (!job_.lost_) job_.pending_.push_back(text);
+  }
+  void on_step(const StepReport& report) override {
+    const std::lock_guard lock(job_.mutex_);
+    job_.step_ = report.step;
+    job_.news_.step = report;
+    release();
+  }
+  void on_epoch(const EpochReport& report) override {
+    const std::lock_guard lock(job_.mutex_);
+    job_.news_.epochs.push_back(report);
+    release();
+    job_.changed_();
+  }
+
+ private:
+  /// A run without its slave would go on here, where other jobs are trained.
+  void take_plan(const Plan& plan) {
+    if (!job_.parts_.line || job_.lost_ || plan.members != std::vector<std::string>{kMasterName}) return;
+    job_.lost_ = true;
+    if (!job_.pending_.empty()) job_.why_lost_ = job_.pending_.front();
+    job_.pending_.clear();
+    job_.stop_ = true;
+  }
+  void release() {
+    for (std::string& text : std::exchange(job_.pending_, {})) job_.news_.notices.push_back(std::move(text));
+  }
+
+  JobRun& job_;
+};
+
+JobRun::JobRun(Parts parts, std::function<void()> changed)
+    : parts_(std::move(parts)), changed_(std::move(changed)), thread_([this] { run(); }) {}
+
+JobRun::~JobRun() {
+  stop();
+  thread_.join();
+}
+
+bool JobRun::joined() const {
+  const std::lock_guard lock(mutex_);
+  return !parts_.line || parts_.line->joined();
+}
+
+bool JobRun::begun() const {
+  const std::lock_guard lock(mutex_);
+  return begun_;
+}
+
+JobNews JobRun::take_news() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(news_, {});
+}
+
+std::optional<JobRunEnd> JobRun::end() const {
+  const std::lock_guard lock(mutex_);
+  return end_;
+}
+
+void JobRun::run() {
+  JobRunEnd end = train();
+  const std::lock_guard lock(mutex_);
+  // Before others hear of the end: the slave may ask for the next job at once.
+  parts_.line.reset();
+  end.begun = begun_;
+  end.gone = lost_ || (end.outcome == JobOutcome::lost && !end.unfit);
+  end.first_step = first_step_;
+  if (begun_ && end.steps == 0) end.steps = step_;
+  end.seconds = watch_.seconds();
+  end_ = std::move(end);
+  changed_();
+}
+
+JobRunEnd JobRun::train() {
+  try {
+    TrainingRun::Parts parts{.observers = {}, .data = parts_.data, .curves = false, .stop = &stop_};
+    if (parts_.line) parts.door = {.network = parts_.line.get(), .keys = parts_.keys};
+    parts.observers.push_back(std::make_unique<Watcher>(*this));
+    TrainingRun run(parts_.options, parts_.command_line, std::move(parts));
+    ready_ = true;
+    return end_of(run.run_rung());
+  } catch (const DeviceLost& error) {
+    return {.outcome = JobOutcome::failed, .why = error.what(), .fatal = std::current_exception()};
+  } catch (const BrokenInvariant& error) {
+    return {.outcome = JobOutcome::failed, .why = error.what(), .fatal = std::current_exception()};
+  } catch (const PeerLost& lost) {
+    return {.outcome = JobOutcome::lost, .why = lost.what()};
+  } catch (const std::bad_alloc&) {
+    return {.outcome = JobOutcome::failed,
+            .why = "the master's memory is full; give the job a smaller batch, or fewer jobs at a time"};
+  } catch (const std::exception& error) {
+    // Where the slave has no room for the net, another machine may have.
+    const bool unfit = parts_.line && ready_ && !begun();
+    return {.outcome = unfit ? JobOutcome::lost : JobOutcome::failed, .unfit = unfit, .why = error.what()};
+  }
+}
+
+JobRunEnd JobRun::end_of(const RungEnd& rung) const {
+  const std::lock_guard lock(mutex_);
+  if (!rung.diverged.empty()) return {.outcome = JobOutcome::failed, .why = rung.diverged};
+  JobRunEnd end{.outcome = JobOutcome::finished, .steps = rung.steps};
+  if (rung.interrupted) {
+    end.outcome = lost_ ? JobOutcome::lost : JobOutcome::interrupted;
+    end.why = lost_ ? why_lost_ : "";
+  } else {
+    end.accuracy = rung.tested->accuracy;
+    end.loss = rung.tested->loss;
+  }
+  return end;
+}
+
+}  // namespace convoy

@@ -1,0 +1,99 @@
+// A job while one machine trains it: a training run in a thread of its own.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/stopwatch.hpp"
+#include "master/commands/training_run.hpp"
+#include "master/jobs/job_book.hpp"
+#include "wire/switchboard.hpp"
+
+namespace convoy {
+
+/// The options of a job for a run on the master alone or, with `slave`, on one slave. Its plan is fixed so that a slave computes
+/// a step as the master would: all stages, all images of a batch at once.
+TrainOptions options_on(TrainOptions job, int batch, bool slave);
+
+/// What has happened in a run since it was last asked.
+struct JobNews {
+  std::vector<std::string> notices;
+  std::vector<EpochReport> epochs;
+  std::optional<StepReport> step;  ///< the last
+};
+
+/// How a run ended.
+struct JobRunEnd {
+  JobOutcome outcome = JobOutcome::finished;
+  bool unfit = false;   ///< with `lost`: whether the machine is there and cannot take the job
+  bool gone = false;    ///< whether the machine is there no more, even if this machine has done the last step
+  bool begun = false;   ///< whether there was a first step to do
+  long first_step = 0;  ///< steps of the job before the run, where it has begun
+  long steps = 0;       ///< and after it
+  double seconds = 0.0;
+  double accuracy = NAN;
+  double loss = NAN;
+  std::string why = {};
+  std::exception_ptr fatal = {};  ///< an error of this program or of its device, after which nothing can go on
+};
+
+class JobRun {
+ public:
+  struct Parts {
+    TrainOptions options;
+    std::string command_line;
+    std::shared_ptr<const DataSet> data;
+    std::unique_ptr<wire::Switchboard::Line> line;  ///< of the slave that trains; null for the master
+    std::shared_ptr<KeyRing> keys;
+  };
+  /// Begins. `changed` is called in the run's thread when there is something to learn.
+  JobRun(Parts parts, std::function<void()> changed);
+  /// Stops the run and waits for its end.
+  ~JobRun();
+  JobRun(const JobRun&) = delete;
+  JobRun& operator=(const JobRun&) = delete;
+
+  /// Ends the run after the step at hand, with a checkpoint.
+  void stop() { stop_ = true; }
+  /// Seconds since the run was begun.
+  double seconds() const { return watch_.seconds(); }
+  /// Whether the slave has come, if there is one.
+  bool joined() const;
+  bool begun() const;
+  JobNews take_news();
+  /// Nothing while the run goes on.
+  std::optional<JobRunEnd> end() const;
+
+ private:
+  class Watcher;
+  void run();
+  JobRunEnd train();
+  JobRunEnd end_of(const RungEnd& rung) const;
+
+  Parts parts_;
+  std::function<void()> changed_;
+  Stopwatch watch_;
+  std::atomic<bool> stop_{false};
+  bool ready_ = false;  ///< whether nothing but the machine can fail the run before it begins
+
+  mutable std::mutex mutex_;  ///< guards all that follows, and parts_.line
+  JobNews news_;
+  std::vector<std::string> pending_;  ///< notices that are news once the run has gone on
+  bool begun_ = false;
+  long first_step_ = 0;
+  long step_ = 0;
+  bool lost_ = false;  ///< whether the slave was lost
+  std::string why_lost_;
+  std::optional<JobRunEnd> end_;
+
+  std::thread thread_;
+};
+
+}  // namespace convoy

@@ -1,0 +1,168 @@
+#include "master/commands/jobs_to_do.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <tuple>
+
+#include "core/files.hpp"
+#include "core/thread_team.hpp"
+#include "devices/registry.hpp"
+#include "master/commands/jobs_options.hpp"
+#include "master/commands/load_net.hpp"
+#include "master/commands/teachers.hpp"
+#include "master/commands/training_run.hpp"
+#include "master/jobs/fields_of_files.hpp"
+#include "master/jobs/machine_times.hpp"
+#include "master/report/run_folder.hpp"
+
+namespace convoy {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Throws what `work` throws, with the place of the job in front.
+template <class Work>
+auto at_job(const JobList& list, const ListedJob& job, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    fail("{}: {}", place_of(list, job), error.what());
+  }
+}
+
+std::string net_path(const std::string& name) { return fmt::format("nets/{}.yaml", name); }
+
+/// The threads of each of the jobs that this machine trains at the same time.
+int threads_of_a_job(const JobsOptions& options) {
+  const int given = options.train.net.device_options.threads;
+  if (options.master_jobs <= 1) return given;
+  const int all = given > 0 ? given : hardware_threads();
+  return std::max(1, all / options.master_jobs);
+}
+
+/// The options of a job on the device of this name.
+TrainOptions options_of(const JobsOptions& options, const std::string& device, const JobList& list,
+                        const ListedJob& job) {
+  TrainOptions train = options.train;
+  train.net.device = device;
+  train.net.net = path_beside(list.file, job.net);
+  train.net.set = job.set;
+  train.net.data = place_of_data(job.data == "glyphs" ? job.data : path_beside(list.file, job.data));
+  train.net.seed = job.seed;
+  train.net.device_options.threads = threads_of_a_job(options);
+  train.meter = "none";  // jobs share this machine, so that no reading is that of one job
+  train.given = options_of_one_job(train.given);
+  train.given["data"] = train.net.data;
+  train.given["seed"] = std::to_string(job.seed);
+  train.given["meter"] = train.meter;
+  if (train.net.device_options.threads > 0) {
+    train.given["threads"] = std::to_string(train.net.device_options.threads);
+  }
+  return train;
+}
+
+Net net_of(const TrainOptions& options, const JobList& list, const ListedJob& job) {
+  std::error_code ignored;
+  if (!fs::exists(options.net.net, ignored)) {
+    fail("net is {}, which is neither beside {} nor in the current folder; give the path of a net file", job.net,
+         list.file);
+  }
+  Net net = with_absolute_teachers(load_net(options));
+  net.run.clear();
+  return net;
+}
+
+/// Images by what they depend on: those that the program draws depend on the seed, and photographs on the net's input.
+class OpenedData {
+ public:
+  std::shared_ptr<const DataSet> open(const NetOptions& options, const Net& net) {
+    const std::uint64_t seed = options.data == "glyphs" ? options.seed : 0;
+    const std::tuple key(options.data, seed, net.input.channels, net.input.height, net.input.width, net.resize);
+    std::shared_ptr<const DataSet>& data = opened_[key];
+    if (!data) data = std::make_shared<const DataSet>(load_data(options, options.seed, net));
+    return data;
+  }
+
+ private:
+  std::map<std::tuple<std::string, std::uint64_t, int, int, int, int>, std::shared_ptr<const DataSet>> opened_;
+};
+
+void expect_trains(const JobToDo& job) {
+  require_fits(*job.data, job.net);
+  const int images = job.data->training.count();
+  if (job.net.training.batch > images) {
+    fail("training.batch is {}, but {} has only {} training images; give a smaller batch", job.net.training.batch,
+         job.options.net.data, images);
+  }
+}
+
+}  // namespace
+
+void JobToDo::train_in(const std::string& folder) {
+  options.out = folder + "/" + name;
+  options.net.net = folder + "/" + net_path(name);
+  options.net.set.clear();
+  options.net.batch = 0;
+}
+
+JobList list_of(const JobsOptions& options) {
+  if (!paced_device(options.train.net).empty()) {
+    fail("--device {} has no meaning for jobs: a paced device computes nothing that could be kept; leave it out",
+         options.train.net.device);
+  }
+  if (options.master_jobs == 0 && options.train.cluster.slaves == 0) {
+    fail("--master-jobs 0 without slaves leaves no machine to train on; give --slaves N, or leave it out");
+  }
+  return read_jobs(options.file);
+}
+
+std::vector<JobToDo> prepare_jobs(const JobsOptions& options, const JobList& list,
+                                  const std::function<bool(const std::string& job)>& finished) {
+  std::vector<JobToDo> jobs;
+  OpenedData opened;
+  // The fastest device is found once, before jobs make devices slower, so that all jobs have the same.
+  const std::string device = make_device(options.train.net.device, options.train.net.device_options)->info().name;
+  for (const ListedJob& listed : list.jobs) {
+    at_job(list, listed, [&] {
+      JobToDo job{.name = listed.name, .options = options_of(options, device, list, listed), .net = {}, .data = {}};
+      job.net = net_of(job.options, list, listed);
+      const Cut parts = cut(job.net);
+      job.has_trunk = !parts.trunk.empty();
+      job.operations = step_operations(parts, job.net.training.batch);
+      job.over = finished(job.name);
+      if (!job.over) {
+        job.data = opened.open(job.options.net, job.net);
+        expect_trains(job);
+        job.steps = static_cast<long>(job.net.training.epochs) * (job.data->training.count() / job.net.training.batch);
+      }
+      jobs.push_back(std::move(job));
+    });
+  }
+  return jobs;
+}
+
+std::string make_jobs_folder(const JobsOptions& options, const JobList& list, const std::vector<JobToDo>& jobs) {
+  const std::string& out = options.train.out;
+  std::error_code ignored;
+  for (const char* name : {kListOfJobs, "jobs.jsonl"}) {
+    if (out.empty() || !fs::exists(out + "/" + name, ignored)) continue;
+    fail("{} already holds jobs; give --resume {} to go on with them, or choose another folder with --out", out, out);
+  }
+  const std::string folder = make_run_folder(out, "jobs");
+  fs::create_directories(folder + "/nets", ignored);
+  JobList kept{.file = folder + "/" + kListOfJobs, .jobs = {}};
+  for (std::size_t j = 0; j < jobs.size(); ++j) {
+    write_text(folder + "/" + net_path(jobs[j].name), to_yaml(jobs[j].net));
+    kept.jobs.push_back({.name = jobs[j].name,
+                         .net = net_path(jobs[j].name),
+                         .data = jobs[j].options.net.data,
+                         .seed = list.jobs[j].seed});
+  }
+  // The list comes last: a folder that has it is complete.
+  write_jobs_options(folder, options.train.given);
+  write_text(kept.file, to_yaml(kept));
+  return folder;
+}
+
+}  // namespace convoy

@@ -1,0 +1,241 @@
+// Lists of jobs as their users see them: over slaves that are killed, with a master that is killed, interrupted, resumed. In the
+// end each job has the weights that `train` would have given it.
+
+#include <gmock/gmock.h>
+
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "tests/programs/programs.hpp"
+
+namespace convoy {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+using Json = nlohmann::json;
+
+/// A small net for each job; the jobs differ in length.
+struct SmallJob {
+  std::string name;
+  int filters = 4;
+  int epochs = 1;
+  int seed = 1;
+};
+const std::vector<SmallJob> kJobs{{"a", 3, 1, 1}, {"b", 6, 1, 2}, {"c", 4, 2, 1}, {"d", 5, 1, 3}};
+
+class Jobs : public Programs {
+ protected:
+  std::string list(const std::vector<SmallJob>& jobs = kJobs, const std::string& more = "") const {
+    const std::string file = folder("jobs.yaml");
+    std::ofstream out(file);
+    out << "net: " << kSource
+        << "/nets/glyphs.yaml\nset: {conv2.filters: 6, dense1.units: 16, training.batch: 50}\njobs:\n";
+    for (const SmallJob& job : jobs) {
+      out << "  - {name: " << job.name << ", seed: " << job.seed << ", epochs: " << job.epochs
+          << ", set: {conv1.filters: " << job.filters << "}}\n";
+    }
+    out << more;
+    return file;
+  }
+  std::vector<std::string> command(const std::string& out, std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments{"jobs", list(), "--checkpoint-seconds", "0.1", "--out", folder(out)};
+    const auto given = [&](const char* option) { return std::ranges::find(more, option) != more.end(); };
+    if (!given("--threads")) arguments.insert(arguments.end(), {"--threads", "1"});
+    if (given("--slaves")) {
+      arguments.insert(arguments.end(), {"--listen", endpoint_, "--insecure"});
+    }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  std::string file(const std::string& name) const { return file_bytes(folder(name)); }
+
+  /// The weights of a job as `train` finds them, alone.
+  void expect_weights_of_train(const std::string& out, const std::vector<SmallJob>& jobs = kJobs) const {
+    for (const SmallJob& job : jobs) {
+      const std::string alone = folder("train-" + job.name);
+      Process train =
+          master({"train", kSource + "/nets/glyphs.yaml", "--set", "conv2.filters=6", "--set", "dense1.units=16",
+                  "--set", fmt::format("conv1.filters={}", job.filters), "--batch", "50", "--epochs",
+                  std::to_string(job.epochs), "--seed", std::to_string(job.seed), "--threads", "1", "--out", alone});
+      ASSERT_EQ(train.wait(100s), kSuccess) << train.output();
+      EXPECT_EQ(file(out + "/" + job.name + "/weights.safetensors"), file_bytes(alone + "/weights.safetensors"))
+          << job.name;
+    }
+  }
+
+  std::vector<Json> lines(const std::string& out) const {
+    std::istringstream text(file(out + "/jobs.jsonl"));
+    std::vector<Json> found;
+    for (std::string line; std::getline(text, line);) found.push_back(Json::parse(line));
+    return found;
+  }
+  std::size_t finished(const std::string& out) const {
+    const auto all = lines(out);
+    return static_cast<std::size_t>(
+        std::ranges::count_if(all, [](const Json& each) { return each["outcome"] == "finished"; }));
+  }
+  std::set<std::string> machines(const std::string& out) const {
+    std::set<std::string> names;
+    for (const Json& each : lines(out)) names.insert(each["machine"].get<std::string>());
+    return names;
+  }
+  /// Waits until some job is trained on a machine, and has done some steps there. Returns its name.
+  std::string await_job_on(Process& process, const std::string& out, const std::string& machine) const {
+    for (int i = 0; i < 6000 && process.running(); ++i) {
+      std::istringstream events(process.output());
+      std::string job;
+      for (std::string line; std::getline(events, line);) {
+        const Json event = Json::parse(line, nullptr, false);
+        if (event.is_object() && event.value("event", "") == "begin" && event.value("machine", "") == machine) {
+          job = event["job"].get<std::string>();
+        }
+      }
+      const std::string text = job.empty() ? "" : file(out + "/" + job + "/events.jsonl");
+      if (text.find(R"("event":"step")") != std::string::npos) return job;
+      std::this_thread::sleep_for(10ms);
+    }
+    return "";
+  }
+};
+
+TEST_F(Jobs, TrainAsTrainDoesWhereverTheyRun) {
+  Process first = slave("slave-1");
+  Process second = slave("slave-2");
+  Process process = master(command("out", {"--slaves", "2"}));
+  ASSERT_EQ(process.wait(200s), kSuccess) << process.output();
+  EXPECT_THAT(process.output(),
+              AllOf(HasSubstr("4 jobs in "), HasSubstr("GFLOP/s"), HasSubstr("all jobs have finished"),
+                    HasSubstr("accuracy"), Not(HasSubstr("lost"))));
+  EXPECT_EQ(machines("out"), (std::set<std::string>{"master", "slave-1", "slave-2"})) << process.output();
+  EXPECT_EQ(finished("out"), 4U);
+  EXPECT_THAT(file("out/jobs.csv"),
+              AllOf(HasSubstr("job,outcome,machines"), HasSubstr("\na,finished,"), HasSubstr("\nd,finished,")));
+  expect_weights_of_train("out");
+  // The folder of a job is that of a run.
+  Process further = master({"train", "--resume", folder("out/a"), "--epochs", "2", "--steps", "125"});
+  EXPECT_EQ(further.wait(60s), kSuccess) << further.output();
+  EXPECT_THAT(further.output(), HasSubstr("resuming after step 120"));
+  Process test = master({"test", folder("out/b/config.yaml"), "--weights", folder("out/b/weights.safetensors")});
+  EXPECT_EQ(test.wait(60s), kSuccess) << test.output();
+  // The slaves wait for the next master.
+  EXPECT_TRUE(first.running() && second.running());
+  Process again = master({"jobs", "--resume", folder("out"), "--slaves", "0"});
+  EXPECT_EQ(again.wait(60s), kSuccess) << again.output();
+  EXPECT_EQ(finished("out"), 4U);
+}
+
+TEST_F(Jobs, GoOnElsewhereWhenASlaveIsKilled) {
+  Process first = slave("slave-1");
+  Process second = slave("slave-2");
+  Process process = master(command("out", {"--slaves", "2", "--master-jobs", "0", "--format", "json"}));
+  const std::string job = await_job_on(process, "out", "slave-1");
+  ASSERT_NE(job, "") << process.output();
+  first.signal(SIGKILL);
+  ASSERT_EQ(process.wait(200s), kSuccess) << process.output();
+  EXPECT_EQ(finished("out"), 4U);
+  const std::vector<Json> all = lines("out");
+  const auto lost = std::ranges::find_if(all, [](const Json& each) { return each["outcome"] == "lost"; });
+  ASSERT_NE(lost, all.end()) << process.output();
+  EXPECT_EQ((*lost)["machine"], "slave-1");
+  EXPECT_EQ((*lost)["job"], job);
+  EXPECT_THAT((*lost)["why"].get<std::string>(), HasSubstr("slave-1"));
+  expect_weights_of_train("out");
+}
+
+TEST_F(Jobs, UseASlaveThatComesLater) {
+  Process first = slave("slave-1");
+  const std::vector<SmallJob> longer{{"a", 4, 3, 1}, {"b", 4, 3, 2}, {"c", 4, 3, 3}};
+  std::vector<std::string> arguments = command("out", {"--slaves", "1", "--master-jobs", "0", "--format", "json"});
+  list(longer);
+  Process process = master(arguments);
+  ASSERT_NE(await_job_on(process, "out", "slave-1"), "") << process.output();
+  Process second = slave("slave-2");
+  ASSERT_EQ(process.wait(200s), kSuccess) << process.output();
+  EXPECT_EQ(machines("out"), (std::set<std::string>{"slave-1", "slave-2"})) << process.output();
+}
+
+TEST_F(Jobs, GoOnAfterTheMasterIsKilled) {
+  const std::vector<std::string> arguments = command("out", {"--master-jobs", "2", "--threads", "2"});
+  Process process = master(arguments);
+  for (int i = 0; i < 6000 && process.running() && finished("out") < 1; ++i) std::this_thread::sleep_for(10ms);
+  ASSERT_GE(finished("out"), 1U) << process.output();
+  process.signal(SIGKILL);
+  EXPECT_EQ(process.wait(20s), 128 + SIGKILL);
+  std::ofstream(folder("out") + "/jobs.jsonl", std::ios::app) << R"({"job":"a","mach)";
+  std::filesystem::remove(folder("jobs.yaml"));
+  Process again = master({"jobs", "--resume", folder("out")});
+  ASSERT_EQ(again.wait(200s), kSuccess) << again.output();
+  EXPECT_THAT(again.output(), HasSubstr("finished before"));
+  EXPECT_EQ(finished("out"), 4U);
+  expect_weights_of_train("out");  // a job has one of two threads, as `train --threads 1`
+}
+
+TEST_F(Jobs, EndCleanlyWithTheCommandThatGoesOn) {
+  Process slave_1 = slave("slave-1");
+  Process process = master(command("out", {"--slaves", "1", "--format", "json"}));
+  ASSERT_NE(await_job_on(process, "out", "slave-1"), "") << process.output();
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait(60s), kInterrupted) << process.output();
+  EXPECT_THAT(process.output(), AllOf(HasSubstr(R"("how":"interrupted")"), HasSubstr(" jobs --resume " + folder("out")),
+                                      HasSubstr(R"("outcome":"interrupted")")));
+  Process other = master(command("out"));
+  EXPECT_EQ(other.wait(30s), kFailure);
+  EXPECT_THAT(other.output(), HasSubstr("already holds jobs; give --resume"));
+  Process changed = master({"jobs", "--resume", folder("out"), "--batch", "10"});
+  EXPECT_EQ(changed.wait(30s), kUsage);
+  EXPECT_THAT(changed.output(), HasSubstr("--batch cannot be combined with --resume"));
+  // Elsewhere than before: on this machine alone.
+  Process again = master({"jobs", "--resume", folder("out"), "--slaves", "0"});
+  ASSERT_EQ(again.wait(200s), kSuccess) << again.output();
+  expect_weights_of_train("out");
+}
+
+TEST_F(Jobs, ThatFailEndNoOther) {
+  std::vector<std::string> arguments = command("out");
+  list({{"a", 3, 1, 1}, {"b", 3, 1, 2}}, "  - {name: wild, set: {training.learning_rate: 1000000}}\n");
+  Process process = master(arguments);
+  EXPECT_EQ(process.wait(200s), kFailure) << process.output();
+  EXPECT_EQ(finished("out"), 2U);
+  EXPECT_THAT(process.output(),
+              AllOf(HasSubstr("wild: failed on master"), HasSubstr("1 of 3 jobs have failed"), HasSubstr("diverged")));
+  EXPECT_THAT(file("out/jobs.csv"), AllOf(HasSubstr("\nwild,failed,master,"), HasSubstr("diverged")));
+}
+
+TEST_F(Jobs, AreRefusedBeforeAnythingRuns) {
+  const auto output_of = [&](const std::string& job, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments = command("out", std::move(more));
+    list({{"a", 3, 1, 1}}, "  - " + job + "\n");
+    Process process = master(arguments);
+    EXPECT_EQ(process.wait(30s), kFailure) << process.output();
+    EXPECT_FALSE(std::filesystem::exists(folder("out")));
+    return process.output();
+  };
+  EXPECT_THAT(output_of("{name: b, net: none.yaml}"),
+              AllOf(HasSubstr("jobs.yaml:5: job b: net is none.yaml"), HasSubstr("give the path of a net file")));
+  EXPECT_THAT(output_of("{name: b, set: {conv7.filters: 3}}"),
+              AllOf(HasSubstr("jobs.yaml:5: job b: "), HasSubstr("conv7")));
+  EXPECT_THAT(output_of("{name: b, set: {conv1.filters: -3}}"),
+              AllOf(HasSubstr("jobs.yaml:5: job b: "), HasSubstr("conv1.filters=-3")));
+  EXPECT_THAT(output_of("{name: b, data: none}"), AllOf(HasSubstr("jobs.yaml:5: job b: "), HasSubstr("none")));
+  EXPECT_THAT(output_of("{name: b, set: {training.batch: 7000}}"),
+              AllOf(HasSubstr("jobs.yaml:5: job b: "), HasSubstr("7000"), HasSubstr("6000 training images")));
+  EXPECT_THAT(output_of("{name: a}"), HasSubstr("jobs.yaml:5: job: name is a, the name of another job"));
+  EXPECT_THAT(output_of("{name: b}", {"--device", "paced:9"}), HasSubstr("computes nothing"));
+  EXPECT_THAT(output_of("{name: b}", {"--master-jobs", "0"}), HasSubstr("leaves no machine"));
+  Process none = master({"jobs", "--resume", folder("none")});
+  EXPECT_EQ(none.wait(30s), kFailure);
+  EXPECT_THAT(none.output(), AllOf(HasSubstr("there are no jobs to resume"), HasSubstr("none/jobs.yaml")));
+  Process missing = master({"jobs"});
+  EXPECT_EQ(missing.wait(30s), kUsage);
+  EXPECT_THAT(missing.output(), HasSubstr("jobs needs JOBS"));
+}
+
+}  // namespace
+}  // namespace convoy
