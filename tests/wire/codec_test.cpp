@@ -245,7 +245,19 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"StageWithoutChannels", calibrate([](Calibrate& m) { m.stage.channels = 0; }), "stage conv1"},
         BadMessage{"HugeStage", calibrate([](Calibrate& m) { m.stage.height = 1 << 30; }), "stage conv1"},
         BadMessage{"KernelDoesNotFit", calibrate([](Calibrate& m) { m.stage.conv.kernel_h = 100; }), "does not fit"},
-        BadMessage{"PadNotSmaller", calibrate([](Calibrate& m) { m.stage.conv.pad.top = 3; }), "padding"},
+        BadMessage{"PadNotSmaller", calibrate([](Calibrate& m) { m.stage.conv.pad.top = 5; }), "padding"},
+        BadMessage{"ZeroDilation", calibrate([](Calibrate& m) { m.stage.conv.dilation_h = 0; }), "the dilation 0"},
+        BadMessage{"HugeDilation", calibrate([](Calibrate& m) { m.stage.conv.dilation_w = 1 << 30; }), "the dilation"},
+        BadMessage{"NormOfNoGroups", calibrate([](Calibrate& m) {
+                     m.stage = stage_without_weights("norm", StageKind::group_norm, 6, 2, 2);
+                     m.stage.group_norm.groups = 0;
+                   }),
+                   "normalised in 0 equal groups"},
+        BadMessage{"HugeUpsampling", calibrate([](Calibrate& m) {
+                     m.stage = stage_without_weights("up", StageKind::upsample, 6, 2, 2);
+                     m.stage.upsampling.rows = 1 << 30;
+                   }),
+                   "cannot be made"},
         BadMessage{"ZeroStride", calibrate([](Calibrate& m) { m.stage.conv.stride_w = 0; }), "stride"},
         BadMessage{"ManyLayers", calibrate([](Calibrate& m) { m.stage.after.assign(65, Activation::relu); }),
                    "65 layers"},
