@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "nets/onnx/importer.hpp"
@@ -25,6 +26,7 @@ class Joiner {
       if (!node.domain.empty() || !node.refused.empty() || node.inputs.size() != 2) continue;
       if (node.type == "Mul" || node.type == "Div") any = join_hard_sigmoid(node) || any;
       if (node.type == "Div") any = join_norm(node) || any;
+      if (node.type == "Gather") any = join_strided(node) || any;
       if (node.type == "Mul") any = join_product(node) || join_gelu(node) || any;
     }
     if (any) graph_.nodes = needed(std::move(graph_.nodes), graph_.output);
@@ -107,6 +109,27 @@ class Joiner {
       if (value != node->attributes.end() && value->second.tensor) constant = &*value->second.tensor;
     }
     return constant != nullptr && constant->whole ? constant : nullptr;
+  }
+
+  /// A Gather of all elements of a list in their order is a Reshape, as which PyTorch's exporter writes as_strided.
+  bool join_strided(Node& node) {
+    const Node* list = maker(node.inputs[0], "Reshape");
+    const Constant* shape = list == nullptr || list->inputs.size() != 2 ? nullptr : integers_of(list->inputs[1]);
+    const Constant* places = integers_of(node.inputs[1]);
+    if (shape == nullptr || shape->integers != std::vector<std::int64_t>{-1} || places == nullptr) return false;
+    if (places->dims.size() < 3) return false;  // it may well take a part of a shape
+    std::vector<std::int64_t> in_order(places->integers.size());
+    std::iota(in_order.begin(), in_order.end(), 0);
+    const std::string name = "shape of " + node.outputs[0];
+    if (integer(node, "axis", 0) != 0 || places->integers != in_order || graph_.constants.contains(name)) return false;
+    const Constant dims{.dims = {static_cast<std::int64_t>(places->dims.size())},
+                        .floats = {},
+                        .integers = places->dims,
+                        .whole = true};
+    replace(node, list->inputs[0], "Reshape", "Reshape and Gather");
+    graph_.constants[name] = dims;
+    node.inputs.push_back(name);
+    return true;
   }
 
   /// The axes over which a node takes means and keeps them; none if it is no such node.
