@@ -25,15 +25,16 @@ class Bare : public BareConvolution {
     const memory::desc bias({filters}, memory::data_type::f32, memory::format_tag::x);
     const memory::desc out = desc(conv_shape(stage, batch, filters), layout);
     const memory::dims strides{conv.stride_h, conv.stride_w};
+    const memory::dims gaps{conv.dilation_h - 1, conv.dilation_w - 1};
     const memory::dims before{conv.pad.top, conv.pad.left};
     const memory::dims after{conv.pad.bottom, conv.pad.right};
     const auto direct = algorithm::convolution_direct;
     const auto forward = onednn::describe<dnnl::convolution_forward>(
-        engine_, {}, dnnl::prop_kind::forward_training, direct, in, weights, bias, out, strides, before, after);
+        engine_, {}, dnnl::prop_kind::forward_training, direct, in, weights, bias, out, strides, gaps, before, after);
     const auto data = onednn::describe_backward<dnnl::convolution_backward_data>(engine_, forward, direct, in, weights,
-                                                                                 out, strides, before, after);
+                                                                                 out, strides, gaps, before, after);
     const auto filter = onednn::describe_backward<dnnl::convolution_backward_weights>(
-        engine_, forward, direct, in, weights, bias, out, strides, before, after);
+        engine_, forward, direct, in, weights, bias, out, strides, gaps, before, after);
     forward_ = {dnnl::convolution_forward(forward),
                 {{DNNL_ARG_SRC, filled(forward.src_desc())},
                  {DNNL_ARG_WEIGHTS, filled(forward.weights_desc())},

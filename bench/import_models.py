@@ -159,6 +159,28 @@ def small_nets():
             right = functional.avg_pool2d(functional.relu(self.conv2(x)), 3, 2, ceil_mode=True)
             return self.fc(flatten(functional.adaptive_avg_pool2d(cat([left, right], 1), 4), 1))
 
+    class Norms(nn.Module):
+        """Norms of each sample, slopes of channels, dilated convolutions, and maps that become larger."""
+
+        def __init__(self):
+            super().__init__()
+            self.conv1, self.norm1, self.act1 = nn.Conv2d(3, 16, 3, padding=2, dilation=2), nn.GroupNorm(4, 16), nn.PReLU(16)
+            self.conv2 = nn.Conv2d(16, 16, 3, stride=2, padding=2, dilation=2, groups=16)
+            self.norm2, self.act2 = nn.InstanceNorm2d(16, affine=True), nn.PReLU()
+            self.norm3, self.wide, self.narrow = nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)
+            self.conv4, self.norm4 = nn.Conv2d(16, 12, 3, padding=1), nn.GroupNorm(1, 12, affine=False)
+            self.conv5, self.norm5, self.fc = nn.Conv2d(28, 20, 3), nn.InstanceNorm2d(20), nn.Linear(20, 10)
+
+        def forward(self, x):
+            x = self.act1(self.norm1(self.conv1(x)))
+            x = self.act2(self.norm2(self.conv2(x)))
+            x = x + self.narrow(functional.gelu(self.wide(self.norm3(x.permute(0, 2, 3, 1))))).permute(0, 3, 1, 2)
+            half = functional.max_pool2d(x, 2)
+            near = functional.interpolate(self.norm4(self.conv4(half)), scale_factor=2)
+            smooth = functional.interpolate(half, size=(16, 16), mode="bilinear", align_corners=False)
+            x = functional.relu(self.norm5(self.conv5(cat([near, smooth], 1))))
+            return self.fc(functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
     def perceptron():
         return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Dropout(0.5),
                              nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
@@ -194,7 +216,8 @@ def small_nets():
 
     return {"nin": (in_network, 32), "preact-resnet": (preactivation, 32), "lenet-view": (LeNet, 32),
             "cifar-resnet": (CifarResNet, 32), "padded": (Padded, 32), "means": (Means, 32),
-            "maxima": (Maxima, 32), "branches": (Branches, 32), "mlp-bn": (perceptron, 32), "vgg-mini": (small_vgg, 32)}
+            "maxima": (Maxima, 32), "branches": (Branches, 32), "mlp-bn": (perceptron, 32), "vgg-mini": (small_vgg, 32),
+            "norms": (Norms, 32)}
 
 
 def last_layer_for(net, classes):
@@ -226,6 +249,13 @@ def make_net(name, classes=None, without_aux=False):
         more = {"init_weights": False, "aux_logits": not without_aux} if name in ("googlenet", "inception_v3") else {}
         more |= {"num_classes": classes} if classes else {}
         net, extent = getattr(torchvision.models, name)(weights=None, **more), 299 if name == "inception_v3" else 224
+    with torch.no_grad():
+        for each in net.modules():
+            numbers = isinstance(each, (torch.nn.GroupNorm, torch.nn.InstanceNorm2d, torch.nn.LayerNorm, torch.nn.PReLU))
+            if numbers and each.weight is not None:
+                each.weight.uniform_(-0.3, 1.3)
+            if numbers and getattr(each, "bias", None) is not None:
+                each.bias.uniform_(-0.2, 0.2)
     norms = [each for each in net.modules() if isinstance(each, (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d))]
     for norm in norms:
         norm.momentum = None  # a plain mean over all batches

@@ -26,6 +26,11 @@ def pair(value):
     return list(value) if isinstance(value, list) else [value, value]
 
 
+def reach_of(layer):
+    """Returns the rows and columns under the kernel, between whose elements a dilation leaves gaps."""
+    return [(kernel - 1) * dilation + 1 for kernel, dilation in zip(pair(layer["kernel"]), pair(layer.get("dilation", 1)))]
+
+
 def sides_of(layer, height, width):
     """Returns the padding (top, left, bottom, right). `same` gives ceil(extent / stride) outputs, with an odd row or
     column after the map."""
@@ -35,7 +40,7 @@ def sides_of(layer, height, width):
     if pad == "same":
         both = []
         strides = pair(layer.get("stride", 1 if layer["type"] == "conv" else layer["kernel"]))
-        for extent, kernel, stride in zip((height, width), pair(layer["kernel"]), strides):
+        for extent, kernel, stride in zip((height, width), reach_of(layer), strides):
             total = max((-(-extent // stride) - 1) * stride + kernel - extent, 0)
             both.append((total // 2, total - total // 2))
         return both[0][0], both[1][0], both[0][1], both[1][1]
@@ -53,6 +58,8 @@ class Window(torch.nn.Module):
         super().__init__()
         self.kernel = pair(layer["kernel"])
         self.stride = pair(layer.get("stride", 1 if layer["type"] == "conv" else layer["kernel"]))
+        self.dilation = pair(layer.get("dilation", 1))
+        self.reach = reach_of(layer)
         top, left, bottom, right = sides
         self.even = (top, left) == (bottom, right)
         self.before = (top, left)
@@ -60,21 +67,21 @@ class Window(torch.nn.Module):
         # PyTorch's ceil_mode adds padding after the map, where `same` adds it.
         up = [-(-(extent + 2 * before - kernel) // stride) == (extent + before + after - kernel) // stride
               for extent, before, after, kernel, stride in zip((height, width), (top, left), (bottom, right),
-                                                               self.kernel, self.stride)]
+                                                               self.reach, self.stride)]
         self.ceil = not self.even and all(up)
 
     def outputs(self, height, width):
         left, right, top, bottom = self.around
-        return ((height + top + bottom - self.kernel[0]) // self.stride[0] + 1,
-                (width + left + right - self.kernel[1]) // self.stride[1] + 1)
+        return ((height + top + bottom - self.reach[0]) // self.stride[0] + 1,
+                (width + left + right - self.reach[1]) // self.stride[1] + 1)
 
 
 class Conv(Window):
     def __init__(self, layer, channels, height, width):
         super().__init__(layer, sides_of(layer, height, width), height, width)
         self.conv = torch.nn.Conv2d(channels, layer["filters"], self.kernel, self.stride,
-                                    padding=self.before if self.even else 0, bias=layer.get("bias", True),
-                                    groups=layer.get("groups", 1))
+                                    padding=self.before if self.even else 0, dilation=self.dilation,
+                                    bias=layer.get("bias", True), groups=layer.get("groups", 1))
 
     def forward(self, maps):
         return self.conv(maps if self.even else functional.pad(maps, self.around))
@@ -106,6 +113,13 @@ class AveragePool(Window):
         inside = functional.pad(torch.ones_like(maps[:1, :1]), self.around)
         return (functional.avg_pool2d(functional.pad(maps, self.around), self.kernel, self.stride) /
                 functional.avg_pool2d(inside, self.kernel, self.stride))
+
+
+class LayerNorm(torch.nn.LayerNorm):
+    """Normalises the channels at each position."""
+
+    def forward(self, maps):
+        return super().forward(maps.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class Net(torch.nn.Module):
@@ -145,6 +159,16 @@ class Net(torch.nn.Module):
         elif kind == "response_norm":
             self.steps[name] = torch.nn.LocalResponseNorm(layer.get("size", 5), layer.get("alpha", 1e-4),
                                                           layer.get("beta", 0.75), layer.get("k", 1.0))
+        elif kind in ("group_norm", "instance_norm"):
+            self.steps[name] = torch.nn.GroupNorm(layer["groups"] if kind == "group_norm" else channels, channels,
+                                                  layer.get("epsilon", 1e-5), layer.get("affine", True))
+        elif kind == "layer_norm":
+            self.steps[name] = LayerNorm(channels, layer.get("epsilon", 1e-5), layer.get("affine", True))
+        elif kind == "prelu":
+            self.steps[name] = torch.nn.PReLU(channels, layer.get("slope", 0.25))
+        elif kind == "upsample":
+            rows, columns = pair(layer["factor"])
+            return (channels, height * rows, width * columns)
         elif kind == "dropout":
             self.steps[name] = torch.nn.Dropout(layer["rate"])
         elif kind == "flatten":
@@ -198,6 +222,11 @@ class Net(torch.nn.Module):
             return maps[:, first:first + layer["count"]]
         if kind == "shuffle_channels":
             return maps.unflatten(1, (layer["groups"], -1)).transpose(1, 2).flatten(1, 2)
+        if kind == "upsample":
+            bilinear = layer.get("mode", "nearest") == "bilinear"
+            return functional.interpolate(maps, scale_factor=[float(factor) for factor in pair(layer["factor"])],
+                                          mode="bilinear" if bilinear else "nearest",
+                                          align_corners=False if bilinear else None)
         if kind == "pad_channels":
             return functional.pad(maps, (0, 0, 0, 0, layer.get("before", 0), layer.get("after", 0)))
         if kind == "global_average_pool":

@@ -144,6 +144,11 @@ ClChoice choose_convolutions(ClShared& shared, const ShardSpec& spec) {
     case ClConvolutions::products: return {.forward = true, .input_gradient = true, .filter_gradient = true};
     case ClConvolutions::faster: break;
   }
+  // The direct kernels know no dilation. Those of grouped.cl do, and are slower than products.
+  if (spec.stage.conv.dilated()) {
+    const bool products = clblast_missing().empty();
+    return {.forward = products, .input_gradient = products, .filter_gradient = products};
+  }
   const Ways ways = ways_of(shared.context);
   if (!ways.products && !ways.images) return {};
   const std::string key = key_of(shared, spec, ways);

@@ -5,12 +5,12 @@
 // im2col. Second and third index: sample, and tap (channel, kernel row and kernel column combined).
 kernel void to_columns(global const float* restrict maps, global float* restrict columns, int sample, int samples,
                        int channels, int height, int width, int out_height, int out_width, int kernel_h, int kernel_w,
-                       int stride_h, int stride_w, int top, int left) {
+                       int stride_h, int stride_w, int top, int left, int dilation_h, int dilation_w) {
   const int n = get_global_id(1);
   const int tap = get_global_id(2);
   const int c = tap / (kernel_w * kernel_h);
-  const int above = tap / kernel_w % kernel_h - top;
-  const int before = tap % kernel_w - left;
+  const int above = tap / kernel_w % kernel_h * dilation_h - top;
+  const int before = tap % kernel_w * dilation_w - left;
   const int places = out_height * out_width;
   global const float* map = maps + ((size_t)(sample + n) * channels + c) * height * width;
   global float* to = columns + ((size_t)tap * samples + n) * places;
@@ -24,21 +24,27 @@ kernel void to_columns(global const float* restrict maps, global float* restrict
 // col2im. Second and third index: channel and sample. Each work-item sums in a fixed order.
 kernel void from_columns(global const float* restrict columns, global float* restrict maps, int sample, int samples,
                          int channels, int height, int width, int out_height, int out_width, int kernel_h, int kernel_w,
-                         int stride_h, int stride_w, int top, int left) {
+                         int stride_h, int stride_w, int top, int left, int dilation_h, int dilation_w) {
   const int c = get_global_id(1);
   const int n = get_global_id(2);
   global float* map = maps + ((size_t)(sample + n) * channels + c) * height * width;
   FOR_COLUMNS(p, height * width) {
     const int reach_y = p / width + top;
     const int reach_x = p % width + left;
-    const int first_y = reach_y < kernel_h ? 0 : (reach_y - kernel_h) / stride_h + 1;
-    const int first_x = reach_x < kernel_w ? 0 : (reach_x - kernel_w) / stride_w + 1;
+    const int under_h = (kernel_h - 1) * dilation_h + 1;
+    const int under_w = (kernel_w - 1) * dilation_w + 1;
+    const int first_y = reach_y < under_h ? 0 : (reach_y - under_h) / stride_h + 1;
+    const int first_x = reach_x < under_w ? 0 : (reach_x - under_w) / stride_w + 1;
     const int last_y = min(reach_y / stride_h + 1, out_height);
     const int last_x = min(reach_x / stride_w + 1, out_width);
     float sum = 0.0f;
     for (int out_y = first_y; out_y < last_y; ++out_y) {
+      const int r = (reach_y - out_y * stride_h) / dilation_h;
+      if (r * dilation_h != reach_y - out_y * stride_h) continue;
       for (int out_x = first_x; out_x < last_x; ++out_x) {
-        const int tap = (c * kernel_h + reach_y - out_y * stride_h) * kernel_w + reach_x - out_x * stride_w;
+        const int s = (reach_x - out_x * stride_w) / dilation_w;
+        if (s * dilation_w != reach_x - out_x * stride_w) continue;
+        const int tap = (c * kernel_h + r) * kernel_w + s;
         sum += columns[(((size_t)tap * samples + n) * out_height + out_y) * out_width + out_x];
       }
     }

@@ -44,7 +44,7 @@ class GroupedConvolution : public ClConvolution {
     const Convolution& conv = stage_.conv;
     call(in_.c, in_.h, in_.w, out_.c, out_.h, out_.w, first_filter_, conv.filters / conv.groups,
          stage_.channels / conv.groups, conv.kernel_h, conv.kernel_w, conv.stride_h, conv.stride_w, conv.pad.top,
-         conv.pad.left);
+         conv.pad.left, conv.dilation_h, conv.dilation_w);
   }
 
   ClShared& shared_;

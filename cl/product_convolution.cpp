@@ -87,7 +87,8 @@ class ProductConvolution : public ClConvolution {
   void launch_window(const ClKernel& kernel, const ClRange& range, const ClBuffer& from, const ClBuffer& to, int first,
                      int samples) {
     shared_.context.launch(kernel, range, from, to, first, samples, in_.c, in_.h, in_.w, out_.h, out_.w, conv_.kernel_h,
-                           conv_.kernel_w, conv_.stride_h, conv_.stride_w, conv_.pad.top, conv_.pad.left);
+                           conv_.kernel_w, conv_.stride_h, conv_.stride_w, conv_.pad.top, conv_.pad.left,
+                           conv_.dilation_h, conv_.dilation_w);
   }
   void to_columns(const ClBuffer& input, int first, int samples) {
     launch_window(kernels_.to_columns, range(places_, samples, taps_), input, columns(), first, samples);

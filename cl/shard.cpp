@@ -82,7 +82,8 @@ class ClShard : public Shard {
   const ClTensor& last() const { return layers_.empty() ? *maps_ : layers_.back()->output(); }
   const ClTensor& own(const DeviceTensor& tensor) const { return own_tensor(shared_, tensor); }
   bool has_weights() const { return spec_.stage.kind == StageKind::convolution; }
-  bool in_groups() const { return spec_.stage.conv.groups > 1; }
+  /// Whether the kernels of grouped.cl compute the convolution, if matrix products do not.
+  bool by_grouped() const { return spec_.stage.conv.groups > 1 || spec_.stage.conv.dilated(); }
   /// Returns whether a layer is a batch norm at which the current pass stops, because shards join its statistics.
   bool joins(std::size_t layer) const { return norms_[layer] != nullptr && spec_.joins_statistics() && pass_.training; }
   /// Runs the layers from next_ on, to the next batch norm whose statistics are joined.
@@ -137,7 +138,7 @@ ClShard::ClShard(ClShared& shared, const ShardSpec& spec)
                has_weights() ? spec.stage.conv.rate : 0.0F, spec.stage.moments, what_ + "weights"),
       bias_(shared, {spec.filters.count, 1}, spec.stage.conv.bias ? spec.stage.conv.rate : 0.0F, spec.stage.moments,
             what_ + "biases"),
-      choice_(in_groups() || !has_weights() ? ClChoice{} : choose_convolutions(shared, spec)),
+      choice_(has_weights() && spec.stage.conv.groups == 1 ? choose_convolutions(shared, spec) : ClChoice{}),
       sum_maps_(shared.layers.sum_maps.timed_apart()),
       broken_(shared.context.allocate(sizeof(float), what_ + "a number")),
       broken_on_host_(shared.context.place_for_later()) {
@@ -161,12 +162,12 @@ void ClShard::make_convolutions() {
     direct_ = make_cl_weightless(shared_, spec_);
     return;
   }
-  if (in_groups()) {
-    direct_ = make_grouped_convolution(shared_, spec_);
-    return;
-  }
   const bool all = choice_.forward && choice_.filter_gradient && (choice_.input_gradient || !spec_.input_gradient);
-  if (!all) direct_ = make_direct_convolution(shared_, spec_, choice_.images, places_ ? &places_ : nullptr);
+  if (!all && by_grouped()) {
+    direct_ = make_grouped_convolution(shared_, spec_);
+  } else if (!all) {
+    direct_ = make_direct_convolution(shared_, spec_, choice_.images, places_ ? &places_ : nullptr);
+  }
   if (choice_.any()) products_ = make_product_convolution(shared_, spec_);
 }
 
@@ -185,7 +186,7 @@ void ClShard::make_layers() {
   const bool max_after_relu = relu && pool != nullptr && pool->kind == PoolKind::max;
   // The gradient needs only pooled maps and places, so the maps themselves are not kept.
   const bool fits = (fused == nullptr || relu) && pool != nullptr && *pool == kFusedPooling;
-  if (fits && !choice_.forward && !in_groups() && has_weights()) {
+  if (fits && !choice_.forward && !by_grouped() && has_weights()) {
     maps_ = std::make_unique<ClTensor>(shared_, pooled_shape(*pool, convolved), what_ + "maps");
     places_ = shared_.context.allocate(maps_->shape().size() * sizeof(cl_int), what_ + "maps");
     layers_.push_back(make_cl_fused_pooling(shared_, *pool, convolved, *maps_, places_, what_ + "maps"));

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace convoy {
 namespace {
 
+constexpr int kLargestExtent = 1 << 20;
+
+/// Throws Error unless a window of `kernel` elements, dilation included, fits.
 void validate_window(const std::string& stage, const char* what, int kernel, int stride, int pad_before, int pad_after,
                      int extent) {
   if (kernel < 1 || stride < 1) fail("stage {}: {} kernel and stride must be at least 1", stage, what);
@@ -30,10 +34,37 @@ void check(const Activation& activation, const std::string& stage) {
   }
 }
 
+/// Throws Error unless kernel and dilation are such that their product is an extent.
+void check_dilation(const Convolution& conv, const std::string& stage) {
+  for (const auto& [kernel, dilation] : {std::pair{conv.kernel_h, conv.dilation_h}, {conv.kernel_w, conv.dilation_w}}) {
+    const bool proper = kernel >= 1 && kernel <= kLargestExtent && dilation >= 1 && dilation <= kLargestExtent / kernel;
+    if (!proper) {
+      fail("stage {}: a kernel of {} with the dilation {}: both must be at least 1, and their product at most {}",
+           stage, kernel, dilation, kLargestExtent);
+    }
+  }
+}
+
+void check(const GroupNorm& norm, const Stage& stage) {
+  if (norm.groups < 1 || stage.channels % norm.groups != 0) {
+    fail("stage {}: {} channels cannot be normalised in {} equal groups", stage.name, stage.channels, norm.groups);
+  }
+  if (!(norm.epsilon >= 0.0F && norm.epsilon < 1e3F)) {
+    fail("stage {}: group norm with epsilon {}: it must lie in [0, 1000)", stage.name, norm.epsilon);
+  }
+}
+
+void check(const Upsampling& by, const Stage& stage) {
+  if (by.rows < 1 || by.columns < 1 || by.rows > kLargestExtent / stage.height ||
+      by.columns > kLargestExtent / stage.width) {
+    fail("stage {}: maps of {}x{} cannot be made {}x{} times as large; expected factors from 1 on and extents up to {}",
+         stage.name, stage.height, stage.width, by.rows, by.columns, kLargestExtent);
+  }
+}
+
 bool is_rate(float rate) { return rate >= 0.0F && rate <= kLargestRate; }
 
 constexpr const char* kBadRate = "stage {}: the factor {} of the learning rate must lie between 0 and 1000";
-constexpr int kLargestExtent = 1 << 20;
 constexpr int kMostMoments = 2;
 
 /// The intersection and the hull of FilterRanges or SampleRanges.
@@ -73,9 +104,18 @@ Box hull(const Box& a, const Box& b) {
 Shape input_shape(const Stage& stage, int batch) { return {batch, stage.channels, stage.height, stage.width}; }
 
 Shape conv_shape(const Stage& stage, int batch, int filters) {
+  if (stage.kind == StageKind::upsample) {
+    return {batch, filters, stage.height * stage.upsampling.rows, stage.width * stage.upsampling.columns};
+  }
   const Convolution& conv = stage.conv;
-  return {batch, filters, window_output(stage.height, conv.kernel_h, conv.stride_h, conv.pad.top, conv.pad.bottom),
-          window_output(stage.width, conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right)};
+  return {batch, filters, window_output(stage.height, conv.reach_h(), conv.stride_h, conv.pad.top, conv.pad.bottom),
+          window_output(stage.width, conv.reach_w(), conv.stride_w, conv.pad.left, conv.pad.right)};
+}
+
+Between bilinear_at(int at, int factor, int extent) {
+  const double place = std::max(0.0, (at + 0.5) / factor - 0.5);
+  const int first = static_cast<int>(place);
+  return {first, std::min(first + 1, extent - 1), place - first};
 }
 
 Shape pooled_shape(const Pooling& pool, const Shape& in) {
@@ -144,13 +184,17 @@ void validate(const Stage& stage) {
     if (stage.shuffle < 1 || stage.channels % stage.shuffle != 0) {
       fail("stage {}: {} channels cannot be shuffled as {} equal groups", stage.name, stage.channels, stage.shuffle);
     }
+    if (stage.kind == StageKind::group_norm) check(stage.group_norm, stage);
+    if (stage.kind == StageKind::upsample) check(stage.upsampling, stage);
   }
   if (conv.groups < 1 || stage.channels % conv.groups != 0 || conv.filters % conv.groups != 0) {
     fail("stage {}: {} channels and {} filters cannot be divided into {} equal groups", stage.name, stage.channels,
          conv.filters, conv.groups);
   }
-  validate_window(stage.name, "convolution", conv.kernel_h, conv.stride_h, conv.pad.top, conv.pad.bottom, stage.height);
-  validate_window(stage.name, "convolution", conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right, stage.width);
+  check_dilation(conv, stage.name);
+  validate_window(stage.name, "convolution", conv.reach_h(), conv.stride_h, conv.pad.top, conv.pad.bottom,
+                  stage.height);
+  validate_window(stage.name, "convolution", conv.reach_w(), conv.stride_w, conv.pad.left, conv.pad.right, stage.width);
   if (!is_rate(conv.rate)) fail(kBadRate, stage.name, conv.rate);
   Shape shape = conv_shape(stage, 1, 1);
   for (const ChannelLayer& layer : stage.after) {
@@ -183,7 +227,12 @@ void validate(const Stage& stage) {
 }
 
 FilterRange channels_for(const Stage& stage, FilterRange filters) {
-  if (stage.kind == StageKind::channels) return filters;
+  if (stage.kind == StageKind::channels || stage.kind == StageKind::upsample) return filters;
+  if (stage.kind == StageKind::group_norm) {
+    const int group = stage.channels / stage.group_norm.groups;
+    const int first = filters.first / group * group;
+    return {first, (filters.first + filters.count + group - 1) / group * group - first};
+  }
   if (stage.kind == StageKind::convolution) {
     const int group_filters = stage.conv.filters / stage.conv.groups;
     const int group_channels = stage.channels / stage.conv.groups;
@@ -231,134 +280,6 @@ Stage stage_without_weights(const std::string& name, StageKind kind, int channel
           .conv = {.filters = channels, .bias = false},
           .after = {},
           .kind = kind};
-}
-
-std::vector<Sources> reads_of(const std::vector<Stage>& trunk, std::size_t stage) {
-  std::vector<Sources> reads{trunk[stage].from};
-  if (reads[0].empty()) reads[0] = {{static_cast<int>(stage) - 1, {0, trunk[stage].channels}}};
-  for (const ChannelLayer& layer : trunk[stage].after) {
-    if (const Sources* from = sources_of(layer)) reads.push_back(*from);
-  }
-  return reads;
-}
-
-std::vector<Read> reads_for(const std::vector<Stage>& trunk, std::size_t stage, FilterRange filters) {
-  std::vector<Read> reads;
-  const std::vector<Sources> all = reads_of(trunk, stage);
-  for (std::size_t number = 0; number < all.size(); ++number) {
-    const std::vector<FilterRange> wanted =
-        number > 0 ? std::vector<FilterRange>{filters} : channel_runs_for(trunk[stage], filters);
-    int at = 0;
-    for (const Source& source : all[number]) {
-      for (const FilterRange& run : wanted) {
-        const FilterRange both = common({at, source.channels.count}, run);
-        if (both.count == 0) continue;
-        reads.push_back({number, source.stage, {source.channels.first + both.first - at, both.count}, both.first});
-      }
-      at += source.channels.count;
-    }
-  }
-  return reads;
-}
-
-std::vector<int> outputs_of(const std::vector<Stage>& trunk) {
-  std::vector<bool> read(trunk.size(), false);
-  for (std::size_t s = 0; s < trunk.size(); ++s) {
-    for (const Sources& sources : reads_of(trunk, s)) {
-      for (const Source& source : sources) {
-        if (source.stage >= 0) read[source.stage] = true;
-      }
-    }
-  }
-  std::vector<int> outputs;
-  for (std::size_t s = 0; s < trunk.size(); ++s) {
-    if (!read[s]) outputs.push_back(static_cast<int>(s));
-  }
-  return outputs;
-}
-
-Shape maps_shape(const std::vector<Stage>& trunk, int stage, int batch, int channels) {
-  if (stage >= 0) return output_shape(trunk[stage], batch, channels);
-  Shape images = input_shape(trunk.front(), batch);
-  images.c = channels;
-  return images;
-}
-
-bool is_chain(const std::vector<Stage>& trunk) {
-  for (std::size_t s = 0; s < trunk.size(); ++s) {
-    if (reads_of(trunk, s) != std::vector<Sources>{{{static_cast<int>(s) - 1, {0, trunk[s].channels}}}}) return false;
-  }
-  return true;
-}
-
-namespace {
-
-/// Throws Error naming the stage unless its sources exist and together have the shape `maps` (of one sample).
-void validate_sources(const std::vector<Stage>& trunk, std::size_t stage, const Sources& sources, const Shape& maps) {
-  const std::string& name = trunk[stage].name;
-  long channels = 0;
-  for (const Source& source : sources) {
-    channels += source.channels.count;
-    const bool known = source.stage >= Source::kZeros && source.stage < static_cast<int>(stage);
-    if (!known || source.channels.count < 1 || source.channels.first < 0) {
-      fail("stage {} reads {} channels of stage {}; a stage can read only earlier stages, the images or zeros", name,
-           source.channels.count, source.stage);
-    }
-    if (source.stage == Source::kZeros) continue;
-    const Stage& from = trunk[static_cast<std::size_t>(std::max(0, source.stage))];
-    const Shape there = source.stage >= 0 ? output_shape(from, 1, from.conv.filters) : input_shape(from, 1);
-    if (there.h != maps.h || there.w != maps.w || source.channels.count > there.c ||
-        source.channels.first > there.c - source.channels.count) {
-      fail("stage {} cannot read channels {} to {} of {}, which has {} maps of {}x{}; maps of {}x{} are expected", name,
-           source.channels.first, source.channels.first + source.channels.count - 1,
-           source.stage >= 0 ? from.name : "images", there.c, there.h, there.w, maps.h, maps.w);
-    }
-  }
-  if (channels != maps.c) fail("stage {} reads {} channels, but {} are expected", name, channels, maps.c);
-}
-
-}  // namespace
-
-std::optional<Source> left_out(const std::vector<Stage>& trunk) {
-  std::vector<std::vector<FilterRange>> read(trunk.size());
-  for (std::size_t s = 0; s < trunk.size(); ++s) {
-    for (const Sources& sources : reads_of(trunk, s)) {
-      for (const Source& source : sources) {
-        if (source.stage >= 0) read[static_cast<std::size_t>(source.stage)].push_back(source.channels);
-      }
-    }
-  }
-  for (std::size_t s = 0; s < trunk.size(); ++s) {
-    if (read[s].empty()) continue;
-    std::ranges::sort(read[s], {}, &FilterRange::first);
-    int behind = 0;  // of the channels that are read without a gap
-    for (const FilterRange& run : read[s]) {
-      if (run.first <= behind) behind = std::max(behind, run.first + run.count);
-    }
-    if (behind < trunk[s].conv.filters) return Source{static_cast<int>(s), {behind, 1}};
-  }
-  return std::nullopt;
-}
-
-void validate(const std::vector<Stage>& trunk) {
-  if (!trunk.empty() && reads_of(trunk, 0)[0] != Sources{{Source::kImages, {0, trunk[0].channels}}}) {
-    fail("stage {} is the first, so it must read the images", trunk[0].name);
-  }
-  for (std::size_t s = 0; s < trunk.size(); ++s) {
-    validate(trunk[s]);
-    const std::vector<Sources> reads = reads_of(trunk, s);
-    validate_sources(trunk, s, reads[0], input_shape(trunk[s], 1));
-    Shape maps = conv_shape(trunk[s], 1, trunk[s].conv.filters);
-    std::size_t read = 0;
-    for (const ChannelLayer& layer : trunk[s].after) {
-      if (const auto* pool = std::get_if<Pooling>(&layer)) maps = pooled_shape(*pool, maps);
-      if (sources_of(layer) != nullptr) validate_sources(trunk, s, reads[++read], taken_in(layer, maps));
-    }
-  }
-  if (const auto channel = left_out(trunk)) {
-    const Stage& stage = trunk[static_cast<std::size_t>(channel->stage)];
-    fail("stage {}: nothing reads its channel {}, although others are read", stage.name, channel->channels.first);
-  }
 }
 
 bool has_batch_norm(const Stage& stage) {

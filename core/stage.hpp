@@ -25,7 +25,8 @@ struct Padding {
 /// A convolution in the deep-learning sense, which is a cross-correlation. Weights are (filter, channel, row, column).
 /// With `groups` > 1, filters and channels are divided into equal consecutive groups; the filters of a group read only
 /// the channels of the same group, and their weights have only those channels (Krizhevsky et al., NIPS 2012). With as
-/// many groups as channels the convolution is depthwise.
+/// many groups as channels the convolution is depthwise. With a dilation d, neighbouring weights read elements that are d
+/// rows or columns apart (Yu and Koltun, ICLR 2016).
 struct Convolution {
   int filters = 0;
   int kernel_h = 1;
@@ -36,6 +37,12 @@ struct Convolution {
   bool bias = true;  ///< adds one trained number to each map
   int groups = 1;
   float rate = 1.0F;  ///< factor of the learning rate; 0: weights and biases are frozen
+  int dilation_h = 1;
+  int dilation_w = 1;
+  /// Return the rows and columns from the first to the last element under the kernel.
+  int reach_h() const { return (kernel_h - 1) * dilation_h + 1; }
+  int reach_w() const { return (kernel_w - 1) * dilation_w + 1; }
+  bool dilated() const { return reach_h() > kernel_h || reach_w() > kernel_w; }
   bool operator==(const Convolution&) const = default;
 };
 
@@ -167,12 +174,43 @@ struct ResponseNorm {
   bool operator==(const ResponseNorm&) const = default;
 };
 
+/// Normalises the channels of each of `groups` groups of consecutive channels together: (x - mean) / sqrt(variance +
+/// epsilon), with the mean and the variance of one sample (Wu and He, Group Normalization, ECCV 2018). With as many groups
+/// as channels it is an instance norm. With `by_position` each row and column has a mean and a variance of its own, of the
+/// channels there alone (the layer norm of Liu et al., CVPR 2022).
+struct GroupNorm {
+  int groups = 1;
+  float epsilon = 1e-5F;
+  bool by_position = false;
+  bool operator==(const GroupNorm&) const = default;
+};
+
+/// Makes maps larger by whole factors. Nearest: each element becomes rows x columns equal elements. Bilinear: between the
+/// elements' centres values rise and fall linearly, and outside of the outermost centres they stay the same (PyTorch's
+/// interpolate with align_corners=False).
+struct Upsampling {
+  int rows = 1;     ///< factor of the height
+  int columns = 1;  ///< factor of the width
+  bool bilinear = false;
+  bool operator==(const Upsampling&) const = default;
+};
+
+/// The two elements of a row or column of `extent` elements between which element `at` of an upsampled one lies.
+struct Between {
+  int first;
+  int second;
+  double weight;  ///< of the second; that of the first is 1 - weight
+};
+Between bilinear_at(int at, int factor, int extent);
+
 /// The operation that makes a stage's maps, before the layers in `after`.
 enum class StageKind : std::uint8_t {
   convolution,
   channels,       ///< the identity: the input channels pass unchanged
   response_norm,  ///< normalises over neighbouring channels
   shuffle,        ///< the identity with channels in another order (Stage::shuffle)
+  group_norm,     ///< normalises over groups of channels of a sample (Stage::group_norm)
+  upsample,       ///< makes maps larger (Stage::upsampling)
 };
 
 /// A convolution, or another operation of StageKind, and the channel layers after it.
@@ -191,6 +229,8 @@ struct Stage {
   /// Used where `kind` is shuffle: the number of groups, each of consecutive channels. The maps are the first channel of
   /// each group, then the second of each, and so on (Zhang et al., CVPR 2018).
   int shuffle = 1;
+  GroupNorm group_norm;   ///< used where `kind` is group_norm
+  Upsampling upsampling;  ///< used where `kind` is upsample
   bool operator==(const Stage&) const = default;
 };
 
@@ -223,7 +263,7 @@ int window_output(int extent, int kernel, int stride, int pad_before, int pad_af
 
 /// Returns the shape of the stage's input: (batch, channels, height, width).
 Shape input_shape(const Stage& stage, int batch);
-/// Returns the shape of the convolution's output for `filters` of its filters.
+/// Returns the shape of the output of the convolution, or of the operation in its place, for `filters` of its filters.
 Shape conv_shape(const Stage& stage, int batch, int filters);
 /// Returns the shape of maps of shape `in` after pooling.
 Shape pooled_shape(const Pooling& pool, const Shape& in);

@@ -92,9 +92,10 @@ std::string describe(const Multiply& layer) {
 }
 
 std::string describe(const Convolution& conv) {
-  const auto& [filters, kernel_h, kernel_w, stride_h, stride_w, pad, bias, groups, rate] = conv;
-  return fmt::format("{} filters {}x{} by {}x{} in {}, bias {}, {} groups{}", filters, kernel_h, kernel_w, stride_h,
-                     stride_w, describe(pad), bias, groups, rate == 0.0F ? ", frozen" : "");
+  const auto& [filters, kernel_h, kernel_w, stride_h, stride_w, pad, bias, groups, rate, dilation_h, dilation_w] = conv;
+  const std::string dilated = conv.dilated() ? fmt::format(", dilated {}x{}", dilation_h, dilation_w) : "";
+  return fmt::format("{} filters {}x{} by {}x{} in {}, bias {}, {} groups{}{}", filters, kernel_h, kernel_w, stride_h,
+                     stride_w, describe(pad), bias, groups, dilated, rate == 0.0F ? ", frozen" : "");
 }
 
 std::string describe(const ResponseNorm& norm) {
@@ -102,12 +103,25 @@ std::string describe(const ResponseNorm& norm) {
   return fmt::format("norm of {} to the power of {}", size, beta);
 }
 
+std::string describe(const GroupNorm& norm) {
+  [[maybe_unused]] const auto& [groups, epsilon, by_position] = norm;
+  return fmt::format("{} groups normalised{}", groups, by_position ? " by position" : "");
+}
+
+std::string describe(const Upsampling& by) {
+  const auto& [rows, columns, bilinear] = by;
+  return fmt::format("{}x{} times as large{}", rows, columns, bilinear ? ", bilinear" : "");
+}
+
 }  // namespace
 
 std::string describe_work(const Stage& stage) {
-  [[maybe_unused]] const auto& [name, channels, height, width, conv, after, moments, kind, norm, from, shuffle] = stage;
+  [[maybe_unused]] const auto& [name, channels, height, width, conv, after, moments, kind, norm, from, shuffle,
+                                group_norm, upsampling] = stage;
   std::string text = fmt::format("{}x{}x{}, kind {}, {}, {}, {} moments", channels, height, width,
                                  static_cast<int>(kind), describe(conv), describe(norm), moments);
+  if (kind == StageKind::group_norm) text += "; " + describe(group_norm);
+  if (kind == StageKind::upsample) text += "; " + describe(upsampling);
   for (const ChannelLayer& layer : after)
     text += "; " + std::visit([](const auto& each) { return describe(each); }, layer);
   return text;

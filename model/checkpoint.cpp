@@ -48,7 +48,7 @@ void for_each_tensor(const Cut& cut, Model& model, bool moments, Visit visit) {
   for (std::size_t s = 0; s < cut.trunk.size(); ++s) {
     const std::vector<ParameterSpec> specs = parameters_of(cut.trunk[s], cut.trunk[s].conv.filters);
     for (std::size_t p = 0; p < specs.size(); ++p) {
-      const bool convolution = p == 0 && cut.trunk[s].kind == StageKind::convolution;
+      const bool convolution = p == 0 && cut.trunk[s].kind == StageKind::convolution && !cut.has_list(s);
       visit_parameter(specs[p].name, dims_of(specs[p].shape, convolution), model.trunk[s].parameters[p]);
     }
   }

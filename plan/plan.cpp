@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "core/shard_state.hpp"
 
@@ -213,16 +214,39 @@ void expect_fits(Exchange exchange, const std::vector<Stage>& trunk) {
   const auto found = std::ranges::find_if(trunk, beyond);
   if (found != trunk.end()) {
     fail(
-        "plan: the exchange {} does not support batch norm, response norm, shuffled channels or grouped convolution, "
-        "which stage {} has; choose --exchange star or ring",
+        "plan: the exchange {} does not support norms, shuffled channels, upsampling or grouped convolution, which "
+        "stage "
+        "{} has; choose --exchange star or ring",
         to_string(exchange), found->name);
   }
 }
+
+namespace {
+
+/// Whether all stages that read a stage's maps are depthwise convolutions.
+bool only_depthwise_read(const std::vector<Stage>& trunk, std::size_t stage) {
+  for (std::size_t reader = 0; reader < trunk.size(); ++reader) {
+    const bool depthwise = trunk[reader].kind == StageKind::convolution && trunk[reader].conv.groups > 1 &&
+                           trunk[reader].conv.groups == trunk[reader].channels;
+    if (depthwise) continue;
+    for (const Sources& sources : reads_of(trunk, reader)) {
+      if (std::ranges::any_of(sources, [&](const Source& source) { return std::cmp_equal(source.stage, stage); })) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 bool better_replicated(const std::vector<Stage>& trunk, std::size_t stage) {
   const Stage& made = trunk[stage];
   const std::vector<int> outputs = outputs_of(trunk);
   if (has_parameters(made) || std::ranges::find(outputs, static_cast<int>(stage)) != outputs.end()) return false;
+  // Who computes a part of a group norm's channels, or of what a depthwise convolution reads, needs no more than about the
+  // same channels of what comes before it.
+  if (made.kind == StageKind::group_norm || only_depthwise_read(trunk, stage)) return false;
   const auto read_whole_by = [&](std::size_t reader, const Source& source) {
     if (reader == stage || trunk[reader].kind != StageKind::convolution) return false;
     if (trunk[reader].conv.groups > 1) return false;

@@ -16,9 +16,10 @@ double predict_seconds(const MemberProfile& member, const Group& group, int filt
   return seconds;
 }
 
-/// Returns whether each filter reads only the channel of the same number.
+/// Returns whether each filter reads only the channel of the same number, or those of its group in a group norm.
 bool channel_by_channel(const Stage& stage) {
-  return stage.kind == StageKind::channels ||
+  return stage.kind == StageKind::channels || stage.kind == StageKind::group_norm ||
+         stage.kind == StageKind::upsample ||
          (stage.conv.groups == stage.channels && stage.conv.filters == stage.channels);
 }
 

@@ -44,7 +44,7 @@ std::vector<int> numbers_in(const std::string& text) {
   fail(
       "'{}' is no convolution; write CHANNELSxHEIGHTxWIDTH:FILTERSxROWSxCOLUMNS with numbers up to {}, and after it, "
       "if "
-      "needed, :sSTRIDE, :pPADDING and :gGROUPS, as in 64x56x56:128x3x3:s2:p1",
+      "needed, :sSTRIDE, :pPADDING, :dDILATION and :gGROUPS, as in 64x56x56:128x3x3:s2:p1",
       printable(word, 80), kMostNumber);
 }
 
@@ -59,6 +59,9 @@ void set(Convolution& conv, const std::string& part, const std::string& word) {
     conv.pad = {n[0], n[0], n[0], n[0]};
   } else if (part[0] == 'p' && n.size() == 4) {
     conv.pad = {n[0], n[1], n[2], n[3]};
+  } else if (part[0] == 'd' && (n.size() == 1 || n.size() == 2)) {
+    conv.dilation_h = n.front();
+    conv.dilation_w = n.back();
   } else if (part[0] == 'g' && n.size() == 1) {
     conv.groups = n[0];
   } else {
@@ -126,6 +129,11 @@ std::string text_of(const std::vector<Stage>& stages) {
       word += fmt::format(":p{}x{}x{}x{}", p.top, p.left, p.bottom, p.right);
     } else if (p.top != 0) {
       word += fmt::format(":p{}", p.top);
+    }
+    if (c.dilation_h != c.dilation_w) {
+      word += fmt::format(":d{}x{}", c.dilation_h, c.dilation_w);
+    } else if (c.dilation_h != 1) {
+      word += fmt::format(":d{}", c.dilation_h);
     }
     if (c.groups != 1) word += fmt::format(":g{}", c.groups);
     words.push_back(word);

@@ -61,14 +61,22 @@ Stage stage_of(const fb::Stage* table) {
                        .pad = pad_of(conv.pad()),
                        .bias = conv.bias(),
                        .groups = conv.groups(),
-                       .rate = conv.rate()},
+                       .rate = conv.rate(),
+                       .dilation_h = conv.dilation_h(),
+                       .dilation_w = conv.dilation_w()},
               .after = {},
               .moments = static_cast<int>(within(table->moments(), 0U, 16U, "moments")),
-              .kind = static_cast<StageKind>(within(static_cast<int>(table->kind()), 0, 3, "kind of stage")),
+              .kind = static_cast<StageKind>(within(static_cast<int>(table->kind()), 0, 5, "kind of stage")),
               .norm = {},
               .from = sources_of(table->from()),
-              .shuffle = table->shuffle()};
+              .shuffle = table->shuffle(),
+              .group_norm = {},
+              .upsampling = {}};
   if (const fb::ResponseNorm* norm = table->norm()) stage.norm = {norm->size(), norm->alpha(), norm->beta(), norm->k()};
+  if (const fb::GroupNorm* norm = table->group_norm()) {
+    stage.group_norm = {norm->groups(), norm->epsilon(), norm->by_position()};
+  }
+  if (const fb::Upsampling* by = table->upsampling()) stage.upsampling = {by->rows(), by->columns(), by->bilinear()};
   if (const auto* after = table->after()) {
     if (after->size() > kMostLayers) fail("a stage has {} layers; the limit is {}", after->size(), kMostLayers);
     for (const fb::LayerHolder* layer : *after) stage.after.push_back(layer_of(*layer));

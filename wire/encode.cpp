@@ -56,16 +56,20 @@ struct LayerEncoder {
 flatbuffers::Offset<fb::Stage> encode(Builder& builder, const Stage& stage) {
   const auto name = builder.CreateString(stage.name);
   const fb::Pads pad = pads(stage.conv.pad);
-  const auto conv =
-      fb::CreateConv(builder, stage.conv.filters, stage.conv.kernel_h, stage.conv.kernel_w, stage.conv.stride_h,
-                     stage.conv.stride_w, &pad, stage.conv.bias, stage.conv.groups, stage.conv.rate);
+  const auto conv = fb::CreateConv(builder, stage.conv.filters, stage.conv.kernel_h, stage.conv.kernel_w,
+                                   stage.conv.stride_h, stage.conv.stride_w, &pad, stage.conv.bias, stage.conv.groups,
+                                   stage.conv.rate, stage.conv.dilation_h, stage.conv.dilation_w);
   Layers layers;
   for (const ChannelLayer& layer : stage.after) layers.push_back(std::visit(LayerEncoder{builder}, layer));
   const auto after = builder.CreateVector(layers);
   const auto from = encode(builder, stage.from);
   const fb::ResponseNorm norm(stage.norm.size, stage.norm.alpha, stage.norm.beta, stage.norm.k);
+  const auto [groups, epsilon, by_position] = stage.group_norm;
+  const auto [rows, columns, bilinear] = stage.upsampling;
+  const auto group_norm = fb::CreateGroupNorm(builder, groups, epsilon, by_position);
+  const auto upsampling = fb::CreateUpsampling(builder, rows, columns, bilinear);
   return fb::CreateStage(builder, name, stage.channels, stage.height, stage.width, conv, after, u32(stage.moments),
-                         static_cast<fb::StageKind>(stage.kind), &norm, from, stage.shuffle);
+                         static_cast<fb::StageKind>(stage.kind), &norm, from, stage.shuffle, group_norm, upsampling);
 }
 
 auto encode(Builder& builder, const std::vector<Assignment>& assignments) {

@@ -84,9 +84,10 @@ class BareDnn : public BareConvolution {
         cudnnSetFilter4dDescriptor(filters_, CUDNN_DATA_FLOAT, layout, weights.n, weights.c, weights.h, weights.w),
         "the filters' shape");
     const Convolution& conv = request.stage.conv;
-    check_cudnn(cudnnSetConvolution2dDescriptor(geometry_, conv.pad.top, conv.pad.left, conv.stride_h, conv.stride_w, 1,
-                                                1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-                "the convolution");
+    check_cudnn(
+        cudnnSetConvolution2dDescriptor(geometry_, conv.pad.top, conv.pad.left, conv.stride_h, conv.stride_w,
+                                        conv.dilation_h, conv.dilation_w, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+        "the convolution");
     check_cudnn(cudnnSetConvolutionGroupCount(geometry_, conv.groups), "the number of groups");
     check_cudnn(cudnnSetConvolutionMathType(geometry_, request.tf32 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH),
                 "the math type");

@@ -75,7 +75,9 @@ inline cuda::Window window_of(const Stage& stage) {
           .stride_h = conv.stride_h,
           .stride_w = conv.stride_w,
           .top = conv.pad.top,
-          .left = conv.pad.left};
+          .left = conv.pad.left,
+          .dilation_h = conv.dilation_h,
+          .dilation_w = conv.dilation_w};
 }
 
 /// Returns a convolution by matrix products (cuBLAS) and im2col kernels of Convoy's own. It computes any ungrouped

@@ -98,9 +98,10 @@ class DnnConvolution : public CudaConvolution {
                                      spec.stage.channels, conv.kernel_h, conv.kernel_w),
           "the filters' shape");
     for (const Geometry& geometry : geometries_) {
-      check(cudnnSetConvolution2dDescriptor(geometry, conv.pad.top, conv.pad.left, conv.stride_h, conv.stride_w, 1, 1,
-                                            CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-            "the convolution");
+      check(
+          cudnnSetConvolution2dDescriptor(geometry, conv.pad.top, conv.pad.left, conv.stride_h, conv.stride_w,
+                                          conv.dilation_h, conv.dilation_w, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+          "the convolution");
       check(cudnnSetConvolutionMathType(geometry, gpu.tf32() ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH), "the math type");
     }
   }
@@ -319,7 +320,8 @@ class DnnConvolution : public CudaConvolution {
                        gpu_.info().name, gpu_.info().detail, cudnnGetVersion(), spec_.batch, spec_.micro_batches,
                        spec_.stage.channels, spec_.stage.height, spec_.stage.width, spec_.filters.count, c.kernel_h,
                        c.kernel_w, c.stride_h, c.stride_w, c.pad.top, c.pad.left, gpu_.tf32() ? "tf32" : "float",
-                       spec_.input_gradient ? "all passes" : "no input gradient");
+                       spec_.input_gradient ? "all passes" : "no input gradient") +
+           (c.dilated() ? fmt::format("dilated {} {}\n", c.dilation_h, c.dilation_w) : "");
   }
 
   /// The algorithm and the math type of each pass, as text.

@@ -5,8 +5,10 @@
 
 #include "kernels/cuda/activation_elements.hpp"
 #include "kernels/cuda/group_elements.hpp"
+#include "kernels/cuda/group_norm_elements.hpp"
 #include "kernels/cuda/map_elements.hpp"
 #include "kernels/cuda/norm_elements.hpp"
+#include "kernels/cuda/upsampling_elements.hpp"
 
 namespace convoy::cuda {
 
@@ -53,8 +55,8 @@ struct ToColumns {
     const int places = w.out_width * w.out_height;
     const int n = i / places % samples;
     const int tap = i / places / samples;
-    const int y = out_y * w.stride_h - w.top + tap / w.kernel_w % w.kernel_h;
-    const int x = out_x * w.stride_w - w.left + tap % w.kernel_w;
+    const int y = out_y * w.stride_h - w.top + tap / w.kernel_w % w.kernel_h * w.dilation_h;
+    const int x = out_x * w.stride_w - w.left + tap % w.kernel_w * w.dilation_w;
     const int c = tap / (w.kernel_w * w.kernel_h);
     const bool within = y >= 0 && y < w.height && x >= 0 && x < w.width;
     columns[i] = within ? maps[((n * channels + c) * w.height + y) * w.width + x] : 0.0F;
@@ -76,9 +78,11 @@ struct FromColumns {
     const int n = e.map / channels;
     float sum = 0.0F;
     for (int out_y = e.rows.first; out_y < e.rows.last; ++out_y) {
-      const int r = e.y + w.top - out_y * w.stride_h;
+      const int r = tap_at(e.y + w.top - out_y * w.stride_h, w.dilation_h);
+      if (r < 0) continue;
       for (int out_x = e.across.first; out_x < e.across.last; ++out_x) {
-        const int s = e.x + w.left - out_x * w.stride_w;
+        const int s = tap_at(e.x + w.left - out_x * w.stride_w, w.dilation_w);
+        if (s < 0) continue;
         const int tap = (c * w.kernel_h + r) * w.kernel_w + s;
         sum += columns[((tap * samples + n) * w.out_height + out_y) * w.out_width + out_x];
       }
@@ -313,6 +317,12 @@ struct AveragePoolGradient {
   X(PassChannelsGradient)       \
   X(NormaliseResponse)          \
   X(NormaliseResponseGradient)  \
+  X(PositionMoments)            \
+  X(PositionSlopes)             \
+  X(NormaliseGroups)            \
+  X(NormaliseGroupsGradient)    \
+  X(Enlarge)                    \
+  X(EnlargeGradient)            \
   X(Drop)                       \
   X(ActivateApart)              \
   X(ActivateApartGradient)      \
@@ -334,6 +344,9 @@ struct AveragePoolGradient {
 // All summands; the list generates the declarations and definitions of Gpu::sum.
 #define CONVOY_CUDA_SUMMANDS(X) \
   X(Values)                     \
+  X(GroupValues)                \
+  X(GroupSquares)               \
+  X(GroupSlopes)                \
   X(SquareDistances)            \
   X(NormSlopes)
 

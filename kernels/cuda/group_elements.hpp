@@ -35,13 +35,14 @@ struct GroupedConvolve {
     const float* weight = weights + filter * g.group_channels * w.kernel_h * w.kernel_w;
     const int top = i / w.out_width % w.out_height * w.stride_h - w.top;
     const int left = i % w.out_width * w.stride_w - w.left;
-    const Cover rows = inside(i / w.out_width % w.out_height, w.top, w.kernel_h, w.stride_h, w.height);
-    const Cover across = inside(i % w.out_width, w.left, w.kernel_w, w.stride_w, w.width);
+    const Cover rows = taps_inside(top, w.kernel_h, w.dilation_h, w.height);
+    const Cover across = taps_inside(left, w.kernel_w, w.dilation_w, w.width);
     float sum = 0.0F;
     for (int c = 0; c < g.group_channels; ++c) {
-      for (int y = rows.first; y < rows.last; ++y) {
-        for (int x = across.first; x < across.last; ++x) {
-          sum += from[(c * w.height + y) * w.width + x] * weight[(c * w.kernel_h + y - top) * w.kernel_w + x - left];
+      for (int r = rows.first; r < rows.last; ++r) {
+        const int row = (c * w.height + top + r * w.dilation_h) * w.width + left;
+        for (int s = across.first; s < across.last; ++s) {
+          sum += from[row + s * w.dilation_w] * weight[(c * w.kernel_h + r) * w.kernel_w + s];
         }
       }
     }
@@ -67,9 +68,12 @@ struct GroupedInputGradient {
     for (int filter = larger(0, group * g.group_filters - g.first_filter); filter < last; ++filter) {
       const int at = (filter * g.group_channels + channel - group * g.group_channels) * w.kernel_h;
       for (int oy = to.rows.first; oy < to.rows.last; ++oy) {
-        const int row = (at + to.y + w.top - oy * w.stride_h) * w.kernel_w + to.x + w.left;
+        const int r = tap_at(to.y + w.top - oy * w.stride_h, w.dilation_h);
+        if (r < 0) continue;
         for (int ox = to.across.first; ox < to.across.last; ++ox) {
-          sum += from[(filter * w.out_height + oy) * w.out_width + ox] * weights[row - ox * w.stride_w];
+          const int s = tap_at(to.x + w.left - ox * w.stride_w, w.dilation_w);
+          if (s < 0) continue;
+          sum += from[(filter * w.out_height + oy) * w.out_width + ox] * weights[(at + r) * w.kernel_w + s];
         }
       }
     }
@@ -95,10 +99,10 @@ struct GroupedFilterSlices {
     const float* slopes = gradient + static_cast<long>(sample * g.filters + filter) * w.out_height * w.out_width;
     float sum = 0.0F;
     for (int oy = 0; oy < w.out_height; ++oy) {
-      const int y = oy * w.stride_h - w.top + weight / w.kernel_w % w.kernel_h;
+      const int y = oy * w.stride_h - w.top + weight / w.kernel_w % w.kernel_h * w.dilation_h;
       if (y < 0 || y >= w.height) continue;
       for (int ox = 0; ox < w.out_width; ++ox) {
-        const int x = ox * w.stride_w - w.left + weight % w.kernel_w;
+        const int x = ox * w.stride_w - w.left + weight % w.kernel_w * w.dilation_w;
         if (x >= 0 && x < w.width) sum += from[y * w.width + x] * slopes[oy * w.out_width + ox];
       }
     }

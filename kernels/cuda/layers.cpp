@@ -121,7 +121,9 @@ class CudaPooling : public CudaLayer {
                 .stride_h = pool.stride_h,
                 .stride_w = pool.stride_w,
                 .top = pool.pad.top,
-                .left = pool.pad.left} {
+                .left = pool.pad.left,
+                .dilation_h = 1,
+                .dilation_w = 1} {
     if (kind_ == PoolKind::max) places_ = {gpu, output_.shape().size(), what};
   }
 

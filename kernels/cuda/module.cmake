@@ -37,7 +37,7 @@ set(core ${PROJECT_SOURCE_DIR}/core)
 add_library(convoy_cuda MODULE cuda/device.cpp cuda/gpu.cu cuda/grouped_convolution.cpp cuda/layers.cpp cuda/module.cpp
                                cuda/norm.cpp cuda/product_convolution.cpp cuda/weightless.cpp device.cpp host/grouped.cpp
                                ${core}/cache_folder.cpp ${core}/disk_cache.cpp ${core}/large_pages.cpp
-                               ${core}/shard_state.cpp ${core}/stage.cpp)
+                               ${core}/shard_state.cpp ${core}/stage.cpp ${core}/trunk.cpp)
 set_target_properties(convoy_cuda PROPERTIES PREFIX "" OUTPUT_NAME convoy-cuda CUDA_STANDARD 17
                                              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 target_link_options(convoy_cuda PRIVATE LINKER:--no-undefined)  # missing symbols show at build time, not at load time

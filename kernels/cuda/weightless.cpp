@@ -1,4 +1,4 @@
-// Stages without weights on a GPU: channels that pass, as they are or in another order, and response norm.
+// Stages without weights on a GPU: channels that pass, as they are or in another order, norms and upsampling.
 
 #include "kernels/cuda/convolution.hpp"
 
@@ -70,11 +70,107 @@ class NormalisingResponse : public CudaConvolution {
   cuda::NormWindow of_;
 };
 
+class NormalisingGroups : public CudaConvolution {
+ public:
+  NormalisingGroups(cuda::Gpu& gpu, const ShardSpec& spec)
+      : gpu_(gpu),
+        counts_(spec),
+        of_{.channels = spec.stage.channels,
+            .first = spec.filters.first,
+            .count = spec.filters.count,
+            .places = spec.stage.height * spec.stage.width,
+            .group_channels = spec.stage.channels / spec.stage.group_norm.groups,
+            .first_group = 0,
+            .groups = 0,
+            .by_position = spec.stage.group_norm.by_position,
+            .epsilon = spec.stage.group_norm.epsilon} {
+    const FilterRange read = channels_for(spec.stage, spec.filters);
+    of_.first_group = read.first / of_.group_channels;
+    of_.groups = read.count / of_.group_channels;
+    groups_ = spec.batch / spec.micro_batches * of_.groups;
+    sets_ = of_.by_position ? groups_ * of_.places : groups_;
+    for (cuda::Memory<float>* each : {&sums_, &squares_, &slopes_, &products_}) {
+      *each = {gpu, static_cast<std::size_t>(sets_), "statistics of groups"};
+    }
+  }
+
+  void forward(const float* input, const float*, const float*, int, float* maps) override {
+    find_moments(input);
+    gpu_.run(cuda::NormaliseGroups{of_, input, moments(), maps}, counts_.maps);
+  }
+  void input_gradient(const float* input, const float* gradient, const float*, float* input_gradient) override {
+    find_moments(input);  // the last forward may have been another micro-batch's
+    if (of_.by_position) {
+      gpu_.run(cuda::PositionSlopes{of_, input, gradient, moments(), slopes_.data(), products_.data()}, sets_);
+    } else {
+      gpu_.sum(cuda::GroupSlopes{of_, input, gradient, moments()}, layout(), slopes_.data(), products_.data());
+    }
+    gpu_.run(cuda::NormaliseGroupsGradient{of_, input, gradient, moments(), slopes_.data(), products_.data(),
+                                           input_gradient},
+             counts_.input);
+  }
+  void filter_gradient(const float*, const float*, float*, float*) override {}
+
+ private:
+  cuda::SetMoments moments() const { return {sums_.data(), squares_.data()}; }
+  cuda::Layout layout() const { return {1, groups_, of_.group_channels * of_.places}; }
+  void find_moments(const float* input) {
+    if (of_.by_position) {
+      gpu_.run(cuda::PositionMoments{of_, input, sums_.data(), squares_.data()}, sets_);
+    } else {
+      gpu_.sum(cuda::GroupValues{of_, input}, layout(), sums_.data());
+      gpu_.sum(cuda::GroupSquares{of_, input, sums_.data()}, layout(), squares_.data());
+    }
+  }
+
+  cuda::Gpu& gpu_;
+  Counts counts_;
+  cuda::NormGroups of_;
+  int groups_ = 0;  ///< of all samples of a micro-batch
+  int sets_ = 0;
+  cuda::Memory<float> sums_;
+  cuda::Memory<float> squares_;
+  cuda::Memory<float> slopes_;
+  cuda::Memory<float> products_;
+};
+
+class Enlarging : public CudaConvolution {
+ public:
+  Enlarging(cuda::Gpu& gpu, const ShardSpec& spec)
+      : gpu_(gpu),
+        counts_(spec),
+        of_{.channels = spec.stage.channels,
+            .first = spec.filters.first,
+            .count = spec.filters.count,
+            .height = spec.stage.height,
+            .width = spec.stage.width,
+            .rows = spec.stage.upsampling.rows,
+            .columns = spec.stage.upsampling.columns,
+            .bilinear = spec.stage.upsampling.bilinear} {}
+
+  void forward(const float* input, const float*, const float*, int, float* maps) override {
+    gpu_.run(cuda::Enlarge{of_, input, maps}, counts_.maps);
+  }
+  void input_gradient(const float*, const float* gradient, const float*, float* input_gradient) override {
+    gpu_.run(cuda::EnlargeGradient{of_, gradient, input_gradient}, counts_.input);
+  }
+  void filter_gradient(const float*, const float*, float*, float*) override {}
+
+ private:
+  cuda::Gpu& gpu_;
+  Counts counts_;
+  cuda::Enlargement of_;
+};
+
 }  // namespace
 
 std::unique_ptr<CudaConvolution> make_cuda_weightless(cuda::Gpu& gpu, const ShardSpec& spec) {
-  if (spec.stage.kind == StageKind::response_norm) return std::make_unique<NormalisingResponse>(gpu, spec);
-  return std::make_unique<PassingChannels>(gpu, spec);
+  switch (spec.stage.kind) {
+    case StageKind::response_norm: return std::make_unique<NormalisingResponse>(gpu, spec);
+    case StageKind::group_norm: return std::make_unique<NormalisingGroups>(gpu, spec);
+    case StageKind::upsample: return std::make_unique<Enlarging>(gpu, spec);
+    default: return std::make_unique<PassingChannels>(gpu, spec);
+  }
 }
 
 }  // namespace convoy

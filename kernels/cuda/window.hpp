@@ -17,6 +17,12 @@ struct Window {
   int stride_w;
   int top;
   int left;
+  int dilation_h;
+  int dilation_w;
+
+  /// Return the rows and columns from the first to the last element under the window.
+  CONVOY_BOTH int reach_h() const { return (kernel_h - 1) * dilation_h + 1; }
+  CONVOY_BOTH int reach_w() const { return (kernel_w - 1) * dilation_w + 1; }
 };
 
 /// The window positions first .. last - 1 that cover a row or column.
@@ -31,6 +37,20 @@ CONVOY_BOTH inline int larger(int a, int b) { return a > b ? a : b; }
 CONVOY_BOTH inline Cover cover(int position, int before, int kernel, int stride, int positions) {
   const int reach = position + before;
   return {reach < kernel ? 0 : (reach - kernel) / stride + 1, smaller(reach / stride + 1, positions)};
+}
+
+/// Returns the row or column of a window that reads the element `reach` behind the window's first; -1 if none does.
+CONVOY_BOTH inline int tap_at(int reach, int dilation) {
+  if (dilation == 1) return reach;
+  const int tap = reach / dilation;
+  return tap * dilation == reach ? tap : -1;
+}
+
+/// Returns the rows or columns first .. last - 1 of a window that lie inside the map; the window starts at `start`.
+CONVOY_BOTH inline Cover taps_inside(int start, int kernel, int dilation, int extent) {
+  if (dilation == 1) return {start < 0 ? -start : 0, smaller(kernel, extent - start)};
+  return {start < 0 ? (dilation - 1 - start) / dilation : 0,
+          smaller(kernel, start < extent ? (extent - start + dilation - 1) / dilation : 0)};
 }
 
 /// Returns the rows or columns first .. last - 1 of the map under a window.
@@ -51,8 +71,8 @@ struct MapElement {
 CONVOY_BOTH inline MapElement element_of(const Window& w, int i) {
   const int x = i % w.width;
   const int y = i / w.width % w.height;
-  return {i / (w.width * w.height), y, x, cover(y, w.top, w.kernel_h, w.stride_h, w.out_height),
-          cover(x, w.left, w.kernel_w, w.stride_w, w.out_width)};
+  return {i / (w.width * w.height), y, x, cover(y, w.top, w.reach_h(), w.stride_h, w.out_height),
+          cover(x, w.left, w.reach_w(), w.stride_w, w.out_width)};
 }
 
 /// Place i of pooled maps: the first element of its input map, and the rows and columns under its window.

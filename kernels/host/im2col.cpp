@@ -25,11 +25,11 @@ void for_each_stretch(const Stage& stage, Work work) {
   for (int c = 0; c < stage.channels; ++c) {
     for (int r = 0; r < conv.kernel_h; ++r) {
       for (int s = 0; s < conv.kernel_w; ++s) {
-        const int left = s - conv.pad.left;  // the column that window 0 would read
+        const int left = s * conv.dilation_w - conv.pad.left;  // the column that window 0 would read
         const int first = window_from(std::max(0, -left));
         const int last = std::max(first, window_from(std::max(0, stage.width - left)));
         for (int oy = 0; oy < out.h; ++oy, start += out.w) {
-          const int y = oy * conv.stride_h - conv.pad.top + r;
+          const int y = oy * conv.stride_h - conv.pad.top + r * conv.dilation_h;
           const bool inside = y >= 0 && y < stage.height;
           const long image = (static_cast<long>(c) * stage.height + y) * stage.width + left;
           work(inside ? Stretch{start, image, first, last} : Stretch{start, 0, 0, 0});

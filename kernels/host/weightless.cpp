@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/host/upsampling.hpp"
+
 namespace convoy {
 
 template <class T>
-Weightless<T>::Weightless(const Stage& stage, FilterRange filters, int batch) : stage_(stage), filters_(filters) {
+Weightless<T>::Weightless(const Stage& stage, FilterRange filters, int batch)
+    : stage_(stage), filters_(filters), groups_(stage, filters) {
   if (stage.kind == StageKind::response_norm)
     bases_ = BasicTensor<T>({batch, filters.count, stage.height, stage.width});
 }
@@ -20,14 +23,16 @@ FilterRange Weightless<T>::around(int channel) const {
 template <class T>
 void Weightless<T>::forward(const BasicTensor<T>& input, SampleRange samples, BasicTensor<T>& maps) {
   for (int n = samples.first; n < samples.first + samples.count; ++n) {
-    if (stage_.kind == StageKind::response_norm) {
-      normalise(input, n, maps);
-    } else if (stage_.kind == StageKind::shuffle) {
-      for (int c = 0; c < filters_.count; ++c) {
-        std::copy_n(&input.at(n, shuffled_from(stage_, filters_.first + c)), map(), &maps.at(n, c));
-      }
-    } else {
-      std::copy_n(&input.at(n, filters_.first), maps.shape().sample_size(), &maps.at(n, 0));
+    switch (stage_.kind) {
+      case StageKind::response_norm: normalise(input, n, maps); break;
+      case StageKind::shuffle: shuffle(input, n, maps); break;
+      case StageKind::group_norm: groups_.normalise(&input.at(n, 0), &maps.at(n, 0)); break;
+      case StageKind::upsample:
+        for (int c = 0; c < filters_.count; ++c) {
+          enlarge(stage_.upsampling, stage_.height, stage_.width, &input.at(n, filters_.first + c), &maps.at(n, c));
+        }
+        break;
+      default: std::copy_n(&input.at(n, filters_.first), maps.shape().sample_size(), &maps.at(n, 0));
     }
   }
 }
@@ -37,15 +42,34 @@ void Weightless<T>::backward(const BasicTensor<T>& input, const BasicTensor<T>& 
                              BasicTensor<T>& input_gradient) const {
   for (int n = samples.first; n < samples.first + samples.count; ++n) {
     std::fill_n(&input_gradient.at(n, 0), input_gradient.shape().sample_size(), T{0});
-    if (stage_.kind == StageKind::response_norm) {
-      normalise_backward(input, gradient, n, input_gradient);
-    } else if (stage_.kind == StageKind::shuffle) {
-      for (int c = 0; c < filters_.count; ++c) {
-        std::copy_n(&gradient.at(n, c), map(), &input_gradient.at(n, shuffled_from(stage_, filters_.first + c)));
-      }
-    } else {
-      std::copy_n(&gradient.at(n, 0), gradient.shape().sample_size(), &input_gradient.at(n, filters_.first));
+    switch (stage_.kind) {
+      case StageKind::response_norm: normalise_backward(input, gradient, n, input_gradient); break;
+      case StageKind::shuffle: shuffle_backward(gradient, n, input_gradient); break;
+      case StageKind::group_norm:
+        groups_.differentiate(&input.at(n, 0), &gradient.at(n, 0), &input_gradient.at(n, 0));
+        break;
+      case StageKind::upsample:
+        for (int c = 0; c < filters_.count; ++c) {
+          enlarge_backward(stage_.upsampling, stage_.height, stage_.width, &gradient.at(n, c),
+                           &input_gradient.at(n, filters_.first + c));
+        }
+        break;
+      default: std::copy_n(&gradient.at(n, 0), gradient.shape().sample_size(), &input_gradient.at(n, filters_.first));
     }
+  }
+}
+
+template <class T>
+void Weightless<T>::shuffle(const BasicTensor<T>& input, int sample, BasicTensor<T>& maps) const {
+  for (int c = 0; c < filters_.count; ++c) {
+    std::copy_n(&input.at(sample, shuffled_from(stage_, filters_.first + c)), map(), &maps.at(sample, c));
+  }
+}
+
+template <class T>
+void Weightless<T>::shuffle_backward(const BasicTensor<T>& gradient, int sample, BasicTensor<T>& input_gradient) const {
+  for (int c = 0; c < filters_.count; ++c) {
+    std::copy_n(&gradient.at(sample, c), map(), &input_gradient.at(sample, shuffled_from(stage_, filters_.first + c)));
   }
 }
 

@@ -1,10 +1,12 @@
-// Stages without a convolution as plain loops over NCHW tensors: the identity, a shuffle of channels and response norm.
+// Stages without a convolution as plain loops over NCHW tensors: the identity, a shuffle of channels, response norm, group norm
+// and upsampling.
 #pragma once
 
 #include <vector>
 
 #include "core/stage.hpp"
 #include "core/tensor.hpp"
+#include "kernels/host/group_norm.hpp"
 
 namespace convoy {
 
@@ -26,12 +28,15 @@ class Weightless {
   std::size_t map() const { return static_cast<std::size_t>(stage_.height) * static_cast<std::size_t>(stage_.width); }
   /// Returns the channels in the window around one channel, clipped to the input's channels.
   FilterRange around(int channel) const;
+  void shuffle(const BasicTensor<T>& input, int sample, BasicTensor<T>& maps) const;
+  void shuffle_backward(const BasicTensor<T>& gradient, int sample, BasicTensor<T>& input_gradient) const;
   void normalise(const BasicTensor<T>& input, int sample, BasicTensor<T>& maps);
   void normalise_backward(const BasicTensor<T>& input, const BasicTensor<T>& gradient, int sample,
                           BasicTensor<T>& input_gradient) const;
 
   Stage stage_;
   FilterRange filters_;
+  GroupNormLoops<T> groups_;
   BasicTensor<T> bases_;  ///< response norm: the numbers that are raised to the power of -beta
 };
 

@@ -12,6 +12,8 @@ using dnnl::memory;
 using dnnl::prop_kind;
 
 memory::dims strides(const Convolution& conv) { return {conv.stride_h, conv.stride_w}; }
+/// Returns the rows and columns between neighbouring weights, as oneDNN counts a dilation.
+memory::dims gaps(const Convolution& conv) { return {conv.dilation_h - 1, conv.dilation_w - 1}; }
 memory::dims pad_before(const Convolution& conv) { return {conv.pad.top, conv.pad.left}; }
 memory::dims pad_after(const Convolution& conv) { return {conv.pad.bottom, conv.pad.right}; }
 
@@ -85,7 +87,7 @@ class BackwardConvolution : public ConvolutionGradient {
         engine.engine, forward, algorithm::convolution_direct,
         input_desc_of(spec, part, part.for_input_gradient.input, Type::f32),
         weights_desc(stage_of(spec, part), spec.filters.count, memory::format_tag::any, part.factors),
-        output_desc_of(spec, part.for_input_gradient.output, part.factors), strides(conv), pad_before(conv),
+        output_desc_of(spec, part.for_input_gradient.output, part.factors), strides(conv), gaps(conv), pad_before(conv),
         pad_after(conv));
     use(dnnl::convolution_backward_data(desc), desc.diff_dst_desc(), desc.diff_src_desc());
     weights_ = OnednnInlet(desc.weights_desc());
@@ -106,13 +108,14 @@ class FlippedConvolution : public ConvolutionGradient {
         of_filters_(weight_shape(stage_of(spec, part), spec.filters.count)),
         flipped_{of_filters_.c, of_filters_.n, of_filters_.h, of_filters_.w} {
     const Convolution& conv = spec.stage.conv;
-    const memory::dims before{conv.kernel_h - 1 - conv.pad.top, conv.kernel_w - 1 - conv.pad.left};
-    const memory::dims after{conv.kernel_h - 1 - conv.pad.bottom, conv.kernel_w - 1 - conv.pad.right};
+    const memory::dims before{conv.reach_h() - 1 - conv.pad.top, conv.reach_w() - 1 - conv.pad.left};
+    const memory::dims after{conv.reach_h() - 1 - conv.pad.bottom, conv.reach_w() - 1 - conv.pad.right};
     const auto desc = onednn::describe<dnnl::convolution_forward>(
         engine.engine, {}, prop_kind::forward_inference, algorithm::convolution_direct,
         output_desc_of(spec, part.for_input_gradient.output, part.factors),
         desc_of(flipped_, memory::format_tag::any, part.factors),
-        input_desc_of(spec, part, part.for_input_gradient.input, Type::f32), memory::dims{1, 1}, before, after);
+        input_desc_of(spec, part, part.for_input_gradient.input, Type::f32), memory::dims{1, 1}, gaps(conv), before,
+        after);
     use(dnnl::convolution_forward(desc), desc.src_desc(), desc.dst_desc());
     taken_weights_ = engine.make(desc.weights_desc());
     engine.scratch(flipped_.size());
@@ -261,7 +264,7 @@ dnnl::convolution_forward::primitive_desc OnednnChannels::forward_desc(const Sha
   return onednn::describe<dnnl::convolution_forward>(
       engine_.engine, attributes, prop_kind::forward_training, algorithm::convolution_direct,
       input_desc_of(spec, part_, part_.maps.input, part_.factors), weights_desc_of(spec, part_.factors),
-      bias_desc_of(spec, part_), output_desc_of(spec, part_.maps.output), strides(conv), pad_before(conv),
+      bias_desc_of(spec, part_), output_desc_of(spec, part_.maps.output), strides(conv), gaps(conv), pad_before(conv),
       pad_after(conv));
 }
 
@@ -282,7 +285,7 @@ void OnednnChannels::make_filter_gradient(const ShardSpec& spec) {
       engine_.engine, forward_desc(spec, nullptr), algorithm::convolution_direct,
       input_desc_of(spec, part_, part_.for_filter_gradient.input, part_.factors), weights_desc_of(spec, Type::f32),
       bias_desc_of(spec, part_), output_desc_of(spec, part_.for_filter_gradient.output, part_.factors), strides(conv),
-      pad_before(conv), pad_after(conv));
+      gaps(conv), pad_before(conv), pad_after(conv));
   filter_gradient_ = dnnl::convolution_backward_weights(desc);
   input_for_filters_ = OnednnInlet(desc.src_desc());
   output_gradient_ = OnednnInlet(desc.diff_dst_desc());
@@ -314,7 +317,7 @@ void OnednnChannels::convolve(const memory& input, const memory& bias, const mem
   const auto desc = onednn::describe<dnnl::convolution_forward>(
       engine_.engine, attributes, prop_kind::forward_training, algorithm::convolution_direct, forward_desc_.src_desc(),
       forward_desc_.weights_desc(), forward_desc_.bias_desc(), forward_desc_.dst_desc(), strides(geometry_),
-      pad_before(geometry_), pad_after(geometry_));
+      gaps(geometry_), pad_before(geometry_), pad_after(geometry_));
   engine_.run(dnnl::convolution_forward(desc), forward_arguments(input, bias, output));
 }
 

@@ -30,7 +30,7 @@ bool split_pays(const Stage& stage, int vector_width) {
     return kernel > 1 && kernel <= 7 && stride == 1 && 2 * std::max(before, after) <= kernel;
   };
   const int left_over = stage.channels % kAvx512;
-  return blocks_badly(stage, vector_width) && left_over <= 3 && stage.channels < 8 * kAvx512 &&
+  return blocks_badly(stage, vector_width) && !conv.dilated() && left_over <= 3 && stage.channels < 8 * kAvx512 &&
          usual(conv.kernel_h, conv.stride_h, conv.pad.top, conv.pad.bottom) &&
          usual(conv.kernel_w, conv.stride_w, conv.pad.left, conv.pad.right);
 }

@@ -1,4 +1,4 @@
-// Stages without weights in oneDNN's layouts: the identity and response norm.
+// Stages without weights in oneDNN's layouts: the identity and response norm. The code for all devices computes the others.
 
 #include <cstring>
 
@@ -125,7 +125,7 @@ class ResponseNormFront : public WeightlessFront {
 
 std::unique_ptr<OnednnFront> make_onednn_weightless(OnednnEngine& engine, const ShardSpec& spec) {
   if (spec.stage.kind == StageKind::channels) return std::make_unique<PassedChannels>(engine, spec);
-  if (spec.stage.kind == StageKind::shuffle) return nullptr;
+  if (spec.stage.kind != StageKind::response_norm) return nullptr;
   // oneDNN has fast kernels only for beta = 0.75 and whole blocks of channels; for an even size its window differs. On a part
   // of the channels it took nine times as long as the code for all devices (192 maps of 56x56, 48 of them computed).
   const ResponseNorm& norm = spec.stage.norm;

@@ -11,10 +11,10 @@ template <class Visit>
 void for_each_tap(const Stage& stage, int oy, int ox, Visit visit) {
   const Convolution& conv = stage.conv;
   for (int r = 0; r < conv.kernel_h; ++r) {
-    const int y = oy * conv.stride_h - conv.pad.top + r;
+    const int y = oy * conv.stride_h - conv.pad.top + r * conv.dilation_h;
     if (y < 0 || y >= stage.height) continue;
     for (int s = 0; s < conv.kernel_w; ++s) {
-      const int x = ox * conv.stride_w - conv.pad.left + s;
+      const int x = ox * conv.stride_w - conv.pad.left + s * conv.dilation_w;
       if (x >= 0 && x < stage.width) visit(y, x, r, s);
     }
   }

@@ -13,8 +13,11 @@ std::string pads(const Padding& pad) {
 
 struct SpecWriter {
   std::string operator()(const Convolution& conv) const {
-    return fmt::format("type: conv, filters: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}{}{}", conv.filters,
+    return fmt::format("type: conv, filters: {}, kernel: [{}, {}], stride: [{}, {}], pad: {}{}{}{}", conv.filters,
                        conv.kernel_h, conv.kernel_w, conv.stride_h, conv.stride_w, pads(conv.pad),
+                       conv.dilation_h == 1 && conv.dilation_w == 1
+                           ? ""
+                           : fmt::format(", dilation: [{}, {}]", conv.dilation_h, conv.dilation_w),
                        conv.groups == 1 ? "" : fmt::format(", groups: {}", conv.groups),
                        conv.bias ? "" : ", bias: false");
   }
@@ -42,6 +45,16 @@ struct SpecWriter {
   std::string operator()(const ResponseNorm& norm) const {
     return fmt::format("type: response_norm, size: {}, alpha: {}, beta: {}, k: {}", norm.size, norm.alpha, norm.beta,
                        norm.k);
+  }
+  std::string operator()(const Normalisation& what) const {
+    const auto [groups, epsilon, by_position] = what.norm;
+    return (by_position ? "type: layer_norm" : fmt::format("type: group_norm, groups: {}", groups)) +
+           fmt::format(", epsilon: {}{}", epsilon, what.affine ? "" : ", affine: false");
+  }
+  std::string operator()(const PRelu& prelu) const { return fmt::format("type: prelu, slope: {}", prelu.slope); }
+  std::string operator()(const Upsampling& by) const {
+    return fmt::format("type: upsample, factor: [{}, {}], mode: {}", by.rows, by.columns,
+                       by.bilinear ? "bilinear" : "nearest");
   }
   std::string operator()(const Concat&) const { return "type: concat"; }
   std::string operator()(const Sum&) const { return "type: add"; }

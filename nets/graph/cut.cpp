@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <numeric>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -121,6 +121,49 @@ class Cutter {
     return add_stage(stage_without_weights(name, kind, in.channels, in.height, in.width), from, {});
   }
 
+  /// Adds a stage that multiplies each channel by a weight of its own, and adds a bias.
+  Sources add_scale(const Layer& layer, bool bias, float start, const Sources& from) {
+    const FeatureShape& in = input_of(net_, layer);
+    cut_.lists.resize(cut_.trunk.size());
+    cut_.lists.push_back(true);
+    const Initialisation init{Initialisation::Kind::constant, start};
+    return add_stage({.name = layer.name,
+                      .channels = in.channels,
+                      .height = in.height,
+                      .width = in.width,
+                      .conv = {.filters = in.channels, .bias = bias, .groups = in.channels, .rate = layer.rate},
+                      .after = {}},
+                     from, init);
+  }
+
+  Sources add_norm(const Layer& layer, const Normalisation& what, const Sources& from) {
+    const Sources made = add_weightless(layer.name, StageKind::group_norm, input_of(net_, layer), from);
+    cut_.trunk.back().group_norm = what.norm;
+    return what.affine ? add_scale(layer, true, 1.0F, made) : made;
+  }
+
+  /// A PReLU is a ReLU, plus slopes times what the ReLU cuts off.
+  Sources add_prelu(const Layer& layer, const PRelu& what, const Sources& from) {
+    if (is_stage(from)) start_like_relu(static_cast<std::size_t>(from[0].stage));
+    const FeatureShape& in = input_of(net_, layer);
+    const Sources above = add_weightless(layer.name, StageKind::channels, in, from);
+    stage(above[0]).after.emplace_back(Activation::relu);
+    const Sources below = add_weightless(layer.name, StageKind::channels, in, from);
+    stage(below[0]).after.emplace_back(
+        Activation{Activation::Kind::clip, -std::numeric_limits<float>::infinity(), 0.0F});
+    const Sources made = add_scale(layer, false, what.slope, below);
+    stage(made[0]).after.emplace_back(Add{above});
+    return made;
+  }
+
+  /// Initialises the weights of a convolution without an activation of its own as in front of a ReLU.
+  void start_like_relu(std::size_t number) {
+    const auto is_activation = [](const ChannelLayer& layer) { return std::holds_alternative<Activation>(layer); };
+    Initialisation& init = cut_.inits[number];
+    const bool free = init == Initialisation{} && std::ranges::none_of(cut_.trunk[number].after, is_activation);
+    if (free) init.kind = Initialisation::Kind::he;
+  }
+
   Sources add_to_trunk(const Layer& layer) {
     const FeatureShape& in = input_of(net_, layer);
     const Sources from = value(layer.inputs[0]);
@@ -137,6 +180,13 @@ class Cutter {
     if (const auto* norm = std::get_if<ResponseNorm>(&layer.spec)) {
       const Sources made = add_weightless(layer.name, StageKind::response_norm, in, from);
       cut_.trunk.back().norm = *norm;
+      return made;
+    }
+    if (const auto* norm = std::get_if<Normalisation>(&layer.spec)) return add_norm(layer, *norm, from);
+    if (const auto* prelu = std::get_if<PRelu>(&layer.spec)) return add_prelu(layer, *prelu, from);
+    if (const auto* by = std::get_if<Upsampling>(&layer.spec)) {
+      const Sources made = add_weightless(layer.name, StageKind::upsample, in, from);
+      cut_.trunk.back().upsampling = *by;
       return made;
     }
     if (is<Concat>(layer)) return joined(layer);
@@ -233,11 +283,12 @@ class Cutter {
   void add_to_head(std::size_t i) {
     const Layer& layer = net_.layers[i];
     if (is<Convolution>(layer) || is<Pooling>(layer) || is<GlobalAveragePool>(layer) || is<BatchNorm>(layer) ||
-        is<ResponseNorm>(layer) || is<Concat>(layer) || is<Sum>(layer) || is<Product>(layer) ||
-        is<PadChannels>(layer) || is<SliceChannels>(layer) || is<ShuffleChannels>(layer)) {
+        is<ResponseNorm>(layer) || is<Concat>(layer) || is<Sum>(layer) || is<Product>(layer) || is<PRelu>(layer) ||
+        is<Normalisation>(layer) || is<Upsampling>(layer) || is<PadChannels>(layer) || is<SliceChannels>(layer) ||
+        is<ShuffleChannels>(layer)) {
       fail_at(net_, layer,
-              "it follows a flatten or dense layer; convolution, pooling, normalisation and layers that join, slice or "
-              "shuffle channels come before them, so move it up");
+              "it follows a flatten or dense layer; convolution, pooling, upsampling, normalisation, prelu and layers "
+              "that join, slice or shuffle channels come before them, so move it up");
     }
     const int input = layer.inputs[0];
     int& head = head_of_[i];
@@ -299,37 +350,12 @@ class Cutter {
 
 }  // namespace
 
-bool has_weights(const Layer& layer) { return is<Convolution>(layer) || is<Dense>(layer) || is<BatchNorm>(layer); }
-
 Cut cut(const Net& net) { return Cutter(net).run(); }
 
 Cut without_moments(Cut cut) {
   cut.moments = 0;
   for (Stage& stage : cut.trunk) stage.moments = 0;
   return cut;
-}
-
-std::vector<std::size_t> tensor_sizes(const Net& net) {
-  std::vector<std::size_t> sizes;
-  for (const Layer& layer : net.layers) {
-    const FeatureShape& in = input_of(net, layer);
-    if (const auto* conv = std::get_if<Convolution>(&layer.spec)) {
-      const auto filters = static_cast<std::size_t>(conv->filters);
-      sizes.push_back(filters * static_cast<std::size_t>(in.channels / conv->groups * conv->kernel_h * conv->kernel_w));
-      if (conv->bias) sizes.push_back(filters);
-    } else if (const auto* dense = std::get_if<Dense>(&layer.spec)) {
-      const auto units = static_cast<std::size_t>(dense->units);
-      sizes.insert(sizes.end(), {units * static_cast<std::size_t>(in.size()), units});
-    } else if (std::holds_alternative<BatchNorm>(layer.spec)) {
-      sizes.insert(sizes.end(), 2, static_cast<std::size_t>(in.channels));
-    }
-  }
-  return sizes;
-}
-
-std::size_t parameter_count(const Net& net) {
-  const std::vector<std::size_t> sizes = tensor_sizes(net);
-  return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
 }
 
 }  // namespace convoy

@@ -42,6 +42,15 @@ struct SliceChannels {
 struct ShuffleChannels {
   int groups = 1;
 };
+/// x, or for negative x a learned slope of its channel times x (He et al., ICCV 2015).
+struct PRelu {
+  float slope = 0.25F;  ///< of all channels before training
+};
+/// A group norm. Where it is affine, a learned factor and a learned term for each channel follow it.
+struct Normalisation {
+  GroupNorm norm;
+  bool affine = true;
+};
 /// Inserts `before` channels of zeros in front of the input's channels and `after` behind them.
 struct PadChannels {
   int before = 0;
@@ -63,8 +72,8 @@ struct SquaredError {
 };
 
 using LayerSpec = std::variant<Convolution, Activation, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm, Concat,
-                               Sum, Product, PadChannels, SliceChannels, ShuffleChannels, Dense, Flatten, Dropout,
-                               SoftmaxCrossEntropy, SquaredError>;
+                               Sum, Product, PRelu, Normalisation, Upsampling, PadChannels, SliceChannels,
+                               ShuffleChannels, Dense, Flatten, Dropout, SoftmaxCrossEntropy, SquaredError>;
 
 /// How the weights of a convolution or dense layer are initialised. Biases begin at 0.
 struct Initialisation {
@@ -92,7 +101,7 @@ struct Layer {
   float rate = 1.0F;
 };
 
-/// Returns whether a layer has weights: a convolution, a dense layer or a batch norm.
+/// Returns whether a layer has weights: a convolution, a dense layer, a batch norm, another norm that is affine, or a PReLU.
 bool has_weights(const Layer& layer);
 
 /// The schedule by which the learning rate changes.
@@ -201,6 +210,10 @@ struct Cut {
   std::vector<CutHead> heads;         ///< one for each of outputs_of(trunk); the last is the main head
   std::vector<Initialisation> inits;  ///< one for each stage of the trunk; stages beyond its end use `automatic`
   int moments = 1;                    ///< tensors that the optimizer keeps for each parameter tensor
+  /// For each stage, whether it is a depthwise convolution of 1x1 that stands for a layer with one weight for each channel,
+  /// which files list without rows and columns; stages beyond its end do not.
+  std::vector<bool> lists;
+  bool has_list(std::size_t stage) const { return stage < lists.size() && lists[stage]; }
 };
 
 /// Cuts a net. Throws Error naming file, line and layer unless the net is a graph of stages followed by chains of dense

@@ -40,8 +40,10 @@ void expect_no_map(const Net& net, const Layer& loss) {
 /// The dense layer or convolution that makes the outputs before a loss; nothing where a join or the images do.
 const Layer* maker_of(const Net& net, const Layer& loss) {
   const Layer* layer = layer_before(net, loss);
-  while (layer != nullptr &&
-         is_any<Flatten, Activation, Dropout, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm>(*layer)) {
+  while (
+      layer != nullptr &&
+      is_any<Flatten, Activation, Dropout, Pooling, GlobalAveragePool, BatchNorm, ResponseNorm, PRelu, Normalisation>(
+          *layer)) {
     layer = layer_before(net, *layer);
   }
   return layer != nullptr && is_any<Dense, Convolution>(*layer) ? layer : nullptr;

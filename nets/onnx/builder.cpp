@@ -114,13 +114,21 @@ Value Builder::window(const std::string& name, const std::string& type, const Va
 }
 
 Value Builder::conv(const std::string& name, const Value& from, const std::vector<int>& extents, int groups,
-                    const std::vector<int>& strides, const std::vector<int>& pads, std::vector<float> weights,
-                    std::vector<float> bias) {
-  const std::string in_groups = groups > 1 ? fmt::format(", groups: {}", groups) : "";
-  Value made = window(name, fmt::format("conv, filters: {}{}", extents[0], in_groups), from, {extents[2], extents[3]},
-                      strides, pads);
-  made.dims[0] = extents[0];
-  made.maps.channels = extents[0];
+                    const std::vector<int>& strides, const std::vector<int>& pads, const std::vector<int>& dilations,
+                    std::vector<float> weights, std::vector<float> bias) {
+  const Convolution conv{.filters = extents[0],
+                         .kernel_h = extents[2],
+                         .kernel_w = extents[3],
+                         .dilation_h = dilations[0],
+                         .dilation_w = dilations[1]};
+  std::string fields =
+      fmt::format("conv, filters: {}, kernel: [{}, {}], stride: [{}, {}], pad: [{}, {}, {}, {}]", conv.filters,
+                  conv.kernel_h, conv.kernel_w, strides[0], strides[1], pads[0], pads[1], pads[2], pads[3]);
+  if (conv.dilated()) fields += fmt::format(", dilation: [{}, {}]", dilations[0], dilations[1]);
+  if (groups > 1) fields += fmt::format(", groups: {}", groups);
+  Value made = add(name, fields, {from},
+                   {conv.filters, window_output(from.maps.height, conv.reach_h(), strides[0], pads[0], pads[2]),
+                    window_output(from.maps.width, conv.reach_w(), strides[1], pads[1], pads[3])});
   const bool has_bias = !bias.empty();
   bias.resize(static_cast<std::size_t>(extents[0]), 0.0F);
   parameters_[made.layer] = {.weights = {made.layer + ".weight", {extents.begin(), extents.end()}, std::move(weights)},
@@ -141,6 +149,28 @@ Value Builder::batch_norm(const std::string& name, const std::string& fields, co
   return made;
 }
 
+Value Builder::norm(const std::string& name, const std::string& fields, const Value& from, std::vector<float> factors,
+                    std::vector<float> terms) {
+  Value made = plain(name, fields, from);
+  const auto channels = static_cast<std::size_t>(from.maps.channels);
+  const bool affine = !factors.empty();
+  if (!affine) factors.assign(channels, 1.0F), terms.assign(channels, 0.0F);
+  parameters_[made.layer] = {.weights = {made.layer + ".weight", {from.maps.channels}, std::move(factors)},
+                             .bias = std::move(terms),
+                             .affine = affine,
+                             .others = {}};
+  return made;
+}
+
+Value Builder::prelu(const std::string& name, const Value& from, std::vector<float> slopes) {
+  Value made = plain(name, "prelu", from);
+  parameters_[made.layer] = {.weights = {made.layer + ".weight", {from.maps.channels}, std::move(slopes)},
+                             .bias = {},
+                             .has_bias = false,
+                             .others = {}};
+  return made;
+}
+
 Value Builder::dense(const std::string& name, const Value& from, int units, std::vector<float> weights,
                      std::vector<float> bias) {
   Value made = add(name, fmt::format("dense, units: {}", units), {from}, {units, 1, 1});
@@ -156,6 +186,7 @@ void Builder::change(const Value& of, const std::vector<float>& by,
                      const std::function<void(float& weight, float& bias, float by)>& how) {
   Parameters& parameters = parameters_.at(of.layer);
   parameters.has_bias = true;
+  parameters.affine = true;
   const std::size_t outputs = parameters.bias.size();
   const std::size_t row = parameters.weights.values.size() / outputs;
   for (std::size_t u = 0; u < outputs; ++u) {
@@ -174,9 +205,11 @@ std::string Builder::yaml() const {
                                  input_.channels, input_.height, input_.width);
   for (const Line& line : lines_) {
     const auto parameters = parameters_.find(line.name);
-    const bool bare = parameters != parameters_.end() && !parameters->second.has_bias;
-    text += fmt::format("  - {{name: {}, from: [{}], type: {}{}}}\n", line.name, line.from, line.fields,
-                        bare ? ", bias: false" : "");
+    const bool known = parameters != parameters_.end();
+    const bool bare = known && !parameters->second.has_bias && line.fields.starts_with("conv");
+    const bool plain = known && !parameters->second.affine;
+    text += fmt::format("  - {{name: {}, from: [{}], type: {}{}{}}}\n", line.name, line.from, line.fields,
+                        bare ? ", bias: false" : "", plain ? ", affine: false" : "");
   }
   return text + "training: {batch: 32, epochs: 10, learning_rate: 0.001, momentum: 0.9}\n";
 }
@@ -185,7 +218,7 @@ std::vector<NamedTensor> Builder::tensors() const {
   std::vector<NamedTensor> all;
   for (const Line& line : lines_) {
     const auto found = parameters_.find(line.name);
-    if (found == parameters_.end()) continue;
+    if (found == parameters_.end() || !found->second.affine) continue;
     const Parameters& parameters = found->second;
     all.push_back(parameters.weights);
     if (parameters.has_bias) {

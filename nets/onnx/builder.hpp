@@ -42,6 +42,10 @@ struct Value {
     return channels_last ? std::vector<int>{maps.height, maps.width, maps.channels}
                          : std::vector<int>{maps.channels, maps.height, maps.width};
   }
+  /// Whether groups of channels with all their rows and columns are a list each: (groups, values of a group).
+  bool groups_flattened() const {
+    return dims.size() == 2 && !channels_last && dims[0] > 0 && maps.channels % dims[0] == 0 && size() == maps.size();
+  }
   /// The value flattened to a list.
   Value flat() const;
   /// The index in the net's list of element `i` of the model's list.
@@ -62,13 +66,19 @@ class Builder {
   /// `weights` are (filters, channels of a group, rows, columns), of the extents `extents`. An empty `bias` means no
   /// bias.
   Value conv(const std::string& name, const Value& from, const std::vector<int>& extents, int groups,
-             const std::vector<int>& strides, const std::vector<int>& pads, std::vector<float> weights,
-             std::vector<float> bias);
+             const std::vector<int>& strides, const std::vector<int>& pads, const std::vector<int>& dilations,
+             std::vector<float> weights, std::vector<float> bias);
   Value window(const std::string& name, const std::string& type, const Value& from, const std::vector<int>& kernel,
                const std::vector<int>& strides, const std::vector<int>& pads);
   /// `lists` are the weights, biases, running means and running variances, each with one number for each channel.
   Value batch_norm(const std::string& name, const std::string& fields, const Value& from,
                    const std::vector<std::vector<float>>& lists);
+  /// A norm of each sample, with a factor and a term for each channel. Empty lists mean that it has none, until change() gives
+  /// it some.
+  Value norm(const std::string& name, const std::string& fields, const Value& from, std::vector<float> factors,
+             std::vector<float> terms);
+  /// `slopes` has one number for each channel.
+  Value prelu(const std::string& name, const Value& from, std::vector<float> slopes);
   Value dense(const std::string& name, const Value& from, int units, std::vector<float> weights,
               std::vector<float> bias);
   /// A layer that leaves the extents unchanged.
@@ -94,6 +104,7 @@ class Builder {
     NamedTensor weights;
     std::vector<float> bias;
     bool has_bias = true;
+    bool affine = true;  ///< false for a norm that has neither weights nor bias so far
     std::vector<NamedTensor> others;
   };
 

@@ -78,6 +78,9 @@ class Exporter {
   static void set(onnx::NodeProto& node, const std::string& name, float value) {
     attribute(node, name, onnx::AttributeProto::FLOAT).set_f(value);
   }
+  static void set(onnx::NodeProto& node, const std::string& name, const char* value) {
+    attribute(node, name, onnx::AttributeProto::STRING).set_s(value);
+  }
   static void set(onnx::NodeProto& node, const std::string& name, int value) {
     attribute(node, name, onnx::AttributeProto::INT).set_i(value);
   }
@@ -106,6 +109,14 @@ class Exporter {
     for (const std::int64_t extent : found->second->dims) made.add_dims(extent);
     const std::vector<float>& values = found->second->values;
     made.set_raw_data(values.data(), values.size() * sizeof(float));
+    return name;
+  }
+
+  /// The same for one number for each channel, with the extents (channels, 1, 1).
+  std::string channel_numbers(const std::string& name) {
+    tensor(name);
+    onnx::TensorProto& made = *graph_.mutable_initializer(graph_.initializer_size() - 1);
+    for (int extent = 0; extent < 2; ++extent) made.add_dims(1);
     return name;
   }
 
@@ -140,6 +151,7 @@ class Exporter {
     if (conv.bias) inputs.push_back(tensor(layer.name + ".bias"));
     onnx::NodeProto& made = node("Conv", layer.name, inputs);
     set_window(made, conv);
+    if (conv.dilated()) set(made, "dilations", std::vector<int>{conv.dilation_h, conv.dilation_w});
     if (conv.groups > 1) set(made, "group", conv.groups);
   }
   void write(const Layer& layer, const Activation& activation, const Inputs& inputs) {
@@ -225,6 +237,69 @@ class Exporter {
     set(made, "alpha", norm.alpha);
     set(made, "beta", norm.beta);
     set(made, "bias", norm.k);
+  }
+  void write(const Layer& layer, const PRelu&, Inputs inputs) {
+    inputs.push_back(channel_numbers(layer.name + ".weight"));
+    node("PRelu", layer.name, inputs);
+  }
+  /// Opset 13 has an instance norm, of which the others are composed as in PyTorch's exports. The node that normalises has the
+  /// layer's name, so that an import gives the layer its name again.
+  void write(const Layer& layer, const Normalisation& what, const Inputs& inputs) {
+    const std::string& name = layer.name;
+    const auto [channels, height, width] = layer.output;
+    if (what.norm.groups == channels && !what.norm.by_position) {
+      const std::string factors = what.affine ? tensor(name + ".weight") : equal(name + ".ones", 1.0F, channels);
+      const std::string terms = what.affine ? tensor(name + ".bias") : equal(name + ".zeros", 0.0F, channels);
+      write_instance_norm(name, {inputs[0], factors, terms}, what.norm.epsilon);
+      return;
+    }
+    const std::string normalised = what.affine ? name + ".normalised" : name;
+    if (what.norm.by_position) {
+      write_position_norm(name, normalised, inputs[0], what.norm.epsilon);
+    } else {
+      const int groups = what.norm.groups;
+      node("Reshape", name + ".lists", {inputs[0], integers(name + ".to", {0, groups, -1})});
+      const Inputs inputs_of_norm{name + ".lists", equal(name + ".ones", 1.0F, groups),
+                                  equal(name + ".zeros", 0.0F, groups)};
+      write_instance_norm(name + ".norm", inputs_of_norm, what.norm.epsilon).set_name(name);
+      node("Reshape", normalised, {name + ".norm", integers(name + ".back", {0, channels, height, width})})
+          .set_name(name + ".maps");
+    }
+    if (!what.affine) return;
+    node("Mul", name + ".scaled", {normalised, channel_numbers(name + ".weight")});
+    node("Add", name, {name + ".scaled", channel_numbers(name + ".bias")}).set_name(name + ".shifted");
+  }
+  onnx::NodeProto& write_instance_norm(const std::string& name, const Inputs& inputs, float epsilon) {
+    onnx::NodeProto& made = node("InstanceNormalization", name, inputs);
+    set(made, "epsilon", epsilon);
+    return made;
+  }
+  /// Writes a norm over the channels of each position.
+  void write_position_norm(const std::string& prefix, const std::string& name, const std::string& x, float epsilon) {
+    const std::vector<int> channels{1};
+    set(node("ReduceMean", prefix + ".mean", {x}), "axes", channels);
+    node("Sub", prefix + ".distance", {x, prefix + ".mean"});
+    node("Mul", prefix + ".square", {prefix + ".distance", prefix + ".distance"});
+    set(node("ReduceMean", prefix + ".variance", {prefix + ".square"}), "axes", channels);
+    node("Add", prefix + ".sum", {prefix + ".variance", number(prefix + ".epsilon", epsilon)});
+    node("Sqrt", prefix + ".root", {prefix + ".sum"});
+    node("Div", name, {prefix + ".distance", prefix + ".root"}).set_name(prefix);
+  }
+  /// Adds a list of `count` equal numbers as a constant and returns its name.
+  std::string equal(const std::string& name, float value, int count) {
+    onnx::TensorProto& made = constant(name, onnx::TensorProto::FLOAT);
+    made.add_dims(count);
+    for (int i = 0; i < count; ++i) made.add_float_data(value);
+    return name;
+  }
+  void write(const Layer& layer, const Upsampling& by, const Inputs& inputs) {
+    onnx::TensorProto& scales = constant(layer.name + ".scales", onnx::TensorProto::FLOAT);
+    scales.add_dims(4);
+    for (const int scale : {1, 1, by.rows, by.columns}) scales.add_float_data(static_cast<float>(scale));
+    onnx::NodeProto& made = node("Resize", layer.name, {inputs[0], "", scales.name()});
+    set(made, "mode", by.bilinear ? "linear" : "nearest");
+    set(made, "coordinate_transformation_mode", by.bilinear ? "half_pixel" : "asymmetric");
+    if (!by.bilinear) set(made, "nearest_mode", "floor");
   }
   void write(const Layer& layer, const Concat&, const Inputs& inputs) {
     set(node("Concat", layer.name, inputs), "axis", 1);

@@ -24,7 +24,7 @@ struct ActivationLayer {
 };
 ActivationLayer activation_layer(const Node& node, const Inputs& constants);
 bool is_activation(const std::string& type);
-/// Replaces nodes that together compute an activation, such as x times Sigmoid(x), by one node.
+/// Replaces nodes that together compute an activation, such as x times Sigmoid(x), or a norm by one node.
 void join_activations(Graph& graph);
 /// Tells all refused nodes, by operator and reason.
 std::string list_of_refused(const std::vector<std::pair<Node, std::string>>& refused, std::size_t nodes);
@@ -86,6 +86,17 @@ class Importer {
   void batch_norm(const Node& node);
   void fold_batch_norm(const Node& node, const Value& from, const std::vector<std::vector<float>>& lists);
   void response_norm(const Node& node);
+  /// One number for each channel of a constant that is broadcast to the extents of `from`. Refuses numbers that differ within
+  /// a channel.
+  std::vector<float> for_channels(const Node& node, std::size_t input, const char* what, const Value& from);
+  void prelu(const Node& node);
+  /// The layer of a net file that normalises over some axes.
+  std::string norm_fields(const Node& node, const Value& from, const std::set<std::int64_t>& axes);
+  void layer_norm(const Node& node);
+  void group_norm(const Node& node);
+  void instance_norm(const Node& node);
+  /// Adds a group norm. Its factors and terms are one for each group, or else one for each channel.
+  void norm_of_groups(const Node& node, const Value& from, int groups, bool of_groups);
   void dropout(const Node& node);
   void softmax(const Node& node);
 
@@ -95,11 +106,14 @@ class Importer {
   std::vector<int> sides(const Node& node, const Value& from, const std::vector<int>& kernel,
                          const std::vector<int>& strides) const;
   static std::vector<int> two(const Node& node, const std::string& attribute, const std::vector<int>& otherwise);
-  static void expect_dense_windows(const Node& node, const std::vector<int>& kernel);
   static void expect_fit(const Value& from, const std::vector<int>& kernel, const std::vector<int>& strides,
                          const std::vector<int>& pads);
   void conv(const Node& node);
   void pool(const Node& node);
+  /// The factors of images, channels, rows and columns.
+  std::vector<double> scales_of(const Node& node, const Value& from);
+  /// Resize and Upsample.
+  void resize(const Node& node);
   void global_pool(const Node& node);
   /// ReduceMean and ReduceMax over rows, columns or both.
   void reduce(const Node& node);
@@ -124,6 +138,8 @@ class Importer {
 
   void gemm(const Node& node);
   void matmul(const Node& node);
+  /// A product over the channels of each position, which is a convolution of 1x1.
+  void pointwise(const Node& node, const Value& from, const Constant& weights);
   void dense(const Node& node, const Constant& weights, bool by_units, float factor, std::vector<float> bias);
 
   // ---- shapes -----------------------------------------------------------------------------------------------------
@@ -137,8 +153,8 @@ class Importer {
   void slice(const Node& node);
   /// Takes runs of the channels.
   void split(const Node& node);
-  /// Reshapes between channels and groups of channels. After a Transpose of the two, this shuffles channels. Returns whether
-  /// it is such a Reshape.
+  /// Reshapes between channels and groups of channels. After a Transpose of the two, this shuffles channels. A norm of groups may
+  /// stand between Reshapes to lists of groups and back. Returns whether it is such a Reshape.
   bool reshape_groups(const Node& node, const std::vector<int>& to);
 
   Graph graph_;

@@ -232,9 +232,9 @@ void Importer::change(const Node& node, std::size_t input, float neutral,
     return;
   }
   const std::size_t channels = static_cast<std::size_t>(from.maps.channels);
-  // Broadcasting aligns the last extents, and the channels stand before the rows and columns.
-  const bool in_order = !from.channels_last && std::cmp_equal(from.dims[0], channels);
-  const std::size_t behind = from.dims.size() - 1;
+  // Broadcasting aligns the last extents, and the channels stand before the rows and columns, or behind them.
+  const bool in_order = std::cmp_equal(from.channels_last ? from.dims.back() : from.dims[0], channels);
+  const std::size_t behind = from.channels_last ? 0 : from.dims.size() - 1;
   const bool each = in_order && by.size() == channels && dims.size() > behind &&
                     std::cmp_equal(dims[dims.size() - 1 - behind], channels);
   if (!fits || (!each && by.size() != 1))
@@ -262,7 +262,32 @@ void Importer::gemm(const Node& node) {
   dense(node, weights, number(node, "transB", 0) != 0, static_cast<float>(number(node, "alpha", 1)), std::move(bias));
 }
 
-void Importer::matmul(const Node& node) { dense(node, constant(node, 1, "right factor"), false, 1.0F, {}); }
+void Importer::matmul(const Node& node) {
+  const Value from = value(node, 0);
+  const Constant& weights = constant(node, 1, "right factor");
+  if (from.channels_last && !from.of_head && from.dims == from.maps_as_seen()) return pointwise(node, from, weights);
+  dense(node, weights, false, 1.0F, {});
+}
+
+void Importer::pointwise(const Node& node, const Value& from, const Constant& weights) {
+  const int channels = from.maps.channels;
+  if (weights.dims.size() != 2 || weights.floats.empty() || weights.dims[0] != channels ||
+      weights.dims[1] > (1 << 20)) {
+    refuse("its right factor has the shape {}; expected a matrix of a row for each of {} channels", shown(weights.dims),
+           channels);
+  }
+  const auto units = static_cast<std::size_t>(weights.dims[1]);
+  const auto inputs = static_cast<std::size_t>(channels);
+  std::vector<float> rows(units * inputs);
+  for (std::size_t u = 0; u < units; ++u) {
+    for (std::size_t i = 0; i < inputs; ++i) rows[u * inputs + i] = weights.floats[i * units + u];
+  }
+  Value made = builder_.conv(node.name, from, {static_cast<int>(units), channels, 1, 1}, 1, {1, 1}, {0, 0, 0, 0},
+                             {1, 1}, std::move(rows), {});
+  made.channels_last = true;
+  made.dims = made.maps_as_seen();
+  give_bare(node, std::move(made));
+}
 
 void Importer::dense(const Node& node, const Constant& weights, bool by_units, float factor, std::vector<float> bias) {
   const Value from = value(node, 0);

@@ -36,17 +36,6 @@ ActivationLayer clip_layer(const Node& node, const Inputs& constants) {
   return {clip, positive};
 }
 
-ActivationLayer prelu_layer(const Node&, const Inputs& constants) {
-  const Constant* slopes = constants.size() > 1 ? constants[1] : nullptr;
-  if (slopes == nullptr || slopes->whole || slopes->floats.empty()) refuse("its slopes must be constant numbers");
-  const float slope = slopes->floats[0];
-  if (std::ranges::any_of(slopes->floats, [&](float each) { return each != slope; })) {
-    refuse("it has a slope of its own for each channel; Convoy has leaky_relu with one slope for all");
-  }
-  if (!(slope >= 0.0F && slope <= 100.0F)) refuse("its slope is {}; expected 0 to 100", slope);
-  return {fmt::format("leaky_relu, slope: {:.9g}", slope)};
-}
-
 ActivationLayer leaky_relu_layer(const Node& node, const Inputs&) {
   const double slope = number(node, "alpha", 0.01);
   if (!(slope >= 0.0 && slope <= 100.0)) refuse("its slope alpha is {}; expected 0 to 100", slope);
@@ -92,7 +81,6 @@ const std::map<std::string, MakeLayer>& activations() {
       {"HardSigmoid", hard_sigmoid_layer},
       {"HardSwish", [](const Node&, const Inputs&) { return ActivationLayer{"hard_swish"}; }},
       {"LeakyRelu", leaky_relu_layer},
-      {"PRelu", prelu_layer},
       {"Relu",
        [](const Node&, const Inputs&) {
          return ActivationLayer{"relu", true};
@@ -113,12 +101,6 @@ const std::map<std::string, MakeLayer>& activations() {
 
 /// Reasons by operator. Each says what is missing, and what the user can do.
 const std::map<std::string, const char*>& reasons() {
-  constexpr const char* kSize =
-      "Convoy has no layer that resizes maps; a convolution with a stride or a pooling makes them "
-      "smaller, and nothing larger";
-  constexpr const char* kNorm =
-      "Convoy normalises by BatchNormalization and LRN only; a model that is trained with batch "
-      "norm in its place can be imported";
   constexpr const char* kWeights = "its weights are packed; export the model in float, without quantisation";
   constexpr const char* kBranches =
       "Convoy's nets have no branches or loops that depend on values; export the model with fixed "
@@ -127,17 +109,12 @@ const std::map<std::string, const char*>& reasons() {
   static const std::map<std::string, const char*> all{{"ArgMax", kAnswer},
                                                       {"ConvTranspose", "Convoy has no transposed convolution"},
                                                       {"DequantizeLinear", kWeights},
-                                                      {"GroupNormalization", kNorm},
                                                       {"If", kBranches},
-                                                      {"InstanceNormalization", kNorm},
-                                                      {"LayerNormalization", kNorm},
                                                       {"Loop", kBranches},
                                                       {"QLinearConv", kWeights},
                                                       {"QuantizeLinear", kWeights},
-                                                      {"Resize", kSize},
                                                       {"Scan", kBranches},
-                                                      {"TopK", kAnswer},
-                                                      {"Upsample", kSize}};
+                                                      {"TopK", kAnswer}};
   return all;
 }
 

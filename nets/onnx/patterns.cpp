@@ -1,8 +1,9 @@
-// Finds activations that a model composes of several nodes.
+// Finds activations and norms that a model composes of several nodes.
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "nets/onnx/importer.hpp"
@@ -24,6 +25,8 @@ class Joiner {
     for (Node& node : graph_.nodes) {
       if (!node.domain.empty() || !node.refused.empty() || node.inputs.size() != 2) continue;
       if (node.type == "Mul" || node.type == "Div") any = join_hard_sigmoid(node) || any;
+      if (node.type == "Div") any = join_norm(node) || any;
+      if (node.type == "Gather") any = join_strided(node) || any;
       if (node.type == "Mul") any = join_product(node) || join_gelu(node) || any;
     }
     if (any) graph_.nodes = needed(std::move(graph_.nodes), graph_.output);
@@ -95,6 +98,81 @@ class Joiner {
     node.attributes["alpha"].number = 1.0 / 6.0;
     node.attributes["beta"].number = 0.5;
     return true;
+  }
+
+  /// The integers of a constant.
+  const Constant* integers_of(const std::string& name) const {
+    const auto found = graph_.constants.find(name);
+    const Constant* constant = found == graph_.constants.end() ? nullptr : &found->second;
+    if (const Node* node = maker(name, "Constant")) {
+      const auto value = node->attributes.find("value");
+      if (value != node->attributes.end() && value->second.tensor) constant = &*value->second.tensor;
+    }
+    return constant != nullptr && constant->whole ? constant : nullptr;
+  }
+
+  /// A Gather of all elements of a list in their order is a Reshape, as which PyTorch's exporter writes as_strided.
+  bool join_strided(Node& node) {
+    const Node* list = maker(node.inputs[0], "Reshape");
+    const Constant* shape = list == nullptr || list->inputs.size() != 2 ? nullptr : integers_of(list->inputs[1]);
+    const Constant* places = integers_of(node.inputs[1]);
+    if (shape == nullptr || shape->integers != std::vector<std::int64_t>{-1} || places == nullptr) return false;
+    if (places->dims.size() < 3) return false;  // it may well take a part of a shape
+    std::vector<std::int64_t> in_order(places->integers.size());
+    std::iota(in_order.begin(), in_order.end(), 0);
+    const std::string name = "shape of " + node.outputs[0];
+    if (integer(node, "axis", 0) != 0 || places->integers != in_order || graph_.constants.contains(name)) return false;
+    const Constant dims{.dims = {static_cast<std::int64_t>(places->dims.size())},
+                        .floats = {},
+                        .integers = places->dims,
+                        .whole = true};
+    replace(node, list->inputs[0], "Reshape", "Reshape and Gather");
+    graph_.constants[name] = dims;
+    node.inputs.push_back(name);
+    return true;
+  }
+
+  /// The axes over which a node takes means and keeps them; none if it is no such node.
+  std::vector<std::int64_t> mean_axes(const Node* mean) const {
+    if (mean == nullptr || integer(*mean, "keepdims", 1) == 0) return {};
+    if (mean->inputs.size() < 2) return integers(*mean, "axes", {});
+    const Constant* axes = integers_of(mean->inputs[1]);
+    return axes == nullptr ? std::vector<std::int64_t>{} : axes->integers;
+  }
+
+  /// The value whose square a node computes; empty if it is no such node.
+  std::string squared(const std::string& name) const {
+    if (const Node* product = maker(name, "Mul")) {
+      return product->inputs.size() == 2 && product->inputs[0] == product->inputs[1] ? product->inputs[0] : "";
+    }
+    const Node* power = maker(name, "Pow");
+    return power != nullptr && power->inputs.size() == 2 && is_near(number_of(power->inputs[1]), 2.0) ? power->inputs[0]
+                                                                                                      : "";
+  }
+
+  /// (x - mean) / Sqrt(mean of (x - mean)^2 + epsilon) is a norm over the axes of the means.
+  bool join_norm(Node& node) {
+    const Node* distance = maker(node.inputs[0], "Sub");
+    const Node* root = maker(node.inputs[1], "Sqrt");
+    const Node* sum = root == nullptr ? nullptr : maker(root->inputs[0], "Add");
+    if (distance == nullptr || distance->inputs.size() != 2 || sum == nullptr || sum->inputs.size() != 2) return false;
+    const std::string from = distance->inputs[0];
+    const Node* mean = maker(distance->inputs[1], "ReduceMean");
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto epsilon = number_of(sum->inputs[1 - i]);
+      const Node* variance = maker(sum->inputs[i], "ReduceMean");
+      if (!epsilon || mean == nullptr || variance == nullptr || mean->inputs[0] != from) continue;
+      // PyTorch subtracts the mean once or twice.
+      const Node* again = maker(squared(variance->inputs[0]), "Sub");
+      const std::vector<std::int64_t> axes = mean_axes(mean);
+      if (again == nullptr || again->inputs != distance->inputs || axes.empty() || mean_axes(variance) != axes)
+        continue;
+      replace(node, from, "LayerNormalization", "ReduceMean, Sub, Sqrt and Div");
+      node.attributes["axes"].integers = axes;
+      node.attributes["epsilon"].number = *epsilon;
+      return true;
+    }
+    return false;
   }
 
   /// x Sigmoid(x) is Swish(x), and x HardSigmoid(x) is HardSwish(x).

@@ -106,6 +106,13 @@ bool Importer::reshape_groups(const Node& node, const std::vector<int>& to) {
     return dims.size() == 4 && dims[0] > 0 && maps[0] % dims[0] == 0 &&
            dims == std::vector<int>{dims[0], maps[0] / dims[0], maps[1], maps[2]};
   };
+  Value lists = from;
+  lists.dims = from.dims == maps ? to : from.dims;
+  if (lists.groups_flattened() && (from.dims == maps || to == maps)) {
+    lists.dims = to;
+    values_[node.outputs[0]] = lists;
+    return true;
+  }
   const bool divides = from.dims == maps && in_groups(to);
   if (!divides && !(in_groups(from.dims) && to == maps)) return false;
   Value grouped = from;

@@ -43,15 +43,6 @@ std::vector<int> Importer::two(const Node& node, const std::string& attribute, c
   return values;
 }
 
-void Importer::expect_dense_windows(const Node& node, const std::vector<int>& kernel) {
-  const std::vector<int> dilations = two(node, "dilations", {1, 1});
-  for (std::size_t i = 0; i < 2; ++i) {
-    if (dilations[i] != 1 && kernel[i] != 1) {
-      refuse("dilations is {}; Convoy has no dilated convolution or pooling", fmt::join(dilations, " "));
-    }
-  }
-}
-
 void Importer::expect_fit(const Value& from, const std::vector<int>& kernel, const std::vector<int>& strides,
                           const std::vector<int>& pads) {
   constexpr int kLargest = 1024;  // of a net file
@@ -88,19 +79,27 @@ void Importer::conv(const Node& node) {
   const std::vector<int> kernel = two(node, "kernel_shape", {extents[2], extents[3]});
   if (kernel != std::vector<int>{extents[2], extents[3]})
     refuse("its kernel_shape differs from the extents of its weights");
-  expect_dense_windows(node, kernel);
+  const std::vector<int> dilations = two(node, "dilations", {1, 1});
+  std::vector<int> reach;  // rows and columns under the kernel
+  for (std::size_t i = 0; i < 2; ++i) {
+    constexpr int kLargest = 1024;  // of a net file
+    if (kernel[i] > kLargest || dilations[i] > kLargest) {
+      refuse("its kernel is {} and its dilation {}; the limit is {}", kernel[i], dilations[i], kLargest);
+    }
+    reach.push_back((kernel[i] - 1) * dilations[i] + 1);
+  }
   if (from.padded.any() && from.padded.filling != 0.0F) {
     refuse("a Pad before it pads with {}; convolutions pad with 0", from.padded.filling);
   }
   const std::vector<int> strides = two(node, "strides", {1, 1});
-  std::vector<int> pads = sides(node, from, kernel, strides);
+  std::vector<int> pads = sides(node, from, reach, strides);
   for (std::size_t i = 0; i < 4; ++i) pads[i] += from.padded.sides[i];
-  expect_fit(from, kernel, strides, pads);
+  expect_fit(from, reach, strides, pads);
   std::vector<float> bias;
   if (has(node, 2)) bias = floats(node, 2, "bias");
   if (has(node, 2) && bias.size() != static_cast<std::size_t>(extents[0]))
     refuse("its bias has {} values; expected {}", bias.size(), extents[0]);
-  give_bare(node, builder_.conv(node.name, from, extents, static_cast<int>(groups), strides, pads,
+  give_bare(node, builder_.conv(node.name, from, extents, static_cast<int>(groups), strides, pads, dilations,
                                 floats(node, 1, "weights"), std::move(bias)));
 }
 
@@ -129,7 +128,12 @@ void Importer::pool(const Node& node) {
   if (node.outputs.size() > 1 && readers_.contains(node.outputs[1]))
     refuse("another node reads its second output, the indices; Convoy does not compute them");
   const std::vector<int> kernel = two(node, "kernel_shape", {});
-  expect_dense_windows(node, kernel);
+  const std::vector<int> dilations = two(node, "dilations", {1, 1});
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (dilations[i] != 1 && kernel[i] != 1) {
+      refuse("dilations is {}; Convoy has no dilated pooling", fmt::join(dilations, " "));
+    }
+  }
   const std::vector<int> strides = two(node, "strides", {1, 1});
   std::vector<int> pads = sides(node, from, kernel, strides);
   const bool own_pads = std::ranges::any_of(pads, [](int pad) { return pad != 0; });

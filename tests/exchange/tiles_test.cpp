@@ -76,6 +76,8 @@ Stages trunk_with_branches() { return cut(parse_net(kGraphNet, "graph.yaml")).tr
 
 Stages trunk_with_gates() { return cut(parse_net(kGatesNet, "gates.yaml")).trunk; }
 
+Stages trunk_with_norms() { return cut(parse_net(kNormsNet, "norms.yaml")).trunk; }
+
 Stages with_moments(Stages trunk, Optimizer optimizer) {
   for (Stage& stage : trunk) stage.moments = moments_of(optimizer);
   return trunk;
@@ -196,9 +198,10 @@ TEST_P(TilesTogether, TrainBranchesAsOneDeviceDoes) { expect_as_one_device(GetPa
 
 TEST_P(TilesTogether, TrainGatesAsOneDeviceDoes) { expect_as_one_device(GetParam(), trunk_with_gates()); }
 
-/// Shares of 3:2:1, all along filters and all along samples.
-TEST(GatesTogether, TrainInSharesAsOneDeviceDoes) {
-  const Stages trunk = trunk_with_gates();
+TEST_P(TilesTogether, TrainNormsAsOneDeviceDoes) { expect_as_one_device(GetParam(), trunk_with_norms()); }
+
+/// Shares of 3:2:1, all along filters and all along samples. Some of the shares divide the groups of norms.
+void expect_alike_in_shares(const Stages& trunk) {
   for (const std::string device : {"eigen", "cpu"}) {
     const Result local = train_local(device, trunk, kSgd);
     for (const Exchange exchange : {kRing, kStar}) {
@@ -215,6 +218,10 @@ TEST(GatesTogether, TrainInSharesAsOneDeviceDoes) {
     }
   }
 }
+
+TEST(GatesTogether, TrainInSharesAsOneDeviceDoes) { expect_alike_in_shares(trunk_with_gates()); }
+
+TEST(NormsTogether, TrainInSharesAsOneDeviceDoes) { expect_alike_in_shares(trunk_with_norms()); }
 
 const Grid kSamples{{0}, {1}, {2}, {3}};
 const Grid kSquare{{0, 1}, {2, 3}};
@@ -247,7 +254,7 @@ TEST(TilesTogether, WorkOnEveryDevice) {
 
 /// Devices agree on maps that pass from stage to stage in their own layouts.
 TEST(LocalTrunks, AreAlikeOnEveryDevice) {
-  for (const Stages& trunk : {activated_chain(), trunk_with_gates()}) {
+  for (const Stages& trunk : {activated_chain(), trunk_with_gates(), trunk_with_norms()}) {
     const Result expected = train_local<LocalTrunk>("reference", trunk, kSgd);
     for (const DeviceRow& row : list_devices()) {
       if (!row.unusable.empty() || row.name.starts_with("clblast")) continue;
@@ -263,6 +270,7 @@ TEST(LocalTrunks, HaveTheBitsOfPlainTrunks) {
     if (!row.unusable.empty() || row.name.starts_with("clblast")) continue;
     const std::vector<std::pair<Stages, UpdateStep>> cases{{with_moments(normalised_chain(), Optimizer::adam), kAdam},
                                                            {trunk_with_branches(), kSgd},
+                                                           {trunk_with_norms(), kSgd},
                                                            {trunk_with_gates(), kSgd}};
     for (const auto& [trunk, step] : cases) {
       // A node copies the gradient by a gate as floats, which this device's own values are not.

@@ -220,6 +220,23 @@ INSTANTIATE_TEST_SUITE_P(
                            flat(m);
                          },
                          [](SmallModel& m) { m.node("Relu", {m.last}), flat(m); }},
+                    Form{"AsStrided",
+                         [](SmallModel& m) {
+                           m.node("GlobalAveragePool", {m.last});
+                           m.integers("all", {-1}), m.integers("places", {0, 1, 2, 3});
+                           auto& places = m.tensor("places");
+                           places.clear_dims();
+                           for (const int extent : {1, 4, 1, 1}) places.add_dims(extent);
+                           m.node("Reshape", {m.last, "all"});
+                           m.node("Gather", {m.last, "places"});
+                           m.node("Flatten", {m.last});
+                           dense(m, 4);
+                         },
+                         [](SmallModel& m) {
+                           m.node("GlobalAveragePool", {m.last});
+                           m.node("Flatten", {m.last});
+                           dense(m, 4);
+                         }},
                     Form{"PReluOfOneSlope",
                          [](SmallModel& m) {
                            m.number("slope", 0.25F);

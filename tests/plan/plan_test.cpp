@@ -277,6 +277,17 @@ TEST(Predictions, OfWhatTakesNoTimeAreZero) {
   EXPECT_EQ(passes.seconds(), 0.0);
 }
 
+/// A share of a norm's channels, or of the halves of a PReLU, needs about the same channels of what comes before it.
+TEST(Plans, CutNormsAndSlopesLikeTheStagesBeforeThem) {
+  const std::vector<Stage> trunk = cut(parse_net(kNormsNet, "norms.yaml")).trunk;
+  for (const std::size_t s : {1, 4, 6, 7, 10}) EXPECT_FALSE(better_replicated(trunk, s)) << s << ", " << trunk[s].name;
+  EXPECT_TRUE(better_replicated(trunk, 17)) << "the maps of an upsampling are larger than those that it reads";
+  const Plan plan = proportional_plan(trunk, 6, {"a", "b"}, {2.0, 1.0});
+  validate(plan, trunk);
+  EXPECT_EQ(tiles_of(plan.stages[0]), tiles_of(plan.stages[1]));
+  EXPECT_EQ(tiles_of(plan.stages[1]), tiles_of(plan.stages[2]));
+}
+
 /// Stages whose maps are added have equal shares. A stage that is cheaper to compute than to send has no shares.
 TEST(Plans, TieStagesThatAdd) {
   const std::vector<Stage> trunk = cut(parse_net(kGraphNet, "graph.yaml")).trunk;

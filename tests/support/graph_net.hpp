@@ -93,4 +93,39 @@ layers:
   - {name: loss, type: softmax_cross_entropy}
 )";
 
+/// A small net with dilated convolutions, norms of each sample, slopes of channels, and maps that become larger. A slope of 1
+/// has no kink, across which differences would be no gradients.
+inline constexpr const char* kNormsNet = R"(name: norms
+input: {channels: 2, height: 9, width: 8}
+layers:
+  - {name: stem, type: conv, filters: 6, kernel: 3, pad: same, dilation: 2}
+  - {name: stem_norm, type: group_norm, groups: 3}
+  - {name: stem_tanh, type: tanh}
+  - {name: a1, type: conv, filters: 6, kernel: 3, pad: same, groups: 2, dilation: [1, 2], bias: false}
+  - {name: a1_norm, type: instance_norm, epsilon: 0.01}
+  - {name: a1_act, type: prelu, slope: 1}
+  - {name: a_sum, from: [a1_act, stem_tanh], type: add}
+  # A block of ConvNeXt's form.
+  - {name: b1, from: a_sum, type: conv, filters: 6, kernel: 3, pad: same, groups: 6}
+  - {name: b_norm, type: layer_norm, epsilon: 0.01}
+  - {name: b2, type: conv, filters: 9, kernel: 1}
+  - {name: b_gelu, type: gelu}
+  - {name: b3, type: conv, filters: 6, kernel: 1}
+  - {name: b_sum, from: [b3, a_sum], type: add}
+  # Smaller maps become larger, in two ways.
+  - {name: half, type: average_pool, kernel: 2}
+  - {name: c1, type: conv, filters: 5, kernel: 3, pad: same}
+  - {name: c_norm, type: group_norm, groups: 1, affine: false}
+  - {name: c_tanh, type: tanh}
+  - {name: up, type: upsample, factor: 2}
+  - {name: smooth, from: half, type: upsample, factor: [2, 2], mode: bilinear}
+  - {name: both, from: [up, smooth], type: concat}
+  - {name: both_act, type: prelu, slope: 1}
+  - {name: e, type: conv, filters: 4, kernel: 3, dilation: [2, 1]}
+  - {name: e_norm, type: layer_norm, epsilon: 0.01, affine: false}
+  - {name: e_tanh, type: tanh}
+  - {name: out, type: dense, units: 3}
+  - {name: loss, type: softmax_cross_entropy}
+)";
+
 }  // namespace convoy

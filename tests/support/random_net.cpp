@@ -64,27 +64,32 @@ class NetWriter {
     const int most = std::min({3, from.height, from.width});
     const int kernel_h = same ? 1 + 2 * between(0, 1) : between(1, most);
     const int kernel_w = same ? 1 + 2 * between(0, 1) : between(1, most);
+    const int dilation_h = same && random_.below(3) == 0 ? 2 : 1;
+    const int dilation_w = same && random_.below(3) == 0 ? between(2, 3) : 1;
     const int stride = same || std::min(from.height, from.width) < 6 ? 1 : between(1, 2);
-    const int pad_h = (kernel_h - 1) / 2;
-    const int pad_w = (kernel_w - 1) / 2;
+    const int pad_h = (kernel_h - 1) / 2 * dilation_h;
+    const int pad_w = (kernel_w - 1) / 2 * dilation_w;
     int groups = between(1, 3);
     if (random_.below(4) == 0) groups = from.channels;
     if (from.channels % groups != 0 || filters % groups != 0) groups = 1;
     End end =
-        layer(from, fmt::format("conv, filters: {}, kernel: [{}, {}], stride: {}, pad: [{}, {}], bias: {}, groups: {}",
-                                filters, kernel_h, kernel_w, stride, pad_h, pad_w, random_.below(2) == 0, groups));
+        layer(from, fmt::format("conv, filters: {}, kernel: [{}, {}], stride: {}, pad: [{}, {}], dilation: [{}, {}], "
+                                "bias: {}, groups: {}",
+                                filters, kernel_h, kernel_w, stride, pad_h, pad_w, dilation_h, dilation_w,
+                                random_.below(2) == 0, groups));
     end.channels = filters;
-    end.height = (from.height + 2 * pad_h - kernel_h) / stride + 1;
-    end.width = (from.width + 2 * pad_w - kernel_w) / stride + 1;
+    end.height = (from.height + 2 * pad_h - (kernel_h - 1) * dilation_h - 1) / stride + 1;
+    end.width = (from.width + 2 * pad_w - (kernel_w - 1) * dilation_w - 1) / stride + 1;
     return end;
   }
 
   /// Adds a layer that treats each channel by itself.
   End channelwise(const End& from) {
-    static const std::array<std::string, 7> kTypes{"tanh",
+    static const std::array<std::string, 8> kTypes{"tanh",
                                                    "sigmoid",
                                                    "relu",
                                                    "leaky_relu, slope: 0.2",
+                                                   "prelu",
                                                    "batch_norm",
                                                    "dropout, rate: 0.25",
                                                    "batch_norm, momentum: 0.5"};
@@ -108,7 +113,7 @@ class NetWriter {
   }
 
   End block(const End& from) {
-    switch (random_.below(10)) {
+    switch (random_.below(12)) {
       case 0: {  // a residual block
         End inside = channelwise(convolution(from, from.channels, true));
         if (random_.below(2) == 0) inside = convolution(inside, from.channels, true);
@@ -150,9 +155,27 @@ class NetWriter {
         const End joined = join("concat", random_.below(2) == 0 ? one : channelwise(one), other);
         return random_.below(2) == 0 ? shuffle(joined) : channelwise(joined);
       }
+      case 10: return channelwise(norm(convolution(from, between(1, 9), true)));
+      case 11: {  // larger maps, which a convolution with a stride or a pooling makes smaller again
+        const int rows = between(1, 2);
+        const int columns = between(1, 2);
+        End larger = layer(from, fmt::format("upsample, factor: [{}, {}], mode: {}", rows, columns,
+                                             random_.below(2) == 0 ? "nearest" : "bilinear"));
+        larger.height *= rows;
+        larger.width *= columns;
+        return pooling(random_.below(2) == 0 ? norm(larger) : convolution(larger, between(1, 6), false));
+      }
       case 8: return pooling(layer(from, fmt::format("response_norm, size: {}, alpha: 0.5", between(1, 4))));
       default: return pooling(channelwise(convolution(from, between(1, 9), false)));
     }
+  }
+  /// Adds a norm of each sample, with an epsilon that keeps rounding small where values are nearly equal.
+  End norm(const End& from) {
+    int groups = between(1, 3);
+    while (from.channels % groups != 0) --groups;
+    const std::array<std::string, 3> types{fmt::format("group_norm, groups: {}", groups), "instance_norm",
+                                           "layer_norm"};
+    return layer(from, fmt::format("{}, epsilon: 0.1, affine: {}", types[random_.below(3)], random_.below(2) == 0));
   }
   End slice(const End& from, int first, int count) {
     End part = layer(from, fmt::format("slice_channels, first: {}, count: {}", first, count));

@@ -5,88 +5,10 @@
 #include <ostream>
 
 #include "core/random.hpp"
+#include "tests/support/stage_case_forms.hpp"
 
 namespace convoy {
 namespace {
-
-struct Sizes {
-  int batch, channels, height, width, filters;
-};
-
-Stage make(const Sizes& sizes, const Convolution& conv, std::vector<ChannelLayer> after) {
-  Stage stage{.name = "stage",
-              .channels = sizes.channels,
-              .height = sizes.height,
-              .width = sizes.width,
-              .conv = conv,
-              .after = std::move(after)};
-  stage.conv.filters = sizes.filters;
-  return stage;
-}
-
-StageCase whole(std::string name, const Sizes& sizes, const Convolution& conv, std::vector<ChannelLayer> after = {},
-                bool input_gradient = true) {
-  return {std::move(name), {make(sizes, conv, std::move(after)), {0, sizes.filters}, sizes.batch, input_gradient}};
-}
-
-StageCase part(std::string name, const Sizes& sizes, const Convolution& conv, std::vector<ChannelLayer> after,
-               FilterRange filters) {
-  return {std::move(name), {make(sizes, conv, std::move(after)), filters, sizes.batch, true}};
-}
-
-Convolution square(int kernel, int stride = 1, int pad = 0) {
-  return {.kernel_h = kernel, .kernel_w = kernel, .stride_h = stride, .stride_w = stride, .pad = {pad, pad, pad, pad}};
-}
-
-constexpr Pooling kMax2{};
-constexpr Pooling kAverage2{.kind = PoolKind::average};
-constexpr Pooling kMax3Overlapping{.kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad = {1, 1, 1, 1}};
-constexpr Pooling kAverage3Overlapping{
-    .kind = PoolKind::average, .kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad = {1, 1, 1, 1}};
-constexpr Pooling kAverage3Padded{.kind = PoolKind::average_with_padding,
-                                  .kernel_h = 3,
-                                  .kernel_w = 3,
-                                  .stride_h = 2,
-                                  .stride_w = 2,
-                                  .pad = {1, 1, 1, 1}};
-constexpr Pooling kAveragePaddedRectangular{.kind = PoolKind::average_with_padding,
-                                            .kernel_h = 2,
-                                            .kernel_w = 3,
-                                            .stride_h = 1,
-                                            .stride_w = 2,
-                                            .pad = {0, 1, 1, 2}};
-constexpr Pooling kMaxRectangular{.kernel_h = 2, .kernel_w = 3, .stride_h = 1, .stride_w = 2, .pad = {0, 1, 1, 2}};
-
-Convolution without_bias(Convolution conv) {
-  conv.bias = false;
-  return conv;
-}
-
-Convolution in_groups(Convolution conv, int groups) {
-  conv.groups = groups;
-  return conv;
-}
-
-StageCase with_adam(StageCase of) {
-  of.spec.stage.moments = moments_of(Optimizer::adam);
-  return of;
-}
-
-/// A stage without a convolution.
-StageCase weightless(std::string name, StageKind kind, const Sizes& sizes, std::vector<ChannelLayer> after,
-                     FilterRange filters) {
-  Stage stage = stage_without_weights("stage", kind, sizes.channels, sizes.height, sizes.width);
-  stage.after = std::move(after);
-  stage.norm = {.size = 5, .alpha = 0.5F, .beta = 0.75F, .k = 1.5F};
-  return {std::move(name), {stage, filters, sizes.batch, true}};
-}
-
-StageCase shuffled(std::string name, const Sizes& sizes, int groups, std::vector<ChannelLayer> after,
-                   FilterRange filters) {
-  StageCase made = weightless(std::move(name), StageKind::shuffle, sizes, std::move(after), filters);
-  made.spec.stage.shuffle = groups;
-  return made;
-}
 
 std::vector<StageCase> cases_in_groups() {
   const auto relu = Activation::relu;
@@ -316,6 +238,8 @@ const std::vector<StageCase>& stage_cases() {
     for (const StageCase& each : cases_with_activations()) all.push_back(each);
     for (const StageCase& each : cases_with_gates()) all.push_back(each);
     for (const StageCase& each : cases_with_rates()) all.push_back(each);
+    for (const StageCase& each : dilated_cases()) all.push_back(each);
+    for (const StageCase& each : cases_of_norms_and_sizes()) all.push_back(each);
     return all;
   }();
   return cases;

@@ -51,6 +51,7 @@ CASES = {
     "vgg16e": ("vgg16e", SIZE[32] + NO_DROPOUT["vgg16e"] + TEN["vgg16e"] + SLOW, 2),
     "activations": ("../tests/torch/activations", [], 8),
     "gates": ("../tests/torch/gates", [], 8),
+    "norms": ("../tests/torch/norms", [], 8),
 }
 STEPS = 10
 SAMPLES = 4

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/random.hpp"
@@ -22,6 +23,7 @@ constexpr Pass kTraining{.training = true, .seed = 5};
 
 Net graph() { return parse_net(kGraphNet, "graph.yaml"); }
 Net gates() { return parse_net(kGatesNet, "gates.yaml"); }
+Net norms() { return parse_net(kNormsNet, "norms.yaml"); }
 
 Tensor drawn(const Shape& shape, std::uint64_t stream) {
   Tensor tensor(shape);
@@ -75,23 +77,29 @@ class GraphOn {
     trunk_.load(start_);
     return gradients;
   }
-  /// The central difference of the loss by one value.
+  /// The derivative of the loss by one value: central differences at two steps, whose combination has no error of the third
+  /// derivative (Richardson, 1911), which is large behind norms.
   double difference(std::size_t stage, std::size_t parameter, std::size_t value) {
-    constexpr double kStep = 0.01;
-    std::vector<ShardState> moved = start_;
-    float& x = moved[stage].parameters[parameter].value.data()[value];
-    const float at = x;
-    x = at + static_cast<float>(kStep);
-    trunk_.load(moved);
-    const double above = loss();
-    x = at - static_cast<float>(kStep);
-    trunk_.load(moved);
-    const double below = loss();
-    return (above - below) / (2.0 * kStep);
+    constexpr double kStep = 0.005;
+    const double coarse = difference(stage, parameter, value, kStep);
+    return (4.0 * difference(stage, parameter, value, kStep / 2.0) - coarse) / 3.0;
   }
   const std::vector<Stage>& stages() const { return cut_.trunk; }
 
  private:
+  double difference(std::size_t stage, std::size_t parameter, std::size_t value, double step) {
+    std::vector<ShardState> moved = start_;
+    float& x = moved[stage].parameters[parameter].value.data()[value];
+    const float at = x;
+    x = at + static_cast<float>(step);
+    trunk_.load(moved);
+    const double above = loss();
+    x = at - static_cast<float>(step);
+    trunk_.load(moved);
+    const double below = loss();
+    return (above - below) / (2.0 * step);
+  }
+
   Cut cut_;
   std::unique_ptr<Device> device_;
   Images images_;
@@ -169,6 +177,43 @@ TEST(Graphs, WithGatesAreCutIntoStagesThatReadOneAnother) {
   EXPECT_EQ(stages[1].shuffle, 3);
 }
 
+/// A norm, its factors, and the two halves of a PReLU are stages.
+TEST(Graphs, WithNormsAreCutIntoStagesThatReadOneAnother) {
+  EXPECT_EQ(reads_in(norms()),
+            "stem: ( images[0+2] )\n"
+            "stem_norm: ( stem[0+6] )\n"
+            "stem_norm: ( stem_norm[0+6] )\n"
+            "a1: ( stem_norm[0+6] )\n"
+            "a1_norm: ( a1[0+6] )\n"
+            "a1_norm: ( a1_norm[0+6] )\n"
+            "a1_act: ( a1_norm[0+6] )\n"
+            "a1_act: ( a1_norm[0+6] )\n"
+            "a1_act: ( a1_act[0+6] ) ( a1_act[0+6] ) ( stem_norm[0+6] )\n"
+            "b1: ( a1_act[0+6] )\n"
+            "b_norm: ( b1[0+6] )\n"
+            "b_norm: ( b_norm[0+6] )\n"
+            "b2: ( b_norm[0+6] )\n"
+            "b3: ( b2[0+9] ) ( a1_act[0+6] )\n"
+            "c1: ( b3[0+6] )\n"
+            "c_norm: ( c1[0+5] )\n"
+            "up: ( c_norm[0+5] )\n"
+            "smooth: ( b3[0+6] )\n"
+            "both_act: ( up[0+5] smooth[0+6] )\n"
+            "both_act: ( up[0+5] smooth[0+6] )\n"
+            "both_act: ( both_act[0+11] ) ( both_act[0+11] )\n"
+            "e: ( both_act[0+11] )\n"
+            "e_norm: ( e[0+4] )\n");
+  const Cut parts = cut(norms());
+  EXPECT_EQ(parts.trunk[1].group_norm, (GroupNorm{.groups = 3}));
+  EXPECT_EQ(parts.trunk[4].group_norm.groups, 6);
+  EXPECT_TRUE(parts.trunk[10].group_norm.by_position);
+  EXPECT_EQ(parts.trunk[17].upsampling, (Upsampling{2, 2, true}));
+  EXPECT_TRUE(parts.has_list(2) && parts.has_list(8) && parts.has_list(20));
+  EXPECT_FALSE(parts.has_list(0) || parts.has_list(1) || parts.has_list(3) || parts.has_list(21));
+  EXPECT_EQ(parameters_of(parts.trunk[8], 6).at(0).name, "a1_act.weight");
+  EXPECT_EQ(initial_trunk(parts, 1)[2].weights().at(3, 0), 1.0F);
+}
+
 TEST(Graphs, HaveAHeadOnEachOutput) {
   const Cut parts = cut(graph());
   ASSERT_EQ(parts.heads.size(), 2U);
@@ -231,8 +276,12 @@ TEST_P(GraphGradients, AgreeOnAllDevices) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Nets, GraphGradients, testing::Values(kGraphNet, kGatesNet),
-                         [](const auto& info) { return info.index == 0 ? "Graph" : "Gates"; });
+std::string name_of_graph(const testing::TestParamInfo<const char*>& info) {
+  constexpr std::array kNames{"Graph", "Gates", "Norms"};
+  return kNames.at(info.index);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nets, GraphGradients, testing::Values(kGraphNet, kGatesNet, kNormsNet), name_of_graph);
 
 class ShippedNets : public testing::TestWithParam<Shipped> {};
 

@@ -46,14 +46,16 @@ void fill(const std::string& name, bool factors, Tensor& tensor) {
 
 ModelState start_of(const Cut& cut) {
   ModelState state;
-  for (const Stage& stage : cut.trunk) {
+  for (std::size_t s = 0; s < cut.trunk.size(); ++s) {
+    const Stage& stage = cut.trunk[s];
     state.trunk.push_back(zero_state(stage, stage.conv.filters));
     const std::vector<ParameterSpec> specs = parameters_of(stage, stage.conv.filters);
     for (std::size_t p = 0; p < specs.size(); ++p) {
       if (!specs[p].trained) continue;
       Tensor& values = state.trunk.back().parameters[p].value;
-      fill(specs[p].name, p == 0 && stage.kind == StageKind::convolution, values);
-      const bool of_norm = p >= convolution_parameters(stage) && specs[p].name.ends_with(".weight");
+      const bool list = cut.has_list(s) || p >= convolution_parameters(stage);
+      fill(specs[p].name, p == 0 && !list, values);
+      const bool of_norm = list && specs[p].name.ends_with(".weight");
       if (of_norm) {
         for (float& value : values.span()) value += 1.0F;
       }

@@ -18,7 +18,14 @@ Stage sample_stage() {
           .channels = 3,
           .height = 9,
           .width = 8,
-          .conv = {.filters = 7, .kernel_h = 3, .kernel_w = 2, .stride_h = 1, .stride_w = 2, .pad = {1, 0, 2, 1}},
+          .conv = {.filters = 7,
+                   .kernel_h = 3,
+                   .kernel_w = 2,
+                   .stride_h = 1,
+                   .stride_w = 2,
+                   .pad = {1, 0, 2, 1},
+                   .dilation_h = 2,
+                   .dilation_w = 3},
           .after = {Activation{Activation::Kind::leaky_relu, 0.125F},
                     Pooling{.kind = PoolKind::average, .pad = {0, 1, 1, 0}}, Dropout{0.25F, 3},
                     BatchNorm{.name = "norm1", .epsilon = 0.5F, .momentum = 0.25F, .rate = 0.75F},
@@ -26,7 +33,9 @@ Stage sample_stage() {
                     Multiply{{{Source::kZeros, {0, 7}}}, true},
                     Pooling{.kind = PoolKind::average_with_padding, .kernel_h = 1, .kernel_w = 1}},
           .moments = 2,
-          .shuffle = 3};
+          .shuffle = 3,
+          .group_norm = {.groups = 4, .epsilon = 0.125F, .by_position = true},
+          .upsampling = {.rows = 5, .columns = 6, .bilinear = true}};
 }
 
 /// The stage after sample_stage() in a trunk.
@@ -236,7 +245,19 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"StageWithoutChannels", calibrate([](Calibrate& m) { m.stage.channels = 0; }), "stage conv1"},
         BadMessage{"HugeStage", calibrate([](Calibrate& m) { m.stage.height = 1 << 30; }), "stage conv1"},
         BadMessage{"KernelDoesNotFit", calibrate([](Calibrate& m) { m.stage.conv.kernel_h = 100; }), "does not fit"},
-        BadMessage{"PadNotSmaller", calibrate([](Calibrate& m) { m.stage.conv.pad.top = 3; }), "padding"},
+        BadMessage{"PadNotSmaller", calibrate([](Calibrate& m) { m.stage.conv.pad.top = 5; }), "padding"},
+        BadMessage{"ZeroDilation", calibrate([](Calibrate& m) { m.stage.conv.dilation_h = 0; }), "the dilation 0"},
+        BadMessage{"HugeDilation", calibrate([](Calibrate& m) { m.stage.conv.dilation_w = 1 << 30; }), "the dilation"},
+        BadMessage{"NormOfNoGroups", calibrate([](Calibrate& m) {
+                     m.stage = stage_without_weights("norm", StageKind::group_norm, 6, 2, 2);
+                     m.stage.group_norm.groups = 0;
+                   }),
+                   "normalised in 0 equal groups"},
+        BadMessage{"HugeUpsampling", calibrate([](Calibrate& m) {
+                     m.stage = stage_without_weights("up", StageKind::upsample, 6, 2, 2);
+                     m.stage.upsampling.rows = 1 << 30;
+                   }),
+                   "cannot be made"},
         BadMessage{"ZeroStride", calibrate([](Calibrate& m) { m.stage.conv.stride_w = 0; }), "stride"},
         BadMessage{"ManyLayers", calibrate([](Calibrate& m) { m.stage.after.assign(65, Activation::relu); }),
                    "65 layers"},

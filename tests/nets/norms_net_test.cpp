@@ -1,0 +1,111 @@
+// Tests how net files write dilated convolutions, norms of each sample, slopes of channels and larger maps.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "nets/graph/net.hpp"
+#include "tests/support/graph_net.hpp"
+
+namespace convoy {
+namespace {
+
+constexpr const char* kBegin = "name: test\ninput: {channels: 3, height: 12, width: 10}\nlayers:\n";
+constexpr const char* kConvolution = "  - {name: c, type: conv, filters: 6, kernel: 3}\n";
+constexpr const char* kEnd = "  - {name: out, type: dense, units: 4}\n  - {name: loss, type: softmax_cross_entropy}\n";
+
+std::string file_of(const std::string& layers) { return kBegin + layers + kEnd; }
+
+TEST(NormNets, AreWrittenAsTheyAreRead) {
+  const Net net = parse_net(kNormsNet, "norms.yaml");
+  const Net again = parse_net(to_yaml(net), "again.yaml");
+  EXPECT_EQ(to_yaml(again), to_yaml(net));
+  EXPECT_EQ(cut(again).trunk, cut(net).trunk);
+  EXPECT_EQ(cut(again).inits, cut(net).inits);
+  EXPECT_EQ(cut(again).lists, cut(net).lists);
+}
+
+TEST(NormNets, HaveTheParametersOfTheirLayers) {
+  const Net net = parse_net(file_of(std::string(kConvolution) + "  - {name: n, type: group_norm, groups: 2}\n"
+                                                                "  - {name: p, type: prelu, slope: 0.5}\n"
+                                                                "  - {name: m, type: layer_norm, affine: false}\n"),
+                            "t.yaml");
+  EXPECT_THAT(tensor_sizes(net), testing::ElementsAre(6 * 27, 6, 6, 6, 6, 4 * 480, 4));
+  std::vector<std::string> names;
+  for (const Stage& stage : cut(net).trunk) {
+    for (const ParameterSpec& each : parameters_of(stage, 6)) names.push_back(each.name);
+  }
+  EXPECT_THAT(names, testing::ElementsAre("c.weight", "c.bias", "n.weight", "n.bias", "p.weight"));
+}
+
+TEST(NormNets, BeginWithTheirSlopesAndWithoutAnEffectOfFactors) {
+  const Cut parts = cut(parse_net(file_of(std::string(kConvolution) + "  - {name: p, type: prelu, slope: 0.5}\n" +
+                                          "  - {name: n, type: instance_norm, freeze: true}\n"),
+                                  "t.yaml"));
+  ASSERT_EQ(parts.trunk.size(), 6U);
+  EXPECT_EQ(parts.inits[0].kind, Initialisation::Kind::he);  // as in front of a ReLU
+  EXPECT_EQ(parts.inits[3], (Initialisation{Initialisation::Kind::constant, 0.5}));
+  EXPECT_EQ(parts.inits[5], (Initialisation{Initialisation::Kind::constant, 1.0}));
+  EXPECT_EQ(parts.trunk[3].conv.rate, 1.0F);
+  EXPECT_EQ(parts.trunk[5].conv.rate, 0.0F);
+}
+
+TEST(NormNets, PadDilatedKernelsToTheSameExtent) {
+  const Net net = parse_net(
+      file_of("  - {name: c, type: conv, filters: 5, kernel: [3, 2], pad: same, dilation: [2, 4], stride: [1, 2]}\n"),
+      "t.yaml");
+  EXPECT_EQ(net.layers[0].output, (FeatureShape{5, 12, 5}));
+  const auto& conv = std::get<Convolution>(net.layers[0].spec);
+  EXPECT_EQ(conv.pad, (Padding{2, 1, 2, 2}));
+}
+
+struct BadLayers {
+  std::string name;
+  std::string layers;
+  std::string says;
+};
+
+void PrintTo(const BadLayers& bad, std::ostream* out) { *out << bad.name; }
+
+class BadNormNets : public testing::TestWithParam<BadLayers> {};
+
+TEST_P(BadNormNets, AreRefusedWithPlaceAndReason) {
+  EXPECT_THAT([&] { cut(parse_net(file_of(GetParam().layers), "t.yaml")); },
+              testing::ThrowsMessage<Error>(
+                  testing::AllOf(testing::HasSubstr("t.yaml:"), testing::HasSubstr(GetParam().says))));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layers, BadNormNets,
+    testing::Values(
+        BadLayers{"NoDilation", "  - {name: c, type: conv, filters: 5, kernel: 3, dilation: 0}\n", "layer c: dilation"},
+        BadLayers{"DilatedBeyondTheMap", "  - {name: c, type: conv, filters: 5, kernel: 3, dilation: 5}\n",
+                  "layer c: the dilated kernel of 11x11 does not fit into its input of 12x10"},
+        BadLayers{"PadBeyondTheDilatedKernel",
+                  "  - {name: c, type: conv, filters: 5, kernel: 3, dilation: 2, pad: 5}\n",
+                  "is not smaller than the dilated kernel of 5x5"},
+        BadLayers{"DilatedPooling",
+                  std::string(kConvolution) + "  - {name: p, type: max_pool, kernel: 2, dilation: 2}\n",
+                  "layer p: dilation"},
+        BadLayers{"GroupsThatAreUnequal", std::string(kConvolution) + "  - {name: n, type: group_norm, groups: 4}\n",
+                  "groups is 4; expected a number that divides its 6 input channels"},
+        BadLayers{"NormWithoutGroups", std::string(kConvolution) + "  - {name: n, type: group_norm}\n",
+                  "layer n: groups"},
+        BadLayers{"FactorMissing", std::string(kConvolution) + "  - {name: u, type: upsample}\n", "layer u: factor"},
+        BadLayers{"UnknownMode", std::string(kConvolution) + "  - {name: u, type: upsample, factor: 2, mode: cubic}\n",
+                  "mode is 'cubic'; expected nearest or bilinear"},
+        BadLayers{"TooLargeMaps",
+                  std::string(kConvolution) + "  - {name: u, type: upsample, factor: 1024}\n"
+                                              "  - {name: v, type: upsample, factor: 1024}\n",
+                  "factor makes maps of"},
+        BadLayers{"FreezeWithoutWeights",
+                  std::string(kConvolution) + "  - {name: n, type: layer_norm, affine: false, freeze: true}\n",
+                  "layer n: freeze"},
+        BadLayers{"PreluBehindDense",
+                  std::string(kConvolution) + "  - {name: d, type: dense, units: 4}\n"
+                                              "  - {name: p, type: prelu}\n",
+                  "layer p: it follows a flatten or dense layer"}),
+    [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace convoy

@@ -1,0 +1,84 @@
+// Cases of dilated convolutions, norms of one sample, and upsampling.
+
+#include "tests/support/stage_case_forms.hpp"
+
+namespace convoy {
+namespace {
+
+Convolution dilated(Convolution conv, int rows, int columns) {
+  conv.dilation_h = rows;
+  conv.dilation_w = columns;
+  return conv;
+}
+
+}  // namespace
+
+std::vector<StageCase> dilated_cases() {
+  const auto relu = Activation::relu;
+  const BatchNorm norm{.name = "norm", .epsilon = 0.01F, .momentum = 0.25F};
+  return {
+      whole("Dilated", {2, 3, 9, 8, 5}, dilated(square(3, 1, 2), 2, 2), {relu}),
+      whole("DilatedFirstStage", {2, 1, 12, 11, 20}, dilated(square(5), 2, 1), {relu, kMax2}, false),
+      whole("DilatedStride2", {2, 4, 11, 10, 20}, dilated(square(3, 2, 3), 3, 2), {norm, relu}),
+      whole("DilatedRectangular", {3, 5, 12, 9, 7},
+            dilated({.kernel_h = 2, .kernel_w = 4, .stride_h = 1, .stride_w = 2, .pad = {2, 4, 0, 1}}, 3, 2),
+            {kAverage2}),
+      whole("DilatedBlocks", {2, 32, 8, 8, 32}, dilated(without_bias(square(3, 1, 2)), 2, 2), {norm, relu}),
+      whole("DilatedFiftyChannels", {2, 50, 8, 8, 33}, dilated(square(3, 1, 4), 4, 4), {relu}),
+      whole("DilatedManyFilters", {1, 256, 5, 4, 260}, dilated(square(3, 1, 2), 2, 2), {Activation::tanh}),
+      whole("DilatedPointwise", {2, 19, 5, 7, 9}, dilated(square(1), 3, 3), {relu}),
+      whole("DilatedTwoGroups", {2, 6, 9, 9, 10}, dilated(in_groups(square(3, 1, 2), 2), 2, 2), {relu, kMax2}),
+      whole("DilatedDepthwise", {2, 20, 9, 9, 20}, dilated(in_groups(square(3, 1, 2), 20), 2, 2), {relu}),
+      whole("DilatedDepthwiseStride2", {2, 32, 9, 8, 32}, dilated(in_groups(without_bias(square(3, 2, 3)), 32), 3, 3),
+            {norm, relu}),
+      part("DilatedShard", {2, 5, 9, 9, 20}, dilated(square(3, 1, 1), 1, 3), {relu, kMax2}, {7, 6}),
+      part("DilatedPartsOfGroups", {3, 12, 9, 9, 20}, dilated(in_groups(square(3, 1, 2), 4), 2, 2), {relu}, {3, 14}),
+  };
+}
+
+namespace {
+
+StageCase normalised(std::string name, const Sizes& sizes, const GroupNorm& norm, std::vector<ChannelLayer> after,
+                     FilterRange filters) {
+  StageCase made = weightless(std::move(name), StageKind::group_norm, sizes, std::move(after), filters);
+  made.spec.stage.group_norm = norm;
+  return made;
+}
+
+StageCase enlarged(std::string name, const Sizes& sizes, const Upsampling& by, std::vector<ChannelLayer> after,
+                   FilterRange filters) {
+  StageCase made = weightless(std::move(name), StageKind::upsample, sizes, std::move(after), filters);
+  made.spec.stage.upsampling = by;
+  return made;
+}
+
+}  // namespace
+
+/// Group norms, upsampling, and a depthwise convolution of one weight for each channel, as the slopes of a PReLU are.
+std::vector<StageCase> cases_of_norms_and_sizes() {
+  const auto relu = Activation::relu;
+  const BatchNorm norm{.name = "norm", .epsilon = 0.01F, .momentum = 0.25F};
+  const Multiply gate{.from = {}, .by_points = true};
+  return {
+      normalised("GroupNorm", {3, 12, 5, 6, 0}, {.groups = 3, .epsilon = 0.01F}, {}, {0, 12}),
+      normalised("GroupNormOfOneGroup", {2, 16, 6, 6, 0}, {.groups = 1}, {relu, kMax2}, {0, 16}),
+      normalised("GroupNormOfPartsOfGroups", {3, 12, 5, 6, 0}, {.groups = 3}, {relu}, {2, 5}),
+      normalised("GroupNormOfOneFilter", {2, 12, 5, 5, 0}, {.groups = 2}, {norm, gate}, {7, 1}),
+      normalised("InstanceNorm", {2, 7, 5, 6, 0}, {.groups = 7, .epsilon = 0.001F}, {relu}, {0, 7}),
+      normalised("InstanceNormOfAShard", {2, 7, 5, 6, 0}, {.groups = 7}, {Add{}, relu}, {3, 2}),
+      normalised("LayerNorm", {3, 11, 5, 6, 0}, {.groups = 1, .by_position = true}, {}, {0, 11}),
+      normalised("LayerNormOfAShard", {2, 16, 4, 6, 0}, {.groups = 1, .by_position = true}, {gate, kAverage2}, {5, 6}),
+      normalised("LayerNormOfPoints", {3, 20, 1, 1, 0}, {.groups = 1, .by_position = true}, {}, {0, 20}),
+      normalised("LayerNormOfGroups", {2, 12, 3, 5, 0}, {.groups = 4, .by_position = true}, {relu}, {4, 4}),
+      enlarged("Nearest", {2, 5, 3, 4, 0}, {.rows = 2, .columns = 2}, {}, {0, 5}),
+      enlarged("NearestRectangular", {2, 16, 3, 2, 0}, {.rows = 1, .columns = 3}, {relu, kMax2}, {0, 16}),
+      enlarged("NearestOfAShard", {3, 9, 3, 3, 0}, {.rows = 3, .columns = 2}, {norm, Add{}}, {2, 4}),
+      enlarged("Bilinear", {2, 5, 3, 4, 0}, {.rows = 2, .columns = 2, .bilinear = true}, {}, {0, 5}),
+      enlarged("BilinearRectangular", {2, 4, 5, 1, 0}, {.rows = 3, .columns = 4, .bilinear = true}, {relu}, {0, 4}),
+      enlarged("BilinearOfAShard", {3, 9, 3, 4, 0}, {.rows = 1, .columns = 2, .bilinear = true}, {gate, kMax2}, {5, 3}),
+      whole("Slopes", {2, 9, 6, 5, 9}, in_groups(without_bias(square(1)), 9), {Add{}}),
+      part("SlopesOfAShard", {2, 20, 6, 5, 20}, in_groups(square(1), 20), {Add{}, relu}, {3, 11}),
+  };
+}
+
+}  // namespace convoy
