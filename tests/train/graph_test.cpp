@@ -41,6 +41,11 @@ class GraphOn {
         images_(noise_images({batch, net.input.channels, net.input.height, net.input.width}, 8, 1)),
         trunk_(cut_.trunk, images_.shape(), *device_),
         start_(off_zero(initial_trunk(cut_, 3))) {
+    // Slopes of 1 have no kink, across which differences would be no derivatives.
+    for (std::size_t stage = 0; stage < start_.size(); ++stage) {
+      const bool slopes = cut_.has_list(stage) && !cut_.trunk[stage].conv.bias;
+      if (slopes) std::ranges::fill(start_[stage].weights().span(), 1.0F);
+    }
     trunk_.load(start_);
     for (const CutHead& head : cut_.heads) {
       slopes_.push_back(drawn({batch, head.maps.channels, head.maps.height, head.maps.width}, 2 + slopes_.size()));
