@@ -232,11 +232,30 @@ class Exporter {
     set(made, "momentum", 1.0F - norm.momentum);
   }
   void write(const Layer& layer, const ResponseNorm& norm, const Inputs& inputs) {
+    if (norm.size % 2 == 0) return write_even_norm(layer, norm, inputs[0]);
     onnx::NodeProto& made = node("LRN", layer.name, inputs);
     set(made, "size", norm.size);
     set(made, "alpha", norm.alpha);
     set(made, "beta", norm.beta);
     set(made, "bias", norm.k);
+  }
+  /// Writes x / (k + alpha / size * sum of squares)^beta, with the sums as a convolution of 1x1: onnxruntime refuses an LRN over
+  /// an even number of channels.
+  void write_even_norm(const Layer& layer, const ResponseNorm& norm, const std::string& x) {
+    const std::string& name = layer.name;
+    const int channels = layer.output.channels;
+    onnx::TensorProto& band = constant(name + ".band", onnx::TensorProto::FLOAT);
+    for (const int extent : {channels, channels, 1, 1}) band.add_dims(extent);
+    for (int to = 0; to < channels; ++to) {
+      for (int from = 0; from < channels; ++from) band.add_float_data(in_band(norm.size, to, from) ? 1.0F : 0.0F);
+    }
+    node("Mul", name + ".squares", {x, x});
+    node("Conv", name + ".sums", {name + ".squares", name + ".band"});
+    node("Mul", name + ".scaled", {name + ".sums", number(name + ".alpha", norm.alpha)});
+    node("Div", name + ".means", {name + ".scaled", number(name + ".size", static_cast<float>(norm.size))});
+    node("Add", name + ".shifted", {name + ".means", number(name + ".k", norm.k)});
+    node("Pow", name + ".power", {name + ".shifted", number(name + ".beta", norm.beta)});
+    node("Div", name, {x, name + ".power"});
   }
   void write(const Layer& layer, const PRelu&, Inputs inputs) {
     inputs.push_back(channel_numbers(layer.name + ".weight"));

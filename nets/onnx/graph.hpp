@@ -71,6 +71,10 @@ template <class... Args>
 
 /// An attribute of the node, or `otherwise` where the node does not have it.
 double number(const Node& node, const std::string& attribute, double otherwise);
+/// Whether an LRN over `size` channels sums channel `from` for its channel `to`.
+inline bool in_band(std::int64_t size, std::int64_t to, std::int64_t from) {
+  return from >= to - (size - 1) / 2 && from <= to + size / 2;
+}
 std::int64_t integer(const Node& node, const std::string& attribute, std::int64_t otherwise);
 std::vector<std::int64_t> integers(const Node& node, const std::string& attribute, std::vector<std::int64_t> otherwise);
 std::string text(const Node& node, const std::string& attribute, const std::string& otherwise);

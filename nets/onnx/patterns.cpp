@@ -25,7 +25,7 @@ class Joiner {
     for (Node& node : graph_.nodes) {
       if (!node.domain.empty() || !node.refused.empty() || node.inputs.size() != 2) continue;
       if (node.type == "Mul" || node.type == "Div") any = join_hard_sigmoid(node) || any;
-      if (node.type == "Div") any = join_norm(node) || any;
+      if (node.type == "Div") any = join_norm(node) || join_response_norm(node) || any;
       if (node.type == "Gather") any = join_strided(node) || any;
       if (node.type == "Mul") any = join_product(node) || join_gelu(node) || any;
     }
@@ -173,6 +173,54 @@ class Joiner {
       return true;
     }
     return false;
+  }
+
+  /// A node of two inputs of which one is a number, and the other input.
+  struct WithNumber {
+    double number = 0.0;
+    std::string other;
+  };
+  /// The second input is the number, unless the order does not matter.
+  std::optional<WithNumber> with_number(const std::string& name, const char* type, bool ordered) const {
+    const Node* node = maker(name, type);
+    if (node == nullptr || node->inputs.size() != 2) return {};
+    for (const std::size_t i : {1U, 0U}) {
+      if (i == 0 && ordered) break;
+      if (const auto found = number_of(node->inputs[i])) return WithNumber{*found, node->inputs[1 - i]};
+    }
+    return {};
+  }
+
+  /// Whether a convolution of 1x1 sums the channels of an LRN over `size` channels.
+  bool sums_neighbours(const Node* conv, double size) const {
+    if (conv == nullptr || conv->inputs.size() != 2 || !conv->attributes.empty()) return false;
+    const auto found = graph_.constants.find(conv->inputs[1]);
+    if (found == graph_.constants.end() || found->second.dims.size() != 4 || !(size >= 1.0 && size < 1e6)) return false;
+    const Constant& band = found->second;
+    const std::int64_t channels = band.dims[0];
+    if (band.dims != std::vector<std::int64_t>{channels, channels, 1, 1} || band.whole) return false;
+    for (std::int64_t i = 0; i < channels * channels; ++i) {
+      const bool in = in_band(static_cast<std::int64_t>(size), i / channels, i % channels);
+      if (band.floats[static_cast<std::size_t>(i)] != (in ? 1.0F : 0.0F)) return false;
+    }
+    return true;
+  }
+
+  /// x / (k + alpha * sums of neighbouring squares / size)^beta is an LRN, as Convoy exports one over an even number of channels.
+  bool join_response_norm(Node& node) {
+    const auto power = with_number(node.inputs[1], "Pow", true);
+    const auto sum = power ? with_number(power->other, "Add", false) : std::nullopt;
+    const auto mean = sum ? with_number(sum->other, "Div", true) : std::nullopt;
+    const auto scaled = mean ? with_number(mean->other, "Mul", false) : std::nullopt;
+    const Node* conv = scaled ? maker(scaled->other, "Conv") : nullptr;
+    const std::string from = node.inputs[0];
+    if (!sums_neighbours(conv, mean ? mean->number : 0.0) || squared(conv->inputs[0]) != from) return false;
+    replace(node, from, "LRN", "Mul, Conv, Pow and Div");
+    node.attributes["size"].number = mean->number;
+    node.attributes["alpha"].number = scaled->number;
+    node.attributes["beta"].number = power->number;
+    node.attributes["bias"].number = sum->number;
+    return true;
   }
 
   /// x Sigmoid(x) is Swish(x), and x HardSigmoid(x) is HardSwish(x).

@@ -128,11 +128,22 @@ std::vector<NamedTensor> drawn_tensors(const Cut& parts) {
   return tensors;
 }
 
+constexpr const char* kEvenNormsNet = R"(name: even
+input: {channels: 3, height: 6, width: 5}
+layers:
+  - {name: conv, type: conv, filters: 7, kernel: 3}
+  - {name: four, type: response_norm, size: 4, alpha: 0.3, beta: 0.6, k: 1.5}
+  - {name: two, type: response_norm, size: 2, alpha: 2}
+  - {name: out, type: dense, units: 4}
+  - {name: loss, type: softmax_cross_entropy}
+)";
+
 class OnnxExports : public testing::TestWithParam<std::pair<const char*, Overrides>> {};
 
 TEST_P(OnnxExports, PassTheCheckerAndComeBackToTheBit) {
   const auto& [name, set] = GetParam();
-  const std::map<std::string, const char*> own{{"graph", kGraphNet}, {"gates", kGatesNet}, {"norms", kNormsNet}};
+  const std::map<std::string, const char*> own{
+      {"graph", kGraphNet}, {"gates", kGatesNet}, {"norms", kNormsNet}, {"even", kEvenNormsNet}};
   const Net net = own.contains(name) ? parse_net(own.at(name), "own.yaml", set)
                                      : read_net(source_folder() + "/nets/" + name + ".yaml", set);
   const std::vector<NamedTensor> tensors = drawn_tensors(cut(net));
@@ -140,6 +151,10 @@ TEST_P(OnnxExports, PassTheCheckerAndComeBackToTheBit) {
   onnx::ModelProto model;
   ASSERT_TRUE(model.ParseFromString(bytes));
   EXPECT_NO_THROW(onnx::checker::check_model(model));
+  // onnxruntime refuses an LRN over an even number of channels.
+  if (name == std::string("even")) {
+    EXPECT_THAT(bytes, testing::Not(testing::HasSubstr("LRN")));
+  }
   const ImportedNet again = parse_onnx(bytes, "exported.onnx", name);
   std::size_t compared = 0;
   for (const NamedTensor& tensor : again.tensors) {
@@ -159,8 +174,9 @@ TEST_P(OnnxExports, PassTheCheckerAndComeBackToTheBit) {
 
 INSTANTIATE_TEST_SUITE_P(Nets, OnnxExports,
                          testing::Values(std::pair{"graph", Overrides{}}, std::pair{"gates", Overrides{}},
-                                         std::pair{"norms", Overrides{}}, std::pair{"lenet", Overrides{}},
-                                         std::pair{"big-mlp", Overrides{}}, std::pair{"resnet20", Overrides{}},
+                                         std::pair{"norms", Overrides{}}, std::pair{"even", Overrides{}},
+                                         std::pair{"lenet", Overrides{}}, std::pair{"big-mlp", Overrides{}},
+                                         std::pair{"resnet20", Overrides{}},
                                          std::pair{"resnet34-padded", Overrides{"input.height=48", "input.width=48"}},
                                          std::pair{"alexnet", Overrides{"input.height=67", "input.width=67"}},
                                          std::pair{"squeezenet", Overrides{"input.height=64", "input.width=64"}},
