@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "nets/graph/net.hpp"
+#include "nets/onnx/graph.hpp"
 #include "nets/onnx/new_node.hpp"
 #include "nets/onnx/onnx.hpp"
 
@@ -247,7 +248,8 @@ class Exporter {
     onnx::TensorProto& band = constant(name + ".band", onnx::TensorProto::FLOAT);
     for (const int extent : {channels, channels, 1, 1}) band.add_dims(extent);
     for (int to = 0; to < channels; ++to) {
-      for (int from = 0; from < channels; ++from) band.add_float_data(in_band(norm.size, to, from) ? 1.0F : 0.0F);
+      for (int from = 0; from < channels; ++from)
+        band.add_float_data(onnx_file::in_band(norm.size, to, from) ? 1.0F : 0.0F);
     }
     node("Mul", name + ".squares", {x, x});
     node("Conv", name + ".sums", {name + ".squares", name + ".band"});
