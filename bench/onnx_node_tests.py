@@ -35,7 +35,8 @@ import import_models
 ELEMENTWISE = ("Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Softplus Swish Gelu PRelu Dropout Identity Cast "
                "Add Sub Mul Div Sum").split()
 ON_MAPS = ("Conv MaxPool AveragePool GlobalAveragePool GlobalMaxPool ReduceMean ReduceMax BatchNormalization LRN Concat "
-           "Flatten Reshape Squeeze Unsqueeze Expand Transpose Pad Slice Split").split()
+           "Flatten Reshape Squeeze Unsqueeze Expand Transpose Pad Slice Split GroupNormalization InstanceNormalization "
+           "LayerNormalization Resize Upsample").split()
 ON_LISTS = "Gemm MatMul Softmax LogSoftmax Flatten".split()
 # ... and on constants.
 ON_CONSTANTS = ("Shape Size Gather Concat Unsqueeze Squeeze Cast ConstantOfShape Range Where Equal Less LessOrEqual Greater "
@@ -226,6 +227,8 @@ def compare(options, model, shape, last, folder):
         Image.fromarray(each).save(files[-1])
     images = ((pixels.transpose(0, 3, 1, 2) / 255 - import_models.MEAN) / import_models.DEVIATION).astype(numpy.float32)
     wanted = numpy.asarray(ReferenceEvaluator(model).run(None, {"images": images})[0], dtype=float)
+    if not numpy.isfinite(wanted).all():
+        raise DoesNotFit("outputs that are not finite")
     onnx.save(model, folder / "model.onnx")
     found = import_models.try_import(options, folder, folder / "model.onnx", files, wanted, wanted, last)
     if found["imported"] == "no":

@@ -72,8 +72,13 @@ std::vector<double> Importer::scales_of(const Node& node, const Value& from) {
       refuse("it has {} sizes; expected {}", sizes.integers.size(), before.size());
     }
     for (std::size_t i = 0; i < before.size(); ++i) {
-      const bool same = sizes.integers[i] == before[i];
-      scales.push_back(same ? 1.0 : static_cast<double>(sizes.integers[i]) / static_cast<double>(before[i]));
+      const std::int64_t size = sizes.integers[i];
+      if (before[i] == kBatch && size != 1 && size != kBatch) {
+        refuse("it makes {} images, but the number of images is free in this model", size);
+      }
+      // A model with a size of one image does the same for each image.
+      const bool same = size == before[i] || before[i] == kBatch;
+      scales.push_back(same ? 1.0 : static_cast<double>(size) / static_cast<double>(before[i]));
     }
   }
   const Extents axes = upsample ? Extents{} : integers(node, "axes", {});

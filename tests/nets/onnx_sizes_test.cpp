@@ -83,13 +83,16 @@ TEST(OnnxSizes, OfNearestElements) {
   expect_near(made_by(nearest("asymmetric", "floor"), 13, 864), expected);
   expect_near(made_by(nearest("half_pixel", "round_prefer_floor"), 13, 864), expected);
   expect_near(made_by(nearest("half_pixel", "round_prefer_ceil"), 18, 864), expected);
-  expect_near(made_by(
-                  [](SmallModel& m) {
-                    m.integers("sizes", {1, 4, 12, 18});
-                    m.node("Resize", {m.last, "", "", "sizes"});
-                  },
-                  13, 864),
-              expected);
+  for (const bool free : {false, true}) {
+    expect_near(made_by(
+                    [&](SmallModel& m) {
+                      if (free) m.free_batch();
+                      m.integers("sizes", {1, 4, 12, 18});
+                      m.node("Resize", {m.last, "", "", "sizes"});
+                    },
+                    13, 864),
+                expected);
+  }
   expect_near(made_by(
                   [](SmallModel& m) {
                     add_scales(m, {1, 1, 2, 3}), m.node("Upsample", {m.last, "scales"});
@@ -124,6 +127,13 @@ TEST(OnnxSizes, OfFactorsOfOneChangeNothing) {
 INSTANTIATE_TEST_SUITE_P(
     Sizes, OnnxRefusals,
     testing::Values(
+        Refusal{"OfImages",
+                [](SmallModel& m) {
+                  m.free_batch();
+                  m.integers("sizes", {2, 4, 12, 18});
+                  m.node("Resize", {m.last, "", "", "sizes"});
+                },
+                "(Resize): it makes 2 images, but the number of images is free in this model"},
         Refusal{"DilatedPooling",
                 [](SmallModel& m) {
                   auto& node = m.node("MaxPool", {m.last});
