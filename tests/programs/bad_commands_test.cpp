@@ -41,7 +41,7 @@ const std::string kGlyphs = "NETS/glyphs.yaml";
 INSTANTIATE_TEST_SUITE_P(
     Table, BadCommands,
     testing::Values(
-        BadCommand{"NoCommand", kMaster, {}, kUsage, "the commands are: train, search, test, plan"},
+        BadCommand{"NoCommand", kMaster, {}, kUsage, "the commands are: train, search, jobs, test, plan"},
         BadCommand{"UnknownCommand", kMaster, {"fly"}, kUsage, "unknown command 'fly'"},
         BadCommand{"NoNet", kMaster, {"train"}, kUsage, "train needs NET, a net file, or --resume FOLDER"},
         BadCommand{"UnknownOption", kMaster, {"train", kGlyphs, "--fast"}, kUsage, "--fast"},

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
@@ -86,34 +87,52 @@ class Jobs : public Programs {
     for (const Json& each : lines(out)) names.insert(each["machine"].get<std::string>());
     return names;
   }
-  /// Waits until some job is trained on a machine, and has done some steps there. Returns its name.
-  std::string await_job_on(Process& process, const std::string& out, const std::string& machine) const {
+  /// Expects that these machines and no others have trained. A busy computer may make one so slow that it rightly stays idle,
+  /// so that all must have trained only where their times in the JSON lines differ by less than a factor of 2.
+  void expect_machines(const Process& process, const std::set<std::string>& expected) const {
+    const std::set<std::string> used = machines("out");
+    EXPECT_TRUE(std::ranges::includes(expected, used)) << process.output();
+    double slowest = 1e300;
+    double fastest = 0.0;
+    std::istringstream events(process.output());
+    for (std::string line; std::getline(events, line);) {
+      const Json event = Json::parse(line, nullptr, false);
+      if (!event.is_object() || event.value("event", "") != "machine") continue;
+      slowest = std::min(slowest, event.value("gflops", 0.0));
+      fastest = std::max(fastest, event.value("gflops", 0.0));
+    }
+    EXPECT_GT(fastest, 0.0) << process.output();
+    if (fastest < 2.0 * slowest) {
+      EXPECT_EQ(used, expected) << process.output();
+    }
+  }
+  /// Waits until some job has done some steps on a machine. Returns the machine and the job.
+  std::pair<std::string, std::string> await_job(Process& process, const std::string& out) const {
     for (int i = 0; i < 6000 && process.running(); ++i) {
       std::istringstream events(process.output());
-      std::string job;
+      std::map<std::string, std::string> jobs;  // the newest of each machine
       for (std::string line; std::getline(events, line);) {
         const Json event = Json::parse(line, nullptr, false);
-        if (event.is_object() && event.value("event", "") == "begin" && event.value("machine", "") == machine) {
-          job = event["job"].get<std::string>();
-        }
+        if (event.is_object() && event.value("event", "") == "begin")
+          jobs[event.value("machine", "")] = event.value("job", "");
       }
-      const std::string text = job.empty() ? "" : file(out + "/" + job + "/events.jsonl");
-      if (text.find(R"("event":"step")") != std::string::npos) return job;
+      for (const auto& [machine, job] : jobs) {
+        if (file(out + "/" + job + "/events.jsonl").find(R"("event":"step")") != std::string::npos)
+          return {machine, job};
+      }
       std::this_thread::sleep_for(10ms);
     }
-    return "";
+    return {};
   }
 };
 
 TEST_F(Jobs, TrainAsTrainDoesWhereverTheyRun) {
   Process first = slave("slave-1");
   Process second = slave("slave-2");
-  Process process = master(command("out", {"--slaves", "2"}));
+  Process process = master(command("out", {"--slaves", "2", "--format", "json"}));
   ASSERT_EQ(process.wait(200s), kSuccess) << process.output();
-  EXPECT_THAT(process.output(),
-              AllOf(HasSubstr("4 jobs in "), HasSubstr("GFLOP/s"), HasSubstr("all jobs have finished"),
-                    HasSubstr("accuracy"), Not(HasSubstr("lost"))));
-  EXPECT_EQ(machines("out"), (std::set<std::string>{"master", "slave-1", "slave-2"})) << process.output();
+  EXPECT_THAT(process.output(), AllOf(HasSubstr(R"("how":"finished")"), Not(HasSubstr("lost"))));
+  expect_machines(process, {"master", "slave-1", "slave-2"});
   EXPECT_EQ(finished("out"), 4U);
   EXPECT_THAT(file("out/jobs.csv"),
               AllOf(HasSubstr("job,outcome,machines"), HasSubstr("\na,finished,"), HasSubstr("\nd,finished,")));
@@ -128,6 +147,8 @@ TEST_F(Jobs, TrainAsTrainDoesWhereverTheyRun) {
   EXPECT_TRUE(first.running() && second.running());
   Process again = master({"jobs", "--resume", folder("out"), "--slaves", "0"});
   EXPECT_EQ(again.wait(60s), kSuccess) << again.output();
+  EXPECT_THAT(again.output(),
+              AllOf(HasSubstr("4 jobs in "), HasSubstr("all jobs have finished"), HasSubstr("accuracy")));
   EXPECT_EQ(finished("out"), 4U);
 }
 
@@ -135,30 +156,32 @@ TEST_F(Jobs, GoOnElsewhereWhenASlaveIsKilled) {
   Process first = slave("slave-1");
   Process second = slave("slave-2");
   Process process = master(command("out", {"--slaves", "2", "--master-jobs", "0", "--format", "json"}));
-  const std::string job = await_job_on(process, "out", "slave-1");
+  const auto [victim, job] = await_job(process, "out");
   ASSERT_NE(job, "") << process.output();
-  first.signal(SIGKILL);
+  (victim == "slave-1" ? first : second).signal(SIGKILL);
   ASSERT_EQ(process.wait(200s), kSuccess) << process.output();
   EXPECT_EQ(finished("out"), 4U);
   const std::vector<Json> all = lines("out");
   const auto lost = std::ranges::find_if(all, [](const Json& each) { return each["outcome"] == "lost"; });
   ASSERT_NE(lost, all.end()) << process.output();
-  EXPECT_EQ((*lost)["machine"], "slave-1");
+  EXPECT_EQ((*lost)["machine"], victim);
   EXPECT_EQ((*lost)["job"], job);
-  EXPECT_THAT((*lost)["why"].get<std::string>(), HasSubstr("slave-1"));
+  EXPECT_THAT((*lost)["why"].get<std::string>(), HasSubstr(victim));
   expect_weights_of_train("out");
 }
 
 TEST_F(Jobs, UseASlaveThatComesLater) {
   Process first = slave("slave-1");
-  const std::vector<SmallJob> longer{{"a", 4, 3, 1}, {"b", 4, 3, 2}, {"c", 4, 3, 3}};
+  std::vector<SmallJob> many;  // so that some still wait when the second slave has been timed
+  for (const std::string name : {"a", "b", "c", "d", "e", "f"}) many.push_back({name, 4, 2, 1});
   std::vector<std::string> arguments = command("out", {"--slaves", "1", "--master-jobs", "0", "--format", "json"});
-  list(longer);
+  list(many);
   Process process = master(arguments);
-  ASSERT_NE(await_job_on(process, "out", "slave-1"), "") << process.output();
+  ASSERT_EQ(await_job(process, "out").first, "slave-1") << process.output();
   Process second = slave("slave-2");
   ASSERT_EQ(process.wait(200s), kSuccess) << process.output();
-  EXPECT_EQ(machines("out"), (std::set<std::string>{"slave-1", "slave-2"})) << process.output();
+  EXPECT_THAT(process.output(), HasSubstr(R"("machine":"slave-2")"));
+  expect_machines(process, {"slave-1", "slave-2"});
 }
 
 TEST_F(Jobs, GoOnAfterTheMasterIsKilled) {
@@ -180,7 +203,7 @@ TEST_F(Jobs, GoOnAfterTheMasterIsKilled) {
 TEST_F(Jobs, EndCleanlyWithTheCommandThatGoesOn) {
   Process slave_1 = slave("slave-1");
   Process process = master(command("out", {"--slaves", "1", "--format", "json"}));
-  ASSERT_NE(await_job_on(process, "out", "slave-1"), "") << process.output();
+  ASSERT_NE(await_job(process, "out").second, "") << process.output();
   process.signal(SIGINT);
   EXPECT_EQ(process.wait(60s), kInterrupted) << process.output();
   EXPECT_THAT(process.output(), AllOf(HasSubstr(R"("how":"interrupted")"), HasSubstr(" jobs --resume " + folder("out")),
