@@ -97,7 +97,6 @@ class JobMachines {
   std::optional<wire::Switchboard> board_;
   std::optional<wire::Beacon> beacon_;
   std::set<std::string> told_;  ///< of refusals
-  std::size_t present_ = 0;     ///< slaves that were there when the user was last told
   bool settled_ = false;
   std::deque<JobMachine> machines_;
   std::unique_ptr<Timing> timing_;

@@ -83,10 +83,10 @@ TEST(OnnxSizes, OfNearestElements) {
   expect_near(made_by(nearest("asymmetric", "floor"), 13, 864), expected);
   expect_near(made_by(nearest("half_pixel", "round_prefer_floor"), 13, 864), expected);
   expect_near(made_by(nearest("half_pixel", "round_prefer_ceil"), 18, 864), expected);
-  for (const bool free : {false, true}) {
+  for (const bool any_number : {false, true}) {
     expect_near(made_by(
                     [&](SmallModel& m) {
-                      if (free) m.free_batch();
+                      if (any_number) m.free_batch();
                       m.integers("sizes", {1, 4, 12, 18});
                       m.node("Resize", {m.last, "", "", "sizes"});
                     },
