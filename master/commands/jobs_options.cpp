@@ -48,7 +48,7 @@ void define(CLI::App& command, JobsOptions& options) {
   command
       .add_option_function<std::string>(
           "--resume", [&options](const std::string&) { options.resume = true; },
-          "go on with the jobs in this folder: those that have finished are not trained again, others go on from their "
+          "go on with the jobs in this folder: finished jobs are not trained again, and others go on from their "
           "last checkpoints")
       ->type_name("FOLDER");
   command.parse_complete_callback([&command, &options] {
