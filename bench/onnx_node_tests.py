@@ -20,7 +20,6 @@ error, and 0 otherwise."""
 
 import argparse
 import collections
-import csv
 import importlib.util
 import io
 import contextlib
@@ -52,10 +51,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="names of tests, as test_relu (default: all)")
     parser.add_argument("--most", type=float, default=1e-5, help="largest difference of outputs, relative to the largest output")
-    parser.add_argument("--programs", type=pathlib.Path, default=import_models.ROOT / "build/release/bin",
-                        help="folder of the programs")
-    parser.add_argument("--csv", type=pathlib.Path, help="file to which the table is written")
-    parser.add_argument("--device", default="cpu", help="device of convoy-master predict")
+    import_models.add_program_options(parser)
     parser.add_argument("--list", action="store_true", help="prints each test that does not fit, too")
     return parser.parse_args()
 
@@ -277,11 +273,7 @@ def main():
         print(f"{operator:24} {of:9} " + " ".join(f"{counts[result]:>{width}}" for result, width in zip(results, (7, 8, 8, 8, 13))))
     total = collections.Counter(row["result"] for row in rows)
     print(f"onnx {onnx.__version__}: " + ", ".join(f"{total[result]} {result}" for result in results))
-    if options.csv:
-        with options.csv.open("w", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, ["test", "operator", "of", "result", "difference", "reason"])
-            writer.writeheader()
-            writer.writerows(rows)
+    import_models.write_table(options, ["test", "operator", "of", "result", "difference", "reason"], rows)
     return 1 if total["differs"] + total["crashed"] else 0
 
 

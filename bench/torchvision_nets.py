@@ -6,11 +6,11 @@
 
 A comparison gives the model of torchvision random weights, saves these as safetensors, takes them with `convoy-master import
 --net --names`, and predicts random images with both programs. A net agrees where no logit differs by more than --most, relative
-to the largest, or by no more than --times the difference between PyTorch's single and double precision. The script needs torch, torchvision, numpy and Pillow, and ends with a reason where one is missing. The
-exit code is 1 where a net differs, and 0 otherwise."""
+to the largest, or by no more than --times the difference between PyTorch's single and double precision. The script needs torch,
+torchvision, numpy and Pillow, and ends with a reason where one is missing. The exit code is 1 where a net differs, and 0
+otherwise."""
 
 import argparse
-import csv
 import importlib.util
 import json
 import pathlib
@@ -20,6 +20,7 @@ import sys
 import tempfile
 
 import import_models
+import usual_nets
 
 NETS = ("alexnet vgg11 vgg16_bn resnet18 resnet50 resnext50_32x4d wide_resnet50_2 densenet121 squeezenet1_1 googlenet inception_v3 "
         "mobilenet_v2 mobilenet_v3_small mobilenet_v3_large shufflenet_v2_x1_0 mnasnet1_0 efficientnet_b0 efficientnet_v2_s "
@@ -34,10 +35,7 @@ def parse_arguments():
     parser.add_argument("--images", type=int, default=2, help="number of random images")
     parser.add_argument("--most", type=float, default=1e-5, help="largest difference of logits, relative to the largest logit")
     parser.add_argument("--times", type=float, default=3, help="or so many times PyTorch's own, of single from double precision")
-    parser.add_argument("--programs", type=pathlib.Path, default=import_models.ROOT / "build/release/bin",
-                        help="folder of the programs")
-    parser.add_argument("--device", default="cpu", help="device of convoy-master predict")
-    parser.add_argument("--csv", type=pathlib.Path, help="file to which the table is written")
+    import_models.add_program_options(parser)
     return parser.parse_args()
 
 
@@ -221,7 +219,7 @@ def net_file(name, writer, extent, parameters):
 
 
 def write(name):
-    net, extent = import_models.make_net(name, without_aux=True)
+    net, extent = usual_nets.make_net(name, without_aux=True)
     writer = Writer(net, extent)
     parameters = sum(each.numel() for each in net.parameters())
     nets = import_models.ROOT / "nets"
@@ -256,7 +254,7 @@ def compare(options, name, folder):
     """Returns the row of a net."""
     import numpy
     import torch
-    net, extent = import_models.make_net(name, without_aux=True)
+    net, extent = usual_nets.make_net(name, without_aux=True)
     files, images = import_models.draw_images(folder, options.images, extent)
     save_safetensors(net.state_dict(), folder / "model.safetensors")
     with torch.no_grad():
@@ -291,11 +289,7 @@ def main():
             rows.append(compare(options, name, pathlib.Path(folder)))
         row = rows[-1]
         print(f"{name:20} {row.get('parameters', ''):>12} {row.get('difference', ''):>8} {row.get('own', ''):>8}  {row['verdict']}", flush=True)
-    if options.csv:
-        with options.csv.open("w", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, ["net", "parameters", "difference", "own", "verdict"])
-            writer.writeheader()
-            writer.writerows(rows)
+    import_models.write_table(options, ["net", "parameters", "difference", "own", "verdict"], rows)
     return 1 if any(row["verdict"] != "agrees" for row in rows) else 0
 
 

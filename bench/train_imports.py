@@ -28,6 +28,7 @@ import tempfile
 import warnings
 
 import import_models
+import usual_nets
 
 
 def parse_arguments():
@@ -42,10 +43,7 @@ def parse_arguments():
     parser.add_argument("--most", type=float, default=1e-3, help="difference of losses, relative to their change, that is no finding")
     parser.add_argument("--times", type=float, default=5, help="or so many times PyTorch's own difference")
     parser.add_argument("--threads", type=int, default=2, help="threads of each program")
-    parser.add_argument("--programs", type=pathlib.Path, default=import_models.ROOT / "build/release/bin",
-                        help="folder of the programs")
-    parser.add_argument("--device", default="cpu", help="device of convoy-master train")
-    parser.add_argument("--csv", type=pathlib.Path, help="file to which the table is written")
+    import_models.add_program_options(parser)
     return parser.parse_args()
 
 
@@ -115,7 +113,7 @@ def compare(options, name, folder):
     """Returns the row of a net."""
     import torch
     from torch.fx.experimental.optimization import fuse
-    net, extent = import_models.make_net(name, options.batch, without_aux=True)
+    net, extent = usual_nets.make_net(name, options.batch, without_aux=True)
     with torch.no_grad():
         for parameter in net.parameters():
             if not parameter.any():
@@ -155,7 +153,7 @@ def main():
     import torch
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")
-    names = import_models.names_of_nets(options.nets)
+    names = usual_nets.names_of_nets(options.nets)
     rows = []
     print(f"{'net':20} {'exporter':8} {'opset':>5} {'first loss':>10} {'last loss':>10} {'difference':>10} {'own':>8}  verdict")
     for name in names:
@@ -171,11 +169,7 @@ def main():
               f"{row['verdict']}", flush=True)
     print(json.dumps({verdict: sum(row["verdict"].split(":")[0] == verdict for row in rows)
                       for verdict in ("agrees", "differs", "refused", "PyTorch failed")}))
-    if options.csv:
-        with options.csv.open("w", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, ["net", "exporter", "opset", "parameters", "first", "last", "difference", "own", "verdict"])
-            writer.writeheader()
-            writer.writerows(rows)
+    import_models.write_table(options, ["net", "exporter", "opset", "parameters", "first", "last", "difference", "own", "verdict"], rows)
     return 1 if any(row["verdict"].startswith("differs") for row in rows) else 0
 
 

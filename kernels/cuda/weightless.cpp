@@ -17,11 +17,21 @@ struct Counts {
   }
 };
 
-class PassingChannels : public CudaConvolution {
+/// A stage without weights, which has no gradients of filters.
+class Weightless : public CudaConvolution {
+ public:
+  Weightless(cuda::Gpu& gpu, const ShardSpec& spec) : gpu_(gpu), counts_(spec) {}
+  void filter_gradient(const float*, const float*, float*, float*) final {}
+
+ protected:
+  cuda::Gpu& gpu_;
+  Counts counts_;
+};
+
+class PassingChannels : public Weightless {
  public:
   PassingChannels(cuda::Gpu& gpu, const ShardSpec& spec)
-      : gpu_(gpu),
-        counts_(spec),
+      : Weightless(gpu, spec),
         of_{.channels = spec.stage.channels,
             .groups = spec.stage.kind == StageKind::shuffle ? spec.stage.shuffle : 1,
             .first = spec.filters.first,
@@ -34,19 +44,15 @@ class PassingChannels : public CudaConvolution {
   void input_gradient(const float*, const float* gradient, const float*, float* input_gradient) override {
     gpu_.run(cuda::PassChannelsGradient{of_, gradient, input_gradient}, counts_.input);
   }
-  void filter_gradient(const float*, const float*, float*, float*) override {}
 
  private:
-  cuda::Gpu& gpu_;
-  Counts counts_;
   cuda::PassedChannels of_;
 };
 
-class NormalisingResponse : public CudaConvolution {
+class NormalisingResponse : public Weightless {
  public:
   NormalisingResponse(cuda::Gpu& gpu, const ShardSpec& spec)
-      : gpu_(gpu),
-        counts_(spec),
+      : Weightless(gpu, spec),
         of_{.channels = spec.stage.channels,
             .first = spec.filters.first,
             .count = spec.filters.count,
@@ -62,19 +68,15 @@ class NormalisingResponse : public CudaConvolution {
   void input_gradient(const float* input, const float* gradient, const float*, float* input_gradient) override {
     gpu_.run(cuda::NormaliseResponseGradient{of_, input, gradient, input_gradient}, counts_.input);
   }
-  void filter_gradient(const float*, const float*, float*, float*) override {}
 
  private:
-  cuda::Gpu& gpu_;
-  Counts counts_;
   cuda::NormWindow of_;
 };
 
-class NormalisingGroups : public CudaConvolution {
+class NormalisingGroups : public Weightless {
  public:
   NormalisingGroups(cuda::Gpu& gpu, const ShardSpec& spec)
-      : gpu_(gpu),
-        counts_(spec),
+      : Weightless(gpu, spec),
         of_{.channels = spec.stage.channels,
             .first = spec.filters.first,
             .count = spec.filters.count,
@@ -109,7 +111,6 @@ class NormalisingGroups : public CudaConvolution {
                                            input_gradient},
              counts_.input);
   }
-  void filter_gradient(const float*, const float*, float*, float*) override {}
 
  private:
   cuda::SetMoments moments() const { return {sums_.data(), squares_.data()}; }
@@ -123,8 +124,6 @@ class NormalisingGroups : public CudaConvolution {
     }
   }
 
-  cuda::Gpu& gpu_;
-  Counts counts_;
   cuda::NormGroups of_;
   int groups_ = 0;  ///< of all samples of a micro-batch
   int sets_ = 0;
@@ -134,11 +133,10 @@ class NormalisingGroups : public CudaConvolution {
   cuda::Memory<float> products_;
 };
 
-class Enlarging : public CudaConvolution {
+class Enlarging : public Weightless {
  public:
   Enlarging(cuda::Gpu& gpu, const ShardSpec& spec)
-      : gpu_(gpu),
-        counts_(spec),
+      : Weightless(gpu, spec),
         of_{.channels = spec.stage.channels,
             .first = spec.filters.first,
             .count = spec.filters.count,
@@ -154,11 +152,8 @@ class Enlarging : public CudaConvolution {
   void input_gradient(const float*, const float* gradient, const float*, float* input_gradient) override {
     gpu_.run(cuda::EnlargeGradient{of_, gradient, input_gradient}, counts_.input);
   }
-  void filter_gradient(const float*, const float*, float*, float*) override {}
 
  private:
-  cuda::Gpu& gpu_;
-  Counts counts_;
   cuda::Enlargement of_;
 };
 

@@ -31,7 +31,7 @@ class GroupNormLoops {
   };
   struct Group {
     FilterRange channels;  ///< all of the group
-    FilterRange filters;   ///< those of the shard
+    FilterRange filters;   ///< the shard's filters
   };
   std::vector<Group> groups() const;
   std::size_t sets() const { return norm_.by_position ? map_ : 1; }

@@ -66,7 +66,7 @@ inline bool is_view(const memory::desc& desc) {
 }
 
 /// oneDNN 3.7 copies some channels of maps to others of the same layout wrongly where its implementation is
-/// jit_direct_copy: most samples but the first keep their old values. With a factor it takes another implementation.
+/// jit_direct_copy: many elements keep their old values. With a factor oneDNN takes another implementation.
 inline Reordering make_reorder(const memory& from, const memory& to, dnnl::primitive_attr attributes) {
   const auto described = [&] {
     return dnnl::reorder::primitive_desc(from.get_engine(), from.get_desc(), to.get_engine(), to.get_desc(),

@@ -58,7 +58,7 @@ class JobMachines {
   void stop();
 
   std::deque<JobMachine>& all() { return machines_; }
-  /// Whether a machine can have a job now, or when it has ended that at hand.
+  /// Whether a machine can have a job now, or when the job at hand has ended.
   bool usable(const JobMachine& machine) const;
   /// Notes that the machine's run was lost. A slave that is lost again and again gets no job for some minutes.
   void lose(JobMachine& machine) const;

@@ -122,12 +122,12 @@ struct SearchOptions {
   double hours = 0.0;
 };
 
-/// The options of a list of jobs. Those of a training are for each of them.
+/// The options of a list of jobs. Options of a training hold for each job.
 struct JobsOptions {
   TrainOptions train;  ///< without net, data and run folder; train.out is the folder of all jobs
-  std::string file;    ///< of the jobs; if empty, that of the folder that is resumed
+  std::string file;    ///< list of the jobs; if empty, the list in the folder that is resumed
   bool resume = false;
-  int master_jobs = 1;  ///< that the master trains at the same time
+  int master_jobs = 1;  ///< jobs that the master trains at the same time
 };
 
 struct TestOptions {

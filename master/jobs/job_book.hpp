@@ -27,7 +27,7 @@ struct JobPart {
   std::string machine;
   JobOutcome outcome = JobOutcome::finished;
   long steps = 0;         ///< of the job when it left the machine, from its beginning on
-  long images = 0;        ///< that were trained here
+  long images = 0;        ///< images that the machine has trained on
   double seconds = 0.0;   ///< of the job on the machine
   double accuracy = NAN;  ///< of the test images, where it finished
   double loss = NAN;
@@ -38,7 +38,7 @@ struct JobPart {
 struct JobRow {
   std::string job;
   std::string outcome;                ///< to_word(), or "waiting" for a job that no machine has had
-  std::vector<std::string> machines;  ///< that had it, in order
+  std::vector<std::string> machines;  ///< machines that had the job, in order
   long images = 0;
   double seconds = 0.0;
   double accuracy = NAN;

@@ -17,7 +17,7 @@ struct JobsStart {
   std::string folder;
 };
 
-/// A machine that was timed, or whose speed is taken for another reason.
+/// A machine with its speed, which was timed or else guessed.
 struct TimedMachine {
   std::string name;
   double gflops = 0.0;  ///< of the net that was timed; 0 where it was not timed

@@ -73,8 +73,8 @@ class Builder {
   /// `lists` are the weights, biases, running means and running variances, each with one number for each channel.
   Value batch_norm(const std::string& name, const std::string& fields, const Value& from,
                    const std::vector<std::vector<float>>& lists);
-  /// A norm of each sample, with a factor and a term for each channel. Empty lists mean that it has none, until change() gives
-  /// it some.
+  /// A norm of each sample, with a factor and a term for each channel. With empty lists the norm has none of them until change()
+  /// adds some.
   Value norm(const std::string& name, const std::string& fields, const Value& from, std::vector<float> factors,
              std::vector<float> terms);
   /// `slopes` has one number for each channel.

@@ -14,7 +14,7 @@ std::vector<float> Importer::for_channels(const Node& node, std::size_t input, c
   if (given.whole || given.floats.empty()) refuse("its {} must hold floating-point numbers", what);
   const Extents extents(from.dims.begin(), from.dims.end());
   Extents dims = given.dims;
-  if (dims.size() == extents.size() + 1 && dims[0] == 1) dims.erase(dims.begin());  // the same for all images
+  if (dims.size() == extents.size() + 1 && dims[0] == 1) dims.erase(dims.begin());  // all images have the same numbers
   if (dims.size() > extents.size() || broadcast(dims, extents) != extents) {
     refuse("its {} has the shape {}; expected one that is broadcast to {}", what, shown(given.dims), shown(extents));
   }

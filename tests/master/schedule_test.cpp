@@ -145,8 +145,8 @@ struct Played {
   int losses = 0;
 };
 
-/// Does what the command does: whenever a job ends or a machine comes or goes, places the jobs that wait, and begins those
-/// that are first.
+/// Does what the command does: whenever a job ends or a machine comes or goes, places the jobs that wait, and begins the
+/// jobs that come first on their machines.
 Played play(std::vector<double> lengths, const std::vector<PlayedMachine>& machines) {
   struct Running {
     std::size_t job;
