@@ -2,9 +2,9 @@
 """Compares the joules that a plan predicts with those of a run, on an emulated LAN of paced machines with made-up meters.
 
 Each machine has a network namespace behind a shaped link, a paced device, and a RAPL counter of its own in a folder. A watcher
-looks at each machine every 2 ms or so: whether its program sleeps for its paced device, and whether bytes have gone over its
-link meanwhile. It adds the watts of that state to the machine's counter, which the program reads like a real one. So the joules
-of the run depend on what the machines did, and the prediction on what the simulator thinks that they do. Needs root and iproute2.
+looks at each machine every 2 ms or so: whether its program sleeps for its paced device, and whether its link is busy. It adds the
+watts of that state to the machine's counter, which the program reads like a real one. So the joules of the run depend on what the
+machines did, and the prediction on what the simulator thinks that they do. Needs root and iproute2.
 
 usage: bench/energy.py [options]      (after scripts/build)
 """
@@ -32,6 +32,7 @@ class Watcher(threading.Thread):
     def __init__(self, lan, watts):
         super().__init__(daemon=True)
         self.lan, self.watts, self.ending, self.looks = lan, watts, False, 0
+        self.bytes_per_second = lan.mbits * 125e3
         self.machines = {}
 
     def add(self, machine, folder):
@@ -43,7 +44,7 @@ class Watcher(threading.Thread):
         counter = os.open(zone / "energy_uj", os.O_CREAT | os.O_RDWR)
         os.pwrite(counter, b"00000000000005000000", 0)
         self.machines[machine["name"]] = {"machine": machine, "counter": counter, "joules": 5.0, "program": None,
-                                          "bytes": sum(self.lan.bytes_of(machine)), "time": time.monotonic()}
+                                          "bytes": self.lan.bytes_of(machine), "busy": [0.0, 0.0], "time": time.monotonic()}
         return folder
 
     def watch(self, machine, program):
@@ -57,14 +58,18 @@ class Watcher(threading.Thread):
             time.sleep(0.0015)
 
     def look(self, each):
-        now, moved = time.monotonic(), sum(self.lan.bytes_of(each["machine"]))
+        now, counted = time.monotonic(), self.lan.bytes_of(each["machine"])
+        # The system hands packets of up to 64 kB to a link at once, which then is busy for milliseconds without counting a byte.
+        for way, (before, after) in enumerate(zip(each["bytes"], counted)):
+            if after - before > self.MOVING:
+                each["busy"][way] = max(each["busy"][way], each["time"]) + (after - before) / self.bytes_per_second
         try:
             sleeps = "nanosleep" in pathlib.Path(f"/proc/{each['program'].pid}/wchan").read_text()
         except (OSError, AttributeError):  # the program has ended, or not begun
             sleeps = False
-        state = "compute" if sleeps else "transfer" if moved - each["bytes"] > self.MOVING else "idle"
+        state = "compute" if sleeps else "transfer" if max(each["busy"]) > each["time"] else "idle"
         each["joules"] += self.watts[state] * (now - each["time"])
-        each["time"], each["bytes"] = now, moved
+        each["time"], each["bytes"] = now, counted
         os.pwrite(each["counter"], f"{1e6 * each['joules']:020.0f}".encode(), 0)
 
 
@@ -139,6 +144,7 @@ def main():
     parser.add_argument("--watts", default="5:25:8", help="IDLE:COMPUTE:TRANSFER of all machines")
     parser.add_argument("--wire", default="fp32", help="number type on the wire")
     parser.add_argument("--plans", default="ring,star", help="exchanges, separated by commas: star, ring")
+    parser.add_argument("--objective", default="time", help="what the plan is chosen by: time, energy, edp")
     parser.add_argument("--steps", type=int, default=60, help="steps of a run")
     parser.add_argument("--idle", type=float, default=2.0, help="seconds that slaves wait before a run")
     options = parser.parse_args()
@@ -162,11 +168,12 @@ def main():
                 words = ["--exchange", plan]
                 _, calibration = run_once(options, lan, folder, master, slaves, 3, words)
                 file = with_watts(calibration, options.power, f"{folder}/watts.json")
-                events, learned = run_once(options, lan, folder, master, slaves, options.steps, [*words, "--power-from", file])
+                events, learned = run_once(options, lan, folder, master, slaves, options.steps,
+                                           [*words, "--power-from", file, "--objective", options.objective])
                 compare(options, plan, events)
                 (images / "learned.json").write_text(json.dumps(learned))
                 events, _ = run_once(options, lan, folder, master, slaves, options.steps,
-                                     [*words, "--power-from", images / "learned.json"])
+                                     [*words, "--power-from", images / "learned.json", "--objective", options.objective])
                 compare(options, "  learned", events)
         finally:
             lan.close()

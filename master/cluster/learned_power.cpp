@@ -26,13 +26,16 @@ std::optional<Power> power_of(const MachineEnergy& energy) {
   if (!energy.measured() || !(least > 0.0) || compute < least) return std::nullopt;
   if (energy.idle_watts <= 0.0 && wait < least) return std::nullopt;
   const double idle = energy.idle_watts > 0.0 ? energy.idle_watts : energy.wait / wait;
-  const double computing = above(energy.compute, compute, idle);
-  const double moving = above(energy.transfer, transfer, idle);
+  // A meter that changes more slowly than a transfer lasts gives a short transfer the joules of the computing around it.
+  const bool moves = transfer >= least;
+  const double computing =
+      above(energy.compute, compute, idle) + (moves ? 0.0 : above(energy.transfer, transfer, idle));
+  const double moving = moves ? above(energy.transfer, transfer, idle) : 0.0;
   if (!(computing > 0.0)) return std::nullopt;  // the meter says that computing takes no more than idling
   const double factor = 1.0 + above(energy.wait, wait, idle) / (computing + moving);
   const Power power{.idle = idle,
                     .compute = idle + factor * computing / compute,
-                    .transfer = transfer > 0.0 ? idle + factor * moving / transfer : idle};
+                    .transfer = moves ? idle + factor * moving / transfer : idle};
   return fault_in(power).empty() ? std::optional(power) : std::nullopt;
 }
 

@@ -12,7 +12,8 @@ namespace convoy {
 
 /// Returns the power of a machine from its joules and seconds of a run. The idle power is the one before the run or, where that
 /// is not known, the power while waiting. All joules above idle are those of computing and of moving data, in the proportion of
-/// the split, so that the power gives the joules of this run again. Returns nothing where the energy was not measured, where the
+/// the split, so that the power gives the joules of this run again. Where moving data took less than a twentieth of the time, its
+/// power cannot be told: it counts as the idle power, and all joules above idle are those of computing. Returns nothing where the energy was not measured, where the
 /// machine computed for less than a twentieth of the time, and where its idle power is not known and it waited for less.
 std::optional<Power> power_of(const MachineEnergy& energy);
 

@@ -60,6 +60,15 @@ TEST(LearnedPower, KeepsTheJoulesOfTheRunWhereTheMeterIsSlow) {
   EXPECT_GT(power.compute, 17);
 }
 
+/// Such a meter gives a short transfer the power of the computing around it, which a plan with long transfers must not take for its own.
+TEST(LearnedPower, GivesNoPowerToTransfersThatAreTooShortToTell) {
+  constexpr Split hardly_moving{.compute = 8, .transfer = 0.1, .wait = 1.9};
+  const MachineEnergy energy = energy_at(hardly_moving, 25, 24, 5, 5);
+  const Power power = power_of(energy).value();
+  EXPECT_NEAR(power.transfer, 5, kNear);
+  EXPECT_NEAR(power.compute * 8 + power.transfer * 0.1 + power.idle * 1.9, energy.joules(), kNear);
+}
+
 TEST(LearnedPower, IsNotMadeUp) {
   EXPECT_FALSE(power_of({.refusal = "no meter"}));
   EXPECT_FALSE(power_of({.meter = "rapl"})) << "it has told nothing yet";
