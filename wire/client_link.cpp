@@ -60,10 +60,12 @@ constexpr auto kTurn = std::chrono::seconds(2);
 /// What follows the node in the id of a connection of the bulk lane.
 constexpr std::string_view kBulkSuffix = "b";
 /// The bytes of the bulk lane that the system may hold for all peers, and the least for each. TCP would fill the buffers of
-/// cards and switches, and what waits there delays the prompt lane. A link of 1 Gbit/s whose round trip takes 2 ms holds as
+/// cards and switches, and what waits there delays the prompt lane. A link of 1 Gbit/s whose round trip takes 1 ms holds as
 /// many.
-constexpr int kBulkBuffers = 256 * 1024;
+constexpr int kBulkBuffers = 128 * 1024;
 constexpr int kLeastBulkBuffer = 16 * 1024;
+/// How often a caller that does not wait learns of broken connections: a look is a system call for each connection.
+constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
 /// The type of service of the bulk lane: throughput rather than delay. The queues of this machine's card send such packets
 /// last.
 constexpr int kBulkService = 0x08;
@@ -107,6 +109,7 @@ struct TcpClientLink::State {
   std::list<PeerSocket> peers;
   int bulk_peers = 0;  ///< peers to which this slave sends in the bulk lane
   int meetings = 0;
+  Deadline looked{};  ///< at the connections
 
   /// Connects to an IP address in its family, and to a name in the family that the link to the master has.
   void connect(zmq::socket_t& socket, const Address& to, const std::string& own_id) const {
@@ -138,6 +141,13 @@ struct TcpClientLink::State {
     ipv6 = !ipv6;
     for (zmq::socket_t* socket : {&control, &data}) socket->disconnect("tcp://" + to_text(address));
     connect_to_master();
+  }
+  /// Returns whether it is time to look at the connections.
+  bool looks(bool waits) {
+    const auto now = Clock::now();
+    if (!waits && now - looked < kBetweenLooks) return false;
+    looked = now;
+    return true;
   }
   void watch_peers() {
     for (PeerSocket& each : peers) {
@@ -264,11 +274,14 @@ std::string TcpClientLink::peer_key() const { return state_->own_keys.public_key
 std::optional<TcpClientLink::From> TcpClientLink::receive(Deadline deadline) {
   State& state = *state_;
   while (true) {
+    const bool waits = Clock::now() < deadline;
     // Messages that arrived before a connection broke are delivered before the break is reported.
     if (auto from = state.receive_from_master()) return from;
-    state.watch();
+    const bool looks = state.looks(waits);
+    if (looks) state.watch();
     if (auto from = state.receive_from_peer()) return from;
-    state.watch_peers();
+    if (looks) state.watch_peers();
+    if (!waits) return std::nullopt;
     std::array<zmq::pollitem_t, 4> items{{{state.control.handle(), 0, ZMQ_POLLIN, 0},
                                           {state.data.handle(), 0, ZMQ_POLLIN, 0},
                                           {state.from_peers.handle(), 0, ZMQ_POLLIN, 0},
@@ -285,7 +298,7 @@ std::optional<TcpClientLink::From> TcpClientLink::receive(Deadline deadline) {
 void TcpClientLink::send(Channel channel, const Envelope& envelope, Deadline deadline) {
   zmq::socket_t& socket = channel == Channel::control ? state_->control : state_->data;
   while (true) {
-    state_->watch();
+    if (state_->looks(false)) state_->watch();
     try {
       if (send_frames(socket, envelope)) return;
     } catch (const zmq::error_t& error) {
