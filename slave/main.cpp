@@ -217,7 +217,7 @@ int main(int argc, char** argv) {
   return convoy::report_errors(convoy::kReport, [&] {
     convoy::settle_library_threads(argv);
     convoy::keep_freed_memory();
-    CLI::App app{"Convoy's slave computes its share of the filters for a master."};
+    CLI::App app{"Convoy's slave computes its share of a net for a master."};
     convoy::Options options;
     convoy::define(app, options);
     std::optional<int> studied;

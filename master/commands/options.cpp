@@ -82,7 +82,7 @@ void define(CLI::App& command, ClusterOptions& options) {
       ->check(whole_number(0, 256))
       ->capture_default_str();
   define_listening(command, options);
-  command.add_flag("--master-share", options.share, "let this machine compute a share of the filters too");
+  command.add_flag("--master-share", options.share, "let this machine compute a share of the stages, too");
   define_memory_option(
       command, options.memory,
       "largest memory for this machine's share, for example 2GiB (default: 3/4 of the memory available)");
