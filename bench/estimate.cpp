@@ -118,10 +118,9 @@ void run_estimate(const EstimateOptions& options) {
 void add_sources(CLI::App& command, TimeSources& sources) {
   auto* gradient =
       command
-          .add_option(
-              "--t-grad", sources.gradient,
-              "seconds in which a worker computes the gradient of a batch; several numbers, separated by commas, "
-              "are those of unequal workers, and with fewer numbers than workers they repeat")
+          .add_option("--t-grad", sources.gradient,
+                      "seconds in which a worker computes the gradient of a batch; several numbers, separated by "
+                      "commas, describe unequal workers; if there are fewer numbers than workers, they repeat")
           ->delimiter(',')
           ->check(number(1e-9, 1e9));
   auto* transfer =
@@ -210,18 +209,18 @@ void add_estimate(CLI::App& app) {
       ->capture_default_str();
   command
       .add_option("--skip", options->terms.skipped,
-                  "batches at the beginning of the training whose seconds do not count")
+                  "number of batches at the beginning of the training whose time does not count")
       ->check(whole_number(0, 1'000'000'000))
       ->capture_default_str();
   command
       .add_option("--backup", options->terms.backup,
-                  "for sync-join in the simulation: workers whose gradients of an iteration are dropped because others "
-                  "came first")
+                  "for sync-join in the simulation: number of workers, the last ones of each iteration, whose "
+                  "gradients are dropped")
       ->check(whole_number(0, kMostWorkers - 1))
       ->capture_default_str();
   command
       .add_option("--sync-every", options->terms.local_steps,
-                  "for sync-join: batches that a worker trains on by itself between two exchanges")
+                  "for sync-join: number of batches on which a worker trains by itself between two exchanges")
       ->check(whole_number(1, 1000))
       ->capture_default_str();
   command.add_flag("--semaphore", options->terms.semaphore,
@@ -235,9 +234,9 @@ void add_estimate(CLI::App& app) {
       ->check(number(0.0, 1e9))
       ->capture_default_str();
   command
-      .add_option(
-          "--queue", options->terms.queue,
-          "with --master: KiB that wait in the queues of a card while it sends, before what is sent to another machine")
+      .add_option("--queue", options->terms.queue,
+                  "with --master: KiB to one machine that wait in the queues of a network card ahead of data to "
+                  "another machine")
       ->needs("--master")
       ->check(number(0.0, 1e9))
       ->capture_default_str();

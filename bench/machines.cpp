@@ -12,21 +12,20 @@
 namespace convoy {
 
 void add_options(CLI::App& command, Machines& machines) {
-  auto* gflops =
-      command
-          .add_option(
-              "--gflops", machines.gflops,
-              "speeds of the slaves in GFLOP/s, separated by commas; with fewer numbers than slaves they repeat")
-          ->delimiter(',')
-          ->check(positive_number())
-          ->capture_default_str();
+  auto* gflops = command
+                     .add_option("--gflops", machines.gflops,
+                                 "speeds of the slaves in GFLOP/s, separated by commas; if there are fewer numbers "
+                                 "than slaves, they repeat")
+                     ->delimiter(',')
+                     ->check(positive_number())
+                     ->capture_default_str();
   command.add_option("--master-gflops", machines.master_gflops, "speed of the master in GFLOP/s")
       ->check(positive_number())
       ->capture_default_str();
   auto* watts = command
                     .add_option("--watts", machines.watts,
-                                "power of the slaves in W, IDLE:COMPUTE:TRANSFER such as 5:25:8, separated by commas; "
-                                "with fewer than slaves they repeat")
+                                "power of the slaves in W, IDLE:COMPUTE:TRANSFER, such as 5:25:8, separated by commas; "
+                                "if there are fewer values than slaves, they repeat")
                     ->delimiter(',')
                     ->check(readable([](const std::string& text) { power_from(text); }));
   auto* master_watts = command
@@ -36,7 +35,7 @@ void add_options(CLI::App& command, Machines& machines) {
   command
       .add_option_function<std::string>(
           "--objective", [&machines](const std::string& word) { machines.objective = objective_from(word); },
-          "what the planner makes small: time (of a step), energy (of a step), or edp (energy x time)")
+          "what the planner minimises: time (of a step), energy (of a step), or edp (energy x time)")
       ->check(one_of({"time", "energy", "edp"}))
       ->default_str("time");
   command.add_option("--switch-watts", machines.terms.switch_watts, "declared power of network gear in W")
@@ -46,15 +45,15 @@ void add_options(CLI::App& command, Machines& machines) {
                   "power in W to assume for each machine whose power is not known")
       ->check(number(0.0, 1e5));
   command.add_flag("--idle-off", machines.terms.idle_off,
-                   "count slaves to which a plan gives no work as switched off; without this option they take their "
-                   "idle power");
+                   "count slaves to which a plan gives no work as switched off; without this option they count with "
+                   "their idle power");
   command.add_option("--latency", machines.latency, "latency of a message in ms")
       ->check(number(0.0, 1e12))
       ->capture_default_str();
   command
       .add_option("--from-run", machines.from_run,
-                  "folder of a run: the members that it timed replace the given speeds and links; with fewer members "
-                  "than slaves they repeat")
+                  "folder of a run: the members that it timed replace the given speeds and links; if there are fewer "
+                  "members than slaves, they repeat")
       ->excludes(gflops)
       ->excludes(watts)
       ->excludes(master_watts);

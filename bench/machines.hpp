@@ -13,24 +13,25 @@ namespace convoy {
 
 /// The options that describe machines.
 struct Machines {
-  std::vector<double> gflops{240.0};  ///< of the slaves, taken in turns
+  std::vector<double> gflops{240.0};  ///< speeds of the slaves; repeated if there are more slaves
   double master_gflops = 240.0;
   double latency = 0.2;            ///< ms
-  std::vector<std::string> watts;  ///< power of the slaves, such as 5:25:8, taken in turns; may be empty
+  std::vector<std::string> watts;  ///< power of the slaves, such as 5:25:8; repeated like gflops; may be empty
   std::string master_watts;        ///< power of the master; may be empty
   Objective objective = Objective::time;
   EnergyTerms terms;
-  /// Folder of a run, whose timed members and links replace the given ones; they are taken in turns.
+  /// Folder of a run whose timed members and links replace the given speeds and links; they are repeated if there are
+  /// more slaves than members. May be empty.
   std::string from_run;
 };
 
 void add_options(CLI::App& command, Machines& machines);
 
-/// Returns the calibration of `slaves` of the machines, behind links of `mbits` Mbit/s each way. Throws Error where the
-/// run is of another net or batch.
+/// Returns the calibration of a cluster of `slaves` of the machines, on links of `mbits` Mbit/s each way. Throws Error
+/// if the run had another net or batch.
 Calibration calibration_of(const Machines& machines, const Cut& parts, int batch, int slaves, double mbits);
 
-/// Returns the joules for each image of a step, in digits; an empty text where the power of a machine is not known.
+/// Returns the joules of a step for each image, as text; an empty text if the power of a machine is not known.
 std::string joules_per_image(const StepEnergy& energy, int batch);
 /// Returns the names of the machines whose power is not known, such as "slave1 slave2".
 std::string unknown_power(const StepEnergy& energy);

@@ -18,7 +18,7 @@ struct Streams {
 /// A process of a program in this program's folder. The destructor ends it.
 class Program {
  public:
-  /// Starts the program. Throws Error with the way to mend it where it cannot be started.
+  /// Starts the program. If it cannot be started, throws Error, which says how to fix this.
   Program(const std::string& name, const std::vector<std::string>& arguments, const Streams& streams = {});
   ~Program();
   Program(const Program&) = delete;

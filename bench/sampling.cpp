@@ -93,7 +93,7 @@ void add_sampling(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "sampling",
       "time of a training step while a thread reads an energy meter, relative to a step without; the two are measured "
-      "in turns, in alternating order; the median of the rounds' ratios has its interval and quartiles beside it");
+      "in turns, in alternating order; it prints the median of the rounds' ratios with its interval and quartiles");
   command.add_option("--net", options->net, "net file")->capture_default_str();
   add_set_option(command, options->set);
   command.add_option("--device", options->device, "device")->capture_default_str();

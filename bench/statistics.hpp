@@ -15,6 +15,7 @@ struct Quartiles {
   double high = 0.0;
 };
 
+/// Returns the quartiles of the values, which need not be sorted; zeros if there are none.
 inline Quartiles quartiles(std::vector<double> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
@@ -24,8 +25,9 @@ inline Quartiles quartiles(std::vector<double> values) {
   return {at(0.25), at(0.5), at(0.75)};
 }
 
-/// Returns the interval of 95 % of the median of what the values were drawn from, by the ranks of the values (the normal
-/// approximation of the sign test); with fewer than six values, the smallest and the largest.
+/// Returns a 95 % confidence interval of the median of the distribution from which the values were drawn, by the ranks
+/// of the values (the normal approximation of the sign test). With fewer than six values it is the smallest and the
+/// largest.
 inline std::pair<double, double> median_interval(std::vector<double> values) {
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());

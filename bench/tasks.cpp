@@ -273,19 +273,18 @@ void add_tasks(CLI::App& app) {
   auto options = std::make_shared<TasksOptions>();
   CLI::App& command = *app.add_subcommand("tasks",
                                           "time of training and testing several nets at the same time, in threads and "
-                                          "in processes, beside one after another "
-                                          "(random images)");
+                                          "in processes, compared with one after another (random images)");
   command.add_option("--nets", options->nets, "net files; by default three multilayer perceptrons for MNIST")
       ->delimiter(',');
   command.add_option("--device", options->device, "device")->capture_default_str();
-  command.add_option("--threads", options->threads, "threads of a second round of one after another")
+  command.add_option("--threads", options->threads, "number of threads with which the nets also run one after another")
       ->check(whole_number(1, 1024))
       ->capture_default_str();
   command.add_option("--batch", options->batch, "images")->check(whole_number(1, 65536))->capture_default_str();
   command.add_option("--steps", options->steps, "training steps of each net; by default an epoch of MNIST")
       ->check(whole_number(1, 1000000))
       ->capture_default_str();
-  command.add_option("--tests", options->tests, "batches that each net is tested on; by default those of MNIST")
+  command.add_option("--tests", options->tests, "batches on which each net is tested; by default those of MNIST")
       ->check(whole_number(1, 1000000))
       ->capture_default_str();
   command.add_option("--rounds", options->rounds, "rounds of all ways in turns")

@@ -1,4 +1,5 @@
-// Images as a data set has them and as they travel: a byte for each pixel, and what normalises the pixels.
+// Images in the form in which data sets hold them and in which they travel: a byte for each pixel, with the mean and
+// deviation by which pixels are normalised.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace convoy {
 
-/// (sample, channel, row, column).
+/// A byte for each (sample, channel, row, column).
 using Pixels = BasicTensor<std::uint8_t>;
 
 /// Normalises the pixels of a channel: (pixel / 255 - mean) / deviation.
@@ -20,7 +21,8 @@ struct ChannelScale {
   bool operator==(const ChannelScale&) const = default;
 };
 
-/// Throws Error naming the first channel whose deviation is not above 0, or in which a pixel would become infinite or NaN.
+/// Throws Error naming the first channel whose deviation is not above 0, or in which a pixel would become infinite or
+/// NaN.
 void validate(const std::vector<ChannelScale>& scales);
 
 /// The images of a batch. A net computes on their normalised pixels.
@@ -30,19 +32,20 @@ struct Images {
   const Shape& shape() const { return pixels.shape(); }
 };
 
-/// Returns images of noise, uniform from -1 to 1 when they are normalised, for measurements. Stream and seed are those of a
-/// Random.
+/// Returns images of noise for measurements; their normalised values are uniform from -1 to 1. `seed` and `stream` are
+/// those of a Random.
 Images noise_images(const Shape& shape, std::uint64_t seed, std::uint64_t stream);
 
 /// Turns pixels into the floats that a net reads. Division and subtraction are in double, and the quotient is rounded to
 /// float, so every machine computes the same bits.
 class Normaliser {
  public:
-  /// Takes the scales of all channels from now on.
+  /// From now on, normalises with these scales, one for each channel.
   void use(const std::vector<ChannelScale>& scales);
-  /// Normalises some samples of `from`, of which each channel has a scale, to the same samples of `to`.
+  /// Normalises some samples of `from` to the same samples of `to`. `from` has as many channels as there are scales.
   void normalise(const Pixels& from, SampleRange samples, Tensor& to) const;
-  /// Normalises pixels of samples that have these channels, with `map` pixels in each; `to` has as many elements.
+  /// Normalises the pixels of samples that consist of these channels, each with `map` pixels; `to` has as many elements
+  /// as `pixels`.
   template <class T>
   void normalise(std::span<const std::uint8_t> pixels, FilterRange channels, std::size_t map, T* to) const {
     for (std::size_t at = 0; at < pixels.size();) {

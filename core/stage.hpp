@@ -1,6 +1,6 @@
 // A stage is one convolution and the per-channel layers after it: the largest part of a net that can be computed for
-// some of the filters without knowing the others. Stages are what Convoy distributes; a shard is a contiguous filter
-// range of one stage. The stages of a trunk are listed so that each stage reads only earlier ones.
+// some of the filters without the others. Convoy distributes stages over machines; a shard is a contiguous range of the
+// filters of one stage. A trunk lists its stages so that each stage reads only earlier ones.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ struct Padding {
   bool operator==(const Padding&) const = default;
 };
 
-/// A convolution in the deep-learning sense, which is a cross-correlation. Weights are (filter, channel, row, column).
-/// With `groups` > 1, filters and channels are divided into equal consecutive groups; the filters of a group read only
-/// the channels of the same group, and their weights have only those channels (Krizhevsky et al., NIPS 2012). With as
-/// many groups as channels the convolution is depthwise. With a dilation d, neighbouring weights read elements that are d
-/// rows or columns apart (Yu and Koltun, ICLR 2016).
+/// A convolution in the deep-learning sense, which is a cross-correlation. Weights are (filter, channel, row,
+/// column). With `groups` > 1, filters and channels are divided into equal consecutive groups; the filters of a group
+/// read only the channels of the same group, and their weights have only those channels (Krizhevsky et al., NIPS
+/// 2012). With as many groups as channels the convolution is depthwise. With a dilation d, neighbouring weights read
+/// elements that are d rows or columns apart (Yu and Koltun, ICLR 2016).
 struct Convolution {
   int filters = 0;
   int kernel_h = 1;
@@ -61,7 +61,7 @@ struct Activation {
     elu,           ///< x, or alpha (e^x - 1) for negative x (Clevert et al., ICLR 2016)
     selu,          ///< an ELU times a constant (Klambauer et al., NIPS 2017)
     softplus,      ///< log(1 + e^x)
-    silu,          ///< x sigmoid(x) (Elfwing et al., Neural Networks 107, 2018)
+    silu,          ///< x times sigmoid(x) (Elfwing et al., Neural Networks 107, 2018)
     hard_swish,    ///< x times x / 6 + 1/2, which is held between 0 and 1 (Howard et al., ICCV 2019)
     gelu           ///< x times the probability that a standard normal number is below x (Hendrycks and Gimpel, 2016)
   } kind = Kind::relu;
@@ -77,8 +77,9 @@ inline constexpr Activation Activation::relu{Kind::relu};
 inline constexpr Activation Activation::sigmoid{Kind::sigmoid};
 inline constexpr Activation Activation::tanh{Kind::tanh};
 
-/// Returns whether the derivative of an activation follows from its output. The others rise and fall, so that their
-/// derivative needs their input: a device keeps it, and neither joins them with the layer before nor computes in place.
+/// Returns whether the derivative of an activation follows from its output. Other activations rise and fall, so their
+/// derivative needs their input. A device keeps this input, does not merge such an activation into the layer before,
+/// and does not compute it in place.
 constexpr bool derivative_from_output(Activation::Kind kind) {
   using Kind = Activation::Kind;
   return kind != Kind::silu && kind != Kind::hard_swish && kind != Kind::gelu;
@@ -88,7 +89,7 @@ constexpr bool derivative_from_output(Activation::Kind kind) {
 enum class PoolKind : std::uint8_t {
   max,                   ///< padding never wins
   average,               ///< divides by the number of elements inside the map, padding excluded
-  average_with_padding,  ///< divides by the number of elements of the window, of which those in the padding are zeros
+  average_with_padding,  ///< divides by the size of the window; elements in the padding count as zeros
 };
 
 /// Reduces each window of a map to one element.
@@ -112,9 +113,10 @@ struct Dropout {
 };
 
 /// Normalises each channel: weight * (x - mean) / sqrt(variance + epsilon) + bias (Ioffe and Szegedy, ICML 2015). In
-/// training, mean and variance are of all samples, rows and columns of the batch; outside training, the running
-/// averages r = (1 - momentum) r + momentum * batch value replace them, and the running variance averages the unbiased
-/// variance, as in PyTorch. A frozen batch norm uses its running averages in training, too, and nothing changes them.
+/// training, mean and variance are those of all samples, rows and columns of the batch. Outside training, running
+/// averages replace them: r = (1 - momentum) r + momentum * batch value. The running variance averages the unbiased
+/// variance, as in PyTorch. A frozen batch norm uses its running averages in training as well, and does not change
+/// them.
 struct BatchNorm {
   std::string name;  ///< the layer's name in its net, which prefixes its parameters' names
   float epsilon = 1e-5F;
@@ -144,17 +146,16 @@ using Sources = std::vector<Source>;
 
 /// Adds other maps element by element.
 struct Add {
-  /// As many channels as the stage has filters; maps of the shape that the stage's own maps have at this layer.
+  /// As many channels as the stage has filters. The maps have the shape of the stage's own maps at this layer.
   Sources from;
   bool operator==(const Add&) const = default;
 };
 
 /// Multiplies by other maps element by element, or each map by one number, as gates do (Hu et al., CVPR 2018).
 struct Multiply {
-  /// As many channels as the stage has filters; maps of the shape that the stage's own maps have at this layer, or of
-  /// 1x1.
+  /// As many channels as the stage has filters. The maps have the shape of the stage's own maps at this layer, or 1x1.
   Sources from;
-  bool by_points = false;  ///< the maps in `from` are of 1x1, and each multiplies a whole map
+  bool by_points = false;  ///< the maps in `from` are 1x1, and each multiplies a whole map
   bool operator==(const Multiply&) const = default;
 };
 
@@ -165,7 +166,7 @@ using ChannelLayer = std::variant<Activation, Pooling, Dropout, BatchNorm, Add, 
 const Sources* sources_of(const ChannelLayer& layer);
 
 /// y = x / (k + alpha / size * sum of x^2 over the `size` channels around it)^beta (Krizhevsky et al., NIPS 2012, in
-/// the form of ONNX). Where `size` is even, the window reaches one channel further forward than back.
+/// the form of ONNX). If `size` is even, the window reaches one channel further forward than back.
 struct ResponseNorm {
   int size = 5;
   float alpha = 1e-4F;
@@ -175,9 +176,9 @@ struct ResponseNorm {
 };
 
 /// Normalises the channels of each of `groups` groups of consecutive channels together: (x - mean) / sqrt(variance +
-/// epsilon), with the mean and the variance of one sample (Wu and He, Group Normalization, ECCV 2018). With as many groups
-/// as channels it is an instance norm. With `by_position` each row and column has a mean and a variance of its own, of the
-/// channels there alone (the layer norm of Liu et al., CVPR 2022).
+/// epsilon), with the mean and the variance of one sample (Wu and He, Group Normalization, ECCV 2018). With as many
+/// groups as channels it is an instance norm. With `by_position` each pixel has a mean and a variance of its own,
+/// over its channels only (the layer norm of Liu et al., CVPR 2022).
 struct GroupNorm {
   int groups = 1;
   float epsilon = 1e-5F;
@@ -185,8 +186,8 @@ struct GroupNorm {
   bool operator==(const GroupNorm&) const = default;
 };
 
-/// Makes maps larger by whole factors. Nearest: each element becomes rows x columns equal elements. Bilinear: between the
-/// elements' centres values rise and fall linearly, and outside of the outermost centres they stay the same (PyTorch's
+/// Makes maps larger by whole factors. Nearest: each element becomes rows x columns equal elements. Bilinear: between
+/// the elements' centres values change linearly, and beyond the outermost centres they are constant (PyTorch's
 /// interpolate with align_corners=False).
 struct Upsampling {
   int rows = 1;     ///< factor of the height
@@ -195,11 +196,12 @@ struct Upsampling {
   bool operator==(const Upsampling&) const = default;
 };
 
-/// The two elements of a row or column of `extent` elements between which element `at` of an upsampled one lies.
+/// The two elements of a row or column of `extent` elements between which element `at` of the upsampled row or column
+/// lies.
 struct Between {
   int first;
   int second;
-  double weight;  ///< of the second; that of the first is 1 - weight
+  double weight;  ///< weight of the second element; the first has 1 - weight
 };
 Between bilinear_at(int at, int factor, int extent);
 
@@ -226,8 +228,8 @@ struct Stage {
   StageKind kind = StageKind::convolution;
   ResponseNorm norm;  ///< used where `kind` is response_norm
   Sources from;       ///< empty: all maps of the previous stage, or of the images for the first stage
-  /// Used where `kind` is shuffle: the number of groups, each of consecutive channels. The maps are the first channel of
-  /// each group, then the second of each, and so on (Zhang et al., CVPR 2018).
+  /// Used where `kind` is shuffle: the number of groups, each of consecutive channels. The maps are the first channel
+  /// of each group, then the second of each, and so on (Zhang et al., CVPR 2018).
   int shuffle = 1;
   GroupNorm group_norm;   ///< used where `kind` is group_norm
   Upsampling upsampling;  ///< used where `kind` is upsample
@@ -258,7 +260,7 @@ FilterRange hull(FilterRange a, FilterRange b);
 SampleRange hull(SampleRange a, SampleRange b);
 Box hull(const Box& a, const Box& b);
 
-/// Returns the output extent of a window that slides over `extent` elements, or 0 when the window does not fit.
+/// Returns the output extent of a window that slides over `extent` elements, or 0 if the window does not fit.
 int window_output(int extent, int kernel, int stride, int pad_before, int pad_after);
 
 /// Returns the shape of the stage's input: (batch, channels, height, width).
@@ -269,8 +271,8 @@ Shape conv_shape(const Stage& stage, int batch, int filters);
 Shape pooled_shape(const Pooling& pool, const Shape& in);
 /// Returns the shape of the stage's output for `filters` of its filters.
 Shape output_shape(const Stage& stage, int batch, int filters);
-/// Returns, for each Add and Multiply layer of the stage, the shape of the maps that it takes in for `filters` of the
-/// stage's filters.
+/// Returns, for each Add and Multiply layer of the stage, the shape of the other maps that the layer takes in for
+/// `filters` of the stage's filters.
 std::vector<Shape> added_shapes(const Stage& stage, int batch, int filters);
 /// Returns the shape of the weights of `filters` filters: (filters, channels / groups, kernel_h, kernel_w).
 Shape weight_shape(const Stage& stage, int filters);
@@ -278,11 +280,11 @@ Shape weight_shape(const Stage& stage, int filters);
 /// windows. Call it wherever a stage enters the program (net files, messages).
 void validate(const Stage& stage);
 
-/// Returns the smallest range of input channels with all that filters `filters` of the stage read.
+/// Returns the smallest range that contains all input channels that filters `filters` of the stage read.
 FilterRange channels_for(const Stage& stage, FilterRange filters);
 
-/// Returns the input channels that filters `filters` of the stage read, as ranges in ascending order with others between
-/// them.
+/// Returns the input channels that filters `filters` of the stage read, as ranges in ascending order. Between two
+/// ranges lie channels that are not read.
 std::vector<FilterRange> channel_runs_for(const Stage& stage, FilterRange filters);
 /// Returns the input channel that passes as filter `filter` of a stage whose kind is shuffle.
 int shuffled_from(const Stage& stage, int filter);
@@ -308,28 +310,29 @@ std::vector<int> outputs_of(const std::vector<Stage>& trunk);
 Shape maps_shape(const std::vector<Stage>& trunk, int stage, int batch, int channels);
 /// Returns whether each stage reads all maps of the previous stage and nothing else.
 bool is_chain(const std::vector<Stage>& trunk);
-/// Returns the first channel that nothing reads of a stage of which others are read: it would have no gradient.
+/// Returns the first channel that nothing reads in a stage of which other channels are read. It would have no gradient.
 std::optional<Source> left_out(const std::vector<Stage>& trunk);
-/// Throws Error naming the stage unless the first stage reads the images, every stage is valid and reads maps of earlier
-/// stages that have the shape of its input, and nothing is left_out().
+/// Throws Error naming the stage unless the first stage reads the images, every stage is valid and reads only maps of
+/// earlier stages that have the shape of its input, and left_out() finds no channel.
 void validate(const std::vector<Stage>& trunk);
 
-/// Returns whether the stage has a batch norm, frozen or not. Such a stage has its maps only after the whole batch has
-/// passed the convolution, and its gradients only after the whole gradient with respect to its maps is known.
+/// Returns whether the stage has a batch norm, frozen or not. The maps of such a stage are known only after the whole
+/// batch has passed the convolution, and its gradients only after the whole gradient with respect to its maps is known.
 bool has_batch_norm(const Stage& stage);
 /// Returns the number of the stage's batch norms that normalise over the batch in training: those that are not frozen.
 int batch_norms(const Stage& stage);
 
-/// Returns the floating-point operations of one pass of the convolution over a batch. A multiply-add counts as two and
-/// padding counts as work, as is usual. Forward, input gradient and filter gradient take the same number.
+/// Returns the floating-point operations of one pass of the convolution over a batch. As usual, a multiply-add counts
+/// as two, and padding counts as work. The forward pass, the input gradient and the filter gradient take this number
+/// each.
 double conv_flops(const Stage& stage, int batch, int filters);
 
 /// Parameters of a forward pass besides its input.
 struct Pass {
   bool training = false;   ///< dropout is active and a backward pass follows
   std::uint64_t seed = 0;  ///< seed of this step, for dropout
-  bool squares = false;    ///< the sum of the gradients' squares is read before the update
-  long step = 0;           ///< number of the step in the run, counted from 1; 0 outside training. It never travels
+  bool squares = false;    ///< somebody reads the sum of the gradients' squares before the update
+  long step = 0;  ///< number of the step in the run, counted from 1; 0 outside training. It is not sent to slaves
 };
 
 }  // namespace convoy

@@ -1,4 +1,4 @@
-// Reads a meter in a thread of its own.
+// Reads a meter in a separate thread.
 #pragma once
 
 #include <condition_variable>
@@ -11,26 +11,27 @@
 
 namespace convoy::energy {
 
-/// Reads a meter once into a record. What the meter throws becomes an entry of the record.
+/// Reads a meter once into a record. An exception of the meter becomes an entry of the record.
 void sample(Meter& meter, Record& record);
 
-/// Returns the seconds after which a meter is read again: half of its refresh interval, as observed or else as documented,
-/// between 5 ms and 1 s; more where reading would take over 1/200 of a core. `cost` is the processor time of a reading in s.
+/// Returns the seconds after which a meter is read again: half of its refresh interval, as observed or else as
+/// documented, but at least 5 ms and at most 1 s. The time is longer if reading would otherwise take over 1/200 of a
+/// core. `cost` is the processor time of one reading in s.
 double sampling_interval(const Record& record, double cost);
 
 /// Reads a meter from construction to destruction.
 class Sampler {
  public:
-  /// The row has a usable meter, and the machine that the meter reads outlives the sampler.
+  /// The meter of the row must be usable, and the machine that the meter reads must outlive the sampler.
   explicit Sampler(MeterRow row);
   ~Sampler();
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
   const MeterInfo& info() const { return info_; }
-  /// Calls `look` with the record, which nothing changes meanwhile.
+  /// Calls `look` with the record, which no other thread changes meanwhile.
   void look(const std::function<void(Record&)>& look);
-  /// Returns the processor time that reading has taken up to now, in s, that of commands included.
+  /// Returns the processor time that reading has taken so far, including the time of commands that it ran, in s.
   double cost();
 
  private:
@@ -40,7 +41,7 @@ class Sampler {
   std::unique_ptr<Meter> meter_;
   std::mutex mutex_;
   std::condition_variable ends_;
-  Record record_;  ///< guarded by mutex_, as are the following
+  Record record_;  ///< guarded by mutex_, as are cost_ and ending_
   double cost_ = 0;
   bool ending_ = false;
   std::thread thread_;

@@ -1,4 +1,4 @@
-// Maps, gradients and images of a node on the host: what it sends, receives, joins or adds up.
+// The maps, gradients and images that a node keeps on the host, because it sends, receives, joins or adds them up.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ namespace convoy {
 
 class HostMaps {
  public:
-  /// Allocates the parts of maps and gradients that the node receives, computes or adds up. `thesis` is null in exchanges other
-  /// than the thesis'. Both must outlive the maps.
+  /// Allocates the parts of maps and gradients that the node receives, computes or adds up. `thesis` is null in all
+  /// exchanges but that of the thesis. `plan` and `thesis` must outlive this object.
   HostMaps(const NodePlan& plan, ThesisNode* thesis);
 
   /// The slab of a stage's maps; null where the node needs none.
   Slab* maps(int stage) { return maps_.contains(stage) ? &maps_.at(stage) : nullptr; }
   const Slab* maps(int stage) const { return maps_.contains(stage) ? &maps_.at(stage) : nullptr; }
-  /// The slab of the gradient with respect to a stage's maps, and that of the node's addend of it.
+  /// The slab of the whole gradient with respect to a stage's maps, and the slab of the node's own part of that sum.
   Slab& gradient(int stage) { return gradients_.at(stage); }
   Slab& part(int stage) { return parts_.at(stage); }
   /// The reading stage that overwrites part(stage); other readers add to it.
   int first_reader(int stage) const { return first_part_.at(stage); }
-  /// The slab that the shards of a stage write in the forward pass, and that of the gradient with respect to it.
+  /// The slab that the shards of a stage write in the forward pass, and the slab of the gradient with respect to it.
   Slab& made(int stage) { return thesis_ != nullptr ? thesis_->convolved(stage) : maps_.at(stage); }
   Slab& gradient_by_made(int stage);
-  /// The slab of which a send of maps or gradients carries values.
+  /// The slab from which a send of maps or gradients takes its values.
   Slab& of(const Task& sent);
 
   /// Takes the pixels of a whole batch.
@@ -42,7 +42,7 @@ class HostMaps {
   /// Sets the mean and deviation of each channel with which images are normalised.
   void use(const std::vector<ChannelScale>& scales) { normaliser_.use(scales); }
   const Normaliser& normaliser() const { return normaliser_; }
-  /// The pixels of the images that the node has; null where it needs none.
+  /// The pixels of the node's images; null if the node needs none.
   const PixelSlab* pixels() const { return pixels_.box.channels.count > 0 ? &pixels_ : nullptr; }
 
   /// The box of a stage's maps, or of the images for Source::kImages; null where the node needs none.
@@ -50,11 +50,11 @@ class HostMaps {
   /// Copies channels of a sample of a stage's maps, or of the normalised images, to `to`; `sample` counts as in slabs.
   void copy(int stage, int sample, FilterRange channels, float* to) const;
 
-  // Values first .. first + count - 1 of a send, in NCHW order.
-  /// Encodes values of maps or gradients. `seed` is that of the random rounding.
+  // The following functions work on values first .. first + count - 1 of a send, in NCHW order.
+  /// Encodes values of maps or gradients. `seed` seeds the random rounding.
   void encode_values(const Task& sent, std::size_t first, std::size_t count, std::uint64_t seed, std::byte* to);
   void encode_pixels(const Task& sent, std::size_t first, std::size_t count, std::byte* to);
-  /// Puts values that have arrived, in kept_type(), in their place.
+  /// Puts values that have arrived, encoded in kept_type(), in their place.
   void place(const Task& sent, std::size_t first, const Bytes& bytes);
   void place_pixels(const Task& sent, std::size_t first, const Bytes& bytes);
 

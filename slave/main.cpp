@@ -102,8 +102,8 @@ void define(CLI::App& app, Options& options) {
       "device that computes, or several separated by commas, each a slave of its own; see --list-devices");
   app.add_option(
       "--cache", options.cache,
-      "folder in which loaded weights are kept, so that they need not travel again after a restart; none keeps them in "
-      "memory only, and how long the stages of nets take, too (default: ~/.cache/convoy/states)");
+      "folder that keeps the weights with which a run began, so that they need not travel again after a restart; with "
+      "none, the slave keeps neither weights nor times of stages on disk (default: ~/.cache/convoy/states)");
   define_memory_option(app, options.memory,
                        "largest memory that shards may take, for example 2GiB (default: 3/4 of the memory available)");
   app.add_option("--name", options.slave.name, "name of this slave, at most 64 bytes (default: HOST-PID)");
@@ -114,11 +114,11 @@ void define(CLI::App& app, Options& options) {
   app.add_flag("--once", options.slave.once, "end after one run instead of waiting for the next");
   app.add_flag("--list-devices", options.list, "list and time the devices of this machine, and end");
   app.add_flag("--list-meters", options.list_meters,
-               "list the meters of energy of this machine, with the reasons why some cannot be used, and end");
-  app.add_option(
-      "--meter", options.meter,
-      "meter that tells the energy of this machine: a name of --list-meters, shelly:ADDRESS, tasmota:ADDRESS, "
-      "csv:FILE, or none (default: the best for the whole machine, else for the device)");
+               "list the energy meters of this machine, with the reasons why some cannot be used, and end");
+  app.add_option("--meter", options.meter,
+                 "meter that measures the energy of this machine: a name that --list-meters prints, shelly:ADDRESS, "
+                 "tasmota:ADDRESS, "
+                 "csv:FILE, or none (default: the best for the whole machine, else for the device)");
 }
 
 wire::JoinKey join_key_of(const Options& options) {
@@ -217,7 +217,7 @@ int main(int argc, char** argv) {
   return convoy::report_errors(convoy::kReport, [&] {
     convoy::settle_library_threads(argv);
     convoy::keep_freed_memory();
-    CLI::App app{"Convoy's slave computes its share of the filters for a master."};
+    CLI::App app{"Convoy's slave computes its share of a net for a master."};
     convoy::Options options;
     convoy::define(app, options);
     std::optional<int> studied;

@@ -13,36 +13,37 @@ void define_study_options(CLI::App& command, StudyOptions& options, std::string&
       ->delimiter(',')
       ->check(whole_number(1, 65536))
       ->capture_default_str();
-  command.add_option("--meter", options.meter,
-                     "meter that tells the energy: a name of --list-meters, shelly:ADDRESS, tasmota:ADDRESS, csv:FILE, "
-                     "or none (default: the best for the whole machine, else for the device)");
+  command.add_option(
+      "--meter", options.meter,
+      "meter that measures the energy: a name that --list-meters prints, shelly:ADDRESS, tasmota:ADDRESS, csv:FILE, "
+      "or none (default: the best for the whole machine, else for the device)");
   command.add_option("--out", options.out, "folder for the CSV files, the manifest and the plot")
       ->capture_default_str();
   Rules& rules = options.rules;
   command
       .add_option_function<double>(
           "--interval", [&rules](double percent) { rules.interval = percent / 100; },
-          "half-width of the 95 % interval of J/image at which trials end, in percent of the mean")
+          "trials end when the half-width of the 95 % interval of J/image is at most this percentage of the mean")
       ->check(number(0.1, 100))
       ->default_str("5");
-  command.add_option("--trials", rules.most_trials, "most trials of a setting")
+  command.add_option("--trials", rules.most_trials, "highest number of trials of a setting")
       ->check(whole_number(rules.least_trials, 1000))
       ->capture_default_str();
   command
       .add_option("--trial-seconds", rules.trial_seconds,
-                  "least length of a trial in s; it also has 100 new values of the meter")
+                  "shortest length of a trial in s; a trial also lasts until the meter has shown 100 new values")
       ->check(number(1, 3600))
       ->capture_default_str();
-  command.add_option("--warm-up", rules.warm_up, "s of work before the first trial of a setting")
+  command.add_option("--warm-up", rules.warm_up, "seconds of work before the first trial of a setting")
       ->check(number(0, 3600))
       ->capture_default_str();
-  command.add_option("--limit", rules.most_seconds, "s after which no further trial of a setting begins")
+  command.add_option("--limit", rules.most_seconds, "seconds after which no further trial of a setting begins")
       ->check(number(1, 1e6))
       ->capture_default_str();
   command
       .add_option_function<double>(
           "--assume-watts", [&rules](double watts) { rules.assumed_watts = watts; },
-          "power to assume where none can be measured; every output names such joules as assumed")
+          "power in W to assume where it cannot be measured; every output marks such joules as assumed")
       ->check(positive_number());
 }
 

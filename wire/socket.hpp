@@ -17,7 +17,7 @@ struct Payload::State {
 struct PayloadAccess {
   /// Makes a payload of a received frame; copies the bytes only if they are not aligned for floats.
   static Payload wrap(zmq::message_t&& message);
-  /// A message that refers to the payload's bytes, without a copy.
+  /// Returns a message that refers to the payload's bytes, without a copy.
   static zmq::message_t share(const Payload& payload);
 };
 
@@ -44,7 +44,7 @@ void configure_control(zmq::socket_t& socket, const LinkOptions& options);
 /// Throws zmq::error_t.
 void listen(zmq::socket_t& socket, const Address& address);
 
-/// Milliseconds until the deadline, rounded up, for poll; 0 if the deadline has passed.
+/// Returns the milliseconds until the deadline, rounded up, for poll; 0 if the deadline has passed.
 std::chrono::milliseconds remaining(Deadline deadline);
 /// Waits until the socket is ready for `event`. Returns false at the deadline or after a signal.
 bool poll(zmq::socket_t& socket, short event, Deadline deadline);

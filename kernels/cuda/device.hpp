@@ -8,8 +8,8 @@
 
 namespace convoy {
 
-/// Returns the convolution of a shard, or null where the library cannot compute it; matrix products take its place
-/// then.
+/// Returns the convolution of a shard, or null if the library cannot compute it; then matrix products take its
+/// place.
 using MakeCudaConvolution = std::unique_ptr<CudaConvolution> (*)(cuda::Gpu& gpu, CudaScratch& scratch,
                                                                  const ShardSpec& spec);
 

@@ -1,5 +1,5 @@
-// The work of one thread of each CUDA kernel (elements.hpp), for convolutions in many groups, such as depthwise ones,
-// whose filters read too few channels to share input.
+// The work of one thread of each CUDA kernel (elements.hpp) for convolutions in many groups, such as depthwise
+// convolutions, whose filters read too few channels to share input.
 #pragma once
 
 #include "kernels/cuda/window.hpp"

@@ -48,7 +48,7 @@ class CudaTensor : public DeviceTensor {
   cuda::Gpu& gpu_;
   Shape shape_;
   cuda::Memory<float> memory_;
-  cuda::Memory<std::uint8_t> pixels_;  ///< of the whole batch, once there are any
+  cuda::Memory<std::uint8_t> pixels_;  ///< the pixels of the whole batch; empty until write_pixels()
   cuda::Memory<float> table_;          ///< the normalised value of each level of a pixel, by channel
 };
 
@@ -56,7 +56,7 @@ class CudaTensor : public DeviceTensor {
 struct CudaParameter {
   CudaTensor values;
   std::vector<std::unique_ptr<CudaTensor>> moments;
-  std::unique_ptr<CudaTensor> gradient;  ///< null where the parameter is not trained
+  std::unique_ptr<CudaTensor> gradient;  ///< null if the parameter is not trained
   float rate;                            ///< factor of the learning rate; 0: the parameter is not trained
 
   CudaParameter(cuda::Gpu& gpu, const Shape& shape, float factor, int count, const std::string& what)
@@ -66,14 +66,14 @@ struct CudaParameter {
     gradient = std::make_unique<CudaTensor>(gpu, shape, what);
   }
 
-  /// Sets `broken` where a result is not finite; of an untrained parameter, where a value is not.
+  /// Sets `broken` if a result is not finite or, for an untrained parameter, if a value is not finite.
   void update(cuda::Gpu& gpu, const UpdateStep& step, int* broken) const;
   Parameter to_host() const;
   void take(const Parameter& from);
 };
 
-/// A layer after the convolution. Tensors hold the whole batch; `samples` is one micro-batch, or the whole batch where
-/// the stage has batch norm.
+/// A layer after the convolution. Tensors hold the whole batch; `samples` is one micro-batch, or the whole batch if
+/// the stage has a batch norm.
 class CudaLayer {
  public:
   virtual ~CudaLayer() = default;
@@ -86,23 +86,24 @@ class CudaLayer {
 };
 
 /// Returns a layer that reads `input`. `origin` is the input's place in the whole stage and batch.
-/// Set `after_relu` (for max pooling only) where the input is a ReLU's output and the layer's backward must include the
-/// ReLU's. `what` names the stage in errors.
+/// Set `after_relu` (for max pooling only) if the input is a ReLU's output and the layer's backward pass must include
+/// that of the ReLU. `what` names the stage in errors.
 std::unique_ptr<CudaLayer> make_cuda_layer(cuda::Gpu& gpu, const ChannelLayer& layer, const CudaTensor& input,
                                            const Origin& origin, bool after_relu, const std::string& what);
-/// Takes in other maps, which connect() must set before the first forward.
+/// A layer that joins its input with other maps. connect() must set these before the first forward pass.
 class CudaJoin : public CudaLayer {
  public:
   virtual void connect(const CudaTensor& maps) = 0;
-  /// Returns the gradient of the last backward with respect to these maps, which has their shape.
+  /// Returns the gradient with respect to the other maps that the last backward pass computed. It has their shape.
   virtual const CudaTensor& taken_gradient() const = 0;
 };
 /// Returns a layer that adds maps to `input`, or multiplies it by maps.
 std::unique_ptr<CudaJoin> make_cuda_add(cuda::Gpu& gpu, const CudaTensor& input, const std::string& what);
 std::unique_ptr<CudaJoin> make_cuda_multiply(cuda::Gpu& gpu, const Multiply& multiply, const CudaTensor& input,
                                              const std::string& what);
-/// A batch norm. The functions below replace forward and backward where shards join their statistics; they do the same as
-/// the functions of Shard, but take_slopes computes this layer alone and returns the gradient with respect to its input.
+/// A batch norm. If shards join their statistics, the functions below replace forward and backward. They do the same
+/// as the functions of Shard, except that take_slopes computes only this layer and returns the gradient with respect
+/// to its input.
 class CudaNorm : public CudaLayer {
  public:
   virtual std::vector<float> moments() = 0;

@@ -1,9 +1,9 @@
-// The product that products.cpp and products_avx2.cpp compile for different processors. Nothing in it may be shared by the
-// linker: a function compiled for AVX2 would then run on every processor. So it has internal linkage, and the source for AVX2
-// gives Eigen's namespace another name.
+// The matrix product that products.cpp and products_avx2.cpp compile for different processors. The linker must not
+// merge their functions, because a function compiled for AVX2 would then run on every processor. So the product has
+// internal linkage, and the source for AVX2 gives Eigen's namespace another name.
 #pragma once
 
-// Callers split the work over their own threads.
+// Eigen starts no threads, because callers split the work over their own threads.
 #define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Core>
 

@@ -27,13 +27,13 @@ void define(CLI::App& command, EnsembleOptions& options) {
               [&options](const std::string& word) {
                 options.how = word == "logits" ? Combination::logits : Combination::probabilities;
               },
-              "what of the members is averaged: probabilities, or logits, the outputs in front of the loss")
+              "what is averaged over the members: probabilities, or logits, the outputs in front of the loss")
           ->check(one_of({"probabilities", "logits"}))
           ->default_str("probabilities");
   command
       .add_flag_callback(
           "--vote", [&options] { options.how = Combination::votes; },
-          "take the class with the most members for it; the mean of probabilities decides ties")
+          "take the class that the most members choose; the mean of probabilities decides ties")
       ->excludes(mean);
   command.add_option("--top", options.top, "number of classes to print for each image")
       ->check(whole_number(1, 65536))

@@ -76,14 +76,13 @@ void add_slaves_option(CLI::App& command, ClusterOptions& options, const std::st
 void define(CLI::App& command, ClusterOptions& options) {
   add_slaves_option(command, options, "number of slaves to wait for; with 0 this machine computes alone");
   command
-      .add_option(
-          "--least-slaves", options.least_slaves,
-          "least number of slaves; when fewer are left, the run waits for more instead of going on with the rest or "
-          "alone")
+      .add_option("--least-slaves", options.least_slaves,
+                  "least number of slaves; if fewer are left, the run waits for more instead of going on with the rest "
+                  "or alone")
       ->check(whole_number(0, 256))
       ->capture_default_str();
   define_listening(command, options);
-  command.add_flag("--master-share", options.share, "let this machine compute a share of the filters too");
+  command.add_flag("--master-share", options.share, "let this machine compute a share of the stages, too");
   define_memory_option(
       command, options.memory,
       "largest memory for this machine's share, for example 2GiB (default: 3/4 of the memory available)");
@@ -113,26 +112,26 @@ void define(CLI::App& command, ClusterOptions& options) {
       ->check(whole_number(1, 65536));
   command.add_option(
       "--plan", options.plan,
-      "fixed plan: the plan.json of a run with as many members; or thesis, an older scheme for comparison, "
+      "fixed plan: the plan.json of a run with the same number of members; or thesis, an older scheme for comparison, "
       "in which weights and raw maps travel in each step and slaves only convolve");
 }
 
 void define_meter(CLI::App& command, std::string& meter) {
   command.add_option(
       "--meter", meter,
-      "meter that tells the energy of this machine: a name of convoy-slave --list-meters, shelly:ADDRESS, "
+      "meter that measures the energy of this machine: a name that convoy-slave --list-meters prints, shelly:ADDRESS, "
       "tasmota:ADDRESS, csv:FILE, or none (default: the best for the whole machine, else for the device)");
 }
 
 void define_watts(CLI::App& command, EnergyTerms& terms) {
   command
       .add_option("--switch-watts", terms.switch_watts,
-                  "power of switches and other network gear in W, to count as declared in every energy")
+                  "power of switches and other network gear in W, which energies include and mark as declared")
       ->check(number(0.0, 1e5));
   command
       .add_option("--assume-watts", terms.assumed_watts,
-                  "power in W to count, as assumed, for each member whose energy is not measurable, and in plans of "
-                  "train and plan for each machine whose power is not known")
+                  "power in W to assume for each member whose energy cannot be measured and, in plans of train and "
+                  "plan, for each machine whose power is not known")
       ->check(number(0.0, 1e5));
 }
 
@@ -147,15 +146,15 @@ void define_energy(CLI::App& command, ClusterOptions& options) {
   command
       .add_option_function<std::string>(
           "--objective", [&options](const std::string& word) { options.objective = objective_from(word); },
-          "what the planner makes small: time (of a step), energy (of a step), or edp (energy x time)")
+          "what the planner minimises: time (of a step), energy (of a step), or edp (energy x time)")
       ->check(one_of({"time", "energy", "edp"}))
       ->default_str("time");
   command.add_flag("--idle-off", options.terms.idle_off,
-                   "count slaves to which a plan gives no work as switched off; without this option they take their "
-                   "idle power");
-  command.add_option("--power-from", options.power_from,
-                     "calibration.json of an earlier run: its watts are those of the machines of the same names, for "
-                     "the planner");
+                   "count slaves to which a plan gives no work as switched off; without this option they count with "
+                   "their idle power");
+  command.add_option(
+      "--power-from", options.power_from,
+      "calibration.json of an earlier run, from which the planner takes the watts of machines with the same names");
   define_watts(command, options.terms);
 }
 
@@ -233,8 +232,8 @@ void define_training(CLI::App& command, TrainOptions& options) {
   define_data(command, options.net);
   command
       .add_option("--val-split", options.net.val_split,
-                  "fraction of the training images of each class that is set aside, by the seed, to test each epoch; "
-                  "without it the data's images for validation or for testing serve")
+                  "fraction of the training images of each class that is set aside, by the seed, to test each epoch "
+                  "(default: the data's validation images, or else its test images)")
       ->check(number(0.001, 0.9));
   define(command, options.cluster);
   command.add_option("--epochs", options.epochs, "passes over the training images (default: the net file's)")
@@ -261,20 +260,21 @@ void define_training(CLI::App& command, TrainOptions& options) {
 void define(CLI::App& command, TrainOptions& options) {
   command.add_option("net", options.net.net, "net file, for example nets/lenet.yaml")->required();
   define_training(command, options);
-  command.add_option("--steps", options.steps, "stop after so many steps in all, with a checkpoint")
+  command
+      .add_option("--steps", options.steps,
+                  "write a checkpoint and stop after this step, counted from the start of the run")
       ->check(whole_number(1, 1000000000));
   command.add_option("--out", options.out, "run folder (default: runs/NET-NUMBER)");
   CLI::Option* weights = command.add_option("--weights", options.weights,
                                             "start from these weights (.safetensors) instead of random ones");
   command
       .add_option("--except", options.except,
-                  "a layer that starts from random values although --weights is given, as for a new last layer; "
-                  "repeatable")
+                  "a layer that starts from random values, not from --weights, such as a new last layer; repeatable")
       ->needs(weights)
       ->allow_extra_args(false);
   command.add_flag("--new-outputs", options.new_outputs,
-                   "give the net an output for each class of the data, in a last layer that starts from random values "
-                   "although --weights is given");
+                   "give the net an output for each class of the data, in a last layer that starts from random values, "
+                   "not from --weights");
   define_replicas(command, options);
   define_resume(command, options);
 }
@@ -357,14 +357,14 @@ void define(CLI::App& command, PlanOptions& options) {
   define_energy(command, options.cluster);
   command
       .add_option("--calibration", options.calibration,
-                  "calibration.json of a run: plan for the machines that it timed, which need not be there")
+                  "calibration.json of a run: plan for the machines that the run timed, which need not be present")
       ->excludes("--slaves")
       ->excludes("--shares");
   command
       .add_option("--machines", options.machines,
-                  "plan for described machines, which need not be there: COUNTxGFLOPS@MBITS, such as 4x240@1000 or "
+                  "plan for described machines, which need not be present: COUNTxGFLOPS@MBITS, such as 4x240@1000 or "
                   "100@1000,2x400@1000, with the speed in GFLOP/s and the link, each way, in Mbit/s. Watts may follow, "
-                  "/IDLE:COMPUTE:TRANSFER, as in 4x240@1000/5:25:8. The master is like the first")
+                  "/IDLE:COMPUTE:TRANSFER, as in 4x240@1000/5:25:8. The master is like the first machine")
       ->check(readable([](const std::string& text) { machines_from(text); }))
       ->excludes("--calibration")
       ->excludes("--slaves")

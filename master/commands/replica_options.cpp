@@ -14,9 +14,10 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
           [&options](const std::string& word) {
             options.sync = word == "join" ? Sync::join : word == "none" ? Sync::none : Sync::split;
           },
-          "split: all members share each batch; join: a step takes a batch for each replica of the net, and updates by "
-          "the mean of their gradients, like one machine with a batch so many times as large; none: the net is updated "
-          "by the gradients of each replica as they come, which other updates may have made stale")
+          "split: all members share each batch; join: in each step every replica of the net computes a batch, and the "
+          "weights are updated by the mean of the gradients, as on one machine with a batch as large as all of these "
+          "together; none: the weights are updated by the gradients of each replica as they arrive, which other "
+          "updates may have made stale")
       ->check(one_of({"split", "join", "none"}))
       ->default_str("split");
   command
@@ -25,43 +26,44 @@ void define_replicas(CLI::App& command, TrainOptions& options) {
           [&options](const std::string& word) {
             options.server = word == "distributed" ? Server::distributed : Server::central;
           },
-          "with --sync join or none: who updates the weights, the master (central) or, with join alone, the members, "
-          "each of them a part (distributed)")
+          "with --sync join or none: who updates the weights: the master (central) or, with join alone, the members, "
+          "each a part of the weights (distributed)")
       ->check(one_of({"central", "distributed"}));
   command
-      .add_option(
-          "--replicas", options.replicas,
-          "with --sync join or none: number of replicas, into which the slaves are grouped so that all are about "
-          "equally fast (default: one for each slave)")
+      .add_option("--replicas", options.replicas,
+                  "with --sync join or none: number of replicas; the slaves are grouped so that all replicas are about "
+                  "equally fast (default: one for each slave)")
       ->check(whole_number(1, 256));
   command
       .add_option("--backup", options.backups,
-                  "with --sync join: drop the gradients of so many batches of a step that come last, so that slow "
-                  "replicas hold nobody up")
+                  "with --sync join: number of batches of a step whose gradients come last and are dropped, so that "
+                  "the step need not wait for slow replicas")
       ->check(whole_number(0, 255));
   command
-      .add_option("--sync-every", options.sync_every,
-                  "with --sync join: steps in which replicas train by themselves before they average their models")
+      .add_option(
+          "--sync-every", options.sync_every,
+          "with --sync join: number of steps in which replicas train by themselves before they average their models")
       ->check(whole_number(1, 1000000));
   command
       .add_option("--outer-momentum", options.outer.momentum,
-                  "with --sync-every: Nesterov momentum of what an average moves the weights by, such as 0.9")
+                  "with --sync-every: Nesterov momentum of the step from the last weights to the average, such as 0.9")
       ->check(number(0.0, 0.999))
       ->default_str("0");
   command
       .add_option("--outer-rate", options.outer.rate,
-                  "with --sync-every: the weights move by so many times what an average moves them by, such as 0.7 "
-                  "with --outer-momentum 0.9")
+                  "with --sync-every: factor of the step from the last weights to the average, such as 0.7 with "
+                  "--outer-momentum 0.9")
       ->check(number(0.001, 10.0))
       ->default_str("1");
   command
-      .add_option(
-          "--staleness", options.staleness,
-          "with --sync none: most updates between the time when a replica reads the weights and the update by its "
-          "gradients (default: no bound)")
+      .add_option("--staleness", options.staleness,
+                  "with --sync none: highest number of updates between the time when a replica reads the weights and "
+                  "the update by its "
+                  "gradients (default: no bound)")
       ->check(whole_number(0, 1000000));
   command.add_flag("--semaphore", options.semaphore,
-                   "with --sync join or none: one replica at a time is sent weights, and one sends gradients");
+                   "with --sync join or none: the master sends weights to one replica at a time, and takes gradients "
+                   "from one at a time");
   command.add_flag("--scale-rate", options.scale_rate,
                    "with --sync join: multiply the learning rate by the number of batches whose gradients count");
 }

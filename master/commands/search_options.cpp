@@ -68,13 +68,15 @@ void define(CLI::App& command, SearchOptions& options) {
           "--resume", [&options](const std::string&) { options.resume = true; },
           "continue the search in this folder; a rung that it was training goes on from its last checkpoint")
       ->type_name("FOLDER");
-  command.add_option("--trials", options.trials, "most trials (default: the space's)")
+  command.add_option("--trials", options.trials, "highest number of trials (default: as the space file says)")
       ->check(whole_number(1, kMostTrials));
-  command.add_option("--images", options.images, "most training images of all trials together (default: the space's)")
+  command
+      .add_option("--images", options.images,
+                  "highest number of training images of all trials together (default: as the space file says)")
       ->check(whole_number(1, kMostImages));
   command
       .add_option("--hours", options.hours,
-                  "no rung begins after the trials have taken so many hours (default: the space's)")
+                  "no rung begins after the trials have taken this number of hours (default: as the space file says)")
       ->check(number(1e-6, kMostHours));
   command.parse_complete_callback([&command, &options] {
     if (options.resume) {
