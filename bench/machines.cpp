@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "cli/checks.hpp"
@@ -71,6 +72,12 @@ Calibration calibration_of(const Machines& machines, const Cut& parts, int batch
   Calibration calibration = calibration_of(described, master, parts, batch);
   if (machines.from_run.empty()) return calibration;
   const std::string file = machines.from_run + "/calibration.json";
+  if (!std::filesystem::exists(file)) {
+    fail(
+        "{}: the folder has no calibration.json, which runs with slaves write; give --from-run the folder of such a "
+        "run",
+        machines.from_run);
+  }
   Calibration timed = calibration_from_json(read_text(file), file, parts.trunk, batch);
   if (timed.members.back().name == kMasterName) timed.master.power = timed.members.back().power;
   std::erase_if(timed.members, [](const MemberProfile& member) { return member.name == kMasterName; });

@@ -1,5 +1,7 @@
 #include "core/files.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -11,12 +13,22 @@ namespace fs = std::filesystem;
 
 void write_text(const std::string& file, const std::string& text) {
   const std::string temporary = file + ".part";
-  {
-    std::ofstream stream(temporary, std::ios::binary);
-    stream << text << std::flush;
-    if (!stream) fail("{}: cannot be written; check that the folder is writable and the disk is not full", temporary);
-  }
   std::error_code error;
+  {
+    errno = 0;
+    std::ofstream stream(temporary, std::ios::binary);
+    const bool opened = stream.is_open();
+    stream << text << std::flush;
+    if (!stream) {
+      const std::string why = errno == 0 ? "" : fmt::format(": {}", std::strerror(errno));
+      if (opened) fs::remove(temporary, error);
+      const fs::path folder = fs::path(file).parent_path();
+      if (!folder.empty() && !fs::exists(folder, error)) {
+        fail("{}: cannot be written: there is no folder {}; make it first", file, folder.string());
+      }
+      fail("{}: cannot be written{}; check that the folder is writable and the disk is not full", file, why);
+    }
+  }
   fs::rename(temporary, file, error);
   if (error) fail("{}: cannot be written: {}", file, error.message());
 }

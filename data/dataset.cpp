@@ -46,6 +46,9 @@ std::string text(const FeatureShape& shape) {
 DataSet open_data(const std::string& place, std::uint64_t seed, const FeatureShape& input, Corrupt corrupt) {
   if (place == "glyphs") return draw_glyphs(seed);
   std::error_code error;
+  if (fs::exists(place, error) && !fs::is_directory(place, error)) {
+    fail("{}: it is a file; give --data the folder that holds it", place);
+  }
   if (!fs::is_directory(place, error)) {
     fail("{}: there is no such folder; give --data a folder with CIFAR-10, MNIST or photographs, or 'glyphs'", place);
   }
@@ -74,6 +77,10 @@ void require_fits(const DataSet& data, const Net& net) {
         "{}: net {} takes images of {} (channels x rows x columns), but data {} has {}; choose another net or other "
         "data, or set the net's input, as in --set input.height={}",
         net.file, net.name, text(net.input), data.name, text(have), have.height);
+  }
+  if (data.classes == 1 && data.class_names.size() == 1) {
+    fail("{}: only its folder {} has JPEG or PNG files; give the data images of two classes or more", data.name,
+         data.class_names.front());
   }
   if (net.classes != data.classes) {
     fail("{}: net {} has {} outputs, but data {} has {} classes; {}", place_of_outputs(net), net.name, net.classes,

@@ -163,8 +163,9 @@ DataSet read_image_folder(const std::string& folder, const FeatureShape& input, 
   check(data.test, corrupt, data.notices);
   check(data.validation, corrupt, data.notices);
   if (data.training.count() == 0 || data.test.count() == 0) {
-    fail("{}: the folder has {} images for training and {} for testing; expected at least one of each", folder,
-         data.training.count(), data.test.count());
+    fail("{}: the folder has {} images for training and {} for testing; expected at least one of each{}", folder,
+         data.training.count(), data.test.count(),
+         apart ? "" : ", so give each class five images or more, of which every fifth is for testing");
   }
   return data;
 }

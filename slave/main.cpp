@@ -78,7 +78,7 @@ struct Options {
 std::string key_in(const std::string& file) {
   constexpr std::size_t kMost = 4096;
   const std::vector<std::uint8_t> bytes = read_file(file, kMost);
-  if (others_can_read(file)) fail("other users can read this key; run `chmod 600` on the file");
+  if (others_can_read(file)) fail("{}: other users can read this key; run `chmod 600` on the file", file);
   const std::string text(bytes.begin(), bytes.end());
   const char* const kBlanks = " \t\r\n";
   const auto first = text.find_first_not_of(kBlanks);
@@ -123,8 +123,9 @@ void define(CLI::App& app, Options& options) {
 
 wire::JoinKey join_key_of(const Options& options) {
   const bool from_file = !options.key_file.empty();
+  const std::string key = from_file ? key_in(options.key_file) : options.key;
   try {
-    return wire::join_key_from(from_file ? key_in(options.key_file) : options.key);
+    return wire::join_key_from(key);
   } catch (const Error& error) {
     fail("{}: {}", from_file ? options.key_file : "--key", error.what());
   }

@@ -11,7 +11,13 @@ constexpr int kHandshakeFailed =
 constexpr int kWatched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
                          ZMQ_EVENT_DISCONNECTED | kHandshakeFailed;
 
-std::string fault(std::uint16_t event, std::uint32_t value) {
+bool is_encrypted(zmq::socket_t& socket) {
+  int mechanism = ZMQ_NULL;
+  std::size_t size = sizeof mechanism;
+  return zmq_getsockopt(socket.handle(), ZMQ_MECHANISM, &mechanism, &size) == 0 && mechanism == ZMQ_CURVE;
+}
+
+std::string fault(std::uint16_t event, std::uint32_t value, bool encrypted) {
   const std::string mend =
       "start this slave with the CONVOY_KEY that the master prints now, or start both with --insecure";
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
@@ -23,6 +29,9 @@ std::string fault(std::uint16_t event, std::uint32_t value) {
   }
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && value != ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC) {
     return "the program at this address does not speak Convoy's protocol; check the master's host and port";
+  }
+  if (!encrypted) {
+    return "the program at this address closes the connection without an answer; check the master's host and port";
   }
   return "the master closes the connection, probably because this slave has another key; " + mend;
 }
@@ -74,7 +83,7 @@ bool Monitor::take(std::uint16_t event, std::uint32_t value) {
     connected_.reset();
     handshake_fault_.clear();
   } else if ((event & kHandshakeFailed) != 0) {
-    handshake_fault_ = fault(event, value);
+    handshake_fault_ = fault(event, value, is_encrypted(watched_));
     not_admitted_ = event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     connected_.reset();
   } else if (event == ZMQ_EVENT_DISCONNECTED) {

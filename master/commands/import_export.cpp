@@ -28,6 +28,17 @@ void expect_free(const std::string& file, bool force) {
   }
 }
 
+/// The path of the imported files without their endings: in a folder that --out names, the name of the model.
+std::string place_of(const ImportOptions& options) {
+  const std::string name = fs::path(options.model).stem().string();
+  if (options.out.empty()) return name;
+  const fs::path out(options.out);
+  std::error_code ignored;
+  if (!out.has_filename() || fs::is_directory(out, ignored)) return (out / name).string();
+  const std::string ending = out.extension().string();
+  return ending == ".yaml" || ending == ".safetensors" ? fs::path(out).replace_extension().string() : options.out;
+}
+
 void import_model(const ImportOptions& options, const std::string& out) {
   expect_free(out + ".yaml", options.force);
   const ImportedNet model = import_onnx(options.model, fs::path(out).filename().string());
@@ -41,8 +52,8 @@ void import_model(const ImportOptions& options, const std::string& out) {
     }
     yaml = to_yaml(net);
   }
-  write_text(out + ".yaml", fmt::format("# Imported from {}.\n{}", fs::path(options.model).filename().string(), yaml));
   write_safetensors(out + ".safetensors", {.tensors = model.tensors, .metadata = {}});
+  write_text(out + ".yaml", fmt::format("# Imported from {}.\n{}", fs::path(options.model).filename().string(), yaml));
   fmt::print("{}.yaml: {} layers, {} parameters, for images of {}x{}x{} (channels x rows x columns) and {} classes\n",
              out, net.layers.size(), parameter_count(net), net.input.channels, net.input.height, net.input.width,
              net.classes);
@@ -77,7 +88,7 @@ int import_command(const ImportOptions& options) {
     fail("{}: an ONNX model contains its net; leave out --net, which is for weights in a .safetensors file",
          options.model);
   }
-  const std::string out = options.out.empty() ? fs::path(options.model).stem().string() : options.out;
+  const std::string out = place_of(options);
   expect_free(out + ".safetensors", options.force);
   if (weights) {
     import_weights(options, out);

@@ -132,7 +132,7 @@ void print_json(const Planned& planned) {
     }
     predicted["watts_not_known"] = choice.energy.unknown;
   }
-  fmt::print("{}\n", json.dump(1));
+  fmt::print("{}\n", json.dump());
 }
 
 /// Waits for slaves, plans for them, and sends them away. Returns nothing if interrupted.

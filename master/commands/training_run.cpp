@@ -41,6 +41,17 @@ std::string fingerprint(const Net& net, const TrainOptions& options) {
                      to_yaml(training_only));
 }
 
+/// The command that trains a new run, beginning with the weights of the run in a folder.
+std::string from_weights_of(const std::string& folder) {
+  return fmt::format("`convoy-master train {}/config.yaml --weights {}/weights.safetensors --out FOLDER`",
+                     shell_word(folder), shell_word(folder));
+}
+
+bool has_weights_file(const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder + "/weights.safetensors", ignored);
+}
+
 /// The command line that resumes this run: config.yaml in its folder has the net and the options.
 std::string go_on_command(const std::string& command_line, const std::string& folder) {
   return fmt::format("{} train --resume {}", command_line.substr(0, command_line.find(' ')), shell_word(folder));
@@ -49,13 +60,22 @@ std::string go_on_command(const std::string& command_line, const std::string& fo
 TrainingState restore(const TrainOptions& options, const Cut& cut, const RunIdentity& expected,
                       const Observers& observers) {
   std::string notice;
-  TrainingState state = read_checkpoint(options.out, cut, notice, [&](const RunIdentity& run) {
+  bool accepted = true;
+  const auto accept = [&](const RunIdentity& run) {
     if (run.fingerprint == expected.fingerprint) return;
+    accepted = false;
     fail(
         "{}: the run cannot go on with other values: {}; `convoy-master train --resume {}` takes all of them from the "
         "run, and another --out starts a new run",
         options.out, fmt::join(differences(run.fingerprint, expected.fingerprint), ", "), shell_word(options.out));
-  });
+  };
+  TrainingState state;
+  try {
+    state = read_checkpoint(options.out, cut, notice, accept);
+  } catch (const Error& error) {
+    if (!accepted || !has_weights_file(options.out)) throw;
+    fail("{}; to begin a run with the weights of this one: {}", error.what(), from_weights_of(options.out));
+  }
   if (!notice.empty()) {
     for (const auto& observer : observers) observer->on_notice(notice);
   }
@@ -227,6 +247,13 @@ RunIdentity TrainingRun::identity() const {
 TrainingState TrainingRun::initial() {
   if (options_.resume) {
     if (has_checkpoint(options_.out)) return restore(options_, cut_, identity(), observers_);
+    // A run writes its weights after its first checkpoint, so it had one.
+    if (has_weights_file(options_.out)) {
+      fail(
+          "{}: the checkpoints of this run are gone; put checkpoint.safetensors back, or begin a run with its weights: "
+          "{}",
+          options_.out, from_weights_of(options_.out));
+    }
     if (!std::filesystem::exists(options_.out + "/config.yaml")) {
       fail("{} has no run; leave out --resume to start one", options_.out);
     }

@@ -27,7 +27,8 @@ std::vector<std::string> image_files(const std::vector<std::string>& places) {
     }
     std::vector<std::string> inside;
     for (fs::recursive_directory_iterator at(place, error), end; !error && at != end; at.increment(error)) {
-      if (at->is_regular_file() && is_image_file(at->path().string())) inside.push_back(at->path().string());
+      // A link that leads nowhere is no regular file, and must not be left out in silence.
+      if (!at->is_directory() && is_image_file(at->path().string())) inside.push_back(at->path().string());
     }
     if (error) fail("{}: the folder cannot be listed: {}", place, error.message());
     if (inside.empty()) fail("{}: the folder has no JPEG or PNG file; give another folder", place);
@@ -62,7 +63,7 @@ void print_skipped(const std::string& file, const std::string& what, const std::
     const nlohmann::ordered_json line{{"event", "skipped"}, {"image", file}, {"why", what}};
     fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
-    put(stderr, fmt::format("convoy-master: {}; skipped\n", what));
+    put(stderr, fmt::format("convoy-master: {}; skipped\n", printable(what)));
   }
 }
 
@@ -110,7 +111,7 @@ void print_prediction(const std::string& file, std::span<const float> scores, co
     words.push_back(style.shares ? fmt::format("{:.1f} % {}", 100.0 * scores[c], name(c))
                                  : fmt::format("{:.3f} {}", scores[c], name(c)));
   }
-  fmt::print("{}: {}\n", file, fmt::join(words, ", "));
+  fmt::print("{}\n", printable(fmt::format("{}: {}", file, fmt::join(words, ", "))));
 }
 
 }  // namespace convoy

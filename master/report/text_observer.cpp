@@ -142,8 +142,11 @@ class TextObserver : public Observer {
       received += time.states_received;
     }
     if (start_.replicas == 0 || steps <= 0.0 || sent + received <= 0.0) return;
-    lines_.line(fmt::format("weights and gradients in a step: slaves receive {:.2f} MB and send {:.2f} MB",
-                            received / steps / 1e6, sent / steps / 1e6));
+    const auto size = [](double bytes) {
+      return bytes < 1e5 ? fmt::format("{:.1f} kB", bytes / 1e3) : fmt::format("{:.2f} MB", bytes / 1e6);
+    };
+    lines_.line(fmt::format("weights and gradients in a step: slaves receive {} and send {}", size(received / steps),
+                            size(sent / steps)));
   }
   /// Whether the run's devices compute nothing.
   bool paced() const { return !start_.paced.empty(); }

@@ -276,6 +276,8 @@ TEST(Data, PlacesWithoutData) {
   const TemporaryFolder folder;
   EXPECT_THAT(error_of(folder.path()), HasSubstr("the folder has no data set"));
   EXPECT_THAT(error_of(folder.path() + "/nowhere"), HasSubstr("no such folder"));
+  std::ofstream(folder.path() + "/file") << "images";
+  EXPECT_THAT(error_of(folder.path() + "/file"), HasSubstr("it is a file"));
 }
 
 // ---- fitting a net -------------------------------------------------------------------------------------------------
@@ -294,6 +296,14 @@ TEST(Data, MustFitTheNet) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("1x27x28"));
+  }
+  const DataSet cats{
+      .name = "pets", .classes = 1, .class_names = {"cats"}, .training = {{1, 28, 28}, {}, {}}, .test = {}};
+  try {
+    require_fits(cats, net(28, "2"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("pets: only its folder cats has JPEG or PNG files"));
   }
   for (const std::string outputs : {"9", "11"}) {
     try {

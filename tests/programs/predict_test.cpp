@@ -98,13 +98,16 @@ TEST_F(Predictions, SkipDamagedFilesWhenAsked) {
   train();
   fs::copy(folder("data/dark cat"), folder("mixed"));
   std::ofstream(folder("mixed/1 broken.png")) << "\x89PNG and no more";
+  fs::create_symlink("nowhere.png", folder("mixed/2 gone.png"));
+  fs::rename(folder("mixed/3.png"), folder("mixed/3\n.png"));
   Process refused = predict({folder("mixed")});
   EXPECT_EQ(refused.wait(120s), kFailure);
   EXPECT_THAT(refused.output(), testing::AllOf(HasSubstr("1 broken.png: "), HasSubstr("--corrupt skip")));
   Process skipped = predict({folder("mixed"), "--corrupt", "skip", "--top", "1"});
   EXPECT_EQ(skipped.wait(120s), kSuccess) << skipped.output();
-  EXPECT_THAT(skipped.output(), testing::AllOf(HasSubstr("1 broken.png: "), HasSubstr("5.png: "),
-                                               HasSubstr("1 of 7 files were skipped")));
+  EXPECT_THAT(skipped.output(),
+              testing::AllOf(HasSubstr("1 broken.png: "), HasSubstr("2 gone.png: "), HasSubstr("3\\x0a.png: "),
+                             HasSubstr("5.png: "), HasSubstr("2 of 8 files were skipped")));
   Process json = predict({folder("mixed"), "--corrupt", "skip", "--format", "json"});
   EXPECT_EQ(json.wait(120s), kSuccess) << json.output();
   EXPECT_THAT(json.output(), HasSubstr(R"({"event":"skipped","image":)"));
@@ -186,6 +189,12 @@ TEST_F(Predictions, TakeWeightsOfOtherPrograms) {
   expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kSuccess, "parameters for");
   expect(master({"import", weights, "--net", net, "--out", folder("taken")}), kFailure, "overwrite it with --force");
   expect(master({"import", weights, "--net", net, "--out", folder("taken"), "--force"}), kSuccess, "parameters for");
+  expect(master({"import", weights, "--net", net, "--out", folder("no/taken")}), kFailure, "No such file or directory");
+  expect(master({"import", weights, "--net", net, "--out", folder("ending.safetensors")}), kSuccess,
+         "ending.safetensors: ");
+  fs::create_directories(folder("into"));
+  expect(master({"import", weights, "--net", net, "--out", folder("into/")}), kSuccess,
+         "into/" + fs::path(weights).filename().string() + ": ");
   Process before = predict({folder("data")});
   Process after = master({"predict", net, "--weights", folder("taken.safetensors"), folder("data")});
   EXPECT_EQ(before.wait(120s), kSuccess) << before.output();

@@ -57,6 +57,29 @@ TEST_F(Runs, SayWhatTheyWereStartedWithInstead) {
   EXPECT_THAT(none.output(), AllOf(HasSubstr("there is no run to resume"), HasSubstr("nothing/config.yaml")));
 }
 
+/// Weights that cannot be trained on to the same bits are not overwritten by a run that begins anew.
+TEST_F(Runs, AreNotBegunAnewOverTheirWeights) {
+  Process train = master(training(folder("run"), {"--steps", "2"}));
+  ASSERT_EQ(train.wait(60s), kSuccess) << train.output();
+  const std::string before = weights("run");
+  const auto expect_refusal = [&](const std::vector<std::string>& arguments, const std::string& text) {
+    Process refused = master(arguments);
+    EXPECT_EQ(refused.wait(30s), kFailure);
+    EXPECT_THAT(refused.output(), HasSubstr(text));
+    EXPECT_EQ(weights("run"), before);
+  };
+  const std::vector<std::string> resume{"train", "--resume", folder("run")};
+  const std::string way_on =
+      "train " + folder("run") + "/config.yaml --weights " + folder("run") + "/weights.safetensors";
+  std::filesystem::resize_file(folder("run") + "/checkpoint.safetensors", 100);
+  std::filesystem::remove(folder("run") + "/checkpoint-previous.safetensors");
+  expect_refusal(resume, way_on);
+  std::filesystem::remove(folder("run") + "/checkpoint.safetensors");
+  expect_refusal(resume, "the checkpoints of this run are gone");
+  expect_refusal(resume, way_on);
+  expect_refusal({"train", "--resume", folder("run"), "--out", folder("other")}, "a run goes on in its own folder");
+}
+
 TEST_F(Runs, EndWhenTheirPatienceDoesAndKeepTheBestEpoch) {
   // Weights that hardly change: no epoch is better than the first.
   const std::vector<std::string> options{
