@@ -148,6 +148,8 @@ void JobMachines::begin_timing() {
 
 void JobMachines::time(Timing& timing) const {
   try {
+    // There is nothing to time where slaves have no part in any net.
+    if (measure_.cut.trunk.empty()) fail("the net has no convolutions");
     const TimedNet what{cluster_, net_, measure_.cut, measure_.net.training.batch, *timing.line, keys_};
     timing.times = time_machines(what, static_cast<int>(timing.names.size()), {}, timing.stop);
   } catch (const std::exception&) {
